@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// isBatch reports whether Windows runs a file by cmd.exe: npx and other shims are such files.
+// isBatch reports whether Windows runs the file with cmd.exe, as it does npx and other shims.
 func isBatch(path string) bool {
 	ext := strings.ToLower(filepath.Ext(strings.TrimRight(path, " .")))
 	return ext == ".bat" || ext == ".cmd"
@@ -14,16 +14,16 @@ func isBatch(path string) bool {
 
 var errBatchArgument = errors.New("an argument of a .cmd or .bat file cannot hold a line break")
 
-// batchLine returns the command line that has cmd.exe run a batch file with these arguments, each of
-// which the file gets as one word. What cmd.exe would take for a command, a redirection or a variable
-// stands in quotes or is escaped, as Rust's standard library does it (CVE-2024-24576, "BatBadBut").
-// The quoting of os/exec is for other programs and would let an argument run commands.
+// batchLine returns the command line with which cmd.exe runs a batch file and passes each
+// argument as one word. Text that cmd.exe would interpret as a command, a redirection or a
+// variable is quoted or escaped, as in Rust's standard library (CVE-2024-24576, "BatBadBut"). The
+// quoting of os/exec is meant for other programs and would let an argument run commands.
 func batchLine(shell, script string, args []string) (string, error) {
 	if strings.ContainsAny(script, "\"%\r\n\x00") {
 		return "", errors.New(`the path of a .cmd or .bat file cannot hold " or %`)
 	}
 	var line strings.Builder
-	// /d: no AutoRun. /v:off: ! expands nothing. The outer quotes are those that /c takes away.
+	// /d: no AutoRun. /v:off: no expansion of !. /c removes the outer quotes.
 	line.WriteString(`"` + shell + `" /d /e:on /v:off /c ""` + script + `"`)
 	for _, arg := range args {
 		if strings.ContainsAny(arg, "\r\n\x00") {
@@ -36,10 +36,12 @@ func batchLine(shell, script string, args []string) (string, error) {
 			case '\\':
 				slashes++
 			case '"':
-				line.WriteString(strings.Repeat(`\`, slashes) + `"`) // so that they count, and the quote is one of two
+				// Doubled backslashes and quotes are literal.
+				line.WriteString(strings.Repeat(`\`, slashes) + `"`)
 				slashes = 0
 			case '%':
-				line.WriteString(`%%cd:~,`) // with the % that follows it is a variable that is always empty, behind a %
+				// With the % that follows it is a %, and a variable that is always empty.
+				line.WriteString(`%%cd:~,`)
 				slashes = 0
 			default:
 				slashes = 0

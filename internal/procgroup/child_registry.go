@@ -7,51 +7,51 @@ import (
 	"sync"
 )
 
-// A childRegistry knows which children of this process are its own: those that are
-// started and waited for here. All others were left behind by one of them, or,
-// where this is process 1, by anybody.
+// A childRegistry knows which children of this process were started here and will be waited for
+// here. All other children are orphans, adopted from one of those or, if this is process 1, from
+// anywhere.
 type childRegistry struct {
 	mu       sync.Mutex
-	started  map[int]int // by pid, that are not waited for yet: how often
-	starting int         // that may be there already, with a pid that is not known
-	changed  chan struct{}
+	started  map[int]int   // started and not waited for, by pid; the value counts reuses of the pid
+	starting int           // starts in progress, whose pid is not known yet
+	changed  chan struct{} // 1 slot: wakes the reaper
 }
 
-// registry is the family of this process: an operating system knows one only.
+// registry is the childRegistry of this process.
 var registry = childRegistry{started: make(map[int]int), changed: make(chan struct{}, 1)}
 
-// start is cmd.Start for all that this process starts.
-func (f *childRegistry) start(cmd *exec.Cmd) error {
-	f.mu.Lock()
-	f.starting++
-	f.mu.Unlock()
+// start calls cmd.Start and registers the child. Every child of this process is started by it.
+func (r *childRegistry) start(cmd *exec.Cmd) error {
+	r.mu.Lock()
+	r.starting++
+	r.mu.Unlock()
 	err := cmd.Start()
-	f.mu.Lock()
-	f.starting--
+	r.mu.Lock()
+	r.starting--
 	if err == nil {
-		f.started[cmd.Process.Pid]++
+		r.started[cmd.Process.Pid]++
 	}
-	f.mu.Unlock()
-	f.notify()
+	r.mu.Unlock()
+	r.notify()
 	return err
 }
 
-// Wait is cmd.Wait for what start has started. How it ended is in cmd.ProcessState.
-func (f *childRegistry) wait(cmd *exec.Cmd) {
+// wait calls cmd.Wait for a child that start has started. The exit status is in cmd.ProcessState.
+func (r *childRegistry) wait(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 	pid := cmd.Process.Pid
-	f.mu.Lock()
-	if f.started[pid]--; f.started[pid] == 0 {
-		delete(f.started, pid)
+	r.mu.Lock()
+	if r.started[pid]--; r.started[pid] == 0 {
+		delete(r.started, pid)
 	}
-	f.mu.Unlock()
-	f.notify()
+	r.mu.Unlock()
+	r.notify()
 }
 
-// notify has the reaper look again.
-func (f *childRegistry) notify() {
+// notify wakes the reaper.
+func (r *childRegistry) notify() {
 	select {
-	case f.changed <- struct{}{}:
+	case r.changed <- struct{}{}:
 	default:
 	}
 }

@@ -1,4 +1,10 @@
-// Package procgroup starts programs in process groups of their own and ends whole groups: on Unix with
-// a watchdog process that kills the group when this process dies, on Linux also the processes that left
-// their group, on Windows with job objects.
+// Package procgroup starts child processes so that none of their descendants outlives this process:
+// each child runs in a process group of its own, on Windows in a job object.
+//
+// On Unix a watchdog kills the group when this process dies. On Linux descendants that have left
+// their group (orphans) are found, too, by a marker in their environment, and are killed when the
+// child has ended; see [BecomeSubreaper]. The decisions are described in
+// docs/decisions/003-process-group-watchdog.md and docs/decisions/021-orphaned-processes.md.
+//
+// The package knows nothing of MCP, pipes or restarts.
 package procgroup

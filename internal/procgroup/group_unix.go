@@ -16,37 +16,36 @@ import (
 	"time"
 )
 
-// A Group is the process group that a child is started in. Everything that the
-// child starts is in it, too, unless it takes pains not to be.
+// A Group is the process group of a child. The descendants of the child belong to it, too, unless
+// they leave it on purpose.
 //
-// The Group is led by a holder, a small shell that was there before the child and
-// does nothing but wait for the end of a pipe that this process holds. When this
-// process dies, in whatever way, the pipe ends and the holder kills the group. It
-// is needed beside Linux's PDEATHSIG because that reaches only the child itself,
-// not the server that npx or a shell started, and because other systems have
-// nothing like it. Where there is no /bin/sh, the child leads its own group.
+// The leader of the Group is a watchdog: a small shell that is started before the child and waits
+// for the end of a pipe that this process holds open. When this process dies for any reason, the
+// pipe ends and the watchdog kills the group. Linux's PDEATHSIG does not suffice because it
+// reaches only the child itself, not the server that npx or a shell started, and other systems
+// have nothing like it. Without /bin/sh the child leads its own group, and there is no watchdog.
 //
-// What leaves the group is known by its mark, a word in its environment. Only Linux
-// shows that of other processes. See docs/decisions/021-orphaned-processes.md.
+// Descendants that have left the group are recognised by a marker in their environment. Only Linux
+// shows the environment of other processes. See docs/decisions/021-orphaned-processes.md.
 type Group struct {
 	envMarker    string
-	watchdog     *exec.Cmd // nil if there is none
+	watchdog     *exec.Cmd // nil = none
 	watchdogPipe io.Closer
 
-	orphanWatchdog *Group // holds what the child has left behind, until that is gone; nil if there is nothing
+	orphanWatchdog *Group // guards the orphans of the ended child; nil = no orphans
 
 	mu   sync.Mutex
-	pgid int // 0 once it is released, when it may be another's
+	pgid int // 0 after release, when the kernel may reuse the id
 }
 
-// markerVariable is the variable that all processes of a child have in their environment,
-// unless they take it out. It holds the child's mark, behind those of the gateways above.
+// markerVariable is the environment variable with the marker of the child. All its descendants
+// inherit it unless they remove it. The marker follows those of the gateways above this one.
 const markerVariable = "MCP_GATEWAY_CHILD"
 
-// The holder ignores the signals that are sent to the whole group, or by a
-// terminal to everyone. What carries the mark ($1) and descends from the gateway, which its limit of
-// message queues ($2) proves, goes first, for the holder goes with the group.
-// It is looked for again, since it may have been starting something.
+// watchdogScript ignores the signals that are sent to the whole group or by a terminal. It first
+// kills the processes that carry the marker ($1) and descend from the gateway, which their limit of
+// message queues ($2) proves, because the watchdog itself ends with the group. It searches several
+// times, because such a process may just be starting another.
 const watchdogScript = `trap '' HUP INT TERM
 read -r never
 for again in 1 2 3; do
@@ -59,16 +58,17 @@ for again in 1 2 3; do
 done
 kill -s KILL 0`
 
+// Start starts cmd in a new Group. cmd.Env gets the marker, and cmd.SysProcAttr is replaced.
 func Start(cmd *exec.Cmd) (*Group, error) {
 	g, err := startWatchdog(rand.Text())
 	if err != nil {
-		return nil, fmt.Errorf("holder: %w", err)
+		return nil, fmt.Errorf("watchdog: %w", err)
 	}
-	mark := g.envMarker
+	marker := g.envMarker
 	if above := os.Getenv(markerVariable); above != "" {
-		mark = above + "," + mark
+		marker = above + "," + marker
 	}
-	cmd.Env = append(cmd.Environ(), markerVariable+"="+mark)
+	cmd.Env = append(cmd.Environ(), markerVariable+"="+marker)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.pgid}
 	dieWithParent(cmd.SysProcAttr)
 	if err = registry.start(cmd); err != nil {
@@ -81,20 +81,21 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 	return g, nil
 }
 
-// startWatchdog starts a holder, if there is a shell for it. That there is one and it cannot
-// be started is an error: what would be left behind is worth more than a late start.
-func startWatchdog(mark string) (*Group, error) {
-	g := &Group{envMarker: mark}
-	holder := exec.Command("/bin/sh", "-c", watchdogScript, "sh", mark, strconv.FormatUint(descentLimit(), 10))
-	holder.Args[0] = "mcp-gateway-holder"
-	holder.Env = []string{"PATH=/usr/bin:/bin"}
-	holder.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	pipe, err := holder.StdinPipe()
+// startWatchdog starts a watchdog if there is a shell to run it. It fails if there is a shell that
+// cannot be started, because a failed start is better than orphans.
+func startWatchdog(marker string) (*Group, error) {
+	g := &Group{envMarker: marker}
+	watchdog := exec.Command("/bin/sh", "-c", watchdogScript, "sh",
+		marker, strconv.FormatUint(descentLimit(), 10))
+	watchdog.Args[0] = "mcp-gateway-watchdog"
+	watchdog.Env = []string{"PATH=/usr/bin:/bin"}
+	watchdog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	pipe, err := watchdog.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	if err = registry.start(holder); err == nil {
-		g.pgid, g.watchdog, g.watchdogPipe = holder.Process.Pid, holder, pipe
+	if err = registry.start(watchdog); err == nil {
+		g.pgid, g.watchdog, g.watchdogPipe = watchdog.Process.Pid, watchdog, pipe
 		return g, nil
 	}
 	pipe.Close()
@@ -104,9 +105,9 @@ func startWatchdog(mark string) (*Group, error) {
 	return nil, err
 }
 
-// Wait reaps the child and sees to it that nothing of its group stays behind. The holder ends
-// with the group. If anything else may be left another takes its place before that: there is no
-// moment in which this process could be killed and that would stay.
+// Wait waits for the child and kills the rest of its group, including the watchdog. If there may
+// be orphans, it first starts another watchdog for them, so that at no moment the death of this
+// process would leave them running. The exit status is in cmd.ProcessState.
 func (g *Group) Wait(cmd *exec.Cmd) {
 	registry.wait(cmd)
 	if g.HasOrphans() {
@@ -115,9 +116,10 @@ func (g *Group) Wait(cmd *exec.Cmd) {
 	g.release()
 }
 
+// Terminate sends SIGTERM to the group.
 func (g *Group) Terminate() { g.signal(syscall.SIGTERM) }
 
-// Kill ends what is left of the group; that nothing is, is no error.
+// Kill sends SIGKILL to the group. It does nothing if the group is empty.
 func (g *Group) Kill() { g.signal(syscall.SIGKILL) }
 
 func (g *Group) signal(sig syscall.Signal) {
@@ -128,8 +130,8 @@ func (g *Group) signal(sig syscall.Signal) {
 	}
 }
 
-// release kills the group and reaps the holder. Until then the group's id cannot be
-// given to others; afterwards signals go nowhere.
+// release kills the group and reaps the watchdog. Until then the kernel does not reuse the id of
+// the group; afterwards signal does nothing.
 func (g *Group) release() {
 	g.Kill()
 	g.mu.Lock()
@@ -142,10 +144,12 @@ func (g *Group) release() {
 	}
 }
 
-// HasOrphans reports whether the child has left anything behind: after wait, outside of its group.
+// HasOrphans reports whether descendants of the child run outside of its group. It must be called
+// after the child has ended.
 func (g *Group) HasOrphans() bool { return hasOrphans(g.envMarker) }
 
-// KillOrphans ends what the child has left behind outside of its group.
+// KillOrphans ends the descendants of the child outside of its group: SIGTERM, and SIGKILL after
+// grace.
 func (g *Group) KillOrphans(grace time.Duration) {
 	killOrphans(g.envMarker, grace)
 	if g.orphanWatchdog != nil {

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
+// dieWithParent does nothing, because this system has no such signal.
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// descentLimit proves nothing where there is no /proc to read it from.
+// descentLimit returns 0: without /proc there is no limit to read.
 func descentLimit() uint64 { return 0 }
 
-// hasOrphans and killOrphans find nothing: what has left its group cannot be told from what others started.
+// hasOrphans and killOrphans find nothing, because orphans cannot be told from other processes.
 func hasOrphans(string) bool            { return false }
 func killOrphans(string, time.Duration) {}

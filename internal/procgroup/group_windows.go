@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A Group is the job object that a child runs in. Windows kills what is in it
-// when the last handle is closed, so also when this process dies.
+// A Group is the job object of a child. Windows kills the processes in it when its last handle is
+// closed, and so when this process dies.
 type Group struct {
 	mu  sync.Mutex
-	job windows.Handle // 0 once it is released
+	job windows.Handle // 0 after Wait
 }
 
+// Start starts cmd in a new Group. Batch files are run by cmd.exe.
 func Start(cmd *exec.Cmd) (*Group, error) {
 	if isBatch(cmd.Path) {
 		if err := runWithCmdExe(cmd); err != nil {
@@ -48,7 +49,7 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 	return g, nil
 }
 
-// runWithCmdExe has cmd.exe run a batch file.
+// runWithCmdExe changes cmd so that cmd.exe runs its batch file.
 func runWithCmdExe(cmd *exec.Cmd) error {
 	system, err := windows.GetSystemDirectory()
 	if err != nil {
@@ -63,8 +64,10 @@ func runWithCmdExe(cmd *exec.Cmd) error {
 	return nil
 }
 
+// assign puts a process into the job.
 func (g *Group) assign(pid int) error {
-	process, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(pid))
+	process, err := windows.OpenProcess(
+		windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(pid))
 	if err != nil {
 		return err
 	}
@@ -72,7 +75,7 @@ func (g *Group) assign(pid int) error {
 	return windows.AssignProcessToJobObject(g.job, process)
 }
 
-// Wait reaps the child and sees to it that nothing of its job stays behind.
+// Wait waits for the child and kills the rest of its job.
 func (g *Group) Wait(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 	g.Kill()
@@ -82,9 +85,10 @@ func (g *Group) Wait(cmd *exec.Cmd) {
 	g.job = 0
 }
 
-// Terminate does what kill does: a console program has no other signal.
+// Terminate kills the job: console programs have no other signal.
 func (g *Group) Terminate() { g.Kill() }
 
+// Kill kills the processes in the job.
 func (g *Group) Kill() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,6 +97,8 @@ func (g *Group) Kill() {
 	}
 }
 
-// HasOrphans and sweep find nothing: nobody leaves a job.
-func (g *Group) HasOrphans() bool          { return false }
+// HasOrphans returns false, because processes cannot leave a job.
+func (g *Group) HasOrphans() bool { return false }
+
+// KillOrphans does nothing.
 func (g *Group) KillOrphans(time.Duration) {}

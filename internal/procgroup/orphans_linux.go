@@ -11,93 +11,99 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process is a process that has left the group of the child it comes from, and
-// outlived it: a browser, or what was started with setsid.
+// A process identifies a process across reuse of its pid.
 type process struct {
 	pid   int
-	start uint64 // when it started, in ticks since the system did: tells it from another that gets its pid later
+	start uint64 // start time in clock ticks since boot
 }
 
-func hasOrphans(mark string) bool { return len(registry.orphans(mark, nil)) > 0 }
+func hasOrphans(marker string) bool { return len(registry.orphans(marker, nil)) > 0 }
 
-// killOrphans ends what carries the mark of a child that has ended: SIGTERM, and after
-// grace SIGKILL. It returns when nothing is left, or what is left does not end.
-func killOrphans(mark string, grace time.Duration) {
-	left := registry.orphans(mark, nil)
+// killOrphans ends the orphans of an ended child: it sends SIGTERM, and SIGKILL after grace. It
+// returns when they are gone, or one second after SIGKILL.
+func killOrphans(marker string, grace time.Duration) {
+	left := registry.orphans(marker, nil)
 	if len(left) == 0 {
 		return
 	}
-	told := make(map[process]unix.Signal)
-	for _, how := range []struct {
+	sent := make(map[process]unix.Signal)
+	for _, step := range []struct {
 		signal unix.Signal
 		within time.Duration
 	}{{unix.SIGTERM, grace}, {unix.SIGKILL, time.Second}} {
-		deadline := time.Now().Add(how.within)
-		for pause := time.Millisecond; len(left) > 0 && time.Now().Before(deadline); pause = min(2*pause, 50*time.Millisecond) {
-			for _, s := range left {
-				if told[s] != how.signal { // it may be new
-					told[s] = how.signal
-					s.signal(how.signal)
+		deadline := time.Now().Add(step.within)
+		pause := time.Millisecond
+		for len(left) > 0 && time.Now().Before(deadline) {
+			for _, p := range left {
+				if sent[p] != step.signal { // p may be new
+					sent[p] = step.signal
+					p.signal(step.signal)
 				}
 			}
 			time.Sleep(pause)
-			left = registry.orphans(mark, told)
+			left = registry.orphans(marker, sent)
+			pause = min(2*pause, 50*time.Millisecond)
 		}
 	}
 }
 
-// orphans finds what was left behind by a child with this mark: among what this process
-// has adopted that which has the mark in its environment, and all below it, whatever
-// environment that has made for itself. What is below a child of ours is that one's. Those
-// known from before are looked for, too: what was above them may be gone by now.
-func (f *childRegistry) orphans(mark string, known map[process]unix.Signal) []process {
-	below := make(map[int][]procInfo)
+// orphans returns the orphans of the child with this marker: adopted children of this process
+// that carry the marker, and all their descendants, whatever their environment. Descendants of
+// registered children are not among them. Processes in known are orphans even if their ancestors
+// are gone.
+func (r *childRegistry) orphans(marker string, known map[process]unix.Signal) []process {
+	children := make(map[int][]procInfo)
 	for _, p := range processes() {
-		below[p.parent] = append(below[p.parent], p)
+		children[p.parent] = append(children[p.parent], p)
 	}
 	var found []process
 	var walk func(p procInfo, marked bool)
 	walk = func(p procInfo, marked bool) {
-		marked = marked || known[p.process] != 0 || p.hasMarker(mark) && (descentLimit() == 0 || p.descendsFromUs())
+		marked = marked || known[p.process] != 0 ||
+			p.hasMarker(marker) && (descentLimit() == 0 || p.descendsFromUs())
 		if marked && !p.zombie {
 			found = append(found, p.process)
 		}
-		for _, c := range below[p.pid] {
+		for _, c := range children[p.pid] {
 			walk(c, marked)
 		}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, p := range below[os.Getpid()] {
-		if f.started[p.pid] == 0 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range children[os.Getpid()] {
+		if r.started[p.pid] == 0 {
 			walk(p, false)
 		}
 	}
 	return found
 }
 
-// hasMarker reports whether a process was started with this mark. That of another user's
-// cannot be read, and neither could it be ended.
-func (s process) hasMarker(mark string) bool {
-	env, err := os.ReadFile("/proc/" + strconv.Itoa(s.pid) + "/environ")
-	return err == nil && bytes.Contains(env, []byte(mark))
+// hasMarker reports whether the process was started with this marker. It returns false for a
+// process of another user, whose environment is not readable and which could not be killed
+// either.
+func (p process) hasMarker(marker string) bool {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
+	return err == nil && bytes.Contains(env, []byte(marker))
 }
 
-func (s process) signal(sig unix.Signal) {
-	if now, ok := readProc(s.pid); ok && now.process == s {
-		_ = unix.Kill(s.pid, sig)
+// signal sends sig to the process, unless its pid was reused.
+func (p process) signal(sig unix.Signal) {
+	if now, ok := readProc(p.pid); ok && now.process == p {
+		_ = unix.Kill(p.pid, sig)
 	}
 }
 
-// descentLimit is a number that every process below this one has inherited, and no other process: the
-// soft limit of RLIMIT_MSGQUEUE, which this process lowers by a random amount before it starts its
-// first child. It is inherited by fork alone. A mark in the environment can be copied, so a process
-// with a mark and another limit is not ours. It is 0 where the limit cannot be lowered.
+// descentLimit returns a number that all descendants of this process have inherited, and no other
+// process: the soft limit of RLIMIT_MSGQUEUE, which this process lowers by a random amount before
+// it starts its first child. It is inherited only by fork. A marker in the environment can be
+// copied, so a process with the marker but another limit is not a descendant. descentLimit
+// returns 0 if the limit cannot be lowered.
 //
-// The limit is read from /proc/PID/limits, which everybody may read. Processes that use POSIX message
-// queues have at least three quarters of what they had. See docs/decisions/035-containers-shutdown-and-isolation.md.
+// The limit is read from /proc/PID/limits, which is readable for everybody. Processes that use
+// POSIX message queues keep at least three quarters of their limit. See
+// docs/decisions/035-containers-shutdown-and-isolation.md.
 var descentLimit = sync.OnceValue(func() uint64 {
-	const usual, least = 819200, 4096 // bytes; usual is the kernel's own
+	const usual, least = 819200, 4096 // bytes; usual is the default of the kernel
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MSGQUEUE, &limit) != nil {
 		return 0
@@ -116,9 +122,9 @@ var descentLimit = sync.OnceValue(func() uint64 {
 	return limit.Cur
 })
 
-// descendsFromUs reports whether a process with a mark descends from this one.
-func (s process) descendsFromUs() bool {
+// descendsFromUs reports whether a process with the marker descends from this process.
+func (p process) descendsFromUs() bool {
 	var limit unix.Rlimit
-	err := unix.Prlimit(s.pid, unix.RLIMIT_MSGQUEUE, nil, &limit)
+	err := unix.Prlimit(p.pid, unix.RLIMIT_MSGQUEUE, nil, &limit)
 	return err == nil && limit.Cur == descentLimit()
 }

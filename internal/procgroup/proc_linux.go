@@ -9,24 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// procInfo is what one process looks like in /proc.
+// procInfo is the state of a process in /proc.
 type procInfo struct {
 	process
 	parent int
-	zombie bool // but not reaped
+	zombie bool // ended but not reaped
 }
 
-// A procScanner is a look at all processes. It costs the system more than most of what this one does, and
-// when much dies at one time all who wait for that want one: so each that is taken is for all who asked
-// before it began.
+// A procScanner scans all processes. A scan costs the system more than most operations of this
+// process, and many goroutines need one when many children end at once. So each scan serves all
+// callers that asked before it began.
 type procScanner struct {
-	scanning sync.Mutex // by who takes one
+	scanning sync.Mutex // held during a scan
 
 	mu   sync.Mutex
-	next *procScan // not begun yet; nil if nobody has asked
+	next *procScan // not started yet; nil = not requested
 }
 
-// A procScan is what came out.
+// A procScan is one scan and its result.
 type procScan struct {
 	once sync.Once
 	all  []procInfo
@@ -34,24 +34,24 @@ type procScan struct {
 
 var procs procScanner
 
-// processes returns all there are that can be seen. It begins to look when it is called, or later. The result
-// is shared, and must not be changed.
+// processes returns all visible processes, by a scan that starts after the call. The result is
+// shared and must not be modified.
 func processes() []procInfo {
 	procs.mu.Lock()
 	if procs.next == nil {
 		procs.next = new(procScan)
 	}
-	mine := procs.next
+	scan := procs.next
 	procs.mu.Unlock()
-	mine.once.Do(func() {
+	scan.once.Do(func() {
 		procs.scanning.Lock()
 		defer procs.scanning.Unlock()
 		procs.mu.Lock()
-		procs.next = nil // who comes from now on would miss what is looked at first
+		procs.next = nil // later callers need a scan that starts later
 		procs.mu.Unlock()
-		mine.all = scanAll()
+		scan.all = scanAll()
 	})
-	return mine.all
+	return scan.all
 }
 
 func scanAll() []procInfo {
@@ -75,8 +75,8 @@ func scanAll() []procInfo {
 	return all
 }
 
-// readProc reads the beginning of /proc/PID/stat, for as far as it is looked at it has less than 500 bytes. An [os.File]
-// would take twice the system calls, and leave garbage.
+// readProc reads the beginning of /proc/PID/stat: the fields that are needed lie within 500
+// bytes. An [os.File] would take twice the system calls, and allocate.
 func readProc(pid int) (procInfo, bool) {
 	var text [512]byte
 	var fd, n int
@@ -98,7 +98,7 @@ func readProc(pid int) (procInfo, bool) {
 	return readStat(pid, text[:n])
 }
 
-// retryInterrupted calls until it is not interrupted by a signal.
+// retryInterrupted repeats a system call that was interrupted by a signal.
 func retryInterrupted(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {
@@ -107,17 +107,17 @@ func retryInterrupted(call func() error) error {
 	}
 }
 
-// readStat reads what stands in a stat file (proc_pid_stat(5)). The name of the program, in parentheses,
-// may be anything.
+// readStat parses a stat file (proc_pid_stat(5)). The name of the program, in parentheses, may
+// contain any characters.
 func readStat(pid int, text []byte) (procInfo, bool) {
-	const state, parent, start = 0, 1, 19 // behind the name
+	const state, parent, start = 0, 1, 19 // indexes of the fields after the name
 	p := procInfo{process: process{pid: pid}}
 	rest := text[bytes.LastIndexByte(text, ')')+1:]
 	for i := 0; ; i++ {
 		rest = bytes.TrimLeft(rest, " ")
 		field, more, found := bytes.Cut(rest, []byte(" "))
 		if !found {
-			return procInfo{}, false // it ends too early
+			return procInfo{}, false // the text is incomplete
 		}
 		rest = more
 		switch i {
@@ -132,7 +132,7 @@ func readStat(pid int, text []byte) (procInfo, bool) {
 	}
 }
 
-// digits reads a number.
+// digits parses a decimal number.
 func digits(text []byte) (n uint64) {
 	for _, d := range text {
 		n = 10*n + uint64(d-'0')

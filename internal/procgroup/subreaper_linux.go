@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BecomeSubreaper makes this process the parent of all that its children leave behind,
-// instead of process 1: so that it can be found and ended with the [Child] that it
-// comes from, see [Spawn]. What it adopts it reaps, until stop is called. As process 1 it
-// adopts without being asked to, and has to reap all the same.
+// BecomeSubreaper makes this process, instead of process 1, the parent of the orphans of its
+// children, so that they can be found and ended together with the child, see [Group]. It reaps
+// the orphans that end, until stop is called. If this process is process 1, it is their parent
+// anyway, and must reap them.
 //
-// Once it is called, everything that this process starts must be started by Spawn.
+// Once BecomeSubreaper is called, this process must start all its children with [Start].
 func BecomeSubreaper() (stop func()) {
-	adopts := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil || os.Getpid() == 1
-	if !adopts {
+	isParent := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil || os.Getpid() == 1
+	if !isParent {
 		return func() {} // a kernel before 3.4
 	}
 	ended := make(chan os.Signal, 1)
@@ -43,23 +43,23 @@ func BecomeSubreaper() (stop func()) {
 	}
 }
 
-// reap reaps the dead that are not ours, and leaves ours to who waits for them:
-// looking at who is dead does not reap. If a child is being started it ends there; start and
-// Wait tell it to look again.
-func (f *childRegistry) reap() {
-	for f.reapOne() {
+// reap reaps the zombies that are not registered; registered children are left to wait. It does
+// nothing while a child is being started: start and wait notify the reaper afterwards.
+func (r *childRegistry) reap() {
+	for r.reapOne() {
 	}
 }
 
-func (f *childRegistry) reapOne() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// reapOne reaps one zombie and reports whether there may be more.
+func (r *childRegistry) reapOne() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	pid := anyZombie()
-	if f.starting > 0 {
+	if r.starting > 0 {
 		return false
 	}
-	if f.started[pid] > 0 { // it may be long before it is waited for, if it is a holder that somebody has killed
-		pid = f.unknownZombieLocked()
+	if r.started[pid] > 0 { // it may stay a zombie for long, such as a watchdog killed by a user
+		pid = r.unknownZombieLocked()
 	}
 	if pid == 0 {
 		return false
@@ -68,17 +68,17 @@ func (f *childRegistry) reapOne() bool {
 	return got == pid || err == unix.EINTR
 }
 
-// unknownZombieLocked returns the pid of a child that is dead and not ours, 0 if there is none.
-func (f *childRegistry) unknownZombieLocked() int {
+// unknownZombieLocked returns the pid of a zombie that is not registered; 0 = none.
+func (r *childRegistry) unknownZombieLocked() int {
 	for _, p := range processes() {
-		if p.zombie && p.parent == os.Getpid() && f.started[p.pid] == 0 {
+		if p.zombie && p.parent == os.Getpid() && r.started[p.pid] == 0 {
 			return p.pid
 		}
 	}
 	return 0
 }
 
-// anyZombie returns the pid of a child that is dead and not reaped, 0 if there is none.
+// anyZombie returns the pid of a zombie child; 0 = none. It does not reap it.
 func anyZombie() int {
 	var info unix.Siginfo
 	for {
@@ -90,8 +90,7 @@ func anyZombie() int {
 			return 0
 		}
 	}
-	// si_pid is the first of what follows the three numbers that all signals have,
-	// aligned for pointers.
+	// si_pid follows the three numbers that all signals have, aligned for pointers.
 	const three, word = 3 * unsafe.Sizeof(int32(0)), unsafe.Sizeof(uintptr(0))
 	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), (three+word-1)/word*word)))
 }

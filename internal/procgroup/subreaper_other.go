@@ -2,5 +2,5 @@
 
 package procgroup
 
-// BecomeSubreaper does nothing where processes cannot adopt.
+// BecomeSubreaper does nothing, because this system has no subreapers.
 func BecomeSubreaper() (stop func()) { return func() {} }

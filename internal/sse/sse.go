@@ -9,48 +9,47 @@ import (
 	"unicode"
 
 	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/wire"
 )
 
-// An Reader reads server-sent events as the WHATWG's HTML standard has
-// them (§9.2.6), and keeps from one stream to its continuation what resuming
-// needs. It departs from the standard in one thing: an event that the stream's
-// orderly end cuts off before its blank line is still delivered, for JSON tells
-// by itself whether it is whole.
+// A Reader reads server-sent events as defined in the WHATWG's HTML standard (§9.2.6). It keeps the
+// data that is needed to resume a stream. It deviates from the standard in one point: if a stream
+// ends in an orderly way before the blank line that ends an event, the event is still delivered,
+// because JSON itself shows whether it is complete.
 //
-// What it hands out are slices that it never touches again; only data of
-// several lines is copied.
+// The Reader never modifies a slice that it has returned. It copies only data of several lines.
 type Reader struct {
-	limit       int           // bytes of one event's data
-	LastEventID string        // the id of the last complete event
-	Retry       time.Duration // how long the server asked to wait before resuming; below 0 if it did not
+	LastEventID string        // id of the last complete event; "" = none
+	Retry       time.Duration // reconnection time that the server has set; negative = not set
 
+	limit     int // bytes of one event's data
 	r         io.Reader
-	buf       []byte // read and not yet consumed
-	err       error  // what ended the stream, once buf is used up
+	buf       []byte // read and not consumed
+	err       error  // error that ended the stream, returned when buf is used up
 	lease     transport.ReceiveLease
-	dataBytes int  // bytes of the data of the event that is not complete
-	pastBOM   bool // the place where a byte order mark may stand is passed
-	afterCR   bool // the last line ended with CR: an LF that follows belongs to it
+	dataBytes int  // bytes of data of the incomplete event
+	pastBOM   bool // the position of a byte order mark has been passed
+	afterCR   bool // the last line ended with CR: a following LF belongs to it
 }
 
+// NewReader returns a Reader of events whose data has at most limit bytes. quota bounds the
+// buffered bytes; nil = no bound.
 func NewReader(limit int, quota *transport.ReceiveQuota) *Reader {
 	return &Reader{limit: limit, Retry: -1, lease: quota.Lease()}
 }
 
-// Open begins a stream, or the continuation of one.
+// Open starts to read a stream, or the continuation of the previous one.
 func (r *Reader) Open(body io.Reader) {
 	r.r, r.buf, r.err, r.pastBOM, r.afterCR = body, nil, nil, false, false
 }
 
-// Close forgets what is left of a stream that is not read any more.
+// Close discards the rest of the stream.
 func (r *Reader) Close() {
 	r.buf, r.dataBytes = nil, 0
 	r.lease.Release()
 }
 
-// finishEvent notes that an event is complete. A buffer that was large for its sake is not kept.
+// finishEvent releases the data of a complete event, and a buffer that became large because of it.
 func (r *Reader) finishEvent() {
 	if r.dataBytes = 0; r.lease.Bytes() > 0 && !transport.IsCounted(len(r.buf)) {
 		r.buf = bytes.Clone(r.buf)
@@ -60,23 +59,24 @@ func (r *Reader) finishEvent() {
 
 // An Event is one server-sent event that has data.
 type Event struct {
-	Type string // "" and "message" are the same
+	Type string // "" = "message"
 	Data []byte
 }
 
+// IsMessage reports whether the event has the default type.
 func (e Event) IsMessage() bool { return e.Type == "" || e.Type == "message" }
 
-// pendingEvent is an event of which the blank line at its end is still to come.
+// A pendingEvent is an event whose final blank line has not been read.
 type pendingEvent struct {
 	Event
 	id        string
-	lines     int                       // of data
-	oversized *transport.OversizedError // the data was too large and is gone
+	lines     int                       // number of data lines
+	oversized *transport.OversizedError // the data was too large and has been discarded; nil = no
 }
 
-// Next returns the next event that has data. An error of type *overlong stands
-// for an event that was too large, and reading may go on; every other ends the
-// stream, io.EOF if it ended in an orderly way.
+// Next returns the next event that has data. A *transport.OversizedError stands for an event that
+// was too large; reading may continue. Any other error ends the stream: io.EOF if it ended in an
+// orderly way.
 func (r *Reader) Next() (Event, error) {
 	d := pendingEvent{id: r.LastEventID}
 	defer r.finishEvent()
@@ -105,30 +105,32 @@ func (r *Reader) Next() (Event, error) {
 	}
 }
 
-// Each reads on to the end of the stream and calls take with each event, or with the
-// error of one that is too large. It reports whether anything has come, and why the
-// stream ended.
-func (r *Reader) Each(take func(Event, *transport.OversizedError)) (news bool, err error) {
+// Each reads to the end of the stream and calls handle with each event, or with the error of an
+// event that was too large. It reports whether anything has arrived, and the error that ended the
+// stream.
+func (r *Reader) Each(
+	handle func(Event, *transport.OversizedError),
+) (received bool, err error) {
 	before := r.LastEventID
 	for {
 		e, err := r.Next()
 		large, isLarge := errors.AsType[*transport.OversizedError](err)
 		switch {
 		case isLarge:
-			take(Event{}, large)
+			handle(Event{}, large)
 		case err != nil:
-			return news || r.LastEventID != before, err
+			return received || r.LastEventID != before, err
 		default:
-			take(e, nil)
+			handle(e, nil)
 		}
-		news = true
+		received = true
 	}
 }
 
 var colon, space, dataField = []byte(":"), []byte(" "), []byte("data")
 
-// parseField takes one line of an event. A line that begins with a colon is a
-// comment: a field without a name, and passed over like every unknown one.
+// parseField processes one line of an event. A line that begins with a colon is a comment: it has
+// an empty field name, and is ignored like every unknown field.
 func (r *Reader) parseField(d *pendingEvent, line []byte) {
 	name, value, _ := bytes.Cut(line, colon)
 	value = bytes.TrimPrefix(value, space)
@@ -146,7 +148,7 @@ func (r *Reader) parseField(d *pendingEvent, line []byte) {
 		switch {
 		case bytes.IndexByte(value, 0) >= 0:
 		case bytes.ContainsFunc(value, unicode.IsControl):
-			d.id = "" // it could not be sent back in Last-Event-ID
+			d.id = "" // it cannot be sent in the header Last-Event-ID
 		default:
 			d.id = string(value)
 		}
@@ -157,8 +159,8 @@ func (r *Reader) parseField(d *pendingEvent, line []byte) {
 	}
 }
 
-// addData takes one line of data; the lines are joined by LF. A line's slice has no
-// room behind it, so that append copies.
+// addData adds one line of data; lines are joined by LF. The slice of a line has no spare
+// capacity, so append copies it.
 func (d *pendingEvent) addData(value []byte, limit int) {
 	if d.oversized != nil {
 		return
@@ -173,7 +175,7 @@ func (d *pendingEvent) addData(value []byte, limit int) {
 	}
 }
 
-// dataTooLarge gives the event up if the line that was too long was data.
+// dataTooLarge discards the event if the line that was too long is a data line.
 func (d *pendingEvent) dataTooLarge(line *transport.OversizedError) {
 	name, value, _ := bytes.Cut(line.Head, colon)
 	if d.oversized == nil && bytes.Equal(name, dataField) {
@@ -182,12 +184,11 @@ func (d *pendingEvent) dataTooLarge(line *transport.OversizedError) {
 	}
 }
 
-// fieldOverhead is more than a data line has beside its data.
+// fieldOverhead is at least the number of bytes that a data line has besides its data.
 const fieldOverhead = 16
 
-// readLine returns the next line without its end, CR LF, LF or CR. It does not wait
-// for what follows a CR. A line too long to keep is passed over and reported as
-// an *overlong.
+// readLine returns the next line without its line end, CR LF, LF or CR. After a CR it does not
+// wait for an LF. A line that is too long is skipped and reported as a *transport.OversizedError.
 func (r *Reader) readLine() ([]byte, error) {
 	scanned := 0
 	for {
@@ -218,15 +219,14 @@ func (r *Reader) readLine() ([]byte, error) {
 	}
 }
 
-// consume drops a line of n bytes and the end it has.
+// consume removes a line of n bytes and its line end from buf. An LF after a CR stays.
 func (r *Reader) consume(n int) {
 	r.afterCR = r.buf[n] == '\r'
 	r.buf = r.buf[n+1:]
 }
 
-// lineEnd returns where the first line in b ends, −1 if it does not. It looks
-// for both ends window by window, so as not to search all of b for the one while
-// each line has the other.
+// lineEnd returns the index of the end of the first line in b; -1 = none. It searches for CR and LF
+// window by window, so that it does not search all of b for one of them at every line.
 func lineEnd(b []byte) int {
 	const window = 1 << 10
 	for lo := 0; lo < len(b); lo += window {
@@ -245,6 +245,7 @@ func lineEnd(b []byte) int {
 	return -1
 }
 
+// withoutBOM removes the byte order mark from the first line of a stream.
 func (r *Reader) withoutBOM(line []byte) []byte {
 	if r.pastBOM {
 		return line
@@ -253,7 +254,7 @@ func (r *Reader) withoutBOM(line []byte) []byte {
 	return transport.TrimBOM(line)
 }
 
-// skipLine reads on to the end of the line and keeps of it what tells whose it is.
+// skipLine reads to the end of the line and keeps its beginning and the id of the message in it.
 func (r *Reader) skipLine() *transport.OversizedError {
 	head := r.withoutBOM(r.buf)
 	head = transport.CopyHead(head, len(head))
@@ -270,17 +271,17 @@ func (r *Reader) skipLine() *transport.OversizedError {
 		if r.err != nil {
 			return &transport.OversizedError{Head: head, ID: skim.ID()}
 		}
-		_ = r.fill() // there is room for the least buffer
+		_ = r.fill() // the quota does not count a buffer of minRead bytes
 	}
 }
 
-// minRead is the least that a buffer holds. It is small, for most answers are
-// short and each has a stream of its own.
+// minRead is the minimum size of a buffer in bytes. It is small because most responses are short
+// and each has a stream of its own.
 const minRead = 4 << 10
 
-// fill reads once. When there is no room left it begins a new buffer, twice as
-// large as what it has to carry over: what was handed out stays as it is. It fails,
-// and reads nothing, if the ReceiveQuota has no room for such a buffer.
+// fill reads once. If the buffer is full it starts a new one, twice as large as the bytes that it
+// has to copy; slices that were returned stay unchanged. It fails, and reads nothing, if the
+// quota has no room for the new buffer.
 func (r *Reader) fill() error {
 	if cap(r.buf)-len(r.buf) < minRead/8 {
 		room := max(minRead, min(2*len(r.buf), r.limit+fieldOverhead+minRead))

@@ -49,7 +49,8 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// An event costs up to three allocations. The bounds are what reading costs now, and one or two more.
+// An event costs up to three allocations. The bounds are what reading costs now, and one or two
+// more.
 func TestAllocations_OfEvents(t *testing.T) {
 	for i, n := range eventSizes {
 		many := min(1000, max(1, 100_000/n)) // short ones share a buffer

@@ -10,43 +10,38 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/procgroup"
-
+	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 
-// Command says how to start a child process that speaks MCP on its stdio.
+// A Command describes a child process that speaks MCP on its stdin and stdout.
 type Command struct {
-	Path  string                  // a file, seen from Dir, or a name that is looked up in the PATH of Env
-	Args  []string                // without the name itself
-	Env   []string                // all of its environment, as KEY=value
-	Dir   string                  // "" = ours
-	Limit int                     // bytes of one message, and of what may wait to be written
-	Quota *transport.ReceiveQuota // counts what is being received; nil = nothing does
-	// StallTimeout is how long the child may neither take anything of what waits to be written,
-	// nor say anything, before the conversation ends; 0 = for ever. One that has taken
-	// everything may take its time.
+	Path  string                  // file, relative to Dir, or a bare name to look up in PATH of Env
+	Args  []string                // without the program name
+	Env   []string                // complete environment, as KEY=value
+	Dir   string                  // working directory; "" = that of this process
+	Limit int                     // bytes of one message, and of the queue of unwritten messages
+	Quota *transport.ReceiveQuota // bounds incomplete messages; nil = no bound
+	// StallTimeout is the maximum time for which the child neither reads queued bytes nor sends
+	// anything; then the connection ends. 0 = no limit. While nothing is queued there is no limit.
 	StallTimeout time.Duration
-	// OnStderr is called with each line that the child writes there, in order,
-	// from a goroutine of its own. Lines over 8 KiB are cut.
+	// OnStderr is called with each line of the child's stderr, in order, from a goroutine of its
+	// own. Lines over 8 KiB are cut. May be nil.
 	OnStderr func(line string)
-	// Grace is how long Close waits after closing stdin, and again after
-	// SIGTERM, and how long what the child leaves behind has; 0 = 750 ms. Clients give a gateway 4 s or so to end.
+	// Grace is the time that Close waits after closing stdin and again after SIGTERM, and the time
+	// that orphans get to end; 0 = 750 ms. Clients give a gateway about 4 s to end.
 	Grace time.Duration
-	// Mask takes secrets out of what it writes on stderr, before anything is cut;
-	// may be nil.
+	// Mask masks secrets in lines of stderr, before they are cut; may be nil.
 	Mask func(string) string
-	// OnRepair is called when a message was no UTF-8 and was mended; may be nil.
+	// OnRepair is called when a message with invalid UTF-8 was repaired; may be nil.
 	OnRepair func()
 }
 
-// A Process is the Conn to a child process. When the process ends, for whatever
-// reason, Read returns an [*ExitError] once everything it wrote has been read,
-// and what is left of its process group is killed. On Linux, if this process adopts
-// (see [BecomeSubreaper]), what has left the group is ended, too: with SIGTERM, and after Grace
-// with SIGKILL.
+// A Process is the Conn to a child process. When the process ends for any reason, Read returns an
+// [*ExitError] once all its output has been read, and the rest of its process group is killed. On
+// Linux, if this process is a subreaper (see [procgroup.BecomeSubreaper]), orphans that have left
+// the group are ended, too: with SIGTERM, and with SIGKILL after Grace.
 type Process struct {
 	cmd          *exec.Cmd
 	group        *procgroup.Group
@@ -59,25 +54,30 @@ type Process struct {
 	stallTimeout time.Duration
 	tail         stderrTail
 
-	exited       chan struct{} // closed when the process is reaped
-	leftOrphans  bool          // it ended well and left others; set before that
-	stderrDone   chan struct{} // closed when its stderr has been read to the end
+	exited       chan struct{} // closed when the process has been reaped
+	leftOrphans  bool          // it exited with status 0 and left orphans; set before exited
+	stderrDone   chan struct{} // closed when stderr has been read to the end
 	wg           sync.WaitGroup
 	closed       atomic.Bool
-	notReading   atomic.Bool // it does not read
-	signalled    atomic.Bool // hurry has sent it a signal
-	closeOnce    sync.Once   // Close
-	escalateOnce sync.Once   // its stdin
+	notReading   atomic.Bool // StallTimeout has passed
+	signalled    atomic.Bool // escalate has sent a signal
+	closeOnce    sync.Once
+	escalateOnce sync.Once
 }
 
-// Start starts the child in a process group of its own. Its stderr is drained
-// from the start, so that it cannot block there.
+// Start starts the child in a process group of its own. From then on its stderr is read, so that
+// the child cannot block on it.
 func Start(c Command) (*Process, error) {
 	path, err := lookPath(c.Path, c.Dir, c.Env)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{grace: c.Grace, stallTimeout: c.StallTimeout, exited: make(chan struct{}), stderrDone: make(chan struct{})}
+	p := &Process{
+		grace:        c.Grace,
+		stallTimeout: c.StallTimeout,
+		exited:       make(chan struct{}),
+		stderrDone:   make(chan struct{}),
+	}
 	if p.grace == 0 {
 		p.grace = 750 * time.Millisecond
 	}
@@ -92,7 +92,7 @@ func Start(c Command) (*Process, error) {
 		Limit: c.Limit, OnFailure: p.escalate, StallTimeout: c.StallTimeout,
 		OnStall: func() {
 			p.notReading.Store(true)
-			_ = p.stdout.SetReadDeadline(time.Now()) // so that Read says so
+			_ = p.stdout.SetReadDeadline(time.Now()) // so that Read returns
 		},
 	})
 	p.wg.Go(func() {
@@ -103,7 +103,7 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// start makes the three pipes and starts the process at their far ends.
+// start creates the three pipes and starts the process with their other ends.
 func (p *Process) start() (err error) {
 	var ours, theirs [3]*os.File
 	closeAll := func(files [3]*os.File) {
@@ -135,13 +135,13 @@ func (p *Process) start() (err error) {
 	return nil
 }
 
-// pipeDrainTimeout is how long the pipes of a dead child are still read: what it
-// wrote is in them already, but a process that left its group may hold them open.
+// pipeDrainTimeout is how long the pipes of a process that has ended are read. Its output is in
+// them already, but an orphan may hold them open.
 const pipeDrainTimeout = 500 * time.Millisecond
 
-// Wait reaps the child and sees to it that nothing of it stays behind.
+// wait reaps the process and kills its descendants.
 func (p *Process) wait() {
-	p.group.Wait(p.cmd) // the state is read from cmd.ProcessState
+	p.group.Wait(p.cmd)
 	p.leftOrphans = p.cmd.ProcessState.Success() && p.group.HasOrphans()
 	deadline := time.Now().Add(pipeDrainTimeout)
 	_ = p.stdout.SetReadDeadline(deadline)
@@ -153,6 +153,7 @@ func (p *Process) wait() {
 // Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
+// Read returns the next message of the child, or the reason why there are no more.
 func (p *Process) Read() (wire.Message, wire.ID, error) {
 	m, err := p.lines.ReadMessage()
 	switch err.(type) {
@@ -164,16 +165,18 @@ func (p *Process) Read() (wire.Message, wire.ID, error) {
 	case p.closed.Load():
 		return m, "", transport.ErrClosed
 	case p.notReading.Load():
-		return m, "", fmt.Errorf("it does not read: for %v it has taken nothing of what it was sent, nor said anything", p.stallTimeout)
+		return m, "", fmt.Errorf(
+			"it does not read: for %v it has taken nothing of what it was sent, nor said anything",
+			p.stallTimeout)
 	}
 	return m, "", p.exitReason(err)
 }
 
-// exitReason tells why nothing more will come from a child whose stdout has ended.
+// exitReason returns the error of Read for a child whose stdout has ended with err.
 func (p *Process) exitReason(err error) error {
 	select {
 	case <-p.exited:
-		<-p.stderrDone // soon: wait has set a deadline
+		<-p.stderrDone // soon, because wait has set a deadline
 		status := exitStatus(p.cmd.ProcessState)
 		if p.signalled.Load() {
 			status = "it closed its stdin but ran on, so that the gateway ended it (" + status + ")"
@@ -190,6 +193,7 @@ func (p *Process) exitReason(err error) error {
 	return err
 }
 
+// exitStatus describes how a process has ended, such as "exit 1" or "signal: killed".
 func exitStatus(s *os.ProcessState) string {
 	if s.Exited() {
 		return fmt.Sprintf("exit %d", s.ExitCode())
@@ -197,8 +201,8 @@ func exitStatus(s *os.ProcessState) string {
 	return s.String()
 }
 
-// Write sends m. That the child has closed its stdin is no error here: it is dead
-// or dying, and Read will say of what.
+// Write sends m. It returns nil if the child has closed its stdin: the child has ended or is
+// about to, and Read reports it.
 func (p *Process) Write(m wire.Message, _ wire.ID) error {
 	err := p.queue.Send(m)
 	if err == nil || errors.Is(err, transport.ErrFull) || p.closed.Load() {
@@ -208,7 +212,7 @@ func (p *Process) Write(m wire.Message, _ wire.ID) error {
 	return nil
 }
 
-// escalate ends a child that has closed its stdin and does not end by itself.
+// escalate signals a child that has closed its stdin, unless it ends by itself soon.
 func (p *Process) escalate() {
 	if p.closed.Load() {
 		return
@@ -225,9 +229,9 @@ func (p *Process) escalate() {
 	})
 }
 
-// Close ends the child as MCP's stdio transport asks a client to ("closing the
-// input stream to the child process", then SIGTERM, then SIGKILL), each step
-// given its grace, and waits until it and what it has left behind is gone.
+// Close ends the child as MCP's stdio transport requires ("closing the input stream to the child
+// process", then SIGTERM, then SIGKILL). After each step it waits for Grace. It returns when the
+// process and its descendants have ended.
 func (p *Process) Close() error {
 	p.closeOnce.Do(func() {
 		p.closed.Store(true)
@@ -246,7 +250,7 @@ func (p *Process) Close() error {
 	return nil
 }
 
-// waitExit waits for the process to end, for a while.
+// waitExit waits up to grace for the process to end and reports whether it has.
 func (p *Process) waitExit(grace time.Duration) bool {
 	select {
 	case <-p.exited:

@@ -477,8 +477,8 @@ func TestAChildThatGoesIntoTheBackground(t *testing.T) {
 	}
 }
 
-// TestOutOfDescriptorsIsSaidInPlainWords: a fork that has no room for the descriptors of the new process fails with
-// EBADF, of which nobody could tell what to do.
+// TestOutOfDescriptorsIsSaidInPlainWords: a fork that has no room for the descriptors of the new
+// process fails with EBADF, of which nobody could tell what to do.
 func TestOutOfDescriptorsIsSaidInPlainWords(t *testing.T) {
 	err := explainStartError("/bin/sh", &fs.PathError{Op: "fork/exec", Path: "/bin/sh", Err: syscall.EBADF})
 	if !errors.Is(err, syscall.EMFILE) || !strings.HasPrefix(err.Error(), "too many open files") {

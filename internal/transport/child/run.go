@@ -14,17 +14,20 @@ import (
 // outputLimit bounds the output of [Run], in bytes.
 const outputLimit = 64 << 10
 
-// Run runs a program that speaks no MCP to its end, and returns what it wrote. Of the Command it
-// needs Path, Args, Env and Dir. The program ends with ctx, and with this process, as those of
-// [Start] do.
+// Run runs a program that does not speak MCP until it ends, and returns its output. It uses only
+// Path, Args, Env and Dir of the Command. When ctx is done, or this process dies, the program and
+// its process group are killed.
 func Run(ctx context.Context, c Command) (output string, err error) {
 	path, err := lookPath(c.Path, c.Dir, c.Env)
 	if err != nil {
 		return "", err
 	}
 	var written headBuffer
-	cmd := &exec.Cmd{Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir, WaitDelay: pipeDrainTimeout}
-	cmd.Stdout, cmd.Stderr = &written, &written // one writer, so that os/exec does not write concurrently
+	cmd := &exec.Cmd{
+		Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir,
+		WaitDelay: pipeDrainTimeout,
+	}
+	cmd.Stdout, cmd.Stderr = &written, &written // os/exec does not write concurrently then
 	g, err := procgroup.Start(cmd)
 	if err != nil {
 		return "", explainStartError(path, err)
@@ -42,7 +45,7 @@ func Run(ctx context.Context, c Command) (output string, err error) {
 	return output, nil
 }
 
-// A headBuffer keeps the beginning of what is written to it.
+// A headBuffer keeps the first outputLimit bytes that are written to it.
 type headBuffer struct{ bytes.Buffer }
 
 func (b *headBuffer) Write(p []byte) (int, error) {

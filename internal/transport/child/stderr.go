@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// maxStderrLine is where a line on a child's stderr is cut, in bytes.
+	// maxStderrLine bounds a line of a child's stderr, in bytes; longer lines are cut.
 	maxStderrLine = 8 << 10
-	// maxSecret is how much more of it is looked at, so that a secret that stands
-	// where it is cut is still known for one.
+	// maxSecret is the number of further bytes that are masked before a line is cut, so that a
+	// secret at the cut is recognised.
 	maxSecret = 4 << 10
 )
 
-// copyLines reads r to its end and hands each line, masked, to all of to. It never
-// stops before the end, whatever stands there: a child whose stderr is not
-// read blocks.
+// copyLines reads r to its end and passes each line, masked, to all functions in to. It never stops
+// before the end, because a child whose stderr is not read blocks.
 func copyLines(r io.Reader, mask func(string) string, to ...func(string)) {
 	br := bufio.NewReaderSize(r, maxStderrLine+maxSecret)
 	for {
@@ -48,19 +47,18 @@ func copyLines(r io.Reader, mask func(string) string, to ...func(string)) {
 	}
 }
 
-// stderrTail keeps what a child wrote on its stderr last, and of what went before
-// the first line that speaks of an error: the cause often stands above a long
-// trace.
+// stderrTail keeps the last lines of a child's stderr, and the first of the earlier lines that
+// mentions an error: the cause is often followed by a long stack trace.
 type stderrTail struct {
 	mu     sync.Mutex
-	cause  string
+	cause  string // earlier line that mentions an error; "" = none
 	lines  []string
 	lastAt time.Time // of the last line
 }
 
 const (
 	tailLines     = 5
-	tailLineBytes = 300 // bytes of each line
+	tailLineBytes = 300 // of each line
 )
 
 func (l *stderrTail) add(line string) {
@@ -71,7 +69,7 @@ func (l *stderrTail) add(line string) {
 	}
 	before := l.lastAt
 	if l.lastAt = time.Now(); l.lastAt.Sub(before) >= staleStderr {
-		l.lines, l.cause = nil, "" // it was about something else
+		l.lines, l.cause = nil, "" // the earlier lines are unrelated
 	}
 	l.lines = append(l.lines, line)
 	if len(l.lines) <= tailLines {
@@ -83,14 +81,15 @@ func (l *stderrTail) add(line string) {
 	l.lines = append(l.lines[:0], l.lines[1:]...)
 }
 
-// mentionsError reports whether a line has a word with which programs in Go, Rust, Node, Python or Java
-// begin to say why they end.
+// mentionsError reports whether a line contains a word that error messages of programs in Go, Rust,
+// Node, Python or Java contain.
 func mentionsError(line string) bool {
 	line = strings.ToLower(line)
-	return slices.ContainsFunc([]string{"error", "panic", "fatal", "exception"}, func(word string) bool { return strings.Contains(line, word) })
+	return slices.ContainsFunc([]string{"error", "panic", "fatal", "exception"},
+		func(word string) bool { return strings.Contains(line, word) })
 }
 
-// exitError returns the ExitError of a child that ends now.
+// exitError returns the ExitError of a child that has just ended.
 func (l *stderrTail) exitError(status string) *ExitError {
 	e := &ExitError{Status: status, Stderr: l.String()}
 	l.mu.Lock()
@@ -101,6 +100,7 @@ func (l *stderrTail) exitError(status string) *ExitError {
 	return e
 }
 
+// String returns the cause and the last lines on one line.
 func (l *stderrTail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,14 +110,15 @@ func (l *stderrTail) String() string {
 	return strings.Join(l.lines, " | ")
 }
 
-// An ExitError tells how a child process ended.
+// An ExitError describes how a child process ended.
 type ExitError struct {
-	Status    string        // "exit 127", "signal: killed"
-	Stderr    string        // the last lines it wrote there
-	SilentFor time.Duration // how long it had written nothing there when it ended
+	Status    string        // such as "exit 127" or "signal: killed"
+	Stderr    string        // last lines of stderr
+	SilentFor time.Duration // from the last line of stderr to the end
 }
 
-// staleStderr is how old what a child wrote last may be, for it to be taken for the cause of its end.
+// staleStderr is the age from which on the last lines of stderr are not presented as the cause of
+// the end.
 const staleStderr = 10 * time.Second
 
 func (e *ExitError) Error() string {
@@ -125,7 +126,8 @@ func (e *ExitError) Error() string {
 	case e.Stderr == "":
 		return e.Status
 	case e.SilentFor >= staleStderr:
-		return fmt.Sprintf("%s; its last words, %v before: %s", e.Status, e.SilentFor.Truncate(time.Second), e.Stderr)
+		return fmt.Sprintf("%s; its last words, %v before: %s",
+			e.Status, e.SilentFor.Truncate(time.Second), e.Stderr)
 	}
 	return fmt.Sprintf("%s; its last words: %s", e.Status, e.Stderr)
 }

@@ -1,21 +1,23 @@
 package child
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"unicode"
 )
 
-// lookPath finds the file of a command. A bare name is looked up in the PATH
-// that the child will have, not in ours: that is the one its configuration set.
-// A path that is relative is so to the directory that the child runs in. Of a whole
-// command line, which is none, the error says so.
+// lookPath returns the file of a command. A bare name is looked up in the PATH of the child, not in
+// that of this process, because the configuration sets it. A relative path is relative to the
+// directory in which the child runs. If name is a whole command line, the error says so.
 func lookPath(name, dir string, env []string) (string, error) {
 	path, err := resolve(name, dir, env)
 	if first, _, line := strings.Cut(strings.TrimSpace(name), " "); err != nil && line {
@@ -24,19 +26,22 @@ func lookPath(name, dir string, env []string) (string, error) {
 			if missing, ok := errors.AsType[notInPathError](err); ok {
 				why = missing.summary()
 			}
-			return "", fmt.Errorf("%s: %q is a program, what follows it belongs in args", why, first)
+			return "", fmt.Errorf("%s: %q is a program, what follows it belongs in args",
+				why, first)
 		}
 	}
 	return path, err
 }
 
-// LookPath is how [Start] finds the file of a command.
+// LookPath returns the file that [Start] would run for the command name, with dir as the directory
+// and env as the environment of the child.
 func LookPath(name, dir string, env []string) (string, error) { return lookPath(name, dir, env) }
 
+// resolve returns the file of a command without regard to command lines.
 func resolve(name, dir string, env []string) (string, error) {
 	if strings.ContainsAny(name, `/\`) {
 		if !filepath.IsAbs(name) {
-			// exec.Cmd, too, takes it from there, so that it has to be absolute.
+			// It must be absolute, because exec.Cmd resolves a relative path against Dir again.
 			abs, err := filepath.Abs(filepath.Join(dir, name))
 			if err != nil {
 				return "", err
@@ -52,7 +57,7 @@ func resolve(name, dir string, env []string) (string, error) {
 	return searchDirs(name, path, env)
 }
 
-// searchPath returns the PATH of a child with this environment, or ours if it has none.
+// searchPath returns the PATH in env, or that of this process if there is none.
 func searchPath(env []string) (path string, ok bool) {
 	if path, ok = lookupEnv(env, "PATH"); ok {
 		return path, true
@@ -60,23 +65,24 @@ func searchPath(env []string) (path string, ok bool) {
 	return os.LookupEnv("PATH")
 }
 
-// lookupEnv returns the value of a variable in an environment.
+// lookupEnv returns the value of a variable in the environment env.
 func lookupEnv(env []string, name string) (value string, ok bool) {
 	for _, kv := range env {
 		key, v, _ := strings.Cut(kv, "=")
 		if key == name || runtime.GOOS == "windows" && strings.EqualFold(key, name) {
-			value, ok = v, true // the last one counts, as for os/exec
+			value, ok = v, true // the last one counts, as in os/exec
 		}
 	}
 	return value, ok
 }
 
-// defaultPath is what stands for the PATH where there is none, as with execvp: some
-// supervisors start us without.
+// defaultPath replaces a missing PATH, as in execvp: some supervisors start the gateway without
+// one.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
+// searchDirs looks for an executable file in the directories of a PATH.
 func searchDirs(name, path string, env []string) (string, error) {
-	var found error // a file of that name that cannot be run
+	var found error // error of a file that exists but cannot be executed
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {
 			continue
@@ -95,9 +101,10 @@ func searchDirs(name, path string, env []string) (string, error) {
 	return "", notInPathError{name, displayPath(path, env)}
 }
 
-// notInPathError is the error for a command that was not found in the directories of a PATH.
+// A notInPathError reports a command that was not found in the directories of a PATH.
 type notInPathError struct{ name, path string }
 
+// summary returns the error text without the advice.
 func (e notInPathError) summary() string {
 	return fmt.Sprintf("command %q is in no directory of its PATH (%s)", e.name, e.path)
 }
@@ -106,11 +113,11 @@ func (e notInPathError) Error() string {
 	return e.summary() + ": install it, write its full path, or set PATH in env of this backend"
 }
 
-// displayPathBytes bounds the PATH in an error.
+// displayPathBytes bounds the length of a PATH in an error.
 const displayPathBytes = 400
 
-// displayPath returns a PATH for an error: the home directory as ~, without control characters, and
-// not longer than displayPathBytes and the number of directories that are left out.
+// displayPath returns a PATH for an error message: with ~ for the home directory, without control
+// characters, and cut at displayPathBytes, with the number of omitted directories.
 func displayPath(path string, env []string) string {
 	home, ok := lookupEnv(env, "HOME")
 	if !ok {
@@ -120,7 +127,8 @@ func displayPath(path string, env []string) string {
 	var text strings.Builder
 	dirs := filepath.SplitList(path)
 	for i, dir := range dirs {
-		if rest, under := strings.CutPrefix(dir, home); under && home != "" && (rest == "" || os.IsPathSeparator(rest[0])) {
+		rest, under := strings.CutPrefix(dir, home)
+		if under && home != "" && (rest == "" || os.IsPathSeparator(rest[0])) {
 			dir = "~" + rest
 		}
 		dir = strings.Map(printable, dir)
@@ -149,6 +157,7 @@ func printable(r rune) rune {
 	return r
 }
 
+// explainLookError replaces the error of exec.LookPath by one in the terms of the configuration.
 func explainLookError(path string, err error) (string, error) {
 	var e *exec.Error
 	if errors.As(err, &e) {
@@ -160,4 +169,44 @@ func explainLookError(path string, err error) (string, error) {
 		}
 	}
 	return path, err
+}
+
+// explainStartError explains why a file that exists cannot be started, where the error of the
+// system is misleading.
+func explainStartError(path string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EBADF): // the files of the new process exceed its limit
+		return fmt.Errorf("%w (%w)", syscall.EMFILE, err)
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf(
+			"command %q is no program of this system, nor a script that begins with #! (%w)",
+			path, syscall.ENOEXEC)
+	case errors.Is(err, syscall.E2BIG):
+		return fmt.Errorf("command %q: its args and env are too long together (%w)",
+			path, syscall.E2BIG)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if _, e := os.Stat(path); e != nil {
+		return err
+	}
+	if line := firstLine(path); strings.HasPrefix(line, "#!") {
+		return fmt.Errorf(
+			"command %q is a script whose first line names a program that does not exist: %q",
+			path, line)
+	}
+	return fmt.Errorf(
+		"command %q needs a loader that does not exist: it is built for another system", path)
+}
+
+// firstLine returns the first line of a file, including a carriage return at its end; "" if the
+// file cannot be read.
+func firstLine(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	line, _ := bufio.NewReader(io.LimitReader(f, 128)).ReadString('\n')
+	return strings.TrimSuffix(line, "\n")
 }
