@@ -22,21 +22,21 @@ const (
 
 // checker finds what types cannot say. It names each place as the user wrote it.
 type checker struct {
-	file   string
-	places map[string]place
-	broken map[string]bool // by path: what there is an error for already
-	errs   Errors
+	file      string
+	locations map[string]location
+	reported  map[string]bool // by path: what there is an error for already
+	errs      Errors
 
-	strict        bool              // see Options
-	expands       map[string]bool   // by path: values that variables have changed
-	misconfigured map[string]faults // by path of a backend
+	strict        bool                        // see Options
+	fromVariables map[string]bool             // by path: values that variables have changed
+	misconfigured map[string]variableProblems // by path of a backend
 }
 
 // fail reports a problem with the value at path, or where that would stand.
 func (c *checker) fail(path, problem, hint string) {
-	e := c.at(path)
+	e := c.errorAt(path)
 	e.Problem, e.Hint = problem, hint
-	if entry, key, ok := strings.Cut(path, "]."); ok && !c.strict && c.expands[path] && key != "name" && strings.HasPrefix(entry, "backends[") {
+	if entry, key, ok := strings.Cut(path, "]."); ok && !c.strict && c.fromVariables[path] && key != "name" && strings.HasPrefix(entry, "backends[") {
 		entry += "]"
 		c.misconfigured[entry] = c.misconfigured[entry].with(key, key+": "+problem+": check the variables in it")
 		return
@@ -44,10 +44,10 @@ func (c *checker) fail(path, problem, hint string) {
 	c.errs = append(c.errs, e)
 }
 
-// at is an error that has yet to say what is wrong at path.
-func (c *checker) at(path string) *Error {
+// errorAt is an error that has yet to say what is wrong at path.
+func (c *checker) errorAt(path string) *Error {
 	for at := path; ; {
-		if p, ok := c.places[at]; ok {
+		if p, ok := c.locations[at]; ok {
 			e := &Error{File: c.file, Line: p.line, Key: p.key}
 			if p.line == 0 { // a variable or a flag
 				e.File = ""
@@ -63,11 +63,11 @@ func (c *checker) at(path string) *Error {
 }
 
 // Not says what the user wrote at path.
-func (c *checker) not(path string) string { return node.Not(c.places[path].text) }
+func (c *checker) not(path string) string { return node.Not(c.locations[path].text) }
 
-// says reports whether there is anything at path.
-func (c *checker) says(path string) bool {
-	_, ok := c.places[path]
+// isGiven reports whether there is anything at path.
+func (c *checker) isGiven(path string) bool {
+	_, ok := c.locations[path]
 	return ok
 }
 
@@ -93,7 +93,7 @@ func (c *checker) check(cfg *Config) {
 
 // limits says nothing about a page that a wrong limits.message is to blame for.
 func (c *checker) limits(l Limits) {
-	messageWrong := c.broken["limits.message"] || l.Message < 1024
+	messageWrong := c.reported["limits.message"] || l.Message < 1024
 	for _, b := range []struct {
 		key  string
 		kept bool
@@ -116,11 +116,11 @@ func (c *checker) limits(l Limits) {
 	}
 }
 
-// literals warns of secrets that are written into the file: one warning for each backend. Values of which
+// literalSecrets warns of secrets that are written into the file: one warning for each backend. Values of which
 // said tells more are left out.
-func (c *checker) literals(cfg *Config, said Errors) (all []string) {
+func (c *checker) literalSecrets(cfg *Config, said Errors) (all []string) {
 	isSaid := func(path string) bool {
-		key := c.at(path).Key
+		key := c.errorAt(path).Key
 		return slices.ContainsFunc(said, func(e *Error) bool { return e.Key == key })
 	}
 	for i, b := range cfg.Backends {
@@ -129,17 +129,17 @@ func (c *checker) literals(cfg *Config, said Errors) (all []string) {
 		}
 		at := fmt.Sprintf("backends[%d]", i)
 		var keys []string
-		if !c.expands[at+".url"] && !isSaid(at+".url") && secrets.Find("", b.URL) != nil {
+		if !c.fromVariables[at+".url"] && !isSaid(at+".url") && secrets.Find("", b.URL) != nil {
 			keys = append(keys, "url")
 		}
 		for _, name := range slices.Sorted(maps.Keys(b.Headers)) {
 			path := at + ".headers." + name
-			if value := secrets.AfterScheme(b.Headers[name]); !c.expands[path] && !isSaid(path) && !isTrivial(value) && secrets.Pair(name, value) {
+			if value := secrets.AfterScheme(b.Headers[name]); !c.fromVariables[path] && !isSaid(path) && !isTrivial(value) && secrets.Pair(name, value) {
 				keys = append(keys, "headers."+name)
 			}
 		}
 		if len(keys) > 0 {
-			e := c.at(at + "." + keys[0])
+			e := c.errorAt(at + "." + keys[0])
 			e.Problem = "a secret is written into the file: put it into a variable and write ${VARIABLE}"
 			e.Backend, e.Key = b.Name, strings.Join(keys, ", ")
 			all = append(all, e.Error())
@@ -148,27 +148,27 @@ func (c *checker) literals(cfg *Config, said Errors) (all []string) {
 	return all
 }
 
-// remarks are warnings about a configuration that is valid.
-func (c *checker) remarks(cfg *Config) (all []string) {
+// warnings are warnings about a configuration that is valid.
+func (c *checker) warnings(cfg *Config) (all []string) {
 	if cfg.Listen != "" && !cfg.Loopback() && cfg.TLS == (TLS{}) {
-		e := c.at("listen")
+		e := c.errorAt("listen")
 		e.Problem = "there is no tls: tokens and all else travel in clear, unless a proxy before the gateway encrypts them"
 		all = append(all, e.Error())
 	}
-	all = append(all, c.alike(cfg)...)
+	all = append(all, c.similarNames(cfg)...)
 	if !slices.ContainsFunc(cfg.Backends, func(b Backend) bool { return b.Enabled }) {
 		all = append(all, c.file+": no backend is enabled: there is nothing to serve")
 	}
 	return all
 }
 
-// alike warns of backends whose names some clients do not tell apart.
-func (c *checker) alike(cfg *Config) (all []string) {
+// similarNames warns of backends whose names some clients do not tell apart.
+func (c *checker) similarNames(cfg *Config) (all []string) {
 	seen := map[string]string{}
 	for i, b := range cfg.Backends {
 		name := strings.ReplaceAll(b.Name, "-", "_")
 		if other, ok := seen[name]; ok && b.Enabled {
-			e := c.at(fmt.Sprintf("backends[%d].name", i))
+			e := c.errorAt(fmt.Sprintf("backends[%d].name", i))
 			e.Problem = fmt.Sprintf("%s and %s differ in - and _ only, which some clients do not tell apart: rename one of them", other, b.Name)
 			all = append(all, e.Error())
 		}
@@ -188,8 +188,8 @@ func (c *checker) oneOf(path, value string, allowed ...string) {
 	}
 }
 
-// paths expands ~ and resolves where the state is kept.
-func (c *checker) paths(cfg *Config, env func(string) (string, bool)) {
+// resolvePaths expands ~ and resolves where the state is kept.
+func (c *checker) resolvePaths(cfg *Config, env func(string) (string, bool)) {
 	expandPath := func(value, at string) string {
 		expanded, ok := expand.Tilde(value, env)
 		if !ok {

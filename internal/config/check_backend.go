@@ -20,7 +20,7 @@ var (
 // counts: the rest may need variables that are not set.
 func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	at := fmt.Sprintf("backends[%d]", i)
-	c.name(b.Name, at, named)
+	c.checkName(b.Name, at, named)
 	if !b.Enabled {
 		return
 	}
@@ -35,8 +35,8 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	if b.Generation == "modern" && b.Transport == "sse" {
 		c.fail(at+".era", "modern does not go with transport: sse, which is of the legacy era", "")
 	}
-	if path := c.given(at, "max_in_flight"); b.MaxInFlight < 1 && !c.broken[path] {
-		c.broken[path] = true
+	if path := c.keyPath(at, "max_in_flight"); b.MaxInFlight < 1 && !c.reported[path] {
+		c.reported[path] = true
 		c.fail(path, "must be at least 1"+c.not(path), "")
 	}
 	c.environment(b, at)
@@ -46,26 +46,26 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	c.filter(b.Resources, at+".resources")
 }
 
-// given is where a backend has a key from: what is said at at, or in defaults.
-func (c *checker) given(at, key string) string {
-	if path := at + "." + key; c.says(path) {
+// keyPath is where a backend has a key from: what is said at at, or in defaults.
+func (c *checker) keyPath(at, key string) string {
+	if path := at + "." + key; c.isGiven(path) {
 		return path
 	}
 	return "defaults." + key
 }
 
-func (c *checker) name(name, at string, named map[string]int) {
+func (c *checker) checkName(name, at string, named map[string]int) {
 	first, taken := named[name]
 	switch {
-	case name == "" && c.broken[at]:
+	case name == "" && c.reported[at]:
 	case name == "":
 		c.fail(at, "has no name", "")
 	case !backendName().MatchString(name):
 		c.fail(at+".name", "must be lowercase letters, digits, _ and -, a letter or digit first"+c.not(at+".name"), "write it like my-server")
 	case taken:
-		c.fail(at+".name", fmt.Sprintf("%q is taken by the backend on line %d", c.places[at+".name"].text, first), "")
+		c.fail(at+".name", fmt.Sprintf("%q is taken by the backend on line %d", c.locations[at+".name"].text, first), "")
 	default:
-		named[name] = c.places[at+".name"].line
+		named[name] = c.locations[at+".name"].line
 	}
 }
 
@@ -78,22 +78,22 @@ func (c *checker) target(b *Backend, at string) {
 		}
 	}
 	switch {
-	case len(says) == 0 && !c.broken[at] && len(c.misconfigured[at].problems) == 0:
+	case len(says) == 0 && !c.reported[at] && len(c.misconfigured[at].problems) == 0:
 		c.fail(at, "needs one of command, url and embedded", "")
 	case len(says) > 1:
 		c.fail(at, "has "+strings.Join(says, " and ")+", and may have only one of them", "")
 	}
 	if len(says) == 1 {
-		c.misplaced(b, at, says[0])
+		c.misplacedKeys(b, at, says[0])
 	}
 	if b.Embedded != "" && b.Embedded != "demo" {
 		c.fail(at+".embedded", "must be demo"+c.not(at+".embedded"), "")
 	}
 }
 
-// misplaced reports what means nothing beside what b talks to. A warning would
+// misplacedKeys reports what means nothing beside what b talks to. A warning would
 // not do: it may be a secret or a restriction that somebody relies on.
-func (c *checker) misplaced(b *Backend, at, target string) {
+func (c *checker) misplacedKeys(b *Backend, at, target string) {
 	for _, k := range []struct {
 		key   string
 		given bool
@@ -106,7 +106,7 @@ func (c *checker) misplaced(b *Backend, at, target string) {
 		{"headers", len(b.Headers) > 0, "url"},
 		{"tls", b.TLS != ClientTLS{}, "url"},
 		{"transport", b.Transport != "auto", "url"},
-		{"idle_stop", c.says(at + ".idle_stop"), "command"},
+		{"idle_stop", c.isGiven(at + ".idle_stop"), "command"},
 	} {
 		if k.given && k.of != target {
 			c.fail(at+"."+k.key, "belongs to a backend with "+k.of+", and this one has "+target, "")
@@ -135,7 +135,7 @@ func (c *checker) environment(b *Backend, at string) {
 	}
 	for i, name := range b.InheritEnv {
 		here := fmt.Sprintf("%s.inherit_env[%d]", at, i)
-		if !c.broken[here] && (name == "" || strings.ContainsAny(name, "=\x00")) {
+		if !c.reported[here] && (name == "" || strings.ContainsAny(name, "=\x00")) {
 			c.fail(here, "is no name for a variable", "write names here, and values under env")
 		}
 	}
@@ -170,7 +170,7 @@ func (c *checker) filter(f Filter, at string) {
 func (c *checker) globs(globs []string, at string) {
 	for i, glob := range globs {
 		here := fmt.Sprintf("%s[%d]", at, i)
-		if _, err := path.Match(flat(glob), ""); !c.broken[here] && (err != nil || glob == "") {
+		if _, err := path.Match(escapeSlashes(glob), ""); !c.reported[here] && (err != nil || glob == "") {
 			c.fail(here, "is not a valid glob", `* and ? stand for anything, [a-z] for one of a range, \ takes the next character as it is`)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// shortest is how many characters a token must have. With fewer it can be
+// minTokenLength is how many characters a token must have. With fewer it can be
 // guessed, or is a password that somebody thought up.
-const shortest = 16
+const minTokenLength = 16
 
 // http checks what stands at the door: where it is, and who is let in.
 func (c *checker) http(cfg *Config) {
@@ -41,13 +41,13 @@ func (c *checker) listen(cfg *Config) {
 		c.fail("listen", "must be host:port"+c.not("listen"), "write 127.0.0.1:7420, or another port")
 	case !isPort(port):
 		c.fail("listen", "must end in a port from 0 to 65535"+c.not("listen"), "write 127.0.0.1:7420, or another port")
-	case !cfg.Loopback() && len(cfg.Auth.Tokens) == 0 && !c.broken["auth"] && !c.broken["auth.tokens"]:
+	case !cfg.Loopback() && len(cfg.Auth.Tokens) == 0 && !c.reported["auth"] && !c.reported["auth.tokens"]:
 		c.fail("listen", "other machines reach this address, and there are no auth.tokens to keep strangers out",
 			"set auth.tokens in the file, or listen on 127.0.0.1")
 	}
 }
 
-var visible = lazy.Regexp(`^[!-~]+$`)
+var visibleASCII = lazy.Regexp(`^[!-~]+$`)
 
 // tokens says what is wrong with a token without showing it.
 func (c *checker) tokens(tokens []string) {
@@ -55,14 +55,14 @@ func (c *checker) tokens(tokens []string) {
 	for i, token := range tokens {
 		at := fmt.Sprintf("auth.tokens[%d]", i)
 		switch first := slices.Index(tokens, token); {
-		case c.broken[at]:
+		case c.reported[at]:
 		case token == AutoToken && first == i:
 		case token == "":
 			c.fail(at, "is empty", hint)
-		case !visible().MatchString(token):
+		case !visibleASCII().MatchString(token):
 			c.fail(at, "may only have visible ASCII characters, and no spaces", hint)
-		case len(token) < shortest && token != AutoToken:
-			c.fail(at, fmt.Sprintf("must have at least %d characters, or it can be guessed", shortest), hint)
+		case len(token) < minTokenLength && token != AutoToken:
+			c.fail(at, fmt.Sprintf("must have at least %d characters, or it can be guessed", minTokenLength), hint)
 		case first < i:
 			c.fail(at, fmt.Sprintf("is the same as auth.tokens[%d]", first), "give each client its own, or leave one out")
 		}
@@ -72,9 +72,9 @@ func (c *checker) tokens(tokens []string) {
 func (c *checker) tls(t TLS) {
 	const hint = "name both files, or none"
 	switch {
-	case t.Cert != "" && t.Key == "" && !c.broken["tls.key"]:
+	case t.Cert != "" && t.Key == "" && !c.reported["tls.key"]:
 		c.fail("tls.cert", "is of no use without tls.key", hint)
-	case t.Key != "" && t.Cert == "" && !c.broken["tls.cert"]:
+	case t.Key != "" && t.Cert == "" && !c.reported["tls.cert"]:
 		c.fail("tls.key", "is of no use without tls.cert", hint)
 	}
 }
@@ -86,7 +86,7 @@ var originParts = lazy.Regexp(`^([a-z][a-z0-9+.-]*)://(\[[0-9a-f.]*:[0-9a-f:.]*\
 func (c *checker) origin(origin, at string) {
 	m := originParts().FindStringSubmatch(origin)
 	switch {
-	case c.broken[at]:
+	case c.reported[at]:
 	case strings.Contains(origin, "*"):
 		c.fail(at, "may hold no *: any page in a browser could act as its user", "name each origin")
 	case m == nil, !isHost(strings.Trim(m[2], "[]")), m[3] != "" && !isPort(m[3]):
@@ -98,7 +98,7 @@ func (c *checker) origin(origin, at string) {
 
 func (c *checker) host(host, at string) {
 	switch {
-	case c.broken[at]:
+	case c.reported[at]:
 	case strings.Contains(host, "*"):
 		c.fail(at, "may hold no *: any page in a browser could reach the gateway under a name of its own", "name each host")
 	case !isHost(host):

@@ -22,7 +22,7 @@ func convert(text string, t reflect.Type) (any, error) {
 	case reflect.Int:
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return nil, errors.New("must be " + wanted(t))
+			return nil, errors.New("must be " + expectedForm(t))
 		}
 		return n, nil
 	case reflect.Bool:
@@ -32,13 +32,13 @@ func convert(text string, t reflect.Type) (any, error) {
 		case strings.EqualFold(text, "false"):
 			return false, nil
 		}
-		return nil, errors.New("must be " + wanted(t))
+		return nil, errors.New("must be " + expectedForm(t))
 	}
 	return text, nil
 }
 
-// wanted names what a value of type t is written as.
-func wanted(t reflect.Type) string {
+// expectedForm names what a value of type t is written as.
+func expectedForm(t reflect.Type) string {
 	switch t {
 	case durationType:
 		return "a duration like 3s or 2m"
@@ -62,7 +62,7 @@ func parseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, errors.New("must be " + wanted(durationType))
+		return 0, errors.New("must be " + expectedForm(durationType))
 	case d < 0:
 		return 0, errors.New("must be zero or more")
 	}
@@ -89,7 +89,7 @@ func parseSize(text string) (int64, error) {
 	n, err := strconv.ParseInt(number, 10, 64)
 	switch {
 	case err != nil:
-		return 0, errors.New("must be " + wanted(sizeType))
+		return 0, errors.New("must be " + expectedForm(sizeType))
 	case n < 0:
 		return 0, errors.New("must be zero or more")
 	case n > math.MaxInt64/unit:

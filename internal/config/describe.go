@@ -28,16 +28,16 @@ func Describe(path string, data []byte) ([]string, error) {
 	if err := k.Load(rawbytes.Provider(data), r); err != nil {
 		return nil, err
 	}
-	out := settings{Config: Default(), Defaults: inbuilt()}
+	out := settings{Config: Default(), Defaults: builtinDefaults()}
 	if err := decode(k, &out); err != nil {
 		return nil, err
 	}
 	c := &out.Config
-	inherit(c, out.Defaults, r.places)
+	applyDefaults(c, out.Defaults, r.locations)
 	var d description
 	d.gateway(c)
 	d.instructions("the gateway", c.Instructions, r.written["instructions"])
-	passed := r.passedOn()
+	passed := r.variablesPassedOn()
 	for i := range c.Backends {
 		if b := &c.Backends[i]; b.Enabled {
 			at := fmt.Sprintf("backends[%d]", i)
@@ -144,8 +144,8 @@ func (d *description) instructions(who, text string, variables []string) {
 	d.add(who+" tells models the variables of your environment", strings.Join(variables, ", "))
 }
 
-// passedOn returns, by the path of a backend, the variables in those of its values that it gets.
-func (r *reader) passedOn() map[string][]string {
+// variablesPassedOn returns, by the path of a backend, the variables in those of its values that it gets.
+func (r *reader) variablesPassedOn() map[string][]string {
 	all := make(map[string][]string)
 	for path, names := range r.written {
 		at, key, ok := strings.Cut(path, "].")

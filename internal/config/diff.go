@@ -112,64 +112,64 @@ func (c Changes) IsEmpty() bool {
 // Diff says what becomes different when a gateway that runs by old loads next.
 func Diff(old, next *Config) Changes { return NewDigest(old, "").Diff(next) }
 
-// A fate is what becomes of a key that differs, when a running gateway loads it.
-type fate int
+// A reloadEffect is what becomes of a key that differs, when a running gateway loads it.
+type reloadEffect int
 
 const (
-	restarts    fate = iota // it stays what it was until the gateway is started anew
-	taken                   // it is what it says from then on
-	takenIfBoth             // likewise, if it was there before and is now
-	takenIfSome             // likewise, unless it was there before and is not now
+	needsRestart      reloadEffect = iota // it stays what it was until the gateway is started anew
+	live                                  // it is what it says from then on
+	liveIfBothSet                         // likewise, if it was there before and is now
+	liveUnlessRemoved                     // likewise, unless it was there before and is not now
 )
 
-// fates says for each key outside of backends whether a reload takes it over. What
+// reloadEffects says for each key outside of backends whether a reload takes it over. What
 // shapes the gateway as a whole does not change while it runs: where it is reached, the
 // files that it has open, the sizes by which its parts were built. That there are
 // tokens, or TLS, does not change either, so that a door which was closed is not opened by
 // half a file.
-var fates = map[string]fate{
-	"state":  restarts,
-	"listen": restarts,
+var reloadEffects = map[string]reloadEffect{
+	"state":  needsRestart,
+	"listen": needsRestart,
 
-	"auth.tokens": takenIfSome,
-	"tls.cert":    takenIfBoth,
-	"tls.key":     takenIfBoth,
-	"origins":     taken,
-	"hosts":       taken,
+	"auth.tokens": liveUnlessRemoved,
+	"tls.cert":    liveIfBothSet,
+	"tls.key":     liveIfBothSet,
+	"origins":     live,
+	"hosts":       live,
 
-	"instructions": taken,
+	"instructions": live,
 
-	"catalog.prefix":     taken,
-	"catalog.separator":  taken,
-	"catalog.name_limit": taken,
-	"catalog.wait":       taken,
+	"catalog.prefix":     live,
+	"catalog.separator":  live,
+	"catalog.name_limit": live,
+	"catalog.wait":       live,
 
-	"log.level":  taken,
-	"log.format": restarts,
-	"log.stderr": restarts,
+	"log.level":  live,
+	"log.format": needsRestart,
+	"log.stderr": needsRestart,
 
-	"audit.file":     restarts,
-	"audit.payloads": restarts,
+	"audit.file":     needsRestart,
+	"audit.payloads": needsRestart,
 
-	"limits.message":        restarts,
-	"limits.in_flight":      restarts,
-	"limits.page":           taken,
-	"limits.sessions":       restarts,
-	"limits.session_idle":   restarts,
-	"limits.events":         restarts,
-	"limits.outbox":         restarts,
-	"limits.start_parallel": restarts,
-	"limits.drain":          restarts,
+	"limits.message":        needsRestart,
+	"limits.in_flight":      needsRestart,
+	"limits.page":           live,
+	"limits.sessions":       needsRestart,
+	"limits.session_idle":   needsRestart,
+	"limits.events":         needsRestart,
+	"limits.outbox":         needsRestart,
+	"limits.start_parallel": needsRestart,
+	"limits.drain":          needsRestart,
 }
 
-// takes reports whether a reload takes the key over; was and is say whether it has a value.
-func (f fate) takes(was, is bool) bool {
+// isLive reports whether a reload takes the key over; was and is say whether it has a value.
+func (f reloadEffect) isLive(was, is bool) bool {
 	switch f {
-	case taken:
+	case live:
 		return true
-	case takenIfBoth:
+	case liveIfBothSet:
 		return was && is
-	case takenIfSome:
+	case liveUnlessRemoved:
 		return is || !was
 	}
 	return false
@@ -181,7 +181,7 @@ func (f fate) takes(was, is bool) bool {
 func (c *Config) Effective(next *Config, changes Changes) *Config {
 	out := *next
 	for _, key := range changes.NeedRestart {
-		keyed(reflect.ValueOf(&out).Elem(), key).Set(keyed(reflect.ValueOf(c).Elem(), key))
+		fieldByKey(reflect.ValueOf(&out).Elem(), key).Set(fieldByKey(reflect.ValueOf(c).Elem(), key))
 	}
 	if len(changes.Held) > 0 {
 		out.Backends = slices.Clone(next.Backends)
@@ -208,7 +208,7 @@ func (d Digest) Diff(next *Config, but ...string) Changes {
 		was, is := d.Keys[key] != "", now.Keys[key] != ""
 		switch {
 		case slices.Contains(but, key):
-		case fates[key].takes(was, is):
+		case reloadEffects[key].isLive(was, is):
 			c.Applied = append(c.Applied, key)
 		default:
 			c.NeedRestart = append(c.NeedRestart, key)
@@ -233,7 +233,7 @@ func (c *Changes) backends(old, now []BackendDigest, mayHold map[string]bool) {
 		i, ok := before[b.Name]
 		if !ok {
 			c.Added = append(c.Added, b.Name)
-			c.off(b)
+			c.noteInactive(b)
 			continue
 		}
 		delete(before, b.Name)
@@ -243,7 +243,7 @@ func (c *Changes) backends(old, now []BackendDigest, mayHold map[string]bool) {
 	for _, b := range old {
 		if _, gone := before[b.Name]; gone {
 			c.Removed = append(c.Removed, b.Name)
-			c.off(b)
+			c.noteInactive(b)
 		}
 	}
 	stay := ascending(places)
@@ -274,7 +274,7 @@ func (c *Changes) backend(was, is BackendDigest, mayHold bool) {
 			change.Effect = change.effect(wasWrong, isWrong)
 		}
 		c.Changed = append(c.Changed, change)
-		c.off(is)
+		c.noteInactive(is)
 	case is.Enabled:
 		c.Unchanged = append(c.Unchanged, is.Name)
 	default:
@@ -282,7 +282,7 @@ func (c *Changes) backend(was, is BackendDigest, mayHold bool) {
 	}
 }
 
-func (c *Changes) off(b BackendDigest) {
+func (c *Changes) noteInactive(b BackendDigest) {
 	if !b.Enabled {
 		c.Inactive = append(c.Inactive, b.Name)
 	}

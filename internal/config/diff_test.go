@@ -109,7 +109,7 @@ func TestEveryKeyHasItsFate(t *testing.T) {
 	var walk func(t reflect.Type, path string)
 	walk = func(typ reflect.Type, path string) {
 		for _, f := range fields(typ) {
-			switch key := join(path, f.key); {
+			switch key := joinPath(path, f.key); {
 			case key == "backends":
 			case f.typ.Kind() == reflect.Struct:
 				walk(f.typ, key)
@@ -120,7 +120,7 @@ func TestEveryKeyHasItsFate(t *testing.T) {
 	}
 	walk(reflect.TypeFor[Config](), "")
 	slices.Sort(keys)
-	if known := slices.Sorted(maps.Keys(fates)); !slices.Equal(keys, known) {
+	if known := slices.Sorted(maps.Keys(reloadEffects)); !slices.Equal(keys, known) {
 		t.Errorf("keys\n%v\nbut the table has\n%v", keys, known)
 	}
 }

@@ -28,13 +28,13 @@ type BackendDigest struct {
 
 // NewDigest returns the digest of a configuration.
 func NewDigest(c *Config, salt string) Digest {
-	d := Digest{Salt: salt, Keys: sums(salt, reflect.ValueOf(*c))}
+	d := Digest{Salt: salt, Keys: keySums(salt, reflect.ValueOf(*c))}
 	for _, b := range c.Backends {
-		keys := sums(salt, reflect.ValueOf(b))
+		keys := keySums(salt, reflect.ValueOf(b))
 		delete(keys, "name")
 		delete(keys, "enabled")
 		if b.Misconfigured != "" { // its keys have no values to compare
-			maps.Copy(keys, sums(salt, reflect.ValueOf(struct {
+			maps.Copy(keys, keySums(salt, reflect.ValueOf(struct {
 				Misconfigured string `koanf:"misconfigured"`
 			}{b.Misconfigured})))
 		}
@@ -43,8 +43,8 @@ func NewDigest(c *Config, salt string) Digest {
 	return d
 }
 
-// sums has a sum for each key below v, a struct, that has a value.
-func sums(salt string, v reflect.Value) map[string]string {
+// keySums has a sum for each key below v, a struct, that has a value.
+func keySums(salt string, v reflect.Value) map[string]string {
 	all := make(map[string]string)
 	h := hmac.New(sha256.New, []byte(salt))
 	add := func(key string, value any) {
@@ -58,14 +58,14 @@ func sums(salt string, v reflect.Value) map[string]string {
 	walk = func(v reflect.Value, path string) {
 		for f, value := range v.Fields() {
 			tag := f.Tag.Get("koanf")
-			key := join(path, tag)
+			key := joinPath(path, tag)
 			switch {
 			case tag == "-" || f.Type == reflect.TypeFor[[]Backend]():
 			case value.Kind() == reflect.Struct:
 				walk(value, key)
 			case value.Kind() == reflect.Map: // env, headers: what they hold is empty or not, but there
 				for name, one := range value.Seq2() {
-					add(join(key, name.String()), one.String())
+					add(joinPath(key, name.String()), one.String())
 				}
 			case value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0:
 			default:
@@ -77,13 +77,13 @@ func sums(salt string, v reflect.Value) map[string]string {
 	return all
 }
 
-// keyed returns what a struct has at a key like log.level.
-func keyed(v reflect.Value, key string) reflect.Value {
+// fieldByKey returns what a struct has at a key like log.level.
+func fieldByKey(v reflect.Value, key string) reflect.Value {
 	first, rest, nested := strings.Cut(key, ".")
 	for f, value := range v.Fields() {
 		if f.Tag.Get("koanf") == first {
 			if nested {
-				return keyed(value, rest)
+				return fieldByKey(value, rest)
 			}
 			return value
 		}

@@ -43,8 +43,8 @@ func (e *Error) Error() string {
 	return b.String() + e.Problem
 }
 
-// inBackend says that the error is in the backend that a path like backends[1] leads to.
-func (e *Error) inBackend(name, at string) {
+// setBackend says that the error is in the backend that a path like backends[1] leads to.
+func (e *Error) setBackend(name, at string) {
 	rest, ok := strings.CutPrefix(e.Key, at)
 	if ok && rest != ".name" && (rest == "" || rest[0] == '.') {
 		e.Backend, e.Key = name, strings.TrimPrefix(rest, ".")

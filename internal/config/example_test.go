@@ -47,13 +47,13 @@ func TestExampleShowsEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	index, shown := regexp.MustCompile(`\[\d+\]`), map[string]bool{}
-	for path := range r.places {
+	for path := range r.locations {
 		shown[index.ReplaceAllString(path, "")] = true
 	}
 	var look func(t reflect.Type, above string)
 	look = func(typ reflect.Type, above string) {
 		for _, f := range fields(typ) {
-			if path := join(above, f.key); !shown[path] {
+			if path := joinPath(above, f.key); !shown[path] {
 				t.Errorf("%s is missing", path)
 			} else if f.typ.Kind() == reflect.Struct {
 				look(f.typ, path)

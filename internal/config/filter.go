@@ -24,7 +24,7 @@ func (f Filter) Equal(other Filter) bool {
 
 // Permits reports whether the filter permits the tool or prompt with this name.
 func (f Filter) Permits(name string) bool {
-	return (len(f.Allow) == 0 || matchAny(f.Allow, name)) && !matchAny(f.Deny, name)
+	return (len(f.Allow) == 0 || matchesAny(f.Allow, name)) && !matchesAny(f.Deny, name)
 }
 
 // PermitsURI reports whether the filter permits the resource with this URI, or the template with
@@ -36,14 +36,14 @@ func (f Filter) PermitsURI(uri string) bool {
 	if f.IsZero() {
 		return true
 	}
-	plain, ok := spell(uri)
+	plain, ok := spellingsOf(uri)
 	if !ok {
 		return false
 	}
 	for _, glob := range f.Deny {
-		globs := []string{strings.ToLower(glob), strings.ToLower(plainGlob(glob))}
-		for _, one := range slices.Concat([]string{uri}, plain.same, plain.careless) {
-			if matchAny(globs, strings.ToLower(one)) {
+		globs := []string{strings.ToLower(glob), strings.ToLower(normalizeGlob(glob))}
+		for _, one := range slices.Concat([]string{uri}, plain.equivalent, plain.lenient) {
+			if matchesAny(globs, strings.ToLower(one)) {
 				return false
 			}
 		}
@@ -53,14 +53,14 @@ func (f Filter) PermitsURI(uri string) bool {
 	}
 	allow := slices.Clone(f.Allow)
 	for _, glob := range f.Allow {
-		allow = append(allow, plainGlob(glob))
+		allow = append(allow, normalizeGlob(glob))
 	}
-	for _, one := range plain.same {
-		if !matchAny(allow, one) {
+	for _, one := range plain.equivalent {
+		if !matchesAny(allow, one) {
 			return false
 		}
 	}
-	return matchAny(f.Allow, uri)
+	return matchesAny(f.Allow, uri)
 }
 
 // Unmatched returns the globs of the filter under key that match none of the names, each as in
@@ -72,7 +72,7 @@ func (f Filter) Unmatched(key string, names []string) []string {
 		globs []string
 	}{{"allow", f.Allow}, {"deny", f.Deny}} {
 		for _, glob := range list.globs {
-			matches := func(name string) bool { return matchAny([]string{glob}, name) }
+			matches := func(name string) bool { return matchesAny([]string{glob}, name) }
 			if !slices.ContainsFunc(names, matches) {
 				all = append(all, fmt.Sprintf("%s.%s %q", key, list.key, glob))
 			}
@@ -81,17 +81,17 @@ func (f Filter) Unmatched(key string, names []string) []string {
 	return all
 }
 
-func matchAny(globs []string, name string) bool {
+func matchesAny(globs []string, name string) bool {
 	for _, glob := range globs {
-		if ok, _ := path.Match(flat(glob), flat(name)); ok {
+		if ok, _ := path.Match(escapeSlashes(glob), escapeSlashes(name)); ok {
 			return true
 		}
 	}
 	return false
 }
 
-// flat keeps * and ? from stopping at a slash: tool names are no paths.
-func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
+// escapeSlashes keeps * and ? from stopping at a slash: tool names are no paths.
+func escapeSlashes(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
 // Filters are the filters of a backend together.
 type Filters struct{ Tools, Prompts, Resources Filter }

@@ -9,19 +9,19 @@ import (
 // one without percent-encoding, with / in the place of \, and without the segments . and .. in its
 // path.
 type spellings struct {
-	// same are what a URI means to a program that reads it as RFC 3986 or the WHATWG's URL standard
+	// equivalent are what a URI means to a program that reads it as RFC 3986 or the WHATWG's URL standard
 	// have it, or as a path.
-	same []string
-	// careless are what it means to a program that also drops repeated slashes, a slash at the end, a
+	equivalent []string
+	// lenient are what it means to a program that also drops repeated slashes, a slash at the end, a
 	// user, a dot behind a host, or the host of a file.
-	careless []string
+	lenient []string
 }
 
-// spell returns the plain spellings of a URI. It reports false if the URI has characters that no URI
+// spellingsOf returns the plain spellings of a URI. It reports false if the URI has characters that no URI
 // has, which some programs drop and others do not: control characters, spaces around it, and in the
 // host of a web address those outside of ASCII; or if it has repeated slashes and segments .. that
 // together lead to different places.
-func spell(uri string) (s spellings, ok bool) {
+func spellingsOf(uri string) (s spellings, ok bool) {
 	if strings.ContainsFunc(uri, unicode.IsControl) || strings.TrimSpace(uri) != uri {
 		return s, false
 	}
@@ -33,50 +33,50 @@ func spell(uri string) (s spellings, ok bool) {
 	}
 	path, query := rest, ""
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
-		path, query = rest[:i], decoded(rest[i:])
+		path, query = rest[:i], percentDecode(rest[i:])
 	}
-	authority, path := splitAuthority(slashed(path))
+	authority, path := splitAuthority(normalizeSlashes(path))
 	if port, web := webPorts[scheme]; web {
 		if authority, path = webAuthority(authority+path, port); authority == "" {
 			return s, false
 		}
 		if path == "" {
-			s.careless = append(s.careless, scheme+authority+"/"+query)
+			s.lenient = append(s.lenient, scheme+authority+"/"+query)
 		}
 	}
 	file := scheme == "file:"
 	if file && (authority == "" || strings.EqualFold(authority, "//localhost")) {
 		authority = "//"
 	}
-	s.same = append(s.same, scheme+authority+withoutDots(path)+query)
+	s.equivalent = append(s.equivalent, scheme+authority+removeDotSegments(path)+query)
 	if query != "" { // to a program that takes all of it for a path
-		s.same = append(s.same, scheme+authority+withoutDots(path+slashed(query)))
+		s.equivalent = append(s.equivalent, scheme+authority+removeDotSegments(path+normalizeSlashes(query)))
 	}
 	host := strings.TrimSuffix(authority, ".")
 	if i := strings.LastIndexByte(host, '@'); i >= 0 {
 		host = "//" + host[i+1:]
 	}
 	if file {
-		host, path = "//", drive(path)
+		host, path = "//", withDriveColon(path)
 	}
-	collapsed := withoutDots(oneSlash(path))
-	if collapsed != oneSlash(withoutDots(path)) {
+	collapsed := removeDotSegments(collapseSlashes(path))
+	if collapsed != collapseSlashes(removeDotSegments(path)) {
 		return s, false // a .. behind // leads to another place than behind /
 	}
 	path = collapsed
 	for _, path := range []string{path, strings.TrimSuffix(path, "/")} {
-		s.careless = append(s.careless, scheme+authority+path+query, scheme+host+path+query)
+		s.lenient = append(s.lenient, scheme+authority+path+query, scheme+host+path+query)
 	}
 	return s, true
 }
 
-// drive returns the path of a file with a slash before the letter of a drive, and a colon behind it.
-func drive(path string) string {
+// withDriveColon returns the path of a file with a slash before the letter of a drive, and a colon behind it.
+func withDriveColon(path string) string {
 	rest := strings.TrimPrefix(path, "/")
 	if len(rest) < 2 || rest[1] != ':' && rest[1] != '|' || !('a' <= rest[0]|0x20 && rest[0]|0x20 <= 'z') {
 		return "/" + rest
 	}
-	return "/" + rest[:1] + ":" + withoutDots("/"+strings.TrimLeft(rest[2:], "/"))
+	return "/" + rest[:1] + ":" + removeDotSegments("/"+strings.TrimLeft(rest[2:], "/"))
 }
 
 // webPorts are the ports that need not be named in a URL, by scheme.
@@ -112,10 +112,10 @@ func splitAuthority(text string) (authority, path string) {
 	return text, ""
 }
 
-// slashed returns text without percent-encoding, however often it was encoded, and with / for \.
-func slashed(text string) string {
+// normalizeSlashes returns text without percent-encoding, however often it was encoded, and with / for \.
+func normalizeSlashes(text string) string {
 	for range maxEncodings {
-		plain := decoded(text)
+		plain := percentDecode(text)
 		if plain == text {
 			break
 		}
@@ -127,15 +127,15 @@ func slashed(text string) string {
 // maxEncodings bounds how often a URI is taken to be percent-encoded.
 const maxEncodings = 4
 
-func oneSlash(path string) string {
+func collapseSlashes(path string) string {
 	for strings.Contains(path, "//") {
 		path = strings.ReplaceAll(path, "//", "/")
 	}
 	return path
 }
 
-// withoutDots removes the segments . and .. of a path, as RFC 3986 (5.2.4) does.
-func withoutDots(path string) string {
+// removeDotSegments removes the segments . and .. of a path, as RFC 3986 (5.2.4) does.
+func removeDotSegments(path string) string {
 	if !strings.Contains(path, ".") {
 		return path
 	}
@@ -162,8 +162,8 @@ func withoutDots(path string) string {
 	return strings.Join(kept, "/")
 }
 
-// decoded returns text without percent-encoding. A % that encodes nothing stays.
-func decoded(text string) string {
+// percentDecode returns text without percent-encoding. A % that encodes nothing stays.
+func percentDecode(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
 	}
@@ -194,10 +194,10 @@ func hexDigit(c byte) int {
 	return -1
 }
 
-// plainGlob returns a glob without percent-encoding, and of a web address without the port that
+// normalizeGlob returns a glob without percent-encoding, and of a web address without the port that
 // need not be named. What was encoded stands for itself.
-func plainGlob(glob string) string {
-	glob = decodedGlob(glob)
+func normalizeGlob(glob string) string {
+	glob = percentDecodeGlob(glob)
 	scheme, rest, _ := strings.Cut(glob, ":")
 	scheme = strings.ToLower(scheme) + ":"
 	port, web := webPorts[scheme]
@@ -212,13 +212,13 @@ func plainGlob(glob string) string {
 	return scheme + authority + path
 }
 
-func decodedGlob(glob string) string {
+func percentDecodeGlob(glob string) string {
 	if !strings.Contains(glob, "%") {
 		return glob
 	}
 	var b strings.Builder
 	for i := 0; i < len(glob); i++ {
-		one := decoded(glob[i:min(i+3, len(glob))])
+		one := percentDecode(glob[i:min(i+3, len(glob))])
 		if glob[i] != '%' || len(one) != 1 || i+2 >= len(glob) {
 			b.WriteByte(glob[i])
 			continue

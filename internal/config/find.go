@@ -13,20 +13,20 @@ import (
 
 // source is a file that was found, and what it holds.
 type source struct {
-	path     string // "" = there is none
-	data     []byte
-	warnings []string // who else can change it
-	local    bool     // it is gateway.yaml of the working directory, and nobody has named it
+	path         string // "" = there is none
+	data         []byte
+	warnings     []string // who else can change it
+	inWorkingDir bool     // it is gateway.yaml of the working directory, and nobody has named it
 }
 
-// sum tells one text, and who can change it, from another.
-func (s source) sum() [sha256.Size]byte {
+// digest tells one text, and who can change it, from another.
+func (s source) digest() [sha256.Size]byte {
 	return sha256.Sum256(append([]byte(strings.Join(s.warnings, "\n")+"\x00"), s.data...))
 }
 
-// find reads the first file there is. One that was asked for by name must be
+// findSource reads the first file there is. One that was asked for by name must be
 // there.
-func find(opts Options) (source, error) {
+func findSource(opts Options) (source, error) {
 	if opts.Path != "" {
 		path, _ := expand.Tilde(opts.Path, opts.Env) // a client that starts programs without a shell passes ~ on
 		read := readNamedSource
@@ -34,7 +34,7 @@ func find(opts Options) (source, error) {
 			read = readFound
 		}
 		src, err := read(path, "")
-		src.local = opts.Local
+		src.inWorkingDir = opts.Local
 		if err == nil {
 			err = opts.approve(src)
 		}
@@ -45,19 +45,19 @@ func find(opts Options) (source, error) {
 		return readNamedSource(expanded, "GATEWAY_CONFIG")
 	}
 	var none source
-	places := places(opts)
+	places := searchPaths(opts)
 	if len(places) == 1 {
 		none.warnings = []string{"HOME is not set, so no configuration was looked for in its .config/mcp-gateway: " +
 			"set HOME or XDG_CONFIG_HOME, or name a file with --config"}
 	}
 	for i, path := range places {
 		found, err := readFound(path, "")
-		switch found.local = i == 0; {
+		switch found.inWorkingDir = i == 0; {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err != nil:
 			return found, err
-		case found.local && isForeign(found.data):
+		case found.inWorkingDir && isForeign(found.data):
 			none.warnings = append(none.warnings, path+": the file is not used: it has none of the keys of a gateway "+
 				"configuration at its top (backends, mcpServers, listen and others), and may be of another program; "+
 				"name a file with --config to have an error instead")
@@ -78,12 +78,12 @@ func SearchPaths(opts Options) []string {
 	if path, _ := opts.Env("GATEWAY_CONFIG"); opts.Path != "" || path != "" {
 		return nil
 	}
-	return places(opts)
+	return searchPaths(opts)
 }
 
-// places are the files that are looked for where none was named, in order. The first is that of the
+// searchPaths are the files that are looked for where none was named, in order. The first is that of the
 // working directory.
-func places(opts Options) []string {
+func searchPaths(opts Options) []string {
 	all := []string{filepath.Join(opts.Dir, "gateway.yaml")}
 	if dir := baseDir(opts.Env, "XDG_CONFIG_HOME", ".config"); dir != "" {
 		all = append(all, filepath.Join(dir, "mcp-gateway", "config.yaml"))
@@ -93,7 +93,7 @@ func places(opts Options) []string {
 
 // approve returns why a file of the working directory must not be used.
 func (o Options) approve(src source) error {
-	if !src.local || o.Approve == nil {
+	if !src.inWorkingDir || o.Approve == nil {
 		return nil
 	}
 	return o.Approve(src.path, src.data)
@@ -102,34 +102,34 @@ func (o Options) approve(src source) error {
 // readNamedSource reads a file that the user has named, with key.
 func readNamedSource(path, key string) (source, error) {
 	data, err := readNamed(path, readTime)
-	return sourceOf(path, key, data, err)
+	return newSource(path, key, data, err)
 }
 
 // readFound reads a file that nobody has named.
 func readFound(path, key string) (source, error) {
 	data, err := ReadFile(path)
-	return sourceOf(path, key, data, err)
+	return newSource(path, key, data, err)
 }
 
-func sourceOf(path, key string, data []byte, err error) (source, error) {
+func newSource(path, key string, data []byte, err error) (source, error) {
 	if err != nil {
 		failed := FileError(path, err)
 		failed.Key = key
 		return source{}, failed
 	}
-	return source{path: path, data: data, warnings: changeable(path)}, nil
+	return source{path: path, data: data, warnings: writableWarning(path)}, nil
 }
 
 // FileError returns an error about a file that could not be read because of err.
 func FileError(path string, err error) *Error {
-	return &Error{File: path, Problem: reason(err), cause: err}
+	return &Error{File: path, Problem: systemMessage(err), cause: err}
 }
 
 // SystemMessage returns what the system said about a file, without its path and the name of the call.
-func SystemMessage(err error) string { return reason(err) }
+func SystemMessage(err error) string { return systemMessage(err) }
 
-// reason is what the system said, less the path and the name of the call.
-func reason(err error) string {
+// systemMessage is what the system said, less the path and the name of the call.
+func systemMessage(err error) string {
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		err = pathErr.Err
 	}

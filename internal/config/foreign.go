@@ -12,14 +12,14 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// foreignLimit is the length in bytes up to which a file is examined for keys of ours. A longer one
+// maxForeignCheck is the length in bytes up to which a file is examined for keys of ours. A longer one
 // counts as ours.
-const foreignLimit = 1 << 20
+const maxForeignCheck = 1 << 20
 
 // isForeign reports whether a gateway.yaml is a file of another program, as of Kubernetes: there is
 // something in it, and no key at the top of any of its documents is one of ours, nor nearly.
 func isForeign(data []byte) bool {
-	if len(data) > foreignLimit {
+	if len(data) > maxForeignCheck {
 		return false
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -30,7 +30,7 @@ func isForeign(data []byte) bool {
 		case errors.Is(err, io.EOF):
 			return some
 		case err != nil:
-			return brokenForeign(data)
+			return isForeignText(data)
 		}
 		root := node.Deref(document.Content[0])
 		if node.IsAbsent(root) {
@@ -51,8 +51,8 @@ func isForeign(data []byte) bool {
 // lineKey is a key at the begin of a line.
 var lineKey = lazy.Regexp(`(?m)^["']?([A-Za-z][\w.-]*)["']?[ \t]*:(?:\s|$)`)
 
-// brokenForeign is isForeign for a file that cannot be parsed, such as a template of Helm.
-func brokenForeign(data []byte) bool {
+// isForeignText is isForeign for a file that cannot be parsed, such as a template of Helm.
+func isForeignText(data []byte) bool {
 	keys := lineKey().FindAllSubmatch(data, -1)
 	for _, key := range keys {
 		if isTopKey(string(key[1])) {

@@ -20,7 +20,9 @@ type Auth struct {
 const AutoToken = "auto"
 
 // IsToken reports whether a text may be a token.
-func IsToken(text string) bool { return len(text) >= shortest && visible().MatchString(text) }
+func IsToken(text string) bool {
+	return len(text) >= minTokenLength && visibleASCII().MatchString(text)
+}
 
 // TLS names the files with which HTTP is served encrypted, ~ already expanded:
 // both or none. They may not exist.

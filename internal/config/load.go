@@ -55,17 +55,17 @@ type Loaded struct {
 	Local    bool     `json:",omitzero"` // Source is gateway.yaml of Options.Dir, and nobody has named it
 	Warnings []string // for the log, one line each, free of secrets
 
-	blank  bool
-	places map[string]place
-	text   [sha256.Size]byte // of the file
+	blank     bool
+	locations map[string]location
+	digest    [sha256.Size]byte // of the file
 }
 
 // ErrorAt returns an error about the value of a key, such as backends[0].tls.ca, that has yet to say what
 // is wrong.
 func (l *Loaded) ErrorAt(key string) *Error {
-	e := (&checker{file: l.Source, places: l.places}).at(key)
+	e := (&checker{file: l.Source, locations: l.locations}).errorAt(key)
 	if l.Config != nil {
-		nameBackends(Errors{e}, l.Config, l.places)
+		nameBackends(Errors{e}, l.Config, l.locations)
 	}
 	return e
 }
@@ -80,8 +80,8 @@ func (l *Loaded) Unchanged(opts Options) bool {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
 	}
-	src, err := find(opts)
-	return err == nil && src.path == l.Source && src.sum() == l.text
+	src, err := findSource(opts)
+	return err == nil && src.path == l.Source && src.digest() == l.digest
 }
 
 // Load finds the configuration, reads it and checks it. A flag wins over the
@@ -92,7 +92,7 @@ func Load(opts Options) (*Loaded, error) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
 	}
-	src, err := find(opts)
+	src, err := findSource(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -125,10 +125,10 @@ func load(src source, opts Options) (*Loaded, error) {
 		path = absolute
 	}
 	r.workspace = dialect.Workspace(path, opts.Dir, expand.HomeDir(opts.Env))
-	r.strict, r.needs = opts.Strict, opts.RequiredKeys
-	r.callUnit = dialect.CallTimeoutUnit(path)
-	over := &overrides{places: r.places}
-	out := settings{Config: Default(), Defaults: inbuilt()}
+	r.strict, r.requiredKeys = opts.Strict, opts.RequiredKeys
+	r.callTimeoutUnit = dialect.CallTimeoutUnit(path)
+	over := &overrides{places: r.locations}
+	out := settings{Config: Default(), Defaults: builtinDefaults()}
 
 	k := koanf.New(".")
 	if err := k.Load(rawbytes.Provider(src.data), r); err != nil {
@@ -144,34 +144,34 @@ func load(src source, opts Options) (*Loaded, error) {
 	if src.path == "" {
 		cfg.Backends = []Backend{{Name: "demo", Embedded: "demo"}}
 	}
-	inherit(cfg, out.Defaults, r.places)
+	applyDefaults(cfg, out.Defaults, r.locations)
 	c := &checker{
-		file: src.path, places: r.places, broken: r.broken, strict: r.strict, expands: r.expands, misconfigured: r.misconfigured,
+		file: src.path, locations: r.locations, reported: r.reported, strict: r.strict, fromVariables: r.fromVariables, misconfigured: r.misconfigured,
 	}
-	c.paths(cfg, opts.Env)
+	c.resolvePaths(cfg, opts.Env)
 	c.check(cfg)
 	for i := range cfg.Backends {
 		if b := &cfg.Backends[i]; b.Enabled {
 			wrong := c.misconfigured[fmt.Sprintf("backends[%d]", i)]
-			b.Misconfigured, b.PermissionUnknown = strings.Join(wrong.problems, "; "), wrong.permission
+			b.Misconfigured, b.PermissionUnknown = strings.Join(wrong.problems, "; "), wrong.affectsPermissions
 		}
 	}
-	cfg.Expanded, cfg.Auth.TokenVariable = slices.Concat(r.expanded, inheritedSecrets(cfg, opts.Env)), r.token
+	cfg.Expanded, cfg.Auth.TokenVariable = slices.Concat(r.secretValues, inheritedSecrets(cfg, opts.Env)), r.tokenVariable
 
 	if all := slices.Concat(r.errs, over.errs, c.errs); len(all) > 0 {
-		nameBackends(all, cfg, r.places)
-		return nil, inOrder(all)
+		nameBackends(all, cfg, r.locations)
+		return nil, sortByLine(all)
 	}
 	for _, b := range cfg.Backends {
 		for _, name := range b.InheritEnv {
 			used[name] = true
 		}
 	}
-	written := c.literals(cfg, r.literals)
-	nameBackends(r.literals, cfg, r.places)
+	written := c.literalSecrets(cfg, r.literalWarnings)
+	nameBackends(r.literalWarnings, cfg, r.locations)
 	return &Loaded{
-		Config: cfg, Source: src.path, Local: src.local, places: r.places, text: src.sum(),
-		Warnings: slices.Concat(src.warnings, r.warnings, c.remarks(cfg), written, r.literals.lines(), misspelt(opts.VariableNames, used)), blank: r.blank && src.path != "",
+		Config: cfg, Source: src.path, Local: src.inWorkingDir, locations: r.locations, digest: src.digest(),
+		Warnings: slices.Concat(src.warnings, r.warnings, c.warnings(cfg), written, r.literalWarnings.lines(), misspeltVariables(opts.VariableNames, used)), blank: r.blank && src.path != "",
 	}, nil
 }
 
@@ -183,8 +183,8 @@ func decode(k *koanf.Koanf, out *settings) error {
 	}})
 }
 
-// instructions returns what a value of the key instructions stands for; see [Config.Instructions].
-func instructions(value string, given bool) string {
+// instructionsValue returns what a value of the key instructions stands for; see [Config.Instructions].
+func instructionsValue(value string, given bool) string {
 	switch {
 	case value == "auto":
 		return ""
@@ -194,9 +194,9 @@ func instructions(value string, given bool) string {
 	return value
 }
 
-// inherit gives each backend what it does not say itself. A page that nobody
+// applyDefaults gives each backend what it does not say itself. A page that nobody
 // spoke of follows messages that are shorter, and an outbox those that are longer.
-func inherit(cfg *Config, d defaults, given map[string]place) {
+func applyDefaults(cfg *Config, d defaults, given map[string]location) {
 	if _, ok := given["limits.page"]; !ok {
 		cfg.Limits.Page = min(cfg.Limits.Page, cfg.Limits.Message)
 	}
@@ -204,11 +204,11 @@ func inherit(cfg *Config, d defaults, given map[string]place) {
 		cfg.Limits.Outbox = max(cfg.Limits.Outbox, cfg.Limits.Message)
 	}
 	_, written := given["instructions"]
-	cfg.Instructions = instructions(cfg.Instructions, written)
+	cfg.Instructions = instructionsValue(cfg.Instructions, written)
 	for i := range cfg.Backends {
 		b, at := &cfg.Backends[i], fmt.Sprintf("backends[%d].", i)
 		_, written := given[at+"instructions"]
-		b.Instructions = instructions(b.Instructions, written)
+		b.Instructions = instructionsValue(b.Instructions, written)
 		if _, ok := given[at+"enabled"]; !ok {
 			b.Enabled = true
 		}
@@ -234,20 +234,20 @@ func inherit(cfg *Config, d defaults, given map[string]place) {
 
 // nameBackends gives errors the names of backends in the place of their numbers, as far
 // as they are names and stand in the file.
-func nameBackends(all Errors, cfg *Config, places map[string]place) {
+func nameBackends(all Errors, cfg *Config, places map[string]location) {
 	for i, b := range cfg.Backends {
 		at := fmt.Sprintf("backends[%d]", i)
 		if !backendName().MatchString(b.Name) || places[at+".name"].text != b.Name {
 			continue
 		}
 		for _, e := range all {
-			e.inBackend(b.Name, at)
+			e.setBackend(b.Name, at)
 		}
 	}
 }
 
-// inOrder sorts by line; what is in no file comes last.
-func inOrder(all Errors) Errors {
+// sortByLine sorts by line; what is in no file comes last.
+func sortByLine(all Errors) Errors {
 	line := func(e *Error) int {
 		if e.Line == 0 && e.File == "" {
 			return math.MaxInt

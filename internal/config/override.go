@@ -12,7 +12,7 @@ import (
 // overrides are the layers above the file: texts from the environment and the
 // command line, converted by the type of the key they are for.
 type overrides struct {
-	places map[string]place
+	places map[string]location
 	errs   Errors
 }
 
@@ -21,8 +21,8 @@ type overrides struct {
 // as none of ours.
 func (o *overrides) fromEnv(env func(string) (string, bool)) map[string]any {
 	out := map[string]any{}
-	for _, f := range scalars(settingsType) {
-		name := variableOf(f.key)
+	for _, f := range scalarKeys(settingsType) {
+		name := variableName(f.key)
 		if text, _ := env(name); text != "" {
 			o.set(out, f, name, text)
 		}
@@ -30,25 +30,25 @@ func (o *overrides) fromEnv(env func(string) (string, bool)) map[string]any {
 	return out
 }
 
-// variableOf is the variable that sets a key.
-func variableOf(key string) string {
+// variableName is the variable that sets a key.
+func variableName(key string) string {
 	return "GATEWAY_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// misspelt returns a warning for each variable that has no effect and looks like one of a key: it is
-// misspelt, or no variable can set that key. Variables that the file uses are left out.
-func misspelt(names []string, used map[string]bool) (warnings []string) {
+// misspeltVariables returns a warning for each variable that has no effect and looks like one of a key: it is
+// misspeltVariables, or no variable can set that key. Variables that the file uses are left out.
+func misspeltVariables(names []string, used map[string]bool) (warnings []string) {
 	if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "GATEWAY_") }) {
 		return nil
 	}
 	known := []string{"CONFIG"} // without the prefix, which is no sign that two names are alike
-	for _, f := range scalars(settingsType) {
-		known = append(known, short(f.key))
+	for _, f := range scalarKeys(settingsType) {
+		known = append(known, shortVariable(f.key))
 	}
-	fixed := fixedKeys()
+	fixed := unsettableKeys()
 	near := slices.Clone(known)
 	for name, f := range fixed {
-		if f.near {
+		if f.matchSimilar {
 			near = append(near, name)
 		}
 	}
@@ -58,7 +58,7 @@ func misspelt(names []string, used map[string]bool) (warnings []string) {
 		if !ours || used[name] || slices.Contains(known, bare) {
 			continue
 		}
-		if f, ok := fixedKeyOf(bare, fixed); ok {
+		if f, ok := unsettableKeyOf(bare, fixed); ok {
 			warnings = append(warnings, name+": the variable has no effect: "+f.problem)
 			continue
 		}
@@ -72,18 +72,18 @@ func misspelt(names []string, used map[string]bool) (warnings []string) {
 	return warnings
 }
 
-// A fixedKey is a key that no variable and no flag sets.
-type fixedKey struct {
-	problem string
-	many    bool // a list or a map: NAME_0 and NAME_X stand for a part of it
-	near    bool // a variable with a similar name stands for it
+// A unsettableKey is a key that no variable and no flag sets.
+type unsettableKey struct {
+	problem      string
+	composite    bool // a list or a map: NAME_0 and NAME_X stand for a part of it
+	matchSimilar bool // a variable with a similar name stands for it
 }
 
-// fixedKeys are the keys that no variable sets, by the name of a variable without GATEWAY_.
-func fixedKeys() map[string]fixedKey {
-	all := map[string]fixedKey{}
-	add := func(f field, key fixedKey) {
-		name := short(f.key)
+// unsettableKeys are the keys that no variable sets, by the name of a variable without GATEWAY_.
+func unsettableKeys() map[string]unsettableKey {
+	all := map[string]unsettableKey{}
+	add := func(f field, key unsettableKey) {
+		name := shortVariable(f.key)
 		if _, ok := all[name]; !ok {
 			all[name] = key
 		}
@@ -92,22 +92,22 @@ func fixedKeys() map[string]fixedKey {
 	var walk func(t reflect.Type, at string)
 	walk = func(t reflect.Type, at string) {
 		for _, f := range fields(t) {
-			f.key = join(at, f.key)
+			f.key = joinPath(at, f.key)
 			switch f.typ.Kind() {
 			case reflect.Slice, reflect.Map:
-				key := fixedKey{problem: f.key + " cannot be set by a variable" + inFile, many: true, near: true}
+				key := unsettableKey{problem: f.key + " cannot be set by a variable" + inFile, composite: true, matchSimilar: true}
 				add(f, key)
 				if _, last, ok := strings.Cut(f.key, "."); ok { // GATEWAY_TOKENS for auth.tokens
-					key.near = false
+					key.matchSimilar = false
 					add(field{key: last}, key)
 				}
 			case reflect.Struct:
-				example := scalars(f.typ)
+				example := scalarKeys(f.typ)
 				problem := f.key + " has several keys and cannot be set by a variable as a whole" + inFile
 				if len(example) > 0 {
-					problem += ", or set each key, as in " + variableOf(f.key+"."+example[0].key)
+					problem += ", or set each key, as in " + variableName(f.key+"."+example[0].key)
 				}
-				add(f, fixedKey{problem: problem})
+				add(f, unsettableKey{problem: problem})
 				walk(f.typ, f.key)
 			}
 		}
@@ -124,14 +124,14 @@ func fixedKeys() map[string]fixedKey {
 			if f.key == "name" || f.key == "url" { // GATEWAY_NAME and GATEWAY_URL are likely to be another program's
 				continue
 			}
-			key := join(at, f.key)
+			key := joinPath(at, f.key)
 			problem := key + " is a key of each backend and cannot be set by a variable; " +
 				"write it into the entry of the backend in the configuration file"
 			if slices.ContainsFunc(inherited, func(g field) bool { return g.key == key }) {
-				problem += ", or set " + variableOf("defaults."+key) + " for all backends"
+				problem += ", or set " + variableName("defaults."+key) + " for all backends"
 			}
 			kind := f.typ.Kind()
-			add(field{key: key}, fixedKey{problem: problem, many: kind == reflect.Slice || kind == reflect.Map})
+			add(field{key: key}, unsettableKey{problem: problem, composite: kind == reflect.Slice || kind == reflect.Map})
 			if kind == reflect.Struct {
 				walkBackend(f.typ, key)
 			}
@@ -141,20 +141,20 @@ func fixedKeys() map[string]fixedKey {
 	return all
 }
 
-// short is the name of the variable for a key, without its prefix.
-func short(key string) string { return strings.TrimPrefix(variableOf(key), "GATEWAY_") }
+// shortVariable is the name of the variable for a key, without its prefix.
+func shortVariable(key string) string { return strings.TrimPrefix(variableName(key), "GATEWAY_") }
 
-// fixedKeyOf returns the key that a variable of this name stands for, without GATEWAY_: ORIGINS, and
+// unsettableKeyOf returns the key that a variable of this name stands for, without GATEWAY_: ORIGINS, and
 // ORIGINS_0 of programs that number the items of a list.
-func fixedKeyOf(name string, fixed map[string]fixedKey) (fixedKey, bool) {
+func unsettableKeyOf(name string, fixed map[string]unsettableKey) (unsettableKey, bool) {
 	if f, ok := fixed[name]; ok {
 		return f, true
 	}
 	for at := len(name); ; {
 		if at = strings.LastIndexByte(name[:at], '_'); at <= 0 {
-			return fixedKey{}, false
+			return unsettableKey{}, false
 		}
-		if f, ok := fixed[strings.TrimRight(name[:at], "_")]; ok && f.many {
+		if f, ok := fixed[strings.TrimRight(name[:at], "_")]; ok && f.composite {
 			return f, true
 		}
 	}
@@ -164,12 +164,12 @@ func fixedKeyOf(name string, fixed map[string]fixedKey) (fixedKey, bool) {
 // "" if there is no such key.
 func FlagHint(flag string) string {
 	name := strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(strings.TrimLeft(flag, "-")))
-	for _, f := range scalars(settingsType) {
-		if short(f.key) == name {
-			return f.key + " has no flag: write it into the configuration file, or set " + variableOf(f.key)
+	for _, f := range scalarKeys(settingsType) {
+		if shortVariable(f.key) == name {
+			return f.key + " has no flag: write it into the configuration file, or set " + variableName(f.key)
 		}
 	}
-	f, ok := fixedKeyOf(name, fixedKeys())
+	f, ok := unsettableKeyOf(name, unsettableKeys())
 	if !ok {
 		return ""
 	}
@@ -180,7 +180,7 @@ func FlagHint(flag string) string {
 func (o *overrides) fromFlags(flags map[string]string) map[string]any {
 	out := map[string]any{}
 	known := map[string]field{}
-	for _, f := range scalars(settingsType) {
+	for _, f := range scalarKeys(settingsType) {
 		known[f.key] = f
 	}
 	for _, key := range slices.Sorted(maps.Keys(flags)) {
@@ -201,5 +201,5 @@ func (o *overrides) set(out map[string]any, f field, name, text string) {
 		return
 	}
 	out[f.key] = v
-	o.places[f.key] = place{path: f.key, key: name, text: text}
+	o.places[f.key] = location{path: f.key, key: name, text: text}
 }

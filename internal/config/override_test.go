@@ -74,7 +74,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		"GATEWAY_DEFAULTS_MAX_IN_FLIGHT": "4",
 		"GATEWAY_DEFAULTS_QUEUE_WAIT":    "3s",
 	}
-	if got := len(scalars(settingsType)); got != len(values) {
+	if got := len(scalarKeys(settingsType)); got != len(values) {
 		t.Errorf("%d keys, %d variables", got, len(values))
 	}
 	loaded, err := load(source{path: "g.yaml", data: []byte("backends: [{name: a, command: x}]")}, Options{Env: lookup(values)})

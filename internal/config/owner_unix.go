@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// changeable returns a warning if another user can change a configuration file, or put another file
+// writableWarning returns a warning if another user can change a configuration file, or put another file
 // in its place.
-func changeable(path string) []string {
+func writableWarning(path string) []string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil
@@ -25,7 +25,7 @@ func changeable(path string) []string {
 		}
 		why := WritableByOthers(info)
 		if info.IsDir() && info.Mode()&fs.ModeSticky != 0 { // only the owner of a file in it can replace that file
-			why = belongs(info, os.Geteuid())
+			why = foreignOwner(info, os.Geteuid())
 		}
 		if why != "" {
 			what := "the file"
@@ -41,20 +41,20 @@ func changeable(path string) []string {
 
 // WritableByOthers says why users other than this one and root can write a file or folder; "" = they cannot.
 func WritableByOthers(info fs.FileInfo) string {
-	return cmp.Or(belongs(info, os.Geteuid()), writable(info))
+	return cmp.Or(foreignOwner(info, os.Geteuid()), writableBy(info))
 }
 
-// belongs says that a file is not of the user uid, and not of root; "" = it is.
-func belongs(info fs.FileInfo, uid int) string {
+// foreignOwner says that a file is not of the user uid, and not of root; "" = it is.
+func foreignOwner(info fs.FileInfo, uid int) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != uid && st.Uid != 0 {
 		return "belongs to another user"
 	}
 	return ""
 }
 
-// writable says who can write a file apart from its owner; "" = nobody. A group with the number of
+// writableBy says who can write a file apart from its owner; "" = nobody. A group with the number of
 // the owner is the owner's private group, as many systems have it.
-func writable(info fs.FileInfo) string {
+func writableBy(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch mode := info.Mode(); {
 	case !ok:

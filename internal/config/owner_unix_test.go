@@ -48,10 +48,10 @@ func TestOwner_F_SEC_2(t *testing.T) {
 		t.Fatal(err)
 	}
 	me := os.Geteuid()
-	if belongs(info, me) != "" || WritableByOthers(info) != "" {
+	if foreignOwner(info, me) != "" || WritableByOthers(info) != "" {
 		t.Error("a folder of our own")
 	}
-	if got := belongs(info, me+1); (got == "") != (me == 0) { // root may write everything in any case
+	if got := foreignOwner(info, me+1); (got == "") != (me == 0) { // root may write everything in any case
 		t.Errorf("as another user: %q", got)
 	}
 }

@@ -18,7 +18,7 @@ type pair struct {
 
 // pairs returns what the mapping n holds, in its order. It reports duplicate
 // keys and keys that are no plain text.
-func (r *reader) pairs(n *yaml.Node, at place) []pair {
+func (r *reader) pairs(n *yaml.Node, at location) []pair {
 	n = node.Deref(n)
 	if n.Kind != yaml.MappingNode {
 		r.fail(at, "must be a mapping", "")
@@ -31,7 +31,7 @@ func (r *reader) pairs(n *yaml.Node, at place) []pair {
 		here := at.child(key.Value, node.ShowKey(key.Value), key.Line)
 		switch first := lines[key.Value]; {
 		case key.Kind != yaml.ScalarNode:
-			r.fail(place{key: at.key, line: key.Line}, "a key must be plain text", "")
+			r.fail(location{key: at.key, line: key.Line}, "a key must be plain text", "")
 		case key.Tag == "!!merge":
 			r.fail(here, "merge keys are not supported", "write the keys out; what all backends share goes under defaults")
 		case first > 0:

@@ -20,55 +20,55 @@ type reader struct {
 	file string
 	env  func(string) (string, bool)
 
-	workspace string        // ${workspaceFolder} of other clients
-	callUnit  time.Duration // what timeout counts in, in entries of the client whose file this is; 0 = not known
+	workspace       string        // ${workspaceFolder} of other clients
+	callTimeoutUnit time.Duration // what timeout counts in, in entries of the client whose file this is; 0 = not known
 
-	places   map[string]place // by path: where each value was written
-	broken   map[string]bool  // by path: what an error is reported for
-	errs     Errors
-	warnings []string
-	literals Errors   // warnings about text that means something elsewhere, and nothing here
-	script   string   // the path of args in which the next values are a shell's
-	expanded []string // what variables brought into backends and tokens
-	token    string   // the variable that is the first token; "" = it is none
-	blank    bool     // there was nothing to read
+	locations       map[string]location // by path: where each value was written
+	reported        map[string]bool     // by path: what an error is reported for
+	errs            Errors
+	warnings        []string
+	literalWarnings Errors   // warnings about text that means something elsewhere, and nothing here
+	shellArgsPath   string   // the path of args in which the next values are a shell's
+	secretValues    []string // what variables brought into backends and tokens
+	tokenVariable   string   // the variable that is the first token; "" = it is none
+	blank           bool     // there was nothing to read
 
-	expands       map[string]bool   // by path: values that variables have changed
-	misconfigured map[string]faults // by path of a backend
+	fromVariables map[string]bool             // by path: values that variables have changed
+	misconfigured map[string]variableProblems // by path of a backend
 
-	needs        []string // see Options
-	strict       bool     // every problem is an error of the file
-	entry        string   // the path of the backend where it is, "" = in none
-	off, foreign bool     // where it is: in a disabled backend, another client's entry
+	requiredKeys             []string // see Options
+	strict                   bool     // every problem is an error of the file
+	backendPath              string   // the path of the backend where it is, "" = in none
+	disabled, inForeignEntry bool     // where it is: in a disabled backend, another client's entry
 
 	written map[string][]string // by path: the variables in the values, which stay as written; nil = they are expanded
 }
 
 func newReader(file string, env func(string) (string, bool)) *reader {
 	return &reader{
-		file: file, env: env, places: map[string]place{}, broken: map[string]bool{},
-		expands: map[string]bool{}, misconfigured: map[string]faults{},
+		file: file, env: env, locations: map[string]location{}, reported: map[string]bool{},
+		fromVariables: map[string]bool{}, misconfigured: map[string]variableProblems{},
 	}
 }
 
-// place is where a value is written.
-type place struct {
+// location is where a value is written.
+type location struct {
 	path string // ours: backends[0].url
 	key  string // the user's: mcpServers.docs.serverUrl
 	line int
 	text string // of a scalar, before ${VAR}: this may be shown
 }
 
-func (p place) child(key, shown string, line int) place {
-	return place{path: join(p.path, key), key: join(p.key, shown), line: line}
+func (p location) child(key, shown string, line int) location {
+	return location{path: joinPath(p.path, key), key: joinPath(p.key, shown), line: line}
 }
 
-func (p place) item(i, line int) place {
+func (p location) item(i, line int) location {
 	index := fmt.Sprintf("[%d]", i)
-	return place{path: p.path + index, key: p.key + index, line: line}
+	return location{path: p.path + index, key: p.key + index, line: line}
 }
 
-func join(path, key string) string {
+func joinPath(path, key string) string {
 	if path == "" {
 		return key
 	}
@@ -85,11 +85,11 @@ func (r *reader) Unmarshal(data []byte) (map[string]any, error) {
 		r.blank = true
 		return map[string]any{}, nil
 	}
-	top := place{line: root.Line}
+	top := location{line: root.Line}
 	pairs := r.pairs(root, top)
 	for i, p := range pairs {
 		if p.key == "mcpServers" {
-			return r.withServers(pairs, i, top), nil
+			return r.readServersFile(pairs, i, top), nil
 		}
 	}
 	return r.record(pairs, settingsType, top), nil
@@ -109,14 +109,14 @@ func (r *reader) Marshal(map[string]any) ([]byte, error) {
 	return nil, fmt.Errorf("%s: not to be written", r.file)
 }
 
-func (r *reader) fail(at place, problem, hint string) {
+func (r *reader) fail(at location, problem, hint string) {
 	r.errs = append(r.errs, &Error{File: r.file, Line: at.line, Key: at.key, Problem: problem, Hint: hint})
-	r.broken[at.path] = true
+	r.reported[at.path] = true
 }
 
 // value reads n as a value of type t. ok is false if it was left out, or wrong
 // and reported.
-func (r *reader) value(n *yaml.Node, t reflect.Type, at place) (v any, ok bool) {
+func (r *reader) value(n *yaml.Node, t reflect.Type, at location) (v any, ok bool) {
 	if n = node.Deref(n); node.IsAbsent(n) {
 		return nil, false
 	}
@@ -125,15 +125,15 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, at place) (v any, ok bool) 
 	case kind == reflect.Slice && isList:
 		return r.list(n, t.Elem(), at), true
 	case t == backendType && n.Kind == yaml.MappingNode:
-		return r.oneBackend(r.pairs(n, at), at), true
+		return r.backend(r.pairs(n, at), at), true
 	case kind == reflect.Struct && n.Kind == yaml.MappingNode:
 		return r.record(r.pairs(n, at), t, at), true
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:
-		return r.dictionary(n, at), true
+		return r.stringMap(n, at), true
 	case n.Kind == yaml.ScalarNode && kind != reflect.Slice && kind != reflect.Struct && kind != reflect.Map:
 		return r.scalar(n, t, at)
 	}
-	r.fail(at, "must be "+wanted(t), listHint(t))
+	r.fail(at, "must be "+expectedForm(t), listHint(t))
 	return nil, false
 }
 
@@ -149,11 +149,11 @@ func listHint(t reflect.Type) string {
 	return `write it like ["one", "two"], also if there is only one`
 }
 
-func (r *reader) list(n *yaml.Node, elem reflect.Type, at place) []any {
+func (r *reader) list(n *yaml.Node, elem reflect.Type, at location) []any {
 	out := []any{}
 	for i, child := range n.Content {
 		here := at.item(i, child.Line)
-		r.places[here.path] = here
+		r.locations[here.path] = here
 		if node.IsAbsent(node.Deref(child)) {
 			r.fail(here, "is empty", "")
 		}
@@ -161,7 +161,7 @@ func (r *reader) list(n *yaml.Node, elem reflect.Type, at place) []any {
 		switch {
 		case ok:
 			out = append(out, v)
-		case !r.broken[here.path]: // an unset variable of a disabled backend
+		case !r.reported[here.path]: // an unset variable of a disabled backend
 		case elem == backendType:
 			out = append(out, map[string]any{}) // those after it keep their numbers
 		default:
@@ -172,38 +172,38 @@ func (r *reader) list(n *yaml.Node, elem reflect.Type, at place) []any {
 }
 
 // record reads a mapping whose keys are those of t.
-func (r *reader) record(pairs []pair, t reflect.Type, at place) map[string]any {
+func (r *reader) record(pairs []pair, t reflect.Type, at location) map[string]any {
 	out := map[string]any{}
 	for _, p := range pairs {
 		here := at.child(p.key, p.shown, p.line)
 		f, known := fieldOf(t, p.key)
 		if !known {
-			r.fail(here, "unknown key"+didYouMean(p.key, t), elsewhere(p.key, at))
+			r.fail(here, "unknown key"+didYouMean(p.key, t), foreignFileHint(p.key, at))
 			continue
 		}
 		if v, ok := r.value(p.value, f.typ, here); ok {
 			out[p.key] = v
 			here.text = node.Deref(p.value).Value
-			r.places[here.path] = here
+			r.locations[here.path] = here
 		}
 	}
 	return out
 }
 
-// elsewhere is the hint for keys that other clients' files begin with.
-func elsewhere(key string, at place) string {
+// foreignFileHint is the hint for keys that other clients' files begin with.
+func foreignFileHint(key string, at location) string {
 	if at.path == "" && (key == "servers" || key == "mcp" || key == "mcp_servers") {
 		return "a file of another MCP client? gateway import FILE makes one of ours of it"
 	}
 	return ""
 }
 
-// dictionary reads a mapping whose keys are the user's: env, headers.
-func (r *reader) dictionary(n *yaml.Node, at place) map[string]any {
+// stringMap reads a mapping whose keys are the user's: env, headers.
+func (r *reader) stringMap(n *yaml.Node, at location) map[string]any {
 	out := map[string]any{}
 	for _, p := range r.pairs(n, at) {
 		here := at.child(p.key, p.shown, p.line)
-		r.places[here.path] = here
+		r.locations[here.path] = here
 		if node.IsAbsent(node.Deref(p.value)) {
 			r.fail(here, "has no value", `write "" for an empty one`)
 			continue
@@ -215,25 +215,25 @@ func (r *reader) dictionary(n *yaml.Node, at place) map[string]any {
 	return out
 }
 
-// oneBackend reads the pairs of one backend, in our keys.
-func (r *reader) oneBackend(pairs []pair, at place) map[string]any {
+// backend reads the pairs of one backend, in our keys.
+func (r *reader) backend(pairs []pair, at location) map[string]any {
 	before := len(r.errs)
-	r.entry, r.off = at.path, r.isOff(pairs)
+	r.backendPath, r.disabled = at.path, r.isBackendDisabled(pairs)
 	out := r.record(pairs, backendType, at)
-	r.entry, r.off = "", false
-	r.broken[at.path] = len(r.errs) > before
+	r.backendPath, r.disabled = "", false
+	r.reported[at.path] = len(r.errs) > before
 	return out
 }
 
-func (r *reader) expander() expand.Expander {
-	return expand.Expander{Env: r.env, Foreign: r.foreign, Workspace: r.workspace}
+func (r *reader) newExpander() expand.Expander {
+	return expand.Expander{Env: r.env, Foreign: r.inForeignEntry, Workspace: r.workspace}
 }
 
-// isOff tells whether a backend is disabled, before the rest of it is read.
-func (r *reader) isOff(pairs []pair) bool {
+// isBackendDisabled tells whether a backend is disabled, before the rest of it is read.
+func (r *reader) isBackendDisabled(pairs []pair) bool {
 	for _, p := range pairs {
 		if p.key == "enabled" {
-			x := r.expander()
+			x := r.newExpander()
 			return strings.EqualFold(x.Expand(node.Deref(p.value).Value), "false")
 		}
 	}

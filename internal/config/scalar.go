@@ -14,9 +14,9 @@ import (
 
 // scalar reads one value. A string is taken as it is written, be it 8080 or
 // true; nothing else is ever read from a string, save one that ${VAR} is in.
-func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
+func (r *reader) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
 	if r.written != nil {
-		x := r.expander()
+		x := r.newExpander()
 		r.written[at.path] = x.Variables(n.Value)
 		v, err := convert(n.Value, t)
 		return v, err == nil
@@ -26,20 +26,20 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 		return nil, false
 	}
 	if t.Kind() == reflect.String {
-		r.literal(n, at)
+		r.warnLiteral(n, at)
 	}
-	x := r.expander()
+	x := r.newExpander()
 	text := x.Expand(n.Value)
-	if !r.arrived(&x, at) {
+	if !r.recordExpansion(&x, at) {
 		return nil, false
 	}
-	r.expands[at.path] = len(x.Expanded) > 0
-	if name := missing(x.Expanded, strings.TrimPrefix(at.path, r.entry+"."), text); name != "" && !r.off &&
-		r.isolate(at, "variable "+name+" is empty: set it where the gateway is started") {
+	r.fromVariables[at.path] = len(x.Expanded) > 0
+	if name := emptyVariable(x.Expanded, strings.TrimPrefix(at.path, r.backendPath+"."), text); name != "" && !r.disabled &&
+		r.misconfigure(at, "variable "+name+" is empty: set it where the gateway is started") {
 		return nil, false
 	}
 	if at.path == "auth.tokens[0]" && len(x.Expanded) == 1 && x.Expanded[0].Value == text {
-		r.token = x.Expanded[0].Name
+		r.tokenVariable = x.Expanded[0].Name
 	}
 	if strings.ContainsRune(text, 0) {
 		r.fail(at, "contains a NUL character", "")
@@ -47,11 +47,11 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 	}
 	quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0
 	if kind := t.Kind(); quoted && !x.Used && (kind == reflect.Bool || kind == reflect.Int) {
-		r.fail(at, "must be "+wanted(t)+", without quotes", "")
+		r.fail(at, "must be "+expectedForm(t)+", without quotes", "")
 		return nil, false
 	}
 	v, err := convert(text, t)
-	if err != nil && len(x.Expanded) > 0 && r.isolate(at, at.key+": "+err.Error()+node.Not(n.Value)) {
+	if err != nil && len(x.Expanded) > 0 && r.misconfigure(at, at.key+": "+err.Error()+node.Not(n.Value)) {
 		return nil, false
 	}
 	if err != nil {
@@ -61,20 +61,20 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 	return v, true
 }
 
-// arrived notes what x brought in and reports what it could not find. A
+// recordExpansion notes what x brought in and reports what it could not find. A
 // disabled backend needs no variables: its value is just left out.
-func (r *reader) arrived(x *expand.Expander, at place) bool {
-	if r.entry != "" || strings.HasPrefix(at.path, "auth.") {
+func (r *reader) recordExpansion(x *expand.Expander, at location) bool {
+	if r.backendPath != "" || strings.HasPrefix(at.path, "auth.") {
 		for _, a := range x.Expanded {
-			r.expanded = append(r.expanded, expandedSecrets(at.path, a.Name, a.Value)...)
+			r.secretValues = append(r.secretValues, expandedSecrets(at.path, a.Name, a.Value)...)
 		}
 	}
-	if !r.off {
+	if !r.disabled {
 		for _, t := range x.Errors {
 			switch {
-			case t.Unset != "" && r.isUnneeded(at.path):
-				r.broken[at.path] = true
-			case t.Unset == "" || !r.isolate(at, t.Problem+": set it where the gateway is started"):
+			case t.Unset != "" && r.isOptional(at.path):
+				r.reported[at.path] = true
+			case t.Unset == "" || !r.misconfigure(at, t.Problem+": set it where the gateway is started"):
 				r.fail(at, t.Problem, t.Hint)
 			}
 		}
@@ -82,43 +82,43 @@ func (r *reader) arrived(x *expand.Expander, at place) bool {
 	return len(x.Errors) == 0
 }
 
-// isUnneeded reports whether the value at path is outside of backends, and not one of those that the
+// isOptional reports whether the value at path is outside of backends, and not one of those that the
 // caller of Load reads.
-func (r *reader) isUnneeded(path string) bool {
-	return r.needs != nil && r.entry == "" && !slices.ContainsFunc(r.needs, func(key string) bool {
+func (r *reader) isOptional(path string) bool {
+	return r.requiredKeys != nil && r.backendPath == "" && !slices.ContainsFunc(r.requiredKeys, func(key string) bool {
 		return path == key || strings.HasPrefix(path, key+".")
 	})
 }
 
-// isolate records a problem that is the variables' of one backend, which is misconfigured then. It
+// misconfigure records a problem that is the variables' of one backend, which is misconfigured then. It
 // returns false if the value is not in a backend, or is the backend's name.
-func (r *reader) isolate(at place, problem string) bool {
-	if r.strict || r.entry == "" || at.path == r.entry+".name" {
+func (r *reader) misconfigure(at location, problem string) bool {
+	if r.strict || r.backendPath == "" || at.path == r.backendPath+".name" {
 		return false
 	}
-	r.broken[at.path] = true
-	r.misconfigured[r.entry] = r.misconfigured[r.entry].with(strings.TrimPrefix(at.path, r.entry+"."), problem)
+	r.reported[at.path] = true
+	r.misconfigured[r.backendPath] = r.misconfigured[r.backendPath].with(strings.TrimPrefix(at.path, r.backendPath+"."), problem)
 	return true
 }
 
-// faults are the problems with the variables of one backend.
-type faults struct {
-	problems   []string
-	permission bool // one of them is in a key that says what clients may use
+// variableProblems are the problems with the variables of one backend.
+type variableProblems struct {
+	problems           []string
+	affectsPermissions bool // one of them is in a key that says what clients may use
 }
 
 // with returns f and a problem with the value at key, which is relative to the backend.
-func (f faults) with(key, problem string) faults {
+func (f variableProblems) with(key, problem string) variableProblems {
 	if !slices.Contains(f.problems, problem) {
 		f.problems = append(f.problems, problem)
 	}
-	f.permission = f.permission || isFilter(key) || key == "enabled"
+	f.affectsPermissions = f.affectsPermissions || isFilter(key) || key == "enabled"
 	return f
 }
 
-// missing returns the variable that is set but empty and leaves nothing of a value that a backend
+// emptyVariable returns the variable that is set but empty and leaves nothing of a value that a backend
 // needs: a target, or a header, of which Bearer alone may be left. "" = there is none.
-func missing(came []expand.Variable, key, text string) string {
+func emptyVariable(came []expand.Variable, key, text string) string {
 	header := strings.HasPrefix(key, "headers.")
 	if !header && key != "command" && key != "url" && key != "embedded" {
 		return ""

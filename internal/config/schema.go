@@ -26,8 +26,8 @@ type defaults struct {
 	QueueWait    time.Duration `koanf:"queue_wait"`
 }
 
-// inbuilt are the defaults of a file that says none.
-func inbuilt() defaults {
+// builtinDefaults are the defaults of a file that says none.
+func builtinDefaults() defaults {
 	return defaults{StartTimeout: time.Minute, MaxInFlight: 20_000, QueueWait: 30 * time.Second}
 }
 
@@ -44,12 +44,12 @@ type field struct {
 	typ reflect.Type
 }
 
-// listed has what fields has returned, by type: to look through a struct takes longer than to read a value.
-var listed sync.Map
+// fieldCache has what fields has returned, by type: to look through a struct takes longer than to read a value.
+var fieldCache sync.Map
 
 // fields lists the keys that t, a struct, may be written with. The list must not be changed.
 func fields(t reflect.Type) []field {
-	if all, ok := listed.Load(t); ok {
+	if all, ok := fieldCache.Load(t); ok {
 		return all.([]field)
 	}
 	var all []field
@@ -62,7 +62,7 @@ func fields(t reflect.Type) []field {
 			all = append(all, field{key, f.Type})
 		}
 	}
-	listed.Store(t, all)
+	fieldCache.Store(t, all)
 	return all
 }
 
@@ -75,15 +75,15 @@ func fieldOf(t reflect.Type, key string) (field, bool) {
 	return field{}, false
 }
 
-// scalars lists the keys that environment and flags may set: all that hold one
+// scalarKeys lists the keys that environment and flags may set: all that hold one
 // value, by their whole path, as in "log.level".
-func scalars(t reflect.Type) []field {
+func scalarKeys(t reflect.Type) []field {
 	var all []field
 	for _, f := range fields(t) {
 		switch f.typ.Kind() {
 		case reflect.Slice, reflect.Map:
 		case reflect.Struct:
-			for _, inner := range scalars(f.typ) {
+			for _, inner := range scalarKeys(f.typ) {
 				all = append(all, field{f.key + "." + inner.key, inner.typ})
 			}
 		default:
@@ -99,9 +99,9 @@ func didYouMean(key string, t reflect.Type) string {
 	key = strings.ToLower(key)
 	best, nearest := "", 1+max(1, len(key)/3)
 	for _, f := range fields(t) {
-		if d := distance(key, f.key); d < nearest {
+		if d := editDistance(key, f.key); d < nearest {
 			best, nearest = f.key, d
-		} else if best == "" && abbreviates(key, f.key) {
+		} else if best == "" && isAbbreviation(key, f.key) {
 			best = f.key
 		}
 	}
@@ -122,16 +122,16 @@ func Nearest(word string, names []string) (near string, ok bool) {
 		if len(name) > longest || name == word {
 			continue
 		}
-		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < least && d < len(word) {
+		if d := editDistance(strings.ToLower(word), strings.ToLower(name)); d < least && d < len(word) {
 			near, least, ok = name, d, true
 		}
 	}
 	return near, ok
 }
 
-// distance counts the edits that turn a into b: a character more, less or
+// editDistance counts the edits that turn a into b: a character more, less or
 // other, or two changing places (optimal string alignment).
-func distance(a, b string) int {
+func editDistance(a, b string) int {
 	before, above := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range above {
 		above[j] = j
@@ -155,8 +155,8 @@ func distance(a, b string) int {
 	return above[len(b)]
 }
 
-// abbreviates tells whether short is long with letters left out: cmd, lvl.
-func abbreviates(short, long string) bool {
+// isAbbreviation tells whether short is long with letters left out: cmd, lvl.
+func isAbbreviation(short, long string) bool {
 	if len(short) < 3 || short[0] != long[0] {
 		return false
 	}

@@ -10,9 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// withServers reads a file whose backends stand under mcpServers, at pairs[at].
+// readServersFile reads a file whose backends stand under mcpServers, at pairs[at].
 // Its other keys are ours or another client's.
-func (r *reader) withServers(pairs []pair, at int, top place) map[string]any {
+func (r *reader) readServersFile(pairs []pair, at int, top location) map[string]any {
 	var ours []pair
 	for i, p := range pairs {
 		_, known := fieldOf(settingsType, p.key)
@@ -29,39 +29,39 @@ func (r *reader) withServers(pairs []pair, at int, top place) map[string]any {
 	out := r.record(ours, settingsType, top)
 	servers := pairs[at]
 	if !node.IsAbsent(node.Deref(servers.value)) {
-		out["backends"] = r.servers(servers.value, top.child("mcpServers", "mcpServers", servers.line))
+		out["backends"] = r.mcpServers(servers.value, top.child("mcpServers", "mcpServers", servers.line))
 	}
 	return out
 }
 
-// servers reads mcpServers as a list of backends, in the order of the file.
-func (r *reader) servers(n *yaml.Node, at place) []any {
+// mcpServers reads mcpServers as a list of backends, in the order of the file.
+func (r *reader) mcpServers(n *yaml.Node, at location) []any {
 	out := []any{}
 	taken := map[string]bool{}
 	pairs := r.pairs(n, at)
 	for _, p := range pairs {
 		taken[p.key] = backendName().MatchString(p.key)
 	}
-	r.foreign = true
+	r.inForeignEntry = true
 	for i, p := range pairs {
-		here := place{path: fmt.Sprintf("backends[%d]", i), key: join(at.key, p.shown), line: p.line}
-		r.places[here.path] = here
+		here := location{path: fmt.Sprintf("backends[%d]", i), key: joinPath(at.key, p.shown), line: p.line}
+		r.locations[here.path] = here
 		name := p.key
 		if !taken[p.key] {
 			name = UsableName(p.key, taken)
 			r.warn(here, fmt.Sprintf("the name is not usable as a prefix; it is %q here", name))
 		}
 		before := len(r.errs)
-		ours := r.translate(r.pairs(p.value, here), here)
+		ours := r.convertEntry(r.pairs(p.value, here), here)
 		ours = append(ours, pair{"name", "name", p.line, node.String(name)})
-		out = append(out, r.oneBackend(ours, here))
-		r.broken[here.path] = len(r.errs) > before
+		out = append(out, r.backend(ours, here))
+		r.reported[here.path] = len(r.errs) > before
 	}
-	r.foreign = false
+	r.inForeignEntry = false
 	return out
 }
 
-func (r *reader) warn(at place, text string) {
+func (r *reader) warn(at location, text string) {
 	r.warnings = append(r.warnings, (&Error{File: r.file, Line: at.line, Key: at.key, Problem: text}).Error())
 }
 

@@ -13,41 +13,41 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// theirs is an entry of another client on its way to being one of ours.
-type theirs struct {
-	values map[string]*yaml.Node // of the keys that have one
-	misfit []string              // keys that mean nothing in this entry
-	read   []string              // keys that are dealt with already
-	off    bool                  // disabled
+// foreignEntry is an entry of another client on its way to being one of ours.
+type foreignEntry struct {
+	values       map[string]*yaml.Node // of the keys that have one
+	inapplicable []string              // keys that mean nothing in this entry
+	handled      []string              // keys that are dealt with already
+	disabled     bool                  // disabled
 
-	urlKey string   // the one that said the URL
-	left   []string // what is left out
+	urlKey  string   // the one that said the URL
+	ignored []string // what is left out
 }
 
-// translate turns the pairs of another client's entry into ours. What it cannot
+// convertEntry turns the pairs of another client's entry into ours. What it cannot
 // turn is named in a warning; an entry that cannot work is disabled, for the sake
 // of the others in the file.
-func (r *reader) translate(pairs []pair, at place) (ours []pair) {
-	e := &theirs{values: map[string]*yaml.Node{}, read: []string{"disabled", "enabled"}}
+func (r *reader) convertEntry(pairs []pair, at location) (ours []pair) {
+	e := &foreignEntry{values: map[string]*yaml.Node{}, handled: []string{"disabled", "enabled"}}
 	for _, p := range pairs {
 		if v := node.Deref(p.value); !node.IsAbsent(v) {
 			e.values[p.key] = v
 		}
 	}
 	url := slices.ContainsFunc(dialect.URLKeys, func(key string) bool { return e.values[key] != nil })
-	e.misfit = dialect.Inapplicable(e.values["command"] != nil, url)
+	e.inapplicable = dialect.Inapplicable(e.values["command"] != nil, url)
 	for _, key := range dialect.TransportKeys {
 		if n := e.values[key]; n != nil && dialect.IsSSE(n.Value) && !url {
-			e.misfit = append(e.misfit, key)
+			e.inapplicable = append(e.inapplicable, key)
 		}
 	}
-	if e.off = r.isDisabled(pairs, at); !e.off {
-		if why := e.unusable(); why != "" {
+	if e.disabled = r.readDisabled(pairs, at); !e.disabled {
+		if why := e.whyUnusable(); why != "" {
 			r.warn(at, "is disabled: "+why)
-			e.off = true
+			e.disabled = true
 		}
 	}
-	if e.off {
+	if e.disabled {
 		ours = append(ours, pair{"enabled", "enabled", at.line, node.False()})
 	}
 	tools, read, wrong := dialect.ReadToolFilter(func(key string) *yaml.Node { return e.values[key] })
@@ -57,29 +57,29 @@ func (r *reader) translate(pairs []pair, at place) (ours []pair) {
 	if n := tools.Node(at.line); n != nil {
 		ours = append(ours, pair{"tools", "tools", at.line, n})
 	}
-	e.read = append(e.read, read...)
+	e.handled = append(e.handled, read...)
 	for _, p := range pairs {
-		if p, ok := r.oneKey(p, e, at); ok {
+		if p, ok := r.convertKey(p, e, at); ok {
 			ours = append(ours, p)
 		}
 	}
-	if len(e.left) > 0 {
-		r.warn(at, "the gateway ignores its "+dialect.IgnoredKeys(e.left, e.values["command"] != nil))
+	if len(e.ignored) > 0 {
+		r.warn(at, "the gateway ignores its "+dialect.IgnoredKeys(e.ignored, e.values["command"] != nil))
 	}
 	return ours
 }
 
-// oneKey translates one pair of e; ok is false if nothing of it remains.
-func (r *reader) oneKey(p pair, e *theirs, at place) (_ pair, ok bool) {
+// convertKey translates one pair of e; ok is false if nothing of it remains.
+func (r *reader) convertKey(p pair, e *foreignEntry, at location) (_ pair, ok bool) {
 	here, value := at.child(p.key, p.shown, p.line), node.Deref(p.value)
-	limit := dialect.CallTimeout(value.Value, r.callUnit)
+	limit := dialect.CallTimeout(value.Value, r.callTimeoutUnit)
 	switch {
-	case dialect.IsEmpty(value), slices.Contains(e.read, p.key):
-	case slices.Contains(e.misfit, p.key):
-		e.left = append(e.left, p.shown)
+	case dialect.IsEmpty(value), slices.Contains(e.handled, p.key):
+	case slices.Contains(e.inapplicable, p.key):
+		e.ignored = append(e.ignored, p.shown)
 	case p.key == "headers":
 		kept, dropped := dropReserved(value)
-		e.left = append(e.left, dropped...)
+		e.ignored = append(e.ignored, dropped...)
 		p.value = kept
 		return p, true
 	case p.key == "args":
@@ -95,19 +95,19 @@ func (r *reader) oneKey(p pair, e *theirs, at place) (_ pair, ok bool) {
 	case slices.Contains(dialect.TransportKeys, p.key) && dialect.IsSSE(value.Value):
 		return pair{"transport", p.shown, p.line, node.String("sse")}, true
 	case slices.Contains(dialect.TransportKeys, p.key):
-		if problem := dialect.UnsupportedTransport(value.Value); problem != "" && !e.off {
+		if problem := dialect.UnsupportedTransport(value.Value); problem != "" && !e.disabled {
 			r.fail(here, problem, "")
 		}
 	case p.key == "timeout" && limit > 0:
 		return pair{"call_timeout", p.shown, p.line, node.String(limit.String())}, true
 	default:
-		e.left = append(e.left, p.shown)
+		e.ignored = append(e.ignored, p.shown)
 	}
 	return pair{}, false
 }
 
-// isDisabled reads disabled and enabled.
-func (r *reader) isDisabled(pairs []pair, at place) bool {
+// readDisabled reads disabled and enabled.
+func (r *reader) readDisabled(pairs []pair, at location) bool {
 	off := false
 	for _, p := range pairs {
 		value := node.Deref(p.value)
@@ -124,9 +124,9 @@ func (r *reader) isDisabled(pairs []pair, at place) bool {
 	return off
 }
 
-// unusable says why an entry cannot work behind a gateway, whatever its user
+// whyUnusable says why an entry cannot work behind a gateway, whatever its user
 // sets; "" = it can.
-func (e *theirs) unusable() string {
+func (e *foreignEntry) whyUnusable() string {
 	if e.program().IsGateway() {
 		return "a gateway that starts itself would not stop doing so"
 	}
@@ -142,7 +142,7 @@ func (e *theirs) unusable() string {
 	}
 	for _, key := range []string{"command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers"} {
 		x := expand.Expander{Env: expand.AllSet, Foreign: true}
-		for text := range texts(e.values[key]) {
+		for text := range scalarTexts(e.values[key]) {
 			x.Expand(text)
 		}
 		for _, t := range x.Errors {
@@ -154,9 +154,9 @@ func (e *theirs) unusable() string {
 	return ""
 }
 
-// texts yields the text of n, or those of the values in it. It goes no deeper:
+// scalarTexts yields the text of n, or those of the values in it. It goes no deeper:
 // no entry does, and an alias may lead in circles.
-func texts(n *yaml.Node) iter.Seq[string] {
+func scalarTexts(n *yaml.Node) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		switch {
 		case n == nil:
@@ -179,7 +179,7 @@ func texts(n *yaml.Node) iter.Seq[string] {
 }
 
 // Program returns what e starts.
-func (e *theirs) program() dialect.Program {
+func (e *foreignEntry) program() dialect.Program {
 	var p dialect.Program
 	if n := e.values["command"]; n != nil {
 		p.Command = n.Value
@@ -187,7 +187,7 @@ func (e *theirs) program() dialect.Program {
 	if n := e.values["cwd"]; n != nil {
 		p.Cwd = n.Value
 	}
-	for arg := range texts(e.values["args"]) {
+	for arg := range scalarTexts(e.values["args"]) {
 		p.Args = append(p.Args, arg)
 	}
 	if env := e.values["env"]; env != nil && env.Kind == yaml.MappingNode {

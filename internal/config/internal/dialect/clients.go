@@ -212,18 +212,18 @@ func (c *Client) IsNamed() bool { return c.ID != "other" }
 // Matches reports whether path ends like that of a file of c.
 func (c *Client) Matches(path string) bool {
 	for _, pattern := range c.Files {
-		if _, ok := above(path, pattern[1:]); ok {
+		if _, ok := projectRoot(path, pattern[1:]); ok {
 			return true
 		}
 	}
 	return slices.ContainsFunc(c.PathEnds, func(pattern string) bool {
-		_, ok := above(path, pattern)
+		_, ok := projectRoot(path, pattern)
 		return ok
 	})
 }
 
-// above returns the folder in which a file is at pattern, /a/b/*.json.
-func above(file, pattern string) (folder string, ok bool) {
+// projectRoot returns the folder in which a file is at pattern, /a/b/*.json.
+func projectRoot(file, pattern string) (folder string, ok bool) {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
 		absolute = file
@@ -252,7 +252,7 @@ func CallTimeoutUnit(path string) time.Duration {
 func ProjectDir(path, home string, of func(Client) bool) string {
 	for _, c := range Clients {
 		for _, pattern := range c.Files {
-			folder, ok := above(path, pattern[1:])
+			folder, ok := projectRoot(path, pattern[1:])
 			switch {
 			case !ok || !of(c):
 			case pattern[0] != '.':

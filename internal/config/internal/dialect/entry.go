@@ -23,7 +23,7 @@ var (
 // UnsupportedTransport says why a transport, by the name a client gave it, is not
 // served; "" = it is.
 func UnsupportedTransport(transport string) string {
-	switch plainName(transport) {
+	switch normalizedTransport(transport) {
 	case "", "stdio", "local", "http", "streamablehttp", "sse":
 		return ""
 	}
@@ -34,15 +34,15 @@ func UnsupportedTransport(transport string) string {
 }
 
 func IsWebSocket(transport string) bool {
-	name := plainName(transport)
+	name := normalizedTransport(transport)
 	return name == "ws" || name == "websocket"
 }
 
 // IsSSE tells whether a transport is the one that must be kept. What clients call
 // HTTP is left to auto: in their files it is said of servers of either kind.
-func IsSSE(transport string) bool { return plainName(transport) == "sse" }
+func IsSSE(transport string) bool { return normalizedTransport(transport) == "sse" }
 
-func plainName(transport string) string {
+func normalizedTransport(transport string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(transport))
 }
 

@@ -12,8 +12,8 @@ import (
 	"mcpgateway/internal/config/internal/expand"
 )
 
-// module is the Go module of this program.
-const module = "mcpgateway"
+// modulePath is the Go module of this program.
+const modulePath = "mcpgateway"
 
 // A Program is what an entry of a client starts.
 type Program struct {
@@ -31,16 +31,16 @@ func (p Program) IsGateway() bool {
 	}
 	file, err := p.find()
 	if err != nil {
-		return IsGatewayName(p.Command) && areOurs(p.Args)
+		return IsGatewayName(p.Command) && areServeArgs(p.Args)
 	}
-	if isThisProgram(file) {
+	if isThisExecutable(file) {
 		return true
 	}
 	if !IsGatewayName(p.Command) {
 		return false
 	}
 	info, err := buildinfo.ReadFile(file)
-	return err == nil && info.Main.Path == module
+	return err == nil && info.Main.Path == modulePath
 }
 
 // find returns the file that is started.
@@ -76,8 +76,8 @@ func expandHome(path string) string {
 	return expanded
 }
 
-// isThisProgram reports whether file is that of this process. Symbolic links are followed.
-func isThisProgram(file string) bool {
+// isThisExecutable reports whether file is that of this process. Symbolic links are followed.
+func isThisExecutable(file string) bool {
 	self, err := os.Executable()
 	if err != nil {
 		return false
@@ -90,8 +90,8 @@ func isThisProgram(file string) bool {
 	return err == nil && os.SameFile(ours, info)
 }
 
-// areOurs reports whether a gateway could be started with these arguments to serve: none, the verb serve, or its flags.
-func areOurs(args []string) bool {
+// areServeArgs reports whether a gateway could be started with these arguments to serve: none, the verb serve, or its flags.
+func areServeArgs(args []string) bool {
 	if len(args) == 0 {
 		return true
 	}

@@ -73,13 +73,13 @@ func (x *Expander) reference(s string) (text string, length int) {
 		x.Errors = append(x.Errors, malformed(s))
 		return "", len(prefix) + NameLength(s)
 	}
-	return x.value(r), len(prefix) + length
+	return x.lookUp(r), len(prefix) + length
 }
 
 // foreignWord knows what other clients have in ${} that is no variable.
 func (x *Expander) foreignWord(word string) (text string, ok bool) {
 	if word == "userHome" {
-		return x.value(Ref{Name: "HOME"}), true
+		return x.lookUp(Ref{Name: "HOME"}), true
 	}
 	if text, ok := Predefined(word, x.Workspace); ok {
 		return text, true
@@ -115,7 +115,7 @@ func Predefined(word, workspace string) (text string, ok bool) {
 	return "", false
 }
 
-func (x *Expander) value(r Ref) string {
+func (x *Expander) lookUp(r Ref) string {
 	value, set := x.Env(r.Name)
 	switch {
 	case r.HasDefault && value == "":
@@ -154,7 +154,7 @@ func ParseRef(s string) (r Ref, length int) {
 		return Ref{}, 0
 	}
 	if fallback, ok := strings.CutPrefix(rest, ":-"); ok {
-		end := closing(fallback)
+		end := closingBrace(fallback)
 		if end < 0 {
 			return Ref{}, 0
 		}
@@ -171,7 +171,7 @@ func ParseRef(s string) (r Ref, length int) {
 func malformed(s string) Error {
 	t := Error{Hint: "write ${VAR} or ${VAR:-default}; $${ stands for a plain ${"}
 	switch {
-	case closing(s) < 0:
+	case closingBrace(s) < 0:
 		t.Problem = "a ${ is not closed by }"
 	case strings.HasPrefix(s, "}"):
 		t.Problem = "${} names no variable"
@@ -187,8 +187,8 @@ func malformed(s string) Error {
 	return t
 }
 
-// closing finds the } that ends a default, past the references inside it.
-func closing(s string) int {
+// closingBrace finds the } that ends a default, past the references inside it.
+func closingBrace(s string) int {
 	depth := 0
 	for i := range len(s) {
 		switch {

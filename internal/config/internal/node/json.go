@@ -15,18 +15,18 @@ import (
 // pairs (\ud83d\ude00), the comments and trailing commas of VS Code. So what
 // begins like JSON is read as JSON, into the nodes YAML would have given.
 
-// deepest is how many levels a JSON file may nest: far more than any client
+// maxJSONDepth is how many levels a JSON file may nest: far more than any client
 // writes, few enough for the stack.
-const deepest = 200
+const maxJSONDepth = 200
 
 var jsonStart = lazy.Regexp(`^\s*\{\s*["}]`)
 
-func looksLikeJSON(data []byte) bool { return jsonStart().Match(plainJSON(data)) }
+func looksLikeJSON(data []byte) bool { return jsonStart().Match(standardJSON(data)) }
 
 // parseJSON returns the root of the document with the lines of all its nodes.
 // If there is an error, line tells where.
 func parseJSON(data []byte) (root *yaml.Node, line int, err error) {
-	data = plainJSON(data)
+	data = standardJSON(data)
 	p := &jsonParser{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
 	p.dec.UseNumber()
 	root, err = p.value(0)
@@ -38,7 +38,7 @@ func parseJSON(data []byte) (root *yaml.Node, line int, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("the file ends too early")
 	}
-	return root, p.here(), err
+	return root, p.currentLine(), err
 }
 
 type jsonParser struct {
@@ -48,8 +48,8 @@ type jsonParser struct {
 	line, seen int // data[:seen] has been counted
 }
 
-// here is the line of the token read last. No token of JSON spans lines.
-func (p *jsonParser) here() int {
+// currentLine is the line of the token read last. No token of JSON spans lines.
+func (p *jsonParser) currentLine() int {
 	offset := min(int(p.dec.InputOffset()), len(p.data))
 	p.line += bytes.Count(p.data[p.seen:offset], []byte("\n"))
 	p.seen = offset
@@ -65,10 +65,10 @@ func (p *jsonParser) value(depth int) (*yaml.Node, error) {
 	if !compound {
 		return p.scalar(token), nil
 	}
-	if depth == deepest {
+	if depth == maxJSONDepth {
 		return nil, errors.New("nested too deeply")
 	}
-	n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: p.here()}
+	n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: p.currentLine()}
 	if delim == '{' {
 		n.Kind, n.Tag = yaml.MappingNode, "!!map"
 	}
@@ -84,7 +84,7 @@ func (p *jsonParser) value(depth int) (*yaml.Node, error) {
 }
 
 func (p *jsonParser) scalar(token json.Token) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.ScalarNode, Line: p.here()}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Line: p.currentLine()}
 	switch v := token.(type) {
 	case string:
 		n.Tag, n.Value, n.Style = "!!str", v, yaml.DoubleQuotedStyle
@@ -98,9 +98,9 @@ func (p *jsonParser) scalar(token json.Token) *yaml.Node {
 	return n
 }
 
-// plainJSON blanks out a byte order mark, comments and trailing commas; every
+// standardJSON blanks out a byte order mark, comments and trailing commas; every
 // other byte stays where it is, so lines and offsets hold.
-func plainJSON(data []byte) []byte {
+func standardJSON(data []byte) []byte {
 	out := bytes.Clone(data)
 	copy(out, bytes.Repeat([]byte(" "), len(data)-len(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))))
 	comma := -1 // a comma after which nothing has come yet
@@ -110,7 +110,7 @@ func plainJSON(data []byte) []byte {
 			i, comma = stringEnd(out, i), -1
 		case c == '/' && commentEnd(out, i) > 0:
 			end := commentEnd(out, i)
-			blank(out[i:end])
+			blankOut(out[i:end])
 			i = end - 1
 		case c == ',':
 			comma = i
@@ -153,7 +153,7 @@ func commentEnd(b []byte, i int) int {
 	return i + 2 + n + 2
 }
 
-func blank(b []byte) {
+func blankOut(b []byte) {
 	for i, c := range b {
 		if c != '\n' {
 			b[i] = ' '

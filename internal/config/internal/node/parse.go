@@ -46,7 +46,7 @@ func Parse(data []byte) (*yaml.Node, *SyntaxError) {
 }
 
 func parseYAML(data []byte) (*yaml.Node, *SyntaxError) {
-	if bad := unreadable(data); bad >= 0 {
+	if bad := firstInvalidByte(data); bad >= 0 {
 		return nil, &SyntaxError{Line: lineAt(data, bad), Problem: "not valid YAML: not UTF-8 text, or a control character in it"}
 	}
 	var document, second yaml.Node
@@ -82,14 +82,14 @@ const (
 	anchorHint = "put quotes around the value"
 )
 
-// namelessAnchor reports what the library says about a * or & that no letter, digit, _ or - follows.
-func namelessAnchor(problem string) bool {
+// isNamelessAnchor reports what the library says about a * or & that no letter, digit, _ or - follows.
+func isNamelessAnchor(problem string) bool {
 	return strings.HasPrefix(problem, "did not find expected alphabetic or numeric character")
 }
 
-// unquoted returns an error about the * or & that a value on a line begins with. It does not show the value:
+// unquotedValueError returns an error about the * or & that a value on a line begins with. It does not show the value:
 // that may be a secret.
-func unquoted(data []byte, line int) *SyntaxError {
+func unquotedValueError(data []byte, line int) *SyntaxError {
 	var text []byte
 	for row := range bytes.Lines(data) {
 		if line--; line == 0 {
@@ -122,9 +122,9 @@ func syntaxError(data []byte, err error) *SyntaxError {
 		e.Problem = "not valid YAML: a value that begins with * must be quoted, or it refers to an anchor; there is none of that name"
 		e.Hint = starHint
 	}
-	if namelessAnchor(m[2]) {
+	if isNamelessAnchor(m[2]) {
 		at := e.Line
-		e = unquoted(data, at)
+		e = unquotedValueError(data, at)
 		e.Line = at
 	}
 	if strings.Contains(m[2], "hexdecimal number") || strings.Contains(m[2], "unknown escape character") {
@@ -136,9 +136,9 @@ func syntaxError(data []byte, err error) *SyntaxError {
 	return e
 }
 
-// unreadable finds the first byte that is no UTF-8 or that YAML does not allow;
+// firstInvalidByte finds the first byte that is no UTF-8 or that YAML does not allow;
 // -1 = all is well. UTF-16 with its mark is left to the YAML library.
-func unreadable(data []byte) int {
+func firstInvalidByte(data []byte) int {
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		return -1
 	}
