@@ -14,44 +14,44 @@ import (
 // entry reads the values of one server, translated, and remembers what was
 // wrong with any of them.
 type entry struct {
-	file  *foreignFile
-	node  *yaml.Node
-	wrong *string
-	used  map[string]bool // keys that were read
+	file     *foreignFile
+	node     *yaml.Node
+	problem  *string
+	readKeys map[string]bool // keys that were read
 }
 
 // get returns the value of a key, nil if there is none, and marks it as read.
 func (e entry) get(key string) *yaml.Node {
-	e.used[key] = true
+	e.readKeys[key] = true
 	return node.Child(e.node, key)
 }
 
-// leave marks a key as not read after all.
-func (e entry) leave(key string) { delete(e.used, key) }
+// markUnread marks a key as not read after all.
+func (e entry) markUnread(key string) { delete(e.readKeys, key) }
 
-// unused lists the keys that were not read and say something.
-func (e entry) unused() []string {
+// unreadKeys lists the keys that were not read and say something.
+func (e entry) unreadKeys() []string {
 	var all []string
 	for key, value := range node.Children(e.node) {
-		if !e.used[key] && !dialect.IsEmpty(value) {
+		if !e.readKeys[key] && !dialect.IsEmpty(value) {
 			all = append(all, node.ShowKey(key))
 		}
 	}
 	return all
 }
 
-// dropMisfits leaves out of s what means nothing beside its command or its URL.
-func (e entry) dropMisfits(s *server) {
+// dropInapplicable leaves out of s what means nothing beside its command or its URL.
+func (e entry) dropInapplicable(s *importedServer) {
 	all := dialect.Inapplicable(s.command != "", s.url != "")
 	for _, key := range all {
-		e.leave(key)
+		e.markUnread(key)
 	}
 	switch {
 	case all == nil:
 	case s.url == "":
 		if s.transport != "" {
-			e.leave("type")
-			e.leave("transport")
+			e.markUnread("type")
+			e.markUnread("transport")
 		}
 		s.headers, s.transport = nil, ""
 	default:
@@ -59,8 +59,8 @@ func (e entry) dropMisfits(s *server) {
 	}
 }
 
-// peek returns the text of a key that is not going to be read.
-func (e entry) peek(key string) string {
+// rawText returns the text of a key that is not going to be read.
+func (e entry) rawText(key string) string {
 	if n := node.Child(e.node, key); n != nil {
 		return n.Value
 	}
@@ -71,10 +71,10 @@ func (e entry) peek(key string) string {
 func (e entry) tools() dialect.ToolFilter {
 	t, read, wrong := dialect.ReadToolFilter(func(key string) *yaml.Node { return node.Child(e.node, key) })
 	if wrong != "" {
-		*e.wrong = wrong
+		*e.problem = wrong
 	}
 	for _, key := range read {
-		e.used[key] = true
+		e.readKeys[key] = true
 	}
 	for _, globs := range [][]string{t.Allow, t.Deny} {
 		for i := range globs {
@@ -84,20 +84,20 @@ func (e entry) tools() dialect.ToolFilter {
 	return t
 }
 
-// limit reads a time limit, given as a number of units.
-func (e entry) limit(key string, unit time.Duration) time.Duration {
+// timeout reads a time limit, given as a number of units.
+func (e entry) timeout(key string, unit time.Duration) time.Duration {
 	n := node.Child(e.node, key)
 	if n == nil || n.Kind != yaml.ScalarNode {
 		return 0
 	}
 	d := dialect.CallTimeout(n.Value, unit)
-	e.used[key] = d > 0
+	e.readKeys[key] = d > 0
 	return d
 }
 
 func (e entry) scalar(n *yaml.Node, key string) string {
 	if n = node.Deref(n); n.Kind != yaml.ScalarNode {
-		*e.wrong = key + " is not a string"
+		*e.problem = key + " is not a string"
 		return ""
 	}
 	return e.file.translate(n.Value)
@@ -116,7 +116,7 @@ func (e entry) text(keys ...string) string {
 func (e entry) list(key string) []string {
 	n := e.get(key)
 	if n != nil && n.Kind != yaml.SequenceNode {
-		*e.wrong = key + " is not a list"
+		*e.problem = key + " is not a list"
 	}
 	var all []string
 	for _, item := range node.Items(n) {
@@ -127,14 +127,14 @@ func (e entry) list(key string) []string {
 
 // arguments is list for what the program gets: it may expand variables of its own environment.
 func (e entry) arguments(key string) []string {
-	e.file.own = e.ownVariables()
-	defer func() { e.file.own = nil }()
+	e.file.entryVariables = e.variablesSet()
+	defer func() { e.file.entryVariables = nil }()
 	return e.list(key)
 }
 
 // VariablesSet returns the variables that the entry itself sets, less those that it only passes
 // on: A: ${A}.
-func (e entry) ownVariables() map[string]bool {
+func (e entry) variablesSet() map[string]bool {
 	own := map[string]bool{}
 	for _, key := range []string{"env", "environment", "envs"} {
 		for name, value := range dialect.VariablesSet(node.Child(e.node, key)) {
@@ -144,19 +144,19 @@ func (e entry) ownVariables() map[string]bool {
 	return own
 }
 
-func (e entry) table(key string) []named {
+func (e entry) table(key string) []namedValue {
 	n := e.get(key)
 	if n != nil && n.Kind != yaml.MappingNode {
-		*e.wrong = key + " is not a mapping"
+		*e.problem = key + " is not a mapping"
 	}
-	var all []named
+	var all []namedValue
 	for name, value := range node.Children(n) {
-		all = append(all, named{name, e.scalar(value, key)})
+		all = append(all, namedValue{name, e.scalar(value, key)})
 	}
 	return all
 }
 
-func (e entry) is(key, value string) bool {
+func (e entry) hasValue(key, value string) bool {
 	n := e.get(key)
 	return n != nil && n.Value == value
 }
@@ -165,7 +165,7 @@ func (e entry) is(key, value string) bool {
 func (e entry) seconds(key string) time.Duration {
 	n, err := strconv.ParseFloat(e.text(key), 64)
 	if err != nil || !(n > 0 && n <= 1e6) {
-		e.leave(key)
+		e.markUnread(key)
 		return 0
 	}
 	return time.Duration(n * float64(time.Second)).Round(time.Millisecond)

@@ -21,7 +21,7 @@ type format struct {
 	// it is mcpServers, which many clients share.
 	is   func(root, servers *yaml.Node) bool
 	list bool // its servers are a list
-	read func(entry) server
+	read func(entry) importedServer
 }
 
 // formats has the formats by the id of the client. That of all others is one mapping of entries for
@@ -46,9 +46,9 @@ func formatOf(c *dialect.Client) format {
 	return format{read: readCommon}
 }
 
-// recognise returns the client that a file belongs to, by its name and content, or by its
+// recognize returns the client that a file belongs to, by its name and content, or by its
 // content alone; nil = none that is read.
-func recognise(path string, root *yaml.Node) *dialect.Client {
+func recognize(path string, root *yaml.Node) *dialect.Client {
 	for i, c := range dialect.Clients {
 		if c.Matches(path) && fits(&c, root) {
 			return &dialect.Clients[i]
@@ -57,7 +57,7 @@ func recognise(path string, root *yaml.Node) *dialect.Client {
 	for i, c := range dialect.Clients {
 		is := c.Key != "mcpServers" || c.ID == "other"
 		if f := formatOf(&c); f.is != nil {
-			is = f.is(root, within(root, c.Key))
+			is = f.is(root, lookUpPath(root, c.Key))
 		}
 		if is && c.Key != "" && fits(&c, root) {
 			return &dialect.Clients[i]
@@ -72,13 +72,13 @@ func fits(c *dialect.Client, root *yaml.Node) bool {
 	if formatOf(c).list {
 		kind = yaml.SequenceNode
 	}
-	servers := within(root, c.Key)
+	servers := lookUpPath(root, c.Key)
 	return servers != nil && servers.Kind == kind || c.ID == "claude-code" && node.Child(root, "projects") != nil
 }
 
-// within returns the value of a key, a.b for b within a; nil if it is not there. Settings may
+// lookUpPath returns the value of a key, a.b for b within a; nil if it is not there. Settings may
 // have a.b as one key, too.
-func within(root *yaml.Node, key string) *yaml.Node {
+func lookUpPath(root *yaml.Node, key string) *yaml.Node {
 	if key == "" {
 		return nil
 	}
@@ -86,7 +86,7 @@ func within(root *yaml.Node, key string) *yaml.Node {
 		return n
 	}
 	if outer, inner, ok := strings.Cut(key, "."); ok {
-		return within(node.Child(root, outer), inner)
+		return lookUpPath(node.Child(root, outer), inner)
 	}
 	return nil
 }
@@ -94,21 +94,21 @@ func within(root *yaml.Node, key string) *yaml.Node {
 // usualFiles returns the files of all clients that exist and have servers, those of the project
 // first. It notes the others.
 func (im *importer) usualFiles() []string {
-	im.found = map[string]bool{}
+	im.foundFiles = map[string]bool{}
 	var files, empty, unread []string
 	seen := map[string]bool{}
 	for _, project := range []bool{true, false} {
 		for _, c := range dialect.Clients {
-			for _, file := range im.existing(&c, project) {
+			for _, file := range im.existingFiles(&c, project) {
 				switch {
 				case seen[file]:
 				case c.Key == "":
-					unread = append(unread, c.Title+" ("+im.shown(file)+")")
-				case !im.concerns(file):
-					empty = append(empty, im.shown(file))
+					unread = append(unread, c.Title+" ("+im.displayPath(file)+")")
+				case !im.hasServers(file):
+					empty = append(empty, im.displayPath(file))
 				default:
 					files = append(files, file)
-					im.found[file] = project
+					im.foundFiles[file] = project
 				}
 				seen[file] = true
 			}
@@ -118,14 +118,14 @@ func (im *importer) usualFiles() []string {
 		im.note("found and not read here: %s; add their servers to the configuration yourself", strings.Join(unread, ", "))
 	}
 	if len(empty) > 0 {
-		im.out.empty = empty
+		im.result.filesWithoutServers = empty
 		im.note("looked at, without servers: %s", strings.Join(empty, ", "))
 	}
 	return files
 }
 
-// existing returns the files of c that exist, of the project or of the user.
-func (im *importer) existing(c *dialect.Client, project bool) []string {
+// existingFiles returns the files of c that exist, of the project or of the user.
+func (im *importer) existingFiles(c *dialect.Client, project bool) []string {
 	var all []string
 	isHome := im.opts.Home != "" && filepath.Clean(im.opts.Cwd) == filepath.Clean(im.opts.Home)
 	for _, pattern := range c.Files {
@@ -195,13 +195,13 @@ func (im *importer) appDirs() []string {
 	return dirs
 }
 
-// concerns reports whether a file that nobody named has servers, or is broken: most settings
+// hasServers reports whether a file that nobody named has servers, or is broken: most settings
 // files have nothing about MCP.
-func (im *importer) concerns(path string) bool {
+func (im *importer) hasServers(path string) bool {
 	data, err := config.ReadFile(path)
 	if err != nil {
 		return true
 	}
 	root, bad := parseForeign(path, data)
-	return bad != nil || root != nil && recognise(path, root) != nil
+	return bad != nil || root != nil && recognize(path, root) != nil
 }

@@ -17,25 +17,25 @@ import (
 // read here: what is approved, collapsed, kept in other files.
 
 // readCommon reads what most clients agree on.
-func readCommon(e entry) server {
-	s := server{
-		command:  e.text("command"),
-		args:     e.arguments("args"),
-		env:      e.table("env"),
-		cwd:      e.text("cwd"),
-		url:      e.text(dialect.URLKeys...),
-		headers:  e.table("headers"),
-		tools:    e.tools(),
-		disabled: e.is("disabled", "true"),
+func readCommon(e entry) importedServer {
+	s := importedServer{
+		command:          e.text("command"),
+		args:             e.arguments("args"),
+		env:              e.table("env"),
+		cwd:              e.text("cwd"),
+		url:              e.text(dialect.URLKeys...),
+		headers:          e.table("headers"),
+		tools:            e.tools(),
+		disabledInClient: e.hasValue("disabled", "true"),
 	}
 	if limit := e.file.client.Timeout; limit.LimitsStart {
-		s.start = e.limit("timeout", limit.Unit)
+		s.startTimeout = e.timeout("timeout", limit.Unit)
 	} else {
-		s.call = e.limit("timeout", limit.Unit)
+		s.callTimeout = e.timeout("timeout", limit.Unit)
 	}
-	s.disabled = e.is("enabled", "false") || s.disabled
+	s.disabledInClient = e.hasValue("enabled", "false") || s.disabledInClient
 	kind := e.text(dialect.TransportKeys...)
-	s.unfit = dialect.UnsupportedTransport(kind)
+	s.unsupported = dialect.UnsupportedTransport(kind)
 	if dialect.IsSSE(kind) {
 		s.transport = "sse"
 	}
@@ -44,106 +44,106 @@ func readCommon(e entry) server {
 
 // readGemini differs in one point: httpUrl wins over url and is never SSE. An url
 // of no type was SSE once; now Gemini tries HTTP first, as auto does.
-func readGemini(e entry) server {
+func readGemini(e entry) importedServer {
 	s := readCommon(e)
 	if url := e.text("httpUrl"); url != "" {
 		s.url, s.transport = url, ""
-		e.leave("url")
+		e.markUnread("url")
 	}
 	return s
 }
 
 // readCodex reads TOML, where headers may come from variables.
-func readCodex(e entry) server {
+func readCodex(e entry) importedServer {
 	s := readCommon(e)
 	s.headers = e.table("http_headers")
 	s.inherit = e.list("env_vars")
-	s.start, s.call = e.seconds("startup_timeout_sec"), e.seconds("tool_timeout_sec")
-	e.leave("headers")
+	s.startTimeout, s.callTimeout = e.seconds("startup_timeout_sec"), e.seconds("tool_timeout_sec")
+	e.markUnread("headers")
 	for _, h := range e.table("env_http_headers") {
-		s.headers = append(s.headers, named{h.name, "${" + h.value + "}"})
+		s.headers = append(s.headers, namedValue{h.name, "${" + h.value + "}"})
 	}
 	if name := e.text("bearer_token_env_var"); name != "" {
-		s.headers = append(s.headers, named{"Authorization", "Bearer ${" + name + "}"})
+		s.headers = append(s.headers, namedValue{"Authorization", "Bearer ${" + name + "}"})
 	}
 	return s
 }
 
 // readOpencode has the program and its arguments in one list.
-func readOpencode(e entry) server {
-	s := server{
-		env:      e.table("environment"),
-		cwd:      e.text("cwd"),
-		url:      e.text("url"),
-		headers:  e.table("headers"),
-		disabled: e.is("enabled", "false"),
+func readOpencode(e entry) importedServer {
+	s := importedServer{
+		env:              e.table("environment"),
+		cwd:              e.text("cwd"),
+		url:              e.text("url"),
+		headers:          e.table("headers"),
+		disabledInClient: e.hasValue("enabled", "false"),
 	}
 	if line := e.list("command"); len(line) > 0 {
 		s.command, s.args = line[0], line[1:]
 	}
 	if kind := e.text("type"); kind != "" && kind != "local" && kind != "remote" {
-		s.unfit = "type must be local or remote" + node.Not(strings.TrimSpace(kind))
+		s.unsupported = "type must be local or remote" + node.Not(strings.TrimSpace(kind))
 	}
 	return s
 }
 
 // readZed has the program, its arguments and environment in a mapping, in older files.
-func readZed(e entry) server {
+func readZed(e entry) importedServer {
 	program := node.Child(e.node, "command")
 	if program == nil || program.Kind != yaml.MappingNode {
 		s := readCommon(e)
-		e.used["source"] = true
+		e.readKeys["source"] = true
 		if s.command == "" && s.url == "" {
-			s.unfit = "an extension of Zed brings it"
+			s.unsupported = "an extension of Zed brings it"
 		}
 		return s
 	}
-	e.used["command"], e.used["source"] = true, true
+	e.readKeys["command"], e.readKeys["source"] = true, true
 	inner := e
-	inner.node, inner.used = program, map[string]bool{}
-	return server{
+	inner.node, inner.readKeys = program, map[string]bool{}
+	return importedServer{
 		command: inner.text("path", "command"), args: inner.arguments("args"), env: inner.table("env"),
-		disabled: e.is("enabled", "false"),
+		disabledInClient: e.hasValue("enabled", "false"),
 	}
 }
 
 // readContinue has headers under requestOptions, and limits the time to connect.
-func readContinue(e entry) server {
+func readContinue(e entry) importedServer {
 	s := readCommon(e)
-	e.used["name"] = true
-	s.start = e.limit("connectionTimeout", time.Millisecond)
+	e.readKeys["name"] = true
+	s.startTimeout = e.timeout("connectionTimeout", time.Millisecond)
 	if options := e.get("requestOptions"); options != nil {
 		inner := e
-		inner.node, inner.used = options, map[string]bool{}
+		inner.node, inner.readKeys = options, map[string]bool{}
 		s.headers = append(s.headers, inner.table("headers")...)
-		if inner.unused() != nil {
-			e.leave("requestOptions")
+		if inner.unreadKeys() != nil {
+			e.markUnread("requestOptions")
 		}
 	}
 	return s
 }
 
 // readGoose has names of its own for everything, and keeps some variables in a keyring.
-func readGoose(e entry) server {
-	s := server{
-		command:  e.text("cmd"),
-		args:     e.arguments("args"),
-		env:      e.table("envs"),
-		url:      e.text("uri"),
-		headers:  e.table("headers"),
-		call:     e.limit("timeout", time.Second),
-		disabled: e.is("enabled", "false"),
+func readGoose(e entry) importedServer {
+	s := importedServer{
+		command:          e.text("cmd"),
+		args:             e.arguments("args"),
+		env:              e.table("envs"),
+		url:              e.text("uri"),
+		headers:          e.table("headers"),
+		callTimeout:      e.timeout("timeout", time.Second),
+		disabledInClient: e.hasValue("enabled", "false"),
 	}
 	for _, name := range e.list("env_keys") {
-		s.env = append(s.env, named{name, "${" + expand.VariableName(name) + "}"})
+		s.env = append(s.env, namedValue{name, "${" + expand.VariableName(name) + "}"})
 	}
-	e.used["name"], e.used["description"], e.used["display_name"], e.used["bundled"] = true, true, true, true
+	e.readKeys["name"], e.readKeys["description"], e.readKeys["display_name"], e.readKeys["bundled"] = true, true, true, true
 	switch kind := e.text("type"); kind {
 	case "stdio", "streamable_http", "":
 	case "sse":
 		s.transport = "sse"
 	default:
-		s.unfit = "it is a part of Goose (" + node.OneLine(kind) + ")"
+		s.unsupported = "it is a part of Goose (" + node.OneLine(kind) + ")"
 	}
 	return s
 }

@@ -60,13 +60,13 @@ func FuzzImport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
 		path := paths[int(which)%len(paths)]
 		im := newImporter(Options{Home: "/home/u", Cwd: "/src/project", Env: lookup(nil)})
-		if err := im.file(path, data); err != nil && err.Problem == "" {
+		if err := im.readData(path, data); err != nil && err.Problem == "" {
 			t.Errorf("incomplete: %#v", err)
 		}
 		im.finish()
-		out := im.out.YAML()
+		out := im.result.YAML()
 		set := func(name string) (string, bool) {
-			if value := im.vars[name]; value != "" && value != unknown {
+			if value := im.variables[name]; value != "" && value != unknownValue {
 				return value, true
 			}
 			if strings.HasPrefix(name, "GATEWAY_") {
@@ -82,15 +82,15 @@ func FuzzImport(f *testing.F) {
 			}
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if got, want := len(loaded.Config.Backends), len(im.out.servers); got != want {
+		if got, want := len(loaded.Config.Backends), len(im.result.servers); got != want {
 			t.Fatalf("%d backends of %d servers\n%s", got, want, out)
 		}
-		for i := range im.out.servers {
-			if found := im.secretsLeft(&im.out.servers[i]); found != "" { // F-CLI-1
+		for i := range im.result.servers {
+			if found := im.secretsLeft(&im.result.servers[i]); found != "" { // F-CLI-1
 				t.Errorf("%s shows in\n%s", found, out)
 			}
 		}
-		for i, s := range im.out.servers {
+		for i, s := range im.result.servers {
 			if b := loaded.Config.Backends[i]; b.Name != s.name || s.transport != "" && b.Transport != s.transport || len(b.Args) != len(s.args) || len(b.Env) != len(s.env) || len(b.Headers) != len(s.headers) {
 				t.Errorf("%+v became %+v\n%s", s, b, out)
 			}
@@ -110,11 +110,11 @@ func onlyURLs(errs config.Errors) bool {
 }
 
 // secretsLeft returns a secret that hideSecrets would replace in s, "" if there is none.
-func (im *importer) secretsLeft(s *server) string {
+func (im *importer) secretsLeft(s *importedServer) string {
 	copied := *s
 	copied.args, copied.env, copied.headers = slices.Clone(s.args), slices.Clone(s.env), slices.Clone(s.headers)
 	im.hideIn(&copied)
-	before, after := s.all(), copied.all()
+	before, after := s.texts(), copied.texts()
 	for i := range before {
 		if before[i] != after[i] {
 			return before[i]
@@ -149,11 +149,11 @@ func FuzzImportHides(f *testing.F) {
 			"b":{"url":"https://h/mcp","headers":{"X-Name":T,"Accept":T}}}}`, "T", string(text))
 		for _, path := range []string{"/nowhere/.mcp.json", "/nowhere/claude_desktop_config.json", "/nowhere/x.json"} {
 			im := newImporter(Options{Home: "/home/u", Cwd: "/src/project", Env: lookup(nil)})
-			if err := im.file(path, []byte(data)); err != nil {
+			if err := im.readData(path, []byte(data)); err != nil {
 				t.Fatal(err)
 			}
 			im.finish()
-			if all := string(im.out.YAML()) + strings.Join(im.out.Notes, "\n"); strings.Contains(all, token) {
+			if all := string(im.result.YAML()) + strings.Join(im.result.Notes, "\n"); strings.Contains(all, token) {
 				t.Errorf("%s with %q and %q around the token:\n%s", path, before, after, all)
 			}
 		}

@@ -46,9 +46,9 @@ type Options struct {
 type Result struct {
 	Notes []string // for stderr, one line each, free of secrets
 
-	servers []server
-	looked  []string // files that were read, shown; none = no client's file is at its usual place
-	empty   []string // files at usual places that have no servers, shown
+	servers             []importedServer
+	readFiles           []string // files that were read, shown; none = no client's file is at its usual place
+	filesWithoutServers []string // files at usual places that have no servers, shown
 }
 
 // Empty tells whether there was nothing to import.
@@ -57,7 +57,7 @@ func (im *Result) Empty() bool { return len(im.servers) == 0 }
 // Count tells how many backends there are, and how many of them are switched off.
 func (im *Result) Count() (all, off int) {
 	for _, s := range im.servers {
-		if s.off() {
+		if s.isDisabled() {
 			off++
 		}
 	}
@@ -66,11 +66,11 @@ func (im *Result) Count() (all, off int) {
 
 // Hint is what to try if there was nothing to import.
 func (im *Result) Hint() string {
-	if len(im.looked) > 0 {
-		return "looked at " + strings.Join(im.looked, ", ") + "; name the file that has them: gateway import FILE"
+	if len(im.readFiles) > 0 {
+		return "looked at " + strings.Join(im.readFiles, ", ") + "; name the file that has them: gateway import FILE"
 	}
-	if len(im.empty) > 0 {
-		return "no servers in " + strings.Join(im.empty, ", ") + "; name another file: gateway import FILE"
+	if len(im.filesWithoutServers) > 0 {
+		return "no servers in " + strings.Join(im.filesWithoutServers, ", ") + "; name another file: gateway import FILE"
 	}
 	return "looked where " + strings.Join(ClientTitles(), ", ") +
 		" keep theirs, here and in your home directory; name another file: gateway import FILE"
@@ -102,18 +102,18 @@ func Read(files []string, opts Options) (*Result, error) {
 	}
 	var errs config.Errors
 	for _, file := range files {
-		if err := im.read(file); err != nil {
+		if err := im.readFile(file); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	im.finish()
 	if len(errs) > 0 {
-		return &im.out, errs
+		return &im.result, errs
 	}
-	return &im.out, nil
+	return &im.result, nil
 }
 
-func (o Options) filled() Options {
+func (o Options) withDefaults() Options {
 	if o.Env == nil {
 		o.Env = os.LookupEnv
 	}
@@ -130,110 +130,110 @@ func (o Options) filled() Options {
 }
 
 type importer struct {
-	opts  Options
-	out   Result
-	names map[string]bool   // taken
-	vars  map[string]string // variables the YAML refers to, and what they stand for; unset = not known
-	from  []origin          // of all that was taken in, in order
-	found map[string]bool   // files that nobody named; true = they come with the project
+	opts       Options
+	result     Result
+	names      map[string]bool   // taken
+	variables  map[string]string // variables the YAML refers to, and what they stand for; unset = not known
+	origins    []origin          // of all that was taken in, in order
+	foundFiles map[string]bool   // files that nobody named; true = they come with the project
 }
 
 func newImporter(opts Options) *importer {
-	return &importer{opts: opts.filled(), names: map[string]bool{}, vars: map[string]string{}}
+	return &importer{opts: opts.withDefaults(), names: map[string]bool{}, variables: map[string]string{}}
 }
 
 func (im *importer) note(format string, args ...any) {
-	im.out.Notes = append(im.out.Notes, node.OneLine(fmt.Sprintf(format, args...)))
+	im.result.Notes = append(im.result.Notes, node.OneLine(fmt.Sprintf(format, args...)))
 }
 
-func (im *importer) read(path string) *config.Error {
+func (im *importer) readFile(path string) *config.Error {
 	var data []byte
 	var err error
-	if _, found := im.found[path]; found {
+	if _, found := im.foundFiles[path]; found {
 		data, err = config.ReadFile(path)
 	} else {
 		data, err = config.ReadNamed(path)
 	}
 	if err != nil {
-		return config.FileError(im.shown(path), err)
+		return config.FileError(im.displayPath(path), err)
 	}
-	return im.file(path, data)
+	return im.readData(path, data)
 }
 
-// file adds the servers of one file.
-func (im *importer) file(path string, data []byte) *config.Error {
-	im.out.looked = append(im.out.looked, im.shown(path))
-	root, bad := parseForeign(im.shown(path), data)
+// readData adds the servers of one file.
+func (im *importer) readData(path string, data []byte) *config.Error {
+	im.result.readFiles = append(im.result.readFiles, im.displayPath(path))
+	root, bad := parseForeign(im.displayPath(path), data)
 	if bad != nil {
 		return bad
 	}
 	if root == nil {
 		return nil
 	}
-	client := recognise(path, root)
+	client := recognize(path, root)
 	if client == nil {
 		problem, hint := unknownFormat(path, root)
-		return &config.Error{File: im.shown(path), Problem: problem, Hint: hint}
+		return &config.Error{File: im.displayPath(path), Problem: problem, Hint: hint}
 	}
 	f := &foreignFile{
-		client: client, path: path, shown: im.shown(path), opts: im.opts, project: im.found[path],
-		folder: dialect.ProjectDir(path, im.opts.Home, dialect.AnyClient), workspace: dialect.Workspace(path, im.opts.Cwd, im.opts.Home),
+		client: client, path: path, display: im.displayPath(path), opts: im.opts, fromProject: im.foundFiles[path],
+		projectDir: dialect.ProjectDir(path, im.opts.Home, dialect.AnyClient), workspace: dialect.Workspace(path, im.opts.Cwd, im.opts.Home),
 	}
-	for _, s := range f.servers(root) {
-		im.add(s)
+	for _, s := range f.readServers(root) {
+		im.addServer(s)
 	}
-	im.out.Notes = append(im.out.Notes, f.notes...)
+	im.result.Notes = append(im.result.Notes, f.notes...)
 	return nil
 }
 
-// add takes one server in, or notes why not.
-func (im *importer) add(s server) {
-	if s.unfit == "" {
-		s.unfit = s.whyNot()
+// addServer takes one server in, or notes why not.
+func (im *importer) addServer(s importedServer) {
+	if s.unsupported == "" {
+		s.unsupported = s.whyUnsupported()
 	}
-	if s.unfit == "" && im.isOurs(s) {
-		s.unfit = itself
+	if s.unsupported == "" && im.isGateway(s) {
+		s.unsupported = isThisGateway
 	}
-	if s.unfit != "" {
-		im.note("%s: server %q is not imported: %s", s.file, s.theirName, s.unfit)
+	if s.unsupported != "" {
+		im.note("%s: server %q is not imported: %s", s.file, s.origName, s.unsupported)
 		return
 	}
-	twin, other := im.kin(s)
+	twin, other := im.findDuplicates(s)
 	if twin != nil {
-		im.note("%s: server %q is not imported: it is the same as %s of %s%s", s.file, s.theirName, twin.name, twin.file, s.lost(twin))
-		twin.project = twin.project && s.off() // or the user has it, too
-		im.origin(s)
+		im.note("%s: server %q is not imported: it is the same as %s of %s%s", s.file, s.origName, twin.name, twin.file, s.droppedDifferences(twin))
+		twin.fromProject = twin.fromProject && s.isDisabled() // or the user has it, too
+		im.recordOrigin(s)
 		return
 	}
 	s.name = "tried"
 	if err := s.tryLoad(); err != nil {
-		im.note("%s: server %q is not imported: %s", s.file, s.theirName, err)
+		im.note("%s: server %q is not imported: %s", s.file, s.origName, err)
 		return
 	}
-	im.nameIt(&s, other)
-	if len(s.left) > 0 {
-		im.note("%s: %q is imported %s", s.file, s.theirName, s.without())
+	im.assignName(&s, other)
+	if len(s.droppedKeys) > 0 {
+		im.note("%s: %q is imported %s", s.file, s.origName, s.droppedKeysText())
 	}
-	im.origin(s)
-	im.out.servers = append(im.out.servers, s)
+	im.recordOrigin(s)
+	im.result.servers = append(im.result.servers, s)
 }
 
 // tryLoad tells what Load will not accept about s. What an URL comes to once
 // its variables are set nobody can tell yet.
-func (s *server) tryLoad() error {
+func (s *importedServer) tryLoad() error {
 	set := func(name string) (string, bool) {
 		if strings.HasPrefix(name, "GATEWAY_") {
 			return "", true // or it would override what is not tried here
 		}
 		return "1", true
 	}
-	_, err := config.LoadData("imported", document([]server{*s}), config.Options{Env: set, Strict: true})
+	_, err := config.LoadData("imported", renderYAML([]importedServer{*s}), config.Options{Env: set, Strict: true})
 	var errs config.Errors
 	if !errors.As(err, &errs) {
 		return err
 	}
 	errs = slices.DeleteFunc(errs, func(e *config.Error) bool {
-		return e.Key == "url" && isOpen(s.url)
+		return e.Key == "url" && dependsOnVariables(s.url)
 	})
 	if len(errs) == 0 {
 		return nil
@@ -241,9 +241,9 @@ func (s *server) tryLoad() error {
 	return &config.Error{Key: errs[0].Key, Problem: errs[0].Problem}
 }
 
-// isOpen tells whether a variable may yet make something else of a URL. Of its scheme none can, where that is
+// dependsOnVariables tells whether a variable may yet make something else of a URL. Of its scheme none can, where that is
 // written out.
-func isOpen(url string) bool {
+func dependsOnVariables(url string) bool {
 	scheme, _, written := strings.Cut(url, "://")
 	if written && expand.Variables(scheme) == nil && scheme != "http" && scheme != "https" {
 		return false
@@ -251,8 +251,8 @@ func isOpen(url string) bool {
 	return expand.Variables(url) != nil
 }
 
-// shown is path as people write it.
-func (im *importer) shown(path string) string {
+// displayPath is path as people write it.
+func (im *importer) displayPath(path string) string {
 	if im.opts.Home != "" {
 		if rest, err := filepath.Rel(im.opts.Home, path); err == nil && filepath.IsLocal(rest) && rest != "." {
 			return "~/" + filepath.ToSlash(rest)

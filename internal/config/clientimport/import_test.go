@@ -45,17 +45,17 @@ func TestImport(t *testing.T) {
 			}
 			var errs config.Errors
 			for _, file := range files {
-				if err := im.read(file); err != nil {
+				if err := im.readFile(file); err != nil {
 					errs = append(errs, err)
 				}
 			}
 			im.finish()
-			notes := strings.Join(im.out.Notes, "\n") + "\n"
+			notes := strings.Join(im.result.Notes, "\n") + "\n"
 			if len(errs) > 0 {
 				notes += "error: " + strings.ReplaceAll(errs.Error(), "\n", "\nerror: ") + "\n"
 			}
 			got := map[string]string{
-				"want.yml":   strings.ReplaceAll(string(im.out.YAML()), root, "$ROOT"),
+				"want.yml":   strings.ReplaceAll(string(im.result.YAML()), root, "$ROOT"),
 				"want.notes": strings.ReplaceAll(notes, root, "$ROOT"),
 			}
 			if *update {
@@ -63,8 +63,8 @@ func TestImport(t *testing.T) {
 			} else if !maps.Equal(got, want) {
 				t.Errorf("got\n%s\n%s\nwant\n%s\n%s", got["want.yml"], got["want.notes"], want["want.yml"], want["want.notes"])
 			}
-			for name, secret := range im.vars {
-				if secret != unknown && strings.Contains(got["want.yml"]+got["want.notes"], secret) {
+			for name, secret := range im.variables {
+				if secret != unknownValue && strings.Contains(got["want.yml"]+got["want.notes"], secret) {
 					t.Errorf("the secret in %s shows", name)
 				}
 			}
@@ -98,16 +98,16 @@ func rewrite(t *testing.T, file string, archive *txtar.Archive, got map[string]s
 func loads(t *testing.T, im *importer) *config.Config {
 	t.Helper()
 	set := func(name string) (string, bool) {
-		value, known := im.vars[name]
+		value, known := im.variables[name]
 		switch {
 		case name == "HOME":
 			return "/home/u", true
-		case value == unknown:
+		case value == unknownValue:
 			value = "set"
 		}
 		return value, known
 	}
-	loaded, err := config.LoadData("imported.yaml", im.out.YAML(), config.Options{Env: set})
+	loaded, err := config.LoadData("imported.yaml", im.result.YAML(), config.Options{Env: set})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,23 +135,23 @@ func TestImportMeansTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	im := newImporter(Options{Home: "/nowhere", Cwd: "/nowhere", Env: lookup(nil)})
-	if err := im.file("/nowhere/.mcp.json", []byte(file)); err != nil {
+	if err := im.readData("/nowhere/.mcp.json", []byte(file)); err != nil {
 		t.Fatal(err)
 	}
 	im.finish()
 	imported := loads(t, im)
 	const note = `its keys headers.Accept, headers.content-TYPE, headers.Mcp-Session-Id` // F-HTTP-5
-	if all := strings.Join(im.out.Notes, "\n"); !strings.Contains(all, note) {
+	if all := strings.Join(im.result.Notes, "\n"); !strings.Contains(all, note) {
 		t.Errorf("the notes are %s", all)
 	}
 	if all := strings.Join(direct.Warnings, "\n"); !strings.Contains(all, note) {
 		t.Errorf("the warnings are %s", all)
 	}
 	if want, got := direct.Config.Backends, imported.Backends; !equal(want, got) {
-		t.Errorf("want %+v\ngot  %+v\n%s", want, got, im.out.YAML())
+		t.Errorf("want %+v\ngot  %+v\n%s", want, got, im.result.YAML())
 	}
 	for _, secret := range []string{"ghp_", "hunter2", "t0ken", "abcdef", "pa$", "sk-", "k1", "k2", "u:p", "a\nb", "tok\"", "xk", "q%26", "Zm9v"} {
-		if all := string(im.out.YAML()) + strings.Join(im.out.Notes, "\n"); strings.Contains(all, secret) {
+		if all := string(im.result.YAML()) + strings.Join(im.result.Notes, "\n"); strings.Contains(all, secret) {
 			t.Errorf("%q shows in\n%s", secret, all)
 		}
 	}
@@ -233,11 +233,11 @@ func TestImportLeavesOutGateways(t *testing.T) {
 		"path": { "url": "http://localhost:7432/other" },
 		"variable": { "url": "http://localhost:${PORT}/mcp" }
 	} }`
-	if err := im.file("/w/.mcp.json", []byte(file)); err != nil {
+	if err := im.readData("/w/.mcp.json", []byte(file)); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, s := range im.out.servers {
+	for _, s := range im.result.servers {
 		names = append(names, s.name)
 	}
 	if got, want := strings.Join(names, " "), "other elsewhere path variable"; got != want {
@@ -246,8 +246,8 @@ func TestImportLeavesOutGateways(t *testing.T) {
 	if got, want := strings.Join(asked, " "), "http://127.0.0.1:7432/mcp https://[::1]:7432/mcp http://LocalHost:7432/sse http://localhost:9002/mcp"; got != want {
 		t.Errorf("asked %s, want %s", got, want)
 	}
-	if len(im.out.Notes) != 5 || im.out.Notes[0] != `/w/.mcp.json: server "hub" is not imported: it is this gateway itself` {
-		t.Errorf("notes: %q", im.out.Notes)
+	if len(im.result.Notes) != 5 || im.result.Notes[0] != `/w/.mcp.json: server "hub" is not imported: it is this gateway itself` {
+		t.Errorf("notes: %q", im.result.Notes)
 	}
 }
 
@@ -256,13 +256,13 @@ func TestImportLeavesOutGateways(t *testing.T) {
 func TestImportSet(t *testing.T) {
 	im := newImporter(Options{Home: "/h", Cwd: "/w", Env: lookup(map[string]string{"HOME": "/h", "A_KEY": "other"})})
 	file := `{ "mcpServers": { "a": { "command": "${HOME}/x", "args": ["${B}", "${C:-c}", "${D:-${E}}"], "env": { "A_KEY": "v" } } } }`
-	if err := im.file("/w/.mcp.json", []byte(file)); err != nil {
+	if err := im.readData("/w/.mcp.json", []byte(file)); err != nil {
 		t.Fatal(err)
 	}
 	im.finish()
 	want := "set before you start the gateway: B, E, A_KEY"
-	if !slices.Contains(im.out.Notes, want) {
-		t.Errorf("got %q, want %s", im.out.Notes, want)
+	if !slices.Contains(im.result.Notes, want) {
+		t.Errorf("got %q, want %s", im.result.Notes, want)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestImportInTheHomeDirectory(t *testing.T) {
 	im := newImporter(Options{Home: home, Cwd: home, OS: "linux", Env: lookup(nil)})
 	got := map[string]bool{}
 	for _, file := range im.usualFiles() {
-		got[filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file)] = im.found[file]
+		got[filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file)] = im.foundFiles[file]
 	}
 	want := map[string]bool{".cursor/mcp.json": false, ".gemini/settings.json": false, filepath.Base(home) + "/.mcp.json": true}
 	if !maps.Equal(got, want) {

@@ -12,19 +12,19 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// localise fits a server to where the gateway runs: another folder than its client, perhaps
+// localize fits a server to where the gateway runs: another folder than its client, perhaps
 // another system. What it cannot change it notes.
-func (f *foreignFile) localise(s *server) {
+func (f *foreignFile) localize(s *importedServer) {
 	if s.command == "" {
 		return
 	}
-	f.withoutShell(s)
-	f.inFolder(s)
+	f.dropWindowsShell(s)
+	f.resolveRelative(s)
 	f.noteForeignPaths(s)
 }
 
-// withoutShell removes what only Windows needs to start a program: cmd /c npx and npx.cmd.
-func (f *foreignFile) withoutShell(s *server) {
+// dropWindowsShell removes what only Windows needs to start a program: cmd /c npx and npx.cmd.
+func (f *foreignFile) dropWindowsShell(s *importedServer) {
 	if f.opts.OS == "windows" {
 		return
 	}
@@ -32,7 +32,7 @@ func (f *foreignFile) withoutShell(s *server) {
 	if name := programName(s.command); name == "cmd" || name == "cmd.exe" {
 		i := slices.IndexFunc(s.args, func(arg string) bool { return !strings.HasPrefix(arg, "/") })
 		if i < 1 || !strings.EqualFold(s.args[i-1], "/c") {
-			f.note("%s: %q: %s is a program of Windows: write the one that it starts", f.shown, f.server, s.command)
+			f.note("%s: %q: %s is a program of Windows: write the one that it starts", f.display, f.currentServer, s.command)
 			return
 		}
 		before += " " + strings.Join(s.args[:i], " ")
@@ -43,12 +43,12 @@ func (f *foreignFile) withoutShell(s *server) {
 	}
 	switch name := programName(s.command); {
 	case name == "wsl" || name == "wsl.exe", name == "powershell" || name == "powershell.exe":
-		f.note("%s: %q: %s is a program of Windows: write the one that it starts", f.shown, f.server, s.command)
+		f.note("%s: %q: %s is a program of Windows: write the one that it starts", f.display, f.currentServer, s.command)
 	case !strings.ContainsAny(s.command, `/\`) && (strings.HasSuffix(name, ".cmd") || strings.HasSuffix(name, ".exe")):
 		s.command = s.command[:len(s.command)-len(".cmd")]
 	}
 	if s.command != before && !strings.HasPrefix(before, s.command+".") {
-		f.note("%s: %q: %s of Windows is left out: the command is %s here", f.shown, f.server, before, s.command)
+		f.note("%s: %q: %s of Windows is left out: the command is %s here", f.display, f.currentServer, before, s.command)
 	}
 }
 
@@ -57,24 +57,24 @@ func programName(command string) string {
 	return strings.ToLower(command[strings.LastIndexAny(command, `/\`)+1:])
 }
 
-// inFolder makes a relative path mean the same as in its client, which starts the servers of a
+// resolveRelative makes a relative path mean the same as in its client, which starts the servers of a
 // project in the project's folder.
-func (f *foreignFile) inFolder(s *server) {
+func (f *foreignFile) resolveRelative(s *importedServer) {
 	relative := isRelative(s.command) || slices.ContainsFunc(s.args, isRelative)
 	relativeCwd := s.cwd != "" && !filepath.IsAbs(s.cwd) && !strings.HasPrefix(s.cwd, "~") &&
 		expand.Variables(s.cwd) == nil && !windowsPath().MatchString(s.cwd)
-	folder := strings.ReplaceAll(f.folder, "$", "$$")
+	folder := strings.ReplaceAll(f.projectDir, "$", "$$")
 	switch {
 	case relativeCwd && folder != "":
 		s.cwd = filepath.Join(folder, s.cwd)
 	case relativeCwd:
 		f.note("%s: %q: cwd %s is relative to where %s runs, and here to where the gateway is started: "+
-			"write an absolute path", f.shown, f.server, s.cwd, f.client.Title)
+			"write an absolute path", f.display, f.currentServer, s.cwd, f.client.Title)
 	case relative && s.cwd == "" && folder != "":
 		s.cwd = folder
 	case relative && s.cwd == "":
 		f.note("%s: %q: a relative path depends on where %s runs, and here on where the gateway is started: "+
-			"write an absolute path, or cwd", f.shown, f.server, f.client.Title)
+			"write an absolute path, or cwd", f.display, f.currentServer, f.client.Title)
 	}
 }
 
@@ -92,15 +92,15 @@ var (
 
 // noteForeignPaths notes paths and variables that mean something to another system or to a
 // shell.
-func (f *foreignFile) noteForeignPaths(s *server) {
+func (f *foreignFile) noteForeignPaths(s *importedServer) {
 	check := func(what, text string) {
 		switch {
 		case f.opts.OS != "windows" && windowsPath().MatchString(text):
-			f.note("%s: %q: %s is a path of Windows: write the one on this machine", f.shown, f.server, what)
+			f.note("%s: %q: %s is a path of Windows: write the one on this machine", f.display, f.currentServer, what)
 		case f.opts.OS != "windows" && windowsVariable().MatchString(text):
-			f.note("%s: %q: %s has %%VARIABLE%% of Windows, which stays as it is: write ${VARIABLE}", f.shown, f.server, what)
+			f.note("%s: %q: %s has %%VARIABLE%% of Windows, which stays as it is: write ${VARIABLE}", f.display, f.currentServer, what)
 		case innerHome().MatchString(text), strings.HasPrefix(what, "env ") && strings.HasPrefix(text, "~/"):
-			f.note("%s: %q: ~ in %s stays as it is: write ${HOME}", f.shown, f.server, what)
+			f.note("%s: %q: ~ in %s stays as it is: write ${HOME}", f.display, f.currentServer, what)
 		}
 	}
 	check("command", s.command)

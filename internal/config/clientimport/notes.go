@@ -19,27 +19,27 @@ type origin struct {
 	names   []string // what it is called there
 }
 
-// origin notes where s stands, too, unless it is not served here.
-func (im *importer) origin(s server) {
-	if s.off() {
+// recordOrigin notes where s stands, too, unless it is not served here.
+func (im *importer) recordOrigin(s importedServer) {
+	if s.isDisabled() {
 		return
 	}
-	o := origin{title: s.client.Title, file: im.shown(s.path), command: im.remover(s)}
+	o := origin{title: s.client.Title, file: im.displayPath(s.path), command: im.removeCommand(s)}
 	if !s.client.IsNamed() {
 		o.title = ""
 	}
-	i := slices.IndexFunc(im.from, func(other origin) bool {
+	i := slices.IndexFunc(im.origins, func(other origin) bool {
 		return o.title == other.title && o.file == other.file && o.command == other.command
 	})
 	if i < 0 {
-		i, im.from = len(im.from), append(im.from, o)
+		i, im.origins = len(im.origins), append(im.origins, o)
 	}
-	im.from[i].names = append(im.from[i].names, s.theirName)
+	im.origins[i].names = append(im.origins[i].names, s.origName)
 }
 
-// remover returns the command of its client that removes s, NAME being its name. A
+// removeCommand returns the command of its client that removes s, NAME being its name. A
 // file that was copied from elsewhere, or is another project's, it would not find.
-func (im *importer) remover(s server) string {
+func (im *importer) removeCommand(s importedServer) string {
 	path, err := filepath.Abs(s.path)
 	if err != nil {
 		return ""
@@ -47,7 +47,7 @@ func (im *importer) remover(s server) string {
 	home, cwd := im.opts.Home, im.opts.Cwd
 	switch path {
 	case filepath.Join(home, ".claude.json"):
-		if s.local {
+		if s.projectScoped {
 			return "claude mcp remove -s local NAME"
 		}
 		return "claude mcp remove -s user NAME"
@@ -66,30 +66,30 @@ func (im *importer) remover(s server) string {
 // finish hides what is secret, and ends the notes with what is left to do.
 func (im *importer) finish() {
 	im.hideSecrets()
-	im.noteAlike()
-	im.noteOff()
-	if names := im.toSet(); len(names) > 0 {
+	im.noteSimilarNames()
+	im.noteDisabled()
+	if names := im.unsetVariables(); len(names) > 0 {
 		im.note("set before you start the gateway: %s", strings.Join(names, ", "))
 	}
-	if places := im.stillThere(); len(places) > 0 {
+	if places := im.removalPlaces(); len(places) > 0 {
 		im.note("these servers are now in both places; once the gateway serves them, remove them from %s", strings.Join(places, ", "))
 	}
 }
 
-// without names the keys of s that are not taken over, and says what to do instead.
-func (s *server) without() string {
-	text := "without its " + dialect.IgnoredKeys(s.left, s.command != "")
-	if slices.Contains(s.left, "timeout") {
+// droppedKeysText names the keys of s that are not taken over, and says what to do instead.
+func (s *importedServer) droppedKeysText() string {
+	text := "without its " + dialect.IgnoredKeys(s.droppedKeys, s.command != "")
+	if slices.Contains(s.droppedKeys, "timeout") {
 		text += "; set call_timeout instead of timeout"
 	}
 	return text
 }
 
-// noteAlike names servers whose names differ in - and _ only: some clients write both as _, and
+// noteSimilarNames names servers whose names differ in - and _ only: some clients write both as _, and
 // so give two tools one name.
-func (im *importer) noteAlike() {
+func (im *importer) noteSimilarNames() {
 	seen := map[string]string{}
-	for _, s := range im.out.servers {
+	for _, s := range im.result.servers {
 		name := strings.ReplaceAll(s.name, "-", "_")
 		if other, ok := seen[name]; ok {
 			im.note("%s and %s differ in - and _ only, which some clients do not tell apart: rename one of them", other, s.name)
@@ -98,44 +98,44 @@ func (im *importer) noteAlike() {
 	}
 }
 
-// noteOff names what is switched off, in a line for each file and reason.
-func (im *importer) noteOff() {
+// noteDisabled names what is switched off, in a line for each file and reason.
+func (im *importer) noteDisabled() {
 	var said []string
-	for _, s := range im.out.servers {
-		if !s.off() || slices.Contains(said, s.why()) {
+	for _, s := range im.result.servers {
+		if !s.isDisabled() || slices.Contains(said, s.disabledReason()) {
 			continue
 		}
 		var names []string
-		for _, other := range im.out.servers {
-			if other.off() && other.why() == s.why() {
+		for _, other := range im.result.servers {
+			if other.isDisabled() && other.disabledReason() == s.disabledReason() {
 				names = append(names, other.name)
 			}
 		}
-		im.note("%s: %s", s.why(), strings.Join(names, ", "))
-		said = append(said, s.why())
+		im.note("%s: %s", s.disabledReason(), strings.Join(names, ", "))
+		said = append(said, s.disabledReason())
 	}
 }
 
-// why tells where s is from, and why it is switched off.
-func (s *server) why() string {
-	if s.project {
+// disabledReason tells where s is from, and why it is switched off.
+func (s *importedServer) disabledReason() string {
+	if s.fromProject {
 		return s.file + ": switched off here (enabled: false), since a project's file brings it"
 	}
 	return s.file + ": switched off there, and so here (enabled: false)"
 }
 
-// toSet lists the variables without which what was imported does not load, less
+// unsetVariables lists the variables without which what was imported does not load, less
 // those that the user has set already.
-func (im *importer) toSet() []string {
+func (im *importer) unsetVariables() []string {
 	var names []string
-	for i := range im.out.servers {
-		if im.out.servers[i].off() {
+	for i := range im.result.servers {
+		if im.result.servers[i].isDisabled() {
 			continue
 		}
-		for _, text := range im.out.servers[i].all() {
+		for _, text := range im.result.servers[i].texts() {
 			for _, name := range expand.Required(text) {
 				_, set := im.opts.Env(name)
-				if (!set || im.vars[name] != unknown) && !slices.Contains(names, name) {
+				if (!set || im.variables[name] != unknownValue) && !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			}
@@ -144,10 +144,10 @@ func (im *importer) toSet() []string {
 	return names
 }
 
-// stillThere says where to remove what was imported, and how.
-func (im *importer) stillThere() []string {
+// removalPlaces says where to remove what was imported, and how.
+func (im *importer) removalPlaces() []string {
 	var places []string
-	for _, o := range im.from {
+	for _, o := range im.origins {
 		place := cmp.Or(o.command, o.file)
 		if o.command != "" {
 			place += " for " + strings.Join(o.names, ", ")

@@ -18,44 +18,44 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// server is one entry of another client, all strings already in our syntax:
+// importedServer is one entry of another client, all strings already in our syntax:
 // ${VAR} for variables, $$ for a dollar.
-type server struct {
-	theirName, name string
-	client          *dialect.Client
-	path, file      string // of the file; as shown, with the part of it
+type importedServer struct {
+	origName, name string
+	client         *dialect.Client
+	path, file     string // of the file; as shown, with the part of it
 
-	command      string
-	args         []string
-	env, headers []named
-	inherit      []string
-	cwd, url     string
-	transport    string // sse; "" = auto
-	start, call  time.Duration
-	tools        dialect.ToolFilter
-	disabled     bool // there
-	project      bool // it comes with the project, and nobody asked for it
-	local        bool // Claude Code has it for one project, in the user's file
+	command                   string
+	args                      []string
+	env, headers              []namedValue
+	inherit                   []string
+	cwd, url                  string
+	transport                 string // sse; "" = auto
+	startTimeout, callTimeout time.Duration
+	tools                     dialect.ToolFilter
+	disabledInClient          bool // there
+	fromProject               bool // it comes with the project, and nobody asked for it
+	projectScoped             bool // Claude Code has it for one project, in the user's file
 
-	unfit   string   // why it cannot be imported
-	target  string   // the command line or the URL
-	envFile string   // where more of the environment is, which is left out
-	left    []string // the keys that are
+	unsupported string   // why it cannot be imported
+	target      string   // the command line or the URL
+	envFile     string   // where more of the environment is, which is left out
+	droppedKeys []string // the keys that are
 }
 
-type named struct{ name, value string }
+type namedValue struct{ name, value string }
 
-// off tells whether s is written, and not served.
-func (s *server) off() bool { return s.disabled || s.project }
+// isDisabled tells whether s is written, and not served.
+func (s *importedServer) isDisabled() bool { return s.disabledInClient || s.fromProject }
 
-// itself is why a gateway is not put behind itself.
-const itself = "it is this gateway itself"
+// isThisGateway is why a gateway is not put behind itself.
+const isThisGateway = "it is this gateway itself"
 
-// whyNot tells what keeps s from being one of our backends; "" = nothing.
-func (s *server) whyNot() string {
+// whyUnsupported tells what keeps s from being one of our backends; "" = nothing.
+func (s *importedServer) whyUnsupported() string {
 	switch {
 	case s.program().IsGateway(), dialect.IsGatewayURL(s.url):
-		return itself
+		return isThisGateway
 	case s.command == "" && s.url == "":
 		return "it has neither a command nor a URL"
 	case s.command != "" && s.url != "":
@@ -64,14 +64,14 @@ func (s *server) whyNot() string {
 	return ""
 }
 
-// isOurs tells whether s is a gateway on this machine: one that answers as such, or
+// isGateway tells whether s is a gateway on this machine: one that answers as such, or
 // is called that.
-func (im *importer) isOurs(s server) bool {
+func (im *importer) isGateway(s importedServer) bool {
 	u, err := url.Parse(s.url)
 	switch {
 	case err != nil || !dialect.OnLoopback(u):
 		return false
-	case dialect.IsGatewayName(s.theirName):
+	case dialect.IsGatewayName(s.origName):
 		return true
 	}
 	return (u.Path == "/mcp" || u.Path == "/sse") && im.opts.IsGateway != nil && im.opts.IsGateway(s.url)
@@ -94,18 +94,18 @@ func parseForeign(file string, data []byte) (*yaml.Node, *config.Error) {
 
 // foreignFile is a file of another client.
 type foreignFile struct {
-	client      *dialect.Client
-	path, shown string
-	opts        Options
-	project     bool             // it comes with the project
-	workspace   string           // the folder that ${workspaceFolder} means
-	folder      string           // of the project that it is about; "" = unknown, or that of the user
-	off         map[string]bool  // servers that it says apart from them are switched off
-	inputs      map[string]input // values that VS Code asks for
-	notes       []string
+	client          *dialect.Client
+	path, display   string
+	opts            Options
+	fromProject     bool             // it comes with the project
+	workspace       string           // the folder that ${workspaceFolder} means
+	projectDir      string           // of the project that it is about; "" = unknown, or that of the user
+	disabledServers map[string]bool  // servers that it says apart from them are switched off
+	inputs          map[string]input // values that VS Code asks for
+	notes           []string
 
-	server string          // that is being read
-	own    map[string]bool // variables that this server sets itself, while its arguments are read
+	currentServer  string          // that is being read
+	entryVariables map[string]bool // variables that this server sets itself, while its arguments are read
 }
 
 // input is a value that VS Code asks its user for.
@@ -116,8 +116,8 @@ type input struct {
 	options  []string
 }
 
-// servers returns the entries in the order of the file.
-func (f *foreignFile) servers(root *yaml.Node) []server {
+// readServers returns the entries in the order of the file.
+func (f *foreignFile) readServers(root *yaml.Node) []importedServer {
 	f.readInputs(root)
 	var here *yaml.Node // what Claude Code keeps for this project
 	if projects := node.Child(root, "projects"); f.client.ID == "claude-code" {
@@ -126,26 +126,26 @@ func (f *foreignFile) servers(root *yaml.Node) []server {
 			here = node.Child(projects, f.opts.Cwd)
 		}
 	}
-	f.off = names(node.Child(here, "disabledMcpServers"))
+	f.disabledServers = nameSet(node.Child(here, "disabledMcpServers"))
 	if f.client.ID == "gemini" {
-		f.off = names(node.Child(node.Child(root, "mcp"), "excluded"))
+		f.disabledServers = nameSet(node.Child(node.Child(root, "mcp"), "excluded"))
 	}
-	outside := f.folder
-	f.folder = f.opts.Cwd
-	local := f.group(node.Child(here, f.client.Key), f.shown+", project "+f.opts.Cwd)
+	outside := f.projectDir
+	f.projectDir = f.opts.Cwd
+	local := f.readEntries(node.Child(here, f.client.Key), f.display+", project "+f.opts.Cwd)
 	for i := range local {
-		local[i].local = true
+		local[i].projectScoped = true
 	}
-	f.folder = outside
-	all := append(local, f.group(within(root, f.client.Key), f.shown)...)
+	f.projectDir = outside
+	all := append(local, f.readEntries(lookUpPath(root, f.client.Key), f.display)...)
 	if f.client.ID == "claude-code" {
-		f.noteProjects(node.Child(root, "projects"), here)
+		f.noteOtherProjects(node.Child(root, "projects"), here)
 	}
 	return all
 }
 
-// noteProjects names the servers that Claude Code has for other projects than this one.
-func (f *foreignFile) noteProjects(projects, here *yaml.Node) {
+// noteOtherProjects names the servers that Claude Code has for other projects than this one.
+func (f *foreignFile) noteOtherProjects(projects, here *yaml.Node) {
 	for folder, project := range node.Children(projects) {
 		n := 0
 		for range node.Children(node.Child(project, f.client.Key)) {
@@ -162,7 +162,7 @@ func (f *foreignFile) noteProjects(projects, here *yaml.Node) {
 			file = " " + shellWord(f.path)
 		}
 		f.note("%s: %d more %s in project %s: run gateway import --project %s%s",
-			f.shown, n, servers, folder, shellWord(folder), file)
+			f.display, n, servers, folder, shellWord(folder), file)
 	}
 }
 
@@ -180,7 +180,7 @@ func (f *foreignFile) readInputs(root *yaml.Node) {
 	outer, _, _ := cutLast(f.client.Key, ".")
 	from := node.Child(root, "inputs")
 	if outer != f.client.Key {
-		from = within(root, outer+".inputs")
+		from = lookUpPath(root, outer+".inputs")
 	}
 	for _, n := range node.Items(from) {
 		id := node.Child(n, "id")
@@ -230,8 +230,8 @@ func entries(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	}
 }
 
-// names reads a list of names.
-func names(n *yaml.Node) map[string]bool {
+// nameSet reads a list of names.
+func nameSet(n *yaml.Node) map[string]bool {
 	all := map[string]bool{}
 	for _, item := range node.Items(n) {
 		all[node.Deref(item).Value] = true
@@ -239,28 +239,28 @@ func names(n *yaml.Node) map[string]bool {
 	return all
 }
 
-// group reads the entries under one key.
-func (f *foreignFile) group(n *yaml.Node, shown string) []server {
-	var all []server
+// readEntries reads the entries under one key.
+func (f *foreignFile) readEntries(n *yaml.Node, shown string) []importedServer {
+	var all []importedServer
 	for name, value := range entries(n) {
-		f.server = name
-		e := entry{file: f, node: value, wrong: new(string), used: map[string]bool{}}
+		f.currentServer = name
+		e := entry{file: f, node: value, problem: new(string), readKeys: map[string]bool{}}
 		s := formatOf(f.client).read(e)
-		s.theirName, s.client, s.path, s.file = name, f.client, f.path, shown
-		s.disabled, s.project = s.disabled || f.off[name], f.project
+		s.origName, s.client, s.path, s.file = name, f.client, f.path, shown
+		s.disabledInClient, s.fromProject = s.disabledInClient || f.disabledServers[name], f.fromProject
 		switch {
 		case value.Kind != yaml.MappingNode:
-			s.unfit = "it is not a mapping"
-		case *e.wrong != "":
-			s.unfit = *e.wrong
+			s.unsupported = "it is not a mapping"
+		case *e.problem != "":
+			s.unsupported = *e.problem
 		}
-		e.dropMisfits(&s)
-		f.localise(&s)
+		e.dropInapplicable(&s)
+		f.localize(&s)
 		s.target = strings.Join(append([]string{s.url, s.command}, s.args...), "\x00")
-		s.envFile, s.left = e.peek("envFile"), e.unused()
-		s.headers = slices.DeleteFunc(s.headers, func(h named) bool {
+		s.envFile, s.droppedKeys = e.rawText("envFile"), e.unreadKeys()
+		s.headers = slices.DeleteFunc(s.headers, func(h namedValue) bool {
 			if config.IsReservedHeader(h.name) {
-				s.left = append(s.left, "headers."+node.ShowKey(h.name))
+				s.droppedKeys = append(s.droppedKeys, "headers."+node.ShowKey(h.name))
 			}
 			return config.IsReservedHeader(h.name)
 		})
@@ -270,7 +270,7 @@ func (f *foreignFile) group(n *yaml.Node, shown string) []server {
 }
 
 // Program returns what s starts.
-func (s *server) program() dialect.Program {
+func (s *importedServer) program() dialect.Program {
 	p := dialect.Program{Command: s.command, Args: s.args, Cwd: s.cwd}
 	for _, v := range s.env {
 		if v.name == "PATH" {

@@ -21,7 +21,7 @@ func isClaudeCode(root, _ *yaml.Node) bool {
 
 // isOpencode recognises entries of type local or remote, or with a list as command.
 func isOpencode(root, servers *yaml.Node) bool {
-	return schemaOf(root, "opencode") || anyEntry(servers, func(e *yaml.Node) bool {
+	return schemaMentions(root, "opencode") || anyEntry(servers, func(e *yaml.Node) bool {
 		kind, command := node.Child(e, "type"), node.Child(e, "command")
 		return kind != nil && (kind.Value == "local" || kind.Value == "remote") ||
 			command != nil && command.Kind == yaml.SequenceNode
@@ -30,7 +30,7 @@ func isOpencode(root, servers *yaml.Node) bool {
 
 // isCrush recognises entries as most clients have them, but under mcp.
 func isCrush(root, servers *yaml.Node) bool {
-	return schemaOf(root, "crush") || anyEntry(servers, func(e *yaml.Node) bool {
+	return schemaMentions(root, "crush") || anyEntry(servers, func(e *yaml.Node) bool {
 		command, url := node.Child(e, "command"), node.Child(e, "url")
 		return command != nil && command.Kind == yaml.ScalarNode || url != nil
 	})
@@ -43,7 +43,7 @@ func isGoose(_, servers *yaml.Node) bool {
 
 func isList(_, servers *yaml.Node) bool { return servers != nil && servers.Kind == yaml.SequenceNode }
 
-func schemaOf(root *yaml.Node, word string) bool {
+func schemaMentions(root *yaml.Node, word string) bool {
 	n := node.Child(root, "$schema")
 	return n != nil && strings.Contains(n.Value, word)
 }

@@ -39,13 +39,13 @@ func (f *foreignFile) translate(s string) string {
 		}
 		whole := s[m[0]:m[1]]
 		out.WriteString(s[end:m[0]])
-		out.WriteString(f.ours(whole, group))
+		out.WriteString(f.convertReference(whole, group))
 		end = m[1]
 	}
 	return out.String() + s[end:]
 }
 
-func (f *foreignFile) ours(whole string, group func(string) string) string {
+func (f *foreignFile) convertReference(whole string, group func(string) string) string {
 	knows := f.client.Refs
 	special, braced, bare := group("special"), group("braced"), group("bare")
 	if expand.NameLength(special) > 0 && !knows.Prefixed {
@@ -55,12 +55,12 @@ func (f *foreignFile) ours(whole string, group func(string) string) string {
 	case group("prefixed") != "" && knows.Prefixed:
 		return "${" + group("prefixed") + "}"
 	case group("input") != "" && knows.Prefixed:
-		return f.input(group("input"))
+		return f.inputVariable(group("input"))
 	case special == "userHome" && knows.Prefixed:
 		return "${HOME}"
 	case special != "" && knows.Prefixed:
-		return f.special(special)
-	case f.own[braced], f.own[bare]: // the program expands it, from the environment that the entry sets
+		return f.predefined(special)
+	case f.entryVariables[braced], f.entryVariables[bare]: // the program expands it, from the environment that the entry sets
 	case braced != "" && knows.Braces:
 		return whole
 	case bare != "" && knows.Bare:
@@ -75,12 +75,12 @@ func (f *foreignFile) ours(whole string, group func(string) string) string {
 	return strings.ReplaceAll(whole, "$", "$$")
 }
 
-// special returns the text for ${workspaceFolder} and the like.
-func (f *foreignFile) special(word string) string {
+// predefined returns the text for ${workspaceFolder} and the like.
+func (f *foreignFile) predefined(word string) string {
 	text, _ := expand.Predefined(word, f.workspace)
-	if f.folder == "" && strings.HasPrefix(word, "workspace") {
+	if f.projectDir == "" && strings.HasPrefix(word, "workspace") {
 		f.note("%s: %q: ${%s} is the folder that is open in %s; here it is always %s: "+
-			"change it if you mean another one", f.shown, f.server, word, f.client.Title, text)
+			"change it if you mean another one", f.display, f.currentServer, word, f.client.Title, text)
 	}
 	return strings.ReplaceAll(text, "$", "$$")
 }
@@ -99,23 +99,23 @@ func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 	switch {
 	case secrets.Value(name):
 	case group("shell") != "" && f.client.ID == "crush":
-		f.note("%s: %q: $(…) runs a command in Crush and stays as it is: write a variable, and set it", f.shown, f.server)
+		f.note("%s: %q: $(…) runs a command in Crush and stays as it is: write a variable, and set it", f.display, f.currentServer)
 	case group("input") != "":
-		f.note("%s: %q: ${input:…} stays as it is: write ${VARIABLE}, and set it", f.shown, f.server)
+		f.note("%s: %q: ${input:…} stays as it is: write ${VARIABLE}, and set it", f.display, f.currentServer)
 	case group("other") != "":
 		word, _, more := strings.Cut(group("other"), ":")
 		if more {
 			word += ":…"
 		}
-		f.note("%s: %q: ${%s} stays as it is: write ${VARIABLE}, and set it", f.shown, f.server, word)
+		f.note("%s: %q: ${%s} stays as it is: write ${VARIABLE}, and set it", f.display, f.currentServer, word)
 	case name != "":
 		f.note("%s: %q: %s stays as it is, since %s does not expand it; if it means a variable, write ${%s}",
-			f.shown, f.server, whole, f.client.Title, name)
+			f.display, f.currentServer, whole, f.client.Title, name)
 	}
 }
 
-// input turns a value that VS Code asks for into a variable.
-func (f *foreignFile) input(id string) string {
+// inputVariable turns a value that VS Code asks for into a variable.
+func (f *foreignFile) inputVariable(id string) string {
 	name, kind, in := expand.VariableName(id), "input", f.inputs[id]
 	if secrets.ShellVariable(name) { // PATH and the like are set to something else
 		name = "INPUT_" + name
@@ -137,9 +137,9 @@ func (f *foreignFile) input(id string) string {
 		more = " to one of " + strings.Join(in.options, ", ")
 	}
 	if usable {
-		f.note("%s: %s %q is %s here; set %s%s to change it", f.shown, kind, id, ref, name, more)
+		f.note("%s: %s %q is %s here; set %s%s to change it", f.display, kind, id, ref, name, more)
 	} else {
-		f.note("%s: %s %q is %s here; set it%s", f.shown, kind, id, ref, more)
+		f.note("%s: %s %q is %s here; set it%s", f.display, kind, id, ref, more)
 	}
 	return ref
 }

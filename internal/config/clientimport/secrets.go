@@ -15,28 +15,28 @@ import (
 // hideSecrets does so in all servers. First it takes note of the variables that
 // any of them refers to.
 func (im *importer) hideSecrets() {
-	for i := range im.out.servers {
-		im.claim(&im.out.servers[i])
+	for i := range im.result.servers {
+		im.claimVariables(&im.result.servers[i])
 	}
-	for i := range im.out.servers {
-		im.hideIn(&im.out.servers[i])
+	for i := range im.result.servers {
+		im.hideIn(&im.result.servers[i])
 	}
 }
 
-// claim notes the variables that s refers to by itself: none of ours may take
+// claimVariables notes the variables that s refers to by itself: none of ours may take
 // their names.
-func (im *importer) claim(s *server) {
-	for _, one := range s.all() {
+func (im *importer) claimVariables(s *importedServer) {
+	for _, one := range s.texts() {
 		for _, name := range expand.Variables(one) {
-			if _, known := im.vars[name]; !known {
-				im.vars[name] = unknown
+			if _, known := im.variables[name]; !known {
+				im.variables[name] = unknownValue
 			}
 		}
 	}
 }
 
-// all lists the strings of s that may refer to variables.
-func (s *server) all() []string {
+// texts lists the strings of s that may refer to variables.
+func (s *importedServer) texts() []string {
 	all := slices.Concat([]string{s.command, s.cwd, s.url}, s.args)
 	for _, n := range slices.Concat(s.env, s.headers) {
 		all = append(all, n.value)
@@ -44,11 +44,11 @@ func (s *server) all() []string {
 	return slices.Concat(all, s.inherit, s.tools.Allow, s.tools.Deny)
 }
 
-// unknown stands for the value of a variable that the user has set already.
-const unknown = "\x00"
+// unknownValue stands for the value of a variable that the user has set already.
+const unknownValue = "\x00"
 
 // hideIn puts a variable in the place of each secret in s.
-func (im *importer) hideIn(s *server) {
+func (im *importer) hideIn(s *importedServer) {
 	for i, e := range s.env {
 		if e.name == "PWD" && strings.ContainsAny(e.value, `/\`) { // the working directory
 			continue
@@ -62,7 +62,7 @@ func (im *importer) hideIn(s *server) {
 	for i, arg := range given {
 		name := ""
 		if i > 0 {
-			name = nameBefore(given[i-1], arg)
+			name = nameFromPrevious(given[i-1], arg)
 		}
 		s.args[i] = im.hide(s, name, "argument", arg, secrets.FindArgument)
 	}
@@ -70,9 +70,9 @@ func (im *importer) hideIn(s *server) {
 	s.url = im.hide(s, "", "url", s.url, secrets.FindInServerURL)
 }
 
-// nameBefore returns the name that the argument before another one gives it, "" if it is none:
+// nameFromPrevious returns the name that the argument before another one gives it, "" if it is none:
 // --api-key x, set api-key x.
-func nameBefore(before, arg string) string {
+func nameFromPrevious(before, arg string) string {
 	switch {
 	case strings.HasPrefix(arg, "-"), strings.Contains(before, "="):
 		return ""
@@ -90,38 +90,38 @@ var bareName = lazy.Regexp(`^[A-Za-z][\w.-]*$`)
 
 // hide replaces the secrets in text with references to variables, and notes that. name is the
 // name of text, what says which key of s it belongs to.
-func (im *importer) hide(s *server, name, what, text string, find func(name, text string) []secrets.Part) string {
-	if store().MatchString(secrets.AfterScheme(text)) && programName(s.command) != "op" {
-		return im.fromStore(s, name, what, text)
+func (im *importer) hide(s *importedServer, name, what, text string, find func(name, text string) []secrets.Part) string {
+	if storeReference().MatchString(secrets.AfterScheme(text)) && programName(s.command) != "op" {
+		return im.replaceStoreReference(s, name, what, text)
 	}
 	text = im.dropDefaults(s, name, text, find)
 	var out strings.Builder
 	at := 0
-	for _, p := range find(name, masked(text)) {
+	for _, p := range find(name, maskReferences(text)) {
 		if literalReference().MatchString(secrets.AfterScheme(text[p.From:p.To])) {
 			continue
 		}
-		for _, piece := range s.outside(text, p) {
-			out.WriteString(text[at:piece.From] + im.replace(s, what, name, text, piece))
+		for _, piece := range s.outsideReferences(text, p) {
+			out.WriteString(text[at:piece.From] + im.replaceSecret(s, what, name, text, piece))
 			at = piece.To
 		}
 	}
 	return out.String() + text[at:]
 }
 
-// store matches a reference to a secret in a store that other programs resolve: op://vault/item.
-var store = lazy.Regexp(`^(?:op|vault|ref\+[a-z]+|doppler|infisical|bws?|keychain|keyring|pass|secrets?|` +
+// storeReference matches a reference to a secret in a store that other programs resolve: op://vault/item.
+var storeReference = lazy.Regexp(`^(?:op|vault|ref\+[a-z]+|doppler|infisical|bws?|keychain|keyring|pass|secrets?|` +
 	`aws-?sm|gcp-?sm|akv|kv)://[^\s?@]+$`)
 
-// fromStore puts a variable in the place of a reference to a secret store.
-func (im *importer) fromStore(s *server, name, what, text string) string {
+// replaceStoreReference puts a variable in the place of a reference to a secret store.
+func (im *importer) replaceStoreReference(s *importedServer, name, what, text string) string {
 	reference := secrets.AfterScheme(text)
 	scheme, _, _ := strings.Cut(reference, "://")
-	want := prefixed(s, name)
+	want := variableFor(s, name)
 	if what == "env" && expand.NameLength(name) == len(name) {
 		want = name
 	}
-	free := im.variable(s, want, strings.ReplaceAll(reference, "$$", "$"))
+	free := im.freeVariable(s, want, strings.ReplaceAll(reference, "$$", "$"))
 	how := "set it to the secret that this refers to"
 	if scheme == "op" {
 		how = "set it to that, and start the gateway with: op run -- gateway"
@@ -132,14 +132,14 @@ func (im *importer) fromStore(s *server, name, what, text string) string {
 }
 
 // dropDefaults removes the defaults that are secrets: ${TOKEN:-secret} becomes ${TOKEN}.
-func (im *importer) dropDefaults(s *server, name, text string, find func(name, text string) []secrets.Part) string {
+func (im *importer) dropDefaults(s *importedServer, name, text string, find func(name, text string) []secrets.Part) string {
 	for _, r := range slices.Backward(expand.References(text)) {
 		if !r.HasDefault {
 			continue
 		}
 		probe := text[:r.From] + r.Default + text[r.To:]
 		overlaps := func(p secrets.Part) bool { return p.From < r.From+len(r.Default) && r.From < p.To }
-		if secrets.Pair(r.Name, r.Default) || slices.ContainsFunc(find(name, masked(probe)), overlaps) {
+		if secrets.Pair(r.Name, r.Default) || slices.ContainsFunc(find(name, maskReferences(probe)), overlaps) {
 			text = text[:r.From] + "${" + r.Name + "}" + text[r.To:]
 			im.note("%s: %s: the default of ${%s} is left out, because it looks like a secret; set %s",
 				s.file, s.name, r.Name, r.Name)
@@ -148,9 +148,9 @@ func (im *importer) dropDefaults(s *server, name, text string, find func(name, t
 	return text
 }
 
-// outside returns the pieces of a secret part that are outside of references to variables. If
+// outsideReferences returns the pieces of a secret part that are outside of references to variables. If
 // there are references, pieces that look like names and separators are not secrets.
-func (s *server) outside(text string, p secrets.Part) []secrets.Part {
+func (s *importedServer) outsideReferences(text string, p secrets.Part) []secrets.Part {
 	var pieces []secrets.Part
 	from, cut := p.From, false
 	add := func(to int) {
@@ -159,7 +159,7 @@ func (s *server) outside(text string, p secrets.Part) []secrets.Part {
 			pieces = append(pieces, secrets.Part{From: from, To: to, Name: p.Name})
 		}
 	}
-	for _, r := range slices.Concat(expand.References(text), s.ownReferences(text)) {
+	for _, r := range slices.Concat(expand.References(text), s.envReferences(text)) {
 		if r.From < p.To && p.From < r.To && from <= r.From {
 			cut = true
 			add(r.From)
@@ -173,14 +173,14 @@ func (s *server) outside(text string, p secrets.Part) []secrets.Part {
 // literalReference matches references that stay as they are written, for the program to expand.
 var literalReference = lazy.Regexp(`^(?:\$\$\{[A-Za-z_][\w:.-]*\})+$`)
 
-// ownReferences returns the $${X} and $$X in a string of ours where s itself sets X.
-func (s *server) ownReferences(text string) []expand.Reference {
+// envReferences returns the $${X} and $$X in a string of ours where s itself sets X.
+func (s *importedServer) envReferences(text string) []expand.Reference {
 	var all []expand.Reference
 	for _, e := range s.env {
 		for _, whole := range []string{"$${" + e.name + "}", "$$" + e.name} {
 			i := strings.Index(text, whole)
 			end := i + len(whole)
-			if i >= 0 && e.name != "" && (end == len(text) || whole[2] == '{' || !isWord(text[end])) {
+			if i >= 0 && e.name != "" && (end == len(text) || whole[2] == '{' || !isWordByte(text[end])) {
 				all = append(all, expand.Reference{Ref: expand.Ref{Name: e.name}, From: i, To: end})
 			}
 		}
@@ -188,13 +188,13 @@ func (s *server) ownReferences(text string) []expand.Reference {
 	return all
 }
 
-func isWord(c byte) bool {
+func isWordByte(c byte) bool {
 	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// masked returns text with digits in the place of each reference, so that these do not hide the
+// maskReferences returns text with digits in the place of each reference, so that these do not hide the
 // form of the rest: {"pin":${PIN}} is JSON then.
-func masked(text string) string {
+func maskReferences(text string) string {
 	all := expand.References(text)
 	if all == nil {
 		return text
@@ -206,9 +206,9 @@ func masked(text string) string {
 	return string(out)
 }
 
-// replace returns the reference that takes the place of a secret, and notes it.
-func (im *importer) replace(s *server, what, name, text string, p secrets.Part) string {
-	want, where := prefixed(s, p.Name), strings.TrimSpace(what+" "+name)
+// replaceSecret returns the reference that takes the place of a secret, and notes it.
+func (im *importer) replaceSecret(s *importedServer, what, name, text string, p secrets.Part) string {
+	want, where := variableFor(s, p.Name), strings.TrimSpace(what+" "+name)
 	switch {
 	case what == "env" && p.Name == name && p.To == len(text):
 		want = name
@@ -216,9 +216,9 @@ func (im *importer) replace(s *server, what, name, text string, p secrets.Part) 
 			want = expand.VariableName(want)
 		}
 	case p.Name == "" || p.Name == "path":
-		want = prefixed(s, "secret")
+		want = variableFor(s, "secret")
 	case p.Name == "user":
-		want = prefixed(s, "token")
+		want = variableFor(s, "token")
 	}
 	switch {
 	case p.Name == "password" && strings.HasPrefix(text[p.To:], "@"):
@@ -231,20 +231,20 @@ func (im *importer) replace(s *server, what, name, text string, p secrets.Part) 
 	if before := strings.TrimSpace(text[:p.From]); secrets.AfterScheme(before+" x") == "x" {
 		where += " after " + before
 	}
-	free := im.variable(s, want, strings.ReplaceAll(text[p.From:p.To], "$$", "$"))
+	free := im.freeVariable(s, want, strings.ReplaceAll(text[p.From:p.To], "$$", "$"))
 	im.note("%s: %s: %s is ${%s} here; set it to what stands in that file", s.file, s.name, where, free)
 	return "${" + free + "}"
 }
 
-// variable finds a name near want that is free, or stands for literal already.
-func (im *importer) variable(s *server, want, literal string) string {
+// freeVariable finds a name near want that is free, or stands for literal already.
+func (im *importer) freeVariable(s *importedServer, want, literal string) string {
 	own := want
 	if prefix := expand.VariableName(s.name) + "_"; !strings.HasPrefix(want, prefix) {
 		own = prefix + want
 	}
 	for name, n := want, 2; ; n++ {
-		if value, taken := im.vars[name]; !taken || value == literal {
-			im.vars[name] = literal
+		if value, taken := im.variables[name]; !taken || value == literal {
+			im.variables[name] = literal
 			return name
 		}
 		if name == want && own != want {
@@ -255,9 +255,9 @@ func (im *importer) variable(s *server, want, literal string) string {
 	}
 }
 
-// prefixed makes the name of a variable from a header, flag or query key of s.
+// variableFor makes the name of a variable from a header, flag or query key of s.
 // One in capitals is a variable's name as it is.
-func prefixed(s *server, key string) string {
+func variableFor(s *importedServer, key string) string {
 	key = strings.TrimLeft(key, "-_")
 	if strings.EqualFold(key, "Authorization") {
 		key = "token"

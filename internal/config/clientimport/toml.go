@@ -27,7 +27,7 @@ func parseTOML(file string, data []byte) (*yaml.Node, *config.Error) {
 	}
 	root := fromTOML(all)
 	if servers := node.Child(root, "mcp_servers"); servers != nil {
-		inFileOrder(servers, string(data))
+		sortByFileOrder(servers, string(data))
 	}
 	return root, nil
 }
@@ -51,9 +51,9 @@ func fromTOML(v any) *yaml.Node {
 	return node.String(fmt.Sprint(v))
 }
 
-// inFileOrder sorts tables by where their headers stand, those without one
+// sortByFileOrder sorts tables by where their headers stand, those without one
 // last: order decides who keeps a bare name.
-func inFileOrder(servers *yaml.Node, data string) {
+func sortByFileOrder(servers *yaml.Node, data string) {
 	type table struct {
 		at         int
 		key, value *yaml.Node

@@ -16,10 +16,10 @@ func (im *Result) YAML() []byte {
 	if im.Empty() {
 		return nil
 	}
-	return document(im.servers)
+	return renderYAML(im.servers)
 }
 
-func document(servers []server) []byte {
+func renderYAML(servers []importedServer) []byte {
 	var out bytes.Buffer
 	out.WriteString("# Written by gateway import. Variables in ${} are taken from the environment.\n")
 	out.WriteString("backends:\n")
@@ -29,18 +29,18 @@ func document(servers []server) []byte {
 		}
 		out.WriteString("  # " + node.OneLine(s.client.Title+", "+s.file) + "\n")
 		switch {
-		case s.project:
+		case s.fromProject:
 			out.WriteString("  # Switched off: a project's file brings it. If you trust it, remove enabled: false.\n")
-		case s.disabled:
+		case s.disabledInClient:
 			out.WriteString("  # Switched off there.\n")
 		}
-		out.Write(s.item())
+		out.Write(s.yamlItem())
 	}
 	return out.Bytes()
 }
 
-// item renders s as an item of the list of backends.
-func (s *server) item() []byte {
+// yamlItem renders s as an item of the list of backends.
+func (s *importedServer) yamlItem() []byte {
 	var m node.Mapping
 	m.Add("name", node.EscapedString(s.name))
 	m.AddString("command", s.command)
@@ -51,12 +51,12 @@ func (s *server) item() []byte {
 	m.AddString("url", s.url)
 	m.AddString("transport", s.transport)
 	addTable(&m, "headers", s.headers)
-	addDuration(&m, "start_timeout", s.start)
-	addDuration(&m, "call_timeout", s.call)
+	addDuration(&m, "start_timeout", s.startTimeout)
+	addDuration(&m, "call_timeout", s.callTimeout)
 	if n := s.tools.Node(0); n != nil {
 		m.Add("tools", n)
 	}
-	if s.off() {
+	if s.isDisabled() {
 		m.Add("enabled", node.False())
 	}
 	list := &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{{Kind: yaml.MappingNode, Content: m}}}
@@ -70,7 +70,7 @@ func (s *server) item() []byte {
 	return bytes.TrimPrefix(out.Bytes(), []byte("backends:\n"))
 }
 
-func addTable(m *node.Mapping, key string, values []named) {
+func addTable(m *node.Mapping, key string, values []namedValue) {
 	if len(values) == 0 {
 		return
 	}
