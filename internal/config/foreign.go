@@ -12,14 +12,14 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// maxForeignCheck is the length in bytes up to which a file is examined for keys of ours. A longer one
+// foreignCheckLimit is the length in bytes up to which a file is examined for keys of ours. A longer one
 // counts as ours.
-const maxForeignCheck = 1 << 20
+const foreignCheckLimit = 1 << 20
 
 // isForeign reports whether a gateway.yaml is a file of another program, as of Kubernetes: there is
 // something in it, and no key at the top of any of its documents is one of ours, nor nearly.
 func isForeign(data []byte) bool {
-	if len(data) > maxForeignCheck {
+	if len(data) > foreignCheckLimit {
 		return false
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))

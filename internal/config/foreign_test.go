@@ -25,7 +25,7 @@ func TestForeignFileIsPassedOver(t *testing.T) {
 		{"broken", "kind: x\nbackends: [\n", false},
 		{"broken JSON", `{"mcpServers": {`, false},
 		{"empty", "# kind: x\n", false},
-		{"long", "kind: x\n#" + strings.Repeat("x", maxForeignCheck) + "\n", false},
+		{"long", "kind: x\n#" + strings.Repeat("x", foreignCheckLimit) + "\n", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := isForeign([]byte(tc.text)); got != tc.foreign {
