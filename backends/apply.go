@@ -53,7 +53,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	defer func() { <-s.applying }()
 	s.setFilters(s.current(), c.Backends)
 	s.removeEarly(c)
-	before := s.current() // but for retired nobody else changes it
+	before := s.current() // only draining changes concurrently
 	next, newcomers := s.plan(before, c)
 	for _, b := range newcomers {
 		b.loadCache()
@@ -64,14 +64,14 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	if !s.replaceBeforeStart(next) {
 		s.startNew(ctx, newcomers, c.OnSlowStart, func(missing []*Backend) {
 			s.replaceTable(next.withPredecessors(missing, s.current()))
-			next.orderChanged = false // names were given by the new order
+			next.orderChanged = false // withPredecessors has assigned the names
 		})
 		s.replaceTable(next)
 	} else {
 		s.drainRemoved(before, next)
 	}
 	for _, b := range newcomers {
-		b.shared.sendLevel(nil) // it may have been changed since the backend was told
+		b.shared.sendLevel(nil) // the level may have changed meanwhile
 	}
 	s.limitDraining()
 	return nil
@@ -116,8 +116,8 @@ func (s *Set) replaceTable(next *backendTable) {
 func (s *Set) drainRemoved(before, next *backendTable) {
 	for _, b := range before.all {
 		if !next.has(b) {
-			if heir := next.byName[b.cfg.Name]; heir != nil {
-				heir.shared.retrySoon() // it may have failed because of b
+			if successor := next.byName[b.cfg.Name]; successor != nil {
+				successor.shared.retrySoon() // its start may have failed because b was running
 			}
 			b.drain()
 		}
@@ -184,7 +184,7 @@ func (s *Set) startNew(ctx context.Context, newcomers []*Backend, late func(name
 func awaitSettled(ctx context.Context, some []*Backend, over <-chan time.Time) (missing []*Backend) {
 	for _, b := range some {
 		if b.needsNoStart() {
-			continue // it is started by the first call
+			continue // started on demand
 		}
 		select {
 		case <-b.settled:
@@ -192,7 +192,7 @@ func awaitSettled(ctx context.Context, some []*Backend, over <-chan time.Time) (
 		default:
 		}
 		if missing != nil {
-			missing = append(missing, b) // the time is up
+			missing = append(missing, b) // over has fired
 			continue
 		}
 		select {

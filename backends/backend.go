@@ -178,7 +178,7 @@ func (b *Backend) openSessionConn(session string) *backendConn {
 	}
 	bc := newBackendConn(b, session)
 	if bc.draining = b.isDraining(); bc.draining {
-		return bc // what it is subscribed to is passed on from where it is
+		return bc // drain moves its subscriptions
 	}
 	bc.addSubscriptions(session, b.shared.dropSubscriptions(session, true))
 	b.mu.Lock()
@@ -269,7 +269,7 @@ func (b *Backend) whyUnlisted() error {
 // settle notes that the backend has been listed or has failed. update is called with b.mu held
 // and reports whether there is anything to publish. If settles is false, settle only calls
 // update.
-func (b *Backend) settle(settles bool, set func() (news bool)) {
+func (b *Backend) settle(settles bool, set func() (changed bool)) {
 	took := time.Since(b.shared.startTime())
 	b.mu.Lock()
 	if settles && !b.status.Settled {
@@ -277,13 +277,13 @@ func (b *Backend) settle(settles bool, set func() (news bool)) {
 		close(b.settled)
 	}
 	b.status.StartupTime = took
-	news := settles && !b.everSettled
+	changed := settles && !b.everSettled
 	b.everSettled = b.everSettled || settles
 	if set != nil && set() {
-		news = true
+		changed = true
 	}
 	b.mu.Unlock()
-	if news && b.set.current().has(b) {
+	if changed && b.set.current().has(b) {
 		b.set.publish()
 	}
 }

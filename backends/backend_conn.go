@@ -144,7 +144,7 @@ func (bc *backendConn) markStarting() {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	select {
-	case <-bc.wakeup: // it does
+	case <-bc.wakeup: // the start is the response to it
 	default:
 	}
 	bc.startedAt = time.Now()
@@ -156,12 +156,12 @@ func (bc *backendConn) markStarting() {
 
 // markReady lets calls through. Queued calls go first.
 func (bc *backendConn) markReady(p *peer.Peer) {
-	down, refused := bc.sendQueued(p)
+	down, deferred := bc.sendQueued(p)
 	if down > 0 {
 		bc.log.Info("backend recovered", "dur", roundDuration(down))
 	}
-	for _, tell := range refused {
-		tell()
+	for _, f := range deferred {
+		f()
 	}
 }
 

@@ -19,7 +19,7 @@ type backendTable struct {
 	byName       map[string]*Backend
 	catalog      catalog.Options
 	catalogWait  time.Duration // see Options.CatalogWait
-	orderChanged bool          // the order has changed: names are assigned anew
+	orderChanged bool          // the order has changed: all names are reassigned
 
 	draining      []*Backend        // removed backends with calls in flight, oldest first
 	misconfigured map[string]string // name → why the backend is misconfigured

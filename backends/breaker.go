@@ -12,8 +12,8 @@ const (
 	breakerThreshold = 5
 	firstOpenPause   = 30 * time.Second
 	lastOpenPause    = 5 * time.Minute
-	// stableAfter is how long a backend must have been ready for its end to start the count
-	// anew.
+	// stableAfter is how long a backend must have been ready for its end to reset the count of
+	// failures.
 	stableAfter = 30 * time.Second
 )
 

@@ -39,7 +39,7 @@ type sessionQueue struct {
 
 // A slot is the ResponseHandler of a call that has a slot or is queued for one.
 type slot struct {
-	peer.ResponseHandler // whose the call is
+	peer.ResponseHandler // of the call
 	limiter              *callLimiter
 	entry                *queueEntry // nil if a slot was free at once
 }
@@ -122,7 +122,7 @@ func (cl *callLimiter) enqueueLocked(s *slot, q queuedCall) (refused *slot, why 
 }
 
 // queueFullError returns the error of a call that has no slot; and says why it is not queued,
-// or no longer.
+// or is no longer.
 func (cl *callLimiter) queueFullError(and string) error {
 	calls := "calls"
 	if cl.limit == 1 {
@@ -153,7 +153,7 @@ func (cl *callLimiter) removeLocked(sq *sessionQueue, i int) *slot {
 	}
 	if len(sq.calls) == 0 {
 		delete(cl.queues, sq.session)
-		if cl.ring[0] == sq { // it is, if its turn has come
+		if cl.ring[0] == sq { // when called by grantNextLocked
 			cl.ring = cl.ring[1:]
 		} else {
 			cl.ring = slices.DeleteFunc(cl.ring, func(other *sessionQueue) bool { return other == sq })
@@ -178,8 +178,8 @@ func (cl *callLimiter) grantNextLocked() *slot {
 	return s
 }
 
-// Done implements peer.ResponseHandler: the call has ended, and its place is free before anybody
-// hears of it. Whose it is now is sent behind that.
+// OnResponse implements peer.ResponseHandler: the call has ended. Its slot is released before
+// its caller gets the response; the next call is sent after that.
 func (s *slot) OnResponse(m wire.Message, err error) {
 	next := s.limiter.release(s)
 	s.ResponseHandler.OnResponse(m, err)

@@ -60,7 +60,7 @@ func (b *Backend) loadCache() {
 	}
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
-		return // the usual case of it: there is none yet
+		return // usually because there is none yet
 	}
 	if info.Size() > catalog.NumKinds*int64(b.set.MaxMessage) {
 		b.log.Warn("cached catalog is damaged; will rewrite", "file", path, "err", "it is too large")
@@ -86,7 +86,7 @@ func (b *Backend) loadCache() {
 		return
 	}
 	if !c.complete {
-		return // the backend ended before all of its lists were read
+		return // the backend ended before all lists were read
 	}
 	b.raw = c.raw
 	b.listing.Instructions, b.listing.Capabilities = c.instructions, c.capabilities

@@ -27,7 +27,7 @@ var minimalEnv = map[string][]string{
 
 // childEnv returns the whole environment of a child: minimalEnv, the inherited variables, tell
 // for all children, and set from the configuration. Later ones win.
-func childEnv(inherit []string, tell, set map[string]string) []string {
+func childEnv(inherit []string, shared, set map[string]string) []string {
 	names := minimalEnv["unix"]
 	if runtime.GOOS == "windows" {
 		names = minimalEnv["windows"]
@@ -38,7 +38,7 @@ func childEnv(inherit []string, tell, set map[string]string) []string {
 			env[name] = value
 		}
 	}
-	maps.Copy(env, tell)
+	maps.Copy(env, shared)
 	maps.Copy(env, set)
 	all := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {

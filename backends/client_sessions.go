@@ -119,7 +119,7 @@ func (s *Set) Notify(id, backend string, m wire.Message) {
 			continue
 		}
 		if p, server := bc.currentPeer(); p != nil && !server.modern {
-			_ = p.SendNotification(m, "") // one that is gone needs no news
+			_ = p.SendNotification(m, "") // a closed connection needs no notification
 		}
 	}
 }

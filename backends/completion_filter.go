@@ -33,7 +33,7 @@ func permitsCompletion(f *config.Filters, m wire.Message) bool {
 		return false
 	}
 	maps.Copy(values, argument)
-	asked, _ := catalog.ExpandTemplate(uri, values) // it is valid, as before
+	asked, _ := catalog.ExpandTemplate(uri, values) // cannot fail: Expand succeeded above
 	return config.Filter{Deny: f.Resources.Deny}.PermitsURI(asked)
 }
 

@@ -42,11 +42,11 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 		}
 		bc.log.Debug("backend is legacy", "err", err)
 		bc.b.setGeneration(detected{generation: protocol.Legacy})
-		then := bc.connectHTTP(ctx)
-		if other, ok := errors.AsType[retryOtherError](then); ok {
-			return other.error // it was asked a moment ago
+		legacyErr := bc.connectHTTP(ctx)
+		if other, ok := errors.AsType[retryOtherError](legacyErr); ok {
+			return other.error // it was sent server/discover a moment ago
 		}
-		return then
+		return legacyErr
 	}
 	return bc.connectHTTP(ctx)
 }
@@ -84,11 +84,11 @@ func (bc *backendConn) connectHTTP(ctx context.Context) error {
 		return err
 	}
 	bc.log.Info("backend has no streamable HTTP; trying HTTP+SSE", "err", err)
-	then := bc.runConn(ctx, dialHTTPSSE)
+	sseErr := bc.runConn(ctx, dialHTTPSSE)
 	if bc.reachedReady() {
-		return then
+		return sseErr
 	}
-	return fmt.Errorf("%w; HTTP+SSE failed, too: %w", err, then)
+	return fmt.Errorf("%w; HTTP+SSE failed, too: %w", err, sseErr)
 }
 
 // mayBeLegacy reports whether a connection that failed with err is followed by initialize at

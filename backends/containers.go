@@ -46,8 +46,8 @@ type container struct {
 	Engine  []string        `json:"engine"` // a command line to which stop and rm are added
 	Dir     string          `json:"dir,omitempty"`
 	CIDFile string          `json:"cidfile"`
-	Remove  bool            `json:"remove,omitempty"` // once it has stopped
-	Owner   json.RawMessage `json:"owner"`            // Options.Self of the gateway that started it
+	Remove  bool            `json:"remove,omitempty"` // after the stop
+	Owner   json.RawMessage `json:"owner"`            // Options.ProcessID of the gateway that started it
 
 	record string // path, "" if there is none
 }
@@ -142,7 +142,7 @@ func (b *Backend) prepareContainer() (*container, []string) {
 		ct.CIDFile = filepath.Join(c.Cwd, ct.CIDFile)
 	}
 	if _, err := os.Stat(ct.CIDFile); err == nil {
-		return nil, c.Args // of the user, from an earlier run: the engine refuses to start, and says so
+		return nil, c.Args // set by the user and left by an earlier run: the engine reports it
 	}
 	if path, err := filepath.Abs(ct.CIDFile); err == nil {
 		ct.CIDFile = path
@@ -216,14 +216,14 @@ func readCIDFile(path string) ([]byte, error) {
 // command runs an engine command about the container. A container that does not exist is not an
 // error.
 func (ct *container) command(ctx context.Context, env []string, words ...string) error {
-	out, err := child.Run(ctx, child.Command{
+	text, err := child.Run(ctx, child.Command{
 		Path: ct.Engine[0], Args: slices.Concat(ct.Engine[1:], words), Env: env, Dir: ct.Dir,
 	})
-	said := strings.ToLower(out)
-	if err == nil || strings.Contains(said, "no such container") || strings.Contains(said, "is already in progress") {
+	output := strings.ToLower(text)
+	if err == nil || strings.Contains(output, "no such container") || strings.Contains(output, "is already in progress") {
 		return nil
 	}
-	if line, _, _ := strings.Cut(out, "\n"); line != "" {
+	if line, _, _ := strings.Cut(text, "\n"); line != "" {
 		return fmt.Errorf("%w: %.300s", err, line)
 	}
 	return err

@@ -58,9 +58,9 @@ func (b *Backend) dial(by dialMode) (transport.Conn, error) {
 			return nil, fmt.Errorf("its cwd %s is not a directory", dir)
 		}
 	}
-	says := b.set.StderrLevel
+	level := b.set.StderrLevel
 	if b.shared.lastStartFailed() {
-		says = min(says, slog.LevelDebug) // it failed before, and will say the same again
+		level = min(level, slog.LevelDebug) // it failed before, and repeats its output
 	}
 	container, args := b.prepareContainer()
 	child, err := child.Start(child.Command{
@@ -68,7 +68,7 @@ func (b *Backend) dial(by dialMode) (transport.Conn, error) {
 		Env:          b.env(),
 		StallTimeout: stallTimeout(c.CallTimeout),
 		Mask:         b.set.Mask,
-		OnStderr:     func(line string) { b.outputLog.Log(context.Background(), says, "stderr: "+line) },
+		OnStderr:     func(line string) { b.outputLog.Log(context.Background(), level, "stderr: "+line) },
 		OnRepair:     func() { b.outputLog.Warn("backend sent invalid UTF-8; repaired") },
 	})
 	switch {

@@ -56,9 +56,9 @@ func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serv
 // another supported version or a header mismatch, discover retries once. It ignores ttlMs: the
 // result is valid for the lifetime of the connection.
 func (bc *backendConn) discover(ctx context.Context, p *peer.Peer) (serverInfo, error) {
-	speaks := protocol.Newest()
-	for again := false; ; again = true {
-		stamp := protocol.ClientMeta{Revision: speaks.Date, Capabilities: protocol.ClientCapabilitiesToModern(bc.capabilitiesToDeclare()), ClientInfo: bc.b.set.clientInfo}
+	revision := protocol.Newest()
+	for retry := false; ; retry = true {
+		stamp := protocol.ClientMeta{Revision: revision.Date, Capabilities: protocol.ClientCapabilitiesToModern(bc.capabilitiesToDeclare()), ClientInfo: bc.b.set.clientInfo}
 		m, err := p.RoundTrip(ctx, stamp.AddTo(wire.NewRequest("0", protocol.MethodServerDiscover, nil)))
 		_, unusable := errors.AsType[*peer.BadResponseError](err)
 		switch {
@@ -78,12 +78,12 @@ func (bc *backendConn) discover(ctx context.Context, p *peer.Peer) (serverInfo, 
 			if !ok {
 				return serverInfo{}, legacyServerError{e}
 			}
-			speaks = common // be it the same: there are servers that first refuse it
+			revision = common // even if it is the same: some servers refuse it the first time
 		case protocol.CodeHeaderMismatch, protocol.CodeMissingCapability:
 		default:
 			return serverInfo{}, legacyServerError{e}
 		}
-		if again {
+		if retry {
 			return serverInfo{}, legacyServerError{e}
 		}
 	}

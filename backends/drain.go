@@ -46,7 +46,7 @@ func (b *Backend) goWorker(f func(serving context.Context)) bool {
 
 // drain takes a removed backend out of service. It does not wait for its calls in flight.
 func (b *Backend) drain() {
-	b.opening.Lock() // no line of its own is half open: the subscriptions are here or there
+	b.opening.Lock() // no per-session connection is being opened, so that each subscription is found
 	b.mu.Lock()
 	b.draining = true
 	lines := []*backendConn{b.shared}
@@ -55,17 +55,17 @@ func (b *Backend) drain() {
 	}
 	b.mu.Unlock()
 	b.opening.Unlock()
-	var left []queuedCall
+	var queued []queuedCall
 	for _, bc := range lines {
-		waiting, subscribed := bc.startDraining()
-		left = append(left, waiting...)
+		calls, subscribed := bc.startDraining()
+		queued = append(queued, calls...)
 		for session, uris := range subscribed {
 			b.redirectSubscriptions(session, uris)
 		}
 	}
 	b.stopServing()
-	left = append(left, b.limiter.close()...)
-	for _, q := range left {
+	queued = append(queued, b.limiter.close()...)
+	for _, q := range queued {
 		b.redirect(q)
 	}
 	b.set.goWorker(func(context.Context) {
@@ -80,11 +80,11 @@ func (bc *backendConn) startDraining() ([]queuedCall, map[string][]string) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	bc.draining = true
-	left := slices.Concat(bc.retryQueue, bc.pendingSubscribes, bc.queued)
+	calls := slices.Concat(bc.retryQueue, bc.pendingSubscribes, bc.queued)
 	bc.retryQueue, bc.pendingSubscribes, bc.queued = nil, nil, nil
 	subscribed := bc.subs.acceptedBySession()
 	bc.subs, bc.resubscribeURIs = subscriptions{}, nil
-	return left, subscribed
+	return calls, subscribed
 }
 
 // drainCalls waits for the calls in flight at a removed backend, or for the end of the session
@@ -148,7 +148,7 @@ func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
 	}
 	defer bc.mu.Unlock()
 	if !bc.b.set.isSessionOpen(session) {
-		return // who closes it looks here afterwards
+		return // CloseSession removes it from here afterwards
 	}
 	for _, uri := range uris {
 		if bc.subs.add(uri, session) {
@@ -168,7 +168,7 @@ func (bc *backendConn) resubscribeLocked() {
 		return
 	}
 	if bc.server.modern {
-		bc.signalReopen() // and takes them when it listens to them
+		bc.signalReopen() // listenLoop clears resubscribeURIs
 		return
 	}
 	bc.resubscribeURIs = nil

@@ -136,8 +136,8 @@ func (s *Set) setFilters(t *backendTable, next []config.Backend) {
 // setFilters replaces the filters, and lists what they permit. It reports false if they are
 // unchanged.
 func (b *Backend) setFilters(f config.Filters) bool {
-	was := b.filters.Load()
-	if slices.EqualFunc(was.All(), f.All(), config.Filter.Equal) {
+	previous := b.filters.Load()
+	if slices.EqualFunc(previous.All(), f.All(), config.Filter.Equal) {
 		return false
 	}
 	b.mu.Lock()
@@ -154,7 +154,7 @@ func (b *Backend) setFilters(f config.Filters) bool {
 	b.mu.Unlock()
 	b.logUnmatched(unmatched)
 	for _, bc := range lines {
-		bc.resubscribePermitted(was.Resources, f.Resources)
+		bc.resubscribePermitted(previous.Resources, f.Resources)
 	}
 	return true
 }
@@ -192,33 +192,33 @@ func (b *Backend) setItemsLocked(k catalog.Kind, items []catalog.Item) {
 // It returns a text for each kind with a new one, for logUnmatched. A list that was never read
 // is skipped. So are resources if there are templates: a glob may be meant for URIs that these
 // expand to.
-func (b *Backend) updateUnmatchedLocked() (news []string) {
+func (b *Backend) updateUnmatchedLocked() (texts []string) {
 	known := b.status.Unmatched
 	b.status.Unmatched = nil
 	f := b.filters.Load()
-	for _, one := range []struct {
+	for _, list := range []struct {
 		kind   catalog.Kind
 		key    string
 		filter config.Filter
 	}{{catalog.Tools, "tools", f.Tools}, {catalog.Prompts, "prompts", f.Prompts}, {catalog.Resources, "resources", f.Resources}} {
-		if b.raw[one.kind] == nil || one.kind == catalog.Resources && len(b.items[catalog.Templates]) > 0 {
+		if b.raw[list.kind] == nil || list.kind == catalog.Resources && len(b.items[catalog.Templates]) > 0 {
 			continue
 		}
 		var names []string
-		for _, item := range b.items[one.kind] {
+		for _, item := range b.items[list.kind] {
 			names = append(names, item.Original)
 		}
-		globs := one.filter.Unmatched(one.key, names)
+		globs := list.filter.Unmatched(list.key, names)
 		if slices.ContainsFunc(globs, func(glob string) bool { return !slices.Contains(known, glob) }) {
-			news = append(news, "filter matches no "+one.kind.String()+": "+strings.Join(globs, ", "))
+			texts = append(texts, "filter matches no "+list.kind.String()+": "+strings.Join(globs, ", "))
 		}
 		b.status.Unmatched = append(b.status.Unmatched, globs...)
 	}
-	return news
+	return texts
 }
 
-func (b *Backend) logUnmatched(news []string) {
-	for _, text := range news {
+func (b *Backend) logUnmatched(texts []string) {
+	for _, text := range texts {
 		b.outputLog.Warn(text)
 	}
 }

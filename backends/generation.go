@@ -28,7 +28,7 @@ func (bc *backendConn) followsClient() bool {
 	switch {
 	case pinned, d.generation == protocol.Modern && !d.bothGenerations:
 		return false
-	case bc.isPerSession() && set.SingleClient: // it is there because the shared line is of the session era
+	case bc.isPerSession() && set.SingleClient: // it exists because the shared connection is legacy
 		return bc.b.cfg.URL == "" && d.generation != protocol.Legacy
 	case bc.isPerSession():
 		return d.bothGenerations && bc.b.sessionFollowsClient(bc.session)

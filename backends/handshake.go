@@ -22,7 +22,7 @@ import (
 // a pipe is probed; over HTTP the dialMode decides which generation is tried.
 func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode) (serverInfo, error) {
 	d, pinned := bc.b.generation()
-	mirrors := bc.followsClient()
+	follows := bc.followsClient()
 	var s serverInfo
 	var err error
 	switch {
@@ -36,12 +36,12 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode)
 		case pinned && isA[*child.ExitError](err):
 			err = fmt.Errorf("%w (it was sent server/discover because of `era: modern`)", err)
 		}
-	case by == dialStdio && d.generation != protocol.Legacy && !mirrors:
+	case by == dialStdio && d.generation != protocol.Legacy && !follows:
 		s, err = bc.probe(ctx, p)
 	default:
 		s, err = bc.initialize(ctx, p)
 		switch {
-		case mirrors && isA[*wire.Error](err): // whatever it says: it has not been asked what it is yet
+		case follows && isA[*wire.Error](err): // any error: the server was not sent server/discover yet
 			bc.b.setGeneration(detected{generation: protocol.Modern})
 			err = retryOtherError{err}
 		case !pinned && saysModern(err):
@@ -163,7 +163,7 @@ func counterOfferedRevision(err error) string {
 		return ""
 	}
 	text := e.Message + string(e.Data)
-	for _, date := range protocol.RevisionDates() { // the newest first
+	for _, date := range protocol.RevisionDates() { // newest first
 		t, _ := protocol.FindRevision(date)
 		if !t.Modern && date != protocol.NewestLegacy().Date && strings.Contains(text, date) {
 			return date
@@ -249,7 +249,7 @@ func (bc *backendConn) replayState(ctx context.Context, p *peer.Peer, s serverIn
 // resend sends requests that restore state, and logs the first failure.
 func (bc *backendConn) resend(ctx context.Context, p *peer.Peer, requests []wire.Message) {
 	warned := false
-	for some := range slices.Chunk(requests, 64) { // more than a few at once are refused by some
+	for some := range slices.Chunk(requests, 64) { // some servers refuse large bursts
 		for i, a := range p.RoundTripAll(ctx, some...) {
 			if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
 				a.Err = wire.ReadError(failure)

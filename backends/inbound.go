@@ -59,7 +59,7 @@ func (h *inboundHandler) HandleRequest(r *peer.Request) {
 		h.disconnect(errEcho)
 		return
 	}
-	if server.modern { // where servers ask nothing
+	if server.modern { // modern servers send no requests
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 		return
 	}
@@ -81,9 +81,9 @@ func (h *inboundHandler) HandleNotification(m wire.Message, on peer.Origin) {
 	method := m.Method()
 	switch {
 	case h.conn.isPerSession() && h.conn.b.requestRefresh(method, func(k catalog.Kind) { h.conn.notifyAfterRefresh[k] = true }):
-		// What is listed is what the shared connection is told; but it is this client's own
-		// server that says so, and the client may know what for. It is told when the list has
-		// been read, so that what it reads then is not what was there before.
+		// The lists are read over the shared connection, but this client's own server has
+		// announced a change, which the client may expect. The client is notified after the
+		// refresh, so that it does not read the old list.
 		return
 	case !h.conn.isPerSession() && h.conn.b.listChanged(method):
 		return
@@ -139,23 +139,23 @@ func (h *inboundHandler) originSession(m wire.Message, on peer.Origin) string {
 	case on.Call != nil && (on.Call.SessionID != "" || !h.conn.b.set.SingleClient):
 		return on.Call.SessionID
 	case h.conn.b.set.SingleClient:
-		if owner, ok := h.peer.SoleSession(); ok && !namesOrigin(m) {
-			return owner
+		if session, ok := h.peer.SoleSession(); ok && !namesOrigin(m) {
+			return session
 		}
-		if owner := h.peer.OldestSession(); owner != "" && !namesOrigin(m) {
-			return owner // there is but one client, whatever it goes by
+		if session := h.peer.OldestSession(); session != "" && !namesOrigin(m) {
+			return session // all sessions are of the only client
 		}
 		return h.conn.b.set.soleSession()
 	case on.CallEnded, h.conn.b.hasManyStreams(), namesOrigin(m):
 		return ""
 	}
-	if _, server := h.conn.currentPeer(); server.modern { // there a log is of a call that asked for it, and has not been answered
-		owner, _ := h.peer.SoleSessionWhere(func(owner string) bool {
-			_, level := h.conn.b.set.requestMeta(owner)
+	if _, server := h.conn.currentPeer(); server.modern { // a log message belongs to a call in flight with a log level
+		session, _ := h.peer.SoleSessionWhere(func(session string) bool {
+			_, level := h.conn.b.set.requestMeta(session)
 			return level != ""
 		})
-		return owner
+		return session
 	}
-	owner, _ := h.peer.SoleSession()
-	return owner
+	session, _ := h.peer.SoleSession()
+	return session
 }

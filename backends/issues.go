@@ -18,7 +18,7 @@ func (bc *backendConn) setIssue(which issue, err error) {
 	bc.mu.Unlock()
 	switch {
 	case before == after:
-	case after == Degraded && which != issueLists: // of which those who read them tell
+	case after == Degraded && which != issueLists: // logged by readLists
 		bc.log.Warn("backend is degraded; calls still go to it", "err", err)
 	case before == Degraded && after == Ready:
 		bc.log.Info("backend is no longer degraded")
@@ -48,12 +48,12 @@ func isUnreachable(err error) bool {
 // there is no connection whose end would show that the server is gone. refreshLoop then looks
 // for it, and reads its lists when it is back.
 func (bc *backendConn) noteReachability(err error) {
-	switch gone := isUnreachable(err); {
+	switch unreachable := isUnreachable(err); {
 	case !bc.b.hasManyStreams():
-	case gone && !bc.unreachable.Load():
+	case unreachable && !bc.unreachable.Load():
 		bc.setIssue(issueUnreachable, err)
 		bc.b.refreshTools()
-	case !gone && (err == nil || isA[*httpclient.StatusError](err)) && bc.unreachable.Load():
+	case !unreachable && (err == nil || isA[*httpclient.StatusError](err)) && bc.unreachable.Load():
 		bc.setIssue(issueUnreachable, nil)
 		bc.b.refreshAll()
 	}

@@ -34,7 +34,7 @@ type keepAlive struct {
 	pings    bool          // the server is legacy, and may respond to pings
 	idleStop time.Duration // end the connection after this time without use; 0 = never
 
-	lastPing    time.Time // last
+	lastPing    time.Time // zero = none yet
 	unanswered  int       // pings in a row
 	hasAnswered bool      // it has responded to a ping
 }
@@ -90,12 +90,12 @@ func (k *keepAlive) nextCheck(looked time.Time) (first time.Time) {
 	if k.pings {
 		first = laterOf(t.LastReceived.Add(pingAfter), looked.Add(pingTimeout))
 		if k.unanswered > 0 {
-			first = laterOf(k.lastPing.Add(pingTimeout), looked.Add(time.Second)) // so soon it is noticed that it was heard
+			first = laterOf(k.lastPing.Add(pingTimeout), looked.Add(time.Second)) // to notice a message soon
 		}
 	}
 	if k.idleStop > 0 {
 		due := t.LastUsed.Add(k.idleStop)
-		if !due.After(looked) { // something is wanted of it
+		if !due.After(looked) { // it is in use
 			due = looked.Add(min(k.idleStop, pingTimeout))
 		}
 		if first.IsZero() || due.Before(first) {
@@ -123,15 +123,15 @@ func (k *keepAlive) pingIfDue(ctx context.Context, now time.Time) {
 		return
 	}
 	t = k.peer.Activity()
-	switch gone := isUnreachable(err); {
-	case err == nil, t.LastReceived.After(now), isA[*httpclient.StatusError](err) && !gone:
+	switch unreachable := isUnreachable(err); {
+	case err == nil, t.LastReceived.After(now), isA[*httpclient.StatusError](err) && !unreachable:
 		k.hasAnswered = k.hasAnswered || err == nil
 		k.markResponsive()
-	case t.InFlight: // it may be at that
-	case !gone && !k.hasAnswered:
+	case t.InFlight: // it may be working on a call
+	case !unreachable && !k.hasAnswered:
 		k.conn.log.Debug("backend does not respond to ping; will not ping again", "dur", pingTimeout)
 		k.pings = false
-		k.markResponsive() // as far as anybody can tell: it may have been gone before
+		k.markResponsive() // it may have been unreachable before
 	default:
 		k.unanswered++
 		k.conn.setIssue(issueNoPong, fmt.Errorf("no response to ping: %w", silenceError(err)))

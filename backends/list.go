@@ -36,7 +36,7 @@ type listRead struct {
 	params      []byte // of the request for the next page
 	pages       int
 	size        int
-	seenCursors map[string]bool // cursors
+	seenCursors map[string]bool
 	done        bool
 }
 
@@ -50,7 +50,7 @@ func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo, whi
 		}
 	}
 	b.readPages(ctx, p, s, read)
-	if ctx.Err() == context.Canceled { // the conversation is over, and why is told elsewhere
+	if ctx.Err() == context.Canceled { // the connection is over; runConn reports why
 		b.mu.Lock()
 		raw := b.raw
 		b.mu.Unlock()
@@ -58,7 +58,7 @@ func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo, whi
 		return
 	}
 	now, _ := b.shared.currentPeer()
-	if now != p { // likewise, but what was read counts
+	if now != p { // the connection is over, but complete lists count
 		read = slices.DeleteFunc(read, func(r *listRead) bool { return r.err != nil })
 	}
 	for _, r := range read {
@@ -119,7 +119,7 @@ func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []by
 		if e := wire.ReadError(failure); e.Code != wire.CodeMethodNotFound {
 			return nil, e
 		}
-		return nil, nil // a server that has none
+		return nil, nil // the server does not have this list
 	}
 	result := a.OneLine().Part(wire.PartResult)
 	if t := protocol.ResultType(result); s.modern && t != protocol.ResultComplete {
@@ -145,7 +145,7 @@ func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []by
 	case page.NextCursor == nil:
 		return nil, nil
 	case r.seenCursors[string(page.NextCursor)]:
-		if string(page.NextCursor) != `""` { // which many servers mean as the end
+		if string(page.NextCursor) != `""` { // which many servers send at the end
 			b.outputLog.Warn("pages of the list repeat; the list ends there", "method", list)
 		}
 		return nil, nil
@@ -194,7 +194,7 @@ func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
 	for _, r := range read {
 		errs[r.kind] = r.err
 	}
-	b.shared.setIssue(issueLists, cmp.Or(errs[:]...)) // before anyone learns that the backend has answered
+	b.shared.setIssue(issueLists, cmp.Or(errs[:]...)) // before settle, so that the status contains the issue
 	for _, r := range read {
 		if r.err == nil {
 			raw[r.kind] = catalog.MarshalList(r.kind, r.items)
@@ -205,28 +205,28 @@ func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
 	}
 	b.saveCache(raw, s)
 	var unmatched []string
-	b.settle(settles, func() (news bool) {
+	b.settle(settles, func() (changed bool) {
 		for _, r := range read {
-			news = b.setTTLLocked(r, s) || news
+			changed = b.setTTLLocked(r, s) || changed
 			b.listErrs[r.kind] = r.err
 			if r.err == nil {
 				b.omitted[r.kind], b.suspicious[r.kind], b.repaired[r.kind] = r.omitted, r.suspicious, r.repaired
 			}
 			if r.err == nil && string(raw[r.kind]) != string(b.raw[r.kind]) {
 				b.setItemsLocked(r.kind, r.items)
-				news = true
+				changed = true
 			}
 			if r.err == nil && b.announced[r.kind] {
 				b.announced[r.kind] = false
 				b.listing.Announcements[r.kind]++
-				news = true
+				changed = true
 			}
 		}
-		news = news || s.instructions() != b.listing.Instructions || string(s.Capabilities) != string(b.listing.Capabilities)
+		changed = changed || s.instructions() != b.listing.Instructions || string(s.Capabilities) != string(b.listing.Capabilities)
 		b.raw = raw
 		unmatched = b.updateUnmatchedLocked()
 		b.listing.Instructions, b.listing.Capabilities = s.instructions(), s.Capabilities
-		return news
+		return changed
 	})
 	b.logUnmatched(unmatched)
 }

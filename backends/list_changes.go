@@ -46,29 +46,29 @@ func (b *Backend) refreshKinds(wanted func(catalog.Kind) bool, note func(catalog
 		case b.refreshSignal <- struct{}{}:
 		default:
 		}
-		b.shared.wake() // which reads them
+		b.shared.wake() // to read them
 	}
 	return some
 }
 
 // takeStale returns the lists that are stale since the last call. The caller must call tell
 // when they have been read: it notifies the clients whose own servers announced changes.
-func (b *Backend) takeStale() (which [catalog.NumKinds]bool, tell func()) {
+func (b *Backend) takeStale() (which [catalog.NumKinds]bool, notify func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	which, b.stale = b.stale, which
 	type change struct{ session, notification string }
-	heard := make(map[change]bool)
+	announced := make(map[change]bool)
 	for session, bc := range b.perSession {
-		for k, said := range bc.notifyAfterRefresh {
-			if said {
-				heard[change{session, catalog.Kind(k).ChangedNotification()}] = true
+		for k, hasChanged := range bc.notifyAfterRefresh {
+			if hasChanged {
+				announced[change{session, catalog.Kind(k).ChangedNotification()}] = true
 			}
 		}
 		clear(bc.notifyAfterRefresh[:])
 	}
 	return which, func() {
-		for c := range heard {
+		for c := range announced {
 			b.set.clientSide().HandleNotification(c.session, b.cfg.Name, wire.NewNotification(c.notification, nil), peer.Origin{})
 		}
 	}

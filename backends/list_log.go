@@ -27,7 +27,7 @@ type listFailures struct {
 
 // countListFailure counts a failure of a list. It reports whether to log it, and how many
 // failures the record stands for.
-func (b *Backend) countListFailure(k catalog.Kind) (count int, tell bool) {
+func (b *Backend) countListFailure(k catalog.Kind) (count int, log bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f := &b.failures[k]
@@ -37,7 +37,7 @@ func (b *Backend) countListFailure(k catalog.Kind) (count int, tell bool) {
 		return 0, false
 	}
 	if now.Sub(f.next) > f.pause {
-		f.pause = 0 // it did not fail for a while
+		f.pause = 0 // the failures have paused
 	}
 	f.pause = min(max(2*f.pause, firstRelogPause), longestRelogPause)
 	f.next = now.Add(f.pause)

@@ -96,7 +96,7 @@ func (ll *listenLoop) run(ctx context.Context) {
 	ll.missed = len(ll.conn.subs.acceptedURIs()) > 0
 	ll.conn.mu.Unlock()
 	for ctx.Err() == nil {
-		if ll.isDisconnected() { // what was missed is found out in the next conversation
+		if ll.isDisconnected() { // the next connection finds out what was missed
 			ll.markReady()
 			<-ctx.Done()
 			return
@@ -149,7 +149,7 @@ func (ll *listenLoop) replace(ctx context.Context, filter []byte, uris []string)
 		ll.closeCurrent(ctx)
 		ll.current = next
 		return true
-	case ctx.Err() != nil, ll.rejectSubscribes(uris, err): // at once, without those
+	case ctx.Err() != nil, ll.rejectSubscribes(uris, err): // retry at once without the refused URIs
 		return false
 	}
 	ll.missed = true
@@ -177,7 +177,7 @@ func (ll *listenLoop) isReady() bool {
 
 // awaitChange waits until the listen must be replaced or has ended.
 func (ll *listenLoop) awaitChange(ctx context.Context, much bool) {
-	var over peer.ResponseChan // nil: never
+	var over peer.ResponseChan // nil blocks forever
 	if ll.current != nil {
 		over = ll.current.ended
 	}
@@ -231,11 +231,11 @@ func (ll *listenLoop) noteFailure(err error) {
 		ll.conn.markSuspect()
 		ll.conn.b.refreshTools()
 	}
-	say := ll.conn.log.Debug
-	if ll.pause == firstPause && !ll.isDisconnected() { // which is told elsewhere
-		say = ll.conn.log.Warn
+	logAt := ll.conn.log.Debug
+	if ll.pause == firstPause && !ll.isDisconnected() { // logged elsewhere
+		logAt = ll.conn.log.Warn
 	}
-	say("subscriptions/listen failed; changes may be noticed late", "err", err)
+	logAt("subscriptions/listen failed; changes may be noticed late", "err", err)
 }
 
 // isDisconnected reports whether the connection has ended; the listenLoop ends soon after.
@@ -310,7 +310,7 @@ func (ll *listenLoop) resolveSubscribes() {
 	bc, ls := ll.conn, ll.current
 	bc.mu.Lock()
 	bc.listen = ls
-	tell := bc.resolveSubscribesLocked(func(uri string) (known bool, err *wire.Error) {
+	respond := bc.resolveSubscribesLocked(func(uri string) (known bool, err *wire.Error) {
 		switch {
 		case ls == nil:
 			return false, nil
@@ -320,10 +320,10 @@ func (ll *listenLoop) resolveSubscribes() {
 		return slices.Contains(ls.uris, uri), wire.Errorf(wire.CodeInvalidParams, "Invalid params: the backend sends no updates of this resource")
 	})
 	if ls != nil {
-		ls.uris = slices.DeleteFunc(ls.uris, func(uri string) bool { return !ls.covers(uri) }) // who asks again asks it again
+		ls.uris = slices.DeleteFunc(ls.uris, func(uri string) bool { return !ls.covers(uri) }) // so that a new subscribe replaces the listen
 	}
 	bc.mu.Unlock()
-	for _, f := range tell {
+	for _, f := range respond {
 		f()
 	}
 }
@@ -337,14 +337,14 @@ func (ll *listenLoop) rejectSubscribes(uris []string, err error) bool {
 	}
 	bc := ll.conn
 	bc.mu.Lock()
-	tell := bc.resolveSubscribesLocked(func(uri string) (bool, *wire.Error) {
+	respond := bc.resolveSubscribesLocked(func(uri string) (bool, *wire.Error) {
 		return slices.Contains(uris, uri), wire.Errorf(wire.CodeInvalidParams, "Invalid params: the backend refuses the subscription: %s", e.Message)
 	})
 	bc.mu.Unlock()
-	for _, f := range tell {
+	for _, f := range respond {
 		f()
 	}
-	return len(tell) > 0
+	return len(respond) > 0
 }
 
 // setListen sets the current listen, nil if there is none.

@@ -26,7 +26,7 @@ func (ls *listenStream) covers(uri string) bool {
 	return ls.acceptedAll || slices.Contains(ls.accepted, uri)
 }
 
-// matches reports whether a notification belongs to this listen, as far as it says.
+// matches reports whether a notification belongs to this listen, or names none.
 func (ls *listenStream) matches(m wire.Message) bool {
 	id := protocol.SubscriptionID(m)
 	return id == "" || string(id) == string(ls.call.ID()) || wire.Unquote([]byte(id)) == string(ls.call.ID())
@@ -85,7 +85,7 @@ func (bc *backendConn) listenAcknowledged(m wire.Message, on peer.Origin) {
 	}
 	select {
 	case ls.acked <- m.Part(wire.PartParams):
-	default: // it was said before
+	default: // acknowledged before
 	}
 }
 

@@ -23,7 +23,7 @@ func (bc *backendConn) wantedLevel() string {
 	}
 	lowest := ""
 	if bc.b.hasPerSessionConns() {
-		return "" // nobody hears what is logged there
+		return "" // no session receives log messages from it
 	}
 	for _, one := range all.byID {
 		if one.level != "" && (lowest == "" || protocol.LogSeverity(one.level) < protocol.LogSeverity(lowest)) {
@@ -81,7 +81,7 @@ func (bc *backendConn) sendLevelLocked(g *responseGroup) {
 		c.Handler = g
 	}
 	if bc.peer.TrySend(setLevelRequest(level), c) != nil {
-		bc.sentLevel = "" // it was not told; the next who asks, or the next conversation, tells it
+		bc.sentLevel = "" // not sent; the next sendLevel retries
 		if g != nil {
 			g.done()
 		}

@@ -21,11 +21,11 @@ func truncate(text string, n int) string {
 // onMalformed logs output that is not a message, the first time as a warning.
 func (h *inboundHandler) onMalformed(n *transport.MalformedError) {
 	text := truncate(h.conn.b.set.Mask(string(n.Text)), 200)
-	say := h.conn.outputLog.Debug
+	logAt := h.conn.outputLog.Debug
 	if h.lastMalformed.Swap(&text) == nil {
-		say = h.conn.outputLog.Warn
+		logAt = h.conn.outputLog.Warn
 	}
-	say("skipped output that is not a message", "text", text, "err", malformedReason(n))
+	logAt("skipped output that is not a message", "text", text, "err", malformedReason(n))
 }
 
 // malformedReason returns why output is not a message. For a line of plain text it omits the
@@ -45,11 +45,11 @@ func malformedReason(n *transport.MalformedError) error {
 // warnInvalidParams logs that a message was refused because of its params, the first time as a
 // warning.
 func (h *inboundHandler) warnInvalidParams(m wire.Message, err error) {
-	say := h.conn.outputLog.Debug
+	logAt := h.conn.outputLog.Debug
 	if !h.warnedOfParams.Swap(true) {
-		say = h.conn.outputLog.Warn
+		logAt = h.conn.outputLog.Warn
 	}
-	say("refused a message with invalid params", "method", m.Method(), "err", err)
+	logAt("refused a message with invalid params", "method", m.Method(), "err", err)
 }
 
 // explain adds the last malformed output to the error of a connection, because it may contain

@@ -18,11 +18,11 @@ func (bc *backendConn) mergeIntoShared() {
 	bc.b.mu.Unlock()
 	bc.mu.Lock()
 	bc.mergedIntoShared = true
-	waiting, uris := bc.queued, bc.subs.acceptedURIs()
+	calls, uris := bc.queued, bc.subs.acceptedURIs()
 	bc.queued, bc.subs = nil, subscriptions{}
 	bc.mu.Unlock()
 	bc.b.shared.addSubscriptions(bc.session, uris)
-	for _, q := range waiting {
+	for _, q := range calls {
 		bc.b.shared.send(q)
 	}
 }
@@ -46,7 +46,7 @@ func (bc *backendConn) addSubscriptions(session string, uris []string) {
 		bc.subs.removeAll(session, false)
 	}
 	if !bc.isPerSession() && !bc.subs.empty() {
-		bc.wakeLocked() // it may be stopped until it is needed
+		bc.wakeLocked() // it may be stopped until there is demand
 	}
 	bc.signalReopen()
 }

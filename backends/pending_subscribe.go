@@ -24,9 +24,9 @@ func uriParam(m wire.Message) string {
 // backend. A subscribe is answered when the listen contains the URI, at once if it already
 // does; an unsubscribe at once. It returns a function that sends the response, to be called
 // without bc.mu.
-func (bc *backendConn) subscribeByListenLocked(q queuedCall) (tell func()) {
+func (bc *backendConn) subscribeByListenLocked(q queuedCall) (respond func()) {
 	uri := uriParam(q.request)
-	q.call.Modern, q.call.InterceptResponse = false, nil // it is answered by the gateway
+	q.call.Modern, q.call.InterceptResponse = false, nil // the gateway itself responds
 	if q.request.Method() == protocol.MethodResourcesUnsubscribe {
 		if bc.subs.remove(uri, q.call.SessionID) {
 			bc.signalReopen()
@@ -56,13 +56,13 @@ func (bc *backendConn) subscribeByListenLocked(q queuedCall) (tell func()) {
 
 // resolveSubscribesLocked removes the pending subscribes whose URI is decided, and returns
 // functions that send the responses.
-func (bc *backendConn) resolveSubscribesLocked(state func(uri string) (known bool, err *wire.Error)) (tell []func()) {
+func (bc *backendConn) resolveSubscribesLocked(state func(uri string) (known bool, err *wire.Error)) (respond []func()) {
 	var rest []queuedCall
 	for _, q := range bc.pendingSubscribes {
 		uri := uriParam(q.request)
-		if !bc.b.permits(q.request, q.call) { // since it began to wait
+		if !bc.b.permits(q.request, q.call) { // the filters may have changed meanwhile
 			bc.subs.reject(uri, q.call.SessionID)
-			tell = append(tell, func() { q.call.Handler.OnResponse(wire.Message{}, peer.ErrForbidden) })
+			respond = append(respond, func() { q.call.Handler.OnResponse(wire.Message{}, peer.ErrForbidden) })
 			continue
 		}
 		known, err := state(uri)
@@ -70,10 +70,10 @@ func (bc *backendConn) resolveSubscribesLocked(state func(uri string) (known boo
 			rest = append(rest, q)
 			continue
 		}
-		tell = append(tell, bc.acceptSubscribeLocked(q, uri, err))
+		respond = append(respond, bc.acceptSubscribeLocked(q, uri, err))
 	}
 	bc.pendingSubscribes = rest
-	return tell
+	return respond
 }
 
 func (bc *backendConn) acceptSubscribeLocked(q queuedCall, uri string, err *wire.Error) func() {

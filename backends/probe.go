@@ -78,14 +78,14 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer, found
 	switch {
 	case err != nil && !silent && late.err == nil:
 		return late.server, nil
-	case !silent && late.err == nil: // it is of both: the next process is asked, too
+	case !silent && late.err == nil: // it supports both generations: the next process is probed, too
 	case !silent:
 		bc.b.setGeneration(detected{generation: protocol.Legacy})
 	case err == nil:
 		bc.log.Info("backend responds to initialize but not to server/discover; `era: legacy` avoids the probe", "dur", bc.b.probeTimeout())
 		bc.b.setGeneration(detected{generation: protocol.Legacy, unprobeable: true})
 	case refused, ctx.Err() == context.Canceled:
-	default: // it did not start in time, or has ended
+	default: // it was not ready in time, or has ended
 		bc.b.setGeneration(detected{generation: protocol.Legacy, unprobeable: true})
 		if ctx.Err() == nil {
 			err = retryOtherError{err}

@@ -10,10 +10,10 @@ import (
 // publish makes a View of the current listings, unless one was made since it was called: when
 // two hundred backends start together each has changes, and one merge serves many.
 func (s *Set) publish() {
-	news := s.changes.Add(1)
+	changes := s.changes.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.published < news {
+	if s.published < changes {
 		s.publishLocked(false)
 	}
 }
@@ -21,7 +21,7 @@ func (s *Set) publish() {
 // publishLocked makes a View. Names stay with the backends that have them, unless anew is set
 // or no lists have gone out yet: then they are assigned in configuration order.
 func (s *Set) publishLocked(anew bool) {
-	s.published = s.changes.Load() // before it is looked what they offer
+	s.published = s.changes.Load() // before reading the listings
 	t := s.current()
 	var missing []string
 	listings := make([]catalog.Listing, 0, len(t.all))
@@ -32,7 +32,7 @@ func (s *Set) publishLocked(anew bool) {
 			missing = append(missing, b.cfg.Name+t.catalog.Separator)
 		}
 	}
-	was := s.viewChanged
+	previous := s.viewChanged
 	s.viewChanged = make(chan struct{})
 	v := &catalog.View{
 		Snapshot:        s.lastSnapshot.Next(t.catalog, listings, anew || !s.listsSent),
@@ -53,8 +53,8 @@ func (s *Set) publishLocked(anew bool) {
 		}
 	}
 	s.view.Store(v)
-	if was != nil {
-		close(was)
+	if previous != nil {
+		close(previous)
 	}
 }
 
@@ -100,7 +100,7 @@ func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 		clear(s.loggedNames)
 	}
 	for k := range catalog.Kind(catalog.NumKinds) {
-		var causes []renameCause // in the order in which they have something new
+		var causes []renameCause // in order of their first new name
 		fresh := make(map[renameCause][]catalog.Entry)
 		for _, e := range v.Entries(k) {
 			if e.Exposed == e.Item.Original || e.Exposed != "" && prefix == catalog.PrefixAlways || !s.isNewName(k, e) {
@@ -135,23 +135,23 @@ func (s *Set) logRenamed(k catalog.Kind, c renameCause, some []catalog.Entry) {
 		own, as = append(own, e.Item.Original), append(as, e.Exposed)
 	}
 	args := []any{"backend", c.backend, logKey(k), firstNames(own)}
-	say, text := s.Log.Info, "name collision"
+	logAt, text := s.Log.Info, "name collision"
 	if c.hidden {
 		as = nil
 	}
 	switch {
 	case c.mimics:
-		say, text = s.Log.Warn, k.String()+" begins with the name of another backend"
+		logAt, text = s.Log.Warn, k.String()+" begins with the name of another backend"
 	case c.rival == "":
 		text = k.String() + " appears under another name"
 	case c.hidden:
-		say = s.Log.Warn
+		logAt = s.Log.Warn
 	}
 	args = append(args, "as", firstNames(as))
 	if c.rival != "" {
 		args = append(args, "owner", c.rival)
 	}
-	say(text, args...)
+	logAt(text, args...)
 }
 
 // firstNames joins the first names, and counts the rest.

@@ -38,23 +38,23 @@ func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverIn
 	for {
 		select {
 		case err := <-ended:
-			ended <- err // for converse
+			ended <- err // for runConn
 			return errDisconnected
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(refreshDelay(inARow)):
 		}
-		var again <-chan time.Time
+		var retryTimer <-chan time.Time
 		if bc.hasIssue(issueLists) || bc.hasIssue(issueUnreachable) {
-			again = time.After(retry)
+			retryTimer = time.After(retry)
 			retry = min(2*retry, longestRetryDelay)
 		} else {
 			retry = firstPause
 		}
-		which, tell := allKinds, func() {}
+		which, notify := allKinds, func() {}
 		select {
 		case err := <-ended:
-			ended <- err // for converse
+			ended <- err // for runConn
 			return errDisconnected
 		case <-ctx.Done():
 			return ctx.Err()
@@ -62,17 +62,17 @@ func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverIn
 			if inARow++; time.Since(listed) > refreshDelay(inARow)+time.Second {
 				inARow = 0
 			}
-			which, tell = b.takeStale()
-		case <-again:
+			which, notify = b.takeStale()
+		case <-retryTimer:
 		case <-b.nextExpiry():
 			b.markExpired()
-			which, tell = b.takeStale()
+			which, notify = b.takeStale()
 		}
 		if err := bc.refresh(ctx, p, &s, which); err != nil {
-			tell()
+			notify()
 			return err
 		}
-		tell()
+		notify()
 		bc.sendRetries(p)
 		listed = time.Now()
 	}
@@ -90,14 +90,14 @@ func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo,
 	defer bc.beginRefresh()()
 	ctx, cancel := bc.b.withStartTimeout(ctx, peer.ErrTimeout)
 	defer cancel()
-	away := bc.hasIssue(issueUnreachable)
+	wasUnreachable := bc.hasIssue(issueUnreachable)
 	if err := bc.rediscover(ctx, p, s); err != nil {
 		return err
 	}
 	switch {
 	case bc.hasIssue(issueUnreachable):
 		return nil
-	case away:
+	case wasUnreachable:
 		which = allKinds
 	}
 	bc.b.readLists(ctx, p, *s, which)
@@ -118,10 +118,10 @@ const rediscoverTimeout = 10 * time.Second
 // if the server is no longer modern.
 func (bc *backendConn) rediscover(ctx context.Context, p *peer.Peer, s *serverInfo) error {
 	bc.mu.Lock()
-	doubt := bc.needsRediscovery || bc.sup.issues[issueUnreachable] != nil
+	suspect := bc.needsRediscovery || bc.sup.issues[issueUnreachable] != nil
 	bc.needsRediscovery = false
 	bc.mu.Unlock()
-	if !doubt || !s.modern {
+	if !suspect || !s.modern {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, rediscoverTimeout, peer.ErrTimeout)

@@ -47,9 +47,9 @@ func (bc *backendConn) retryAfterRefreshFunc(p *peer.Peer, q queuedCall) func(wi
 func (bc *backendConn) retryAfterRefresh(p *peer.Peer, q queuedCall, a wire.Message, err error) bool {
 	bc.noteReachability(err)
 	e := wire.ReadError(a.Part(wire.PartError))
-	doubt := e.Code == protocol.CodeUnsupportedVersion || isLegacyRefusal(err)
+	suspect := e.Code == protocol.CodeUnsupportedVersion || isLegacyRefusal(err)
 	switch {
-	case !doubt && e.Code != protocol.CodeHeaderMismatch:
+	case !suspect && e.Code != protocol.CodeHeaderMismatch:
 		return false
 	case q.isRetry && err != nil:
 		return false
@@ -63,7 +63,7 @@ func (bc *backendConn) retryAfterRefresh(p *peer.Peer, q queuedCall, a wire.Mess
 	switch {
 	case bc.draining, q.call.IsCancelled():
 		bc.mu.Unlock()
-		bc.send(q) // which knows where to
+		bc.send(q) // which redirects it
 		return true
 	case bc.disconnectedPeer == p:
 		bc.queued = append(bc.queued, q)
@@ -72,7 +72,7 @@ func (bc *backendConn) retryAfterRefresh(p *peer.Peer, q queuedCall, a wire.Mess
 		wait := cmp.Or(q.call.Timeout, refreshRetryTimeout)
 		time.AfterFunc(wait, func() { bc.expireRetry(q.call, wait) })
 	}
-	bc.needsRediscovery = bc.needsRediscovery || doubt
+	bc.needsRediscovery = bc.needsRediscovery || suspect
 	bc.mu.Unlock()
 	bc.b.refreshTools()
 	return true
@@ -97,14 +97,14 @@ func (bc *backendConn) expireRetry(c *peer.Call, waited time.Duration) {
 // sendRetries sends the calls in retryQueue.
 func (bc *backendConn) sendRetries(p *peer.Peer) {
 	bc.mu.Lock()
-	var refused []func()
+	var deferred []func()
 	if bc.peer == p {
 		some := bc.retryQueue
 		bc.retryQueue = nil
-		refused = bc.sendAllLocked(p, some)
+		deferred = bc.sendAllLocked(p, some)
 	}
 	bc.mu.Unlock()
-	for _, tell := range refused {
-		tell()
+	for _, f := range deferred {
+		f()
 	}
 }

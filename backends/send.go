@@ -38,7 +38,7 @@ func sendError(err error) error {
 func (bc *backendConn) send(q queuedCall) {
 	q.call.Timeout = bc.b.cfg.CallTimeout
 	for !bc.sendOnce(q) {
-		// The conversation ended at this moment: the call waits for the next.
+		// The connection ended: the call is queued for the next one.
 	}
 }
 
@@ -56,12 +56,12 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 		bc.b.redirect(q)
 		return true
 	}
-	if q.call.IsCancelled() { // while it was on its way from one line to another
+	if q.call.IsCancelled() { // while it moved between connections
 		bc.mu.Unlock()
 		q.call.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)
 		return true
 	}
-	if q.subscribe != nil && !bc.b.set.isSessionOpen(q.subscribe.session) { // who closes it looks here afterwards
+	if q.subscribe != nil && !bc.b.set.isSessionOpen(q.subscribe.session) { // CloseSession removes calls that are queued here
 		bc.mu.Unlock()
 		q.call.Handler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
 		return true
@@ -72,24 +72,24 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 		bc.b.reroute(q)
 		return true
 	}
-	kept := q.subscribe == nil || bc.recordSubscriptionLocked(q.subscribe)
+	recorded := q.subscribe == nil || bc.recordSubscriptionLocked(q.subscribe)
 	if p != nil && server.modern && isSubscriptionRequest(q.request) {
-		tell := bc.subscribeByListenLocked(q)
+		respond := bc.subscribeByListenLocked(q)
 		bc.mu.Unlock()
-		tell()
+		respond()
 		return true
 	}
-	var refusal error
+	var err error
 	if p == nil {
-		refusal = bc.enqueueLocked(q)
+		err = bc.enqueueLocked(q)
 	}
 	bc.mu.Unlock()
-	if !kept {
+	if !recorded {
 		bc.outputLog.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
 	}
 	switch {
-	case refusal != nil:
-		q.call.Handler.OnResponse(wire.Message{}, refusal)
+	case err != nil:
+		q.call.Handler.OnResponse(wire.Message{}, err)
 	case p != nil:
 		err := bc.trySend(p, server, q)
 		if errors.Is(err, transport.ErrClosed) {
@@ -139,14 +139,14 @@ func (bc *backendConn) removeQueued(c *peer.Call) bool {
 // the backend, and functions that end or reroute the calls that could not be sent. It holds
 // bc.mu throughout, so that no call overtakes the queued ones and each of them can be cancelled
 // at any moment.
-func (bc *backendConn) sendQueued(p *peer.Peer) (down time.Duration, refused []func()) {
+func (bc *backendConn) sendQueued(p *peer.Peer) (down time.Duration, deferred []func()) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	if bc.disconnectedPeer == p {
 		return 0, nil
 	}
 	bc.peer, down = p, bc.sup.up(time.Now())
-	bc.sendLevelLocked(nil) // it may have been changed since it was restored
+	bc.sendLevelLocked(nil) // it may have changed since replayState
 	bc.resubscribeLocked()
 	some := bc.queued
 	bc.queued = nil
@@ -155,30 +155,30 @@ func (bc *backendConn) sendQueued(p *peer.Peer) (down time.Duration, refused []f
 
 // sendAllLocked sends calls. It returns functions that end the calls that could not be sent,
 // and reroute those that belong on another connection.
-func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (refused []func()) {
+func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (deferred []func()) {
 	for i, q := range some {
 		switch {
 		case bc.server.modern && isSubscriptionRequest(q.request):
-			refused = append(refused, bc.subscribeByListenLocked(q))
+			deferred = append(deferred, bc.subscribeByListenLocked(q))
 			continue
 		case bc.belongsElsewhereLocked(q):
 			if q.subscribe != nil {
-				bc.subs.reject(q.subscribe.uri, q.subscribe.session) // it was only to be sent from here
+				bc.subs.reject(q.subscribe.uri, q.subscribe.session) // it belongs to the other connection
 			}
-			refused = append(refused, func() { bc.b.reroute(q) })
+			deferred = append(deferred, func() { bc.b.reroute(q) })
 			continue
 		}
 		err := bc.trySend(p, bc.server, q)
 		if errors.Is(err, transport.ErrClosed) {
 			bc.queued = append(some[i:len(some):len(some)], bc.queued...)
-			bc.markDisconnectedLocked(p, err) // it has ended already: they wait for the next
-			return refused
+			bc.markDisconnectedLocked(p, err) // the connection has ended: the rest is queued for the next one
+			return deferred
 		}
 		if err != nil {
-			refused = append(refused, func() { q.call.Handler.OnResponse(wire.Message{}, sendError(err)) })
+			deferred = append(deferred, func() { q.call.Handler.OnResponse(wire.Message{}, sendError(err)) })
 		}
 	}
-	return refused
+	return deferred
 }
 
 // belongsElsewhereLocked reports whether a call on the shared connection belongs on its
@@ -233,7 +233,7 @@ func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q queuedCall) error {
 // server is returned unchanged.
 func (b *Backend) withClientMeta(m wire.Message, s serverInfo, session string, tasks bool) wire.Message {
 	if !s.modern {
-		return m // with answers that it was not asked for, if there are any: some servers read them in either era
+		return m // including inputResponses, if any: some servers accept them in both generations
 	}
 	stamp := protocol.ClientMeta{Revision: s.ProtocolVersion, ClientInfo: b.set.clientInfo}
 	stamp.Capabilities, stamp.LogLevel = b.set.requestMeta(session)

@@ -21,35 +21,35 @@ func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
 	if err != nil {
 		return err
 	}
-	talk, hangUp := context.WithCancelCause(bc.b.life) // which may be longer than ctx, for calls in flight
-	defer hangUp(nil)
-	work, stop := mergeContexts(talk, ctx) // in this order: what ends talk ends work at once
+	connCtx, disconnect := context.WithCancelCause(bc.b.life) // outlives ctx while calls are in flight
+	defer disconnect(nil)
+	workCtx, stop := mergeContexts(connCtx, ctx) // in this order: the end of talk ends work at once
 	defer stop()
-	h := &inboundHandler{conn: bc, disconnect: hangUp}
+	h := &inboundHandler{conn: bc, disconnect: disconnect}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
 		Log: func() *slog.Logger { return bc.outputLog }, MaxInFlight: maxServerRequests, OnMalformed: h.onMalformed, AllowBatches: acceptBatches, OnDisconnect: func(why error) { bc.markDisconnected(p, why) },
 	})
 	h.peer = p
 	ended := make(chan error, 1)
-	go func() { ended <- p.Run(talk) }()
+	go func() { ended <- p.Run(connCtx) }()
 	defer p.Close()
 
-	err = bc.serve(work, h, by, ended, started)
+	err = bc.serve(workCtx, h, by, ended, started)
 	if by == dialHTTPSSE && bc.reachedReady() {
 		bc.b.setHTTPSSE(true)
 	}
-	if talk.Err() != nil && errors.Is(err, context.Canceled) {
-		err = errDisconnected // there is a better reason
+	if connCtx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errDisconnected // Run returns a better reason
 	}
 	if err != nil && !errors.Is(err, errDisconnected) && ctx.Err() == nil && !bc.reconnectsAtOnce(err) {
-		bc.markFailed(h.explain(err)) // at once, for to end a child may take a while
+		bc.markFailed(h.explain(err)) // at once, because ending a child may take a while
 	}
-	idle := context.Cause(talk) == errIdle
-	if talk.Err() == nil && bc.b.serving.Err() != nil {
-		bc.drainCalls(talk, p)
+	idle := context.Cause(connCtx) == errIdle
+	if connCtx.Err() == nil && bc.b.serving.Err() != nil {
+		bc.drainCalls(connCtx, p)
 	}
-	hangUp(nil)
+	disconnect(nil)
 	if why := <-ended; err == nil || errors.Is(err, errDisconnected) {
 		err = why
 	}
@@ -96,7 +96,7 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, by dialMode
 		bc.mergeIntoShared()
 		return errMergedIntoShared
 	}
-	missed := bc.replayState(start, p, server)
+	missedURIs := bc.replayState(start, p, server)
 	early := server.modern && bc.hasNeverListed()
 	started()
 	bc.b.noteStartSucceeded(bc)
@@ -105,11 +105,11 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, by dialMode
 	bc.markReady(p)
 	defer bc.startKeepAlive(ctx, h, server)()
 	if early {
-		bc.b.readLists(start, p, server, allKinds) // it may not outlive the listen, and is known then
+		bc.b.readLists(start, p, server, allKinds) // the server may not survive the listen
 	}
-	listens := bc.startListenLoop(ctx, p, server) // behind up, so that it has what waited
+	listens := bc.startListenLoop(ctx, p, server) // after markReady, which sends queued subscribes
 	defer listens.stop()
-	for _, uri := range missed {
+	for _, uri := range missedURIs {
 		bc.forwardUpdate(updatedNotification(uri), peer.Origin{})
 	}
 	if bc.isPerSession() {
@@ -117,7 +117,7 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, by dialMode
 		bc.b.wakeIfUnlisted()
 		select {
 		case err := <-ended:
-			ended <- err // for converse
+			ended <- err // for runConn
 			return errDisconnected
 		case <-ctx.Done():
 			return ctx.Err()

@@ -1,19 +1,27 @@
-// Package backends runs the MCP servers behind the gateway: it starts them,
-// shakes hands, reads what they offer, and starts them again when they end.
+// Package backends runs the MCP servers behind the gateway: it starts them, shakes hands, lists
+// their tools, prompts and resources, and restarts them when they end.
 //
-//	Set.Run ─ line.run (one goroutine each; restart.go)
-//	            └ converse: of which era (era.go) → dial → greet → restore, listen (listen.go) → list → until it ends
-//	Set.Send ─ Backend.line ─ line.send ─ peer.Offer, or a place among those that wait
-//	Set.Apply ─ bringUp ─ swap (apply.go) ─ Backend.retire, passOn, adopt (retire.go)
-//	handler (hear.go) ─ ClientSide, who know the sessions
+//	Set.Run ─ backendConn.runShared (one goroutine for each backend; run.go)
+//	            └ connect: generation → dial → handshake → replayState, listenLoop → readLists,
+//	              refreshLoop until the connection ends
+//	Set.Send ─ callLimiter ─ Backend.conn ─ backendConn.send ─ [peer.Peer.TrySend], or its queue
+//	Set.Apply ─ startNew ─ replaceTable (apply.go) ─ Backend.drain, redirect (drain.go)
+//	inboundHandler (inbound.go) ─ ClientSide, which knows the client sessions
 //
-// A [Set] is all of them, in the order of the configuration. To each backend there
-// is one line that all share, and perhaps one for each session (line.go). Which era of
-// MCP a backend is of is known here alone: calls come without the words of either
-// (stateless.go), and answers say of which they are ([peer.Call].Stateless). It refuses
-// to let one backend cost another anything: none waits for any other, and none that
-// fails, hangs or talks nonsense is missed by more than its own tools. It refuses,
-// too, to guess for which client something is that a backend says: see handler.owner.
+// A [Set] is all backends, in configuration order. Each backend has one shared connection, and
+// perhaps one for each session ([backendConn]). Only this package knows the protocol generation
+// of a backend: calls come without client metadata, and [peer.Call].Modern tells the generation
+// of the response.
+//
+// The package refuses to let one backend affect another: none waits for another, and a backend
+// that fails, hangs or sends garbage costs only its own tools. It also refuses to guess the
+// session of a message that a backend initiates: see inboundHandler.originSession.
+//
+// Lock order; the mutexes of callLimiter, workers and logLimiter are innermost:
+//
+//	Set.mu → Backend.mu → clientSessions.mu
+//	Backend.opening → backendConn.mu → clientSessions.mu
+//	Backend.opening → Backend.mu
 package backends
 
 import (
@@ -147,7 +155,7 @@ func (s *Set) Run(ctx context.Context, clients ClientSide) error {
 	s.loadCaches()
 	s.startWorkers(ctx, clients)
 	if !s.awaitStart(ctx) {
-		s.workers.close() // so that none is started any more
+		s.workers.close() // so that nothing is started
 	}
 	wait := s.launch()
 	defer wait.Stop()
@@ -299,7 +307,7 @@ func (s *Set) WhyUnavailable(name string) (backend string, err error) {
 	t := s.current()
 	for _, one := range t.catalog.ReservedBackends {
 		if strings.HasPrefix(name, one+t.catalog.Separator) && len(one) > len(backend) {
-			backend = one // the longest name has it
+			backend = one // the longest prefix wins
 		}
 	}
 	if backend == "" {
@@ -315,13 +323,13 @@ func (s *Set) WhyUnavailable(name string) (backend string, err error) {
 
 // Cancel cancels a call that is in flight at a backend, or is queued for it.
 func (s *Set) Cancel(backend string, c *peer.Call, params []byte) {
-	c.Cancel(params) // before it is looked for: who passes it on, or has it wait, at this moment sees that
+	c.Cancel(params) // first, so that a concurrent redirect or enqueue sees it
 	for b := range s.current().withName(backend) {
 		if b.limiter.cancel(c) {
 			return
 		}
-		// It waits where it was sent, or for the line that all share, if that has turned out
-		// to do for everybody, or does so no more.
+		// It is queued on the session's connection, or on the shared one, if sessions used
+		// that when the call was sent.
 		for _, bc := range []*backendConn{b.conn(c.SessionID, true), b.shared} {
 			if bc != nil && bc.removeQueued(c) {
 				c.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)

@@ -60,7 +60,7 @@ func (bc *backendConn) subscribeDone(s *subscribeCall, agreed bool) {
 func (b *Backend) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	bc := b.conn(c.SessionID, true)
 	if bc != b.shared && b.shared.hasSubscription(uri, c.SessionID) {
-		if bc != nil && bc.hasSubscription(uri, c.SessionID) { // it has waited there since before the session had its line, and was asked for again
+		if bc != nil && bc.hasSubscription(uri, c.SessionID) { // queued on the shared connection before the session had its own, and subscribed again there
 			b.shared.unsubscribe(uri, m, &peer.Call{Handler: ignoreResponse{}, SessionID: c.SessionID})
 		} else {
 			bc = b.shared
@@ -84,11 +84,11 @@ func (bc *backendConn) hasSubscription(uri, session string) bool {
 func (bc *backendConn) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	bc.mu.Lock()
 	early := bc.removeQueuedSubscribesLocked(uri, c.SessionID)
-	known := len(early) == 0 || bc.subs.byURI[uri][c.SessionID] // to the backend
+	known := len(early) == 0 || bc.subs.byURI[uri][c.SessionID] // the backend has seen a subscribe
 	last := bc.subs.remove(uri, c.SessionID)
 	bc.mu.Unlock()
 	for _, q := range early {
-		q.subscribe.ResponseHandler.OnResponse(wire.NewResult("0", emptyObject), nil) // the backend has agreed to nothing
+		q.subscribe.ResponseHandler.OnResponse(wire.NewResult("0", emptyObject), nil) // the subscribe was never sent
 	}
 	if last && known {
 		c.Handler = &unsubscribeCall{ResponseHandler: c.Handler, conn: bc, uri: uri}

@@ -169,7 +169,7 @@ func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	default:
 		s.fail(now, reason, random)
 	}
-	if !s.failureCounted { // else it may have been pardoned
+	if !s.failureCounted { // else resetBackoff may have been called since
 		s.failureCounted, s.lastStartFailed = true, !s.reachedReady
 	}
 	if s.downAt.IsZero() {

@@ -11,7 +11,7 @@ func (bc *backendConn) recordEnd(err error) {
 	bc.markFailed(err)
 	bc.mu.Lock()
 	ran, open, circuit := bc.sup.reachedReady, bc.sup.isOpen(), bc.sup.breaker
-	again := bc.loggedReason == err.Error()
+	sameReason := bc.loggedReason == err.Error()
 	bc.loggedReason = err.Error()
 	bc.mu.Unlock()
 	bc.b.noteConnEnded(bc, ran, circuit)
@@ -21,7 +21,7 @@ func (bc *backendConn) recordEnd(err error) {
 		bc.log.Warn("backend fails repeatedly; until it is up, its calls fail at once", "err", err, "next", next)
 	case ran:
 		bc.log.Warn("backend ended; will restart", "err", err, "next", next)
-	case again:
+	case sameReason:
 		bc.log.Debug("backend failed to start, as before", "err", err, "next", next)
 	default:
 		bc.log.Warn("backend failed to start; will retry", "err", err, "next", next)
@@ -45,7 +45,7 @@ func (b *Backend) noteConnEnded(bc *backendConn, ran bool, circuit breaker) {
 	case !bc.isPerSession() && circuit.isOpen():
 		b.sessionBreaker.sharedBreaker = &circuit
 	case !bc.isPerSession():
-		b.sessionBreaker.sharedBreaker = nil // it was pardoned
+		b.sessionBreaker.sharedBreaker = nil // its backoff was reset
 	case !ran:
 		b.sessionBreaker.failed(time.Now(), bc.session, circuit.reason, rand.Float64())
 	}

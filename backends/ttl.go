@@ -9,7 +9,7 @@ const shortestTTL = 10 * time.Second
 
 // setTTLLocked stores for how long, and for whom, a list is valid, and reports whether that has
 // changed. Lists of legacy servers contain neither, and a filtered list is never public.
-func (b *Backend) setTTLLocked(r *listRead, s serverInfo) (news bool) {
+func (b *Backend) setTTLLocked(r *listRead, s serverInfo) (changed bool) {
 	b.expiresAt[r.kind] = time.Time{}
 	if r.err != nil {
 		return false
@@ -24,9 +24,9 @@ func (b *Backend) setTTLLocked(r *listRead, s serverInfo) (news bool) {
 		b.expiresAt[r.kind] = time.Now().Add(max(ttl, shortestTTL))
 	}
 	l := &b.listing
-	news = l.TTL[r.kind] != ttl || l.Private[r.kind] != private
+	changed = l.TTL[r.kind] != ttl || l.Private[r.kind] != private
 	l.TTL[r.kind], l.Private[r.kind] = ttl, private
-	return news
+	return changed
 }
 
 // nextExpiry returns a channel that fires when the next list expires, nil if none will.
