@@ -89,7 +89,8 @@ func (s *Set) removeEarly(change Change) {
 	next := before.keeping(func(b *Backend) bool {
 		return slices.ContainsFunc(coming, func(c config.Backend) bool {
 			runs := c.Enabled && c.Misconfigured == ""
-			return runs && (c.Name == b.cfg.Name || before.byName[c.Name] == nil && programID(&c) == b.programID)
+			return runs && (c.Name == b.cfg.Name ||
+				before.byName[c.Name] == nil && programID(&c) == b.programID)
 		})
 	}, names)
 	was := next.catalog
@@ -138,7 +139,8 @@ func (s *Set) replaceBeforeStart(next *backendTable) bool {
 
 // startNew starts new backends, and waits until each is settled. ready is called with the
 // backends that are not settled: after a second, and then each time that one more is.
-func (s *Set) startNew(ctx context.Context, newcomers []*Backend, late func(names []string), ready func(missing []*Backend)) {
+func (s *Set) startNew(ctx context.Context, newcomers []*Backend, late func(names []string),
+	ready func(missing []*Backend)) {
 	for _, b := range newcomers {
 		b.start()
 	}
@@ -181,7 +183,8 @@ func (s *Set) startNew(ctx context.Context, newcomers []*Backend, late func(name
 
 // awaitSettled waits until all backends are settled, over fires or ctx is done. It returns the
 // backends that are not settled.
-func awaitSettled(ctx context.Context, some []*Backend, over <-chan time.Time) (missing []*Backend) {
+func awaitSettled(ctx context.Context, some []*Backend,
+	over <-chan time.Time) (missing []*Backend) {
 	for _, b := range some {
 		if b.needsNoStart() {
 			continue // started on demand

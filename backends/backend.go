@@ -160,7 +160,8 @@ func (b *Backend) needsSessionConn(session string) bool {
 	d, _ := b.generation()
 	switch {
 	case b.set.SingleClient:
-		return (d.generation != protocol.Modern || d.bothGenerations && b.cfg.URL == "") && b.shared.capabilitiesDiffer(session)
+		return (d.generation != protocol.Modern || d.bothGenerations && b.cfg.URL == "") &&
+			b.shared.capabilitiesDiffer(session)
 	case !b.hasPerSessionConns():
 		return false
 	}
@@ -288,11 +289,8 @@ func (b *Backend) settle(settles bool, set func() (changed bool)) {
 	}
 }
 
-// errStopped is why a backend's calls end when the gateway does, and
-// errSessionOver why those of a session do.
+// Errors of calls that end because the gateway shuts down, or because their session is over.
 var (
-	// Errors of calls that end because the gateway shuts down, or because their session is
-	// over.
 	errStopped     = errors.New("the gateway is ending")
 	errSessionOver = errors.New("the session is over")
 )

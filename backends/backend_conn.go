@@ -77,7 +77,8 @@ type backendConn struct {
 func newBackendConn(b *Backend, session string) *backendConn {
 	bc := &backendConn{
 		b: b, session: session, log: b.log, outputLog: b.outputLog,
-		wakeup: make(chan struct{}, 1), retrySooner: make(chan struct{}, 1), reopen: make(chan struct{}, 1),
+		wakeup: make(chan struct{}, 1), retrySooner: make(chan struct{}, 1),
+		reopen: make(chan struct{}, 1),
 	}
 	if session != "" {
 		bc.log, bc.outputLog = b.log.With("session", session), b.outputLog.With("session", session)

@@ -47,9 +47,8 @@ func (t *backendTable) withName(name string) iter.Seq[*Backend] {
 	}
 }
 
-// errRemoved and errDisabled are why a call ends for whose backend there is none any more.
+// Errors of calls to a backend that has left the table.
 var (
-	// errRemoved and errDisabled are the errors of calls to a backend that has left the table.
 	errRemoved  = notSent("it was removed from the configuration")
 	errDisabled = notSent("it is disabled in the configuration")
 )
@@ -70,7 +69,8 @@ func (t *backendTable) whyAbsent(name string) error {
 // plan returns the table after a change, without draining, and the backends in it that are new.
 // A backend is kept if only its filters differ.
 func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*Backend) {
-	next = &backendTable{byName: make(map[string]*Backend), misconfigured: make(map[string]string), catalog: c.Catalog, catalogWait: c.CatalogWait}
+	next = &backendTable{byName: make(map[string]*Backend), misconfigured: make(map[string]string),
+		catalog: c.Catalog, catalogWait: c.CatalogWait}
 	for _, one := range c.Backends {
 		next.names = append(next.names, one.Name)
 		if !one.Enabled {
@@ -78,7 +78,8 @@ func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*
 		}
 		if one.Misconfigured != "" {
 			if t.misconfigured[one.Name] != one.Misconfigured {
-				s.Log.Warn("backend is misconfigured; it is not started", "backend", one.Name, "err", one.Misconfigured)
+				s.Log.Warn("backend is misconfigured; it is not started", "backend", one.Name,
+					"err", one.Misconfigured)
 			}
 			next.misconfigured[one.Name] = one.Misconfigured
 			continue
@@ -112,7 +113,8 @@ func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*
 func (t *backendTable) keeping(stays func(*Backend) bool, names []string) *backendTable {
 	next := *t
 	next.all, next.byName, next.orderChanged = nil, make(map[string]*Backend), false
-	next.names = slices.DeleteFunc(slices.Clone(t.names), func(name string) bool { return !slices.Contains(names, name) })
+	next.names = slices.DeleteFunc(slices.Clone(t.names),
+		func(name string) bool { return !slices.Contains(names, name) })
 	next.removedNames = maps.Clone(t.removedNames)
 	if next.removedNames == nil {
 		next.removedNames = make(map[string]bool)

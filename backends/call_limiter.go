@@ -56,7 +56,8 @@ type queueEntry struct {
 const leastQueueLimit = 1000
 
 func newCallLimiter(c config.Backend, send func(queuedCall)) *callLimiter {
-	return &callLimiter{limit: c.MaxInFlight, queueLimit: max(leastQueueLimit, c.MaxInFlight), queueWait: c.QueueWait, send: send, queues: make(map[string]*sessionQueue)}
+	return &callLimiter{limit: c.MaxInFlight, queueLimit: max(leastQueueLimit, c.MaxInFlight),
+		queueWait: c.QueueWait, send: send, queues: make(map[string]*sessionQueue)}
 }
 
 // needsSlot reports whether a request needs a slot. Requests about tasks do not: the work of
@@ -106,7 +107,8 @@ func (cl *callLimiter) enqueueLocked(s *slot, q queuedCall) (refused *slot, why 
 		sq = &sessionQueue{session: q.call.SessionID}
 	}
 	if cl.queued >= cl.queueLimit {
-		refused, why = cl.evictLocked(len(sq.calls)+1), cl.queueFullError(fmt.Sprintf("%d wait already", cl.queueLimit))
+		refused, why = cl.evictLocked(len(sq.calls)+1),
+			cl.queueFullError(fmt.Sprintf("%d wait already", cl.queueLimit))
 		if refused == nil {
 			return s, why
 		}
@@ -128,13 +130,15 @@ func (cl *callLimiter) queueFullError(and string) error {
 	if cl.limit == 1 {
 		calls = "call"
 	}
-	return notSent("%w: it takes %d %s at a time (max_in_flight), and %s", peer.ErrQueueFull, cl.limit, calls, and)
+	return notSent("%w: it takes %d %s at a time (max_in_flight), and %s", peer.ErrQueueFull,
+		cl.limit, calls, and)
 }
 
 // evictLocked removes the newest call of the session with the longest queue, to make room for a
 // session that would then have mine queued calls. It returns nil if no session has more.
 func (cl *callLimiter) evictLocked(mine int) *slot {
-	sq := slices.MaxFunc(cl.ring, func(a, b *sessionQueue) int { return len(a.calls) - len(b.calls) })
+	sq := slices.MaxFunc(cl.ring,
+		func(a, b *sessionQueue) int { return len(a.calls) - len(b.calls) })
 	if len(sq.calls) <= mine {
 		return nil
 	}
@@ -156,7 +160,8 @@ func (cl *callLimiter) removeLocked(sq *sessionQueue, i int) *slot {
 		if cl.ring[0] == sq { // when called by grantNextLocked
 			cl.ring = cl.ring[1:]
 		} else {
-			cl.ring = slices.DeleteFunc(cl.ring, func(other *sessionQueue) bool { return other == sq })
+			cl.ring = slices.DeleteFunc(cl.ring,
+				func(other *sessionQueue) bool { return other == sq })
 		}
 	}
 	return s
@@ -227,7 +232,9 @@ func (cl *callLimiter) expire(s *slot) {
 	}
 	cl.mu.Unlock()
 	if i >= 0 {
-		s.ResponseHandler.OnResponse(wire.Message{}, cl.queueFullError(fmt.Sprintf("this one's turn did not come within %v (queue_wait)", cl.queueWait)))
+		s.ResponseHandler.OnResponse(wire.Message{},
+			cl.queueFullError(fmt.Sprintf("this one's turn did not come within %v (queue_wait)",
+				cl.queueWait)))
 	}
 }
 

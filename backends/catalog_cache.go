@@ -48,7 +48,8 @@ func (b *Backend) cachePath() string {
 // programID returns a text that is the same for two backends with the same command, arguments
 // and directory, or the same URL.
 func programID(c *config.Backend) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", c.Command, c.Args, c.Cwd, c.URL, c.Embedded))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", c.Command, c.Args, c.Cwd, c.URL,
+		c.Embedded))
 	return hex.EncodeToString(sum[:6])
 }
 
@@ -63,7 +64,8 @@ func (b *Backend) loadCache() {
 		return // usually because there is none yet
 	}
 	if info.Size() > catalog.NumKinds*int64(b.set.MaxMessage) {
-		b.log.Warn("cached catalog is damaged; will rewrite", "file", path, "err", "it is too large")
+		b.log.Warn("cached catalog is damaged; will rewrite", "file", path, "err",
+			"it is too large")
 		return
 	}
 	text, err := os.ReadFile(path)
@@ -73,14 +75,16 @@ func (b *Backend) loadCache() {
 	}
 	c, err := parseCache(text)
 	if err != nil {
-		b.log.Warn("cached catalog is damaged or of another version; will rewrite", "file", path, "err", err)
+		b.log.Warn("cached catalog is damaged or of another version; will rewrite", "file", path,
+			"err", err)
 		return
 	}
 	touchCacheFile(path, info)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c.unprobeable {
-		b.detected, b.cachedUnprobeable = detected{generation: protocol.Legacy, unprobeable: true}, true
+		b.detected, b.cachedUnprobeable = detected{generation: protocol.Legacy, unprobeable: true},
+			true
 	}
 	if b.set.IgnoreCache {
 		return
@@ -150,7 +154,8 @@ func (b *Backend) saveCache(raw [catalog.NumKinds][]byte, s serverInfo) {
 	d, pinned := b.generation()
 	costly := d.unprobeable && !pinned
 	b.mu.Lock()
-	known := b.cachedUnprobeable == costly && b.listing.Instructions == s.instructions() && string(b.listing.Capabilities) == string(s.Capabilities)
+	known := b.cachedUnprobeable == costly && b.listing.Instructions == s.instructions() &&
+		string(b.listing.Capabilities) == string(s.Capabilities)
 	for k := range raw {
 		known = known && string(raw[k]) == string(b.raw[k])
 	}
@@ -164,7 +169,8 @@ func (b *Backend) saveCache(raw [catalog.NumKinds][]byte, s serverInfo) {
 		}
 		return
 	}
-	c := catalogCache{instructions: s.instructions(), capabilities: s.Capabilities, unprobeable: costly, raw: raw}
+	c := catalogCache{instructions: s.instructions(), capabilities: s.Capabilities,
+		unprobeable: costly, raw: raw}
 	if err := writeFile(path, c.encode()); err != nil {
 		b.log.Warn("cannot write catalog cache", "err", err)
 		return
@@ -198,7 +204,8 @@ func writeFile(path string, text []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, strings.TrimSuffix(filepath.Base(path), ".json")+".*.tmp") // mode 0600
+	// mode 0600
+	f, err := os.CreateTemp(dir, strings.TrimSuffix(filepath.Base(path), ".json")+".*.tmp")
 	if err != nil {
 		return err
 	}
@@ -222,7 +229,8 @@ func (b *Backend) copyFrom(old *Backend) {
 		return
 	}
 	old.mu.Lock()
-	raw, listing, found, older, kept, answered := old.raw, old.listing, old.detected, old.httpSSE, old.cachedUnprobeable, old.everSettled
+	raw, listing, found, older, kept, answered := old.raw, old.listing, old.detected, old.httpSSE,
+		old.cachedUnprobeable, old.everSettled
 	old.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()

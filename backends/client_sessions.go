@@ -40,7 +40,9 @@ func (s *Set) OpenSession(id string, capabilities []byte, stateless bool) {
 	}
 	s.sessions.opened++
 	s.sessions.byID[id] = &clientRecord{
-		capabilities: capabilities, modernCapabilities: protocol.ClientCapabilitiesToModern(capabilities), sessionless: stateless, order: s.sessions.opened,
+		capabilities:       capabilities,
+		modernCapabilities: protocol.ClientCapabilitiesToModern(capabilities),
+		sessionless:        stateless, order: s.sessions.opened,
 	}
 }
 

@@ -47,7 +47,8 @@ func completionArguments(params []byte) (context, argument map[string]string, ok
 		membersOnce(object, &ok, func(inner string, text []byte) {
 			switch key + "." + inner {
 			case "context.arguments":
-				membersOnce(text, &ok, func(name string, value []byte) { context[name] = wire.Unquote(value) })
+				membersOnce(text, &ok,
+					func(name string, value []byte) { context[name] = wire.Unquote(value) })
 			case "argument.name":
 				name = wire.Unquote(text)
 			case "argument.value":

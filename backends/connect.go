@@ -95,11 +95,13 @@ func (bc *backendConn) connectHTTP(ctx context.Context) error {
 // once.
 func (bc *backendConn) mayBeLegacy(err error) bool {
 	d, _ := bc.b.generation()
-	return isA[legacyServerError](err) || d.generation == protocol.UnknownGeneration && isA[undecidedError](err)
+	return isA[legacyServerError](err) ||
+		d.generation == protocol.UnknownGeneration && isA[undecidedError](err)
 }
 
 // reconnectsAtOnce reports whether another connection follows at once after err.
 func (bc *backendConn) reconnectsAtOnce(err error) bool {
 	_, pinned := bc.b.generation()
-	return bc.b.fallsBackToSSE(err) || isA[retryOtherError](err) || !pinned && bc.mayBeLegacy(err) || errors.Is(err, errMergedIntoShared)
+	return bc.b.fallsBackToSSE(err) || isA[retryOtherError](err) ||
+		!pinned && bc.mayBeLegacy(err) || errors.Is(err, errMergedIntoShared)
 }

@@ -30,20 +30,28 @@ var elevationValues = []string{"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "
 // engineValues are the options of an engine itself, before its command, that take the next word
 // as their value.
 var engineValues = []string{
-	"--config", "--context", "-c", "--host", "-H", "--log-level", "-l", "--tlscacert", "--tlscert", "--tlskey",
-	"--url", "--identity", "--connection", "--root", "--runroot", "--runtime", "--runtime-flag", "--storage-driver",
-	"--storage-opt", "--module", "--cgroup-manager", "--conmon", "--events-backend", "--hooks-dir", "--imagestore",
-	"--network-cmd-path", "--network-config-dir", "--namespace", "-n", "--out", "--ssh", "--tmpdir", "--volumepath",
-	"--db-backend", "--cpu-profile", "--memory-profile", "--address", "-a", "--snapshotter", "--cni-path",
+	"--config", "--context", "-c", "--host", "-H", "--log-level", "-l", "--tlscacert", "--tlscert",
+	"--tlskey",
+	"--url", "--identity", "--connection", "--root", "--runroot", "--runtime", "--runtime-flag",
+	"--storage-driver",
+	"--storage-opt", "--module", "--cgroup-manager", "--conmon", "--events-backend", "--hooks-dir",
+	"--imagestore",
+	"--network-cmd-path", "--network-config-dir", "--namespace", "-n", "--out", "--ssh", "--tmpdir",
+	"--volumepath",
+	"--db-backend", "--cpu-profile", "--memory-profile", "--address", "-a", "--snapshotter",
+	"--cni-path",
 	"--cni-netconfpath", "--data-root", "--hosts-dir", "--host-gateway-ip", "--bridge-ip",
 }
 
 // runFlags are the options of run that take no value. All others take one: a wrong guess would
 // take an argument of the server for an option.
 var runFlags = []string{
-	"--detach", "--disable-content-trust", "--help", "--init", "--interactive", "--no-healthcheck", "--oom-kill-disable",
-	"--privileged", "--publish-all", "--quiet", "--read-only", "--rm", "--sig-proxy", "--tty", "--use-api-socket",
-	"--env-host", "--http-proxy", "--no-hostname", "--no-hosts", "--passwd", "--read-only-tmpfs", "--replace", "--rmi",
+	"--detach", "--disable-content-trust", "--help", "--init", "--interactive", "--no-healthcheck",
+	"--oom-kill-disable",
+	"--privileged", "--publish-all", "--quiet", "--read-only", "--rm", "--sig-proxy", "--tty",
+	"--use-api-socket",
+	"--env-host", "--http-proxy", "--no-hostname", "--no-hosts", "--passwd", "--read-only-tmpfs",
+	"--replace", "--rmi",
 	"--rootfs", "--tls-verify", "--unsetenv-all",
 }
 
@@ -162,7 +170,8 @@ func runsHiddenContainer(command string, args []string) bool {
 		return i < len(args) && args[i] == "compose" && slices.Contains(args[i:], "run")
 	}
 	switch programName(command) {
-	case "sh", "bash", "zsh", "dash", "cmd", "env", "wsl", "docker-compose", "podman-compose", "sudo", "doas", "nohup", "flatpak-spawn":
+	case "sh", "bash", "zsh", "dash", "cmd", "env", "wsl", "docker-compose", "podman-compose",
+		"sudo", "doas", "nohup", "flatpak-spawn":
 		return startsContainer().MatchString(programName(command) + " " + strings.Join(args, " "))
 	}
 	return false

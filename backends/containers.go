@@ -41,13 +41,14 @@ const (
 // A container is what is known about a container that a backend may run. It is also the format
 // of a record.
 type container struct {
-	Version int             `json:"version"`
-	Backend string          `json:"backend"`
-	Engine  []string        `json:"engine"` // a command line to which stop and rm are added
-	Dir     string          `json:"dir,omitempty"`
-	CIDFile string          `json:"cidfile"`
-	Remove  bool            `json:"remove,omitempty"` // after the stop
-	Owner   json.RawMessage `json:"owner"`            // Options.ProcessID of the gateway that started it
+	Version int      `json:"version"`
+	Backend string   `json:"backend"`
+	Engine  []string `json:"engine"` // a command line to which stop and rm are added
+	Dir     string   `json:"dir,omitempty"`
+	CIDFile string   `json:"cidfile"`
+	Remove  bool     `json:"remove,omitempty"` // after the stop
+	// Options.ProcessID of the gateway that started it
+	Owner json.RawMessage `json:"owner"`
 
 	record string // path, "" if there is none
 }
@@ -94,14 +95,18 @@ func (b *Backend) containerRun() (run containerRun, why string, ok bool) {
 	run, ok = readRun(c.Command, c.Args)
 	switch {
 	case runsHiddenContainer(c.Command, c.Args):
-		return run, "it seems to run a container, which the gateway does not know and cannot stop: " + instead, true
+		return run,
+			"it seems to run a container, which the gateway does not know and cannot stop: " +
+				instead, true
 	case !ok:
 		return run, "", false
 	case programName(run.program) == "nerdctl" && runtime.GOOS != "linux":
-		return run, "nerdctl runs in a virtual machine here: the gateway cannot stop its container", true
+		return run, "nerdctl runs in a virtual machine here: the gateway cannot stop its container",
+			true
 	}
 	if path, err := child.LookPath(run.program, c.Cwd, b.env()); err == nil && isConfined(path) {
-		return run, "its container engine is a snap and cannot write to the state directory: the gateway cannot stop its container", true
+		return run,
+			"its container engine is a snap and cannot write to the state directory: the gateway cannot stop its container", true
 	}
 	return run, "", true
 }
@@ -124,12 +129,14 @@ func (b *Backend) prepareContainer() (*container, []string) {
 		return nil, c.Args
 	}
 	<-b.set.containersSwept
-	ct := &container{Version: recordVersion, Backend: c.Name, Engine: run.engine, Dir: c.Cwd, Remove: run.remove, Owner: b.set.ProcessID}
+	ct := &container{Version: recordVersion, Backend: c.Name, Engine: run.engine, Dir: c.Cwd,
+		Remove: run.remove, Owner: b.set.ProcessID}
 	args, base := c.Args, filepath.Join(os.TempDir(), "mcp-gateway-"+rand.Text())
 	if b.set.StateDir != "" {
 		dir := filepath.Join(b.set.StateDir, containersDir)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			b.log.Warn("the container of this backend cannot be recorded, and stays when the backend ends", "err", err)
+			b.log.Warn("the container of this backend cannot be recorded, and stays when the backend ends",
+				"err", err)
 			return nil, c.Args
 		}
 		base = filepath.Join(dir, rand.Text())
@@ -154,7 +161,8 @@ func (b *Backend) prepareContainer() (*container, []string) {
 			err = writeFile(ct.record, append(text, '\n'))
 		}
 		if err != nil {
-			b.log.Warn("the container of this backend cannot be recorded, and stays if the gateway is killed", "err", err)
+			b.log.Warn("the container of this backend cannot be recorded, and stays if the gateway is killed",
+				"err", err)
 			ct.record = ""
 		}
 	}
@@ -166,7 +174,8 @@ func (b *Backend) prepareContainer() (*container, []string) {
 func (ct *container) stopAndLog(b *Backend, grace string) {
 	err := ct.stop(context.Background(), b.env(), grace)
 	if err != nil {
-		b.log.Warn("the container of this backend cannot be stopped; the next start of the gateway tries it again", "err", err)
+		b.log.Warn("the container of this backend cannot be stopped; the next start of the gateway tries it again",
+			"err", err)
 	}
 }
 
@@ -220,7 +229,8 @@ func (ct *container) command(ctx context.Context, env []string, words ...string)
 		Path: ct.Engine[0], Args: slices.Concat(ct.Engine[1:], words), Env: env, Dir: ct.Dir,
 	})
 	output := strings.ToLower(text)
-	if err == nil || strings.Contains(output, "no such container") || strings.Contains(output, "is already in progress") {
+	if err == nil || strings.Contains(output, "no such container") ||
+		strings.Contains(output, "is already in progress") {
 		return nil
 	}
 	if line, _, _ := strings.Cut(text, "\n"); line != "" {
@@ -268,9 +278,11 @@ func (s *Set) sweepContainers(ctx context.Context) {
 				}
 			}
 			if err := ct.stop(ctx, env, "1"); err != nil {
-				s.Log.Warn("a container that a killed gateway has left cannot be stopped", "backend", ct.Backend, "err", err)
+				s.Log.Warn("a container that a killed gateway has left cannot be stopped",
+					"backend", ct.Backend, "err", err)
 			} else {
-				s.Log.Info("a container that a killed gateway has left is stopped", "backend", ct.Backend)
+				s.Log.Info("a container that a killed gateway has left is stopped",
+					"backend", ct.Backend)
 			}
 		})
 	}
@@ -307,7 +319,8 @@ func (ct *container) isTrusted(all []*Backend, dir string) bool {
 
 // orphanedContainers returns the containers of gateways that have ended. It removes records
 // that are too old or too many.
-func orphanedContainers(dir string, over func(owner []byte) bool, now time.Time) (left []*container) {
+func orphanedContainers(dir string, over func(owner []byte) bool,
+	now time.Time) (left []*container) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil
@@ -356,7 +369,8 @@ func readContainer(path string, size int64) (*container, error) {
 	if ct.Version != recordVersion || len(ct.Engine) == 0 || ct.CIDFile == "" {
 		return nil, errors.New("it is damaged")
 	}
-	if run, ok := readRun(ct.Engine[0], append(slices.Clone(ct.Engine[1:]), "run")); !ok || len(run.engine) != len(ct.Engine) {
+	if run, ok := readRun(ct.Engine[0], append(slices.Clone(ct.Engine[1:]), "run")); !ok ||
+		len(run.engine) != len(ct.Engine) {
 		return nil, errors.New("it does not name an engine")
 	}
 	return ct, nil

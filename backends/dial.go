@@ -38,7 +38,8 @@ func (b *Backend) dial(by dialMode) (transport.Conn, error) {
 	case c.Embedded != "":
 		return demo.Connect(c.Name), nil
 	case c.URL != "":
-		o := httpclient.Options{URL: c.URL, Headers: c.Headers, TLS: httpclient.ClientTLS(c.TLS), Via: b.set.Via, Limit: b.set.MaxMessage,
+		o := httpclient.Options{URL: c.URL, Headers: c.Headers, TLS: httpclient.ClientTLS(c.TLS),
+			Via: b.set.Via, Limit: b.set.MaxMessage,
 			Quota: b.receiveQuota, Log: b.outputLog}
 		switch by {
 		case dialHTTPStateless:
@@ -68,8 +69,10 @@ func (b *Backend) dial(by dialMode) (transport.Conn, error) {
 		Env:          b.env(),
 		StallTimeout: stallTimeout(c.CallTimeout),
 		Mask:         b.set.Mask,
-		OnStderr:     func(line string) { b.outputLog.Log(context.Background(), level, "stderr: "+line) },
-		OnRepair:     func() { b.outputLog.Warn("backend sent invalid UTF-8; repaired") },
+		OnStderr: func(line string) {
+			b.outputLog.Log(context.Background(), level, "stderr: "+line)
+		},
+		OnRepair: func() { b.outputLog.Warn("backend sent invalid UTF-8; repaired") },
 	})
 	switch {
 	case err != nil && container != nil:
@@ -79,7 +82,8 @@ func (b *Backend) dial(by dialMode) (transport.Conn, error) {
 		return nil, fmt.Errorf("start: %w", err)
 	case container != nil:
 		b.logStart(child.Pid(), args)
-		return &containerConn{Conn: child, stop: func(grace string) { container.stopAndLog(b, grace) }}, nil
+		return &containerConn{Conn: child,
+			stop: func(grace string) { container.stopAndLog(b, grace) }}, nil
 	}
 	b.logStart(child.Pid(), args)
 	return child, nil
@@ -93,7 +97,8 @@ func (b *Backend) logStart(pid int, args []string) {
 	if !b.outputLog.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
-	command := b.set.Mask(strings.Join(append([]string{b.cfg.Command}, config.HideArguments(args)...), " "))
+	command := b.set.Mask(strings.Join(append([]string{b.cfg.Command},
+		config.HideArguments(args)...), " "))
 	if len(command) > maxLoggedCommand {
 		command = strings.ToValidUTF8(command[:maxLoggedCommand], "") + "…"
 	}

@@ -36,7 +36,8 @@ func isUndecided(err error) bool {
 // not pinned.
 func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	wait := bc.b.probeTimeout()
-	asking, stop := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%w within %v", errNoDiscoverResult, wait))
+	asking, stop := context.WithTimeoutCause(ctx, wait,
+		fmt.Errorf("%w within %v", errNoDiscoverResult, wait))
 	defer stop()
 	s, err := bc.discover(asking, p)
 	switch {
@@ -58,8 +59,11 @@ func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serv
 func (bc *backendConn) discover(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	revision := protocol.Newest()
 	for retry := false; ; retry = true {
-		stamp := protocol.ClientMeta{Revision: revision.Date, Capabilities: protocol.ClientCapabilitiesToModern(bc.capabilitiesToDeclare()), ClientInfo: bc.b.set.clientInfo}
-		m, err := p.RoundTrip(ctx, stamp.AddTo(wire.NewRequest("0", protocol.MethodServerDiscover, nil)))
+		stamp := protocol.ClientMeta{Revision: revision.Date,
+			Capabilities: protocol.ClientCapabilitiesToModern(bc.capabilitiesToDeclare()),
+			ClientInfo:   bc.b.set.clientInfo}
+		m, err := p.RoundTrip(ctx, stamp.AddTo(wire.NewRequest("0", protocol.MethodServerDiscover,
+			nil)))
 		_, unusable := errors.AsType[*peer.BadResponseError](err)
 		switch {
 		case unusable, errors.Is(err, httpclient.ErrNotStateless):
@@ -109,12 +113,14 @@ func parseDiscover(result []byte) (serverInfo, error) {
 	get := func(path ...string) []byte { value, _ := wire.Lookup(result, path...); return value }
 	common, ok := protocol.NewestModernOf(stringArray(get("supportedVersions")))
 	if !ok || protocol.ResultType(result) != protocol.ResultComplete {
-		return serverInfo{}, legacyServerError{errors.New("server/discover: the response is not a DiscoverResult with a known revision")}
+		return serverInfo{},
+			legacyServerError{errors.New("server/discover: the response is not a DiscoverResult with a known revision")}
 	}
 	s := serverInfo{
-		ProtocolVersion: common.Date, modern: true, bothGenerations: includeLegacy(stringArray(get("supportedVersions"))),
-		Capabilities: capabilitiesOf(get("capabilities")),
-		Instructions: get("instructions"), ServerInfo: get("_meta", protocol.MetaServerInfo),
+		ProtocolVersion: common.Date, modern: true,
+		bothGenerations: includeLegacy(stringArray(get("supportedVersions"))),
+		Capabilities:    capabilitiesOf(get("capabilities")),
+		Instructions:    get("instructions"), ServerInfo: get("_meta", protocol.MetaServerInfo),
 	}
 	return s, nil
 }

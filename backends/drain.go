@@ -46,7 +46,8 @@ func (b *Backend) goWorker(f func(serving context.Context)) bool {
 
 // drain takes a removed backend out of service. It does not wait for its calls in flight.
 func (b *Backend) drain() {
-	b.opening.Lock() // no per-session connection is being opened, so that each subscription is found
+	// no per-session connection is being opened, so that each subscription is found
+	b.opening.Lock()
 	b.mu.Lock()
 	b.draining = true
 	lines := []*backendConn{b.shared}
@@ -118,7 +119,8 @@ func (b *Backend) redirect(q queuedCall) {
 	case q.request.Method() == protocol.MethodResourcesUnsubscribe:
 		next.unsubscribe(uriParam(q.request), q.request, q.call)
 	case q.subscribe != nil:
-		next.conn(q.call.SessionID, false).send(queuedCall{request: q.request, call: q.call, subscribe: q.subscribe})
+		next.conn(q.call.SessionID, false).send(queuedCall{request: q.request, call: q.call,
+			subscribe: q.subscribe})
 	default:
 		next.limiter.submit(queuedCall{request: q.request, call: q.call})
 	}
@@ -191,7 +193,8 @@ func (s *Set) removeDrained(b *Backend) {
 	b.kill(nil)
 	s.mu.Lock()
 	m := *s.current()
-	m.draining = slices.DeleteFunc(slices.Clone(m.draining), func(one *Backend) bool { return one == b })
+	m.draining = slices.DeleteFunc(slices.Clone(m.draining),
+		func(one *Backend) bool { return one == b })
 	s.table.Store(&m)
 	s.mu.Unlock()
 	if next := b.successor(); next != nil {

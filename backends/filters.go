@@ -117,7 +117,8 @@ func (b *Backend) permittedURIs(uris []string) []string {
 	if b.filters.Load().Resources.IsZero() {
 		return uris
 	}
-	return slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !b.permitsEntry(catalog.Resources, uri) })
+	return slices.DeleteFunc(slices.Clone(uris),
+		func(uri string) bool { return !b.permitsEntry(catalog.Resources, uri) })
 }
 
 // setFilters applies the filters of a change to the current backends.
@@ -179,7 +180,8 @@ func (b *Backend) setItemsLocked(k catalog.Kind, items []catalog.Item) {
 	b.items[k] = items
 	permitted := items
 	if !b.filterOf(k).IsZero() {
-		permitted = slices.DeleteFunc(slices.Clone(items), func(i catalog.Item) bool { return !b.permitsEntry(k, i.Original) })
+		permitted = slices.DeleteFunc(slices.Clone(items),
+			func(i catalog.Item) bool { return !b.permitsEntry(k, i.Original) })
 	}
 	if k == catalog.Tools {
 		b.headerSchemas = headerSchemas(items)
@@ -200,8 +202,10 @@ func (b *Backend) updateUnmatchedLocked() (texts []string) {
 		kind   catalog.Kind
 		key    string
 		filter config.Filter
-	}{{catalog.Tools, "tools", f.Tools}, {catalog.Prompts, "prompts", f.Prompts}, {catalog.Resources, "resources", f.Resources}} {
-		if b.raw[list.kind] == nil || list.kind == catalog.Resources && len(b.items[catalog.Templates]) > 0 {
+	}{{catalog.Tools, "tools", f.Tools}, {catalog.Prompts, "prompts", f.Prompts},
+		{catalog.Resources, "resources", f.Resources}} {
+		if b.raw[list.kind] == nil ||
+			list.kind == catalog.Resources && len(b.items[catalog.Templates]) > 0 {
 			continue
 		}
 		var names []string
@@ -209,8 +213,10 @@ func (b *Backend) updateUnmatchedLocked() (texts []string) {
 			names = append(names, item.Original)
 		}
 		globs := list.filter.Unmatched(list.key, names)
-		if slices.ContainsFunc(globs, func(glob string) bool { return !slices.Contains(known, glob) }) {
-			texts = append(texts, "filter matches no "+list.kind.String()+": "+strings.Join(globs, ", "))
+		if slices.ContainsFunc(globs,
+			func(glob string) bool { return !slices.Contains(known, glob) }) {
+			texts = append(texts, "filter matches no "+list.kind.String()+": "+strings.Join(globs,
+				", "))
 		}
 		b.status.Unmatched = append(b.status.Unmatched, globs...)
 	}

@@ -93,7 +93,8 @@ func isA[E error](err error) bool {
 func isLegacyRefusal(err error) bool {
 	lost, ok := errors.AsType[*transport.CallLostError](err)
 	status, _ := errors.AsType[*httpclient.StatusError](err)
-	return ok && !lost.MayHaveRun && status != nil && (status.Code == 400 || status.Code == 404 || status.Code == 405)
+	return ok && !lost.MayHaveRun && status != nil &&
+		(status.Code == 400 || status.Code == 404 || status.Code == 405)
 }
 
 // saysModern reports whether a server refuses initialize because it is modern.
@@ -106,7 +107,8 @@ func saysModern(err error) bool {
 		return true
 	}
 	for _, date := range protocol.RevisionDates() {
-		if t, _ := protocol.FindRevision(date); t.Modern && strings.Contains(e.Message+string(e.Data), date) {
+		if t, _ := protocol.FindRevision(date); t.Modern &&
+			strings.Contains(e.Message+string(e.Data), date) {
 			return true
 		}
 	}

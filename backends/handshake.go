@@ -20,7 +20,8 @@ import (
 
 // handshake shakes hands according to the backend's generation. If it is not known, a server at
 // a pipe is probed; over HTTP the dialMode decides which generation is tried.
-func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode) (serverInfo, error) {
+func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
+	by dialMode) (serverInfo, error) {
 	d, pinned := bc.b.generation()
 	follows := bc.followsClient()
 	var s serverInfo
@@ -32,7 +33,8 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode)
 		s, err = bc.discover(ctx, p)
 		switch {
 		case pinned && isA[legacyServerError](err):
-			err = fmt.Errorf("it does not speak %s: remove `era: modern` (%w)", protocol.Newest().Date, err)
+			err = fmt.Errorf("it does not speak %s: remove `era: modern` (%w)",
+				protocol.Newest().Date, err)
 		case pinned && isA[*child.ExitError](err):
 			err = fmt.Errorf("%w (it was sent server/discover because of `era: modern`)", err)
 		}
@@ -41,14 +43,16 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode)
 	default:
 		s, err = bc.initialize(ctx, p)
 		switch {
-		case follows && isA[*wire.Error](err): // any error: the server was not sent server/discover yet
+		case follows && isA[*wire.Error](err):
+			// any error: the server was not sent server/discover yet
 			bc.b.setGeneration(detected{generation: protocol.Modern})
 			err = retryOtherError{err}
 		case !pinned && saysModern(err):
 			bc.b.setGeneration(detected{})
 			err = retryOtherError{err}
 		case bc.b.cfg.Generation == legacyName && saysModern(err):
-			err = fmt.Errorf("it may speak %s alone: remove `era: legacy` (%w)", protocol.Newest().Date, err)
+			err = fmt.Errorf("it may speak %s alone: remove `era: legacy` (%w)",
+				protocol.Newest().Date, err)
 		}
 	}
 	if err != nil {
@@ -56,7 +60,8 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode)
 	}
 	switch {
 	case s.modern:
-		bc.b.setGeneration(detected{generation: protocol.Modern, bothGenerations: s.bothGenerations})
+		bc.b.setGeneration(detected{generation: protocol.Modern,
+			bothGenerations: s.bothGenerations})
 	case errors.Is(bc.probeErr, errNoDiscoverResult):
 		bc.b.setGeneration(detected{generation: protocol.Legacy, unprobeable: true})
 	}
@@ -66,9 +71,11 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode)
 	bc.b.onReady(bc, s)
 	switch {
 	case isA[undecidedError](bc.probeErr):
-		bc.log.Info("backend responds to initialize but not to server/discover; `era: legacy` avoids the probe", "err", bc.probeErr)
+		bc.log.Info("backend responds to initialize but not to server/discover; `era: legacy` avoids the probe",
+			"err", bc.probeErr)
 	case bc.probeErr != nil:
-		bc.log.Info("backend ends on server/discover; `era: legacy` avoids the probe", "err", bc.probeErr)
+		bc.log.Info("backend ends on server/discover; `era: legacy` avoids the probe",
+			"err", bc.probeErr)
 	}
 	return s, nil
 }
@@ -80,7 +87,8 @@ func (bc *backendConn) withDiscoverError(ctx context.Context, err error) error {
 	if lost, isLost := errors.AsType[*transport.CallLostError](err); isLost && !lost.MayHaveRun {
 		return err
 	}
-	if !isA[undecidedError](bc.probeErr) || isA[retryOtherError](err) || bc.b.fallsBackToSSE(err) || context.Cause(ctx) == context.Canceled {
+	if !isA[undecidedError](bc.probeErr) || isA[retryOtherError](err) || bc.b.fallsBackToSSE(err) ||
+		context.Cause(ctx) == context.Canceled {
 		return err
 	}
 	err = timeoutCause(ctx, err)
@@ -125,7 +133,8 @@ func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo
 	}
 	result, err := offer(protocol.NewestLegacy().Date)
 	if date := counterOfferedRevision(err); date != "" {
-		bc.log.Debug("backend refuses the offered revision; offering one that it names", "revision", date, "err", err)
+		bc.log.Debug("backend refuses the offered revision; offering one that it names",
+			"revision", date, "err", err)
 		again, failure := offer(date)
 		switch {
 		case failure == nil:
@@ -195,7 +204,8 @@ func (bc *backendConn) capabilitiesDiffer(session string) bool {
 }
 
 func (bc *backendConn) capabilitiesDifferLocked(session string) bool {
-	return bc.b.set.isSessionOpen(session) && !sameJSON(bc.declaredCapabilities, bc.b.set.clientCapabilities(session))
+	return bc.b.set.isSessionOpen(session) && !sameJSON(bc.declaredCapabilities,
+		bc.b.set.clientCapabilities(session))
 }
 
 func sameJSON(a, b []byte) bool {
@@ -203,13 +213,15 @@ func sameJSON(a, b []byte) bool {
 		return true
 	}
 	var x, y bytes.Buffer
-	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil &&
+		bytes.Equal(x.Bytes(), y.Bytes())
 }
 
 // onReady logs the server of a connection, and stores that of the shared one in the status.
 func (b *Backend) onReady(bc *backendConn, s serverInfo) {
 	if bc.isPerSession() {
-		bc.log.Debug("backend ready for a session", "server", s.displayName(), "revision", s.ProtocolVersion)
+		bc.log.Debug("backend ready for a session", "server", s.displayName(),
+			"revision", s.ProtocolVersion)
 		return
 	}
 	b.mu.Lock()
@@ -226,7 +238,8 @@ const restoreTimeout = 5 * time.Second
 // replayState restores the log level and the subscriptions after a reconnect. It returns the
 // URIs of which an update may have been missed. A modern server gets the level with each
 // request, and the URIs through subscriptions/listen.
-func (bc *backendConn) replayState(ctx context.Context, p *peer.Peer, s serverInfo) (missed []string) {
+func (bc *backendConn) replayState(ctx context.Context, p *peer.Peer,
+	s serverInfo) (missed []string) {
 	if s.modern {
 		return nil
 	}
@@ -256,7 +269,8 @@ func (bc *backendConn) resend(ctx context.Context, p *peer.Peer, requests []wire
 			}
 			if a.Err != nil && !warned {
 				warned = true
-				bc.log.Warn("cannot restore the state of the backend", "method", some[i].Method(), "err", a.Err)
+				bc.log.Warn("cannot restore the state of the backend", "method", some[i].Method(),
+					"err", a.Err)
 			}
 		}
 	}

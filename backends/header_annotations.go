@@ -26,7 +26,8 @@ func (b *Backend) fixHeaderAnnotations(page *catalog.Page, s serverInfo) {
 			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: flaw})
 			continue
 		default:
-			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: flaw, Repaired: true})
+			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: flaw,
+				Repaired: true})
 			item = item.WithSchema(protocol.StripHeaderAnnotations(schema))
 		}
 		kept = append(kept, item)

@@ -20,7 +20,8 @@ func (bc *backendConn) stopIfIdle(p *peer.Peer) bool {
 	if bc.listen != nil {
 		listen = bc.listen.call
 	}
-	inUse := unread || bc.peer != p || bc.refreshing.Load() > 0 || !bc.subs.empty() || len(bc.queued)+len(bc.retryQueue)+len(bc.pendingSubscribes) > 0
+	inUse := unread || bc.peer != p || bc.refreshing.Load() > 0 || !bc.subs.empty() ||
+		len(bc.queued)+len(bc.retryQueue)+len(bc.pendingSubscribes) > 0
 	stops := !inUse && p.CloseIfIdle(errIdle, listen)
 	if stops {
 		bc.disconnectedPeer, bc.peer = p, nil

@@ -55,7 +55,8 @@ var errEcho = errors.New("it echoes its input: it is not an MCP server, or there
 // HandleRequest implements peer.Handler.
 func (h *inboundHandler) HandleRequest(r *peer.Request) {
 	ready, server := h.conn.currentPeer()
-	if m := r.Method(); ready == nil && (m == protocol.MethodInitialize || m == protocol.MethodServerDiscover) {
+	if m := r.Method(); ready == nil && (m == protocol.MethodInitialize ||
+		m == protocol.MethodServerDiscover) {
 		h.disconnect(errEcho)
 		return
 	}
@@ -73,14 +74,16 @@ func (h *inboundHandler) HandleRequest(r *peer.Request) {
 		return
 	}
 	r.Message = m
-	h.conn.b.set.clientSide().HandleRequest(h.originSession(r.Message, r.Origin()), h.conn.b.cfg.Name, r)
+	h.conn.b.set.clientSide().HandleRequest(h.originSession(r.Message, r.Origin()),
+		h.conn.b.cfg.Name, r)
 }
 
 // HandleNotification implements peer.Handler.
 func (h *inboundHandler) HandleNotification(m wire.Message, on peer.Origin) {
 	method := m.Method()
 	switch {
-	case h.conn.isPerSession() && h.conn.b.requestRefresh(method, func(k catalog.Kind) { h.conn.notifyAfterRefresh[k] = true }):
+	case h.conn.isPerSession() && h.conn.b.requestRefresh(method,
+		func(k catalog.Kind) { h.conn.notifyAfterRefresh[k] = true }):
 		// The lists are read over the shared connection, but this client's own server has
 		// announced a change, which the client may expect. The client is notified after the
 		// refresh, so that it does not read the old list.
@@ -104,7 +107,8 @@ func (h *inboundHandler) HandleNotification(m wire.Message, on peer.Origin) {
 			h.warnInvalidParams(m, err)
 			return
 		}
-		h.conn.outputLog.Debug("log message of the backend", "params", truncate(string(m.Part(wire.PartParams)), maxLoggedMessage))
+		h.conn.outputLog.Debug("log message of the backend",
+			"params", truncate(string(m.Part(wire.PartParams)), maxLoggedMessage))
 	}
 	h.conn.b.set.clientSide().HandleNotification(h.originSession(m, on), h.conn.b.cfg.Name, m, on)
 }
@@ -149,7 +153,8 @@ func (h *inboundHandler) originSession(m wire.Message, on peer.Origin) string {
 	case on.CallEnded, h.conn.b.hasManyStreams(), namesOrigin(m):
 		return ""
 	}
-	if _, server := h.conn.currentPeer(); server.modern { // a log message belongs to a call in flight with a log level
+	// a log message belongs to a call in flight with a log level
+	if _, server := h.conn.currentPeer(); server.modern {
 		session, _ := h.peer.SoleSessionWhere(func(session string) bool {
 			_, level := h.conn.b.set.requestMeta(session)
 			return level != ""

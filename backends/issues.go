@@ -39,7 +39,8 @@ func isUnreachable(err error) bool {
 		return false
 	}
 	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {
-		return status.Code == http.StatusBadGateway || status.Code == http.StatusServiceUnavailable || status.Code == http.StatusGatewayTimeout
+		return status.Code == http.StatusBadGateway ||
+			status.Code == http.StatusServiceUnavailable || status.Code == http.StatusGatewayTimeout
 	}
 	return !lost.MayHaveRun && !errors.Is(err, transport.ErrClosed)
 }

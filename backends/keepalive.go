@@ -23,7 +23,8 @@ const (
 )
 
 // errHung is why a connection ends whose server no longer responds.
-var errHung = fmt.Errorf("it hangs: %d pings in a row got no response, each within %v", maxUnansweredPings, pingTimeout)
+var errHung = fmt.Errorf("it hangs: %d pings in a row got no response, each within %v",
+	maxUnansweredPings, pingTimeout)
 
 // A keepAlive watches a silent connection: it pings a legacy server, and ends the connection if
 // it has not been used for long. A message from the server proves that it is alive, and a
@@ -40,7 +41,8 @@ type keepAlive struct {
 }
 
 // startKeepAlive watches a connection until ctx is done or end is called.
-func (bc *backendConn) startKeepAlive(ctx context.Context, h *inboundHandler, s serverInfo) (end func()) {
+func (bc *backendConn) startKeepAlive(ctx context.Context, h *inboundHandler,
+	s serverInfo) (end func()) {
 	k := &keepAlive{conn: bc, peer: h.peer, pings: !s.modern}
 	if bc.b.isProcess() && !bc.b.set.NoRestart {
 		k.idleStop = bc.b.cfg.IdleStop
@@ -72,7 +74,8 @@ func (k *keepAlive) run(ctx context.Context) error {
 			return nil
 		}
 		looked = time.Now()
-		if t := k.peer.Activity(); k.idleStop > 0 && looked.Sub(t.LastUsed) >= k.idleStop && k.conn.stopIfIdle(k.peer) {
+		if t := k.peer.Activity(); k.idleStop > 0 && looked.Sub(t.LastUsed) >= k.idleStop &&
+			k.conn.stopIfIdle(k.peer) {
 			return errIdle
 		}
 		if k.pings {
@@ -90,7 +93,8 @@ func (k *keepAlive) nextCheck(looked time.Time) (first time.Time) {
 	if k.pings {
 		first = laterOf(t.LastReceived.Add(pingAfter), looked.Add(pingTimeout))
 		if k.unanswered > 0 {
-			first = laterOf(k.lastPing.Add(pingTimeout), looked.Add(time.Second)) // to notice a message soon
+			// to notice a message soon
+			first = laterOf(k.lastPing.Add(pingTimeout), looked.Add(time.Second))
 		}
 	}
 	if k.idleStop > 0 {
@@ -129,7 +133,8 @@ func (k *keepAlive) pingIfDue(ctx context.Context, now time.Time) {
 		k.markResponsive()
 	case t.InFlight: // it may be working on a call
 	case !unreachable && !k.hasAnswered:
-		k.conn.log.Debug("backend does not respond to ping; will not ping again", "dur", pingTimeout)
+		k.conn.log.Debug("backend does not respond to ping; will not ping again",
+			"dur", pingTimeout)
 		k.pings = false
 		k.markResponsive() // it may have been unreachable before
 	default:

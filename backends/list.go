@@ -42,11 +42,13 @@ type listRead struct {
 
 // readLists reads lists in parallel, and publishes them. A failure is logged, keeps the last
 // listing, and is retried later.
-func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo, which [catalog.NumKinds]bool) {
+func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo,
+	which [catalog.NumKinds]bool) {
 	var read []*listRead
 	for k := range catalog.Kind(catalog.NumKinds) {
 		if which[k] {
-			read = append(read, &listRead{kind: k, done: !s.lists(k), seenCursors: make(map[string]bool), public: s.modern})
+			read = append(read, &listRead{kind: k, done: !s.lists(k),
+				seenCursors: make(map[string]bool), public: s.modern})
 		}
 	}
 	b.readPages(ctx, p, s, read)
@@ -87,7 +89,8 @@ func (b *Backend) readPages(ctx context.Context, p *peer.Peer, s serverInfo, rea
 		for _, r := range read {
 			if !r.done {
 				open = append(open, r)
-				requests = append(requests, b.withClientMeta(wire.NewRequest("0", r.kind.ListMethod(), r.params), s, "", false))
+				requests = append(requests, b.withClientMeta(wire.NewRequest("0",
+					r.kind.ListMethod(), r.params), s, "", false))
 			}
 		}
 		if len(open) == 0 {
@@ -153,11 +156,13 @@ func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []by
 		b.outputLog.Warn("list exceeds limits.message; the rest is left out", "method", list)
 		return nil, nil
 	case len(r.items) > maxEntries:
-		b.outputLog.Warn("list has too many entries; the rest is left out", "method", list, "max", maxEntries)
+		b.outputLog.Warn("list has too many entries; the rest is left out", "method", list,
+			"max", maxEntries)
 		r.items = r.items[:maxEntries]
 		return nil, nil
 	case r.pages == maxPages:
-		b.outputLog.Warn("list has too many pages; the rest is left out", "method", list, "max", maxPages)
+		b.outputLog.Warn("list has too many pages; the rest is left out", "method", list,
+			"max", maxPages)
 		return nil, nil
 	}
 	r.seenCursors[string(page.NextCursor)] = true
@@ -182,7 +187,8 @@ func (b *Backend) recordIssues(r *listRead, flaws []catalog.Issue) {
 // isSuspicious reports whether a suspicious entry is permitted, together with the entry that it
 // conflicts with, if there is one.
 func (b *Backend) isSuspicious(k catalog.Kind, f catalog.Issue) bool {
-	return b.permitsEntry(k, f.Item) && (f.ConflictsWith == "" || b.permitsEntry(k, f.ConflictsWith))
+	return b.permitsEntry(k, f.Item) && (f.ConflictsWith == "" ||
+		b.permitsEntry(k, f.ConflictsWith))
 }
 
 // storeLists stores lists, or why they could not be read. If the connection is over, settles is
@@ -194,7 +200,8 @@ func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
 	for _, r := range read {
 		errs[r.kind] = r.err
 	}
-	b.shared.setIssue(issueLists, cmp.Or(errs[:]...)) // before settle, so that the status contains the issue
+	// before settle, so that the status contains the issue
+	b.shared.setIssue(issueLists, cmp.Or(errs[:]...))
 	for _, r := range read {
 		if r.err == nil {
 			raw[r.kind] = catalog.MarshalList(r.kind, r.items)
@@ -210,7 +217,8 @@ func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
 			changed = b.setTTLLocked(r, s) || changed
 			b.listErrs[r.kind] = r.err
 			if r.err == nil {
-				b.omitted[r.kind], b.suspicious[r.kind], b.repaired[r.kind] = r.omitted, r.suspicious, r.repaired
+				b.omitted[r.kind], b.suspicious[r.kind], b.repaired[r.kind] = r.omitted,
+					r.suspicious, r.repaired
 			}
 			if r.err == nil && string(raw[r.kind]) != string(b.raw[r.kind]) {
 				b.setItemsLocked(r.kind, r.items)
@@ -222,7 +230,8 @@ func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
 				changed = true
 			}
 		}
-		changed = changed || s.instructions() != b.listing.Instructions || string(s.Capabilities) != string(b.listing.Capabilities)
+		changed = changed || s.instructions() != b.listing.Instructions ||
+			string(s.Capabilities) != string(b.listing.Capabilities)
 		b.raw = raw
 		unmatched = b.updateUnmatchedLocked()
 		b.listing.Instructions, b.listing.Capabilities = s.instructions(), s.Capabilities

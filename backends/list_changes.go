@@ -16,12 +16,14 @@ func (b *Backend) listChanged(notification string) bool {
 // Unlike listChanged it does not announce a list that turns out to be the same. It calls note
 // for each kind of list, with b.mu held.
 func (b *Backend) requestRefresh(notification string, note func(catalog.Kind)) bool {
-	return b.refreshKinds(func(k catalog.Kind) bool { return k.ChangedNotification() == notification }, note)
+	names := func(k catalog.Kind) bool { return k.ChangedNotification() == notification }
+	return b.refreshKinds(names, note)
 }
 
 // refreshAll requests every list again, each once.
 func (b *Backend) refreshAll() {
-	b.refreshKinds(func(catalog.Kind) bool { return true }, func(k catalog.Kind) { b.announced[k] = true })
+	b.refreshKinds(func(catalog.Kind) bool { return true },
+		func(k catalog.Kind) { b.announced[k] = true })
 }
 
 // refreshTools requests the list of tools again.
@@ -69,7 +71,8 @@ func (b *Backend) takeStale() (which [catalog.NumKinds]bool, notify func()) {
 	}
 	return which, func() {
 		for c := range announced {
-			b.set.clientSide().HandleNotification(c.session, b.cfg.Name, wire.NewNotification(c.notification, nil), peer.Origin{})
+			b.set.clientSide().HandleNotification(c.session, b.cfg.Name,
+				wire.NewNotification(c.notification, nil), peer.Origin{})
 		}
 	}
 }

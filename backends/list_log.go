@@ -8,11 +8,9 @@ import (
 	"mcpgateway/catalog"
 )
 
-// A list that keeps failing is logged at once, and again after firstRelogPause, then after twice the
-// time each, up to longestRelogPause.
+// A list that keeps failing is logged at once, again after firstRelogPause, then after double
+// the time each, up to longestRelogPause.
 const (
-	// A list that keeps failing is logged at once, again after firstRelogPause, then after
-	// double the time each, up to longestRelogPause.
 	firstRelogPause   = time.Minute
 	longestRelogPause = time.Hour
 )
@@ -66,7 +64,8 @@ func (b *Backend) logChangedTools(known, read []catalog.Item) {
 			continue
 		}
 		if changed++; changed <= maxLoggedChanges {
-			b.log.Warn("tool_changed: the definition of a tool has changed", "tool", item.Original, "was", was, "now", now)
+			b.log.Warn("tool_changed: the definition of a tool has changed", "tool", item.Original,
+				"was", was, "now", now)
 		}
 	}
 	if more := changed - maxLoggedChanges; more > 0 {
@@ -113,14 +112,17 @@ func (b *Backend) logIssues(k catalog.Kind, flaws []catalog.Issue) {
 		case f.WholeList:
 			b.outputLog.Warn("list is null; treated as empty", "method", k.ListMethod())
 		case f.Suspicious:
-			b.outputLog.Warn("a "+k.String()+" is listed unchanged, though some clients may not accept it", logKey(k), f.Item, "err", f.Problem)
+			b.outputLog.Warn("a "+k.String()+" is listed unchanged, though some clients may not accept it",
+				logKey(k), f.Item, "err", f.Problem)
 		case !f.Repaired:
-			b.outputLog.Warn("left out a "+k.String()+" that no client could read", logKey(k), f.Item, "err", f.Problem)
+			b.outputLog.Warn("left out a "+k.String()+" that no client could read", logKey(k),
+				f.Item, "err", f.Problem)
 		default:
 			b.outputLog.Info("repaired a "+k.String(), logKey(k), f.Item, "err", f.Problem)
 		}
 	}
 	if more := fresh - maxLoggedIssues; more > 0 {
-		b.outputLog.Warn("further entries of the list have issues; gateway check names some", "method", k.ListMethod(), "records", more)
+		b.outputLog.Warn("further entries of the list have issues; gateway check names some",
+			"method", k.ListMethod(), "records", more)
 	}
 }

@@ -56,12 +56,14 @@ type listenLoop struct {
 }
 
 // startListenLoop listens to a modern server until ctx is done, or stop is called.
-func (bc *backendConn) startListenLoop(ctx context.Context, p *peer.Peer, s serverInfo) *listenLoop {
+func (bc *backendConn) startListenLoop(ctx context.Context, p *peer.Peer,
+	s serverInfo) *listenLoop {
 	if !s.modern || bc.isPerSession() {
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
-	ll := &listenLoop{conn: bc, peer: p, server: s, cancel: stop, ready: make(chan struct{}), pause: firstPause}
+	ll := &listenLoop{conn: bc, peer: p, server: s, cancel: stop, ready: make(chan struct{}),
+		pause: firstPause}
 	ll.running.Go(func() { ll.run(ctx) })
 	return ll
 }
@@ -121,7 +123,8 @@ func (ll *listenLoop) needsReopen(uris []string) bool {
 	if ll.current == nil || ll.pruneURIs {
 		return true
 	}
-	return slices.ContainsFunc(uris, func(uri string) bool { return !slices.Contains(ll.current.uris, uri) })
+	return slices.ContainsFunc(uris,
+		func(uri string) bool { return !slices.Contains(ll.current.uris, uri) })
 }
 
 // uriCount returns the number of URIs in the listen.
@@ -250,7 +253,8 @@ func (ll *listenLoop) isDisconnected() bool {
 func (ll *listenLoop) wantedFilter() (params []byte, uris []string) {
 	filter := make(map[string]any)
 	for k, flag := range map[catalog.Kind]string{
-		catalog.Tools: "toolsListChanged", catalog.Prompts: "promptsListChanged", catalog.Resources: "resourcesListChanged",
+		catalog.Tools: "toolsListChanged", catalog.Prompts: "promptsListChanged",
+		catalog.Resources: "resourcesListChanged",
 	} {
 		if ll.server.has(k.Capability(), "listChanged") {
 			filter[flag] = true
@@ -279,7 +283,8 @@ func (ll *listenLoop) closeCurrent(ctx context.Context) {
 	}
 	ll.current = nil
 	if !ll.conn.b.hasManyStreams() && ctx.Err() == nil {
-		_ = ll.peer.Notify(protocol.NotificationCancelled, []byte(`{"requestId":`+string(ls.call.ID())+`}`))
+		_ = ll.peer.Notify(protocol.NotificationCancelled,
+			[]byte(`{"requestId":`+string(ls.call.ID())+`}`))
 		select {
 		case <-ls.ended:
 			return
@@ -317,10 +322,12 @@ func (ll *listenLoop) resolveSubscribes() {
 		case ls.covers(uri):
 			return slices.Contains(ls.uris, uri), nil
 		}
-		return slices.Contains(ls.uris, uri), wire.Errorf(wire.CodeInvalidParams, "Invalid params: the backend sends no updates of this resource")
+		return slices.Contains(ls.uris, uri), wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: the backend sends no updates of this resource")
 	})
 	if ls != nil {
-		ls.uris = slices.DeleteFunc(ls.uris, func(uri string) bool { return !ls.covers(uri) }) // so that a new subscribe replaces the listen
+		// so that a new subscribe replaces the listen
+		ls.uris = slices.DeleteFunc(ls.uris, func(uri string) bool { return !ls.covers(uri) })
 	}
 	bc.mu.Unlock()
 	for _, f := range respond {
@@ -338,7 +345,8 @@ func (ll *listenLoop) rejectSubscribes(uris []string, err error) bool {
 	bc := ll.conn
 	bc.mu.Lock()
 	respond := bc.resolveSubscribesLocked(func(uri string) (bool, *wire.Error) {
-		return slices.Contains(uris, uri), wire.Errorf(wire.CodeInvalidParams, "Invalid params: the backend refuses the subscription: %s", e.Message)
+		return slices.Contains(uris, uri), wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: the backend refuses the subscription: %s", e.Message)
 	})
 	bc.mu.Unlock()
 	for _, f := range respond {

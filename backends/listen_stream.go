@@ -29,13 +29,16 @@ func (ls *listenStream) covers(uri string) bool {
 // matches reports whether a notification belongs to this listen, or names none.
 func (ls *listenStream) matches(m wire.Message) bool {
 	id := protocol.SubscriptionID(m)
-	return id == "" || string(id) == string(ls.call.ID()) || wire.Unquote([]byte(id)) == string(ls.call.ID())
+	return id == "" || string(id) == string(ls.call.ID()) ||
+		wire.Unquote([]byte(id)) == string(ls.call.ID())
 }
 
 // open opens a listen and waits until the server has acknowledged it.
-func (ll *listenLoop) open(ctx context.Context, params []byte, uris []string) (*listenStream, error) {
+func (ll *listenLoop) open(ctx context.Context, params []byte,
+	uris []string) (*listenStream, error) {
 	bc := ll.conn
-	ls := &listenStream{uris: uris, acked: make(chan []byte, 1), ended: make(peer.ResponseChan, 1), openedAt: time.Now()}
+	ls := &listenStream{uris: uris, acked: make(chan []byte, 1), ended: make(peer.ResponseChan, 1),
+		openedAt: time.Now()}
 	ls.call = &peer.Call{Handler: ls.ended, Modern: true, Internal: true}
 	bc.mu.Lock()
 	bc.openingListen = ls

@@ -26,7 +26,8 @@ func (bc *backendConn) wantedLevel() string {
 		return "" // no session receives log messages from it
 	}
 	for _, one := range all.byID {
-		if one.level != "" && (lowest == "" || protocol.LogSeverity(one.level) < protocol.LogSeverity(lowest)) {
+		if one.level != "" &&
+			(lowest == "" || protocol.LogSeverity(one.level) < protocol.LogSeverity(lowest)) {
 			lowest = one.level
 		}
 	}
@@ -56,7 +57,8 @@ func (s *Set) SetLevel(id, level string, done func()) {
 }
 
 func setLevelRequest(level string) wire.Message {
-	return wire.NewRequest("0", protocol.MethodSetLogLevel, wire.Encode(map[string]string{"level": level}))
+	return wire.NewRequest("0", protocol.MethodSetLogLevel,
+		wire.Encode(map[string]string{"level": level}))
 }
 
 // sendLevel sends the wanted level to the backend, if it has changed, as part of a group that
@@ -71,7 +73,8 @@ func (bc *backendConn) sendLevel(g *responseGroup) {
 // the later one counts, and no call overtakes it.
 func (bc *backendConn) sendLevelLocked(g *responseGroup) {
 	level := bc.wantedLevel()
-	if bc.peer == nil || bc.server.modern || level == "" || level == bc.sentLevel || !bc.server.has("logging") {
+	if bc.peer == nil || bc.server.modern || level == "" || level == bc.sentLevel ||
+		!bc.server.has("logging") {
 		return
 	}
 	bc.sentLevel = level

@@ -61,7 +61,8 @@ func (h *inboundHandler) explain(err error) error {
 	case noise == nil:
 		return err
 	case ended && exit.Stderr == "" && !h.conn.reachedReady():
-		return rewordedError{err, fmt.Sprintf("it ended (%s) without speaking MCP; its output: %q", exit.Status, *noise)}
+		return rewordedError{err, fmt.Sprintf("it ended (%s) without speaking MCP; its output: %q",
+			exit.Status, *noise)}
 	}
 	return fmt.Errorf("%w; it also wrote output that is not MCP: %q", err, *noise)
 }

@@ -12,7 +12,8 @@ import (
 // servers do not have: they have subscriptions/listen.
 func isSubscriptionRequest(m wire.Message) bool {
 	method := m.Method()
-	return method == protocol.MethodResourcesSubscribe || method == protocol.MethodResourcesUnsubscribe
+	return method == protocol.MethodResourcesSubscribe ||
+		method == protocol.MethodResourcesUnsubscribe
 }
 
 func uriParam(m wire.Message) string {
@@ -40,11 +41,16 @@ func (bc *backendConn) subscribeByListenLocked(q queuedCall) (respond func()) {
 	case !bc.server.has("resources", "subscribe"):
 		bc.subs.reject(uri, q.call.SessionID)
 		return func() {
-			q.call.Handler.OnResponse(wire.NewErrorResponse("0", wire.Errorf(wire.CodeMethodNotFound, "Method not found: the backend has no subscriptions")), nil)
+			q.call.Handler.OnResponse(wire.NewErrorResponse("0",
+				wire.Errorf(wire.CodeMethodNotFound,
+					"Method not found: the backend has no subscriptions")), nil)
 		}
 	case !bc.subs.add(uri, q.call.SessionID):
 		return func() {
-			q.call.Handler.OnResponse(wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "Too many subscriptions: at most %d, half of them for one client", maxSubscriptions)), nil)
+			q.call.Handler.OnResponse(wire.NewErrorResponse("0",
+				wire.Errorf(wire.CodeInternalError,
+					"Too many subscriptions: at most %d, half of them for one client",
+					maxSubscriptions)), nil)
 		}
 	case bc.listen != nil && slices.Contains(bc.listen.uris, uri) && bc.listen.covers(uri):
 		return bc.acceptSubscribeLocked(q, uri, nil)
@@ -56,13 +62,16 @@ func (bc *backendConn) subscribeByListenLocked(q queuedCall) (respond func()) {
 
 // resolveSubscribesLocked removes the pending subscribes whose URI is decided, and returns
 // functions that send the responses.
-func (bc *backendConn) resolveSubscribesLocked(state func(uri string) (known bool, err *wire.Error)) (respond []func()) {
+func (bc *backendConn) resolveSubscribesLocked(
+	state func(uri string) (known bool, err *wire.Error),
+) (respond []func()) {
 	var rest []queuedCall
 	for _, q := range bc.pendingSubscribes {
 		uri := uriParam(q.request)
 		if !bc.b.permits(q.request, q.call) { // the filters may have changed meanwhile
 			bc.subs.reject(uri, q.call.SessionID)
-			respond = append(respond, func() { q.call.Handler.OnResponse(wire.Message{}, peer.ErrForbidden) })
+			respond = append(respond,
+				func() { q.call.Handler.OnResponse(wire.Message{}, peer.ErrForbidden) })
 			continue
 		}
 		known, err := state(uri)

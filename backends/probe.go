@@ -15,11 +15,9 @@ import (
 // sent initialize as well.
 const longestProbeTimeout = 5 * time.Second
 
-// Its answer may come as late as this after the one to initialize, and if that was a
-// refusal, so that it all depends on it, as late as that.
+// The response to server/discover may come lateResponseWait after the result of initialize, and
+// refusedResponseWait after its error, because then it decides.
 const (
-	// The response to server/discover may come this long after a result of initialize; and
-	// after an error, when everything depends on it, refusedResponseWait later.
 	lateResponseWait    = 20 * time.Millisecond
 	refusedResponseWait = time.Second
 )
@@ -61,7 +59,8 @@ func (bc *backendConn) probe(ctx context.Context, p *peer.Peer) (serverInfo, err
 
 // initializeSilent sends initialize to a backend that has not responded to server/discover, and
 // uses the first response.
-func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer, found <-chan discoverResult) (serverInfo, error) {
+func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
+	found <-chan discoverResult) (serverInfo, error) {
 	s, err := bc.initialize(ctx, p)
 	refused := isA[*wire.Error](err)
 	wait := lateResponseWait
@@ -78,11 +77,13 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer, found
 	switch {
 	case err != nil && !silent && late.err == nil:
 		return late.server, nil
-	case !silent && late.err == nil: // it supports both generations: the next process is probed, too
+	case !silent && late.err == nil:
+		// it supports both generations: the next process is probed, too
 	case !silent:
 		bc.b.setGeneration(detected{generation: protocol.Legacy})
 	case err == nil:
-		bc.log.Info("backend responds to initialize but not to server/discover; `era: legacy` avoids the probe", "dur", bc.b.probeTimeout())
+		bc.log.Info("backend responds to initialize but not to server/discover; `era: legacy` avoids the probe",
+			"dur", bc.b.probeTimeout())
 		bc.b.setGeneration(detected{generation: protocol.Legacy, unprobeable: true})
 	case refused, ctx.Err() == context.Canceled:
 	default: // it was not ready in time, or has ended
@@ -98,7 +99,8 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer, found
 }
 
 // afterProbe continues with the response of a backend at a pipe to server/discover.
-func (bc *backendConn) afterProbe(ctx context.Context, p *peer.Peer, d discoverResult) (serverInfo, error) {
+func (bc *backendConn) afterProbe(ctx context.Context, p *peer.Peer,
+	d discoverResult) (serverInfo, error) {
 	switch {
 	case d.err == nil:
 		return d.server, nil

@@ -71,7 +71,8 @@ func (s *Set) logMoves(moves []catalog.Move) {
 	}
 	all := catalog.Transfers(moves)
 	for _, t := range all[:min(len(all), maxLoggedMoves)] {
-		s.Log.Warn(t.Kind.String()+text, logKey(t.Kind), firstNames(t.Names), "backend", t.To, "was", t.From)
+		s.Log.Warn(t.Kind.String()+text, logKey(t.Kind), firstNames(t.Names), "backend", t.To,
+			"was", t.From)
 	}
 	if more := len(all) - maxLoggedMoves; more > 0 {
 		s.Log.Warn("names of more backends belong to another backend", "records", more)
@@ -103,7 +104,8 @@ func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 		var causes []renameCause // in order of their first new name
 		fresh := make(map[renameCause][]catalog.Entry)
 		for _, e := range v.Entries(k) {
-			if e.Exposed == e.Item.Original || e.Exposed != "" && prefix == catalog.PrefixAlways || !s.isNewName(k, e) {
+			if e.Exposed == e.Item.Original || e.Exposed != "" && prefix == catalog.PrefixAlways ||
+				!s.isNewName(k, e) {
 				continue
 			}
 			c := renameCause{e.Backend, e.ConflictBackend, e.PrefixConflict, e.Exposed == ""}

@@ -32,7 +32,8 @@ func refreshDelay(inARow int) time.Duration {
 //
 // For a modern server it also discovers the server again if necessary, and sends the calls in
 // retryQueue.
-func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverInfo, ended chan error) error {
+func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverInfo,
+	ended chan error) error {
 	b := bc.b
 	retry, inARow, listed := firstPause, 0, time.Now()
 	for {
@@ -86,7 +87,8 @@ func (bc *backendConn) beginRefresh() (done func()) {
 
 // refresh discovers the server again if necessary, and reads lists: all of them if the server
 // was unreachable before, none if it is now.
-func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo, which [catalog.NumKinds]bool) error {
+func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo,
+	which [catalog.NumKinds]bool) error {
 	defer bc.beginRefresh()()
 	ctx, cancel := bc.b.withStartTimeout(ctx, peer.ErrTimeout)
 	defer cancel()

@@ -13,7 +13,8 @@ import (
 
 // retryInNewSessionFunc returns the InterceptResult of a call. It is a function of its own
 // because a closure in trySend would put every call on the heap.
-func (bc *backendConn) retryInNewSessionFunc(p *peer.Peer, q queuedCall) func(wire.Message, error) bool {
+func (bc *backendConn) retryInNewSessionFunc(p *peer.Peer,
+	q queuedCall) func(wire.Message, error) bool {
 	return func(_ wire.Message, err error) bool { return bc.retryInNewSession(p, q, err) }
 }
 
@@ -23,7 +24,8 @@ func (bc *backendConn) retryInNewSession(p *peer.Peer, q queuedCall, err error) 
 	if err == nil || !httpclient.IsUnknownSession(err) {
 		return false
 	}
-	bc.log.Debug("backend does not know the session; the call is sent again in a new one", "method", q.request.Method(), "err", err)
+	bc.log.Debug("backend does not know the session; the call is sent again in a new one",
+		"method", q.request.Method(), "err", err)
 	q.isRetry = true
 	bc.markDisconnected(p, err)
 	bc.send(q)
@@ -31,7 +33,8 @@ func (bc *backendConn) retryInNewSession(p *peer.Peer, q queuedCall, err error) 
 }
 
 // retryAfterRefreshFunc returns the InterceptResult of a call to a modern server.
-func (bc *backendConn) retryAfterRefreshFunc(p *peer.Peer, q queuedCall) func(wire.Message, error) bool {
+func (bc *backendConn) retryAfterRefreshFunc(p *peer.Peer,
+	q queuedCall) func(wire.Message, error) bool {
 	return func(a wire.Message, err error) bool { return bc.retryAfterRefresh(p, q, a, err) }
 }
 
@@ -44,7 +47,8 @@ func (bc *backendConn) retryAfterRefreshFunc(p *peer.Peer, q queuedCall) func(wi
 // Meanwhile the call has no timeout in the peer, and the refresh may have none either
 // (start_timeout: 0). So the call waits for its call_timeout, or for refreshRetryTimeout
 // without one, and then ends as not run.
-func (bc *backendConn) retryAfterRefresh(p *peer.Peer, q queuedCall, a wire.Message, err error) bool {
+func (bc *backendConn) retryAfterRefresh(p *peer.Peer, q queuedCall, a wire.Message,
+	err error) bool {
 	bc.noteReachability(err)
 	e := wire.ReadError(a.Part(wire.PartError))
 	suspect := e.Code == protocol.CodeUnsupportedVersion || isLegacyRefusal(err)
@@ -90,7 +94,8 @@ func (bc *backendConn) expireRetry(c *peer.Call, waited time.Duration) {
 	}
 	bc.mu.Unlock()
 	if i >= 0 {
-		c.Handler.OnResponse(wire.Message{}, notSent("it refuses the form of the request, and did not list its tools again within %v", waited))
+		c.Handler.OnResponse(wire.Message{},
+			notSent("it refuses the form of the request, and did not list its tools again within %v", waited))
 	}
 }
 

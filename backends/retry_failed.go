@@ -2,13 +2,10 @@ package backends
 
 import "time"
 
-// The connections of single sessions are opened retryStep apart, or closer together if there are
-// so many that the last would wait longer than retrySpread. Many handshakes at the same moment
-// would delay the calls of all backends.
+// The per-session connections are opened retryStep apart, or closer together if the last would
+// wait longer than retrySpread. Many handshakes at the same moment would delay the calls of all
+// backends.
 const (
-	// The per-session connections are opened retryStep apart, or closer together if the last
-	// would wait longer than retrySpread. Many handshakes at the same moment would delay the
-	// calls of all backends.
 	retryStep   = 20 * time.Millisecond
 	retrySpread = time.Second
 )

@@ -27,7 +27,8 @@ func notSent(format string, args ...any) error {
 
 // sendError returns the error for a call that could not be sent.
 func sendError(err error) error {
-	if errors.Is(err, peer.ErrCancelled) || errors.Is(err, peer.ErrForbidden) || isA[*wire.Error](err) {
+	if errors.Is(err, peer.ErrCancelled) || errors.Is(err, peer.ErrForbidden) ||
+		isA[*wire.Error](err) {
 		return err
 	}
 	return &transport.CallLostError{Err: err}
@@ -61,7 +62,8 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 		q.call.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)
 		return true
 	}
-	if q.subscribe != nil && !bc.b.set.isSessionOpen(q.subscribe.session) { // CloseSession removes calls that are queued here
+	// CloseSession removes calls that are queued here
+	if q.subscribe != nil && !bc.b.set.isSessionOpen(q.subscribe.session) {
 		bc.mu.Unlock()
 		q.call.Handler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
 		return true
@@ -163,7 +165,8 @@ func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (deferred 
 			continue
 		case bc.belongsElsewhereLocked(q):
 			if q.subscribe != nil {
-				bc.subs.reject(q.subscribe.uri, q.subscribe.session) // it belongs to the other connection
+				// it belongs to the other connection
+				bc.subs.reject(q.subscribe.uri, q.subscribe.session)
 			}
 			deferred = append(deferred, func() { bc.b.reroute(q) })
 			continue
@@ -171,11 +174,13 @@ func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (deferred 
 		err := bc.trySend(p, bc.server, q)
 		if errors.Is(err, transport.ErrClosed) {
 			bc.queued = append(some[i:len(some):len(some)], bc.queued...)
-			bc.markDisconnectedLocked(p, err) // the connection has ended: the rest is queued for the next one
+			// the connection has ended: the rest is queued for the next one
+			bc.markDisconnectedLocked(p, err)
 			return deferred
 		}
 		if err != nil {
-			deferred = append(deferred, func() { q.call.Handler.OnResponse(wire.Message{}, sendError(err)) })
+			deferred = append(deferred,
+				func() { q.call.Handler.OnResponse(wire.Message{}, sendError(err)) })
 		}
 	}
 	return deferred
@@ -190,7 +195,8 @@ func (bc *backendConn) belongsElsewhereLocked(q queuedCall) bool {
 	if bc.isPerSession() || bc.server.modern || q.pinned || q.call.SessionID == "" {
 		return false
 	}
-	return bc.b.hasPerSessionConns() || bc.b.set.SingleClient && bc.capabilitiesDifferLocked(q.call.SessionID)
+	return bc.b.hasPerSessionConns() ||
+		bc.b.set.SingleClient && bc.capabilitiesDifferLocked(q.call.SessionID)
 }
 
 // reroute sends a call on the connection that it belongs on. The call stays there, unless that
@@ -214,7 +220,8 @@ func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q queuedCall) error {
 	if !bc.b.permits(q.request, q.call) {
 		return peer.ErrForbidden
 	}
-	if q.call.IsContinuation && (!s.modern || q.call.ServerKey != "" && q.call.ServerKey != bc.b.programID) {
+	if q.call.IsContinuation &&
+		(!s.modern || q.call.ServerKey != "" && q.call.ServerKey != bc.b.programID) {
 		return bc.b.continuationError(q.request)
 	}
 	q.call.Modern, q.call.ServerKey, q.call.InterceptResponse = s.modern, bc.b.programID, nil
@@ -231,7 +238,8 @@ func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q queuedCall) error {
 // session; "" = of no session, without capabilities or log level. If tasks is set, the server
 // may respond with a task, whatever the session's client has declared. A request for a legacy
 // server is returned unchanged.
-func (b *Backend) withClientMeta(m wire.Message, s serverInfo, session string, tasks bool) wire.Message {
+func (b *Backend) withClientMeta(m wire.Message, s serverInfo, session string,
+	tasks bool) wire.Message {
 	if !s.modern {
 		return m // including inputResponses, if any: some servers accept them in both generations
 	}

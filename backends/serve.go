@@ -21,14 +21,17 @@ func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
 	if err != nil {
 		return err
 	}
-	connCtx, disconnect := context.WithCancelCause(bc.b.life) // outlives ctx while calls are in flight
+	// outlives ctx while calls are in flight
+	connCtx, disconnect := context.WithCancelCause(bc.b.life)
 	defer disconnect(nil)
 	workCtx, stop := mergeContexts(connCtx, ctx) // in this order: the end of talk ends work at once
 	defer stop()
 	h := &inboundHandler{conn: bc, disconnect: disconnect}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
-		Log: func() *slog.Logger { return bc.outputLog }, MaxInFlight: maxServerRequests, OnMalformed: h.onMalformed, AllowBatches: acceptBatches, OnDisconnect: func(why error) { bc.markDisconnected(p, why) },
+		Log: func() *slog.Logger { return bc.outputLog }, MaxInFlight: maxServerRequests,
+		OnMalformed: h.onMalformed, AllowBatches: acceptBatches,
+		OnDisconnect: func(why error) { bc.markDisconnected(p, why) },
 	})
 	h.peer = p
 	ended := make(chan error, 1)
@@ -42,7 +45,8 @@ func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
 	if connCtx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errDisconnected // Run returns a better reason
 	}
-	if err != nil && !errors.Is(err, errDisconnected) && ctx.Err() == nil && !bc.reconnectsAtOnce(err) {
+	if err != nil && !errors.Is(err, errDisconnected) && ctx.Err() == nil &&
+		!bc.reconnectsAtOnce(err) {
 		bc.markFailed(h.explain(err)) // at once, because ending a child may take a while
 	}
 	idle := context.Cause(connCtx) == errIdle
@@ -81,9 +85,11 @@ var errDisconnected = errors.New("ended")
 
 // serve shakes hands and lets calls through. On the shared connection it then keeps the lists
 // up to date until the connection ends.
-func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, by dialMode, ended chan error, started func()) error {
+func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, by dialMode, ended chan error,
+	started func()) error {
 	p := h.peer
-	start, cancel := bc.b.withStartTimeout(ctx, fmt.Errorf("it was not ready within %v (start_timeout)", bc.b.cfg.StartTimeout))
+	start, cancel := bc.b.withStartTimeout(ctx,
+		fmt.Errorf("it was not ready within %v (start_timeout)", bc.b.cfg.StartTimeout))
 	defer cancel()
 	server, err := bc.handshake(start, p, by)
 	if err != nil {
@@ -140,7 +146,8 @@ func (bc *backendConn) hasNeverListed() bool {
 }
 
 // withStartTimeout bounds ctx by start_timeout, if there is one.
-func (b *Backend) withStartTimeout(ctx context.Context, why error) (context.Context, context.CancelFunc) {
+func (b *Backend) withStartTimeout(ctx context.Context,
+	why error) (context.Context, context.CancelFunc) {
 	if b.cfg.StartTimeout == 0 {
 		return context.WithCancel(ctx)
 	}

@@ -138,7 +138,8 @@ func New(o Options) *Set {
 	s.receiveQuota = transport.NewReceiveQuota(s.receiveLimit(), nil)
 	s.life, s.cancelLife = context.WithCancelCause(context.Background())
 	none := &backendTable{}
-	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog, CatalogWait: o.CatalogWait})
+	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog,
+		CatalogWait: o.CatalogWait})
 	s.table.Store(next)
 	s.publish()
 	return s
@@ -204,7 +205,8 @@ func (s *Set) onWaitOver() {
 		if n > maxLoggedLate {
 			names += ", …"
 		}
-		s.Log.Warn("backends are not ready yet; lists go out without them", "backend", names, "records", n, "dur", t.catalogWait)
+		s.Log.Warn("backends are not ready yet; lists go out without them", "backend", names,
+			"records", n, "dur", t.catalogWait)
 	}
 	s.publish()
 }
@@ -348,7 +350,8 @@ func (s *Set) Status() []Status {
 		if b, ok := t.byName[name]; ok {
 			all = append(all, b.Status())
 		} else if t.misconfigured[name] != "" {
-			all = append(all, Status{Name: name, State: Misconfigured, Err: errors.New(t.misconfigured[name]), Settled: true})
+			all = append(all, Status{Name: name, State: Misconfigured,
+				Err: errors.New(t.misconfigured[name]), Settled: true})
 		} else {
 			all = append(all, Status{Name: name, State: Disabled})
 		}

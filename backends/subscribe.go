@@ -60,8 +60,11 @@ func (bc *backendConn) subscribeDone(s *subscribeCall, agreed bool) {
 func (b *Backend) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	bc := b.conn(c.SessionID, true)
 	if bc != b.shared && b.shared.hasSubscription(uri, c.SessionID) {
-		if bc != nil && bc.hasSubscription(uri, c.SessionID) { // queued on the shared connection before the session had its own, and subscribed again there
-			b.shared.unsubscribe(uri, m, &peer.Call{Handler: ignoreResponse{}, SessionID: c.SessionID})
+		// queued on the shared connection before the session had its own, and subscribed again
+		// there
+		if bc != nil && bc.hasSubscription(uri, c.SessionID) {
+			b.shared.unsubscribe(uri, m, &peer.Call{Handler: ignoreResponse{},
+				SessionID: c.SessionID})
 		} else {
 			bc = b.shared
 		}
@@ -88,7 +91,8 @@ func (bc *backendConn) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	last := bc.subs.remove(uri, c.SessionID)
 	bc.mu.Unlock()
 	for _, q := range early {
-		q.subscribe.ResponseHandler.OnResponse(wire.NewResult("0", emptyObject), nil) // the subscribe was never sent
+		// the subscribe was never sent
+		q.subscribe.ResponseHandler.OnResponse(wire.NewResult("0", emptyObject), nil)
 	}
 	if last && known {
 		c.Handler = &unsubscribeCall{ResponseHandler: c.Handler, conn: bc, uri: uri}
@@ -128,7 +132,8 @@ func (u *unsubscribeCall) OnResponse(m wire.Message, err error) {
 	wanted, p, server := len(u.conn.subs.byURI[u.uri]) > 0, u.conn.peer, u.conn.server
 	u.conn.mu.Unlock()
 	if wanted && p != nil && !server.modern && u.conn.b.permitsEntry(catalog.Resources, u.uri) {
-		p.Send(subscribeRequest(u.uri, true), &peer.Call{Handler: ignoreResponse{}, Timeout: restoreTimeout})
+		p.Send(subscribeRequest(u.uri, true), &peer.Call{Handler: ignoreResponse{},
+			Timeout: restoreTimeout})
 	}
 	u.ResponseHandler.OnResponse(m, err)
 }
@@ -225,5 +230,6 @@ func subscribeRequest(uri string, on bool) wire.Message {
 }
 
 func updatedNotification(uri string) wire.Message {
-	return wire.NewNotification(protocol.NotificationResourceUpdated, wire.Encode(map[string]string{"uri": uri}))
+	return wire.NewNotification(protocol.NotificationResourceUpdated,
+		wire.Encode(map[string]string{"uri": uri}))
 }

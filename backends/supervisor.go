@@ -9,13 +9,14 @@ import (
 type State string
 
 const (
-	Stopped     State = "stopped"     // not started yet, or waiting for demand, or stopped for good
-	Starting    State = "starting"    // from the dial to the end of the handshake
-	Ready       State = "ready"       // calls go to it
-	Degraded    State = "degraded"    // calls go to it, but it has an issue
-	BackingOff  State = "backing off" // it has ended, or did not start, and is tried again soon
-	BreakerOpen State = "open"        // it has failed repeatedly: calls fail at once, and tries are rare
-	Disabled    State = "disabled"    // by the configuration
+	Stopped    State = "stopped"     // not started yet, or waiting for demand, or stopped for good
+	Starting   State = "starting"    // from the dial to the end of the handshake
+	Ready      State = "ready"       // calls go to it
+	Degraded   State = "degraded"    // calls go to it, but it has an issue
+	BackingOff State = "backing off" // it has ended, or did not start, and is tried again soon
+	// it has failed repeatedly: calls fail at once, and tries are rare
+	BreakerOpen State = "open"
+	Disabled    State = "disabled" // by the configuration
 
 	// a variable that it needs is missing: it is never started
 	Misconfigured State = "misconfigured"
@@ -124,7 +125,8 @@ func (s *supervisor) rejectError(now time.Time) error {
 	if s.State() == Stopped {
 		return notSent("it is not running: %w", s.stopReason)
 	}
-	return notSent("it is not running: %w; next try in %v", s.reason, wholeSeconds(s.nextTry.Sub(now)))
+	return notSent("it is not running: %w; next try in %v", s.reason,
+		wholeSeconds(s.nextTry.Sub(now)))
 }
 
 // wholeSeconds rounds up, so that the backend is not tried later than announced by less than a
@@ -189,7 +191,8 @@ func (s *supervisor) resetBackoff(now time.Time, pause time.Duration) {
 		return
 	}
 	s.state, s.lastStartFailed = BackingOff, false
-	s.breaker = breaker{reason: s.reason, nextTry: s.nextTry, pause: min(s.pause, pause, firstPause)}
+	s.breaker = breaker{reason: s.reason, nextTry: s.nextTry,
+		pause: min(s.pause, pause, firstPause)}
 	if soon := now.Add(pause); soon.Before(s.nextTry) {
 		s.nextTry = soon
 	}

@@ -18,7 +18,8 @@ func (bc *backendConn) recordEnd(err error) {
 	next := roundDuration(circuit.pause)
 	switch first := circuit.failures == breakerThreshold; {
 	case open && first:
-		bc.log.Warn("backend fails repeatedly; until it is up, its calls fail at once", "err", err, "next", next)
+		bc.log.Warn("backend fails repeatedly; until it is up, its calls fail at once", "err", err,
+			"next", next)
 	case ran:
 		bc.log.Warn("backend ended; will restart", "err", err, "next", next)
 	case sameReason:
