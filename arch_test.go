@@ -46,7 +46,7 @@ var allowedImports = map[string][]string{
 		"internal/transport/child", "internal/wire",
 	},
 	"backends": {
-		"catalog", "internal/config", "internal/demo", "internal/lazy", "internal/peer", "internal/protocol",
+		"catalog", "internal/atomicfile", "internal/config", "internal/demo", "internal/lazy", "internal/peer", "internal/protocol",
 		"internal/transport", "internal/transport/child", "internal/transport/httpclient", "internal/wire",
 	},
 	"internal/demo": {"internal/peer", "internal/protocol", "internal/transport", "internal/wire"},
@@ -69,19 +69,25 @@ var allowedImports = map[string][]string{
 	"internal/secrets":                {"internal/lazy"},
 	"internal/lazy":                   {},
 	// the program
+	"internal/reload":     {"internal/atomicfile", "internal/config"},
+	"internal/gctune":     {},
+	"internal/atomicfile": {},
 	"cmd/gateway": {
-		"backends", "catalog", "gateway", "internal/audit", "internal/config", "internal/config/clientimport",
-		"internal/httpserver", "internal/logging", "internal/peer", "internal/procgroup", "internal/protocol", "internal/transport",
-		"internal/wire",
+		"backends", "catalog", "gateway", "internal/atomicfile", "internal/audit", "internal/config",
+		"internal/config/clientimport", "internal/gctune", "internal/httpserver", "internal/logging",
+		"internal/peer", "internal/procgroup", "internal/protocol", "internal/reload",
+		"internal/transport", "internal/wire",
 	},
 }
 
 // allowedTools is allowedImports for programs and packages that are not part of the product.
 var allowedTools = map[string][]string{
-	"integration":                  {},
-	"integration/bench":            {"catalog"},
-	"integration/bench/scanners":   {"internal/wire"},
-	"integration/chaos":            {"internal/mcptest/faults", "internal/sse", "internal/wire"},
+	"integration":                {},
+	"integration/bench":          {"catalog"},
+	"integration/bench/scanners": {"internal/wire"},
+	"integration/chaos": {
+		"internal/atomicfile", "internal/mcptest/faults", "internal/sse", "internal/wire",
+	},
 	"integration/windows":          {},
 	"internal/mcptest":             {"internal/transport", "internal/transport/child", "internal/wire"},
 	"internal/mcptest/faults":      {"internal/wire"},
@@ -93,7 +99,7 @@ var allowedTools = map[string][]string{
 // allowedModules lists the third-party modules and the packages that may import them outside of tests.
 // An empty list: for tests only.
 var allowedModules = map[string][]string{
-	"github.com/fsnotify/fsnotify":           {"cmd/gateway"},
+	"github.com/fsnotify/fsnotify":           {"internal/reload"},
 	"github.com/go-viper/mapstructure":       {"internal/config"},
 	"github.com/google/go-cmp":               {},
 	"github.com/google/jsonschema-go":        {},
@@ -112,7 +118,7 @@ var allowedModules = map[string][]string{
 	},
 	"golang.org/x/sync":  {"backends"},
 	"golang.org/x/sys":   {"cmd/gateway", "integration/bench", "internal/procgroup", "internal/transport"},
-	"golang.org/x/term":  {"cmd/gateway"},
+	"golang.org/x/term":  {"cmd/gateway", "internal/reload"},
 	"golang.org/x/time":  {"backends"},
 	"golang.org/x/tools": {"internal/mcptest"},
 }
@@ -135,11 +141,13 @@ var allowedStd = map[string][]string{
 	"encoding/gob": {},
 	"encoding/json": {
 		"backends", "catalog", "cmd/gateway", "gateway", "internal/audit", "internal/config", "internal/config/internal/node",
-		"internal/demo", "internal/logging", "internal/secrets", "internal/wire",
+		"internal/demo", "internal/logging", "internal/reload", "internal/secrets", "internal/wire",
 	},
-	"crypto/tls": {"cmd/gateway", "internal/httpserver", "internal/transport/httpclient"},
-	"flag":       {},
-	"log":        {"internal/config", "internal/logging"},
+	"crypto/tls": {
+		"cmd/gateway", "internal/httpserver", "internal/reload", "internal/transport/httpclient",
+	},
+	"flag": {},
+	"log":  {"internal/config", "internal/logging"},
 	"net": {
 		"cmd/gateway", "internal/config", "internal/config/internal/dialect", "internal/httpserver",
 		"internal/secrets", "internal/transport/httpclient",
@@ -153,7 +161,7 @@ var allowedStd = map[string][]string{
 	"runtime/pprof": {"cmd/gateway"},
 	"syscall": {
 		"cmd/gateway", "internal/config", "internal/httpserver", "internal/logging", "internal/procgroup",
-		"internal/transport", "internal/transport/child", "internal/transport/httpclient",
+		"internal/reload", "internal/transport", "internal/transport/child", "internal/transport/httpclient",
 	},
 	"testing": {},
 	"unsafe":  {"internal/procgroup", "internal/transport"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
+	"mcpgateway/internal/atomicfile"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -200,26 +201,8 @@ func (c catalogCache) encode() []byte {
 // text or the new. It does not sync: a file that is empty after a power failure counts as
 // damaged, and the lists are read again.
 func writeFile(path string, text []byte) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	// mode 0600
-	f, err := os.CreateTemp(dir, strings.TrimSuffix(filepath.Base(path), ".json")+".*.tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	temp := strings.TrimSuffix(filepath.Base(path), ".json") + ".*.tmp"
+	return atomicfile.Write(path, text, atomicfile.Options{Temp: temp})
 }
 
 // copyFrom takes over what is known about old, of the same name, if it runs the same program,

@@ -139,7 +139,7 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndGoodConfigurations(t *testing.T) {
 		env := backendIn(doc, "wind")["env"].(map[string]any)
 		env["WEATHER_VERSION"], env["TOKEN"], env["WEATHER_TOOL"] = "2", "hush-hush-1", "gust"
 	})
-	if line := log.await(loadedAnew); !strings.Contains(line, `changed="wind (env.TOKEN, env.WEATHER_TOOL, env.WEATHER_VERSION; started anew)"`) || !strings.Contains(line, "kept=1 dur=") {
+	if line := log.await(loadedAnew); !strings.Contains(line, `changed="wind (env.TOKEN, env.WEATHER_TOOL, env.WEATHER_VERSION; restarted)"`) || !strings.Contains(line, "kept=1 dur=") {
 		t.Errorf("%s", line)
 	}
 	gw.await("list_changed", patience, func(m message) bool { return m.Method == "notifications/tools/list_changed" })
@@ -179,7 +179,7 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndGoodConfigurations(t *testing.T) {
 	} {
 		s.replace(c.text)
 		log.await("level=ERROR", c.says)
-		log.await("level=WARN", "the configuration of before stays in force")
+		log.await("level=WARN", "keeping the previous configuration")
 		if again := said("wind_who"); again != now {
 			t.Errorf("%s: %s, before %s", c.name, again, now)
 		}
@@ -187,12 +187,12 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndGoodConfigurations(t *testing.T) {
 	os.Remove(s.config)
 	gw.cmd.Process.Signal(syscall.SIGHUP)
 	log.await("level=ERROR", "no such file")
-	log.await("level=WARN", "the configuration of before stays in force")
+	log.await("level=WARN", "keeping the previous configuration")
 
 	s.replace(string(good) + "\n# mended\n")
-	log.await(`level=INFO msg="the file is again what is in force"`)
+	log.await(`level=INFO msg="configuration is valid and unchanged again"`)
 	gw.cmd.Process.Signal(syscall.SIGHUP)
-	log.await(`level=INFO msg="the configuration has not changed"`)
+	log.await(`level=INFO msg="configuration unchanged"`)
 	if again := said("wind_who"); again != now {
 		t.Errorf("mended: %s, before %s", again, now)
 	}
@@ -220,12 +220,12 @@ func TestReloadSaysWhatNeedsARestart(t *testing.T) {
 	if line := log.await(loadedAnew); !strings.Contains(line, "changed=log.level") {
 		t.Errorf("%s", line)
 	}
-	log.await("level=WARN", "when the gateway is started anew: limits.sessions, log.format")
+	log.await("level=WARN", "take effect after a restart: limits.sessions, log.format")
 	for range 3 {
 		dialHTTP(t, url, "2025-11-25")
 	}
 	s.edit(func(doc map[string]any) { delete(doc, "limits"); doc["log"] = map[string]any{"level": "debug"} })
-	log.await(`level=DEBUG msg="the configuration has not changed"`)
+	log.await(`level=DEBUG msg="configuration unchanged"`)
 }
 
 // A token that is taken back is no good from then on, one that stays keeps its session, and the certificate is the new one.
@@ -301,7 +301,7 @@ func TestReloadOfTokensAndCertificate(t *testing.T) {
 
 	// To take all tokens away would open the door to everybody: not by half a file.
 	s.edit(func(doc map[string]any) { delete(doc, "auth") })
-	log.await("level=WARN", "when the gateway is started anew: auth.tokens")
+	log.await("level=WARN", "take effect after a restart: auth.tokens")
 	if res, err := (&http.Client{Transport: kept.client.Transport.(bearer).RoundTripper}).Post(url, "application/json", strings.NewReader("{}")); err != nil || res.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without a token: %v %v", res, err)
 	} else {
@@ -335,7 +335,7 @@ func TestHangupFindsTheFirstFile(t *testing.T) {
 		t.Fatalf("%s", m.Raw)
 	}
 	gw.cmd.Process.Signal(syscall.SIGHUP)
-	log.await(`level=INFO msg="the configuration has not changed"`)
+	log.await(`level=INFO msg="configuration unchanged"`)
 	b := weather("still", "1")
 	b.Env[markEnv] = string(s.mark)
 	text, _ := yaml.Marshal(map[string]any{"backends": []backend{b}})
@@ -418,7 +418,7 @@ func TestCheckDiff(t *testing.T) {
 	diff(0, "backend new added backend later added not enabled", "backend quiet removed", "backend still disabled", "backend wind changed env.TOKEN; restarts it",
 		"catalog.prefix changed limits.sessions changed needs a restart")
 	gw.cmd.Process.Signal(syscall.SIGCONT)
-	log.await(loadedAnew, `added="new, later (disabled)"`, `removed="quiet, still"`, `changed="wind (env.TOKEN; started anew), catalog.prefix"`)
+	log.await(loadedAnew, `added="new, later (disabled)"`, `removed="quiet, still"`, `changed="wind (env.TOKEN; restarted), catalog.prefix"`)
 	if !poll(patience, func() bool {
 		cmd := exec.Command(gateway(t), "check", "--diff", "-c", s.config)
 		cmd.Env, cmd.Dir = s.env(), s.dir
@@ -454,7 +454,7 @@ func TestReloadDoesNotWaitForAServerThatHangs(t *testing.T) {
 	s.edit(func(doc map[string]any) {
 		s.add(doc, backend{Name: "hang", Command: "sleep", Args: []string{"600"}, Env: map[string]string{}})
 	})
-	log.await("level=INFO", "anew: waiting for hang")
+	log.await("level=INFO", "reloading ", ": waiting for hang")
 	mended := weather("hang", "1")
 	s.edit(func(doc map[string]any) {
 		b := backendIn(doc, "hang")
@@ -475,10 +475,10 @@ func TestReloadDoesNotWaitForAServerThatHangs(t *testing.T) {
 	}
 	began = time.Now()
 	s.edit(hangs)
-	log.await("level=INFO", "anew: waiting for hang")
+	log.await("level=INFO", "reloading ", ": waiting for hang")
 	gw.cmd.Process.Signal(syscall.SIGHUP)
 	log.await(loadedAnew, `down="hang (starting)"`)
-	log.await("level=INFO", "the configuration has not changed")
+	log.await("level=INFO", "configuration unchanged")
 	if took := time.Since(began); took > 25*time.Second {
 		t.Errorf("after SIGHUP it took %v", took)
 	}
@@ -508,8 +508,8 @@ func TestHangupTriesWhatHasFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	gw.cmd.Process.Signal(syscall.SIGHUP)
-	log.await(`level=INFO msg="the configuration has not changed"`)
-	log.await("level=INFO", "failed backends are tried at once: broken")
+	log.await(`level=INFO msg="configuration unchanged"`)
+	log.await("level=INFO", "retrying failed backends at once: broken")
 	if !poll(patience, func() bool { return len(listTools(t, gw)) == 4 }) {
 		t.Errorf("there is %v", names(listTools(t, gw)))
 	}
@@ -540,7 +540,7 @@ func TestReloadHoldsAMisconfiguredBackend_F_CLI_11(t *testing.T) {
 		b["env"].(map[string]any)["WEATHER_VERSION"] = "${NO_SUCH_VERSION}"
 		b["tools"] = map[string]any{"deny": []string{"wind_wait"}}
 	})
-	const held, why = "its old entry stays in force with the new filters", "variable NO_SUCH_VERSION is not set"
+	const held, why = "keeping the old entry, with the new filters", "variable NO_SUCH_VERSION is not set"
 	log.await("level=WARN", held, "backend=wind", why)
 	if line := log.await(loadedAnew); !strings.Contains(line, `changed="wind (tools.deny)"`) {
 		t.Errorf("%s", line)
@@ -555,7 +555,7 @@ func TestReloadHoldsAMisconfiguredBackend_F_CLI_11(t *testing.T) {
 	log.await("level=WARN", held, why)
 
 	changed(func(b map[string]any) { b["env"].(map[string]any)["WEATHER_VERSION"] = "2" })
-	if line := log.await(loadedAnew); !strings.Contains(line, `changed="wind (env.WEATHER_VERSION; started anew)"`) {
+	if line := log.await(loadedAnew); !strings.Contains(line, `changed="wind (env.WEATHER_VERSION; restarted)"`) {
 		t.Errorf("%s", line)
 	}
 	if now := said("wind_who"); !strings.Contains(now, "wind 2 ") {
@@ -564,7 +564,7 @@ func TestReloadHoldsAMisconfiguredBackend_F_CLI_11(t *testing.T) {
 
 	changed(func(b map[string]any) { b["tools"] = map[string]any{"deny": []string{"${NO_SUCH_TOOL}"}} })
 	line := log.await(loadedAnew)
-	if !strings.Contains(line, "; stopped)") || strings.Contains(line, "started anew") || !strings.Contains(line, `down="wind (misconfigured)"`) {
+	if !strings.Contains(line, "; stopped)") || strings.Contains(line, "restarted") || !strings.Contains(line, `down="wind (misconfigured)"`) {
 		t.Errorf("%s", line)
 	}
 	if now := said("wind_who"); !strings.Contains(now, "variable NO_SUCH_TOOL is not set") {

@@ -188,7 +188,7 @@ func (j *journal) unread(lines []string) {
 
 func (c *rawClient) journal() *journal { return &journal{t: c.t, path: c.stderr} }
 
-const loadedAnew = `msg="the configuration was loaded anew"`
+const loadedAnew = `msg="configuration reloaded"`
 
 // web starts the gateway as an HTTP server.
 func (s *setup) web() (gw *rawClient, url string) {

@@ -24,7 +24,9 @@ import (
 	"mcpgateway/gateway"
 	"mcpgateway/internal/audit"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/gctune"
 	"mcpgateway/internal/logging"
+	"mcpgateway/internal/reload"
 )
 
 // flags are those that all verbs have.
@@ -35,7 +37,7 @@ type flags struct {
 	onStdio                            bool          // likewise: also if it listens
 	served                             bool          // serve has come so far
 	timeout                            time.Duration // of check, tools and call: how long the backends may take to start; 0 = no limit
-	hangups                            *hangups
+	sighup                             *reload.SIGHUP
 	hurry                              *hurry
 	mask                               *logging.Mask // of the gateway that was put together; nil = none yet
 }
@@ -108,7 +110,7 @@ type app struct {
 	gateway *gateway.Gateway
 	journal *audit.Journal
 
-	certificate certificates
+	certificate reload.Certificates
 
 	lastNames catalog.Assignments // who had each name in the last run
 
@@ -205,8 +207,8 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 		MaxMessage:   int(c.Limits.Message),
 		StateDir:     c.StateDir,
 		NameOwners:   a.lastNames,
-		ProcessID:    ownLife(),
-		HasExited:    isOverLife,
+		ProcessID:    reload.OwnProcess(),
+		HasExited:    reload.ProcessExited,
 		ClientInfo:   info,
 		Via:          a.via,
 		ChildEnv:     map[string]string{aboveEnv: chain},
@@ -302,12 +304,12 @@ func (a *app) openJournal() error {
 	a.journal = audit.New(a.log, o)
 	if path := a.Config.Audit.File; path != "" && path != config.PathNone {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
-			return badPath(a.Loaded, "audit.file", path, errors.New("is a pipe, and would wait for a reader"), "name a file")
+			return a.Loaded.PathError("audit.file", path, errors.New("is a pipe, and would wait for a reader"), "name a file")
 		}
 		a.warnOfOthers(path)
 		file, err := logging.OpenFile(path, logging.FileOptions{})
 		if err != nil {
-			return badPath(a.Loaded, "audit.file", path, err, "make the directory writable, or set audit.file to another path")
+			return a.Loaded.PathError("audit.file", path, err, "make the directory writable, or set audit.file to another path")
 		}
 		a.closers = append(a.closers, func() { file.Close() })
 		a.journal = audit.NewLines(&telling{Writer: file, log: a.log}, o)
@@ -351,7 +353,7 @@ func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	written.Go(func() { _ = a.journal.Run(journal) })
 	running.Go(func() { _ = a.set.Run(backends, a.gateway) })
 	running.Go(func() { _ = a.gateway.Run(backends) })
-	running.Go(func() { save(backends) })
+	running.Go(func() { gctune.Run(backends) })
 
 	err := work(ctx)
 	endBackends()

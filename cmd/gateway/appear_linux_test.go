@@ -91,20 +91,20 @@ func TestTheUsersFileIsLoadedWhenItAppears(t *testing.T) {
 		}
 	}
 	write("backend: []\n")
-	c.says("the embedded demo backend stays until the file is right", 1)
+	c.says("keeping the embedded demo backend until the file is corrected", 1)
 	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "other"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	write("backend: []\n") // the same mistake
-	c.says("the embedded demo backend stays until the file is right", 1)
+	c.says("keeping the embedded demo backend until the file is corrected", 1)
 	write(oneDemo)
 	c.hears(out, "notifications/tools/list_changed")
 	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`+"\n")
 	if list := c.hears(out, `"id":4`); !strings.Contains(list, `"later__`) {
 		t.Error(list)
 	}
-	said := c.says("the configuration was loaded anew", 1)
-	if n := strings.Count(said, "stays until the file is right"); n != 1 {
+	said := c.says("configuration reloaded", 1)
+	if n := strings.Count(said, "until the file is corrected"); n != 1 {
 		t.Errorf("the mistake was said %d times:\n%s", n, said)
 	}
 
@@ -112,11 +112,11 @@ func TestTheUsersFileIsLoadedWhenItAppears(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	c.says("the configuration file is gone: the configuration of before stays in force", 1)
+	c.says("configuration file is missing: keeping the previous configuration", 1)
 	write(oneDemo)
-	c.says("the file is again what is in force", 1)
+	c.says("configuration is valid and unchanged again", 1)
 	write(strings.Replace(oneDemo, "later", "back", 1))
-	c.says("the configuration was loaded anew", 2)
+	c.says("configuration reloaded", 2)
 	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":5,"method":"tools/list"}`+"\n")
 	if list := c.hears(out, `"id":5`); !strings.Contains(list, `"back__`) || strings.Contains(list, `"later__`) {
 		t.Error(list)
@@ -152,7 +152,7 @@ func TestTheFileOfTheWorkingDirectoryIsLoadedWhenItIsApproved(t *testing.T) {
 	if code, _, stderr := runPiped(t, nil, "trust", file).printed(); code != exitOK {
 		t.Fatal(stderr)
 	}
-	said := c.says("the configuration was loaded anew", 1)
+	said := c.says("configuration reloaded", 1)
 	if n := strings.Count(said, "is not approved with this content"); n != 1 {
 		t.Errorf("it was said %d times:\n%s", n, said)
 	}

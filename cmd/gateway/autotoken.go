@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"mcpgateway/internal/atomicfile"
 	"mcpgateway/internal/config"
 )
 
@@ -100,33 +101,13 @@ func readAutoToken(path string) (string, error) {
 // makeAutoToken writes a new token for its owner alone. Of several gateways that do so at one time
 // the first one's token stays.
 func makeAutoToken(path string) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(dir, autoFile+".*.tmp") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name())
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	_, err = file.WriteString(hex.EncodeToString(secret[:]) + "\n")
-	if e := file.Sync(); err == nil {
-		err = e
-	}
-	if e := file.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return err
-	}
-	switch err := os.Link(file.Name(), path); {
-	case err == nil, errors.Is(err, fs.ErrExist):
+	err := atomicfile.Create(path, []byte(hex.EncodeToString(secret[:])+"\n"), autoFile+".*.tmp")
+	if errors.Is(err, fs.ErrExist) {
 		return nil
-	default: // a file system without links
-		return os.Rename(file.Name(), path)
 	}
+	return err
 }
 
 // autoPath returns the file with the token that auto stands for.

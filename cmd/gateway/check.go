@@ -12,6 +12,7 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
+	"mcpgateway/internal/reload"
 )
 
 func checkCommand(f *flags) *cobra.Command {
@@ -52,7 +53,7 @@ func (f *flags) withAll(ctx context.Context, say func(*app), do func(*app) error
 	if err != nil {
 		return err
 	}
-	if _, err := loadCertificate(a.Loaded, a.Config.TLS); err != nil {
+	if _, err := reload.LoadCertificate(a.Loaded, a.Config.TLS); err != nil {
 		a.close()
 		return err
 	}

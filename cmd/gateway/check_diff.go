@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/reload"
 )
 
 // printDiff says what a reload would change for the gateway that runs with the same file. It starts
@@ -21,7 +22,7 @@ func (f *flags) printDiff() error {
 	if err != nil {
 		return err
 	}
-	if _, err := loadCertificate(loaded, loaded.Config.TLS); err != nil {
+	if _, err := reload.LoadCertificate(loaded, loaded.Config.TLS); err != nil {
 		return err
 	}
 	if loaded.Source == "" {
@@ -34,7 +35,7 @@ func (f *flags) printDiff() error {
 	before, err := findApplied(loaded.Config, loaded.Source)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := emptied(loaded, 1); err != nil {
+		if err := reload.CheckNotEmptied(loaded, 1); err != nil {
 			return err // the file said where the record is, perhaps
 		}
 		tell(f.err, "it is valid; no gateway has left a record of having run with it, so there is nothing to compare it with",
@@ -45,10 +46,10 @@ func (f *flags) printDiff() error {
 		return nil
 	}
 	at := before.Time.Local().Format(time.DateTime + " MST")
-	if isOver(before.PID, before.Birth) {
+	if before.HasExited() {
 		fmt.Fprintf(f.err, "gateway: no gateway runs with this file; the last one (process %d) has ended: compared with what it loaded at %s\n", before.PID, at)
 	} else {
-		if err := emptied(loaded, len(before.Backends)); err != nil {
+		if err := reload.CheckNotEmptied(loaded, len(before.Backends)); err != nil {
 			return err
 		}
 		fmt.Fprintf(f.err, "gateway: compared with what the gateway of process %d loaded at %s\n", before.PID, at)
@@ -63,12 +64,12 @@ func (f *flags) printDiff() error {
 
 // findApplied returns the record of the gateway that runs with a file. If there is none where state: says, which may
 // have been changed, one of a gateway that runs is looked for at the default place.
-func findApplied(c *config.Config, file string) (*applied, error) {
-	a, err := readApplied(c.StateDir, file)
+func findApplied(c *config.Config, file string) (*reload.RunningConfig, error) {
+	a, err := reload.ReadRunningConfig(c.StateDir, file)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return a, err
 	}
-	if a, err := readApplied(config.DefaultStateDir(os.LookupEnv), file); err == nil && !isOver(a.PID, a.Birth) {
+	if a, err := reload.ReadRunningConfig(config.DefaultStateDir(os.LookupEnv), file); err == nil && !a.HasExited() {
 		return a, nil
 	}
 	return nil, err

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/reload"
 )
 
 // A desk is a file with a record of who runs with it, and what check --diff says of both.
@@ -32,7 +33,7 @@ func sitDown(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writeApplied(d.file, loaded.Config, nil); err != nil {
+	if err := reload.WriteRunningConfig(d.file, loaded.Config, nil); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -46,15 +47,15 @@ func (d *desk) write(text string) {
 }
 
 // record changes the record.
-func (d *desk) record(change func(a *applied)) {
+func (d *desk) record(change func(a *reload.RunningConfig)) {
 	d.Helper()
-	a, err := readApplied(d.state, d.file)
+	a, err := reload.ReadRunningConfig(d.state, d.file)
 	if err != nil {
 		d.Fatal(err)
 	}
 	change(a)
 	text, _ := json.Marshal(a)
-	if err := os.WriteFile(appliedPath(d.state, d.file), text, 0o600); err != nil {
+	if err := os.WriteFile(reload.RunningConfigPath(d.state, d.file), text, 0o600); err != nil {
 		d.Fatal(err)
 	}
 }
@@ -91,21 +92,25 @@ func TestCheckDiffKnowsAGatewayThatHasEnded(t *testing.T) {
 	if err := child.Run(); err != nil {
 		t.Fatal(err)
 	}
-	var own birth
-	d.record(func(a *applied) { own, a.PID = a.Birth, child.Process.Pid })
+	var own reload.ProcessStart
+	d.record(func(a *reload.RunningConfig) { own, a.PID = a.Start, child.Process.Pid })
 	d.says(0, ended, row)
-	d.record(func(a *applied) { a.Birth = birth{} }) // where there is no /proc
+	d.record(func(a *reload.RunningConfig) { a.Start = reload.ProcessStart{} }) // where there is no /proc
 	d.says(0, ended, row)
-	d.record(func(a *applied) { a.PID = os.Getpid() })
+	d.record(func(a *reload.RunningConfig) { a.PID = os.Getpid() })
 	d.says(0, "!"+ended, row)
 	if runtime.GOOS != "linux" {
 		return
 	}
-	d.record(func(a *applied) { a.Birth = own; a.Birth.Start += "1" })
+	d.record(func(a *reload.RunningConfig) { a.Start = own; a.Start.Ticks += "1" })
 	d.says(0, ended, row) // another process has its number
-	d.record(func(a *applied) { a.Birth = own; a.Birth.Space = "pid:[1]"; a.PID = child.Process.Pid })
+	d.record(func(a *reload.RunningConfig) {
+		a.Start = own
+		a.Start.PIDNamespace = "pid:[1]"
+		a.PID = child.Process.Pid
+	})
 	d.says(0, "!"+ended, row) // it cannot be seen from here
-	d.record(func(a *applied) { a.Birth.Boot = "another" })
+	d.record(func(a *reload.RunningConfig) { a.Start.BootID = "another" })
 	d.says(0, ended, row)
 }
 
@@ -119,11 +124,11 @@ func TestCheckDiffRefusesAnEmptyFile(t *testing.T) {
 	d.write("backends: []")
 	d.says(0, "backend a removed")
 	d.write("")
-	d.record(func(a *applied) { a.Birth.Boot, a.PID = "another", 1<<30 })
+	d.record(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 })
 	d.says(0, "has ended", "backend a removed")
-	d.record(func(a *applied) { a.PID, a.Birth, a.Backends = os.Getpid(), birth{}, nil })
+	d.record(func(a *reload.RunningConfig) { a.PID, a.Start, a.Backends = os.Getpid(), reload.ProcessStart{}, nil })
 	d.says(0, "nothing would change")
-	if err := os.Remove(appliedPath(d.state, d.file)); err != nil { // as for who keeps it where the file said
+	if err := os.Remove(reload.RunningConfigPath(d.state, d.file)); err != nil { // as for who keeps it where the file said
 		t.Fatal(err)
 	}
 	d.says(2, "gateway.yaml: is empty")
@@ -136,7 +141,7 @@ func TestCheckDiffFindsTheRecordWhereTheStateWas(t *testing.T) {
 		d.write(oneBackend + "state: " + state)
 		d.says(0, "compared with", "state changed needs a restart")
 	}
-	d.record(func(a *applied) { a.Birth.Boot, a.PID = "another", 1<<30 }) // from who knows when
+	d.record(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 }) // from who knows when
 	d.says(0, "no gateway has left a record", "name it with --state")
 }
 
@@ -147,4 +152,52 @@ func TestCheckDiffOfAMisconfiguredEntry_F_CLI_11(t *testing.T) {
 	d.says(0, "backend a changed tools.deny", "!restarts", "backend a misconfigured its entry of before stays in force; its filters are taken over")
 	d.write("backends: [{name: a, command: a, tools: {deny: [\"${NO_SUCH_VARIABLE}\"]}}]\n")
 	d.says(0, "backend a changed misconfigured, tools.deny; stops it", "!stays in force")
+}
+
+// A file that is empty is refused by a gateway that runs by it, though it is valid otherwise: the
+// backends were said to be removed.
+func TestCheckDiffOfAnEmptyFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "gateway.yaml")
+	diff := func(want int, part string) {
+		t.Helper()
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		errs, _ := os.Create(filepath.Join(dir, "stderr"))
+		defer errs.Close()
+		code := run(t.Context(), []string{"check", "--diff", "-c", file, "--state", filepath.Join(dir, "state")}, stdio{nil, errs, errs})
+		if said, _ := os.ReadFile(errs.Name()); code != want || !strings.Contains(string(said), part) {
+			t.Errorf("exit code %d, want %d and %q\n%s", code, want, part, said)
+		}
+	}
+	diff(exitUsage, "gateway.yaml: is empty") // it may have named the directory of the record
+	c := config.Default()
+	c.StateDir = filepath.Join(dir, "state")
+	c.Backends = []config.Backend{{Name: "a", Enabled: true, Command: "x"}}
+	if err := reload.WriteRunningConfig(file, &c, nil); err != nil {
+		t.Fatal(err)
+	}
+	diff(exitUsage, "gateway.yaml: is empty")
+}
+
+func FuzzPrintChanges(f *testing.F) {
+	f.Add([]byte(`{"salt":"s","keys":{"listen":"x"},` +
+		`"backends":[{"name":"a","enabled":true,"keys":{"command":"y"}},{"name":"a"},{"name":""}]}`))
+	f.Add([]byte(`{"keys":null,"backends":[{}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var before config.Digest
+		if json.Unmarshal(text, &before) != nil {
+			return
+		}
+		c := config.Default()
+		c.Backends = []config.Backend{{Name: "a", Enabled: true}, {Name: "b"}}
+		var out strings.Builder
+		if err := printChanges(&out, before.Diff(&c, "listen")); err != nil {
+			t.Error(err)
+		}
+		if strings.ContainsAny(out.String(), "\x1b\r\x00") {
+			t.Errorf("%q", out.String())
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
+	"mcpgateway/internal/atomicfile"
 )
 
 // A nameRecord says which backend had each name when a gateway ran last, so that the next run can
@@ -151,9 +152,9 @@ func (k *nameKeeper) keep(v *catalog.View) bool {
 	k.seen = v.Snapshot
 	text, err := textOf(k.Source, v.Assignments())
 	if err == nil && string(text) != k.written {
-		if err = (output{path: k.path, force: true}).write(text); err == nil {
+		if err = atomicfile.Write(k.path, text, atomicfile.Options{Sync: true, FollowLink: true}); err == nil {
 			k.written = string(text)
-			prune(filepath.Dir(k.path), keepNameRecords)
+			atomicfile.KeepNewest(filepath.Dir(k.path), keepNameRecords)
 		}
 	}
 	if err != nil && err.Error() != k.failed {
@@ -174,7 +175,7 @@ func (a *app) transferLines(moves []catalog.Move) (lines []string) {
 	}
 	for _, t := range all[:min(len(all), maxTransfers)] {
 		lines = append(lines, plain(a.mask.String(fmt.Sprintf("%s %s: belongs to %s, and belonged to %s in the last run",
-			t.Kind, some(t.Names), t.To, t.From))))
+			t.Kind, nameList(t.Names), t.To, t.From))))
 	}
 	if more := len(all) - maxTransfers; more > 0 {
 		lines = append(lines, fmt.Sprintf("names of %d more backends belong to another backend", more))

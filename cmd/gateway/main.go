@@ -20,6 +20,7 @@ import (
 
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/logging"
+	"mcpgateway/internal/reload"
 )
 
 // version is what the gateway calls itself; a release sets it with -ldflags.
@@ -32,57 +33,13 @@ func main() {
 	// backends are ended. The signal is caught, not ignored: children inherit the
 	// latter.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	f := &flags{stdio: stdio{os.Stdin, os.Stdout, os.Stderr}, hangups: new(hangups), hurry: new(hurry)}
-	ctx, stop := orderly(f.hangups, f.hurry)
+	f := &flags{stdio: stdio{os.Stdin, os.Stdout, os.Stderr}, sighup: new(reload.SIGHUP), hurry: new(hurry)}
+	ctx, stop := orderly(f.sighup, f.hurry)
 	disown := procgroup.BecomeSubreaper()
 	code := f.run(ctx, os.Args[1:])
 	disown()
 	stop()
 	os.Exit(code)
-}
-
-// A signalled is the cause of the end of a context that a signal has ended.
-type signalled string
-
-func (s signalled) Error() string { return string(s) }
-
-// named returns the cause that a signal to end is.
-func named(sig os.Signal) signalled {
-	switch sig {
-	case os.Interrupt:
-		return "SIGINT"
-	case syscall.SIGTERM:
-		return "SIGTERM"
-	case syscall.SIGHUP:
-		return "SIGHUP"
-	}
-	return signalled(sig.String())
-}
-
-// orderly returns a context that the first signal to end ends, with the signal as the cause; SIGHUP
-// is such a signal unless it was taken over. A second signal ends the time that calls in flight
-// have. A SIGINT when no call has time any more ends the process; the holders of their groups end
-// the backends.
-func orderly(h *hangups, calls *hurry) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	go func() {
-		for sig := range signals {
-			if sig == syscall.SIGHUP && h.pass() {
-				continue
-			}
-			if ctx.Err() == nil {
-				cancel(named(sig))
-			} else if !calls.end() && sig == os.Interrupt {
-				os.Exit(exitFailed)
-			}
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(signals)
-	}
 }
 
 // stdio is where a verb reads and writes.

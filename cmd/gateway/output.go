@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"mcpgateway/internal/atomicfile"
 )
 
 // output is the file that a verb writes, if path is not "".
@@ -76,35 +78,8 @@ func (o output) unwritable(err error) error {
 	return err
 }
 
-// write writes the file, for its owner alone: all of it, or nothing. A link stays one.
+// write replaces or creates the file. A symbolic link stays one.
 func (o output) write(text []byte) error {
-	path := o.path
-	if to, err := filepath.EvalSymlinks(path); err == nil {
-		path = to
-	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	if e := file.Sync(); err == nil {
-		err = e
-	}
-	if e := file.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = o.check() // again: it took a while
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
-	}
-	return err
+	// It is checked again, because reading the servers may have taken a while.
+	return atomicfile.Write(o.path, text, atomicfile.Options{Sync: true, FollowLink: true, Check: o.check})
 }

@@ -23,18 +23,10 @@ func absolute(path string) string {
 	return path
 }
 
-// badPath returns the error about the path that a key of the configuration names. The hint is for a
-// file that is there, or an absolute path.
-func badPath(l *config.Loaded, key, path string, err error, hint string) *config.Error {
-	e := l.ErrorAt(key)
-	if at, is := errors.AsType[*fs.PathError](err); is {
-		err = at.Err
-	}
-	e.Problem, e.Hint = absolute(path)+": "+err.Error(), hint
-	if _, err := os.Stat(path); err != nil && !filepath.IsAbs(path) {
-		e.Hint = "a relative path begins in the folder in which the gateway is started: write an absolute one"
-	}
-	return e
+// isRegular reports whether a file is regular or does not exist.
+func isRegular(path string) bool {
+	info, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular()
 }
 
 // auditOverwrites returns an error for each file that the gateway reads and that audit.file names too:
@@ -90,7 +82,7 @@ func missingPaths(l *config.Loaded) (warnings []string) {
 			err = errors.New("not a directory")
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // one that is missing is made
-			warnings = append(warnings, badPath(l, "state", dir, err, "").Error())
+			warnings = append(warnings, l.PathError("state", dir, err, "").Error())
 		}
 	}
 	for i, b := range l.Config.Backends {
@@ -104,7 +96,7 @@ func missingPaths(l *config.Loaded) (warnings []string) {
 				continue
 			}
 			if _, err := os.Stat(p.path); err != nil {
-				warnings = append(warnings, badPath(l, fmt.Sprintf("backends[%d].%s", i, p.key), p.path, err, "").Error())
+				warnings = append(warnings, l.PathError(fmt.Sprintf("backends[%d].%s", i, p.key), p.path, err, "").Error())
 			}
 		}
 	}

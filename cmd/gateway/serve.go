@@ -18,6 +18,7 @@ import (
 
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/httpserver"
+	"mcpgateway/internal/reload"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -58,7 +59,7 @@ func (f *flags) serveFlags(cmd *cobra.Command) {
 }
 
 func (f *flags) serve(cmd *cobra.Command, _ []string) error {
-	hangups, release := f.hangups.take(f.in)
+	sighup, release := f.sighup.Subscribe(f.in)
 	defer release()
 	a, err := f.open(mode{})
 	if err != nil {
@@ -70,7 +71,7 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 		f.served = true
 		return a.run(cmd.Context(), func(ctx context.Context) error {
 			defer a.saySignal(ctx)()
-			return f.reloader(a, nil).during(ctx, hangups, func(ctx context.Context) error { return f.serveStdio(ctx, a) })
+			return f.runReloading(ctx, a, nil, sighup, func(ctx context.Context) error { return f.serveStdio(ctx, a) })
 		})
 	}
 	ln, d, err := a.listen()
@@ -90,7 +91,7 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 			defer hungUp()
 			defer f.turnAway(a, url, hungUp)()
 		}
-		return f.reloader(a, d).during(ctx, hangups, func(ctx context.Context) error { return f.serveHTTP(ctx, a, d, ln) })
+		return f.runReloading(ctx, a, d, sighup, func(ctx context.Context) error { return f.serveHTTP(ctx, a, d, ln) })
 	})
 }
 
@@ -184,12 +185,12 @@ func (a *app) listen() (net.Listener, *httpserver.Server, error) {
 		Loopback:        c.Loopback(),
 		Log:             a.log,
 	}
-	pair, err := loadCertificate(a.Loaded, c.TLS)
+	pair, err := reload.LoadCertificate(a.Loaded, c.TLS)
 	if err != nil {
 		return nil, nil, err
 	}
 	a.certificate.Store(pair)
-	o.TLS = a.certificate.config()
+	o.TLS = a.certificate.TLSConfig()
 	ln, err := net.Listen("tcp", c.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, nil, hinted{fmt.Errorf("listen: %s is in use", c.Listen),

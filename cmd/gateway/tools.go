@@ -65,7 +65,7 @@ func (a *app) pick(backend string, args []string) ([]catalog.Entry, error) {
 		for _, s := range all {
 			names = append(names, s.Name)
 		}
-		return nil, usageError{fmt.Errorf("no backend is named %q", backend), "the backends are: " + some(names)}
+		return nil, usageError{fmt.Errorf("no backend is named %q", backend), "the backends are: " + nameList(names)}
 	} else if err := a.disabled(func(name string) bool { return name == backend }); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"mcpgateway/internal/atomicfile"
 	"mcpgateway/internal/config"
 )
 
@@ -107,10 +108,10 @@ func (s trustStore) add(file string, data []byte) error {
 			return err
 		}
 	}
-	if err := (output{path: path, force: true}).write(append(text, '\n')); err != nil {
+	if err := atomicfile.Write(path, append(text, '\n'), atomicfile.Options{Sync: true, FollowLink: true}); err != nil {
 		return err
 	}
-	prune(s.dir, keepApprovals)
+	atomicfile.KeepNewest(s.dir, keepApprovals)
 	return nil
 }
 

@@ -4,13 +4,13 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"mcpgateway/internal/atomicfile"
 	"mcpgateway/internal/mcptest/faults"
 )
 
@@ -141,9 +141,5 @@ func configuration(backends []*backend, dir, name, stub, mark string) string {
 }
 
 func writeConfig(path, text string) error {
-	next := path + ".next"
-	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
+	return atomicfile.Write(path, []byte(text), atomicfile.Options{})
 }

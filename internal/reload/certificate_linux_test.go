@@ -1,7 +1,6 @@
-package main
+package reload
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/httpserver"
 )
 
 // A certificate that came from a pipe was waited for at the first reload, which comes right after
@@ -26,18 +24,27 @@ func TestACertificateFromAPipeIsReadOnce(t *testing.T) {
 	}
 	was := config.TLS{Cert: pipe("cert"), Key: pipe("key")}
 	next := was
-	r := &reloader{app: &app{log: slog.New(slog.DiscardHandler)}, door: new(httpserver.Server), now: &config.Config{TLS: was}}
-	r.certificate.Store(new(certificate))
-	r.load = func(string, bool) (*config.Loaded, error) {
+	r := &Reloader{current: &config.Config{TLS: was}, Options: Options{
+		Target: tokensOnly{}, Server: noServer{}, Certificate: new(Certificates),
+	}}
+	r.Certificate.Store(new(certificate))
+	r.Load = func(string, bool) (*config.Loaded, error) {
 		return &config.Loaded{Config: &config.Config{TLS: next}}, nil
 	}
-	if _, _, pair, err := r.read(); err != nil || !r.certificate.same(pair) {
+	if _, _, pair, err := r.read(); err != nil || !r.Certificate.isCurrent(pair) {
 		t.Errorf("%v", err)
 	}
 	next.Cert = pipe("other")
 	if _, _, _, err := r.read(); err == nil {
 		t.Error("another pipe is taken for a certificate")
 	}
+}
+
+// tokensOnly is a Target that returns the configured tokens and does nothing else.
+type tokensOnly struct{ Target }
+
+func (tokensOnly) Tokens(_ *config.Loaded, c *config.Config) ([]string, error) {
+	return c.Auth.Tokens, nil
 }
 
 // A pipe that nobody writes to is an error at the start.
@@ -51,7 +58,7 @@ func TestACertificateFromASilentPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	_, err := loadCertificate(&config.Loaded{Config: new(config.Config)}, config.TLS{Cert: path, Key: path})
+	_, err := LoadCertificate(&config.Loaded{Config: new(config.Config)}, config.TLS{Cert: path, Key: path})
 	if err == nil || !strings.Contains(err.Error(), "tls.cert: "+path+": is a pipe, and did not come to its end within 10s") {
 		t.Error(err)
 	}
@@ -78,17 +85,7 @@ func TestACertificateFromASilentPipe(t *testing.T) {
 	}
 }
 
-// The hint for a pipe with a relative name is not about the folder: the pipe was found.
-func TestHintForARelativePathThatIsThere(t *testing.T) {
-	t.Chdir(t.TempDir())
-	if err := syscall.Mkfifo("cert", 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l := &config.Loaded{Config: new(config.Config)}
-	if e := badPath(l, "tls.cert", "cert", os.ErrInvalid, "name a file"); e.Hint != "name a file" {
-		t.Error(e.Hint)
-	}
-	if e := badPath(l, "tls.cert", "none", os.ErrNotExist, "name a file"); !strings.Contains(e.Hint, "relative path") {
-		t.Error(e.Hint)
-	}
-}
+// noServer is a Server that does nothing.
+type noServer struct{}
+
+func (noServer) UpdateAccess(_, _, _ []string) {}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package reload
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // A seat is a lookout at work, over a directory.
 type seat struct {
 	*testing.T
-	*lookout
+	*fileWatcher
 	dir string
 }
 
@@ -29,7 +29,7 @@ func sit(t *testing.T, prepare func(s *seat), files ...string) *seat {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &seat{t, newLookout(slog.New(slog.DiscardHandler)), dir}
+	s := &seat{t, newFileWatcher(slog.New(slog.DiscardHandler)), dir}
 	if prepare != nil {
 		prepare(s)
 	}
@@ -89,11 +89,11 @@ func (s *seat) rests(what string) {
 	select {
 	case <-s.changed:
 		s.Errorf("%s was told", what)
-	case <-time.After(3 * quietTime):
+	case <-time.After(3 * quietPeriod):
 	}
 }
 
-func TestLookoutSeesWhatEditorsDo(t *testing.T) {
+func TestFileWatcherSeesWhatEditorsDo(t *testing.T) {
 	for name, edit := range map[string]func(s *seat){
 		"written over":     func(s *seat) { s.write("gateway.yaml", "two") },
 		"mv":               func(s *seat) { s.write("new", "two"); s.rename("new", "gateway.yaml") },
@@ -120,7 +120,7 @@ func TestLookoutSeesWhatEditorsDo(t *testing.T) {
 	}
 }
 
-func TestLookoutTellsABurstOnce(t *testing.T) {
+func TestFileWatcherTellsABurstOnce(t *testing.T) {
 	t.Parallel()
 	s := sit(t, nil, "gateway.yaml")
 	began := time.Now()
@@ -135,17 +135,17 @@ func TestLookoutTellsABurstOnce(t *testing.T) {
 		case <-s.changed:
 			told++
 			last = time.Now()
-		case <-time.After(3 * quietTime):
+		case <-time.After(3 * quietPeriod):
 			silent = true
 		}
 	}
-	// A machine that pauses this test for quietTime makes two bursts of one.
-	if bursts := max(int(last.Sub(began)/quietTime), 1); told > bursts {
+	// A machine that pauses this test for quietPeriod makes two bursts of one.
+	if bursts := max(int(last.Sub(began)/quietPeriod), 1); told > bursts {
 		t.Errorf("50 changes in %v were told %d times; at most %d bursts fit into that", last.Sub(began), told, bursts)
 	}
 }
 
-func TestLookoutIgnoresItsNeighbours(t *testing.T) {
+func TestFileWatcherIgnoresItsNeighbours(t *testing.T) {
 	t.Parallel()
 	s := sit(t, nil, "gateway.yaml")
 	s.write("other.yaml", "x")
@@ -154,8 +154,9 @@ func TestLookoutIgnoresItsNeighbours(t *testing.T) {
 	s.rests("a neighbour")
 }
 
-// A file that is gone for a moment is waited for: what is told then is the file that took its place.
-func TestLookoutWaitsForAFileThatIsGone(t *testing.T) {
+// A file that is gone for a moment is waited for: what is told then is the file that took its
+// place.
+func TestFileWatcherWaitsForAFileThatIsGone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
@@ -173,14 +174,14 @@ func TestLookoutWaitsForAFileThatIsGone(t *testing.T) {
 }
 
 // What is written without end is read in between.
-func TestLookoutDoesNotWaitForEver(t *testing.T) {
+func TestFileWatcherDoesNotWaitForEver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
 	t.Parallel()
 	s := sit(t, nil, "gateway.yaml")
 	began := time.Now()
-	tick := time.NewTicker(quietTime / 5)
+	tick := time.NewTicker(quietPeriod / 5)
 	defer tick.Stop()
 	for time.Since(began) < 20*time.Second {
 		select {
@@ -194,7 +195,7 @@ func TestLookoutDoesNotWaitForEver(t *testing.T) {
 }
 
 // A ConfigMap of Kubernetes: the file is a link through ..data, which is exchanged.
-func TestLookoutSeesConfigMaps(t *testing.T) {
+func TestFileWatcherSeesConfigMaps(t *testing.T) {
 	t.Parallel()
 	s := sit(t, func(s *seat) {
 		s.must(os.Mkdir(s.path("..1"), 0o700))
@@ -215,7 +216,7 @@ func TestLookoutSeesConfigMaps(t *testing.T) {
 	}
 }
 
-func TestLookoutSeesLinksIntoOtherDirectories(t *testing.T) {
+func TestFileWatcherSeesLinksIntoOtherDirectories(t *testing.T) {
 	t.Parallel()
 	s := sit(t, func(s *seat) {
 		s.must(os.MkdirAll(s.path("dotfiles/gw"), 0o700))
@@ -234,7 +235,7 @@ func TestLookoutSeesLinksIntoOtherDirectories(t *testing.T) {
 }
 
 // The directory itself is exchanged, as deployments do.
-func TestLookoutSeesAnotherDirectory(t *testing.T) {
+func TestFileWatcherSeesAnotherDirectory(t *testing.T) {
 	t.Parallel()
 	s := sit(t, func(s *seat) {
 		s.must(os.Mkdir(s.path("conf"), 0o700))
@@ -257,7 +258,7 @@ func TestLookoutSeesAnotherDirectory(t *testing.T) {
 }
 
 // The system tells nothing of a directory further up.
-func TestLookoutSeesADirectoryFurtherUp(t *testing.T) {
+func TestFileWatcherSeesADirectoryFurtherUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
@@ -275,7 +276,7 @@ func TestLookoutSeesADirectoryFurtherUp(t *testing.T) {
 	s.changes("a change in it")
 }
 
-func TestLookoutWatchesOtherFilesWhenTold(t *testing.T) {
+func TestFileWatcherWatchesOtherFilesWhenTold(t *testing.T) {
 	t.Parallel()
 	s := sit(t, nil, "a.yaml", "b.pem")
 	s.write("b.pem", "two")
@@ -286,7 +287,7 @@ func TestLookoutWatchesOtherFilesWhenTold(t *testing.T) {
 	s.rests("a file that is watched no more")
 }
 
-func TestTrailEndsInCircles(t *testing.T) {
+func TestSymlinkChainEnds(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -297,13 +298,13 @@ func TestTrailEndsInCircles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := trail(at("a")); len(got) > maxLinks+1 || !slices.Contains(got, at("b")) {
+	if got := symlinkChain(at("a")); len(got) > maxLinks+1 || !slices.Contains(got, at("b")) {
 		t.Errorf("a: %v", got)
 	}
-	if got := trail(at("c/y")); len(got) > maxLinks+1 {
+	if got := symlinkChain(at("c/y")); len(got) > maxLinks+1 {
 		t.Errorf("c: %v", got)
 	}
-	if got := strings.Join(trail(at("d")), " "); got != at("d")+" "+at("nowhere") {
+	if got := strings.Join(symlinkChain(at("d")), " "); got != at("d")+" "+at("nowhere") {
 		t.Errorf("d: %v", got)
 	}
 }

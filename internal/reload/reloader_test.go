@@ -1,4 +1,4 @@
-package main
+package reload
 
 import (
 	"context"
@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// SIGHUP may come while cp has emptied the file and not yet written it. That is waited for, and what stays empty not for ever.
+// SIGHUP may come while cp has emptied the file and not yet written it. That is waited for, and
+// what stays empty not for ever.
 func TestHangupWaitsForAFileThatIsBeingWritten(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "gateway.yaml")
@@ -20,35 +21,35 @@ func TestHangupWaitsForAFileThatIsBeingWritten(t *testing.T) {
 			}
 		}
 		synctest.Test(t, func(t *testing.T) {
-			r := &reloader{source: path}
+			r := &Reloader{source: path}
 			var writing sync.WaitGroup
 			writing.Go(func() {
-				time.Sleep(quietTime / 2)
+				time.Sleep(quietPeriod / 2)
 				if err := os.WriteFile(path, []byte("backends: []"), 0o600); err != nil {
 					t.Error(err)
 				}
 			})
-			r.settle(t.Context())
-			if isVoid(path) {
+			r.awaitContent(t.Context())
+			if isMissingOrEmpty(path) {
 				t.Error("it was not waited for")
 			}
 			writing.Wait()
 			began := time.Now()
-			r.settle(t.Context())
+			r.awaitContent(t.Context())
 			if time.Since(began) != 0 {
 				t.Error("what is there was waited for")
 			}
 			if err := os.Truncate(path, 0); err != nil {
 				t.Fatal(err)
 			}
-			r.settle(t.Context())
-			if took := time.Since(began); took != burstTime {
+			r.awaitContent(t.Context())
+			if took := time.Since(began); took != maximumBurst {
 				t.Errorf("it was waited for %v", took)
 			}
 			over, end := context.WithCancel(t.Context())
 			end()
-			r.settle(over)
-			if (&reloader{}).settle(t.Context()); time.Since(began) != burstTime {
+			r.awaitContent(over)
+			if (&Reloader{}).awaitContent(t.Context()); time.Since(began) != maximumBurst {
 				t.Error("what need not be waited for was")
 			}
 		})

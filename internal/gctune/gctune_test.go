@@ -1,18 +1,18 @@
-package main
+package gctune
 
 import "testing"
 
-// While there is much to do a fixed amount of garbage may gather, whatever is in use; once there is not, memory is
-// given back, one time.
-func TestThrift(t *testing.T) {
+// Under load a fixed amount of garbage may gather. When the gateway is idle, memory is returned
+// once.
+func TestTuner(t *testing.T) {
 	const MB = 1 << 20
-	var thrift thrift
+	var tune tuner
 	for i, step := range []struct {
 		live, allocated uint64
 		percent         int
 		release         bool
 	}{
-		{3 * MB, 10 * MB, 400, false}, // it starts
+		{3 * MB, 10 * MB, 400, false}, // start
 		{3 * MB, 10 * MB, 100, true},
 		{3 * MB, 10 * MB, 100, false},
 		{32 * MB, 500 * MB, 200, false},
@@ -22,7 +22,7 @@ func TestThrift(t *testing.T) {
 		{12 * MB, 950*MB + MB, 100, false},
 		{6 * MB, 960 * MB, 400, false},
 	} {
-		percent, release := thrift.look(step.live, step.allocated)
+		percent, release := tune.next(step.live, step.allocated)
 		if percent != step.percent || release != step.release {
 			t.Errorf("step %d: %d %%, release %v; want %d %%, %v", i, percent, release, step.percent, step.release)
 		}

@@ -1,4 +1,4 @@
-package main
+package reload
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func TestAnUnsetVariableAtAReloadAsksForARestart(t *testing.T) {
 	}
 	_, err := config.Load(config.Options{Path: file})
 	var out bytes.Buffer
-	r := &reloader{app: &app{log: slog.New(slog.NewTextHandler(&out, nil))}, source: file}
+	r := &Reloader{log: slog.New(slog.NewTextHandler(&out, nil)), source: file}
 	r.refuse(err)
 	if !strings.Contains(out.String(), "MCPG_NOT_SET is not set (the gateway's own environment counts") {
 		t.Error(out.String())
@@ -36,7 +36,7 @@ func TestOfManyProblemsSomeAreSaid(t *testing.T) {
 			all = append(all, &config.Error{Key: fmt.Sprint("key", i), Problem: "is wrong"})
 		}
 		var out bytes.Buffer
-		r := &reloader{app: &app{log: slog.New(slog.NewTextHandler(&out, nil))}, source: "x.yaml"}
+		r := &Reloader{log: slog.New(slog.NewTextHandler(&out, nil)), source: "x.yaml"}
 		r.refuse(errors.Join(all))
 		if got := strings.Count(out.String(), "configuration: "); got != want || strings.Contains(out.String(), fmt.Sprintf("%d more problems", n-maxProblems)) != (n > maxProblems) {
 			t.Errorf("%d errors: %d are said\n%.300s", n, got, out.String())

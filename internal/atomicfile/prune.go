@@ -1,0 +1,33 @@
+package atomicfile
+
+import (
+	"cmp"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// KeepNewest removes all but the newest files of a directory, by their modification time. Leftover
+// temporary files count, too. A file that cannot be removed stays.
+func KeepNewest(dir string, keep int) {
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) <= keep {
+		return
+	}
+	modified := make(map[string]time.Time, len(entries))
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			modified[e.Name()] = info.ModTime()
+		}
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int {
+		return cmp.Or(modified[b.Name()].Compare(modified[a.Name()]), cmp.Compare(a.Name(), b.Name()))
+	})
+	for _, e := range entries[keep:] {
+		if _, ok := modified[e.Name()]; ok {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// PathError returns the error about the path that a key of the configuration names. The hint is
+// used if the path is absolute or exists; otherwise the hint explains relative paths.
+func (l *Loaded) PathError(key, path string, err error, hint string) *Error {
+	e := l.ErrorAt(key)
+	if at, is := errors.AsType[*fs.PathError](err); is {
+		err = at.Err
+	}
+	full := path
+	if path != "" {
+		if abs, err := filepath.Abs(path); err == nil {
+			full = abs
+		}
+	}
+	e.Problem, e.Hint = full+": "+err.Error(), hint
+	if _, err := os.Stat(path); err != nil && !filepath.IsAbs(path) {
+		e.Hint = "a relative path begins in the folder in which the gateway is started: write an absolute one"
+	}
+	return e
+}

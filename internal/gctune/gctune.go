@@ -1,0 +1,71 @@
+// Package gctune sets GOGC by load.
+//
+// The heap of a gateway is small and each call leaves some garbage. With GOGC=100 the collector
+// would run dozens of times a second under load and take a fifth of the processor. Under load
+// this package therefore lets maxGarbage bytes gather. When the load is over it returns free
+// memory to the system, which the runtime by itself does late and in part. See
+// docs/decisions/025-gc-tuning.md.
+package gctune
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	maxGarbage = 64 << 20 // bytes that may gather under load, but at most 4 times the live heap
+	interval   = 2 * time.Second
+	idleAllocs = 1 << 20 // allocated bytes per interval below which the gateway is idle
+)
+
+// A tuner decides on GOGC.
+type tuner struct {
+	allocated uint64 // bytes allocated since the process was started, at the last call of next
+	released  bool   // free memory was returned since the last load
+}
+
+// next returns the value for GOGC, and whether free memory is to be returned to the system now.
+// live is the size of the live heap, and allocated the bytes allocated since the process was
+// started.
+func (t *tuner) next(live, allocated uint64) (percent int, release bool) {
+	idle := allocated-t.allocated < idleAllocs
+	t.allocated = allocated
+	if idle {
+		release = !t.released
+		t.released = true
+		return 100, release
+	}
+	t.released = false
+	return int(min(max(maxGarbage*100/max(live, 1), 100), 400)), false
+}
+
+// Run tunes the collector until ctx is done. It does nothing if GOGC or GOMEMLIMIT is set in the
+// environment.
+func Run(ctx context.Context) {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	var t tuner
+	for current := 100; ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		metrics.Read(samples)
+		percent, release := t.next(samples[0].Value.Uint64(), samples[1].Value.Uint64())
+		if percent != current {
+			debug.SetGCPercent(percent)
+			current = percent
+		}
+		if release {
+			debug.FreeOSMemory()
+		}
+	}
+}

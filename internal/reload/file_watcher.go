@@ -1,0 +1,233 @@
+package reload
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// How several changes become one.
+const (
+	quietPeriod    = 250 * time.Millisecond // without a change that ends a burst
+	maximumBurst   = 2 * time.Second        // duration of a burst after which it is reported anyway
+	replaceTimeout = 5 * time.Second        // how long a file may be missing while it is replaced
+	pollInterval   = 5 * time.Second        // between two comparisons of the files with their last state
+)
+
+// A fileWatcher reports that files may have changed. It watches the directories that contain the
+// files and the links on the way to them, because editors replace the file and Kubernetes
+// replaces a link. It also compares the files at intervals, because the system does not report
+// changes on network file systems or of a directory further up, and the watch of a directory may
+// get lost while the directory is replaced.
+type fileWatcher struct {
+	log     *slog.Logger
+	changed chan struct{}   // holds an element if the files may have changed
+	files   chan []string   // the next files to watch
+	paths   map[string]bool // links on the way to the files, the files, and missing elements
+	dirs    map[string]bool // directories of paths
+	last    []fs.FileInfo   // state of the files at the last comparison; nil = missing
+	existed map[string]bool // files that existed at the last notification
+}
+
+func newFileWatcher(log *slog.Logger) *fileWatcher {
+	return &fileWatcher{log: log, changed: make(chan struct{}, 1), files: make(chan []string, 1)}
+}
+
+// watch replaces the files to watch. The start of the watch is reported like a change, because the
+// files may have changed before. Only one goroutine may call watch.
+func (l *fileWatcher) watch(files []string) {
+	select {
+	case <-l.files: // not yet taken by run
+	default:
+	}
+	l.files <- files
+}
+
+// run watches until ctx is done.
+func (l *fileWatcher) run(ctx context.Context) {
+	var files []string
+	select {
+	case files = <-l.files:
+	case <-ctx.Done():
+		return
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		l.watchFailed(err)
+		return
+	}
+	defer watcher.Close()
+	l.addWatches(watcher, files)
+	l.hasChanged(files)
+	l.notify(files)
+	var first time.Time // first change of the burst, zero = no burst
+	over := time.NewTimer(0)
+	over.Stop()
+	defer over.Stop()
+	again := time.NewTicker(pollInterval)
+	defer again.Stop()
+	touched := func() {
+		l.addWatches(watcher, files)
+		if first.IsZero() {
+			first = time.Now()
+		}
+		over.Reset(min(quietPeriod, time.Until(first.Add(maximumBurst))))
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case files = <-l.files:
+			l.addWatches(watcher, files)
+			l.hasChanged(files)
+			l.notify(files)
+		case e := <-watcher.Events:
+			if l.paths[e.Name] || l.dirs[e.Name] {
+				touched()
+			}
+		case err := <-watcher.Errors:
+			l.log.Debug("watching the configuration", "err", err)
+			touched() // a lost event may concern our files
+		case <-again.C:
+			if l.hasChanged(files) {
+				touched()
+			}
+		case <-over.C:
+			if time.Since(first) < replaceTimeout && l.missing(files) {
+				over.Reset(quietPeriod)
+				continue
+			}
+			first = time.Time{}
+			l.hasChanged(files) // so that the next comparison does not report this change again
+			l.notify(files)
+		}
+	}
+}
+
+// notify reports that the files may have changed.
+func (l *fileWatcher) notify(files []string) {
+	l.existed = make(map[string]bool)
+	for _, file := range files {
+		if !isMissing(file) {
+			l.existed[file] = true
+		}
+	}
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// addWatches watches the directories on the way to the files, and removes all other watches.
+func (l *fileWatcher) addWatches(watcher *fsnotify.Watcher, files []string) {
+	before := l.dirs
+	l.paths, l.dirs = make(map[string]bool), make(map[string]bool)
+	for _, file := range files {
+		for _, path := range symlinkChain(file) {
+			l.paths[path] = true
+			l.dirs[filepath.Dir(path)] = true
+		}
+	}
+	for dir := range before {
+		if !l.dirs[dir] {
+			_ = watcher.Remove(dir) // fails if the directory was removed
+		}
+	}
+	for dir := range l.dirs {
+		// Also if it is watched: another directory may have taken its place.
+		if err := watcher.Add(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !before[dir] {
+			l.watchFailed(err)
+		}
+	}
+}
+
+func (l *fileWatcher) watchFailed(err error) {
+	l.log.Warn("cannot watch the configuration: send SIGHUP after a change; on Linux "+
+		"fs.inotify.max_user_watches and max_user_instances limit the number of watches", "err", err)
+}
+
+// hasChanged reports whether, since its last call, one of the files was replaced or changed its
+// size or modification time.
+func (l *fileWatcher) hasChanged(files []string) (changed bool) {
+	now := make([]fs.FileInfo, len(files))
+	for i, file := range files {
+		now[i], _ = os.Stat(file)
+	}
+	same := func(a, b fs.FileInfo) bool {
+		if a == nil || b == nil {
+			return a == b
+		}
+		return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	}
+	changed = !slices.EqualFunc(now, l.last, same)
+	l.last = now
+	return changed
+}
+
+// missing reports whether a file is missing that existed at the last notification: it may be in the
+// middle of a replacement. A file that did not exist then is not waited for.
+func (l *fileWatcher) missing(files []string) bool {
+	for _, file := range files {
+		if l.existed[file] && isMissing(file) {
+			return true
+		}
+	}
+	return false
+}
+
+func isMissing(file string) bool {
+	_, err := os.Stat(file)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// maxLinks is the number of links that are followed on the way to a file, as on Linux.
+const maxLinks = 40
+
+// symlinkChain returns the paths that decide which file a path leads to: each link on the way, and
+// the file at the end or the first missing element. It does not contain the directories on the way.
+func symlinkChain(path string) []string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil
+	}
+	var all []string
+	root := func(path string) string { return filepath.VolumeName(path) + string(filepath.Separator) }
+	at, rest := root(path), pathElements(path)
+	for links := 0; len(rest) > 0; {
+		next := filepath.Join(at, rest[0])
+		rest = rest[1:]
+		info, err := os.Lstat(next)
+		switch {
+		case err != nil:
+			return append(all, next)
+		case info.Mode()&fs.ModeSymlink != 0:
+			all = append(all, next)
+			to, err := os.Readlink(next)
+			if links++; err != nil || links > maxLinks {
+				return all
+			}
+			if filepath.IsAbs(to) {
+				at = root(to)
+			}
+			rest = append(pathElements(to), rest...)
+		case len(rest) == 0:
+			return append(all, next)
+		default:
+			at = next
+		}
+	}
+	return all
+}
+
+// pathElements returns the names that a path consists of.
+func pathElements(path string) []string {
+	return strings.FieldsFunc(path[len(filepath.VolumeName(path)):], func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) })
+}

@@ -1,0 +1,109 @@
+package reload
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"mcpgateway/internal/atomicfile"
+	"mcpgateway/internal/config"
+)
+
+// A RunningConfig is the record of the configuration in force in a gateway. Other processes
+// compare it with the file. There is one record per file, of the gateway that loaded it last, in
+// the state directory. It contains digests and no values.
+type RunningConfig struct {
+	Version int          `json:"version"`
+	File    string       `json:"file"`
+	PID     int          `json:"pid"`
+	Start   ProcessStart `json:"birth,omitzero"`
+	Time    time.Time    `json:"time"`
+	Flags   []string     `json:"flags,omitempty"` // keys set by the command line
+	config.Digest
+}
+
+const (
+	runningConfigVersion = 1
+	maxRunningConfig     = 4 << 20 // bytes of a record
+	keptRunningConfigs   = 100     // records; the oldest are removed
+)
+
+// HasExited reports whether the gateway is known to have exited.
+func (c *RunningConfig) HasExited() bool { return hasExited(c.PID, c.Start) }
+
+// RunningConfigPath returns the path of the record of a configuration file.
+func RunningConfigPath(stateDir, file string) string {
+	if path, err := filepath.Abs(file); err == nil {
+		file = path
+	}
+	sum := sha256.Sum256([]byte(file))
+	return filepath.Join(stateDir, "applied", hex.EncodeToString(sum[:8])+".json")
+}
+
+// WriteRunningConfig records c as the configuration in force. It does nothing without a state
+// directory or a file.
+func WriteRunningConfig(source string, c *config.Config, flags []string) error {
+	if c.StateDir == "" || source == "" {
+		return nil
+	}
+	file, err := filepath.Abs(source)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(RunningConfig{
+		runningConfigVersion, file, os.Getpid(), startOf(os.Getpid()), time.Now().UTC().Truncate(time.Second), flags,
+		config.NewDigest(c, rand.Text()),
+	})
+	if err != nil {
+		return err
+	}
+	path := RunningConfigPath(c.StateDir, source)
+	if err := atomicfile.Write(path, append(text, '\n'), atomicfile.Options{Sync: true, FollowLink: true}); err != nil {
+		return err
+	}
+	atomicfile.KeepNewest(filepath.Dir(path), keptRunningConfigs)
+	return nil
+}
+
+// ReadRunningConfig returns the record of a file. The error is fs.ErrNotExist if there is none.
+func ReadRunningConfig(stateDir, source string) (*RunningConfig, error) {
+	if stateDir == "" {
+		return nil, fs.ErrNotExist
+	}
+	path := RunningConfigPath(stateDir, source)
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxRunningConfig+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxRunningConfig {
+		return nil, errors.New("it is too large")
+	}
+	return parseRunningConfig(text)
+}
+
+func parseRunningConfig(text []byte) (*RunningConfig, error) {
+	c := new(RunningConfig)
+	if err := json.Unmarshal(text, c); err != nil {
+		return nil, errors.New("it is damaged")
+	}
+	if c.Version != runningConfigVersion {
+		return nil, fmt.Errorf("it has version %d, not %d", c.Version, runningConfigVersion)
+	}
+	return c, nil
+}
