@@ -281,9 +281,9 @@ const flushLogs = time.Second
 
 func (a *app) openLog(w io.Writer) {
 	a.level.Set(levelOf(a.Config))
-	sink := logging.OpenSink(w, logging.SinkOptions{Lost: logging.LostLine(a.Config.Log.Format)})
+	sink := logging.OpenSink(w, logging.SinkOptions{Lost: logging.FormatLost(a.Config.Log.Format)})
 	a.log = logging.New(sink, logging.Options{Level: &a.level, Format: a.Config.Log.Format, Mask: a.mask})
-	a.closers = append(a.closers, func() { _ = sink.Close(flushLogs) }, logging.Standard(a.log))
+	a.closers = append(a.closers, func() { _ = sink.Close(flushLogs) }, logging.CaptureStandardLog(a.log))
 	for _, w := range a.Warnings {
 		a.log.Warn(w)
 	}

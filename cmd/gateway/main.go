@@ -28,7 +28,7 @@ var version = "0.1.0-dev"
 
 func main() {
 	protect()
-	logging.DropStandard() // until there is a log
+	logging.DiscardStandardLog() // until there is a log
 	// A client that closes our stdout or stderr early must not kill us before the
 	// backends are ended. The signal is caught, not ignored: children inherit the
 	// latter.

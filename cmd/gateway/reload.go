@@ -46,7 +46,7 @@ func (t reloadTarget) Tokens(l *config.Loaded, c *config.Config) ([]string, erro
 }
 
 // SetSecrets implements reload.Target.
-func (t reloadTarget) SetSecrets(secrets []string) { t.mask.Renew(secrets...) }
+func (t reloadTarget) SetSecrets(secrets []string) { t.mask.SetSecrets(secrets...) }
 
 // SetLogLevel implements reload.Target.
 func (t reloadTarget) SetLogLevel(c *config.Config) { t.level.Set(levelOf(c)) }

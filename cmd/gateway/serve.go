@@ -162,7 +162,7 @@ func (a *app) listen() (net.Listener, *httpserver.Server, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	a.mask.Renew(append(config.Secrets(c), tokens...)...)
+	a.mask.SetSecrets(append(config.Secrets(c), tokens...)...)
 	o := httpserver.Options{
 		OpenSession: func(v httpserver.SessionInfo, out transport.Writer) httpserver.SessionHandler {
 			return a.gateway.Open(v.ID, v.Principal, out)

@@ -73,7 +73,7 @@ type Record struct {
 // entry is a record on its way, with the full sizes of payloads that may have been cut.
 type entry struct {
 	Record
-	arguments, result int
+	argumentsSize, resultSize int
 }
 
 // attrs appends the keys that docs promise, in their order. Where a call was never routed, no backend is named. What
@@ -83,7 +83,7 @@ func (e *entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
 	a = appendKnown(a, "principal", e.Principal)
 	a = append(a, slog.String("id", mask(e.ID)))
 	a = appendKnown(a, "backend_id", mask(e.BackendID))
-	a = e.named(a, mask)
+	a = e.appendTarget(a, mask)
 	a = append(a, slog.String("outcome", string(e.Outcome)))
 	if e.Outcome == RPCError {
 		a = append(a, slog.Int("code", e.Code))
@@ -97,16 +97,16 @@ func (e *entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
 		slog.Float64("dur_ms", float64(e.Dur.Microseconds())/1e3),
 		slog.Int("bytes_in", e.BytesIn), slog.Int("bytes_out", e.BytesOut))
 	if e.Arguments != nil {
-		a = append(a, slog.Attr{Key: "arguments", Value: payload(e.Arguments, e.arguments, mask)})
+		a = append(a, slog.Attr{Key: "arguments", Value: payload(e.Arguments, e.argumentsSize, mask)})
 	}
 	if e.Result != nil {
-		a = append(a, slog.Attr{Key: "result", Value: payload(e.Result, e.result, mask)})
+		a = append(a, slog.Attr{Key: "result", Value: payload(e.Result, e.resultSize, mask)})
 	}
 	return a
 }
 
-// named appends what was asked for, and of whom.
-func (e *entry) named(a []slog.Attr, mask func(string) string) []slog.Attr {
+// appendTarget appends what was asked for, and of whom.
+func (e *entry) appendTarget(a []slog.Attr, mask func(string) string) []slog.Attr {
 	if e.Method != "" {
 		a = append(a, slog.String("method", mask(e.Method)), slog.String("name", mask(bareURI(e.Tool))))
 		a = appendKnown(a, "backend", e.Backend)
@@ -120,8 +120,8 @@ func (e *entry) named(a []slog.Attr, mask func(string) string) []slog.Attr {
 	return appendKnown(a, "backend_tool", mask(e.BackendTool))
 }
 
-// kind is the record's msg.
-func (e *entry) kind() string {
+// message is the record's msg.
+func (e *entry) message() string {
 	if e.Method != "" {
 		return "request"
 	}
@@ -132,7 +132,7 @@ func (e *entry) kind() string {
 // name that is no URI has neither, and expressions of a URI template are neither.
 func bareURI(uri string) string {
 	if i := secrets.Query(uri); i >= 0 {
-		uri = uri[:i] + blot
+		uri = uri[:i] + redacted
 	}
 	uri = strings.TrimSuffix(uri, "?")
 	scheme, rest, ok := strings.Cut(uri, "://")
@@ -144,7 +144,7 @@ func bareURI(uri string) string {
 		authority = rest[:i]
 	}
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 && secrets.User(authority[:i]) {
-		rest = blot + rest[i:]
+		rest = redacted + rest[i:]
 	}
 	return scheme + "://" + rest
 }

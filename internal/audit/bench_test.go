@@ -20,8 +20,8 @@ var usual = Record{
 
 type nowhere struct{}
 
-func (nowhere) put(*entry) int64 { return 0 }
-func (nowhere) flush() int64     { return 0 }
+func (nowhere) write(*entry) int64 { return 0 }
+func (nowhere) flush() int64       { return 0 }
 
 // BenchmarkWrite is what a record costs the call that leaves it, alone and among others, while Run takes them out.
 func BenchmarkWrite(b *testing.B) {
@@ -30,12 +30,12 @@ func BenchmarkWrite(b *testing.B) {
 
 // BenchmarkSustained is what a record costs in all, with calls that come faster than they can be encoded.
 func BenchmarkSustained(b *testing.B) {
-	benchmarkWrite(b, &lines{w: io.Discard, mask: manySecrets(20).String})
+	benchmarkWrite(b, &lineSink{w: io.Discard, mask: manySecrets(20).String})
 }
 
 func benchmarkWrite(b *testing.B, to sink) {
 	running := func(b *testing.B, writes func(*Journal)) {
-		j := empty(Options{})
+		j := newJournal(Options{})
 		j.sink = to
 		ctx, cancel := context.WithCancel(b.Context())
 		var run sync.WaitGroup
@@ -67,18 +67,18 @@ func benchmarkWrite(b *testing.B, to sink) {
 func BenchmarkEncode(b *testing.B) {
 	for name, to := range map[string]func(*logging.Mask) sink{
 		"slog": func(mask *logging.Mask) sink {
-			return &toLog{logging.New(io.Discard, logging.Options{Format: "json", Mask: mask}).Handler(), mask.String}
+			return &logSink{logging.New(io.Discard, logging.Options{Format: "json", Mask: mask}).Handler(), mask.String}
 		},
-		"lines": func(mask *logging.Mask) sink { return &lines{w: io.Discard, mask: mask.String} },
+		"lines": func(mask *logging.Mask) sink { return &lineSink{w: io.Discard, mask: mask.String} },
 	} {
 		for _, payloads := range []Payloads{None, All} {
 			for _, secrets := range []int{0, 20, 400} {
 				b.Run(fmt.Sprintf("%s/payloads=%s/secrets=%d", name, payloads, secrets), func(b *testing.B) {
 					s := to(manySecrets(secrets))
-					e := empty(Options{Payloads: payloads}).entry(usual)
+					e := newJournal(Options{Payloads: payloads}).entry(usual)
 					b.ReportAllocs()
 					for b.Loop() {
-						s.put(&e)
+						s.write(&e)
 					}
 				})
 			}
@@ -95,12 +95,12 @@ func manySecrets(n int) *logging.Mask {
 }
 
 func TestAllocations_OfLines(t *testing.T) {
-	e := empty(Options{}).entry(usual)
-	l := &lines{w: io.Discard, mask: manySecrets(20).String}
+	e := newJournal(Options{}).entry(usual)
+	l := &lineSink{w: io.Discard, mask: manySecrets(20).String}
 	for range 1000 {
-		l.put(&e) // until buf is as large as it gets
+		l.write(&e) // until buf is as large as it gets
 	}
-	if n := testing.AllocsPerRun(1000, func() { l.put(&e) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { l.write(&e) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// blot stands where a secret stood in a text. package logs has the same.
-const blot = "***"
+// redacted stands where a secret stood in a text. package logs has the same.
+const redacted = "***"
 
 // An edit replaces text[from:to] by with.
 type edit struct {
@@ -18,12 +18,12 @@ type edit struct {
 	with     string
 }
 
-// apply returns text with edits, in any order. Of edits that overlap, the one that holds the others counts; if none does,
+// applyEdits returns text with edits, in any order. Of edits that overlap, the one that holds the others counts; if none does,
 // a blot replaces all that they replace.
-func apply(text string, edits []edit) string {
+func applyEdits(text string, edits []edit) string {
 	var out strings.Builder
 	copied := 0
-	for _, e := range fold(edits) {
+	for _, e := range mergeOverlapping(edits) {
 		out.WriteString(text[copied:e.from] + e.with)
 		copied = e.to
 	}
@@ -31,8 +31,8 @@ func apply(text string, edits []edit) string {
 	return out.String()
 }
 
-// fold sorts edits and makes one of those that overlap.
-func fold(edits []edit) []edit {
+// mergeOverlapping sorts edits and makes one of those that overlap.
+func mergeOverlapping(edits []edit) []edit {
 	slices.SortStableFunc(edits, func(a, b edit) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to), cmp.Compare(len(b.with), len(a.with)))
 	})
@@ -43,13 +43,13 @@ func fold(edits []edit) []edit {
 		case last < 0 || e.from >= all[last].to:
 			all = append(all, e)
 		case e.to > all[last].to:
-			all[last].to, all[last].with = e.to, blot
+			all[last].to, all[last].with = e.to, redacted
 		}
 	}
 	return all
 }
 
-func shift(edits []edit, by int) []edit {
+func shiftEdits(edits []edit, by int) []edit {
 	for i := range edits {
 		edits[i].from += by
 		edits[i].to += by
@@ -57,14 +57,14 @@ func shift(edits []edit, by int) []edit {
 	return edits
 }
 
-// masked returns the edits that make masked of text, which is text with blots for some stretches of it.
-func masked(text, masked string) []edit {
+// maskEdits returns the edits that make masked of text, which is text with blots for some stretches of it.
+func maskEdits(text, masked string) []edit {
 	if masked == text {
 		return nil
 	}
 	var all []edit
 	at := 0
-	kept := strings.Split(masked, blot)
+	kept := strings.Split(masked, redacted)
 	for i, part := range kept {
 		from := at
 		switch {
@@ -77,23 +77,23 @@ func masked(text, masked string) []edit {
 			from += strings.Index(text[at:], part)
 		}
 		if from > at {
-			all = append(all, edit{at, from, blot})
+			all = append(all, edit{at, from, redacted})
 		}
 		at = from + len(part)
 	}
 	return all
 }
 
-// escaped turns edits of the text that body stands for into edits of body, which begins after the opening quote of a
+// escapeEdits turns edits of the text that body stands for into edits of body, which begins after the opening quote of a
 // string of JSON. They are in order.
-func escaped(body []byte, edits []edit) []edit {
+func escapeEdits(body []byte, edits []edit) []edit {
 	if bytes.IndexByte(body, '\\') < 0 {
 		return edits // it was not decoded
 	}
 	text, source := 0, 0
 	to := func(offset int) int {
 		for text < offset && source < len(body) {
-			n, size := unit(body[source:])
+			n, size := decodeUnit(body[source:])
 			text += n
 			source += size
 		}
@@ -108,8 +108,8 @@ func escaped(body []byte, edits []edit) []edit {
 	return edits
 }
 
-// unit returns how many bytes of text the first character of body stands for, and how many bytes it takes in body.
-func unit(body []byte) (n, size int) {
+// decodeUnit returns how many bytes of text the first character of body stands for, and how many bytes it takes in body.
+func decodeUnit(body []byte) (n, size int) {
 	if body[0] != '\\' || len(body) < 2 {
 		r, size := utf8.DecodeRune(body)
 		return utf8.RuneLen(r), size

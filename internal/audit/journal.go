@@ -31,22 +31,22 @@ type Options struct {
 //
 //	Write ─ waiting ─ Run ─ sink
 type Journal struct {
-	options Options
-	sink    sink
-	batch   []entry // what Run has in hand
-	lost    atomic.Int64
-	some    chan struct{} // holds one token if the first record has come to wait since Run took them all
-	many    chan struct{} // likewise, if so many have
+	options      Options
+	sink         sink
+	batch        []entry // what Run has in hand
+	lost         atomic.Int64
+	firstWaiting chan struct{} // holds one token if the first record has come to wait since Run took them all
+	manyWaiting  chan struct{} // likewise, if so many have
 
 	mu      sync.Mutex
 	waiting []entry
 	taken   sync.Cond // tells those who wait for room
-	left    bool      // Run has gone, or has taken for the last time
+	closed  bool      // Run has gone, or has taken for the last time
 }
 
 // A sink is where records go. Only Run calls it. Both methods say how many records could not be written.
 type sink interface {
-	put(*entry) (lost int64)
+	write(*entry) (lost int64)
 	flush() (lost int64) // what was put goes out
 }
 
@@ -55,27 +55,27 @@ type sink interface {
 // The level of logger plays no part: records go to its handler without asking whether it is enabled, so the journal is
 // complete at log.level error, too.
 func New(logger *slog.Logger, o Options) *Journal {
-	j := empty(o)
-	j.sink = &toLog{logger.Handler(), j.options.Mask}
+	j := newJournal(o)
+	j.sink = &logSink{logger.Handler(), j.options.Mask}
 	return j
 }
 
 // NewLines returns a journal that will write lines of JSON to w: those that slog's JSON handler would write, and as many
 // as there are, up to 64 KiB, with one Write. It starts nothing: Run does.
 func NewLines(w io.Writer, o Options) *Journal {
-	j := empty(o)
-	j.sink = &lines{w: w, mask: j.options.Mask}
+	j := newJournal(o)
+	j.sink = &lineSink{w: w, mask: j.options.Mask}
 	return j
 }
 
-func empty(o Options) *Journal {
+func newJournal(o Options) *Journal {
 	if o.Queue <= 0 {
 		o.Queue = 4096
 	}
 	if o.Mask == nil {
 		o.Mask = func(s string) string { return s }
 	}
-	j := &Journal{options: o, some: make(chan struct{}, 1), many: make(chan struct{}, 1)}
+	j := &Journal{options: o, firstWaiting: make(chan struct{}, 1), manyWaiting: make(chan struct{}, 1)}
 	j.taken.L = &j.mu
 	return j
 }
@@ -88,16 +88,16 @@ func (j *Journal) Write(r Record) {
 	e := j.entry(r)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.left {
+	if j.closed {
 		j.lost.Add(1)
 		return
 	}
 	j.waiting = append(j.waiting, e)
 	switch len(j.waiting) {
 	case 1:
-		signal(j.some)
-	case many:
-		signal(j.many)
+		signal(j.firstWaiting)
+	case manyRecords:
+		signal(j.manyWaiting)
 	}
 	if len(j.waiting) > j.options.Queue {
 		j.taken.Wait()
@@ -116,16 +116,16 @@ func (j *Journal) entry(r Record) entry {
 		}
 	}
 	e := entry{r, len(r.Arguments), len(r.Result)}
-	e.Arguments, e.Result = head(r.Arguments), head(r.Result)
+	e.Arguments, e.Result = truncatePayload(r.Arguments), truncatePayload(r.Result)
 	return e
 }
 
-// head returns a payload that is within bounds as it is, a longer one's head as a copy.
-func head(payload []byte) []byte {
-	if len(payload) <= longest {
+// truncatePayload returns a payload that is within bounds as it is, a longer one's head as a copy.
+func truncatePayload(payload []byte) []byte {
+	if len(payload) <= payloadLimit {
 		return payload
 	}
-	return bytes.Clone(payload[:min(len(payload), longest+margin)])
+	return bytes.Clone(payload[:min(len(payload), payloadLimit+payloadMargin)])
 }
 
 // signal has Run look, unless it has not yet seen the signal before.
@@ -140,24 +140,24 @@ func signal(c chan struct{}) {
 // come together for a while before it looks again, unless many have: to write all of a while's at once would hold up
 // what shares the processor.
 const (
-	gather = 20 * time.Millisecond
-	many   = 512
+	gatherTime  = 20 * time.Millisecond
+	manyRecords = 512
 )
 
 // Run writes records until ctx is done, then those that were handed over before, and returns nil. It must run once.
 func (j *Journal) Run(ctx context.Context) error {
-	pause := time.NewTimer(gather)
+	pause := time.NewTimer(gatherTime)
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		select {
-		case <-j.some:
+		case <-j.firstWaiting:
 			j.drain(false)
 		case <-ctx.Done():
 		}
-		pause.Reset(gather)
+		pause.Reset(gatherTime)
 		select {
 		case <-pause.C:
-		case <-j.many:
+		case <-j.manyWaiting:
 		case <-ctx.Done():
 		}
 	}
@@ -167,21 +167,21 @@ func (j *Journal) Run(ctx context.Context) error {
 
 // drain writes records until none wait; those that come while it does so go along.
 func (j *Journal) drain(last bool) {
-	for j.take(last) {
+	for j.takeBatch(last) {
 		for i := range j.batch {
-			j.lost.Add(j.sink.put(&j.batch[i]))
+			j.lost.Add(j.sink.write(&j.batch[i]))
 		}
 		clear(j.batch) // what they refer to
 	}
 	j.lost.Add(j.sink.flush())
 }
 
-// take makes what waits the batch, if anything does. After the last time nothing comes to wait any more.
-func (j *Journal) take(last bool) bool {
+// takeBatch makes what waits the batch, if anything does. After the last time nothing comes to wait any more.
+func (j *Journal) takeBatch(last bool) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.waiting, j.batch = j.batch[:0], j.waiting
-	j.left = last
+	j.closed = last
 	j.taken.Broadcast()
 	return len(j.batch) > 0
 }
@@ -190,14 +190,14 @@ func (j *Journal) take(last bool) bool {
 // to refused (disk full). The journal does not log it, since the place where it logs may be what failed; main does.
 func (j *Journal) Lost() int64 { return j.lost.Load() }
 
-// toLog has a log's handler write each record.
-type toLog struct {
+// logSink has a log's handler write each record.
+type logSink struct {
 	handler slog.Handler
 	mask    func(string) string
 }
 
-func (l *toLog) put(e *entry) (lost int64) {
-	record := slog.NewRecord(e.Time, slog.LevelInfo, e.kind(), 0)
+func (l *logSink) write(e *entry) (lost int64) {
+	record := slog.NewRecord(e.Time, slog.LevelInfo, e.message(), 0)
 	record.AddAttrs(e.attrs(make([]slog.Attr, 0, 20), l.mask)...)
 	if l.handler.Handle(context.Background(), record) != nil {
 		return 1
@@ -205,4 +205,4 @@ func (l *toLog) put(e *entry) (lost int64) {
 	return 0
 }
 
-func (l *toLog) flush() int64 { return 0 }
+func (l *logSink) flush() int64 { return 0 }

@@ -13,39 +13,39 @@ import (
 // maxBlock is how many bytes of records are written together.
 const maxBlock = 64 << 10
 
-// lines gathers records as lines of JSON, so that many go out with one Write, and none in two.
-type lines struct {
-	w     io.Writer
-	mask  func(string) string
-	attrs []slog.Attr // the room in which a record's are put together
-	buf   []byte
-	held  int64 // records in buf
+// lineSink gathers records as lines of JSON, so that many go out with one Write, and none in two.
+type lineSink struct {
+	w        io.Writer
+	mask     func(string) string
+	attrs    []slog.Attr // the room in which a record's are put together
+	buf      []byte
+	buffered int64 // records in buf
 }
 
-func (l *lines) put(e *entry) (lost int64) {
+func (l *lineSink) write(e *entry) (lost int64) {
 	before := len(l.buf)
 	l.attrs = e.attrs(l.attrs[:0], l.mask)
-	l.buf = appendLine(l.buf, e.Time, e.kind(), l.attrs, l.mask)
+	l.buf = appendLine(l.buf, e.Time, e.message(), l.attrs, l.mask)
 	if before > 0 && len(l.buf) > maxBlock {
-		lost = l.write(before)
+		lost = l.writeBlock(before)
 	}
-	l.held++
+	l.buffered++
 	return lost
 }
 
-func (l *lines) flush() (lost int64) {
+func (l *lineSink) flush() (lost int64) {
 	if len(l.buf) == 0 {
 		return 0
 	}
-	return l.write(len(l.buf))
+	return l.writeBlock(len(l.buf))
 }
 
-// write writes the first n bytes of buf. If that fails what is not whole of them is lost.
-func (l *lines) write(n int) (lost int64) {
+// writeBlock writes the first n bytes of buf. If that fails what is not whole of them is lost.
+func (l *lineSink) writeBlock(n int) (lost int64) {
 	if done, err := l.w.Write(l.buf[:n]); err != nil {
-		lost = l.held - int64(bytes.Count(l.buf[:done], []byte("\n")))
+		lost = l.buffered - int64(bytes.Count(l.buf[:done], []byte("\n")))
 	}
-	l.buf, l.held = append(l.buf[:0], l.buf[n:]...), 0
+	l.buf, l.buffered = append(l.buf[:0], l.buf[n:]...), 0
 	return lost
 }
 

@@ -59,8 +59,8 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// many are records of all lengths, 2,000 of them.
-func many() (records []audit.Record) {
+// manyRecords are records of all lengths, 2,000 of them.
+func manyRecords() (records []audit.Record) {
 	for i := range 2000 {
 		r := call
 		r.Client = fmt.Sprint(i, " ", strings.Repeat("x", i%200))
@@ -74,7 +74,7 @@ func TestLinesGatherWholeRecords(t *testing.T) {
 	out := &pieces{}
 	large := call
 	large.Arguments = []byte(`"` + strings.Repeat("\\u0001", 10_000) + `"`)
-	records := append(many(), large, large, call)
+	records := append(manyRecords(), large, large, call)
 	run(t, audit.NewLines(out, audit.Options{Payloads: audit.Arguments}), records...)
 	var one bytes.Buffer
 	for _, r := range records {
@@ -100,7 +100,7 @@ func TestEachRecordOfAFailedWriteIsLost(t *testing.T) {
 		j := audit.NewLines(out, audit.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		for _, r := range many() {
+		for _, r := range manyRecords() {
 			j.Write(r)
 		}
 		j.Run(ctx)

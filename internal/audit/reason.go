@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	maxReason  = 300     // bytes of a reason that are logged
-	heldReason = 4 << 10 // bytes of it that are masked, so that a secret is seen whole where the reason is cut
+	maxReason    = 300     // bytes of a reason that are logged
+	maskedReason = 4 << 10 // bytes of it that are masked, so that a secret is seen whole where the reason is cut
 )
 
 // reason returns why a call has no result, or none but an error. The text of a backend's answer is a
@@ -16,23 +16,23 @@ const (
 func (e *entry) reason(mask func(string) string) string {
 	text := e.Reason
 	if text == "" && e.Result != nil {
-		text = e.said()
+		text = e.responseText()
 	}
 	if text == "" {
 		return ""
 	}
-	if len(text) > heldReason {
-		text = text[:heldReason] + "…" // where mask knows the beginning of a secret
+	if len(text) > maskedReason {
+		text = text[:maskedReason] + "…" // where mask knows the beginning of a secret
 	}
-	text = strings.Map(plain, mask(text))
+	text = strings.Map(replaceControl, mask(text))
 	if len(text) > maxReason {
 		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
 	}
 	return text
 }
 
-// said returns the first text of a result with isError, or the message of an error.
-func (e *entry) said() string {
+// responseText returns the first text of a result with isError, or the message of an error.
+func (e *entry) responseText() string {
 	var answer struct {
 		Message string
 		Content []struct{ Text string }
@@ -51,8 +51,8 @@ func (e *entry) said() string {
 	return ""
 }
 
-// plain replaces characters that control a terminal or hide text.
-func plain(r rune) rune {
+// replaceControl replaces characters that control a terminal or hide text.
+func replaceControl(r rune) rune {
 	if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
 		return ' '
 	}

@@ -64,7 +64,7 @@ func TestRedact(t *testing.T) {
 	if got := redact([]byte(`{"n":12345678,"m":13450}`), known("345")); string(got) != `{"n":"***","m":"***"}` {
 		t.Errorf("numbers: %s", got)
 	}
-	if got := redact([]byte("100"), known("0")); string(got) != hidden {
+	if got := redact([]byte("100"), known("0")); string(got) != redactedJSON {
 		t.Errorf("a number alone: %s", got)
 	}
 }
@@ -167,9 +167,9 @@ func TestRedactOfRandomSecrets(t *testing.T) {
 // TestRedactTextIsLinear: names within long values are not read again and again.
 func TestRedactTextIsLinear(t *testing.T) {
 	for _, part := range []string{"key=", "key=/usr/", "key: ", "--key ", "key", "key=/usr/ ", "Cookie:true ", "a=", "-----BEGIN X-----", "-----BEGIN PRIVATE-----END ", "key='", "<key>", "key\\\\"} {
-		text := strings.Repeat(part, longest/len(part))
+		text := strings.Repeat(part, payloadLimit/len(part))
 		start := time.Now()
-		inText(text)
+		textEdits(text)
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("%q: %v", part, took)
 		}
@@ -191,7 +191,7 @@ func FuzzPayload(f *testing.F) {
 			t.Fatal("changed its argument")
 		}
 		out, isJSON := v.Any().(json.RawMessage)
-		if valid := json.Valid(raw); isJSON != valid && len(raw) <= longest {
+		if valid := json.Valid(raw); isJSON != valid && len(raw) <= payloadLimit {
 			t.Fatalf("valid %v, logged as JSON %v", valid, isJSON)
 		}
 		if !isJSON {
@@ -240,7 +240,7 @@ func BenchmarkRedact(b *testing.B) {
 // A string that cannot be read must not be searched for JSON within JSON within JSON: 64 KiB of it took 12 s.
 func TestRedactOfBottomlessNest(t *testing.T) {
 	for _, turn := range []string{`[\"`, `[\q\"`, `[\\\"`} {
-		text := []byte(`["` + strings.Repeat(turn, longest/len(turn)))
+		text := []byte(`["` + strings.Repeat(turn, payloadLimit/len(turn)))
 		for _, raw := range [][]byte{text, quote(string(text)), text[:len(text)-1]} {
 			work := 0
 			redact(raw, func(s string) string { work += len(s); return s })

@@ -13,28 +13,28 @@ const (
 	maxPlain = 1 << 10
 )
 
-// inText returns the edits that take secrets out of text: values after the name of a secret (name=value, name: value,
+// textEdits returns the edits that take secrets out of text: values after the name of a secret (name=value, name: value,
 // --name value), tokens of known issuers and private keys. Its time is linear.
-func inText(text string) []edit {
+func textEdits(text string) []edit {
 	all := privateKeys(text)
 	done := 0
 	hide := func(from, to int) {
-		if from < done || from == to || text[from:to] == blot {
+		if from < done || from == to || text[from:to] == redacted {
 			return
 		}
-		all = append(all, edit{from, to, blot})
+		all = append(all, edit{from, to, redacted})
 		done = to
 	}
 	word := 0 // where the word begins that i is in
 	for i := 0; i <= len(text); i++ {
-		if i < len(text) && isWord(text[i]) {
+		if i < len(text) && isNameByte(text[i]) {
 			continue
 		}
 		if w := text[word:i]; i-word >= 12 && strings.ContainsAny(w, "0123456789") && secrets.Issued(w) {
 			hide(word, i)
 		}
 		if i < len(text) {
-			if from, to := named(text, word, i); from < to {
+			if from, to := valueAfterName(text, word, i); from < to {
 				hide(from, to)
 				i = to - 1
 			}
@@ -44,14 +44,14 @@ func inText(text string) []edit {
 	return all
 }
 
-// isWord reports whether c can be part of a name or of most tokens.
-func isWord(c byte) bool {
+// isNameByte reports whether c can be part of a name or of most tokens.
+func isNameByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.'
 }
 
-// named returns where the value after the word text[word:i] is, if that is the name of a secret;
+// valueAfterName returns where the value after the word text[word:i] is, if that is the name of a secret;
 // from == to if it is not.
-func named(text string, word, i int) (from, to int) {
+func valueAfterName(text string, word, i int) (from, to int) {
 	name := text[word:i]
 	if name == "" || len(name) > maxName {
 		return 0, 0
@@ -116,8 +116,8 @@ func privateKeys(text string) (all []edit) {
 		} else {
 			at = from + stringEnd(text[from:])
 		}
-		if at > from && text[from:at] != blot {
-			all = append(all, edit{from, at, blot})
+		if at > from && text[from:at] != redacted {
+			all = append(all, edit{from, at, redacted})
 		}
 	}
 }

@@ -12,24 +12,24 @@ var (
 	headers = []string{"uthorization", "UTHORIZATION"}
 )
 
-const afterProtocol = "://"
+const schemeEnd = "://"
 
-// credentials finds what looks like a secret, whoever wrote it. By hand and not by regexp: a case-insensitive pattern
+// findCredentials finds what looks like a secret, whoever wrote it. By hand and not by regexp: a case-insensitive pattern
 // costs more than the rest of the log line.
-func credentials(s string) []span {
-	return authorizations(bearers(urls(nil, s), s), s)
+func findCredentials(s string) []span {
+	return appendAuthorizations(appendBearers(appendURLs(nil, s), s), s)
 }
 
-// urls finds what stands before the @ of an authority, and the query. Expressions of a URI template are neither.
-func urls(spans []span, s string) []span {
+// appendURLs finds what stands before the @ of an authority, and the query. Expressions of a URI template are neither.
+func appendURLs(spans []span, s string) []span {
 	for at := 0; ; {
-		i := strings.Index(s[at:], afterProtocol)
+		i := strings.Index(s[at:], schemeEnd)
 		if i < 0 {
 			return spans
 		}
-		at += i + len(afterProtocol)
-		end := at + word(s[at:])
-		host := at + upTo(s[at:end], "/?#")
+		at += i + len(schemeEnd)
+		end := at + urlLength(s[at:])
+		host := at + lengthUntil(s[at:end], "/?#")
 		if i := strings.LastIndexByte(s[at:host], '@'); i >= 0 && secrets.User(s[at:at+i]) {
 			spans = appendSpan(spans, s, at, at+i)
 		}
@@ -40,9 +40,9 @@ func urls(spans []span, s string) []span {
 	}
 }
 
-// bearers finds the token after "Bearer". In lower case it may be prose ("bearer of news"), so there it has to be long.
+// appendBearers finds the token after "Bearer". In lower case it may be prose ("bearer of news"), so there it has to be long.
 // A word ("Bearer TOKEN", "Bearer tokens are") is not a token.
-func bearers(spans []span, s string) []span {
+func appendBearers(spans []span, s string) []span {
 	for _, scheme := range schemes {
 		for at := 0; ; {
 			i := strings.Index(s[at:], scheme)
@@ -50,8 +50,8 @@ func bearers(spans []span, s string) []span {
 				break
 			}
 			at += i + len(scheme)
-			end := at + token(s[at:])
-			if (end-at >= 16 || scheme[0] == 'B') && !challenge(s[at:], end-at) && !secrets.Word(s[at:end]) {
+			end := at + tokenLength(s[at:])
+			if (end-at >= 16 || scheme[0] == 'B') && !isChallenge(s[at:], end-at) && !secrets.Word(s[at:end]) {
 				spans = appendSpan(spans, s, at, end)
 			}
 		}
@@ -59,15 +59,15 @@ func bearers(spans []span, s string) []span {
 	return spans
 }
 
-// challenge tells a WWW-Authenticate header, `Bearer realm="mcp"`, from a token: it is worth reading and no secret.
-func challenge(s string, n int) bool {
+// isChallenge tells a WWW-Authenticate header, `Bearer realm="mcp"`, from a token: it is worth reading and no secret.
+func isChallenge(s string, n int) bool {
 	name := strings.TrimRight(s[:n], "=")
 	return strings.Contains(name, "=") || len(name) < n && n < len(s) && (s[n] == '"' || s[n] == '\\')
 }
 
-// authorizations finds what follows "Authorization" and a colon or equals sign, in a header, a Go map or JSON. A word is
+// appendAuthorizations finds what follows "Authorization" and a colon or equals sign, in a header, a Go map or JSON. A word is
 // not a secret ("Authorization: variable X is not set"), unless it is all that a value in quotes or after "=" holds.
-func authorizations(spans []span, s string) []span {
+func appendAuthorizations(spans []span, s string) []span {
 	for _, name := range headers {
 		for at := 0; ; {
 			i := strings.Index(s[at:], name)
@@ -84,7 +84,7 @@ func authorizations(spans []span, s string) []span {
 			opening := s[at+separator+1 : from]
 			secret := secrets.AfterScheme(value)
 			from += len(value) - len(secret)
-			at = from + token(s[from:])
+			at = from + tokenLength(s[from:])
 			quoted := strings.ContainsAny(opening, "[\"'") && !strings.HasPrefix(s[at:], " ")
 			prose := !quoted && (opening != "" || secret != value)
 			text := s[from:at]
@@ -107,18 +107,18 @@ func isLiteral(text string) bool {
 
 // appendSpan adds s[from:to], unless there is nothing left to hide.
 func appendSpan(spans []span, s string, from, to int) []span {
-	if from == to || s[from:to] == blot {
+	if from == to || s[from:to] == redacted {
 		return spans
 	}
 	return append(spans, span{from, to})
 }
 
-// word is the length of a URL at the head of s: quotes, brackets and backslashes, which a URL cannot hold, end it, so
+// urlLength is the length of a URL at the head of s: quotes, brackets and backslashes, which a URL cannot hold, end it, so
 // that a mask never splits an escape sequence. token is the same for credentials, where punctuation ends it, too.
-func word(s string) int  { return upTo(s, " \t\r\n\"<>\\`") }
-func token(s string) int { return upTo(s, " \t\r\n\"<>\\`',;()[]{}") }
+func urlLength(s string) int   { return lengthUntil(s, " \t\r\n\"<>\\`") }
+func tokenLength(s string) int { return lengthUntil(s, " \t\r\n\"<>\\`',;()[]{}") }
 
-func upTo(s, ends string) int {
+func lengthUntil(s, ends string) int {
 	if i := strings.IndexAny(s, ends); i >= 0 {
 		return i
 	}

@@ -8,40 +8,40 @@ import (
 	"unicode/utf8"
 )
 
-// encodings is how many encodings of a secret, one of another, are looked for: a URL in the query of a URL in
+// encodingDepth is how many encodings of a secret, one of another, are looked for: a URL in the query of a URL in
 // the query of a URL, or JSON in a string of JSON.
-const encodings = 3
+const encodingDepth = 3
 
 // An encoding has several texts for one: encoders differ in which characters they encode, in the case of the digits, and
 // in what they make of a space. A text is searched as decoded, where each + is a space.
 type encoding struct {
-	marks string // bytes of which an encoded text has one
-	// unit returns the bytes that s[at:next] stands for: unit[:n].
-	unit func(s string, at int) (unit [4]byte, n, next int)
-	// nests are texts of which an encoded text has one if it is still encoded when it was decoded.
-	nests []string
+	markers string // bytes of which an encoded text has one
+	// decodeUnit returns the bytes that s[at:next] stands for: unit[:n].
+	decodeUnit func(s string, at int) (unit [4]byte, n, next int)
+	// nested are texts of which an encoded text has one if it is still encoded when it was decoded.
+	nested []string
 }
 
 var (
-	percent = &encoding{"%+", octet, []string{"%25", "%5c", "%5C", `\`}}
-	escapes = &encoding{`\`, escape, []string{`\\`, "%", `\u0025`, `\u005c`, `\u005C`}}
+	percent = &encoding{"%+", percentUnit, []string{"%25", "%5c", "%5C", `\`}}
+	escapes = &encoding{`\`, escapeUnit, []string{`\\`, "%", `\u0025`, `\u005c`, `\u005C`}}
 )
 
-// octet is the unit of percent-encoding: %HH.
-func octet(s string, at int) (unit [4]byte, n, next int) {
+// percentUnit is the unit of percent-encoding: %HH.
+func percentUnit(s string, at int) (unit [4]byte, n, next int) {
 	c := s[at]
 	if c == '%' && at+2 < len(s) {
-		if high, low := digit(s[at+1]), digit(s[at+2]); high|low < 16 {
+		if high, low := hexDigit(s[at+1]), hexDigit(s[at+2]); high|low < 16 {
 			c, at = high<<4|low, at+2
 		}
 	}
-	unit[0] = withoutPlus(c)
+	unit[0] = plusAsSpace(c)
 	return unit, 1, at + 1
 }
 
-// escape is the unit of a string of JSON: any character may be written as \uHHHH, and some after a backslash. So may
+// escapeUnit is the unit of a string of JSON: any character may be written as \uHHHH, and some after a backslash. So may
 // others in strings of Go, Python and shells.
-func escape(s string, at int) (unit [4]byte, n, next int) {
+func escapeUnit(s string, at int) (unit [4]byte, n, next int) {
 	c, next := s[at], at+1
 	if c == '\\' && next < len(s) {
 		switch e := s[next]; {
@@ -53,7 +53,7 @@ func escape(s string, at int) (unit [4]byte, n, next int) {
 				return unit, utf8.EncodeRune(unit[:], r), end
 			}
 		case e == 'x':
-			if r, ok := hexadecimal(s, next+1, 2); ok {
+			if r, ok := parseHex(s, next+1, 2); ok {
 				c, next = byte(r), next+3
 			}
 		default:
@@ -64,7 +64,7 @@ func escape(s string, at int) (unit [4]byte, n, next int) {
 			}
 		}
 	}
-	unit[0] = withoutPlus(c)
+	unit[0] = plusAsSpace(c)
 	return unit, 1, next
 }
 
@@ -77,26 +77,26 @@ func escapedRune(s string, at int) (r rune, end int) {
 	if s[at+1] == 'U' {
 		digits = 8
 	}
-	r, ok := hexadecimal(s, at+2, digits)
+	r, ok := parseHex(s, at+2, digits)
 	if !ok {
 		return 0, at
 	}
 	end = at + 2 + digits
 	if utf16.IsSurrogate(r) && strings.HasPrefix(s[end:], `\u`) {
-		if low, ok := hexadecimal(s, end+2, 4); ok && utf16.DecodeRune(r, low) != utf8.RuneError {
+		if low, ok := parseHex(s, end+2, 4); ok && utf16.DecodeRune(r, low) != utf8.RuneError {
 			return utf16.DecodeRune(r, low), end + 6
 		}
 	}
 	return r, end
 }
 
-// hexadecimal reads so many digits at an offset of s.
-func hexadecimal(s string, at, digits int) (r rune, ok bool) {
+// parseHex reads so many digits at an offset of s.
+func parseHex(s string, at, digits int) (r rune, ok bool) {
 	if at+digits > len(s) {
 		return 0, false
 	}
 	for _, c := range []byte(s[at : at+digits]) {
-		d := digit(c)
+		d := hexDigit(c)
 		if d > 15 {
 			return 0, false
 		}
@@ -109,15 +109,15 @@ func isLetterOrDigit(c byte) bool {
 	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9'
 }
 
-func withoutPlus(c byte) byte {
+func plusAsSpace(c byte) byte {
 	if c == '+' {
 		return ' '
 	}
 	return c
 }
 
-// digit returns the value of a hexadecimal digit, 16 for any other byte.
-func digit(c byte) byte {
+// hexDigit returns the value of a hexadecimal digit, 16 for any other byte.
+func hexDigit(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':
 		return c - '0'
@@ -128,35 +128,35 @@ func digit(c byte) byte {
 }
 
 // find adds every occurrence of a secret in s, as it is and encoded.
-func (k *known) find(spans []span, s string) []span {
+func (k *maskState) find(spans []span, s string) []span {
 	for _, form := range k.forms {
 		spans = appendAll(spans, s, form)
 	}
-	spans = appendCut(spans, s, k.forms, k.heads)
-	return append(spans, k.findEncoded(s, encodings)...)
+	spans = appendTruncated(spans, s, k.forms, k.formsFilter)
+	return append(spans, k.findEncoded(s, encodingDepth)...)
 }
 
 // findEncoded finds the secrets that are encoded in s, at most so many times. It allocates only if something that is
 // decoded begins like a secret, or may be encoded once more.
-func (k *known) findEncoded(s string, levels int) []span {
+func (k *maskState) findEncoded(s string, levels int) []span {
 	if levels == 0 {
 		return nil
 	}
 	var all []span
 	for _, e := range [...]*encoding{percent, escapes} {
-		if !k.plainHeads.inEncoded(s, e) {
+		if !k.decodedFilter.mayContainEncoded(s, e) {
 			continue
 		}
 		plain := e.decode(s)
 		var spans []span
-		for _, form := range k.plain {
+		for _, form := range k.decodedForms {
 			spans = appendAll(spans, plain, form)
 		}
-		spans = appendCut(spans, plain, k.plain, k.plainHeads)
+		spans = appendTruncated(spans, plain, k.decodedForms, k.decodedFilter)
 		if len(plain) != len(s) {
 			spans = append(spans, k.findEncoded(plain, levels-1)...)
 		}
-		all = append(all, e.inSource(s, spans)...)
+		all = append(all, e.toSource(s, spans)...)
 	}
 	return all
 }
@@ -164,38 +164,38 @@ func (k *known) findEncoded(s string, levels int) []span {
 func (e *encoding) decode(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); {
-		unit, n, next := e.unit(s, i)
+		unit, n, next := e.decodeUnit(s, i)
 		b = append(b, unit[:n]...)
 		i = next
 	}
 	return string(b)
 }
 
-// marked tells whether s has one of the marks. It is faster than strings.ContainsAny.
-func (e *encoding) marked(s string) bool {
-	for i := range len(e.marks) {
-		if strings.IndexByte(s, e.marks[i]) >= 0 {
+// hasMarker tells whether s has one of the marks. It is faster than strings.ContainsAny.
+func (e *encoding) hasMarker(s string) bool {
+	for i := range len(e.markers) {
+		if strings.IndexByte(s, e.markers[i]) >= 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// inEncoded tells whether s may hold, encoded, one of what h was made of.
-func (h *heads) inEncoded(s string, e *encoding) bool {
-	if !e.marked(s) {
+// mayContainEncoded tells whether s may hold, encoded, one of what h was made of.
+func (h *prefixFilter) mayContainEncoded(s string, e *encoding) bool {
+	if !e.hasMarker(s) {
 		return false
 	}
-	if slices.ContainsFunc(e.nests, func(part string) bool { return strings.Contains(s, part) }) {
+	if slices.ContainsFunc(e.nested, func(part string) bool { return strings.Contains(s, part) }) {
 		return true
 	}
 	last := uint32(0)
 	for i, decoded := 0, 0; i < len(s); {
-		unit, n, next := e.unit(s, i)
+		unit, n, next := e.decodeUnit(s, i)
 		for _, c := range unit[:n] {
 			last = last<<8&0xffffff | uint32(c)
 			decoded++
-			if decoded >= 3 && h.has(last) {
+			if decoded >= 3 && h.contains(last) {
 				return true
 			}
 		}
@@ -204,8 +204,8 @@ func (h *heads) inEncoded(s string, e *encoding) bool {
 	return false
 }
 
-// inSource turns spans of the decoded text into spans of s. A unit of which a part is in a span is in it as a whole.
-func (e *encoding) inSource(s string, spans []span) []span {
+// toSource turns spans of the decoded text into spans of s. A unit of which a part is in a span is in it as a whole.
+func (e *encoding) toSource(s string, spans []span) []span {
 	type end struct {
 		at *int
 		to bool
@@ -218,7 +218,7 @@ func (e *encoding) inSource(s string, spans []span) []span {
 	decoded, source, before := 0, 0, 0
 	for _, end := range ends {
 		for decoded < *end.at {
-			_, n, next := e.unit(s, source)
+			_, n, next := e.decodeUnit(s, source)
 			decoded, before, source = decoded+n, source, next
 		}
 		if decoded > *end.at && !end.to {
@@ -230,21 +230,21 @@ func (e *encoding) inSource(s string, spans []span) []span {
 	return spans
 }
 
-// cutMark stands where the gateway cuts a text that it quotes.
-const cutMark = "…"
+// truncationMark stands where the gateway cuts a text that it quotes.
+const truncationMark = "…"
 
-// appendCut adds the beginnings of secrets that end at a cutMark: what cuts a text does not know the secrets in it. An
+// appendTruncated adds the beginnings of secrets that end at a truncationMark: what cuts a text does not know the secrets in it. An
 // escape may be cut, too.
-func appendCut(spans []span, s string, forms []string, h *heads) []span {
+func appendTruncated(spans []span, s string, forms []string, h *prefixFilter) []span {
 	for at := 0; ; {
-		n := strings.Index(s[at:], cutMark)
+		n := strings.Index(s[at:], truncationMark)
 		if n < 0 {
 			return spans
 		}
 		end := at + n
-		whole := end - cutEscape(s[at:end])
-		for ; at+shortest <= whole; at++ {
-			if !h.has(uint32(s[at])<<16 | uint32(s[at+1])<<8 | uint32(s[at+2])) {
+		whole := end - truncatedEscape(s[at:end])
+		for ; at+minSecret <= whole; at++ {
+			if !h.contains(uint32(s[at])<<16 | uint32(s[at+1])<<8 | uint32(s[at+2])) {
 				continue
 			}
 			begins := func(form string) bool {
@@ -255,12 +255,12 @@ func appendCut(spans []span, s string, forms []string, h *heads) []span {
 				break
 			}
 		}
-		at = end + len(cutMark)
+		at = end + len(truncationMark)
 	}
 }
 
-// cutEscape returns the length of the part of an escape that s ends with.
-func cutEscape(s string) int {
+// truncatedEscape returns the length of the part of an escape that s ends with.
+func truncatedEscape(s string) int {
 	i := strings.LastIndexAny(s, `\%`)
 	if i < 0 || len(s)-i > len(`\u000`) {
 		return 0
@@ -269,7 +269,7 @@ func cutEscape(s string) int {
 	if s[i] == '\\' {
 		rest = strings.TrimLeft(rest, "uUx")
 	}
-	isOther := func(c rune) bool { return c > 'f' || digit(byte(c)) > 15 }
+	isOther := func(c rune) bool { return c > 'f' || hexDigit(byte(c)) > 15 }
 	if strings.IndexFunc(rest, isOther) >= 0 || s[i] == '%' && len(rest) > 1 {
 		return 0
 	}

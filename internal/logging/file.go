@@ -67,7 +67,7 @@ func (f *File) Write(p []byte) (int, error) {
 	if f.f == nil {
 		return 0, os.ErrClosed
 	}
-	trouble := f.turn()
+	trouble := f.ensureWritable()
 	n, err := f.writeLocked(p)
 	if err != nil || trouble != nil && !exists(f.path) { // then it went to a file that was removed
 		return n, errors.Join(err, trouble)
@@ -101,8 +101,8 @@ func (f *File) Close() error {
 	return err
 }
 
-// turn makes f.f the file to write to: the one at path, with room in it. If that fails, f.f stays what it was.
-func (f *File) turn() error {
+// ensureWritable makes f.f the file to write to: the one at path, with room in it. If that fails, f.f stays what it was.
+func (f *File) ensureWritable() error {
 	at, err := os.Stat(f.path)
 	if err == nil && at.Size() >= f.limit {
 		if err := f.rotate(); err != nil {
@@ -141,25 +141,25 @@ func (f *File) rotate() error {
 	if err != nil || at.Size() < f.limit {
 		return nil
 	}
-	return f.shift()
+	return f.renameBackups()
 }
 
-// shift renames path to path.1 and, before it, path.1 to path.2 and so on up to the first name that is free.
-func (f *File) shift() error {
+// renameBackups renames path to path.1 and, before it, path.1 to path.2 and so on up to the first name that is free.
+func (f *File) renameBackups() error {
 	gap := 1
-	for gap < f.keep && exists(f.old(gap)) {
+	for gap < f.keep && exists(f.backupPath(gap)) {
 		gap++
 	}
 	for ; gap > 0; gap-- {
-		if err := os.Rename(f.old(gap-1), f.old(gap)); err != nil {
+		if err := os.Rename(f.backupPath(gap-1), f.backupPath(gap)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// old names the file rotated n times; 0 is the one being written.
-func (f *File) old(n int) string {
+// backupPath names the file rotated n times; 0 is the one being written.
+func (f *File) backupPath(n int) string {
 	if n == 0 {
 		return f.path
 	}

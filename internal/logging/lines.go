@@ -2,8 +2,8 @@ package logging
 
 import "bytes"
 
-// LostLine returns a SinkOptions.Lost that speaks the format of New's loggers.
-func LostLine(format string) func(n int) []byte {
+// FormatLost returns a SinkOptions.Lost that speaks the format of New's loggers.
+func FormatLost(format string) func(n int) []byte {
 	return func(n int) []byte {
 		var line bytes.Buffer
 		New(&line, Options{Format: format}).Warn("log records lost: nobody read them in time", "lost", n)

@@ -3,7 +3,7 @@
 // audit record comes to its File as lines already.)
 //
 // It keeps no global logger and never calls slog.SetDefault: main builds one logger and hands it around. What libraries
-// write with package log goes there, too (Standard).
+// write with package log goes there, too (CaptureStandardLog).
 //
 //	records ─ slog ─ Mask ─ Sink ─ stderr
 //	           lines of audit ─ File   audit.jsonl, audit.jsonl.1 …
@@ -29,7 +29,7 @@ type Options struct {
 // too, so that JSON stays JSON. Keys and group names are ours and are not. Attributes given to With are encoded at once:
 // a secret added to the Mask later is not masked in them.
 func New(w io.Writer, o Options) *slog.Logger {
-	v := values{mask: o.Mask, json: o.Format == "json"}
+	v := attrReplacer{mask: o.Mask, json: o.Format == "json"}
 	h := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: v.replace}
 	if v.json {
 		return slog.New(slog.NewJSONHandler(w, h))

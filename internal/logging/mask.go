@@ -11,12 +11,12 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// blot stands where a secret stood.
-const blot = "***"
+// redacted stands where a secret stood.
+const redacted = "***"
 
-// shortest is the length below which a value is not taken for a secret: env values such as 0, 1 or on are no secrets,
+// minSecret is the length below which a value is not taken for a secret: env values such as 0, 1 or on are no secrets,
 // and to blot out every 1 would make the log unreadable without hiding anything.
-const shortest = 4
+const minSecret = 4
 
 // Mask blots secrets out of text. It knows values, given to NewMask and Add, in the forms in which they turn up: as they
 // are, with any of their bytes percent-encoded, with any of their characters escaped as in strings of JSON, and these one
@@ -27,18 +27,18 @@ const shortest = 4
 // A nil Mask and the zero Mask change nothing; the zero Mask begins to work with the first Add. All methods may be
 // called at any time from any goroutine, also while Add runs; masking takes no lock.
 type Mask struct {
-	secrets atomic.Pointer[known] // replaced, never changed
+	secrets atomic.Pointer[maskState] // replaced, never changed
 }
 
-// known is what a Mask knows.
-type known struct {
-	now   []string // values
-	past  []string // values of earlier, the latest first
-	forms []string // every form of all of them
-	plain []string // forms, as they are in a decoded text
+// maskState is what a Mask knows.
+type maskState struct {
+	current      []string // values
+	past         []string // values of earlier, the latest first
+	forms        []string // every form of all of them
+	decodedForms []string // forms, as they are in a decoded text
 
-	heads      *heads // of forms, and of what credentials finds
-	plainHeads *heads // of plain
+	formsFilter   *prefixFilter // of forms, and of what credentials finds
+	decodedFilter *prefixFilter // of plain
 }
 
 // maxPast bounds the values of earlier that a Mask still knows: each costs every line that is masked a search.
@@ -55,93 +55,97 @@ func NewMask(values ...string) *Mask {
 // passed over, and so is the space around a value. Each line of a value counts as a value of its own, and so does what
 // follows the scheme of an Authorization header.
 func (m *Mask) Add(values ...string) {
-	m.update(func(old known) known { return known{now: slices.Concat(old.now, values), past: old.past} })
+	m.update(func(old maskState) maskState {
+		return maskState{current: slices.Concat(old.current, values), past: old.past}
+	})
 }
 
-// Renew makes these the values that there are. Those of before are still masked, the latest 256 of them: somebody may
+// SetSecrets makes these the values that there are. Those of before are still masked, the latest 256 of them: somebody may
 // yet speak of them.
-func (m *Mask) Renew(values ...string) {
-	m.update(func(old known) known { return known{now: values, past: slices.Concat(old.now, old.past)} })
+func (m *Mask) SetSecrets(values ...string) {
+	m.update(func(old maskState) maskState {
+		return maskState{current: values, past: slices.Concat(old.current, old.past)}
+	})
 }
 
-func (m *Mask) update(change func(old known) known) {
+func (m *Mask) update(change func(old maskState) maskState) {
 	for {
 		old := m.secrets.Load()
-		before := known{}
+		before := maskState{}
 		if old != nil {
 			before = *old
 		}
 		next := change(before)
-		next.now = slices.Compact(slices.Sorted(slices.Values(next.now)))
+		next.current = slices.Compact(slices.Sorted(slices.Values(next.current)))
 		seen := make(map[string]bool, len(next.past))
 		next.past = slices.DeleteFunc(slices.Clone(next.past), func(v string) bool {
-			_, present := slices.BinarySearch(next.now, v)
+			_, present := slices.BinarySearch(next.current, v)
 			again := seen[v]
 			seen[v] = true
 			return present || again
 		})
 		next.past = next.past[:min(len(next.past), maxPast)]
-		for _, v := range slices.Concat(next.now, next.past) {
-			next.forms = appendSecret(next.forms, v)
+		for _, v := range slices.Concat(next.current, next.past) {
+			next.forms = appendForms(next.forms, v)
 		}
 		slices.Sort(next.forms)
 		next.forms = slices.Compact(next.forms)
 		for _, form := range next.forms {
-			next.plain = append(next.plain, strings.ReplaceAll(form, "+", " "))
+			next.decodedForms = append(next.decodedForms, strings.ReplaceAll(form, "+", " "))
 		}
-		slices.Sort(next.plain)
-		next.plain = slices.Compact(next.plain)
-		next.heads = headsOf(slices.Concat(next.forms, schemes, headers, []string{afterProtocol}))
-		next.plainHeads = headsOf(next.plain)
+		slices.Sort(next.decodedForms)
+		next.decodedForms = slices.Compact(next.decodedForms)
+		next.formsFilter = newPrefixFilter(slices.Concat(next.forms, schemes, headers, []string{schemeEnd}))
+		next.decodedFilter = newPrefixFilter(next.decodedForms)
 		if m.secrets.CompareAndSwap(old, &next) {
 			return
 		}
 	}
 }
 
-// appendSecret adds every form of value, of its lines (a log shows a private key line by line), and of its credentials.
-func appendSecret(forms []string, value string) []string {
+// appendForms adds every form of value, of its lines (a log shows a private key line by line), and of its credentials.
+func appendForms(forms []string, value string) []string {
 	value = strings.TrimSpace(value)
-	if len(value) < shortest || strings.Trim(value, "*") == "" {
+	if len(value) < minSecret || strings.Trim(value, "*") == "" {
 		return forms
 	}
-	forms = append(forms, value, jsonEscape(value), inner(strconv.Quote(value)))
+	forms = append(forms, value, jsonEscape(value), withoutQuotes(strconv.Quote(value)))
 	if html, err := json.Marshal(value); err == nil {
-		forms = append(forms, inner(string(html)))
+		forms = append(forms, withoutQuotes(string(html)))
 	}
-	if len(value) >= shortestVariant {
-		forms = append(forms, inName(value), forURL.Replace(value))
-		if unpadded := strings.TrimRight(value, "="); len(unpadded) >= shortestVariant {
+	if len(value) >= minVariant {
+		forms = append(forms, asToolName(value), toURLAlphabet.Replace(value))
+		if unpadded := strings.TrimRight(value, "="); len(unpadded) >= minVariant {
 			forms = append(forms, unpadded)
 		}
 	}
 	if strings.Contains(value, "\n") {
 		for line := range strings.Lines(value) {
-			forms = appendSecret(forms, line)
+			forms = appendForms(forms, line)
 		}
 	} else if rest := secrets.AfterScheme(value); rest != value {
-		forms = appendSecret(forms, rest)
+		forms = appendForms(forms, rest)
 	}
 	return forms
 }
 
-// shortestVariant is the length from which a value is also known in the forms of base64, and in that
+// minVariant is the length from which a value is also known in the forms of base64, and in that
 // of a part of a name.
-const shortestVariant = 8
+const minVariant = 8
 
-// forURL makes base64 of the alphabet for URLs.
-var forURL = strings.NewReplacer("+", "-", "/", "_")
+// toURLAlphabet makes base64 of the alphabet for URLs.
+var toURLAlphabet = strings.NewReplacer("+", "-", "/", "_")
 
-// inName returns value as it is in the name under which a client sees a tool: package catalog
+// asToolName returns value as it is in the name under which a client sees a tool: package catalog
 // replaces what clients do not take in a name.
-func inName(value string) string {
+func asToolName(value string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < 0x80 && isLetterOrDigit(byte(r)) || r == '-' {
 			return r
 		}
 		return '_'
 	}, value)
-	if trimmed := strings.TrimLeft(name, "_-"); len(trimmed) >= shortestVariant {
+	if trimmed := strings.TrimLeft(name, "_-"); len(trimmed) >= minVariant {
 		return trimmed
 	}
 	return value
@@ -149,11 +153,11 @@ func inName(value string) string {
 
 func jsonEscape(s string) string {
 	quoted, _ := encode(s) // strings always encode
-	return inner(string(quoted))
+	return withoutQuotes(string(quoted))
 }
 
-// inner is what stands between the quotes.
-func inner(quoted string) string { return quoted[1 : len(quoted)-1] }
+// withoutQuotes is what stands between the quotes.
+func withoutQuotes(quoted string) string { return quoted[1 : len(quoted)-1] }
 
 // String returns s with every secret replaced by ***; s itself, without allocating, if there is none. Where secrets
 // overlap or one holds another, the whole stretch becomes one ***, so that no remainder of either is left.
@@ -162,43 +166,43 @@ func (m *Mask) String(s string) string {
 		return s
 	}
 	k := m.secrets.Load()
-	if k == nil || !k.heads.in(s) && !k.plainHeads.inEncoded(s, percent) && !k.plainHeads.inEncoded(s, escapes) {
+	if k == nil || !k.formsFilter.mayContain(s) && !k.decodedFilter.mayContainEncoded(s, percent) && !k.decodedFilter.mayContainEncoded(s, escapes) {
 		return s
 	}
-	return blotOut(s, k.find(credentials(s), s))
+	return replaceSpans(s, k.find(findCredentials(s), s))
 }
 
-// heads are the first three bytes of what is looked for, each a bit at its hash. Most short texts hold none of them, and
+// prefixFilter are the first three bytes of what is looked for, each a bit at its hash. Most short texts hold none of them, and
 // need not be searched for every secret there is.
-type heads [1 << 16 / 64]uint64
+type prefixFilter [1 << 16 / 64]uint64
 
-func headsOf(texts []string) *heads {
-	h := new(heads)
+func newPrefixFilter(texts []string) *prefixFilter {
+	h := new(prefixFilter)
 	for _, text := range texts {
-		at := hash(uint32(text[0])<<16 | uint32(text[1])<<8 | uint32(text[2]))
+		at := filterHash(uint32(text[0])<<16 | uint32(text[1])<<8 | uint32(text[2]))
 		h[at/64] |= 1 << (at % 64)
 	}
 	return h
 }
 
-// in tells whether s may hold one of them.
-func (h *heads) in(s string) bool {
+// mayContain tells whether s may hold one of them.
+func (h *prefixFilter) mayContain(s string) bool {
 	last := uint32(0) // three bytes
 	for i := range len(s) {
 		last = last<<8&0xffffff | uint32(s[i])
-		if i >= 2 && h.has(last) {
+		if i >= 2 && h.contains(last) {
 			return true
 		}
 	}
 	return false
 }
 
-func (h *heads) has(three uint32) bool {
-	at := hash(three)
+func (h *prefixFilter) contains(three uint32) bool {
+	at := filterHash(three)
 	return h[at/64]&(1<<(at%64)) != 0
 }
 
-func hash(three uint32) uint32 { return three * 0x9e3779b1 >> 16 }
+func filterHash(three uint32) uint32 { return three * 0x9e3779b1 >> 16 }
 
 // span is the stretch s[from:to].
 type span struct{ from, to int }
@@ -215,9 +219,9 @@ func appendAll(spans []span, s, secret string) []span {
 	}
 }
 
-// blotOut replaces spans, overlapping ones together. A Replacer that takes the longest secret first would leave the tail
+// replaceSpans replaces spans, overlapping ones together. A Replacer that takes the longest secret first would leave the tail
 // of a secret whose head another one has taken.
-func blotOut(s string, spans []span) string {
+func replaceSpans(s string, spans []span) string {
 	if len(spans) == 0 {
 		return s
 	}
@@ -230,7 +234,7 @@ func blotOut(s string, spans []span) string {
 			to = max(to, spans[i].to)
 		}
 		b.WriteString(s[copied:from])
-		b.WriteString(blot)
+		b.WriteString(redacted)
 		copied = to
 	}
 	b.WriteString(s[copied:])

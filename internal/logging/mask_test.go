@@ -151,7 +151,7 @@ func TestMaskWhileAdding(t *testing.T) {
 func TestMaskRemembersWhatWasSecret(t *testing.T) {
 	mask := logging.NewMask("secret-of-once", "secret-that-stays")
 	for i := range 1000 {
-		mask.Renew("secret-number-"+strconv.Itoa(i)+".", "secret-that-stays")
+		mask.SetSecrets("secret-number-"+strconv.Itoa(i)+".", "secret-that-stays")
 	}
 	for text, want := range map[string]string{
 		"secret-number-999.": "***",
@@ -165,8 +165,8 @@ func TestMaskRemembersWhatWasSecret(t *testing.T) {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
-	mask.Renew()
-	mask.Renew("secret-number-800.")
+	mask.SetSecrets()
+	mask.SetSecrets("secret-number-800.")
 	if got := mask.String("secret-number-800. secret-number-999. secret-that-stays"); got != "*** *** ***" {
 		t.Errorf("known again: %s", got)
 	}

@@ -12,7 +12,7 @@ import (
 // SinkOptions bounds a Sink. The zero value holds 1 MiB and reports losses as text.
 type SinkOptions struct {
 	Limit int                // bytes that may wait; 0 = 1 MiB
-	Lost  func(n int) []byte // the line that tells of n lost records; nil = LostLine("text"). Must not use the Sink
+	Lost  func(n int) []byte // the line that tells of n lost records; nil = FormatLost("text"). Must not use the Sink
 }
 
 // Sink is a writer that never waits for the slow one behind it: a client that starts us and never reads our stderr must
@@ -28,14 +28,14 @@ type Sink struct {
 	lost  func(int) []byte
 	done  chan struct{} // closed when the goroutine has gone
 
-	mu      sync.Mutex
-	wake    sync.Cond // signalled by Write and Close
-	queue   []byte    // whole lines
-	taken   int       // bytes taken from queue, not yet written
-	missing int       // records dropped and not yet told of
-	failing bool      // the last write failed: do not try again until there is something new
-	closed  bool      // no Write any more
-	left    bool      // Close has given up waiting
+	mu          sync.Mutex
+	wake        sync.Cond // signalled by Write and Close
+	queue       []byte    // whole lines
+	writing     int       // bytes taken from queue, not yet written
+	lostRecords int       // records dropped and not yet told of
+	writeFailed bool      // the last write failed: do not try again until there is something new
+	closed      bool      // no Write any more
+	abandoned   bool      // Close has given up waiting
 }
 
 // OpenSink starts the one goroutine that writes to w. Close ends it.
@@ -46,7 +46,7 @@ func OpenSink(w io.Writer, o SinkOptions) *Sink {
 		s.limit = 1 << 20
 	}
 	if s.lost == nil {
-		s.lost = LostLine("text")
+		s.lost = FormatLost("text")
 	}
 	go s.run()
 	return s
@@ -61,24 +61,24 @@ func (s *Sink) Write(p []byte) (int, error) {
 		return 0, os.ErrClosed
 	}
 	if !s.queueLocked(p) {
-		s.missing++
+		s.lostRecords++
 	}
 	return len(p), nil
 }
 
 // queueLocked queues p, and before it what is to be said of those that did not fit.
 func (s *Sink) queueLocked(p []byte) bool {
-	room := s.limit - s.taken - len(s.queue) - len(p) - 1
+	room := s.limit - s.writing - len(s.queue) - len(p) - 1
 	if room < 0 {
 		return false
 	}
-	if s.missing > 0 {
-		note := s.lost(s.missing)
+	if s.lostRecords > 0 {
+		note := s.lost(s.lostRecords)
 		if len(note)+1 > room {
 			return false
 		}
 		s.queue = appendLine(s.queue, note)
-		s.missing = 0
+		s.lostRecords = 0
 	}
 	s.queue = appendLine(s.queue, p)
 	s.wake.Signal()
@@ -103,9 +103,9 @@ func (s *Sink) Close(timeout time.Duration) error {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left = true
-	if n := s.taken + len(s.queue); n > 0 || s.missing > 0 {
-		return fmt.Errorf("log: %d bytes not written, %d records lost", n, s.missing)
+	s.abandoned = true
+	if n := s.writing + len(s.queue); n > 0 || s.lostRecords > 0 {
+		return fmt.Errorf("log: %d bytes not written, %d records lost", n, s.lostRecords)
 	}
 	return nil
 }
@@ -114,50 +114,50 @@ func (s *Sink) run() {
 	defer close(s.done)
 	var batch []byte
 	for {
-		if batch = s.take(batch[:0]); len(batch) == 0 {
+		if batch = s.nextBatch(batch[:0]); len(batch) == 0 {
 			return
 		}
 		for rest := batch; len(rest) > 0; {
 			lines := wholeLines(rest)
 			rest = rest[len(lines):]
 			_, err := s.w.Write(lines)
-			if !s.wrote(lines, err) {
+			if !s.finishWrite(lines, err) {
 				return
 			}
 		}
 	}
 }
 
-// take waits for something to write and swaps it for spare; nothing means that the Sink is closed and empty.
-func (s *Sink) take(spare []byte) []byte {
+// nextBatch waits for something to write and swaps it for spare; nothing means that the Sink is closed and empty.
+func (s *Sink) nextBatch(spare []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		if len(s.queue) == 0 && s.missing > 0 && !s.failing {
-			s.queue = appendLine(s.queue, s.lost(s.missing))
-			s.missing = 0
+		if len(s.queue) == 0 && s.lostRecords > 0 && !s.writeFailed {
+			s.queue = appendLine(s.queue, s.lost(s.lostRecords))
+			s.lostRecords = 0
 		}
 		if len(s.queue) > 0 || s.closed {
 			break
 		}
 		s.wake.Wait()
 	}
-	if s.left {
+	if s.abandoned {
 		return nil
 	}
 	batch := s.queue
-	s.queue, s.taken = spare, len(batch)
+	s.queue, s.writing = spare, len(batch)
 	return batch
 }
 
-// wrote books lines as written, or as lost, and says whether to go on.
-func (s *Sink) wrote(lines []byte, err error) bool {
+// finishWrite books lines as written, or as lost, and says whether to go on.
+func (s *Sink) finishWrite(lines []byte, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.taken -= len(lines)
-	s.failing = err != nil
-	if s.failing {
-		s.missing += bytes.Count(lines, []byte("\n"))
+	s.writing -= len(lines)
+	s.writeFailed = err != nil
+	if s.writeFailed {
+		s.lostRecords += bytes.Count(lines, []byte("\n"))
 	}
-	return !s.left
+	return !s.abandoned
 }

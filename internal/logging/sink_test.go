@@ -204,7 +204,7 @@ func TestSinkThatKeepsQuietAboutLosses(t *testing.T) {
 }
 
 func TestLostLine(t *testing.T) {
-	if got := logging.LostLine("json")(3); !bytes.Contains(got, []byte(`"level":"WARN","msg":"log records lost: nobody read them in time","lost":3}`)) {
+	if got := logging.FormatLost("json")(3); !bytes.Contains(got, []byte(`"level":"WARN","msg":"log records lost: nobody read them in time","lost":3}`)) {
 		t.Errorf("got %s", got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // it has to be.
 func TestStandardLogger(t *testing.T) {
 	var out bytes.Buffer
-	end := logging.Standard(logging.New(&out, logging.Options{Level: slog.LevelDebug, Format: "json", Mask: logging.NewMask("s3cret/token-1")}))
+	end := logging.CaptureStandardLog(logging.New(&out, logging.Options{Level: slog.LevelDebug, Format: "json", Mask: logging.NewMask("s3cret/token-1")}))
 	log.Printf("Unsolicited response with %q\n\x1b[31mand more", "Bearer s3cret/token-1")
 	log.Print(strings.Repeat("x", 488) + " s3cret/token-1 " + strings.Repeat("y", 9000))
 	end()

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 )
 
-// values brings attribute values into the form in which they are masked and written.
-type values struct {
+// attrReplacer brings attribute values into the form in which they are masked and written.
+type attrReplacer struct {
 	mask *Mask
 	json bool
 }
@@ -18,8 +18,8 @@ const timeFormat = "2006-01-02T15:04:05.000000Z"
 
 // replace is a slog ReplaceAttr: slog calls it for the message and for every leaf of every group, with LogValuers
 // resolved. A wrapping handler would have to walk groups and With itself, and would gain nothing.
-func (v values) replace(_ []string, a slog.Attr) slog.Attr {
-	if names[a.Key] {
+func (v attrReplacer) replace(_ []string, a slog.Attr) slog.Attr {
+	if unmaskedKeys[a.Key] {
 		return a
 	}
 	switch a.Value.Kind() {
@@ -36,48 +36,48 @@ func (v values) replace(_ []string, a slog.Attr) slog.Attr {
 			a.Value = slog.StringValue(a.Value.Duration().String())
 		}
 	case slog.KindAny:
-		a.Value = v.any(a.Value.Any())
+		a.Value = v.anyValue(a.Value.Any())
 	}
 	return a
 }
 
-// names are the keys whose values are the gateway's words or names that the configuration has given. They are not masked.
+// unmaskedKeys are the keys whose values are the gateway's words or names that the configuration has given. They are not masked.
 // Names that servers have given are: they may hold what a server was given.
-var names = map[string]bool{
+var unmaskedKeys = map[string]bool{
 	"backend": true, "session": true, "outcome": true,
 	"added": true, "removed": true, "changed": true, // backends, and keys of the configuration
 }
 
-// any turns everything that has a text into that text. Bytes count as text: base64 would carry a secret past the mask.
-func (v values) any(x any) slog.Value {
+// anyValue turns everything that has a text into that text. Bytes count as text: base64 would carry a secret past the mask.
+func (v attrReplacer) anyValue(x any) slog.Value {
 	switch t := x.(type) {
 	case nil:
 		return slog.AnyValue(x)
 	case slog.Level:
 		return slog.StringValue(t.String()) // a Level would be encoded by way of reflection
 	case []byte:
-		return v.text(string(t))
+		return v.maskedText(string(t))
 	case error, fmt.Stringer:
-		return v.text(fmt.Sprint(t)) // Sprint survives nil pointers and panicking methods
+		return v.maskedText(fmt.Sprint(t)) // Sprint survives nil pointers and panicking methods
 	case json.RawMessage:
 		if !v.json {
-			return v.text(string(t))
+			return v.maskedText(string(t))
 		}
 	}
 	if v.json {
-		return v.structure(x)
+		return v.jsonValue(x)
 	}
-	return v.text(fmt.Sprintf("%+v", x))
+	return v.maskedText(fmt.Sprintf("%+v", x))
 }
 
-func (v values) text(s string) slog.Value { return slog.StringValue(v.mask.String(s)) }
+func (v attrReplacer) maskedText(s string) slog.Value { return slog.StringValue(v.mask.String(s)) }
 
-// structure keeps JSON as JSON, unless a secret is in it: then it is written as masked text, since blotting out part of
+// jsonValue keeps JSON as JSON, unless a secret is in it: then it is written as masked text, since blotting out part of
 // a JSON text might break it.
-func (v values) structure(x any) slog.Value {
+func (v attrReplacer) jsonValue(x any) slog.Value {
 	raw, err := encode(x)
 	if err != nil {
-		return v.text("!ERROR: " + err.Error())
+		return v.maskedText("!ERROR: " + err.Error())
 	}
 	if text := v.mask.String(string(raw)); text != string(raw) {
 		return slog.StringValue(text)

@@ -41,12 +41,12 @@ var userFlags = []string{"-u", "--user", "--proxy-user", "-U"}
 
 // FindHeader is Find for the value of an HTTP header.
 func FindHeader(name, value string) []Part {
-	return sweep(finder{deeper: levels}.header(name, value), name, value)
+	return sweep(finder{depth: nestingLimit}.findHeader(name, value), name, value)
 }
 
 // sweep adds the tokens of known issuers that are not in parts yet, whatever is around them.
 func sweep(parts []Part, name, text string) []Part {
-	found := within().FindAllStringSubmatchIndex(text, -1)
+	found := issuedInText().FindAllStringSubmatchIndex(text, -1)
 	for _, m := range found {
 		p := Part{m[2], m[3], name}
 		known := func(o Part) bool { return o.From < p.To && p.From < o.To }
@@ -60,22 +60,22 @@ func sweep(parts []Part, name, text string) []Part {
 	return parts
 }
 
-func find(name, text string) []Part { return finder{deeper: levels}.find(name, text) }
+func find(name, text string) []Part { return finder{depth: nestingLimit}.find(name, text) }
 
-// levels bounds how many forms may contain one another. What is deeper is hidden or shown as a
+// nestingLimit bounds how many forms may contain one another. What is deeper is hidden or shown as a
 // whole.
-const levels = 6
+const nestingLimit = 6
 
 // finder finds secrets; deeper is the number of forms that it still takes apart.
-type finder struct{ deeper int }
+type finder struct{ depth int }
 
-func (f finder) next() finder { return finder{f.deeper - 1} }
+func (f finder) next() finder { return finder{f.depth - 1} }
 
 var (
 	urlScheme  = lazy.Regexp(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 	assignment = lazy.Regexp(`(?s)^(-{0,2}[A-Za-z_][\w.-]*)(=|: *)(.+)$`)
 	userHost   = lazy.Regexp(`^([A-Za-z_][\w.-]*):([^\s@/:]+)@([\w.-]+)`)
-	gap        = lazy.Regexp(`[\s"'` + "`" + `<>(){}\[\]|]+|\\[nrt"]|[;,&](?:\s|$)?`)
+	wordGap    = lazy.Regexp(`[\s"'` + "`" + `<>(){}\[\]|]+|\\[nrt"]|[;,&](?:\s|$)?`)
 	uuid       = lazy.Regexp(`^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 )
 
@@ -114,18 +114,18 @@ func (f finder) find(name, text string) []Part {
 	if q := trimmed[0]; quoted && (q == '"' || q == '\'') {
 		return shift(f.find(name, trimmed[1:len(trimmed)-1]), at+1)
 	}
-	return shift(f.trimmed(name, trimmed), at)
+	return shift(f.findTrimmed(name, trimmed), at)
 }
 
-func (f finder) trimmed(name, text string) []Part {
-	parts := split(name)
+func (f finder) findTrimmed(name, text string) []Part {
+	parts := splitName(name)
 	if Name(name) {
 		if !harmless(text) && !(parts[len(parts)-1] == "auth" && slices.Contains(authKinds, strings.ToLower(text))) {
 			return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
 		}
 		name = ""
 	}
-	if f.deeper == 0 {
+	if f.depth == 0 {
 		if Value(text) || strings.ContainsAny(text, "=:{") {
 			return []Part{{0, len(text), name}}
 		}
@@ -135,18 +135,18 @@ func (f finder) trimmed(name, text string) []Part {
 	m, login := assignment().FindStringSubmatchIndex(text), userHost().FindStringSubmatchIndex(text)
 	switch {
 	case (text[0] == '{' || text[0] == '[') && json.Valid([]byte(text)):
-		return f.inJSON(headers, text)
+		return f.findInJSON(headers, text)
 	case text[0] == '"' && json.Valid([]byte(text)):
 		if plain, _ := unquote(text); f.next().find(name, plain) != nil {
 			return []Part{{1, len(text) - 1, name}}
 		}
 		return nil
 	case urlScheme().MatchString(text) && !strings.ContainsAny(text, " \t\n"):
-		return f.inURL(text)
+		return f.findInURL(text)
 	case AfterScheme(text) != text && Value(text):
 		return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
 	case name == "-c" && strings.ContainsAny(text, " \t\n"): // sh -c
-		return f.inWords(name, text)
+		return f.findInWords(name, text)
 	case login != nil && !slices.Contains(packages, text[:login[3]]) && !digest().MatchString(text[login[6]:]):
 		return []Part{{login[4], login[5], "password"}}
 	case len(parts) > 0 && slices.Contains(logins, parts[len(parts)-1]) && userPassword().MatchString(text):
@@ -155,7 +155,7 @@ func (f finder) trimmed(name, text string) []Part {
 	case m != nil && !strings.HasPrefix(text[m[6]:], "//"):
 		inner := f.next().find
 		if headers || isHeaderFlag(name) {
-			inner = f.next().header
+			inner = f.next().findHeader
 		}
 		key := text[m[2]:m[3]]
 		if strings.HasPrefix(key, "-e") && len(key) > 2 && isUpper(key[2]) { // docker run -eKEY=value
@@ -165,12 +165,12 @@ func (f finder) trimmed(name, text string) []Part {
 	case Value(text) && !isDigestOf(name, text):
 		return []Part{{0, len(text), name}}
 	}
-	return f.inWords(name, text)
+	return f.findInWords(name, text)
 }
 
-// header finds what is secret in the value of a header: all of it, but for the scheme, unless
+// findHeader finds what is secret in the value of a header: all of it, but for the scheme, unless
 // the header is known to hold no secret.
-func (f finder) header(name, value string) []Part {
+func (f finder) findHeader(name, value string) []Part {
 	rest := AfterScheme(value)
 	if !Header(name) {
 		return f.find(name, value)
@@ -187,17 +187,17 @@ func isHeaderFlag(name string) bool {
 
 // isDigestOf reports whether text is the digest that its name says: COMMIT_SHA.
 func isDigestOf(name, text string) bool {
-	parts := split(name)
+	parts := splitName(name)
 	if len(parts) == 0 || strings.Trim(text, "0123456789abcdefABCDEF") != "" {
 		return false
 	}
 	return slices.Contains(digests, parts[len(parts)-1])
 }
 
-// inWords finds what is secret in a text of several words, such as a command line or a list of
+// findInWords finds what is secret in a text of several words, such as a command line or a list of
 // assignments.
-func (f finder) inWords(name, text string) []Part {
-	gaps := gap().FindAllStringIndex(text, -1)
+func (f finder) findInWords(name, text string) []Part {
+	gaps := wordGap().FindAllStringIndex(text, -1)
 	if m := innerPair().FindStringSubmatchIndex(text); gaps == nil && m != nil {
 		return shift(f.next().find(text[m[2]:m[3]], text[m[4]:]), m[4])
 	}
@@ -255,17 +255,17 @@ func isToken(text string) bool {
 	return len(word) >= 8 && isCredential(word) && !strings.Contains(strings.TrimRight(word, "="), "=")
 }
 
-// inURL finds what is secret in a URL. It does not parse the URL: there may be references to
+// findInURL finds what is secret in a URL. It does not parse the URL: there may be references to
 // variables in it.
-func (f finder) inURL(text string) []Part {
+func (f finder) findInURL(text string) []Part {
 	var all []Part
 	at := strings.Index(text, "://") + len("://")
-	end := at + upTo(text[at:], "/?#")
+	end := at + lengthUntil(text[at:], "/?#")
 	if strings.IndexByte(text[at:end], '@') < 0 {
 		// A password may have a / or # in it. What follows the : is not a port then.
 		_, port, ok := strings.Cut(text[at:end], ":")
 		if last := strings.LastIndexByte(text, '@'); ok && last > end && strings.Trim(port, digits) != "" {
-			end = last + 1 + upTo(text[last+1:], "/?#")
+			end = last + 1 + lengthUntil(text[last+1:], "/?#")
 		}
 	}
 	if host := strings.LastIndexByte(text[at:end], '@'); host >= 0 {
@@ -278,13 +278,13 @@ func (f finder) inURL(text string) []Part {
 		}
 	}
 	if semicolon := strings.IndexByte(text[at:end], ';'); semicolon >= 0 { // jdbc:sqlserver://host;password=x
-		all = append(all, shift(f.next().inWords("", text[at+semicolon+1:]), at+semicolon+1)...)
+		all = append(all, shift(f.next().findInWords("", text[at+semicolon+1:]), at+semicolon+1)...)
 		return all
 	}
-	pathEnd := end + upTo(text[end:], "?#")
+	pathEnd := end + lengthUntil(text[end:], "?#")
 	for before := ""; end < pathEnd; {
 		end++
-		next := end + upTo(text[end:pathEnd], "/")
+		next := end + lengthUntil(text[end:pathEnd], "/")
 		segment := text[end:next]
 		switch {
 		case Value(segment), Name(before) && len(segment) >= 8 && strings.ContainsAny(segment, digits):
@@ -296,20 +296,20 @@ func (f finder) inURL(text string) []Part {
 	}
 	for at = pathEnd; at < len(text); {
 		at++ // ?, #, & or ;
-		next := at + upTo(text[at:], "&;#")
+		next := at + lengthUntil(text[at:], "&;#")
 		pair := text[at:next]
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
 			key, value = "", pair
 		}
-		all = append(all, shift(f.inQuery(key, value), next-len(value))...)
+		all = append(all, shift(f.findInQuery(key, value), next-len(value))...)
 		at = next
 	}
 	return all
 }
 
-// inQuery finds what is secret in the value of a query parameter, which may be escaped.
-func (f finder) inQuery(key, value string) []Part {
+// findInQuery finds what is secret in the value of a query parameter, which may be escaped.
+func (f finder) findInQuery(key, value string) []Part {
 	found := f.next().find(key, value)
 	if found != nil || !strings.Contains(value, "%") {
 		return found
@@ -320,8 +320,8 @@ func (f finder) inQuery(key, value string) []Part {
 	return nil
 }
 
-// inJSON finds the secret members of a JSON text. headers: it is a table of HTTP headers.
-func (f finder) inJSON(headers bool, text string) []Part {
+// findInJSON finds the secret members of a JSON text. headers: it is a table of HTTP headers.
+func (f finder) findInJSON(headers bool, text string) []Part {
 	var all []Part
 	Walk([]byte(text), Name, func(path []string, from, to int) {
 		name := ""
@@ -332,7 +332,7 @@ func (f finder) inJSON(headers bool, text string) []Part {
 		inHeaders := headers && len(path) == 1 ||
 			len(path) > 1 && strings.HasSuffix(strings.ToLower(path[len(path)-2]), "headers")
 		if inHeaders {
-			inner = f.next().header
+			inner = f.next().findHeader
 		}
 		value := text[from:to]
 		switch plain, isText := unquote(value); {
@@ -366,7 +366,7 @@ func shift(parts []Part, by int) []Part {
 	return parts
 }
 
-func upTo(s, ends string) int {
+func lengthUntil(s, ends string) int {
 	if i := strings.IndexAny(s, ends); i >= 0 {
 		return i
 	}

@@ -11,11 +11,11 @@ import (
 var (
 	// issued are tokens with a prefix that their issuer uses for nothing else.
 	issued = lazy.Regexp(`^(?:` + prefixes + `)[\w.~+/=:-]{8,}$`)
-	// within is such a token after a character that ends a word.
-	within = lazy.Regexp(`(?:^|[^A-Za-z0-9_.-])((?:` + prefixes + `)[\w.~+/=:-]{8,}` +
+	// issuedInText is such a token after a character that ends a word.
+	issuedInText = lazy.Regexp(`(?:^|[^A-Za-z0-9_.-])((?:` + prefixes + `)[\w.~+/=:-]{8,}` +
 		`|(?:AKIA|ASIA)[A-Z0-9]{12,}|(?:npm|hf|gsk|ntn|pcsk)_\w{16,})`)
-	// issuedMixed are tokens whose prefix may begin a plain word, too: they need a digit or both cases.
-	issuedMixed = lazy.Regexp(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|e2b_|BSA|EAA|` +
+	// issuedAmbiguous are tokens whose prefix may begin a plain word, too: they need a digit or both cases.
+	issuedAmbiguous = lazy.Regexp(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|e2b_|BSA|EAA|` +
 		`dapi|dvc_|LTAI|pk_|rk_|fc-|rnd_|ops_|ph[cx]_|vcp_|sqp_|sgp_|glc_|ntn_|gsk_|jina_)[\w.~+/=-]{8,}$`)
 	awsKey   = lazy.Regexp(`^(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}$`)
 	telegram = lazy.Regexp(`^\d{6,12}:[\w-]{30,}$`)
@@ -51,7 +51,7 @@ func Issued(text string) bool { return hasIssuer(text) }
 
 func hasIssuer(text string) bool {
 	mixed := strings.ContainsAny(text, digits) || bothCases(text)
-	return issued().MatchString(text) || mixed && issuedMixed().MatchString(text) ||
+	return issued().MatchString(text) || mixed && issuedAmbiguous().MatchString(text) ||
 		awsKey().MatchString(text) || telegram().MatchString(text)
 }
 
@@ -109,25 +109,25 @@ func looksRandom(text string) bool {
 	pieces := strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune("/._-~", c) })
 	joined := strings.Join(pieces, "")
 	mixed := bothCases(text) && strings.ContainsAny(text, digits)
-	if len(text) >= 32 && mixed && entropy(text) >= 4 && turns(joined) >= len(text)/5 {
+	if len(text) >= 32 && mixed && entropy(text) >= 4 && kindChanges(joined) >= len(text)/5 {
 		return true
 	}
 	return slices.ContainsFunc(pieces, func(piece string) bool {
 		switch {
-		case len(piece) < 16 || !strings.ContainsAny(piece, digits) && turns(piece) < len(piece)/2:
+		case len(piece) < 16 || !strings.ContainsAny(piece, digits) && kindChanges(piece) < len(piece)/2:
 			return false
 		case strings.Trim(piece, digits) == "":
 			return false
 		case len(piece) < 20:
-			return entropy(piece) >= 3 && turns(piece) >= len(piece)/3
+			return entropy(piece) >= 3 && kindChanges(piece) >= len(piece)/3
 		}
 		return entropy(piece) >= 3
 	})
 }
 
-// turns counts the places where the kind of the characters changes between lower case, upper
+// kindChanges counts the places where the kind of the characters changes between lower case, upper
 // case, digits and others. A capital before small letters begins a word and counts once.
-func turns(text string) int {
+func kindChanges(text string) int {
 	n, before := 0, byte(0)
 	for i := range len(text) {
 		kind := byte('.')

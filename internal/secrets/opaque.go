@@ -6,16 +6,16 @@ import (
 	"unicode"
 )
 
-// things are the last words of names of what a service shows and asks for: MODEL, SLACK_TEAM_ID.
-var things = []string{
+// identifierEndings are the last words of names of what a service shows and asks for: MODEL, SLACK_TEAM_ID.
+var identifierEndings = []string{
 	"id", "ids", "model", "models", "bucket", "project", "org", "organization", "team", "workspace", "tenant", "account",
 	"cluster", "namespace", "database", "db", "table", "index", "collection", "image", "tag", "branch", "repo", "repository",
 	"zone", "locale", "timezone", "tz", "title", "label", "profile", "role", "level", "options", "opts", "flags", "args",
 }
 
 const (
-	shortestOpaque = 8 // characters of a value that Opaque may report
-	shortestMixed  = 6 // characters of a part of it that mixes letters and digits
+	minOpaque = 8 // characters of a value that Opaque may report
+	minMixed  = 6 // characters of a part of it that mixes letters and digits
 )
 
 // Opaque reports whether text, the value of a variable with an ordinary name, is one that people do not read: it has
@@ -24,12 +24,12 @@ const (
 // assignments are not: Find finds what is secret in them. Nor is anything under a name such as MODEL or TEAM_ID.
 func Opaque(name, text string) bool {
 	text = strings.TrimSpace(text)
-	if len(text) < shortestOpaque || Plain(text) || UUID(text) || digest().MatchString(text) || isStructured(text) {
+	if len(text) < minOpaque || Plain(text) || UUID(text) || digest().MatchString(text) || isStructured(text) {
 		return false
 	}
-	if parts := split(name); len(parts) > 0 {
+	if parts := splitName(name); len(parts) > 0 {
 		last := parts[len(parts)-1]
-		if slices.Contains(lasts, last) || slices.Contains(things, last) || slices.Contains(digests, last) {
+		if slices.Contains(harmlessEndings, last) || slices.Contains(identifierEndings, last) || slices.Contains(digests, last) {
 			return false
 		}
 	}
@@ -39,7 +39,7 @@ func Opaque(name, text string) bool {
 		if isMixed(part) {
 			return true
 		}
-		if turns(part) > 1 && strings.ContainsAny(part, digits) {
+		if kindChanges(part) > 1 && strings.ContainsAny(part, digits) {
 			short++
 		}
 	}
@@ -63,14 +63,14 @@ func isStructured(text string) bool {
 
 // isMixed reports whether a part of a value without signs is no word, number or version: word2024, 32B, v20241022.
 func isMixed(part string) bool {
-	if turns(part) > max(2, len(part)/3) {
+	if kindChanges(part) > max(2, len(part)/3) {
 		return true
 	}
 	front := strings.TrimRight(part, digits)
 	back := strings.TrimLeft(part, digits)
 	after, before := len(part)-len(front), len(part)-len(back)
 	switch {
-	case len(part) < shortestMixed, after == 0 && before == 0 && !strings.ContainsAny(part, digits), len(front) == 0:
+	case len(part) < minMixed, after == 0 && before == 0 && !strings.ContainsAny(part, digits), len(front) == 0:
 		return false
 	case !strings.ContainsAny(front, digits):
 		return after > 4 && !(len(front) <= 2 && after <= 8)

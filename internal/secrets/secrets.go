@@ -22,15 +22,15 @@ func Pair(name, value string) bool {
 }
 
 var (
-	// anywhere are parts of names that mean a secret wherever they occur.
-	anywhere = []string{
+	// secretParts are parts of names that mean a secret wherever they occur.
+	secretParts = []string{
 		"password", "passwd", "passphrase", "passcode", "secret", "apikey", "accesskey", "privatekey", "authkey",
 		"authorization", "cookie", "credential", "mnemonic",
 	}
-	// atEnd end a word of a name: authtoken, MYSQLPWD, openaikey.
-	atEnd = []string{"token", "pwd", "key"}
-	// words are whole words of a name: DB_PASS, --pat.
-	words = []string{
+	// secretSuffixes end a word of a name: authtoken, MYSQLPWD, openaikey.
+	secretSuffixes = []string{"token", "pwd", "key"}
+	// secretWords are whole words of a name: DB_PASS, --pat.
+	secretWords = []string{
 		"auth", "pass", "pin", "pat", "bearer", "dsn", "cred", "creds", "jwt", "otp", "session", "signature",
 		"tok", "pw", "dbpass", "userpass", "smtppass", "sshpass", "pgpass", "rootpass", "adminpass", "apitokens", "authtokens",
 	}
@@ -38,10 +38,10 @@ var (
 	notKeys = []string{"monkey", "turkey", "donkey", "hotkey", "whiskey", "hockey", "jockey"}
 	// plurals are secrets after one of the words in owners: API_KEYS, access_tokens. They
 	// count something elsewhere: MAX_TOKENS.
-	plurals = []string{"keys", "tokens", "pats"}
-	owners  = []string{"api", "auth", "access", "bearer", "refresh", "private", "secret", "static", "id"}
-	// lasts end the names of what belongs to a secret and is not one: TOKEN_URL, KEY_FILE.
-	lasts = []string{
+	plurals      = []string{"keys", "tokens", "pats"}
+	pluralOwners = []string{"api", "auth", "access", "bearer", "refresh", "private", "secret", "static", "id"}
+	// harmlessEndings end the names of what belongs to a secret and is not one: TOKEN_URL, KEY_FILE.
+	harmlessEndings = []string{
 		"file", "path", "dir", "url", "uri", "type", "method", "mode", "limit", "count", "name", "enabled", "disabled",
 		"timeout", "host", "port", "var", "ttl", "length", "size", "expiry", "expires", "expiration", "interval",
 		"version", "format", "algorithm", "alg", "provider", "endpoint", "domain", "realm", "audience", "issuer",
@@ -53,35 +53,35 @@ var (
 // Name reports whether key names a secret: an environment variable, a header, a flag, a query
 // parameter or a JSON member, in any case and with any separators.
 func Name(key string) bool {
-	parts := split(key)
+	parts := splitName(key)
 	if len(parts) == 0 {
 		return false
 	}
 	last := parts[len(parts)-1]
-	if slices.Contains(lasts, last) {
+	if slices.Contains(harmlessEndings, last) {
 		return false
 	}
 	joined := strings.Join(parts, "")
-	if slices.ContainsFunc(anywhere, func(word string) bool { return strings.Contains(joined, word) }) {
+	if slices.ContainsFunc(secretParts, func(word string) bool { return strings.Contains(joined, word) }) {
 		return true
 	}
 	for i, part := range parts {
 		switch {
-		case slices.Contains(words, part):
+		case slices.Contains(secretWords, part):
 			return true
 		case part == "key" && i > 0 && parts[i-1] == "public", slices.Contains(notKeys, part):
-		case slices.ContainsFunc(atEnd, func(end string) bool { return strings.HasSuffix(part, end) }):
+		case slices.ContainsFunc(secretSuffixes, func(end string) bool { return strings.HasSuffix(part, end) }):
 			return true
-		case slices.Contains(plurals, part) && (len(parts) == 1 || i > 0 && slices.Contains(owners, parts[i-1])):
+		case slices.Contains(plurals, part) && (len(parts) == 1 || i > 0 && slices.Contains(pluralOwners, parts[i-1])):
 			return true
 		}
 	}
 	return last == "private"
 }
 
-// split returns the words of a name in lower case: apiKey, API_KEY, --api-key and "Api Key" are
+// splitName returns the words of a name in lower case: apiKey, API_KEY, --api-key and "Api Key" are
 // all api and key.
-func split(name string) []string {
+func splitName(name string) []string {
 	var parts []string
 	var part []byte
 	end := func() {
@@ -132,7 +132,7 @@ func Header(name string) bool {
 	if strings.HasPrefix(name, "accept") {
 		return false
 	}
-	parts := split(name)
+	parts := splitName(name)
 	return len(parts) == 0 || !slices.Contains(openHeaders, parts[len(parts)-1])
 }
 
@@ -157,7 +157,7 @@ func Plain(text string) bool {
 }
 
 var (
-	switches = lazy.Regexp(`^(?i:|true|false|yes|no|on|off|none|null|nil|undefined)$`)
+	switchValue = lazy.Regexp(`^(?i:|true|false|yes|no|on|off|none|null|nil|undefined)$`)
 	// filePath matches a path with a known folder in front, or a file with a short suffix.
 	filePath = lazy.Regexp(`^(?:/?(?:[\w@. -]+/)+[\w@. -]*\.[A-Za-z][A-Za-z0-9]{0,4}` +
 		`|(?:file://)?/(?:home|Users|root|etc|var|opt|run|usr|tmp|mnt|srv|dev|proc|bin|app|data|workspaces?)(?:/.*)?` +
@@ -168,7 +168,7 @@ var (
 
 // harmless reports whether text is not a secret in spite of a secret's name.
 func harmless(text string) bool {
-	if switches().MatchString(text) || filePath().MatchString(text) {
+	if switchValue().MatchString(text) || filePath().MatchString(text) {
 		return true
 	}
 	scheme := urlScheme().FindString(text)

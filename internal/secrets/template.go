@@ -11,7 +11,7 @@ func Query(uri string) int {
 	for i := 0; i < len(uri); i++ {
 		switch uri[i] {
 		case '{':
-			i += max(0, expression(uri[i:])-1)
+			i += max(0, expressionLength(uri[i:])-1)
 		case '?':
 			if holdsValue(uri[i+1:]) {
 				return i + 1
@@ -49,7 +49,7 @@ func withoutExpressions(text string) (rest string, some bool) {
 	}
 	var b strings.Builder
 	for i := 0; i < len(text); {
-		if n := expression(text[i:]); n > 0 {
+		if n := expressionLength(text[i:]); n > 0 {
 			some = true
 			i += n
 			continue
@@ -60,8 +60,8 @@ func withoutExpressions(text string) (rest string, some bool) {
 	return b.String(), some
 }
 
-// expression returns the length of the expression of a URI template (RFC 6570) that text begins with, 0 if there is none.
-func expression(text string) int {
+// expressionLength returns the length of the expression of a URI template (RFC 6570) that text begins with, 0 if there is none.
+func expressionLength(text string) int {
 	if text == "" || text[0] != '{' {
 		return 0
 	}
