@@ -6,7 +6,7 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// What credentials goes by: one of these is in every text that it finds anything in.
+// findCredentials searches for these texts: it finds nothing in a text that contains none of them.
 var (
 	schemes = []string{"Bearer ", "BEARER ", "bearer "}
 	headers = []string{"uthorization", "UTHORIZATION"}
@@ -14,13 +14,14 @@ var (
 
 const schemeEnd = "://"
 
-// findCredentials finds what looks like a secret, whoever wrote it. By hand and not by regexp: a case-insensitive pattern
-// costs more than the rest of the log line.
+// findCredentials finds texts that look like secrets. It does not use package regexp, because a
+// case-insensitive pattern costs more than the rest of the log line.
 func findCredentials(s string) []span {
 	return appendAuthorizations(appendBearers(appendURLs(nil, s), s), s)
 }
 
-// appendURLs finds what stands before the @ of an authority, and the query. Expressions of a URI template are neither.
+// appendURLs appends the user information and the queries of URLs. Expressions of a URI template
+// do not count as either.
 func appendURLs(spans []span, s string) []span {
 	for at := 0; ; {
 		i := strings.Index(s[at:], schemeEnd)
@@ -40,8 +41,9 @@ func appendURLs(spans []span, s string) []span {
 	}
 }
 
-// appendBearers finds the token after "Bearer". In lower case it may be prose ("bearer of news"), so there it has to be long.
-// A word ("Bearer TOKEN", "Bearer tokens are") is not a token.
+// appendBearers appends tokens after "Bearer". After "bearer" in lower case, which may be prose
+// ("bearer of news"), a token must be long. A word ("Bearer TOKEN", "Bearer tokens are") is not
+// a token.
 func appendBearers(spans []span, s string) []span {
 	for _, scheme := range schemes {
 		for at := 0; ; {
@@ -59,14 +61,16 @@ func appendBearers(spans []span, s string) []span {
 	return spans
 }
 
-// isChallenge tells a WWW-Authenticate header, `Bearer realm="mcp"`, from a token: it is worth reading and no secret.
+// isChallenge reports whether s, the text after "Bearer ", is the parameter of a
+// WWW-Authenticate header, as in `Bearer realm="mcp"`, and not a token of length n.
 func isChallenge(s string, n int) bool {
 	name := strings.TrimRight(s[:n], "=")
 	return strings.Contains(name, "=") || len(name) < n && n < len(s) && (s[n] == '"' || s[n] == '\\')
 }
 
-// appendAuthorizations finds what follows "Authorization" and a colon or equals sign, in a header, a Go map or JSON. A word is
-// not a secret ("Authorization: variable X is not set"), unless it is all that a value in quotes or after "=" holds.
+// appendAuthorizations appends values after "Authorization" and a colon or equals sign, in a
+// header, a Go map or JSON. A word is not a secret ("Authorization: variable X is not set"),
+// unless it is the whole value in quotes or after "=".
 func appendAuthorizations(spans []span, s string) []span {
 	for _, name := range headers {
 		for at := 0; ; {
@@ -96,7 +100,7 @@ func appendAuthorizations(spans []span, s string) []span {
 	return spans
 }
 
-// isLiteral reports whether text only tells if there is a credential: {"authorization":true}.
+// isLiteral reports whether text only states whether there is a credential: {"authorization":true}.
 func isLiteral(text string) bool {
 	switch text {
 	case "true", "false", "null", "nil", "none":
@@ -105,7 +109,7 @@ func isLiteral(text string) bool {
 	return false
 }
 
-// appendSpan adds s[from:to], unless there is nothing left to hide.
+// appendSpan appends the span s[from:to], unless it is empty or already masked.
 func appendSpan(spans []span, s string, from, to int) []span {
 	if from == to || s[from:to] == redacted {
 		return spans
@@ -113,9 +117,12 @@ func appendSpan(spans []span, s string, from, to int) []span {
 	return append(spans, span{from, to})
 }
 
-// urlLength is the length of a URL at the head of s: quotes, brackets and backslashes, which a URL cannot hold, end it, so
-// that a mask never splits an escape sequence. token is the same for credentials, where punctuation ends it, too.
-func urlLength(s string) int   { return lengthUntil(s, " \t\r\n\"<>\\`") }
+// urlLength returns the length of the URL at the beginning of s. Quotes, brackets and
+// backslashes, which a URL cannot contain, end it, so that a mask never splits an escape
+// sequence.
+func urlLength(s string) int { return lengthUntil(s, " \t\r\n\"<>\\`") }
+
+// tokenLength returns the length of the credential at the beginning of s. Punctuation ends it, too.
 func tokenLength(s string) int { return lengthUntil(s, " \t\r\n\"<>\\`',;()[]{}") }
 
 func lengthUntil(s, ends string) int {

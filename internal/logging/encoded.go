@@ -8,17 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// encodingDepth is how many encodings of a secret, one of another, are looked for: a URL in the query of a URL in
-// the query of a URL, or JSON in a string of JSON.
+// encodingDepth is the number of nested encodings in which a secret is found: a URL in the query
+// of a URL in the query of a URL, or JSON in a JSON string.
 const encodingDepth = 3
 
-// An encoding has several texts for one: encoders differ in which characters they encode, in the case of the digits, and
-// in what they make of a space. A text is searched as decoded, where each + is a space.
+// An encoding decodes text. A text has several encoded forms: encoders differ in the characters
+// that they encode, in the case of the digits, and in the encoding of a space. Therefore the
+// decoded text is searched; in it each + is a space.
 type encoding struct {
-	markers string // bytes of which an encoded text has one
-	// decodeUnit returns the bytes that s[at:next] stands for: unit[:n].
+	markers string // an encoded text contains at least one of these bytes
+	// decodeUnit decodes s[at:next], one byte or escape, to unit[:n].
 	decodeUnit func(s string, at int) (unit [4]byte, n, next int)
-	// nested are texts of which an encoded text has one if it is still encoded when it was decoded.
+	// nested are texts of which a text contains at least one if it is still encoded after decoding.
 	nested []string
 }
 
@@ -27,7 +28,7 @@ var (
 	escapes = &encoding{`\`, escapeUnit, []string{`\\`, "%", `\u0025`, `\u005c`, `\u005C`}}
 )
 
-// percentUnit is the unit of percent-encoding: %HH.
+// percentUnit decodes one unit of percent-encoding, %HH.
 func percentUnit(s string, at int) (unit [4]byte, n, next int) {
 	c := s[at]
 	if c == '%' && at+2 < len(s) {
@@ -39,8 +40,8 @@ func percentUnit(s string, at int) (unit [4]byte, n, next int) {
 	return unit, 1, at + 1
 }
 
-// escapeUnit is the unit of a string of JSON: any character may be written as \uHHHH, and some after a backslash. So may
-// others in strings of Go, Python and shells.
+// escapeUnit decodes one unit of a JSON string: any character may be written as \uHHHH, and some
+// characters after a backslash. It also decodes the escapes of strings of Go, Python and shells.
 func escapeUnit(s string, at int) (unit [4]byte, n, next int) {
 	c, next := s[at], at+1
 	if c == '\\' && next < len(s) {
@@ -70,8 +71,8 @@ func escapeUnit(s string, at int) (unit [4]byte, n, next int) {
 
 const escapeLetters, escapedBytes = "abfnrtv", "\a\b\f\n\r\t\v"
 
-// escapedRune returns the character that \uHHHH, two of those, or \UHHHHHHHH at an offset of s stands for, and where
-// that ends; at if there is none.
+// escapedRune decodes \uHHHH, a surrogate pair of two of these, or \UHHHHHHHH at s[at], and
+// returns the offset of its end; at if there is none.
 func escapedRune(s string, at int) (r rune, end int) {
 	digits := 4
 	if s[at+1] == 'U' {
@@ -90,7 +91,7 @@ func escapedRune(s string, at int) (r rune, end int) {
 	return r, end
 }
 
-// parseHex reads so many digits at an offset of s.
+// parseHex parses digits hexadecimal digits at s[at].
 func parseHex(s string, at, digits int) (r rune, ok bool) {
 	if at+digits > len(s) {
 		return 0, false
@@ -116,7 +117,7 @@ func plusAsSpace(c byte) byte {
 	return c
 }
 
-// hexDigit returns the value of a hexadecimal digit, 16 for any other byte.
+// hexDigit returns the value of a hexadecimal digit, 16 for other bytes.
 func hexDigit(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':
@@ -127,7 +128,7 @@ func hexDigit(c byte) byte {
 	return 16
 }
 
-// find adds every occurrence of a secret in s, as it is and encoded.
+// find appends all occurrences of secrets in s, plain and encoded.
 func (k *maskState) find(spans []span, s string) []span {
 	for _, form := range k.forms {
 		spans = appendAll(spans, s, form)
@@ -136,8 +137,8 @@ func (k *maskState) find(spans []span, s string) []span {
 	return append(spans, k.findEncoded(s, encodingDepth)...)
 }
 
-// findEncoded finds the secrets that are encoded in s, at most so many times. It allocates only if something that is
-// decoded begins like a secret, or may be encoded once more.
+// findEncoded finds the secrets that are encoded in s, up to levels times. It allocates only if
+// a decoded part begins like a secret or may be encoded once more.
 func (k *maskState) findEncoded(s string, levels int) []span {
 	if levels == 0 {
 		return nil
@@ -171,7 +172,7 @@ func (e *encoding) decode(s string) string {
 	return string(b)
 }
 
-// hasMarker tells whether s has one of the marks. It is faster than strings.ContainsAny.
+// hasMarker reports whether s contains one of the markers. It is faster than strings.ContainsAny.
 func (e *encoding) hasMarker(s string) bool {
 	for i := range len(e.markers) {
 		if strings.IndexByte(s, e.markers[i]) >= 0 {
@@ -181,7 +182,7 @@ func (e *encoding) hasMarker(s string) bool {
 	return false
 }
 
-// mayContainEncoded tells whether s may hold, encoded, one of what h was made of.
+// mayContainEncoded reports whether s may contain one of the texts of h in encoded form.
 func (h *prefixFilter) mayContainEncoded(s string, e *encoding) bool {
 	if !e.hasMarker(s) {
 		return false
@@ -204,7 +205,8 @@ func (h *prefixFilter) mayContainEncoded(s string, e *encoding) bool {
 	return false
 }
 
-// toSource turns spans of the decoded text into spans of s. A unit of which a part is in a span is in it as a whole.
+// toSource converts spans of the decoded text to spans of s. A span that contains a part of a
+// unit is extended to the whole unit.
 func (e *encoding) toSource(s string, spans []span) []span {
 	type end struct {
 		at *int
@@ -230,11 +232,11 @@ func (e *encoding) toSource(s string, spans []span) []span {
 	return spans
 }
 
-// truncationMark stands where the gateway cuts a text that it quotes.
+// truncationMark ends a text that the gateway has truncated.
 const truncationMark = "…"
 
-// appendTruncated adds the beginnings of secrets that end at a truncationMark: what cuts a text does not know the secrets in it. An
-// escape may be cut, too.
+// appendTruncated appends beginnings of secrets in front of a truncationMark, because texts are
+// truncated without regard to the secrets in them. An escape may be truncated, too.
 func appendTruncated(spans []span, s string, forms []string, h *prefixFilter) []span {
 	for at := 0; ; {
 		n := strings.Index(s[at:], truncationMark)
@@ -259,7 +261,7 @@ func appendTruncated(spans []span, s string, forms []string, h *prefixFilter) []
 	}
 }
 
-// truncatedEscape returns the length of the part of an escape that s ends with.
+// truncatedEscape returns the length of the incomplete escape at the end of s, 0 if there is none.
 func truncatedEscape(s string) int {
 	i := strings.LastIndexAny(s, `\%`)
 	if i < 0 || len(s)-i > len(`\u000`) {

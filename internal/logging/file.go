@@ -9,38 +9,44 @@ import (
 	"sync"
 )
 
-// FileOptions bounds a File. The zero value rotates at 100 MiB and keeps 5 old files.
+// FileOptions limit a File. The zero value rotates at 100 MiB and keeps 5 old files. Only tests
+// set them.
 type FileOptions struct {
-	Limit int64 // bytes from which a file is full; 0 = 100 MiB
-	Keep  int   // old files kept, path.1 being the youngest; 0 = 5
+	Limit int64 // size in bytes at which a file is rotated; 0 = 100 MiB
+	Keep  int   // number of old files, path.1 being the newest; 0 = 5
 }
 
-// File appends lines to a file and rotates it; any number of processes may do so to the same path at once.
+// A File appends lines to a file and rotates it. Several processes may append to the same path
+// at once.
 //
-// Lines stay whole because each Write is one write(2) on a file opened with O_APPEND, which the kernel places at the end
-// in one step (on a local disk: NFS does not promise it). lumberjack was rejected here: it opens a new file without
-// O_APPEND, so that two processes write over one another's lines.
+// Lines stay whole because each Write is one write(2) on a file opened with O_APPEND, which the
+// kernel appends in one step (on a local disk; NFS does not guarantee it). lumberjack was
+// rejected because it opens a new file without O_APPEND, so that two processes overwrite each
+// other's lines.
 //
-// Nothing is lost in rotation, because
-//   - only who holds the lock on path.lock rotates, and only if path is full when seen under the lock, so a file that
-//     another process has just rotated is not rotated again. The kernel frees the lock of a process that died. Nobody
-//     waits for it: who does not get it goes on appending. path.lock is never removed; a removed lock would be two locks;
-//   - rotation only renames. Whoever still has the renamed file open appends to it there, and sees at its next Write, by
-//     os.SameFile, that path is another file now (moved by logrotate or by hand, for all it cares);
-//   - names are shifted from the first gap downwards, so an interrupted rotation leaves a gap for the next one to use,
-//     and only a file that is the oldest of Keep is ever replaced.
+// Rotation does not lose lines:
+//   - A process rotates only while it holds the lock on path.lock, and only if path is full
+//     under the lock, so that a file is not rotated twice. The kernel releases the lock of a
+//     process that died. A process that does not get the lock does not wait for it and continues
+//     to append. path.lock is never removed, because two processes could then hold two different
+//     locks.
+//   - Rotation only renames. A process that still has the renamed file open appends to that
+//     file, and notices at its next Write, by os.SameFile, that path is another file. This also
+//     works if logrotate or a person renames the file.
+//   - Names are shifted from the first gap downwards. An interrupted rotation leaves a gap that
+//     the next one uses, and only the oldest of Keep files is ever replaced.
 type File struct {
 	path  string
 	limit int64
 	keep  int
 
-	mu   sync.Mutex // held while writing: it is the order of the lines
+	mu   sync.Mutex // held while writing, which orders the lines
 	f    *os.File
-	torn bool // the last line was cut short (disk full): end it before the next
+	torn bool // the last line is incomplete (disk full) and must be ended before the next one
 }
 
-// OpenFile opens path for appending, and creates it (mode 0600) and its directory (0700) where they are missing. What
-// exists keeps its mode.
+// OpenFile opens path for appending. It creates a missing file with mode 0600 and missing
+// directories with mode 0700. Existing ones keep their mode.
 func OpenFile(path string, o FileOptions) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -59,34 +65,35 @@ func OpenFile(path string, o FileOptions) (*File, error) {
 	return file, nil
 }
 
-// Write appends p, one or more whole lines, before it returns. While a full file cannot be rotated it grows on: a line is
-// worth more than the limit. Safe for concurrent use.
+// Write appends p, one or more whole lines. A full file that cannot be rotated keeps growing: a
+// line is worth more than the limit. Write may be called concurrently.
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.f == nil {
 		return 0, os.ErrClosed
 	}
-	trouble := f.ensureWritable()
+	problem := f.ensureWritable()
 	n, err := f.writeLocked(p)
-	if err != nil || trouble != nil && !exists(f.path) { // then it went to a file that was removed
-		return n, errors.Join(err, trouble)
+	if err != nil || problem != nil && !exists(f.path) { // it was written to a file that was removed
+		return n, errors.Join(err, problem)
 	}
 	return n, nil
 }
 
-// writeLocked is one write(2), which also ends the line that an earlier one has left torn.
+// writeLocked writes p with one write(2). It first ends a line that an earlier write has left
+// incomplete.
 func (f *File) writeLocked(p []byte) (int, error) {
-	mend := 0
+	newline := 0
 	if f.torn {
-		mend = 1
+		newline = 1
 		p = append([]byte{'\n'}, p...)
 	}
 	n, err := f.f.Write(p)
 	if n > 0 {
 		f.torn = p[n-1] != '\n'
 	}
-	return max(0, n-mend), err
+	return max(0, n-newline), err
 }
 
 // Close closes the file. Writes after it return os.ErrClosed.
@@ -101,7 +108,8 @@ func (f *File) Close() error {
 	return err
 }
 
-// ensureWritable makes f.f the file to write to: the one at path, with room in it. If that fails, f.f stays what it was.
+// ensureWritable rotates a full file and opens the file at path if that is not f.f. If it fails,
+// f.f stays unchanged.
 func (f *File) ensureWritable() error {
 	at, err := os.Stat(f.path)
 	if err == nil && at.Size() >= f.limit {
@@ -111,8 +119,8 @@ func (f *File) ensureWritable() error {
 		at, err = os.Stat(f.path)
 	}
 	if err == nil {
-		ours, err := f.f.Stat()
-		if err != nil || os.SameFile(at, ours) {
+		open, err := f.f.Stat()
+		if err != nil || os.SameFile(at, open) {
 			return err
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +138,7 @@ func (f *File) ensureWritable() error {
 	return nil
 }
 
-// rotate moves a full file out of the way, unless another process does or has just done so.
+// rotate renames a full file, unless another process is doing so or has just done so.
 func (f *File) rotate() error {
 	unlock, ok, err := tryLock(f.path + ".lock")
 	if err != nil || !ok {
@@ -144,7 +152,8 @@ func (f *File) rotate() error {
 	return f.renameBackups()
 }
 
-// renameBackups renames path to path.1 and, before it, path.1 to path.2 and so on up to the first name that is free.
+// renameBackups renames path to path.1 and before that path.1 to path.2 and so on, up to the
+// first free name.
 func (f *File) renameBackups() error {
 	gap := 1
 	for gap < f.keep && exists(f.backupPath(gap)) {
@@ -158,7 +167,7 @@ func (f *File) renameBackups() error {
 	return nil
 }
 
-// backupPath names the file rotated n times; 0 is the one being written.
+// backupPath returns the path of the file that was rotated n times. 0 is the file being written.
 func (f *File) backupPath(n int) string {
 	if n == 0 {
 		return f.path

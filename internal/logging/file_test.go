@@ -41,7 +41,8 @@ func appendLines(path, name string) error {
 	return f.Close()
 }
 
-// CONC-11: gateways that share an audit file, while it is rotated all the time: each line is there once, whole.
+// CONC-11: gateways that share an audit file, while it is rotated all the time: each line is
+// there once, whole.
 func TestFileOfSeveralProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "audit.jsonl")
 	var wg sync.WaitGroup
@@ -134,7 +135,8 @@ func TestFileRotates(t *testing.T) {
 	}
 }
 
-// What a rotation that was killed half-way leaves behind is a gap; the next one fills it and drops nothing.
+// What a rotation that was killed half-way leaves behind is a gap; the next one fills it and
+// drops nothing.
 func TestFileRotatesIntoTheGap(t *testing.T) {
 	f, path := open(t, FileOptions{Limit: 1, Keep: 3})
 	os.WriteFile(path+".2", []byte("old\n"), 0o600)
@@ -214,7 +216,8 @@ func BenchmarkFile(b *testing.B) {
 	}
 }
 
-// A directory that is removed is made again; where that is impossible, each write reports that it is lost.
+// A directory that is removed is made again; where that is impossible, each write reports that
+// it is lost.
 func TestFileWhoseDirectoryIsRemoved(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a directory with an open file cannot be removed")

@@ -12,7 +12,7 @@ func openAppend(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// tryLock takes the lock or says at once that another has it.
+// tryLock takes the lock. It does not wait: ok is false if another process holds the lock.
 func tryLock(path string) (unlock func() error, ok bool, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -12,13 +12,14 @@ const (
 	sharingViolation = syscall.Errno(32)
 )
 
-// openAppend is os.OpenFile with O_APPEND and FILE_SHARE_DELETE, without which nobody could rename the file while
-// somebody has it open.
+// openAppend opens a file like os.OpenFile with O_APPEND, and with FILE_SHARE_DELETE, without
+// which an open file cannot be renamed.
 func openAppend(path string) (*os.File, error) {
 	return create(path, appendOnly, shareAll)
 }
 
-// tryLock takes the lock, which is to have the file open for oneself alone, or says at once that another has it.
+// tryLock takes the lock by opening the file exclusively. It does not wait: ok is false if
+// another process holds the lock.
 func tryLock(path string) (unlock func() error, ok bool, err error) {
 	f, err := create(path, syscall.GENERIC_READ, 0)
 	if errors.Is(err, sharingViolation) {

@@ -2,11 +2,11 @@ package logging
 
 import "bytes"
 
-// FormatLost returns a SinkOptions.Lost that speaks the format of New's loggers.
+// FormatLost returns a SinkOptions.Lost for the log format of New.
 func FormatLost(format string) func(n int) []byte {
 	return func(n int) []byte {
 		var line bytes.Buffer
-		New(&line, Options{Format: format}).Warn("log records lost: nobody read them in time", "lost", n)
+		New(&line, Options{Format: format}).Warn("log records lost: stderr was not read in time", "lost", n)
 		return line.Bytes()
 	}
 }
@@ -19,8 +19,9 @@ func appendLine(b, line []byte) []byte {
 	return b
 }
 
-// wholeLines returns the lines at the head of b that fit into 4 KiB, but at least one: up to there a write to a pipe is
-// atomic (POSIX PIPE_BUF on Linux), so lines of two gateways on one stderr do not mix.
+// wholeLines returns the lines at the beginning of b that fit into 4 KiB, but at least one. Up
+// to that size a write to a pipe is atomic (POSIX PIPE_BUF on Linux), so that lines of two
+// gateways on one stderr do not mix.
 func wholeLines(b []byte) []byte {
 	head := b[:min(len(b), 4096)]
 	if i := bytes.LastIndexByte(head, '\n'); i >= 0 {

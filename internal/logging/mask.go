@@ -11,57 +11,62 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// redacted stands where a secret stood.
+// redacted replaces each secret.
 const redacted = "***"
 
-// minSecret is the length below which a value is not taken for a secret: env values such as 0, 1 or on are no secrets,
-// and to blot out every 1 would make the log unreadable without hiding anything.
+// minSecret is the length of the shortest value that is masked. Environment values such as 0, 1
+// or on are not secrets, and masking every 1 would make the log unreadable without hiding
+// anything.
 const minSecret = 4
 
-// Mask blots secrets out of text. It knows values, given to NewMask and Add, in the forms in which they turn up: as they
-// are, with any of their bytes percent-encoded, with any of their characters escaped as in strings of JSON, and these one
-// within the other; in the alphabet of base64 for URLs, without its padding, and as part of the name of a tool; not
-// encoded in hex or base64. It also knows the beginning of a value in front of a … where a text was cut, and by their looks
-// user:pass@ and the query of URLs, "Bearer xxx" and "Authorization: xxx".
+// A Mask replaces secrets in text. It finds the values given to NewMask and Add
 //
-// A nil Mask and the zero Mask change nothing; the zero Mask begins to work with the first Add. All methods may be
-// called at any time from any goroutine, also while Add runs; masking takes no lock.
+//   - unchanged, with any of their bytes percent-encoded, with any of their characters escaped
+//     as in JSON strings, and with several of these encodings applied one after the other;
+//   - in the base64 alphabet for URLs, without base64 padding, and as part of a tool's name;
+//   - cut short, in front of a … that marks the truncation of a text.
+//
+// It does not find values encoded in hex or base64. Without knowing a value it finds user:pass@
+// and the query of URLs, "Bearer xxx" and "Authorization: xxx".
+//
+// A nil Mask and the zero Mask change nothing; the zero Mask becomes effective with the first
+// Add. All methods may be called concurrently. Masking takes no lock.
 type Mask struct {
-	secrets atomic.Pointer[maskState] // replaced, never changed
+	secrets atomic.Pointer[maskState] // replaced, never modified
 }
 
-// maskState is what a Mask knows.
+// maskState is the immutable state of a Mask.
 type maskState struct {
 	current      []string // values
 	past         []string // values of earlier, the latest first
-	forms        []string // every form of all of them
-	decodedForms []string // forms, as they are in a decoded text
+	forms        []string // all forms of the current and past values
+	decodedForms []string // forms as they appear in a decoded text, where + is a space
 
-	formsFilter   *prefixFilter // of forms, and of what credentials finds
-	decodedFilter *prefixFilter // of plain
+	formsFilter   *prefixFilter // of forms, and of the texts that findCredentials searches for
+	decodedFilter *prefixFilter // of decodedForms
 }
 
-// maxPast bounds the values of earlier that a Mask still knows: each costs every line that is masked a search.
+// maxPast is the number of earlier values that a Mask keeps. Each costs one search per masked line.
 const maxPast = 256
 
-// NewMask returns a Mask that knows values.
+// NewMask returns a Mask for these values.
 func NewMask(values ...string) *Mask {
 	m := new(Mask)
 	m.Add(values...)
 	return m
 }
 
-// Add makes more values known; what is masked after it returned is masked with them. Values shorter than 4 bytes are
-// passed over, and so is the space around a value. Each line of a value counts as a value of its own, and so does what
-// follows the scheme of an Authorization header.
+// Add adds values. They are masked in all texts from its return on. Values shorter than 4 bytes
+// are ignored, and space around a value is trimmed. Each line of a value, and the credentials
+// after the scheme of an Authorization header, are masked on their own, too.
 func (m *Mask) Add(values ...string) {
 	m.update(func(old maskState) maskState {
 		return maskState{current: slices.Concat(old.current, values), past: old.past}
 	})
 }
 
-// SetSecrets makes these the values that there are. Those of before are still masked, the latest 256 of them: somebody may
-// yet speak of them.
+// SetSecrets replaces the values. The latest 256 earlier values are still masked, because they
+// may appear in later messages.
 func (m *Mask) SetSecrets(values ...string) {
 	m.update(func(old maskState) maskState {
 		return maskState{current: values, past: slices.Concat(old.current, old.past)}
@@ -103,7 +108,8 @@ func (m *Mask) update(change func(old maskState) maskState) {
 	}
 }
 
-// appendForms adds every form of value, of its lines (a log shows a private key line by line), and of its credentials.
+// appendForms appends all forms of value, of its lines (a log shows a private key line by line),
+// and of the credentials in it.
 func appendForms(forms []string, value string) []string {
 	value = strings.TrimSpace(value)
 	if len(value) < minSecret || strings.Trim(value, "*") == "" {
@@ -129,15 +135,15 @@ func appendForms(forms []string, value string) []string {
 	return forms
 }
 
-// minVariant is the length from which a value is also known in the forms of base64, and in that
-// of a part of a name.
+// minVariant is the length of the shortest value that is also masked in the variants of base64
+// and as part of a tool's name.
 const minVariant = 8
 
-// toURLAlphabet makes base64 of the alphabet for URLs.
+// toURLAlphabet converts base64 to its alphabet for URLs.
 var toURLAlphabet = strings.NewReplacer("+", "-", "/", "_")
 
-// asToolName returns value as it is in the name under which a client sees a tool: package catalog
-// replaces what clients do not take in a name.
+// asToolName returns value as it appears in the exposed name of a tool: package catalog replaces
+// the characters that clients do not accept in a name.
 func asToolName(value string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < 0x80 && isLetterOrDigit(byte(r)) || r == '-' {
@@ -152,15 +158,16 @@ func asToolName(value string) string {
 }
 
 func jsonEscape(s string) string {
-	quoted, _ := encode(s) // strings always encode
+	quoted, _ := encode(s) // never fails for a string
 	return withoutQuotes(string(quoted))
 }
 
-// withoutQuotes is what stands between the quotes.
+// withoutQuotes removes the first and last byte.
 func withoutQuotes(quoted string) string { return quoted[1 : len(quoted)-1] }
 
-// String returns s with every secret replaced by ***; s itself, without allocating, if there is none. Where secrets
-// overlap or one holds another, the whole stretch becomes one ***, so that no remainder of either is left.
+// String returns s with every secret replaced by ***. Without secrets it returns s itself and
+// does not allocate. Secrets that overlap or contain one another become one ***, so that no part
+// of either remains.
 func (m *Mask) String(s string) string {
 	if m == nil {
 		return s
@@ -172,8 +179,8 @@ func (m *Mask) String(s string) string {
 	return replaceSpans(s, k.find(findCredentials(s), s))
 }
 
-// prefixFilter are the first three bytes of what is looked for, each a bit at its hash. Most short texts hold none of them, and
-// need not be searched for every secret there is.
+// A prefixFilter is a Bloom filter of the first three bytes of the texts to search for. Most
+// short texts contain none of them and need not be searched for each secret.
 type prefixFilter [1 << 16 / 64]uint64
 
 func newPrefixFilter(texts []string) *prefixFilter {
@@ -185,9 +192,9 @@ func newPrefixFilter(texts []string) *prefixFilter {
 	return h
 }
 
-// mayContain tells whether s may hold one of them.
+// mayContain reports whether s may contain one of the texts.
 func (h *prefixFilter) mayContain(s string) bool {
-	last := uint32(0) // three bytes
+	last := uint32(0) // the last three bytes
 	for i := range len(s) {
 		last = last<<8&0xffffff | uint32(s[i])
 		if i >= 2 && h.contains(last) {
@@ -204,10 +211,10 @@ func (h *prefixFilter) contains(three uint32) bool {
 
 func filterHash(three uint32) uint32 { return three * 0x9e3779b1 >> 16 }
 
-// span is the stretch s[from:to].
+// A span is the part s[from:to] of a text s.
 type span struct{ from, to int }
 
-// appendAll adds every occurrence of secret, also those that overlap one another.
+// appendAll appends all occurrences of secret, including overlapping ones.
 func appendAll(spans []span, s, secret string) []span {
 	for at := 0; ; at++ {
 		i := strings.Index(s[at:], secret)
@@ -219,8 +226,9 @@ func appendAll(spans []span, s, secret string) []span {
 	}
 }
 
-// replaceSpans replaces spans, overlapping ones together. A Replacer that takes the longest secret first would leave the tail
-// of a secret whose head another one has taken.
+// replaceSpans replaces spans by ***, overlapping ones together. A strings.Replacer that takes
+// the longest secret first would leave the end of a secret whose beginning belongs to another
+// one.
 func replaceSpans(s string, spans []span) string {
 	if len(spans) == 0 {
 		return s

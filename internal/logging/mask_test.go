@@ -146,8 +146,8 @@ func TestMaskWhileAdding(t *testing.T) {
 	}
 }
 
-// A token that was exchanged is still in the hands of a process that is about to end; but not all tokens there ever were are
-// looked for in every line.
+// A token that was exchanged is still in the hands of a process that is about to end; but not
+// all tokens there ever were are looked for in every line.
 func TestMaskRemembersWhatWasSecret(t *testing.T) {
 	mask := logging.NewMask("secret-of-once", "secret-that-stays")
 	for i := range 1000 {
@@ -184,8 +184,8 @@ func TestMaskAllocatesNothing(t *testing.T) {
 	}
 }
 
-// someEncoded returns s with some of its bytes percent-encoded, always those in must, and others as bits has it. Spaces
-// become + if it says so.
+// someEncoded returns s with some of its bytes percent-encoded, always those in must, and others
+// as bits has it. Spaces become + if it says so.
 func someEncoded(s, must string, bits uint64) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -205,7 +205,8 @@ func someEncoded(s, must string, bits uint64) string {
 	return b.String()
 }
 
-// TestMaskPercentEncoded_F_MASK_1: encoders differ in which bytes they encode, and in the case of the digits.
+// TestMaskPercentEncoded_F_MASK_1: encoders differ in which bytes they encode, and in the case
+// of the digits.
 func TestMaskPercentEncoded_F_MASK_1(t *testing.T) {
 	const secret, phrase, json = "q9Zk/Tm4v+Xr7Lw2Pb8N/dY6c==", "pass: phrase & more+é", `a"b/c&d`
 	mask := logging.NewMask(secret, phrase, json, "100%41sure/")
@@ -232,8 +233,8 @@ func TestMaskPercentEncoded_F_MASK_1(t *testing.T) {
 	}
 }
 
-// someEscaped returns s with some of its characters escaped as JSON has it: those that bits names, and always those that
-// have to be.
+// someEscaped returns s with some of its characters escaped as JSON has it: those that bits
+// names, and always those that have to be.
 func someEscaped(s string, bits uint64) string {
 	var b strings.Builder
 	i := 0
@@ -254,7 +255,8 @@ func someEscaped(s string, bits uint64) string {
 	return b.String()
 }
 
-// TestMaskEscaped: encoders of JSON differ in which characters they escape, and in the case of the digits.
+// TestMaskEscaped: encoders of JSON differ in which characters they escape, and in the case of
+// the digits.
 func TestMaskEscaped(t *testing.T) {
 	const secret, letters = "q9Zk/Tm4v+Xr7Lw2Pb8N/dY6c==", "pass\"wörd\\\U0001F600<&>"
 	mask := logging.NewMask(secret, letters, "100%41sure/", "two lines\nof it")
@@ -319,8 +321,8 @@ func TestMaskOfACutText(t *testing.T) {
 	}
 }
 
-// TestMaskHasABoundedCost: texts that nearly are a secret, encoded over and over, take no longer than others of their
-// length, but for a factor.
+// TestMaskHasABoundedCost: texts that nearly are a secret, encoded over and over, take no longer
+// than others of their length, but for a factor.
 func TestMaskHasABoundedCost(t *testing.T) {
 	mask := logging.NewMask(append(manySecrets(50), "aaaa+aaaa/aaaab", strings.Repeat("long-secret-", 300))...)
 	for _, part := range []string{`\u0061`, `%2561`, `\\`, `\\u002561%5C`, "…aaaa", "aaaa…", "long-secret-", "long-secret…", `%5c%5c%25`, `a+\/%2`} {
@@ -349,7 +351,8 @@ func FuzzMask(f *testing.F) {
 				}
 			}
 		}
-		// Percent-encoded once and twice, whichever bytes are. An encoder encodes %, and + if it makes + of spaces.
+		// Percent-encoded once and twice, whichever bytes are. An encoder encodes %, and + if it
+		// makes + of spaces.
 		if one = strings.TrimSpace(one); len(one) < 4 || strings.Contains(one, "*") {
 			return
 		}

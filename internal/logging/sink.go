@@ -9,36 +9,36 @@ import (
 	"time"
 )
 
-// SinkOptions bounds a Sink. The zero value holds 1 MiB and reports losses as text.
+// SinkOptions configure a Sink. The zero value queues 1 MiB and reports lost records as text.
 type SinkOptions struct {
-	Limit int                // bytes that may wait; 0 = 1 MiB
-	Lost  func(n int) []byte // the line that tells of n lost records; nil = FormatLost("text"). Must not use the Sink
+	Limit int                // bytes that are queued at most; 0 = 1 MiB
+	Lost  func(n int) []byte // returns the line that reports n lost records; nil = FormatLost("text"); must not use the Sink
 }
 
-// Sink is a writer that never waits for the slow one behind it: a client that starts us and never reads our stderr must
-// not stop us. Each Write is one record, which slog promises.
+// A Sink is a writer that never blocks on the writer behind it: a client that starts the gateway
+// and never reads its stderr must not stop it. Each Write is one record, which slog guarantees.
 //
-// The bound: at most Limit bytes wait to be written, those of the write under way included; two buffers of that size at
-// most are held. A record which does not fit is dropped whole. As soon as there is room again, a line that says how many
-// are missing stands where they would have stood. A failed write loses its lines; they are counted, and the next record
-// is tried again.
+// At most Limit bytes wait to be written, including the write in progress; at most two buffers
+// of that size are allocated. A record that does not fit is dropped as a whole. When there is
+// room again, a line with the number of lost records is written in their place. The lines of a
+// failed write are lost and counted, and the next record is tried again.
 type Sink struct {
 	w     io.Writer
 	limit int
 	lost  func(int) []byte
-	done  chan struct{} // closed when the goroutine has gone
+	done  chan struct{} // closed when the goroutine has ended
 
 	mu          sync.Mutex
 	wake        sync.Cond // signalled by Write and Close
 	queue       []byte    // whole lines
-	writing     int       // bytes taken from queue, not yet written
-	lostRecords int       // records dropped and not yet told of
-	writeFailed bool      // the last write failed: do not try again until there is something new
-	closed      bool      // no Write any more
-	abandoned   bool      // Close has given up waiting
+	writing     int       // bytes taken from queue and not yet written
+	lostRecords int       // lost records that are not yet reported
+	writeFailed bool      // the last write failed: wait for a new record before the next attempt
+	closed      bool      // Write returns os.ErrClosed
+	abandoned   bool      // Close has stopped waiting
 }
 
-// OpenSink starts the one goroutine that writes to w. Close ends it.
+// OpenSink starts the goroutine that writes to w. Close ends it.
 func OpenSink(w io.Writer, o SinkOptions) *Sink {
 	s := &Sink{w: w, limit: o.Limit, lost: o.Lost, done: make(chan struct{})}
 	s.wake.L = &s.mu
@@ -52,8 +52,9 @@ func OpenSink(w io.Writer, o SinkOptions) *Sink {
 	return s
 }
 
-// Write takes one record and returns at once: queued or, when there is no room, dropped and counted, which is no error.
-// p is copied. After Close it returns os.ErrClosed. It may be called from any goroutine.
+// Write queues a copy of one record and returns at once. Without room the record is dropped and
+// counted, which is not an error. After Close it returns os.ErrClosed. It may be called
+// concurrently.
 func (s *Sink) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +67,7 @@ func (s *Sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// queueLocked queues p, and before it what is to be said of those that did not fit.
+// queueLocked queues p and, before it, the report of lost records.
 func (s *Sink) queueLocked(p []byte) bool {
 	room := s.limit - s.writing - len(s.queue) - len(p) - 1
 	if room < 0 {
@@ -85,9 +86,9 @@ func (s *Sink) queueLocked(p []byte) bool {
 	return true
 }
 
-// Close takes no more records, waits until all that are queued are written, but no longer than timeout, and returns an
-// error if something was not. When the writer behind does not come back, the goroutine that waits for it stays, and ends
-// as soon as that one write does. Close does not close the writer.
+// Close stops accepting records and waits until all queued records are written, for at most
+// timeout. It returns an error if records were not written. If a write to the writer behind
+// blocks, the goroutine ends when that write does. Close does not close the writer.
 func (s *Sink) Close(timeout time.Duration) error {
 	s.mu.Lock()
 	s.closed = true
@@ -128,7 +129,8 @@ func (s *Sink) run() {
 	}
 }
 
-// nextBatch waits for something to write and swaps it for spare; nothing means that the Sink is closed and empty.
+// nextBatch waits for queued lines and returns them; spare becomes the queue. An empty batch
+// means that the Sink is closed and empty.
 func (s *Sink) nextBatch(spare []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +152,7 @@ func (s *Sink) nextBatch(spare []byte) []byte {
 	return batch
 }
 
-// finishWrite books lines as written, or as lost, and says whether to go on.
+// finishWrite counts lines as written or lost, and reports whether to continue.
 func (s *Sink) finishWrite(lines []byte, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -70,7 +70,8 @@ func TestSinkTellsWhatIsMissingAndWhere(t *testing.T) {
 	})
 }
 
-// A reader that comes and goes: every record is either there, whole and in order, or counted in the gap where it was.
+// A reader that comes and goes: every record is either there, whole and in order, or counted in
+// the gap where it was.
 func TestSinkAccountsForEveryRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
@@ -204,7 +205,7 @@ func TestSinkThatKeepsQuietAboutLosses(t *testing.T) {
 }
 
 func TestLostLine(t *testing.T) {
-	if got := logging.FormatLost("json")(3); !bytes.Contains(got, []byte(`"level":"WARN","msg":"log records lost: nobody read them in time","lost":3}`)) {
+	if got := logging.FormatLost("json")(3); !bytes.Contains(got, []byte(`"level":"WARN","msg":"log records lost: stderr was not read in time","lost":3}`)) {
 		t.Errorf("got %s", got)
 	}
 }

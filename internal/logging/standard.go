@@ -7,30 +7,32 @@ import (
 	"strings"
 )
 
-// maxLibraryLine is how much of a message of a library is logged, in bytes: net/http quotes up to 4 KiB of what a server
-// sent.
+// maxLibraryLine is the number of bytes of a library's message that are logged: net/http quotes
+// up to 4 KiB of a server's response.
 const maxLibraryLine = 500
 
-// CaptureStandardLog has what libraries write with the standard library's log package, which has one logger for the process, logged
-// by to at the debug level: net/http does so when a server sends more than its response. end ends that; what is written
-// then is dropped.
+// CaptureStandardLog logs the messages that libraries write with package log of the standard
+// library to a logger, at level debug. For example, net/http writes one when a server sends more
+// than its response. Package log has one logger for the process. After end is called, messages
+// are discarded.
 func CaptureStandardLog(to *slog.Logger) (end func()) {
 	log.SetFlags(0)
 	log.SetOutput(libraryWriter{to})
 	return DiscardStandardLog
 }
 
-// DiscardStandardLog drops what libraries write with the standard library's log package.
+// DiscardStandardLog discards the messages that libraries write with package log of the standard
+// library.
 func DiscardStandardLog() { log.SetOutput(io.Discard) }
 
-// libraryWriter is a writer for the messages of libraries, one in each Write.
+// A libraryWriter logs the messages of libraries, one per Write.
 type libraryWriter struct{ to *slog.Logger }
 
 func (l libraryWriter) Write(p []byte) (int, error) {
 	text := strings.Join(strings.Fields(string(p)), " ")
 	if len(text) > maxLibraryLine {
-		text = strings.ToValidUTF8(text[:maxLibraryLine], "") + truncationMark // the mask knows the beginning of a secret
+		text = strings.ToValidUTF8(text[:maxLibraryLine], "") + truncationMark // lets the mask find a truncated secret
 	}
-	l.to.Debug("a library of the gateway reports", "text", text)
+	l.to.Debug("message of a library", "text", text)
 	return len(p), nil
 }

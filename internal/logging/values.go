@@ -7,17 +7,18 @@ import (
 	"log/slog"
 )
 
-// attrReplacer brings attribute values into the form in which they are masked and written.
+// An attrReplacer masks attribute values and converts them to the form in which they are written.
 type attrReplacer struct {
 	mask *Mask
 	json bool
 }
 
-// timeFormat is the form of times in JSON: in UTC, with a fixed number of digits.
+// timeFormat is the format of times in JSON: UTC with a fixed number of digits.
 const timeFormat = "2006-01-02T15:04:05.000000Z"
 
-// replace is a slog ReplaceAttr: slog calls it for the message and for every leaf of every group, with LogValuers
-// resolved. A wrapping handler would have to walk groups and With itself, and would gain nothing.
+// replace is a ReplaceAttr of slog: slog calls it for the message and for every leaf of every
+// group, with LogValuers resolved. A wrapping handler would have to walk groups and With
+// attributes itself, without a gain.
 func (v attrReplacer) replace(_ []string, a slog.Attr) slog.Attr {
 	if unmaskedKeys[a.Key] {
 		return a
@@ -32,7 +33,7 @@ func (v attrReplacer) replace(_ []string, a slog.Attr) slog.Attr {
 			a.Value = slog.StringValue(a.Value.Time().UTC().Format(timeFormat))
 		}
 	case slog.KindDuration:
-		if v.json { // as in text: 1.5s, no number of nanoseconds
+		if v.json { // as in text: 1.5s, not a number of nanoseconds
 			a.Value = slog.StringValue(a.Value.Duration().String())
 		}
 	case slog.KindAny:
@@ -41,20 +42,22 @@ func (v attrReplacer) replace(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// unmaskedKeys are the keys whose values are the gateway's words or names that the configuration has given. They are not masked.
-// Names that servers have given are: they may hold what a server was given.
+// unmaskedKeys are the keys of values that come from the gateway or are names in the
+// configuration. They are not masked. Names given by servers are masked, because they may
+// contain secrets that the server was given.
 var unmaskedKeys = map[string]bool{
 	"backend": true, "session": true, "outcome": true,
 	"added": true, "removed": true, "changed": true, // backends, and keys of the configuration
 }
 
-// anyValue turns everything that has a text into that text. Bytes count as text: base64 would carry a secret past the mask.
+// anyValue converts errors, Stringers and bytes to masked text. Bytes count as text because
+// base64 would hide a secret from the mask.
 func (v attrReplacer) anyValue(x any) slog.Value {
 	switch t := x.(type) {
 	case nil:
 		return slog.AnyValue(x)
 	case slog.Level:
-		return slog.StringValue(t.String()) // a Level would be encoded by way of reflection
+		return slog.StringValue(t.String()) // a Level would be encoded by reflection
 	case []byte:
 		return v.maskedText(string(t))
 	case error, fmt.Stringer:
@@ -72,8 +75,8 @@ func (v attrReplacer) anyValue(x any) slog.Value {
 
 func (v attrReplacer) maskedText(s string) slog.Value { return slog.StringValue(v.mask.String(s)) }
 
-// jsonValue keeps JSON as JSON, unless a secret is in it: then it is written as masked text, since blotting out part of
-// a JSON text might break it.
+// jsonValue encodes x as JSON. If that contains a secret, the value is its masked text, because
+// replacing a part of JSON might make it invalid.
 func (v attrReplacer) jsonValue(x any) slog.Value {
 	raw, err := encode(x)
 	if err != nil {
@@ -85,7 +88,7 @@ func (v attrReplacer) jsonValue(x any) slog.Value {
 	return slog.AnyValue(json.RawMessage(raw))
 }
 
-// encode is json.Marshal without the HTML escapes, as slog writes JSON.
+// encode encodes x as JSON without HTML escapes, as slog does.
 func encode(x any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -1,0 +1,56 @@
+// Package logging is the gateway's logging: slog handlers that pass every value through a Mask,
+// a Sink that never blocks a caller on a slow reader of stderr, and a rotated File that several
+// gateways may append to at once. (Audit records reach their File as encoded lines.)
+//
+// It has no global logger and never calls slog.SetDefault: main builds one logger and passes it
+// on. Messages that libraries write with package log are logged there, too (CaptureStandardLog).
+//
+//	log records ─ slog ─ Mask ─ Sink ─ stderr
+//	audit records, as lines ─ File   audit.jsonl, audit.jsonl.1 …
+package logging
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+)
+
+// Options configure the logger of New. The zero value writes text at level info and above,
+// unmasked.
+type Options struct {
+	Level  slog.Leveler // nil = info; a *slog.LevelVar may change at any time
+	Format string       // "json"; any other value is text
+	Mask   *Mask        // nil = no masking
+}
+
+// New returns a logger that writes one whole line per record to w, with one Write call each.
+// Write calls never overlap.
+//
+// The message and all values except numbers, booleans, times and durations are masked before
+// they are encoded, also in groups, so that JSON stays valid. Keys and group names are the
+// gateway's and are not masked. Attributes given to With are encoded at once: a secret added to
+// the Mask later is not masked in them.
+func New(w io.Writer, o Options) *slog.Logger {
+	v := attrReplacer{mask: o.Mask, json: o.Format == "json"}
+	h := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: v.replace}
+	if v.json {
+		return slog.New(slog.NewJSONHandler(w, h))
+	}
+	return slog.New(slog.NewTextHandler(w, h))
+}
+
+// ParseLevel parses debug, info, warn or error, in upper or lower case.
+func ParseLevel(name string) (slog.Level, error) {
+	switch strings.ToLower(name) {
+	case "debug":
+		return slog.LevelDebug, nil
+	case "info":
+		return slog.LevelInfo, nil
+	case "warn":
+		return slog.LevelWarn, nil
+	case "error":
+		return slog.LevelError, nil
+	}
+	return slog.LevelInfo, fmt.Errorf("log level %q: want debug, info, warn or error", name)
+}
