@@ -43,7 +43,7 @@ func TestPathsThatAreNotThere(t *testing.T) {
 		"client": {backends + "- name: web\n  url: " + remote.URL + "\n  tls: {cert: c.pem, key: k.pem}\n", exitFailed,
 			[]string{":7: backend \"web\": tls.cert: " + at("c.pem") + ": ", ":7: backend \"web\": tls.key: " + at("k.pem") + ": "}},
 		"cwd": {backends + "- name: local\n  command: cat\n  cwd: nowhere\n", exitFailed,
-			[]string{":7: backend \"local\": cwd: " + at("nowhere") + ": ", "its cwd " + at("nowhere") + " is no directory"}},
+			[]string{":7: backend \"local\": cwd: " + at("nowhere") + ": ", "its cwd " + at("nowhere") + " is not a directory"}},
 		"state":       {backends + "state: file\n", exitOK, []string{":5: state: " + at("file") + ": not a directory"}},
 		"below state": {backends + "state: file/sub\n", exitOK, []string{":5: state: " + at("file/sub") + ": not a directory"}},
 		"new state":   {backends + "state: new\n", exitOK, nil},
