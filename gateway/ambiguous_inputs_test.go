@@ -238,7 +238,7 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
 		gh.SendResult(gh.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"t1","status":"working"},{`+says+`}]}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
-		if lines := h.log.Lines("level=WARN", "backend=gh", "not listed"); len(lines) != 1 {
+		if lines := h.log.Lines("level=WARN", "backend=gh", "listing tasks failed"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{` + says + `}}`)

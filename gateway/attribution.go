@@ -6,11 +6,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// flights are a session's calls that were sent and have not ended, the oldest
-// first. There are no more of them than requests may be in flight.
-type flights struct{ oldest, newest *clientCall }
+// inFlightCalls is the list of a session's calls that were sent and have not ended, the oldest
+// first. Its length is bounded by MaxInFlight.
+type inFlightCalls struct{ oldest, newest *clientCall }
 
-// track enters a call.
+// track adds a call that is about to be sent.
 func (s *Session) track(c *clientCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -23,7 +23,7 @@ func (s *Session) track(c *clientCall) {
 	s.inFlight.newest = c
 }
 
-// untrack takes a call out, if it was ever entered, and ends the questions that belong to it.
+// untrack removes a call, if it was tracked, and ends the server requests that belong to it.
 func (s *Session) untrack(c *clientCall) {
 	s.mu.Lock()
 	s.untrackLocked(c)
@@ -61,13 +61,16 @@ func (s *Session) untrackLocked(c *clientCall) {
 	c.older, c.newer = nil, nil
 }
 
-// originCall returns the call to which something belongs that a backend says to the
-// session: the one on whose stream it came, else the one that waits for the task
-// it is about, else the newest that the backend is at, else nil, as it is on the stream of a
-// clientCall that is over. Which call it is
-// decides on what stream the client hears of it; that it is this client's is
-// certain already. The newest, for on older ones the client may have hung up: some
-// do when they give a call up, and say nothing.
+// originCall returns the call that a backend's message to the session belongs to, by the first
+// rule that applies:
+//
+//   - the call on whose stream it came
+//   - the tasks/result request that waits for the task it names
+//   - none, if it came on the stream of an ended call
+//   - the newest call at the backend
+//
+// The call only decides the stream on which the client gets the message; the session is already
+// certain. The newest is chosen because clients may have abandoned older ones without cancelling.
 func (s *Session) originCall(backend string, m wire.Message, origin peer.Origin) *clientCall {
 	if origin.Call != nil {
 		if c, ok := origin.Call.Tag.(*clientCall); ok && c.s == s {
@@ -88,12 +91,12 @@ func (s *Session) originCall(backend string, m wire.Message, origin peer.Origin)
 		}
 	}
 	if origin.CallEnded {
-		return nil // it is that call's, and none of these
+		return nil // the message belongs to that call
 	}
 	return newest
 }
 
-// newestCallLocked returns the newest call that a backend is at, nil if there is none.
+// newestCallLocked returns the newest call at a backend, nil if there is none.
 func (s *Session) newestCallLocked(backend string) *clientCall {
 	c := s.inFlight.newest
 	for c != nil && c.Route.Backend != backend {
@@ -102,8 +105,7 @@ func (s *Session) newestCallLocked(backend string) *clientCall {
 	return c
 }
 
-// relatedID returns the client's id of the call that is the cause of something, "" if
-// there is none.
+// relatedID returns the client's id of the call, "" for a nil call.
 func (c *clientCall) relatedID() wire.ID {
 	if c == nil {
 		return ""
@@ -111,11 +113,11 @@ func (c *clientCall) relatedID() wire.ID {
 	return c.ID
 }
 
-// originCall returns the errand to which something belongs that a backend says to the
-// statelessClient: the one on whose stream it came, which is certain, as it is that there is none if
-// that is a stream of anything else, or of a call that is over: a guest may be several clients,
-// and none is asked or told what is another's. On no call's stream it is the oldest that
-// seems best, see errand.rank. That it is this guest's is certain already.
+// originCall returns the call that a backend's message to the client belongs to: the call on
+// whose stream it came, which is certain. On the stream of anything else, or of an ended call, it
+// is certain that there is none, because several clients may share a statelessClient and must not
+// receive each other's messages. Without a stream it is the oldest of those with the highest
+// attributionScore. That the message belongs to this statelessClient is already certain.
 func (sc *statelessClient) originCall(backend string, origin peer.Origin) (rc *resumableCall, certain bool) {
 	if origin.Call != nil {
 		if rc, ok := origin.Call.Tag.(*resumableCall); ok && rc.client == sc {
@@ -140,9 +142,9 @@ func (sc *statelessClient) originCall(backend string, origin peer.Origin) (rc *r
 	return rc, false
 }
 
-// attributionScore says how likely it is that something is of this errand which does not say so: more
-// if a request waits for it, most if nothing is asked on its behalf yet; 0 = the backend
-// is not at it any more.
+// attributionScore rates how likely a message without a stream belongs to this call: 3 if a
+// request waits for it and it has no input requests yet, 2 if a request waits, 1 if it is
+// suspended, 0 if it has a response or has ended.
 func (rc *resumableCall) attributionScore() int {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()

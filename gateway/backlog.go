@@ -8,17 +8,18 @@ import (
 )
 
 const (
-	// maxDelayedUpdates bounds the resources of which a client is told later that they were updated.
+	// maxDelayedUpdates bounds the resources with a delayed update, per client.
 	maxDelayedUpdates = 1024
-	// delayedUpdateRetry is how long they wait before it is tried again.
+	// delayedUpdateRetry is the interval at which delayed updates are tried again.
 	delayedUpdateRetry = 100 * time.Millisecond
-	// backlogLogInterval is how long after one warning that notifications are left out there is no other.
+	// backlogLogInterval is the minimum time between two warnings about left-out notifications.
 	backlogLogInterval = 10 * time.Second
 )
 
-// isBacklogged reports whether so much waits for the client that notifications have to wait or to be
-// left out: a backend that sends more of them than the client reads would cost it the session, and
-// with that its calls at other backends. It is logged once in a while.
+// isBacklogged reports whether so much unsent data is queued for the client that notifications
+// must be delayed or left out. Otherwise a backend that sends faster than the client reads would
+// cost it the session, and its calls at other backends. It logs a warning at most once per
+// backlogLogInterval.
 func (s *Session) isBacklogged(backend string) bool {
 	if !s.peer.Backlogged() {
 		return false
@@ -31,13 +32,13 @@ func (s *Session) isBacklogged(backend string) bool {
 	}
 	s.mu.Unlock()
 	if logNow {
-		s.log().Warn("left out notifications: the client does not read them as fast as they come", "backend", backend)
+		s.log().Warn("notifications dropped: client reads too slowly", "backend", backend)
 	}
 	return true
 }
 
-// notifyUpdated tells the client that a resource was updated, now or, once for all updates meanwhile,
-// when not too much waits for it.
+// notifyUpdated forwards a resource update. While the client is backlogged, updates are merged
+// per resource and delayed.
 func (s *Session) notifyUpdated(backend string, m wire.Message) {
 	if s.isBacklogged(backend) {
 		s.delayedUpdates.add(stringAt(m, "params", "uri"), m, s.peer.Backlogged, func(m wire.Message) { s.notify(m, "") })
@@ -46,14 +47,15 @@ func (s *Session) notifyUpdated(backend string, m wire.Message) {
 	}
 }
 
-// delayedUpdates are updates of resources that a client is told of later. The zero value has none.
+// delayedUpdates are resource updates that wait until the client is no longer backlogged. The
+// zero value is empty.
 type delayedUpdates struct {
 	mu      sync.Mutex
 	updates map[string]wire.Message // by URI
 }
 
-// add has tell be called with m when crowded does not report true any longer, unless another update
-// of the resource waits already.
+// add calls notify with m once backlogged returns false, or with a later update of the same
+// resource.
 func (d *delayedUpdates) add(uri string, m wire.Message, backlogged func() bool, notify func(wire.Message)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

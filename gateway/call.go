@@ -14,50 +14,50 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A CallInfo is a request on its way to a backend: who asked, for what, and where it
-// goes. An Observer may read it, and must not keep it.
+// A CallInfo describes a client's call for Observers, which must not retain it.
 type CallInfo struct {
 	Session   string
 	Client    string // name/version
-	Principal string // which of several tokens it has; "" if that is not told apart
+	Principal string // authenticated identity; "" if there is no authentication
 	ID        wire.ID
 	Method    string
-	Name      string // of the tool or the prompt, as the client named it; the URI; the task's id
-	Arguments []byte // as the client sent them, nil if it did not
+	Name      string // tool or prompt as the client named it; URI; task id
+	Arguments []byte // as sent by the client, nil if absent
 
-	Route     catalog.Route // zero while it is not known
-	BackendID wire.ID       // "" until it was sent
+	Route     catalog.Route // zero until resolved
+	BackendID wire.ID       // "" until sent
 	Started   time.Time
-	Sent      time.Time // to the backend, the last time; zero = it was not
+	Sent      time.Time // last time sent to the backend; zero = not sent
 }
 
-// clientCall is a CallInfo in flight: the row that brings the answer home. Two may end
-// it, the client, who takes back its request, and the backend; the one that
-// takes the request from the client's table does, and tells the observers.
+// A clientCall is a client's call in flight. Both the client, by cancelling, and the backend, by
+// responding, can end it; whichever takes the request out of the client's peer table first does,
+// and notifies the observers.
 //
-// [serverRequest] is the same in the other direction.
+// [serverRequest] is the counterpart in the other direction.
 type clientCall struct {
 	CallInfo
 	spec          *methodSpec
 	firstUpstream peer.Call
-	upstream      *peer.Call // at the backend: row, or another round's, or the errand's if there is one
+	upstream      *peer.Call // &firstUpstream, or that of the resumable call
 	s             *Session
 	r             *peer.Request
-	stateless     *statelessClient // whose it is, if that has no session
-	continuation  *continuation    // of several, likewise; nil = it is the first
-	resumable     *resumableCall   // what the backend is doing for it, likewise
-	taskReserved  bool             // it may become a task, for which there is room
-	sendAsTask    bool             // a guest's is sent with the wish for one
-	relatedTaskID string           // the task to which what is asked on its behalf belongs; "" = none
+	stateless     *statelessClient // nil for a session client
+	continuation  *continuation    // data of a retry by a stateless client; nil for the first request
+	resumable     *resumableCall   // stateless clients only; nil if the method allows no input requests
+	taskReserved  bool             // it may become a task, and a slot is reserved
+	sendAsTask    bool             // of a stateless client: the request to the backend asks for a task
+	relatedTaskID string           // task that input requests of the call belong to; "" = none
 
-	sawProgress atomic.Bool // the backend has told of progress
+	sawProgress atomic.Bool // the backend has reported progress
 
-	older, newer *clientCall // in the session's list of flights
+	older, newer *clientCall // neighbours in the session's inFlightCalls
 
-	mu         sync.Mutex
-	sent       bool
-	cancelled  bool
-	cancelWait context.CancelFunc // ends the wait for the route; nil unless there is one
+	mu        sync.Mutex
+	sent      bool
+	cancelled bool
+	// ends the wait for the route, or a goroutine of the call; nil if there is none
+	cancelWait context.CancelFunc
 }
 
 func (s *Session) newCallInfo(m wire.Message, id wire.ID, name string) CallInfo {
@@ -73,8 +73,8 @@ func (s *Session) newCallInfo(m wire.Message, id wire.ID, name string) CallInfo 
 	}
 }
 
-// startCall sends a request on its way. What it names may be of a backend that is not
-// known yet; then the call waits for the catalog.
+// startCall starts a call. If its name is not yet known but may be once all backends have
+// started, the call waits for the catalog.
 func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *methodSpec, name string) {
 	c := &clientCall{CallInfo: s.newCallInfo(r.Message, r.RemoteID(), name), spec: spec, s: s, r: r, stateless: client}
 	c.upstream = &c.firstUpstream
@@ -84,7 +84,7 @@ func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *meth
 		client.retain()
 	}
 	s.g.observeBegin(&c.CallInfo)
-	if !r.OnCancel(c) { // the session is ending and has cancelled it
+	if !r.OnCancel(c) { // the session has ended
 		c.finish(Outcome{Kind: Cancelled})
 		return
 	}
@@ -103,8 +103,7 @@ func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *meth
 	}
 }
 
-// awaitRoute sees to it that the call goes on once it is known where to, or all
-// backends are.
+// awaitRoute waits until the call's route is known or cannot become known.
 func (c *clientCall) awaitRoute() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +128,8 @@ func (c *clientCall) awaitRoute() {
 	})
 }
 
-// failUnresolved ends a call for something that nobody has. That of a tool may be due
-// to a backend that has never listed any.
+// failUnresolved ends a call whose name is unknown. If the name has the prefix of a backend that
+// has never listed its tools, the error says so.
 func (c *clientCall) failUnresolved() {
 	if c.isMethod(protocol.MethodToolsCall) {
 		if backend, err := c.s.g.Backends.WhyUnavailable(c.Name); err != nil {
@@ -144,8 +143,8 @@ func (c *clientCall) failUnresolved() {
 	c.rejectUnknown()
 }
 
-// rejectUnknown ends a call for a name that nobody has, or that the configuration forbids. Only the
-// record tells the one from the other.
+// rejectUnknown ends a call whose name is unknown or denied by the configuration. Only the audit
+// record tells the two apart.
 func (c *clientCall) rejectUnknown() {
 	failure := c.notFoundError()
 	if c.r.Fail(failure) {
@@ -153,7 +152,7 @@ func (c *clientCall) rejectUnknown() {
 	}
 }
 
-// rejectedOutcome is the outcome of a call that ended with unknownError.
+// rejectedOutcome returns the outcome of a call that ended with notFoundError.
 func (c *clientCall) rejectedOutcome(failure *wire.Error) Outcome {
 	o := errorOutcome(Rejected, failure)
 	kind := catalog.Tools
@@ -169,7 +168,7 @@ func (c *clientCall) rejectedOutcome(failure *wire.Error) Outcome {
 	return o
 }
 
-// notFoundError returns the error for a name that nobody has, or that the configuration forbids.
+// notFoundError returns the error for a name that is unknown or denied by the configuration.
 func (c *clientCall) notFoundError() *wire.Error {
 	err := c.spec.notFound(c.Name)
 	if c.stateless != nil && err.Code == protocol.CodeResourceNotFound {
@@ -178,7 +177,7 @@ func (c *clientCall) notFoundError() *wire.Error {
 	return err
 }
 
-// reject ends a call that no backend is asked.
+// reject ends a call that was not sent to a backend.
 func (c *clientCall) reject(err *wire.Error) {
 	if c.r.Fail(err) {
 		c.finish(errorOutcome(Rejected, err))
@@ -196,7 +195,7 @@ func (c *clientCall) send(route catalog.Route) {
 		c.rejectState(errOtherCall)
 		return
 	}
-	if c.isMethod(protocol.MethodResourcesSubscribe) && len(c.Name) > maxURI { // it is kept
+	if c.isMethod(protocol.MethodResourcesSubscribe) && len(c.Name) > maxURI { // the URI is kept
 		c.reject(errURITooLong())
 		return
 	}
@@ -217,12 +216,12 @@ func (c *clientCall) send(route catalog.Route) {
 		c.s.track(c)
 	}
 	c.sent = true
-	// Under the lock, so that a cancellation comes before the call was sent or
-	// finds it; to send does not wait.
+	// The lock orders the call against a cancellation: either it is not sent, or HandleCancel
+	// sees that it was. Sending does not block.
 	c.spec.send(c)
 }
 
-// Progressed implements peer.ResponseHandler.
+// OnProgress implements peer.ResponseHandler.
 func (c *clientCall) OnProgress(m wire.Message) {
 	c.sawProgress.Store(true)
 	if c.s.isBacklogged(c.Route.Backend) {
@@ -231,9 +230,8 @@ func (c *clientCall) OnProgress(m wire.Message) {
 	c.r.Notify(c.s.toClientTaskIDs(c.Route.Backend, m))
 }
 
-// Done implements peer.ResponseHandler: the answer goes home as it is, or the reason why
-// there is none. Where the backend is of another era than the client it goes home in
-// the client's words, or not yet: see rounds.go and errand.go.
+// OnResponse implements peer.ResponseHandler. If backend and client are of different generations
+// it translates the response, or keeps the call open: see round_trips.go and resumable_call.go.
 func (c *clientCall) OnResponse(m wire.Message, err error) {
 	switch {
 	case err != nil:
@@ -261,7 +259,7 @@ func (c *clientCall) OnResponse(m wire.Message, err error) {
 		c.respondStateless(m, modern)
 		return
 	case modern && c.startRoundTrips(m):
-		return // the answer comes when the client has given its own
+		return // the call continues after the client's responses
 	case modern:
 		m = c.toClientResponse(m)
 	default:
@@ -270,7 +268,7 @@ func (c *clientCall) OnResponse(m wire.Message, err error) {
 	c.forward(m)
 }
 
-// forward ends a call with a backend's answer, in the words of the client's revision.
+// forward ends a call with a backend's response, adapted to the client's revision.
 func (c *clientCall) forward(m wire.Message) {
 	if failure := m.Part(wire.PartError); failure != nil {
 		marked, err := protocol.LabelElicitations(failure, backendLabel(c.Route.Backend))
@@ -293,7 +291,7 @@ func (c *clientCall) forward(m wire.Message) {
 	}
 }
 
-// replyResult ends a call with a result of ours.
+// replyResult ends a call with a result of the gateway.
 func (c *clientCall) replyResult(result []byte) {
 	reply := c.r.Reply
 	if c.stateless != nil {
@@ -304,8 +302,7 @@ func (c *clientCall) replyResult(result []byte) {
 	}
 }
 
-// Cancelled implements peer.CancelHandler: the client has taken the call back, or is
-// gone.
+// HandleCancel implements peer.CancelHandler: the client has cancelled the call or disconnected.
 func (c *clientCall) HandleCancel(params []byte) {
 	reason := ""
 	switch {
@@ -340,7 +337,7 @@ func (c *clientCall) end(o Outcome) {
 	c.finish(o)
 }
 
-// finish lets go of what a call has that has ended.
+// finish reports the end of a call and releases its stateless client.
 func (c *clientCall) finish(o Outcome) {
 	c.s.g.observeEnd(&c.CallInfo, o)
 	if c.stateless != nil {

@@ -10,12 +10,12 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An requiredCapability is what a client has to declare in order to be asked something: a
-// capability, and perhaps a part of it.
+// A requiredCapability is what a client must declare to receive a request: a capability, and
+// perhaps a member of it.
 type requiredCapability struct{ capability, sub string }
 
-// capabilityFor returns the ability for what a client is asked; ok is false if there is
-// nothing that it could declare for that.
+// capabilityFor returns the capability that a request to a client requires; ok is false if no
+// capability covers it.
 func capabilityFor(m wire.Message) (a requiredCapability, ok bool) {
 	params := m.Part(wire.PartParams)
 	switch m.Method() {
@@ -36,8 +36,8 @@ func capabilityFor(m wire.Message) (a requiredCapability, ok bool) {
 	return requiredCapability{}, false
 }
 
-// missing returns what a client of these capabilities has not declared of the ability:
-// the whole capability, or the part; "" if it has declared all.
+// missing returns what a client with these capabilities has not declared: the whole capability or
+// the member; "" if it has declared all.
 func (a requiredCapability) missing(can []byte) string {
 	switch {
 	case !catalog.Declares(can, a.capability):
@@ -50,8 +50,8 @@ func (a requiredCapability) missing(can []byte) string {
 	return a.capability + "." + truncate(a.sub)
 }
 
-// checkDeclared says why a client of these capabilities is not asked something, nil if it is:
-// what it has not declared to be able to do, it would refuse itself.
+// checkDeclared returns an error if a client with these capabilities must not receive the
+// request, because it has not declared support and would reject the request itself.
 func checkDeclared(can []byte, m wire.Message) *wire.Error {
 	a, _ := capabilityFor(m)
 	switch missing := a.missing(can); {
@@ -67,14 +67,13 @@ func errNotDeclared(m wire.Message) *wire.Error {
 	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s: the client has not declared it", truncate(m.Method()))
 }
 
-// A missingCapabilities is what a backend asks though its client has not declared that it can do it.
-// The zero value is none.
+// missingCapabilities collects requests for which the client has not declared the capability.
 type missingCapabilities struct {
 	problems []string
 	required map[string]map[string]struct{}
 }
 
-// add notes a question if there is something that the client has not declared and could.
+// add records a request whose capability the client could declare and has not.
 func (s *missingCapabilities) add(can []byte, m wire.Message) {
 	a, ok := capabilityFor(m)
 	missing := a.missing(can)
@@ -95,16 +94,16 @@ func (s *missingCapabilities) add(can []byte, m wire.Message) {
 
 func (s *missingCapabilities) isEmpty() bool { return len(s.problems) == 0 }
 
-// String says what is asked, and what would have to be declared for it.
+// String lists the requests and the capabilities they require.
 func (s *missingCapabilities) String() string { return strings.Join(s.problems, "; ") }
 
-// clientError is what a client of the stateless era is told of it.
+// clientError returns the error for a modern client.
 func (s *missingCapabilities) clientError(backend string) *wire.Error {
-	return errMissingCapability(wire.Encode(s.required), "backend %s asks %s", backend, s)
+	return errMissingCapability(wire.Encode(s.required), "backend %s requests %s", backend, s)
 }
 
-// checkInputsDeclared says why a client of the stateless era, of these capabilities, is not given what a
-// backend asks; nil if it is.
+// checkInputsDeclared returns an error if a modern client with these capabilities must not
+// receive a backend's input requests.
 func checkInputsDeclared(backend string, can []byte, inputs []protocol.InputRequest) (err error) {
 	var s missingCapabilities
 	for _, input := range inputs {
@@ -112,9 +111,9 @@ func checkInputsDeclared(backend string, can []byte, inputs []protocol.InputRequ
 		s.add(can, m)
 		switch a, ok := capabilityFor(m); {
 		case a.capability == "":
-			err = &peer.BadResponseError{Err: fmt.Errorf("its inputRequests have %s, which a backend may not ask", truncate(input.Method))}
+			err = &peer.BadResponseError{Err: fmt.Errorf("its inputRequests contain %s, which is not allowed there", truncate(input.Method))}
 		case !ok:
-			err = &peer.BadResponseError{Err: fmt.Errorf("its inputRequests have an elicitation of mode %s, which there is not", truncate(a.sub))}
+			err = &peer.BadResponseError{Err: fmt.Errorf("its inputRequests contain an elicitation of the unknown mode %s", truncate(a.sub))}
 		}
 	}
 	if !s.isEmpty() {
@@ -123,16 +122,15 @@ func checkInputsDeclared(backend string, can []byte, inputs []protocol.InputRequ
 	return err
 }
 
-// usesTools reports whether the params of sampling/createMessage have the client's model
-// use tools.
+// usesTools reports whether the params of sampling/createMessage let the client's model use
+// tools.
 func usesTools(params []byte) bool {
 	tools, _ := wire.Lookup(params, "tools")
 	choice, _ := wire.Lookup(params, "toolChoice")
 	return tools != nil || choice != nil
 }
 
-// elicitationMode returns the way in which the client is to find out; "form" is
-// the one that there always was.
+// elicitationMode returns the elicitation mode; "form", the original mode, if absent.
 func elicitationMode(params []byte) string {
 	if mode, _ := wire.Lookup(params, "mode"); mode != nil {
 		return wire.Unquote(mode)
@@ -140,8 +138,8 @@ func elicitationMode(params []byte) string {
 	return "form"
 }
 
-// declaresElicitation knows that "an empty object is equivalent to declaring support for
-// form mode only" (elicitation, capabilities).
+// declaresElicitation reports whether a client has declared an elicitation mode: "an empty object
+// is equivalent to declaring support for form mode only" (elicitation, capabilities).
 func declaresElicitation(can []byte, mode string) bool {
 	if mode == "form" && !catalog.Declares(can, "elicitation", "url") {
 		return catalog.Declares(can, "elicitation")

@@ -9,13 +9,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Tasks that clients have made for backends: a question may be answered with one,
-// about which the backend asks again. They keep the client's ids, which are
-// unique there. A backend has to do with those alone that were made for it.
+// Tasks at session clients: a client may respond to a backend's request with a task, which the
+// backend then polls. These keep the client's ids, which are unique within the client. A backend
+// can only access tasks that were created for it.
 
-// sessionForTask returns the session to which a task belongs that a backend's message names:
-// one that its client has, which is asked about, or one of its own that the message
-// belongs to. It is nil if there is none.
+// sessionForTask returns the only session to which the task belongs that a backend's message
+// names: a task at the client, which the request is about, or a task at the backend, which the
+// message is related to. It is nil if there is none.
 func (g *Gateway) sessionForTask(backend string, m wire.Message) *Session {
 	if id := taskID(m); id != "" {
 		return g.soleSession(func(s *Session) bool { return s.clientTasks.has(backend, id) })
@@ -29,7 +29,7 @@ func (g *Gateway) sessionForTask(backend string, m wire.Message) *Session {
 	return nil
 }
 
-// recordResponse takes what a client's answer says of tasks, and returns it as the backend
+// recordResponse records the task in a client's response, and returns the response as the backend
 // gets it.
 func (sr *serverRequest) recordResponse(m wire.Message) wire.Message {
 	if sr.taskAllowed {
@@ -41,7 +41,7 @@ func (sr *serverRequest) recordResponse(m wire.Message) wire.Message {
 	return sr.s.toBackendTaskIDs(sr.backend, m)
 }
 
-// filterTasks returns a list of tasks without those that were made for others.
+// filterTasks returns a list of tasks reduced to those created for the backend.
 func (sr *serverRequest) filterTasks(m wire.Message) wire.Message {
 	list, _ := wire.Lookup(m.Raw(), "result", "tasks")
 	var its [][]byte
@@ -61,19 +61,19 @@ func jsonArray(elements [][]byte) []byte {
 	return append(append([]byte{'['}, bytes.Join(elements, []byte{','})...), ']')
 }
 
-// A scopedID is an id together with the backend from which it came, or for which it
-// was given: what another backend says of the same id is about something else.
+// A scopedID is an id together with the backend that issued it, or that it was issued for. The
+// same id of another backend is a different one.
 type scopedID struct{ backend, id string }
 
 const (
-	// maxRecentIDs bounds what a recent remembers. Beyond it the oldest is forgotten.
+	// maxRecentIDs bounds a recentIDs. Beyond it the oldest id is forgotten.
 	maxRecentIDs = 256
-	// maxIDSize bounds an id that is remembered, in bytes. Longer ones are not.
+	// maxIDSize bounds an id, in bytes. Longer ones are not remembered.
 	maxIDSize = 1 << 10
 )
 
-// recentIDs remembers the latest of some ids. The zero value remembers none. All
-// methods may be called concurrently.
+// recentIDs remembers the latest ids. The zero value is empty. Its methods may be called
+// concurrently.
 type recentIDs struct {
 	mu  sync.Mutex
 	ids []scopedID // the oldest first
@@ -100,7 +100,7 @@ func (r *recentIDs) has(backend, id string) bool {
 	return slices.Contains(r.ids, scopedID{backend, id})
 }
 
-// backends returns the backends for which an id is known.
+// backends returns the backends of an id.
 func (r *recentIDs) backends(id string) (backends []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,8 +17,8 @@ var (
 	}
 )
 
-// completeArgument asks the backend that has what is to be completed: a prompt, or a
-// resource by its URI or its template.
+// completeArgument forwards completion/complete to the backend of the prompt, resource or
+// template.
 func (s *Session) completeArgument(client *statelessClient, r *peer.Request) {
 	ref, _ := wire.Lookup(r.Part(wire.PartParams), "ref")
 	kind, _ := wire.Lookup(ref, "type")
@@ -34,7 +34,7 @@ func (s *Session) completeArgument(client *statelessClient, r *peer.Request) {
 	}
 }
 
-// resolveTemplate finds the backend that has a template, or a resource.
+// resolveTemplate resolves a resource template, or a resource.
 func resolveTemplate(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 	if !v.Settled && c.lastListed(catalog.Templates) == nil {
 		return catalog.Route{}, false
@@ -55,8 +55,8 @@ func (c *clientCall) completePrompt() {
 
 func (c *clientCall) completeResource() { c.sendCompletion(c.upstreamMessage()) }
 
-// sendCompletion sends the request, unless the backend completes nothing: that
-// another one does is no reason to tell the client so with an error.
+// sendCompletion sends the request. If the backend has no completions the result is empty, not an
+// error, because the gateway offered the capability on behalf of other backends.
 func (c *clientCall) sendCompletion(m wire.Message) {
 	if !c.s.g.Backends.View().HasCapability(c.Route.Backend, "completions") {
 		c.replyResult([]byte(`{"completion":{"values":[],"hasMore":false}}`))

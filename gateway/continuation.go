@@ -5,27 +5,27 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A continuation is what a request has with which a guest goes on with a call.
+// A continuation is the data of a stateless client's retry that continues a call.
 type continuation struct {
-	backend string      // where the call is; "" = it does not say
-	program string      // which program it ran there
-	state   []byte      // the backend's own requestState, as JSON text; nil = none
-	rerun   bool        // the call is sent anew, without what was answered
-	claim   *rerunClaim // to be taken for that; nil = none is
+	backend string      // of the call; "" = not named
+	program string      // server key of the process that issued the state
+	state   []byte      // the backend's own requestState, JSON; nil = none
+	rerun   bool        // the call is sent again without the responses
+	claim   *rerunClaim // to be claimed for the rerun; nil = none
 }
 
-// hasResponses reports whether the call is sent with what was answered: to a backend of the stateless
-// era, for others were not asked so.
+// hasResponses reports whether the call is sent with the responses. Only modern backends get
+// these.
 func (r *continuation) hasResponses() bool { return r != nil && !r.rerun }
 
-// isRetry reports whether the request goes on with a call, or says so.
+// isRetry reports whether the request has the members of a retry.
 func (c *clientCall) isRetry() bool {
 	_, _, retry := protocol.ReadContinuation(c.r.Message)
 	return c.spec.allowsInput && retry
 }
 
-// continueCall takes a request with which a guest goes on with a call. It reports whether it is
-// yet to be sent to the backend.
+// continueCall handles a stateless client's retry. It reports whether the request must still be
+// sent to the backend.
 func (c *clientCall) continueCall() bool {
 	responses, state, _ := protocol.ReadContinuation(c.r.Message)
 	literal, _ := wire.Lookup(c.r.Part(wire.PartParams), "requestState")
@@ -33,7 +33,7 @@ func (c *clientCall) continueCall() bool {
 		if hasInputKeys(responses) {
 			c.continuation = &continuation{}
 		}
-		return true // a backend that keeps no state may make of the answers what it likes
+		return true // a stateless backend interprets the responses itself
 	}
 	t, err := c.openTicket(state)
 	if err != nil {
@@ -55,26 +55,26 @@ func (c *clientCall) continueCall() bool {
 		return false
 	}
 	if !c.s.g.Backends.Permits(rc.route.Backend, c.r.Message, &rc.upstream) {
-		rc.abort("the configuration does not permit it any longer")
+		rc.abort("the configuration no longer permits it")
 		c.rejectUnknown()
 	} else if failure := rc.resume(c, responses); failure != nil {
 		c.reject(failure)
-	} else if c.isCancelled() { // since before the errand knew for whom it goes on
+	} else if c.isCancelled() { // cancelled before resume could see it
 		rc.cancelForCall(c, nil)
 	}
 	return false
 }
 
-// hasInputKeys reports whether there are answers under keys of ours: to what a backend of the
-// session era has asked, whose call waits for them with a ticket. Under other keys there may be
-// anything, for some servers read answers that they were not asked for in either era.
+// hasInputKeys reports whether there are responses under keys issued by the gateway, which answer
+// a legacy backend and need a ticket. Responses under other keys are passed through, because some
+// servers of either generation read responses that they did not request.
 func hasInputKeys(responses []byte) (some bool) {
 	wire.Members(responses, func(key string, _ []byte, _ int) { some = some || isInputKey(key) })
 	return some
 }
 
-// attach makes the errand the one that is carried out for the call, and reports whether
-// that is still wanted.
+// attach makes rc the upstream call of this request. It returns false if the request was
+// cancelled.
 func (c *clientCall) attach(rc *resumableCall) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *clientCall) attach(rc *resumableCall) bool {
 	return true
 }
 
-// isCancelled reports whether the client has taken the call back.
+// isCancelled reports whether the client has cancelled the call.
 func (c *clientCall) isCancelled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

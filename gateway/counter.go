@@ -2,9 +2,9 @@ package gateway
 
 import "sync"
 
-// perPrincipalLimit returns how many of most places a principal may take: half, rounded up, so that one
-// leaves room for the others. All of them where nobody checks who the clients are, and they
-// are one ("").
+// perPrincipalLimit returns how much of limit one principal may use: half, rounded up, so that
+// one principal leaves room for the others; everything without authentication, where all clients
+// are the one principal "".
 func perPrincipalLimit(principal string, limit int) int {
 	if principal == "" {
 		return limit
@@ -12,16 +12,15 @@ func perPrincipalLimit(principal string, limit int) int {
 	return (limit + 1) / 2
 }
 
-// A counter counts what there is of something, in all and of each principal. The zero value
-// has counted nothing. All methods may be called concurrently.
+// A counter counts items in total and per principal. The zero value is empty. Its methods may be
+// called concurrently.
 type counter struct {
 	mu           sync.Mutex
 	total        int
-	perPrincipal map[string]int // principal → how many
+	perPrincipal map[string]int // principal → count
 }
 
-// acquire counts one more, unless there are as many as there may be: most in all, and of the
-// principal its share.
+// acquire counts one more unless the total limit or the principal's share is reached.
 func (t *counter) acquire(principal string, limit int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,7 +35,7 @@ func (t *counter) acquire(principal string, limit int) bool {
 	return true
 }
 
-// release takes back an enter.
+// release undoes one acquire.
 func (t *counter) release(principal string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,25 +5,25 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Some servers tell the status of a task before they answer the call that makes it. Until the answer
-// the client does not know the task, and the gateway does not know whose it is.
+// Some servers send the status of a task before the response that creates it. Until the response
+// the client does not know the task, and the gateway does not know its session.
 
 const (
-	// maxEarly bounds the statuses that a session keeps until answers name their tasks.
+	// maxEarly bounds the statuses that a session keeps until responses name their tasks.
 	maxEarly = 64
 	// maxEarlySize bounds one of them, in bytes.
 	maxEarlySize = 8 << 10
 )
 
-// earlyStatus is a notifications/tasks/status of a task that the answer to a call may name.
+// An earlyStatus is a notifications/tasks/status for a task that the response of call may name.
 type earlyStatus struct {
 	call   *clientCall
 	status wire.Message
 }
 
-// keepEarlyStatus keeps a status of a task that is not known until the answer to the call that makes the
-// task: the call on whose stream the status came, or else the only one at the backend that asks for a
-// task. If there is no such call, or no room, the status is dropped.
+// keepEarlyStatus keeps the status of an unknown task until the response of the call that creates
+// it: the call on whose stream the status came, or else the only one at the backend that asks for
+// a task. Without such a call, or at the limit, the status is dropped.
 func (s *Session) keepEarlyStatus(backend string, m wire.Message, origin peer.Origin) {
 	if origin.CallEnded || len(m.Raw()) > maxEarlySize {
 		return
@@ -45,7 +45,7 @@ func (s *Session) keepEarlyStatus(backend string, m wire.Message, origin peer.Or
 	}
 }
 
-// earlyStatuses returns what was kept for a call.
+// earlyStatuses removes and returns the statuses kept for a call.
 func (c *clientCall) earlyStatuses() []wire.Message {
 	if !c.taskReserved {
 		return nil
@@ -55,7 +55,7 @@ func (c *clientCall) earlyStatuses() []wire.Message {
 	return c.s.takeEarlyStatusesLocked(c)
 }
 
-// takeEarlyStatusesLocked returns what was kept for a call, and keeps it no longer.
+// takeEarlyStatusesLocked removes and returns the statuses kept for a call.
 func (s *Session) takeEarlyStatusesLocked(c *clientCall) (statuses []wire.Message) {
 	var others []earlyStatus
 	for _, one := range s.earlyStatuses {

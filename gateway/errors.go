@@ -16,8 +16,8 @@ import (
 var errNotInitialized = wire.Errorf(wire.CodeNotInitialized,
 	"Server not initialized: send initialize, then notifications/initialized")
 
-// ending and stopped are what a client is told whose call the end of the session has ended, or
-// that of the gateway.
+// errSessionEnding and errGatewayStopped end the calls in flight when the session or the gateway
+// ends.
 var (
 	errSessionEnding  = wire.Errorf(wire.CodeInternalError, "The session is ending; outcome unknown: the call may have run")
 	errGatewayStopped = wire.Errorf(wire.CodeInternalError, "The gateway was stopped; outcome unknown: the call may have run")
@@ -27,7 +27,7 @@ func methodNotFound(method string) *wire.Error {
 	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", truncate(method))
 }
 
-// truncate returns what a client has said, cut to what a log or an error can bear.
+// truncate shortens text of a client for logs and errors.
 func truncate(s string) string {
 	const longest = 256
 	if len(s) <= longest {
@@ -36,8 +36,9 @@ func truncate(s string) string {
 	return strings.ToValidUTF8(s[:longest], "") + "…"
 }
 
-// clientError says to the client why its call has no answer, naming the backend. Of each
-// it says whether it may have run: the client must not take one for the other. An error that is the client's as it is stays that.
+// clientError returns the error that the client gets instead of a response. It names the backend
+// and says whether the call may have run, which the client must be able to rely on. A *wire.Error
+// is passed on unchanged.
 func (c *clientCall) clientError(err error) (OutcomeKind, *wire.Error) {
 	if e, ok := err.(*wire.Error); ok {
 		return RPCError, e
@@ -57,8 +58,8 @@ func (c *clientCall) clientError(err error) (OutcomeKind, *wire.Error) {
 	return kind, e
 }
 
-// errorOutcome is the outcome of a call that ended with an error of ours. An error that may be the
-// backend's own words is not recorded as a reason: it is a payload.
+// errorOutcome returns the outcome of a call that ended with an error of the gateway. The message
+// of an RPCError is not recorded as a reason because it may be the backend's own, a payload.
 func errorOutcome(kind OutcomeKind, failure *wire.Error) Outcome {
 	o := Outcome{Kind: kind, Code: failure.Code}
 	if kind != RPCError {
@@ -67,8 +68,8 @@ func errorOutcome(kind OutcomeKind, failure *wire.Error) Outcome {
 	return o
 }
 
-// clientReason is the one door from Go errors to what a client may read: what is
-// not known here goes to the log alone.
+// clientReason is the only translation from Go errors to text for a client: an unknown error is
+// only logged.
 func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, ran bool) {
 	var late timeoutError
 	var lost *transport.CallLostError
@@ -94,19 +95,18 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, r
 	return BackendLost, "internal error", true
 }
 
-// clientText returns an error for the client. What a process wrote that clients with other tokens use,
-// too, may be of their calls: it is in the log alone.
+// clientText returns the text of an error for the client. The stderr output of a process that
+// other principals also use is removed, because it may stem from their calls; it is in the log.
 func (c *clientCall) clientText(err error) string {
 	text := err.Error()
 	exit, ended := errors.AsType[*child.ExitError](err)
 	if !ended || exit.Stderr == "" || c.s.principal == "" || !c.s.g.Backends.SharesProcess(c.Route.Backend, c.upstream.SessionID) {
 		return text
 	}
-	return strings.ReplaceAll(text, exit.Error(), exit.Status+"; what it wrote last is in the log of the gateway")
+	return strings.ReplaceAll(text, exit.Error(), exit.Status+"; its last output is in the gateway's log")
 }
 
-// errMissingCapability is what a client of the stateless era is told that has not declared what a call
-// turns out to need.
+// errMissingCapability tells a modern client which capabilities a call requires.
 func errMissingCapability(required []byte, format string, args ...any) *wire.Error {
 	e := wire.Errorf(protocol.CodeMissingCapability, "Missing client capability: "+format, args...)
 	e.Data = wire.EditObject(nil, nil, wire.Member{Key: "requiredCapabilities", Text: required})

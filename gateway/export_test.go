@@ -5,17 +5,31 @@ import (
 	"time"
 )
 
-// FillReruns has as many calls be sent anew as may be, within a time.
-func (g *Gateway) FillReruns(within time.Duration) {
+// FillUsedTickets fills the table of used tickets, with entries that expire within a time.
+func (g *Gateway) FillUsedTickets(within time.Duration) {
 	for n := 0; g.usedTickets.claim(&rerunClaim{fmt.Sprint(n), "", time.Now().Add(within)}) == nil; n++ {
 	}
 }
 
-// FillWatched has as many tasks be listened to as may be, but for so many.
-func (g *Gateway) FillWatched(but int) {
+// FillTaskListeners uses up the task listeners, except for so many.
+func (g *Gateway) FillTaskListeners(but int) {
 	for g.taskListeners.acquire("", maxTaskListeners) {
 	}
 	for range but {
 		g.taskListeners.release("")
 	}
+}
+
+// SuspendedCalls returns the number of calls that are or were suspended and have not ended.
+func (g *Gateway) SuspendedCalls() int {
+	g.suspended.mu.Lock()
+	defer g.suspended.mu.Unlock()
+	return len(g.suspended.byID)
+}
+
+// StatelessTasks returns the number of tasks of stateless clients.
+func (g *Gateway) StatelessTasks() int {
+	g.statelessTasks.mu.Lock()
+	defer g.statelessTasks.mu.Unlock()
+	return len(g.statelessTasks.all)
 }

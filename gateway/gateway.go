@@ -1,35 +1,40 @@
-// Package gateway is the side that faces the clients: it holds a session with
-// each of them, offers them one catalog and sends their calls to the backend they
-// are for.
+// Package gateway is the client-facing side: it holds the sessions, offers all clients one
+// catalog, and forwards their requests to the backends.
 //
-//	Serve ─ peer reads, or Open … Session.Receive ─ Session.Asked ─ admit (lifecycle.go, a pure table)
-//	                       ├ askedStateless (stateless.go), what needs no session: it is of a
-//	                       │    guest (guest.go), goes as an errand (errand.go, parked.go), and
-//	                       │    may go on in a later request (retry.go, elsewhere.go); listen.go
-//	                       └ serve (session.go, the switch over methods)
-//	                            ├ initialize          handshake.go
-//	                            ├ the four lists      list.go
-//	                            ├ logging/setLevel    level.go
-//	                            ├ tasks/list          task_list.go
-//	                            └ what a backend serves, by its road (road.go):
-//	                              tools, prompts, resources, completion, tasks
-//	                                 call.go ─ Backends.Send … call.Done
+//	Serve (reads with a peer), or Open and Session.Receive
+//	 └ Session.HandleRequest
+//	    ├ modern request: handleStateless (stateless.go). It belongs to a statelessClient
+//	    │    (stateless_client.go) and becomes a resumableCall (resumable_call.go,
+//	    │    suspended_calls.go), which a later request may continue (continuation.go,
+//	    │    url_elicitation.go). subscriptions/listen: listen.go
+//	    └ legacy request: admit (lifecycle.go, a pure table), then dispatch (session.go)
+//	         ├ initialize, logging/setLevel    lifecycle.go
+//	         ├ the four lists                  lists.go
+//	         ├ tasks/list                      session_task_list.go
+//	         └ requests that a backend serves, by their methodSpec (methods.go):
+//	           tools, prompts, resources, completion, tasks
+//	              call.go: Backends.Send … clientCall.OnResponse
 //
-// What has become a task is in a table of the session's (tasks.go), or of the principal's
-// (task_jobs.go), and is asked about from there.
+// Tasks are kept in a table of the session (session_tasks.go) or of the principal
+// (stateless_task_table.go).
 //
-// The other direction is the same mirrored:
+// From backends to clients:
 //
-//	Gateway.Asked ─ question (ask.go) ─ peer.Send … question.Done
-//	Gateway.Told ─ tell.go ─ the one session that it is meant for, or none
+//	Gateway.HandleRequest: serverRequest (server_request.go), peer.Send … OnResponse
+//	Gateway.HandleNotification: notify.go; to the one session concerned, or dropped
 //
-// Where client and backend are of different eras the gateway is the bridge: what a
-// backend asks of a client without a session is parked (parked.go), and what one asks
-// that asks nothing by itself is put to a client that has a session (rounds.go).
+// The gateway translates between the generations. A request of a legacy backend to a modern
+// client suspends the call (suspended_calls.go). An input_required result of a modern backend
+// becomes requests to the session client (round_trips.go).
 //
-// It refuses to know what a backend is: it needs the few methods of [Backends].
-// What a client reads of a failure of ours goes through one door, call.reason. And
-// it refuses to guess: what cannot be said to be a session's reaches no session.
+// The package knows a backend only through [Backends]. clientCall.clientReason is the only place
+// that turns a Go error into text for a client. A message that cannot be attributed to a session
+// with certainty reaches no session.
+//
+// Lock order, outer first: clientCall.mu and serverRequest.mu before Session.mu; clientCall.mu
+// before statelessClients.mu, statelessClient.mu, statelessTasks.mu and usedTickets.mu;
+// statelessClient.mu before resumableCall.mu before suspendedCalls.mu; statelessTasks.mu before
+// legacyTaskBridge.mu. Those of counter and byteBudget are innermost.
 package gateway
 
 import (
@@ -50,73 +55,66 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Backends is what the gateway needs of whoever runs them. Its methods may be
-// called concurrently and do not wait. A session is named by its id.
+// Backends is the set of backends. Its methods may be called concurrently and do not block.
+// Sessions are named by their ids.
 type Backends interface {
-	// Start starts the backends, the first time it is called. It returns what was
-	// known of the catalog when it was called.
+	// Start starts the backends on its first call. It returns the view as it was at the call.
 	Start() *catalog.View
-	// View returns what is known of the catalog now.
+	// View returns the current view of the catalog.
 	View() *catalog.View
-	// WhyUnavailable says why a name that is in no catalog may yet be a tool's: the backend
-	// that its prefix names has never listed any, or is configured no more. err is nil if that is not so.
+	// WhyUnavailable explains why an unknown tool name with a backend's prefix cannot be called:
+	// the backend has never listed its tools or was removed. It returns a nil error otherwise.
 	WhyUnavailable(name string) (backend string, err error)
 
-	// OpenSession makes a session known before anything is sent for it. Capabilities are
-	// those that its client declared, as JSON: backends that speak to it alone are
-	// told just these. Stateless says that it stands for clients that have no session.
+	// OpenSession registers a session before anything is sent for it. Capabilities are the
+	// client's, as JSON; per-session connections declare exactly these. Stateless marks a session
+	// that stands for stateless clients.
 	OpenSession(session string, capabilities []byte, modern bool)
-	// CloseSession forgets a session, and ends the connections that were its own. It is
-	// called when all that was sent for the session has come to its end.
+	// CloseSession removes a session and closes its per-session connections. It is called when
+	// every call of the session has ended.
 	CloseSession(session string)
 
-	// Send sends a request to a backend, on behalf of the session c.Owner; see
-	// [peer.Peer.Send]. A backend that is still starting gets it later. The
-	// backend's own time limit is applied. The call ends with [peer.ErrForbidden] if the
-	// configuration does not permit it at the moment at which it would be sent.
+	// Send sends a request to a backend on behalf of the session call.SessionID; see
+	// [peer.Peer.Send]. A backend that is still starting gets the request later. The backend's
+	// own timeout applies. The call ends with [peer.ErrForbidden] if the configuration does not
+	// permit it at the time it would be sent.
 	Send(backend string, m wire.Message, call *peer.Call)
-	// SharesProcess reports whether the session, or client without one, uses a process of the backend
-	// that others use, too.
+	// SharesProcess reports whether the session uses a process of the backend that other sessions
+	// also use.
 	SharesProcess(backend, session string) bool
-	// DeniedBy returns the backend whose filters deny what it lists under a name; "" if there is
-	// none.
+	// DeniedBy returns the backend whose filters deny an entry of this name; "" if there is none.
 	DeniedBy(k catalog.Kind, name string) (backend string)
-	// Permits reports whether the configuration permits that the request goes to the backend now.
-	// Send checks it itself; Permits is for what goes on without being sent.
+	// Permits reports whether the configuration permits sending the request to the backend now.
+	// Send checks this itself; Permits is for calls that continue without being sent.
 	Permits(backend string, m wire.Message, call *peer.Call) bool
-	// Cancel takes back what was sent; see [peer.Call.Cancel].
+	// Cancel cancels a call that was sent; see [peer.Call.Cancel].
 	Cancel(backend string, call *peer.Call, params []byte)
-	// Subscribe is Send for resources/subscribe, and for resources/unsubscribe if
-	// on is false. What is subscribed to is kept up when a connection has to be
-	// made anew; a backend that others are still subscribed to over the same
-	// connection is not told to stop, and the call answered with {}.
+	// Subscribe sends resources/subscribe, or resources/unsubscribe if on is false. The
+	// subscription is restored when a connection is re-established. An unsubscribe is answered
+	// with {} and not sent while others are subscribed over the same connection.
 	Subscribe(backend, uri string, on bool, m wire.Message, call *peer.Call)
-	// SetLevel has the backends that log do so from a level on, as far as the
-	// session is concerned, now and whenever a connection is made. It calls done
-	// once, when those that can be reached have answered or had their time.
+	// SetLevel sets the session's log level at every backend that declares logging, now and on
+	// each new connection. It calls done once, when all reachable backends have responded or
+	// timed out.
 	SetLevel(session, level string, done func())
-	// Notify passes a client's notification on to a backend, "" = to each, provided
-	// that it has a connection for this session alone.
+	// Notify forwards a client's notification to a backend, or to all if backend is "". Only
+	// per-session connections get it.
 	Notify(session, backend string, m wire.Message)
 }
 
 // Options of a Gateway.
 type Options struct {
 	Backends    Backends
-	Observers   []Observer // in this order; each sees every call begin and end
+	Observers   []Observer // notified in this order of the begin and end of each call
 	Info        mcp.Implementation
-	MaxInFlight int // requests of one session at a time
-	// MaxStatelessClients bounds the clients without a session for whom backends keep something open:
-	// those that are being served, and those that were in the last five minutes, which go
-	// when there is no room. A principal has half of the places at most, if there are
-	// principals. 0 = 10000.
+	MaxInFlight int // requests in flight per session
+	// MaxStatelessClients bounds the stateless clients that are in use or were within the last
+	// five minutes; idle ones are evicted first. A named principal gets at most half. 0 = 10000.
 	MaxStatelessClients int
-	Grace               time.Duration // for calls in flight when a client has sent its last; 0 = 4 s
-	// DrainTimeout is how long calls in flight may take when the gateway itself is told to end.
-	DrainTimeout time.Duration
-	Log          *slog.Logger
-	// Mask takes secrets out of a text that a client will see; may be nil.
-	Mask func(string) string
+	Grace               time.Duration // for calls in flight after the client has closed its side; 0 = 4 s
+	DrainTimeout        time.Duration // for calls in flight when the gateway shuts down
+	Log                 *slog.Logger
+	Mask                func(string) string // removes secrets from text for clients; may be nil
 }
 
 // A Gateway serves any number of clients. Create it with New.
@@ -131,15 +129,15 @@ type Gateway struct {
 	listeners        listeners
 
 	statelessTasks statelessTasks
-	resultBytes    byteBudget // how tasks ended
-	taskListeners  counter    // tasks to which is listened
+	resultBytes    byteBudget // stored results of tasks and suspended calls
+	taskListeners  counter    // tasks polled for listeners
 
-	graceCtx context.Context // done when no more time is given to calls in flight
+	graceCtx context.Context // done when calls in flight get no more grace
 	endGrace context.CancelFunc
-	draining atomic.Int64 // sessions that wait for their calls in flight
+	draining atomic.Int64 // sessions waiting for their calls in flight
 
 	mu       sync.Mutex
-	sessions map[string]*Session // by their ids
+	sessions map[string]*Session // by id
 }
 
 // New returns a Gateway. It starts nothing.
@@ -158,48 +156,47 @@ func New(o Options) *Gateway {
 	return g
 }
 
-// EndGracePeriods ends the time that calls in flight have when a session ends: they end at once, with an
-// unknown outcome. It reports false if no session was waiting for its calls.
+// EndGracePeriods ends the grace of all ending sessions, present and future: their calls in
+// flight end at once with an unknown outcome. It returns false if no session was waiting for its
+// calls.
 func (g *Gateway) EndGracePeriods() bool {
 	waits := g.draining.Load() > 0
 	g.endGrace()
 	return waits
 }
 
-// Serve holds a session over conn until the client ends it, or ctx is done. Either
-// way no more requests are taken, those in flight get a grace, the rest is
-// cancelled, and conn is closed. There is no grace if nothing can be delivered any
-// more, which is what a [transport.ErrClosed] of conn's means. The error is nil
-// unless conn failed.
+// Serve runs a session over conn until the client disconnects or ctx is done. Then it accepts no
+// more requests, waits a grace period for those in flight, cancels the rest and closes conn.
+// There is no grace if conn failed with [transport.ErrClosed], because nothing can be delivered.
+// The error is nil unless conn failed.
 //
-// The session goes by id, which no other may have; "" stands for a new one. Principal
-// says who is at the far side, as far as somebody has checked that: what is given to
-// one of them, such as the state of a call, is good for no other. A session may last
-// for one request, of a client that has none.
+// The id must be unique; "" generates one. Principal is the authenticated identity of the client:
+// what is issued to one principal, such as a ticket, is not valid for another. A session may last
+// for a single request of a stateless client.
 func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transport.Conn) error {
 	s := newSession(g, id, principal)
 	s.peer = peer.New(conn, s, s.peerOptions())
 	if !g.addSession(s) {
 		conn.Close()
-		return fmt.Errorf("session %s: the id is taken", s.id)
+		return fmt.Errorf("session %s: the id is already in use", s.id)
 	}
 	return s.run(ctx)
 }
 
-// Open begins a session as Serve does, but one whose client need not be read from: what that sends is given to
-// [Session.Receive]. So nothing runs for a session in which nothing happens. The caller sees to it that it has an
-// end: once out is closed, by whomever, [Session.End] is to be called.
+// Open begins a session like Serve, but without a reading goroutine: the caller passes incoming
+// messages to [Session.Receive]. The caller must call [Session.Closed] once writer is closed, by
+// whichever side.
 func (g *Gateway) Open(id, principal string, writer transport.Writer) *Session {
 	s := newSession(g, id, principal)
 	s.peer = peer.NewPush(writer, s, s.peerOptions())
 	if !g.addSession(s) {
-		g.Log.Error("the id of a session is taken", "session", s.id)
+		g.Log.Error("duplicate session id", "session", s.id)
 		writer.Close()
 	}
 	return s
 }
 
-// addSession makes a session one of ours, if its id is not taken; forget is the end of that.
+// addSession registers a session and reports whether its id was free; removeSession undoes it.
 func (g *Gateway) addSession(s *Session) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -218,12 +215,11 @@ func (g *Gateway) removeSession(s *Session) {
 	}
 }
 
-// coalesce is how long the gateway waits for further changes of the catalog
-// before it tells its clients of one.
+// coalesce is how long catalog changes are collected before clients are notified.
 const coalesce = 50 * time.Millisecond
 
-// Run tells the clients when the catalog has changed, until ctx is done. Then what
-// backends are still doing for clients that have no session is taken back.
+// Run notifies clients of catalog changes until ctx is done. Then it cancels what backends are
+// still doing for stateless clients.
 func (g *Gateway) Run(ctx context.Context) error {
 	defer g.closeStatelessClients()
 	v := g.Backends.View()
@@ -248,7 +244,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 }
 
-// session returns the session that goes by an id, nil if there is none.
+// session returns the session with an id, nil if there is none.
 func (g *Gateway) session(id string) *Session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -261,7 +257,7 @@ func (g *Gateway) allSessions() []*Session {
 	return slices.Collect(maps.Values(g.sessions))
 }
 
-// soleSession returns the session of which is is true, nil if there are several or none.
+// soleSession returns the only session that matches, nil if there are several or none.
 func (g *Gateway) soleSession(match func(*Session) bool) *Session {
 	var found *Session
 	for _, s := range g.allSessions() {

@@ -12,17 +12,17 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// legacyTaskBridge is what a job needs whose backend is of the session era, and tells in several
-// messages what the client is told in one: its status, by tasks/get; how it ended, by
-// tasks/result; and what it asks, by requests of its own while that is open.
+// A legacyTaskBridge serves a task at a legacy backend to modern clients. It combines what the
+// backend sends separately: the status (tasks/get), the result (tasks/result), and input
+// requests, which it sends while tasks/result is open.
 type legacyTaskBridge struct {
 	task *statelessTask
 
 	mu            sync.Mutex
-	final         []byte              // the task, once it has ended and it is kept how
-	result        *resultRequest      // the tasks/result that is open, or was answered; nil if none
-	inputRequests []*taskInputRequest // not answered yet, the oldest first
-	inputCount    int                 // how many there were
+	final         []byte              // the task, once it has ended and its result is stored
+	result        *resultRequest      // open or answered tasks/result; nil if none
+	inputRequests []*taskInputRequest // unanswered, the oldest first
+	inputCount    int                 // input requests so far, for their keys
 	changed       chan struct{}       // closed when something may have changed
 	closed        bool
 }
@@ -30,14 +30,14 @@ type legacyTaskBridge struct {
 // A resultRequest is one tasks/result.
 type resultRequest struct {
 	bridge      *legacyTaskBridge
-	early       bool // asked for before the task had ended
+	early       bool // sent before the task had ended
 	upstream    peer.Call
 	done        chan struct{}
-	response    peer.Response // once it is done
-	storedBytes int           // bytes of it for which there was room
+	response    peer.Response // valid once done is closed
+	storedBytes int           // acquired for it from the budget
 }
 
-// get returns the task as it is now.
+// get returns the response to tasks/get.
 func (b *legacyTaskBridge) get(ctx context.Context) peer.Response {
 	if task, o, ok := b.finalState(); ok {
 		return b.toModern(task, o)
@@ -78,7 +78,7 @@ func (b *legacyTaskBridge) toModern(task []byte, o protocol.TaskOutcome) peer.Re
 	return peer.Response{Message: wire.NewResult("0", protocol.SetTaskID(protocol.TaskToModern(task, o), b.task.id))}
 }
 
-// callBackend asks about the task, on behalf of the guest that has made it.
+// callBackend sends a request about the task, on behalf of the client that created it.
 func (b *legacyTaskBridge) callBackend(ctx context.Context, method string) peer.Response {
 	return b.task.g.callTask(ctx, b.task.backend, b.request(method), &peer.Call{SessionID: b.task.client.id})
 }
@@ -90,7 +90,7 @@ func (b *legacyTaskBridge) request(method string) wire.Message {
 // taskParams returns the params of a request about a task.
 func taskParams(id string) []byte { return wire.Encode(map[string]string{"taskId": id}) }
 
-// finalState returns how the task ended, if that is kept.
+// finalState returns the task and its outcome, if they are stored.
 func (b *legacyTaskBridge) finalState() (task []byte, o protocol.TaskOutcome, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +100,7 @@ func (b *legacyTaskBridge) finalState() (task []byte, o protocol.TaskOutcome, ok
 	return b.final, o, b.final != nil
 }
 
-// keepFinal keeps a task that has ended, if it was cancelled, or if it is kept how it ended.
+// keepFinal stores a task that has ended, if it was cancelled or its result is stored.
 func (b *legacyTaskBridge) keepFinal(task []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,9 +110,9 @@ func (b *legacyTaskBridge) keepFinal(task []byte) {
 	}
 }
 
-// awaitResult returns the answer to tasks/result of a task that has ended, for which it asks if
-// nobody has; nil if it does not come soon: the client is told that the task works, and
-// asks again.
+// awaitResult returns the response to tasks/result of a task that has ended, sending the request
+// if needed. It returns nil if there is no response within inputWait: the client then gets the
+// status working and asks again.
 func (b *legacyTaskBridge) awaitResult(ctx context.Context) (*resultRequest, error) {
 	timer := time.NewTimer(inputWait)
 	defer timer.Stop()
@@ -129,14 +129,14 @@ func (b *legacyTaskBridge) awaitResult(ctx context.Context) (*resultRequest, err
 		}
 		if !rr.early || !errors.Is(rr.response.Err, peer.ErrCancelled) {
 			return rr, rr.response.Err
-		} // else somebody has renounced it
+		} // abandoned by another caller: send a new one
 	}
 	return nil, nil
 }
 
-// abandonResult is for a tasks/result that has not come soon; it reports false if it is there all
-// the same. One that was open before the task had ended is given up: its server may
-// have lost sight of it. The next who needs the answer asks anew.
+// abandonResult handles a tasks/result without a response in time; it returns false if the
+// response has arrived meanwhile. A request sent before the task had ended is cancelled, because
+// its server may have lost it; the next caller sends a new one.
 func (b *legacyTaskBridge) abandonResult(rr *resultRequest) bool {
 	b.mu.Lock()
 	select {
@@ -156,8 +156,8 @@ func (b *legacyTaskBridge) abandonResult(rr *resultRequest) bool {
 	return true
 }
 
-// openResult returns the tasks/result that is open, or was answered. Early says that the task
-// has not ended.
+// openResult returns the open or answered tasks/result, sending one if there is none. Early means
+// that the task has not ended.
 func (b *legacyTaskBridge) openResult(early bool) *resultRequest {
 	b.mu.Lock()
 	rr := b.result
@@ -165,7 +165,7 @@ func (b *legacyTaskBridge) openResult(early bool) *resultRequest {
 	if isNew {
 		rr = &resultRequest{bridge: b, early: early, done: make(chan struct{})}
 		rr.upstream.Handler, rr.upstream.Tag, rr.upstream.SessionID = rr, rr, b.task.client.id
-		rr.upstream.PauseTimeout() // it is answered when the task has ended: no limit of time is for that
+		rr.upstream.PauseTimeout() // no timeout: the response comes when the task has ended
 		if b.closed {
 			rr.response.Err = peer.ErrCancelled
 			close(rr.done)
@@ -181,22 +181,22 @@ func (b *legacyTaskBridge) openResult(early bool) *resultRequest {
 	return rr
 }
 
-// outcome reads an answer that has come.
+// outcome returns the outcome in the response.
 func (rr *resultRequest) outcome() protocol.TaskOutcome {
 	return protocol.TaskOutcome{Result: rr.response.Part(wire.PartResult), Error: rr.response.Part(wire.PartError)}
 }
 
-// Progressed implements peer.ResponseHandler.
+// OnProgress implements peer.ResponseHandler.
 func (rr *resultRequest) OnProgress(wire.Message) {}
 
-// Done implements peer.ResponseHandler. After a failure, and if there is no room for the answer, the
-// next who needs it asks anew.
+// OnResponse implements peer.ResponseHandler. After an error, or if the budget is exhausted, the
+// next caller sends a new request.
 func (rr *resultRequest) OnResponse(m wire.Message, err error) {
 	rr.response = peer.Response{Message: m, Err: err}
 	b := rr.bridge
 	b.mu.Lock()
 	var open []*taskInputRequest
-	wanted := b.result == rr // nobody has renounced it
+	wanted := b.result == rr // not abandoned
 	if err == nil {
 		open, b.inputRequests = b.inputRequests, nil
 		if size := len(m.Raw()); wanted && !b.closed && b.task.g.resultBytes.acquire(size) {
@@ -214,13 +214,13 @@ func (rr *resultRequest) OnResponse(m wire.Message, err error) {
 	}
 }
 
-// notifyChangedLocked wakes those who wait for news.
+// notifyChangedLocked wakes the goroutines that wait for changes.
 func (b *legacyTaskBridge) notifyChangedLocked() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// notifyChanged has it looked at again, if somebody does.
+// notifyChanged wakes the goroutines that wait for changes.
 func (b *legacyTaskBridge) notifyChanged() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -233,8 +233,8 @@ func (b *legacyTaskBridge) changes() <-chan struct{} {
 	return b.changed
 }
 
-// cancel asks the backend to end the task. That it has ended already is no failure, nor
-// that the backend cannot: it is a wish.
+// cancel sends tasks/cancel. If the task has already ended, or the backend does not support it,
+// the response is still an acknowledgement: cancellation is a request without a guarantee.
 func (b *legacyTaskBridge) cancel(ctx context.Context) peer.Response {
 	if _, _, ended := b.finalState(); ended || !b.task.g.Backends.View().HasCapability(b.task.backend, "tasks", "cancel") {
 		return acknowledged()
@@ -254,7 +254,7 @@ func (b *legacyTaskBridge) cancel(ctx context.Context) peer.Response {
 	return acknowledged()
 }
 
-// close lets go of everything: the task is forgotten.
+// close releases everything; the task was removed.
 func (b *legacyTaskBridge) close() {
 	b.mu.Lock()
 	b.closed = true

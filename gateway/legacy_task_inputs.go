@@ -11,18 +11,18 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A taskInputRequest is a question of a task's, until it is answered.
+// A taskInputRequest is a legacy backend's request on behalf of a task, until it is answered.
 type taskInputRequest struct {
 	bridge *legacyTaskBridge
 	r      *peer.Request
-	key    string // by which the client knows it
+	key    string // in inputRequests and inputResponses
 }
 
-// inputWait is how long it is waited for what a task asks that says that it needs input, and for
-// how one ended that says that it has. What comes later is told by the next tasks/get.
+// inputWait is how long to wait for the input requests of a task in status input_required, and
+// for the result of one that has ended. What arrives later is in the next tasks/get.
 const inputWait = time.Second
 
-// gatherInputs waits for what the task asks, which it does while tasks/result is open.
+// gatherInputs waits for the task's input requests, which come while tasks/result is open.
 func (b *legacyTaskBridge) gatherInputs(ctx context.Context) {
 	rr := b.openResult(true)
 	ctx, cancel := context.WithTimeout(ctx, inputWait)
@@ -31,7 +31,7 @@ func (b *legacyTaskBridge) gatherInputs(ctx context.Context) {
 		changed := b.changes()
 		if n := len(b.inputs()); n > 0 {
 			if !first {
-				pause(ctx, gatherTime) // for further ones
+				pause(ctx, gatherTime) // for further input requests
 			}
 			return
 		}
@@ -45,7 +45,7 @@ func (b *legacyTaskBridge) gatherInputs(ctx context.Context) {
 	}
 }
 
-// inputs are the questions that are open.
+// inputs returns the unanswered input requests.
 func (b *legacyTaskBridge) inputs() (all []protocol.InputRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,7 +55,7 @@ func (b *legacyTaskBridge) inputs() (all []protocol.InputRequest) {
 	return all
 }
 
-// addInputRequest takes a question of the task's.
+// addInputRequest adds a request of the backend on behalf of the task.
 func (b *legacyTaskBridge) addInputRequest(r *peer.Request) {
 	if err := checkDeclared(b.task.client.meta.Capabilities, r.Message); err != nil {
 		decline(r, err)
@@ -73,13 +73,13 @@ func (b *legacyTaskBridge) addInputRequest(r *peer.Request) {
 	b.mu.Unlock()
 	switch {
 	case !ok:
-		decline(r, wire.Errorf(wire.CodeInternalError, "The task has ended, or has asked too much at one time"))
+		decline(r, wire.Errorf(wire.CodeInternalError, "The task has ended, or has too many open requests"))
 	case !r.OnCancel(ir):
-		ir.claim() // the backend is gone
+		ir.claim() // already cancelled
 	}
 }
 
-// claim removes the question from those that are open, for whoever gets true.
+// claim removes the request from the unanswered ones; it returns true to one caller only.
 func (ir *taskInputRequest) claim() bool {
 	ir.bridge.mu.Lock()
 	defer ir.bridge.mu.Unlock()
@@ -91,14 +91,14 @@ func (ir *taskInputRequest) claim() bool {
 	return true
 }
 
-// Cancelled implements peer.CancelHandler: the backend has taken the question back.
+// HandleCancel implements peer.CancelHandler: the backend has cancelled its request.
 func (ir *taskInputRequest) HandleCancel([]byte) { ir.claim() }
 
 func (ir *taskInputRequest) decline() {
-	decline(ir.r, wire.Errorf(wire.CodeInternalError, "The client has not answered, and the task is over"))
+	decline(ir.r, wire.Errorf(wire.CodeInternalError, "The client has not responded, and the task has ended"))
 }
 
-// answerInputs answers what the task asks. What it does not ask, or not any more, is left alone.
+// answerInputs answers the task's input requests. Responses to anything else are ignored.
 func (b *legacyTaskBridge) answerInputs(responses []protocol.InputResponse) {
 	for _, answer := range responses {
 		b.mu.Lock()
@@ -117,8 +117,8 @@ func (b *legacyTaskBridge) answerInputs(responses []protocol.InputResponse) {
 	}
 }
 
-// namedTask returns the task of a guest's to which something belongs that a backend says, nil
-// if it does not say.
+// namedTask returns the client's task that a backend's message names, or on whose tasks/result
+// stream it came; nil if there is none.
 func (sc *statelessClient) namedTask(backend string, m wire.Message, origin peer.Origin) *statelessTask {
 	if origin.Call != nil {
 		if rr, ok := origin.Call.Tag.(*resultRequest); ok && rr.bridge.task.client == sc {
@@ -133,8 +133,8 @@ func (sc *statelessClient) namedTask(backend string, m wire.Message, origin peer
 	return nil
 }
 
-// taskAwaitingResult returns the task of a guest's whose result a backend is asked for at the moment: the
-// newest. What is asked without a word of why is best taken for one of its.
+// taskAwaitingResult returns the client's newest task with an open tasks/result at the backend. A
+// request that names nothing most likely belongs to it.
 func (sc *statelessClient) taskAwaitingResult(backend string) *statelessTask {
 	t := &sc.g.statelessTasks
 	t.mu.Lock()
@@ -162,8 +162,8 @@ func (b *legacyTaskBridge) awaitsResult() bool {
 	}
 }
 
-// soleTaskFor returns the only task of a guest's to which a question belongs of which nobody
-// knows whose it is, nil if there is none, or several.
+// soleTaskFor returns the only task to which a request without a known session is related; nil if
+// there is none, or several.
 func (t *statelessTasks) soleTaskFor(backend string, m wire.Message) *statelessTask {
 	if all := t.withBackendID(backend, relatedTask(m)); len(all) == 1 && !all[0].modern {
 		return all[0]

@@ -14,37 +14,37 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A state is where a session stands (MCP lifecycle, revisions up to 2025-11-25):
+// A state is the lifecycle state of a session (MCP lifecycle, revisions up to 2025-11-25):
 //
-//	fresh ─ initialize answered → greeted ─ notifications/initialized → ready → closing
+//	uninitialized ─ initialize answered → awaitingInitialized ─ notifications/initialized → ready → closing
 type state uint8
 
 const (
-	uninitialized       state = iota // nothing but initialize and ping
-	awaitingInitialized              // initialize was answered; initialized has not come yet
+	uninitialized       state = iota // only initialize and ping are allowed
+	awaitingInitialized              // initialize was answered
 	ready
-	closing // the client has sent its last, or we are ending
+	closing // the client has closed its side, or the gateway is shutting down
 )
 
-// A admission says what is done with a request.
+// An admission is the decision about a request.
 type admission uint8
 
 const (
 	serve               admission = iota
-	queue                         // until initialized comes, for a while
+	queue                         // until notifications/initialized, for a limited time
 	rejectUninitialized           // -32002: not initialized
 	rejectDuplicate               // -32600: a second initialize
-	rejectUnknown                 // -32601, whatever the state
-	rejectClosing                 // -32603: the gateway is ending
+	rejectUnknown                 // -32601, in every state
+	rejectClosing                 // -32603: the gateway is shutting down
 )
 
-// admit is the lifecycle: a pure function of the state and the method. Ping is
-// not asked about; package peer answers it in every state, unless it is of the stateless era.
+// admit is the lifecycle table: a pure function of the state and the method. Legacy pings are not
+// passed to it; package peer answers them in every state.
 func admit(s state, method string) admission {
 	switch {
 	case method == protocol.MethodServerDiscover:
-		// A client of a later revision asks this first, to learn whether it has
-		// to do with one of today's servers. That is answered at once.
+		// A client of a later revision sends this first to detect whether the server is legacy:
+		// it is answered at once.
 		return rejectUnknown
 	case s == closing:
 		return rejectClosing
@@ -60,9 +60,9 @@ func admit(s state, method string) admission {
 	return serve
 }
 
-// checkID refuses the id null for a request that reaches a backend or that stays open: MCP forbids
-// this id, and two such requests cannot be told apart. A request that the gateway answers itself
-// is answered with the id null.
+// checkID rejects the id null for a request that reaches a backend or stays open: MCP forbids
+// this id, and two such requests cannot be distinguished. A request that the gateway answers
+// itself is answered with the id null.
 func checkID(m wire.Message) *wire.Error {
 	if m.ID() != "null" {
 		return nil
@@ -78,27 +78,26 @@ func checkID(m wire.Message) *wire.Error {
 	return nil
 }
 
-// A negotiated is who a session is with, and what the two may ask of each other:
-// plain facts, gathered at the handshake. The zero negotiated may be asked nothing.
+// negotiated holds the facts agreed on in the handshake. The zero value allows no requests to the
+// client.
 type negotiated struct {
 	Revision protocol.Features
 	Name     string // name/version
 
-	clientCaps  []byte // the client's capabilities, as it declared them
-	serverCaps  []byte // ours, as it was told
-	offersTasks bool   // among them
+	clientCaps  []byte // as declared by the client, JSON
+	serverCaps  []byte // as sent to the client, JSON
+	offersTasks bool   // serverCaps include tasks
 }
 
-// maxCapabilities bounds what a client may declare, in bytes: it is kept, and told
-// to backends.
+// maxCapabilities bounds a client's capabilities, in bytes: they are kept and sent to backends.
 const maxCapabilities = 64 << 10
 
-// initialize answers a client's first request, from what is known at this
-// moment: it waits for no backend, but has them started.
+// initialize answers the handshake from the current view. It starts the backends and waits for
+// none.
 func (s *Session) initialize(r *peer.Request) {
 	var request struct {
 		ProtocolVersion *string                        `json:"protocolVersion"`
-		ClientInfo      struct{ Name, Version string } `json:"clientInfo"` // what else it says is nobody's business
+		ClientInfo      struct{ Name, Version string } `json:"clientInfo"` // other members are ignored
 	}
 	params := r.Part(wire.PartParams)
 	can, ok := capabilities(params)
@@ -114,7 +113,7 @@ func (s *Session) initialize(r *peer.Request) {
 		clientCaps: can,
 	}
 	s.mu.Lock()
-	s.negotiated = caller // backends that are there already may ask for it at once
+	s.negotiated = caller // running backends may need it at once
 	s.mu.Unlock()
 	who := []any{"client", caller.Name, "revision", caller.Revision.Date, "asked", truncate(asked)}
 	if s.principal != "" {
@@ -133,18 +132,18 @@ func (s *Session) initialize(r *peer.Request) {
 		Instructions    string             `json:"instructions,omitempty"`
 	}{caller.Revision.Date, offered, s.g.Info, view.Instructions}))
 
-	// Not before, so that nothing of a backend's comes ahead of the answer; the
-	// client's next message is not read before this one is done with.
+	// Only now, so that no message of a backend precedes the response. The client's next message
+	// is not read before this function returns.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.negotiated.serverCaps, s.negotiated.offersTasks = offered, catalog.Declares(offered, "tasks")
-	if s.state == uninitialized { // it may be closing already
+	if s.state == uninitialized { // it may already be closing
 		s.state = awaitingInitialized
 	}
 }
 
-// capabilities returns those that a client declares, without members that are null, for many servers
-// refuse these; {} if the client declares none.
+// capabilities returns the declared client capabilities without null members, which many servers
+// reject; {} if the client declares none.
 func capabilities(params []byte) (can []byte, ok bool) {
 	can, _ = wire.Lookup(params, "capabilities")
 	if wire.IsNull(can) {
@@ -169,15 +168,14 @@ func (s *Session) offersTasks() bool {
 	return s.negotiated.offersTasks
 }
 
-// serverDeclares reports whether the client was told that the gateway has a capability.
+// serverDeclares reports whether the client was sent a server capability.
 func (s *Session) serverDeclares(path ...string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return catalog.Declares(s.negotiated.serverCaps, path...)
 }
 
-// setLevel remembers from which level on the client wants log messages, and has
-// the backends told.
+// setLevel stores the client's log level and sets it at the backends.
 func (s *Session) setLevel(r *peer.Request) {
 	value, _ := wire.Lookup(r.Part(wire.PartParams), "level")
 	level := wire.Unquote(value)
@@ -192,8 +190,8 @@ func (s *Session) setLevel(r *peer.Request) {
 	s.g.Backends.SetLevel(s.id, level, func() { r.Reply([]byte("{}")) })
 }
 
-// wantsLevel reports whether the client wants log messages of a level. To one that
-// has set none, all go: "the server MAY decide which messages to send" (logging).
+// wantsLevel reports whether the client wants log messages of a level. A client that has set no
+// level gets all: "the server MAY decide which messages to send" (logging).
 func (s *Session) wantsLevel(level string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,7 +45,7 @@ func TestStatelessTasks_ListenerLimit(t *testing.T) {
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","pollInterval":600000}}`, i))
 			tasks = append(tasks, nextTaskID(t, client))
 		}
-		h.gateway.FillWatched(2)
+		h.gateway.FillTaskListeners(2)
 		client.Send(modernRequest(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+strings.Join(tasks, ",")+`]},`, tasky))
 		ack := client.HandleNotification("notifications/subscriptions/acknowledged")
 		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) != `{"taskIds":[`+strings.Join(tasks[:2], ",")+`]}` {

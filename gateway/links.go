@@ -8,24 +8,25 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Bounds of the links of one client: beyond maxLinks the oldest is forgotten, and a longer URI is not kept.
+// Limits of the links of one client: beyond maxLinks the oldest is forgotten; a longer URI is not
+// kept.
 const (
 	maxLinks   = 256
 	maxLinkURI = 1 << 10 // bytes
 )
 
-// links are the URIs of resources that a client was given in results, with the backends that gave
-// them: in resource links and in embedded resources. Such a resource need not be in a list (MCP
-// 2025-11-25, Server Features, Tools, "Resource Links"), and can be read all the same. The zero
-// value has none.
+// links maps resource URIs in results that a client was given, in resource links and in embedded
+// resources, to the backends that returned them. Such a resource need not be in any list (MCP
+// 2025-11-25, Server Features, Tools, "Resource Links") and can still be read. The zero value is
+// empty.
 type links struct {
 	mu       sync.Mutex
 	backends map[string]string // by URI
-	uris     []string          // its keys; the oldest is at next once there are maxLinks
+	uris     []string          // keys of backends; once full, the oldest is at next
 	next     int
 }
 
-// add keeps that a backend gave the URI. The last backend that did so counts.
+// add records that a backend returned the URI. The last backend wins.
 func (l *links) add(uri, backend string) {
 	if uri == "" || len(uri) > maxLinkURI {
 		return
@@ -48,7 +49,7 @@ func (l *links) add(uri, backend string) {
 	}
 }
 
-// route returns where a URI leads that the client was given.
+// route returns the route of a recorded URI.
 func (l *links) route(uri string) (catalog.Route, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +57,7 @@ func (l *links) route(uri string) (catalog.Route, bool) {
 	return catalog.Route{Backend: backend, Original: uri}, ok
 }
 
-// links returns those of the client that has made the call.
+// links returns the links of the call's client.
 func (c *clientCall) links() *links {
 	if c.stateless != nil {
 		return &c.stateless.links
@@ -64,7 +65,7 @@ func (c *clientCall) links() *links {
 	return &c.s.links
 }
 
-// recordLinks keeps the links in an answer that the client is about to get.
+// recordLinks records the links in a response to the client.
 func (c *clientCall) recordLinks(m wire.Message) {
 	result := m.Part(wire.PartResult)
 	if !bytes.Contains(result, []byte(`"uri"`)) || !c.s.g.Backends.View().HasCapability(c.Route.Backend, "resources") {
@@ -72,12 +73,12 @@ func (c *clientCall) recordLinks(m wire.Message) {
 	}
 	add := func(uri string) { c.links().add(uri, c.Route.Backend) }
 	eachLink(result, add)
-	if inner, _ := wire.Lookup(result, "result"); inner != nil { // of a task
+	if inner, _ := wire.Lookup(result, "result"); inner != nil { // of a task's result
 		eachLink(inner, add)
 	}
 }
 
-// eachLink calls f with the URI of each resource in the content of a result of a tool or a prompt.
+// eachLink calls f with the URI of each resource in the content of a tool or prompt result.
 func eachLink(result []byte, f func(uri string)) {
 	block := func(text []byte) bool {
 		for _, path := range [][]string{{"uri"}, {"resource", "uri"}} {

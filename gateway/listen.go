@@ -13,43 +13,43 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A listenRequest is a request subscriptions/listen: as long as it is open the client hears of
-// what it has asked for, and of nothing else. For backends it is its guest who is
-// subscribed: where that has a connection of its own, what its calls change is said
-// there.
+// A listenRequest is an open subscriptions/listen: while it is open the client is notified of
+// what its filter names, and of nothing else. Backends see the statelessClient as the subscriber,
+// so that a per-session connection reports what the client's own calls change.
 type listenRequest struct {
 	g      *Gateway
 	s      *Session
 	client *statelessClient
 	r      *peer.Request
 
-	delayedUpdates delayedUpdates // of which it is told later
+	delayedUpdates delayedUpdates
 
-	ctx    context.Context // of what follows its tasks
+	ctx    context.Context // of the goroutines that poll its tasks
 	cancel context.CancelFunc
 
 	mu           sync.Mutex
-	lists        map[string]*catalog.Snapshot // notification → of which the client knows
-	uris         map[string]string            // that backends have agreed to tell of, and which did
-	pendingURIs  map[string]bool              // of which backends have been asked to tell, and have not answered
+	lists        map[string]*catalog.Snapshot // notification → snapshot that the client knows
+	uris         map[string]string            // subscribed URI → backend
+	pendingURIs  map[string]bool              // sent to a backend, no response yet
 	acknowledged bool
 	ended        bool
-	queued       []wire.Message // until then: "MUST be the first message on the stream"
+	// until acknowledged: the acknowledgement "MUST be the first message on the stream"
+	queued []wire.Message
 }
 
 const (
-	// maxListens bounds those that are open (see share), and maxListensPerClient those of one guest.
+	// maxListens bounds the open ones in total (see perPrincipalLimit), and maxListensPerClient
+	// those of one stateless client.
 	maxListens          = 10_000
 	maxListensPerClient = 1000
-	// maxListenResources bounds the resources of one of them, and what is kept back before it is
-	// acknowledged.
+	// maxListenResources bounds the resources of one listenRequest, and its queued notifications.
 	maxListenResources = 1024
-	// ackTimeout is how long backends have to agree to its subscriptions. Those that did not
-	// are not among what is acknowledged.
+	// ackTimeout is how long backends have to confirm subscriptions. Unconfirmed ones are left
+	// out of the acknowledgement.
 	ackTimeout = 5 * time.Second
 )
 
-// listeners are those that are open. The zero value is none.
+// listeners are the open listenRequests. The zero value is empty.
 type listeners struct {
 	counter counter
 
@@ -57,7 +57,7 @@ type listeners struct {
 	all map[*listenRequest]bool
 }
 
-// add reports whether there is room for one more.
+// add reports whether there is room for another one.
 func (l *listeners) add(added *listenRequest) bool {
 	if !l.counter.acquire(added.client.principal, maxListens) {
 		return false
@@ -71,7 +71,7 @@ func (l *listeners) add(added *listenRequest) bool {
 	return true
 }
 
-// remove takes out what was added, once.
+// remove removes what add has added, once.
 func (l *listeners) remove(added *listenRequest) {
 	l.mu.Lock()
 	delete(l.all, added)
@@ -85,7 +85,7 @@ func (l *listeners) list() []*listenRequest {
 	return slices.Collect(maps.Keys(l.all))
 }
 
-// listFilters are the members of a filter that ask for changes of lists.
+// listFilters are the members of a filter that select changes of lists.
 var listFilters = []struct {
 	name, notification, capability string
 }{
@@ -94,9 +94,8 @@ var listFilters = []struct {
 	{"resourcesListChanged", catalog.Resources.ChangedNotification(), "resources"},
 }
 
-// openListen opens a subscription. It is acknowledged when the backends have agreed to what
-// it needs of them, and answered when it ends: because the client takes it back, or
-// because the gateway ends.
+// openListen opens a subscription. It is acknowledged when the backends have confirmed, and
+// answered when it ends: cancelled by the client, or because the gateway shuts down.
 func (s *Session) openListen(client *statelessClient, r *peer.Request) {
 	filter, _ := wire.Lookup(r.Part(wire.PartParams), "notifications")
 	uris, err := resourceFilter(filter)
@@ -131,7 +130,7 @@ func (s *Session) openListen(client *statelessClient, r *peer.Request) {
 		l.end()
 		return
 	}
-	client.retain() // until nothing is said to backends any more, even if it ends before
+	client.retain() // until activate has returned, even if the subscription ends earlier
 	s.work.Go(func() {
 		defer client.release()
 		l.activate(filter, uris, tasks)
@@ -168,8 +167,7 @@ func resourceFilter(filter []byte) ([]string, *wire.Error) {
 	return uris, nil
 }
 
-// activate has the backends tell of what the client wants to hear of, and acknowledges what
-// they have agreed to.
+// activate subscribes at the backends and acknowledges what they have confirmed.
 func (l *listenRequest) activate(filter []byte, uris []string, tasks []*statelessTask) {
 	ctx, cancel := context.WithTimeout(l.s.ctx, ackTimeout)
 	defer cancel()
@@ -202,12 +200,11 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 	l.mu.Unlock()
 	l.catalogChanged(l.g.Backends.View().Snapshot)
 	if len(accepted) == 0 {
-		l.finish() // nothing will ever be said
+		l.finish() // there will be no notifications
 	}
 }
 
-// subscribe subscribes to resources at the backends that have them and returns those
-// to which these have agreed.
+// subscribe subscribes to resources at their backends and returns the confirmed ones.
 func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View, uris []string) (agreed []string) {
 	waiting := make(map[string]peer.ResponseChan)
 	backends := make(map[string]string)
@@ -236,7 +233,7 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View, uris []s
 		case resp := <-w:
 			refused = resp.Err != nil || resp.Part(wire.PartError) != nil
 		case <-ctx.Done():
-			late = true // it may agree yet
+			late = true // it may still confirm
 		}
 		switch agrees := l.recordSubscription(uri, backends[uri], !refused && !late); {
 		case agrees:
@@ -248,8 +245,8 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View, uris []s
 	return agreed
 }
 
-// recordSubscription notes whether a backend tells of a resource from now on. It reports false if it
-// does not, or nobody wants to hear of it any more.
+// recordSubscription records a backend's response. It returns false if the backend did not
+// confirm or the listenRequest has ended.
 func (l *listenRequest) recordSubscription(uri, backend string, agrees bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,7 +258,7 @@ func (l *listenRequest) recordSubscription(uri, backend string, agrees bool) boo
 	return true
 }
 
-// isSubscribed reports whether the subscription is to a resource, or to what it is a part of.
+// isSubscribed reports whether a URI, or a resource that contains it, is subscribed.
 func (l *listenRequest) isSubscribed(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,8 +270,7 @@ func (l *listenRequest) isSubscribed(uri string) bool {
 	return false
 }
 
-// handleNotification hands on what a backend says to the guest, if it is of what the client wants to
-// hear.
+// handleNotification forwards a backend's notification, if the filter selects it.
 func (l *listenRequest) handleNotification(backend string, m wire.Message) {
 	method := m.Method()
 	if method == protocol.NotificationResourceUpdated {
@@ -295,9 +291,9 @@ func (l *listenRequest) handleNotification(backend string, m wire.Message) {
 	}
 }
 
-// catalogChanged tells of each list that is not the one that the client knows of, if it wants
-// to hear of that; and of each of which a backend says that it has changed, for the
-// client may keep what goes with it.
+// catalogChanged notifies of each selected list that differs from the one the client knows, and
+// of each that a backend has announced as changed, because the client may cache what belongs to
+// it.
 func (l *listenRequest) catalogChanged(now *catalog.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,7 +306,7 @@ func (l *listenRequest) catalogChanged(now *catalog.Snapshot) {
 			continue
 		}
 		l.notifyLocked(wire.NewNotification(kind.ChangedNotification(), nil))
-		if kind == catalog.Resources { // which share theirs with the templates
+		if kind == catalog.Resources { // templates have the same notification
 			break
 		}
 	}
@@ -319,16 +315,16 @@ func (l *listenRequest) catalogChanged(now *catalog.Snapshot) {
 	}
 }
 
-// notifyLocked sends a notification of the subscription. It is in order with the others.
+// notifyLocked sends a notification of the subscription, in order.
 func (l *listenRequest) notifyLocked(m wire.Message) {
 	l.r.Notify(protocol.SetSubscriptionID(protocol.StripMeta(m), l.r.RemoteID()))
 }
 
-// Cancelled implements peer.CancelHandler: the client has taken the subscription back, or is
-// gone.
+// HandleCancel implements peer.CancelHandler: the client has cancelled the subscription or
+// disconnected.
 func (l *listenRequest) HandleCancel([]byte) { l.end() }
 
-// finish ends the subscription in the orderly way: its request is answered.
+// finish ends the subscription in an orderly way: by answering its request.
 func (l *listenRequest) finish() {
 	id := []byte(l.r.RemoteID())
 	m := protocol.ToModern(wire.NewResult("0", []byte("{}")), protocol.MethodSubscriptionsListen, l.g.info, true)
@@ -352,13 +348,13 @@ func (l *listenRequest) end() {
 	l.s.mu.Unlock()
 	l.g.listeners.remove(l)
 	l.client.removeListener(l)
-	for uri, backend := range l.uris { // nobody else does anything with them any more
+	for uri, backend := range l.uris { // no other goroutine uses them after the end
 		l.client.unsubscribeIfUnused(backend, uri)
 	}
 	l.client.release()
 }
 
-// endListeners ends the subscriptions of a session that is ending.
+// endListeners ends the subscriptions of a session that is closing.
 func (s *Session) endListeners() {
 	s.mu.Lock()
 	open := slices.Collect(maps.Keys(s.listenRequests))

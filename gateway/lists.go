@@ -10,14 +10,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// listState is what a client knows of one of the lists.
+// listState is what a client knows of one list.
 type listState struct {
-	listed    *catalog.Snapshot // whose list it was given last
-	announced *catalog.Snapshot // the change that it was last told of
+	listed    *catalog.Snapshot // last shown to the client
+	announced *catalog.Snapshot // last announced by a notification
 }
 
-// serveList answers with a merged list, at once if it is settled. Only a list that is
-// asked for while backends are starting for the first time waits.
+// serveList answers a list request, from the current view if it is settled. Only while backends
+// start for the first time does the request wait.
 func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 	if cursor := r.Part(wire.PartCursor); !wire.IsNull(cursor) {
 		s.nextPage(r, kind, cursor)
@@ -37,7 +37,7 @@ func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 	})
 }
 
-// awaitCatalog waits until the catalog is as wanted; false means that ctx ended first.
+// awaitCatalog waits until wanted returns true for the view; it returns false if ctx ended first.
 func (s *Session) awaitCatalog(ctx context.Context, wanted func(*catalog.View) bool) (*catalog.View, bool) {
 	for {
 		v := s.g.Backends.View()
@@ -52,9 +52,8 @@ func (s *Session) awaitCatalog(ctx context.Context, wanted func(*catalog.View) b
 	}
 }
 
-// firstPage answers with the first page of a snapshot's list. From now on it is the
-// one by which the session's requests are routed, so that a name means what the
-// client has read.
+// firstPage answers with the first page of a snapshot's list. From then on the session's requests
+// are routed by this snapshot, so that a name means what the client has read.
 func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalog.Snapshot) {
 	page, _ := snapshot.Page(kind, nil)
 	page = s.adaptPage(kind, page)
@@ -64,13 +63,13 @@ func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 		s.lists[kind] = listState{listed: snapshot}
 	}, page)
 	if now := s.g.Backends.View().Snapshot; now != snapshot {
-		s.notifyCatalogChanged(now) // it may have been told of while this was not yet shown
+		s.notifyCatalogChanged(now) // a notification may have been skipped before the list was shown
 	}
 }
 
-// nextPage answers with a page to which a cursor leads. The pages of one listing are
-// of one snapshot, the one whose first page was shown; a cursor of an older
-// listing is unknown if its list is not the same.
+// nextPage answers with the page of a cursor. All pages of one listing come from the snapshot
+// whose first page was shown; a cursor of an older listing is unknown unless the list is the
+// same.
 func (s *Session) nextPage(r *peer.Request, kind catalog.Kind, cursor []byte) {
 	s.mu.Lock()
 	snapshot := s.lists[kind].listed
@@ -86,8 +85,8 @@ func (s *Session) nextPage(r *peer.Request, kind catalog.Kind, cursor []byte) {
 	r.Reply(s.adaptPage(kind, page))
 }
 
-// adaptPage returns a page of a list in the words of the client's revision: a tool of the
-// stateless era may return what is no object.
+// adaptPage adapts a page to the client's revision: a modern tool may have an output schema that
+// is not an object.
 func (s *Session) adaptPage(kind catalog.Kind, page []byte) []byte {
 	if kind != catalog.Tools || !bytes.Contains(page, []byte(`"outputSchema"`)) {
 		return page
@@ -95,20 +94,20 @@ func (s *Session) adaptPage(kind catalog.Kind, page []byte) []byte {
 	return protocol.AdaptResponse(wire.NewResult("0", page), kind.ListMethod(), s.traits()).Part(wire.PartResult)
 }
 
-// notifyCatalogChanged tells the client of each list that is not the one it has seen,
-// unless it was told so before.
+// notifyCatalogChanged notifies the client of each list that differs from the one it was shown,
+// once per change.
 func (s *Session) notifyCatalogChanged(now *catalog.Snapshot) {
 	lastNotified := ""
 	for kind := range catalog.Kind(catalog.NumKinds) {
 		if s.needsNotification(kind, now) && lastNotified != kind.ChangedNotification() {
 			lastNotified = kind.ChangedNotification()
-			_ = s.peer.Notify(lastNotified, nil) // a client that is gone needs no news
+			_ = s.peer.Notify(lastNotified, nil)
 		}
 	}
 }
 
-// noteAnnounced reports whether the client has asked for a list of which a notification tells,
-// and takes it that it will be told of what is now in it.
+// noteAnnounced reports whether the client has been shown a list of this notification, and
+// records the snapshot as announced.
 func (s *Session) noteAnnounced(notification string, now *catalog.Snapshot) (some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +119,8 @@ func (s *Session) noteAnnounced(notification string, now *catalog.Snapshot) (som
 	return some
 }
 
-// needsNotification reports whether the client has to be told of a list, and takes it that it
-// will be. A list that it never asked for is none of its concerns.
+// needsNotification reports whether the client must be notified of a list, and records the
+// snapshot as announced. Lists that the client never requested are skipped.
 func (s *Session) needsNotification(kind catalog.Kind, now *catalog.Snapshot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

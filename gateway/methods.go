@@ -7,20 +7,19 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A methodSpec is how the requests of a method come to the backend that they are for. A
-// methodSpec is a value without state: all sessions share it.
+// A methodSpec describes how requests of one method reach their backend. It has no state and is
+// shared by all sessions.
 type methodSpec struct {
-	// resolve returns where that is which a call names.
+	// resolve returns the route for the name in the call.
 	resolve func(c *clientCall, v *catalog.View) (catalog.Route, bool)
-	// mayResolveLater reports whether a name that nobody has may yet be somebody's, so that
-	// it is worth waiting for backends that are starting.
+	// mayResolveLater reports whether an unknown name may still resolve once starting backends
+	// have listed, so that the call should wait.
 	mayResolveLater func(c *clientCall, v *catalog.View) bool
-	// notFound answers for a name that nobody has.
+	// notFound returns the error for an unknown name.
 	notFound func(name string) *wire.Error
-	// send sends the request. The backend has its own word for the name.
+	// send sends the request, with the backend's own name.
 	send func(c *clientCall)
-	// allowsInput says that the answer may be that input is needed, in the stateless era: it
-	// is what a server asks for there.
+	// allowsInput reports whether a modern backend may respond with input_required.
 	allowsInput bool
 }
 
@@ -41,8 +40,8 @@ var (
 	unsubscribeSpec = &methodSpec{resolve: resolveResource, mayResolveLater: mayResolveResource, notFound: resourceNotFound, send: subscribe(false)}
 )
 
-// resolveNamed finds the tool or the prompt that a name means to this client: what
-// it was last shown decides, then what has come since.
+// resolveNamed resolves a tool or prompt name: by the list that this client was last shown, then
+// by the current catalog.
 func resolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) (catalog.Route, bool) {
 	return func(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 		if shown := c.lastListed(kind); shown != nil {
@@ -50,23 +49,23 @@ func resolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) (catalog.R
 				return route, true
 			}
 		} else if !v.Settled {
-			return catalog.Route{}, false // an earlier backend may yet claim the name
+			return catalog.Route{}, false // a backend of higher priority may still claim the name
 		}
 		return v.Lookup(kind, c.Name)
 	}
 }
 
-// mayResolveNamed says, to a client that has seen a list: only backend__tool of a
-// backend that is starting, for any other name would have been in it; to one that
-// has not: any name.
+// mayResolveNamed: for a client that has seen a list, only backend__tool of a starting backend
+// can still resolve, because any other name would have been in the list; for any other client,
+// every name can.
 func mayResolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) bool {
 	return func(c *clientCall, v *catalog.View) bool {
 		return c.lastListed(kind) == nil && !v.Complete || v.MayResolveLater(c.Name)
 	}
 }
 
-// lastListed returns the catalog by which the client knows what it calls; nil if it has
-// seen none, or may have seen any: what has no session is not remembered.
+// lastListed returns the snapshot that the client was last shown. It is nil for a client that has
+// seen none, and for stateless clients, for which this is not tracked.
 func (c *clientCall) lastListed(kind catalog.Kind) *catalog.Snapshot {
 	if c.stateless != nil {
 		return nil
@@ -76,12 +75,11 @@ func (c *clientCall) lastListed(kind catalog.Kind) *catalog.Snapshot {
 	return c.s.lists[kind].listed
 }
 
-// resolveResource finds the backend that has a resource. Its URI is the same for
-// all clients, whatever they have seen. If no list and no template has it, it goes to the backend
-// that gave the URI to this client.
+// resolveResource resolves a URI, independent of what the client has been shown. A URI that no
+// list and no template contains goes to the backend that gave it to this client.
 func resolveResource(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 	if !v.Settled && c.lastListed(catalog.Resources) == nil {
-		return catalog.Route{}, false // an earlier backend may yet claim it
+		return catalog.Route{}, false // a backend of higher priority may still claim the URI
 	}
 	if route, ok := v.ResolveResource(c.Name); ok {
 		return route, true
@@ -89,7 +87,7 @@ func resolveResource(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 	return c.links().route(c.Name)
 }
 
-// mayResolveResource says yes while any backend is unknown: it may have templates.
+// mayResolveResource returns true while a backend has not listed: it may have templates.
 func mayResolveResource(_ *clientCall, v *catalog.View) bool { return !v.Complete }
 
 func unknownName(noun string) func(string) *wire.Error {
@@ -98,7 +96,7 @@ func unknownName(noun string) func(string) *wire.Error {
 	}
 }
 
-// maxURI bounds a URI that is told back to a client, and the URI of a subscription, in bytes.
+// maxURI bounds a URI that is echoed to a client, and the URI of a subscription, in bytes.
 const maxURI = 8 << 10
 
 func resourceNotFound(uri string) *wire.Error {
@@ -110,7 +108,7 @@ func resourceNotFound(uri string) *wire.Error {
 	return e
 }
 
-// errURITooLong refuses a subscription to a URI that is too long to be kept.
+// errURITooLong rejects a subscription to a URI that is too long to keep.
 func errURITooLong() *wire.Error {
 	return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the URI of a subscription has at most %d bytes", maxURI)
 }
@@ -132,13 +130,13 @@ func subscribe(on bool) func(*clientCall) {
 	}
 }
 
-// callByName sends a request on its way that says in params.name what it is for. Guest is
-// whose it is if it has no session; so it is in what follows.
+// callByName starts the call that params.name names. Client is nil for session clients, here and
+// below.
 func (s *Session) callByName(client *statelessClient, r *peer.Request, spec *methodSpec) {
 	s.callByValue(client, r, spec, "name", r.Part(wire.PartName))
 }
 
-// callByParam is byName for another member of params.
+// callByParam starts the call that another member of params names.
 func (s *Session) callByParam(client *statelessClient, r *peer.Request, spec *methodSpec, member string) {
 	value, _ := wire.Lookup(r.Part(wire.PartParams), member)
 	s.callByValue(client, r, spec, member, value)

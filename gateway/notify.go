@@ -6,10 +6,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// HandleNotification hands on a notification of a backend's to the client that a session is
-// with, "" if it is not certain whose it is. On is the stream on which it came.
-// It does not wait. What nobody knows here is dropped, and
-// so is what may be meant for another client.
+// HandleNotification forwards a backend's notification to the client of a session, "" if the
+// session is uncertain. Origin is the stream on which it came. It does not block. Unknown
+// notifications are dropped, and so are those that may be meant for another client.
 func (g *Gateway) HandleNotification(session, backend string, m wire.Message, origin peer.Origin) {
 	switch m.Method() {
 	case protocol.NotificationTasksStatus, protocol.NotificationTasks:
@@ -45,12 +44,12 @@ func (g *Gateway) HandleNotification(session, backend string, m wire.Message, or
 	case protocol.NotificationTasksStatus:
 		g.forwardTaskStatus(session, backend, m, origin)
 	default:
-		g.Log.Debug("dropped a notification", "backend", backend, "method", truncate(method))
+		g.Log.Debug("notification dropped", "backend", backend, "method", truncate(method))
 	}
 }
 
-// sessionWhere returns the session to which something is known: the one given, or else
-// the only one.
+// sessionWhere returns the session if knows returns true for it; for "" the only session for
+// which it does.
 func (g *Gateway) sessionWhere(session string, knows func(*Session) bool) *Session {
 	if session == "" {
 		return g.soleSession(knows)
@@ -63,7 +62,7 @@ func (g *Gateway) sessionWhere(session string, knows func(*Session) bool) *Sessi
 
 func (g *Gateway) forwardTaskStatus(session, backend string, m wire.Message, origin peer.Origin) {
 	if err := protocol.CheckTask(m.Part(wire.PartParams)); err != nil {
-		g.Log.Debug("dropped a notification", "backend", backend, "method", m.Method(), "err", err)
+		g.Log.Debug("notification dropped", "backend", backend, "method", m.Method(), "err", err)
 		return
 	}
 	id := stringAt(m, "params", "taskId")
@@ -83,8 +82,8 @@ func (g *Gateway) forwardTaskStatus(session, backend string, m wire.Message, ori
 	}
 }
 
-// forwardLog passes a log message on, if the client wants any of its level. Its logger
-// is the backend, or one of its own.
+// forwardLog forwards a log message, if the client wants that level. The logger gets the
+// backend's name as a prefix.
 func (s *Session) forwardLog(backend string, m wire.Message, origin peer.Origin) {
 	if !s.serverDeclares("logging") || !s.wantsLevel(stringAt(m, "params", "level")) || s.isBacklogged(backend) {
 		return
@@ -101,7 +100,7 @@ func (s *Session) forwardLog(backend string, m wire.Message, origin peer.Origin)
 	s.notify(m, relatedTo)
 }
 
-// withBackendLogger returns a log message with its backend in front of its logger.
+// withBackendLogger returns a log message whose logger is prefixed with the backend's name.
 func withBackendLogger(backend string, m wire.Message) wire.Message {
 	switch logger, _ := wire.Lookup(m.Part(wire.PartParams), "logger"); {
 	case wire.IsNull(logger):
@@ -112,17 +111,15 @@ func withBackendLogger(backend string, m wire.Message) wire.Message {
 	return m
 }
 
-// notify sends the client a notification that belongs to a request of its, "" if
-// to none. Before the handshake is over and after the client's last there is no
-// one to tell.
+// notify sends a notification that belongs to a request of the client, "" if to none. Outside the
+// ready state it is dropped.
 func (s *Session) notify(m wire.Message, relatedTo wire.ID) {
 	if s.isReady() {
-		_ = s.peer.SendNotification(m, relatedTo) // a client that is gone needs no news
+		_ = s.peer.SendNotification(m, relatedTo)
 	}
 }
 
-// recordURLElicitations remembers what a client will be asked by way of an URL that an error
-// tells it of.
+// recordURLElicitations remembers the ids of the URL elicitations in an error.
 func (s *Session) recordURLElicitations(backend string, failure []byte) {
 	list, _ := protocol.URLElicitations(failure)
 	n := 0

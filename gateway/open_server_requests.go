@@ -7,27 +7,28 @@ import (
 )
 
 const (
-	// maxServerRequests bounds the questions of all backends that a client has not answered yet. One
-	// backend has half of the places at most, if there are others.
+	// maxServerRequests bounds the unanswered requests of all backends to one client. One backend
+	// may use at most half, if there are several.
 	maxServerRequests = 256
-	// minServerRequests is how many questions each backend may have though others have taken all places.
+	// minServerRequests is how many each backend may have even if others have used up the limit.
 	minServerRequests = 8
 )
 
-// openServerRequests are those that a client has to answer. They are guarded by the session's mu.
+// openServerRequests counts the requests that a client has to answer. Guarded by the session's
+// mu.
 type openServerRequests struct {
 	total      int
-	perBackend map[string]int                 // by backend
-	open       map[*serverRequest]attribution // those that were put to the client
+	perBackend map[string]int
+	open       map[*serverRequest]attribution // sent to the client
 }
 
-// attribution is the call to which a question belongs.
+// attribution is the call to which a backend's request belongs.
 type attribution struct {
-	call    *clientCall // on hold until the question ends; nil if there is none
-	certain bool        // the question came on the stream of the call
+	call    *clientCall // its timeout is paused until the request ends; nil if there is none
+	certain bool        // the request came on the call's stream
 }
 
-// acquireSlot takes a place for a question of a backend. If there is none it returns why.
+// acquireSlot reserves a slot for a request of a backend, or returns an error.
 func (s *Session) acquireSlot(backend string) *wire.Error {
 	limit := maxServerRequests
 	if s.g.Backends.View().HasSeveralBackends() {
@@ -38,9 +39,9 @@ func (s *Session) acquireSlot(backend string) *wire.Error {
 	a := &s.serverRequests
 	switch n := a.perBackend[backend]; {
 	case n >= limit:
-		return wire.Errorf(wire.CodeInternalError, "The client has %d questions of this server to answer; wait for that", n)
+		return wire.Errorf(wire.CodeInternalError, "The client has %d unanswered requests of this server; wait until some are answered", n)
 	case n >= minServerRequests && a.total >= maxServerRequests:
-		return wire.Errorf(wire.CodeInternalError, "The client has %d questions to answer; wait for that", a.total)
+		return wire.Errorf(wire.CodeInternalError, "The client has %d unanswered requests; wait until some are answered", a.total)
 	}
 	if a.perBackend == nil {
 		a.perBackend = make(map[string]int)
@@ -50,7 +51,7 @@ func (s *Session) acquireSlot(backend string) *wire.Error {
 	return nil
 }
 
-// releaseSlot gives the place of a question back.
+// releaseSlot releases a slot.
 func (s *Session) releaseSlot(backend string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,17 +66,18 @@ func (s *Session) releaseSlotLocked(backend string) {
 	}
 }
 
-// trackServerRequest notes that a question is put to the client, and to which call it belongs, and returns that call.
-// A serverRequest that belongs to none has to be answered within inputTimeout.
+// trackServerRequest records a request that is being sent to the client and returns the call it
+// belongs to. A request that belongs to none must be answered within inputTimeout.
 func (s *Session) trackServerRequest(sr *serverRequest) *clientCall {
 	origin := sr.r.Origin()
 	attr := attribution{call: s.originCall(sr.backend, sr.r.Message, origin)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if attr.call != nil && !s.isInFlightLocked(attr.call) { // it has just ended
+	if attr.call != nil && !s.isInFlightLocked(attr.call) { // the call has just ended
 		attr.call = nil
 	}
-	// What names a task lasts as long as that: the call that waits for it may come again.
+	// A request that names a task lives as long as the task: another call may wait for its
+	// result.
 	attr.certain = attr.call != nil && origin.Call != nil && relatedTask(sr.r.Message) == "" && taskID(sr.r.Message) == ""
 	if s.serverRequests.open == nil {
 		s.serverRequests.open = make(map[*serverRequest]attribution)
@@ -84,7 +86,7 @@ func (s *Session) trackServerRequest(sr *serverRequest) *clientCall {
 	return attr.call
 }
 
-// attributeLocked makes a question belong to a call, or sets it a time limit if it belongs to none.
+// attributeLocked assigns a request to a call, or gives it a timeout if it belongs to none.
 func (s *Session) attributeLocked(sr *serverRequest, attr attribution) {
 	s.serverRequests.open[sr] = attr
 	if attr.call == nil {
@@ -94,8 +96,9 @@ func (s *Session) attributeLocked(sr *serverRequest, attr attribution) {
 	attr.call.upstream.PauseTimeout()
 }
 
-// detachRequestsLocked is called when a call has ended. It returns the questions that end with the call. Those
-// of which it is not certain that they belong to it go over to another call at the same backend.
+// detachRequestsLocked is called when a call has ended. It returns the requests that end with the
+// call. Requests whose attribution was uncertain are assigned to another call at the same
+// backend.
 func (s *Session) detachRequestsLocked(c *clientCall) (ending []*serverRequest) {
 	for sr, attr := range s.serverRequests.open {
 		switch {
@@ -110,19 +113,19 @@ func (s *Session) detachRequestsLocked(c *clientCall) (ending []*serverRequest) 
 	return ending
 }
 
-// expire takes a question back that was not answered in time.
+// expire cancels a request that was not answered in time.
 func (sr *serverRequest) expire() {
 	sr.withdraw(wire.Errorf(wire.CodeInternalError, "The client has not answered within %v", inputTimeout))
 }
 
-// withdraw ends a question, of which the client is told, and declines it.
+// withdraw declines a request towards the backend and cancels it at the client.
 func (sr *serverRequest) withdraw(err *wire.Error) {
 	if decline(sr.r, err) {
 		sr.HandleCancel(nil)
 	}
 }
 
-// release is called once, when the question has come to its end.
+// release is called once, when the request has ended.
 func (sr *serverRequest) release() {
 	s := sr.s
 	s.mu.Lock()

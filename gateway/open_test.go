@@ -143,7 +143,7 @@ func isChanClosed(c chan struct{}) bool {
 // the call of another, and is not in the error; for a single principal it is.
 func TestSharedProcessStderrIsHiddenFromPrincipals(t *testing.T) {
 	for principal, want := range map[string]string{
-		"2": "exit 1; what it wrote last is in the log of the gateway; outcome unknown",
+		"2": "exit 1; its last output is in the gateway's log; outcome unknown",
 		"":  "exit 1; its last words: of another call; outcome unknown",
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -8,15 +8,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An Observer sees each call of a tool begin and end, once each, and likewise
-// what else brings a client something of a backend's: prompts/get and
-// resources/read. Its methods run on the call's path: they must be quick.
+// An Observer is notified of the begin and the end of every tools/call, prompts/get and
+// resources/read, once each. Its methods run on the call's path and must be fast.
 type Observer interface {
 	Begin(*CallInfo)
 	End(*CallInfo, Outcome)
 }
 
-// OutcomeKind is how a call ended, in the words of the audit log.
+// OutcomeKind is how a call ended, as in the audit log.
 type OutcomeKind = audit.Outcome
 
 const (
@@ -32,17 +31,17 @@ const (
 	InputRequired = audit.InputRequired
 )
 
-// An Outcome is what became of a call.
+// An Outcome is the end of a call.
 type Outcome struct {
 	Kind   OutcomeKind
 	Code   int           // of the error, if there is one
-	Reason string        // in our words, if there is no answer of the backend's
-	Result []byte        // the result or the error object as the backend sent it, nil if it sent none
-	Queued time.Duration // before it was sent; until its end if it was not
-	Dur    time.Duration // since it was sent
+	Reason string        // text of the gateway, if the backend did not respond
+	Result []byte        // result or error object of the backend, nil if it sent none
+	Queued time.Duration // until sent, or until the end if it was not
+	Dur    time.Duration // since sent
 }
 
-// outcomeOf classifies a backend's answer.
+// outcomeOf classifies a backend's response.
 func outcomeOf(m wire.Message) Outcome {
 	if failure := m.Part(wire.PartError); failure != nil {
 		return Outcome{Kind: RPCError, Code: wire.ReadError(failure).Code, Result: failure}
@@ -70,7 +69,7 @@ func (g *Gateway) observeEnd(c *CallInfo, out Outcome) {
 	now := time.Now()
 	out.Queued = now.Sub(c.Started)
 	if !c.Sent.IsZero() {
-		out.Queued = max(c.Sent.Sub(c.Started), 0) // what it goes on with may have been sent before it came
+		out.Queued = max(c.Sent.Sub(c.Started), 0) // a resumed call may have been sent before this request
 		out.Dur = now.Sub(c.Started) - out.Queued
 	}
 	for _, o := range g.Observers {
@@ -86,7 +85,7 @@ func observed(method string) bool {
 	return false
 }
 
-// AuditObserver returns the observer that keeps the audit log.
+// AuditObserver returns the observer that writes the audit log.
 func AuditObserver(j *audit.Journal) Observer { return journal{j} }
 
 type journal struct{ *audit.Journal }

@@ -13,40 +13,41 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A polledTask is what a session knows of a task at a backend of the stateless era, which
-// makes tasks where it likes: the gateway declares the extension for clients that have a
-// session (peer.Call.Tasks). One that has asked for a task is given it, by the id that
-// [sessionTasks] has for it. One that has not waits for its answer: the task is pursued to its
-// end, for as long as that takes.
+// A polledTask is a session client's task at a modern backend, which creates tasks on its own
+// initiative: the gateway declares the extension for session clients (peer.Call.AllowTask). A
+// client that has asked for a task gets it, under an id from [sessionTasks]. Any other client
+// waits for the response: the gateway polls the task until it has ended, however long that takes.
 //
-//	call.asksFor ─ rounds ─ settle ─┬ the client has asked for it: tasks.add
-//	                                └ else: chase ─ tasks/get … the result; supply (task_supply.go)
-//	tasks/get, result, cancel ─ call.pursue (task_pursued.go); tasks/list ─ task_list.go
+//	startRoundTrips ─ runRoundTrips ─ finishRoundTrips
+//	   ├ the client asked for a task: sessionTasks.addPolled
+//	   └ else pollUntilDone: tasks/get …, answerInputs (polled_task_inputs.go)
+//	tasks/get, result, cancel ─ servePolledTask (polled_task_requests.go)
+//	tasks/list ─ session_task_list.go
 type polledTask struct {
 	scopedID
-	clientID string // by which the client knows it; "" = it does not
+	clientID string // "" = unknown to the client
 
 	mu        sync.Mutex
-	askedKeys map[string]bool // questions that were put to the client: each is, once
-	lastTask  []byte          // the task as it was last heard of, in the words of 2025-11-25; nil = never
-	final     bool            // and as it stays
-	result    []byte          // the result of a call that was answered at once
-	budget    *byteBudget     // that has room for it
+	askedKeys map[string]bool // input requests already sent to the client
+	lastTask  []byte          // last known state, as of 2025-11-25; nil = none
+	final     bool            // lastTask no longer changes
+	result    []byte          // of a call that returned at once, without a task at the backend
+	budget    *byteBudget     // that result was acquired from
 }
 
 const (
-	// maxTaskInputs bounds what one task asks in all.
+	// maxTaskInputs bounds the input requests of one task.
 	maxTaskInputs = 1024
-	// maxPollFailures bounds how often in a row it is asked in vain how a task is.
+	// maxPollFailures bounds consecutive failures to poll a task.
 	maxPollFailures = 5
-	// progressInterval is how often a client that wants progress of its call hears that it goes on.
+	// progressInterval is the interval of synthesized progress.
 	progressInterval = 10 * time.Second
 )
 
 var errTaskEnded = wire.Errorf(wire.CodeInvalidParams, "Invalid params: the task has ended")
 
-// toClientResponse returns a stateless backend's answer to a call as a client that has a session
-// gets it. One that has asked for a task is given a task that has ended.
+// toClientResponse returns a modern backend's response as a session client gets it. If the client
+// has asked for a task, the response becomes a task that has ended.
 func (c *clientCall) toClientResponse(m wire.Message) wire.Message {
 	m = c.toLegacy(m)
 	if !c.taskReserved {
@@ -70,8 +71,7 @@ func (c *clientCall) toClientResponse(m wire.Message) wire.Message {
 	return wire.NewResult("0", wire.EditObject(nil, nil, wire.Member{Key: "task", Text: protocol.SetTaskID(p.lastTask, p.clientID)}))
 }
 
-// finishRoundTrips ends a call with what a stateless backend has answered in the end, be it that it
-// has become a task.
+// finishRoundTrips ends a call with the final response of a modern backend, which may be a task.
 func (c *clientCall) finishRoundTrips(ctx context.Context, m wire.Message) {
 	made := m.Part(wire.PartResult)
 	if made == nil || protocol.ResultType(made) != protocol.ResultTask {
@@ -98,13 +98,12 @@ func (c *clientCall) finishRoundTrips(ctx context.Context, m wire.Message) {
 	if response, ok := c.pollUntilDone(ctx, p, made); ok {
 		c.forward(response)
 	} else {
-		c.cancelUpstream(p) // nobody waits for it any more
+		c.cancelUpstream(p) // no client is waiting
 	}
 }
 
-// pollUntilDone asks how a task is until it has ended, has the client asked what it asks, and
-// returns the answer to the call that it was. It reports false if the call has ended
-// otherwise.
+// pollUntilDone polls a task until it has ended, forwards its input requests to the client and
+// returns the response to the original call. It returns false if the call has ended otherwise.
 func (c *clientCall) pollUntilDone(ctx context.Context, p *polledTask, task []byte) (wire.Message, bool) {
 	t := progressSynthesizer{c: c, last: time.Now()}
 	failures := 0
@@ -158,26 +157,26 @@ func (c *clientCall) pollUntilDone(ctx context.Context, p *polledTask, task []by
 	}
 }
 
-// cancelledError is the answer to a call whose task was cancelled.
+// cancelledError returns the response to a call whose task was cancelled.
 func (p *polledTask) cancelledError() wire.Message {
 	return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "backend %s: the task was cancelled", p.backend))
 }
 
-// isRepeatable reports whether a request may be repeated that changes nothing: what came back
-// says nothing of it.
+// isRepeatable reports whether a read-only request may be repeated: the error says nothing about
+// the task.
 func isRepeatable(err error) bool {
 	_, lost := errors.AsType[*transport.CallLostError](err)
 	return lost || errors.Is(err, peer.ErrTimeout)
 }
 
-// errorResponse returns a response that is an error, as it stands.
+// errorResponse returns a response with the given error object.
 func errorResponse(object []byte) wire.Message {
 	m := wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, ""))
 	return m.Splice(wire.Edit{Part: wire.PartError, Text: object})
 }
 
-// setStatus notes how a task is, and reports whether that is another status than before. One
-// that stays as it is is not heard of any more.
+// setStatus records the state of a task and reports whether its status has changed. A final state
+// is kept.
 func (p *polledTask) setStatus(task []byte) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,32 +188,32 @@ func (p *polledTask) setStatus(task []byte) (changed bool) {
 	return changed
 }
 
-// last returns the task as it was last heard of, and whether it stays so.
+// last returns the last known state, and whether it is final.
 func (p *polledTask) last() (task []byte, final bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lastTask, p.final
 }
 
-// release lets go of a result that was kept; p may be nil.
+// release releases the stored result; p may be nil.
 func (p *polledTask) release() {
 	if p != nil && p.result != nil {
 		p.budget.release(len(p.result))
 	}
 }
 
-// callTask asks a backend of the stateless era about a task.
+// callTask sends a request about a task to a modern backend and waits for the response.
 func (c *clientCall) callTask(ctx context.Context, p *polledTask, method string, params []byte) peer.Response {
 	return c.s.g.callTask(ctx, p.backend, wire.NewRequest("0", method, params), &peer.Call{SessionID: c.s.id, AllowTask: true})
 }
 
-// cancelUpstream has a backend give a task up, for whose end nobody waits.
+// cancelUpstream cancels a task at its backend, without waiting for the response.
 func (c *clientCall) cancelUpstream(p *polledTask) {
 	m := wire.NewRequest("0", protocol.MethodTasksCancel, taskParams(p.id))
 	c.s.g.Backends.Send(p.backend, m, &peer.Call{Handler: make(peer.ResponseChan, 1), SessionID: c.s.id, AllowTask: true})
 }
 
-// notifyStatus tells a client of the status of a task that it knows.
+// notifyStatus sends the status of a task to a client that knows the task.
 func (c *clientCall) notifyStatus(p *polledTask) {
 	if task, _ := p.last(); p.clientID != "" {
 		c.s.notify(wire.NewNotification(protocol.NotificationTasksStatus, protocol.SetTaskID(task, p.clientID)), "")

@@ -12,9 +12,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// answerInputs puts to the client what a task asks, as far as that has not been done, and tells
-// the task the answers. It reports false if the call has ended, or is to end with answer,
-// if that is a message.
+// answerInputs sends a task's new input requests to the client and the responses to the task. It
+// returns false if the call has ended, or must end with response if that is a message.
 func (c *clientCall) answerInputs(ctx context.Context, p *polledTask, inputs []protocol.InputRequest) (response wire.Message, ok bool) {
 	newInputs, full := p.claimInputs(inputs)
 	switch {
@@ -27,7 +26,7 @@ func (c *clientCall) answerInputs(ctx context.Context, p *polledTask, inputs []p
 	responses, declined := c.askAll(ctx, newInputs)
 	switch {
 	case ctx.Err() != nil:
-		p.unclaimInputs(newInputs) // who asks next is asked
+		p.unclaimInputs(newInputs) // the next request about the task asks again
 		return wire.Message{}, false
 	case declined != nil:
 		c.cancelUpstream(p)
@@ -42,7 +41,7 @@ func (c *clientCall) answerInputs(ctx context.Context, p *polledTask, inputs []p
 		if lost, ok := errors.AsType[*transport.CallLostError](resp.Err); ok && !lost.MayHaveRun {
 			p.unclaimInputs(newInputs)
 		}
-		c.failWith(resp.Err) // it may have been told: an answer is given once
+		c.failWith(resp.Err) // the backend may have the responses, which are sent only once
 		return wire.Message{}, false
 	case resp.Part(wire.PartError) != nil:
 		return c.toLegacy(resp.Message), false
@@ -50,8 +49,8 @@ func (c *clientCall) answerInputs(ctx context.Context, p *polledTask, inputs []p
 	return wire.Message{}, true
 }
 
-// claimInputs returns the questions that are to be put to the client, which nobody else does
-// then; full says that there have been too many.
+// claimInputs returns the input requests that were not yet sent to the client, and marks them as
+// sent. Full means that the task has had too many.
 func (p *polledTask) claimInputs(inputs []protocol.InputRequest) (newInputs []protocol.InputRequest, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,9 +79,9 @@ func (p *polledTask) unclaimInputs(inputs []protocol.InputRequest) {
 	}
 }
 
-// A progressSynthesizer tells a client that wants progress of its call what the task says of itself, or
-// that it goes on; unless the backend has told it of progress itself, which would not
-// agree.
+// A progressSynthesizer reports a task's status message as progress of the call, or just that the
+// call is still running, if the client has given a progress token. It stops once the backend
+// reports progress itself, because the two would contradict each other.
 type progressSynthesizer struct {
 	c           *clientCall
 	count       int

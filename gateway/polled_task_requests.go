@@ -7,8 +7,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// servePolledTask answers a request about a task at a stateless backend that the client knows. It
-// is called under c.mu.
+// servePolledTask answers a client's request about a task at a modern backend. It is called under
+// c.mu.
 func (c *clientCall) servePolledTask(p *polledTask) {
 	ctx, cancel := context.WithCancel(c.s.ctx)
 	c.cancelWait = cancel
@@ -29,7 +29,7 @@ func (c *clientCall) servePolledTask(p *polledTask) {
 	})
 }
 
-// polledStatus returns the task as it is now, as the answer to a request.
+// polledStatus returns the response to tasks/get.
 func (c *clientCall) polledStatus(ctx context.Context, p *polledTask) (wire.Message, bool) {
 	task, final := p.last()
 	if !final {
@@ -50,7 +50,7 @@ func (c *clientCall) polledStatus(ctx context.Context, p *polledTask) (wire.Mess
 	return wire.NewResult("0", protocol.SetTaskID(task, p.clientID)), true
 }
 
-// polledResult returns the answer to the call that has become a task, once it has ended.
+// polledResult returns the response to tasks/result, once the task has ended.
 func (c *clientCall) polledResult(ctx context.Context, p *polledTask) (response wire.Message, ok bool) {
 	_, final := p.last()
 	switch {
@@ -71,8 +71,8 @@ func (c *clientCall) polledResult(ctx context.Context, p *polledTask) (response 
 	return response, ok
 }
 
-// cancelPolledTask has a task cancelled, which is so from now on whatever its backend says: a
-// task "MUST remain in cancelled status" (tasks, 2025-11-25).
+// cancelPolledTask cancels a task. From then on the task stays cancelled, whatever its backend
+// reports: a task "MUST remain in cancelled status" (tasks, 2025-11-25).
 func (c *clientCall) cancelPolledTask(ctx context.Context, p *polledTask) (wire.Message, bool) {
 	response, ok := c.polledStatus(ctx, p)
 	task := response.Part(wire.PartResult)

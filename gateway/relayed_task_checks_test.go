@@ -51,8 +51,8 @@ func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
 			`{"resultType":"complete","taskId":"T","status":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"[gh] m"}},"b":` + sample + `}}`},
 		{`"taskId":"t1","status":"working","requestState":"RAW","inputRequests":{"a":` + roots + `},"result":{},"error":{}`, `{"resultType":"complete","taskId":"T","status":"working"}`},
 
-		{`"resultType":"input_required","inputRequests":{"a":` + elicit + `},"requestState":"RAW"`, `its resultType "input_required" is not for this request`},
-		{`"resultType":"banana","taskId":"t1","status":"working"`, `its resultType "banana" is not for this request`},
+		{`"resultType":"input_required","inputRequests":{"a":` + elicit + `},"requestState":"RAW"`, `its resultType "input_required" is not allowed for this request`},
+		{`"resultType":"banana","taskId":"t1","status":"working"`, `its resultType "banana" is not allowed for this request`},
 		{`"resultType":5,"taskId":"t1","status":"working"`, `its resultType is no string: 5`},
 		{`"taskId":"t1","status":"completed"`, `it has completed and does not say how`},
 		{`"taskId":"t1","status":"completed","result":{"resultType":"input_required","requestState":"RAW"}`, `it has completed with a result that is not complete`},
@@ -60,8 +60,8 @@ func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
 		{`"taskId":"t1","status":"banana"`, `its status is \"banana\"`},
 		{`"taskId":"t1","status":"input_required"`, `it has neither inputRequests nor a requestState`},
 		{`"taskId":"t1","status":"input_required","inputRequests":{"a":5}`, `its inputRequests have one without a method`},
-		{`"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}`, `its inputRequests have tools/call, which a backend may not ask`},
-		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` + roots + `}`, `{"code":-32021,"message":"Missing client capability: backend gh asks roots/list: the client has not declared the capability roots","data":{"requiredCapabilities":{"roots":{}}}}`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}`, `its inputRequests contain tools/call, which is not allowed there`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` + roots + `}`, `{"code":-32021,"message":"Missing client capability: backend gh requests roots/list: the client has not declared the capability roots","data":{"requiredCapabilities":{"roots":{}}}}`},
 	} {
 		t.Run(of.says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -94,7 +94,7 @@ func TestRelayedTasks_Requests(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 		time.Sleep(mcptest.TaskTTL + time.Hour)
-		if n := h.gateway.Jobs(); n != 0 {
+		if n := h.gateway.StatelessTasks(); n != 0 {
 			t.Errorf("%d tasks are left", n)
 		}
 	})

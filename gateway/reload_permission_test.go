@@ -174,7 +174,7 @@ func testSuspendedThenForbidden(t *testing.T, reload func(*testing.T, *backends.
 		if !strings.Contains(sent, `{"action":"cancel"}`) || !strings.Contains(sent, "notifications/cancelled") || strings.Contains(sent, "accept") {
 			t.Errorf("the backend was sent %s", sent)
 		}
-		if n := h.gateway.Parked(); n != 0 {
+		if n := h.gateway.SuspendedCalls(); n != 0 {
 			t.Errorf("%d calls are parked", n)
 		}
 		client.Send(firstRequest("3"))

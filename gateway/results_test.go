@@ -119,11 +119,11 @@ func TestResult_InvalidIsReported(t *testing.T) {
 	for says, want := range map[string]string{
 		`{"resultType":5}`: `its resultType is no string: 5`,
 		`{"resultType":"complete","resultType":"input_required"}`: `its resultType stands there twice`,
-		`{"resultType":""}`:       `its resultType \"\" is not for this request`,
-		`{"resultType":"banana"}`: `its resultType \"banana\" is not for this request`,
+		`{"resultType":""}`:       `its resultType \"\" is not allowed for this request`,
+		`{"resultType":"banana"}`: `its resultType \"banana\" is not allowed for this request`,
 		`{"resultType":"input_required","inputRequests":null,"requestState":null}`:                                                    `it has neither inputRequests nor a requestState`,
-		`{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}}`:                                   `its inputRequests have tools/call, which a backend may not ask`,
-		`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","mode":"zzz"}}}}`: `its inputRequests have an elicitation of mode zzz, which there is not`,
+		`{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}}`:                                   `its inputRequests contain tools/call, which is not allowed there`,
+		`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","mode":"zzz"}}}}`: `its inputRequests contain an elicitation of the unknown mode zzz`,
 	} {
 		for _, era := range []string{"legacy", "modern"} {
 			if era == "legacy" && says[0] == '{' {

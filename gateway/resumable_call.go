@@ -16,60 +16,59 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An resumableCall is what a backend is doing for a call of a guest's. The request that
-// waits for it may come and go: a backend of the session era that asks something in
-// mid-call is not answered until the client comes back with the answers, in a new
-// request. Until then the errand is parked (parked.go).
+// A resumableCall is an upstream call on behalf of a stateless client. It outlives the client's
+// request: a legacy backend that sends a request in mid-call is answered when the client comes
+// back with responses, in a new request. Until then the call is suspended (suspended_calls.go).
 //
-//	call.send ─ errand ─ Backends.Send
-//	guest.asked ─ errand.ask ─ the call is answered: input_required, and a ticket
-//	   call.goOn (a retry with the ticket) ─ errand.resume ─ query.answer
-//	errand.Done ─ call.Done, of the request that waits; or it is kept for the next
+//	clientCall.send ─ resumableCall ─ Backends.Send
+//	statelessClient.handleRequest ─ addInputRequest ─ suspend: input_required and a ticket
+//	   clientCall.continueCall (a retry with the ticket) ─ resume ─ inputRequest.reply
+//	OnResponse ─ clientCall.OnResponse of the waiting request; or stored for the next one
 //
-// Each errand ends once, be it by the backend's answer, by the client, who hangs up,
-// or because nobody comes back; and no call is ever run a second time for that.
+// Each ends once: by the backend's response, by a disconnect of the client, or by suspendTimeout.
+// No call is ever run a second time because of that.
 type resumableCall struct {
 	g            *Gateway
 	client       *statelessClient
-	elem         *list.Element // among the guest's
+	elem         *list.Element // in the client's list
 	id           string
-	taskReserved bool // a place for a task is kept for it
-	sendAsTask   bool // it was asked for one
+	taskReserved bool // a slot for a task is reserved
+	sendAsTask   bool // the backend was asked for a task
 	route        catalog.Route
 	upstream     peer.Call
 
 	mu            sync.Mutex
-	call          *clientCall      // that waits for it; nil = it is parked, or over
-	inputRequests []*inputRequest  // not answered yet, the oldest first
-	inputCount    int              // how many queries there were
-	timer         *time.Timer      // gathers queries, or gives up on the client; nil if neither
-	response      *backendResponse // that came while it was parked
-	storedBytes   int              // bytes of it, for which there was room
+	call          *clientCall      // waiting for the response; nil = suspended or ended
+	inputRequests []*inputRequest  // unanswered, the oldest first
+	inputCount    int              // input requests so far, for their keys
+	timer         *time.Timer      // gatherTime or suspendTimeout; nil if neither runs
+	response      *backendResponse // received while suspended
+	storedBytes   int              // its size, acquired from the budget
 	ended         bool
 }
 
-// backendResponse is what came back from a backend.
+// backendResponse is a backend's response, or the error instead of it.
 type backendResponse struct {
 	m   wire.Message
 	err error
 }
 
-// A inputRequest is a question of a backend's to a guest, until it is answered.
+// An inputRequest is a backend's request to a stateless client, until it is answered.
 type inputRequest struct {
 	rc         *resumableCall
 	r          *peer.Request
-	key        string // by which the client knows it
-	attributed bool   // that it is this errand's, and not another one's of the guest; or it was moved
+	key        string // in inputRequests and inputResponses
+	attributed bool   // certain to belong to this call, or already reassigned
 }
 
 const (
-	// gatherTime is how long it is waited for further questions after the first.
+	// gatherTime is how long further input requests are awaited after the first.
 	gatherTime = 20 * time.Millisecond
-	// maxInputRequests bounds the questions of one errand that are not answered.
+	// maxInputRequests bounds the unanswered input requests of one call.
 	maxInputRequests = maxServerRequests
 )
 
-// inputKey returns the key of the nth question of a call.
+// inputKey returns the key of a call's nth input request.
 func inputKey(n int) string { return "q" + strconv.Itoa(n) }
 
 func isInputKey(key string) bool {
@@ -78,7 +77,7 @@ func isInputKey(key string) bool {
 	return ok && err == nil
 }
 
-// makeResumable has the call carried out as an errand, if it may take several rounds.
+// makeResumable sends the call as a resumableCall, if its method allows input requests.
 func (c *clientCall) makeResumable() {
 	if !c.spec.allowsInput {
 		return
@@ -94,15 +93,15 @@ func (c *clientCall) makeResumable() {
 	c.stateless.addCall(rc)
 }
 
-// waitingCall returns the call that waits for the errand, nil if none does.
+// waitingCall returns the client's request that waits for the response, nil if there is none.
 func (rc *resumableCall) waitingCall() *clientCall {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	return rc.call
 }
 
-// Progressed implements peer.ResponseHandler: progress goes to whoever waits now, under the
-// token that it has given.
+// OnProgress implements peer.ResponseHandler: it forwards progress to the waiting request, under
+// that request's token.
 func (rc *resumableCall) OnProgress(m wire.Message) {
 	if c := rc.waitingCall(); c != nil {
 		if token := c.r.Token(); token != "" && !c.s.isBacklogged(rc.route.Backend) {
@@ -111,7 +110,7 @@ func (rc *resumableCall) OnProgress(m wire.Message) {
 	}
 }
 
-// Done implements peer.ResponseHandler.
+// OnResponse implements peer.ResponseHandler.
 func (rc *resumableCall) OnResponse(m wire.Message, err error) {
 	rc.mu.Lock()
 	if rc.ended {
@@ -121,7 +120,7 @@ func (rc *resumableCall) OnResponse(m wire.Message, err error) {
 	c, open := rc.call, rc.inputRequests
 	rc.inputRequests = nil
 	if c == nil {
-		rc.storeResponseLocked(m, err) // the client hears of it when it comes back
+		rc.storeResponseLocked(m, err) // for the client's next request
 	} else {
 		rc.endLocked()
 	}
@@ -135,10 +134,10 @@ func (rc *resumableCall) OnResponse(m wire.Message, err error) {
 	}
 }
 
-var errResponseDropped = errors.New("it has answered, and there was no room to keep that until the client came back")
+var errResponseDropped = errors.New("it has responded, and there was no room to store the response until the client came back")
 
-// storeResponseLocked keeps what came back while nobody waits for it. All that is kept together is
-// bounded, with the outcomes of tasks; beyond it only that there was an answer.
+// storeResponseLocked stores a response that no request waits for. If the shared byte budget is
+// exhausted, only the fact that there was a response is kept.
 func (rc *resumableCall) storeResponseLocked(m wire.Message, err error) {
 	size := len(m.Raw())
 	if !rc.g.resultBytes.acquire(size) {
@@ -147,7 +146,7 @@ func (rc *resumableCall) storeResponseLocked(m wire.Message, err error) {
 	rc.response, rc.storedBytes = &backendResponse{m, err}, size
 }
 
-// endLocked ends the errand; gone has to follow when mu is free.
+// endLocked ends the call; cleanUp must follow after mu is released.
 func (rc *resumableCall) endLocked() {
 	rc.g.resultBytes.release(rc.storedBytes)
 	rc.ended, rc.call, rc.response, rc.storedBytes = true, nil, nil, 0
@@ -164,7 +163,7 @@ func (rc *resumableCall) cleanUp() {
 	rc.client.release()
 }
 
-// addInputRequest takes a question of the backend's. Certain says that it is this errand's.
+// addInputRequest adds a request of the backend. Certain means that it belongs to this call.
 func (rc *resumableCall) addInputRequest(r *peer.Request, certain bool) {
 	if err := checkDeclared(rc.client.meta.Capabilities, r.Message); err != nil {
 		rc.rejectInputRequest(r, err)
@@ -185,15 +184,14 @@ func (rc *resumableCall) addInputRequest(r *peer.Request, certain bool) {
 	rc.mu.Unlock()
 	switch {
 	case !ok:
-		r.Fail(wire.Errorf(wire.CodeInternalError, "The client cannot be asked this any more, or not that much at one time"))
+		r.Fail(wire.Errorf(wire.CodeInternalError, "The call accepts no more requests to the client, or has too many open ones"))
 	case !r.OnCancel(ir):
-		ir.withdraw() // the backend is gone
+		ir.withdraw() // already cancelled
 	}
 }
 
-// rejectInputRequest answers a question that the client has not declared to be able to answer. The
-// call fails with that, for so would the client's own server have it, and is taken
-// back.
+// rejectInputRequest declines a request for which the client has not declared the capability, and
+// fails and cancels the call, as the client's own server would.
 func (rc *resumableCall) rejectInputRequest(r *peer.Request, err *wire.Error) {
 	decline(r, err)
 	var s missingCapabilities
@@ -219,8 +217,8 @@ func (rc *resumableCall) rejectInputRequest(r *peer.Request, err *wire.Error) {
 	rc.cleanUp()
 }
 
-// cancelForCall ends the errand because the request c, which waited for it, is taken back, or
-// its client is gone.
+// cancelForCall ends the call because the request c that waited for it was cancelled, or its
+// client disconnected.
 func (rc *resumableCall) cancelForCall(c *clientCall, params []byte) {
 	rc.mu.Lock()
 	if rc.ended || rc.call != c {
@@ -230,7 +228,7 @@ func (rc *resumableCall) cancelForCall(c *clientCall, params []byte) {
 	rc.cancelAndUnlock(params)
 }
 
-// abort ends the errand for a reason of ours.
+// abort ends the call with an error.
 func (rc *resumableCall) abort(reason string) {
 	rc.mu.Lock()
 	if rc.ended {
@@ -245,12 +243,12 @@ func (rc *resumableCall) abort(reason string) {
 	}
 }
 
-// cancelParams returns the params of a cancellation of ours.
+// cancelParams returns the params of a cancellation by the gateway.
 func cancelParams(reason string) []byte {
-	return wire.Encode(map[string]any{"requestId": 0, "reason": reason}) // the id is put in by the peer
+	return wire.Encode(map[string]any{"requestId": 0, "reason": reason}) // the peer sets the id
 }
 
-// cancelAndUnlock ends the errand, and what the backend is doing for it. It unlocks mu.
+// cancelAndUnlock ends the call and cancels it at the backend. It unlocks mu.
 func (rc *resumableCall) cancelAndUnlock(params []byte) {
 	open, answered := rc.inputRequests, rc.response != nil
 	rc.inputRequests = nil
@@ -265,7 +263,7 @@ func (rc *resumableCall) cancelAndUnlock(params []byte) {
 	rc.cleanUp()
 }
 
-// claim removes the query from those that are open, for whoever gets true.
+// claim removes the request from the unanswered ones; it returns true to one caller only.
 func (ir *inputRequest) claim() bool {
 	ir.rc.mu.Lock()
 	defer ir.rc.mu.Unlock()
@@ -277,7 +275,7 @@ func (ir *inputRequest) claim() bool {
 	return true
 }
 
-// Cancelled implements peer.CancelHandler: the backend has taken the question back.
+// HandleCancel implements peer.CancelHandler: the backend has cancelled its request.
 func (ir *inputRequest) HandleCancel([]byte) { ir.withdraw() }
 
 func (ir *inputRequest) withdraw() {
@@ -286,19 +284,19 @@ func (ir *inputRequest) withdraw() {
 	}
 }
 
-// reply and refuse answer a query that was taken.
+// reply and decline answer a request that was claimed.
 func (ir *inputRequest) reply(result []byte) {
 	ir.r.Reply(result)
 	ir.rc.upstream.ResumeTimeout()
 }
 
 func (ir *inputRequest) decline() {
-	decline(ir.r, wire.Errorf(wire.CodeInternalError, "The client has not answered, and the call is over"))
+	decline(ir.r, wire.Errorf(wire.CodeInternalError, "The client has not responded, and the call has ended"))
 	ir.rc.upstream.ResumeTimeout()
 }
 
-// reassign finds another errand for a query whose own is over, if it may have been another's
-// all along: a connection that has one stream for everything does not tell.
+// reassign attaches the input request to another suspended call when its own has ended. On stdio
+// the original attribution was a guess, so the request may belong to that one.
 func (ir *inputRequest) reassign() {
 	if ir.attributed {
 		ir.decline()
@@ -306,15 +304,15 @@ func (ir *inputRequest) reassign() {
 	}
 	ir.rc.upstream.ResumeTimeout()
 	if rc, _ := ir.rc.client.originCall(ir.rc.route.Backend, peer.Origin{}); rc != nil && rc != ir.rc {
-		rc.addInputRequest(ir.r, true) // it stays there: of many that end each would move all that were moved to it
+		rc.addInputRequest(ir.r, true) // attributed: otherwise it would be reassigned by every call that ends
 		return
 	}
 	decline(ir.r, wire.Errorf(wire.CodeInternalError, "The call is over"))
 }
 
-// decline answers a question in the client's place: what a person is asked is
-// cancelled, "the user dismissed without making an explicit choice" (elicitation,
-// response actions); for the rest there is an error. It reports whether the question was still open.
+// decline answers a backend's request for the client: an elicitation with the action cancel, "the
+// user dismissed without making an explicit choice" (elicitation, response actions), anything
+// else with an error. It reports whether the request was still open.
 func decline(r *peer.Request, err *wire.Error) bool {
 	if r.Method() == protocol.MethodElicitationCreate {
 		return r.Reply([]byte(`{"action":"cancel"}`))

@@ -14,23 +14,23 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A backend of the stateless era asks nothing: it answers that it needs input, and the
-// call is sent again with that. A client that has a session is asked in the meantime,
-// with requests of ours, on the stream of its call.
+// A modern backend sends no requests: it responds with input_required, and the call is sent again
+// with the responses. A session client gets the input requests as requests of the gateway, on the
+// stream of its call.
 
 const (
 	// maxRounds bounds how often the client is asked for one call.
 	maxRounds = 10
-	// maxEmptyRounds bounds how often in a row it is sent again though nothing was asked.
+	// maxEmptyRounds bounds how often in a row the call is sent again without input requests.
 	maxEmptyRounds = 8
-	// inputTimeout is how long a client has for the answers of one round.
+	// inputTimeout is how long a client has for the responses of one round.
 	inputTimeout = 10 * time.Minute
 )
 
-var errTooManyRounds = errors.New("it goes on asking")
+var errTooManyRounds = errors.New("it keeps asking for input")
 
-// startRoundTrips has the client asked for what a result says that the backend needs, and what has
-// become a task pursued. It reports false if it says nothing of the kind.
+// startRoundTrips continues a call whose response is input_required or a task. It returns false
+// for any other response.
 func (c *clientCall) startRoundTrips(m wire.Message) bool {
 	result := m.Part(wire.PartResult)
 	if kind := protocol.ResultType(result); result == nil || kind != protocol.ResultInputRequired && kind != protocol.ResultTask {
@@ -38,17 +38,16 @@ func (c *clientCall) startRoundTrips(m wire.Message) bool {
 	}
 	unreserve := func() {
 		if c.taskReserved {
-			c.s.tasks.unreserve() // it was not made a task
+			c.s.tasks.unreserve() // no task was created
 		}
 	}
-	// Under the lock, so that a session that has cancelled its calls is not one that is
-	// still to be waited for.
+	// Under the lock, so that no goroutine is added to a session that has cancelled its calls.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cancelled {
 		unreserve()
 		if backendID := protocol.TaskID(result); protocol.ResultType(result) == protocol.ResultTask && backendID != "" && len(backendID) <= maxIDSize {
-			c.cancelUpstream(&polledTask{scopedID: scopedID{c.Route.Backend, backendID}}) // nobody waits for it any more
+			c.cancelUpstream(&polledTask{scopedID: scopedID{c.Route.Backend, backendID}})
 		}
 		return true
 	}
@@ -62,8 +61,8 @@ func (c *clientCall) startRoundTrips(m wire.Message) bool {
 	return true
 }
 
-// runRoundTrips asks the client and sends the call again, until there is an answer that is
-// one. Nothing is left to do when ctx has ended: the call has, too.
+// runRoundTrips asks the client and sends the call again until the response is final. If ctx
+// ends, the call has ended too.
 func (c *clientCall) runRoundTrips(ctx context.Context, m wire.Message) {
 	rounds, emptyRounds := 0, 0
 	for protocol.ResultType(m.Part(wire.PartResult)) == protocol.ResultInputRequired {
@@ -77,7 +76,7 @@ func (c *clientCall) runRoundTrips(ctx context.Context, m wire.Message) {
 			return
 		}
 		var responses []byte
-		if len(inputs) == 0 { // "retry me": it is at work, or has too much of it
+		if len(inputs) == 0 { // the backend asks for a retry: it is working, or overloaded
 			emptyRounds++
 			if !pause(ctx, 250*time.Millisecond+rand.N(250*time.Millisecond)<<min(emptyRounds, 3)) {
 				return
@@ -98,7 +97,7 @@ func (c *clientCall) runRoundTrips(ctx context.Context, m wire.Message) {
 			return
 		}
 		if e, ok := resp.Err.(*wire.Error); ok {
-			resp.Err = &transport.CallLostError{Err: e, MayHaveRun: true} // it is about what the client knows nothing of
+			resp.Err = &transport.CallLostError{Err: e, MayHaveRun: true} // concerns a message that the client does not know
 		}
 		if resp.Err != nil {
 			c.failWith(resp.Err)
@@ -109,7 +108,7 @@ func (c *clientCall) runRoundTrips(ctx context.Context, m wire.Message) {
 	c.finishRoundTrips(ctx, m)
 }
 
-// failWith ends the call without an answer.
+// failWith ends the call with an error.
 func (c *clientCall) failWith(err error) {
 	kind, failure := c.clientError(err)
 	if c.r.Fail(failure) {
@@ -128,10 +127,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// askAll asks the client all of a round's questions at once, and returns the responses; or
-// the answer with which the call ends, since one of them cannot be had. If that is because
-// the client has not declared it, or could not read it, none is asked: a backend that was
-// told what the client can do would only go on asking.
+// askAll sends the client all input requests of a round concurrently and returns the responses;
+// or the final response of the call if one of them cannot be had. If the client has not declared
+// one, or one cannot be adapted to its revision, it gets none of them.
 func (c *clientCall) askAll(ctx context.Context, inputs []protocol.InputRequest) (responses []byte, final *wire.Message) {
 	requests, failure := c.clientRequests(inputs)
 	if failure != nil {
@@ -151,7 +149,7 @@ func (c *clientCall) askAll(ctx context.Context, inputs []protocol.InputRequest)
 			case input.Method == protocol.MethodElicitationCreate:
 				answers[i].Text = []byte(`{"action":"cancel"}`)
 			default:
-				cancel(failure) // the call ends with the first of them
+				cancel(failure) // the first error ends the call
 			}
 		})
 	}
@@ -163,8 +161,8 @@ func (c *clientCall) askAll(ctx context.Context, inputs []protocol.InputRequest)
 	return wire.EditObject(nil, nil, answers...), nil
 }
 
-// clientRequests returns what a backend asks as the client gets it, or why it cannot be asked
-// one of them.
+// clientRequests returns a backend's input requests as the client gets them, or an error if one
+// of them must not be sent.
 func (c *clientCall) clientRequests(inputs []protocol.InputRequest) (requests []wire.Message, failure *wire.Error) {
 	s := c.s
 	s.mu.Lock()
@@ -187,14 +185,14 @@ func (c *clientCall) clientRequests(inputs []protocol.InputRequest) (requests []
 		}
 		m := withBackendLabel(c.Route.Backend, wire.NewRequest("0", input.Method, params))
 		if input.Method == protocol.MethodElicitationCreate && elicitationMode(params) == "url" {
-			m, _ = m.Set(wire.Quote(newID()), "params", "elicitationId") // 2025-11-25 has one; nothing will be said of it
+			m, _ = m.Set(wire.Quote(newID()), "params", "elicitationId") // 2025-11-25 requires one; no completion will follow
 		}
 		requests = append(requests, m)
 	}
 	return requests, nil
 }
 
-// ask asks the client one question and returns its result.
+// ask sends the client one request and returns its result.
 func (c *clientCall) ask(ctx context.Context, request wire.Message) ([]byte, *wire.Error) {
 	s := c.s
 	if err := s.acquireSlot(c.Route.Backend); err != nil {
@@ -204,7 +202,7 @@ func (c *clientCall) ask(ctx context.Context, request wire.Message) ([]byte, *wi
 	return c.sendAndWait(ctx, request)
 }
 
-// sendAndWait sends the client a question, on the stream of the call, and waits for its result.
+// sendAndWait sends the client a request, on the stream of the call, and waits for its result.
 func (c *clientCall) sendAndWait(ctx context.Context, request wire.Message) ([]byte, *wire.Error) {
 	w := make(peer.ResponseChan, 1)
 	call := &peer.Call{Handler: w, RelatedTo: c.ID, Timeout: inputTimeout}
@@ -225,29 +223,29 @@ func (c *clientCall) sendAndWait(ctx context.Context, request wire.Message) ([]b
 	return resp.Part(wire.PartResult), nil
 }
 
-// inputDeclined is what a call ends with whose backend needs something that the client does not
-// give: of a tool the model is told, so that it can do something else.
+// inputDeclined returns the final response of a call whose client does not supply the input: for
+// a tool a result with isError, so that the model can react, else an error.
 func (c *clientCall) inputDeclined(err *wire.Error) wire.Message {
 	if !c.isMethod(protocol.MethodToolsCall) {
-		return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "backend %s needs input that the client does not give: %s", c.Route.Backend, err.Message))
+		return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "backend %s needs input that the client does not provide: %s", c.Route.Backend, err.Message))
 	}
 	return wire.NewResult("0", wire.Encode(map[string]any{
 		"isError": true,
-		"content": []any{map[string]string{"type": "text", "text": "The tool needs input that the client does not give: " + err.Message}},
+		"content": []any{map[string]string{"type": "text", "text": "The tool needs input that the client does not provide: " + err.Message}},
 	}))
 }
 
-// A retryHandler is the Asker of a call that is sent again: its progress is the call's.
+// A retryHandler handles the response of a call that is sent again; progress goes to the call.
 type retryHandler struct {
 	peer.ResponseChan
 	c *clientCall
 }
 
-// Progressed implements peer.ResponseHandler.
+// OnProgress implements peer.ResponseHandler.
 func (r retryHandler) OnProgress(m wire.Message) { r.c.OnProgress(m) }
 
-// retryUpstream sends the call with the client's answers, and the state that the backend
-// gave, and waits for what it says now.
+// retryUpstream sends the call again, with the client's responses and the backend's requestState,
+// and waits for the response.
 func (c *clientCall) retryUpstream(ctx context.Context, responses, state []byte) peer.Response {
 	handler := retryHandler{make(peer.ResponseChan, 1), c}
 	call := &peer.Call{Handler: handler, Tag: c, Token: c.upstream.Token, Name: c.upstream.Name, RemoteName: c.upstream.RemoteName, SessionID: c.upstream.SessionID, AllowTask: c.upstream.AllowTask,
@@ -262,7 +260,7 @@ func (c *clientCall) retryUpstream(ctx context.Context, responses, state []byte)
 	}
 }
 
-// toLegacy returns a stateless backend's answer as a client that has a session gets it.
+// toLegacy returns a modern backend's response as a session client gets it.
 func (c *clientCall) toLegacy(m wire.Message) wire.Message {
 	failure := m.Part(wire.PartError)
 	if failure == nil {
@@ -276,7 +274,7 @@ func (c *clientCall) toLegacy(m wire.Message) wire.Message {
 	case protocol.CodeMissingCapability:
 		return c.inputDeclined(e)
 	case protocol.CodeHeaderMismatch, protocol.CodeUnsupportedVersion:
-		m, _ = m.Set(strconv.AppendInt(nil, wire.CodeInternalError, 10), "error", "code") // that is between the gateway and the backend
+		m, _ = m.Set(strconv.AppendInt(nil, wire.CodeInternalError, 10), "error", "code") // an internal matter of gateway and backend
 	}
 	return protocol.ErrorToLegacy(m, uri)
 }

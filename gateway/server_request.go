@@ -9,28 +9,28 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// serverRequest is something that a backend asks of a client, in flight: the row that
-// brings the answer home. Two may end it, the backend, which takes back its
-// request, and the client; the one that takes the request from the backend's
-// table does.
+// A serverRequest is a backend's request to a session client, in flight. Both the backend, by
+// cancelling, and the client, by responding, can end it; whichever takes the request out of the
+// backend's peer table first does.
 //
-// [clientCall] is the same in the other direction.
+// [clientCall] is the counterpart in the other direction.
 type serverRequest struct {
 	toClient    peer.Call
 	s           *Session
 	r           *peer.Request
 	backend     string
-	taskAllowed bool        // the client may answer with a task of its own
-	timer       *time.Timer // of a question that belongs to no call; guarded by the session's mu
+	taskAllowed bool // the client may respond with a task
+	// timeout of a request that belongs to no call; guarded by the session's mu
+	timer *time.Timer
 
 	mu        sync.Mutex
 	sent      bool
 	cancelled bool
 }
 
-// HandleRequest hands on what a backend asks of the client that a session is with, ""
-// if it is not certain which. It does not wait. What comes on the stream of a call that is
-// over is of that call: nobody is asked it, unless it names the task that it is about.
+// HandleRequest forwards a backend's request to the client of a session, "" if the session is
+// uncertain. It does not block. A request on the stream of an ended call is declined, unless it
+// names a task.
 func (g *Gateway) HandleRequest(session, backend string, r *peer.Request) {
 	if r.Origin().CallEnded && relatedTask(r.Message) == "" && taskID(r.Message) == "" {
 		decline(r, errCallEnded)
@@ -50,13 +50,13 @@ func (g *Gateway) HandleRequest(session, backend string, r *peer.Request) {
 	}
 	if s == nil {
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound,
-			"Method not found: %s: no client is certain to be the one that is asked", truncate(r.Method())))
+			"Method not found: %s: it is not certain which client the request is for", truncate(r.Method())))
 		return
 	}
 	s.forwardRequest(backend, r)
 }
 
-// forwardRequest puts a question to the client, once it is ready for any.
+// forwardRequest sends a backend's request to the client once the session is initialized.
 func (s *Session) forwardRequest(backend string, r *peer.Request) {
 	if err := s.checkMayAsk(backend, r.Message); err != nil {
 		r.Fail(err)
@@ -72,7 +72,7 @@ func (s *Session) forwardRequest(backend string, r *peer.Request) {
 		return
 	}
 	s.mu.Lock()
-	early := s.state == uninitialized || s.state == awaitingInitialized // its initialized is on its way
+	early := s.state == uninitialized || s.state == awaitingInitialized // initialized is still to come
 	if early {
 		s.queueServerRequestLocked(sr)
 	}
@@ -82,7 +82,7 @@ func (s *Session) forwardRequest(backend string, r *peer.Request) {
 	}
 }
 
-// checkDeclared says why the client is not asked something, nil if it is.
+// checkMayAsk returns an error if the client must not receive the request.
 func (s *Session) checkMayAsk(backend string, m wire.Message) *wire.Error {
 	ok := false
 	switch m.Method() {
@@ -107,8 +107,8 @@ func (s *Session) checkMayAsk(backend string, m wire.Message) *wire.Error {
 	return nil
 }
 
-// send puts the question to the client, on the stream of the call that is the
-// cause of it, whose time does not run until it is answered.
+// send sends the request to the client, on the stream of the call that caused it. The timeout of
+// that call is paused until the response.
 func (sr *serverRequest) send() {
 	sr.mu.Lock()
 	defer sr.mu.Unlock()
@@ -121,20 +121,20 @@ func (sr *serverRequest) send() {
 	}
 	sr.sent = true
 	sr.toClient.Handler, sr.toClient.Token, sr.toClient.RelatedTo = sr, sr.r.Token(), sr.s.trackServerRequest(sr).relatedID()
-	// Under the lock, as in call.send.
+	// Under the lock, as in clientCall.send.
 	sr.s.peer.Send(sr.s.toClientTaskIDs(sr.backend, sr.labelled()), &sr.toClient)
 }
 
-// rejectUnsent ends a question that was not put to the client.
+// rejectUnsent ends a request that was not sent to the client.
 func (sr *serverRequest) rejectUnsent(err *wire.Error) {
 	if sr.r.Fail(err) {
 		sr.release()
 	}
 }
 
-// labelled returns the question as the client gets it. Of an elicitation it is told
-// whose it is, for its answer goes there: "Clients MUST provide UI that makes it
-// clear which server is requesting information" (elicitation, security).
+// labelled returns the request with the backend's label, and remembers the id of a URL
+// elicitation: "Clients MUST provide UI that makes it clear which server is requesting
+// information" (elicitation, security).
 func (sr *serverRequest) labelled() wire.Message {
 	m := withBackendLabel(sr.backend, sr.r.Message)
 	if m.Method() == protocol.MethodElicitationCreate && elicitationMode(m.Part(wire.PartParams)) == "url" {
@@ -143,8 +143,7 @@ func (sr *serverRequest) labelled() wire.Message {
 	return m
 }
 
-// withBackendLabel returns what a backend asks with its name in front, if it is a person who is
-// asked.
+// withBackendLabel prefixes the message of an elicitation with the backend's name.
 func withBackendLabel(backend string, m wire.Message) wire.Message {
 	if m.Method() != protocol.MethodElicitationCreate {
 		return m
@@ -155,40 +154,38 @@ func withBackendLabel(backend string, m wire.Message) wire.Message {
 	return m
 }
 
-// backendLabel is the text in front of what a backend asks a person.
+// backendLabel returns the prefix of a backend's elicitation messages.
 func backendLabel(backend string) string { return "[" + backend + "] " }
 
-// prependJSONString puts text in front of a string literal, which is not read.
+// prependJSONString puts text in front of a JSON string literal without decoding it.
 func prependJSONString(text string, literal []byte) []byte {
 	front := wire.Quote(text)
 	return append(front[:len(front)-1:len(front)-1], literal[1:]...)
 }
 
-// stringAt returns the string to which a path leads in a message, "" if there is
-// none.
+// stringAt returns the string at a path in a message, "" if there is none.
 func stringAt(m wire.Message, path ...string) string {
 	value, _ := wire.Lookup(m.Raw(), path...)
 	return wire.Unquote(value)
 }
 
-// Progressed implements peer.ResponseHandler.
+// OnProgress implements peer.ResponseHandler.
 func (sr *serverRequest) OnProgress(m wire.Message) {
 	sr.r.Notify(sr.s.toBackendTaskIDs(sr.backend, m))
 }
 
-// Done implements peer.ResponseHandler: the answer goes home as it is, or the reason why
-// there is none.
+// OnResponse implements peer.ResponseHandler: it forwards the response, or reports an error.
 func (sr *serverRequest) OnResponse(m wire.Message, err error) {
-	sr.release() // before the answer: who hears it may ask again
+	sr.release() // before the response: the backend may send its next request at once
 	if err != nil {
-		sr.r.Fail(wire.Errorf(wire.CodeInternalError, "The client is gone, or its answer could not be read"))
+		sr.r.Fail(wire.Errorf(wire.CodeInternalError, "The client has disconnected, or its response could not be read"))
 		return
 	}
 	sr.r.Forward(sr.recordResponse(m))
 }
 
-// Cancelled implements peer.CancelHandler: the backend has taken the question back, or is
-// gone.
+// HandleCancel implements peer.CancelHandler: the backend has cancelled the request or
+// disconnected.
 func (sr *serverRequest) HandleCancel(params []byte) {
 	sr.mu.Lock()
 	sr.cancelled = true

@@ -175,7 +175,7 @@ func TestServerRequest_EndsWithSession(t *testing.T) {
 					t.Error(err)
 				}
 				gh.Send(`{"jsonrpc":"2.0","id":"late","method":"roots/list"}`)
-				if got := gh.Next(); !strings.Contains(got, "no client is certain") {
+				if got := gh.Next(); !strings.Contains(got, "it is not certain which client") {
 					t.Errorf("got %s", got)
 				}
 				gh.WantNothing()
@@ -236,7 +236,7 @@ func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
 		refused := func() {
 			t.Helper()
 			gh.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}`)
-			if got := gh.Next(); !strings.Contains(got, `"id":"q","error":{"code":-32601,"message":"Method not found: sampling/createMessage: no client is certain`) {
+			if got := gh.Next(); !strings.Contains(got, `"id":"q","error":{"code":-32601,"message":"Method not found: sampling/createMessage: it is not certain which client`) {
 				t.Errorf("got %s", got)
 			}
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)

@@ -17,44 +17,46 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A Session is one client's conversation.
+// A Session is the state of one client connection, or of one HTTP session.
 type Session struct {
 	g    *Gateway
 	id   string
 	peer *peer.Peer
-	ctx  context.Context // done when the session is over
+	ctx  context.Context // done when the session has ended
 	end  context.CancelFunc
-	work sync.WaitGroup // what waits on behalf of requests
+	work sync.WaitGroup // goroutines that wait on behalf of requests
 
-	stopped atomic.Bool // it ends because the gateway does
+	stopped atomic.Bool // it ends because the gateway shuts down
 
-	principal string             // who is at the far side, as far as somebody has checked
-	clients   []*statelessClient // those that it keeps, the latest at the end; the reader's own
-	opened    bool               // the backends know of it; the reader's own
-	openedAt  time.Time          // when it was opened
+	principal string // authenticated identity of the client; "" if there is no authentication
+	// stateless clients retained by this connection, the latest last; for the reading goroutine
+	// only
+	clients  []*statelessClient
+	opened   bool // registered with the backends; for the reading goroutine only
+	openedAt time.Time
 
-	tasks           sessionTasks   // of the client, at backends
-	clientTasks     recentIDs      // tasks of backends, at the client
-	urlElicitations recentIDs      // what backends ask of the client by way of an URL
-	links           links          // that the client was given
-	delayedUpdates  delayedUpdates // of which it is told later
+	tasks           sessionTasks   // tasks of the client at backends
+	clientTasks     recentIDs      // tasks of backends at the client
+	urlElicitations recentIDs      // ids of URL elicitations sent to the client
+	links           links          // resource URIs that the client was given
+	delayedUpdates  delayedUpdates // resource updates held back while the client is backlogged
 
 	mu                   sync.Mutex
 	state                state
 	negotiated           negotiated
 	queuedRequests       []*peer.Request  // waiting for initialized
-	queuedServerRequests []*serverRequest // likewise, of backends
-	initializedTimer     *time.Timer      // gives up on it
+	queuedServerRequests []*serverRequest // of backends, waiting for initialized
+	initializedTimer     *time.Timer      // rejects the queued requests
 	lists                [catalog.NumKinds]listState
-	minLevel             int // from which on it wants log messages; 0 = all
-	inFlight             flights
+	minLevel             int // lowest log level to forward; 0 = all
+	inFlight             inFlightCalls
 	serverRequests       openServerRequests
 	earlyStatuses        []earlyStatus
 	listenRequests       map[*listenRequest]bool
-	backlogLogged        time.Time // when it was logged last that notifications are left out
+	backlogLogged        time.Time // time of the last log record about left-out notifications
 }
 
-// newSession returns one that has no peer yet.
+// newSession returns a session without a peer.
 func newSession(g *Gateway, id, principal string) *Session {
 	if id == "" {
 		id = newID()
@@ -64,7 +66,8 @@ func newSession(g *Gateway, id, principal string) *Session {
 	return s
 }
 
-// log returns what the session logs to. It is made when it is needed: most sessions log nothing after they have begun.
+// log returns the session's logger. It is created on demand: most sessions log nothing after
+// initialize.
 func (s *Session) log() *slog.Logger { return s.g.Log.With("session", s.id) }
 
 func (s *Session) peerOptions() peer.Options {
@@ -79,15 +82,15 @@ func (s *Session) peerOptions() peer.Options {
 	}
 }
 
-// newID returns what no other session goes by.
+// newID returns a random session id.
 func newID() string {
 	random := make([]byte, 16)
 	_, _ = rand.Read(random) // never fails
 	return hex.EncodeToString(random)
 }
 
-// shutdownGrace is the grace for calls in flight when the gateway is told to end while it ends already:
-// clients that have closed stdin send SIGTERM, and soon after that SIGKILL.
+// shutdownGrace is the grace for calls in flight if the gateway shuts down while the session is
+// already closing: clients that have closed stdin send SIGTERM, and soon after that SIGKILL.
 const shutdownGrace = 500 * time.Millisecond
 
 func (s *Session) run(ctx context.Context) error {
@@ -99,7 +102,7 @@ func (s *Session) run(ctx context.Context) error {
 	err := s.peer.Run(s.ctx)
 	grace := s.g.Grace
 	if errors.Is(err, transport.ErrClosed) {
-		grace, err = 0, nil // there is nobody for whom an answer could be
+		grace, err = 0, nil
 	}
 	s.shutDown(grace)
 	if !stop() {
@@ -110,12 +113,12 @@ func (s *Session) run(ctx context.Context) error {
 	return err
 }
 
-// Receive sees to a message of the client's, in a session that [Gateway.Open] has begun. It is
-// to be called with one message after the other, in order of arrival, and does not wait.
+// Receive handles a message of the client in a session begun by [Gateway.Open]. Call it with one
+// message at a time, in order of arrival. It does not block.
 func (s *Session) Receive(m wire.Message) { s.peer.Receive(m) }
 
-// Stop ends the session because the gateway ends: after a grace for what is in flight
-// its Conn is closed. Receive may be called meanwhile.
+// Shutdown ends the session because the gateway shuts down: after a grace period for calls in
+// flight it closes the Conn. Receive may be called meanwhile.
 func (s *Session) Shutdown() {
 	s.stopped.Store(true)
 	grace := s.g.DrainTimeout
@@ -127,17 +130,17 @@ func (s *Session) Shutdown() {
 	s.shutDown(grace)
 }
 
-// End is to be called once the Conn of a session that [Gateway.Open] has begun is closed, by
-// whomever, and nothing more is received. Nothing of the session is left when it returns. Why is nil
-// if the client or the session has closed the Conn.
+// Closed must be called once the Conn of a session begun by [Gateway.Open] is closed and nothing
+// more is received. When it returns the session is fully released. The reason is nil if the
+// client or the session closed the Conn.
 func (s *Session) Closed(reason error) {
 	s.peer.Disconnected()
-	s.shutDown(0) // there is nobody for whom an answer could be
+	s.shutDown(0)
 	s.cleanUp(reason)
 }
 
-// cleanUp waits for what was begun on behalf of the session, and forgets it. Why says why it has ended,
-// nil if the client has ended it.
+// cleanUp waits for the session's goroutines and removes the session. The reason is why it ended,
+// nil if the client ended it.
 func (s *Session) cleanUp(reason error) {
 	s.work.Wait()
 	s.tasks.endAll()
@@ -168,8 +171,8 @@ func (s *Session) closeError() *wire.Error {
 	return errSessionEnding
 }
 
-// shutDown ends the session: nothing new, a grace for what is in flight, the end.
-// Of two calls the one whose grace is over first ends it.
+// shutDown closes the session: it accepts no new requests, waits up to grace for those in flight,
+// then closes the connection. Of two concurrent calls the shorter grace wins.
 func (s *Session) shutDown(grace time.Duration) {
 	s.mu.Lock()
 	s.state = closing
@@ -213,7 +216,7 @@ func (s *Session) HandleRequest(r *peer.Request) {
 	}
 }
 
-// dispatch is the table of contents of what the gateway offers.
+// dispatch routes a request by its method.
 func (s *Session) dispatch(r *peer.Request, method string) {
 	if params := r.Part(wire.PartParams); !wire.IsNull(params) && !wire.IsObject(params) {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: they must be an object"))
@@ -261,9 +264,8 @@ func (s *Session) dispatch(r *peer.Request, method string) {
 	}
 }
 
-// methodCapabilities are the capabilities without which a method does not exist for a client:
-// it may ask for nothing that it was not offered. Lists and what is in them are
-// always there.
+// methodCapabilities lists the server capabilities that a method requires: without them the
+// method does not exist for the client. Lists and their entries are always available.
 var methodCapabilities = map[string][]string{
 	protocol.MethodResourcesSubscribe:   {"resources", "subscribe"},
 	protocol.MethodResourcesUnsubscribe: {"resources", "subscribe"},
@@ -275,8 +277,7 @@ var methodCapabilities = map[string][]string{
 	protocol.MethodTasksCancel:          {"tasks", "cancel"},
 }
 
-// HandleNotification implements peer.Handler. Notifications that mean nothing here are
-// dropped: they are never answered, not with an error either.
+// HandleNotification implements peer.Handler. Unknown notifications are dropped without an error.
 func (s *Session) HandleNotification(m wire.Message, _ peer.Origin) {
 	switch m.Method() {
 	case protocol.NotificationInitialized:
@@ -305,18 +306,18 @@ func (s *Session) isReady() bool {
 	return s.state == ready
 }
 
-// initializedTimeout is how long a request may wait for initialized: over some transports
-// the two can overtake each other.
+// initializedTimeout is how long a request waits for notifications/initialized, which it may
+// overtake on some transports.
 const initializedTimeout = 2 * time.Second
 
-// queueLocked keeps a request until initialized has come. There are no more of
-// them than requests may be in flight.
+// queueLocked queues a request until notifications/initialized arrives. The number of queued
+// requests is bounded by MaxInFlight.
 func (s *Session) queueLocked(r *peer.Request) {
 	s.startInitializedTimerLocked()
 	s.queuedRequests = append(s.queuedRequests, r)
 }
 
-// queueServerRequestLocked is holdLocked for what a backend asks.
+// queueServerRequestLocked queues a backend's request until notifications/initialized arrives.
 func (s *Session) queueServerRequestLocked(sr *serverRequest) {
 	s.startInitializedTimerLocked()
 	s.queuedServerRequests = append(s.queuedServerRequests, sr)
@@ -328,8 +329,7 @@ func (s *Session) startInitializedTimerLocked() {
 	}
 }
 
-// flushQueued lets go of what was held, when the handshake or the session has ended: it
-// is seen to.
+// flushQueued handles the queued requests, when the handshake or the session has ended.
 func (s *Session) flushQueued() {
 	s.mu.Lock()
 	requests, serverRequests := s.queuedRequests, s.queuedServerRequests
@@ -346,7 +346,7 @@ func (s *Session) flushQueued() {
 	}
 }
 
-// rejectQueued refuses what was held for too long.
+// rejectQueued rejects the queued requests after initializedTimeout.
 func (s *Session) rejectQueued() {
 	s.mu.Lock()
 	var requests []*peer.Request
@@ -364,8 +364,8 @@ func (s *Session) rejectQueued() {
 	}
 }
 
-// fail answers a request with an error of ours, and notes a call that was
-// refused, or that was cancelled before it could be.
+// fail responds to a request with an error and audits the rejected call, or its cancellation if
+// the client cancelled it first.
 func (s *Session) fail(r *peer.Request, err *wire.Error) {
 	if r.Fail(err) {
 		s.recordRejected(r.Message, err)
@@ -374,13 +374,13 @@ func (s *Session) fail(r *peer.Request, err *wire.Error) {
 	}
 }
 
-// recordRejected notes a call that came to nothing before it began.
+// recordRejected audits a call that was rejected before it was sent.
 func (s *Session) recordRejected(m wire.Message, err *wire.Error) {
 	s.recordCall(m, errorOutcome(Rejected, err))
 }
 
-// RecordRejected records a request that was answered with an error before a session received it. Session is
-// the id of the session that it belongs to, "" if it belongs to none.
+// RecordRejected audits a request that was answered with an error before a session received it.
+// Session is the id of its session, "" if it belongs to none.
 func (g *Gateway) RecordRejected(session string, m wire.Message, err *wire.Error) {
 	g.mu.Lock()
 	s := g.sessions[session]

@@ -11,8 +11,7 @@ import (
 
 var sessionTaskSpec = &methodSpec{resolve: resolveSessionTask, mayResolveLater: never, notFound: unknownName("task"), send: (*clientCall).sendTaskRequest}
 
-// resolveSessionTask finds the tasks of the session alone: those of others are unknown to
-// it.
+// resolveSessionTask resolves a task id of the session. Tasks of other sessions are unknown.
 func resolveSessionTask(c *clientCall, _ *catalog.View) (catalog.Route, bool) {
 	at, ok := c.s.tasks.toBackend(c.Name)
 	if !ok {
@@ -23,8 +22,8 @@ func resolveSessionTask(c *clientCall, _ *catalog.View) (catalog.Route, bool) {
 
 func never(*clientCall, *catalog.View) bool { return false }
 
-// sendTaskRequest sends a request about a task. The one for its result is answered
-// when the task has ended, so that no limit of time is for it.
+// sendTaskRequest sends a request about a task. tasks/result has no timeout, because its response
+// comes when the task has ended.
 func (c *clientCall) sendTaskRequest() {
 	if p := c.s.tasks.polled(scopedID{c.Route.Backend, c.Route.Original}); p != nil {
 		c.servePolledTask(p)
@@ -40,7 +39,7 @@ func (c *clientCall) sendTaskRequest() {
 	c.s.g.Backends.Send(c.Route.Backend, m, c.upstream)
 }
 
-// reserveTask keeps a place for the task that a tool call asks for, if it does.
+// reserveTask reserves a slot for a task if a tool call asks for one.
 func (c *clientCall) reserveTask() *wire.Error {
 	if c.stateless != nil {
 		return c.reserveStatelessTask()
@@ -54,13 +53,13 @@ func (c *clientCall) reserveTask() *wire.Error {
 	return nil
 }
 
-// asksForTask reports whether a request may be answered with a task.
+// asksForTask reports whether a request allows a task as the response.
 func asksForTask(m wire.Message) bool {
 	value, _ := wire.Lookup(m.Part(wire.PartParams), "task")
 	return !wire.IsNull(value)
 }
 
-// upstreamMessage returns the request as the backend gets it, but for what it names.
+// upstreamMessage returns the request as the backend gets it, except for the name in it.
 func (c *clientCall) upstreamMessage() wire.Message {
 	if c.stateless != nil {
 		return c.statelessUpstreamMessage()
@@ -68,8 +67,8 @@ func (c *clientCall) upstreamMessage() wire.Message {
 	return c.s.toBackendTaskIDs(c.Route.Backend, c.r.Message)
 }
 
-// checkTaskResult returns an error if the client could read another task than the gateway in the answer of
-// a backend of the session era.
+// checkTaskResult returns an error if a legacy backend's response is ambiguous: the client could
+// read another task in it than the gateway.
 func (c *clientCall) checkTaskResult(m wire.Message) (err error) {
 	switch {
 	case c.taskReserved:
@@ -83,8 +82,8 @@ func (c *clientCall) checkTaskResult(m wire.Message) (err error) {
 	return nil
 }
 
-// recordResponse takes what an answer says of tasks, and of what the client will be asked
-// elsewhere, and returns it as the client gets it.
+// recordResponse records the tasks and URL elicitations in a legacy backend's response, and
+// returns the response as the client gets it.
 func (c *clientCall) recordResponse(m wire.Message) wire.Message {
 	backend := c.Route.Backend
 	if failure := m.Part(wire.PartError); failure != nil {
@@ -94,7 +93,7 @@ func (c *clientCall) recordResponse(m wire.Message) wire.Message {
 	case c.taskReserved:
 		id := stringAt(m, "result", "task", "taskId")
 		if id == "" || len(id) > maxIDSize {
-			c.s.tasks.unreserve() // it was not made a task
+			c.s.tasks.unreserve() // no task was created
 			break
 		}
 		m = replaceID(m, id, c.s.tasks.add(backend, id, c.progressRelay()), "result", "task", "taskId")
@@ -108,8 +107,8 @@ func (c *clientCall) recordResponse(m wire.Message) wire.Message {
 	return c.s.toClientTaskIDs(backend, m)
 }
 
-// progressRelay sees to it that the client hears of the progress of what has become a task.
-// It comes on the stream on which the client waits for the result, if it does.
+// progressRelay forwards the progress of a call that has become a task, on the stream of the
+// client's tasks/result request if there is one.
 func (c *clientCall) progressRelay() *peer.ProgressRelay {
 	s, backend := c.s, c.Route.Backend
 	return c.upstream.RelayProgress(func(m wire.Message) {
@@ -118,14 +117,14 @@ func (c *clientCall) progressRelay() *peer.ProgressRelay {
 	})
 }
 
-// noteTaskStatus notes the status that a backend reports of a task.
+// noteTaskStatus records the status of a task as reported by its backend.
 func (s *Session) noteTaskStatus(backend, id, status string) {
 	if slices.Contains([]string{"completed", "failed", "cancelled"}, status) {
 		s.tasks.end(backend, id)
 	}
 }
 
-// replaceID puts another id in the place of the one to which path leads.
+// replaceID replaces the id at path if it is oldID.
 func replaceID(m wire.Message, oldID, newID string, path ...string) wire.Message {
 	if oldID == newID {
 		return m
@@ -136,13 +135,12 @@ func replaceID(m wire.Message, oldID, newID string, path ...string) wire.Message
 	return m
 }
 
-// toClientTaskIDs returns a backend's message with the id of the task that it
-// belongs to as the client knows it.
+// toClientTaskIDs returns a backend's message with the related task's id as the client knows it.
 func (s *Session) toClientTaskIDs(backend string, m wire.Message) wire.Message {
 	return s.rewriteTaskIDs(m, func(id string) (string, bool) { return s.tasks.toClient(backend, id) })
 }
 
-// toBackendTaskIDs is exposeTasks for a client's message to a backend.
+// toBackendTaskIDs returns a client's message with the related task's id as the backend knows it.
 func (s *Session) toBackendTaskIDs(backend string, m wire.Message) wire.Message {
 	return s.rewriteTaskIDs(m, func(id string) (string, bool) {
 		at, ok := s.tasks.toBackend(id)
@@ -162,15 +160,13 @@ func (s *Session) rewriteTaskIDs(m wire.Message, other func(string) (string, boo
 	return m
 }
 
-// relatedTask returns the id of the task that a message belongs to, "" if it
-// does not say.
+// relatedTask returns the id of the task that a message belongs to, "" if it names none.
 func relatedTask(m wire.Message) string {
 	id, _ := wire.Lookup(m.Part(wire.PartMeta), protocol.MetaRelatedTask, "taskId")
 	return wire.Unquote(id)
 }
 
-// taskID returns the id of the task that a request is about, "" if it is about
-// none.
+// taskID returns the id of the task that a request is about, "" if there is none.
 func taskID(m wire.Message) string {
 	switch m.Method() {
 	case protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:

@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// taskListTimeout is how long the backends have for their lists of tasks.
+	// taskListTimeout bounds the backends' tasks/list.
 	taskListTimeout = 10 * time.Second
 	// maxTaskPages bounds the pages of one backend's list.
 	maxTaskPages = 1000
 )
 
-// listTasks answers with the tasks of this session, in one page: as each backend
-// tells of them, in the order of the configuration; then those at backends of the stateless
-// era, which list none. What a backend lists beyond
-// them is somebody else's, perhaps, and left out.
+// listTasks answers tasks/list with the tasks of this session, in one page: as listed by each
+// backend, in the order of the configuration, then those at modern backends, which have no list.
+// Other tasks that a backend lists may belong to other clients and are left out.
 func (s *Session) listTasks(r *peer.Request) {
 	if !wire.IsNull(r.Part(wire.PartCursor)) {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
@@ -58,13 +57,13 @@ func (s *Session) listTasks(r *peer.Request) {
 	})
 }
 
-// cancelHandler is the Owner of a request for which a context stands: it ends that.
+// A cancelHandler cancels a context when the client cancels its request.
 type cancelHandler context.CancelFunc
 
-// Cancelled implements peer.CancelHandler.
+// HandleCancel implements peer.CancelHandler.
 func (end cancelHandler) HandleCancel([]byte) { end() }
 
-// backendTasks returns the session's tasks as a backend lists them.
+// backendTasks returns the session's tasks as listed by a backend.
 func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
 	var all [][]byte
 	params := []byte("{}")
@@ -80,10 +79,10 @@ func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
 			err = protocol.CheckTaskList(list)
 		}
 		if errors.Is(ctx.Err(), context.Canceled) {
-			return nil // the client, or the session, is gone
+			return nil // the client has cancelled or disconnected
 		}
 		if err != nil {
-			s.log().Warn("the tasks of a backend are not listed", "backend", backend, "err", err)
+			s.log().Warn("listing tasks failed", "backend", backend, "err", err)
 			return nil
 		}
 		wire.EachElement(list, func(one []byte) bool {
@@ -101,9 +100,8 @@ func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
 	return all
 }
 
-// polledTasks returns the session's tasks at backends of the stateless era. Those that have
-// not ended are asked about, some at a time; those of which nothing is heard in time are as
-// they were.
+// polledTasks returns the session's tasks at modern backends. Those that have not ended are
+// polled, 16 at a time; without a response in time the last known state is returned.
 func (s *Session) polledTasks(ctx context.Context) (all [][]byte) {
 	polled := s.tasks.polledTasks()
 	for some := range slices.Chunk(polled, 16) {
@@ -132,8 +130,8 @@ func (s *Session) refreshPolledTask(ctx context.Context, p *polledTask) {
 	}
 }
 
-// toClientListedTask returns a task of a backend's list as the client knows it, if it
-// is the session's.
+// toClientListedTask returns a task from a backend's list with the client's id, if it belongs to
+// the session.
 func (s *Session) toClientListedTask(backend string, one []byte) ([]byte, bool) {
 	literal, at := wire.Lookup(one, "taskId")
 	id := wire.Unquote(literal)
@@ -150,7 +148,7 @@ func (s *Session) toClientListedTask(backend string, one []byte) ([]byte, bool) 
 	return append(text, one[at+len(literal):]...), true
 }
 
-// callBackend asks a backend something on the session's own behalf, and waits.
+// callBackend sends a request on the session's behalf and waits for the response.
 func (s *Session) callBackend(ctx context.Context, backend string, m wire.Message) peer.Response {
 	return s.g.callBackend(ctx, backend, m, &peer.Call{SessionID: s.id})
 }

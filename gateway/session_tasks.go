@@ -10,38 +10,38 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// maxTasks bounds the tasks of one session. Beyond it the oldest that has ended
-// is forgotten, and if none has, no more are made.
+// maxTasks bounds the tasks of one session. At the limit the oldest that has ended is evicted; if
+// none has, no more are created.
 const maxTasks = 4096
 
 var errTooManyTasks = wire.Errorf(wire.CodeInternalError,
 	"Too many tasks: there are %d that have not ended; wait for them, or cancel some", maxTasks)
 
-// A sessionTask runs at a backend, which gave it an id. The client knows it by the same,
-// unless a task of another backend has that already.
+// A sessionTask is a task at a backend. The client knows it by the backend's id, unless a task of
+// another backend has the same.
 type sessionTask struct {
 	scopedID
 	clientID string
 	ended    bool
-	progress *peer.ProgressRelay // brings the progress that it makes
-	polled   *polledTask         // of one at a backend of the stateless era; nil = it is none
+	progress *peer.ProgressRelay // relays progress that follows the call's response
+	polled   *polledTask         // task at a modern backend; nil = legacy backend
 }
 
-// sessionTasks are those that a session has made. That a task is in no other session's
-// is what keeps it from everybody else. The zero value is none. All methods may
-// be called concurrently.
+// sessionTasks is the table of a session's tasks. Each task is in the table of one session only,
+// which keeps it from all others. The zero value is empty. Its methods may be called
+// concurrently.
 type sessionTasks struct {
-	renamed atomic.Int32 // those with two ids: while there are none, messages are not searched for any
+	renamed atomic.Int32 // tasks whose two ids differ; while 0, messages are not searched for ids
 
 	mu          sync.Mutex
 	byClientID  map[string]*sessionTask
 	byBackendID map[scopedID]*sessionTask
 	all         []*sessionTask // the oldest first
-	reserved    int            // places for calls that may become tasks
-	closed      bool           // the session is
+	reserved    int            // slots of calls that may become tasks
+	closed      bool           // the session has ended
 }
 
-// reserve keeps a place for a task that may come, if there is one.
+// reserve reserves a slot for a task, if there is room.
 func (t *sessionTasks) reserve() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,14 +52,14 @@ func (t *sessionTasks) reserve() bool {
 	return true
 }
 
-// unreserve gives back a place that book has kept.
+// unreserve releases a reserved slot.
 func (t *sessionTasks) unreserve() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reserved--
 }
 
-// evictEndedLocked makes room, if a task has ended.
+// evictEndedLocked removes the oldest task that has ended, if there is one.
 func (t *sessionTasks) evictEndedLocked() bool {
 	i := slices.IndexFunc(t.all, func(st *sessionTask) bool { return st.ended })
 	if i < 0 {
@@ -77,8 +77,7 @@ func (t *sessionTasks) evictEndedLocked() bool {
 	return true
 }
 
-// add enters a task in the place that was kept for it, and returns the id by
-// which the client is to know it.
+// add stores a task in its reserved slot and returns the id for the client.
 func (t *sessionTasks) add(backend, id string, progress *peer.ProgressRelay) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,7 +88,7 @@ func (t *sessionTasks) add(backend, id string, progress *peer.ProgressRelay) str
 	return id
 }
 
-// addPolled is add for a task at a backend of the stateless era, which says nothing unasked.
+// addPolled stores a task at a modern backend in its reserved slot.
 func (t *sessionTasks) addPolled(p *polledTask) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,8 +102,7 @@ func (t *sessionTasks) addPolled(p *polledTask) {
 	made.polled, p.clientID = p, made.clientID
 }
 
-// polledTasks returns those of the tasks that are at a backend of the stateless era; pursuit
-// the one that a ref stands for, nil if it is none of them.
+// polledTasks returns the tasks at modern backends.
 func (t *sessionTasks) polledTasks() (all []*polledTask) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,13 +123,13 @@ func (t *sessionTasks) polled(of scopedID) *polledTask {
 	return nil
 }
 
-// addLocked returns the task that was entered, nil if the session is over.
+// addLocked returns the stored task, nil if the session has ended.
 func (t *sessionTasks) addLocked(backend, id string, progress *peer.ProgressRelay) *sessionTask {
 	t.reserved--
 	if t.closed {
 		return nil
 	}
-	if st, ok := t.byBackendID[scopedID{backend, id}]; ok { // made anew, by a backend that was started anew
+	if st, ok := t.byBackendID[scopedID{backend, id}]; ok { // a restarted backend has issued the id again
 		st.progress.Stop()
 		st.ended, st.progress = false, progress
 		return st
@@ -154,7 +152,7 @@ func (t *sessionTasks) addLocked(backend, id string, progress *peer.ProgressRela
 	return st
 }
 
-// end notes that a task is over, and may be forgotten if there is need.
+// end marks a task as ended: it may be evicted.
 func (t *sessionTasks) end(backend, id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,7 +162,7 @@ func (t *sessionTasks) end(backend, id string) {
 	}
 }
 
-// endAll is end for all of them, when the session is over.
+// endAll releases all tasks when the session has ended.
 func (t *sessionTasks) endAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,7 +174,7 @@ func (t *sessionTasks) endAll() {
 	}
 }
 
-// toBackend returns the task that the client knows by an id.
+// toBackend returns the backend's id of a task that the client knows by clientID.
 func (t *sessionTasks) toBackend(clientID string) (scopedID, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,7 +184,7 @@ func (t *sessionTasks) toBackend(clientID string) (scopedID, bool) {
 	return scopedID{}, false
 }
 
-// toClient returns the id by which the client knows a backend's task.
+// toClient returns the client's id of a backend's task.
 func (t *sessionTasks) toClient(backend, id string) (string, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -196,7 +194,7 @@ func (t *sessionTasks) toClient(backend, id string) (string, bool) {
 	return "", false
 }
 
-// backends reports which of the backends have any of the tasks.
+// backends returns the backends that have any of the tasks.
 func (t *sessionTasks) backends() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

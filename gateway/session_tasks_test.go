@@ -162,7 +162,7 @@ func TestListTasks_MergesBackends(t *testing.T) {
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[{"n":1.0,"taskId":"gh","status":"working"},{"taskId":"docs"},{"n":1.0,"taskId":"docs:gh","status":"completed"}]}}`)
 		mute.HandleNotification("notifications/cancelled")
 		backends["idle"].WantNothing()
-		if loud := h.log.Lines("tasks of a backend are not listed"); len(loud) != 2 {
+		if loud := h.log.Lines("listing tasks failed"); len(loud) != 2 {
 			t.Errorf("logged %q", loud)
 		}
 		a.Send(`{"jsonrpc":"2.0","id":2,"method":"tasks/list","params":{"cursor":"x"}}`)

@@ -15,12 +15,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Requests of the stateless era. Each says itself who asks, and is answered by what is
-// there at that moment: nothing of it depends on what was said before on the same
-// connection, which may carry requests of both eras.
+// Modern requests. Each carries its client metadata and is answered from the current state;
+// nothing depends on earlier messages of the same connection, which may mix both generations.
 
-// modernMethods are those that there are, and the capabilities without which each
-// does not exist; see [methodCapabilities].
+// modernMethods are the methods of the modern generation, with the capabilities without which
+// they do not exist; see [methodCapabilities].
 var modernMethods = map[string][]string{
 	protocol.MethodServerDiscover:         nil,
 	protocol.MethodSubscriptionsListen:    nil,
@@ -37,10 +36,9 @@ var modernMethods = map[string][]string{
 	protocol.MethodTasksCancel:            {"extensions", protocol.TasksExtension},
 }
 
-// ValidateHeaders checks a request of the stateless era against the headers that came with it:
-// that there is such a method at all, and that they say the same (streamable HTTP,
-// "Standard Request Headers"). Get returns the values of a header. The error is nil
-// if there is nothing wrong.
+// ValidateHeaders checks a modern request against the HTTP headers that came with it: the method
+// must exist, and the headers must match the body (streamable HTTP, "Standard Request Headers").
+// Get returns the values of a header. It returns nil if the request is valid.
 func (g *Gateway) ValidateHeaders(m wire.Message, get func(header string) []string) *wire.Error {
 	if err := g.checkMethod(m.Method()); err != nil {
 		return err
@@ -52,7 +50,7 @@ func (g *Gateway) ValidateHeaders(m wire.Message, get func(header string) []stri
 	return protocol.CheckHeaders(m, get, schema)
 }
 
-// checkMethod says that there is no such method in the stateless era, nil if there is.
+// checkMethod returns an error if the modern generation has no such method here.
 func (g *Gateway) checkMethod(method string) *wire.Error {
 	needs, known := modernMethods[method]
 	if !known {
@@ -64,7 +62,7 @@ func (g *Gateway) checkMethod(method string) *wire.Error {
 	return nil
 }
 
-// handleStateless serves a request of the stateless era.
+// handleStateless handles a modern request.
 func (s *Session) handleStateless(r *peer.Request) {
 	method := r.Method()
 	meta, err := protocol.ParseClientMeta(r.Message)
@@ -75,7 +73,7 @@ func (s *Session) handleStateless(r *peer.Request) {
 		err = checkID(r.Message)
 	}
 	if err == nil && len(meta.Capabilities)+len(meta.ClientInfo) > maxClientMeta {
-		err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: what _meta says of the client is longer than %d bytes", maxClientMeta)
+		err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client metadata in _meta is longer than %d bytes", maxClientMeta)
 	}
 	s.mu.Lock()
 	ended := s.state == closing
@@ -96,13 +94,12 @@ func (s *Session) handleStateless(r *peer.Request) {
 		s.fail(r, wire.Errorf(wire.CodeInternalError, "%v", full))
 		return
 	}
-	s.g.Backends.Start() // the first request of all may be any; not before they know of the guest
+	s.g.Backends.Start() // any request may be the first; the client must be registered before
 	s.dispatchStateless(client, r, method)
 }
 
-// statelessClient returns the guest that a request on this connection is from. It stays for as
-// long as the connection does, unless that brings many others later on: then for as long
-// as anything is done for it, and a while.
+// acquireClient returns the client that a request on this connection belongs to. The connection
+// retains it until it closes, or until maxClientsPerConn later ones displace it.
 func (s *Session) acquireClient(meta protocol.ClientMeta) (*statelessClient, error) {
 	client, err := s.g.acquireClient(s.principal, meta)
 	for errors.Is(err, errTooManyClients) && len(s.clients) > 0 {
@@ -119,7 +116,7 @@ func (s *Session) acquireClient(meta protocol.ClientMeta) (*statelessClient, err
 	case !known && len(s.clients) <= maxClientsPerConn:
 		return client, nil
 	case !known:
-		i = 0 // the one that has asked for nothing the longest
+		i = 0 // the least recently used
 	}
 	s.clients[i].release()
 	s.clients = slices.Delete(s.clients, i, i+1)
@@ -153,14 +150,14 @@ func (s *Session) dispatchStateless(client *statelessClient, r *peer.Request, me
 	}
 }
 
-// discover tells a client what it can have here, from what is known at this moment. It
-// starts no backend: there are clients that start several copies of a server only to ask
-// this, and how backends are spoken to depends on what the client asks next.
+// discover answers server/discover from the current view. It starts no backend: some clients
+// start several copies of a server only for this, and how backends are spoken to depends on the
+// next request.
 func (s *Session) discover(r *peer.Request) {
 	view := s.g.Backends.View()
 	ttl := time.Minute
 	if !view.Complete {
-		ttl = 0 // what is offered may yet turn out to be less
+		ttl = 0 // capabilities may still shrink
 	}
 	s.g.replyModern(r, wire.Encode(struct {
 		Versions     []string        `json:"supportedVersions"`
@@ -171,15 +168,14 @@ func (s *Session) discover(r *peer.Request) {
 	}{protocol.RevisionDates(), modernCaps(view), view.Instructions, ttl.Milliseconds(), "public"}))
 }
 
-// replyModern answers a request of the stateless era with a result of ours. It reports
-// whether the request was still open.
+// replyModern answers a modern request with a result of the gateway. It reports whether the
+// request was still open.
 func (g *Gateway) replyModern(r *peer.Request, result []byte) bool {
 	return r.Forward(protocol.ToModern(wire.NewResult("0", result), r.Method(), g.info, true))
 }
 
-// listStateless answers with a page of the merged list, which is the same for everybody: "lists
-// MUST NOT vary by connection". Only while backends are starting for the first time
-// does it wait.
+// listStateless answers with a page of the merged list, which is the same for every client:
+// "lists MUST NOT vary by connection". It waits only while backends start for the first time.
 func (s *Session) listStateless(r *peer.Request, kind catalog.Kind) {
 	if v := s.g.Backends.View(); v.Settled {
 		s.replyPage(r, kind, v.Snapshot)
@@ -219,9 +215,9 @@ func (s *Session) replyPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 		wire.Member{Key: "cacheScope", Text: []byte(scope)}))
 }
 
-// statelessUpstreamMessage returns the request of a guest's as a backend gets it, which is told of the
-// client by whoever sends it: without what is of the stateless era alone, and with the
-// backend's own words in the place of ours.
+// statelessUpstreamMessage returns a stateless client's request as the backend gets it: without
+// the members of the modern generation, which package backends adds as needed, and with the
+// backend's own requestState.
 func (c *clientCall) statelessUpstreamMessage() wire.Message {
 	m := protocol.StripMeta(c.r.Message)
 	if c.isMethod(protocol.MethodToolsCall) {
@@ -240,10 +236,10 @@ func (c *clientCall) statelessUpstreamMessage() wire.Message {
 	return m
 }
 
-// respondStateless gives a backend's answer to a client that has no session.
+// respondStateless answers a stateless client with a backend's response.
 func (c *clientCall) respondStateless(m wire.Message, modernBackend bool) {
 	out := outcomeOf(m)
-	modern := modernBackend // the words that m is in
+	modern := modernBackend // the generation of m
 	kind := ""
 	if modernBackend {
 		kind = protocol.ResultType(m.Part(wire.PartResult))
@@ -273,9 +269,9 @@ func (c *clientCall) respondStateless(m wire.Message, modernBackend bool) {
 	}
 }
 
-// validateResult says what is wrong with a result that is a stateless backend's, or for a guest;
-// nil if nothing is. It is no object, or, of a stateless backend, of a type that the request
-// does not allow, or asks something that the client has not declared to be able to answer.
+// validateResult returns an error if a modern backend's result, or one for a stateless client, is
+// invalid: not an object, of a resultType that the request does not allow, or with input requests
+// that the client has not declared.
 func (c *clientCall) validateResult(m wire.Message) error {
 	result := m.Part(wire.PartResult)
 	switch {
@@ -299,11 +295,11 @@ func (c *clientCall) validateResult(m wire.Message) error {
 }
 
 func errUnexpectedType(kind string) error {
-	return &peer.BadResponseError{Err: fmt.Errorf("its resultType %q is not for this request", truncate(kind))}
+	return &peer.BadResponseError{Err: fmt.Errorf("its resultType %q is not allowed for this request", truncate(kind))}
 }
 
-// checkInputs is unusable for a result that asks for input. A client that has a session
-// is asked by us: see call.put.
+// checkInputs validates the input requests of a result. Session clients are checked later, by
+// clientCall.askAll.
 func (c *clientCall) checkInputs(result []byte) error {
 	inputs, _, err := protocol.ReadInputRequests(result)
 	if err != nil {
@@ -315,8 +311,8 @@ func (c *clientCall) checkInputs(result []byte) error {
 	return checkInputsDeclared(c.Route.Backend, c.stateless.meta.Capabilities, inputs)
 }
 
-// statelessError returns a backend's error with what a client of the stateless era is told
-// beside its code; a message of no kind if it got another answer.
+// statelessError adapts a backend's error for a modern client. It returns a message without a
+// kind if the call was answered otherwise.
 func (c *clientCall) statelessError(m wire.Message, e *wire.Error, modern bool) wire.Message {
 	switch {
 	case !modern && c.requestURLConsent(m.Part(wire.PartError)):
@@ -327,10 +323,10 @@ func (c *clientCall) statelessError(m wire.Message, e *wire.Error, modern bool) 
 	return m
 }
 
-// sealState returns a result that is input_required as the client gets it: the backend's
-// own state in a ticket, and its name in front of what it asks a person.
+// sealState returns an input_required result as the client gets it: the backend's requestState
+// sealed in a ticket, and elicitations with the backend's label.
 func (c *clientCall) sealState(m wire.Message) wire.Message {
-	_, state, _ := protocol.ReadInputRequests(m.Part(wire.PartResult)) // it is usable
+	_, state, _ := protocol.ReadInputRequests(m.Part(wire.PartResult)) // already validated
 	m = c.s.g.labelInputs(c.Route.Backend, protocol.StripNullInputs(m))
 	if state != nil {
 		m = protocol.SetRequestState(m, c.sealTicket(ticketState, string(state), ticketTTL))
@@ -338,8 +334,8 @@ func (c *clientCall) sealState(m wire.Message) wire.Message {
 	return m
 }
 
-// replyInputRequired answers a call of a guest's with what is asked of it. It reports whether the
-// request was still open.
+// replyInputRequired answers a stateless client with an input_required result. It reports whether
+// the request was still open.
 func (c *clientCall) replyInputRequired(result []byte) bool {
 	if !c.s.g.replyModern(c.r, result) {
 		return false

@@ -14,60 +14,58 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A statelessClient stands for the clients that have no session and say the same of
-// themselves: who they are, what they can do, which log messages they want. For a
-// backend it is what a session is, for it is told these things, and asks. Guests of
-// different principals are different ones.
+// A statelessClient stands for all stateless requests with the same principal and the same client
+// metadata: revision, client info, capabilities and log level. Backends see it as a session.
 type statelessClient struct {
 	g         *Gateway
-	id        string // as a session's
+	id        string // as of a session
 	principal string
 	meta      protocol.ClientMeta
 	name      string // name/version
 	key       [sha256.Size]byte
-	links     links // that the client was given
+	links     links // resource URIs that the client was given
 
-	// Guarded by guests.mu.
-	refs  int         // sessions, calls, errands, tasks and subscriptions that have to do with it
-	timer *time.Timer // ends it; nil while there are uses
+	// Guarded by statelessClients.mu.
+	refs  int         // sessions, calls, tasks and subscriptions that use the client
+	timer *time.Timer // idleTTL; nil while refs > 0
 
 	mu             sync.Mutex
-	resumable      list.List // *errand, those that have not ended, the oldest first
+	resumable      list.List // *resumableCall, not ended, the oldest first
 	listenRequests map[*listenRequest]bool
 }
 
 const (
-	// idleTTL is how long a guest stays when nobody uses it: what backends have opened
-	// for it serves the next call.
+	// idleTTL is how long an unused client is kept: what backends have opened for it serves the
+	// next call.
 	idleTTL = 5 * time.Minute
-	// maxClientsPerConn bounds the guests that a connection keeps for as long as it lasts, those it
-	// has brought last. Earlier ones go as any other does.
+	// maxClientsPerConn bounds the clients that a connection retains until it closes, the latest
+	// ones. Others expire after idleTTL.
 	maxClientsPerConn = 8
-	// maxClientMeta bounds what a client says of itself in each request, in bytes: it is
-	// kept, and told to backends.
+	// maxClientMeta bounds the client metadata of a request, in bytes: it is kept, and sent to
+	// backends.
 	maxClientMeta = maxCapabilities
 )
 
-// statelessClients are those there are. The zero value is none.
+// statelessClients is the table of stateless clients. The zero value is empty.
 type statelessClients struct {
 	mu           sync.Mutex
 	byKey        map[[sha256.Size]byte]*statelessClient
 	byID         map[string]*statelessClient
-	perPrincipal map[string]int // principal → how many
-	closed       bool           // the gateway is ending
+	perPrincipal map[string]int // principal → number of clients
+	closed       bool           // the gateway is shutting down
 }
 
 var errGatewayEnding = errors.New("the gateway is ending")
 
-var errTooManyClients = errors.New("too many different clients at one time; wait until some have gone")
+var errTooManyClients = errors.New("too many different clients at once; wait until some have disconnected")
 
-// statelessClient returns the guest that a request is from, whom it uses until it is left. If there are
-// as many as there may be, one goes that nobody uses.
+// acquireClient returns the client that a request belongs to, with one more reference. If the
+// limit is reached it evicts an idle client.
 func (g *Gateway) acquireClient(principal string, meta protocol.ClientMeta) (*statelessClient, error) {
 	key := fingerprint(principal, meta)
 	table := &g.statelessClients
 	var evicted *statelessClient
-	defer func() { evicted.close() }() // when mu is free
+	defer func() { evicted.close() }() // after mu is released
 	table.mu.Lock()
 	defer table.mu.Unlock()
 	if client := table.byKey[key]; client != nil {
@@ -110,8 +108,8 @@ func fingerprint(principal string, meta protocol.ClientMeta) [sha256.Size]byte {
 	}))
 }
 
-// evictLocked takes out a guest whom nobody uses, of that principal if it is not "", who
-// is to be closed; nil if there is none.
+// evictLocked removes an idle client, of that principal if it is not "", which the caller must
+// close; nil if there is none.
 func (table *statelessClients) evictLocked(principal string) *statelessClient {
 	for _, client := range table.byKey {
 		if client.refs == 0 && (principal == "" || client.principal == principal) {
@@ -122,7 +120,7 @@ func (table *statelessClients) evictLocked(principal string) *statelessClient {
 	return nil
 }
 
-// removeLocked takes a guest out; close has to follow when mu is free.
+// removeLocked removes a client; close must follow after mu is released.
 func (table *statelessClients) removeLocked(client *statelessClient) {
 	if client.timer != nil {
 		client.timer.Stop()
@@ -134,28 +132,28 @@ func (table *statelessClients) removeLocked(client *statelessClient) {
 	}
 }
 
-// close ends what backends have for a guest who was taken out. A nil one has nothing.
+// close closes what backends have opened for a removed client. A nil client is ignored.
 func (sc *statelessClient) close() {
 	if sc != nil {
 		sc.g.Backends.CloseSession(sc.id)
 	}
 }
 
-// get returns the guest of that id, nil if there is none.
+// get returns the client with an id, nil if there is none.
 func (table *statelessClients) get(id string) *statelessClient {
 	table.mu.Lock()
 	defer table.mu.Unlock()
 	return table.byID[id]
 }
 
-// retain is one more use of a guest that is in use.
+// retain adds a reference to a client that is in use.
 func (sc *statelessClient) retain() {
 	sc.g.statelessClients.mu.Lock()
 	defer sc.g.statelessClients.mu.Unlock()
 	sc.refs++
 }
 
-// release ends a use. The guest stays for a while after the last.
+// release removes a reference. After the last one the client is kept for idleTTL.
 func (sc *statelessClient) release() {
 	table := &sc.g.statelessClients
 	table.mu.Lock()
@@ -177,8 +175,8 @@ func (sc *statelessClient) release() {
 	})
 }
 
-// closeStatelessClients ends all guests, and what backends are doing for them, when the gateway
-// ends.
+// closeStatelessClients ends all stateless clients and what backends are doing for them, when the
+// gateway shuts down.
 func (g *Gateway) closeStatelessClients() {
 	g.statelessTasks.removeAll()
 	table := &g.statelessClients
@@ -202,7 +200,7 @@ func (g *Gateway) closeStatelessClients() {
 	}
 }
 
-// addCall and exit keep the list of errands.
+// addCall and removeCall maintain the list of calls.
 func (sc *statelessClient) addCall(rc *resumableCall) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -224,10 +222,10 @@ func (sc *statelessClient) resumableCalls() (all []*resumableCall) {
 	return all
 }
 
-// errCallEnded is why a question is declined that came on a call's stream.
-var errCallEnded = wire.Errorf(wire.CodeInternalError, "The call to which this belongs is over, or its client cannot be asked anything")
+// errCallEnded declines a request that came on the stream of an ended call.
+var errCallEnded = wire.Errorf(wire.CodeInternalError, "The call that this belongs to has ended, or its client accepts no requests")
 
-// handleRequest hands on what a backend asks of the guest.
+// handleRequest handles a backend's request to the client.
 func (sc *statelessClient) handleRequest(backend string, r *peer.Request) {
 	st := sc.namedTask(backend, r.Message, r.Origin())
 	if st == nil {
@@ -250,7 +248,7 @@ func (sc *statelessClient) handleRequest(backend string, r *peer.Request) {
 		"Method not found: %s: the client can be asked while a call of its is in flight, and none is", truncate(r.Method())))
 }
 
-// addListener and unhear keep the list of subscriptions.
+// addListener and removeListener maintain the list of subscriptions.
 func (sc *statelessClient) addListener(l *listenRequest) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -272,7 +270,7 @@ func (sc *statelessClient) listeners() []*listenRequest {
 	return slices.Collect(maps.Keys(sc.listenRequests))
 }
 
-// subscribe has a backend tell of a resource, or stop to.
+// subscribe sends resources/subscribe or resources/unsubscribe on behalf of the client.
 func (sc *statelessClient) subscribe(backend, uri string, on bool, to peer.ResponseChan) {
 	method := protocol.MethodResourcesSubscribe
 	if !on {
@@ -282,7 +280,7 @@ func (sc *statelessClient) subscribe(backend, uri string, on bool, to peer.Respo
 	sc.g.Backends.Subscribe(backend, uri, on, m, &peer.Call{Handler: to, SessionID: sc.id})
 }
 
-// unsubscribeIfUnused has a backend stop to tell of a resource, if no other subscription is to it.
+// unsubscribeIfUnused unsubscribes from a resource unless another subscriptions/listen needs it.
 func (sc *statelessClient) unsubscribeIfUnused(backend, uri string) {
 	for _, l := range sc.listeners() {
 		l.mu.Lock()
@@ -296,8 +294,8 @@ func (sc *statelessClient) unsubscribeIfUnused(backend, uri string) {
 	sc.subscribe(backend, uri, false, make(peer.ResponseChan, 1))
 }
 
-// handleNotification hands on what a backend says to the guest: changes, to its subscriptions; log
-// messages, to the request on whose behalf they are, if it wants any of that level.
+// handleNotification forwards a backend's notification to the client: changes to its
+// subscriptions, log messages to the request that they belong to, if the client wants that level.
 func (sc *statelessClient) handleNotification(backend string, m wire.Message, origin peer.Origin) {
 	if m.Method() != protocol.NotificationMessage {
 		for _, l := range sc.listeners() {
@@ -312,7 +310,7 @@ func (sc *statelessClient) handleNotification(backend string, m wire.Message, or
 		return
 	}
 	if sc.namedTask(backend, m, origin) != nil {
-		return // no request waits for it
+		return // no request is waiting
 	}
 	if rc, _ := sc.originCall(backend, origin); rc != nil {
 		if c := rc.waitingCall(); c != nil && !c.s.isBacklogged(backend) {
@@ -321,8 +319,7 @@ func (sc *statelessClient) handleNotification(backend string, m wire.Message, or
 	}
 }
 
-// clientName returns the name/version of the client that has sent a request of the
-// stateless era.
+// clientName returns the name/version of the sender of a modern request.
 func clientName(m wire.Message) string {
 	meta, _ := protocol.ParseClientMeta(m)
 	return clientInfoName(meta.ClientInfo)

@@ -151,7 +151,7 @@ func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
 				t.Errorf("the process of guest %d still runs", n)
 			}
 		}
-		if n := h.gateway.Parked(); n != 0 {
+		if n := h.gateway.SuspendedCalls(); n != 0 {
 			t.Errorf("%d calls are parked", n)
 		}
 	})

@@ -114,7 +114,7 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 			t.Errorf("a call that is over goes on: %+v", failure)
 		}
 		gh.WantNothing()
-		if n := h.gateway.Parked(); n != 0 {
+		if n := h.gateway.SuspendedCalls(); n != 0 {
 			t.Errorf("%d calls are parked", n)
 		}
 		records := h.auditRecords()
@@ -149,7 +149,7 @@ func TestSuspended_ExpiresAndIsNotRerun(t *testing.T) {
 			t.Errorf("%+v", failure)
 		}
 		gh.WantNothing()
-		if n := h.gateway.Parked(); n != 0 {
+		if n := h.gateway.SuspendedCalls(); n != 0 {
 			t.Errorf("%d calls are parked", n)
 		}
 	})
@@ -249,7 +249,7 @@ func TestSuspended_Cancelled(t *testing.T) {
 					t.Errorf("told %s", note.Raw())
 				}
 				synctest.Wait() // the backend is told first
-				if n := h.gateway.Parked(); n != 0 {
+				if n := h.gateway.SuspendedCalls(); n != 0 {
 					t.Errorf("%d calls are parked", n)
 				}
 			})

@@ -10,55 +10,56 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A statelessTask is a task of a client that has no session. There is nothing by which such a
-// client could be told from another but who it is: so the id that it is given is random,
-// and good for its principal alone, whatever it declares in the next request.
+// A statelessTask is a task of a stateless client. Such a client is only identified by its
+// principal: the task's id is random and valid for that principal, whatever the next request
+// declares.
 //
-//	call.begun ─ jobs.add                              task_guest.go
-//	tasks/get, update, cancel ─ statelessTaskSpec ─ call.ofJob     task_guest.go
-//	   of a backend of the session era ─ held          task_held.go, task_needs.go
-//	subscriptions/listen with taskIds ─ listen.watch   task_watch.go
+//	registerTask ─ statelessTasks.add                         stateless_tasks.go
+//	tasks/get, update, cancel ─ sendStatelessTaskRequest      stateless_tasks.go
+//	   legacy backend ─ legacyTaskBridge                      legacy_task_bridge.go, legacy_task_inputs.go
+//	subscriptions/listen with taskIds ─ pollTasks             task_listeners.go
 type statelessTask struct {
-	scopedID  // the backend, and the id that it gave
+	scopedID  // the backend, and its id
 	g         *Gateway
-	id        string // by which its client knows it
+	id        string // for the client
 	principal string
-	modern    bool             // the backend is
-	client    *statelessClient // for whom it was made; it stays while a backend of the session era has the task
+	modern    bool             // the backend is modern
+	client    *statelessClient // creator; retained while the task is at a legacy backend
 	created   time.Time
-	progress  *peer.ProgressRelay // keeps the backend from taking what it asks for somebody else's
+	// keeps the call attributed to the client: the backend's later messages for the task are not
+	// taken for another session's
+	progress *peer.ProgressRelay
 
-	bridge legacyTaskBridge // of a backend of the session era
+	bridge legacyTaskBridge // for a legacy backend
 
-	// Guarded by jobs.mu.
-	timer   *time.Timer // forgets it
+	// Guarded by statelessTasks.mu.
+	timer   *time.Timer // expiry
 	ended   bool
 	removed bool
 }
 
 const (
-	// maxStatelessTasks bounds the tasks of clients without sessions, of all of them; maxTasks those
-	// of one principal.
+	// maxStatelessTasks bounds the tasks of all stateless clients, maxTasks those of one
+	// principal.
 	maxStatelessTasks = 20_000
-	// defaultTaskTTL is how long a task is remembered that nobody asks about, if its backend has
-	// not said how long it lives.
+	// defaultTaskTTL is how long an unused task is kept if its backend reports no ttl.
 	defaultTaskTTL = 24 * time.Hour
-	// taskTTLGrace is how much longer than it lives a task is remembered.
+	// taskTTLGrace is how much longer than its ttl a task is kept.
 	taskTTLGrace = time.Minute
 )
 
-// statelessTasks are those there are. The zero value is none.
+// statelessTasks is the table of stateless clients' tasks. The zero value is empty.
 type statelessTasks struct {
 	mu           sync.Mutex
 	byID         map[string]*statelessTask
-	byBackendID  map[scopedID][]*statelessTask // those of several connections may have one id
+	byBackendID  map[scopedID][]*statelessTask // tasks of several connections may have the same id
 	all          []*statelessTask              // the oldest first
-	perPrincipal map[string]int                // principal → how many, and how many places are kept
-	reserved     int                           // places
+	perPrincipal map[string]int                // principal → tasks and reserved slots
+	reserved     int                           // slots
 }
 
-// reserve keeps a place for a task that may come, if there is one: the oldest that has ended
-// makes room.
+// reserve reserves a slot for a task. At a limit it evicts the oldest task that has ended;
+// without one it returns false.
 func (t *statelessTasks) reserve(principal string) bool {
 	t.mu.Lock()
 	var old *statelessTask
@@ -94,7 +95,7 @@ func (t *statelessTasks) oldestLocked(match func(*statelessTask) bool) *stateles
 	return nil
 }
 
-// unreserve gives back a place that book has kept.
+// unreserve releases a reserved slot.
 func (t *statelessTasks) unreserve(principal string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,8 +109,8 @@ func (t *statelessTasks) decrementLocked(principal string) {
 	}
 }
 
-// add enters the task that a call of a guest's has become; made is what the backend said
-// of it. It takes the place that was kept for the call.
+// add stores the task that a call has become, in the reserved slot; created is the backend's
+// task.
 func (t *statelessTasks) add(c *clientCall, backendID string, modern bool, made []byte) *statelessTask {
 	st := &statelessTask{
 		scopedID: scopedID{c.Route.Backend, backendID}, g: c.s.g, id: newID(), principal: c.stateless.principal,
@@ -119,7 +120,7 @@ func (t *statelessTasks) add(c *clientCall, backendID string, modern bool, made 
 	st.progress = &peer.ProgressRelay{}
 	if !modern {
 		st.client.retain()
-		st.progress = c.upstream.RelayProgress(func(wire.Message) {}) // "progress" is not of the extension
+		st.progress = c.upstream.RelayProgress(func(wire.Message) {}) // the extension has no progress
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,15 +136,14 @@ func (t *statelessTasks) add(c *clientCall, backendID string, modern bool, made 
 	return st
 }
 
-// extend has a task stay for as long as its backend says now, or for a while if it does
-// not say.
+// extend restarts a task's expiry: the ttl that its backend has reported, or defaultTaskTTL.
 func (t *statelessTasks) extend(st *statelessTask, task []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.extendLocked(st, task)
 }
 
-// noteUnknown notes that a backend does not know a task any more: then it may make room.
+// noteUnknown marks a task that its backend no longer knows as ended: it may be evicted.
 func (st *statelessTask) noteUnknown(resp peer.Response) {
 	if resp.Err == nil && wire.ReadError(resp.Part(wire.PartError)).Code == wire.CodeInvalidParams {
 		st.g.statelessTasks.mu.Lock()
@@ -164,7 +164,7 @@ func (t *statelessTasks) extendLocked(st *statelessTask, task []byte) {
 	st.timer.Reset(max(remaining, taskTTLGrace))
 }
 
-// remove takes a task out: its time is over.
+// remove removes an expired task.
 func (t *statelessTasks) remove(st *statelessTask) {
 	t.mu.Lock()
 	removed := t.removeLocked(st)
@@ -197,7 +197,7 @@ func without(all []*statelessTask, st *statelessTask) []*statelessTask {
 	return all
 }
 
-// release lets go of what a task has that was taken out.
+// release releases the resources of a removed task.
 func (st *statelessTask) release() {
 	st.progress.Stop()
 	if !st.modern {
@@ -206,7 +206,7 @@ func (st *statelessTask) release() {
 	}
 }
 
-// removeAll is forget for all of them.
+// removeAll removes all tasks.
 func (t *statelessTasks) removeAll() {
 	t.mu.Lock()
 	all := slices.Clone(t.all)
@@ -216,7 +216,7 @@ func (t *statelessTasks) removeAll() {
 	}
 }
 
-// find returns the task that a principal knows by an id, nil if there is none.
+// find returns a principal's task, nil if there is none.
 func (t *statelessTasks) find(principal, id string) *statelessTask {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,20 +236,15 @@ func (t *statelessTasks) withBackendID(backend, id string) []*statelessTask {
 	return slices.Clone(t.byBackendID[scopedID{backend, id}])
 }
 
-// Jobs returns how many tasks of clients that have no session are remembered.
-func (g *Gateway) Jobs() int {
-	g.statelessTasks.mu.Lock()
-	defer g.statelessTasks.mu.Unlock()
-	return len(g.statelessTasks.all)
-}
-
-// A byteBudget bounds what is kept of how tasks ended, in bytes. The zero value is empty.
+// A byteBudget bounds the stored results of tasks and suspended calls, in bytes. The zero value
+// is unused.
 type byteBudget struct {
 	mu   sync.Mutex
 	used int
 }
 
-// maxResultBytes is how much may be kept in all. Beyond it backends are asked again.
+// maxResultBytes is the limit of a byteBudget. Beyond it results are not stored: backends are
+// asked again.
 const maxResultBytes = 64 << 20
 
 func (b *byteBudget) acquire(bytes int) bool {

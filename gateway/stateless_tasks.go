@@ -13,14 +13,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Tasks as clients without sessions have them: the extension, which they declare in each
-// request that may be answered with one, or is about one.
+// Tasks of stateless clients: the tasks extension, which a client declares in each request that
+// may create a task or is about one.
 
 var statelessTaskSpec = &methodSpec{resolve: resolveStatelessTask, mayResolveLater: never, notFound: unknownName("task"), send: (*clientCall).sendStatelessTaskRequest}
 
-// modernCaps returns the capabilities that clients without sessions are told of, and
-// legacyCaps those that the others are: who has tasks of the one kind is given those of
-// the other, too.
+// modernCaps returns the server capabilities for modern clients, legacyCaps those for legacy
+// clients. If a backend has tasks of either generation, clients of both are offered tasks.
 func modernCaps(v *catalog.View) []byte {
 	all := v.Capabilities(v.Complete)
 	return protocol.ServerCapabilitiesToModern(all, hasTasks(all))
@@ -39,7 +38,7 @@ func hasTasks(capabilities []byte) bool {
 	return protocol.HasTasksExtension(capabilities) || catalog.Declares(capabilities, "tasks", "requests", "tools", "call")
 }
 
-// withoutExecution returns a page of tools as clients of the stateless era read it.
+// withoutExecution returns a page of tools without execution, for modern clients.
 func withoutExecution(page []byte) []byte {
 	if !bytes.Contains(page, []byte(`"execution"`)) {
 		return page
@@ -52,8 +51,9 @@ func withoutExecution(page []byte) []byte {
 	return wire.EditObject(page, nil, wire.Member{Key: "tools", Text: jsonArray(tools)})
 }
 
-// reserveStatelessTask decides whether a call of a guest's may become a task, and keeps a place for
-// that. A call that cannot be had otherwise fails if it may not.
+// reserveStatelessTask decides whether a stateless client's call may become a task, and reserves
+// a slot. It returns an error if the tool requires a task and the client has not declared the
+// extension.
 func (c *clientCall) reserveStatelessTask() *wire.Error {
 	if !c.isMethod(protocol.MethodToolsCall) {
 		return nil
@@ -81,8 +81,8 @@ func (c *clientCall) reserveStatelessTask() *wire.Error {
 	return nil
 }
 
-// startsTask reports whether a backend's answer to a call of a guest's says that it has
-// become a task. OutcomeKind is its resultType, "" if the backend is of the session era.
+// startsTask reports whether a backend's response to a stateless client's call creates a task.
+// Kind is its resultType, "" for a legacy backend.
 func (c *clientCall) startsTask(m wire.Message, kind string) bool {
 	if kind == protocol.ResultTask {
 		return true
@@ -95,11 +95,11 @@ func (c *clientCall) startsTask(m wire.Message, kind string) bool {
 }
 
 var (
-	errUndeclaredTask = errors.New("it has made a task of the call, and the client knows none")
-	errNoTaskID       = errors.New("it has made a task of the call, and the task's id is missing or too long")
+	errUndeclaredTask = errors.New("it has created a task, and the client has not declared the tasks extension")
+	errNoTaskID       = errors.New("it has created a task whose id is missing or too long")
 )
 
-// registerTask returns the answer that says that a call has become a task as the client gets it.
+// registerTask stores the task that a call has become and returns the response for the client.
 func (c *clientCall) registerTask(m wire.Message, modern bool) (wire.Message, bool) {
 	backendID := protocol.TaskID(m.Part(wire.PartResult))
 	invalid := cmp.Or(protocol.CheckTask(m.Part(wire.PartResult)), protocol.CheckCreateTaskResult(m.Part(wire.PartResult)))
@@ -123,8 +123,8 @@ func (c *clientCall) registerTask(m wire.Message, modern bool) (wire.Message, bo
 	return wire.NewResult("0", protocol.SanitizeCreateTaskResult(made, st.id)), true
 }
 
-// unreserveTask gives back the place that was kept for a task, if it still is. It is called by
-// whoever has ended the errand, before the client hears of that.
+// unreserveTask releases the reserved slot for a task, if it was not used. It is called by
+// whichever side has ended the call, before the client gets the response.
 func (rc *resumableCall) unreserveTask() {
 	if rc.taskReserved {
 		rc.taskReserved = false
@@ -132,7 +132,7 @@ func (rc *resumableCall) unreserveTask() {
 	}
 }
 
-// handleTaskRequest takes a request about a task of a guest's.
+// handleTaskRequest handles a stateless client's request about a task.
 func (s *Session) handleTaskRequest(client *statelessClient, r *peer.Request) {
 	if !protocol.HasTasksExtension(client.meta.Capabilities) {
 		s.fail(r, protocol.MissingTasksError())
@@ -149,7 +149,7 @@ func resolveStatelessTask(c *clientCall, _ *catalog.View) (catalog.Route, bool) 
 	return catalog.Route{Backend: st.backend, Original: st.scopedID.id}, true
 }
 
-// sendStatelessTaskRequest does what a request about a task is for. It is called under c.mu.
+// sendStatelessTaskRequest serves a request about a task. It is called under c.mu.
 func (c *clientCall) sendStatelessTaskRequest() {
 	st := c.s.g.statelessTasks.find(c.s.principal, c.Name)
 	ctx, cancel := context.WithCancel(c.s.ctx)
@@ -157,7 +157,7 @@ func (c *clientCall) sendStatelessTaskRequest() {
 	c.s.work.Go(func() {
 		defer cancel()
 		if st == nil {
-			c.reject(c.spec.notFound(c.Name)) // its time was over just now
+			c.reject(c.spec.notFound(c.Name)) // it has just expired
 			return
 		}
 		resp := st.handle(ctx, c.upstreamMessage(), c.stateless)
@@ -171,9 +171,9 @@ func (c *clientCall) sendStatelessTaskRequest() {
 	})
 }
 
-// handle returns what a request about the task is answered with: in the words of the stateless
-// era, by the id that the client knows. The guest asks: what the task asks it must have
-// declared, or the answer is what it would have to declare.
+// handle returns the response to a request about the task, in modern form and with the client's
+// id. The client is the one that sends this request: it must have declared what the task's input
+// requests require, or the response is an error that names it.
 func (st *statelessTask) handle(ctx context.Context, m wire.Message, client *statelessClient) peer.Response {
 	resp := st.handleRaw(ctx, m, client)
 	task := resp.Part(wire.PartResult)
@@ -190,7 +190,7 @@ func (st *statelessTask) handle(ctx context.Context, m wire.Message, client *sta
 	return resp
 }
 
-// handleRaw is do for what need not be fit for the guest.
+// handleRaw is handle without the check of input requests.
 func (st *statelessTask) handleRaw(ctx context.Context, m wire.Message, client *statelessClient) peer.Response {
 	var responses []protocol.InputResponse
 	if m.Method() == protocol.MethodTasksUpdate {
@@ -215,8 +215,8 @@ func acknowledged() peer.Response {
 	return peer.Response{Message: wire.NewResult("0", []byte(protocol.CompleteResult))}
 }
 
-// forward asks a backend of the stateless era, whose words are the client's but for the id,
-// and for its own name in front of what it asks a person.
+// forward forwards a request to a modern backend. Only the id is translated, and elicitations get
+// the backend's label.
 func (st *statelessTask) forward(ctx context.Context, m wire.Message, owner string) peer.Response {
 	resp := st.g.callTask(ctx, st.backend, protocol.SetMessageTaskID(m, st.scopedID.id), &peer.Call{SessionID: owner})
 	get := m.Method() == protocol.MethodTasksGet
@@ -231,9 +231,9 @@ func (st *statelessTask) forward(ctx context.Context, m wire.Message, owner stri
 	case err != nil:
 		return peer.Response{Err: &peer.BadResponseError{Err: err}}
 	case !get && kind == protocol.ResultComplete:
-		resp.Message = protocol.StripInputRequired(protocol.SetMessageTaskID(resp.Message, st.id)) // it need not say anything of it
+		resp.Message = protocol.StripInputRequired(protocol.SetMessageTaskID(resp.Message, st.id)) // the result needs no members
 		return resp
-	case kind != protocol.ResultComplete && !(get && kind == protocol.ResultTask): // examples of the extension have that
+	case kind != protocol.ResultComplete && !(get && kind == protocol.ResultTask): // as in examples of the extension
 		return peer.Response{Err: errUnexpectedType(kind)}
 	}
 	st.g.statelessTasks.extend(st, result)
@@ -241,8 +241,7 @@ func (st *statelessTask) forward(ctx context.Context, m wire.Message, owner stri
 	return peer.Response{Message: wire.NewResult("0", protocol.SanitizeTask(labelled.Part(wire.PartResult), st.id))}
 }
 
-// labelInputs returns a result that may have inputRequests with the backend's name in front of
-// what a person is asked.
+// labelInputs adds the backend's label to the elicitations in a result's inputRequests.
 func (g *Gateway) labelInputs(backend string, m wire.Message) wire.Message {
 	requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
 	wire.Members(requests, func(key string, one []byte, _ int) {
@@ -255,8 +254,8 @@ func (g *Gateway) labelInputs(backend string, m wire.Message) wire.Message {
 	return m
 }
 
-// callTask is inquire for a request about a task. A result in which a client could read another
-// task than the gateway is an error.
+// callTask sends a request about a task and waits for the response. A result in which a client
+// could read another task than the gateway is an error.
 func (g *Gateway) callTask(ctx context.Context, backend string, m wire.Message, call *peer.Call) peer.Response {
 	resp := g.callBackend(ctx, backend, m, call)
 	if err := protocol.CheckTask(resp.Part(wire.PartResult)); resp.Err == nil && err != nil {
@@ -265,7 +264,7 @@ func (g *Gateway) callTask(ctx context.Context, backend string, m wire.Message, 
 	return resp
 }
 
-// callBackend sends a request to a backend, and waits.
+// callBackend sends a request to a backend and waits for the response.
 func (g *Gateway) callBackend(ctx context.Context, backend string, m wire.Message, call *peer.Call) peer.Response {
 	w := make(peer.ResponseChan, 1)
 	call.Handler = w
@@ -283,7 +282,7 @@ func (g *Gateway) callBackend(ctx context.Context, backend string, m wire.Messag
 	return resp
 }
 
-// timeoutError is a peer.ErrTimeout that says after what time.
+// timeoutError is a peer.ErrTimeout with the duration.
 type timeoutError time.Duration
 
 func (o timeoutError) Error() string { return "no answer within " + time.Duration(o).String() }

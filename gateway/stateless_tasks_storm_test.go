@@ -193,7 +193,7 @@ func TestStatelessTasks_Storm(t *testing.T) {
 			t.Errorf("%d records", n)
 		}
 		time.Sleep(time.Hour)
-		if n := h.gateway.Jobs(); n != 0 {
+		if n := h.gateway.StatelessTasks(); n != 0 {
 			t.Errorf("%d tasks are left", n)
 		}
 	})

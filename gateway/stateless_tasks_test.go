@@ -122,7 +122,7 @@ func TestStatelessTasks_LegacyBackend(t *testing.T) {
 		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32602 {
 			t.Errorf("after its ttl: %+v", e)
 		}
-		if n := h.gateway.Jobs(); n != 0 {
+		if n := h.gateway.StatelessTasks(); n != 0 {
 			t.Errorf("%d tasks are left", n)
 		}
 		gh.WantNothing()
@@ -319,7 +319,7 @@ func TestStatelessTasks_KeepConnection(t *testing.T) {
 		}
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
 		gh.HandleNotification("notifications/cancelled")
-		if n := h.gateway.Jobs(); n != 0 {
+		if n := h.gateway.StatelessTasks(); n != 0 {
 			t.Errorf("%d tasks are left", n)
 		}
 	})
@@ -350,7 +350,7 @@ func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`) // it likes to make no task of it
 		client.Want(completeResult("1", `"content":[]}`))
 		createTask(t, client, gh, "")
-		if n := h.gateway.Jobs(); n != most {
+		if n := h.gateway.StatelessTasks(); n != most {
 			t.Errorf("%d tasks", n)
 		}
 	})

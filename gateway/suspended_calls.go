@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// suspendTimeout is how long a parked errand waits for its client to come back.
+	// suspendTimeout is how long a suspended call waits for its client's next request.
 	suspendTimeout = 10 * time.Minute
-	// maxSuspended bounds the errands that are, or were, parked; see share. Beyond it a call that
-	// would be is ended with an error.
+	// maxSuspended bounds the calls that are or were suspended; see perPrincipalLimit. At the
+	// limit a call fails instead of being suspended.
 	maxSuspended = 20_000
 )
 
-// suspendedCalls are the errands that wait for their clients to come back, or did. The zero
-// value is none.
+// suspendedCalls are the calls that are or were suspended and have not ended. The zero value is
+// empty.
 type suspendedCalls struct {
 	counter counter
 
@@ -26,7 +26,7 @@ type suspendedCalls struct {
 	byID map[string]*resumableCall
 }
 
-// add reports whether there is room for the errand; it may be there already.
+// add reports whether there is room for the call. The call may already be in the table.
 func (p *suspendedCalls) add(rc *resumableCall) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,16 +58,8 @@ func (p *suspendedCalls) find(id string) *resumableCall {
 	return p.byID[id]
 }
 
-// Parked returns how many calls of clients that have no session wait for these to come
-// back, or did.
-func (g *Gateway) Parked() int {
-	g.suspended.mu.Lock()
-	defer g.suspended.mu.Unlock()
-	return len(g.suspended.byID)
-}
-
-// suspend answers the call that waits with what the backend asks, and has the errand wait
-// for the client to come back.
+// suspend answers the waiting request with the backend's input requests, and makes the call wait
+// for the client's next request.
 func (rc *resumableCall) suspend() {
 	rc.mu.Lock()
 	c := rc.call
@@ -79,13 +71,13 @@ func (rc *resumableCall) suspend() {
 		rc.timer.Stop()
 		rc.timer = nil
 	}
-	if len(rc.inputRequests) == 0 { // the backend has taken it back
+	if len(rc.inputRequests) == 0 { // the backend has cancelled them
 		rc.mu.Unlock()
 		return
 	}
 	if !rc.g.suspended.add(rc) {
 		rc.mu.Unlock()
-		rc.abort("it asks the client something, and too many calls wait for their clients already")
+		rc.abort("it sent a request to the client, and too many calls already wait for their clients")
 		return
 	}
 	inputs := make([]protocol.InputRequest, 0, len(rc.inputRequests))
@@ -95,13 +87,13 @@ func (rc *resumableCall) suspend() {
 	rc.call = nil
 	rc.timer = time.AfterFunc(suspendTimeout, rc.expire)
 	rc.mu.Unlock()
-	c.s.log().Debug("call waits for its client to come back", "backend", rc.route.Backend, "method", c.Method, "name", truncate(c.Name), "id", string(rc.upstream.ID()))
+	c.s.log().Debug("call suspended", "backend", rc.route.Backend, "method", c.Method, "name", truncate(c.Name), "id", string(rc.upstream.ID()))
 	if !c.replyInputRequired(protocol.InputRequiredResult(inputs, c.sealTicket(ticketSuspended, rc.id, suspendTimeout))) {
-		rc.abort("the client is gone") // it will never know how to come back
+		rc.abort("the client is gone") // without the ticket it cannot continue the call
 	}
 }
 
-// expire gives up on a client that does not come back.
+// expire ends a call whose client has not come back.
 func (rc *resumableCall) expire() {
 	rc.mu.Lock()
 	if rc.ended || rc.call != nil {
@@ -109,12 +101,12 @@ func (rc *resumableCall) expire() {
 		return
 	}
 	rc.cancelAndUnlock(cancelParams("the client did not answer in time"))
-	rc.g.Log.Warn("call ends: its client did not come back to answer", "backend", rc.route.Backend, "client", rc.client.name,
+	rc.g.Log.Warn("suspended call expired", "backend", rc.route.Backend, "client", rc.client.name,
 		"id", string(rc.upstream.ID()), "dur", suspendTimeout)
 }
 
-// resume has the errand go on for the request c, with the client's answers. It fails,
-// and leaves everything as it is, if another request is waiting for it.
+// resume continues the call for the request c, with the client's responses. It returns an error
+// without side effects if the call has ended or another request waits for it.
 func (rc *resumableCall) resume(c *clientCall, responses []byte) *wire.Error {
 	rc.mu.Lock()
 	switch {
@@ -160,8 +152,8 @@ type answeredInput struct {
 	value []byte
 }
 
-// isValidInputResponse reports whether a client's answer has the shape of one to what was
-// asked.
+// isValidInputResponse reports whether a client's response has the shape that the method
+// requires.
 func isValidInputResponse(method string, answer []byte) bool {
 	if !wire.IsObject(answer) {
 		return false
@@ -181,7 +173,7 @@ func isValidInputResponse(method string, answer []byte) bool {
 	return true
 }
 
-// toInput returns a backend's question as a client of the stateless era gets it.
+// toInput returns a backend's request as an input request for a modern client.
 func toInput(key, backend string, m wire.Message) protocol.InputRequest {
 	m = withBackendLabel(backend, m)
 	params := m.Part(wire.PartParams)

@@ -168,7 +168,7 @@ func TestSuspended_TenThousand(t *testing.T) {
 				ask(n, fmt.Sprint(first*10+n), "")
 				tickets[n] = wantInputRequired(t, peers[n%clients], "q1")
 			}
-			if n := g.Parked(); n != calls {
+			if n := g.SuspendedCalls(); n != calls {
 				t.Fatalf("%d calls are parked, want %d", n, calls)
 			}
 			full = heapInUse()
@@ -231,7 +231,7 @@ func TestSuspended_TenThousand(t *testing.T) {
 			}
 			time.Sleep(15 * time.Minute)
 			synctest.Wait()
-			if n := g.Parked(); n != 0 {
+			if n := g.SuspendedCalls(); n != 0 {
 				t.Errorf("%d calls are parked still", n)
 			}
 			server.mu.Lock()

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// maxTaskListeners bounds the tasks to which is listened; see share.
+	// maxTaskListeners bounds the tasks polled for listeners; see perPrincipalLimit.
 	maxTaskListeners = 10_000
-	// A task is asked about as often as it says, but not more often than quickest, and each
-	// usual if it does not say.
+	// A task is polled at its own pollInterval, but not more often than minPoll, and every
+	// defaultPoll if it has none.
 	minPoll     = 100 * time.Millisecond
 	defaultPoll = time.Second
 )
 
-// pollInterval returns how long to wait before a task is asked about again.
+// pollInterval returns how long to wait before polling a task again.
 func pollInterval(task []byte) time.Duration {
 	if p := protocol.TaskPollInterval(task); p > 0 {
 		return max(p, minPoll)
@@ -26,8 +26,7 @@ func pollInterval(task []byte) time.Duration {
 	return defaultPoll
 }
 
-// resolveTaskIDs returns the tasks of which a subscriptions/listen asks to be told, as far as
-// they are the client's.
+// resolveTaskIDs returns the client's tasks that a subscriptions/listen names.
 func (s *Session) resolveTaskIDs(client *statelessClient, r *peer.Request) (all []*statelessTask, err *wire.Error) {
 	ids, err := protocol.ListenTaskIDs(r.Message)
 	switch {
@@ -46,8 +45,8 @@ func (s *Session) resolveTaskIDs(client *statelessClient, r *peer.Request) (all 
 	return all, nil
 }
 
-// pollTasks tells the client of changes of tasks from now on, until ctx is done. It returns
-// the ids of those of which it does. Backends need not say anything of it: they are asked.
+// pollTasks polls tasks and notifies the client of changes, until ctx is done. It returns the ids
+// of the tasks that are polled. Polling is needed because backends need not send notifications.
 func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (ids []string) {
 	for _, st := range all {
 		if !l.g.taskListeners.acquire(l.client.principal, maxTaskListeners) {
@@ -64,8 +63,8 @@ func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (id
 	return ids
 }
 
-// pollTask tells the client of each change of a task, until it has ended. What is worth no
-// word is that it works when the subscription begins.
+// pollTask notifies the client of each change of a task until it has ended. The initial `working`
+// status is not reported.
 func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 	lastSent, first := "", true
 	for {
@@ -74,7 +73,7 @@ func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 		task := resp.Part(wire.PartResult)
 		switch {
 		case ctx.Err() != nil, resp.Err == nil && task == nil:
-			return // it is not known any more, or nobody wants to know
+			return // the task is unknown, or the subscription has ended
 		case resp.Err == nil:
 			status := protocol.TaskStatus(task)
 			now := string(wire.EditObject(task, func(key string) bool { return key == "lastUpdatedAt" || key == "_meta" }))
@@ -99,8 +98,7 @@ func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 	}
 }
 
-// notify sends a notification of the subscription, or keeps it back until that is
-// acknowledged.
+// notify sends a notification of the subscription, or queues it until the acknowledgement.
 func (l *listenRequest) notify(m wire.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +109,8 @@ func (l *listenRequest) notify(m wire.Message) {
 	}
 }
 
-// wakeTaskPollers notes that a backend has said so of a task: who listens to it looks again.
+// wakeTaskPollers makes the listeners of a task poll it at once, because its backend has reported
+// a change.
 func (g *Gateway) wakeTaskPollers(backend string, m wire.Message) {
 	for _, st := range g.statelessTasks.withBackendID(backend, stringAt(m, "params", "taskId")) {
 		st.bridge.notifyChanged()

@@ -12,31 +12,33 @@ import (
 	"time"
 )
 
-// A ticket is what stands in a requestState of ours: for what a client may come back,
-// and with what. It is sealed, so that nobody else can read, change or make one, and
-// bound to who asked for what: towards a backend the gateway is one and the same
-// client, so that without this one client could go on with the call of another.
+// A ticket is the content of a requestState issued by the gateway: what a client may continue. It
+// is sealed, so that nobody else can read, change or create one, and bound to the principal and
+// the call: to a backend the gateway is one single client, so without this one client could
+// continue another's call.
 type ticket struct {
-	Kind      string    // of what it stands for
-	Principal string    // whose it is
-	Backend   string    // where it leads
-	Program   string    // which program that backend ran when it asked; see [peer.Call]
+	Kind      string    // see the constants
+	Principal string    // to whom it was issued
+	Backend   string    // of the call
+	Program   string    // server key of the backend when it was issued; see [peer.Call]
 	Call      []byte    // digest of the call's method, name and arguments
-	Until     time.Time // when it is good for nothing any more
-	Text      string    // what it is for: the backend's own requestState as JSON text, the id of an errand, what a rerun waits for
+	Until     time.Time // expiry
+	// by kind: the backend's own requestState as JSON, the id of a suspended call, or the id and
+	// the input requests of a rerun
+	Text string
 }
 
 // The kinds of tickets.
 const (
 	ticketState     = "state"  // the backend has a requestState of its own
-	ticketSuspended = "errand" // an errand waits for the client
-	ticketRerun     = "rerun"  // the call is to be sent again when the client has been elsewhere
+	ticketSuspended = "errand" // a suspended call waits for the client
+	ticketRerun     = "rerun"  // the call is sent again after URL elicitations
 )
 
-// ticketTTL is how long a ticket is good for that costs nothing to keep.
+// ticketTTL is the lifetime of a ticket that costs the gateway no memory.
 const ticketTTL = 24 * time.Hour
 
-// A sealer seals tickets, under a key that lives as long as it does.
+// A sealer seals tickets with a random key that is never stored.
 type sealer struct{ aead cipher.AEAD }
 
 func newSealer() *sealer {
@@ -44,7 +46,7 @@ func newSealer() *sealer {
 	_, _ = rand.Read(key) // never fails
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		panic(err) // the key is as long as it has to be
+		panic(err) // the key has a valid length
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
@@ -53,22 +55,22 @@ func newSealer() *sealer {
 	return &sealer{aead}
 }
 
-// seal returns a ticket as a client gets it.
+// seal returns the text of a ticket for the client.
 func (s *sealer) seal(t ticket) string {
 	text, err := json.Marshal(t)
 	if err != nil {
-		panic(err) // it is made of texts
+		panic(err) // all fields can be encoded
 	}
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, text, nil))
 }
 
 var (
-	errInvalidTicket = errors.New("it is none that was given out here, or was changed")
-	errTicketExpired = errors.New("it has expired: begin the call anew")
-	errOtherCall     = errors.New("it was given out for another call")
+	errInvalidTicket = errors.New("it was not issued by this gateway, or was modified")
+	errTicketExpired = errors.New("it has expired: start the call again")
+	errOtherCall     = errors.New("it was issued for another call")
 )
 
-// open returns what was sealed.
+// open returns the ticket of a sealed text.
 func (s *sealer) open(text string) (t ticket, err error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
@@ -87,8 +89,7 @@ func (s *sealer) open(text string) (t ticket, err error) {
 	return t, nil
 }
 
-// digest tells calls apart: by their method, by what they name, and by their
-// arguments, be they written with other white space.
+// digest identifies a call by its method, name and arguments; white space in these is ignored.
 func (c *clientCall) digest() []byte {
 	var arguments bytes.Buffer
 	if c.Arguments != nil {
@@ -112,7 +113,7 @@ func (c *clientCall) sealTicket(kind, text string, ttl time.Duration) string {
 	})
 }
 
-// openTicket opens a ticket that the client has come back with.
+// openTicket opens a ticket that the client has sent back.
 func (c *clientCall) openTicket(text string) (ticket, error) {
 	t, err := c.s.g.sealer.open(text)
 	switch {

@@ -38,7 +38,7 @@ func TestUndeclaredInput_SessionClient(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client, gh, m := openModern(t, "2025-11-25", tc.can)
 				gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
-				client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":[{"type":"text","text":"The tool needs input that the client does not give: ` + tc.text + `"}]}}`)
+				client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":[{"type":"text","text":"The tool needs input that the client does not provide: ` + tc.text + `"}]}}`)
 				client.WantNothing()
 				gh.WantNothing()
 			})
@@ -77,7 +77,7 @@ func TestUndeclaredInput_NotATool(t *testing.T) {
 		synctest.Wait()
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}`)
 		gh.SendResult(gh.HandleRequest("prompts/get").ID(), `{"resultType":"input_required","inputRequests":{`+undeclaredInputs[0].inputs+`}}`)
-		client.WantJSON(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh needs input that the client does not give: ` + undeclaredInputs[0].text + `"}}`)
+		client.WantJSON(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh needs input that the client does not provide: ` + undeclaredInputs[0].text + `"}}`)
 		gh.WantNothing()
 	})
 }
@@ -117,7 +117,7 @@ func TestUndeclaredInput_StatelessClient(t *testing.T) {
 				client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tc.can))
 				gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
 				failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
-				if failure.Code != -32021 || failure.Message != "Missing client capability: backend gh asks "+tc.text {
+				if failure.Code != -32021 || failure.Message != "Missing client capability: backend gh requests "+tc.text {
 					t.Errorf("answered with %d %s", failure.Code, failure.Message)
 				}
 				if want := `{"requiredCapabilities":` + tc.required + `}`; string(failure.Data) != want {

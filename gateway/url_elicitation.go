@@ -11,10 +11,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// requestURLConsent asks the client to send its user to where a backend of 2025-11-25 has
-// it that the call needs it (-32042), and to come back then: the call is sent anew, once. It
-// reports false if the error says nothing of the kind. A client that cannot is told what it
-// lacks.
+// requestURLConsent converts a legacy URLElicitationRequired error (-32042) into input_required
+// with one URL elicitation per entry. Once all are accepted the call is sent again, at most once.
+// It returns false if the error has no URL. A client without the capability gets an error.
 func (c *clientCall) requestURLConsent(failure []byte) bool {
 	list, err := protocol.URLElicitations(failure)
 	if err != nil {
@@ -37,7 +36,7 @@ func (c *clientCall) requestURLConsent(failure []byte) bool {
 	case len(inputs) == 0:
 		return false
 	case !declaresElicitation(c.stateless.meta.Capabilities, "url"):
-		failure := errMissingCapability([]byte(`{"elicitation":{"url":{}}}`), "backend %s sends its user to a URL", c.Route.Backend)
+		failure := errMissingCapability([]byte(`{"elicitation":{"url":{}}}`), "backend %s requires a URL elicitation", c.Route.Backend)
 		if c.r.Fail(failure) {
 			c.end(Outcome{Kind: RPCError, Code: failure.Code})
 		}
@@ -47,15 +46,15 @@ func (c *clientCall) requestURLConsent(failure []byte) bool {
 	return true
 }
 
-// askURLs asks for what a rerun waits for, which goes by id. What is asked is in the ticket, so
-// that what is missing can be asked for again.
+// askURLs responds with the URL elicitations that a rerun requires. They are part of the ticket,
+// so that missing responses can be requested again. Id identifies the rerun.
 func (c *clientCall) askURLs(id string, inputs []protocol.InputRequest, ttl time.Duration) {
 	text := id + " " + string(protocol.InputRequiredResult(inputs, ""))
 	c.replyInputRequired(protocol.InputRequiredResult(inputs, c.sealTicket(ticketRerun, text, ttl)))
 }
 
-// claimRerun takes the turn of a call that is sent anew, or will not be. If it is not to be had the
-// clientCall ends.
+// claimRerun uses up the tickets of a call that is sent again, or refused. If they are already
+// used the call ends.
 func (c *clientCall) claimRerun(claim *rerunClaim) bool {
 	switch err := c.s.g.usedTickets.claim(claim); {
 	case errors.Is(err, errAlreadyContinued):
@@ -67,15 +66,15 @@ func (c *clientCall) claimRerun(claim *rerunClaim) bool {
 	return true
 }
 
-// checkConsent reports whether the client's user has agreed to everything that a call waits for
-// which is to be sent anew, and no request has come back with that before. If the client has
-// not answered all of it, it is asked for the rest again; if not the call ends.
+// checkConsent reports whether the user has accepted every elicitation that a rerun requires, and
+// the ticket is unused. If responses are missing they are requested again; otherwise the call
+// ends.
 func (c *clientCall) checkConsent(t ticket, responses []byte) bool {
 	c.mu.Lock()
 	c.Route.Backend = t.Backend
 	c.mu.Unlock()
 	id, asked, _ := strings.Cut(t.Text, " ")
-	inputs, _, _ := protocol.ReadInputRequests([]byte(asked)) // we have written it
+	inputs, _, _ := protocol.ReadInputRequests([]byte(asked)) // the gateway wrote it
 	agreed := true
 	var unanswered []protocol.InputRequest
 	for _, input := range inputs {
@@ -92,15 +91,15 @@ func (c *clientCall) checkConsent(t ticket, responses []byte) bool {
 	case c.s.g.usedTickets.isUsed(id):
 		return c.rejectState(errAlreadyContinued)
 	case agreed && len(unanswered) > 0:
-		c.askURLs(id, unanswered, time.Until(t.Until)) // no longer than the first ticket: see reruns
+		c.askURLs(id, unanswered, time.Until(t.Until)) // not beyond the first ticket, see usedTickets
 		return false
 	case agreed:
-		c.continuation.claim = claim // it is taken when the call is really sent
+		c.continuation.claim = claim // claimed when the call is actually sent
 		return true
 	case !c.claimRerun(claim):
 		return false
 	}
-	m := c.inputDeclined(wire.Errorf(wire.CodeInternalError, "the user has not agreed to what is needed first"))
+	m := c.inputDeclined(wire.Errorf(wire.CodeInternalError, "the user has not accepted a required URL elicitation"))
 	if c.r.Forward(protocol.ToModern(m, c.Method, c.s.g.info, true)) {
 		c.end(outcomeOf(m))
 	}
@@ -108,19 +107,19 @@ func (c *clientCall) checkConsent(t ticket, responses []byte) bool {
 }
 
 const (
-	// maxReruns bounds the tickets for which a call was sent anew and that are not out of date;
-	// see share. Beyond it no more are taken: one that was forgotten could be used again.
+	// maxReruns bounds the used tickets that have not expired; see perPrincipalLimit. At the
+	// limit no more are accepted, because a forgotten ticket could be used again.
 	maxReruns = 20_000
 )
 
 var (
-	errAlreadyContinued = errors.New("another request goes on with this call")
-	errTooManyReruns    = errors.New("too many calls were sent anew within the last minutes; come back later")
+	errAlreadyContinued = errors.New("another request already continues this call")
+	errTooManyReruns    = errors.New("too many calls were sent again within the last minutes; retry later")
 )
 
-// usedTickets are the calls that were sent anew, or will not be, by the ids that stand in their
-// tickets, for as long as these are good. So a ticket is good for one run however often the
-// client comes back with it. The zero value is none.
+// usedTickets are the ids of reruns whose tickets were used, kept until the tickets expire. A
+// ticket is therefore valid for one run, however often the client sends it. The zero value is
+// empty.
 type usedTickets struct {
 	counter counter
 
@@ -128,14 +127,14 @@ type usedTickets struct {
 	used map[string]bool
 }
 
-// A rerunClaim is the one run that all tickets of a call are good for.
+// A rerunClaim identifies the single run for which all tickets of a call are valid.
 type rerunClaim struct {
 	id        string
 	principal string
-	until     time.Time // when the last of its tickets is out of date
+	until     time.Time // expiry of the last of its tickets
 }
 
-// claim takes a turn, for whoever gets nil.
+// claim uses up a rerun; it returns nil to one caller only.
 func (r *usedTickets) claim(t *rerunClaim) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

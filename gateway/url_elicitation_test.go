@@ -172,7 +172,7 @@ func TestURLElicitation_TicketSurvivesFullTaskTable(t *testing.T) {
 func TestURLElicitation_UnsentCallReservesNoTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh, ask, again := startRerunWithTasksFull(t, 1)
-		h.gateway.FillReruns(time.Minute)
+		h.gateway.FillUsedTickets(time.Minute)
 		ask("1", again)
 		wantErrorCode(t, client, -32603)
 		ask("1", "")
