@@ -118,7 +118,8 @@ func (c *clientCall) relatedID() wire.ID {
 // is certain that there is none, because several clients may share a statelessClient and must not
 // receive each other's messages. Without a stream it is the oldest of those with the highest
 // attributionScore. That the message belongs to this statelessClient is already certain.
-func (sc *statelessClient) originCall(backend string, origin peer.Origin) (rc *resumableCall, certain bool) {
+func (sc *statelessClient) originCall(backend string,
+	origin peer.Origin) (rc *resumableCall, certain bool) {
 	if origin.Call != nil {
 		if rc, ok := origin.Call.Tag.(*resumableCall); ok && rc.client == sc {
 			return rc, true

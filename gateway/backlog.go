@@ -41,7 +41,8 @@ func (s *Session) isBacklogged(backend string) bool {
 // per resource and delayed.
 func (s *Session) notifyUpdated(backend string, m wire.Message) {
 	if s.isBacklogged(backend) {
-		s.delayedUpdates.add(stringAt(m, "params", "uri"), m, s.peer.Backlogged, func(m wire.Message) { s.notify(m, "") })
+		s.delayedUpdates.add(stringAt(m, "params", "uri"), m, s.peer.Backlogged,
+			func(m wire.Message) { s.notify(m, "") })
 	} else {
 		s.notify(m, "")
 	}
@@ -56,7 +57,8 @@ type delayedUpdates struct {
 
 // add calls notify with m once backlogged returns false, or with a later update of the same
 // resource.
-func (d *delayedUpdates) add(uri string, m wire.Message, backlogged func() bool, notify func(wire.Message)) {
+func (d *delayedUpdates) add(uri string, m wire.Message, backlogged func() bool,
+	notify func(wire.Message)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.updates == nil {

@@ -43,11 +43,14 @@ type clientCall struct {
 	s             *Session
 	r             *peer.Request
 	stateless     *statelessClient // nil for a session client
-	continuation  *continuation    // data of a retry by a stateless client; nil for the first request
-	resumable     *resumableCall   // stateless clients only; nil if the method allows no input requests
-	taskReserved  bool             // it may become a task, and a slot is reserved
-	sendAsTask    bool             // of a stateless client: the request to the backend asks for a task
-	relatedTaskID string           // task that input requests of the call belong to; "" = none
+	// data of a retry by a stateless client; nil for the first request
+	continuation *continuation
+	// stateless clients only; nil if the method allows no input requests
+	resumable    *resumableCall
+	taskReserved bool // it may become a task, and a slot is reserved
+	// of a stateless client: the request to the backend asks for a task
+	sendAsTask    bool
+	relatedTaskID string // task that input requests of the call belong to; "" = none
 
 	sawProgress atomic.Bool // the backend has reported progress
 
@@ -75,10 +78,14 @@ func (s *Session) newCallInfo(m wire.Message, id wire.ID, name string) CallInfo 
 
 // startCall starts a call. If its name is not yet known but may be once all backends have
 // started, the call waits for the catalog.
-func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *methodSpec, name string) {
-	c := &clientCall{CallInfo: s.newCallInfo(r.Message, r.RemoteID(), name), spec: spec, s: s, r: r, stateless: client}
+func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *methodSpec,
+	name string) {
+	c := &clientCall{CallInfo: s.newCallInfo(r.Message, r.RemoteID(), name), spec: spec, s: s, r: r,
+		stateless: client}
 	c.upstream = &c.firstUpstream
-	c.firstUpstream.Handler, c.firstUpstream.Tag, c.firstUpstream.Token, c.firstUpstream.SessionID, c.firstUpstream.AllowTask = c, c, r.Token(), s.id, spec == toolsCallSpec && client == nil
+	c.firstUpstream.Handler, c.firstUpstream.Tag = c, c
+	c.firstUpstream.Token, c.firstUpstream.SessionID = r.Token(), s.id
+	c.firstUpstream.AllowTask = spec == toolsCallSpec && client == nil
 	if client != nil {
 		c.upstream.SessionID = client.id
 		client.retain()
@@ -191,7 +198,8 @@ func (c *clientCall) send(route catalog.Route) {
 		return
 	}
 	c.Route = route
-	if c.continuation != nil && c.continuation.backend != "" && c.continuation.backend != route.Backend {
+	if c.continuation != nil && c.continuation.backend != "" &&
+		c.continuation.backend != route.Backend {
 		c.rejectState(errOtherCall)
 		return
 	}

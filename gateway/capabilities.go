@@ -58,13 +58,15 @@ func checkDeclared(can []byte, m wire.Message) *wire.Error {
 	case a.capability == "", missing == a.capability:
 		return errNotDeclared(m)
 	case missing != "":
-		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client has not declared %s", missing)
+		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client has not declared %s",
+			missing)
 	}
 	return nil
 }
 
 func errNotDeclared(m wire.Message) *wire.Error {
-	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s: the client has not declared it", truncate(m.Method()))
+	return wire.Errorf(wire.CodeMethodNotFound,
+		"Method not found: %s: the client has not declared it", truncate(m.Method()))
 }
 
 // missingCapabilities collects requests for which the client has not declared the capability.
@@ -80,7 +82,8 @@ func (s *missingCapabilities) add(can []byte, m wire.Message) {
 	if !ok || missing == "" {
 		return
 	}
-	s.problems = append(s.problems, truncate(m.Method())+": the client has not declared the capability "+missing)
+	s.problems = append(s.problems,
+		truncate(m.Method())+": the client has not declared the capability "+missing)
 	if s.required == nil {
 		s.required = make(map[string]map[string]struct{})
 	}

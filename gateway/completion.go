@@ -30,7 +30,8 @@ func (s *Session) completeArgument(client *statelessClient, r *peer.Request) {
 	case "ref/resource":
 		s.callByValue(client, r, resourceCompletionSpec, "ref with a uri", uri)
 	default:
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: completion/complete needs a ref to a prompt or a resource"))
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: completion/complete needs a ref to a prompt or a resource"))
 	}
 }
 

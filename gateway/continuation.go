@@ -41,7 +41,8 @@ func (c *clientCall) continueCall() bool {
 	}
 	switch t.Kind {
 	case ticketState:
-		c.continuation = &continuation{backend: t.Backend, program: t.Program, state: []byte(t.Text)}
+		c.continuation = &continuation{backend: t.Backend, program: t.Program,
+			state: []byte(t.Text)}
 		return true
 	case ticketRerun:
 		c.continuation = &continuation{backend: t.Backend, rerun: true}

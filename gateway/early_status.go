@@ -33,7 +33,8 @@ func (s *Session) keepEarlyStatus(backend string, m wire.Message, origin peer.Or
 	var creator *clientCall
 	for c := s.inFlight.newest; c != nil; c = c.older {
 		switch {
-		case !c.taskReserved, c.Route.Backend != backend, origin.Call != nil && origin.Call.Tag != c:
+		case !c.taskReserved, c.Route.Backend != backend,
+			origin.Call != nil && origin.Call.Tag != c:
 		case creator != nil:
 			return
 		default:

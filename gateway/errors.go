@@ -19,8 +19,10 @@ var errNotInitialized = wire.Errorf(wire.CodeNotInitialized,
 // errSessionEnding and errGatewayStopped end the calls in flight when the session or the gateway
 // ends.
 var (
-	errSessionEnding  = wire.Errorf(wire.CodeInternalError, "The session is ending; outcome unknown: the call may have run")
-	errGatewayStopped = wire.Errorf(wire.CodeInternalError, "The gateway was stopped; outcome unknown: the call may have run")
+	errSessionEnding = wire.Errorf(wire.CodeInternalError,
+		"The session is ending; outcome unknown: the call may have run")
+	errGatewayStopped = wire.Errorf(wire.CodeInternalError,
+		"The gateway was stopped; outcome unknown: the call may have run")
 )
 
 func methodNotFound(method string) *wire.Error {
@@ -91,7 +93,8 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, r
 	case errors.Is(err, peer.ErrCancelled):
 		return Cancelled, "cancelled", true
 	}
-	c.s.log().Error("call failed", "backend", c.Route.Backend, "method", c.Method, "tool", truncate(c.Name), "err", err)
+	c.s.log().Error("call failed", "backend", c.Route.Backend, "method", c.Method, "tool",
+		truncate(c.Name), "err", err)
 	return BackendLost, "internal error", true
 }
 
@@ -100,10 +103,12 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, r
 func (c *clientCall) clientText(err error) string {
 	text := err.Error()
 	exit, ended := errors.AsType[*child.ExitError](err)
-	if !ended || exit.Stderr == "" || c.s.principal == "" || !c.s.g.Backends.SharesProcess(c.Route.Backend, c.upstream.SessionID) {
+	if !ended || exit.Stderr == "" || c.s.principal == "" ||
+		!c.s.g.Backends.SharesProcess(c.Route.Backend, c.upstream.SessionID) {
 		return text
 	}
-	return strings.ReplaceAll(text, exit.Error(), exit.Status+"; its last output is in the gateway's log")
+	return strings.ReplaceAll(text, exit.Error(),
+		exit.Status+"; its last output is in the gateway's log")
 }
 
 // errMissingCapability tells a modern client which capabilities a call requires.

@@ -111,10 +111,11 @@ type Options struct {
 	// MaxStatelessClients bounds the stateless clients that are in use or were within the last
 	// five minutes; idle ones are evicted first. A named principal gets at most half. 0 = 10000.
 	MaxStatelessClients int
-	Grace               time.Duration // for calls in flight after the client has closed its side; 0 = 4 s
-	DrainTimeout        time.Duration // for calls in flight when the gateway shuts down
-	Log                 *slog.Logger
-	Mask                func(string) string // removes secrets from text for clients; may be nil
+	// for calls in flight after the client has closed its side; 0 = 4 s
+	Grace        time.Duration
+	DrainTimeout time.Duration // for calls in flight when the gateway shuts down
+	Log          *slog.Logger
+	Mask         func(string) string // removes secrets from text for clients; may be nil
 }
 
 // A Gateway serves any number of clients. Create it with New.
@@ -151,7 +152,8 @@ func New(o Options) *Gateway {
 	if o.Mask == nil {
 		o.Mask = func(s string) string { return s }
 	}
-	g := &Gateway{Options: o, info: wire.Encode(o.Info), sealer: newSealer(), sessions: make(map[string]*Session)}
+	g := &Gateway{Options: o, info: wire.Encode(o.Info), sealer: newSealer(),
+		sessions: make(map[string]*Session)}
 	g.graceCtx, g.endGrace = context.WithCancel(context.Background())
 	return g
 }

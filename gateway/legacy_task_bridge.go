@@ -75,12 +75,14 @@ func (b *legacyTaskBridge) toModern(task []byte, o protocol.TaskOutcome) peer.Re
 	if o.Error != nil {
 		o.Error = protocol.ErrorToModern(o.Error, protocol.MethodToolsCall)
 	}
-	return peer.Response{Message: wire.NewResult("0", protocol.SetTaskID(protocol.TaskToModern(task, o), b.task.id))}
+	return peer.Response{Message: wire.NewResult("0",
+		protocol.SetTaskID(protocol.TaskToModern(task, o), b.task.id))}
 }
 
 // callBackend sends a request about the task, on behalf of the client that created it.
 func (b *legacyTaskBridge) callBackend(ctx context.Context, method string) peer.Response {
-	return b.task.g.callTask(ctx, b.task.backend, b.request(method), &peer.Call{SessionID: b.task.client.id})
+	return b.task.g.callTask(ctx, b.task.backend, b.request(method),
+		&peer.Call{SessionID: b.task.client.id})
 }
 
 func (b *legacyTaskBridge) request(method string) wire.Message {
@@ -183,7 +185,8 @@ func (b *legacyTaskBridge) openResult(early bool) *resultRequest {
 
 // outcome returns the outcome in the response.
 func (rr *resultRequest) outcome() protocol.TaskOutcome {
-	return protocol.TaskOutcome{Result: rr.response.Part(wire.PartResult), Error: rr.response.Part(wire.PartError)}
+	return protocol.TaskOutcome{Result: rr.response.Part(wire.PartResult),
+		Error: rr.response.Part(wire.PartError)}
 }
 
 // OnProgress implements peer.ResponseHandler.
@@ -236,7 +239,8 @@ func (b *legacyTaskBridge) changes() <-chan struct{} {
 // cancel sends tasks/cancel. If the task has already ended, or the backend does not support it,
 // the response is still an acknowledgement: cancellation is a request without a guarantee.
 func (b *legacyTaskBridge) cancel(ctx context.Context) peer.Response {
-	if _, _, ended := b.finalState(); ended || !b.task.g.Backends.View().HasCapability(b.task.backend, "tasks", "cancel") {
+	if _, _, ended := b.finalState(); ended ||
+		!b.task.g.Backends.View().HasCapability(b.task.backend, "tasks", "cancel") {
 		return acknowledged()
 	}
 	resp := b.callBackend(ctx, protocol.MethodTasksCancel)

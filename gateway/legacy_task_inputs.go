@@ -73,7 +73,8 @@ func (b *legacyTaskBridge) addInputRequest(r *peer.Request) {
 	b.mu.Unlock()
 	switch {
 	case !ok:
-		decline(r, wire.Errorf(wire.CodeInternalError, "The task has ended, or has too many open requests"))
+		decline(r, wire.Errorf(wire.CodeInternalError,
+			"The task has ended, or has too many open requests"))
 	case !r.OnCancel(ir):
 		ir.claim() // already cancelled
 	}
@@ -95,7 +96,8 @@ func (ir *taskInputRequest) claim() bool {
 func (ir *taskInputRequest) HandleCancel([]byte) { ir.claim() }
 
 func (ir *taskInputRequest) decline() {
-	decline(ir.r, wire.Errorf(wire.CodeInternalError, "The client has not responded, and the task has ended"))
+	decline(ir.r, wire.Errorf(wire.CodeInternalError,
+		"The client has not responded, and the task has ended"))
 }
 
 // answerInputs answers the task's input requests. Responses to anything else are ignored.
@@ -119,7 +121,8 @@ func (b *legacyTaskBridge) answerInputs(responses []protocol.InputResponse) {
 
 // namedTask returns the client's task that a backend's message names, or on whose tasks/result
 // stream it came; nil if there is none.
-func (sc *statelessClient) namedTask(backend string, m wire.Message, origin peer.Origin) *statelessTask {
+func (sc *statelessClient) namedTask(backend string, m wire.Message,
+	origin peer.Origin) *statelessTask {
 	if origin.Call != nil {
 		if rr, ok := origin.Call.Tag.(*resultRequest); ok && rr.bridge.task.client == sc {
 			return rr.bridge.task

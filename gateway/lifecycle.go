@@ -69,11 +69,14 @@ func checkID(m wire.Message) *wire.Error {
 	}
 	switch method := m.Method(); method {
 	case protocol.MethodToolsCall, protocol.MethodPromptsGet, protocol.MethodResourcesRead,
-		protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe, protocol.MethodCompletionComplete,
-		protocol.MethodSetLogLevel, protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksList,
+		protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe,
+		protocol.MethodCompletionComplete,
+		protocol.MethodSetLogLevel, protocol.MethodTasksGet, protocol.MethodTasksResult,
+		protocol.MethodTasksList,
 		protocol.MethodTasksCancel, protocol.MethodTasksUpdate, protocol.MethodSubscriptionsListen:
-		return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: %s did not run because its id is null: "+
-			"send it with a string or a number as its id", method)
+		return wire.Errorf(wire.CodeInvalidRequest,
+			"Invalid request: %s did not run because its id is null: "+
+				"send it with a string or a number as its id", method)
 	}
 	return nil
 }
@@ -96,12 +99,14 @@ const maxCapabilities = 64 << 10
 // none.
 func (s *Session) initialize(r *peer.Request) {
 	var request struct {
-		ProtocolVersion *string                        `json:"protocolVersion"`
-		ClientInfo      struct{ Name, Version string } `json:"clientInfo"` // other members are ignored
+		ProtocolVersion *string `json:"protocolVersion"`
+		// other members are ignored
+		ClientInfo struct{ Name, Version string } `json:"clientInfo"`
 	}
 	params := r.Part(wire.PartParams)
 	can, ok := capabilities(params)
-	if err := json.Unmarshal(params, &request); err != nil || request.ProtocolVersion == nil || !ok {
+	err := json.Unmarshal(params, &request)
+	if err != nil || request.ProtocolVersion == nil || !ok {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams,
 			"Invalid params: initialize needs protocolVersion, capabilities and clientInfo"))
 		return
@@ -181,7 +186,9 @@ func (s *Session) setLevel(r *peer.Request) {
 	level := wire.Unquote(value)
 	n := protocol.LogSeverity(level)
 	if n < 0 {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: logging/setLevel needs one of the levels %s", strings.Join(protocol.LogLevels, ", ")))
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: logging/setLevel needs one of the levels %s",
+			strings.Join(protocol.LogLevels, ", ")))
 		return
 	}
 	s.mu.Lock()

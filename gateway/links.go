@@ -68,7 +68,8 @@ func (c *clientCall) links() *links {
 // recordLinks records the links in a response to the client.
 func (c *clientCall) recordLinks(m wire.Message) {
 	result := m.Part(wire.PartResult)
-	if !bytes.Contains(result, []byte(`"uri"`)) || !c.s.g.Backends.View().HasCapability(c.Route.Backend, "resources") {
+	if !bytes.Contains(result, []byte(`"uri"`)) ||
+		!c.s.g.Backends.View().HasCapability(c.Route.Backend, "resources") {
 		return
 	}
 	add := func(uri string) { c.links().add(uri, c.Route.Backend) }

@@ -110,12 +110,14 @@ func (s *Session) openListen(client *statelessClient, r *peer.Request) {
 	}
 	l := &listenRequest{
 		g: s.g, s: s, client: client, r: r,
-		lists: make(map[string]*catalog.Snapshot), uris: make(map[string]string), pendingURIs: make(map[string]bool),
+		lists: make(map[string]*catalog.Snapshot), uris: make(map[string]string),
+		pendingURIs: make(map[string]bool),
 	}
 	l.ctx, l.cancel = context.WithCancel(s.ctx)
 	if len(client.listeners()) >= maxListensPerClient || !s.g.listeners.add(l) {
 		l.cancel()
-		s.fail(r, wire.Errorf(wire.CodeInternalError, "Too many subscriptions are open; wait until some have ended"))
+		s.fail(r, wire.Errorf(wire.CodeInternalError,
+			"Too many subscriptions are open; wait until some have ended"))
 		return
 	}
 	client.retain()
@@ -140,7 +142,8 @@ func (s *Session) openListen(client *statelessClient, r *peer.Request) {
 // resourceFilter returns the resources that a filter names.
 func resourceFilter(filter []byte) ([]string, *wire.Error) {
 	if !wire.IsObject(filter) {
-		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s needs notifications, an object", protocol.MethodSubscriptionsListen)
+		return nil, wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: %s needs notifications, an object", protocol.MethodSubscriptionsListen)
 	}
 	list, _ := wire.Lookup(filter, "resourceSubscriptions")
 	if wire.IsNull(list) {
@@ -156,13 +159,15 @@ func resourceFilter(filter []byte) ([]string, *wire.Error) {
 		}
 		return len(uris) <= maxListenResources
 	}) || !ok {
-		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: resourceSubscriptions is an array of URIs")
+		return nil, wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: resourceSubscriptions is an array of URIs")
 	}
 	if long {
 		return nil, errURITooLong()
 	}
 	if len(uris) > maxListenResources {
-		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: a subscription has at most %d resources", maxListenResources)
+		return nil, wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: a subscription has at most %d resources", maxListenResources)
 	}
 	return uris, nil
 }
@@ -175,7 +180,8 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 	offered := v.Capabilities(v.Complete)
 	var accepted []wire.Member
 	for _, f := range listFilters {
-		if wanted, _ := wire.Lookup(filter, f.name); string(wanted) == "true" && catalog.Declares(offered, f.capability, "listChanged") {
+		if wanted, _ := wire.Lookup(filter, f.name); string(wanted) == "true" &&
+			catalog.Declares(offered, f.capability, "listChanged") {
 			accepted = append(accepted, wire.Member{Key: f.name, Text: []byte("true")})
 			l.mu.Lock()
 			l.lists[f.notification] = v.Snapshot
@@ -183,13 +189,15 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 		}
 	}
 	if agreed := l.subscribe(ctx, v, uris); len(agreed) > 0 {
-		accepted = append(accepted, wire.Member{Key: "resourceSubscriptions", Text: wire.Encode(agreed)})
+		accepted = append(accepted, wire.Member{Key: "resourceSubscriptions",
+			Text: wire.Encode(agreed)})
 	}
 	if ids := l.pollTasks(l.ctx, tasks); len(ids) > 0 {
 		accepted = append(accepted, wire.Member{Key: "taskIds", Text: wire.Encode(ids)})
 	}
 	ack := wire.NewNotification(protocol.NotificationSubscriptionsAcknowledged,
-		wire.EditObject(nil, nil, wire.Member{Key: "notifications", Text: wire.EditObject(nil, nil, accepted...)}))
+		wire.EditObject(nil, nil, wire.Member{Key: "notifications",
+			Text: wire.EditObject(nil, nil, accepted...)}))
 	l.mu.Lock()
 	l.acknowledged = true
 	l.notifyLocked(ack)
@@ -205,7 +213,8 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 }
 
 // subscribe subscribes to resources at their backends and returns the confirmed ones.
-func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View, uris []string) (agreed []string) {
+func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
+	uris []string) (agreed []string) {
 	waiting := make(map[string]peer.ResponseChan)
 	backends := make(map[string]string)
 	for _, uri := range uris {
@@ -302,7 +311,8 @@ func (l *listenRequest) catalogChanged(now *catalog.Snapshot) {
 	}
 	for kind := range catalog.Kind(catalog.NumKinds) {
 		known := l.lists[kind.ChangedNotification()]
-		if known == nil || now.Announcements(kind) == known.Announcements(kind) && now.SameList(kind, known) {
+		if known == nil || now.Announcements(kind) == known.Announcements(kind) &&
+			now.SameList(kind, known) {
 			continue
 		}
 		l.notifyLocked(wire.NewNotification(kind.ChangedNotification(), nil))
@@ -327,7 +337,8 @@ func (l *listenRequest) HandleCancel([]byte) { l.end() }
 // finish ends the subscription in an orderly way: by answering its request.
 func (l *listenRequest) finish() {
 	id := []byte(l.r.RemoteID())
-	m := protocol.ToModern(wire.NewResult("0", []byte("{}")), protocol.MethodSubscriptionsListen, l.g.info, true)
+	m := protocol.ToModern(wire.NewResult("0", []byte("{}")), protocol.MethodSubscriptionsListen,
+		l.g.info, true)
 	m = protocol.SetResultSubscriptionID(m, wire.ID(id))
 	if l.r.Forward(m) {
 		l.end()

@@ -38,7 +38,8 @@ func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 }
 
 // awaitCatalog waits until wanted returns true for the view; it returns false if ctx ended first.
-func (s *Session) awaitCatalog(ctx context.Context, wanted func(*catalog.View) bool) (*catalog.View, bool) {
+func (s *Session) awaitCatalog(ctx context.Context,
+	wanted func(*catalog.View) bool) (*catalog.View, bool) {
 	for {
 		v := s.g.Backends.View()
 		if wanted(v) {
@@ -63,7 +64,8 @@ func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 		s.lists[kind] = listState{listed: snapshot}
 	}, page)
 	if now := s.g.Backends.View().Snapshot; now != snapshot {
-		s.notifyCatalogChanged(now) // a notification may have been skipped before the list was shown
+		// a notification may have been skipped before the list was shown
+		s.notifyCatalogChanged(now)
 	}
 }
 
@@ -91,7 +93,8 @@ func (s *Session) adaptPage(kind catalog.Kind, page []byte) []byte {
 	if kind != catalog.Tools || !bytes.Contains(page, []byte(`"outputSchema"`)) {
 		return page
 	}
-	return protocol.AdaptResponse(wire.NewResult("0", page), kind.ListMethod(), s.traits()).Part(wire.PartResult)
+	return protocol.AdaptResponse(wire.NewResult("0", page), kind.ListMethod(),
+		s.traits()).Part(wire.PartResult)
 }
 
 // notifyCatalogChanged notifies the client of each list that differs from the one it was shown,
@@ -125,7 +128,8 @@ func (s *Session) needsNotification(kind catalog.Kind, now *catalog.Snapshot) bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.lists[kind]
-	if s.state != ready || l.listed == nil || now.SameList(kind, l.listed) || l.announced != nil && now.SameList(kind, l.announced) {
+	if s.state != ready || l.listed == nil || now.SameList(kind, l.listed) ||
+		l.announced != nil && now.SameList(kind, l.announced) {
 		return false
 	}
 	l.announced = now

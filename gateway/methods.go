@@ -36,8 +36,10 @@ var (
 		resolve: resolveResource, mayResolveLater: mayResolveResource,
 		notFound: resourceNotFound, send: (*clientCall).sendAsIs, allowsInput: true,
 	}
-	subscribeSpec   = &methodSpec{resolve: resolveResource, mayResolveLater: mayResolveResource, notFound: resourceNotFound, send: subscribe(true)}
-	unsubscribeSpec = &methodSpec{resolve: resolveResource, mayResolveLater: mayResolveResource, notFound: resourceNotFound, send: subscribe(false)}
+	subscribeSpec = &methodSpec{resolve: resolveResource, mayResolveLater: mayResolveResource,
+		notFound: resourceNotFound, send: subscribe(true)}
+	unsubscribeSpec = &methodSpec{resolve: resolveResource, mayResolveLater: mayResolveResource,
+		notFound: resourceNotFound, send: subscribe(false)}
 )
 
 // resolveNamed resolves a tool or prompt name: by the list that this client was last shown, then
@@ -110,7 +112,8 @@ func resourceNotFound(uri string) *wire.Error {
 
 // errURITooLong rejects a subscription to a URI that is too long to keep.
 func errURITooLong() *wire.Error {
-	return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the URI of a subscription has at most %d bytes", maxURI)
+	return wire.Errorf(wire.CodeInvalidParams,
+		"Invalid params: the URI of a subscription has at most %d bytes", maxURI)
 }
 
 func (c *clientCall) sendNamed() {
@@ -137,14 +140,17 @@ func (s *Session) callByName(client *statelessClient, r *peer.Request, spec *met
 }
 
 // callByParam starts the call that another member of params names.
-func (s *Session) callByParam(client *statelessClient, r *peer.Request, spec *methodSpec, member string) {
+func (s *Session) callByParam(client *statelessClient, r *peer.Request, spec *methodSpec,
+	member string) {
 	value, _ := wire.Lookup(r.Part(wire.PartParams), member)
 	s.callByValue(client, r, spec, member, value)
 }
 
-func (s *Session) callByValue(client *statelessClient, r *peer.Request, spec *methodSpec, member string, value []byte) {
+func (s *Session) callByValue(client *statelessClient, r *peer.Request, spec *methodSpec,
+	member string, value []byte) {
 	if len(value) == 0 || value[0] != '"' {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s needs a %s", r.Method(), member))
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s needs a %s", r.Method(),
+			member))
 		return
 	}
 	s.startCall(client, r, spec, wire.Unquote(value))

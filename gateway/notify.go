@@ -28,8 +28,10 @@ func (g *Gateway) HandleNotification(session, backend string, m wire.Message, or
 		if s != nil {
 			s.forwardLog(backend, m, origin)
 		}
-	case protocol.NotificationToolsListChanged, protocol.NotificationPromptsListChanged, protocol.NotificationResourcesListChanged:
-		if s := g.session(session); s != nil && s.noteAnnounced(method, g.Backends.View().Snapshot) {
+	case protocol.NotificationToolsListChanged, protocol.NotificationPromptsListChanged,
+		protocol.NotificationResourcesListChanged:
+		if s := g.session(session); s != nil &&
+			s.noteAnnounced(method, g.Backends.View().Snapshot) {
 			s.notify(wire.NewNotification(method, nil), "")
 		}
 	case protocol.NotificationResourceUpdated:
@@ -38,7 +40,8 @@ func (g *Gateway) HandleNotification(session, backend string, m wire.Message, or
 		}
 	case protocol.NotificationElicitationComplete:
 		id := stringAt(m, "params", "elicitationId")
-		if s := g.sessionWhere(session, func(s *Session) bool { return s.urlElicitations.has(backend, id) }); s != nil {
+		if s := g.sessionWhere(session,
+			func(s *Session) bool { return s.urlElicitations.has(backend, id) }); s != nil {
 			s.notify(m, "")
 		}
 	case protocol.NotificationTasksStatus:
@@ -85,13 +88,15 @@ func (g *Gateway) forwardTaskStatus(session, backend string, m wire.Message, ori
 // forwardLog forwards a log message, if the client wants that level. The logger gets the
 // backend's name as a prefix.
 func (s *Session) forwardLog(backend string, m wire.Message, origin peer.Origin) {
-	if !s.serverDeclares("logging") || !s.wantsLevel(stringAt(m, "params", "level")) || s.isBacklogged(backend) {
+	if !s.serverDeclares("logging") || !s.wantsLevel(stringAt(m, "params", "level")) ||
+		s.isBacklogged(backend) {
 		return
 	}
 	relatedTo := s.originCall(backend, m, origin).relatedID()
 	m = withBackendLogger(backend, m)
 	s.mu.Lock()
-	early := s.state == awaitingInitialized // then "server SHOULD NOT send requests … other than pings and logging" (lifecycle)
+	// then "server SHOULD NOT send requests … other than pings and logging" (lifecycle)
+	early := s.state == awaitingInitialized
 	s.mu.Unlock()
 	if m = s.toClientTaskIDs(backend, m); early {
 		_ = s.peer.SendNotification(m, relatedTo)

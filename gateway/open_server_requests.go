@@ -39,9 +39,11 @@ func (s *Session) acquireSlot(backend string) *wire.Error {
 	a := &s.serverRequests
 	switch n := a.perBackend[backend]; {
 	case n >= limit:
-		return wire.Errorf(wire.CodeInternalError, "The client has %d unanswered requests of this server; wait until some are answered", n)
+		return wire.Errorf(wire.CodeInternalError,
+			"The client has %d unanswered requests of this server; wait until some are answered", n)
 	case n >= minServerRequests && a.total >= maxServerRequests:
-		return wire.Errorf(wire.CodeInternalError, "The client has %d unanswered requests; wait until some are answered", a.total)
+		return wire.Errorf(wire.CodeInternalError,
+			"The client has %d unanswered requests; wait until some are answered", a.total)
 	}
 	if a.perBackend == nil {
 		a.perBackend = make(map[string]int)
@@ -78,7 +80,8 @@ func (s *Session) trackServerRequest(sr *serverRequest) *clientCall {
 	}
 	// A request that names a task lives as long as the task: another call may wait for its
 	// result.
-	attr.certain = attr.call != nil && origin.Call != nil && relatedTask(sr.r.Message) == "" && taskID(sr.r.Message) == ""
+	attr.certain = attr.call != nil && origin.Call != nil && relatedTask(sr.r.Message) == "" &&
+		taskID(sr.r.Message) == ""
 	if s.serverRequests.open == nil {
 		s.serverRequests.open = make(map[*serverRequest]attribution)
 	}
@@ -115,7 +118,8 @@ func (s *Session) detachRequestsLocked(c *clientCall) (ending []*serverRequest) 
 
 // expire cancels a request that was not answered in time.
 func (sr *serverRequest) expire() {
-	sr.withdraw(wire.Errorf(wire.CodeInternalError, "The client has not answered within %v", inputTimeout))
+	sr.withdraw(wire.Errorf(wire.CodeInternalError, "The client has not answered within %v",
+		inputTimeout))
 }
 
 // withdraw declines a request towards the backend and cancels it at the client.

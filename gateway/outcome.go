@@ -69,7 +69,8 @@ func (g *Gateway) observeEnd(c *CallInfo, out Outcome) {
 	now := time.Now()
 	out.Queued = now.Sub(c.Started)
 	if !c.Sent.IsZero() {
-		out.Queued = max(c.Sent.Sub(c.Started), 0) // a resumed call may have been sent before this request
+		// a resumed call may have been sent before this request
+		out.Queued = max(c.Sent.Sub(c.Started), 0)
 		out.Dur = now.Sub(c.Started) - out.Queued
 	}
 	for _, o := range g.Observers {
@@ -97,7 +98,8 @@ func (j journal) End(c *CallInfo, o Outcome) {
 		Session: c.Session, Client: c.Client, Principal: c.Principal,
 		ID: string(c.ID), BackendID: string(c.BackendID),
 		Tool: truncate(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Original,
-		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Started: c.Started, Queued: o.Queued, Dur: o.Dur,
+		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Started: c.Started, Queued: o.Queued,
+		Dur:     o.Dur,
 		BytesIn: len(c.Arguments), BytesOut: len(o.Result),
 		Arguments: c.Arguments, Result: o.Result,
 	}

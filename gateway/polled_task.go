@@ -64,11 +64,13 @@ func (c *clientCall) toClientResponse(m wire.Message) wire.Message {
 		status = protocol.TaskFailed
 	}
 	id := newID()
-	p := &polledTask{scopedID: scopedID{c.Route.Backend, id}, final: true, result: result, budget: &c.s.g.resultBytes}
+	p := &polledTask{scopedID: scopedID{c.Route.Backend, id}, final: true, result: result,
+		budget: &c.s.g.resultBytes}
 	p.lastTask = protocol.NewLegacyTask(id, status, time.Now())
 	c.s.tasks.addPolled(p)
 	c.s.tasks.end(p.backend, id)
-	return wire.NewResult("0", wire.EditObject(nil, nil, wire.Member{Key: "task", Text: protocol.SetTaskID(p.lastTask, p.clientID)}))
+	return wire.NewResult("0", wire.EditObject(nil, nil,
+		wire.Member{Key: "task", Text: protocol.SetTaskID(p.lastTask, p.clientID)}))
 }
 
 // finishRoundTrips ends a call with the final response of a modern backend, which may be a task.
@@ -92,7 +94,8 @@ func (c *clientCall) finishRoundTrips(ctx context.Context, m wire.Message) {
 		c.taskReserved = false
 		c.s.tasks.addPolled(p)
 		p.setStatus(protocol.TaskToLegacy(made))
-		c.forward(wire.NewResult("0", protocol.SetTaskID(protocol.CreateTaskResultToLegacy(made), p.clientID)))
+		c.forward(wire.NewResult("0", protocol.SetTaskID(protocol.CreateTaskResultToLegacy(made),
+			p.clientID)))
 		return
 	}
 	if response, ok := c.pollUntilDone(ctx, p, made); ok {
@@ -104,7 +107,8 @@ func (c *clientCall) finishRoundTrips(ctx context.Context, m wire.Message) {
 
 // pollUntilDone polls a task until it has ended, forwards its input requests to the client and
 // returns the response to the original call. It returns false if the call has ended otherwise.
-func (c *clientCall) pollUntilDone(ctx context.Context, p *polledTask, task []byte) (wire.Message, bool) {
+func (c *clientCall) pollUntilDone(ctx context.Context, p *polledTask,
+	task []byte) (wire.Message, bool) {
 	t := progressSynthesizer{c: c, last: time.Now()}
 	failures := 0
 	for {
@@ -125,7 +129,8 @@ func (c *clientCall) pollUntilDone(ctx context.Context, p *polledTask, task []by
 			c.failWith(resp.Err)
 			return wire.Message{}, false
 		case resp.Part(wire.PartError) != nil && p.clientID == "":
-			c.failWith(&transport.CallLostError{Err: fmt.Errorf("its task is gone: %s", wire.ReadError(resp.Part(wire.PartError)).Message), MayHaveRun: true})
+			c.failWith(&transport.CallLostError{Err: fmt.Errorf("its task is gone: %s",
+				wire.ReadError(resp.Part(wire.PartError)).Message), MayHaveRun: true})
 			return wire.Message{}, false
 		case resp.Part(wire.PartError) != nil:
 			return c.toLegacy(resp.Message), true
@@ -159,7 +164,8 @@ func (c *clientCall) pollUntilDone(ctx context.Context, p *polledTask, task []by
 
 // cancelledError returns the response to a call whose task was cancelled.
 func (p *polledTask) cancelledError() wire.Message {
-	return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "backend %s: the task was cancelled", p.backend))
+	return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError,
+		"backend %s: the task was cancelled", p.backend))
 }
 
 // isRepeatable reports whether a read-only request may be repeated: the error says nothing about
@@ -203,19 +209,23 @@ func (p *polledTask) release() {
 }
 
 // callTask sends a request about a task to a modern backend and waits for the response.
-func (c *clientCall) callTask(ctx context.Context, p *polledTask, method string, params []byte) peer.Response {
-	return c.s.g.callTask(ctx, p.backend, wire.NewRequest("0", method, params), &peer.Call{SessionID: c.s.id, AllowTask: true})
+func (c *clientCall) callTask(ctx context.Context, p *polledTask, method string,
+	params []byte) peer.Response {
+	return c.s.g.callTask(ctx, p.backend, wire.NewRequest("0", method, params),
+		&peer.Call{SessionID: c.s.id, AllowTask: true})
 }
 
 // cancelUpstream cancels a task at its backend, without waiting for the response.
 func (c *clientCall) cancelUpstream(p *polledTask) {
 	m := wire.NewRequest("0", protocol.MethodTasksCancel, taskParams(p.id))
-	c.s.g.Backends.Send(p.backend, m, &peer.Call{Handler: make(peer.ResponseChan, 1), SessionID: c.s.id, AllowTask: true})
+	c.s.g.Backends.Send(p.backend, m, &peer.Call{Handler: make(peer.ResponseChan, 1),
+		SessionID: c.s.id, AllowTask: true})
 }
 
 // notifyStatus sends the status of a task to a client that knows the task.
 func (c *clientCall) notifyStatus(p *polledTask) {
 	if task, _ := p.last(); p.clientID != "" {
-		c.s.notify(wire.NewNotification(protocol.NotificationTasksStatus, protocol.SetTaskID(task, p.clientID)), "")
+		c.s.notify(wire.NewNotification(protocol.NotificationTasksStatus,
+			protocol.SetTaskID(task, p.clientID)), "")
 	}
 }

@@ -14,7 +14,8 @@ import (
 
 // answerInputs sends a task's new input requests to the client and the responses to the task. It
 // returns false if the call has ended, or must end with response if that is a message.
-func (c *clientCall) answerInputs(ctx context.Context, p *polledTask, inputs []protocol.InputRequest) (response wire.Message, ok bool) {
+func (c *clientCall) answerInputs(ctx context.Context, p *polledTask,
+	inputs []protocol.InputRequest) (response wire.Message, ok bool) {
 	newInputs, full := p.claimInputs(inputs)
 	switch {
 	case full:
@@ -32,7 +33,8 @@ func (c *clientCall) answerInputs(ctx context.Context, p *polledTask, inputs []p
 		c.cancelUpstream(p)
 		return *declined, false
 	}
-	params := wire.EditObject(taskParams(p.id), nil, wire.Member{Key: "inputResponses", Text: responses})
+	params := wire.EditObject(taskParams(p.id), nil,
+		wire.Member{Key: "inputResponses", Text: responses})
 	resp := c.callTask(ctx, p, protocol.MethodTasksUpdate, params)
 	switch {
 	case ctx.Err() != nil:
@@ -51,7 +53,8 @@ func (c *clientCall) answerInputs(ctx context.Context, p *polledTask, inputs []p
 
 // claimInputs returns the input requests that were not yet sent to the client, and marks them as
 // sent. Full means that the task has had too many.
-func (p *polledTask) claimInputs(inputs []protocol.InputRequest) (newInputs []protocol.InputRequest, full bool) {
+func (p *polledTask) claimInputs(
+	inputs []protocol.InputRequest) (newInputs []protocol.InputRequest, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, input := range inputs {
@@ -93,14 +96,17 @@ func (t *progressSynthesizer) maybeReport(task []byte) {
 	token := t.c.r.Token()
 	literal, _ := wire.Lookup(task, "statusMessage")
 	message := string(literal)
-	if token == "" || t.c.sawProgress.Load() || message == t.lastMessage && time.Since(t.last) < progressInterval {
+	if token == "" || t.c.sawProgress.Load() ||
+		message == t.lastMessage && time.Since(t.last) < progressInterval {
 		return
 	}
 	t.count++
 	t.last, t.lastMessage = time.Now(), message
-	put := []wire.Member{{Key: "progressToken", Text: []byte(token)}, {Key: "progress", Text: strconv.AppendInt(nil, int64(t.count), 10)}}
+	put := []wire.Member{{Key: "progressToken", Text: []byte(token)},
+		{Key: "progress", Text: strconv.AppendInt(nil, int64(t.count), 10)}}
 	if wire.Unquote(literal) != "" {
 		put = append(put, wire.Member{Key: "message", Text: literal})
 	}
-	t.c.r.Notify(wire.NewNotification(protocol.NotificationProgress, wire.EditObject(nil, nil, put...)))
+	t.c.r.Notify(wire.NewNotification(protocol.NotificationProgress,
+		wire.EditObject(nil, nil, put...)))
 }

@@ -51,7 +51,8 @@ func (c *clientCall) polledStatus(ctx context.Context, p *polledTask) (wire.Mess
 }
 
 // polledResult returns the response to tasks/result, once the task has ended.
-func (c *clientCall) polledResult(ctx context.Context, p *polledTask) (response wire.Message, ok bool) {
+func (c *clientCall) polledResult(ctx context.Context,
+	p *polledTask) (response wire.Message, ok bool) {
 	_, final := p.last()
 	switch {
 	case p.result != nil:

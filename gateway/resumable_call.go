@@ -82,8 +82,10 @@ func (c *clientCall) makeResumable() {
 	if !c.spec.allowsInput {
 		return
 	}
-	rc := &resumableCall{g: c.s.g, client: c.stateless, id: newID(), route: c.Route, call: c, taskReserved: c.taskReserved, sendAsTask: c.sendAsTask}
-	rc.upstream.Handler, rc.upstream.Tag, rc.upstream.Token, rc.upstream.SessionID = rc, rc, c.upstream.Token, c.upstream.SessionID
+	rc := &resumableCall{g: c.s.g, client: c.stateless, id: newID(), route: c.Route, call: c,
+		taskReserved: c.taskReserved, sendAsTask: c.sendAsTask}
+	rc.upstream.Handler, rc.upstream.Tag = rc, rc
+	rc.upstream.Token, rc.upstream.SessionID = c.upstream.Token, c.upstream.SessionID
 	rc.upstream.RemoteName = c.upstream.RemoteName
 	if c.continuation.hasResponses() {
 		rc.upstream.IsContinuation, rc.upstream.ServerKey = true, c.continuation.program
@@ -105,7 +107,8 @@ func (rc *resumableCall) waitingCall() *clientCall {
 func (rc *resumableCall) OnProgress(m wire.Message) {
 	if c := rc.waitingCall(); c != nil {
 		if token := c.r.Token(); token != "" && !c.s.isBacklogged(rc.route.Backend) {
-			c.r.Notify(protocol.StripMeta(m).Splice(wire.Edit{Part: wire.PartToken, Text: []byte(token)}))
+			edit := wire.Edit{Part: wire.PartToken, Text: []byte(token)}
+			c.r.Notify(protocol.StripMeta(m).Splice(edit))
 		}
 	}
 }
@@ -141,7 +144,8 @@ var errResponseDropped = errors.New("it has responded, and there was no room to 
 func (rc *resumableCall) storeResponseLocked(m wire.Message, err error) {
 	size := len(m.Raw())
 	if !rc.g.resultBytes.acquire(size) {
-		m, err, size = wire.Message{}, &transport.CallLostError{Err: errResponseDropped, MayHaveRun: true}, 0
+		m, size = wire.Message{}, 0
+		err = &transport.CallLostError{Err: errResponseDropped, MayHaveRun: true}
 	}
 	rc.response, rc.storedBytes = &backendResponse{m, err}, size
 }
@@ -184,7 +188,8 @@ func (rc *resumableCall) addInputRequest(r *peer.Request, certain bool) {
 	rc.mu.Unlock()
 	switch {
 	case !ok:
-		r.Fail(wire.Errorf(wire.CodeInternalError, "The call accepts no more requests to the client, or has too many open ones"))
+		r.Fail(wire.Errorf(wire.CodeInternalError,
+			"The call accepts no more requests to the client, or has too many open ones"))
 	case !r.OnCancel(ir):
 		ir.withdraw() // already cancelled
 	}
@@ -237,7 +242,8 @@ func (rc *resumableCall) abort(reason string) {
 	}
 	c := rc.call
 	rc.cancelAndUnlock(cancelParams(reason))
-	failure := wire.Errorf(wire.CodeInternalError, "backend %s: %s; outcome unknown: the call may have run", rc.route.Backend, reason)
+	failure := wire.Errorf(wire.CodeInternalError,
+		"backend %s: %s; outcome unknown: the call may have run", rc.route.Backend, reason)
 	if c != nil && c.r.Fail(failure) {
 		c.end(errorOutcome(BackendLost, failure))
 	}
@@ -291,7 +297,8 @@ func (ir *inputRequest) reply(result []byte) {
 }
 
 func (ir *inputRequest) decline() {
-	decline(ir.r, wire.Errorf(wire.CodeInternalError, "The client has not responded, and the call has ended"))
+	decline(ir.r, wire.Errorf(wire.CodeInternalError,
+		"The client has not responded, and the call has ended"))
 	ir.rc.upstream.ResumeTimeout()
 }
 
@@ -303,8 +310,10 @@ func (ir *inputRequest) reassign() {
 		return
 	}
 	ir.rc.upstream.ResumeTimeout()
-	if rc, _ := ir.rc.client.originCall(ir.rc.route.Backend, peer.Origin{}); rc != nil && rc != ir.rc {
-		rc.addInputRequest(ir.r, true) // attributed: otherwise it would be reassigned by every call that ends
+	if rc, _ := ir.rc.client.originCall(ir.rc.route.Backend, peer.Origin{}); rc != nil &&
+		rc != ir.rc {
+		// attributed: otherwise it would be reassigned by every call that ends
+		rc.addInputRequest(ir.r, true)
 		return
 	}
 	decline(ir.r, wire.Errorf(wire.CodeInternalError, "The call is over"))

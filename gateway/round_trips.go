@@ -33,7 +33,8 @@ var errTooManyRounds = errors.New("it keeps asking for input")
 // for any other response.
 func (c *clientCall) startRoundTrips(m wire.Message) bool {
 	result := m.Part(wire.PartResult)
-	if kind := protocol.ResultType(result); result == nil || kind != protocol.ResultInputRequired && kind != protocol.ResultTask {
+	if kind := protocol.ResultType(result); result == nil ||
+		kind != protocol.ResultInputRequired && kind != protocol.ResultTask {
 		return false
 	}
 	unreserve := func() {
@@ -97,7 +98,8 @@ func (c *clientCall) runRoundTrips(ctx context.Context, m wire.Message) {
 			return
 		}
 		if e, ok := resp.Err.(*wire.Error); ok {
-			resp.Err = &transport.CallLostError{Err: e, MayHaveRun: true} // concerns a message that the client does not know
+			// concerns a message that the client does not know
+			resp.Err = &transport.CallLostError{Err: e, MayHaveRun: true}
 		}
 		if resp.Err != nil {
 			c.failWith(resp.Err)
@@ -130,7 +132,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 // askAll sends the client all input requests of a round concurrently and returns the responses;
 // or the final response of the call if one of them cannot be had. If the client has not declared
 // one, or one cannot be adapted to its revision, it gets none of them.
-func (c *clientCall) askAll(ctx context.Context, inputs []protocol.InputRequest) (responses []byte, final *wire.Message) {
+func (c *clientCall) askAll(ctx context.Context,
+	inputs []protocol.InputRequest) (responses []byte, final *wire.Message) {
 	requests, failure := c.clientRequests(inputs)
 	if failure != nil {
 		m := c.inputDeclined(failure)
@@ -163,7 +166,8 @@ func (c *clientCall) askAll(ctx context.Context, inputs []protocol.InputRequest)
 
 // clientRequests returns a backend's input requests as the client gets them, or an error if one
 // of them must not be sent.
-func (c *clientCall) clientRequests(inputs []protocol.InputRequest) (requests []wire.Message, failure *wire.Error) {
+func (c *clientCall) clientRequests(
+	inputs []protocol.InputRequest) (requests []wire.Message, failure *wire.Error) {
 	s := c.s
 	s.mu.Lock()
 	can := s.negotiated.clientCaps
@@ -185,7 +189,8 @@ func (c *clientCall) clientRequests(inputs []protocol.InputRequest) (requests []
 		}
 		m := withBackendLabel(c.Route.Backend, wire.NewRequest("0", input.Method, params))
 		if input.Method == protocol.MethodElicitationCreate && elicitationMode(params) == "url" {
-			m, _ = m.Set(wire.Quote(newID()), "params", "elicitationId") // 2025-11-25 requires one; no completion will follow
+			// 2025-11-25 requires one; no completion will follow
+			m, _ = m.Set(wire.Quote(newID()), "params", "elicitationId")
 		}
 		requests = append(requests, m)
 	}
@@ -227,11 +232,14 @@ func (c *clientCall) sendAndWait(ctx context.Context, request wire.Message) ([]b
 // a tool a result with isError, so that the model can react, else an error.
 func (c *clientCall) inputDeclined(err *wire.Error) wire.Message {
 	if !c.isMethod(protocol.MethodToolsCall) {
-		return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "backend %s needs input that the client does not provide: %s", c.Route.Backend, err.Message))
+		return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError,
+			"backend %s needs input that the client does not provide: %s", c.Route.Backend,
+			err.Message))
 	}
 	return wire.NewResult("0", wire.Encode(map[string]any{
 		"isError": true,
-		"content": []any{map[string]string{"type": "text", "text": "The tool needs input that the client does not provide: " + err.Message}},
+		"content": []any{map[string]string{"type": "text",
+			"text": "The tool needs input that the client does not provide: " + err.Message}},
 	}))
 }
 
@@ -248,9 +256,12 @@ func (r retryHandler) OnProgress(m wire.Message) { r.c.OnProgress(m) }
 // and waits for the response.
 func (c *clientCall) retryUpstream(ctx context.Context, responses, state []byte) peer.Response {
 	handler := retryHandler{make(peer.ResponseChan, 1), c}
-	call := &peer.Call{Handler: handler, Tag: c, Token: c.upstream.Token, Name: c.upstream.Name, RemoteName: c.upstream.RemoteName, SessionID: c.upstream.SessionID, AllowTask: c.upstream.AllowTask,
+	call := &peer.Call{Handler: handler, Tag: c, Token: c.upstream.Token, Name: c.upstream.Name,
+		RemoteName: c.upstream.RemoteName, SessionID: c.upstream.SessionID,
+		AllowTask:      c.upstream.AllowTask,
 		IsContinuation: true, ServerKey: c.upstream.ServerKey}
-	c.s.g.Backends.Send(c.Route.Backend, protocol.SetContinuation(c.upstreamMessage(), responses, state), call)
+	m := protocol.SetContinuation(c.upstreamMessage(), responses, state)
+	c.s.g.Backends.Send(c.Route.Backend, m, call)
 	select {
 	case resp := <-handler.ResponseChan:
 		return resp
@@ -274,7 +285,8 @@ func (c *clientCall) toLegacy(m wire.Message) wire.Message {
 	case protocol.CodeMissingCapability:
 		return c.inputDeclined(e)
 	case protocol.CodeHeaderMismatch, protocol.CodeUnsupportedVersion:
-		m, _ = m.Set(strconv.AppendInt(nil, wire.CodeInternalError, 10), "error", "code") // an internal matter of gateway and backend
+		// an internal matter of gateway and backend
+		m, _ = m.Set(strconv.AppendInt(nil, wire.CodeInternalError, 10), "error", "code")
 	}
 	return protocol.ErrorToLegacy(m, uri)
 }

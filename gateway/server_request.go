@@ -50,7 +50,8 @@ func (g *Gateway) HandleRequest(session, backend string, r *peer.Request) {
 	}
 	if s == nil {
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound,
-			"Method not found: %s: it is not certain which client the request is for", truncate(r.Method())))
+			"Method not found: %s: it is not certain which client the request is for",
+			truncate(r.Method())))
 		return
 	}
 	s.forwardRequest(backend, r)
@@ -72,7 +73,8 @@ func (s *Session) forwardRequest(backend string, r *peer.Request) {
 		return
 	}
 	s.mu.Lock()
-	early := s.state == uninitialized || s.state == awaitingInitialized // initialized is still to come
+	// initialized is still to come
+	early := s.state == uninitialized || s.state == awaitingInitialized
 	if early {
 		s.queueServerRequestLocked(sr)
 	}
@@ -116,11 +118,13 @@ func (sr *serverRequest) send() {
 		return
 	}
 	if !sr.s.isReady() {
-		sr.rejectUnsent(wire.Errorf(wire.CodeInternalError, "The client's session is not initialized, or is ending"))
+		sr.rejectUnsent(wire.Errorf(wire.CodeInternalError,
+			"The client's session is not initialized, or is ending"))
 		return
 	}
 	sr.sent = true
-	sr.toClient.Handler, sr.toClient.Token, sr.toClient.RelatedTo = sr, sr.r.Token(), sr.s.trackServerRequest(sr).relatedID()
+	sr.toClient.Handler, sr.toClient.Token = sr, sr.r.Token()
+	sr.toClient.RelatedTo = sr.s.trackServerRequest(sr).relatedID()
 	// Under the lock, as in clientCall.send.
 	sr.s.peer.Send(sr.s.toClientTaskIDs(sr.backend, sr.labelled()), &sr.toClient)
 }
@@ -137,7 +141,8 @@ func (sr *serverRequest) rejectUnsent(err *wire.Error) {
 // information" (elicitation, security).
 func (sr *serverRequest) labelled() wire.Message {
 	m := withBackendLabel(sr.backend, sr.r.Message)
-	if m.Method() == protocol.MethodElicitationCreate && elicitationMode(m.Part(wire.PartParams)) == "url" {
+	if m.Method() == protocol.MethodElicitationCreate &&
+		elicitationMode(m.Part(wire.PartParams)) == "url" {
 		sr.s.urlElicitations.add(sr.backend, stringAt(m, "params", "elicitationId"))
 	}
 	return m
@@ -178,7 +183,8 @@ func (sr *serverRequest) OnProgress(m wire.Message) {
 func (sr *serverRequest) OnResponse(m wire.Message, err error) {
 	sr.release() // before the response: the backend may send its next request at once
 	if err != nil {
-		sr.r.Fail(wire.Errorf(wire.CodeInternalError, "The client has disconnected, or its response could not be read"))
+		sr.r.Fail(wire.Errorf(wire.CodeInternalError,
+			"The client has disconnected, or its response could not be read"))
 		return
 	}
 	sr.r.Forward(sr.recordResponse(m))

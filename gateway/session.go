@@ -208,11 +208,13 @@ func (s *Session) HandleRequest(r *peer.Request) {
 	case rejectUninitialized:
 		s.fail(r, errNotInitialized)
 	case rejectDuplicate:
-		s.fail(r, wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the session is initialized already"))
+		s.fail(r, wire.Errorf(wire.CodeInvalidRequest,
+			"Invalid request: the session is initialized already"))
 	case rejectUnknown:
 		s.fail(r, methodNotFound(method))
 	case rejectClosing:
-		s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending; the request did not run"))
+		s.fail(r, wire.Errorf(wire.CodeInternalError,
+			"The gateway is ending; the request did not run"))
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-var sessionTaskSpec = &methodSpec{resolve: resolveSessionTask, mayResolveLater: never, notFound: unknownName("task"), send: (*clientCall).sendTaskRequest}
+var sessionTaskSpec = &methodSpec{resolve: resolveSessionTask, mayResolveLater: never,
+	notFound: unknownName("task"), send: (*clientCall).sendTaskRequest}
 
 // resolveSessionTask resolves a task id of the session. Tasks of other sessions are unknown.
 func resolveSessionTask(c *clientCall, _ *catalog.View) (catalog.Route, bool) {
@@ -17,7 +18,8 @@ func resolveSessionTask(c *clientCall, _ *catalog.View) (catalog.Route, bool) {
 	if !ok {
 		return catalog.Route{}, false
 	}
-	return catalog.Route{Backend: at.backend, Original: at.id, OriginalJSON: wire.Quote(at.id)}, true
+	route := catalog.Route{Backend: at.backend, Original: at.id, OriginalJSON: wire.Quote(at.id)}
+	return route, true
 }
 
 func never(*clientCall, *catalog.View) bool { return false }
@@ -96,7 +98,8 @@ func (c *clientCall) recordResponse(m wire.Message) wire.Message {
 			c.s.tasks.unreserve() // no task was created
 			break
 		}
-		m = replaceID(m, id, c.s.tasks.add(backend, id, c.progressRelay()), "result", "task", "taskId")
+		m = replaceID(m, id, c.s.tasks.add(backend, id, c.progressRelay()), "result", "task",
+			"taskId")
 		c.s.noteTaskStatus(backend, id, stringAt(m, "result", "task", "status"))
 	case c.isMethod(protocol.MethodTasksGet), c.isMethod(protocol.MethodTasksCancel):
 		m = replaceID(m, c.Route.Original, c.Name, "result", "taskId")
@@ -137,7 +140,9 @@ func replaceID(m wire.Message, oldID, newID string, path ...string) wire.Message
 
 // toClientTaskIDs returns a backend's message with the related task's id as the client knows it.
 func (s *Session) toClientTaskIDs(backend string, m wire.Message) wire.Message {
-	return s.rewriteTaskIDs(m, func(id string) (string, bool) { return s.tasks.toClient(backend, id) })
+	return s.rewriteTaskIDs(m, func(id string) (string, bool) {
+		return s.tasks.toClient(backend, id)
+	})
 }
 
 // toBackendTaskIDs returns a client's message with the related task's id as the backend knows it.
@@ -154,7 +159,8 @@ func (s *Session) rewriteTaskIDs(m wire.Message, other func(string) (string, boo
 	}
 	for _, part := range []string{"params", "result"} {
 		if newID, ok := other(stringAt(m, part, "_meta", protocol.MetaRelatedTask, "taskId")); ok {
-			return replaceID(m, stringAt(m, part, "_meta", protocol.MetaRelatedTask, "taskId"), newID, part, "_meta", protocol.MetaRelatedTask, "taskId")
+			return replaceID(m, stringAt(m, part, "_meta", protocol.MetaRelatedTask, "taskId"),
+				newID, part, "_meta", protocol.MetaRelatedTask, "taskId")
 		}
 	}
 	return m

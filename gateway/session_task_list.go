@@ -107,7 +107,8 @@ func (s *Session) polledTasks(ctx context.Context) (all [][]byte) {
 	for some := range slices.Chunk(polled, 16) {
 		var wg sync.WaitGroup
 		for _, p := range some {
-			if task, final := p.last(); !final && !protocol.IsTerminalStatus(protocol.TaskStatus(task)) {
+			if task, final := p.last(); !final &&
+				!protocol.IsTerminalStatus(protocol.TaskStatus(task)) {
 				wg.Go(func() { s.refreshPolledTask(ctx, p) })
 			}
 		}

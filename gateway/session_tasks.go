@@ -129,7 +129,8 @@ func (t *sessionTasks) addLocked(backend, id string, progress *peer.ProgressRela
 	if t.closed {
 		return nil
 	}
-	if st, ok := t.byBackendID[scopedID{backend, id}]; ok { // a restarted backend has issued the id again
+	// a restarted backend has issued the id again
+	if st, ok := t.byBackendID[scopedID{backend, id}]; ok {
 		st.progress.Stop()
 		st.ended, st.progress = false, progress
 		return st

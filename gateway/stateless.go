@@ -73,7 +73,8 @@ func (s *Session) handleStateless(r *peer.Request) {
 		err = checkID(r.Message)
 	}
 	if err == nil && len(meta.Capabilities)+len(meta.ClientInfo) > maxClientMeta {
-		err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client metadata in _meta is longer than %d bytes", maxClientMeta)
+		err = wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: the client metadata in _meta is longer than %d bytes", maxClientMeta)
 	}
 	s.mu.Lock()
 	ended := s.state == closing
@@ -191,7 +192,8 @@ func (s *Session) listStateless(r *peer.Request, kind catalog.Kind) {
 		if v, ok := s.awaitCatalog(ctx, func(v *catalog.View) bool { return v.Settled }); ok {
 			s.replyPage(r, kind, v.Snapshot)
 		} else {
-			s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending; the request did not run"))
+			s.fail(r, wire.Errorf(wire.CodeInternalError,
+				"The gateway is ending; the request did not run"))
 		}
 	})
 }
@@ -246,7 +248,8 @@ func (c *clientCall) respondStateless(m wire.Message, modernBackend bool) {
 	}
 	switch failure := m.Part(wire.PartError); {
 	case failure != nil:
-		if m = c.statelessError(m, wire.ReadError(failure), modernBackend); m.Kind() == wire.Invalid {
+		if m = c.statelessError(m, wire.ReadError(failure),
+			modernBackend); m.Kind() == wire.Invalid {
 			return
 		}
 		out = outcomeOf(protocol.ToModern(m, c.Method, c.s.g.info, modernBackend))
@@ -287,7 +290,8 @@ func (c *clientCall) validateResult(m wire.Message) error {
 		return nil
 	case kind == protocol.ResultInputRequired && c.spec.allowsInput:
 		return c.checkInputs(result)
-	case kind == protocol.ResultTask && c.isMethod(protocol.MethodToolsCall) && (c.stateless == nil || protocol.HasTasksExtension(c.stateless.meta.Capabilities)):
+	case kind == protocol.ResultTask && c.isMethod(protocol.MethodToolsCall) &&
+		(c.stateless == nil || protocol.HasTasksExtension(c.stateless.meta.Capabilities)):
 		return nil
 	default:
 		return errUnexpectedType(kind)
@@ -317,7 +321,8 @@ func (c *clientCall) statelessError(m wire.Message, e *wire.Error, modern bool) 
 	switch {
 	case !modern && c.requestURLConsent(m.Part(wire.PartError)):
 		return wire.Message{}
-	case e.Code == protocol.CodeResourceNotFound && c.isMethod(protocol.MethodResourcesRead) && e.Data == nil:
+	case e.Code == protocol.CodeResourceNotFound && c.isMethod(protocol.MethodResourcesRead) &&
+		e.Data == nil:
 		m, _ = m.Set(wire.Encode(map[string]string{"uri": c.Name}), "error", "data")
 	}
 	return m

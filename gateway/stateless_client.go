@@ -61,7 +61,8 @@ var errTooManyClients = errors.New("too many different clients at once; wait unt
 
 // acquireClient returns the client that a request belongs to, with one more reference. If the
 // limit is reached it evicts an idle client.
-func (g *Gateway) acquireClient(principal string, meta protocol.ClientMeta) (*statelessClient, error) {
+func (g *Gateway) acquireClient(principal string,
+	meta protocol.ClientMeta) (*statelessClient, error) {
 	key := fingerprint(principal, meta)
 	table := &g.statelessClients
 	var evicted *statelessClient
@@ -88,10 +89,14 @@ func (g *Gateway) acquireClient(principal string, meta protocol.ClientMeta) (*st
 	if table.closed {
 		return nil, errGatewayEnding
 	}
-	meta.Capabilities, meta.ClientInfo = slices.Clone(meta.Capabilities), slices.Clone(meta.ClientInfo)
-	client := &statelessClient{g: g, id: newID(), principal: principal, meta: meta, name: clientInfoName(meta.ClientInfo), key: key, refs: 1}
+	meta.Capabilities = slices.Clone(meta.Capabilities)
+	meta.ClientInfo = slices.Clone(meta.ClientInfo)
+	client := &statelessClient{g: g, id: newID(), principal: principal, meta: meta,
+		name: clientInfoName(meta.ClientInfo), key: key, refs: 1}
 	if table.byKey == nil {
-		table.byKey, table.byID, table.perPrincipal = make(map[[sha256.Size]byte]*statelessClient), make(map[string]*statelessClient), make(map[string]int)
+		table.byKey = make(map[[sha256.Size]byte]*statelessClient)
+		table.byID = make(map[string]*statelessClient)
+		table.perPrincipal = make(map[string]int)
 	}
 	table.byKey[key], table.byID[client.id] = client, client
 	table.perPrincipal[principal]++
@@ -223,7 +228,8 @@ func (sc *statelessClient) resumableCalls() (all []*resumableCall) {
 }
 
 // errCallEnded declines a request that came on the stream of an ended call.
-var errCallEnded = wire.Errorf(wire.CodeInternalError, "The call that this belongs to has ended, or its client accepts no requests")
+var errCallEnded = wire.Errorf(wire.CodeInternalError,
+	"The call that this belongs to has ended, or its client accepts no requests")
 
 // handleRequest handles a backend's request to the client.
 func (sc *statelessClient) handleRequest(backend string, r *peer.Request) {
@@ -306,7 +312,8 @@ func (sc *statelessClient) handleNotification(backend string, m wire.Message, or
 	if sc.meta.LogLevel == "" {
 		return
 	}
-	if protocol.LogSeverity(stringAt(m, "params", "level")) < protocol.LogSeverity(sc.meta.LogLevel) {
+	level := stringAt(m, "params", "level")
+	if protocol.LogSeverity(level) < protocol.LogSeverity(sc.meta.LogLevel) {
 		return
 	}
 	if sc.namedTask(backend, m, origin) != nil {

@@ -65,7 +65,9 @@ func (t *statelessTasks) reserve(principal string) bool {
 	var old *statelessTask
 	switch {
 	case t.perPrincipal[principal] >= maxTasks:
-		old = t.oldestLocked(func(st *statelessTask) bool { return st.ended && st.principal == principal })
+		old = t.oldestLocked(func(st *statelessTask) bool {
+			return st.ended && st.principal == principal
+		})
 	case len(t.all)+t.reserved >= maxStatelessTasks:
 		old = t.oldestLocked(func(st *statelessTask) bool { return st.ended })
 	default:
@@ -111,16 +113,19 @@ func (t *statelessTasks) decrementLocked(principal string) {
 
 // add stores the task that a call has become, in the reserved slot; created is the backend's
 // task.
-func (t *statelessTasks) add(c *clientCall, backendID string, modern bool, made []byte) *statelessTask {
+func (t *statelessTasks) add(c *clientCall, backendID string, modern bool,
+	made []byte) *statelessTask {
 	st := &statelessTask{
-		scopedID: scopedID{c.Route.Backend, backendID}, g: c.s.g, id: newID(), principal: c.stateless.principal,
-		modern: modern, client: c.stateless, created: time.Now(),
+		scopedID: scopedID{c.Route.Backend, backendID}, g: c.s.g, id: newID(),
+		principal: c.stateless.principal,
+		modern:    modern, client: c.stateless, created: time.Now(),
 	}
 	st.bridge.task, st.bridge.changed = st, make(chan struct{})
 	st.progress = &peer.ProgressRelay{}
 	if !modern {
 		st.client.retain()
-		st.progress = c.upstream.RelayProgress(func(wire.Message) {}) // the extension has no progress
+		// the extension has no progress
+		st.progress = c.upstream.RelayProgress(func(wire.Message) {})
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 // Tasks of stateless clients: the tasks extension, which a client declares in each request that
 // may create a task or is about one.
 
-var statelessTaskSpec = &methodSpec{resolve: resolveStatelessTask, mayResolveLater: never, notFound: unknownName("task"), send: (*clientCall).sendStatelessTaskRequest}
+var statelessTaskSpec = &methodSpec{resolve: resolveStatelessTask, mayResolveLater: never,
+	notFound: unknownName("task"), send: (*clientCall).sendStatelessTaskRequest}
 
 // modernCaps returns the server capabilities for modern clients, legacyCaps those for legacy
 // clients. If a backend has tasks of either generation, clients of both are offered tasks.
@@ -31,11 +32,13 @@ func legacyCaps(v *catalog.View) []byte {
 		return all
 	}
 	return wire.EditObject(protocol.ServerCapabilitiesToLegacy(all), nil,
-		wire.Member{Key: "tasks", Text: []byte(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)})
+		wire.Member{Key: "tasks",
+			Text: []byte(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)})
 }
 
 func hasTasks(capabilities []byte) bool {
-	return protocol.HasTasksExtension(capabilities) || catalog.Declares(capabilities, "tasks", "requests", "tools", "call")
+	return protocol.HasTasksExtension(capabilities) ||
+		catalog.Declares(capabilities, "tasks", "requests", "tools", "call")
 }
 
 // withoutExecution returns a page of tools without execution, for modern clients.
@@ -102,7 +105,8 @@ var (
 // registerTask stores the task that a call has become and returns the response for the client.
 func (c *clientCall) registerTask(m wire.Message, modern bool) (wire.Message, bool) {
 	backendID := protocol.TaskID(m.Part(wire.PartResult))
-	invalid := cmp.Or(protocol.CheckTask(m.Part(wire.PartResult)), protocol.CheckCreateTaskResult(m.Part(wire.PartResult)))
+	invalid := cmp.Or(protocol.CheckTask(m.Part(wire.PartResult)),
+		protocol.CheckCreateTaskResult(m.Part(wire.PartResult)))
 	switch {
 	case c.resumable == nil || !c.resumable.taskReserved:
 		c.failWith(&peer.BadResponseError{Err: errUndeclaredTask})
@@ -174,7 +178,8 @@ func (c *clientCall) sendStatelessTaskRequest() {
 // handle returns the response to a request about the task, in modern form and with the client's
 // id. The client is the one that sends this request: it must have declared what the task's input
 // requests require, or the response is an error that names it.
-func (st *statelessTask) handle(ctx context.Context, m wire.Message, client *statelessClient) peer.Response {
+func (st *statelessTask) handle(ctx context.Context, m wire.Message,
+	client *statelessClient) peer.Response {
 	resp := st.handleRaw(ctx, m, client)
 	task := resp.Part(wire.PartResult)
 	if resp.Err != nil || task == nil || m.Method() != protocol.MethodTasksGet {
@@ -191,7 +196,8 @@ func (st *statelessTask) handle(ctx context.Context, m wire.Message, client *sta
 }
 
 // handleRaw is handle without the check of input requests.
-func (st *statelessTask) handleRaw(ctx context.Context, m wire.Message, client *statelessClient) peer.Response {
+func (st *statelessTask) handleRaw(ctx context.Context, m wire.Message,
+	client *statelessClient) peer.Response {
 	var responses []protocol.InputResponse
 	if m.Method() == protocol.MethodTasksUpdate {
 		var err *wire.Error
@@ -218,7 +224,8 @@ func acknowledged() peer.Response {
 // forward forwards a request to a modern backend. Only the id is translated, and elicitations get
 // the backend's label.
 func (st *statelessTask) forward(ctx context.Context, m wire.Message, owner string) peer.Response {
-	resp := st.g.callTask(ctx, st.backend, protocol.SetMessageTaskID(m, st.scopedID.id), &peer.Call{SessionID: owner})
+	resp := st.g.callTask(ctx, st.backend, protocol.SetMessageTaskID(m, st.scopedID.id),
+		&peer.Call{SessionID: owner})
 	get := m.Method() == protocol.MethodTasksGet
 	result := resp.Part(wire.PartResult)
 	if resp.Err != nil || result == nil {
@@ -231,14 +238,17 @@ func (st *statelessTask) forward(ctx context.Context, m wire.Message, owner stri
 	case err != nil:
 		return peer.Response{Err: &peer.BadResponseError{Err: err}}
 	case !get && kind == protocol.ResultComplete:
-		resp.Message = protocol.StripInputRequired(protocol.SetMessageTaskID(resp.Message, st.id)) // the result needs no members
+		// the result needs no members
+		resp.Message = protocol.StripInputRequired(protocol.SetMessageTaskID(resp.Message, st.id))
 		return resp
-	case kind != protocol.ResultComplete && !(get && kind == protocol.ResultTask): // as in examples of the extension
+	case kind != protocol.ResultComplete && !(get && kind == protocol.ResultTask):
+		// as in examples of the extension
 		return peer.Response{Err: errUnexpectedType(kind)}
 	}
 	st.g.statelessTasks.extend(st, result)
 	labelled := st.g.labelInputs(st.backend, resp.Message)
-	return peer.Response{Message: wire.NewResult("0", protocol.SanitizeTask(labelled.Part(wire.PartResult), st.id))}
+	return peer.Response{Message: wire.NewResult("0",
+		protocol.SanitizeTask(labelled.Part(wire.PartResult), st.id))}
 }
 
 // labelInputs adds the backend's label to the elicitations in a result's inputRequests.
@@ -247,8 +257,10 @@ func (g *Gateway) labelInputs(backend string, m wire.Message) wire.Message {
 	wire.Members(requests, func(key string, one []byte, _ int) {
 		method, _ := wire.Lookup(one, "method")
 		text, _ := wire.Lookup(one, "params", "message")
-		if wire.Unquote(method) == protocol.MethodElicitationCreate && len(text) > 0 && text[0] == '"' {
-			m, _ = m.Set(prependJSONString(backendLabel(backend), text), "result", "inputRequests", key, "params", "message")
+		if wire.Unquote(method) == protocol.MethodElicitationCreate && len(text) > 0 &&
+			text[0] == '"' {
+			m, _ = m.Set(prependJSONString(backendLabel(backend), text), "result", "inputRequests",
+				key, "params", "message")
 		}
 	})
 	return m
@@ -256,7 +268,8 @@ func (g *Gateway) labelInputs(backend string, m wire.Message) wire.Message {
 
 // callTask sends a request about a task and waits for the response. A result in which a client
 // could read another task than the gateway is an error.
-func (g *Gateway) callTask(ctx context.Context, backend string, m wire.Message, call *peer.Call) peer.Response {
+func (g *Gateway) callTask(ctx context.Context, backend string, m wire.Message,
+	call *peer.Call) peer.Response {
 	resp := g.callBackend(ctx, backend, m, call)
 	if err := protocol.CheckTask(resp.Part(wire.PartResult)); resp.Err == nil && err != nil {
 		return peer.Response{Err: &peer.BadResponseError{Err: err}}
@@ -265,7 +278,8 @@ func (g *Gateway) callTask(ctx context.Context, backend string, m wire.Message, 
 }
 
 // callBackend sends a request to a backend and waits for the response.
-func (g *Gateway) callBackend(ctx context.Context, backend string, m wire.Message, call *peer.Call) peer.Response {
+func (g *Gateway) callBackend(ctx context.Context, backend string, m wire.Message,
+	call *peer.Call) peer.Response {
 	w := make(peer.ResponseChan, 1)
 	call.Handler = w
 	g.Backends.Send(backend, m, call)

@@ -87,8 +87,10 @@ func (rc *resumableCall) suspend() {
 	rc.call = nil
 	rc.timer = time.AfterFunc(suspendTimeout, rc.expire)
 	rc.mu.Unlock()
-	c.s.log().Debug("call suspended", "backend", rc.route.Backend, "method", c.Method, "name", truncate(c.Name), "id", string(rc.upstream.ID()))
-	if !c.replyInputRequired(protocol.InputRequiredResult(inputs, c.sealTicket(ticketSuspended, rc.id, suspendTimeout))) {
+	c.s.log().Debug("call suspended", "backend", rc.route.Backend, "method", c.Method, "name",
+		truncate(c.Name), "id", string(rc.upstream.ID()))
+	if !c.replyInputRequired(protocol.InputRequiredResult(inputs,
+		c.sealTicket(ticketSuspended, rc.id, suspendTimeout))) {
 		rc.abort("the client is gone") // without the ticket it cannot continue the call
 	}
 }
@@ -112,10 +114,12 @@ func (rc *resumableCall) resume(c *clientCall, responses []byte) *wire.Error {
 	switch {
 	case rc.ended:
 		rc.mu.Unlock()
-		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v", errTicketExpired)
+		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v",
+			errTicketExpired)
 	case rc.call != nil:
 		rc.mu.Unlock()
-		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v", errAlreadyContinued)
+		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v",
+			errAlreadyContinued)
 	}
 	rc.timer.Stop()
 	rc.timer = nil
@@ -178,12 +182,18 @@ func toInput(key, backend string, m wire.Message) protocol.InputRequest {
 	m = withBackendLabel(backend, m)
 	params := m.Part(wire.PartParams)
 	if wire.IsObject(params) {
-		meta := wire.EditObject(m.Part(wire.PartMeta), func(key string) bool { return key == "progressToken" || key == protocol.MetaRelatedTask })
+		meta := wire.EditObject(m.Part(wire.PartMeta),
+			func(key string) bool {
+				return key == "progressToken" ||
+					key == protocol.MetaRelatedTask
+			})
 		put := []wire.Member{{Key: "_meta", Text: meta}}
 		if string(meta) == "{}" {
 			put = nil
 		}
-		params = wire.EditObject(params, func(key string) bool { return key == "task" || key == "elicitationId" || key == "_meta" }, put...)
+		params = wire.EditObject(params, func(key string) bool {
+			return key == "task" || key == "elicitationId" || key == "_meta"
+		}, put...)
 	} else {
 		params = nil
 	}

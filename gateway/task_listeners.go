@@ -12,8 +12,8 @@ import (
 const (
 	// maxTaskListeners bounds the tasks polled for listeners; see perPrincipalLimit.
 	maxTaskListeners = 10_000
-	// A task is polled at its own pollInterval, but not more often than minPoll, and every
-	// defaultPoll if it has none.
+	// minPoll and defaultPoll: a task is polled at its own pollInterval, but not more often than
+	// minPoll, and every defaultPoll if it has none.
 	minPoll     = 100 * time.Millisecond
 	defaultPoll = time.Second
 )
@@ -27,7 +27,8 @@ func pollInterval(task []byte) time.Duration {
 }
 
 // resolveTaskIDs returns the client's tasks that a subscriptions/listen names.
-func (s *Session) resolveTaskIDs(client *statelessClient, r *peer.Request) (all []*statelessTask, err *wire.Error) {
+func (s *Session) resolveTaskIDs(client *statelessClient,
+	r *peer.Request) (all []*statelessTask, err *wire.Error) {
 	ids, err := protocol.ListenTaskIDs(r.Message)
 	switch {
 	case err != nil:
@@ -69,14 +70,16 @@ func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 	lastSent, first := "", true
 	for {
 		changed := st.bridge.changes()
-		resp := st.handle(ctx, wire.NewRequest("0", protocol.MethodTasksGet, taskParams(st.id)), l.client)
+		resp := st.handle(ctx, wire.NewRequest("0", protocol.MethodTasksGet, taskParams(st.id)),
+			l.client)
 		task := resp.Part(wire.PartResult)
 		switch {
 		case ctx.Err() != nil, resp.Err == nil && task == nil:
 			return // the task is unknown, or the subscription has ended
 		case resp.Err == nil:
 			status := protocol.TaskStatus(task)
-			now := string(wire.EditObject(task, func(key string) bool { return key == "lastUpdatedAt" || key == "_meta" }))
+			now := string(wire.EditObject(task,
+				func(key string) bool { return key == "lastUpdatedAt" || key == "_meta" }))
 			if now != lastSent && !(first && status == protocol.TaskWorking) {
 				l.notify(protocol.NewTaskNotification(task))
 			}

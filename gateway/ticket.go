@@ -108,8 +108,9 @@ func (c *clientCall) digest() []byte {
 // sealTicket returns a sealed ticket for the call.
 func (c *clientCall) sealTicket(kind, text string, ttl time.Duration) string {
 	return c.s.g.sealer.seal(ticket{
-		Kind: kind, Principal: c.stateless.principal, Backend: c.Route.Backend, Program: c.upstream.ServerKey,
-		Call: c.digest(), Until: time.Now().Add(ttl), Text: text,
+		Kind: kind, Principal: c.stateless.principal, Backend: c.Route.Backend,
+		Program: c.upstream.ServerKey,
+		Call:    c.digest(), Until: time.Now().Add(ttl), Text: text,
 	})
 }
 

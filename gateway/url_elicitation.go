@@ -28,15 +28,18 @@ func (c *clientCall) requestURLConsent(failure []byte) bool {
 		text, _ := wire.Lookup(one, "message")
 		params := wire.EditObject(one, func(key string) bool { return key == "elicitationId" },
 			wire.Member{Key: "mode", Text: []byte(`"url"`)},
-			wire.Member{Key: "message", Text: prependJSONString(backendLabel(c.Route.Backend), text)})
-		inputs = append(inputs, protocol.InputRequest{Key: inputKey(len(inputs) + 1), Method: protocol.MethodElicitationCreate, Params: params})
+			wire.Member{Key: "message", Text: prependJSONString(backendLabel(c.Route.Backend),
+				text)})
+		inputs = append(inputs, protocol.InputRequest{Key: inputKey(len(inputs) + 1),
+			Method: protocol.MethodElicitationCreate, Params: params})
 		return len(inputs) < maxInputRequests
 	})
 	switch {
 	case len(inputs) == 0:
 		return false
 	case !declaresElicitation(c.stateless.meta.Capabilities, "url"):
-		failure := errMissingCapability([]byte(`{"elicitation":{"url":{}}}`), "backend %s requires a URL elicitation", c.Route.Backend)
+		failure := errMissingCapability([]byte(`{"elicitation":{"url":{}}}`),
+			"backend %s requires a URL elicitation", c.Route.Backend)
 		if c.r.Fail(failure) {
 			c.end(Outcome{Kind: RPCError, Code: failure.Code})
 		}
@@ -91,7 +94,8 @@ func (c *clientCall) checkConsent(t ticket, responses []byte) bool {
 	case c.s.g.usedTickets.isUsed(id):
 		return c.rejectState(errAlreadyContinued)
 	case agreed && len(unanswered) > 0:
-		c.askURLs(id, unanswered, time.Until(t.Until)) // not beyond the first ticket, see usedTickets
+		// not beyond the first ticket, see usedTickets
+		c.askURLs(id, unanswered, time.Until(t.Until))
 		return false
 	case agreed:
 		c.continuation.claim = claim // claimed when the call is actually sent
@@ -99,7 +103,8 @@ func (c *clientCall) checkConsent(t ticket, responses []byte) bool {
 	case !c.claimRerun(claim):
 		return false
 	}
-	m := c.inputDeclined(wire.Errorf(wire.CodeInternalError, "the user has not accepted a required URL elicitation"))
+	m := c.inputDeclined(wire.Errorf(wire.CodeInternalError,
+		"the user has not accepted a required URL elicitation"))
 	if c.r.Forward(protocol.ToModern(m, c.Method, c.s.g.info, true)) {
 		c.end(outcomeOf(m))
 	}
