@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// acceptErrorHandler is a handler for the log of an http.Server. That no connection can be accepted, for
-// want of descriptors, is a warning, every so often; all else is as it comes.
+// acceptErrorHandler handles the log records of an http.Server. A failed accept, usually for want
+// of file descriptors, becomes a warning, at most once per logThrottle. Other records are passed
+// on.
 type acceptErrorHandler struct {
 	slog.Handler
-	lastWarning atomic.Int64 // when that was a warning last, in nanoseconds
+	lastWarning atomic.Int64 // time of the last warning in Unix nanoseconds
 }
 
 // Enabled implements slog.Handler.

@@ -5,19 +5,20 @@ import (
 	"slices"
 )
 
-// accessPolicy say who is let in. They are replaced as a whole; see [Server.Renew].
+// accessPolicy holds the tokens, origins and hosts in force. It is immutable; see
+// [Server.UpdateAccess].
 type accessPolicy struct {
 	tokens         []credential
 	origins, hosts []string
 }
 
-// A credential is a token, and who has it.
+// A credential is the hash of a token and the principal that the token belongs to.
 type credential struct {
 	sum       [sha256.Size]byte
 	principal principalID
 }
 
-// includes reports whether there is anybody that a request can be of by that name.
+// includes reports whether a request of principal is still allowed.
 func (r *accessPolicy) includes(principal principalID) bool {
 	if len(r.tokens) == 0 {
 		return principal == 0
@@ -25,10 +26,10 @@ func (r *accessPolicy) includes(principal principalID) bool {
 	return slices.ContainsFunc(r.tokens, func(c credential) bool { return c.principal == principal })
 }
 
-// multiPrincipal reports whether there are several principals, of which each gets a share.
+// multiPrincipal reports whether there are several principals, whose shares are limited.
 func (r *accessPolicy) multiPrincipal() bool { return len(r.tokens) > 1 }
 
-// initialAccess are those that the Options ask for.
+// initialAccess returns the policy given by the Options.
 func (srv *Server) initialAccess() *accessPolicy {
 	r := &accessPolicy{origins: srv.opts.Origins, hosts: srv.opts.Hosts}
 	for _, token := range srv.opts.Tokens {
@@ -41,16 +42,15 @@ func (srv *Server) initialAccess() *accessPolicy {
 	return r
 }
 
-// newPrincipal returns one that nobody was.
+// newPrincipal returns a principal that was never in use.
 func (srv *Server) newPrincipal() principalID {
 	srv.lastPrincipal++
 	return srv.lastPrincipal
 }
 
-// UpdateAccess makes these, in the place of those in the Options, the tokens, origins and hosts
-// from now on. Who has a token that is still there keeps its sessions and what it has asked
-// for. Those of a token that is not, and of nobody where there was none and is one now, are
-// ended. It does not wait for that.
+// UpdateAccess replaces the tokens, origins and hosts. Sessions and requests of tokens that
+// remain are kept. UpdateAccess closes those of removed tokens and, if the first token is added,
+// those without a token. It does not wait for them to end.
 func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
 	srv.mu.Lock()
 	old := srv.access.Load()
@@ -64,7 +64,7 @@ func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
 		}
 		next.tokens = append(next.tokens, c)
 	}
-	srv.access.Store(next) // under mu: open and receive see it, or are seen here
+	srv.access.Store(next) // under mu: register and startStateless check the policy under mu, too
 	var closing []interface{ Close() error }
 	for _, s := range srv.sessions {
 		if !next.includes(s.principal) {

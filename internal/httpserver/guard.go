@@ -15,11 +15,11 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-// A principalID is whoever has one of the tokens; everyone is the same one, 0, where
-// there is none, or was one alone from the start. Sessions are bound to theirs.
+// A principalID identifies the holder of one token. It is 0 for everybody if there are no tokens,
+// or if there was only one from the start. Sessions are bound to their principal.
 type principalID int
 
-// String returns its number, "" where all are one.
+// String returns the number, "" for 0.
 func (p principalID) String() string {
 	if p == 0 {
 		return ""
@@ -27,8 +27,8 @@ func (p principalID) String() string {
 	return strconv.Itoa(int(p))
 }
 
-// admit checks where a request comes from, before anything of it is read. If it returns false the
-// request is answered.
+// admit checks the origin of a request before its body is read. If it returns false, the response
+// has been sent.
 func (srv *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	if srv.opts.Loopback && !srv.isGatewayHost(r.Host) {
 		srv.reject(w, r, newHTTPError(http.StatusForbidden,
@@ -42,7 +42,7 @@ func (srv *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	if !srv.admitOrigin(w, r) {
 		return false
 	}
-	if r.Method == http.MethodOptions { // a preflight carries no token
+	if r.Method == http.MethodOptions { // a preflight request carries no token
 		w.WriteHeader(http.StatusNoContent)
 		return false
 	}
@@ -54,11 +54,13 @@ func (srv *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// singleValueHeaders are the headers that may have one value only (RFC 9110 §5.3). A proxy in front of the
-// gateway may have looked at another one than the gateway would.
-var singleValueHeaders = []string{"Authorization", "Content-Type", protocol.HeaderLastEventID, protocol.HeaderSessionID}
+// singleValueHeaders must not have several values (RFC 9110 §5.3): a proxy in front of the
+// gateway might have checked a different value than the gateway uses.
+var singleValueHeaders = []string{
+	"Authorization", "Content-Type", protocol.HeaderLastEventID, protocol.HeaderSessionID,
+}
 
-// checkSingleValues refuses a request that has one of singleValueHeaders with two values.
+// checkSingleValues returns an error if one of singleValueHeaders has different values.
 func checkSingleValues(header http.Header) *httpError {
 	for _, name := range singleValueHeaders {
 		if values := header[name]; len(values) > 1 && len(slices.Compact(slices.Clone(values))) > 1 {
@@ -68,7 +70,8 @@ func checkSingleValues(header http.Header) *httpError {
 	return nil
 }
 
-// authenticate returns who sends a request. If it returns false the request is answered.
+// authenticate returns the principal of a request. If it returns false, the response has been
+// sent.
 func (srv *Server) authenticate(w http.ResponseWriter, r *http.Request) (principal principalID, ok bool) {
 	principal, ok = srv.principalOf(r)
 	switch {
@@ -83,17 +86,16 @@ func (srv *Server) authenticate(w http.ResponseWriter, r *http.Request) (princip
 	return principal, ok
 }
 
-// invalidToken refuses somebody who has no valid token, or whose token was taken back after it was
-// looked at.
+// invalidToken is the error for a request whose token is invalid or was removed after the check.
 func invalidToken() *httpError {
 	return newHTTPError(http.StatusUnauthorized,
 		"Unauthorized: what stands in the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN")
 }
 
-// logThrottle is how long after one message that there is no room others are not logged.
+// logThrottle is the minimum time between two log records about the same kind of overload.
 const logThrottle = 10 * time.Second
 
-// principalOf compares with every token, so that the time tells nothing.
+// principalOf compares the token with every configured token, so that the time reveals nothing.
 func (srv *Server) principalOf(r *http.Request) (principalID, bool) {
 	tokens := srv.access.Load().tokens
 	if len(tokens) == 0 {
@@ -111,8 +113,8 @@ func (srv *Server) principalOf(r *http.Request) (principalID, bool) {
 	return principalID(who), ok == 1 && token != "" && strings.EqualFold(scheme, "Bearer")
 }
 
-// admitOrigin refuses pages of other sites, and tells a browser what those that
-// are accepted may do. What is no browser sends no Origin.
+// admitOrigin rejects browser pages of other sites and sets the CORS headers for allowed ones.
+// Clients that are not browsers send no Origin.
 func (srv *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	if r.Method == http.MethodOptions {
@@ -142,21 +144,21 @@ func (srv *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// isCrossOrigin reports whether a browser says that a page of another origin has it send a
-// request. Of a request without an Origin, such as an image's, this is the only sign. Pages of other
-// ports of the same host are of the same site, and no less strangers.
+// isCrossOrigin reports whether a browser sends the request for a page of another origin. For a
+// request without an Origin, such as an image's, Sec-Fetch-Site is the only sign. Pages of other
+// ports of the same host are same-site, but not trusted either.
 func isCrossOrigin(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool {
 		return site != "same-origin" && site != "none"
 	})
 }
 
-// maxParamHeaders bounds the headers Mcp-Param-* that a page may ask for.
+// maxParamHeaders is the maximum number of Mcp-Param-* headers allowed by one preflight response.
 const maxParamHeaders = 64
 
-// paramHeaders returns those of the headers which a preflight asks for that repeat a
-// tool's argument, for a list: their names are the tools', so that they cannot be listed
-// in advance, and "*" stands for all of them only in requests without credentials.
+// paramHeaders returns the Mcp-Param-* headers that a preflight requests, each preceded by a
+// comma. Their names depend on the tools and cannot be listed in advance, and "*" allows all
+// headers only for requests without credentials.
 func paramHeaders(r *http.Request) string {
 	var list strings.Builder
 	n := 0
@@ -172,9 +174,9 @@ func paramHeaders(r *http.Request) string {
 	return list.String()
 }
 
-// acceptsOrigin reports whether a page of that origin may come to us, whom it calls
-// host. That the origin is our own proves something only if the name is known to
-// be ours: of a name that was rebound to our address both are equal, too.
+// acceptsOrigin reports whether a page of origin may send requests to the gateway, which the page
+// calls host. An equal origin and host is proof only if host is known to be the gateway: after
+// DNS rebinding, both are equal, too.
 func (srv *Server) acceptsOrigin(origin, host string) bool {
 	if slices.ContainsFunc(srv.access.Load().origins, func(o string) bool { return strings.EqualFold(strings.TrimSuffix(o, "/"), origin) }) {
 		return true
@@ -184,12 +186,12 @@ func (srv *Server) acceptsOrigin(origin, host string) bool {
 		return false
 	}
 	if srv.opts.Loopback && len(srv.access.Load().tokens) > 0 && isLoopback(hostname(u.Host)) {
-		return true // a page there has to have a token, too
+		return true // the page needs a token as well
 	}
 	return strings.EqualFold(u.Host, host) && (srv.isGatewayHost(host) || isIPAddress(hostname(host)))
 }
 
-// isGatewayHost reports whether a Host header names us for sure.
+// isGatewayHost reports whether a Host header certainly names the gateway.
 func (srv *Server) isGatewayHost(host string) bool {
 	name := hostname(host)
 	return isLoopback(name) || slices.ContainsFunc(srv.access.Load().hosts, func(ours string) bool {
@@ -197,7 +199,7 @@ func (srv *Server) isGatewayHost(host string) bool {
 	})
 }
 
-// hostname returns the host without its port and brackets.
+// hostname returns host without port and brackets.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name

@@ -11,15 +11,15 @@ import (
 // ServeHTTP implements http.Handler.
 func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !srv.beginRequest() {
-		return // the connection is gone, too
+		return // the connection is closed, too
 	}
 	defer srv.endRequest()
-	// A body has to come in time even if it is not looked at: net/http waits for it
-	// before it answers. Only who reads it to its end takes the deadline back.
+	// The deadline applies even if the body is not read, because net/http reads it before it
+	// sends the response. Reading the body to its end resets the deadline.
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
-	path := "/" + strings.Trim(r.URL.Path, "/") // some clients put one too many in front, or behind
+	path := "/" + strings.Trim(r.URL.Path, "/") // some clients add a slash at the front or the end
 	switch path {
 	case "/healthz":
 		srv.writeHealth(w, r, nil)
@@ -51,7 +51,7 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// beginRequest begins an exchange, unless Run has ended.
+// beginRequest registers an HTTP request. It returns false if Run has ended.
 func (srv *Server) beginRequest() bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// ServerHeader is what a Server calls itself in the header Server of /healthz and /readyz, so
-// that one gateway can tell that it meets another.
+// ServerHeader is the value of the header Server in responses of /healthz and /readyz. A gateway
+// recognizes another gateway by it.
 const ServerHeader = "mcp-gateway"
 
-// serveReadiness answers a probe that asks whether a client that comes now would be served. The names of
-// backends that it waits for are for holders of a token.
+// serveReadiness responds to /readyz: 200 once a new client would be served. The names of pending
+// backends are reported only to authenticated clients.
 func (srv *Server) serveReadiness(w http.ResponseWriter, r *http.Request) {
 	names := r.URL.Query().Has("backends")
 	if names {
@@ -45,8 +45,7 @@ func (srv *Server) serveReadiness(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeHealth answers a probe. It is asked by whoever can reach us, and says so
-// little that everybody may know it.
+// writeHealth responds to a probe. Probes need no token, so the response reveals little.
 func (srv *Server) writeHealth(w http.ResponseWriter, r *http.Request, missing error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		srv.reject(w, r, methodNotAllowed("GET, HEAD"))

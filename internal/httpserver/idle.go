@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// sweepIdle ends the sessions that are idle, each when its time has come or at most one thousandth of it later, until ctx
-// is done.
+// sweepIdle closes idle sessions until ctx is done. A session is closed at most 1/1000 of
+// IdleTimeout late.
 func (srv *Server) sweepIdle(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -16,7 +16,7 @@ func (srv *Server) sweepIdle(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		next := srv.opts.IdleTimeout // of those, too, that begin from now on
+		next := srv.opts.IdleTimeout // also covers sessions that are opened from now on
 		for _, s := range srv.openSessions() {
 			if left := s.closeIfIdle(); left > 0 {
 				next = min(next, left)

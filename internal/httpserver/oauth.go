@@ -7,9 +7,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// isOAuthPath reports whether a path, without slashes at its end, is one at which clients look
-// for OAuth: metadata (RFC 8414, RFC 9728), and the endpoints that MCP 2025-03-26 has where there is
-// no metadata.
+// isOAuthPath reports whether clients look for OAuth at path: metadata (RFC 8414, RFC 9728), and
+// the endpoints that MCP 2025-03-26 assumes without metadata. path has no trailing slash.
 func isOAuthPath(path string) bool {
 	switch path {
 	case "/register", "/authorize", "/token":
@@ -25,8 +24,8 @@ const (
 	noOAuthNoToken = "This gateway has no OAuth, and it needs no token: connect to it without"
 )
 
-// rejectOAuth tells a client that looks for OAuth how it gets in, in the form in which OAuth has
-// its errors (RFC 6749 §5.2): clients show the description. No token is needed to read that.
+// rejectOAuth explains to a client that looks for OAuth how to connect. It uses the error format
+// of OAuth (RFC 6749 §5.2), because clients show the description. No token is needed.
 func (srv *Server) rejectOAuth(w http.ResponseWriter, r *http.Request) {
 	text := noOAuthNoToken
 	if len(srv.access.Load().tokens) > 0 {

@@ -1,7 +1,6 @@
 package httpserver
 
-// accountRetained notes that s keeps delta bytes more than before, and takes from those
-// who have kept longest what is too much.
+// accountRetained adds delta to the bytes that s retains and enforces maxRetained.
 func (srv *Server) accountRetained(s *httpSession, delta int) {
 	total := srv.retained.Add(int64(delta))
 	if delta <= 0 {
@@ -17,11 +16,11 @@ func (srv *Server) accountRetained(s *httpSession, delta int) {
 	}
 }
 
-// maxRetained bounds what all sessions keep together.
+// maxRetained is the limit of the bytes retained by all sessions together.
 func (srv *Server) maxRetained() int64 { return 64 * int64(srv.opts.RetainLimit) }
 
-// evictRetained makes room: the session that began first to keep anything forgets all
-// of it, delivered or not, and so on until the rest is within the bound.
+// evictRetained enforces maxRetained: the session that began first to retain events drops all of
+// them, sent or not, and so on until the rest is within the limit.
 func (srv *Server) evictRetained() {
 	for srv.retained.Load() > srv.maxRetained() {
 		srv.mu.Lock()

@@ -15,11 +15,11 @@ const (
 	maxHeaderBytes  = 32 << 10
 )
 
-// Run serves what comes to ln until ctx is done, or ln fails. Then nothing new
-// is begun: a request is refused with 503, while answers to our own questions
-// are still let in. The sessions are told, have what grace Serve gives them, and
-// what they answer goes out; clients that do not take it are cut off. Everything
-// is gone when Run returns, and the Server cannot be used any more.
+// Run serves the connections of ln until ctx is done or ln fails. Then the Server shuts down: new
+// requests get status 503, responses of clients to server requests are still accepted, handlers
+// shut their sessions down with the grace period of their own, and their last messages are sent.
+// Clients that do not read are disconnected after closeDrainTimeout. All goroutines have ended
+// when Run returns, and the Server cannot be used again.
 func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 	conns := newConnTracker(maxConnsPerSession*srv.opts.MaxSessions, srv.log)
 	server := &http.Server{
@@ -60,7 +60,7 @@ func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// shutDown lets no session begin any more, and ends all in the way that their holders have for it.
+// shutDown prevents new sessions, disables keep-alives and shuts the sessions down.
 func (srv *Server) shutDown(server *http.Server) {
 	srv.mu.Lock()
 	srv.closing = true
@@ -69,7 +69,7 @@ func (srv *Server) shutDown(server *http.Server) {
 	srv.shutDownSessions()
 }
 
-// shutDownSessions ends what is open, and waits for that.
+// shutDownSessions shuts all sessions down and waits for their handlers.
 func (srv *Server) shutDownSessions() {
 	srv.cancel()
 	for _, s := range srv.openSessions() {
@@ -78,7 +78,7 @@ func (srv *Server) shutDownSessions() {
 	srv.running.Wait()
 }
 
-// awaitRequests waits until the last exchange has ended, and lets none begin any more.
+// awaitRequests waits until no request is being served, and prevents further ones.
 func (srv *Server) awaitRequests() {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

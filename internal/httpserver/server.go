@@ -1,22 +1,27 @@
-// Package door is the HTTP side, through which clients come in: streamable HTTP of
-// both eras at /mcp, and the HTTP+SSE of 2024-11-05 at /sse. Somebody else holds each session:
-// what its client posts is given to that [SessionHandler], which writes to a [transport.Writer]. Of
-// each request of the revisions that have no sessions a [transport.Conn] is made. Which era
-// a message is of it says itself, so that both go on side by side.
+// Package httpserver is the HTTP server transport for clients: streamable HTTP of both
+// generations at /mcp, and HTTP+SSE (2024-11-05) at /sse. Each session has a [SessionHandler],
+// provided by the gateway: the session passes the client's messages to the handler, and the
+// handler writes to a [transport.Writer]. Each request of the modern generation becomes a
+// [transport.Conn] of its own. The generation is decided for each message, so both work side by
+// side.
 //
-//	ServeHTTP ─ admit (guard.go: Host, Origin, token)
+//	ServeHTTP ─ admit (guard.go: Host, Origin), authenticate
 //	  ├ POST /mcp    post.go
-//	  │   ├ in a session    session.enter ─ session.deliver ─► SessionHandler.Receive
-//	  │   │                   └ session.answer ◄─ stream ◄─ session.route ◄─ Writer.Write
-//	  │   └ stateless.go    examine ─ receive ─► Conn.Read
-//	  │                       └ visit.exchange ◄─ Conn.Write
-//	  ├ GET /mcp     listen.go ─ session.pump (sse.go), one stream or the rest of one
-//	  ├ DELETE /mcp  session.end
-//	  └ /sse, /message  legacy.go
+//	  │   ├ in a session    registerPost ─ deliver ─► SessionHandler.Receive
+//	  │   │                   └ writeResponse ◄─ sseStream ◄─ routeLocked ◄─ Writer.Write
+//	  │   └ stateless.go    validateStateless ─ startStateless ─► Conn.Read
+//	  │                       └ statelessExchange.respond ◄─ Conn.Write
+//	  ├ GET /mcp     get.go ─ streamEvents (sse.go): the standalone stream, or a resumed one
+//	  ├ DELETE /mcp  get.go ─ closeWith
+//	  └ /sse, /message  httpsse.go
 //
-// It refuses to know MCP beyond what the transport needs: which request is the
-// one that opens a session, which revision was agreed on or is named, which request
-// the client takes back. A message is put on one stream and on no other.
+// The package reads no more of MCP than the transport needs: the initialize request, the
+// negotiated or named protocol revision, and cancellations. Each message is sent on exactly one
+// stream.
+//
+// Lock order: httpSession.deliverMu, then Server.mu or httpSession.mu, which are never held
+// together. statelessExchange.mu is like httpSession.mu. streamWriter.mu, bodyQuota.mu,
+// backlogQuota.mu and connTracker.mu come last.
 package httpserver
 
 import (
@@ -32,118 +37,129 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Options of a Server. The zero value of all but Open and Serve works.
+// Options configure a Server. Only OpenSession and ServeStateless are required.
 type Options struct {
-	// OpenSession begins a session, over which out leads to the client, and returns who holds it. It must
-	// not wait.
+	// OpenSession begins a session whose messages to the client are written to out, and returns
+	// its handler. It must not block.
 	OpenSession func(v SessionInfo, out transport.Writer) SessionHandler
-	// ServeStateless holds a session that lives for one request, until it is over. It
-	// is called on a goroutine of its own, which the Server waits for; ctx is done when the
-	// Server closes, and Serve has to return then, after what grace it likes: what it
-	// answers meanwhile still goes out.
+	// ServeStateless serves a single request of the modern generation and returns when the
+	// exchange is over. It runs on a goroutine of its own, which the Server waits for. ctx is
+	// done when the Server shuts down; ServeStateless then has to return, possibly after a grace
+	// period. Messages written during that period are still sent.
 	ServeStateless func(ctx context.Context, v SessionInfo, c transport.Conn)
-	// ValidateHeaders is asked about each request of the stateless era whose _meta and
-	// header MCP-Protocol-Version agree on a revision that is spoken. What it returns is
-	// the answer; get returns the values of a header. It is called by many at once and
-	// before anything is counted, and must not wait; nil = nothing is looked at.
+	// ValidateHeaders checks the headers of a modern request whose _meta and header
+	// MCP-Protocol-Version name the same supported revision. get returns the values of a header.
+	// A non-nil error becomes the response. ValidateHeaders is called concurrently, before any
+	// quota is applied, and must not block. If nil, no headers are checked.
 	ValidateHeaders func(m wire.Message, get func(header string) []string) *wire.Error
-	// OnRejected is called with a request that the Server itself answers with an error, and with the
-	// name of its session, "" if it has none, before it does. What it is given may be no valid
-	// message. It is called by many at once and must not wait; may be nil.
+	// OnRejected is called before the Server itself responds to a request with an error. session
+	// is the log id of the session, "" if there is none. m may be invalid. OnRejected is called
+	// concurrently and must not block; it may be nil.
 	OnRejected      func(session string, m wire.Message, err *wire.Error)
-	PendingBackends func() []string // for /readyz: the backends that have neither answered nor failed; nil = none
+	PendingBackends func() []string // backends that are still starting, for /readyz; nil = none
 
-	MessageLimit int // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
-	// MaxSessions bounds those that are open at one time; beyond it initialize gets 503.
-	// As many requests of the stateless era may be open beside them, subscriptions
-	// among them; beyond that they get 503, too. Of either, one of several tokens gets half at most.
-	// 0 = 10000.
+	MessageLimit int // bytes of one message, and of the unsent messages of one client; 0 = 64 MiB
+	// MaxSessions is the maximum number of open sessions. Beyond it, initialize gets status 503.
+	// It is also the maximum number of open requests without a session, including subscriptions,
+	// which get 503 beyond it, too. If there are several tokens, one token can use at most half
+	// of either. 0 = 10000.
 	MaxSessions int
-	IdleTimeout time.Duration // a session to which its client has no connection ends after it; 0 = 1 h
-	// RetainLimit bounds what a session keeps so that a broken stream can be resumed, in
-	// bytes; 0 = 1 MiB. All sessions together keep at most 64 times as much. What
-	// goes first is told at [httpSession.evictLocked] and [Server.evictRetained].
+	IdleTimeout time.Duration // time after which a session without connections ends; 0 = 1 h
+	// RetainLimit is the maximum number of bytes that a session retains so that a broken stream
+	// can be resumed; 0 = 1 MiB. All sessions together retain at most 64 times as much. For the
+	// order of eviction see [httpSession.evictOneLocked] and [Server.evictRetained].
 	RetainLimit int
-	// BacklogLimit bounds what waits for all clients that are connected together, in bytes;
-	// beyond it the one with most is hung up on. What they have posted and is not answered
-	// may be as much, and twice Limit at least; beyond that a POST gets 503. 0 = four times Limit.
+	// BacklogLimit is the maximum number of unsent bytes for all connected clients together.
+	// Beyond it, the client with the largest backlog is disconnected. It also limits the bytes of
+	// posted requests that have no response yet (then at least twice MessageLimit); beyond that a
+	// POST gets status 503. 0 = four times MessageLimit.
 	BacklogLimit int64
 
-	Tokens   []string    // bearer tokens; none = no authentication
-	Origins  []string    // origins of browser pages that may come, beside our own; with Tokens and Loopback, beside loopback's
-	Hosts    []string    // names that we are reached by; with Loopback, beside loopback's
-	Via      string      // how we name ourselves in the Via header of what we send: who comes with it is us; "" = not looked at
-	Loopback bool        // we listen on loopback: the Host header is checked, too (DNS rebinding)
-	TLS      *tls.Config // of Run; nil = plain
+	Tokens []string // bearer tokens; none = no authentication
+	// Further allowed origins of browser pages, beside the gateway's own, and, if both Tokens and
+	// Loopback are set, loopback origins.
+	Origins []string
+	Hosts   []string // host names of the gateway; with Loopback, beside loopback names
+	// The gateway's name in the Via header of the requests that it sends. A request that carries
+	// it comes from the gateway itself and is rejected. "" = not checked.
+	Via      string
+	Loopback bool        // the listener is on loopback: Host is checked as well (DNS rebinding)
+	TLS      *tls.Config // nil = plain HTTP
 	Log      *slog.Logger
 }
 
-// A SessionHandler holds a session. All but Receive are called on goroutines of their own, which the Server
-// waits for.
+// A SessionHandler receives the messages of one session. All methods but Receive are called on
+// goroutines of their own, which the Server waits for.
 type SessionHandler interface {
-	// Receive is called with what the client posts, one message after the other, in order of
-	// arrival, on the goroutine of the POST: it must not wait. In a batch it is for the SessionHandler to
-	// refuse what may not stand in one, see [revision.Alone].
+	// Receive is called with each message of the client, in order of arrival, on the goroutine of
+	// the POST; it must not block. The handler rejects the requests that are not allowed in a
+	// batch, see [protocol.RejectInBatch].
 	Receive(m wire.Message)
-	// Shutdown is called when the Server closes, if the session is open then. It has to close
-	// the session, after what grace it likes: what comes and is answered meanwhile still goes through.
+	// Shutdown is called when the Server shuts down while the session is open. It has to close
+	// the session, possibly after a grace period. Messages are still received and sent during
+	// that period.
 	Shutdown()
-	// Closed is called once the session is closed, by whomever, and nothing is received any more. Stop
-	// may be called at the same time. Why is nil if the client or the SessionHandler has closed it.
+	// Closed is called once, when the session is closed and receives no more messages. Shutdown
+	// may run at the same time. reason is nil if the client or the SessionHandler closed the
+	// session.
 	Closed(why error)
 }
 
-// A SessionInfo is what is known of a session's client.
+// SessionInfo identifies a session, or a request without a session, and its principal.
 type SessionInfo struct {
-	// ID is the name of the session in logs: the first half of its Mcp-Session-Id,
-	// and not a key to it. No two have the same.
+	// ID identifies the session in logs. It is unique: the first half of the Mcp-Session-Id,
+	// which does not give access to the session.
 	ID string
-	// Principal tells those apart who have different tokens, without being the token;
-	// "" where there are none.
+	// Principal identifies the token of the client without revealing it; "" without
+	// authentication.
 	Principal string
-	// Stateless says that this is one request of the stateless era: Read returns it,
-	// and then only that the visit is over. It is when the response is written, and
-	// when the client hangs up, which takes the request back. What is written is either
-	// that response or a notification; requests are refused.
+	// Stateless is set for a single request of the modern generation. The Conn's Read returns the
+	// request, and then blocks until the exchange is over: the response is written or the client
+	// has disconnected, which cancels the request. Only notifications and the response can be
+	// written; requests are rejected.
 	Stateless bool
 }
 
-// A Server lets sessions in. Create it with New.
+// A Server is the HTTP server of the gateway. Create it with New.
 type Server struct {
 	opts   Options
 	log    *slog.Logger
 	access atomic.Pointer[accessPolicy]
-	ctx    context.Context // of all sessions
+	// parent of the contexts of all requests; done when the Server shuts down
+	ctx    context.Context
 	cancel context.CancelFunc
 
-	retained     atomic.Int64 // bytes that all sessions keep for resumption
+	retained     atomic.Int64 // bytes retained for resumption by all sessions
 	backlogQuota backlogQuota
 	bodyQuota    bodyQuota
-	running      sync.WaitGroup // goroutines in Serve, and sessions until End has returned; added to under mu, while not closing
+	// The goroutines in ServeStateless, and the sessions until Closed has returned. It is added
+	// to under mu, while closing is false.
+	running sync.WaitGroup
 
-	mu                 sync.Mutex
-	sessions           map[string]*httpSession // under their keys
-	retainers          list.List               // sessions that keep anything, the one that began first in front
-	statelessCount     int
-	statelessEnded     sync.Cond                       // on mu: a visit has left
-	statelessExchanges map[*statelessExchange]struct{} // those, but for some that have ended
+	mu       sync.Mutex
+	sessions map[string]*httpSession // by key
+	// *httpSession with retained events, in the order in which they began to retain
+	retainers      list.List
+	statelessCount int
+	statelessEnded sync.Cond // on mu: a stateless exchange has ended
+	// all that have not ended, and some that have
+	statelessExchanges map[*statelessExchange]struct{}
 
-	activeRequests int       // HTTP requests that are being answered; over HTTP/2 they may outlive their connection
-	runEnded       bool      // Run has ended
-	noRequests     sync.Cond // on mu: there is no exchange
+	activeRequests int       // HTTP requests being served; over HTTP/2 they can outlive their connection
+	runEnded       bool      // Run has returned or is about to; no request is served
+	noRequests     sync.Cond // on mu: activeRequests is 0
 
-	lastPrincipal principalID // the highest there was
+	lastPrincipal principalID // the highest in use so far
 
 	sessionsBy, statelessBy map[principalID]int
 
 	closing         bool
-	lastOverloadLog time.Time // when it was said last that there is no room
+	lastOverloadLog time.Time // time of the last log record about an overload
 
 	rejections rejectionLog
 }
 
-// New returns a Server. It starts nothing; the goroutines of sessions end when Run
-// does.
+// New returns a Server. It starts no goroutines; those of sessions end when Run returns.
 func New(o Options) *Server {
 	if o.MessageLimit <= 0 {
 		o.MessageLimit = 64 << 20

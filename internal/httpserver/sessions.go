@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// openSession has a new session held, if there is room for it.
+// openSession registers s and creates its handler.
 func (srv *Server) openSession(s *httpSession) *httpError {
-	s.deliverMu.Lock() // before it can be found
+	s.deliverMu.Lock() // before the session can be found
 	defer s.deliverMu.Unlock()
 	if herr := srv.register(s); herr != nil {
 		return herr
@@ -20,7 +20,7 @@ func (srv *Server) openSession(s *httpSession) *httpError {
 	return nil
 }
 
-// register makes a session one of ours. Forget is the end of that.
+// register adds s to the table of sessions and applies the limits; unregister removes it.
 func (srv *Server) register(s *httpSession) *httpError {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -44,8 +44,8 @@ func (srv *Server) shuttingDown() *httpError {
 	return newHTTPError(http.StatusServiceUnavailable, "The gateway is ending").retryAfter(2)
 }
 
-// findSession returns the session of that key, nil if there is none, or none that was
-// opened by that principal in that way.
+// findSession returns the session with that key, or nil if there is none, or if it belongs to
+// another principal or transport.
 func (srv *Server) findSession(key string, principal principalID, legacy bool) *httpSession {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -55,7 +55,7 @@ func (srv *Server) findSession(key string, principal principalID, legacy bool) *
 	return nil
 }
 
-// unregister takes an ended session out of the tables, and tells its holder, which may take its time.
+// unregister removes a closed session and calls its handler's Closed on a new goroutine.
 func (srv *Server) unregister(s *httpSession) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -75,7 +75,7 @@ func (srv *Server) unregister(s *httpSession) {
 	}
 }
 
-// newSessionKey returns a session's key, <name>-<secret>. The name is for logs.
+// newSessionKey returns a new session key, <logID>-<secret>.
 func newSessionKey() (key, name string) {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -84,14 +84,14 @@ func newSessionKey() (key, name string) {
 	return key, name
 }
 
-// newLogID returns a name alone, for what nobody has to find.
+// newLogID returns a log id for a stateless exchange.
 func newLogID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }
 
-// openSessions returns the sessions that are open.
+// openSessions returns a snapshot of the open sessions.
 func (srv *Server) openSessions() []*httpSession {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
