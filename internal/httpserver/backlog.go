@@ -5,27 +5,26 @@ import (
 	"sync"
 )
 
-// An backlogQuota counts what waits for all clients that are connected. When that is too much it
-// hangs up on who has left most unread, and on nobody else. It counts by differences, so
-// that who notes one need not hold a lock.
+// A backlogQuota limits the unsent bytes of all connected clients together. Beyond the limit it
+// disconnects the client with the largest backlog. Callers report differences, so that they need
+// not hold a lock.
 type backlogQuota struct {
 	limit int64
 
 	mu       sync.Mutex
 	total    int64
-	backlogs map[*backlog]bool // those in which something waits
+	backlogs map[*backlog]bool // those that are not empty
 }
 
-// A backlog is what waits for one client.
+// A backlog is the unsent bytes of one client.
 type backlog struct {
-	disconnect func(size int64) // called once at most, without locks; nothing is counted from then on
+	disconnect func(size int64) // called at most once, without locks; afterwards nothing is counted
 
-	size   int64 // guarded by outbox.mu, as is over
+	size   int64 // guarded by backlogQuota.mu, like closed
 	closed bool
 }
 
-// add notes that delta bytes more wait in a pile. To find who has most takes a look at all
-// of them, and is done only when there is too much.
+// add adds delta to a backlog. Only when the limit is exceeded does it search all backlogs.
 func (o *backlogQuota) add(p *backlog, delta int) {
 	if delta == 0 {
 		return
@@ -35,7 +34,7 @@ func (o *backlogQuota) add(p *backlog, delta int) {
 	}
 }
 
-// update returns those on whom to hang up.
+// update adds delta and returns the backlogs of the clients to disconnect.
 func (o *backlogQuota) update(p *backlog, delta int64) (tooMuch []*backlog) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -56,7 +55,7 @@ func (o *backlogQuota) update(p *backlog, delta int64) (tooMuch []*backlog) {
 	return tooMuch
 }
 
-// logDisconnect names a client in the log that was hung up on since it has left most unread.
+// logDisconnect logs that a client was disconnected because of its backlog.
 func (srv *Server) logDisconnect(session string, size int64) {
 	srv.log.Warn("hung up: more than may waits for all clients, and most for this one, which does not read", "session", session,
 		"max", srv.opts.BacklogLimit, "err", fmt.Sprintf("%d bytes are unread", size))

@@ -8,11 +8,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// bodyQuota counts what has been posted and is still held: from its first byte until what it
-// asks is answered, or has no answer. Who holds as much as is free may post no more until
-// something of it is answered; so one client takes half of the room at most, two take a third
-// each, and there is always some for one that comes. What is small is counted, but never
-// refused: it may be what takes a call back, and there are bounds enough on how many.
+// A bodyQuota limits the posted bytes of requests without a response. A client may post more only
+// while it holds less than is free: so one client gets at most half of the quota, two clients get
+// a third each, and a new client always finds some free. Small bodies are counted but never
+// refused, because they may cancel a call, and other limits bound their number.
 type bodyQuota struct {
 	limit int64
 
@@ -23,8 +22,8 @@ type bodyQuota struct {
 
 const smallBody = 4 << 10
 
-// A quotaKey is who has posted: one of several principals, or else a session, or else
-// whoever comes without.
+// A quotaKey identifies the sender of a body: a principal if there are several; otherwise the
+// session, or all senders without a session together.
 type quotaKey struct {
 	principal principalID
 	session   string
@@ -37,13 +36,13 @@ func (srv *Server) quotaKeyFor(principal principalID, s *httpSession) quotaKey {
 	return quotaKey{principal: principal}
 }
 
-// A bodyLease is one that has been posted. Whoever has to do with it holds it; the first is who
-// reads it.
+// A bodyLease accounts for one posted body while it is in use. The reader of the body has the
+// first reference.
 type bodyLease struct {
 	quota *bodyQuota
 	key   quotaKey
 
-	// Guarded by bodies.mu.
+	// Guarded by bodyQuota.mu.
 	size int64
 	refs int
 }
@@ -52,7 +51,7 @@ func (in *bodyQuota) newLease(h quotaKey) *bodyLease { return &bodyLease{quota: 
 
 var errBodyQuota = errors.New("too much is arriving")
 
-// grow notes that n bytes of a body have come. If they are too many it fails.
+// grow adds n received bytes. It fails if the quota is exceeded.
 func (b *bodyLease) grow(n int) error {
 	in := b.quota
 	in.mu.Lock()
@@ -66,14 +65,14 @@ func (b *bodyLease) grow(n int) error {
 	return nil
 }
 
-// retain is one more who holds a body.
+// retain adds a reference.
 func (b *bodyLease) retain() {
 	b.quota.mu.Lock()
 	defer b.quota.mu.Unlock()
 	b.refs++
 }
 
-// release takes back one hold, of whoever had it. After the last the body does not count.
+// release drops a reference. The last one frees the bytes.
 func (b *bodyLease) release() {
 	in := b.quota
 	in.mu.Lock()
@@ -83,7 +82,7 @@ func (b *bodyLease) release() {
 	}
 }
 
-// discard has a body that is refused count no more, before anybody is told that it is.
+// discard frees the bytes of a rejected body before the error is sent.
 func (b *bodyLease) discard() {
 	in := b.quota
 	in.mu.Lock()
@@ -99,7 +98,7 @@ func (in *bodyQuota) uncountLocked(b *bodyLease) {
 	b.size = 0
 }
 
-// An countingReader body counts while it is read.
+// A countingReader adds the bytes read to a lease.
 type countingReader struct {
 	*bodyLease
 	from io.Reader
@@ -113,7 +112,7 @@ func (a countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// releaseLease is for when a stream owes nothing any more of what stands in its body.
+// releaseLease releases the lease once all requests in the body are answered.
 func (st *sseStream) releaseLease() {
 	if st.lease != nil {
 		st.lease.release()
@@ -121,18 +120,18 @@ func (st *sseStream) releaseLease() {
 	}
 }
 
-// retainLeaseLocked has a body be held until a request that stands in it is answered.
+// retainLeaseLocked keeps b until the request id is answered.
 func (s *httpSession) retainLeaseLocked(id wire.ID, b *bodyLease) {
 	if s.leases == nil {
 		s.leases = make(map[wire.ID]*bodyLease)
 	}
-	if s.leases[id] == nil { // or it is refused
+	if s.leases[id] == nil { // otherwise the id is in use and the request will be rejected
 		b.retain()
 		s.leases[id] = b
 	}
 }
 
-// releaseLeaseLocked is the end of holdLocked.
+// releaseLeaseLocked releases the lease of an answered request.
 func (s *httpSession) releaseLeaseLocked(id wire.ID) {
 	if b := s.leases[id]; b != nil {
 		delete(s.leases, id)

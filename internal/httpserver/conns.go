@@ -13,19 +13,20 @@ import (
 )
 
 const (
-	// maxConnsPerSession bounds the connections on which a request was let in, for each session that may be open.
+	// maxConnsPerSession is the number of admitted connections for each session that may be open.
 	maxConnsPerSession = 4
-	// maxUnadmittedConns bounds the other connections: on which nothing was sent yet, or no valid token.
+	// maxUnadmittedConns is the maximum number of connections without an admitted request.
 	maxUnadmittedConns = 1024
 )
 
-// connTracker knows the connections of a server. A connection is a stranger's until a request on it
-// is let in. Strangers have a bound of their own, so that they take no place from clients: when
-// there is one more, the stranger that has been idle the longest is closed, or, if none is idle,
-// the one that has been busy the longest. When there are too many clients, the connection of one
-// that has been idle the longest is closed; if none is idle, the newest stays among the strangers.
+// A connTracker limits the connections of an http.Server. A connection is admitted once a request
+// on it has passed authentication. Unadmitted connections have a limit of their own, so that they
+// cannot displace clients.
+//
+//   - Too many unadmitted connections: the one that has been idle the longest is closed; if none is idle, the one that has been busy the longest.
+//   - Too many admitted connections: the one that has been idle the longest is closed; if none is idle, the newest stays unadmitted.
 type connTracker struct {
-	maxClients    int // connections of clients
+	maxClients    int // maximum number of admitted connections
 	maxUnadmitted int
 	log           *slog.Logger
 
@@ -34,25 +35,25 @@ type connTracker struct {
 	unadmitted  connPool
 	admitted    connPool
 	changed     sync.Cond
-	lastWarning time.Time // when it was logged last that there are too many
+	lastWarning time.Time // time of the last log record about the limits
 }
 
-// A connPool is a set of connections, each list in the order in which they came into it.
+// A connPool is a set of connections, each list in the order of insertion.
 type connPool struct{ idle, busy list.List }
 
 func (p *connPool) len() int { return p.idle.Len() + p.busy.Len() }
 
-// connInfo is a connection. HTTP/2 calls one idle whose last frame is not yet written, and closes it
-// by itself once keep-alives are disabled.
+// connInfo is the state of one connection. An HTTP/2 connection may be reported as idle while its
+// last frame is being written; net/http closes it once keep-alives are disabled.
 type connInfo struct {
 	tracker  *connTracker
 	conn     net.Conn
-	admitted atomic.Bool // it is in clients, or was
+	admitted atomic.Bool // is or was in tracker.admitted
 
 	// Guarded by tracker.mu.
 	state http.ConnState
 	http2 bool
-	pool  *connPool // nil once it is closed
+	pool  *connPool // nil once the connection is closed
 	list  *list.List
 	elem  *list.Element // in list
 }
@@ -63,8 +64,8 @@ func newConnTracker(most int, log *slog.Logger) *connTracker {
 	return t
 }
 
-// unadmittedLimit returns how many strangers there may be in a process that may have so many
-// descriptors: half at most, so that clients and programs have theirs.
+// unadmittedLimit returns the maximum number of unadmitted connections: at most half of the file
+// descriptors, so that clients and child processes have the rest.
 func unadmittedLimit(descriptors int) int {
 	if descriptors <= 0 {
 		return maxUnadmittedConns
@@ -74,7 +75,7 @@ func unadmittedLimit(descriptors int) int {
 
 type connKey struct{}
 
-// connContext is the server's ConnContext, which is called before note.
+// connContext is the http.Server's ConnContext; it is called before onStateChange.
 func (t *connTracker) connContext(ctx context.Context, c net.Conn) context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,7 +85,7 @@ func (t *connTracker) connContext(ctx context.Context, c net.Conn) context.Conte
 	if t.unadmitted.len() > t.maxUnadmitted {
 		t.warnLocked("too many connections without a request that was let in: the oldest is closed", t.maxUnadmitted)
 		oldest := t.unadmitted.busy.Front()
-		if t.unadmitted.idle.Len() > 1 || oldest == nil { // the last of idle is the new one
+		if t.unadmitted.idle.Len() > 1 || oldest == nil { // the last idle one is the new connection
 			oldest = t.unadmitted.idle.Front()
 		}
 		t.closeLocked(oldest.Value.(*connInfo))
@@ -92,7 +93,7 @@ func (t *connTracker) connContext(ctx context.Context, c net.Conn) context.Conte
 	return context.WithValue(ctx, connKey{}, info)
 }
 
-// markAdmitted notes that the connection of a request is a client's.
+// markAdmitted marks the connection of a request as admitted.
 func markAdmitted(r *http.Request) {
 	info, _ := r.Context().Value(connKey{}).(*connInfo)
 	if info == nil || info.admitted.Load() {
@@ -115,7 +116,7 @@ func markAdmitted(r *http.Request) {
 	t.moveLocked(info, &t.admitted)
 }
 
-// onStateChange is the server's ConnState.
+// onStateChange is the http.Server's ConnState.
 func (t *connTracker) onStateChange(c net.Conn, state http.ConnState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +137,7 @@ func (t *connTracker) onStateChange(c net.Conn, state http.ConnState) {
 	t.changed.Broadcast()
 }
 
-// moveLocked puts a connection at the end of one of the lists of a pool, or into none.
+// moveLocked moves a connection to the end of a list of another pool, or removes it if to is nil.
 func (t *connTracker) moveLocked(info *connInfo, to *connPool) {
 	if info.list != nil {
 		info.list.Remove(info.elem)
@@ -152,8 +153,8 @@ func (t *connTracker) moveLocked(info *connInfo, to *connPool) {
 	info.elem = info.list.PushBack(info)
 }
 
-// closeLocked closes a connection; the server tells that it is closed. It does not wait for the other
-// side, as the Close of a TLS connection does.
+// closeLocked closes a connection; net/http then reports the change of state. It does not wait
+// for the peer, as Close of a TLS connection does.
 func (t *connTracker) closeLocked(info *connInfo) {
 	t.moveLocked(info, nil)
 	c := info.conn
@@ -170,8 +171,8 @@ func (t *connTracker) warnLocked(what string, most int) {
 	}
 }
 
-// wait waits until no connection has anything under way, but no longer than
-// patience; with none, until there is no connection.
+// wait waits until no connection is active, at most for timeout. If timeout is 0 it waits until
+// there are no connections.
 func (t *connTracker) wait(timeout time.Duration) {
 	late := false
 	if timeout > 0 {

@@ -2,6 +2,5 @@
 
 package httpserver
 
-// maxDescriptors returns how many files and connections the process may have open; 0 = it is not
-// known.
+// maxDescriptors returns the limit of open file descriptors of the process; 0 = unknown.
 func maxDescriptors() int { return 0 }

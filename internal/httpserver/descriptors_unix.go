@@ -4,8 +4,7 @@ package httpserver
 
 import "syscall"
 
-// maxDescriptors returns how many files and connections the process may have open; 0 = it is not
-// known.
+// maxDescriptors returns the limit of open file descriptors of the process; 0 = unknown.
 func maxDescriptors() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

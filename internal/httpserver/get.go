@@ -6,7 +6,7 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-// sessionFromHeader returns the session that a request without a body names.
+// sessionFromHeader returns the session named by the header of a request without a body.
 func (srv *Server) sessionFromHeader(r *http.Request, principal principalID) (*httpSession, *httpError) {
 	key := r.Header.Get(protocol.HeaderSessionID)
 	if key == "" {
@@ -19,8 +19,7 @@ func (srv *Server) sessionFromHeader(r *http.Request, principal principalID) (*h
 	return s, checkRevision(r)
 }
 
-// serveGet answers a GET to /mcp: with the stream of what belongs to no request,
-// or with the rest of any stream that has broken.
+// serveGet serves a GET to /mcp: it sends the standalone stream, or the rest of a broken stream.
 func (srv *Server) serveGet(w http.ResponseWriter, r *http.Request, principal principalID) {
 	if !acceptsType(r, "text", "event-stream") {
 		srv.reject(w, r, newHTTPError(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream"))
@@ -41,8 +40,8 @@ func (srv *Server) serveGet(w http.ResponseWriter, r *http.Request, principal pr
 	s.streamEvents(r.Context(), st, sw, prime)
 }
 
-// attachStream gives x the stream that the client asks for: the one whose event it has
-// seen last, from the next one on, or the session's own.
+// attachStream attaches sw to a stream: the one of the event lastSeen, continuing after that
+// event, or the standalone stream if lastSeen is "".
 func (s *httpSession) attachStream(sw *streamWriter, lastSeen string) (st *sseStream, prime string, herr *httpError) {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
@@ -60,8 +59,8 @@ func (s *httpSession) attachStream(sw *streamWriter, lastSeen string) (st *sseSt
 	return st, prime, herr
 }
 
-// resumeLocked gives x the rest of a stream, even if it seems that the
-// connection on which it broke is still open.
+// resumeLocked attaches sw to the rest of a stream, even if the broken connection still seems to
+// be open.
 func (s *httpSession) resumeLocked(sw *streamWriter, lastSeen string) (*sseStream, *httpError) {
 	number, event, ok := parseEventID(lastSeen)
 	if !ok || number > s.lastNumber {
@@ -79,8 +78,8 @@ func (s *httpSession) resumeLocked(sw *streamWriter, lastSeen string) (*sseStrea
 	return st, nil
 }
 
-// attachStandaloneLocked gives x the session's own stream. There is one at a time: an exchange that sends
-// it already ends, for its connection may be broken without anybody knowing.
+// attachStandaloneLocked attaches sw to the standalone stream. An exchange that already sends it
+// ends, because its connection may be broken without a sign.
 func (s *httpSession) attachStandaloneLocked(sw *streamWriter) (st *sseStream, prime string) {
 	st = s.standalone
 	if st.writer != nil {
@@ -93,7 +92,7 @@ func (s *httpSession) attachStandaloneLocked(sw *streamWriter) (st *sseStream, p
 	return st, prime
 }
 
-// streamByNumberLocked returns the stream of that number, nil if it is not kept.
+// streamByNumberLocked returns the stream with that number, nil if it is not retained.
 func (s *httpSession) streamByNumberLocked(number int) *sseStream {
 	if number == 0 {
 		return s.standalone
@@ -106,7 +105,7 @@ func (s *httpSession) streamByNumberLocked(number int) *sseStream {
 	return nil
 }
 
-// serveDelete answers a DELETE to /mcp: the client ends its session.
+// serveDelete serves a DELETE to /mcp: the client ends its session.
 func (srv *Server) serveDelete(w http.ResponseWriter, r *http.Request, principal principalID) {
 	s, herr := srv.sessionFromHeader(r, principal)
 	if herr != nil {

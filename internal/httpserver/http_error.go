@@ -9,16 +9,16 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A httpError is what a request is answered with that does not come through.
+// An httpError is the response to a rejected request.
 type httpError struct {
 	status       int
-	id           wire.ID // of the request, "" if that is not known
+	id           wire.ID // of the request, "" if unknown
 	err          *wire.Error
-	retrySeconds int // seconds after which it may be tried again; 0 = nothing is said
+	retrySeconds int // value of Retry-After; 0 = no header
 	header       map[string]string
 }
 
-// newHTTPError returns a refusal that the request's status says enough about.
+// newHTTPError returns an error with the code InvalidRequest.
 func newHTTPError(status int, format string, args ...any) *httpError {
 	return &httpError{status: status, err: wire.Errorf(wire.CodeInvalidRequest, format, args...)}
 }
@@ -38,7 +38,7 @@ func (herr *httpError) retryAfter(seconds int) *httpError {
 	return herr
 }
 
-// forRequest returns the refusal with the id of what was posted.
+// forRequest sets the id of the posted request.
 func (herr *httpError) forRequest(p *postedMessage) *httpError {
 	if id := p.errorID(); id != "" {
 		herr.id = id
@@ -46,20 +46,20 @@ func (herr *httpError) forRequest(p *postedMessage) *httpError {
 	return herr
 }
 
-// reject answers a request with a refusal, and logs that.
+// reject logs herr and writes it as the response.
 func (srv *Server) reject(w http.ResponseWriter, r *http.Request, herr *httpError) {
 	srv.rejections.note(r, herr)
 	herr.write(w)
 }
 
-// rejectPosted is refuse for a request of which the message was read. Session is the name of its
-// session, "" if it has none.
+// rejectPosted reports and rejects a request whose message was read. session is its log id, "" if
+// there is none.
 func (srv *Server) rejectPosted(w http.ResponseWriter, r *http.Request, p *postedMessage, session string, herr *httpError) {
 	srv.reportRejected(p.m, session, herr.err)
 	srv.reject(w, r, herr.forRequest(p))
 }
 
-// reportRejected calls [Options.OnRejected] for each request in a message.
+// reportRejected calls [Options.OnRejected] for each request in m.
 func (srv *Server) reportRejected(m wire.Message, session string, err *wire.Error) {
 	if srv.opts.OnRejected == nil {
 		return
@@ -83,7 +83,7 @@ func (herr *httpError) write(w http.ResponseWriter) {
 	}
 	switch herr.status {
 	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout, http.StatusServiceUnavailable:
-		w.Header().Set("Connection", "close") // the rest of the body is not waited for
+		w.Header().Set("Connection", "close") // the server does not wait for the rest of the body
 	}
 	writeJSON(w, herr.status, wire.NewErrorResponse(herr.id, herr.err).Raw())
 }
@@ -97,7 +97,7 @@ func writeJSON(w http.ResponseWriter, status int, text []byte) {
 	w.WriteHeader(status)
 	if _, err := w.Write(text); err == nil && control.Flush() == nil {
 		_ = control.SetWriteDeadline(time.Time{})
-	} // else the client is gone, or does not read
+	} // otherwise the client has disconnected or does not read
 }
 
 func methodNotAllowed(allow string) *httpError {
@@ -112,8 +112,9 @@ func sessionRequired() *httpError {
 	return newHTTPError(http.StatusBadRequest, "Server not initialized: the header Mcp-Session-Id is required").withCode(wire.CodeNotInitialized)
 }
 
-// checkRevision refuses a revision that is not spoken in sessions. A request that names
-// none is of the session's. One that is newer reads the code, and falls back.
+// checkRevision rejects revisions that have no sessions or are unknown. A request without the
+// header has the revision of its session. A newer client recognizes the error code and falls
+// back.
 func checkRevision(r *http.Request) *httpError {
 	revision := headerRevision(r)
 	if t, known := protocol.FindRevision(revision); known && !t.Modern || revision == "" {

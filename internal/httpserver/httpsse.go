@@ -9,12 +9,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// serveHTTPSSE answers a GET to /sse, the HTTP+SSE transport of 2024-11-05: the
-// stream is the session. Its first event says where the client has to post.
+// serveHTTPSSE serves a GET to /sse (HTTP+SSE, 2024-11-05). The stream lasts as long as the
+// session. Its first event contains the endpoint for POSTs.
 func (srv *Server) serveHTTPSSE(w http.ResponseWriter, r *http.Request, principal principalID) {
 	switch {
 	case r.Method != http.MethodGet:
-		srv.reject(w, r, methodNotAllowed("GET, OPTIONS")) // a client that tries streamable HTTP first falls back
+		// A client that tries streamable HTTP first falls back
+		srv.reject(w, r, methodNotAllowed("GET, OPTIONS"))
 		return
 	case !acceptsType(r, "text", "event-stream"):
 		srv.reject(w, r, newHTTPError(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream"))
@@ -35,15 +36,14 @@ func (srv *Server) serveHTTPSSE(w http.ResponseWriter, r *http.Request, principa
 	s.streamEvents(r.Context(), s.standalone, sw, "")
 }
 
-// relativePrefix returns the start of a reference from path, with or without slashes at its end, to a
-// sibling of it. A client that resolves the reference against its own URL stays below the prefix
-// under which a proxy serves the gateway.
+// relativePrefix returns the prefix of a relative reference from path to a sibling of path, which
+// may end in slashes. A relative reference keeps the path prefix of a proxy in front of the
+// gateway.
 func relativePrefix(path string) string {
 	return strings.Repeat("../", len(path)-len(strings.TrimRight(path, "/")))
 }
 
-// postHTTPSSE answers a POST to /message: what is answered to it comes on the
-// session's stream.
+// postHTTPSSE serves a POST to /message. Responses are sent on the session's stream.
 func (srv *Server) postHTTPSSE(w http.ResponseWriter, r *http.Request, principal principalID) {
 	if r.Method != http.MethodPost {
 		srv.reject(w, r, methodNotAllowed("POST, OPTIONS"))
@@ -87,8 +87,8 @@ func (srv *Server) postHTTPSSE(w http.ResponseWriter, r *http.Request, principal
 	}
 }
 
-// rejectStateless answers a request of the stateless era, to which this transport does not
-// belong: the client is to begin with initialize, as it had to when there was no other.
+// rejectStateless responds to a modern request, which HTTP+SSE does not support. The error makes
+// the client start with initialize.
 func (s *httpSession) rejectStateless(w http.ResponseWriter, r *http.Request, p *postedMessage) {
 	no := protocol.UnsupportedLegacyVersionError(protocol.RevisionOf(p.m))
 	if s.Write(wire.NewErrorResponse(p.m.ID(), no), "") != nil {

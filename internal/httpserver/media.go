@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// accept says in which form a client takes the answer to a POST.
+// accept is the set of response formats that a client accepts.
 type accept int
 
 const (
 	acceptEither accept = iota
-	acceptSSE           // as events, which it prefers or which is all that it accepts
-	acceptJSON          // as JSON, which is all that it accepts
+	acceptSSE           // events, preferred or exclusively
+	acceptJSON          // JSON exclusively
 )
 
-// checkMediaTypes refuses a POST that is not JSON, or whose client accepts no kind of answer that there
-// is. A client that accepts one kind alone gets that one.
+// checkMediaTypes rejects a POST whose body is not JSON, or whose client accepts no available
+// format. It returns the accepted formats.
 func checkMediaTypes(r *http.Request) (accept, *httpError) {
 	if herr := checkContentType(r); herr != nil {
 		return acceptEither, herr
@@ -48,8 +48,8 @@ func checkContentType(r *http.Request) *httpError {
 	return nil
 }
 
-// acceptsType reports whether a media type is among those that the client takes.
-// Of the ranges that it is in the narrowest counts (RFC 9110 §12.5.1).
+// acceptsType reports whether a client accepts a media type. The most specific matching range
+// decides (RFC 9110 §12.5.1).
 func acceptsType(r *http.Request, kind, subtype string) bool {
 	lines := r.Header["Accept"]
 	if len(lines) == 0 {
@@ -67,8 +67,8 @@ func acceptsType(r *http.Request, kind, subtype string) bool {
 	return accepted
 }
 
-// prefersSSE reports whether a client would rather have its answers as events
-// than as JSON: it gives them more weight, or the same and names them first.
+// prefersSSE reports whether a client prefers events to JSON: a higher weight, or an equal weight
+// and named first.
 func prefersSSE(r *http.Request) bool {
 	weights := map[string]float64{}
 	first := ""
@@ -89,7 +89,7 @@ func prefersSSE(r *http.Request) bool {
 	return events > json || events == json && first == "text/event-stream"
 }
 
-// matchSpecificity tells how narrowly a media range holds a type, 0 if it does not.
+// matchSpecificity returns the specificity with which a media range matches a type, 0 = no match.
 func matchSpecificity(name, kind, subtype string) int {
 	a, b, _ := strings.Cut(name, "/")
 	switch {
@@ -103,7 +103,7 @@ func matchSpecificity(name, kind, subtype string) int {
 	return 0
 }
 
-// qValue returns that of a media range with these parameters; 0 = not wanted.
+// qValue returns the weight of a media range with these parameters; 0 = not accepted.
 func qValue(parameters string) float64 {
 	for part := range strings.SplitSeq(parameters, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")

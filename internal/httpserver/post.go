@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// servePost answers a POST to /mcp, each in the era that it is of itself.
+// servePost serves a POST to /mcp. The message itself decides its generation.
 func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal principalID) {
 	accepted, herr := checkMediaTypes(r)
 	if herr != nil {
@@ -32,7 +32,7 @@ func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal p
 		srv.serveInitialize(w, r, p, principal)
 		return
 	case p.m.Method() == protocol.MethodServerDiscover && key == "":
-		// A client that has lost its header: it falls back.
+		// A modern client that has lost its header falls back.
 		herr = newHTTPError(http.StatusNotFound, "Method not found: server/discover").withCode(wire.CodeMethodNotFound)
 	case key == "":
 		herr = sessionRequired()
@@ -53,8 +53,8 @@ func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal p
 	srv.rejectPosted(w, r, p, name, herr)
 }
 
-// serveInitialize answers the initialize that opens a session. If the answer is an error,
-// or does not arrive, there is no session.
+// serveInitialize serves an initialize request that opens a session. The session is closed if the
+// response is an error or cannot be sent.
 func (srv *Server) serveInitialize(w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID) {
 	s := srv.newSession(principal)
 	if herr := srv.openSession(s); herr != nil {
@@ -73,9 +73,9 @@ func (srv *Server) serveInitialize(w http.ResponseWriter, r *http.Request, p *po
 
 var errInitializeNotSent = errors.New("the client has not got the answer to initialize")
 
-// abort closes the connection of an exchange whose client does not get its answer. If the exchange
-// returned instead, net/http would send an empty response with the status 200, or end a stream as if
-// it was complete: a client that has closed only its sending side would take that for the answer.
+// abort closes the connection of an exchange whose response cannot be sent completely. A normal
+// return would make net/http send an empty response with status 200, or end a stream as if it was
+// complete. A client that has only closed its sending side would take that for the response.
 func abort() { panic(http.ErrAbortHandler) }
 
 func (s *httpSession) hasRevision() bool {
@@ -84,12 +84,11 @@ func (s *httpSession) hasRevision() bool {
 	return s.revision != ""
 }
 
-// sseDelay is how long an answer may take before a stream of events is opened for
-// it.
+// sseDelay is the time after which an event stream is opened for a pending response.
 const sseDelay = 200 * time.Millisecond
 
-// handlePost takes what was posted to where it is read, and the answer back. It
-// reports whether the client was sent all of its answer; if not, the caller calls abort.
+// handlePost delivers a posted message and writes the response. It returns false if the client
+// did not get the complete response; the caller then calls abort.
 func (s *httpSession) handlePost(w http.ResponseWriter, r *http.Request, p *postedMessage, timeout time.Duration) bool {
 	st, sw, herr := s.registerPost(w, p)
 	if herr != nil {
@@ -112,7 +111,8 @@ func (s *httpSession) handlePost(w http.ResponseWriter, r *http.Request, p *post
 	return s.writeResponse(w, r, p, st, sw, timeout)
 }
 
-// registerPost registers what was posted under its requests' ids.
+// registerPost registers the requests of a posted message. It returns the stream for the
+// responses, nil if none is needed.
 func (s *httpSession) registerPost(w http.ResponseWriter, p *postedMessage) (*sseStream, *streamWriter, *httpError) {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
@@ -159,7 +159,7 @@ func (s *httpSession) registerPost(w http.ResponseWriter, p *postedMessage) (*ss
 	return st, sw, nil
 }
 
-// endExchange ends an exchange, which may have had a stream.
+// endExchange ends an HTTP exchange and detaches it from its stream, if it has one.
 func (s *httpSession) endExchange(st *sseStream, sw *streamWriter) {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
@@ -170,8 +170,8 @@ func (s *httpSession) endExchange(st *sseStream, sw *streamWriter) {
 	}
 }
 
-// finishUndelivered ends the exchange of a request that was not delivered. It reports whether the client
-// was sent an answer.
+// finishUndelivered ends the exchange of a message that could not be delivered. It reports
+// whether a response was sent.
 func (s *httpSession) finishUndelivered(w http.ResponseWriter, r *http.Request, p *postedMessage, err error) bool {
 	if err == transport.ErrClosed {
 		s.writeSessionGone(w, r, p)
@@ -181,10 +181,10 @@ func (s *httpSession) finishUndelivered(w http.ResponseWriter, r *http.Request, 
 	return false
 }
 
-// errClientGone is recorded for a request whose client is gone before the request is delivered.
+// errClientGone is recorded for a request whose client disconnected before delivery.
 var errClientGone = wire.Errorf(wire.CodeInternalError, "The client has closed the connection; the request did not run")
 
-// writeSessionGone answers a request whose session has ended.
+// writeSessionGone responds to a request whose session was closed.
 func (s *httpSession) writeSessionGone(w http.ResponseWriter, r *http.Request, p *postedMessage) {
 	herr := sessionNotFound()
 	if s.server.ctx.Err() != nil {
@@ -194,9 +194,8 @@ func (s *httpSession) writeSessionGone(w http.ResponseWriter, r *http.Request, p
 	s.server.rejectPosted(w, r, p, s.logID, herr)
 }
 
-// writeResponse waits for what the client gets. The headers are held back until it is
-// known what kind of answer it is: one response alone is sent as JSON, unless the
-// client would rather have events.
+// writeResponse waits for the response and writes it. The HTTP header is held back until the
+// format is known: a single response is sent as JSON unless the client prefers events.
 func (s *httpSession) writeResponse(w http.ResponseWriter, r *http.Request, p *postedMessage, st *sseStream, sw *streamWriter, timeout time.Duration) bool {
 	for wait := true; wait; wait = st.jsonOnly && !s.isDone(st) {
 		if !sw.waitForWake(r.Context(), timeout) && !s.isDone(st) {
@@ -226,7 +225,7 @@ func (s *httpSession) writeResponse(w http.ResponseWriter, r *http.Request, p *p
 	return true
 }
 
-// isDone reports whether a stream has all that it will have.
+// isDone reports whether st is complete.
 func (s *httpSession) isDone(st *sseStream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,14 +235,14 @@ func (s *httpSession) isDone(st *sseStream) bool {
 type responseFormat int
 
 const (
-	formNone     responseFormat = iota // the session ended before there was an answer
-	formAccepted                       // the client has taken the request back, and takes no events
+	formNone     responseFormat = iota // the session was closed before there was a response
+	formAccepted                       // the client has cancelled the request and does not accept events
 	formJSON
 	formSSE
 )
 
-// chooseFormat decides how a POST is answered. A stream of events has a number from
-// here on; prime says from which event it can be resumed, "" if that is not said.
+// chooseFormat chooses the format of the response to a POST. An event stream gets its number
+// here. prime is the id of its priming event, "" if the revision has none.
 func (s *httpSession) chooseFormat(st *sseStream, events bool) (text []byte, prime string, how responseFormat) {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
@@ -255,7 +254,7 @@ func (s *httpSession) chooseFormat(st *sseStream, events bool) (text []byte, pri
 	case len(st.events) == 0 && st.jsonOnly:
 		return nil, "", formAccepted
 	}
-	if s.closed { // it was not given a number in time, and cannot be resumed
+	if s.closed { // it has no number and cannot be resumed
 		return nil, "", formSSE
 	}
 	s.assignNumberLocked(st)

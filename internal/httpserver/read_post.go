@@ -12,17 +12,18 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// postedMessage is what a client has sent.
+// A postedMessage is the body of a POST.
 type postedMessage struct {
-	m            wire.Message
-	requestIDs   []wire.ID // of the requests in it
-	cancelledIDs []wire.ID // of the requests that it takes back, except those that stand behind that in a batch
-	isInitialize bool      // it is an initialize
-	accept       accept    // the forms of an answer that the client accepts
+	m          wire.Message
+	requestIDs []wire.ID // of its requests
+	// Of requests that it cancels, without those that follow the cancellation in the same batch
+	cancelledIDs []wire.ID
+	isInitialize bool   // m is an initialize request
+	accept       accept // accepted formats of the response
 	lease        *bodyLease
 }
 
-// errorID returns the id to answer with if nothing comes of it.
+// errorID returns the request id for an error response, "" if there is none or several.
 func (p *postedMessage) errorID() wire.ID {
 	if len(p.requestIDs) == 1 && p.m.Kind() == wire.Request {
 		return p.requestIDs[0]
@@ -30,9 +31,9 @@ func (p *postedMessage) errorID() wire.ID {
 	return ""
 }
 
-// readPost reads the message that was posted, by whom it counts for. If it belongs to nothing
-// it may be an initialize, and no longer than such a one is. What is returned has to be
-// released when there is nothing more to be done with it.
+// readPost reads a posted message on behalf of key. Without a session or a modern header only an
+// initialize request is expected, and the limit is maxInitialize. The caller releases the lease
+// of the result, even in case of an error.
 func (srv *Server) readPost(w http.ResponseWriter, r *http.Request, belongs bool, by quotaKey) (p *postedMessage, herr *httpError) {
 	limit := srv.opts.MessageLimit
 	if !belongs {
@@ -65,7 +66,7 @@ func (srv *Server) readPost(w http.ResponseWriter, r *http.Request, belongs bool
 
 const maxInitialize = 1 << 20
 
-// classify notes what one message is.
+// classify records the request id or cancellation in m.
 func (p *postedMessage) classify(m wire.Message) {
 	switch {
 	case m.Kind() == wire.Request:
@@ -75,12 +76,12 @@ func (p *postedMessage) classify(m wire.Message) {
 	}
 }
 
-// classifyBatch looks at the messages of a batch. What is no message has its error in
-// the answer, provided that there is a request, and so an answer. So has a request of
-// the stateless era, from whoever reads the batch.
+// classifyBatch classifies the messages of a batch. An invalid message or a modern request gets
+// an error in the response, from the SessionHandler, provided that the batch contains a request
+// and so has a response.
 func (p *postedMessage) classifyBatch() *httpError {
 	bad := false
-	seen := make(map[wire.ID]int) // requests, and how many cancellations stand before each
+	seen := make(map[wire.ID]int) // request id → number of cancellations before it
 	wire.EachElement(p.m.Raw(), func(text []byte) bool {
 		m, err := wire.Parse(text)
 		bad = bad || err != nil || m.Kind() == wire.Batch
@@ -110,8 +111,8 @@ func (p *postedMessage) classifyBatch() *httpError {
 	return nil
 }
 
-// A body has to come within bodyTimeout, and a second more for each minBodyRate bytes;
-// likewise has an answer to be taken that is no stream.
+// A body has to arrive within bodyTimeout, plus a second for each minBodyRate bytes. The same
+// holds for a client that reads a response other than a stream.
 const (
 	bodyTimeout = 30 * time.Second
 	minBodyRate = 256 << 10
@@ -121,7 +122,7 @@ func transferTimeout(size int64) time.Duration {
 	return bodyTimeout + time.Duration(size/minBodyRate)*time.Second
 }
 
-// readBody reads a body of at most limit bytes, whose length is announced, or -1.
+// readBody reads a body of at most limit bytes. announced is its Content-Length, or -1.
 func readBody(w http.ResponseWriter, from io.Reader, announced int64, limit int) ([]byte, *httpError) {
 	size := announced
 	if size > int64(limit) {
@@ -147,7 +148,8 @@ func readBody(w http.ResponseWriter, from io.Reader, announced int64, limit int)
 		herr.id = skim.ID()
 		return nil, herr
 	}
-	_ = control.SetReadDeadline(time.Time{}) // or what comes next on the connection would be too late
+	// The deadline must not apply to the next request on the connection
+	_ = control.SetReadDeadline(time.Time{})
 	return text, nil
 }
 

@@ -11,38 +11,41 @@ import (
 )
 
 const (
-	// maxReasons bounds the reasons of refusals that are counted apart within one repeatPeriod.
+	// maxReasons is the maximum number of reasons that are counted separately within
+	// repeatPeriod.
 	maxReasons = 32
-	// repeatPeriod is how long refusals for a reason that was logged are counted instead of logged.
+	// repeatPeriod is the time during which repeated rejections for the same reason are counted
+	// instead of logged.
 	repeatPeriod = time.Minute
-	// maxPath is how many bytes of the path of a refused request are logged.
+	// maxPath is the maximum number of logged bytes of a request path.
 	maxPath = 100
 )
 
-// rejectionLog logs requests that are refused, so that an operator sees a client that has a wrong
-// address, or somebody who guesses tokens. The first refusal for a reason is logged at once. Those
-// that follow within repeatPeriod are counted, and logged as one line: a flood does not fill the log.
+// A rejectionLog logs rejected requests, so that an operator notices a client with a wrong
+// address or somebody guessing tokens. The first rejection for a reason is logged at once.
+// Further ones within repeatPeriod are counted and logged as one record, so that a flood cannot
+// fill the log.
 type rejectionLog struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
 	counted map[string]*repeats
-	timer   *time.Timer // runs while there is anything in folded
+	timer   *time.Timer // running while counted is not empty
 }
 
-// A repeats is the refusals for one reason that were not logged one by one.
+// repeats counts the rejections for one reason that were not logged individually.
 type repeats struct {
 	level   slog.Level
 	count   int
-	client  string // of the last of them
-	summary string // likewise: method, path, status and reason
+	client  string // address of the latest client
+	summary string // method, path, status and reason of the latest request
 }
 
-// otherReasons is the key of the fold for the reasons beyond maxReasons.
+// otherReasons is the key in counted of all reasons beyond maxReasons.
 const otherReasons = ""
 
-// note logs a refusal, or counts it. A refusal with a status of 5xx is due to the state of the
-// gateway, and is logged where that is found out; a loop is due to the configuration.
+// note logs or counts a rejection. Rejections with status 5xx result from the state of the
+// gateway and are logged where that is detected, except a loop, which is a configuration error.
 func (f *rejectionLog) note(r *http.Request, herr *httpError) {
 	if herr.status >= 500 && herr.status != http.StatusLoopDetected {
 		return
@@ -55,7 +58,7 @@ func (f *rejectionLog) note(r *http.Request, herr *httpError) {
 	if !f.log.Enabled(r.Context(), level) {
 		return
 	}
-	// The query is left out: it may be the key to a session.
+	// The query is omitted: it may contain a session key.
 	path := r.URL.Path
 	if len(path) > maxPath {
 		path = strings.ToValidUTF8(path[:maxPath], "") + "…"
@@ -67,7 +70,8 @@ func (f *rejectionLog) note(r *http.Request, herr *httpError) {
 	f.log.Log(r.Context(), level, "refused a client", "client", r.RemoteAddr, "err", what)
 }
 
-// repeats counts a refusal if one for the same reason was logged a short time ago.
+// count counts a rejection if one for the same reason was logged within repeatPeriod. It returns
+// false if the caller has to log the rejection.
 func (f *rejectionLog) count(reason string, one repeats) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +94,7 @@ func (f *rejectionLog) count(reason string, one repeats) bool {
 	return false
 }
 
-// flush logs what was counted.
+// flush logs the counted rejections.
 func (f *rejectionLog) flush() {
 	f.mu.Lock()
 	folded := f.counted

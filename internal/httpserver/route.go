@@ -8,15 +8,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Write implements transport.Writer. A response goes to the POST that has its
-// request, and so does what is about a request that is not answered; everything
-// else goes to the session's own stream, where it waits until the client opens
-// that. It never waits for the client: what a client that is connected leaves
-// unread is bounded by Options.Limit, and what nobody is there to read by
-// Options.Events.
+// Write implements transport.Writer. It chooses the stream of m:
 //
-// A response that nobody waits for, since the client has taken the request back
-// or cannot be reached any more, is dropped.
+//   - a response: the stream of its POST;
+//   - a message related to an unanswered request: the stream of that request;
+//   - other messages: the standalone stream, where they wait until the client opens it.
+//
+// A response without a stream, because the client has cancelled the request or can no longer be
+// reached, is dropped. Write never waits for the client. Options.MessageLimit limits the unsent
+// messages of a connected client, Options.RetainLimit those of a disconnected one.
 func (s *httpSession) Write(m wire.Message, relatedTo wire.ID) error {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
@@ -35,14 +35,14 @@ func (s *httpSession) Write(m wire.Message, relatedTo wire.ID) error {
 	return nil
 }
 
-// Backlogged reports whether an eighth of what may wait for the client does.
+// Backlogged reports whether the unsent messages reach an eighth of MessageLimit.
 func (s *httpSession) Backlogged() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.closed && s.unsent >= s.server.opts.MessageLimit/8
 }
 
-// routeLocked returns the one stream for a message, nil if there is none.
+// routeLocked returns the stream for a message, nil if there is none.
 func (s *httpSession) routeLocked(m wire.Message, relatedTo wire.ID) *sseStream {
 	if s.httpSSE {
 		return s.standalone
@@ -63,12 +63,13 @@ func (s *httpSession) routeLocked(m wire.Message, relatedTo wire.ID) *sseStream 
 	}
 	st := s.openRequests[relatedTo]
 	if st == nil || st.abandoned || st.jsonOnly || m.Kind() == wire.Request && st.writer == nil && s.standalone.writer != nil {
-		return s.standalone // a question has to be heard: on the stream that somebody reads
+		// A server request needs a reader, so it goes to the stream that has one
+		return s.standalone
 	}
 	return st
 }
 
-// noteResponseLocked notes what a message answers.
+// noteResponseLocked marks the requests that m responds to as answered.
 func (s *httpSession) noteResponseLocked(st *sseStream, m wire.Message) {
 	switch m.Kind() {
 	case wire.Response:
@@ -80,7 +81,7 @@ func (s *httpSession) noteResponseLocked(st *sseStream, m wire.Message) {
 		s.markAnsweredLocked(st, m.ID())
 	case wire.Batch:
 		st.hasResponse = true
-		if s.httpSSE { // where no stream owes anything
+		if s.httpSSE { // its stream has no unanswered requests
 			for _, text := range m.Elements() {
 				if answer, err := wire.Parse(text); err == nil {
 					s.releaseLeaseLocked(answer.ID())
@@ -93,8 +94,8 @@ func (s *httpSession) noteResponseLocked(st *sseStream, m wire.Message) {
 	}
 }
 
-// markAnsweredLocked strikes a request from what a stream owes. When nothing is left
-// the stream ends.
+// markAnsweredLocked removes a request from the unanswered ones of st. The stream is done when
+// none is left.
 func (s *httpSession) markAnsweredLocked(st *sseStream, id wire.ID) {
 	i := slices.Index(st.unanswered, id)
 	if i < 0 {
@@ -102,15 +103,15 @@ func (s *httpSession) markAnsweredLocked(st *sseStream, id wire.ID) {
 	}
 	st.unanswered = slices.Delete(st.unanswered, i, i+1)
 	if delete(s.openRequests, id); len(s.openRequests) == 0 {
-		s.openRequests = nil // there are many sessions, in which nothing happens for hours
+		s.openRequests = nil // saves memory: many sessions are idle for hours
 	}
 	if st.done = len(st.unanswered) == 0; st.done {
 		st.releaseLease()
 	}
 }
 
-// cancelRequests ends the streams of requests that will not be answered, for the
-// client has cancelled them or they were never read.
+// cancelRequests ends the streams of requests that will not get a response: the client has
+// cancelled them or they were not delivered.
 func (s *httpSession) cancelRequests(ids []wire.ID) {
 	if len(ids) == 0 {
 		return
@@ -136,9 +137,9 @@ func (s *httpSession) cancelRequests(ids []wire.ID) {
 	}
 }
 
-// moveServerRequestsLocked moves the questions that wait on a stream which nobody reads, and
-// nobody will come back for, to the session's own: it may be another call of the
-// client's that they are about, for not every backend says.
+// moveServerRequestsLocked moves pending server requests from a stream that nobody reads or will
+// resume to the standalone stream. They may relate to another call of the client, because not
+// every backend names the call.
 func (s *httpSession) moveServerRequestsLocked(st *sseStream) {
 	for _, text := range st.events[st.sent:] {
 		if m, err := wire.Parse(text); err == nil && m.Kind() == wire.Request {
@@ -148,7 +149,7 @@ func (s *httpSession) moveServerRequestsLocked(st *sseStream) {
 	s.abandonLocked(st)
 }
 
-// setRevisionLocked reads the revision from the answer to initialize.
+// setRevisionLocked reads the negotiated revision from the response to initialize.
 func (s *httpSession) setRevisionLocked(m wire.Message) {
 	s.initializeID = ""
 	wire.Members(m.Part(wire.PartResult), func(key string, value []byte, _ int) {
@@ -161,7 +162,7 @@ func (s *httpSession) setRevisionLocked(m wire.Message) {
 	}
 }
 
-// featuresLocked returns those of the revision that was agreed on.
+// featuresLocked returns the features of the negotiated revision.
 func (s *httpSession) featuresLocked() protocol.Features {
 	t, _ := protocol.FindRevision(s.revision)
 	return t

@@ -16,37 +16,40 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A httpSession is one client's. What is written to it goes to the client on one of its
-// streams, and what the client posts is given to its holder. Nothing runs for it while there is
-// nothing to do.
+// An httpSession is the transport side of one client session. Messages written to it go to the
+// client on one of its streams; messages that the client posts go to its handler. An idle session
+// has no goroutine.
 type httpSession struct {
 	server    *Server
 	key       string
-	logID     string // in logs
+	logID     string // id in logs
 	principal principalID
-	httpSSE   bool // HTTP+SSE: all messages go on one stream, which lasts as long as the session
+	httpSSE   bool // transport HTTP+SSE: one stream, which lasts as long as the session
 
-	retainerElem *list.Element // guarded by door.mu
+	retainerElem *list.Element // guarded by server.mu
 
-	deliverMu sync.Mutex     // of who gives the holder a message
-	handler   SessionHandler // guarded by turn
+	deliverMu sync.Mutex     // held while handler receives a message
+	handler   SessionHandler // guarded by deliverMu
 
-	mu              sync.Mutex
-	closed          bool
-	closeReason     error                    // for SessionHandler.End; nil before it is over
-	initializeID    wire.ID                  // of the request that opens the session
-	revision        string                   // that was agreed on; "" before
-	openRequests    map[wire.ID]*sseStream   // requests that are not answered, and where their answers go; nil if there are none
-	leases          map[wire.ID]*bodyLease   // of HTTP+SSE, where no stream has them: in which such requests stand
-	standalone      *sseStream               // for what belongs to no request
-	numberedStreams []*sseStream             // other streams of events that can be resumed or are open, by number
-	closingStreams  []*sseStream             // those that were still being sent when the session was over
-	lastNumber      int                      // the number of the newest
-	activeExchanges int                      // HTTP exchanges
-	lastActive      time.Time                // when the last of them ended
-	unsent          int                      // bytes that wait for clients that are connected
-	retained        int                      // bytes that are kept in case a client comes back
-	accounted       struct{ live, kept int } // what the door knows of these
+	mu           sync.Mutex
+	closed       bool
+	closeReason  error   // argument of SessionHandler.Closed
+	initializeID wire.ID // id of the initialize request; "" once it has a response
+	revision     string  // negotiated revision; "" before
+	// Unanswered requests and their streams; nil if there are none
+	openRequests map[wire.ID]*sseStream
+	// HTTP+SSE only: leases of the unanswered requests' bodies; with streamable HTTP the streams
+	// have them
+	leases          map[wire.ID]*bodyLease
+	standalone      *sseStream               // for messages that belong to no request
+	numberedStreams []*sseStream             // further event streams that are open or resumable, by number
+	closingStreams  []*sseStream             // streams that were still being sent when the session was closed
+	lastNumber      int                      // highest number of a stream
+	activeExchanges int                      // open HTTP exchanges
+	lastActive      time.Time                // end of the last HTTP exchange
+	unsent          int                      // bytes of messages for connected clients that are not sent yet
+	retained        int                      // bytes retained for clients that may reconnect
+	accounted       struct{ live, kept int } // amounts that the server has accounted for
 	backlog         backlog
 }
 
@@ -60,16 +63,18 @@ func (srv *Server) newSession(principal principalID) *httpSession {
 	return s
 }
 
-// closeIfIdle ends the session if it has been idle for long enough, and else
-// returns how long it may at least go on. A request that is not answered does not
-// keep it if its client is not connected any more.
+// closeIfIdle closes the session if it has been idle for IdleTimeout. Otherwise it returns the
+// minimum time until then. An unanswered request does not keep the session open unless the client
+// is connected.
 func (s *httpSession) closeIfIdle() time.Duration {
 	s.mu.Lock()
 	left := s.server.opts.IdleTimeout - time.Since(s.lastActive)
 	if s.activeExchanges > 0 {
 		left = s.server.opts.IdleTimeout
 	}
-	if left <= 0 { // in one breath: a request that arrives now comes too late, or keeps the session
+	// In the same critical section: a request that arrives now either comes too late or keeps the
+	// session open
+	if left <= 0 {
 		s.closeLocked(fmt.Errorf("idle for %v: limits.session_idle", s.server.opts.IdleTimeout))
 	}
 	s.enforceAndUnlock()
@@ -79,19 +84,20 @@ func (s *httpSession) closeIfIdle() time.Duration {
 	return left
 }
 
-// Close implements transport.Writer: the session is over. What waits for clients
-// that are connected still goes out, which Close does not wait for; clients that
-// do not take it within closeDrainTimeout are cut off.
+// Close implements transport.Writer. Pending messages are still sent to connected clients; Close
+// does not wait for that. Clients that do not read them within closeDrainTimeout are
+// disconnected.
 func (s *httpSession) Close() error {
 	s.closeWith(nil)
 	return nil
 }
 
-// closeDrainTimeout is how long a client has to take what waits for it when its session
-// is over.
+// closeDrainTimeout is the time that a client has to read pending messages after the end of its
+// session or request.
 const closeDrainTimeout = 5 * time.Second
 
-// closeWith ends the session, whoever wants it. After that nobody finds it. Why is for [SessionHandler.End].
+// closeWith closes the session and unregisters it. reason is the argument of
+// [SessionHandler.Closed].
 func (s *httpSession) closeWith(why error) {
 	s.mu.Lock()
 	s.closeLocked(why)
@@ -99,14 +105,15 @@ func (s *httpSession) closeWith(why error) {
 	s.server.unregister(s)
 }
 
-// closeLocked is the part of end under mu: from now on the session takes nothing more.
+// closeLocked closes the session. The caller unregisters it afterwards.
 func (s *httpSession) closeLocked(why error) {
 	if s.closed {
 		return
 	}
 	s.closed, s.closeReason = true, why
 	for id, st := range s.openRequests {
-		if st.number > 0 || len(st.events) > 0 || st.jsonOnly { // the others get a status, see answer
+		// Other requests get an HTTP status, see writeResponse
+		if st.number > 0 || len(st.events) > 0 || st.jsonOnly {
 			s.appendLocked(st, wire.NewErrorResponse(id, errSessionEnded).Raw())
 			st.hasResponse = true
 		}
@@ -122,8 +129,8 @@ func (s *httpSession) closeLocked(why error) {
 	s.openRequests, s.numberedStreams = nil, nil
 }
 
-// disconnect ends the session, whose client does not read: size bytes wait for it, which is
-// more than for any other. What it has not taken of a stream is dropped at once.
+// disconnect closes the session because its client does not read: it has the largest backlog of
+// all clients, size bytes. Pending messages are dropped at once.
 func (s *httpSession) disconnect(size int64) {
 	s.server.logDisconnect(s.logID, size)
 	s.mu.Lock()
@@ -137,14 +144,14 @@ func (s *httpSession) disconnect(size int64) {
 	s.server.unregister(s)
 }
 
-// reason returns why the session has ended, nil if its client or its holder has closed it.
+// reason returns the reason why the session was closed, nil if its client or handler closed it.
 func (s *httpSession) reason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closeReason
 }
 
-// cutStreamLocked ends the exchange that sends a stream, and drops the stream.
+// cutStreamLocked ends the exchange that sends st and abandons st.
 func (s *httpSession) cutStreamLocked(st *sseStream) {
 	s.attachLocked(st, nil)
 	s.abandonLocked(st)
@@ -152,7 +159,7 @@ func (s *httpSession) cutStreamLocked(st *sseStream) {
 
 var errSessionEnded = wire.Errorf(wire.CodeInternalError, "The session has ended; outcome unknown: the call may have run")
 
-// finishStreamLocked ends a stream of a session that is over.
+// finishStreamLocked ends a stream of a closed session.
 func (s *httpSession) finishStreamLocked(st *sseStream) {
 	st.done = true
 	if st.writer != nil {
@@ -162,7 +169,7 @@ func (s *httpSession) finishStreamLocked(st *sseStream) {
 	}
 }
 
-// enforceAndUnlock releases mu, with what is kept brought down to its bound.
+// enforceAndUnlock enforces RetainLimit, releases mu and updates the server's accounts.
 func (s *httpSession) enforceAndUnlock() {
 	for s.retained > s.server.opts.RetainLimit && s.evictOneLocked() {
 	}
@@ -178,7 +185,7 @@ func (s *httpSession) enforceAndUnlock() {
 	s.server.backlogQuota.add(&s.backlog, live)
 }
 
-// beginExchangeLocked begins an HTTP exchange, unless the session is over.
+// beginExchangeLocked begins an HTTP exchange, unless the session is closed.
 func (s *httpSession) beginExchangeLocked() *httpError {
 	switch {
 	case s.closed:
@@ -190,13 +197,13 @@ func (s *httpSession) beginExchangeLocked() *httpError {
 	return nil
 }
 
-// maxOpenRequests bounds the HTTP exchanges of a session, and its requests that are not
-// answered.
+// maxOpenRequests is the maximum number of HTTP exchanges of a session, and of its unanswered
+// requests.
 const maxOpenRequests = 4096
 
-// deliver gives a message to the holder, when that has seen to the one before: then, and only
-// then, is what the client sends next behind it. A panic in that ends the session. St is the stream
-// for the answers, nil if there is none; the streams of requests that the message cancels end.
+// deliver passes a message to the handler, one at a time and in order. A panic of the handler
+// closes the session. st is the stream for the responses, nil if there is none. deliver ends the
+// streams of requests that the message cancels.
 func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStream) (err error) {
 	s.deliverMu.Lock()
 	defer s.deliverMu.Unlock()
@@ -206,7 +213,7 @@ func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStre
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	defer func() { // net/http would recover, too, and go on with a session of which nothing is certain any more
+	defer func() { // net/http would recover as well, but would keep a session in an unknown state
 		if bug := recover(); bug != nil {
 			s.server.log.Error("session ends: panic", "session", s.logID, "err", fmt.Sprintf("%v\n%s", bug, debug.Stack()))
 			s.closeWith(errPanic)
@@ -223,8 +230,8 @@ func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStre
 	return nil
 }
 
-// filterDelivered returns those of the requests that the holder has: of a request that is delivered after
-// its cancellation, it ignores that.
+// filterDelivered removes the requests that were not passed to the handler yet: the handler
+// ignores a cancellation that precedes its request.
 func (s *httpSession) filterDelivered(ids []wire.ID) []wire.ID {
 	if len(ids) == 0 {
 		return nil
@@ -245,7 +252,7 @@ func (s *httpSession) isClosed() bool {
 	return s.closed
 }
 
-// currentHandler returns the holder, once the message that it is being given is dealt with.
+// currentHandler returns the handler, after waiting for a message that is being delivered.
 func (s *httpSession) currentHandler() SessionHandler {
 	s.deliverMu.Lock()
 	defer s.deliverMu.Unlock()

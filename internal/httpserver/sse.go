@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// keepAliveInterval is how long an open stream may be silent. Proxies cut at 60 s and
-// more.
+// keepAliveInterval is the maximum silence on an open stream. Proxies close silent connections
+// after 60 s or more.
 const keepAliveInterval = 15 * time.Second
 
-// sseRetryMillis is after how many milliseconds a client should ask for the rest of a
-// stream that has broken.
+// sseRetryMillis is the SSE retry field: the delay before a client resumes a broken stream.
 const sseRetryMillis = "1000"
 
-// maxEventBatch is how much is sent before it counts as sent, in bytes; one event may
-// be more.
+// maxEventBatch is the number of bytes after which written events count as sent. A single event
+// may be larger.
 const maxEventBatch = 64 << 10
 
 func beginSSE(w http.ResponseWriter) {
@@ -28,12 +27,12 @@ func beginSSE(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// eventID is unique within a session, and tells which stream it is of.
+// eventID returns an event id. It is unique within a session and contains the stream number.
 func eventID(stream, number int) string {
 	return strconv.Itoa(stream) + "-" + strconv.Itoa(number)
 }
 
-// parseEventID reads what eventID has written.
+// parseEventID is the inverse of eventID.
 func parseEventID(id string) (stream, number int, ok bool) {
 	a, b, _ := strings.Cut(id, "-")
 	stream, errA := strconv.Atoi(a)
@@ -41,9 +40,9 @@ func parseEventID(id string) (stream, number int, ok bool) {
 	return stream, number, errA == nil && errB == nil && stream >= 0 && number >= 0 && eventID(stream, number) == id
 }
 
-// streamEvents sends the events of a stream until it ends, another exchange takes it
-// over or the client is gone, and then ends the exchange. Prime is the id of the
-// event that it begins with, which has no data. It reports false if the client is gone before the end.
+// streamEvents sends the events of st until st is complete, another exchange takes over or the
+// client disconnects. Then it ends the exchange. prime is the id of the priming event, which has
+// no data; "" = none. streamEvents returns false if the client disconnected before the end.
 func (s *httpSession) streamEvents(ctx context.Context, st *sseStream, sw *streamWriter, prime string) bool {
 	defer s.endExchange(st, sw)
 	timer := time.NewTimer(keepAliveInterval)
@@ -52,7 +51,7 @@ func (s *httpSession) streamEvents(ctx context.Context, st *sseStream, sw *strea
 	if prime != "" {
 		head = append(append(append(head, "id: "...), prime...), "\nretry: "+sseRetryMillis+"\ndata: \n\n"...)
 	}
-	if sw.writeAndFlush(head) != nil { // flushed even if it is nothing: the headers go out
+	if sw.writeAndFlush(head) != nil { // flushes the HTTP header even if head is empty
 		return false
 	}
 	var batch [][]byte
@@ -82,8 +81,7 @@ func (s *httpSession) streamEvents(ctx context.Context, st *sseStream, sw *strea
 	}
 }
 
-// eventIDPrefix returns what the ids of a stream's events begin with, "" if they have
-// none.
+// eventIDPrefix returns the prefix of the event ids of st, "" if the events have no ids.
 func (s *httpSession) eventIDPrefix(st *sseStream) string {
 	if s.httpSSE || st.number == 0 && st != s.standalone {
 		return ""
@@ -91,9 +89,8 @@ func (s *httpSession) eventIDPrefix(st *sseStream) string {
 	return strconv.Itoa(st.number) + "-"
 }
 
-// nextEvents notes that the events of the batch before were sent and returns those
-// that are to be sent now, in its place, and the number of the first. More says
-// whether there will be any later.
+// nextEvents marks the previous batch as sent and returns the next one, reusing its memory, with
+// the number of its first event. more is false if no further events will follow.
 func (s *httpSession) nextEvents(st *sseStream, sw *streamWriter, before [][]byte) (batch [][]byte, first int, more bool) {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// headerRevision returns the revision that the headers of a request name, "" if they name
-// none. What names two is no revision's name.
+// headerRevision returns the revision named by the headers of a request, "" if there is none.
+// Different values are joined, which matches no revision.
 func headerRevision(r *http.Request) string {
 	values := r.Header[protocol.HeaderProtocolVersion]
 	if len(values) > 1 {
@@ -19,17 +19,17 @@ func headerRevision(r *http.Request) string {
 	return strings.Join(values, ", ")
 }
 
-// headersAreModern reports whether the headers of a request put it in the stateless era. A
-// revision that is not known does not, where the request is of a session.
+// headersAreModern reports whether the headers of a request name the modern generation. Within a
+// session, an unknown revision does not.
 func headersAreModern(r *http.Request, inSession bool) bool {
 	revision := headerRevision(r)
 	t, _ := protocol.FindRevision(revision)
 	return t.Modern || !inSession && protocol.IsModernRevision(revision)
 }
 
-// postStateless answers a POST of the stateless era. It has no session, whatever its
-// headers say of one. A notification is accepted, and nothing comes of it: the only
-// one that a client might send takes a request back, which here is done by hanging up.
+// postStateless serves a POST of the modern generation. It has no session, even if a header names
+// one. A notification is accepted and ignored: the only useful one would be a cancellation, and
+// here clients cancel by disconnecting.
 func (srv *Server) postStateless(w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID) {
 	var herr *httpError
 	switch p.m.Kind() {
@@ -57,14 +57,14 @@ func (srv *Server) postStateless(w http.ResponseWriter, r *http.Request, p *post
 	srv.rejectPosted(w, r, p, "", herr)
 }
 
-// validateStateless refuses a request whose headers and _meta are not as they have to be. The
-// order of the checks is part of what clients may rely on; what is behind those of
-// here is Options.Examine's.
+// validateStateless checks that headers and _meta of a request are consistent. Clients may rely
+// on the order of the checks; those of Options.ValidateHeaders come last.
 func (srv *Server) validateStateless(r *http.Request, m wire.Message) *httpError {
 	revision := headerRevision(r)
 	stamp, rpcErr := protocol.ParseClientMeta(m)
 	switch claims := protocol.IsModernRevision(revision); {
-	case claims && m.Method() == protocol.MethodInitialize && !protocol.IsModern(m): // it would be right without the header
+	// It would be valid without the header
+	case claims && m.Method() == protocol.MethodInitialize && !protocol.IsModern(m):
 		return headerMismatch()
 	case claims && rpcErr != nil && rpcErr.Code == wire.CodeInvalidParams:
 		return &httpError{status: http.StatusBadRequest, err: rpcErr}
@@ -86,7 +86,7 @@ func headerMismatch() *httpError {
 	return newHTTPError(http.StatusBadRequest, "Header mismatch: MCP-Protocol-Version must name the same revision as _meta").withCode(protocol.CodeHeaderMismatch)
 }
 
-// responseStatus returns the HTTP status of an answer that is sent alone.
+// responseStatus returns the HTTP status of a response that is sent as JSON.
 func responseStatus(answer wire.Message) int {
 	if failure := answer.Part(wire.PartError); failure != nil {
 		return statusForCode(wire.ReadError(failure).Code)

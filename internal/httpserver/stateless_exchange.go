@@ -13,35 +13,35 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A statelessExchange is one request of the stateless era, and a session that lives for it. It
-// is the [transport.Conn] that Serve holds: the request is read from it, and what is
-// written to it goes to the client as the answer to its POST. It is over once the
-// response is written, Close is called or the client is gone, which takes the request
-// back: then Read says so, if only by [transport.ErrClosed].
+// A statelessExchange is one request of the modern generation and its response. It is the
+// [transport.Conn] for Options.ServeStateless: Read returns the request, and messages written to
+// it go to the client as the response to its POST. The exchange ends when the response is
+// written, Close is called, or the client disconnects, which cancels the request. Read then
+// returns [transport.ErrClosed].
 type statelessExchange struct {
 	server       *Server
 	principal    principalID
 	request      wire.Message
-	isListen     bool            // it is a subscription
-	jsonOnly     bool            // the client takes no events
-	requestRead  bool            // it has been read; of the goroutine that reads
-	disconnected <-chan struct{} // closed when the client hangs up
-	closed       chan struct{}   // closed when it is over
-	refs         atomic.Int32    // by how many it is still held: Serve, the HTTP exchange
-	lease        *bodyLease      // in which it came
-	logID        string          // in logs
+	isListen     bool            // subscriptions/listen
+	jsonOnly     bool            // the client does not accept events
+	requestRead  bool            // Read has returned request; used by the reading goroutine only
+	disconnected <-chan struct{} // closed when the client disconnects
+	closed       chan struct{}   // closed when ended is set
+	refs         atomic.Int32    // users: ServeStateless and the HTTP exchange
+	lease        *bodyLease      // of the request body
+	logID        string          // id in logs
 
 	mu           sync.Mutex
 	ended        bool
 	hasResponse  bool
-	status       int           // of the answer, if nothing was sent before it
-	writer       *streamWriter // the exchange; nil when that has ended
-	events       [][]byte      // that are still to be sent
-	unsent       int           // bytes of those, and of the ones that are being sent
-	accounted    int           // what the door knows of waiting
+	status       int           // HTTP status of the response if it is sent as JSON
+	writer       *streamWriter // nil once the HTTP exchange has ended
+	events       [][]byte      // not written yet
+	unsent       int           // bytes of events, plus sending
+	accounted    int           // value of unsent that the server has accounted for
 	backlog      backlog
-	sending      int       // bytes of the latter
-	lastProgress time.Time // when the client last took any, or there were none
+	sending      int       // bytes of events being written
+	lastProgress time.Time // when the client last read an event, or when the backlog began
 }
 
 func (srv *Server) newStatelessExchange(w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID) *statelessExchange {
@@ -54,15 +54,15 @@ func (srv *Server) newStatelessExchange(w http.ResponseWriter, r *http.Request, 
 	return e
 }
 
-// maxListenBacklog is how many bytes may wait for a client that has subscribed and has taken
-// nothing for as long as stalled: it is told of what has changed for as long as it likes, and who does
-// not take that can look for itself when it comes back.
+// maxListenBacklog is the maximum backlog, in bytes, of a subscription whose client has read
+// nothing for stallTimeout. A subscription has no end of its own, and its client can list again
+// after a reconnect.
 const (
 	maxListenBacklog = 256 << 10
 	stallTimeout     = 5 * time.Second
 )
 
-// startStateless has a visit served, if there is room for it.
+// startStateless starts ServeStateless for e, if the limits allow.
 func (srv *Server) startStateless(e *statelessExchange) *httpError {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -90,8 +90,8 @@ func (srv *Server) startStateless(e *statelessExchange) *httpError {
 	return nil
 }
 
-// slotWait is how long a request waits for a place when there is none: one is free only
-// just after its client has the answer, and that may be the client that comes now.
+// slotWait is how long a request waits for a free slot. A slot becomes free only shortly after
+// the client has its response, and that client may already send its next request.
 const slotWait = 20 * time.Millisecond
 
 func (srv *Server) awaitSlotLocked(principal principalID) {
@@ -114,8 +114,8 @@ func (srv *Server) awaitSlotLocked(principal principalID) {
 	}
 }
 
-// perPrincipalLimit bounds the sessions of one principal, and its visits, so that it leaves room for
-// others if there are any.
+// perPrincipalLimit is the maximum number of sessions, and of stateless exchanges, of one
+// principal. It leaves room for other principals if there are any.
 func (srv *Server) perPrincipalLimit() int {
 	if srv.access.Load().multiPrincipal() {
 		return (srv.opts.MaxSessions + 1) / 2
@@ -123,7 +123,8 @@ func (srv *Server) perPrincipalLimit() int {
 	return srv.opts.MaxSessions
 }
 
-// refuseOverloadedLocked refuses what there is no room for, and says so in the log, but not each time.
+// refuseOverloadedLocked returns the error for an overload and logs it, at most once per
+// logThrottle.
 func (srv *Server) refuseOverloadedLocked(what, why string, facts ...any) *httpError {
 	if now := time.Now(); now.Sub(srv.lastOverloadLog) > logThrottle {
 		srv.lastOverloadLog = now
@@ -132,7 +133,7 @@ func (srv *Server) refuseOverloadedLocked(what, why string, facts ...any) *httpE
 	return newHTTPError(http.StatusServiceUnavailable, "%s", why)
 }
 
-// release lets go of a visit. When both who hold it have, there is room for another.
+// release drops one reference. The last one frees the slot.
 func (e *statelessExchange) release() {
 	if e.refs.Add(-1) > 0 {
 		return
@@ -149,8 +150,8 @@ func (e *statelessExchange) release() {
 	}
 }
 
-// Read implements transport.Conn. It returns the request, and then nothing until the
-// statelessExchange is over.
+// Read implements transport.Conn. It returns the request, and then blocks until the exchange has
+// ended.
 func (e *statelessExchange) Read() (wire.Message, wire.ID, error) {
 	if !e.requestRead {
 		e.requestRead = true
@@ -170,14 +171,13 @@ func (e *statelessExchange) Read() (wire.Message, wire.ID, error) {
 	return wire.Message{}, "", transport.ErrClosed
 }
 
-// errNoServerRequests is what comes of a request to a client that answers none.
+// errNoServerRequests is returned for a request to a client that accepts none.
 var errNoServerRequests = errors.New("a client of a revision without sessions cannot be asked")
 
-// Write implements transport.Conn. Notifications go on the stream of the one request
-// there is, whatever they are about, and its response ends it; the response to any
-// other is dropped. It never waits for the client: what that leaves unread is bounded
-// by Options.Limit, and for a subscription, which nothing but the client ends, by
-// maxListenBacklog if it takes nothing for a while.
+// Write implements transport.Conn. Notifications go on the response stream, and the response ends
+// it. A response to another id is dropped. Write never waits for the client. Unsent messages are
+// limited by Options.MessageLimit; for a subscription, which only the client ends, by
+// maxListenBacklog if the client has read nothing for stallTimeout.
 func (e *statelessExchange) Write(m wire.Message, _ wire.ID) error {
 	e.mu.Lock()
 	defer e.accountAndUnlock()
@@ -200,15 +200,15 @@ func (e *statelessExchange) Write(m wire.Message, _ wire.ID) error {
 	return nil
 }
 
-// Backlogged reports whether an eighth of what may wait for the client does.
+// Backlogged reports whether the unsent messages reach an eighth of MessageLimit.
 func (e *statelessExchange) Backlogged() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !e.ended && e.unsent >= e.server.opts.MessageLimit/8
 }
 
-// Close implements transport.Conn. A client that is still there is told that there is
-// no answer, for which Close does not wait; it has closeDrainTimeout to take that.
+// Close implements transport.Conn. A connected client gets an error if there is no response yet,
+// and has closeDrainTimeout to read it; Close does not wait for that.
 func (e *statelessExchange) Close() error {
 	e.mu.Lock()
 	defer e.accountAndUnlock()
@@ -216,8 +216,8 @@ func (e *statelessExchange) Close() error {
 	return nil
 }
 
-// disconnect ends the visit, whose client does not read: size bytes wait for it, which is
-// more than for any other. They are dropped at once.
+// disconnect ends the exchange because its client does not read: it has the largest backlog of
+// all clients, size bytes. Pending messages are dropped at once.
 func (e *statelessExchange) disconnect(size int64) {
 	e.server.logDisconnect(e.logID, size)
 	e.mu.Lock()
@@ -230,10 +230,10 @@ func (e *statelessExchange) disconnect(size int64) {
 	e.dropEventsLocked()
 }
 
-// dropEventsLocked forgets what is not sent.
+// dropEventsLocked drops all events that are not sent yet.
 func (e *statelessExchange) dropEventsLocked() { e.events, e.unsent, e.sending = nil, 0, 0 }
 
-// accountAndUnlock releases mu.
+// accountAndUnlock releases mu and updates the server's backlog.
 func (e *statelessExchange) accountAndUnlock() {
 	delta := e.unsent - e.accounted
 	e.accounted = e.unsent
@@ -243,8 +243,7 @@ func (e *statelessExchange) accountAndUnlock() {
 
 var errUnanswered = wire.Errorf(wire.CodeInternalError, "The request has ended without an answer; outcome unknown: the call may have run")
 
-// endLocked ends the visit; what waits for its client has to be taken within
-// patience.
+// endLocked ends the exchange. The client has to read pending messages within timeout.
 func (e *statelessExchange) endLocked(timeout time.Duration) {
 	if e.ended {
 		return
@@ -266,12 +265,12 @@ func (e *statelessExchange) appendLocked(text []byte) {
 	e.unsent += eventSize(text)
 }
 
-// respond sends what is written, until the visit is over or the client is gone. The
-// headers are held back until it is known what comes first, for an answer alone can
-// be an error that has a status of its own. A result alone is sent as JSON, unless the
-// client would rather have events; all else, and what takes its time, is a stream. A client that takes
-// JSON alone waits for its answer however long that takes. It reports whether the client was sent all
-// of its answer; if not, the caller calls abort.
+// respond sends the messages until the exchange has ended or the client disconnects. The HTTP
+// header is held back until the first message is known, because a single error can have an HTTP
+// status of its own. The response is sent as JSON if it comes alone and the client does not
+// prefer events. Otherwise, and if the response takes longer than keepAliveInterval, an event
+// stream is sent. A client that accepts only JSON waits for the response without a limit. respond
+// returns false if the client did not get the complete response; the caller then calls abort.
 func (e *statelessExchange) respond(ctx context.Context, accepted accept) bool {
 	sw := e.writer
 	defer e.finish()
@@ -285,7 +284,7 @@ func (e *statelessExchange) respond(ctx context.Context, accepted accept) bool {
 		writeJSON(sw.w, status, answer)
 		return true
 	case e.jsonOnly:
-		return false // its connection was cut
+		return false // the client was disconnected
 	}
 	beginSSE(sw.w)
 	return e.streamEvents(ctx, sw)
@@ -303,21 +302,22 @@ func (e *statelessExchange) hasEnded() bool {
 	return e.ended
 }
 
-// soleResponse returns the answer and its status, nil if that is not all there is.
+// soleResponse returns the response and its status, or nil if there are other messages as well.
 func (e *statelessExchange) soleResponse() ([]byte, int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.ended || len(e.events) != 1 { // none: it was hung up on
+	if !e.ended || len(e.events) != 1 { // no events: the client was disconnected
 		return nil, 0
 	}
 	return e.events[0], e.status
 }
 
-// streamEvents sends events until there will be no more, or the client is gone. It reports false for the latter.
+// streamEvents sends events until the exchange has ended. It returns false if the client
+// disconnects first.
 func (e *statelessExchange) streamEvents(ctx context.Context, sw *streamWriter) bool {
 	timer := time.NewTimer(keepAliveInterval)
 	defer timer.Stop()
-	if sw.writeAndFlush(nil) != nil { // the headers go out
+	if sw.writeAndFlush(nil) != nil { // sends the HTTP header
 		return false
 	}
 	var batch [][]byte
@@ -344,8 +344,8 @@ func (e *statelessExchange) streamEvents(ctx context.Context, sw *streamWriter) 
 	}
 }
 
-// nextEvents notes that the batch before was sent, and returns what is to be sent now; more
-// says whether there will be any later.
+// nextEvents marks the previous batch as sent and returns the next one. more is false if no
+// further events will follow.
 func (e *statelessExchange) nextEvents(before [][]byte) (batch [][]byte, more bool) {
 	clear(before)
 	e.mu.Lock()
@@ -361,11 +361,11 @@ func (e *statelessExchange) nextEvents(before [][]byte) (batch [][]byte, more bo
 	return batch, !e.ended
 }
 
-// finish ends the exchange, and with it the visit.
+// finish ends the HTTP exchange and the statelessExchange.
 func (e *statelessExchange) finish() {
 	e.mu.Lock()
 	e.endLocked(0)
-	_ = http.NewResponseController(e.writer.w).SetWriteDeadline(time.Time{}) // which endLocked has set
+	_ = http.NewResponseController(e.writer.w).SetWriteDeadline(time.Time{}) // set by endLocked
 	e.writer = nil
 	e.dropEventsLocked()
 	e.accountAndUnlock()

@@ -8,33 +8,33 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A sseStream is what one answer consists of: the messages that belong to a POST's
-// requests, or to none of them. It outlives the connection that it is sent over,
-// and is guarded by its session's mu.
+// An sseStream holds the messages of one response, as events or JSON: those that belong to the
+// requests of one POST, or, for the standalone stream, to no request. It outlives the connection
+// that it is sent over. It is guarded by the session's mu.
 //
-// Its events are numbered from 1. Those that were sent are kept in case that they
-// did not arrive.
+// Events are numbered from 1. Sent events are retained in case they did not arrive.
 type sseStream struct {
-	number       int       // part of its events' ids; 0 = not yet a stream of events, or the session's own
-	unanswered   []wire.ID // the requests that it still has to answer
+	// First part of the event ids; 0 = not an event stream yet, or the standalone stream
+	number       int
+	unanswered   []wire.ID // requests without a response so far
 	events       [][]byte
-	firstEventNo int        // the number of events[0]
-	sent         int        // how many of events
-	retained     int        // bytes of those
-	unsent       int        // bytes of the others
-	lease        *bodyLease // in which its requests stand; nil once it owes nothing
+	firstEventNo int        // number of events[0]
+	sent         int        // number of events already sent
+	retained     int        // bytes of sent events
+	unsent       int        // bytes of unsent events
+	lease        *bodyLease // of the body of the requests; nil once all are answered
 	done         bool
-	delivered    bool          // its requests were given to the holder
-	hasResponse  bool          // there is a response among its events
-	jsonOnly     bool          // it is sent as JSON: it takes nothing but the response
-	abandoned    bool          // nobody can ask for it any more: what comes for it is dropped
-	resumable    bool          // the client has the id of one of its events, and can ask for the rest
-	writer       *streamWriter // who sends it now, nil if nobody does
+	delivered    bool          // the requests were passed to the handler
+	hasResponse  bool          // events contains a response
+	jsonOnly     bool          // sent as JSON: only the response is sent
+	abandoned    bool          // cannot be resumed: further messages are dropped
+	resumable    bool          // the client has an event id and can request the rest
+	writer       *streamWriter // the exchange that sends the stream; nil = none
 }
 
 func newStream() *sseStream { return &sseStream{firstEventNo: 1} }
 
-// What is counted for an event and a stream beside the text.
+// Memory accounted for an event and a stream in addition to the text.
 const (
 	eventOverhead  = 64
 	streamOverhead = 512
@@ -42,8 +42,8 @@ const (
 
 func eventSize(text []byte) int { return len(text) + eventOverhead }
 
-// accountStream counts a stream, or takes it out of the count. What changes it is done
-// between charge(st, -1) and charge(st, 1).
+// accountStream adds (sign = 1) or subtracts (sign = -1) the bytes of st. Every change of st is
+// bracketed by a subtraction and an addition.
 func (s *httpSession) accountStream(st *sseStream, sign int) {
 	s.retained += sign * st.retained
 	if st.writer != nil {
@@ -53,7 +53,7 @@ func (s *httpSession) accountStream(st *sseStream, sign int) {
 	}
 }
 
-// appendLocked puts a message on a stream.
+// appendLocked appends a message to a stream and wakes its writer.
 func (s *httpSession) appendLocked(st *sseStream, text []byte) {
 	if st.abandoned {
 		return
@@ -67,8 +67,7 @@ func (s *httpSession) appendLocked(st *sseStream, text []byte) {
 	}
 }
 
-// seekLocked makes the event behind the nth of those that are held the next one
-// to be sent.
+// seekLocked sets the number of sent events among the retained ones to n.
 func (s *httpSession) seekLocked(st *sseStream, n int) {
 	s.accountStream(st, -1)
 	for ; st.sent < n; st.sent++ {
@@ -82,7 +81,7 @@ func (s *httpSession) seekLocked(st *sseStream, n int) {
 	s.accountStream(st, 1)
 }
 
-// dropEventsLocked forgets the first n events of a stream.
+// dropEventsLocked drops the first n events of a stream.
 func (s *httpSession) dropEventsLocked(st *sseStream, n int) {
 	s.accountStream(st, -1)
 	for i, text := range st.events[:n] {
@@ -99,8 +98,8 @@ func (s *httpSession) dropEventsLocked(st *sseStream, n int) {
 	s.accountStream(st, 1)
 }
 
-// attachLocked makes x the one who sends the stream. Whoever did so before ends,
-// be it in the middle of an event.
+// attachLocked makes sw the writer of a stream. The exchange that sent the stream before ends,
+// even in the middle of an event.
 func (s *httpSession) attachLocked(st *sseStream, sw *streamWriter) {
 	s.accountStream(st, -1)
 	if st.writer != nil {
@@ -111,10 +110,10 @@ func (s *httpSession) attachLocked(st *sseStream, sw *streamWriter) {
 	s.accountStream(st, 1)
 }
 
-// detachLocked ends an exchange with a stream; what it did not send waits until
-// somebody asks for it, if anyone can.
+// detachLocked ends the exchange of a stream. Unsent events are retained if the client can resume
+// the stream.
 func (s *httpSession) detachLocked(st *sseStream, sw *streamWriter) {
-	_ = http.NewResponseController(sw.w).SetWriteDeadline(time.Time{}) // which hurry may have set
+	_ = http.NewResponseController(sw.w).SetWriteDeadline(time.Time{}) // set by setFinalDeadline
 	if st.writer != sw {
 		return
 	}
@@ -126,8 +125,8 @@ func (s *httpSession) detachLocked(st *sseStream, sw *streamWriter) {
 	}
 }
 
-// abandonLocked gives a stream of requests up: nothing of it is kept. Its requests
-// stay open until they are answered.
+// abandonLocked drops all events of a stream and its place in the list of resumable streams. Its
+// requests stay open until they are answered.
 func (s *httpSession) abandonLocked(st *sseStream) {
 	st.abandoned = true
 	s.dropEventsLocked(st, len(st.events))
@@ -137,7 +136,7 @@ func (s *httpSession) abandonLocked(st *sseStream) {
 	}
 }
 
-// assignNumberLocked makes a stream of events of st, which may be resumed from now on.
+// assignNumberLocked makes st a numbered event stream, which can be resumed from now on.
 func (s *httpSession) assignNumberLocked(st *sseStream) {
 	s.lastNumber++
 	st.number = s.lastNumber
@@ -145,17 +144,15 @@ func (s *httpSession) assignNumberLocked(st *sseStream) {
 	s.retained += streamOverhead
 }
 
-// evictOneLocked takes one piece from what the session keeps, if there is any to
-// take. What goes first is what the client has most likely got:
+// evictOneLocked evicts one piece of the retained data, if there is any. It starts with the data
+// that the client has most likely received:
 //
-//  1. whole streams that have ended and were sent to their end, the oldest first;
-//  2. events that were sent, of the oldest of the other streams first;
-//  3. messages that belong to no request and that nobody has fetched, the oldest
-//     first but for the newest of them;
-//  4. whole streams whose connection has broken and of which something was not
-//     sent, the oldest first but for the newest of them.
+//  1. complete streams that were sent to the end, oldest first;
+//  2. sent events of the other streams, oldest stream first;
+//  3. events of the standalone stream that nobody has fetched, oldest first, except the newest;
+//  4. broken streams with unsent events, oldest first, except the newest.
 //
-// So the bound may be exceeded by what one answer and one message take.
+// The limit can therefore be exceeded by one response and one message.
 func (s *httpSession) evictOneLocked() bool {
 	for _, st := range s.numberedStreams {
 		if st.done && st.unsent == 0 && st.writer == nil {
@@ -187,7 +184,7 @@ func (s *httpSession) evictOneLocked() bool {
 	return false
 }
 
-// dropRetained drops everything that the session keeps.
+// dropRetained drops all retained events.
 func (s *httpSession) dropRetained() {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()

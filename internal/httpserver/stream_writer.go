@@ -12,17 +12,17 @@ import (
 // A streamWriter is the HTTP exchange that sends a stream.
 type streamWriter struct {
 	w      http.ResponseWriter
-	wakeup chan struct{} // 1 slot
+	wakeup chan struct{} // capacity 1
 
 	mu    sync.Mutex
-	final bool // it has a deadline for all that it still has to send
+	final bool // a deadline for all remaining writes is set
 }
 
 func newStreamWriter(w http.ResponseWriter) *streamWriter {
 	return &streamWriter{w: w, wakeup: make(chan struct{}, 1)}
 }
 
-// wake has the exchange look at its stream again.
+// wake makes the exchange check its stream again.
 func (sw *streamWriter) wake() {
 	select {
 	case sw.wakeup <- struct{}{}:
@@ -30,8 +30,8 @@ func (sw *streamWriter) wake() {
 	}
 }
 
-// setFinalDeadline sets the exchange a deadline. It must not have been detached, so that
-// the ResponseWriter is still in use.
+// setFinalDeadline sets the deadline for all remaining writes. The exchange must be attached, so
+// that the ResponseWriter is still in use.
 func (sw *streamWriter) setFinalDeadline(d time.Duration) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
@@ -39,8 +39,8 @@ func (sw *streamWriter) setFinalDeadline(d time.Duration) {
 	_ = http.NewResponseController(sw.w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// extendDeadline gives the client time to take size bytes, and with none as long as it likes: of HTTP/2
-// a deadline ends a stream on which nothing is sent, too.
+// extendDeadline gives the client time to read size bytes. If size is 0 it removes the deadline:
+// with HTTP/2, an expired deadline ends a stream even if nothing is being sent.
 func (sw *streamWriter) extendDeadline(size int) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
@@ -54,8 +54,8 @@ func (sw *streamWriter) extendDeadline(size int) {
 	_ = http.NewResponseController(sw.w).SetWriteDeadline(until)
 }
 
-// waitForWake waits until the stream has to be looked at, or until patience is over. It
-// reports whether the client is still there.
+// waitForWake waits until wake is called or timeout has passed. It returns false if the client
+// disconnected.
 func (sw *streamWriter) waitForWake(ctx context.Context, timeout time.Duration) bool {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -67,8 +67,8 @@ func (sw *streamWriter) waitForWake(ctx context.Context, timeout time.Duration) 
 	return ctx.Err() == nil
 }
 
-// writeEvents sends messages as events; without a prefix they have no ids. It fails if
-// the client does not take them in time, see [transferTimeout].
+// writeEvents writes messages as events, without ids if prefix is "". It fails if the client does
+// not read them in time, see [transferTimeout].
 func (sw *streamWriter) writeEvents(batch [][]byte, prefix string, number int) error {
 	size := 0
 	for _, text := range batch {
@@ -104,10 +104,11 @@ func (sw *streamWriter) writeAndFlush(text []byte) error {
 	return http.NewResponseController(sw.w).Flush()
 }
 
-// withoutLineBreaks returns a message without line breaks, which end a line of an event.
-// They stand between tokens only, see [wire.Message.OneLine].
+// withoutLineBreaks replaces line breaks by spaces, because a line break would end the data line
+// of an event. In JSON they occur only between tokens, see [wire.Message.OneLine].
 func withoutLineBreaks(text []byte) []byte {
-	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 { // ContainsAny takes ten times as long
+	// Ten times faster than ContainsAny
+	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
 		return text
 	}
 	return bytes.Map(func(r rune) rune {
