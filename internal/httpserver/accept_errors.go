@@ -21,11 +21,11 @@ func (h *acceptErrorHandler) Enabled(context.Context, slog.Level) bool { return 
 
 // Handle implements slog.Handler.
 func (h *acceptErrorHandler) Handle(ctx context.Context, r slog.Record) error {
-	if why, ok := strings.CutPrefix(r.Message, "http: Accept error: "); ok {
+	if reason, ok := strings.CutPrefix(r.Message, "http: Accept error: "); ok {
 		now, last := r.Time.UnixNano(), h.lastWarning.Load()
 		if time.Duration(now-last) > logThrottle && h.lastWarning.CompareAndSwap(last, now) {
-			warning := slog.NewRecord(r.Time, slog.LevelWarn, "no connection can be accepted", 0)
-			warning.AddAttrs(slog.String("err", why))
+			warning := slog.NewRecord(r.Time, slog.LevelWarn, "cannot accept connections", 0)
+			warning.AddAttrs(slog.String("err", reason))
 			r = warning
 		}
 	}

@@ -81,6 +81,6 @@ func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
 		_ = c.Close()
 	}
 	if len(closing) > 0 {
-		srv.log.Info("sessions and requests have ended: their token is gone", "records", len(closing))
+		srv.log.Info("closed sessions and requests of removed tokens", "records", len(closing))
 	}
 }

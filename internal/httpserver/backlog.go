@@ -25,50 +25,50 @@ type backlog struct {
 }
 
 // add adds delta to a backlog. Only when the limit is exceeded does it search all backlogs.
-func (o *backlogQuota) add(p *backlog, delta int) {
+func (q *backlogQuota) add(b *backlog, delta int) {
 	if delta == 0 {
 		return
 	}
-	for _, one := range o.update(p, int64(delta)) {
+	for _, one := range q.update(b, int64(delta)) {
 		one.disconnect(one.size)
 	}
 }
 
 // update adds delta and returns the backlogs of the clients to disconnect.
-func (o *backlogQuota) update(p *backlog, delta int64) (tooMuch []*backlog) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if p.closed {
+func (q *backlogQuota) update(b *backlog, delta int64) (excess []*backlog) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if b.closed {
 		return nil
 	}
-	p.size += delta
-	o.total += delta
-	if o.backlogs == nil {
-		o.backlogs = make(map[*backlog]bool)
+	b.size += delta
+	q.total += delta
+	if q.backlogs == nil {
+		q.backlogs = make(map[*backlog]bool)
 	}
-	if o.backlogs[p] = true; p.size == 0 {
-		delete(o.backlogs, p)
+	if q.backlogs[b] = true; b.size == 0 {
+		delete(q.backlogs, b)
 	}
-	for o.total > o.limit && len(o.backlogs) > 0 {
-		tooMuch = append(tooMuch, o.dropLargestLocked())
+	for q.total > q.limit && len(q.backlogs) > 0 {
+		excess = append(excess, q.dropLargestLocked())
 	}
-	return tooMuch
+	return excess
 }
 
 // logDisconnect logs that a client was disconnected because of its backlog.
 func (srv *Server) logDisconnect(session string, size int64) {
-	srv.log.Warn("hung up: more than may waits for all clients, and most for this one, which does not read", "session", session,
-		"max", srv.opts.BacklogLimit, "err", fmt.Sprintf("%d bytes are unread", size))
+	srv.log.Warn("closed the slowest client: unread data for all clients exceeds limits.outbox",
+		"session", session, "max", srv.opts.BacklogLimit, "err", fmt.Sprintf("%d bytes are unread", size))
 }
 
-func (o *backlogQuota) dropLargestLocked() (largest *backlog) {
-	for one := range o.backlogs {
+func (q *backlogQuota) dropLargestLocked() (largest *backlog) {
+	for one := range q.backlogs {
 		if largest == nil || one.size > largest.size {
 			largest = one
 		}
 	}
 	largest.closed = true
-	o.total -= largest.size
-	delete(o.backlogs, largest)
+	q.total -= largest.size
+	delete(q.backlogs, largest)
 	return largest
 }

@@ -47,19 +47,21 @@ type bodyLease struct {
 	refs int
 }
 
-func (in *bodyQuota) newLease(h quotaKey) *bodyLease { return &bodyLease{quota: in, key: h, refs: 1} }
+func (q *bodyQuota) newLease(key quotaKey) *bodyLease {
+	return &bodyLease{quota: q, key: key, refs: 1}
+}
 
-var errBodyQuota = errors.New("too much is arriving")
+var errBodyQuota = errors.New("quota of posted bytes exceeded")
 
 // grow adds n received bytes. It fails if the quota is exceeded.
 func (b *bodyLease) grow(n int) error {
-	in := b.quota
-	in.mu.Lock()
-	defer in.mu.Unlock()
+	q := b.quota
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	b.size += int64(n)
-	in.total += int64(n)
-	in.byKey[b.key] += int64(n)
-	if b.size > smallBody && in.byKey[b.key] > in.limit-in.total {
+	q.total += int64(n)
+	q.byKey[b.key] += int64(n)
+	if b.size > smallBody && q.byKey[b.key] > q.limit-q.total {
 		return errBodyQuota
 	}
 	return nil
@@ -74,26 +76,26 @@ func (b *bodyLease) retain() {
 
 // release drops a reference. The last one frees the bytes.
 func (b *bodyLease) release() {
-	in := b.quota
-	in.mu.Lock()
-	defer in.mu.Unlock()
+	q := b.quota
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if b.refs--; b.refs == 0 {
-		in.uncountLocked(b)
+		q.uncountLocked(b)
 	}
 }
 
 // discard frees the bytes of a rejected body before the error is sent.
 func (b *bodyLease) discard() {
-	in := b.quota
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.uncountLocked(b)
+	q := b.quota
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.uncountLocked(b)
 }
 
-func (in *bodyQuota) uncountLocked(b *bodyLease) {
-	in.total -= b.size
-	if in.byKey[b.key] -= b.size; in.byKey[b.key] == 0 {
-		delete(in.byKey, b.key)
+func (q *bodyQuota) uncountLocked(b *bodyLease) {
+	q.total -= b.size
+	if q.byKey[b.key] -= b.size; q.byKey[b.key] == 0 {
+		delete(q.byKey, b.key)
 	}
 	b.size = 0
 }

@@ -23,8 +23,10 @@ const (
 // on it has passed authentication. Unadmitted connections have a limit of their own, so that they
 // cannot displace clients.
 //
-//   - Too many unadmitted connections: the one that has been idle the longest is closed; if none is idle, the one that has been busy the longest.
-//   - Too many admitted connections: the one that has been idle the longest is closed; if none is idle, the newest stays unadmitted.
+//   - Too many unadmitted connections: the one that has been idle the longest is closed; if none
+//     is idle, the one that has been busy the longest.
+//   - Too many admitted connections: the one that has been idle the longest is closed; if none is
+//     idle, the newest stays unadmitted.
 type connTracker struct {
 	maxClients    int // maximum number of admitted connections
 	maxUnadmitted int
@@ -58,8 +60,11 @@ type connInfo struct {
 	elem  *list.Element // in list
 }
 
-func newConnTracker(most int, log *slog.Logger) *connTracker {
-	t := &connTracker{maxClients: most, maxUnadmitted: unadmittedLimit(maxDescriptors()), log: log, all: make(map[net.Conn]*connInfo)}
+func newConnTracker(maxClients int, log *slog.Logger) *connTracker {
+	t := &connTracker{
+		maxClients: maxClients, maxUnadmitted: unadmittedLimit(maxDescriptors()),
+		log: log, all: make(map[net.Conn]*connInfo),
+	}
 	t.changed.L = &t.mu
 	return t
 }
@@ -83,7 +88,7 @@ func (t *connTracker) connContext(ctx context.Context, c net.Conn) context.Conte
 	t.all[c] = info
 	t.moveLocked(info, &t.unadmitted)
 	if t.unadmitted.len() > t.maxUnadmitted {
-		t.warnLocked("too many connections without a request that was let in: the oldest is closed", t.maxUnadmitted)
+		t.warnLocked("too many unauthenticated connections, closed the oldest", t.maxUnadmitted)
 		oldest := t.unadmitted.busy.Front()
 		if t.unadmitted.idle.Len() > 1 || oldest == nil { // the last idle one is the new connection
 			oldest = t.unadmitted.idle.Front()
@@ -106,7 +111,7 @@ func markAdmitted(r *http.Request) {
 		return
 	}
 	if t.admitted.len() >= t.maxClients {
-		t.warnLocked("no room for a further connection", t.maxClients)
+		t.warnLocked("too many connections", t.maxClients)
 		if t.admitted.idle.Len() == 0 {
 			return
 		}
@@ -164,10 +169,10 @@ func (t *connTracker) closeLocked(info *connInfo) {
 	_ = c.Close()
 }
 
-func (t *connTracker) warnLocked(what string, most int) {
+func (t *connTracker) warnLocked(message string, limit int) {
 	if now := time.Now(); now.Sub(t.lastWarning) > logThrottle {
 		t.lastWarning = now
-		t.log.Warn(what, "max", most)
+		t.log.Warn(message, "max", limit)
 	}
 }
 

@@ -110,7 +110,7 @@ func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
 		if !strangers[1].isOpen() || !strangers[maxUnadmittedConns-1].isOpen() {
 			t.Error("a newer stranger was closed") // one that was closed makes room for all that become clients
 		}
-		if n := strings.Count(log.String(), "too many connections"); n != 1 {
+		if n := strings.Count(log.String(), "too many unauthenticated connections"); n != 1 {
 			t.Errorf("the log has\n%s", log.String())
 		}
 	})
@@ -167,7 +167,7 @@ func TestTooManyConnections(t *testing.T) {
 				t.Errorf("connection %d is open: %v", i, open)
 			}
 		}
-		if n := strings.Count(log.String(), "no room for a further connection"); n != 1 {
+		if n := strings.Count(log.String(), "too many connections"); n != 1 {
 			t.Errorf("the log has\n%s", log.String())
 		}
 	})

@@ -7,7 +7,9 @@ import (
 )
 
 // sessionFromHeader returns the session named by the header of a request without a body.
-func (srv *Server) sessionFromHeader(r *http.Request, principal principalID) (*httpSession, *httpError) {
+func (srv *Server) sessionFromHeader(
+	r *http.Request, principal principalID,
+) (*httpSession, *httpError) {
 	key := r.Header.Get(protocol.HeaderSessionID)
 	if key == "" {
 		return nil, sessionRequired()
@@ -22,7 +24,8 @@ func (srv *Server) sessionFromHeader(r *http.Request, principal principalID) (*h
 // serveGet serves a GET to /mcp: it sends the standalone stream, or the rest of a broken stream.
 func (srv *Server) serveGet(w http.ResponseWriter, r *http.Request, principal principalID) {
 	if !acceptsType(r, "text", "event-stream") {
-		srv.reject(w, r, newHTTPError(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream"))
+		srv.reject(w, r, newHTTPError(http.StatusNotAcceptable,
+			"Not acceptable: the client must accept text/event-stream"))
 		return
 	}
 	s, herr := srv.sessionFromHeader(r, principal)
@@ -42,7 +45,9 @@ func (srv *Server) serveGet(w http.ResponseWriter, r *http.Request, principal pr
 
 // attachStream attaches sw to a stream: the one of the event lastSeen, continuing after that
 // event, or the standalone stream if lastSeen is "".
-func (s *httpSession) attachStream(sw *streamWriter, lastSeen string) (st *sseStream, prime string, herr *httpError) {
+func (s *httpSession) attachStream(
+	sw *streamWriter, lastSeen string,
+) (st *sseStream, prime string, herr *httpError) {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
 	if herr := s.beginExchangeLocked(); herr != nil {
@@ -64,14 +69,17 @@ func (s *httpSession) attachStream(sw *streamWriter, lastSeen string) (st *sseSt
 func (s *httpSession) resumeLocked(sw *streamWriter, lastSeen string) (*sseStream, *httpError) {
 	number, event, ok := parseEventID(lastSeen)
 	if !ok || number > s.lastNumber {
-		return nil, newHTTPError(http.StatusBadRequest, "Invalid Last-Event-ID: no event of this session has it")
+		return nil, newHTTPError(http.StatusBadRequest,
+			"Invalid Last-Event-ID: no event of this session has it")
 	}
 	st := s.streamByNumberLocked(number)
 	switch {
 	case st == nil || event < st.firstEventNo-1:
-		return nil, newHTTPError(http.StatusGone, "The events after this Last-Event-ID are not kept any more")
+		return nil, newHTTPError(http.StatusGone,
+			"The events after this Last-Event-ID are no longer available")
 	case event >= st.firstEventNo+len(st.events):
-		return nil, newHTTPError(http.StatusBadRequest, "Invalid Last-Event-ID: no event of this session has it")
+		return nil, newHTTPError(http.StatusBadRequest,
+			"Invalid Last-Event-ID: no event of this session has it")
 	}
 	s.attachLocked(st, sw)
 	s.seekLocked(st, event-(st.firstEventNo-1))
@@ -83,7 +91,7 @@ func (s *httpSession) resumeLocked(sw *streamWriter, lastSeen string) (*sseStrea
 func (s *httpSession) attachStandaloneLocked(sw *streamWriter) (st *sseStream, prime string) {
 	st = s.standalone
 	if st.writer != nil {
-		s.server.log.Debug("a newer stream of the session takes over", "session", s.logID)
+		s.server.log.Debug("standalone stream replaced by a newer one", "session", s.logID)
 	}
 	s.attachLocked(st, sw)
 	if s.featuresLocked().PrimingEvents {

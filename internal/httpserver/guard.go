@@ -63,8 +63,10 @@ var singleValueHeaders = []string{
 // checkSingleValues returns an error if one of singleValueHeaders has different values.
 func checkSingleValues(header http.Header) *httpError {
 	for _, name := range singleValueHeaders {
-		if values := header[name]; len(values) > 1 && len(slices.Compact(slices.Clone(values))) > 1 {
-			return newHTTPError(http.StatusBadRequest, "Bad request: the header %s stands there with different values; send it once", name)
+		values := header[name]
+		if len(values) > 1 && len(slices.Compact(slices.Clone(values))) > 1 {
+			return newHTTPError(http.StatusBadRequest,
+				"Bad request: the header %s has different values; send it once", name)
 		}
 	}
 	return nil
@@ -72,13 +74,16 @@ func checkSingleValues(header http.Header) *httpError {
 
 // authenticate returns the principal of a request. If it returns false, the response has been
 // sent.
-func (srv *Server) authenticate(w http.ResponseWriter, r *http.Request) (principal principalID, ok bool) {
+func (srv *Server) authenticate(
+	w http.ResponseWriter, r *http.Request,
+) (principal principalID, ok bool) {
 	principal, ok = srv.principalOf(r)
 	switch {
 	case ok:
 		markAdmitted(r)
 	case r.Header.Get("Authorization") == "":
-		srv.reject(w, r, newHTTPError(http.StatusUnauthorized, "Unauthorized: send the header Authorization: Bearer TOKEN").
+		srv.reject(w, r, newHTTPError(http.StatusUnauthorized,
+			"Unauthorized: send the header Authorization: Bearer TOKEN").
 			withHeader("WWW-Authenticate", "Bearer"))
 	default:
 		srv.reject(w, r, invalidToken().withHeader("WWW-Authenticate", "Bearer"))
@@ -89,7 +94,7 @@ func (srv *Server) authenticate(w http.ResponseWriter, r *http.Request) (princip
 // invalidToken is the error for a request whose token is invalid or was removed after the check.
 func invalidToken() *httpError {
 	return newHTTPError(http.StatusUnauthorized,
-		"Unauthorized: what stands in the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN")
+		"Unauthorized: the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN")
 }
 
 // logThrottle is the minimum time between two log records about the same kind of overload.
@@ -123,7 +128,8 @@ func (srv *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
 		if isCrossOrigin(r) {
-			srv.reject(w, r, newHTTPError(http.StatusForbidden, "Forbidden: a page of another site sends this request"))
+			srv.reject(w, r, newHTTPError(http.StatusForbidden,
+				"Forbidden: a page of another site sends this request"))
 			return false
 		}
 		return true
@@ -138,7 +144,8 @@ func (srv *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate")
 	if r.Method == http.MethodOptions {
 		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS")
-		h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id"+paramHeaders(r))
+		h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, "+
+			"Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id"+paramHeaders(r))
 		h.Set("Access-Control-Max-Age", "7200")
 	}
 	return true
@@ -178,17 +185,21 @@ func paramHeaders(r *http.Request) string {
 // calls host. An equal origin and host is proof only if host is known to be the gateway: after
 // DNS rebinding, both are equal, too.
 func (srv *Server) acceptsOrigin(origin, host string) bool {
-	if slices.ContainsFunc(srv.access.Load().origins, func(o string) bool { return strings.EqualFold(strings.TrimSuffix(o, "/"), origin) }) {
+	if slices.ContainsFunc(srv.access.Load().origins, func(o string) bool {
+		return strings.EqualFold(strings.TrimSuffix(o, "/"), origin)
+	}) {
 		return true
 	}
 	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Scheme+"://"+u.Host != strings.ToLower(origin) && u.Scheme+"://"+u.Host != origin {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" ||
+		u.Scheme+"://"+u.Host != strings.ToLower(origin) && u.Scheme+"://"+u.Host != origin {
 		return false
 	}
 	if srv.opts.Loopback && len(srv.access.Load().tokens) > 0 && isLoopback(hostname(u.Host)) {
 		return true // the page needs a token as well
 	}
-	return strings.EqualFold(u.Host, host) && (srv.isGatewayHost(host) || isIPAddress(hostname(host)))
+	return strings.EqualFold(u.Host, host) &&
+		(srv.isGatewayHost(host) || isIPAddress(hostname(host)))
 }
 
 // isGatewayHost reports whether a Host header certainly names the gateway.

@@ -289,7 +289,7 @@ func TestAPanicEndsItsSession(t *testing.T) {
 		h.wantError(testRequest{session: one, body: requestJSON("1", "bug", "{}")}, 404, "1", codeSessionNotFound)
 		h.wantError(testRequest{session: one, body: requestJSON("2", "x", "{}")}, 404, "2", codeSessionNotFound)
 		h.want(testRequest{session: other, body: requestJSON("2", "x", "{}")}, 200, "*")
-		if !strings.Contains(log.String(), `level=ERROR msg="session ends: panic" session=`+one[:32]+` err="a bug\n`) {
+		if !strings.Contains(log.String(), `level=ERROR msg="session closed: panic" session=`+one[:32]+` err="a bug\n`) {
 			t.Error(log.String())
 		}
 	})

@@ -47,7 +47,7 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/message", "/messages":
 		srv.postHTTPSSE(w, r, principal)
 	default:
-		srv.reject(w, r, newHTTPError(http.StatusNotFound, "Not found: MCP is spoken at /mcp"))
+		srv.reject(w, r, newHTTPError(http.StatusNotFound, "Not found: the MCP endpoint is /mcp"))
 	}
 }
 
@@ -70,7 +70,8 @@ func (srv *Server) endRequest() {
 }
 
 func (srv *Server) serveMCP(w http.ResponseWriter, r *http.Request, principal principalID) {
-	if r.Method != http.MethodPost && headersAreModern(r, srv.findSession(r.Header.Get(protocol.HeaderSessionID), principal, false) != nil) {
+	if r.Method != http.MethodPost &&
+		headersAreModern(r, srv.findSession(r.Header.Get(protocol.HeaderSessionID), principal, false) != nil) {
 		srv.reject(w, r, methodNotAllowed(http.MethodPost))
 		return
 	}

@@ -47,16 +47,16 @@ type testHandler struct {
 	reason error      // as End was told, once ended has a value
 }
 
-func newTestHandler(v SessionInfo, out transport.Writer) *testHandler {
-	return &testHandler{Writer: out, SessionInfo: v, closed: make(chan error, 1)}
+func newTestHandler(info SessionInfo, out transport.Writer) *testHandler {
+	return &testHandler{Writer: out, SessionInfo: info, closed: make(chan error, 1)}
 }
 
 // Shutdown and End implement SessionHandler; Receive is the Peer's.
 func (handler *testHandler) Shutdown() { _ = handler.Peer.Close() }
 
-func (handler *testHandler) Closed(why error) {
+func (handler *testHandler) Closed(reason error) {
 	handler.Peer.Disconnected()
-	handler.reason = why
+	handler.reason = reason
 	handler.closed <- transport.ErrClosed
 }
 
@@ -117,11 +117,11 @@ func newHarness(t *testing.T, change func(*Options)) *harness {
 // backlog returns what waits for clients, when nothing changes that any more: what a test writes is
 // counted by the goroutine that does, perhaps behind the end of everything else.
 func (h *harness) backlog() (bytes int64, clients int) {
-	o := &h.server.backlogQuota
+	q := &h.server.backlogQuota
 	for range 1000 {
-		o.mu.Lock()
-		bytes, clients = o.total, len(o.backlogs)
-		o.mu.Unlock()
+		q.mu.Lock()
+		bytes, clients = q.total, len(q.backlogs)
+		q.mu.Unlock()
 		if bytes == 0 && clients == 0 {
 			break
 		}
@@ -161,15 +161,15 @@ func (h *harness) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // openSession holds a session, and serve one request: the server answers "echo" with its params, "hold" when the test
 // does, and whatever else with an error.
-func (h *harness) openSession(v SessionInfo, out transport.Writer) SessionHandler {
-	handler := newTestHandler(v, out)
+func (h *harness) openSession(info SessionInfo, out transport.Writer) SessionHandler {
+	handler := newTestHandler(info, out)
 	handler.Peer = peer.NewPush(out, &echoServer{h, handler}, peer.Options{AllowBatches: func() bool { return true }, RejectInBatch: protocol.RejectInBatch})
 	h.handlers <- handler
 	return handler
 }
 
-func (h *harness) serveStateless(ctx context.Context, v SessionInfo, c transport.Conn) {
-	handler := newTestHandler(v, c)
+func (h *harness) serveStateless(ctx context.Context, info SessionInfo, c transport.Conn) {
+	handler := newTestHandler(info, c)
 	handler.Peer = peer.New(c, &echoServer{h, handler}, peer.Options{})
 	h.handlers <- handler
 	handler.closed <- handler.Run(ctx)

@@ -17,7 +17,8 @@ func (srv *Server) serveReadiness(w http.ResponseWriter, r *http.Request) {
 	names := r.URL.Query().Has("backends")
 	if names {
 		if len(srv.access.Load().tokens) == 0 {
-			srv.reject(w, r, newHTTPError(http.StatusForbidden, "Forbidden: the names of backends need a token: set auth.tokens"))
+			srv.reject(w, r, newHTTPError(http.StatusForbidden,
+				"Forbidden: the names of backends require a token: set auth.tokens"))
 			return
 		}
 		if _, ok := srv.authenticate(w, r); !ok {

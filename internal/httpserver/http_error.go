@@ -54,7 +54,9 @@ func (srv *Server) reject(w http.ResponseWriter, r *http.Request, herr *httpErro
 
 // rejectPosted reports and rejects a request whose message was read. session is its log id, "" if
 // there is none.
-func (srv *Server) rejectPosted(w http.ResponseWriter, r *http.Request, p *postedMessage, session string, herr *httpError) {
+func (srv *Server) rejectPosted(
+	w http.ResponseWriter, r *http.Request, p *postedMessage, session string, herr *httpError,
+) {
 	srv.reportRejected(p.m, session, herr.err)
 	srv.reject(w, r, herr.forRequest(p))
 }
@@ -101,15 +103,19 @@ func writeJSON(w http.ResponseWriter, status int, text []byte) {
 }
 
 func methodNotAllowed(allow string) *httpError {
-	return newHTTPError(http.StatusMethodNotAllowed, "Method not allowed: use %s", allow).withHeader("Allow", allow)
+	return newHTTPError(http.StatusMethodNotAllowed, "Method not allowed: use %s", allow).
+		withHeader("Allow", allow)
 }
 
 func sessionNotFound() *httpError {
-	return newHTTPError(http.StatusNotFound, "Session not found: begin again with initialize").withCode(protocol.CodeSessionNotFound)
+	return newHTTPError(http.StatusNotFound, "Session not found: begin again with initialize").
+		withCode(protocol.CodeSessionNotFound)
 }
 
 func sessionRequired() *httpError {
-	return newHTTPError(http.StatusBadRequest, "Server not initialized: the header Mcp-Session-Id is required").withCode(wire.CodeNotInitialized)
+	return newHTTPError(http.StatusBadRequest,
+		"Server not initialized: the header Mcp-Session-Id is required").
+		withCode(wire.CodeNotInitialized)
 }
 
 // checkRevision rejects revisions that have no sessions or are unknown. A request without the

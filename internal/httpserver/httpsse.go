@@ -18,7 +18,8 @@ func (srv *Server) serveHTTPSSE(w http.ResponseWriter, r *http.Request, principa
 		srv.reject(w, r, methodNotAllowed("GET, OPTIONS"))
 		return
 	case !acceptsType(r, "text", "event-stream"):
-		srv.reject(w, r, newHTTPError(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream"))
+		srv.reject(w, r, newHTTPError(http.StatusNotAcceptable,
+			"Not acceptable: the client must accept text/event-stream"))
 		return
 	}
 	s, sw := srv.newSession(principal), newStreamWriter(w)
@@ -29,7 +30,8 @@ func (srv *Server) serveHTTPSSE(w http.ResponseWriter, r *http.Request, principa
 	}
 	defer s.closeWith(nil)
 	beginSSE(w)
-	if sw.writeAndFlush([]byte("event: endpoint\ndata: "+relativePrefix(r.URL.Path)+"message?session="+s.key+"\n\n")) != nil {
+	endpoint := relativePrefix(r.URL.Path) + "message?session=" + s.key
+	if sw.writeAndFlush([]byte("event: endpoint\ndata: "+endpoint+"\n\n")) != nil {
 		s.endExchange(s.standalone, sw)
 		return
 	}
@@ -92,7 +94,7 @@ func (srv *Server) postHTTPSSE(w http.ResponseWriter, r *http.Request, principal
 func (s *httpSession) rejectStateless(w http.ResponseWriter, r *http.Request, p *postedMessage) {
 	no := protocol.UnsupportedLegacyVersionError(protocol.RevisionOf(p.m))
 	if s.Write(wire.NewErrorResponse(p.m.ID(), no), "") != nil {
-		s.closeWith(errors.New("it does not read"))
+		s.closeWith(errors.New("the client does not read"))
 		s.server.rejectPosted(w, r, p, s.logID, sessionNotFound())
 		return
 	}

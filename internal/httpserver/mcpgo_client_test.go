@@ -34,8 +34,8 @@ func (testTool) HandleRequest(r *peer.Request) {
 
 // A client that others wrote, over a real network, by either transport.
 func TestRealClients(t *testing.T) {
-	srv := New(Options{Loopback: true, OpenSession: func(v SessionInfo, out transport.Writer) SessionHandler {
-		handler := newTestHandler(v, out)
+	srv := New(Options{Loopback: true, OpenSession: func(info SessionInfo, out transport.Writer) SessionHandler {
+		handler := newTestHandler(info, out)
 		handler.Peer = peer.NewPush(out, testTool{}, peer.Options{})
 		return handler
 	}})

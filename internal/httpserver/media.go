@@ -26,7 +26,7 @@ func checkMediaTypes(r *http.Request) (accept, *httpError) {
 	switch {
 	case !json && !stream:
 		return acceptEither, newHTTPError(http.StatusNotAcceptable,
-			"Not acceptable: the header Accept must name application/json or text/event-stream, at best both")
+			"Not acceptable: the header Accept must name application/json or text/event-stream, preferably both")
 	case !stream:
 		return acceptJSON, nil
 	case !json || prefersSSE(r):
@@ -38,12 +38,15 @@ func checkMediaTypes(r *http.Request) (accept, *httpError) {
 func checkContentType(r *http.Request) *httpError {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(r.Header["Content-Encoding"], ", ")))
 	if coding != "" && coding != "identity" {
-		return newHTTPError(http.StatusUnsupportedMediaType, "Unsupported media type: the body is encoded (%.100s): "+
-			"send it as it is, without the header Content-Encoding", coding).withHeader("Accept-Encoding", "identity")
+		return newHTTPError(http.StatusUnsupportedMediaType,
+			"Unsupported media type: the body is encoded (%.100s): "+
+				"send it unencoded, without the header Content-Encoding", coding).
+			withHeader("Accept-Encoding", "identity")
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" {
-		return newHTTPError(http.StatusUnsupportedMediaType, "Unsupported media type: Content-Type must be application/json")
+		return newHTTPError(http.StatusUnsupportedMediaType,
+			"Unsupported media type: Content-Type must be application/json")
 	}
 	return nil
 }
@@ -59,7 +62,8 @@ func acceptsType(r *http.Request, kind, subtype string) bool {
 	for _, line := range lines {
 		for part := range strings.SplitSeq(line, ",") {
 			name, parameters, _ := strings.Cut(part, ";")
-			if specificity := matchSpecificity(strings.TrimSpace(name), kind, subtype); specificity > best {
+			specificity := matchSpecificity(strings.TrimSpace(name), kind, subtype)
+			if specificity > best {
 				accepted, best = qValue(parameters) > 0, specificity
 			}
 		}

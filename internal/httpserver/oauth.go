@@ -20,8 +20,9 @@ func isOAuthPath(path string) bool {
 const (
 	noOAuthUseToken = "This gateway has no OAuth. It needs a bearer token: " +
 		"give the client the header Authorization: Bearer TOKEN " +
-		"(claude mcp add --transport http NAME URL -H 'Authorization: Bearer TOKEN'; in a file: \"headers\" beside \"url\")"
-	noOAuthNoToken = "This gateway has no OAuth, and it needs no token: connect to it without"
+		"(claude mcp add --transport http NAME URL -H 'Authorization: Bearer TOKEN'; " +
+		"in a file: \"headers\" beside \"url\")"
+	noOAuthNoToken = "This gateway has no OAuth, and it needs no token: connect without one"
 )
 
 // rejectOAuth explains to a client that looks for OAuth how to connect. It uses the error format

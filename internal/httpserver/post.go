@@ -33,7 +33,8 @@ func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal p
 		return
 	case p.m.Method() == protocol.MethodServerDiscover && key == "":
 		// A modern client that has lost its header falls back.
-		herr = newHTTPError(http.StatusNotFound, "Method not found: server/discover").withCode(wire.CodeMethodNotFound)
+		herr = newHTTPError(http.StatusNotFound, "Method not found: server/discover").
+			withCode(wire.CodeMethodNotFound)
 	case key == "":
 		herr = sessionRequired()
 	case s == nil:
@@ -55,7 +56,9 @@ func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal p
 
 // serveInitialize serves an initialize request that opens a session. The session is closed if the
 // response is an error or cannot be sent.
-func (srv *Server) serveInitialize(w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID) {
+func (srv *Server) serveInitialize(
+	w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID,
+) {
 	s := srv.newSession(principal)
 	if herr := srv.openSession(s); herr != nil {
 		srv.rejectPosted(w, r, p, "", herr)
@@ -71,7 +74,7 @@ func (srv *Server) serveInitialize(w http.ResponseWriter, r *http.Request, p *po
 	}
 }
 
-var errInitializeNotSent = errors.New("the client has not got the answer to initialize")
+var errInitializeNotSent = errors.New("the client did not receive the initialize response")
 
 // abort closes the connection of an exchange whose response cannot be sent completely. A normal
 // return would make net/http send an empty response with status 200, or end a stream as if it was
@@ -89,7 +92,9 @@ const sseDelay = 200 * time.Millisecond
 
 // handlePost delivers a posted message and writes the response. It returns false if the client
 // did not get the complete response; the caller then calls abort.
-func (s *httpSession) handlePost(w http.ResponseWriter, r *http.Request, p *postedMessage, timeout time.Duration) bool {
+func (s *httpSession) handlePost(
+	w http.ResponseWriter, r *http.Request, p *postedMessage, timeout time.Duration,
+) bool {
 	st, sw, herr := s.registerPost(w, p)
 	if herr != nil {
 		if p.isInitialize {
@@ -113,7 +118,9 @@ func (s *httpSession) handlePost(w http.ResponseWriter, r *http.Request, p *post
 
 // registerPost registers the requests of a posted message. It returns the stream for the
 // responses, nil if none is needed.
-func (s *httpSession) registerPost(w http.ResponseWriter, p *postedMessage) (*sseStream, *streamWriter, *httpError) {
+func (s *httpSession) registerPost(
+	w http.ResponseWriter, p *postedMessage,
+) (*sseStream, *streamWriter, *httpError) {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
 	if s.server.ctx.Err() != nil && len(p.requestIDs) > 0 {
@@ -124,11 +131,13 @@ func (s *httpSession) registerPost(w http.ResponseWriter, p *postedMessage) (*ss
 	}
 	for _, id := range p.requestIDs {
 		if s.openRequests[id] != nil {
-			return nil, nil, newHTTPError(http.StatusBadRequest, "Invalid request: a request with this id is in flight")
+			return nil, nil, newHTTPError(http.StatusBadRequest,
+				"Invalid request: a request with this id is in flight")
 		}
 	}
 	if len(p.requestIDs) > 0 && len(s.openRequests)+len(p.requestIDs) > maxOpenRequests {
-		return nil, nil, newHTTPError(http.StatusTooManyRequests, "Too many requests of this session are open").retryAfter(1)
+		return nil, nil, newHTTPError(http.StatusTooManyRequests,
+			"Too many requests of this session are open").retryAfter(1)
 	}
 	if herr := s.beginExchangeLocked(); herr != nil {
 		return nil, nil, herr
@@ -172,7 +181,9 @@ func (s *httpSession) endExchange(st *sseStream, sw *streamWriter) {
 
 // finishUndelivered ends the exchange of a message that could not be delivered. It reports
 // whether a response was sent.
-func (s *httpSession) finishUndelivered(w http.ResponseWriter, r *http.Request, p *postedMessage, err error) bool {
+func (s *httpSession) finishUndelivered(
+	w http.ResponseWriter, r *http.Request, p *postedMessage, err error,
+) bool {
 	if err == transport.ErrClosed {
 		s.writeSessionGone(w, r, p)
 		return true
@@ -182,7 +193,8 @@ func (s *httpSession) finishUndelivered(w http.ResponseWriter, r *http.Request, 
 }
 
 // errClientGone is recorded for a request whose client disconnected before delivery.
-var errClientGone = wire.Errorf(wire.CodeInternalError, "The client has closed the connection; the request did not run")
+var errClientGone = wire.Errorf(wire.CodeInternalError,
+	"The client has closed the connection; the request did not run")
 
 // writeSessionGone responds to a request whose session was closed.
 func (s *httpSession) writeSessionGone(w http.ResponseWriter, r *http.Request, p *postedMessage) {
@@ -196,7 +208,10 @@ func (s *httpSession) writeSessionGone(w http.ResponseWriter, r *http.Request, p
 
 // writeResponse waits for the response and writes it. The HTTP header is held back until the
 // format is known: a single response is sent as JSON unless the client prefers events.
-func (s *httpSession) writeResponse(w http.ResponseWriter, r *http.Request, p *postedMessage, st *sseStream, sw *streamWriter, timeout time.Duration) bool {
+func (s *httpSession) writeResponse(
+	w http.ResponseWriter, r *http.Request, p *postedMessage,
+	st *sseStream, sw *streamWriter, timeout time.Duration,
+) bool {
 	for wait := true; wait; wait = st.jsonOnly && !s.isDone(st) {
 		if !sw.waitForWake(r.Context(), timeout) && !s.isDone(st) {
 			s.endExchange(st, sw)
@@ -236,14 +251,16 @@ type responseFormat int
 
 const (
 	formNone     responseFormat = iota // the session was closed before there was a response
-	formAccepted                       // the client has cancelled the request and does not accept events
+	formAccepted                       // request cancelled by a client that does not accept events
 	formJSON
 	formSSE
 )
 
 // chooseFormat chooses the format of the response to a POST. An event stream gets its number
 // here. prime is the id of its priming event, "" if the revision has none.
-func (s *httpSession) chooseFormat(st *sseStream, events bool) (text []byte, prime string, how responseFormat) {
+func (s *httpSession) chooseFormat(
+	st *sseStream, events bool,
+) (text []byte, prime string, format responseFormat) {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
 	switch {

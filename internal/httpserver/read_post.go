@@ -34,12 +34,14 @@ func (p *postedMessage) errorID() wire.ID {
 // readPost reads a posted message on behalf of key. Without a session or a modern header only an
 // initialize request is expected, and the limit is maxInitialize. The caller releases the lease
 // of the result, even in case of an error.
-func (srv *Server) readPost(w http.ResponseWriter, r *http.Request, belongs bool, by quotaKey) (p *postedMessage, herr *httpError) {
+func (srv *Server) readPost(
+	w http.ResponseWriter, r *http.Request, anyMessage bool, key quotaKey,
+) (p *postedMessage, herr *httpError) {
 	limit := srv.opts.MessageLimit
-	if !belongs {
+	if !anyMessage {
 		limit = min(limit, maxInitialize)
 	}
-	p = &postedMessage{lease: srv.bodyQuota.newLease(by)}
+	p = &postedMessage{lease: srv.bodyQuota.newLease(key)}
 	defer func() {
 		if herr != nil {
 			p.lease.discard()
@@ -102,9 +104,10 @@ func (p *postedMessage) classifyBatch() *httpError {
 	p.cancelledIDs = kept
 	switch {
 	case len(seen) < len(p.requestIDs):
-		return newHTTPError(http.StatusBadRequest, "Invalid request: an id stands twice in the batch")
+		return newHTTPError(http.StatusBadRequest, "Invalid request: the batch contains an id twice")
 	case len(p.requestIDs) == 0 && bad:
-		return newHTTPError(http.StatusBadRequest, "Invalid request: the batch has what is no message")
+		return newHTTPError(http.StatusBadRequest,
+			"Invalid request: the batch contains an invalid message")
 	case len(p.requestIDs) == 0 && len(p.m.Elements()) == 0:
 		return newHTTPError(http.StatusBadRequest, "Invalid request: the batch is empty")
 	}
@@ -123,7 +126,9 @@ func transferTimeout(size int64) time.Duration {
 }
 
 // readBody reads a body of at most limit bytes. announced is its Content-Length, or -1.
-func readBody(w http.ResponseWriter, from io.Reader, announced int64, limit int) ([]byte, *httpError) {
+func readBody(
+	w http.ResponseWriter, from io.Reader, announced int64, limit int,
+) ([]byte, *httpError) {
 	size := announced
 	if size > int64(limit) {
 		return nil, messageTooLong(limit)
@@ -136,11 +141,12 @@ func readBody(w http.ResponseWriter, from io.Reader, announced int64, limit int)
 	text, err := transport.ReadText(from, announced, smallBody, limit, nil)
 	switch {
 	case errors.Is(err, errBodyQuota):
-		return nil, newHTTPError(http.StatusServiceUnavailable, "Too much has been sent that is not answered yet").retryAfter(1)
+		return nil, newHTTPError(http.StatusServiceUnavailable,
+			"Too many bytes are posted and not answered yet").retryAfter(1)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, newHTTPError(http.StatusRequestTimeout, "The request takes too long to arrive")
+		return nil, newHTTPError(http.StatusRequestTimeout, "The request body took too long to arrive")
 	case err != nil:
-		return nil, newHTTPError(http.StatusBadRequest, "The request does not arrive as a whole")
+		return nil, newHTTPError(http.StatusBadRequest, "The request body is incomplete")
 	case len(text) > limit:
 		herr := messageTooLong(limit)
 		var skim wire.Skimmer
@@ -154,5 +160,6 @@ func readBody(w http.ResponseWriter, from io.Reader, announced int64, limit int)
 }
 
 func messageTooLong(limit int) *httpError {
-	return newHTTPError(http.StatusRequestEntityTooLarge, "Invalid request: the message is longer than %d bytes", limit)
+	return newHTTPError(http.StatusRequestEntityTooLarge,
+		"Invalid request: the message is longer than %d bytes", limit)
 }

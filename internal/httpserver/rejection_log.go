@@ -46,7 +46,7 @@ const otherReasons = ""
 
 // note logs or counts a rejection. Rejections with status 5xx result from the state of the
 // gateway and are logged where that is detected, except a loop, which is a configuration error.
-func (f *rejectionLog) note(r *http.Request, herr *httpError) {
+func (l *rejectionLog) note(r *http.Request, herr *httpError) {
 	if herr.status >= 500 && herr.status != http.StatusLoopDetected {
 		return
 	}
@@ -55,7 +55,7 @@ func (f *rejectionLog) note(r *http.Request, herr *httpError) {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusLoopDetected:
 		level = slog.LevelWarn
 	}
-	if !f.log.Enabled(r.Context(), level) {
+	if !l.log.Enabled(r.Context(), level) {
 		return
 	}
 	// The query is omitted: it may contain a session key.
@@ -63,49 +63,49 @@ func (f *rejectionLog) note(r *http.Request, herr *httpError) {
 	if len(path) > maxPath {
 		path = strings.ToValidUTF8(path[:maxPath], "") + "…"
 	}
-	what := fmt.Sprintf("%.20s %s: %d %s", r.Method, path, herr.status, herr.err.Message)
-	if f.count(herr.err.Message, repeats{level, 1, r.RemoteAddr, what}) {
+	summary := fmt.Sprintf("%.20s %s: %d %s", r.Method, path, herr.status, herr.err.Message)
+	if l.count(herr.err.Message, repeats{level, 1, r.RemoteAddr, summary}) {
 		return
 	}
-	f.log.Log(r.Context(), level, "refused a client", "client", r.RemoteAddr, "err", what)
+	l.log.Log(r.Context(), level, "request rejected", "client", r.RemoteAddr, "err", summary)
 }
 
 // count counts a rejection if one for the same reason was logged within repeatPeriod. It returns
 // false if the caller has to log the rejection.
-func (f *rejectionLog) count(reason string, one repeats) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	known := f.counted[reason]
-	if known == nil && len(f.counted) >= maxReasons {
+func (l *rejectionLog) count(reason string, one repeats) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.counted[reason]
+	if known == nil && len(l.counted) >= maxReasons {
 		reason = otherReasons
-		known = f.counted[reason]
+		known = l.counted[reason]
 	}
 	if known != nil {
 		one.count += known.count
 		*known = one
 		return true
 	}
-	if f.counted == nil {
-		f.counted = make(map[string]*repeats)
-		f.timer = time.AfterFunc(repeatPeriod, f.flush)
+	if l.counted == nil {
+		l.counted = make(map[string]*repeats)
+		l.timer = time.AfterFunc(repeatPeriod, l.flush)
 	}
 	one.count = 0
-	f.counted[reason] = &one
+	l.counted[reason] = &one
 	return false
 }
 
 // flush logs the counted rejections.
-func (f *rejectionLog) flush() {
-	f.mu.Lock()
-	folded := f.counted
-	f.counted = nil
-	if f.timer != nil {
-		f.timer.Stop()
+func (l *rejectionLog) flush() {
+	l.mu.Lock()
+	folded := l.counted
+	l.counted = nil
+	if l.timer != nil {
+		l.timer.Stop()
 	}
-	f.mu.Unlock()
+	l.mu.Unlock()
 	for _, one := range folded {
 		if one.count > 0 {
-			f.log.Log(context.Background(), one.level, "refused clients further times",
+			l.log.Log(context.Background(), one.level, "further requests rejected",
 				"records", one.count, "client", one.client, "err", one.summary)
 		}
 	}

@@ -65,7 +65,7 @@ func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 			log.mu.Unlock()
 		}
 		h.do(valid(testRequest{path: "/mpc?token=query", body: "{}"}))
-		want(1, "level=INFO", `err="POST /mpc: 404 Not found: MCP is spoken at /mcp"`)
+		want(1, "level=INFO", `err="POST /mpc: 404 Not found: the MCP endpoint is /mcp"`)
 		h.do(valid(testRequest{body: "{}"}).withHeader("Content-Encoding", "gzip"))
 		want(1, "415 Unsupported media type: the body is encoded (gzip)")
 		h.do(valid(testRequest{body: requestJSON("1", "x", "{}"), session: "gone"}))
@@ -81,7 +81,7 @@ func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 		want(0)
 		time.Sleep(repeatPeriod)
 		synctest.Wait()
-		want(2, `level=INFO msg="refused clients further times" records=1000`, `level=WARN msg="refused clients further times" records=1000`)
+		want(2, `level=INFO msg="further requests rejected" records=1000`, `level=WARN msg="further requests rejected" records=1000`)
 		h.do(valid(testRequest{path: "/other", body: "{}"}))
 		want(1, "404 Not found")
 
@@ -101,7 +101,7 @@ func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 		log.mu.Unlock()
 		h.do(valid(testRequest{path: "/x", body: "{}"}))
 		h.stop()
-		want(1, "refused clients further times") // not lost at the end
+		want(1, "further requests rejected") // not lost at the end
 	})
 }
 

@@ -55,14 +55,16 @@ func (s *httpSession) routeLocked(m wire.Message, relatedTo wire.ID) *sseStream 
 			return st
 		}
 		for _, text := range m.Elements() {
-			if answer, err := wire.Parse(text); err == nil && s.openRequests[answer.ID()] != nil {
-				return s.openRequests[answer.ID()]
+			response, err := wire.Parse(text)
+			if err == nil && s.openRequests[response.ID()] != nil {
+				return s.openRequests[response.ID()]
 			}
 		}
 		return nil
 	}
 	st := s.openRequests[relatedTo]
-	if st == nil || st.abandoned || st.jsonOnly || m.Kind() == wire.Request && st.writer == nil && s.standalone.writer != nil {
+	if st == nil || st.abandoned || st.jsonOnly ||
+		m.Kind() == wire.Request && st.writer == nil && s.standalone.writer != nil {
 		// A server request needs a reader, so it goes to the stream that has one
 		return s.standalone
 	}
@@ -83,8 +85,8 @@ func (s *httpSession) noteResponseLocked(st *sseStream, m wire.Message) {
 		st.hasResponse = true
 		if s.httpSSE { // its stream has no unanswered requests
 			for _, text := range m.Elements() {
-				if answer, err := wire.Parse(text); err == nil {
-					s.releaseLeaseLocked(answer.ID())
+				if response, err := wire.Parse(text); err == nil {
+					s.releaseLeaseLocked(response.ID())
 				}
 			}
 		}
@@ -158,7 +160,7 @@ func (s *httpSession) setRevisionLocked(m wire.Message) {
 		}
 	})
 	if s.revision != "" {
-		s.server.log.Debug("session begins", "session", s.logID, "revision", s.revision)
+		s.server.log.Debug("session opened", "session", s.logID, "revision", s.revision)
 	}
 }
 

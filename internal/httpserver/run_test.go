@@ -35,7 +35,7 @@ func TestClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
 			open := o.OpenSession
-			o.OpenSession = func(v SessionInfo, out transport.Writer) SessionHandler { return gracefulHandler{open(v, out)} }
+			o.OpenSession = func(info SessionInfo, out transport.Writer) SessionHandler { return gracefulHandler{open(info, out)} }
 		})
 		key, handler := h.initialize("2025-11-25", nil)
 		slow := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})

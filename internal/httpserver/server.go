@@ -8,7 +8,7 @@
 //	ServeHTTP ─ admit (guard.go: Host, Origin), authenticate
 //	  ├ POST /mcp    post.go
 //	  │   ├ in a session    registerPost ─ deliver ─► SessionHandler.Receive
-//	  │   │                   └ writeResponse ◄─ sseStream ◄─ routeLocked ◄─ Writer.Write
+//	  │   │                   └ writeResponse ◄─ sseStream ◄─ Writer.Write (route.go)
 //	  │   └ stateless.go    validateStateless ─ startStateless ─► Conn.Read
 //	  │                       └ statelessExchange.respond ◄─ Conn.Write
 //	  ├ GET /mcp     get.go ─ streamEvents (sse.go): the standalone stream, or a resumed one
@@ -41,12 +41,12 @@ import (
 type Options struct {
 	// OpenSession begins a session whose messages to the client are written to out, and returns
 	// its handler. It must not block.
-	OpenSession func(v SessionInfo, out transport.Writer) SessionHandler
+	OpenSession func(info SessionInfo, out transport.Writer) SessionHandler
 	// ServeStateless serves a single request of the modern generation and returns when the
 	// exchange is over. It runs on a goroutine of its own, which the Server waits for. ctx is
 	// done when the Server shuts down; ServeStateless then has to return, possibly after a grace
 	// period. Messages written during that period are still sent.
-	ServeStateless func(ctx context.Context, v SessionInfo, c transport.Conn)
+	ServeStateless func(ctx context.Context, info SessionInfo, c transport.Conn)
 	// ValidateHeaders checks the headers of a modern request whose _meta and header
 	// MCP-Protocol-Version name the same supported revision. get returns the values of a header.
 	// A non-nil error becomes the response. ValidateHeaders is called concurrently, before any
@@ -102,7 +102,7 @@ type SessionHandler interface {
 	// Closed is called once, when the session is closed and receives no more messages. Shutdown
 	// may run at the same time. reason is nil if the client or the SessionHandler closed the
 	// session.
-	Closed(why error)
+	Closed(reason error)
 }
 
 // SessionInfo identifies a session, or a request without a session, and its principal.
@@ -145,7 +145,8 @@ type Server struct {
 	// all that have not ended, and some that have
 	statelessExchanges map[*statelessExchange]struct{}
 
-	activeRequests int       // HTTP requests being served; over HTTP/2 they can outlive their connection
+	// HTTP requests being served; over HTTP/2 they can outlive their connection
+	activeRequests int
 	runEnded       bool      // Run has returned or is about to; no request is served
 	noRequests     sync.Cond // on mu: activeRequests is 0
 
@@ -179,11 +180,16 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	srv := &Server{opts: o, log: o.Log, sessions: make(map[string]*httpSession), sessionsBy: make(map[principalID]int), statelessBy: make(map[principalID]int)}
+	srv := &Server{
+		opts: o, log: o.Log, sessions: make(map[string]*httpSession),
+		sessionsBy: make(map[principalID]int), statelessBy: make(map[principalID]int),
+	}
 	srv.rejections.log = o.Log
 	srv.statelessEnded.L, srv.noRequests.L = &srv.mu, &srv.mu
-	srv.backlogQuota.limit, srv.bodyQuota.limit = o.BacklogLimit, max(o.BacklogLimit, 2*int64(o.MessageLimit))
-	srv.bodyQuota.byKey, srv.statelessExchanges = make(map[quotaKey]int64), make(map[*statelessExchange]struct{})
+	srv.backlogQuota.limit = o.BacklogLimit
+	srv.bodyQuota.limit = max(o.BacklogLimit, 2*int64(o.MessageLimit))
+	srv.bodyQuota.byKey = make(map[quotaKey]int64)
+	srv.statelessExchanges = make(map[*statelessExchange]struct{})
 	srv.access.Store(srv.initialAccess())
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	return srv

@@ -41,15 +41,15 @@ type httpSession struct {
 	// HTTP+SSE only: leases of the unanswered requests' bodies; with streamable HTTP the streams
 	// have them
 	leases          map[wire.ID]*bodyLease
-	standalone      *sseStream               // for messages that belong to no request
-	numberedStreams []*sseStream             // further event streams that are open or resumable, by number
-	closingStreams  []*sseStream             // streams that were still being sent when the session was closed
-	lastNumber      int                      // highest number of a stream
-	activeExchanges int                      // open HTTP exchanges
-	lastActive      time.Time                // end of the last HTTP exchange
-	unsent          int                      // bytes of messages for connected clients that are not sent yet
-	retained        int                      // bytes retained for clients that may reconnect
-	accounted       struct{ live, kept int } // amounts that the server has accounted for
+	standalone      *sseStream                     // for messages that belong to no request
+	numberedStreams []*sseStream                   // further open or resumable event streams, by number
+	closingStreams  []*sseStream                   // streams being sent after the session was closed
+	lastNumber      int                            // highest number of a stream
+	activeExchanges int                            // open HTTP exchanges
+	lastActive      time.Time                      // end of the last HTTP exchange
+	unsent          int                            // bytes of unsent messages for connected clients
+	retained        int                            // bytes retained for clients that may reconnect
+	accounted       struct{ unsent, retained int } // amounts that the server has accounted for
 	backlog         backlog
 }
 
@@ -98,19 +98,19 @@ const closeDrainTimeout = 5 * time.Second
 
 // closeWith closes the session and unregisters it. reason is the argument of
 // [SessionHandler.Closed].
-func (s *httpSession) closeWith(why error) {
+func (s *httpSession) closeWith(reason error) {
 	s.mu.Lock()
-	s.closeLocked(why)
+	s.closeLocked(reason)
 	s.enforceAndUnlock()
 	s.server.unregister(s)
 }
 
 // closeLocked closes the session. The caller unregisters it afterwards.
-func (s *httpSession) closeLocked(why error) {
+func (s *httpSession) closeLocked(reason error) {
 	if s.closed {
 		return
 	}
-	s.closed, s.closeReason = true, why
+	s.closed, s.closeReason = true, reason
 	for id, st := range s.openRequests {
 		// Other requests get an HTTP status, see writeResponse
 		if st.number > 0 || len(st.events) > 0 || st.jsonOnly {
@@ -134,12 +134,13 @@ func (s *httpSession) closeLocked(why error) {
 func (s *httpSession) disconnect(size int64) {
 	s.server.logDisconnect(s.logID, size)
 	s.mu.Lock()
-	for _, st := range slices.Concat(slices.Collect(maps.Values(s.openRequests)), s.numberedStreams, s.closingStreams, []*sseStream{s.standalone}) {
+	for _, st := range slices.Concat(slices.Collect(maps.Values(s.openRequests)),
+		s.numberedStreams, s.closingStreams, []*sseStream{s.standalone}) {
 		if st.writer != nil && st.unsent > 0 {
 			s.cutStreamLocked(st)
 		}
 	}
-	s.closeLocked(fmt.Errorf("it does not read: %d bytes are unread", size))
+	s.closeLocked(fmt.Errorf("the client does not read: %d bytes are unread", size))
 	s.enforceAndUnlock()
 	s.server.unregister(s)
 }
@@ -157,7 +158,8 @@ func (s *httpSession) cutStreamLocked(st *sseStream) {
 	s.abandonLocked(st)
 }
 
-var errSessionEnded = wire.Errorf(wire.CodeInternalError, "The session has ended; outcome unknown: the call may have run")
+var errSessionEnded = wire.Errorf(wire.CodeInternalError,
+	"The session has ended; outcome unknown: the call may have run")
 
 // finishStreamLocked ends a stream of a closed session.
 func (s *httpSession) finishStreamLocked(st *sseStream) {
@@ -176,13 +178,13 @@ func (s *httpSession) enforceAndUnlock() {
 	if s.closed {
 		s.retained = 0
 	}
-	kept, live := s.retained-s.accounted.kept, s.unsent-s.accounted.live
-	s.accounted.kept, s.accounted.live = s.retained, s.unsent
+	retained, unsent := s.retained-s.accounted.retained, s.unsent-s.accounted.unsent
+	s.accounted.retained, s.accounted.unsent = s.retained, s.unsent
 	s.mu.Unlock()
-	if kept != 0 {
-		s.server.accountRetained(s, kept)
+	if retained != 0 {
+		s.server.accountRetained(s, retained)
 	}
-	s.server.backlogQuota.add(&s.backlog, live)
+	s.server.backlogQuota.add(&s.backlog, unsent)
 }
 
 // beginExchangeLocked begins an HTTP exchange, unless the session is closed.
@@ -191,7 +193,8 @@ func (s *httpSession) beginExchangeLocked() *httpError {
 	case s.closed:
 		return sessionNotFound()
 	case s.activeExchanges >= maxOpenRequests:
-		return newHTTPError(http.StatusTooManyRequests, "Too many requests of this session are open").retryAfter(1)
+		return newHTTPError(http.StatusTooManyRequests,
+			"Too many requests of this session are open").retryAfter(1)
 	}
 	s.activeExchanges++
 	return nil
@@ -214,8 +217,9 @@ func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStre
 		return ctx.Err()
 	}
 	defer func() { // net/http would recover as well, but would keep a session in an unknown state
-		if bug := recover(); bug != nil {
-			s.server.log.Error("session ends: panic", "session", s.logID, "err", fmt.Sprintf("%v\n%s", bug, debug.Stack()))
+		if panicValue := recover(); panicValue != nil {
+			s.server.log.Error("session closed: panic", "session", s.logID,
+				"err", fmt.Sprintf("%v\n%s", panicValue, debug.Stack()))
 			s.closeWith(errPanic)
 			err = transport.ErrClosed
 		}

@@ -30,9 +30,11 @@ func (srv *Server) register(s *httpSession) *httpError {
 	case !srv.access.Load().includes(s.principal):
 		return invalidToken()
 	case len(srv.sessions) >= srv.opts.MaxSessions:
-		return srv.refuseOverloadedLocked("session", "Too many sessions are open", "max", srv.opts.MaxSessions).retryAfter(30)
+		return srv.refuseOverloadedLocked("too many sessions", "Too many sessions are open",
+			"max", srv.opts.MaxSessions).retryAfter(30)
 	case srv.sessionsBy[s.principal] >= srv.perPrincipalLimit():
-		return srv.refuseOverloadedLocked("session", "Too many sessions are open under this token", "max", srv.perPrincipalLimit(), "principal", s.principal.String()).retryAfter(30)
+		return srv.refuseOverloadedLocked("too many sessions", "Too many sessions are open under this token",
+			"max", srv.perPrincipalLimit(), "principal", s.principal.String()).retryAfter(30)
 	}
 	srv.sessions[s.key] = s
 	srv.sessionsBy[s.principal]++
@@ -46,10 +48,10 @@ func (srv *Server) shuttingDown() *httpError {
 
 // findSession returns the session with that key, or nil if there is none, or if it belongs to
 // another principal or transport.
-func (srv *Server) findSession(key string, principal principalID, legacy bool) *httpSession {
+func (srv *Server) findSession(key string, principal principalID, httpSSE bool) *httpSession {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	if s := srv.sessions[key]; s != nil && s.principal == principal && s.httpSSE == legacy {
+	if s := srv.sessions[key]; s != nil && s.principal == principal && s.httpSSE == httpSSE {
 		return s
 	}
 	return nil

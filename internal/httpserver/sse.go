@@ -37,19 +37,23 @@ func parseEventID(id string) (stream, number int, ok bool) {
 	a, b, _ := strings.Cut(id, "-")
 	stream, errA := strconv.Atoi(a)
 	number, errB := strconv.Atoi(b)
-	return stream, number, errA == nil && errB == nil && stream >= 0 && number >= 0 && eventID(stream, number) == id
+	ok = errA == nil && errB == nil && stream >= 0 && number >= 0 && eventID(stream, number) == id
+	return stream, number, ok
 }
 
 // streamEvents sends the events of st until st is complete, another exchange takes over or the
 // client disconnects. Then it ends the exchange. prime is the id of the priming event, which has
 // no data; "" = none. streamEvents returns false if the client disconnected before the end.
-func (s *httpSession) streamEvents(ctx context.Context, st *sseStream, sw *streamWriter, prime string) bool {
+func (s *httpSession) streamEvents(
+	ctx context.Context, st *sseStream, sw *streamWriter, prime string,
+) bool {
 	defer s.endExchange(st, sw)
 	timer := time.NewTimer(keepAliveInterval)
 	defer timer.Stop()
 	head := []byte{}
 	if prime != "" {
-		head = append(append(append(head, "id: "...), prime...), "\nretry: "+sseRetryMillis+"\ndata: \n\n"...)
+		head = append(append(head, "id: "...), prime...)
+		head = append(head, "\nretry: "+sseRetryMillis+"\ndata: \n\n"...)
 	}
 	if sw.writeAndFlush(head) != nil { // flushes the HTTP header even if head is empty
 		return false
@@ -91,21 +95,23 @@ func (s *httpSession) eventIDPrefix(st *sseStream) string {
 
 // nextEvents marks the previous batch as sent and returns the next one, reusing its memory, with
 // the number of its first event. more is false if no further events will follow.
-func (s *httpSession) nextEvents(st *sseStream, sw *streamWriter, before [][]byte) (batch [][]byte, first int, more bool) {
+func (s *httpSession) nextEvents(
+	st *sseStream, sw *streamWriter, previous [][]byte,
+) (batch [][]byte, first int, more bool) {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
 	if st.writer != sw {
 		return nil, 0, false
 	}
-	if n := len(before); n > 0 {
+	if n := len(previous); n > 0 {
 		st.resumable = true
 		s.seekLocked(st, st.sent+n)
 		if s.httpSSE || s.closed {
 			s.dropEventsLocked(st, st.sent)
 		}
 	}
-	clear(before)
-	batch, size := before[:0], 0
+	clear(previous)
+	batch, size := previous[:0], 0
 	for _, text := range st.events[st.sent:] {
 		if batch, size = append(batch, text), size+eventSize(text); size >= maxEventBatch {
 			break

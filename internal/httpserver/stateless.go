@@ -30,7 +30,9 @@ func headersAreModern(r *http.Request, inSession bool) bool {
 // postStateless serves a POST of the modern generation. It has no session, even if a header names
 // one. A notification is accepted and ignored: the only useful one would be a cancellation, and
 // here clients cancel by disconnecting.
-func (srv *Server) postStateless(w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID) {
+func (srv *Server) postStateless(
+	w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID,
+) {
 	var herr *httpError
 	switch p.m.Kind() {
 	case wire.Request:
@@ -43,7 +45,8 @@ func (srv *Server) postStateless(w http.ResponseWriter, r *http.Request, p *post
 		w.WriteHeader(http.StatusAccepted)
 		return
 	default:
-		herr = newHTTPError(http.StatusBadRequest, "Invalid request: what is posted must be one request or one notification")
+		herr = newHTTPError(http.StatusBadRequest,
+			"Invalid request: the body must be one request or one notification")
 	}
 	if herr == nil {
 		e := srv.newStatelessExchange(w, r, p, principal)
@@ -83,12 +86,14 @@ func (srv *Server) validateStateless(r *http.Request, m wire.Message) *httpError
 }
 
 func headerMismatch() *httpError {
-	return newHTTPError(http.StatusBadRequest, "Header mismatch: MCP-Protocol-Version must name the same revision as _meta").withCode(protocol.CodeHeaderMismatch)
+	return newHTTPError(http.StatusBadRequest,
+		"Header mismatch: MCP-Protocol-Version must name the same revision as _meta").
+		withCode(protocol.CodeHeaderMismatch)
 }
 
 // responseStatus returns the HTTP status of a response that is sent as JSON.
-func responseStatus(answer wire.Message) int {
-	if failure := answer.Part(wire.PartError); failure != nil {
+func responseStatus(response wire.Message) int {
+	if failure := response.Part(wire.PartError); failure != nil {
 		return statusForCode(wire.ReadError(failure).Code)
 	}
 	return http.StatusOK

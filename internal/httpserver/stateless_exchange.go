@@ -44,10 +44,14 @@ type statelessExchange struct {
 	lastProgress time.Time // when the client last read an event, or when the backlog began
 }
 
-func (srv *Server) newStatelessExchange(w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID) *statelessExchange {
+func (srv *Server) newStatelessExchange(
+	w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID,
+) *statelessExchange {
 	e := &statelessExchange{
-		server: srv, logID: newLogID(), principal: principal, request: p.m, lease: p.lease, isListen: p.m.Method() == protocol.MethodSubscriptionsListen, jsonOnly: p.accept == acceptJSON,
-		disconnected: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, writer: newStreamWriter(w),
+		server: srv, logID: newLogID(), principal: principal, request: p.m, lease: p.lease,
+		isListen: p.m.Method() == protocol.MethodSubscriptionsListen, jsonOnly: p.accept == acceptJSON,
+		disconnected: r.Context().Done(), closed: make(chan struct{}),
+		status: http.StatusOK, writer: newStreamWriter(w),
 	}
 	e.backlog.disconnect = e.disconnect
 	e.refs.Store(2)
@@ -67,23 +71,26 @@ func (srv *Server) startStateless(e *statelessExchange) *httpError {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	srv.awaitSlotLocked(e.principal)
-	const request = "request without a session"
+	const overload = "too many requests without a session"
 	switch {
 	case srv.closing:
 		return srv.shuttingDown()
 	case !srv.access.Load().includes(e.principal):
 		return invalidToken()
 	case srv.statelessCount >= srv.opts.MaxSessions:
-		return srv.refuseOverloadedLocked(request, "Too many requests are open", "max", srv.opts.MaxSessions).retryAfter(1)
+		return srv.refuseOverloadedLocked(overload, "Too many requests are open",
+			"max", srv.opts.MaxSessions).retryAfter(1)
 	case srv.statelessBy[e.principal] >= srv.perPrincipalLimit():
-		return srv.refuseOverloadedLocked(request, "Too many requests are open under this token", "max", srv.perPrincipalLimit(), "principal", e.principal.String()).retryAfter(1)
+		return srv.refuseOverloadedLocked(overload, "Too many requests are open under this token",
+			"max", srv.perPrincipalLimit(), "principal", e.principal.String()).retryAfter(1)
 	}
 	srv.statelessCount++
 	srv.statelessExchanges[e] = struct{}{}
 	srv.statelessBy[e.principal]++
 	e.lease.retain()
 	srv.running.Go(func() {
-		srv.opts.ServeStateless(srv.ctx, SessionInfo{ID: e.logID, Principal: e.principal.String(), Stateless: true}, e)
+		info := SessionInfo{ID: e.logID, Principal: e.principal.String(), Stateless: true}
+		srv.opts.ServeStateless(srv.ctx, info, e)
 		_ = e.Close()
 		e.release()
 	})
@@ -96,7 +103,8 @@ const slotWait = 20 * time.Millisecond
 
 func (srv *Server) awaitSlotLocked(principal principalID) {
 	full := func() bool {
-		return !srv.closing && (srv.statelessCount >= srv.opts.MaxSessions || srv.statelessBy[principal] >= srv.perPrincipalLimit())
+		return !srv.closing && (srv.statelessCount >= srv.opts.MaxSessions ||
+			srv.statelessBy[principal] >= srv.perPrincipalLimit())
 	}
 	if !full() {
 		return
@@ -125,12 +133,12 @@ func (srv *Server) perPrincipalLimit() int {
 
 // refuseOverloadedLocked returns the error for an overload and logs it, at most once per
 // logThrottle.
-func (srv *Server) refuseOverloadedLocked(what, why string, facts ...any) *httpError {
+func (srv *Server) refuseOverloadedLocked(logMessage, message string, attrs ...any) *httpError {
 	if now := time.Now(); now.Sub(srv.lastOverloadLog) > logThrottle {
 		srv.lastOverloadLog = now
-		srv.log.Warn("no room for a further "+what, facts...)
+		srv.log.Warn(logMessage, attrs...)
 	}
-	return newHTTPError(http.StatusServiceUnavailable, "%s", why)
+	return newHTTPError(http.StatusServiceUnavailable, "%s", message)
 }
 
 // release drops one reference. The last one frees the slot.
@@ -172,7 +180,7 @@ func (e *statelessExchange) Read() (wire.Message, wire.ID, error) {
 }
 
 // errNoServerRequests is returned for a request to a client that accepts none.
-var errNoServerRequests = errors.New("a client of a revision without sessions cannot be asked")
+var errNoServerRequests = errors.New("a client without a session accepts no requests")
 
 // Write implements transport.Conn. Notifications go on the response stream, and the response ends
 // it. A response to another id is dropped. Write never waits for the client. Unsent messages are
@@ -186,9 +194,11 @@ func (e *statelessExchange) Write(m wire.Message, _ wire.ID) error {
 		return transport.ErrClosed
 	case m.Kind() == wire.Request || m.Kind() == wire.Batch:
 		return errNoServerRequests
-	case m.Kind() == wire.Response && m.ID() != e.request.ID(), m.Kind() == wire.Notification && e.jsonOnly:
+	case m.Kind() == wire.Response && m.ID() != e.request.ID(),
+		m.Kind() == wire.Notification && e.jsonOnly:
 		return nil
-	case e.unsent >= e.server.opts.MessageLimit, e.unsent >= maxListenBacklog && e.isListen && time.Since(e.lastProgress) > stallTimeout:
+	case e.unsent >= e.server.opts.MessageLimit,
+		e.unsent >= maxListenBacklog && e.isListen && time.Since(e.lastProgress) > stallTimeout:
 		return transport.ErrFull
 	}
 	e.appendLocked(m.Raw())
@@ -241,7 +251,8 @@ func (e *statelessExchange) accountAndUnlock() {
 	e.server.backlogQuota.add(&e.backlog, delta)
 }
 
-var errUnanswered = wire.Errorf(wire.CodeInternalError, "The request has ended without an answer; outcome unknown: the call may have run")
+var errUnanswered = wire.Errorf(wire.CodeInternalError,
+	"The request has ended without a response; outcome unknown: the call may have run")
 
 // endLocked ends the exchange. The client has to read pending messages within timeout.
 func (e *statelessExchange) endLocked(timeout time.Duration) {
@@ -279,9 +290,9 @@ func (e *statelessExchange) respond(ctx context.Context, accepted accept) bool {
 			return false
 		}
 	}
-	switch answer, status := e.soleResponse(); {
-	case answer != nil && (status != http.StatusOK || accepted != acceptSSE):
-		writeJSON(sw.w, status, answer)
+	switch response, status := e.soleResponse(); {
+	case response != nil && (status != http.StatusOK || accepted != acceptSSE):
+		writeJSON(sw.w, status, response)
 		return true
 	case e.jsonOnly:
 		return false // the client was disconnected
@@ -346,8 +357,8 @@ func (e *statelessExchange) streamEvents(ctx context.Context, sw *streamWriter) 
 
 // nextEvents marks the previous batch as sent and returns the next one. more is false if no
 // further events will follow.
-func (e *statelessExchange) nextEvents(before [][]byte) (batch [][]byte, more bool) {
-	clear(before)
+func (e *statelessExchange) nextEvents(previous [][]byte) (batch [][]byte, more bool) {
+	clear(previous)
 	e.mu.Lock()
 	defer e.accountAndUnlock()
 	e.unsent -= e.sending

@@ -467,7 +467,7 @@ func TestRequestsUnderOneTokenLeaveRoom(t *testing.T) {
 			refused("a", "Too many requests are open")
 			refused("c", "Too many requests are open")
 		}
-		if n := strings.Count(log.String(), "no room for a further request"); n != 1 || !strings.Contains(log.String(), "principal=1") {
+		if n := strings.Count(log.String(), "too many requests without a session"); n != 1 || !strings.Contains(log.String(), "principal=1") {
 			t.Errorf("the log has\n%s", log.String())
 		}
 		held[0].Reply([]byte("{}"))
