@@ -23,7 +23,9 @@ func (r *accessPolicy) includes(principal principalID) bool {
 	if len(r.tokens) == 0 {
 		return principal == 0
 	}
-	return slices.ContainsFunc(r.tokens, func(c credential) bool { return c.principal == principal })
+	return slices.ContainsFunc(r.tokens, func(c credential) bool {
+		return c.principal == principal
+	})
 }
 
 // multiPrincipal reports whether there are several principals, whose shares are limited.
@@ -57,7 +59,8 @@ func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
 	next := &accessPolicy{origins: origins, hosts: hosts}
 	for _, token := range tokens {
 		c := credential{sum: sha256.Sum256([]byte(token))}
-		if i := slices.IndexFunc(old.tokens, func(o credential) bool { return o.sum == c.sum }); i >= 0 {
+		i := slices.IndexFunc(old.tokens, func(o credential) bool { return o.sum == c.sum })
+		if i >= 0 {
 			c.principal = old.tokens[i].principal
 		} else {
 			c.principal = srv.newPrincipal()

@@ -58,7 +58,8 @@ func (q *backlogQuota) update(b *backlog, delta int64) (excess []*backlog) {
 // logDisconnect logs that a client was disconnected because of its backlog.
 func (srv *Server) logDisconnect(session string, size int64) {
 	srv.log.Warn("closed the slowest client: unread data for all clients exceeds limits.outbox",
-		"session", session, "max", srv.opts.BacklogLimit, "err", fmt.Sprintf("%d bytes are unread", size))
+		"session", session, "max", srv.opts.BacklogLimit,
+		"err", fmt.Sprintf("%d bytes are unread", size))
 }
 
 func (q *backlogQuota) dropLargestLocked() (largest *backlog) {

@@ -32,7 +32,8 @@ func (p principalID) String() string {
 func (srv *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	if srv.opts.Loopback && !srv.isGatewayHost(r.Host) {
 		srv.reject(w, r, newHTTPError(http.StatusForbidden,
-			"Forbidden: the Host header names another host; if a proxy in front of the gateway has that name, add it to hosts in the gateway's configuration"))
+			"Forbidden: the Host header names another host; if a proxy in front of the gateway "+
+				"has that name, add it to hosts in the gateway's configuration"))
 		return false
 	}
 	if herr := checkSingleValues(r.Header); herr != nil {
@@ -94,7 +95,8 @@ func (srv *Server) authenticate(
 // invalidToken is the error for a request whose token is invalid or was removed after the check.
 func invalidToken() *httpError {
 	return newHTTPError(http.StatusUnauthorized,
-		"Unauthorized: the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN")
+		"Unauthorized: the header Authorization is none of the tokens in auth.tokens, "+
+			"as Bearer TOKEN")
 }
 
 // logThrottle is the minimum time between two log records about the same kind of overload.
@@ -144,8 +146,9 @@ func (srv *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate")
 	if r.Method == http.MethodOptions {
 		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS")
-		h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, "+
-			"Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id"+paramHeaders(r))
+		h.Set("Access-Control-Allow-Headers",
+			"Accept, Authorization, Content-Type, Last-Event-ID, "+
+				"Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id"+paramHeaders(r))
 		h.Set("Access-Control-Max-Age", "7200")
 	}
 	return true

@@ -126,5 +126,7 @@ func checkRevision(r *http.Request) *httpError {
 	if t, known := protocol.FindRevision(revision); known && !t.Modern || revision == "" {
 		return nil
 	}
-	return &httpError{status: http.StatusBadRequest, err: protocol.UnsupportedVersionError(revision)}
+	return &httpError{
+		status: http.StatusBadRequest, err: protocol.UnsupportedVersionError(revision),
+	}
 }

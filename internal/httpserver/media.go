@@ -26,7 +26,8 @@ func checkMediaTypes(r *http.Request) (accept, *httpError) {
 	switch {
 	case !json && !stream:
 		return acceptEither, newHTTPError(http.StatusNotAcceptable,
-			"Not acceptable: the header Accept must name application/json or text/event-stream, preferably both")
+			"Not acceptable: the header Accept must name application/json or text/event-stream, "+
+				"preferably both")
 	case !stream:
 		return acceptJSON, nil
 	case !json || prefersSSE(r):

@@ -104,7 +104,8 @@ func (p *postedMessage) classifyBatch() *httpError {
 	p.cancelledIDs = kept
 	switch {
 	case len(seen) < len(p.requestIDs):
-		return newHTTPError(http.StatusBadRequest, "Invalid request: the batch contains an id twice")
+		return newHTTPError(http.StatusBadRequest,
+			"Invalid request: the batch contains an id twice")
 	case len(p.requestIDs) == 0 && bad:
 		return newHTTPError(http.StatusBadRequest,
 			"Invalid request: the batch contains an invalid message")
@@ -144,7 +145,8 @@ func readBody(
 		return nil, newHTTPError(http.StatusServiceUnavailable,
 			"Too many bytes are posted and not answered yet").retryAfter(1)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, newHTTPError(http.StatusRequestTimeout, "The request body took too long to arrive")
+		return nil, newHTTPError(http.StatusRequestTimeout,
+			"The request body took too long to arrive")
 	case err != nil:
 		return nil, newHTTPError(http.StatusBadRequest, "The request body is incomplete")
 	case len(text) > limit:

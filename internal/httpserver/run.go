@@ -22,12 +22,13 @@ const (
 // when Run returns, and the Server cannot be used again.
 func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 	conns := newConnTracker(maxConnsPerSession*srv.opts.MaxSessions, srv.log)
+	errorHandler := &acceptErrorHandler{Handler: srv.log.Handler()}
 	server := &http.Server{
 		Handler:           srv,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleConnTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(&acceptErrorHandler{Handler: srv.log.Handler()}, slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(errorHandler, slog.LevelDebug),
 		ConnContext:       conns.connContext,
 		ConnState:         conns.onStateChange,
 	}

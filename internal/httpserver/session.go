@@ -21,7 +21,7 @@ import (
 // has no goroutine.
 type httpSession struct {
 	server    *Server
-	key       string
+	key       string // Mcp-Session-Id, secret
 	logID     string // id in logs
 	principal principalID
 	httpSSE   bool // transport HTTP+SSE: one stream, which lasts as long as the session
@@ -41,16 +41,17 @@ type httpSession struct {
 	// HTTP+SSE only: leases of the unanswered requests' bodies; with streamable HTTP the streams
 	// have them
 	leases          map[wire.ID]*bodyLease
-	standalone      *sseStream                     // for messages that belong to no request
-	numberedStreams []*sseStream                   // further open or resumable event streams, by number
-	closingStreams  []*sseStream                   // streams being sent after the session was closed
-	lastNumber      int                            // highest number of a stream
-	activeExchanges int                            // open HTTP exchanges
-	lastActive      time.Time                      // end of the last HTTP exchange
-	unsent          int                            // bytes of unsent messages for connected clients
-	retained        int                            // bytes retained for clients that may reconnect
-	accounted       struct{ unsent, retained int } // amounts that the server has accounted for
-	backlog         backlog
+	standalone      *sseStream   // for messages that belong to no request
+	numberedStreams []*sseStream // further open or resumable event streams, by number
+	closingStreams  []*sseStream // streams being sent after the session was closed
+	lastNumber      int          // highest number of a stream
+	activeExchanges int          // open HTTP exchanges
+	lastActive      time.Time    // end of the last HTTP exchange
+	unsent          int          // bytes of unsent messages for connected clients
+	retained        int          // bytes retained for clients that may reconnect
+
+	accounted struct{ unsent, retained int } // amounts that the server has accounted for
+	backlog   backlog
 }
 
 func (srv *Server) newSession(principal principalID) *httpSession {

@@ -33,7 +33,8 @@ func (srv *Server) register(s *httpSession) *httpError {
 		return srv.refuseOverloadedLocked("too many sessions", "Too many sessions are open",
 			"max", srv.opts.MaxSessions).retryAfter(30)
 	case srv.sessionsBy[s.principal] >= srv.perPrincipalLimit():
-		return srv.refuseOverloadedLocked("too many sessions", "Too many sessions are open under this token",
+		return srv.refuseOverloadedLocked("too many sessions",
+			"Too many sessions are open under this token",
 			"max", srv.perPrincipalLimit(), "principal", s.principal.String()).retryAfter(30)
 	}
 	srv.sessions[s.key] = s

@@ -39,7 +39,8 @@ func (srv *Server) postStateless(
 		herr = srv.validateStateless(r, p.m)
 		if herr == nil && p.accept == acceptJSON && p.m.Method() == protocol.MethodSubscriptionsListen {
 			herr = newHTTPError(http.StatusNotAcceptable,
-				"Not acceptable: a subscription is a stream: the header Accept must name text/event-stream")
+				"Not acceptable: a subscription is a stream: "+
+					"the header Accept must name text/event-stream")
 		}
 	case wire.Notification:
 		w.WriteHeader(http.StatusAccepted)
@@ -101,7 +102,8 @@ func responseStatus(response wire.Message) int {
 
 func statusForCode(code int) int {
 	switch code {
-	case protocol.CodeHeaderMismatch, protocol.CodeMissingCapability, protocol.CodeUnsupportedVersion:
+	case protocol.CodeHeaderMismatch, protocol.CodeMissingCapability,
+		protocol.CodeUnsupportedVersion:
 		return http.StatusBadRequest
 	case wire.CodeMethodNotFound:
 		return http.StatusNotFound
