@@ -1,8 +1,10 @@
-// Package audit is the journal of calls: every call the gateway was asked for leaves exactly one record, whatever its
-// end, written off the call path. So do the requests for prompts and resources.
+// Package audit is the journal of calls: every call that the gateway receives leaves exactly one
+// record, whatever its outcome, written off the call path. Requests for prompts and resources
+// leave one, too.
 //
-// It knows neither sessions nor backends, and reads nothing but what it is handed. It writes into the log (New), through
-// its slog handler, or lines of JSON (NewLines), which it encodes itself: to slog a record cost half of what a call costs.
+// The package does not depend on sessions or backends. It writes to the log (New), through its
+// slog handler, or lines of JSON (NewLines), which it encodes itself because a record encoded by
+// slog cost half as much as a call.
 package audit
 
 import (
@@ -13,71 +15,72 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// Outcome is how a call ended.
+// An Outcome is the result of a call.
 type Outcome string
 
-// The outcomes there are.
+// The outcomes.
 const (
 	OK          Outcome = "ok"
 	ToolError   Outcome = "tool_error"   // a result with isError
-	RPCError    Outcome = "rpc_error"    // a JSON-RPC error; Record.Code says which
+	RPCError    Outcome = "rpc_error"    // a JSON-RPC error, with Record.Code
 	Cancelled   Outcome = "cancelled"    // by the client
 	Timeout     Outcome = "timeout"      // call_timeout ran out
-	BackendLost Outcome = "backend_lost" // it died or hung up in mid-call: the call may have run
-	NotRun      Outcome = "not_run"      // the backend is not there, or ended before the call was sent: the call did not run
-	Rejected    Outcome = "rejected"     // by us, before any backend was asked; also if its queue is full (max_in_flight)
+	BackendLost Outcome = "backend_lost" // the backend exited or disconnected during the call: the call may have run
+	NotRun      Outcome = "not_run"      // the backend was not available before the call was sent: the call did not run
+	Rejected    Outcome = "rejected"     // by the gateway, before the call was sent; also if a queue is full (max_in_flight)
 
-	InputRequired Outcome = "input_required" // the client has to answer something first, and comes back with that
+	InputRequired Outcome = "input_required" // the client has to retry the call with inputResponses
 )
 
-// Record is one call. Its byte slices must not be changed once it was written.
+// A Record describes one call. Its byte slices must not be changed after Write.
 type Record struct {
-	Time    time.Time // zero = when Write was called
-	Session string    // ours
-	Client  string    // name/version of its clientInfo
-	// Principal is the number of the token that the client has among the tokens of the
-	// configuration; "" where there is one token or none.
+	Time    time.Time // zero = the time of Write
+	Session string    // id that the gateway gave the session
+	Client  string    // name/version of clientInfo
+	// Principal is the number of the client's token in the configuration; "" if the
+	// configuration has at most one token.
 	Principal string
 
-	// ID is the raw JSON text of the client's id, logged as a string, so that the types stay apart: the number 1 is
-	// logged as "1", the string "1" as "\"1\"".
+	// ID is the raw JSON text of the client's id. It is logged as a string, so that types stay
+	// distinct: the number 1 is logged as "1", the string "1" as "\"1\"".
 	ID        string
 	BackendID string // the id sent to the backend; "" if none was sent
 
-	// Method is that of a request other than tools/call, which leaves a record of its own kind, msg=request; "" = a call
-	// of a tool. What Tool and BackendTool say is then the name of what was asked for: of a prompt, or the URI of a
-	// resource.
+	// Method is the method of a request other than tools/call, whose record has msg=request; ""
+	// = tools/call. With a method, Tool and BackendTool contain the name of a prompt or the URI
+	// of a resource.
 	Method string
 
-	Tool        string // as exposed
-	Backend     string // "" if it was never routed
-	BackendTool string // the backend's own name for it; "" likewise
+	Tool        string // exposed name
+	Backend     string // "" if the call was not routed
+	BackendTool string // name at the backend, "" if the call was not routed
 
 	Outcome Outcome
 	Code    int // JSON-RPC error code; logged only with RPCError
-	// Reason says why there is no result, in the gateway's words. For an answer of the backend's it is
-	// read from Result instead, if that is logged.
+	// Reason is the gateway's explanation why there is no result. For a response of the backend
+	// the reason is read from Result instead, if results are logged.
 	Reason string
 
-	Started time.Time // when the gateway received it; zero = not known
-	// Queued is the time before it was sent, or until its end if it was not: it waited for a backend to
-	// start, say, or for a place. Dur is the time from then on.
+	Started time.Time // when the gateway received the call; zero = unknown
+	// Queued is the time until the call was sent, or until its end if it was not sent. Calls
+	// wait for a starting backend or for a slot. Dur is the time after Queued.
 	Queued time.Duration
 	Dur    time.Duration
 
-	BytesIn, BytesOut int // size of the arguments, of the result
+	BytesIn, BytesOut int // sizes of the arguments and the result
 
-	Arguments, Result []byte // raw JSON, or nil; looked at only as far as Options.Payloads says
+	Arguments, Result []byte // raw JSON or nil; used only as far as Options.Payloads permits
 }
 
-// entry is a record on its way, with the full sizes of payloads that may have been cut.
+// An entry is a queued record, with the full sizes of payloads that may be truncated.
 type entry struct {
 	Record
 	argumentsSize, resultSize int
 }
 
-// attrs appends the keys that docs promise, in their order. Where a call was never routed, no backend is named. What
-// others have written is masked; the names that the configuration has given are not.
+// attrs appends the keys that the documentation promises, in their order. The record of a call
+// that was not routed has no backend. Text from clients and servers is masked, names from the
+// configuration are not.
 func (e *entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
 	a = append(a, slog.String("session", e.Session), slog.String("client", mask(e.Client)))
 	a = appendKnown(a, "principal", e.Principal)
@@ -105,7 +108,7 @@ func (e *entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
 	return a
 }
 
-// appendTarget appends what was asked for, and of whom.
+// appendTarget appends the name of the tool, prompt or resource, and the backend.
 func (e *entry) appendTarget(a []slog.Attr, mask func(string) string) []slog.Attr {
 	if e.Method != "" {
 		a = append(a, slog.String("method", mask(e.Method)), slog.String("name", mask(bareURI(e.Tool))))
@@ -120,7 +123,7 @@ func (e *entry) appendTarget(a []slog.Attr, mask func(string) string) []slog.Att
 	return appendKnown(a, "backend_tool", mask(e.BackendTool))
 }
 
-// message is the record's msg.
+// message returns the value of the key msg.
 func (e *entry) message() string {
 	if e.Method != "" {
 		return "request"
@@ -128,8 +131,8 @@ func (e *entry) message() string {
 	return "call"
 }
 
-// bareURI returns a URI without what may be secret in it: its query, and what stands before the @ of its authority. A
-// name that is no URI has neither, and expressions of a URI template are neither.
+// bareURI masks the query of a URI and the user information of its authority. A name that is not
+// a URI is returned unchanged, and so are expressions of a URI template.
 func bareURI(uri string) string {
 	if i := secrets.Query(uri); i >= 0 {
 		uri = uri[:i] + redacted

@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// redacted stands where a secret stood in a text. package logs has the same.
+// redacted replaces a secret in a text, as in package logging.
 const redacted = "***"
 
-// An edit replaces text[from:to] by with.
+// An edit replaces text[from:to] by the text with.
 type edit struct {
 	from, to int
 	with     string
 }
 
-// applyEdits returns text with edits, in any order. Of edits that overlap, the one that holds the others counts; if none does,
-// a blot replaces all that they replace.
+// applyEdits applies edits, in any order, to text. If edits overlap, the one that contains the
+// others is applied; if there is none, *** replaces the whole range.
 func applyEdits(text string, edits []edit) string {
 	var out strings.Builder
 	copied := 0
@@ -31,7 +31,7 @@ func applyEdits(text string, edits []edit) string {
 	return out.String()
 }
 
-// mergeOverlapping sorts edits and makes one of those that overlap.
+// mergeOverlapping sorts edits and merges overlapping ones.
 func mergeOverlapping(edits []edit) []edit {
 	slices.SortStableFunc(edits, func(a, b edit) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to), cmp.Compare(len(b.with), len(a.with)))
@@ -57,7 +57,8 @@ func shiftEdits(edits []edit, by int) []edit {
 	return edits
 }
 
-// maskEdits returns the edits that make masked of text, which is text with blots for some stretches of it.
+// maskEdits returns the edits that turn text into masked, which is text with *** for some parts
+// of it.
 func maskEdits(text, masked string) []edit {
 	if masked == text {
 		return nil
@@ -84,11 +85,11 @@ func maskEdits(text, masked string) []edit {
 	return all
 }
 
-// escapeEdits turns edits of the text that body stands for into edits of body, which begins after the opening quote of a
-// string of JSON. They are in order.
+// escapeEdits converts edits of a decoded text to edits of body, the JSON string that it was
+// decoded from, without its opening quote. The edits are sorted.
 func escapeEdits(body []byte, edits []edit) []edit {
 	if bytes.IndexByte(body, '\\') < 0 {
-		return edits // it was not decoded
+		return edits // body is the text
 	}
 	text, source := 0, 0
 	to := func(offset int) int {
@@ -108,7 +109,8 @@ func escapeEdits(body []byte, edits []edit) []edit {
 	return edits
 }
 
-// decodeUnit returns how many bytes of text the first character of body stands for, and how many bytes it takes in body.
+// decodeUnit decodes the first character of body: n is its length in the text, size its length
+// in body.
 func decodeUnit(body []byte) (n, size int) {
 	if body[0] != '\\' || len(body) < 2 {
 		r, size := utf8.DecodeRune(body)
@@ -128,14 +130,14 @@ func decodeUnit(body []byte) (n, size int) {
 			return len(s), pair
 		}
 	}
-	return 1, 1 // of a string that cannot be read
+	return 1, 1 // the string is invalid
 }
 
-// quote is json.Marshal without the HTML escapes, which would rewrite innocent bytes.
+// quote encodes s as JSON without HTML escapes, which would change bytes that need no escape.
 func quote(s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.Encode(s) // strings always encode
+	e.Encode(s) // never fails for a string
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -10,49 +10,50 @@ import (
 	"time"
 )
 
-// Payloads says which payloads are logged.
+// Payloads selects the payloads that are logged.
 type Payloads string
 
-// The choices of audit.payloads. "" is None.
+// The values of the configuration key audit.payloads. "" means None.
 const (
 	None      Payloads = "none"
 	Arguments Payloads = "arguments"
 	All       Payloads = "all" // arguments and result
 )
 
-// Options says what a Journal writes. The zero value logs no payloads and lets 4,096 records wait.
+// Options configure a Journal. The zero value logs no payloads and queues 4,096 records.
 type Options struct {
 	Payloads Payloads
-	Mask     func(string) string // blots secrets out of text: (*logs.Mask).String; nil = none are known
-	Queue    int                 // records that may wait to be encoded; 0 = 4,096
+	Mask     func(string) string // masks secrets in text, see logging.Mask; nil = no masking
+	Queue    int                 // records that may be queued; 0 = 4,096
 }
 
-// Journal takes records on the call path and encodes them elsewhere:
+// A Journal accepts records on the call path and encodes them in another goroutine:
 //
 //	Write ─ waiting ─ Run ─ sink
 type Journal struct {
 	options      Options
 	sink         sink
-	batch        []entry // what Run has in hand
+	batch        []entry // records that Run is writing
 	lost         atomic.Int64
-	firstWaiting chan struct{} // holds one token if the first record has come to wait since Run took them all
-	manyWaiting  chan struct{} // likewise, if so many have
+	firstWaiting chan struct{} // holds one element if a record was queued since Run took all of them
+	manyWaiting  chan struct{} // holds one element if manyRecords were queued since then
 
 	mu      sync.Mutex
 	waiting []entry
-	taken   sync.Cond // tells those who wait for room
-	closed  bool      // Run has gone, or has taken for the last time
+	taken   sync.Cond // signals Write that there is room
+	closed  bool      // Run has returned, or has taken records for the last time
 }
 
-// A sink is where records go. Only Run calls it. Both methods say how many records could not be written.
+// A sink writes records. Only Run calls it. Both methods return the number of records that could
+// not be written.
 type sink interface {
 	write(*entry) (lost int64)
-	flush() (lost int64) // what was put goes out
+	flush() (lost int64) // writes buffered records
 }
 
-// New returns a journal that will write into a log. It starts nothing: Run does.
+// New returns a journal that writes to a log. It starts nothing; see Run.
 //
-// The level of logger plays no part: records go to its handler without asking whether it is enabled, so the journal is
+// Records are passed to the handler of logger regardless of its level, so that the journal is
 // complete at log.level error, too.
 func New(logger *slog.Logger, o Options) *Journal {
 	j := newJournal(o)
@@ -60,8 +61,8 @@ func New(logger *slog.Logger, o Options) *Journal {
 	return j
 }
 
-// NewLines returns a journal that will write lines of JSON to w: those that slog's JSON handler would write, and as many
-// as there are, up to 64 KiB, with one Write. It starts nothing: Run does.
+// NewLines returns a journal that writes lines of JSON to w, equal to the lines of slog's JSON
+// handler. One Write contains all queued lines, up to 64 KiB. NewLines starts nothing; see Run.
 func NewLines(w io.Writer, o Options) *Journal {
 	j := newJournal(o)
 	j.sink = &lineSink{w: w, mask: j.options.Mask}
@@ -80,10 +81,11 @@ func newJournal(o Options) *Journal {
 	return j
 }
 
-// Write hands r over to Run. It encodes nothing and, unless a payload has to be cut or more records wait than ever did,
-// allocates nothing. When more wait than Options.Queue it waits until Run has taken them: a journal with gaps is worth
-// less than a call that ends a little later, and the sink behind does not block. Before Run it waits, too. After Run has
-// returned it never waits: r counts as lost. Write may be called from any goroutine.
+// Write queues r for Run. It does not encode, and it allocates only to truncate a payload or to
+// grow the queue. If more than Options.Queue records are queued, also before Run, it blocks
+// until Run has taken them: a complete journal is worth more than a call that ends a little
+// earlier, and the sink does not block. After Run has returned, Write does not block and counts
+// r as lost. It may be called concurrently.
 func (j *Journal) Write(r Record) {
 	e := j.entry(r)
 	j.mu.Lock()
@@ -104,7 +106,8 @@ func (j *Journal) Write(r Record) {
 	}
 }
 
-// entry drops what is not logged and cuts what is too long, so that waiting records do not hold on to large messages.
+// entry drops payloads that are not logged and truncates long ones, so that queued records do
+// not retain large messages.
 func (j *Journal) entry(r Record) entry {
 	if r.Time.IsZero() {
 		r.Time = time.Now()
@@ -120,7 +123,7 @@ func (j *Journal) entry(r Record) entry {
 	return e
 }
 
-// truncatePayload returns a payload that is within bounds as it is, a longer one's head as a copy.
+// truncatePayload returns payload, or a copy of its beginning if it is too long.
 func truncatePayload(payload []byte) []byte {
 	if len(payload) <= payloadLimit {
 		return payload
@@ -128,7 +131,7 @@ func truncatePayload(payload []byte) []byte {
 	return bytes.Clone(payload[:min(len(payload), payloadLimit+payloadMargin)])
 }
 
-// signal has Run look, unless it has not yet seen the signal before.
+// signal wakes Run, unless an earlier signal is still pending.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -136,15 +139,16 @@ func signal(c chan struct{}) {
 	}
 }
 
-// A Write that finds Run waiting has to wake it, which costs the call more than everything else here. So Run lets records
-// come together for a while before it looks again, unless many have: to write all of a while's at once would hold up
-// what shares the processor.
+// A Write that wakes Run costs the call more than everything else here. Therefore Run waits for
+// gatherTime before it takes records again, or until manyRecords are queued: more records at
+// once would delay other work on the same processor.
 const (
 	gatherTime  = 20 * time.Millisecond
 	manyRecords = 512
 )
 
-// Run writes records until ctx is done, then those that were handed over before, and returns nil. It must run once.
+// Run writes records until ctx is done, then the records queued until then, and returns nil. It
+// must be called once.
 func (j *Journal) Run(ctx context.Context) error {
 	pause := time.NewTimer(gatherTime)
 	defer pause.Stop()
@@ -165,18 +169,19 @@ func (j *Journal) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain writes records until none wait; those that come while it does so go along.
+// drain writes records until none is queued, including those queued meanwhile.
 func (j *Journal) drain(last bool) {
 	for j.takeBatch(last) {
 		for i := range j.batch {
 			j.lost.Add(j.sink.write(&j.batch[i]))
 		}
-		clear(j.batch) // what they refer to
+		clear(j.batch) // releases the payloads
 	}
 	j.lost.Add(j.sink.flush())
 }
 
-// takeBatch makes what waits the batch, if anything does. After the last time nothing comes to wait any more.
+// takeBatch moves the queued records to batch and reports whether there are any. After a call
+// with last set, Write queues nothing.
 func (j *Journal) takeBatch(last bool) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -186,8 +191,9 @@ func (j *Journal) takeBatch(last bool) bool {
 	return len(j.batch) > 0
 }
 
-// Lost says how many records were not written: those which came after Run had returned, and those that the place they go
-// to refused (disk full). The journal does not log it, since the place where it logs may be what failed; main does.
+// Lost says how many records were not written: those which came after Run had returned, and
+// those that the place they go to refused (disk full). The journal does not log it, since the
+// place where it logs may be what failed; main does.
 func (j *Journal) Lost() int64 { return j.lost.Load() }
 
 // logSink has a log's handler write each record.

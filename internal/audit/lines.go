@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxBlock is how many bytes of records are written together.
+// maxBlock is the number of bytes of records that are written together.
 const maxBlock = 64 << 10
 
-// lineSink gathers records as lines of JSON, so that many go out with one Write, and none in two.
+// A lineSink buffers records as lines of JSON and writes many whole lines with one Write.
 type lineSink struct {
 	w        io.Writer
 	mask     func(string) string
-	attrs    []slog.Attr // the room in which a record's are put together
+	attrs    []slog.Attr // buffer for the attributes of a record
 	buf      []byte
 	buffered int64 // records in buf
 }
@@ -40,7 +40,8 @@ func (l *lineSink) flush() (lost int64) {
 	return l.writeBlock(len(l.buf))
 }
 
-// writeBlock writes the first n bytes of buf. If that fails what is not whole of them is lost.
+// writeBlock writes the first n bytes of buf. If that fails, the records that were not written
+// completely are lost.
 func (l *lineSink) writeBlock(n int) (lost int64) {
 	if done, err := l.w.Write(l.buf[:n]); err != nil {
 		lost = l.buffered - int64(bytes.Count(l.buf[:done], []byte("\n")))
@@ -49,8 +50,8 @@ func (l *lineSink) writeBlock(n int) (lost int64) {
 	return lost
 }
 
-// appendLine appends what slog's JSON handler makes of a record, byte for byte. It knows the kinds of values that
-// entry.attrs has, and no others.
+// appendLine appends a record as slog's JSON handler would encode it, byte for byte. It supports
+// only the kinds of values that entry.attrs uses.
 func appendLine(b []byte, at time.Time, msg string, attrs []slog.Attr, mask func(string) string) []byte {
 	b = append(b, `{"time":"`...)
 	b = appendTime(b, at)
@@ -68,7 +69,7 @@ func appendLine(b []byte, at time.Time, msg string, attrs []slog.Attr, mask func
 			b = append(appendTime(append(b, '"'), v.Time()), '"')
 		case slog.KindInt64:
 			b = strconv.AppendInt(b, v.Int64(), 10)
-		case slog.KindFloat64: // a number of microseconds, in thousands: none that JSON would write with an exponent
+		case slog.KindFloat64: // milliseconds with three decimals, which JSON never writes with an exponent
 			b = strconv.AppendFloat(b, v.Float64(), 'f', -1, 64)
 		case slog.KindAny:
 			b = appendRaw(b, v.Any().(json.RawMessage), mask)
@@ -77,12 +78,12 @@ func appendLine(b []byte, at time.Time, msg string, attrs []slog.Attr, mask func
 	return append(b, '}', '\n')
 }
 
-// appendTime appends a time in UTC with a fixed number of digits, "2006-01-02T15:04:05.000000Z", as the JSON log has it.
-// Package time has a fast path for RFC3339 alone.
+// appendTime appends a time in UTC with a fixed number of digits, "2006-01-02T15:04:05.000000Z",
+// as in the JSON log. It uses RFC3339 because package time has a fast path for that format only.
 func appendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	b = t.AppendFormat(b, time.RFC3339)
-	b[len(b)-1] = '.' // which was Z
+	b[len(b)-1] = '.' // instead of Z
 	from := len(b)
 	b = append(b, "000000Z"...)
 	for at, us := from+5, t.Nanosecond()/int(time.Microsecond); at >= from; at, us = at-1, us/10 {
@@ -91,10 +92,11 @@ func appendTime(b []byte, t time.Time) []byte {
 	return b
 }
 
-// appendRaw appends a payload on one line; as a string, if then there is a secret in it that takes up more than one token.
+// appendRaw appends a payload on one line. If its compact form contains a secret, it is appended
+// as a masked string.
 func appendRaw(b []byte, raw json.RawMessage, mask func(string) string) []byte {
 	var line bytes.Buffer
-	_ = json.Compact(&line, raw) // it is valid, or payload would have made a string of it
+	_ = json.Compact(&line, raw) // never fails: payload converts invalid JSON to a string
 	text := line.String()
 	if masked := mask(text); masked != text {
 		return appendString(b, masked)
@@ -102,7 +104,7 @@ func appendRaw(b []byte, raw json.RawMessage, mask func(string) string) []byte {
 	return append(b, text...)
 }
 
-// appendString appends s in quotes, with the escapes that slog writes.
+// appendString appends s in quotes, with the escapes of slog.
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')

@@ -9,11 +9,12 @@ import (
 
 const (
 	payloadLimit  = 64 << 10 // bytes of a payload that are logged
-	payloadMargin = 4 << 10  // bytes looked at beyond, so that a secret astride the cut is seen whole and blotted out
+	payloadMargin = 4 << 10  // further bytes that are masked, so that a secret across the limit is found
 )
 
-// payload is what is logged of raw, the head of a payload of size bytes: JSON as JSON (slog's JSON handler compacts it,
-// so it stays on its line); what is cut or was never JSON, as a string.
+// payload returns the value to log for raw, the beginning of a payload of size bytes. JSON stays
+// JSON (slog's JSON handler compacts it to one line). A truncated payload and invalid JSON
+// become a string.
 func payload(raw []byte, size int, mask func(string) string) slog.Value {
 	out := redact(raw, mask)
 	whole := len(raw) == size
@@ -24,7 +25,7 @@ func payload(raw []byte, size int, mask func(string) string) slog.Value {
 		return slog.StringValue(mask(string(out)))
 	}
 	if !whole {
-		out = out[:max(0, len(out)-payloadMargin)] // a secret may begin here and end beyond
+		out = out[:max(0, len(out)-payloadMargin)] // a secret may begin in the margin and end beyond it
 	}
 	text := mask(string(out[:min(len(out), payloadLimit)]))
 	return slog.StringValue(fmt.Sprintf("%s… [cut: %d bytes in all]", text, size))

@@ -8,11 +8,11 @@ import (
 
 const (
 	maxReason    = 300     // bytes of a reason that are logged
-	maskedReason = 4 << 10 // bytes of it that are masked, so that a secret is seen whole where the reason is cut
+	maskedReason = 4 << 10 // bytes that are masked before the reason is truncated, so that a secret across the limit is found
 )
 
-// reason returns why a call has no result, or none but an error. The text of a backend's answer is a
-// payload: it is used only if results are logged.
+// reason returns the explanation why a call has no result or an error. The text of a backend's
+// response is a payload and is used only if results are logged.
 func (e *entry) reason(mask func(string) string) string {
 	text := e.Reason
 	if text == "" && e.Result != nil {
@@ -22,7 +22,7 @@ func (e *entry) reason(mask func(string) string) string {
 		return ""
 	}
 	if len(text) > maskedReason {
-		text = text[:maskedReason] + "…" // where mask knows the beginning of a secret
+		text = text[:maskedReason] + "…" // lets mask find a truncated secret
 	}
 	text = strings.Map(replaceControl, mask(text))
 	if len(text) > maxReason {
@@ -31,19 +31,19 @@ func (e *entry) reason(mask func(string) string) string {
 	return text
 }
 
-// responseText returns the first text of a result with isError, or the message of an error.
+// responseText returns the first text of a result with isError, or the message of a JSON-RPC error.
 func (e *entry) responseText() string {
-	var answer struct {
+	var response struct {
 		Message string
 		Content []struct{ Text string }
 	}
-	if e.Outcome != ToolError && e.Outcome != RPCError || json.Unmarshal(e.Result, &answer) != nil {
+	if e.Outcome != ToolError && e.Outcome != RPCError || json.Unmarshal(e.Result, &response) != nil {
 		return ""
 	}
 	if e.Outcome == RPCError {
-		return answer.Message
+		return response.Message
 	}
-	for _, c := range answer.Content {
+	for _, c := range response.Content {
 		if c.Text != "" {
 			return c.Text
 		}
@@ -51,7 +51,7 @@ func (e *entry) responseText() string {
 	return ""
 }
 
-// replaceControl replaces characters that control a terminal or hide text.
+// replaceControl replaces characters that control a terminal or hide text by spaces.
 func replaceControl(r rune) rune {
 	if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
 		return ' '

@@ -8,16 +8,20 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// redactedJSON stands where a secret value stood that is no text.
+// redactedJSON replaces a secret JSON value that is not a string.
 const redactedJSON = `"***"`
 
-// redact returns the JSON text raw with secrets replaced: the value under the name of a secret, as package secrets has
-// them, and inside every other string, key and number whatever mask knows, however it was escaped. Strings are searched
-// for names of secrets and for tokens; those that hold JSON, as the text of most tool results does, are redacted likewise.
-// All other bytes stay what they are; raw itself is returned if nothing was found, and never changed.
+// redact replaces the secrets in the JSON text raw:
 //
-// Valid JSON stays valid. From what is cut short or no JSON at all it takes what it can, up to the end: one flat pass
-// over the tokens, which needs no stack, since only a key is followed by a colon.
+//   - values under the name of a secret, as defined by package secrets;
+//   - in other strings, keys and numbers the secrets that mask finds, in any escaping;
+//   - in strings the values after names of secrets, and tokens. Strings that contain JSON, as
+//     the text of most tool results does, are redacted recursively.
+//
+// All other bytes stay unchanged. raw is never modified, and is returned if it contains no secret.
+//
+// Valid JSON stays valid. Truncated or invalid JSON is redacted as far as possible, in one pass
+// over the tokens. The pass needs no stack, because only a key is followed by a colon.
 func redact(raw []byte, mask func(string) string) []byte {
 	all := jsonEdits(raw, mask, true)
 	if len(all) == 0 {
@@ -26,10 +30,11 @@ func redact(raw []byte, mask func(string) string) []byte {
 	return []byte(applyEdits(string(raw), all))
 }
 
-// jsonEdits returns what redact changes in raw. A number in which mask finds something is replaced as a whole if isJSON.
+// jsonEdits returns the edits of redact. A number in which mask finds a secret is replaced as a
+// whole if isJSON is set.
 func jsonEdits(raw []byte, mask func(string) string, isJSON bool) []edit {
 	var all []edit
-	headers := 0 // where the last object of HTTP headers ends
+	headers := 0 // end of the last object of HTTP headers
 	for i := 0; i < len(raw); {
 		end := tokenEnd(raw, i)
 		switch token := raw[i:end]; {
@@ -62,7 +67,7 @@ func jsonEdits(raw []byte, mask func(string) string, isJSON bool) []edit {
 	return all
 }
 
-// valueEdit is the edit that hides the value raw[from:to]. The quotes of a string stay.
+// valueEdit returns the edit that masks the value raw[from:to]. It keeps the quotes of a string.
 func valueEdit(raw []byte, from, to int) edit {
 	if raw[from] != '"' {
 		return edit{from, to, redactedJSON}
@@ -73,8 +78,8 @@ func valueEdit(raw []byte, from, to int) edit {
 	return edit{from, to, redacted}
 }
 
-// isSecret reports whether value, under the name of a secret or of an HTTP header, is one. An object or array is, and a
-// boolean is not.
+// isSecret reports whether value, under the name of a secret or of an HTTP header, is a secret.
+// Objects and arrays are secrets, booleans are not.
 func isSecret(name string, value []byte, header bool) bool {
 	if len(value) == 0 {
 		return false
@@ -95,8 +100,8 @@ func isSecret(name string, value []byte, header bool) bool {
 // isHeaders reports whether key names an object of HTTP headers.
 func isHeaders(key string) bool { return strings.HasSuffix(strings.ToLower(key), "headers") }
 
-// flagArgument returns where the string begins that follows the flag text in an array of arguments, if the flag is the
-// name of a secret.
+// flagArgument returns the offset of the string that follows a flag in an array of arguments, if
+// the flag is the name of a secret.
 func flagArgument(raw []byte, i int, flag string) (int, bool) {
 	i = skipSpace(raw, i)
 	if !strings.HasPrefix(flag, "-") || len(flag) > maxName || i == len(raw) || raw[i] != ',' || !secrets.Name(flag) {
@@ -110,7 +115,7 @@ func flagArgument(raw []byte, i int, flag string) (int, bool) {
 	return i, !isKey
 }
 
-// memberValue returns where the value begins, if what ended at i was a key.
+// memberValue returns the offset of the value, if the string that ends at i is a key.
 func memberValue(raw []byte, i int) (int, bool) {
 	i = skipSpace(raw, i)
 	if i == len(raw) || raw[i] != ':' {
@@ -119,7 +124,7 @@ func memberValue(raw []byte, i int) (int, bool) {
 	return skipSpace(raw, i+1), true
 }
 
-// valueEnd returns where the value that begins at i ends.
+// valueEnd returns the end of the value that begins at i.
 func valueEnd(raw []byte, i int) int {
 	for depth := 0; i < len(raw); {
 		switch raw[i] {
@@ -129,7 +134,7 @@ func valueEnd(raw []byte, i int) int {
 			depth--
 		}
 		if depth < 0 {
-			return i // there was no value
+			return i // no value
 		}
 		i = tokenEnd(raw, i)
 		if depth == 0 {
@@ -139,7 +144,8 @@ func valueEnd(raw []byte, i int) int {
 	return i
 }
 
-// tokenEnd returns where the token at i ends: a string, a punctuation mark, a space, or a run of anything else.
+// tokenEnd returns the end of the token at i: a string, a punctuation mark, a space, or a run of
+// other characters.
 func tokenEnd(raw []byte, i int) int {
 	if raw[i] == '"' {
 		for i++; i < len(raw); i++ {
@@ -170,10 +176,10 @@ func isNumber(token []byte) bool {
 	return token[0] == '-' || '0' <= token[0] && token[0] <= '9'
 }
 
-// stringEdits returns the text of a string, and the edits of its bytes that take the secrets out: what mask finds in the
-// text, what is JSON in it and redacted, and names of secrets and tokens in it. Each is looked for in the text as it was,
-// for a secret that mask knows may have in it what ends the value after a name. A string that cannot be read is searched
-// as it stands.
+// stringEdits returns the text of a JSON string, and the edits of its bytes that mask secrets:
+// those found by mask, those in JSON within the text, values after names of secrets, and tokens.
+// Each search uses the original text, because a secret found by mask may contain characters that
+// end the value after a name. An invalid string is searched undecoded.
 func stringEdits(token []byte, mask func(string) string) (text string, inside []edit) {
 	text, ok := decodeString(token)
 	all := maskEdits(text, mask(text))
@@ -190,9 +196,10 @@ func stringEdits(token []byte, mask func(string) string) (text string, inside []
 	return text, shiftEdits(all, 1)
 }
 
-// decodeString returns the text of a string, of one that was cut short, perhaps amid an escape, the text of what is there. If
-// it cannot be read, it returns the bytes between the quotes and false: searched for JSON once more, those might be cut
-// into strings that cannot be read either, a level for every quote. What was read has half its backslashes, at most.
+// decodeString returns the text of a JSON string, also of one that is truncated, even within an
+// escape. For an invalid string it returns the bytes between the quotes and false. Those must
+// not be searched for JSON again: each quote in them could add a level of recursion. A decoded
+// text has at most half the backslashes, which bounds the recursion.
 func decodeString(token []byte) (string, bool) {
 	body := token[1:]
 	if len(body) > 0 && body[len(body)-1] == '"' {

@@ -6,15 +6,16 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// maxName bounds what is read of the name in front of a value, and maxPlain the value that may turn
-// out not to be a secret: both may be read again for what follows within them.
+// maxName limits the length of a name in front of a value, and maxPlain the length of a value that
+// may not be a secret. Both parts may be scanned again, so that the limits keep the time linear.
 const (
 	maxName  = 64
 	maxPlain = 1 << 10
 )
 
-// textEdits returns the edits that take secrets out of text: values after the name of a secret (name=value, name: value,
-// --name value), tokens of known issuers and private keys. Its time is linear.
+// textEdits returns the edits that mask secrets in text: values after the name of a secret
+// (name=value, name: value, --name value), tokens of known issuers, and private keys. Its time
+// is linear.
 func textEdits(text string) []edit {
 	all := privateKeys(text)
 	done := 0
@@ -25,7 +26,7 @@ func textEdits(text string) []edit {
 		all = append(all, edit{from, to, redacted})
 		done = to
 	}
-	word := 0 // where the word begins that i is in
+	word := 0 // start of the word around i
 	for i := 0; i <= len(text); i++ {
 		if i < len(text) && isNameByte(text[i]) {
 			continue
@@ -49,8 +50,8 @@ func isNameByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.'
 }
 
-// valueAfterName returns where the value after the word text[word:i] is, if that is the name of a secret;
-// from == to if it is not.
+// valueAfterName returns the range of the value after the word text[word:i], if that is the name
+// of a secret; otherwise an empty range.
 func valueAfterName(text string, word, i int) (from, to int) {
 	name := text[word:i]
 	if name == "" || len(name) > maxName {
@@ -90,13 +91,14 @@ func valueAfterName(text string, word, i int) (from, to int) {
 	return 0, 0
 }
 
-// skipQuotes returns where text goes on after the spaces and quotes at i, a few at most.
+// skipQuotes returns the offset after the spaces and quotes at i, of which it skips at most
+// maxName.
 func skipQuotes(text string, i int) int {
 	near := text[i:min(len(text), i+maxName)]
 	return i + len(near) - len(strings.TrimLeft(near, ` "'\`))
 }
 
-// privateKeys returns the edits that take private keys out of text.
+// privateKeys returns the edits that mask private keys in PEM format.
 func privateKeys(text string) (all []edit) {
 	const begin, end, line = "-----BEGIN ", "-----END ", "-----"
 	for at := 0; ; {
@@ -122,7 +124,8 @@ func privateKeys(text string) (all []edit) {
 	}
 }
 
-// stringEnd returns where the string of JSON ends in which text begins, the length of text if it is none.
+// stringEnd returns the end of the JSON string that text begins in, or the length of text if
+// there is none.
 func stringEnd(text string) int {
 	for i := range len(text) {
 		if text[i] == '"' {
