@@ -134,7 +134,7 @@ func (e *entry) message() string {
 // bareURI masks the query of a URI and the user information of its authority. A name that is not
 // a URI is returned unchanged, and so are expressions of a URI template.
 func bareURI(uri string) string {
-	if i := secrets.Query(uri); i >= 0 {
+	if i := secrets.QueryStart(uri); i >= 0 {
 		uri = uri[:i] + redacted
 	}
 	uri = strings.TrimSuffix(uri, "?")
@@ -146,7 +146,7 @@ func bareURI(uri string) string {
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		authority = rest[:i]
 	}
-	if i := strings.LastIndexByte(authority, '@'); i >= 0 && secrets.User(authority[:i]) {
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 && secrets.IsSecretUserInfo(authority[:i]) {
 		rest = redacted + rest[i:]
 	}
 	return scheme + "://" + rest

@@ -46,11 +46,11 @@ func jsonEdits(raw []byte, mask func(string) string, isJSON bool) []edit {
 			case !ok:
 				value, ok = flagArgument(raw, end, text)
 			case value < headers:
-				ok = secrets.Header(text)
+				ok = secrets.IsSecretHeader(text)
 			case isHeaders(text) && value < len(raw) && raw[value] == '{':
 				headers, ok = valueEnd(raw, value), false
 			default:
-				ok = secrets.Name(text)
+				ok = secrets.IsSecretName(text)
 			}
 			if !ok {
 				break
@@ -94,7 +94,7 @@ func isSecret(name string, value []byte, header bool) bool {
 	if header {
 		return secrets.FindHeader(name, text[:min(len(text), maxPlain)]) != nil
 	}
-	return len(text) > maxPlain || secrets.Pair(name, text)
+	return len(text) > maxPlain || secrets.IsSecret(name, text)
 }
 
 // isHeaders reports whether key names an object of HTTP headers.
@@ -104,7 +104,7 @@ func isHeaders(key string) bool { return strings.HasSuffix(strings.ToLower(key),
 // the flag is the name of a secret.
 func flagArgument(raw []byte, i int, flag string) (int, bool) {
 	i = skipSpace(raw, i)
-	if !strings.HasPrefix(flag, "-") || len(flag) > maxName || i == len(raw) || raw[i] != ',' || !secrets.Name(flag) {
+	if !strings.HasPrefix(flag, "-") || len(flag) > maxName || i == len(raw) || raw[i] != ',' || !secrets.IsSecretName(flag) {
 		return 0, false
 	}
 	i = skipSpace(raw, i+1)

@@ -31,7 +31,7 @@ func textEdits(text string) []edit {
 		if i < len(text) && isNameByte(text[i]) {
 			continue
 		}
-		if w := text[word:i]; i-word >= 12 && strings.ContainsAny(w, "0123456789") && secrets.Issued(w) {
+		if w := text[word:i]; i-word >= 12 && strings.ContainsAny(w, "0123456789") && secrets.IsIssuedToken(w) {
 			hide(word, i)
 		}
 		if i < len(text) {
@@ -69,7 +69,7 @@ func valueAfterName(text string, word, i int) (from, to int) {
 	default:
 		return 0, 0
 	}
-	if !secrets.Name(name) {
+	if !secrets.IsSecretName(name) {
 		return 0, 0
 	}
 	value := secrets.AfterScheme(text[at:])
@@ -85,7 +85,7 @@ func valueAfterName(text string, word, i int) (from, to int) {
 	if n := strings.IndexAny(value, ends); n >= 0 {
 		to = from + n
 	}
-	if to-from > maxPlain || to > from && secrets.Pair(name, text[from:to]) {
+	if to-from > maxPlain || to > from && secrets.IsSecret(name, text[from:to]) {
 		return from, to
 	}
 	return 0, 0

@@ -134,7 +134,7 @@ func (c *checker) literalSecrets(cfg *Config, said Errors) (all []string) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(b.Headers)) {
 			path := at + ".headers." + name
-			if value := secrets.AfterScheme(b.Headers[name]); !c.fromVariables[path] && !isSaid(path) && !isTrivial(value) && secrets.Pair(name, value) {
+			if value := secrets.AfterScheme(b.Headers[name]); !c.fromVariables[path] && !isSaid(path) && !isTrivial(value) && secrets.IsSecret(name, value) {
 				keys = append(keys, "headers."+name)
 			}
 		}

@@ -97,7 +97,7 @@ func shownEnv(env map[string]string) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		value := env[name]
-		if (secrets.Name(name) || secrets.Value(value)) && expand.Variables(value) == nil {
+		if (secrets.IsSecretName(name) || secrets.LooksSecret(value)) && expand.Variables(value) == nil {
 			value = "…"
 		}
 		all = append(all, name+"="+quoted([]string{value})[0])

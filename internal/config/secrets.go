@@ -12,7 +12,7 @@ import (
 
 // Secrets returns the values that must not appear in a log, the longest first: tokens, and what
 // is secret by its name or form in the environment, headers, arguments and URLs of the backends.
-// So is what people do not read (secrets.Opaque) in a variable. Addresses, numbers, paths and words
+// So is what people do not read (secrets.IsOpaque) in a variable. Addresses, numbers, paths and words
 // of an ordinary variable are not; neither are values
 // that the log needs to be readable: "true", the address of the gateway, the names, commands and
 // hosts of backends.
@@ -34,7 +34,7 @@ func Secrets(c *Config) []string {
 	public := publicTexts(c)
 	all = slices.DeleteFunc(all, func(value string) bool {
 		shown := func(text string) bool { return strings.Contains(text, value) }
-		return !secrets.Value(value) && slices.ContainsFunc(public, shown)
+		return !secrets.LooksSecret(value) && slices.ContainsFunc(public, shown)
 	})
 	all = slices.DeleteFunc(append(all, c.Auth.Tokens...), isTrivial)
 	slices.SortFunc(all, func(a, b string) int {
@@ -96,10 +96,10 @@ func appendParts(all []string, text string, parts []secrets.Part) []string {
 
 // appendVariable adds what is secret in the value of a variable, by its name or its form.
 func appendVariable(all []string, name, value string) []string {
-	if secrets.ShellVariable(name) {
+	if secrets.IsShellVariable(name) {
 		return all
 	}
-	if secrets.Opaque(name, value) {
+	if secrets.IsOpaque(name, value) {
 		all = append(all, value)
 	}
 	return appendParts(all, value, secrets.Find(name, value))
@@ -108,12 +108,12 @@ func appendVariable(all []string, name, value string) []string {
 // appendHeader adds what is secret in the value of a header: the value, what follows its first
 // word, because that may be a scheme that is not known, and pairs such as those of a cookie.
 func appendHeader(all []string, name, value string) []string {
-	if !secrets.Name(name) && secrets.Plain(value) {
+	if !secrets.IsSecretName(name) && secrets.IsPlain(value) {
 		return all
 	}
 	parts := secrets.FindHeader(name, value)
 	all = appendParts(all, value, parts)
-	if parts == nil || !secrets.Header(name) {
+	if parts == nil || !secrets.IsSecretHeader(name) {
 		return all
 	}
 	scheme, rest, ok := strings.Cut(value, " ")
@@ -129,7 +129,7 @@ func appendHeader(all []string, name, value string) []string {
 // expandedSecrets returns what is secret of the value that a reference to variable brought into
 // the key path of an entry. The name of the variable and the key both count.
 func expandedSecrets(path, variable, value string) []string {
-	if secrets.ShellVariable(variable) {
+	if secrets.IsShellVariable(variable) {
 		return nil
 	}
 	all := appendVariable(nil, variable, value)
@@ -183,7 +183,7 @@ func urlSecrets(raw string) []string {
 
 // isOrdinary reports whether a value without the name of a secret is too short or too common to
 // be one.
-func isOrdinary(value string) bool { return len(value) < 8 || secrets.Plain(value) }
+func isOrdinary(value string) bool { return len(value) < 8 || secrets.IsPlain(value) }
 
 // isTrivial tells whether a value is too short or too common to be a secret.
 func isTrivial(value string) bool {

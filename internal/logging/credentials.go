@@ -31,10 +31,10 @@ func appendURLs(spans []span, s string) []span {
 		at += i + len(schemeEnd)
 		end := at + urlLength(s[at:])
 		host := at + lengthUntil(s[at:end], "/?#")
-		if i := strings.LastIndexByte(s[at:host], '@'); i >= 0 && secrets.User(s[at:at+i]) {
+		if i := strings.LastIndexByte(s[at:host], '@'); i >= 0 && secrets.IsSecretUserInfo(s[at:at+i]) {
 			spans = appendSpan(spans, s, at, at+i)
 		}
-		if i := secrets.Query(s[at:end]); i >= 0 {
+		if i := secrets.QueryStart(s[at:end]); i >= 0 {
 			spans = appendSpan(spans, s, at+i, end)
 		}
 		at = end
@@ -53,7 +53,7 @@ func appendBearers(spans []span, s string) []span {
 			}
 			at += i + len(scheme)
 			end := at + tokenLength(s[at:])
-			if (end-at >= 16 || scheme[0] == 'B') && !isChallenge(s[at:], end-at) && !secrets.Word(s[at:end]) {
+			if (end-at >= 16 || scheme[0] == 'B') && !isChallenge(s[at:], end-at) && !secrets.IsWord(s[at:end]) {
 				spans = appendSpan(spans, s, at, end)
 			}
 		}
@@ -92,7 +92,7 @@ func appendAuthorizations(spans []span, s string) []span {
 			quoted := strings.ContainsAny(opening, "[\"'") && !strings.HasPrefix(s[at:], " ")
 			prose := !quoted && (opening != "" || secret != value)
 			text := s[from:at]
-			if !isLiteral(text) && !secrets.Placeholder(text) && !(prose && secrets.Word(text)) {
+			if !isLiteral(text) && !secrets.IsPlaceholder(text) && !(prose && secrets.IsWord(text)) {
 				spans = appendSpan(spans, s, from, at)
 			}
 		}

@@ -9,23 +9,23 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// Part is the secret text[From:To] within a text.
+// A Part is the secret text[From:To] within a text.
 type Part struct {
 	From, To int
-	// Name is the name nearest to it, as written: a flag, a variable, a header, a JSON member,
-	// a query parameter; "password" and "user" for those in front of a host, "path" for a part of
-	// a path, and the name given to Find if there is no nearer one.
+	// Name is the nearest name, as written: a flag, a variable, a header, a JSON member or a query
+	// parameter; "password" or "user" in front of a host; "path" for a part of a path; otherwise
+	// the name passed to Find.
 	Name string
 }
 
-// Find returns the secret parts of text, in order and without overlaps. name is the name that
-// the text has, "" if there is none. It looks into JSON, into JSON within JSON, URLs,
-// assignments (KEY=value, Header: value, --flag=value), lists of those, and command lines.
+// Find returns the secret parts of text, in order and without overlaps. name is the name of the
+// text, "" if it has none. Find parses JSON, JSON within JSON, URLs, assignments (KEY=value,
+// Header: value, --flag=value), lists of assignments, and command lines.
 func Find(name, text string) []Part { return sweep(find(name, text), name, text) }
 
-// FindArgument is Find for an argument of a program that follows flag, which is "" if it follows
-// none. It also knows the password in `-u user:password`. `-u 1000:1000` and `-u name:name`, of a
-// user and a group, have none.
+// FindArgument returns the secret parts of an argument of a program. flag is the flag in front
+// of it, "" if there is none. It also finds the password in `-u user:password`. `-u 1000:1000`
+// and `-u name:name`, a user and a group, contain no password.
 func FindArgument(flag, text string) []Part {
 	user, password, ok := strings.Cut(text, ":")
 	switch {
@@ -39,12 +39,12 @@ func FindArgument(flag, text string) []Part {
 
 var userFlags = []string{"-u", "--user", "--proxy-user", "-U"}
 
-// FindHeader is Find for the value of an HTTP header.
+// FindHeader returns the secret parts of the value of an HTTP header.
 func FindHeader(name, value string) []Part {
 	return sweep(finder{depth: nestingLimit}.findHeader(name, value), name, value)
 }
 
-// sweep adds the tokens of known issuers that are not in parts yet, whatever is around them.
+// sweep adds the tokens of known issuers that are not in parts yet, in any context.
 func sweep(parts []Part, name, text string) []Part {
 	found := issuedInText().FindAllStringSubmatchIndex(text, -1)
 	for _, m := range found {
@@ -62,11 +62,10 @@ func sweep(parts []Part, name, text string) []Part {
 
 func find(name, text string) []Part { return finder{depth: nestingLimit}.find(name, text) }
 
-// nestingLimit bounds how many forms may contain one another. What is deeper is hidden or shown as a
-// whole.
+// nestingLimit is the number of nested forms that are parsed. Deeper ones are treated as a whole.
 const nestingLimit = 6
 
-// finder finds secrets; deeper is the number of forms that it still takes apart.
+// A finder finds secrets. depth is the number of nested forms that it still parses.
 type finder struct{ depth int }
 
 func (f finder) next() finder { return finder{f.depth - 1} }
@@ -80,18 +79,18 @@ var (
 )
 
 var (
-	// packages begin a reference to a package or an image, which may have an @.
+	// packages begin a reference to a package or an image, which may contain an @.
 	packages = []string{
 		"npm", "git", "github", "gitlab", "bitbucket", "gist", "docker", "file", "jsr", "pypi", "oci", "mailto",
 		"workspace", "link",
 	}
-	// digests are the last words of names of digests.
+	// digests are last words of names of digests.
 	digests = []string{
 		"sha", "sha1", "sha256", "commit", "rev", "revision", "digest", "checksum", "ref", "version", "hash", "etag",
 	}
-	// logins are the last words of names of a user and password: -u user:password.
+	// logins are last words of names of a user and password: -u user:password.
 	logins = []string{"u", "user", "login", "userpass", "userpwd"}
-	// authKinds are values of AUTH that name a method.
+	// authKinds are values of AUTH that denote a method.
 	authKinds = []string{
 		"basic", "bearer", "digest", "oauth", "oauth2", "oidc", "saml", "jwt", "iam", "api-key", "api_key", "apikey",
 		"token", "anonymous", "default", "required", "optional", "enabled", "disabled", "auto", "browser", "device",
@@ -100,9 +99,9 @@ var (
 	innerPair    = lazy.Regexp(`(?s)[^\w.-]([A-Za-z_][\w.-]*)=(\S+)$`)
 )
 
-// UUID reports whether text is a UUID. Value does not count one as a secret; in the path of a
-// server's URL it often is one.
-func UUID(text string) bool { return uuid().MatchString(text) }
+// IsUUID reports whether text is a UUID. LooksSecret does not report a UUID; in the path of a
+// server's URL it often is a secret.
+func IsUUID(text string) bool { return uuid().MatchString(text) }
 
 func (f finder) find(name, text string) []Part {
 	trimmed := strings.TrimSpace(text)
@@ -119,14 +118,14 @@ func (f finder) find(name, text string) []Part {
 
 func (f finder) findTrimmed(name, text string) []Part {
 	parts := splitName(name)
-	if Name(name) {
-		if !harmless(text) && !(parts[len(parts)-1] == "auth" && slices.Contains(authKinds, strings.ToLower(text))) {
+	if IsSecretName(name) {
+		if !isHarmless(text) && !(parts[len(parts)-1] == "auth" && slices.Contains(authKinds, strings.ToLower(text))) {
 			return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
 		}
 		name = ""
 	}
 	if f.depth == 0 {
-		if Value(text) || strings.ContainsAny(text, "=:{") {
+		if LooksSecret(text) || strings.ContainsAny(text, "=:{") {
 			return []Part{{0, len(text), name}}
 		}
 		return nil
@@ -143,7 +142,7 @@ func (f finder) findTrimmed(name, text string) []Part {
 		return nil
 	case urlScheme().MatchString(text) && !strings.ContainsAny(text, " \t\n"):
 		return f.findInURL(text)
-	case AfterScheme(text) != text && Value(text):
+	case AfterScheme(text) != text && LooksSecret(text):
 		return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
 	case name == "-c" && strings.ContainsAny(text, " \t\n"): // sh -c
 		return f.findInWords(name, text)
@@ -162,20 +161,20 @@ func (f finder) findTrimmed(name, text string) []Part {
 			key = key[2:]
 		}
 		return shift(inner(key, text[m[6]:]), m[6])
-	case Value(text) && !isDigestOf(name, text):
+	case LooksSecret(text) && !isDigestOf(name, text):
 		return []Part{{0, len(text), name}}
 	}
 	return f.findInWords(name, text)
 }
 
-// findHeader finds what is secret in the value of a header: all of it, but for the scheme, unless
-// the header is known to hold no secret.
+// findHeader finds the secrets in the value of a header: the whole value without its scheme, unless
+// the header is known to contain no secret.
 func (f finder) findHeader(name, value string) []Part {
 	rest := AfterScheme(value)
-	if !Header(name) {
+	if !IsSecretHeader(name) {
 		return f.find(name, value)
 	}
-	if harmless(strings.TrimSpace(value)) || rest == "" || number().MatchString(value) && !Name(name) {
+	if isHarmless(strings.TrimSpace(value)) || rest == "" || number().MatchString(value) && !IsSecretName(name) {
 		return f.find("", value)
 	}
 	return []Part{{len(value) - len(rest), len(value), name}}
@@ -185,7 +184,7 @@ func isHeaderFlag(name string) bool {
 	return name == "-H" || strings.HasPrefix(name, "-") && strings.HasSuffix(strings.ToLower(name), "header")
 }
 
-// isDigestOf reports whether text is the digest that its name says: COMMIT_SHA.
+// isDigestOf reports whether text is a digest and has the name of one: COMMIT_SHA.
 func isDigestOf(name, text string) bool {
 	parts := splitName(name)
 	if len(parts) == 0 || strings.Trim(text, "0123456789abcdefABCDEF") != "" {
@@ -194,7 +193,7 @@ func isDigestOf(name, text string) bool {
 	return slices.Contains(digests, parts[len(parts)-1])
 }
 
-// findInWords finds what is secret in a text of several words, such as a command line or a list of
+// findInWords finds the secrets in a text of several words, such as a command line or a list of
 // assignments.
 func (f finder) findInWords(name, text string) []Part {
 	gaps := wordGap().FindAllStringIndex(text, -1)
@@ -206,7 +205,7 @@ func (f finder) findInWords(name, text string) []Part {
 	}
 	var all []Part
 	from := 0
-	before, last := "", "" // the name that the next word belongs to; the last word
+	before, last := "", "" // the name for the next word; the last word
 	for _, g := range append(gaps, []int{len(text), len(text)}) {
 		word := text[from:g[0]]
 		start := from
@@ -221,11 +220,11 @@ func (f finder) findInWords(name, text string) []Part {
 		last = word
 		switch {
 		case before != "" && AfterScheme(word+" x") != word+" x":
-			continue // Authorization: Bearer, and the token is next
+			continue // Authorization: Bearer, followed by the token
 		case before != "" && !strings.HasPrefix(word, "-"):
 			all = append(all, shift(f.next().find(before, word), start)...)
 			before = ""
-		case (label != word || strings.HasPrefix(word, "-")) && !strings.ContainsAny(label, "=:") && Name(label):
+		case (label != word || strings.HasPrefix(word, "-")) && !strings.ContainsAny(label, "=:") && IsSecretName(label):
 			before = label
 		case AfterScheme(word+" x") != word+" x":
 			before = ""
@@ -240,7 +239,7 @@ func (f finder) findInWords(name, text string) []Part {
 	return all
 }
 
-// wordName is the name for one word of a text: that of the text, if it names a digest.
+// wordName returns the name for one word of a text: the name of the text if the word is its digest.
 func wordName(name, word string) string {
 	if isDigestOf(name, word) {
 		return name
@@ -248,21 +247,21 @@ func wordName(name, word string) string {
 	return ""
 }
 
-// isToken reports whether text begins with what may follow Bearer or Basic.
+// isToken reports whether text begins with a credential that may follow Bearer or Basic.
 func isToken(text string) bool {
 	word, _, _ := strings.Cut(text, " ")
 	word = strings.Trim(word, "\"'`,;")
 	return len(word) >= 8 && isCredential(word) && !strings.Contains(strings.TrimRight(word, "="), "=")
 }
 
-// findInURL finds what is secret in a URL. It does not parse the URL: there may be references to
-// variables in it.
+// findInURL finds the secrets in a URL. It does not parse the URL with package net/url, because
+// the URL may contain references to variables.
 func (f finder) findInURL(text string) []Part {
 	var all []Part
 	at := strings.Index(text, "://") + len("://")
 	end := at + lengthUntil(text[at:], "/?#")
 	if strings.IndexByte(text[at:end], '@') < 0 {
-		// A password may have a / or # in it. What follows the : is not a port then.
+		// A password may contain / or #. Then the text after the : is not a port.
 		_, port, ok := strings.Cut(text[at:end], ":")
 		if last := strings.LastIndexByte(text, '@'); ok && last > end && strings.Trim(port, digits) != "" {
 			end = last + 1 + lengthUntil(text[last+1:], "/?#")
@@ -270,7 +269,7 @@ func (f finder) findInURL(text string) []Part {
 	}
 	if host := strings.LastIndexByte(text[at:end], '@'); host >= 0 {
 		user, password, both := strings.Cut(text[at:at+host], ":")
-		if Value(user) || password == "x-oauth-basic" || !both && len(user) >= 12 && strings.ContainsAny(user, digits) {
+		if LooksSecret(user) || password == "x-oauth-basic" || !both && len(user) >= 12 && strings.ContainsAny(user, digits) {
 			all = append(all, Part{at, at + len(user), "user"})
 		}
 		if both && password != "" && password != "x-oauth-basic" {
@@ -287,7 +286,7 @@ func (f finder) findInURL(text string) []Part {
 		next := end + lengthUntil(text[end:pathEnd], "/")
 		segment := text[end:next]
 		switch {
-		case Value(segment), Name(before) && len(segment) >= 8 && strings.ContainsAny(segment, digits):
+		case LooksSecret(segment), IsSecretName(before) && len(segment) >= 8 && strings.ContainsAny(segment, digits):
 			all = append(all, Part{end, next, "path"})
 		case strings.ContainsAny(segment, "=:"):
 			all = append(all, shift(f.next().find("", segment), end)...)
@@ -308,7 +307,7 @@ func (f finder) findInURL(text string) []Part {
 	return all
 }
 
-// findInQuery finds what is secret in the value of a query parameter, which may be escaped.
+// findInQuery finds the secrets in the value of a query parameter, which may be escaped.
 func (f finder) findInQuery(key, value string) []Part {
 	found := f.next().find(key, value)
 	if found != nil || !strings.Contains(value, "%") {
@@ -320,10 +319,11 @@ func (f finder) findInQuery(key, value string) []Part {
 	return nil
 }
 
-// findInJSON finds the secret members of a JSON text. headers: it is a table of HTTP headers.
+// findInJSON finds the secret members of a JSON text. headers: the text is an object of HTTP
+// headers.
 func (f finder) findInJSON(headers bool, text string) []Part {
 	var all []Part
-	Walk([]byte(text), Name, func(path []string, from, to int) {
+	WalkJSON([]byte(text), IsSecretName, func(path []string, from, to int) {
 		name := ""
 		if len(path) > 0 {
 			name = path[len(path)-1]
@@ -337,7 +337,7 @@ func (f finder) findInJSON(headers bool, text string) []Part {
 		value := text[from:to]
 		switch plain, isText := unquote(value); {
 		case !isText:
-			if Name(name) && !harmless(value) {
+			if IsSecretName(name) && !isHarmless(value) {
 				all = append(all, Part{from, to, name})
 			}
 		case plain == value[1:len(value)-1]:

@@ -9,12 +9,13 @@ import (
 )
 
 var (
-	// issued are tokens with a prefix that their issuer uses for nothing else.
+	// issued matches tokens with a prefix that their issuer uses only for tokens.
 	issued = lazy.Regexp(`^(?:` + prefixes + `)[\w.~+/=:-]{8,}$`)
-	// issuedInText is such a token after a character that ends a word.
+	// issuedInText matches such a token after a character that ends a word.
 	issuedInText = lazy.Regexp(`(?:^|[^A-Za-z0-9_.-])((?:` + prefixes + `)[\w.~+/=:-]{8,}` +
 		`|(?:AKIA|ASIA)[A-Z0-9]{12,}|(?:npm|hf|gsk|ntn|pcsk)_\w{16,})`)
-	// issuedAmbiguous are tokens whose prefix may begin a plain word, too: they need a digit or both cases.
+	// issuedAmbiguous matches tokens with a prefix that plain words have, too. They need a digit
+	// or both cases.
 	issuedAmbiguous = lazy.Regexp(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|e2b_|BSA|EAA|` +
 		`dapi|dvc_|LTAI|pk_|rk_|fc-|rnd_|ops_|ph[cx]_|vcp_|sqp_|sgp_|glc_|ntn_|gsk_|jina_)[\w.~+/=-]{8,}$`)
 	awsKey   = lazy.Regexp(`^(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}$`)
@@ -30,12 +31,12 @@ const prefixes = `gh[pousr]_|github_pat_|gl[a-z]{2,5}-|sk[-_]|[rp]k_(?:live|test
 	`pplx-|sbp_|nvapi-|whsec_|dckr_pat_|ATATT|ATCTT|NRAK-|AGE-SECRET-KEY-|hv[bsr]\.|gls[a-z]_|` +
 	`sntry[su]_|pcsk_|lsv2_|apify_api_|PMAK-|xkeysib-|pscale_[a-z]+_|ctx7sk|CCIPAT_|secret-token:`
 
-// Value reports whether text is a secret by its form: it begins like the tokens of a known
-// issuer or like the value of an Authorization header, is a URL with a password, holds a private
-// key, or is a long word without sense. Text of fewer than 8 characters is not, nor is a UUID:
-// most of those are names of things. A hexadecimal digest is, because many tokens look like
-// one, unless it begins with its algorithm.
-func Value(text string) bool {
+// LooksSecret reports whether text is a secret by its form. It is one if it begins like the tokens
+// of a known issuer or like the value of an Authorization header, is a URL with a password,
+// contains a private key, or is a long random word. Text of fewer than 8 characters is not a
+// secret, and neither is a UUID, because most UUIDs are identifiers. A hexadecimal digest is one,
+// because many tokens look like digests, unless it begins with the name of its algorithm.
+func LooksSecret(text string) bool {
 	text = strings.TrimSpace(text)
 	if len(text) < 8 {
 		return false
@@ -43,11 +44,11 @@ func Value(text string) bool {
 	if rest := AfterScheme(text); rest != text {
 		return isCredential(rest)
 	}
-	return hasIssuer(text) || inURL().MatchString(text) || pem().MatchString(text) || !Plain(text) && looksRandom(text)
+	return hasIssuer(text) || inURL().MatchString(text) || pem().MatchString(text) || !IsPlain(text) && looksRandom(text)
 }
 
-// Issued reports whether text begins like the tokens of a known issuer.
-func Issued(text string) bool { return hasIssuer(text) }
+// IsIssuedToken reports whether text begins like the tokens of a known issuer.
+func IsIssuedToken(text string) bool { return hasIssuer(text) }
 
 func hasIssuer(text string) bool {
 	mixed := strings.ContainsAny(text, digits) || bothCases(text)
@@ -55,8 +56,8 @@ func hasIssuer(text string) bool {
 		awsKey().MatchString(text) || telegram().MatchString(text)
 }
 
-// AfterScheme returns the credentials of an Authorization header's value, and the value itself
-// if it does not begin with a scheme.
+// AfterScheme returns the credentials of an Authorization header's value, or the whole value if it
+// does not begin with a scheme.
 func AfterScheme(value string) string {
 	for _, scheme := range [...]string{"Bearer ", "Basic ", "Token ", "ApiKey ", "Bot ", "Digest ", "Negotiate ", "Key "} {
 		if n := len(scheme); len(value) > n && strings.EqualFold(value[:n], scheme) {
@@ -67,23 +68,25 @@ func AfterScheme(value string) string {
 }
 
 var (
-	// word matches a word of prose, with a capital at most at its start.
+	// word matches a word of prose, which may begin with a capital.
 	word = lazy.Regexp(`^[A-Za-z]?[a-z]{0,18}[.:!?]?$`)
-	// placeholder matches a word or the name of a variable in capitals, and a reference to a variable.
+	// placeholder matches a word or the name of a variable in capitals, and a reference to a
+	// variable.
 	placeholder = lazy.Regexp(`^(?:[A-Z]{2,19}|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[$%][A-Za-z_][A-Za-z0-9_]*%?|\$)[.:!?]?$`)
 )
 
-// Word reports whether text, which follows the name of a header or an authorization scheme, is a
-// word of prose or a placeholder and not a credential.
-func Word(text string) bool { return word().MatchString(text) || Placeholder(text) }
+// IsWord reports whether text, after the name of a header or an authorization scheme, is a word of
+// prose or a placeholder and not a credential.
+func IsWord(text string) bool { return word().MatchString(text) || IsPlaceholder(text) }
 
-// Placeholder reports whether text stands for a credential: TOKEN, DOCS_TOKEN, $TOKEN, or the $ in
-// front of {TOKEN}.
-func Placeholder(text string) bool {
+// IsPlaceholder reports whether text takes the place of a credential: TOKEN, DOCS_TOKEN, $TOKEN, or
+// the $ in front of {TOKEN}.
+func IsPlaceholder(text string) bool {
 	return len(text) < 40 && placeholder().MatchString(text) && !hasIssuer(text)
 }
 
-// isCredential tells what follows a scheme from prose: "Basic authentication".
+// isCredential reports whether text, after a scheme, is a credential and not prose, as in
+// "Basic authentication".
 func isCredential(text string) bool {
 	if strings.ContainsAny(text, " \t") {
 		return false
@@ -101,7 +104,7 @@ func bothCases(text string) bool {
 	return strings.ContainsAny(text, lower) && strings.ContainsAny(text, upper)
 }
 
-// looksRandom reports whether text is one long word without sense.
+// looksRandom reports whether text is one long random word.
 func looksRandom(text string) bool {
 	if !dense().MatchString(text) || strings.HasPrefix(text, "-") || digest().MatchString(text) || filePath().MatchString(text) {
 		return false
@@ -147,7 +150,7 @@ func kindChanges(text string) int {
 	return n
 }
 
-// entropy is Shannon's, in bits per byte.
+// entropy returns the Shannon entropy of s in bits per byte.
 func entropy(s string) float64 {
 	var counts [256]float64
 	for i := range len(s) {

@@ -5,18 +5,17 @@ import (
 	"encoding/json"
 )
 
-// maxNames bounds the names of members around a value that Walk keeps. Values that are nested
-// deeper are visited with the names of the outer members only.
+// maxNames is the number of names of members around a value that WalkJSON keeps. Values that are
+// nested deeper are visited with the names of the outer members only.
 const maxNames = 64
 
-// Walk visits the values of a JSON text in order: each string, number and literal, with its
+// WalkJSON visits the values of a JSON text in order: each string, number and literal, with its
 // quotes, and as a whole each object or array under a name for which whole returns true. path
-// holds the names of the members around the value, the nearest last; the elements of an array
-// have that of the array. path is valid during the call only.
+// contains the names of the members around the value, the nearest last; the elements of an array
+// have the name of the array. path is valid only during the call.
 //
-// Walk reads what it can of a text that is cut short or is not JSON at all. Its time and memory
-// are linear.
-func Walk(text []byte, whole func(name string) bool, visit func(path []string, from, to int)) {
+// WalkJSON reads truncated and invalid JSON as far as possible. Its time and memory are linear.
+func WalkJSON(text []byte, whole func(name string) bool, visit func(path []string, from, to int)) {
 	w := walker{text: text, whole: whole, visit: visit}
 	for i := 0; i < len(text); {
 		i = w.token(i)
@@ -29,9 +28,9 @@ type walker struct {
 	visit func(path []string, from, to int)
 
 	path   []string // names of open members
-	named  []bool   // for each open object or array: whether its name is in path
+	named  []bool   // for each open object or array: path contains its name
 	beyond int      // open objects and arrays beyond maxNames
-	member bool     // the last name of path is that of the value to come
+	member bool     // the last name of path belongs to the next value
 }
 
 // token reads the token at i and returns its end.
@@ -100,7 +99,7 @@ func (w *walker) close() {
 	}
 }
 
-// memberValue returns where the value begins, if the string that ends at i is the name of a
+// memberValue returns the offset of the value, if the string that ends at i is the name of a
 // member.
 func memberValue(text []byte, i int) (int, bool) {
 	i = skipSpace(text, i)
@@ -110,7 +109,7 @@ func memberValue(text []byte, i int) (int, bool) {
 	return skipSpace(text, i+1), true
 }
 
-// valueEnd returns where the object or array that begins at i ends.
+// valueEnd returns the end of the object or array that begins at i.
 func valueEnd(text []byte, i int) int {
 	for depth := 0; i < len(text); {
 		switch text[i] {
@@ -127,8 +126,8 @@ func valueEnd(text []byte, i int) int {
 	return i
 }
 
-// tokenEnd returns where the token at i ends: a string, a punctuation mark, a space, or a run of
-// anything else.
+// tokenEnd returns the end of the token at i: a string, a punctuation mark, a space, or a run of
+// other characters.
 func tokenEnd(text []byte, i int) int {
 	if text[i] == '"' {
 		for i++; i < len(text); i++ {
@@ -155,8 +154,7 @@ func skipSpace(text []byte, i int) int {
 	return len(text) - len(bytes.TrimLeft(text[i:], " \t\r\n"))
 }
 
-// decodeString returns the text of a JSON string, or what stands between its quotes if it
-// cannot be read.
+// decodeString returns the text of a JSON string, or the bytes between its quotes if it is invalid.
 func decodeString(token []byte) string {
 	var s string
 	if bytes.IndexByte(token, '\\') >= 0 && json.Unmarshal(token, &s) == nil {

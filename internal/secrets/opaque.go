@@ -6,7 +6,8 @@ import (
 	"unicode"
 )
 
-// identifierEndings are the last words of names of what a service shows and asks for: MODEL, SLACK_TEAM_ID.
+// identifierEndings are last words of names of identifiers, which services show: MODEL,
+// SLACK_TEAM_ID.
 var identifierEndings = []string{
 	"id", "ids", "model", "models", "bucket", "project", "org", "organization", "team", "workspace", "tenant", "account",
 	"cluster", "namespace", "database", "db", "table", "index", "collection", "image", "tag", "branch", "repo", "repository",
@@ -14,17 +15,19 @@ var identifierEndings = []string{
 }
 
 const (
-	minOpaque = 8 // characters of a value that Opaque may report
-	minMixed  = 6 // characters of a part of it that mixes letters and digits
+	minOpaque = 8 // characters of the shortest value that IsOpaque reports
+	minMixed  = 6 // characters of the shortest part that mixes letters and digits
 )
 
-// Opaque reports whether text, the value of a variable with an ordinary name, is one that people do not read: it has
-// at least 8 characters, and it mixes letters and digits, capitals and small letters, or those and signs, in a way that
-// words, numbers, versions and names of models and regions do not. Text with spaces, options, URLs, paths, JSON and
-// assignments are not: Find finds what is secret in them. Nor is anything under a name such as MODEL or TEAM_ID.
-func Opaque(name, text string) bool {
+// IsOpaque reports whether text, the value of a variable with an ordinary name, looks generated
+// and may be a secret. It has at least 8 characters and mixes letters and digits, capitals and
+// small letters, or these and signs, in a way that words, numbers, versions and names of models
+// and regions do not. Text with spaces, options, URLs, paths, JSON and assignments are not
+// opaque: Find finds the secrets in them. Values under a name such as MODEL or TEAM_ID are not
+// opaque either.
+func IsOpaque(name, text string) bool {
 	text = strings.TrimSpace(text)
-	if len(text) < minOpaque || Plain(text) || UUID(text) || digest().MatchString(text) || isStructured(text) {
+	if len(text) < minOpaque || IsPlain(text) || IsUUID(text) || digest().MatchString(text) || isStructured(text) {
 		return false
 	}
 	if parts := splitName(name); len(parts) > 0 {
@@ -55,13 +58,14 @@ func Opaque(name, text string) bool {
 	return kinds > 1 && strings.ContainsAny(text, `!"#$%^&+=|<>~\`)
 }
 
-// isStructured reports whether text is of a form that Find takes apart.
+// isStructured reports whether text has a form that Find parses.
 func isStructured(text string) bool {
 	return strings.ContainsAny(text, " \t\r\n") || strings.IndexByte("{[<-/.~", text[0]) >= 0 ||
 		strings.Contains(text, "://") || assignment().MatchString(strings.TrimRight(text, "="))
 }
 
-// isMixed reports whether a part of a value without signs is no word, number or version: word2024, 32B, v20241022.
+// isMixed reports whether a part of a value without signs is not a word, number or version such
+// as word2024, 32B or v20241022.
 func isMixed(part string) bool {
 	if kindChanges(part) > max(2, len(part)/3) {
 		return true

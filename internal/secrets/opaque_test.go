@@ -7,10 +7,10 @@ func TestOpaque(t *testing.T) {
 		"abcdefgh12345678", "Sekret/Tok+en\"q8f7", "P@ss!word", "hunter22x", "aGhTbZqWmXcP", "Zq8+f7/d6s5a4zzKx90Lm==", "Tr0ub4dor&3",
 		"k3y-9f8e7d6c5b", "S3cr3tV4lue", "correct+Horse", "x7Kp-q2Lm-9zRt-4wVb", "e8b1c2d3f4", "abcd1234efgh", "Sek\\Ret12",
 	} {
-		if !Opaque("TOKN", text) {
+		if !IsOpaque("TOKN", text) {
 			t.Errorf("%s is not opaque", text)
 		}
-		if Opaque("SLACK_TEAM_ID", text) {
+		if IsOpaque("SLACK_TEAM_ID", text) {
 			t.Errorf("%s is opaque as an ID", text)
 		}
 	}
@@ -22,7 +22,7 @@ func TestOpaque(t *testing.T) {
 		"2025-11-29T10:00:00Z", "1.2.3-rc.1", "v20241022", "python312", "arn:aws:iam::123456789012:role/reader", "64MiB", "true", "Sekretéé",
 		"docs,search,tools", "text/html", "utf8mb4", "node_modules", "read_only", "a1B2",
 	} {
-		if Opaque("X", text) {
+		if IsOpaque("X", text) {
 			t.Errorf("%s is opaque", text)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package secrets recognises secrets by the name that a value has and by the form of the value.
-// It is the only list of such names and forms: import, the log, the audit log and the
-// command line use it. It reads text and has no state.
+// Package secrets recognizes secrets by the name and by the form of a value. It contains the only
+// list of such names and forms, which the import of configurations, the log, the audit journal and
+// the command line use. It reads text and has no state.
 package secrets
 
 import (
@@ -14,33 +14,34 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// Pair reports whether value is a secret, by its name or by its form. The name of a secret does
-// not make one of a boolean, a file path or a URL without credentials. It makes one of a
-// number: PIN: 1234.
-func Pair(name, value string) bool {
-	return Name(name) && !harmless(value) || Value(value)
+// IsSecret reports whether value is a secret, by its name or by its form. Booleans, file paths and
+// URLs without credentials are not secrets, even under the name of one. Numbers are: PIN: 1234.
+func IsSecret(name, value string) bool {
+	return IsSecretName(name) && !isHarmless(value) || LooksSecret(value)
 }
 
 var (
-	// secretParts are parts of names that mean a secret wherever they occur.
+	// secretParts are parts of names that denote a secret anywhere in a name.
 	secretParts = []string{
 		"password", "passwd", "passphrase", "passcode", "secret", "apikey", "accesskey", "privatekey", "authkey",
 		"authorization", "cookie", "credential", "mnemonic",
 	}
-	// secretSuffixes end a word of a name: authtoken, MYSQLPWD, openaikey.
+	// secretSuffixes denote a secret at the end of a word of a name: authtoken, MYSQLPWD,
+	// openaikey.
 	secretSuffixes = []string{"token", "pwd", "key"}
-	// secretWords are whole words of a name: DB_PASS, --pat.
+	// secretWords denote a secret as whole words of a name: DB_PASS, --pat.
 	secretWords = []string{
 		"auth", "pass", "pin", "pat", "bearer", "dsn", "cred", "creds", "jwt", "otp", "session", "signature",
 		"tok", "pw", "dbpass", "userpass", "smtppass", "sshpass", "pgpass", "rootpass", "adminpass", "apitokens", "authtokens",
 	}
-	// notKeys end with "key" and are something else.
+	// notKeys end with "key" and do not denote a key.
 	notKeys = []string{"monkey", "turkey", "donkey", "hotkey", "whiskey", "hockey", "jockey"}
-	// plurals are secrets after one of the words in owners: API_KEYS, access_tokens. They
-	// count something elsewhere: MAX_TOKENS.
+	// plurals denote secrets after one of the words in pluralOwners: API_KEYS, access_tokens.
+	// Elsewhere they denote a number: MAX_TOKENS.
 	plurals      = []string{"keys", "tokens", "pats"}
 	pluralOwners = []string{"api", "auth", "access", "bearer", "refresh", "private", "secret", "static", "id"}
-	// harmlessEndings end the names of what belongs to a secret and is not one: TOKEN_URL, KEY_FILE.
+	// harmlessEndings are last words of names of settings that belong to a secret: TOKEN_URL,
+	// KEY_FILE.
 	harmlessEndings = []string{
 		"file", "path", "dir", "url", "uri", "type", "method", "mode", "limit", "count", "name", "enabled", "disabled",
 		"timeout", "host", "port", "var", "ttl", "length", "size", "expiry", "expires", "expiration", "interval",
@@ -50,9 +51,9 @@ var (
 	}
 )
 
-// Name reports whether key names a secret: an environment variable, a header, a flag, a query
-// parameter or a JSON member, in any case and with any separators.
-func Name(key string) bool {
+// IsSecretName reports whether key is the name of a secret: of an environment variable, a header, a
+// flag, a query parameter or a JSON member, in any case and with any separators.
+func IsSecretName(key string) bool {
 	parts := splitName(key)
 	if len(parts) == 0 {
 		return false
@@ -80,7 +81,7 @@ func Name(key string) bool {
 }
 
 // splitName returns the words of a name in lower case: apiKey, API_KEY, --api-key and "Api Key" are
-// all api and key.
+// all split into api and key.
 func splitName(name string) []string {
 	var parts []string
 	var part []byte
@@ -112,15 +113,15 @@ func splitName(name string) []string {
 
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 
-// openHeaders are the last words of names of headers that hold no secret: X-Api-Version.
+// openHeaders are the last words of names of headers without secrets: X-Api-Version.
 var openHeaders = []string{
 	"version", "region", "toolsets", "tools", "readonly", "timeout", "locale", "language", "mode",
 }
 
-// Header reports whether the value of an HTTP header may be a secret: that of any header but a
-// few that are known to hold none.
-func Header(name string) bool {
-	if Name(name) {
+// IsSecretHeader reports whether the value of an HTTP header may be a secret. It is false only for
+// headers that are known to contain none.
+func IsSecretHeader(name string) bool {
+	if IsSecretName(name) {
 		return true
 	}
 	name = strings.ToLower(name)
@@ -136,16 +137,15 @@ func Header(name string) bool {
 	return len(parts) == 0 || !slices.Contains(openHeaders, parts[len(parts)-1])
 }
 
-// Plain reports whether text is never a secret by itself, whatever its name is, and too common
-// to be searched for in other text: a boolean, a number, a duration or size, an IP address, a
-// host name, host:port, a file path, a URL without credentials, or a single word of fewer than
-// 8 letters.
-func Plain(text string) bool {
+// IsPlain reports whether text is never a secret by itself, under any name, and too common to
+// search for in other text: a boolean, a number, a duration or size, an IP address, a host name,
+// host:port, a file path, a URL without credentials, or a single word of fewer than 8 letters.
+func IsPlain(text string) bool {
 	text = strings.TrimSpace(text)
 	switch {
 	case hasIssuer(text):
 		return false
-	case harmless(text), number().MatchString(text), isAddress(text):
+	case isHarmless(text), number().MatchString(text), isAddress(text):
 		return true
 	case strings.HasPrefix(text, "/") && !strings.ContainsAny(text, "+=") || strings.HasPrefix(text, `\\`):
 		return !looksRandom(strings.TrimPrefix(text, "/"))
@@ -158,7 +158,7 @@ func Plain(text string) bool {
 
 var (
 	switchValue = lazy.Regexp(`^(?i:|true|false|yes|no|on|off|none|null|nil|undefined)$`)
-	// filePath matches a path with a known folder in front, or a file with a short suffix.
+	// filePath matches a path that begins with a known folder, or a file with a short suffix.
 	filePath = lazy.Regexp(`^(?:/?(?:[\w@. -]+/)+[\w@. -]*\.[A-Za-z][A-Za-z0-9]{0,4}` +
 		`|(?:file://)?/(?:home|Users|root|etc|var|opt|run|usr|tmp|mnt|srv|dev|proc|bin|app|data|workspaces?)(?:/.*)?` +
 		`|(?:~|\.\.?)(?:[/\\].*)?|[A-Za-z]:[\\/].*|%[A-Z]+%\\.*)$`)
@@ -166,15 +166,15 @@ var (
 	hostName = lazy.Regexp(`^(?i:localhost|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.[a-z]{2,24})$`)
 )
 
-// harmless reports whether text is not a secret in spite of a secret's name.
-func harmless(text string) bool {
+// isHarmless reports whether text is not a secret even under the name of one.
+func isHarmless(text string) bool {
 	if switchValue().MatchString(text) || filePath().MatchString(text) {
 		return true
 	}
 	scheme := urlScheme().FindString(text)
-	// A part between slashes is not a URL itself: Value does not come back here.
+	// A part between slashes is not a URL, so that LooksSecret does not recurse.
 	return scheme != "" && !strings.ContainsAny(text, "?@# \n") &&
-		!slices.ContainsFunc(strings.Split(text[len(scheme):], "/"), Value)
+		!slices.ContainsFunc(strings.Split(text[len(scheme):], "/"), LooksSecret)
 }
 
 func isAddress(text string) bool {

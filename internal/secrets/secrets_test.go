@@ -17,14 +17,14 @@ func TestName(t *testing.T) {
 		GITHUB_PAT githubPAT auth --auth Authorization Proxy-Authorization Cookie Set-Cookie sessionCookie session SESSION_ID
 		credential CREDENTIALS creds dsn SENTRY_DSN jwt signature X-Hub-Signature private private_key PRIVATE-KEY bearer otp
 		AWS_ACCESS_KEY_ID aws_secret_access_key api_keys access_tokens tokens mnemonic -eGITHUB_TOKEN eGITHUB_PAT client_secret_value`) {
-		if !Name(name) {
+		if !IsSecretName(name) {
 			t.Errorf("%s is not the name of a secret", name)
 		}
 	}
 	for _, name := range append(strings.Fields(`MAX_TOKENS max_output_tokens TOKEN_LIMIT TOKEN_URL KEY_FILE AUTH_TYPE AUTH_MODE AUTHOR
 		authors SPIN PING KEYBOARD monkey compass bypass passes DEBUG LOG_LEVEL NODE_ENV PORT HOST PATH MODEL sha username
 		AUTH_ENABLED SSH_KEY_PATH SECRET_NAME PASSWORD_FILE session_timeout PUBLIC_KEY publicKey tools url Accept privateMode`), "", "-", "é") {
-		if Name(name) {
+		if IsSecretName(name) {
 			t.Errorf("%s is the name of a secret", name)
 		}
 	}
@@ -36,7 +36,7 @@ func TestHeader(t *testing.T) {
 		"Accept": false, "Accept-Language": false, "USER-AGENT": false, "Content-Type": false, "X-Api-Version": false,
 		"anthropic-version": false, "X-MCP-Toolsets": false, "X-MCP-Readonly": false,
 	} {
-		if Header(name) != want {
+		if IsSecretHeader(name) != want {
 			t.Errorf("%s: %v", name, !want)
 		}
 	}
@@ -59,12 +59,12 @@ var publicValues = []string{
 
 func TestValue(t *testing.T) {
 	for _, value := range secretValues {
-		if !Value(value) {
+		if !LooksSecret(value) {
 			t.Errorf("%q is not a secret", value)
 		}
 	}
 	for _, value := range publicValues {
-		if Value(value) {
+		if LooksSecret(value) {
 			t.Errorf("%q is a secret", value)
 		}
 		if parts := Find("X", value); parts != nil {
@@ -95,7 +95,7 @@ func TestPair(t *testing.T) {
 		{"SSH_KEY", "/home/u/.ssh/id_ed25519", false}, {"GOOGLE_APPLICATION_CREDENTIALS", "~/cred.json", false},
 		{"PWD", "/work", true}, {"MAX_TOKENS", "1000", false}, {"X", "s" + "k-proj-abcdefghijkl", true}, {"PASSWORD", "/Base64+/x", true},
 	} {
-		if got := Pair(tc.name, tc.value); got != tc.want {
+		if got := IsSecret(tc.name, tc.value); got != tc.want {
 			t.Errorf("%s=%s: %v", tc.name, tc.value, got)
 		}
 	}
@@ -104,12 +104,12 @@ func TestPair(t *testing.T) {
 func TestPlain(t *testing.T) {
 	for _, text := range strings.Fields(`1 true off 8080 -1.5 30s 64MiB 127.0.0.1 127.0.0.1:8080 ::1 [::1]:80 localhost:3000 db.example.com
 		https://api.example.com/v1 /usr/local/bin ~/notes ./x info debug hunter`) {
-		if !Plain(text) {
+		if !IsPlain(text) {
 			t.Errorf("%s is not plain", text)
 		}
 	}
 	for _, text := range append(slices.Clone(secretValues), "hunter2", "production", "https://u:p@h/", "a b", "https://h/?token=abc") {
-		if Plain(text) {
+		if IsPlain(text) {
 			t.Errorf("%s is plain", text)
 		}
 	}
@@ -246,7 +246,7 @@ func TestWalk(t *testing.T) {
 		{`{"a":"b":"c"}`, []string{`b="c"`}},
 	} {
 		var got []string
-		Walk([]byte(tc.text), func(name string) bool { return name == "s" }, func(path []string, from, to int) {
+		WalkJSON([]byte(tc.text), func(name string) bool { return name == "s" }, func(path []string, from, to int) {
 			got = append(got, strings.Join(path, ".")+"="+tc.text[from:to])
 		})
 		if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -261,7 +261,7 @@ func TestWalkBoundsTheNames(t *testing.T) {
 	text := strings.Repeat(`{"a":`, deep) + `1` + strings.Repeat(`}`, deep)
 	text = `[` + text + `,{"b":2}]`
 	var got []string
-	Walk([]byte(text), Name, func(path []string, from, to int) {
+	WalkJSON([]byte(text), IsSecretName, func(path []string, from, to int) {
 		got = append(got, fmt.Sprintf("%d %s %s", len(path), path[len(path)-1], text[from:to]))
 	})
 	if want := []string{fmt.Sprintf("%d a 1", maxNames-1), "1 b 2"}; !slices.Equal(got, want) {
@@ -290,10 +290,10 @@ func FuzzFind(f *testing.F) {
 			at = p.To
 		}
 		out.WriteString(text[at:])
-		if !Name(name) && json.Valid([]byte(text)) && !json.Valid([]byte(out.String())) {
+		if !IsSecretName(name) && json.Valid([]byte(text)) && !json.Valid([]byte(out.String())) {
 			t.Errorf("%q became %q", text, out.String())
 		}
 		FindHeader(name, text)
-		Value(text)
+		LooksSecret(text)
 	})
 }

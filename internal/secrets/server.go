@@ -7,8 +7,8 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// FindInServerURL finds the secrets in the URL of a server. Its UUIDs are secrets, too: whoever
-// knows such a URL can use the server.
+// FindInServerURL finds the secrets in the URL of a server. UUIDs in it are secrets, too: they
+// permit the use of the server.
 func FindInServerURL(name, text string) []Part {
 	parts := Find(name, text)
 	for _, at := range serverUUID().FindAllStringIndex(text, -1) {
@@ -23,9 +23,9 @@ func FindInServerURL(name, text string) []Part {
 
 var serverUUID = lazy.Regexp(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
 
-// ShellVariable tells whether a variable is one that everybody's shell sets and that
-// holds no secret: its value may appear in paths all over the log.
-func ShellVariable(variable string) bool {
+// IsShellVariable reports whether a variable is set by the shells of all users and contains no
+// secret. Its value may appear in paths throughout the log.
+func IsShellVariable(variable string) bool {
 	switch variable {
 	case "HOME", "USERPROFILE", "USER", "USERNAME", "LOGNAME", "PWD", "PATH", "SHELL", "LANG",
 		"TMPDIR", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA", "HOSTNAME", "TERM",

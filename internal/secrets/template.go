@@ -2,12 +2,14 @@ package secrets
 
 import "strings"
 
-// maxExpression bounds the expressions of URI templates that are known as such, in bytes.
+// maxExpression is the length in bytes of the longest expression of a URI template that is
+// recognized.
 const maxExpression = 256
 
-// Query returns where the query of a URI or URI template begins, behind the ?, if it may hold a secret: -1 if there is
-// none, or none but keys and expressions of a template: {?q}, ?q={q}.
-func Query(uri string) int {
+// QueryStart returns the offset after the ? of a URI or URI template, if the query may contain a
+// secret. It returns -1 if there is no query or it contains only keys and expressions of a
+// template: {?q}, ?q={q}.
+func QueryStart(uri string) int {
 	for i := 0; i < len(uri); i++ {
 		switch uri[i] {
 		case '{':
@@ -22,14 +24,14 @@ func Query(uri string) int {
 	return -1
 }
 
-// User reports whether what stands before the @ of the authority of a URI may be a secret: not if it is
-// expressions of a template.
-func User(info string) bool {
+// IsSecretUserInfo reports whether the user information of a URI, in front of the @, may be a
+// secret. Expressions of a template are not.
+func IsSecretUserInfo(info string) bool {
 	rest, some := withoutExpressions(info)
 	return !some || strings.Trim(rest, ":") != ""
 }
 
-// holdsValue reports whether there is more in a query than keys and expressions of a template.
+// holdsValue reports whether a query contains more than keys and expressions of a template.
 func holdsValue(query string) bool {
 	rest, some := withoutExpressions(query)
 	if !some {
@@ -60,7 +62,8 @@ func withoutExpressions(text string) (rest string, some bool) {
 	return b.String(), some
 }
 
-// expressionLength returns the length of the expression of a URI template (RFC 6570) that text begins with, 0 if there is none.
+// expressionLength returns the length of the expression of a URI template (RFC 6570) at the
+// beginning of text, 0 if there is none.
 func expressionLength(text string) int {
 	if text == "" || text[0] != '{' {
 		return 0

@@ -14,7 +14,7 @@ func TestQuery(t *testing.T) {
 		{"https://h/?{" + strings.Repeat("x", maxExpression) + "}", "{" + strings.Repeat("x", maxExpression) + "}"},
 	} {
 		got := ""
-		if i := Query(c.uri); i >= 0 {
+		if i := QueryStart(c.uri); i >= 0 {
 			got = c.uri[i:]
 		}
 		if got != c.query {
@@ -22,7 +22,7 @@ func TestQuery(t *testing.T) {
 		}
 	}
 	for info, want := range map[string]bool{"{user}": false, "{user}:{password}": false, "u": true, "u{x}": true, ":hunter2": true, "{user}:hunter2": true} {
-		if User(info) != want {
+		if IsSecretUserInfo(info) != want {
 			t.Errorf("%s: %v", info, !want)
 		}
 	}

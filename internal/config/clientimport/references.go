@@ -97,7 +97,7 @@ func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 		name = bare
 	}
 	switch {
-	case secrets.Value(name):
+	case secrets.LooksSecret(name):
 	case group("shell") != "" && f.client.ID == "crush":
 		f.note("%s: %q: $(…) runs a command in Crush and stays as it is: write a variable, and set it", f.display, f.currentServer)
 	case group("input") != "":
@@ -117,7 +117,7 @@ func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 // inputVariable turns a value that VS Code asks for into a variable.
 func (f *foreignFile) inputVariable(id string) string {
 	name, kind, in := expand.VariableName(id), "input", f.inputs[id]
-	if secrets.ShellVariable(name) { // PATH and the like are set to something else
+	if secrets.IsShellVariable(name) { // PATH and the like are set to something else
 		name = "INPUT_" + name
 	}
 	if in.password {
@@ -125,7 +125,7 @@ func (f *foreignFile) inputVariable(id string) string {
 	}
 	ref := "${" + name + "}"
 	usable := in.fallback != "" && !in.password && in.kind != "command" && !strings.ContainsAny(in.fallback, "{}") &&
-		!secrets.Pair(id, in.fallback) && secrets.Find(id, in.fallback) == nil
+		!secrets.IsSecret(id, in.fallback) && secrets.Find(id, in.fallback) == nil
 	if usable {
 		ref = "${" + name + ":-" + strings.ReplaceAll(in.fallback, "$", "$$") + "}"
 	}
@@ -133,7 +133,7 @@ func (f *foreignFile) inputVariable(id string) string {
 	switch {
 	case in.kind == "command":
 		more = " to the result of the command that VS Code runs for it"
-	case len(in.options) > 0 && !slices.ContainsFunc(in.options, secrets.Value):
+	case len(in.options) > 0 && !slices.ContainsFunc(in.options, secrets.LooksSecret):
 		more = " to one of " + strings.Join(in.options, ", ")
 	}
 	if usable {

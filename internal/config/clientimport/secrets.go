@@ -78,7 +78,7 @@ func nameFromPrevious(before, arg string) string {
 		return ""
 	case strings.HasPrefix(before, "-"):
 		return before
-	case !bareName().MatchString(before) || !secrets.Name(before):
+	case !bareName().MatchString(before) || !secrets.IsSecretName(before):
 		return ""
 	case len(arg) >= 8 && strings.ContainsAny(arg, "0123456789"):
 		return before
@@ -139,7 +139,7 @@ func (im *importer) dropDefaults(s *importedServer, name, text string, find func
 		}
 		probe := text[:r.From] + r.Default + text[r.To:]
 		overlaps := func(p secrets.Part) bool { return p.From < r.From+len(r.Default) && r.From < p.To }
-		if secrets.Pair(r.Name, r.Default) || slices.ContainsFunc(find(name, maskReferences(probe)), overlaps) {
+		if secrets.IsSecret(r.Name, r.Default) || slices.ContainsFunc(find(name, maskReferences(probe)), overlaps) {
 			text = text[:r.From] + "${" + r.Name + "}" + text[r.To:]
 			im.note("%s: %s: the default of ${%s} is left out, because it looks like a secret; set %s",
 				s.file, s.name, r.Name, r.Name)
@@ -155,7 +155,7 @@ func (s *importedServer) outsideReferences(text string, p secrets.Part) []secret
 	from, cut := p.From, false
 	add := func(to int) {
 		piece := text[min(from, to):to]
-		if from < to && (!cut || len(piece) >= 8 && strings.ContainsAny(piece, "0123456789") || secrets.Value(piece)) {
+		if from < to && (!cut || len(piece) >= 8 && strings.ContainsAny(piece, "0123456789") || secrets.LooksSecret(piece)) {
 			pieces = append(pieces, secrets.Part{From: from, To: to, Name: p.Name})
 		}
 	}
