@@ -12,11 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/internal/transport/child"
-
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/transport/child"
 	"mcpgateway/internal/wire"
 )
 

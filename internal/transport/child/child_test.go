@@ -17,10 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/mcptest/proctest"
-
+	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 

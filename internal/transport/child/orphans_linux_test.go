@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/internal/procgroup"
-
 	"mcpgateway/internal/mcptest/proctest"
+	"mcpgateway/internal/procgroup"
 )
 
 // PROC-01: what a child leaves behind in a session of its own ends with it, and

@@ -9,94 +9,93 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 
-// Options say how a backend is reached over HTTP. The zero value of all but
-// URL works.
+// Options describe how to reach an HTTP server. The zero value of all fields except URL works.
 type Options struct {
-	URL     string                  // http or https
-	Headers map[string]string       // sent with each request, to URL's origin and to no other; Host is the host of the request
-	TLS     ClientTLS               // of the Conn's own pool of connections
-	Via     string                  // how we name ourselves in the header Via, so that a loop can be told; "" = not at all
-	Limit   int                     // bytes of one message that is read; 0 stands for 64 MiB
-	Quota   *transport.ReceiveQuota // counts what is being received; nil = nothing does
-	Log     *slog.Logger            // nil is silent
+	URL string // http or https
+	// Headers are sent with each request to the origin of URL, and to no other. Host sets the
+	// host of the request.
+	Headers map[string]string
+	TLS     ClientTLS               // ignored with a RoundTripper
+	Via     string                  // our name in the header Via, to detect loops; "" = no header
+	Limit   int                     // bytes of one incoming message; 0 = 64 MiB
+	Quota   *transport.ReceiveQuota // bounds incomplete messages; nil = no bound
+	Log     *slog.Logger            // nil = no logging
 
-	// RequestHeaders returns the headers that repeat what stands in a message, names and
-	// values being fit for a header; nil stands for none. [DialStateless] asks for
-	// them once for each message as it is sent, maybe for several at once and never
-	// under a lock; the other Conns have no such headers.
+	// RequestHeaders returns the headers that repeat parts of a message; names and values must be
+	// valid in a header. nil = none. Only a Conn of [DialStateless] calls it: once for each
+	// message, maybe concurrently, and never with a lock held.
 	RequestHeaders func(wire.Message) map[string]string
 
-	// RoundTripper takes the place of the Conn's own pool of connections. Close
-	// closes those of its connections that are idle.
+	// RoundTripper replaces the Conn's own pool of connections; nil = own pool. Close closes its
+	// idle connections.
 	RoundTripper http.RoundTripper
 }
 
 const (
-	maxOpen         = 4096     // messages under way: more than one client may have in flight
-	maxPendingBytes = 64 << 20 // bytes of the messages under way; one more is taken until they are reached
+	maxOpen         = 4096     // messages being sent: more than one client may have in flight
+	maxPendingBytes = 64 << 20 // bytes of the messages being sent from which on Write fails
 )
 
-// An httpConn is what the Conns over HTTP have in common: messages that are each
-// a POST of its own. It has a goroutine for each that is under way (see work).
+// An httpConn is the common part of the Conns over HTTP, which send each message as a POST. Each
+// message being sent has a goroutine (see runPosts).
 type httpConn struct {
 	*httpTarget
 	flavour httpFlavour
-	limit   int
+	limit   int // bytes of one incoming message
 	log     *slog.Logger
+	quota   *transport.ReceiveQuota
 
-	quota *transport.ReceiveQuota
-
-	ctx         context.Context // ends with the conversation; the cause says why
+	ctx         context.Context // done when the connection has ended; its cause is the reason
 	abort       context.CancelCauseFunc
-	ready       chan struct{}      // closed once messages can be sent
-	incoming    chan readResult    // what Read returns; written to by push only
-	handoff     chan *outgoingPost // read by goroutines that have nothing to do
-	closed      chan struct{}      // Close was called: nobody reads
-	drained     chan struct{}      // the conversation is over and every goroutine gone
+	ready       chan struct{}      // closed when messages can be sent
+	incoming    chan readResult    // results of Read; only deliver sends to it
+	handoff     chan *outgoingPost // received by idle goroutines
+	closed      chan struct{}      // closed by Close: nobody reads any longer
+	drained     chan struct{}      // closed when the connection and all goroutines have ended
 	closeOnce   sync.Once
-	utf8Warning sync.Once // the warning about UTF-8
+	utf8Warning sync.Once
 
 	mu               sync.Mutex
-	endErr           error // why no more can be written
-	endWhenIdle      bool  // the session is lost: what is under way may come to its end, see forget
-	goroutines       int   // goroutines
-	idle             int   // those that have nothing to do
-	pendingBytes     int   // bytes of the messages under way
+	endErr           error // why nothing can be written any longer; nil = open
+	endWhenIdle      bool  // abort when no request is open; see endSessionLost
+	goroutines       int   // running goroutines, including the idle ones
+	idle             int   // goroutines that wait for an outgoingPost
+	pendingBytes     int   // bytes of the messages being sent
 	open             map[wire.ID]*outgoingPost
-	lastNotification <-chan struct{} // closed when the notification written last was taken
+	lastNotification <-chan struct{} // closed when the latest notification was accepted; may be nil
 }
 
-// A httpFlavour is what one of the Conns over HTTP has of its own.
+// An httpFlavour is the part of a Conn that depends on the flavour of HTTP transport.
 type httpFlavour interface {
-	// cancelLocked takes p, the notification that cancels the request about. The one
-	// of httpConn is that of the revisions with sessions. The caller holds httpConn.mu.
-	cancelLocked(p *outgoingPost, about wire.ID) error
-	// prepare returns where p goes, and with which header.
+	// cancelLocked sends p, the notification that cancels the request id. The implementation of
+	// httpConn is that of the revisions with sessions. The caller holds httpConn.mu.
+	cancelLocked(p *outgoingPost, id wire.ID) error
+	// prepare returns the target of p and its headers.
 	prepare(p *outgoingPost) (*httpTarget, http.Header)
-	// handleResponse takes the response to p: it calls p.letOn as soon as p was accepted,
-	// and reports what came of p.
+	// handleResponse processes the HTTP response to p. It calls p.unblockNext as soon as p was
+	// accepted, and completes p.
 	handleResponse(p *outgoingPost, resp *http.Response)
-	// onResult is told of a result for p that came as the response to it.
+	// onResult is called with a result for p that was in the HTTP response to p.
 	onResult(p *outgoingPost, m wire.Message)
-	// mismatch returns what is wrong with the dialect if the server refuses p as one does
-	// that has another transport; nil if p is not a request that shows it.
+	// mismatch returns the error that reports a server of another transport, if p is a request that
+	// such a server rejects; nil = p is another message.
 	mismatch(p *outgoingPost) error
-	// knowsSession asks the server whether it knows the session in which it has refused p; false if it does not say so.
+	// knowsSession asks the server whether it knows the session in which it has rejected p. It
+	// returns false if the server does not confirm that.
 	knowsSession(p *outgoingPost) bool
-	// mayRespondElsewhere reports whether the answer to a POST may come on another stream.
+	// mayRespondElsewhere reports whether the response to a POST may arrive on another stream.
 	mayRespondElsewhere() bool
-	// endSession takes leave of a server with which the conversation still went on.
+	// endSession ends the session at a server to which the connection was open until now.
 	endSession()
 }
 
-// newHTTPConn returns what has to be given its dialect. The conversation is over
-// already if o is of no use.
+// newHTTPConn returns an httpConn; the caller sets its flavour. If o is invalid, the connection has
+// already ended.
 func newHTTPConn(o Options) *httpConn {
 	ctx, abort := context.WithCancelCause(context.Background())
 	c := &httpConn{
@@ -124,13 +123,14 @@ func newHTTPConn(o Options) *httpConn {
 	return c
 }
 
-// An readResult is what one call of Read returns.
+// A readResult holds the results of one call of Read.
 type readResult struct {
-	m     wire.Message
-	about wire.ID // the request on whose stream it came
-	err   error
+	m         wire.Message
+	relatedTo wire.ID // request on whose stream m arrived; "" = none
+	err       error
 }
 
+// Read returns the next message or error that deliver was called with.
 func (c *httpConn) Read() (wire.Message, wire.ID, error) {
 	select {
 	case <-c.closed:
@@ -138,8 +138,8 @@ func (c *httpConn) Read() (wire.Message, wire.ID, error) {
 	default:
 	}
 	select {
-	case it := <-c.incoming:
-		return it.m, it.about, it.err
+	case r := <-c.incoming:
+		return r.m, r.relatedTo, r.err
 	case <-c.drained:
 		return wire.Message{}, "", context.Cause(c.ctx)
 	case <-c.closed:
@@ -147,15 +147,16 @@ func (c *httpConn) Read() (wire.Message, wire.ID, error) {
 	}
 }
 
-// deliver hands one thing to Read and waits until it is taken.
-func (c *httpConn) deliver(it readResult) {
+// deliver passes r to Read and waits until it is taken, or the Conn is closed.
+func (c *httpConn) deliver(r readResult) {
 	select {
-	case c.incoming <- it:
+	case c.incoming <- r:
 	case <-c.closed:
 	}
 }
 
-func (c *httpConn) Write(m wire.Message, about wire.ID) error {
+// Write starts to send m. relatedTo is the request that m cancels, if m is a cancellation.
+func (c *httpConn) Write(m wire.Message, relatedTo wire.ID) error {
 	p := &outgoingPost{c: c, m: m, written: make(chan struct{})}
 	switch m.Kind() {
 	case wire.Request:
@@ -170,7 +171,7 @@ func (c *httpConn) Write(m wire.Message, about wire.ID) error {
 	case c.endErr != nil:
 		return closedError(c.endErr)
 	case m.Method() == protocol.NotificationCancelled:
-		return c.flavour.cancelLocked(p, about)
+		return c.flavour.cancelLocked(p, relatedTo)
 	case c.fullLocked(m.Kind()):
 		return errTooManyMessages
 	}
@@ -183,7 +184,7 @@ func (c *httpConn) Write(m wire.Message, about wire.ID) error {
 	return nil
 }
 
-// closedError returns why nothing can be written any more, as an ErrClosed.
+// closedError returns why as an error that wraps ErrClosed.
 func closedError(why error) error {
 	if errors.Is(why, transport.ErrClosed) {
 		return why
@@ -191,12 +192,13 @@ func closedError(why error) error {
 	return fmt.Errorf("%w: %w", transport.ErrClosed, why)
 }
 
-// errTooManyMessages is not ErrFull: nobody fails to read, there is just too much.
+// errTooManyMessages is not ErrFull, because the server does read: there are just too many
+// messages.
 var errTooManyMessages = errors.New("too many messages are under way to the server")
 
-// fullLocked reports whether a message of that kind is one too many. What is not
-// a request is short and soon over; its bound is wider, so that an answer to the
-// server's ping is not refused because of the calls that are open.
+// fullLocked reports whether another message of this kind exceeds the bounds. The bounds are
+// twice as high for messages other than requests, which are short and soon sent, so that the
+// response to a ping of the server is not rejected because of open calls.
 func (c *httpConn) fullLocked(kind wire.Kind) bool {
 	busy := c.goroutines - c.idle
 	if kind == wire.Request {
@@ -205,12 +207,12 @@ func (c *httpConn) fullLocked(kind wire.Kind) bool {
 	return busy >= 2*maxOpen || c.pendingBytes >= 2*maxPendingBytes
 }
 
-// cancelLocked sends p, the cancellation of the request about, and then gives
-// that request up. In the revisions with sessions a stream that is cut is no cancellation
-// ("Sending Messages to the Server" 6), so p goes out unless the request itself
-// never did. The bounds do not apply to it: it is what brings relief.
-func (c *httpConn) cancelLocked(p *outgoingPost, about wire.ID) error {
-	target := c.open[about]
+// cancelLocked sends p, the cancellation of the request id, and then abandons that request. In
+// the revisions with sessions, disconnecting from a stream is not a cancellation ("Sending
+// Messages to the Server" 6), so p is sent unless the request was never sent. The bounds do not
+// apply to p, because it reduces the load.
+func (c *httpConn) cancelLocked(p *outgoingPost, id wire.ID) error {
+	target := c.open[id]
 	if target == nil {
 		if c.fullLocked(p.m.Kind()) {
 			return errTooManyMessages
@@ -218,17 +220,18 @@ func (c *httpConn) cancelLocked(p *outgoingPost, about wire.ID) error {
 		c.postLocked(p)
 		return nil
 	}
-	delete(c.open, about)
+	delete(c.open, id)
 	if !target.sent {
 		target.cancel()
 		return nil
 	}
-	p.waitFor = target.written // or it might arrive before what it cancels
+	p.waitFor = target.written // or it might arrive before the request
 	p.onAccepted = target.cancel
 	c.postLocked(p)
 	return nil
 }
 
+// postLocked hands p to an idle goroutine, or starts one.
 func (c *httpConn) postLocked(p *outgoingPost) {
 	p.ctx, p.cancel = context.WithCancel(c.ctx)
 	if p.id != "" {
@@ -243,12 +246,13 @@ func (c *httpConn) postLocked(p *outgoingPost) {
 	}
 }
 
-// maxIdle bounds the goroutines that wait for something to be posted. Calls in flight follow one another, so that
-// there is a use for a few.
+// maxIdle bounds the goroutines that wait for a message to send. A few are useful because calls
+// follow one another.
 const maxIdle = 8
 
-// runPosts posts p, and then what else there is to be posted: a goroutine that has done so before has the stack for it, while
-// that of a new one is copied several times until it is large enough.
+// runPosts sends p and then further messages. A goroutine that has sent a message before has a
+// stack of the necessary size; the stack of a new goroutine is copied several times until it is
+// large enough.
 func (c *httpConn) runPosts(p *outgoingPost) {
 	for {
 		p.run()
@@ -263,7 +267,8 @@ func (c *httpConn) runPosts(p *outgoingPost) {
 	}
 }
 
-// becomeIdle notes that p is not under way any more, and reports whether who has posted it is to wait for another.
+// becomeIdle records that p has been sent, and reports whether its goroutine is to wait for another
+// message.
 func (c *httpConn) becomeIdle(p *outgoingPost) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -275,8 +280,7 @@ func (c *httpConn) becomeIdle(p *outgoingPost) bool {
 	return true
 }
 
-// goLocked runs f in a goroutine that Close waits for. The conversation must
-// not have ended.
+// goLocked runs f in a goroutine that Close waits for. The connection must be open.
 func (c *httpConn) goLocked(f func()) {
 	c.goroutines++
 	go func() {
@@ -288,14 +292,15 @@ func (c *httpConn) goLocked(f func()) {
 	}()
 }
 
+// signalDrainedLocked closes drained if the connection and all goroutines have ended.
 func (c *httpConn) signalDrainedLocked() {
 	if c.endErr != nil && c.goroutines == 0 {
 		close(c.drained)
 	}
 }
 
-// end ends the conversation: nothing more can be written, and everything under
-// way is aborted. It reports whether the conversation went on until then.
+// end ends the connection: writing fails from now on, and all requests being sent are aborted. It
+// reports whether the connection was open until now.
 func (c *httpConn) end(why error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -309,12 +314,12 @@ func (c *httpConn) end(why error) bool {
 	return true
 }
 
-// sessionLostGrace is how long requests under way may take when the session is lost.
+// sessionLostGrace is how long open requests may go on after the session was lost.
 const sessionLostGrace = time.Second
 
-// endSessionLost ends the conversation because the session is lost: nothing more can be written.
-// Requests under way are aborted only after sessionLostGrace, because the server may refuse them, too,
-// and then it is known that they did not run.
+// endSessionLost ends the connection because the server has lost the session. Writing fails from
+// now on. Open requests are aborted only after sessionLostGrace, because the server may reject
+// them, too, and then it is known that they did not run.
 func (c *httpConn) endSessionLost(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -327,22 +332,23 @@ func (c *httpConn) endSessionLost(why error) {
 	c.abortIfIdleLocked()
 }
 
-// abortIfIdleLocked ends what forget has left when no request is under way any longer.
+// abortIfIdleLocked completes endSessionLost when no request is open any longer.
 func (c *httpConn) abortIfIdleLocked() {
 	if c.endWhenIdle && len(c.open) == 0 {
 		c.abort(c.endErr)
 	}
 }
 
+// Close ends the connection and its session.
 func (c *httpConn) Close() error {
 	c.closeOnce.Do(func() {
-		alive := c.end(transport.ErrClosed)
+		wasOpen := c.end(transport.ErrClosed)
 		close(c.closed)
 		<-c.drained
 		if c.httpTarget == nil {
 			return
 		}
-		if alive {
+		if wasOpen {
 			c.flavour.endSession()
 		}
 		c.pool.CloseIdleConnections()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/wire"
 )
 
@@ -168,7 +167,7 @@ func TestHTTPMendsUTF8(t *testing.T) {
 		c.want(`{"jsonrpc":"2.0","id":101,"result":"a` + "\uFFFD" + `b"}`)
 		c.call("tools/call")
 		c.want(`{"jsonrpc":"2.0","id":102,"result":"a` + "\uFFFD" + `b"}`)
-		if n := strings.Count(s.log.String(), "UTF-8; it is mended"); n != 1 {
+		if n := strings.Count(s.log.String(), "replacing invalid UTF-8"); n != 1 {
 			t.Errorf("%d warnings, want 1: %s", n, s.log.String())
 		}
 	})

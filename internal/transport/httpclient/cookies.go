@@ -14,13 +14,13 @@ const (
 	maxCookie  = 4 << 10
 )
 
-// A cookieJar keeps the cookies of one Conn, which are those of one origin. Some servers, and the
-// proxies before them, tell by a cookie which of several processes has a session. A jar is never
-// shared, and its values are never shown.
+// A cookieJar stores the cookies of one Conn, which are those of one origin. Some servers, and
+// the proxies in front of them, select by a cookie the process that has a session. A cookieJar is
+// never shared, and its values are never shown.
 type cookieJar struct {
 	mu     sync.Mutex
 	jar    *cookiejar.Jar
-	values map[string]string // the last value by name, domain and path
+	values map[string]string // last value, by name, domain and path
 }
 
 func newCookieJar() *cookieJar {
@@ -34,8 +34,8 @@ func (j *cookieJar) clear() {
 	j.values = map[string]string{}
 }
 
-// SetCookies implements [http.CookieJar]. A cookie that is too long is not kept. When there are
-// too many all earlier ones are forgotten.
+// SetCookies implements [http.CookieJar]. It ignores a cookie that is too long. If there are too
+// many cookies it removes all earlier ones.
 func (j *cookieJar) SetCookies(u *url.URL, cookies []*http.Cookie) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -59,12 +59,12 @@ func (j *cookieJar) Cookies(u *url.URL) []*http.Cookie {
 	return j.jar.Cookies(u)
 }
 
-// redact returns text without the values of cookies.
+// redact returns text with the values of cookies replaced.
 func (j *cookieJar) redact(text string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, value := range j.values {
-		if len(value) >= 4 { // less would blot out words at random
+		if len(value) >= 4 { // shorter values would redact ordinary words
 			text = strings.ReplaceAll(text, value, "***")
 		}
 	}

@@ -1,3 +1,11 @@
-// Package httpclient connects to MCP servers over HTTP: Streamable HTTP with and without sessions, and
-// the HTTP+SSE transport of revision 2024-11-05.
+// Package httpclient connects to MCP servers over HTTP. It implements [transport.Conn] for
+// streamable HTTP with sessions ([DialStreamable]), without sessions ([DialStateless]), and for
+// the HTTP+SSE transport of revision 2024-11-05 ([DialHTTPSSE]).
+//
+// A Conn retries a message only if it was certainly not executed or is idempotent, resumes broken
+// streams, and notices when the server has lost the session. It does not reconnect, choose a
+// transport, or show header values and other secrets in errors.
+//
+// Locks: httpConn.mu guards the state of a Conn. It is never held while a request is sent or a
+// result is passed to Read.
 package httpclient

@@ -14,18 +14,21 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// maxRatio bounds how much longer than its compressed form a body may be. It is looked at once for
-// each part of as many bytes as one message may have: a shorter body is bounded by that already.
+// maxRatio bounds the ratio of the lengths of a body after and before decompression. It is
+// checked each time as many bytes were read as one message may have; shorter bodies are bounded
+// by that limit already.
 const maxRatio = 200
 
-// maxCodings bounds the codings of one body, which are undone one after the other.
+// maxCodings bounds the content codings of one body.
 const maxCodings = 3
 
-// errRatio is why reading a compressed body fails that is longer than maxRatio allows.
-var errRatio = &transport.UnreadableError{Reason: fmt.Sprintf("the compressed body is more than %d times as long when it is decompressed: let the server send it as it is", maxRatio)}
+// errRatio fails reading a compressed body that exceeds maxRatio.
+var errRatio = &transport.UnreadableError{Reason: fmt.Sprintf(
+	"the compressed body is more than %d times as long when it is decompressed: "+
+		"let the server send it as it is", maxRatio)}
 
-// decode makes the body of a response read as the server's own text, whatever coding it came in,
-// though only identity was asked for. A body whose coding is not known fails when it is read.
+// decode replaces the body of a response by one that undoes the content codings, which servers
+// use though only identity was requested. If a coding is not supported, reading the body fails.
 func decode(resp *http.Response, limit int) {
 	var codings []string
 	for _, line := range resp.Header.Values("Content-Encoding") {
@@ -45,13 +48,17 @@ func decode(resp *http.Response, limit int) {
 		coding := codings[len(codings)-1-i]
 		switch {
 		case i == maxCodings:
-			text = errReader{&transport.UnreadableError{Reason: fmt.Sprintf("the body has more than %d codings (Content-Encoding): let the server send it as it is", maxCodings)}}
+			text = errReader{&transport.UnreadableError{Reason: fmt.Sprintf(
+				"the body has more than %d codings (Content-Encoding): "+
+					"let the server send it as it is", maxCodings)}}
 		case coding == "gzip" || coding == "x-gzip" || coding == "deflate":
 			text = &decoder{coding: coding, limit: limit, source: countingReader{r: text}}
 			continue
 		default:
-			text = errReader{&transport.UnreadableError{Reason: fmt.Sprintf("the body has the Content-Encoding %q, which cannot be read here and was not asked for: "+
-				"let the server, or the proxy before it, send it as it is", truncateCoding(coding))}}
+			text = errReader{&transport.UnreadableError{Reason: fmt.Sprintf(
+				"the body has the Content-Encoding %q, which cannot be read here and was not "+
+					"asked for: let the server, or the proxy before it, send it as it is",
+				truncateCoding(coding))}}
 		}
 		break
 	}
@@ -64,7 +71,7 @@ func decode(resp *http.Response, limit int) {
 	resp.Header.Del("Content-Length")
 }
 
-// A errReader is a reader that only fails.
+// An errReader is a reader that always fails.
 type errReader struct{ err error }
 
 func (f errReader) Read([]byte) (int, error) { return 0, f.err }
@@ -81,17 +88,17 @@ func (c *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A decoder reads a body in gzip or deflate. It waits for no more than what it returns needs, so
-// that events arrive when the server flushes them. A text that is not compressed, whatever the
-// header says, is read as it is.
+// A decoder decompresses a body in gzip or deflate. It reads no more than it needs for the bytes
+// that it returns, so that events arrive when the server flushes them. A body that is not
+// compressed, contrary to its header, is returned unchanged.
 type decoder struct {
 	coding      string
 	limit       int
 	source      countingReader
-	buffered    *bufio.Reader // of from
-	out         io.Reader     // nil before the first byte, and between two members of gzip
-	afterMember bool          // a member of gzip was read
-	length      int           // of what was returned since from.n was last 0
+	buffered    *bufio.Reader // reads source
+	out         io.Reader     // nil before the first byte, and between two gzip members
+	afterMember bool          // a gzip member has been read
+	length      int           // bytes returned since source.n was last reset
 	err         error
 }
 
@@ -102,14 +109,14 @@ func (d *decoder) Read(b []byte) (int, error) {
 			continue
 		}
 		n, err := d.out.Read(b)
-		if d.length += n; d.length > d.limit+1 { // one more is read to see that a body is too long
+		if d.length += n; d.length > d.limit+1 { // one more byte shows that a body is too long
 			if d.length/maxRatio > d.source.n {
 				err = errRatio
 			}
 			d.length, d.source.n = 0, 0
 		}
 		if _, zipped := d.out.(*gzip.Reader); zipped && err == io.EOF {
-			d.out, d.afterMember, err = nil, true, nil // another member may follow, now or later
+			d.out, d.afterMember, err = nil, true, nil // another member may follow
 		}
 		if d.err = err; n > 0 || err != nil {
 			return n, err
@@ -118,7 +125,8 @@ func (d *decoder) Read(b []byte) (int, error) {
 	return 0, d.err
 }
 
-// detect looks at the first bytes of the body, or of what follows a member of gzip.
+// detect selects the decompressor by the first bytes of the body, or of the data after a gzip
+// member.
 func (d *decoder) detect() error {
 	if d.buffered == nil {
 		d.buffered = bufio.NewReaderSize(&d.source, 4<<10)
@@ -139,7 +147,7 @@ func (d *decoder) detect() error {
 			z.Multistream(false)
 			d.out = z
 		}
-	case d.afterMember: // what follows is padding
+	case d.afterMember: // the rest is padding
 		return io.EOF
 	default:
 		d.out, err = d.buffered, nil
@@ -150,12 +158,12 @@ func (d *decoder) detect() error {
 	return err
 }
 
-// isZlib reports whether a deflate stream begins with a header of zlib, as it should.
+// isZlib reports whether a deflate stream starts with a zlib header, as it should.
 func isZlib(head []byte) bool {
 	return len(head) == 2 && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0
 }
 
-// startsLikeText reports whether a body that should be compressed begins as JSON or an event stream.
+// startsLikeText reports whether a body starts like uncompressed JSON or an event stream.
 func startsLikeText(head []byte) bool {
 	switch head[0] {
 	case '{', ' ', '\n', '\r':
@@ -168,7 +176,7 @@ func startsLikeText(head []byte) bool {
 	return false
 }
 
-// truncateCoding returns the name of a coding, cut to what an error can bear.
+// truncateCoding returns the name of a coding, truncated for an error message.
 func truncateCoding(name string) string {
 	const longest = 20
 	if len(name) <= longest {

@@ -8,30 +8,29 @@ import (
 	"unicode"
 )
 
-// maxExcerpt is how much of a body a StatusError shows, in bytes.
+// maxExcerpt bounds the part of a body that a StatusError shows, in bytes.
 const maxExcerpt = 200
 
-// maxHead is how much of a body is looked at for that, white space and secrets
-// included.
+// maxHead bounds the part of a body from which the excerpt is taken, in bytes.
 const maxHead = 16 << 10
 
-// statusError returns the error for a response whose body, or the beginning of whose
-// body, is not a message for the request.
-func (s *httpTarget) statusError(resp *http.Response, body []byte) *StatusError {
-	text := s.excerpt(resp, body)
-	switch to := s.redirectTarget(resp); {
+// statusError returns the error for a response whose body, or its beginning, is not a message.
+func (t *httpTarget) statusError(resp *http.Response, body []byte) *StatusError {
+	text := t.excerpt(resp, body)
+	switch to := t.redirectTarget(resp); {
 	case to == "":
 	case redirectsBack(resp):
-		text = "redirects in a loop, back to " + to + ": check the server, or the proxy in front of it"
+		text = "redirects in a loop, back to " + to +
+			": check the server, or the proxy in front of it"
 	default:
 		text = "redirects to " + to + ": put that into url"
 	}
-	return &StatusError{Code: resp.StatusCode, Text: text, Hint: s.statusHint(resp, body)}
+	return &StatusError{Code: resp.StatusCode, Text: text, Hint: t.statusHint(resp, body)}
 }
 
-// redirectTarget returns where a redirect leads, without query and user: "" if the
-// response is not a redirect to an HTTP server.
-func (s *httpTarget) redirectTarget(resp *http.Response) string {
+// redirectTarget returns the URL of a redirect without query and user; "" = not a redirect to an
+// HTTP server.
+func (t *httpTarget) redirectTarget(resp *http.Response) string {
 	if resp.StatusCode < 300 || resp.StatusCode >= 400 {
 		return ""
 	}
@@ -39,10 +38,11 @@ func (s *httpTarget) redirectTarget(resp *http.Response) string {
 	if err != nil || to.Hostname() == "" || to.Scheme != "http" && to.Scheme != "https" {
 		return ""
 	}
-	return s.shorten(to.Scheme + "://" + to.Host + to.EscapedPath())
+	return t.shorten(to.Scheme + "://" + to.Host + to.EscapedPath())
 }
 
-// redirectsBack reports whether a redirect leads to a URL that was requested before it.
+// redirectsBack reports whether the target of a redirect has been requested before in the same
+// chain.
 func redirectsBack(resp *http.Response) bool {
 	to, err := resp.Location()
 	if err != nil {
@@ -50,18 +50,18 @@ func redirectsBack(resp *http.Response) bool {
 	}
 	to.Fragment, to.RawFragment = "", ""
 	for ; resp != nil; resp = resp.Request.Response {
-		asked := *resp.Request.URL
-		asked.Fragment, asked.RawFragment = "", ""
-		if asked.String() == to.String() {
+		requested := *resp.Request.URL
+		requested.Fragment, requested.RawFragment = "", ""
+		if requested.String() == to.String() {
 			return true
 		}
 	}
 	return false
 }
 
-// excerpt returns the beginning of a body on one line, "" if it is not text. Of a page
-// it returns the title, or the text between the tags.
-func (s *httpTarget) excerpt(resp *http.Response, body []byte) string {
+// excerpt returns the beginning of a body on one line; "" = it is not text. Of an HTML page it
+// returns the title, or the text between the tags.
+func (t *httpTarget) excerpt(resp *http.Response, body []byte) string {
 	kind := mediaType(resp)
 	switch {
 	case kind == "", strings.HasPrefix(kind, "text/"), strings.HasSuffix(kind, "json"),
@@ -73,14 +73,15 @@ func (s *httpTarget) excerpt(resp *http.Response, body []byte) string {
 	if !strings.HasSuffix(kind, "json") && isMarkup(text) {
 		text = pageText(text)
 	}
-	return s.shorten(text)
+	return t.shorten(text)
 }
 
-// shorten returns the beginning of a text that a server sent, on one line and without
-// control characters and secrets.
-func (s *httpTarget) shorten(text string) string {
+// shorten returns the beginning of a text of the server on one line, without control characters and
+// secrets.
+func (t *httpTarget) shorten(text string) string {
 	text = text[:min(len(text), maxHead)]
-	text = s.redact(strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), isSpaceOrUnprintable), " "))
+	words := strings.FieldsFunc(strings.ToValidUTF8(text, ""), isSpaceOrUnprintable)
+	text = t.redact(strings.Join(words, " "))
 	if len(text) > maxExcerpt {
 		text = strings.ToValidUTF8(text[:maxExcerpt], "") + "…"
 	}
@@ -89,22 +90,24 @@ func (s *httpTarget) shorten(text string) string {
 
 func isSpaceOrUnprintable(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 
-// isMarkup reports whether a text begins with a tag, as HTML and XML do.
+// isMarkup reports whether a text starts with a tag, like HTML and XML.
 func isMarkup(text string) bool {
 	text = strings.TrimLeft(text, " \t\r\n\uFEFF")
-	return len(text) > 1 && text[0] == '<' && (text[1] == '!' || text[1] == '?' || isLetter(text[1]))
+	return len(text) > 1 && text[0] == '<' &&
+		(text[1] == '!' || text[1] == '?' || isLetter(text[1]))
 }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// pageText returns the title of a page of HTML, or its text if it has none. The page
-// may be cut off anywhere.
+// pageText returns the title of an HTML page, or its text if it has none. The page may be
+// truncated anywhere.
 func pageText(page string) string {
 	lower := lowerASCII(page)
 	if at := strings.Index(lower, "<title"); at >= 0 {
 		if open := strings.IndexByte(page[at:], '>'); open >= 0 {
 			title, _, _ := strings.Cut(page[at+open+1:], "<")
-			if title = html.UnescapeString(title); strings.TrimFunc(title, isSpaceOrUnprintable) != "" {
+			title = html.UnescapeString(title)
+			if strings.TrimFunc(title, isSpaceOrUnprintable) != "" {
 				return title
 			}
 		}
@@ -123,10 +126,12 @@ func pageText(page string) string {
 	return html.UnescapeString(text.String())
 }
 
-// tagEnd returns where the tag that begins at an offset of a page ends. A comment, a
-// script and a style end with all that is in them.
+// tagEnd returns the end of the tag at offset at. A comment, a script and a style end after their
+// content.
 func tagEnd(lower string, at int) int {
-	for _, whole := range [][2]string{{"<!--", "-->"}, {"<script", "</script"}, {"<style", "</style"}} {
+	for _, whole := range [][2]string{
+		{"<!--", "-->"}, {"<script", "</script"}, {"<style", "</style"},
+	} {
 		if strings.HasPrefix(lower[at:], whole[0]) {
 			end := strings.Index(lower[at+len(whole[0]):], whole[1])
 			if end < 0 {
@@ -143,7 +148,7 @@ func tagEnd(lower string, at int) int {
 	return at + end + 1
 }
 
-// lowerASCII returns text with the letters A to Z in lower case: every offset stays.
+// lowerASCII returns text with A to Z in lower case. All offsets stay the same.
 func lowerASCII(text string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 
 	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/wire"
 )
 

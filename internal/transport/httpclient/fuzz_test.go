@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/wire"
 )
 
@@ -91,8 +90,8 @@ func (b *hostileBody) Read(p []byte) (int, error) {
 
 func (b *hostileBody) Close() error { return nil }
 
-// Whatever a server answers, to whichever request, in whichever of the transports: what comes out are
-// messages no longer than the limit, each request ends at most once, and nothing is left.
+// Whatever a server answers, to whichever request, in whichever of the transports: what comes out
+// are messages no longer than the limit, each request ends at most once, and nothing is left.
 func FuzzAnswers(f *testing.F) {
 	const events, json = "text/event-stream", "application/json"
 	ok := `{"jsonrpc":"2.0","id":101,"result":{}}`

@@ -9,62 +9,70 @@ import (
 	"strings"
 )
 
-// What to do about a url with the wrong scheme.
+// Advice for a url with the wrong scheme.
 const (
 	hintUseHTTP  = "write http:// in url if the server has no TLS"
 	hintUseHTTPS = "write https:// in url: the server speaks TLS"
 )
 
-// statusHint returns what to do about a response whose status or body shows a mistake in the
-// configuration of the backend, "" if that is not known.
-func (s *httpTarget) statusHint(resp *http.Response, body []byte) string {
+// statusHint returns advice for a response whose status or body shows a mistake in the
+// configuration of the backend; "" = none.
+func (t *httpTarget) statusHint(resp *http.Response, body []byte) string {
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized:
-		return s.authHint(resp)
-	case resp.StatusCode == http.StatusBadRequest && s.url.Scheme == "http" && wantsTLS(body):
+		return t.authHint(resp)
+	case resp.StatusCode == http.StatusBadRequest && t.url.Scheme == "http" && wantsTLS(body):
 		return hintUseHTTPS
 	}
 	return ""
 }
 
-// authHint returns what to do about a 401. It shows neither the challenge nor the header that
-// was sent.
-func (s *httpTarget) authHint(resp *http.Response) string {
+// authHint returns advice for a 401. It contains neither the challenge nor the header that was
+// sent.
+func (t *httpTarget) authHint(resp *http.Response) string {
 	challenge := strings.ToLower(strings.Join(resp.Header.Values("WWW-Authenticate"), ", "))
 	switch {
-	case s.baseHeader.Get("Authorization") != "" || s.url.User != nil:
-		return "the server refuses the configured authorization: check the token, or the user and password"
+	case t.baseHeader.Get("Authorization") != "" || t.url.User != nil:
+		return "the server refuses the configured authorization: " +
+			"check the token, or the user and password"
 	case strings.Contains(challenge, "resource_metadata"):
 		return "the server wants OAuth, which the gateway does not do yet: " +
 			"set a header Authorization with a token in headers of the backend"
 	case challenge == "":
-		return "the server wants authorization: set the header that it needs, often Authorization, in headers of the backend"
+		return "the server wants authorization: " +
+			"set the header that it needs, often Authorization, in headers of the backend"
 	}
 	return "the server wants authorization: set a header Authorization in headers of the backend"
 }
 
-// wantsTLS reports whether the body of a 400 says that the port is one for TLS. These are the
-// texts of Go, nginx and Apache.
+// wantsTLS reports whether the body of a 400 tells that the port expects TLS. The texts are those
+// of Go, nginx and Apache.
 func wantsTLS(body []byte) bool {
-	return containsAny(strings.ToLower(string(body[:min(len(body), maxHead)])), "http request to an https server",
-		"http request was sent to https port", "plain http to an ssl-enabled server")
+	return containsAny(strings.ToLower(string(body[:min(len(body), maxHead)])),
+		"http request to an https server",
+		"http request was sent to https port",
+		"plain http to an ssl-enabled server")
 }
 
-// connectionHint returns what to do about an error of a connection, "" if that is not known.
+// connectionHint returns advice for an error of a connection; "" = none.
 func connectionHint(err error) string {
-	if _, is := errors.AsType[tls.RecordHeaderError](err); is || errors.Is(err, http.ErrSchemeMismatch) {
+	_, isRecordHeader := errors.AsType[tls.RecordHeaderError](err)
+	if isRecordHeader || errors.Is(err, http.ErrSchemeMismatch) {
 		return hintUseHTTP
 	}
-	if strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`) { // an alert of TLS
+	if strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`) { // a TLS alert
 		return hintUseHTTPS
 	}
 	if _, is := errors.AsType[x509.UnknownAuthorityError](err); is {
-		return "set tls.ca of the backend, or SSL_CERT_FILE of the gateway, to a file with the certificate of that authority"
+		return "set tls.ca of the backend, or SSL_CERT_FILE of the gateway, " +
+			"to a file with the certificate of that authority"
 	}
 	if _, is := errors.AsType[x509.HostnameError](err); is {
-		return "set tls.server_name of the backend to the name in the certificate if that is the right server"
+		return "set tls.server_name of the backend to the name in the certificate " +
+			"if that is the right server"
 	}
-	if op, is := errors.AsType[*net.OpError](err); is && op.Op == "remote error" && containsAny(op.Err.Error(), "certificate", "handshake failure") {
+	if op, is := errors.AsType[*net.OpError](err); is && op.Op == "remote error" &&
+		containsAny(op.Err.Error(), "certificate", "handshake failure") {
 		return "set tls.cert and tls.key of the backend if the server asks for a certificate"
 	}
 	return ""

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/wire"
 )
 

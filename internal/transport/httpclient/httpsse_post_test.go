@@ -34,7 +34,7 @@ func TestSSERefusedPost(t *testing.T) {
 		}, "HTTP 307 Temporary Redirect: redirects to http://other.test/: put that into url", false},
 		{"truncated answer", func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, `{"jsonrpc":"2.0","id":101,"result":{`)
-		}, "the answer is no message", true},
+		}, "the answer is not a message", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/wire"
 )
 
@@ -43,16 +42,16 @@ func TestHTTPLost(t *testing.T) {
 		{"202 for a request", status(202, ""), "HTTP 202 Accepted", true},
 		{"204 for a request", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
 			w.WriteHeader(204)
-		}, "what came back is no answer: HTTP 204 No Content", true},
+		}, "what came back is not an answer: HTTP 204 No Content", true},
 		{"a page", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
 			fmt.Fprint(w, "<html>log in</html>")
 		}, "HTTP 200 OK: log in", true},
 		{"truncated JSON", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			fmt.Fprint(w, result(m, `{}`)[:20])
-		}, "the answer is no message: Parse error", true},
+		}, "the answer is not a message: Parse error", true},
 		{"both result and error", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":1,"error":{"code":1,"message":"m"}}`, m.ID())
-		}, "the answer is no message: Invalid request", true},
+		}, "the answer is not a message: Invalid request", true},
 		{"too long", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			answer(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
 		}, "the answer is longer than limits.message, 1048576 bytes", true},
@@ -118,7 +117,7 @@ func TestHTTPNoiseInAStream(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 		}
-		wantText(t, c.lost(id, true), "the answer is no message")
+		wantText(t, c.lost(id, true), "the answer is not a message")
 	})
 }
 
@@ -138,8 +137,8 @@ func TestHTTPDialErrors(t *testing.T) {
 		if m := c.read(); m.ID() != id || s.count("tools/call") != 1 {
 			t.Errorf("got %s after %d calls", m.Raw(), s.count("tools/call"))
 		}
-		if !strings.Contains(s.log.String(), "sending a message again") {
-			t.Error("the log tells nothing of it")
+		if !strings.Contains(s.log.String(), "retrying a message") {
+			t.Error("the retry is not logged")
 		}
 	})
 }
@@ -435,8 +434,8 @@ func TestHTTPNotStreamable(t *testing.T) {
 	}
 }
 
-// 404 says that the session is gone, unless the server answers in that session. Some servers, and routers in front of
-// them, give it for what a request asks for.
+// 404 says that the session is gone, unless the server answers in that session. Some servers, and
+// routers in front of them, give it for what a request asks for.
 func TestA404InASessionThatLives_F_HTTP_13(t *testing.T) {
 	const missing = "prompts/get" // what is never found
 	pong := func(w http.ResponseWriter, _ *http.Request, m wire.Message) { answer(w, m, "{}") }
@@ -530,7 +529,8 @@ func TestACancelledRequestThatGot404_F_HTTP_13(t *testing.T) {
 	})
 }
 
-// A server that answers pings without a session, and has forgotten that of the client, is found out.
+// A server that answers pings without a session, and has forgotten that of the client, is found
+// out.
 func TestPingsThatNeedNoSession_F_HTTP_13(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)

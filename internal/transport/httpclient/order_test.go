@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/wire"
 )
 

@@ -10,42 +10,40 @@ import (
 	"time"
 
 	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/wire"
 )
 
-// notificationTimeout is how long a server may take to accept a notification or a
-// response, and how long what was written after a notification waits for that.
+// notificationTimeout is how long a server may take to accept a notification or a response, and how
+// long later messages wait for an earlier notification to be accepted.
 const notificationTimeout = maxRetryAfter
 
-// A outgoingPost is one message on its way to the server, and the way back of its
-// answer.
+// An outgoingPost is a message that is being sent as a POST, until its response has arrived.
 type outgoingPost struct {
 	c  *httpConn
 	m  wire.Message
-	id wire.ID // of a request; "" for other messages
+	id wire.ID // of a request; "" = another message
 
 	ctx         context.Context
 	cancel      context.CancelFunc
-	waitFor     <-chan struct{} // closed when p may be sent; may be nil
-	accepted    chan struct{}   // closed when p, a notification, was taken; may be nil
-	onAccepted  func()          // is called after that; may be nil
-	unblockOnce sync.Once       // letOn was called
+	waitFor     <-chan struct{} // closed when p may be sent; nil = at once
+	accepted    chan struct{}   // closed when p was accepted; nil = p is not a notification
+	onAccepted  func()          // called after that; may be nil
+	unblockOnce sync.Once       // guards unblockNext
 	written     chan struct{}   // closed when p has been written, or will not be
-	writtenOnce sync.Once       // wrote was closed
+	writtenOnce sync.Once
 
 	sent         bool        // guarded by c.mu
-	target       *httpTarget // where it was sent
-	inSession    bool        // it was sent within a session
-	isInitialize bool        // it is the initialize that shows whether the server has streamable HTTP
-	status       int         // of the response
-	isStream     bool        // the response is a stream
-	settled      bool        // nothing more is expected of it
-	malformed    error       // why a part of the response was no message
-	plainError   []byte      // an error in the response that is not one of JSON-RPC
+	target       *httpTarget // where p was sent
+	inSession    bool        // p was sent in a session
+	isInitialize bool        // p shows whether the server has streamable HTTP
+	status       int         // of the HTTP response
+	isStream     bool        // the HTTP response is a stream
+	settled      bool        // p is completed
+	malformed    error       // why a part of the HTTP response is not a message; nil = it is
+	plainError   []byte      // an error in the HTTP response that is not a JSON-RPC error
 }
 
-// run sends p and takes what comes of it.
+// run sends p and processes the HTTP response.
 func (p *outgoingPost) run() {
 	defer p.cancel()
 	defer p.unblockNext()
@@ -62,16 +60,23 @@ func (p *outgoingPost) run() {
 		defer cancel()
 		ctx = limited
 	}
-	e := &retryPolicy{maxRetries: maxRetries, idempotent: isIdempotent(p.m.Method()), log: p.c.log, method: p.m.Method(), onWritten: p.markWritten}
-	resp, err := p.target.send(ctx, http.MethodPost, header, p.m.Raw(), e)
+	retry := &retryPolicy{
+		maxRetries: maxRetries,
+		idempotent: isIdempotent(p.m.Method()),
+		method:     p.m.Method(),
+		log:        p.c.log,
+		onWritten:  p.markWritten,
+	}
+	resp, err := p.target.send(ctx, http.MethodPost, header, p.m.Raw(), retry)
 	switch {
 	case err == nil:
-	case e.notSent(err):
+	case retry.notSent(err):
 		p.failUnanswered(fmt.Errorf("no connection: %w", err), false)
 		return
 	default:
-		elsewhere := e.written.Load() && p.c.flavour.mayRespondElsewhere()
-		p.connectionBroke(fmt.Errorf("the connection broke before the answer: %w", err), true, elsewhere)
+		elsewhere := retry.written.Load() && p.c.flavour.mayRespondElsewhere()
+		err = fmt.Errorf("the connection broke before the answer: %w", err)
+		p.connectionBroke(err, true, elsewhere)
 		return
 	}
 	defer resp.Body.Close()
@@ -79,9 +84,10 @@ func (p *outgoingPost) run() {
 	p.c.flavour.handleResponse(p, resp)
 }
 
+// markWritten closes written.
 func (p *outgoingPost) markWritten() { p.writtenOnce.Do(func() { close(p.written) }) }
 
-// waitTurn waits until messages can be sent, and then until it is p's turn.
+// waitTurn waits until messages can be sent, and then for waitFor.
 func (p *outgoingPost) waitTurn() {
 	select {
 	case <-p.c.ready:
@@ -91,16 +97,16 @@ func (p *outgoingPost) waitTurn() {
 	if p.waitFor == nil {
 		return
 	}
-	enough := time.NewTimer(notificationTimeout)
-	defer enough.Stop()
+	timeout := time.NewTimer(notificationTimeout)
+	defer timeout.Stop()
 	select {
 	case <-p.waitFor:
-	case <-enough.C:
+	case <-timeout.C:
 	case <-p.ctx.Done():
 	}
 }
 
-// unblockNext lets what waits for p go on.
+// unblockNext lets the messages that wait for p be sent.
 func (p *outgoingPost) unblockNext() {
 	p.unblockOnce.Do(func() {
 		if p.accepted != nil {
@@ -112,8 +118,7 @@ func (p *outgoingPost) unblockNext() {
 	})
 }
 
-// prepare notes that p is being sent and returns its header; not ok if p is not
-// wanted any more.
+// prepare marks p as sent and returns its headers. It returns false if p was cancelled.
 func (p *outgoingPost) prepare() (header http.Header, ok bool) {
 	if !p.markSent() {
 		return nil, false
@@ -124,8 +129,7 @@ func (p *outgoingPost) prepare() (header http.Header, ok bool) {
 	return header, true
 }
 
-// markSent notes that p is being sent, and reports whether it is: it may not be
-// wanted any more.
+// markSent marks p as sent unless it was cancelled, and reports whether it did.
 func (p *outgoingPost) markSent() bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -133,8 +137,8 @@ func (p *outgoingPost) markSent() bool {
 	return p.sent
 }
 
-// readBody reads the response's body, which may hold other messages beside the
-// answer, and hands them out. Not ok if it is settled what came of p.
+// readBody reads the body of the HTTP response and processes the messages in it; there may be
+// others beside the response to p. It returns false if p is completed.
 func (p *outgoingPost) readBody(resp *http.Response) (body []byte, ok bool) {
 	body, err := readBody(resp, p.c.limit, p.c.quota)
 	elsewhere := p.status < 300 && p.c.flavour.mayRespondElsewhere()
@@ -144,19 +148,22 @@ func (p *outgoingPost) readBody(resp *http.Response) (body []byte, ok bool) {
 	case errors.Is(err, errBodyTooLong):
 		p.failUnanswered(transport.ResponseTooLong(p.c.limit), !provesNotExecuted(resp))
 	case err != nil:
-		p.connectionBroke(fmt.Errorf("the connection broke before the answer was complete: %w", p.target.redactError(err)), !provesNotExecuted(resp), elsewhere)
+		err = fmt.Errorf("the connection broke before the answer was complete: %w",
+			p.target.redactError(err))
+		p.connectionBroke(err, !provesNotExecuted(resp), elsewhere)
 	case len(body) > 0:
 		p.c.eachMessage(body, p.handleMessage)
 	}
 	return body, err == nil && !p.settled
 }
 
-// failUnreadable reports that the response's body is not read: its coding is not known, or there is
-// no room for it.
+// failUnreadable completes p because the body is not read: its content coding is not supported,
+// or the quota is exhausted.
 func (p *outgoingPost) failUnreadable(resp *http.Response, err error) {
 	switch {
 	case resp.StatusCode >= 300:
-		p.failStatus(resp, &StatusError{Code: p.status, Text: err.Error(), Hint: p.target.statusHint(resp, nil)})
+		hint := p.target.statusHint(resp, nil)
+		p.failStatus(resp, &StatusError{Code: p.status, Text: err.Error(), Hint: hint})
 	case p.id != "":
 		p.failUnanswered(fmt.Errorf("the answer cannot be read: %w", err), true)
 	}
@@ -167,7 +174,7 @@ func isUnreadable(err error) bool {
 	return is
 }
 
-// finishUnanswered reports that body held no answer.
+// finishUnanswered completes p because body contained no response to it.
 func (p *outgoingPost) finishUnanswered(resp *http.Response, body []byte) {
 	if p.id == "" && resp.StatusCode < 300 {
 		return
@@ -176,16 +183,17 @@ func (p *outgoingPost) finishUnanswered(resp *http.Response, body []byte) {
 	switch {
 	case resp.StatusCode >= 300:
 		p.failStatus(resp, why)
-	case p.plainError != nil && p.inSession && isSessionLost(p.status, &wire.Error{Message: why.Text}, false):
+	case p.plainError != nil && p.inSession &&
+		isSessionLost(p.status, &wire.Error{Message: why.Text}, false):
 		p.sessionLost(why, p.status >= 300)
 	case p.malformed != nil:
-		p.failUnanswered(fmt.Errorf("the answer is no message: %w (%w)", p.malformed, why), true)
+		p.failUnanswered(fmt.Errorf("the answer is not a message: %w (%w)", p.malformed, why), true)
 	default:
-		p.failUnanswered(fmt.Errorf("what came back is no answer: %w", why), true)
+		p.failUnanswered(fmt.Errorf("what came back is not an answer: %w", why), true)
 	}
 }
 
-// failStatus reports that the server answered p with an HTTP error.
+// failStatus completes p because of the HTTP error why.
 func (p *outgoingPost) failStatus(resp *http.Response, why *StatusError) {
 	var err error = why
 	if suggestsOtherTransport(why.Code) && why.Hint == "" {
@@ -194,8 +202,9 @@ func (p *outgoingPost) failStatus(resp *http.Response, why *StatusError) {
 		}
 	}
 	if p.inSession && isSessionLost(p.status, &wire.Error{Message: why.Text}, false) {
-		// Some servers give 404 for what a request asks for, too.
-		if says := mentionsLostSession(strings.ToLower(why.Text)); says || p.status != http.StatusNotFound || !p.c.flavour.knowsSession(p) {
+		// Some servers respond with 404 if the object of a request does not exist, too.
+		mentioned := mentionsLostSession(strings.ToLower(why.Text))
+		if mentioned || p.status != http.StatusNotFound || !p.c.flavour.knowsSession(p) {
 			p.sessionLost(err, true)
 			return
 		}
@@ -203,34 +212,36 @@ func (p *outgoingPost) failStatus(resp *http.Response, why *StatusError) {
 	p.failUnanswered(err, !provesNotExecuted(resp))
 }
 
-// connectionBroke reports that the connection broke before the response was complete. If the
-// answer may come elsewhere p ends here, and the request stays open.
-func (p *outgoingPost) connectionBroke(err error, ran, elsewhere bool) {
+// connectionBroke completes p because the connection broke before the HTTP response was complete.
+// If the response to a request may arrive elsewhere, the request stays open.
+func (p *outgoingPost) connectionBroke(err error, mayHaveRun, elsewhere bool) {
 	if elsewhere && p.id != "" && p.ctx.Err() == nil {
-		p.c.log.Debug("the connection broke; the answer may still come on the stream", "method", p.m.Method(), "err", err)
+		p.c.log.Debug("POST broke; its response may still arrive on the stream",
+			"method", p.m.Method(), "err", err)
 		p.claim()
 		return
 	}
-	p.failUnanswered(err, ran)
+	p.failUnanswered(err, mayHaveRun)
 }
 
 var errBodyTooLong = errors.New("too long")
 
-// maxTrustedLength is up to where a server is believed that its answer is as long as it says.
+// maxTrustedLength is the announced length, in bytes, up to which memory is allocated for a
+// response before it has arrived.
 const maxTrustedLength = 2 << 20
 
-// readBody reads a body that has at most limit bytes.
+// readBody reads a body of at most limit bytes.
 func readBody(resp *http.Response, limit int, quota *transport.ReceiveQuota) ([]byte, error) {
 	if resp.ContentLength > int64(limit) {
 		return nil, errBodyTooLong
 	}
-	believed := 4 << 10 // most answers are short
+	trusted := 4 << 10 // most responses are short
 	if resp.ContentLength >= 0 {
-		believed = maxTrustedLength
+		trusted = maxTrustedLength
 	}
 	lease := quota.Lease()
 	defer lease.Release()
-	text, err := transport.ReadText(resp.Body, resp.ContentLength, believed, limit, &lease)
+	text, err := transport.ReadText(resp.Body, resp.ContentLength, trusted, limit, &lease)
 	if err != nil {
 		return nil, err
 	}
@@ -240,27 +251,28 @@ func readBody(resp *http.Response, limit int, quota *transport.ReceiveQuota) ([]
 	return text, nil
 }
 
-// failUnanswered reports that p will get no answer: to Read if p is a request, to
-// the log if not.
-func (p *outgoingPost) failUnanswered(err error, ran bool) {
+// failUnanswered completes p without a response: a request fails, and for another message the
+// error is logged.
+func (p *outgoingPost) failUnanswered(err error, mayHaveRun bool) {
 	if cause := context.Cause(p.c.ctx); cause != nil {
 		err = cause
 	}
 	if p.id == "" && p.ctx.Err() == nil {
-		p.c.log.Warn("the server did not accept a message", "method", p.m.Method(), "err", err)
+		p.c.log.Warn("server did not accept a message", "method", p.m.Method(), "err", err)
 	}
-	p.fail(err, ran)
+	p.fail(err, mayHaveRun)
 }
 
-// fail hands p to Read as CallLostError, unless it came to another end before.
-func (p *outgoingPost) fail(err error, ran bool) {
+// fail passes p to Read as a CallLostError, unless it is completed already.
+func (p *outgoingPost) fail(err error, mayHaveRun bool) {
 	if p.claim() && err != transport.ErrClosed {
-		p.c.deliver(readResult{err: &transport.CallLostError{ID: p.id, Err: err, MayHaveRun: ran}})
+		lost := &transport.CallLostError{ID: p.id, Err: err, MayHaveRun: mayHaveRun}
+		p.c.deliver(readResult{err: lost})
 	}
 }
 
-// claim reports whether Read is to be told what became of the request p: it is
-// told once, and not of a request that was cancelled.
+// claim completes p. It returns true if the caller must pass the outcome to Read: once for a
+// request, and not if it was cancelled.
 func (p *outgoingPost) claim() bool {
 	p.settled = true
 	if p.id == "" {
@@ -268,34 +280,35 @@ func (p *outgoingPost) claim() bool {
 	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	wanted := p.c.open[p.id] == p
-	if wanted {
+	isOpen := p.c.open[p.id] == p
+	if isOpen {
 		delete(p.c.open, p.id)
 		p.c.abortIfIdleLocked()
 	}
-	return wanted
+	return isOpen
 }
 
-// sessionLost ends the conversation because the server does not know the session
-// that p was sent with. It did not act on p, then. Sure says that nothing else can be meant.
-func (p *outgoingPost) sessionLost(err error, sure bool) {
-	err = &sessionError{fmt.Errorf("%w: %w", ErrSessionLost, err), sure}
+// sessionLost ends the connection because the server does not know the session in which p was sent.
+// The server has not acted on p then. certain tells that the response has no other explanation.
+func (p *outgoingPost) sessionLost(err error, certain bool) {
+	err = &sessionError{fmt.Errorf("%w: %w", ErrSessionLost, err), certain}
 	p.c.endSessionLost(err)
 	p.fail(err, false)
 }
 
-// A sessionError is an ErrSessionLost.
+// A sessionError wraps ErrSessionLost.
 type sessionError struct {
 	error
-	sure bool // the answer is not one that a server could give after it has acted on the request
+	certain bool // a server cannot send such a response after it has acted on the request
 }
 
 func (e *sessionError) Unwrap() error { return e.error }
 
-// IsUnknownSession reports whether err, the reason of a [CallLostError], says that the server refused the
-// request only because it does not know the session. The request may be sent in a new session.
+// IsUnknownSession reports whether err, the reason of a [transport.CallLostError], tells that the
+// server rejected the request only because it does not know the session. The request may then be
+// sent in a new session.
 func IsUnknownSession(err error) bool {
 	lost, isLost := errors.AsType[*transport.CallLostError](err)
 	session, is := errors.AsType[*sessionError](err)
-	return isLost && !lost.MayHaveRun && is && session.sure
+	return isLost && !lost.MayHaveRun && is && session.certain
 }

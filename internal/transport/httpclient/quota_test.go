@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 
 	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/wire"
 )
 
@@ -25,8 +24,8 @@ func (c *client) noRoom() {
 	}
 }
 
-// Bodies that stall fill the ReceiveQuota: one more large answer fails, a short one does not, and when the
-// others are gone there is room again.
+// Bodies that stall fill the ReceiveQuota: one more large answer fails, a short one does not, and
+// when the others are gone there is room again.
 func TestIntakeOfBodies_F_SEC_9(t *testing.T) {
 	for _, announced := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,83 +16,85 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-// maxRetries is how often a message is sent again, and maxRetryAfter how long the
-// server may ask to wait before that.
+// maxRetries bounds the retries of a message, and maxRetryAfter the delay that the server may ask
+// for.
 const (
 	maxRetries    = 3
 	maxRetryAfter = 30 * time.Second
 )
 
-// An retryPolicy decides whether one HTTP request is sent again. It is, when it
-// surely was not executed: no connection was made, or the server put it off
-// with 429 or 503 and Retry-After. A request that does no harm if it is executed
-// twice is also sent again when the connection broke, and on 502, 503 and 504.
-// A tools/call that may have run is never among these.
+// A retryPolicy decides whether one HTTP request is retried. It is retried if it was certainly not
+// executed: no connection was made, or the server responded with 429 or 503 and Retry-After. An
+// idempotent request is also retried if the connection broke, and on 502, 503 and 504. A tools/call
+// that may have run is never retried.
 type retryPolicy struct {
-	maxRetries int // after the first
+	maxRetries int
 	idempotent bool
-	method     string
+	method     string // JSON-RPC method, for the log
 	log        *slog.Logger
-	onWritten  func() // is called when the request has been written; may be nil
+	onWritten  func() // called when the request has been written; may be nil
 
-	// Of the attempt at hand; written from package net/http.
-	connRequested atomic.Bool // a connection was asked for; false if the RoundTripper does not say
-	connected     atomic.Bool // there is one, so that the request may have been sent
-	written       atomic.Bool // all of the request was written
+	// State of the current attempt, set by package net/http.
+	connRequested atomic.Bool // a connection was requested; false if the RoundTripper does not tell
+	connected     atomic.Bool // there is a connection, so the request may have been sent
+	written       atomic.Bool // the whole request was written
 }
 
-// isIdempotent reports whether executing a request twice leaves the server as if it
-// had been executed once.
+// isIdempotent reports whether executing a request twice leaves the server in the same state as
+// executing it once.
 func isIdempotent(method string) bool {
 	switch method {
 	case protocol.MethodInitialize, protocol.MethodServerDiscover, protocol.MethodPing,
 		protocol.MethodCompletionComplete, protocol.MethodSetLogLevel, protocol.MethodPromptsGet,
-		protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe,
+		protocol.MethodResourcesRead,
+		protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe,
 		protocol.MethodTasksGet, protocol.MethodTasksResult:
 		return true
 	}
 	return strings.HasSuffix(method, "/list")
 }
 
-// beforeRetry is a retryablehttp.PrepareRetry; it is called before each new attempt.
-func (e *retryPolicy) beforeRetry(*http.Request) error {
-	e.log.Debug("sending a message again", "method", e.method)
+// beforeRetry is a retryablehttp.PrepareRetry; it is called before each retry.
+func (r *retryPolicy) beforeRetry(*http.Request) error {
+	r.log.Debug("retrying a message", "method", r.method)
 	return nil
 }
 
-// shouldRetry is a retryablehttp.CheckRetry. The library's own sends a POST again on
+// shouldRetry is a retryablehttp.CheckRetry. The default one of the library retries a POST on
 // every 5xx.
-func (e *retryPolicy) shouldRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
+func (r *retryPolicy) shouldRetry(
+	ctx context.Context, resp *http.Response, err error,
+) (bool, error) {
 	switch {
 	case ctx.Err() != nil || isPermanent(err):
 		return false, nil
 	case err != nil:
-		return e.idempotent || e.notSent(err), nil
+		return r.idempotent || r.notSent(err), nil
 	case isRetryLater(resp):
 		return retryable.DefaultBackoff(0, 0, 0, resp) <= maxRetryAfter, nil
 	}
 	switch resp.StatusCode {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return e.idempotent, nil
+		return r.idempotent, nil
 	}
 	return false, nil
 }
 
-// notSent reports whether err is that of a request of which not a byte was sent.
-func (e *retryPolicy) notSent(err error) bool {
+// notSent reports whether err is the error of a request of which not a single byte was sent.
+func (r *retryPolicy) notSent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
-	return e.connRequested.Load() && !e.connected.Load() || ok && op.Op == "dial"
+	return r.connRequested.Load() && !r.connected.Load() || ok && op.Op == "dial"
 }
 
-// isPermanent reports whether a request failed in a way that trying again does
-// not change: the far side is not who it should be, or speaks no TLS.
+// isPermanent reports whether a retry would fail in the same way: the certificate of the server
+// is not valid, or the server does not speak TLS.
 func isPermanent(err error) bool {
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
 	_, record := errors.AsType[tls.RecordHeaderError](err)
 	return certificate || record || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// isRetryLater reports whether the server wants to be asked later.
+// isRetryLater reports whether the server asks for a retry after a delay.
 func isRetryLater(resp *http.Response) bool {
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
@@ -101,9 +103,9 @@ func isRetryLater(resp *http.Response) bool {
 	return false
 }
 
-// provesNotExecuted reports whether a response says for sure that the request was not
-// executed. 503 alone does not: a proxy gives it, too, when the connection
-// behind it breaks. Nor does 400, into which some servers turn any failure.
+// provesNotExecuted reports whether a response proves that the request was not executed. 503
+// alone does not: a proxy sends it, too, when the connection behind it breaks. Nor does 400,
+// which some servers send for any failure.
 func provesNotExecuted(resp *http.Response) bool {
 	switch code := resp.StatusCode; code {
 	case http.StatusBadRequest, http.StatusRequestTimeout, http.StatusConflict,

@@ -11,14 +11,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// setSession notes the session that the server has opened, "" for none.
+// setSession records the session that the server has opened; "" = none.
 func (c *streamable) setSession(session string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessionID = session
 }
 
-// setRevision notes the revision that the server has chosen.
+// setRevision records the revision that the server has negotiated.
 func (c *streamable) setRevision(initialized wire.Message) {
 	revision := ""
 	wire.Members(initialized.Part(wire.PartResult), func(key string, value []byte, _ int) {
@@ -33,7 +33,7 @@ func (c *streamable) setRevision(initialized wire.Message) {
 	}
 }
 
-// isVisibleASCII reports whether s may stand in a header: visible ASCII.
+// isVisibleASCII reports whether s consists of visible ASCII characters, as a header value must.
 func isVisibleASCII(s string) bool {
 	for _, r := range s {
 		if r <= ' ' || r > '~' {
@@ -49,7 +49,7 @@ func (c *streamable) hasSession() bool {
 	return c.sessionID != ""
 }
 
-// header returns what every request carries.
+// header returns the headers of every request.
 func (c *streamable) header() http.Header {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,16 +68,16 @@ func (c *streamable) headerLocked() http.Header {
 }
 
 const (
-	// sessionCheckTimeout is how long a server may take to say whether it knows a session.
+	// sessionCheckTimeout is how long a server may take to respond to the ping of knowsSession.
 	sessionCheckTimeout = 5 * time.Second
-	// max404Duration is for how long a server may answer with nothing but 404, though it answers pings in the same session:
-	// then the session is taken for lost.
+	// max404Duration is how long a server may respond to all requests with 404, though it
+	// responds to pings in the same session; then the session counts as lost.
 	max404Duration = 30 * time.Second
-	// maxPingResponse bounds how much of the answer to a ping is read, in bytes.
+	// maxPingResponse bounds the bytes that are read of the response to a ping.
 	maxPingResponse = 64 << 10
 )
 
-// knowsSession sends a ping within the session.
+// knowsSession sends a ping in the session.
 func (c *streamable) knowsSession(p *outgoingPost) bool {
 	if p.id == "" || p.m.Method() == protocol.MethodPing {
 		return false
@@ -87,9 +87,10 @@ func (c *streamable) knowsSession(p *outgoingPost) bool {
 	if c.first404.IsZero() {
 		c.first404 = time.Now()
 	}
-	id, header, late := fmt.Sprintf("session-check-%d", c.sessionChecks), c.headerLocked(), time.Since(c.first404) > max404Duration
+	id, header := fmt.Sprintf("session-check-%d", c.sessionChecks), c.headerLocked()
+	expired := time.Since(c.first404) > max404Duration
 	c.mu.Unlock()
-	if late {
+	if expired {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, sessionCheckTimeout)
@@ -97,25 +98,27 @@ func (c *streamable) knowsSession(p *outgoingPost) bool {
 	header.Set("Accept", "application/json, text/event-stream")
 	header.Set("Content-Type", "application/json")
 	ping := wire.NewRequest(wire.ID(wire.Quote(id)), protocol.MethodPing, nil)
-	resp, err := c.send(ctx, http.MethodPost, header, ping.Raw(), &retryPolicy{method: protocol.MethodPing, log: c.log})
+	retry := &retryPolicy{method: protocol.MethodPing, log: c.log}
+	resp, err := c.send(ctx, http.MethodPost, header, ping.Raw(), retry)
 	if err != nil {
-		return p.ctx.Err() != nil // p was cancelled, which says nothing of the session
+		return p.ctx.Err() != nil // p was cancelled, which tells nothing about the session
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 300 {
 		return false
 	}
 	var text []byte
-	for part := make([]byte, 4<<10); len(text) < maxPingResponse && !bytes.Contains(text, []byte(`"result"`)); {
+	hasResult := func() bool { return bytes.Contains(text, []byte(`"result"`)) }
+	for part := make([]byte, 4<<10); len(text) < maxPingResponse && !hasResult(); {
 		n, err := resp.Body.Read(part)
 		if text = append(text, part[:n]...); err != nil {
 			break
 		}
 	}
-	return bytes.Contains(text, []byte(`"result"`)) || p.ctx.Err() != nil
+	return hasResult() || p.ctx.Err() != nil
 }
 
-// clear404 notes that the server has answered p in the session.
+// clear404 records that the server has responded to p in the session.
 func (c *streamable) clear404(p *outgoingPost) {
 	if p.id == "" || p.m.Method() == protocol.MethodPing {
 		return
@@ -128,8 +131,8 @@ func (c *streamable) clear404(p *outgoingPost) {
 // deleteTimeout is how long a server may take to end a session.
 const deleteTimeout = time.Second
 
-// deleteSession ends the session ("Session Management" 5). A server need not
-// support it, and nothing depends on the outcome.
+// deleteSession ends the session ("Session Management" 5). A server need not support it, so
+// errors are ignored.
 func (c *streamable) deleteSession() {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 	defer cancel()

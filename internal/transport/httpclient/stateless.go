@@ -4,47 +4,44 @@ import (
 	"errors"
 	"net/http"
 
-	"mcpgateway/internal/transport"
-
-	"mcpgateway/internal/sse"
-
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/sse"
+	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 
-// ErrNotStateless is what the CallLostError of a request server/discover wraps if the server
-// answered as one does that knows only revisions with sessions: with 400, 404 or
-// 405, and without a JSON-RPC response to that request ("Backward Compatibility").
-// It is worth trying [DialStreamable] then. Any other status does not tell of the revisions.
+// ErrNotStateless is wrapped by the CallLostError of a request server/discover if the server
+// responded like a server that knows only revisions with sessions: with 400, 404 or 405, and
+// without a JSON-RPC response to that request ("Backward Compatibility"). [DialStreamable] is
+// worth a try then. Other statuses tell nothing about the revisions.
 var ErrNotStateless = errors.New("this may be no server of a revision without sessions")
 
-// errResponseNotAllowed is what Write says to a response.
-var errResponseNotAllowed = errors.New("a response cannot be sent: in this revision the server asks nothing")
+// errResponseNotAllowed is returned when a response is written.
+var errResponseNotAllowed = errors.New(
+	"a response cannot be sent: in this revision the server sends no requests")
 
-// DialStateless returns the Conn to a server of streamable HTTP, the transport as
-// the revisions without sessions have it, 2026-07-28 and later. It only looks at
-// the URL; a server that cannot be reached shows when a request is written, as that
-// request's [*CallLostError].
+// DialStateless returns the Conn to a server of streamable HTTP as defined by the revisions
+// without sessions, 2026-07-28 and later. It only checks the URL. If the server cannot be
+// reached, each request fails with a [*transport.CallLostError].
 //
-// Each request and notification is a POST of its own, with the headers that
-// [Options].Describe has for it, and there is nothing else: no session, no GET,
-// no DELETE. A response cannot be written. What comes on the stream of a request
-// Read returns with its id as about, the answer last and without. A stream may live
-// for as long as both sides wish, and the server may be as late with its headers as
-// with its answer: a subscriptions/listen is a request like any other, and one of
-// those that may be under way at once.
+// Each request and notification is a POST of its own, with the headers of
+// [Options].RequestHeaders. There is no session, no GET and no DELETE, and a response cannot be
+// written. Messages on the stream of a request are returned by Read with the id of the request as
+// relatedTo, except the response itself. A stream may live as long as both sides want, and the
+// server may send the headers as late as the response: a subscriptions/listen is a request like
+// any other, and counts as one of the messages being sent.
 //
-// Closing its stream is what cancels a request ("Cancellation"). So it is what Write
-// does with a notifications/cancelled about it, which itself is not sent; what was
-// not sent either is dropped, and nothing happens if no such request is open. Read
-// tells nothing of the request from then on.
+// A request is cancelled by closing its stream ("Cancellation"). Write does so when it gets a
+// notifications/cancelled for the request, which itself is not sent. A request that was not sent
+// yet is dropped. If no such request is open nothing happens. Read then returns nothing about the
+// request.
 //
-// A stream that ends before the answer is not resumed, even where its events have
-// ids: the request is CallLostError, with Ran. What else makes a request CallLostError, what is sent
-// again, order, bounds and what errors show are as with [DialStreamable]. That
-// subscriptions/listen has to be sent again is for others to see.
+// A stream that ends before the response is not resumed, even if its events have ids: the request
+// fails with a CallLostError with MayHaveRun. Other lost calls, retries, order, bounds and the
+// content of errors are as with [DialStreamable]. The caller has to send a lost
+// subscriptions/listen again.
 //
-// Close closes every stream, and so cancels what is open.
+// Close closes every stream, and so cancels the open requests.
 func DialStateless(o Options) transport.Conn {
 	c := &stateless{httpConn: newHTTPConn(o), requestHeaders: o.RequestHeaders}
 	if c.requestHeaders == nil {
@@ -55,24 +52,25 @@ func DialStateless(o Options) transport.Conn {
 	return c
 }
 
-// A stateless is the Conn to a server of streamable HTTP without sessions. It runs
-// nothing beside the messages under way.
+// A stateless is the Conn to a server of streamable HTTP without sessions. It has no goroutines
+// besides those of the messages being sent.
 type stateless struct {
 	*httpConn
 	requestHeaders func(wire.Message) map[string]string
 }
 
-func (c *stateless) Write(m wire.Message, about wire.ID) error {
+// Write starts to send m, or cancels a request.
+func (c *stateless) Write(m wire.Message, relatedTo wire.ID) error {
 	if m.Kind() == wire.Response {
 		return errResponseNotAllowed
 	}
-	return c.httpConn.Write(m, about)
+	return c.httpConn.Write(m, relatedTo)
 }
 
-// cancelLocked closes the stream of the request about; p is not needed for that.
-func (c *stateless) cancelLocked(_ *outgoingPost, about wire.ID) error {
-	if target := c.open[about]; target != nil {
-		delete(c.open, about)
+// cancelLocked closes the stream of the request id.
+func (c *stateless) cancelLocked(_ *outgoingPost, id wire.ID) error {
+	if target := c.open[id]; target != nil {
+		delete(c.open, id)
 		target.cancel()
 	}
 	return nil
@@ -95,11 +93,12 @@ func (c *stateless) handleResponse(p *outgoingPost, resp *http.Response) {
 	}
 }
 
-// readStream reads the stream that answers p to its end, which is final.
+// readStream reads the stream of the HTTP response to p to its end.
 func (c *stateless) readStream(p *outgoingPost, resp *http.Response) {
-	hear, stop := p.eventHandler()
+	handle, stop := p.eventHandler()
 	defer stop()
-	if _, err := readEvents(sse.NewReader(c.limit, c.quota), resp, hear); !p.settled {
+	_, err := readEvents(sse.NewReader(c.limit, c.quota), resp, handle)
+	if !p.settled {
 		p.streamEnded(resp, err)
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A StatusError is an HTTP response that has no message of JSON-RPC's for the
-// request. It shows neither headers nor the URL.
+// A StatusError is an HTTP response that contains no JSON-RPC message for the request. It shows
+// neither headers nor the URL.
 type StatusError struct {
 	Code int
-	Text string // the beginning of the body, if it is text; the target of a redirect
-	Hint string // what to do about it, "" if that is not known
+	Text string // beginning of the body, if it is text, or target of a redirect
+	Hint string // advice; "" = none
 }
 
 func (e *StatusError) Error() string {
@@ -30,7 +30,7 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// mediaType returns a response's media type in lower case, without parameters.
+// mediaType returns the media type of a response in lower case, without parameters.
 func mediaType(resp *http.Response) string {
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
@@ -39,8 +39,8 @@ func mediaType(resp *http.Response) string {
 	return strings.ToLower(strings.TrimSpace(kind))
 }
 
-// suggestsOtherTransport reports whether a status is one that a server gives to the first
-// request of a transport that it does not have.
+// suggestsOtherTransport reports whether a server sends this status to the first request of a
+// transport that it does not support.
 func suggestsOtherTransport(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
@@ -49,18 +49,17 @@ func suggestsOtherTransport(status int) bool {
 	return false
 }
 
-// isSessionLost reports whether a server's answer to a message that named a
-// session says that there is none. The specification has 404 for it
-// ("Session Management" 3), servers have more: 400 and 410 with one of several errors,
-// or another status that says "session not found". Failure is the error of the answer;
-// one without a code stands for a body that is not a message. Own says that the answer
-// has the id of the request: with 404 it is an answer like any other then, unless it
-// tells of the session.
-func isSessionLost(status int, failure *wire.Error, own bool) bool {
+// isSessionLost reports whether the response to a message that was sent in a session tells that
+// the session does not exist. The specification defines 404 for it ("Session Management" 3).
+// Servers also send 400 or 410 with one of several errors, or another status with "session not
+// found". failure is the error in the response; for a body that is not a message it has no code.
+// hasID tells that the response has the id of the request: with 404 it is then an ordinary
+// response, unless it mentions the session.
+func isSessionLost(status int, failure *wire.Error, hasID bool) bool {
 	text := strings.ToLower(failure.Message)
 	switch status {
 	case http.StatusNotFound:
-		if own {
+		if hasID {
 			return failure.Code == protocol.CodeSessionNotFound || mentionsLostSession(text)
 		}
 		return failure.Code != wire.CodeMethodNotFound
@@ -69,8 +68,9 @@ func isSessionLost(status int, failure *wire.Error, own bool) bool {
 		case 0, protocol.CodeServerError, protocol.CodeSessionNotFound, wire.CodeInvalidRequest:
 			return mentionsLostSession(text)
 		}
-	case http.StatusUnauthorized, http.StatusForbidden: // it may be the session of a user
-		return failure.Code == protocol.CodeSessionNotFound && strings.Contains(text, "session not found")
+	case http.StatusUnauthorized, http.StatusForbidden: // the session may be a login session
+		return failure.Code == protocol.CodeSessionNotFound &&
+			strings.Contains(text, "session not found")
 	default:
 		switch failure.Code {
 		case 0, protocol.CodeSessionNotFound, wire.CodeInvalidRequest:
@@ -80,12 +80,14 @@ func isSessionLost(status int, failure *wire.Error, own bool) bool {
 	return false
 }
 
+// mentionsLostSession reports whether an error text, in lower case, tells of an unknown session.
 func mentionsLostSession(text string) bool {
 	return strings.Contains(text, "not initialized") || strings.Contains(text, "session") &&
 		containsAny(text, "not found", "no valid", "invalid", "expired", "unknown", "terminated",
 			"not exist", "no longer", "no transport", "no active", "could not find")
 }
 
+// containsAny reports whether text contains one of parts.
 func containsAny(text string, parts ...string) bool {
 	for _, part := range parts {
 		if strings.Contains(text, part) {

@@ -9,11 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/internal/transport"
-
-	"mcpgateway/internal/sse"
-
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/sse"
+	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 
@@ -21,30 +19,37 @@ const eventStream = "text/event-stream"
 
 const (
 	minResumeWait = 100 * time.Millisecond // between two GETs, whatever the server asks for
-	maxResumeWait = 30 * time.Second       // without being asked to
-	maxResumes    = 5                      // GETs in a row that bring nothing before a request is given up
+	maxResumeWait = 30 * time.Second       // between two GETs, unless the server asks for more
+	maxResumes    = 5                      // GETs in a row that bring nothing, per request
 )
 
-// readEvents reads the stream of events that a response is; see [Reader.each].
-func readEvents(events *sse.Reader, resp *http.Response, take func(sse.Event, *transport.OversizedError)) (news bool, err error) {
+// readEvents reads the stream of events in resp to its end and calls handle with each event; see
+// [sse.Reader.Each].
+func readEvents(
+	events *sse.Reader, resp *http.Response, handle func(sse.Event, *transport.OversizedError),
+) (received bool, err error) {
 	defer resp.Body.Close()
 	defer events.Close()
 	events.Open(resp.Body)
-	return events.Each(take)
+	return events.Each(handle)
 }
 
-// lingerTimeout is how long a stream may go on after the answer, so that its
-// connection can be used again.
+// lingerTimeout is how long a stream may go on after the response, so that its connection can be
+// reused.
 const lingerTimeout = time.Second
 
-// readStream reads the stream that answers p. If it breaks before the answer it
-// is resumed, provided that its events had ids ("Resumability and Redelivery").
+// readStream reads the stream of the HTTP response to p. If the stream breaks before the response
+// to p, it is resumed, provided that its events have ids ("Resumability and Redelivery").
 func (c *streamable) readStream(p *outgoingPost, resp *http.Response) {
 	events := sse.NewReader(c.limit, c.quota)
-	hear, stop := p.eventHandler()
+	handle, stop := p.eventHandler()
 	defer stop()
-	_, err := readEvents(events, resp, hear)
-	for failures := 0; p.id != "" && !p.settled && events.LastEventID != "" && failures < maxResumes && !isFinalRefusal(err) && !isUnreadable(err); failures++ {
+	_, err := readEvents(events, resp, handle)
+	canResume := func() bool {
+		return p.id != "" && !p.settled && events.LastEventID != "" &&
+			!isFinalRefusal(err) && !isUnreadable(err)
+	}
+	for failures := 0; failures < maxResumes && canResume(); failures++ {
 		if !sleep(p.ctx, resumeWait(events, failures)) {
 			break
 		}
@@ -52,8 +57,8 @@ func (c *streamable) readStream(p *outgoingPost, resp *http.Response) {
 		if again, err = c.get(p.ctx, events.LastEventID); err != nil {
 			continue
 		}
-		var news bool
-		if news, err = readEvents(events, again, hear); news {
+		var received bool
+		if received, err = readEvents(events, again, handle); received {
 			failures = -1
 		}
 	}
@@ -62,43 +67,50 @@ func (c *streamable) readStream(p *outgoingPost, resp *http.Response) {
 	}
 }
 
-// eventHandler returns what takes the events of the stream that answers p. It gives the
-// stream up some time after the answer, unless it is stopped.
-func (p *outgoingPost) eventHandler() (hear func(sse.Event, *transport.OversizedError), stop func() bool) {
+// eventHandler returns the function that handles the events of the stream of p. It cancels the
+// stream lingerTimeout after the response, unless stop is called.
+func (p *outgoingPost) eventHandler() (
+	handle func(sse.Event, *transport.OversizedError), stop func() bool,
+) {
 	p.isStream = true
 	linger := time.AfterFunc(time.Hour, p.cancel)
 	linger.Stop()
-	hear = func(e sse.Event, large *transport.OversizedError) {
+	handle = func(e sse.Event, large *transport.OversizedError) {
 		before := p.settled
 		if p.handleEvent(e, large); p.settled != before {
 			linger.Reset(lingerTimeout)
 		}
 	}
-	return hear, linger.Stop
+	return handle, linger.Stop
 }
 
-// streamEnded reports that the stream ended, with err, before the answer to p.
+// streamEnded completes p because the stream has ended with err before the response.
 func (p *outgoingPost) streamEnded(resp *http.Response, err error) {
 	switch {
 	case isUnreadable(err):
 		p.failUnreadable(resp, err)
 	case resp.StatusCode >= 300:
 		p.failStatus(resp, p.target.statusError(resp, p.plainError))
-	case p.id == "": // accepted all the same
+	case p.id == "": // it was accepted
 	case p.plainError != nil:
-		p.failUnanswered(fmt.Errorf("the stream ended without the answer, but with an error: %s", p.target.shorten(string(p.plainError))), true)
+		p.failUnanswered(fmt.Errorf("the stream ended without the answer, but with an error: %s",
+			p.target.shorten(string(p.plainError))), true)
 	case p.malformed != nil:
-		p.failUnanswered(fmt.Errorf("the stream ended without the answer, but with what is no message: %w", p.malformed), true)
+		p.failUnanswered(fmt.Errorf(
+			"the stream ended without the answer, but with input that is not a message: %w",
+			p.malformed), true)
 	default:
-		p.failUnanswered(fmt.Errorf("the stream ended without the answer: %w", p.target.redactError(err)), true)
+		p.failUnanswered(fmt.Errorf("the stream ended without the answer: %w",
+			p.target.redactError(err)), true)
 	}
 }
 
-// errEndpointEvent is why a request is given up whose stream names the endpoint of an HTTP+SSE server.
-var errEndpointEvent = errors.New("the server answered with an event endpoint, as HTTP+SSE servers do: set transport to sse or auto")
+// errEndpointEvent fails a request whose stream names the endpoint of an HTTP+SSE server.
+var errEndpointEvent = errors.New("the server answered with an event endpoint, " +
+	"as HTTP+SSE servers do: set transport to sse or auto")
 
-// handleEvent takes an event of the stream of p. An event with the name error may be the
-// response to p; another error that it tells of is kept for cutOff.
+// handleEvent processes an event of the stream of p. An event of type error may be the response
+// to p; another error in such an event is kept for streamEnded.
 func (p *outgoingPost) handleEvent(e sse.Event, large *transport.OversizedError) {
 	switch {
 	case large != nil && large.ID == p.id && p.id != "":
@@ -118,12 +130,12 @@ func (p *outgoingPost) handleEvent(e sse.Event, large *transport.OversizedError)
 	case e.Type == "endpoint":
 		if other := p.c.flavour.mismatch(p); other != nil {
 			p.failUnanswered(fmt.Errorf("%w: %w", other, errEndpointEvent), false)
-			p.cancel() // the stream would go on
+			p.cancel() // otherwise the stream goes on
 		}
 	}
 }
 
-// startStandaloneStream starts the GET stream, once.
+// startStandaloneStream starts to read the standalone stream (GET), once.
 func (c *streamable) startStandaloneStream() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,8 +145,8 @@ func (c *streamable) startStandaloneStream() {
 	}
 }
 
-// readStandaloneStream reads what the server says of itself, for as long as the conversation
-// lasts or until the server shows that it has no stream for that.
+// readStandaloneStream reads the standalone stream until the connection ends, or the server shows
+// that it has no such stream. A stream that breaks is opened again.
 func (c *streamable) readStandaloneStream() {
 	events := sse.NewReader(c.limit, c.quota)
 	opened := false
@@ -146,12 +158,12 @@ func (c *streamable) readStandaloneStream() {
 		first.Do(func() { close(c.standaloneReady) })
 		if err == nil {
 			opened = true
-			news, why := readEvents(events, resp, c.handleServerEvent)
+			received, why := readEvents(events, resp, c.handleServerEvent)
 			if isUnreadable(why) {
-				c.log.Warn("the server's stream of messages of its own cannot be read", "err", why)
+				c.log.Warn("standalone stream cannot be read", "err", why)
 				return
 			}
-			if news || time.Since(began) > maxResumeWait {
+			if received || time.Since(began) > maxResumeWait {
 				failures = 0
 			}
 		}
@@ -163,10 +175,10 @@ func (c *streamable) readStandaloneStream() {
 		case opened && status.Code == http.StatusNotFound && c.hasSession():
 			c.endSessionLost(&sessionError{fmt.Errorf("%w: GET: %w", ErrSessionLost, err), true})
 			return
-		case events.LastEventID != "": // it may be the place to resume that is refused
+		case events.LastEventID != "": // the server may not know this id any longer
 			events.LastEventID = ""
 		case isFinalRefusal(err) && !(opened && status.Code == http.StatusConflict):
-			c.log.Debug("the server has no stream for messages of its own", "err", err)
+			c.log.Debug("server has no standalone stream", "err", err)
 			return
 		}
 		if !sleep(c.ctx, resumeWait(events, failures)) {
@@ -175,8 +187,8 @@ func (c *streamable) readStandaloneStream() {
 	}
 }
 
-// handleServerEvent takes an event of a stream that belongs to no request. Of the events with the
-// name error it takes those that are the response to a request.
+// handleServerEvent processes an event of a stream that belongs to no request. Of events of type
+// error it processes only those that are the response to a request.
 func (c *httpConn) handleServerEvent(e sse.Event, large *transport.OversizedError) {
 	switch {
 	case large != nil:
@@ -185,12 +197,12 @@ func (c *httpConn) handleServerEvent(e sse.Event, large *transport.OversizedErro
 	case !e.IsMessage() && e.Type != "error":
 		return
 	}
-	c.eachMessage(e.Data, func(m wire.Message, noise *transport.MalformedError) {
+	c.eachMessage(e.Data, func(m wire.Message, malformed *transport.MalformedError) {
 		switch {
 		case e.Type == "error" && (m.Kind() != wire.Response || m.Part(wire.PartError) == nil):
-			c.log.Debug("the server sent an event with the name error", "text", c.shorten(string(e.Data)))
-		case noise != nil:
-			c.deliver(readResult{err: noise})
+			c.log.Debug("server sent an event of type error", "text", c.shorten(string(e.Data)))
+		case malformed != nil:
+			c.deliver(readResult{err: malformed})
 		default:
 			if m.Kind() == wire.Response {
 				c.closeAnswered(m.ID())
@@ -200,8 +212,7 @@ func (c *httpConn) handleServerEvent(e sse.Event, large *transport.OversizedErro
 	})
 }
 
-// closeAnswered gives the request id up, if it is still under way: its answer
-// did not come as the response to it.
+// closeAnswered completes the request id, if it is open: its response arrived on another stream.
 func (c *httpConn) closeAnswered(id wire.ID) {
 	c.mu.Lock()
 	p := c.open[id]
@@ -213,8 +224,7 @@ func (c *httpConn) closeAnswered(id wire.ID) {
 	}
 }
 
-// get opens the stream of events that goes on after the event lastID, or a new
-// one if that is "".
+// get opens the standalone stream, or resumes a stream after the event lastID unless that is "".
 func (c *streamable) get(ctx context.Context, lastID string) (*http.Response, error) {
 	header := c.header()
 	if lastID != "" {
@@ -223,23 +233,25 @@ func (c *streamable) get(ctx context.Context, lastID string) (*http.Response, er
 	return c.openStream(ctx, header, &retryPolicy{})
 }
 
-// openStream opens a stream of events. The error is a *[StatusError] if the
-// server answers with anything else.
-func (s *httpTarget) openStream(ctx context.Context, header http.Header, e *retryPolicy) (*http.Response, error) {
+// openStream opens a stream of events. If the server responds with anything else, the error is a
+// *[StatusError].
+func (t *httpTarget) openStream(
+	ctx context.Context, header http.Header, retry *retryPolicy,
+) (*http.Response, error) {
 	header.Set("Accept", eventStream)
-	resp, err := s.send(ctx, http.MethodGet, header, nil, e)
+	resp, err := t.send(ctx, http.MethodGet, header, nil, retry)
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK || mediaType(resp) != eventStream {
 		defer resp.Body.Close()
 		head, _ := io.ReadAll(io.LimitReader(resp.Body, maxHead))
-		return nil, s.statusError(resp, head)
+		return nil, t.statusError(resp, head)
 	}
 	return resp, nil
 }
 
-// isFinalRefusal reports whether a GET was answered so that asking again is pointless.
+// isFinalRefusal reports whether err is the response to a GET that makes a further GET pointless.
 func isFinalRefusal(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	if !ok {
@@ -253,8 +265,8 @@ func isFinalRefusal(err error) bool {
 	}
 }
 
-// resumeWait returns how long to wait before the stream of events is asked for again,
-// after so many failures in a row.
+// resumeWait returns the time to wait before the stream is requested again, after this number of
+// failures in a row.
 func resumeWait(events *sse.Reader, failures int) time.Duration {
 	if failures == 0 && events.Retry >= 0 {
 		return max(events.Retry, minResumeWait)
@@ -262,7 +274,7 @@ func resumeWait(events *sse.Reader, failures int) time.Duration {
 	return max(events.Retry, min(time.Second<<min(failures, 5), maxResumeWait))
 }
 
-// sleep waits for d; it reports false if ctx ended first.
+// sleep waits for d. It returns false if ctx is done first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

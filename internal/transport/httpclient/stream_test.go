@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/wire"
 )
 
@@ -73,7 +72,7 @@ func TestPARTIAL_06_HTTP_10_GetRefusedOnceIsNeverAskedAgain(t *testing.T) {
 				if n := s.count("GET"); n != 1 {
 					t.Errorf("%d GETs, want 1", n)
 				}
-				if n := strings.Count(s.log.String(), "no stream"); n != 1 {
+				if n := strings.Count(s.log.String(), "no standalone stream"); n != 1 {
 					t.Errorf("%d lines in the log, want 1", n)
 				}
 				id := c.call("tools/call")

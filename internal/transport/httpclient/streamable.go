@@ -5,52 +5,50 @@ import (
 	"net/http"
 	"time"
 
-	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 
-// ErrSessionLost is what a Conn over HTTP ends with when the server does not know
-// its session any more (streamable HTTP, "Session Management" 3 and 4). A new
-// Conn has to begin with initialize.
+// ErrSessionLost is the error with which a Conn over HTTP ends when the server no longer knows
+// its session (streamable HTTP, "Session Management" 3 and 4). A new Conn must start with
+// initialize.
 var ErrSessionLost = errors.New("the server has forgotten the session")
 
-// ErrNotStreamable is what the CallLostError of the request initialize wraps if the
-// server answered as one does that has no streamable HTTP: with 400, 404 or 405,
-// and without a JSON-RPC response to that request ("Backwards Compatibility").
-// It is worth trying [DialHTTPSSE] then.
+// ErrNotStreamable is wrapped by the CallLostError of the request initialize if the server
+// responded like a server without streamable HTTP: with 400, 404 or 405, and without a JSON-RPC
+// response to that request ("Backwards Compatibility"). [DialHTTPSSE] is worth a try then.
 var ErrNotStreamable = errors.New("this may be no server of streamable HTTP")
 
-// DialStreamable returns the Conn to a server of MCP's streamable HTTP transport as
-// the revisions with an initialize handshake have it, 2024-11-05 to 2025-11-25.
-// It only looks at the URL; a server that cannot be reached shows when a request
-// is written, as that request's [*CallLostError].
+// DialStreamable returns the Conn to a server of MCP's streamable HTTP transport, as defined by
+// the revisions with an initialize handshake, 2024-11-05 to 2025-11-25. It only checks the URL.
+// If the server cannot be reached, each request fails with a [*transport.CallLostError].
 //
-// Each message is a POST of its own. A notification has been taken by the server
-// before what is written after it is sent, with two exceptions: one that the
-// server leaves hanging for half a minute holds nothing up any longer, and
-// notifications/cancelled goes as soon as the request that it is about has been
-// written. That request is given up after that: Read tells nothing of it any more.
+// Order: each message is a POST of its own. Later messages are sent after the server has accepted
+// an earlier notification, with two exceptions: they wait at most half a minute, and
+// notifications/cancelled is sent as soon as the request that it cancels has been written. The
+// request is abandoned then: Read returns nothing about it.
 //
-// The session id and the revision are picked up from the answer to initialize
-// and sent from then on. Once notifications/initialized was accepted the Conn
-// listens on a GET stream for what the server says of itself, if it has one; what
-// is written next waits until that stream is open or refused, for a second at
-// most, so that the server has where to put its questions. A stream that breaks is resumed where the server numbers its events.
+// Session: the session id and the revision are taken from the response to initialize and sent
+// from then on. When notifications/initialized has been accepted, the Conn opens the standalone
+// stream (GET), if the server has one. Later messages wait until it is open or rejected, for a
+// second at most, so that the server has a stream for its requests. A stream that breaks is
+// resumed if its events have ids.
 //
-// A request whose answer does not come is CallLostError, with Ran unless it is sure that
-// the server did not act on it. A request is sent again, a few times, only if it
-// was surely not executed (no connection, or 429 or 503 with a Retry-After of at
-// most 30 s), or if executing it twice does no harm, such as tools/list, and the
-// connection broke or a gateway gave 502 to 504. When the server has forgotten
-// the session every open request is CallLostError, at the latest after a second, and Read ends with
-// [ErrSessionLost]; see [IsUnknownSession].
+// Lost calls: a request without a response fails with a CallLostError, with MayHaveRun unless it is
+// certain that the server did not act on it. A request is retried, a few times, only if
+//   - it was certainly not executed: no connection, or 429 or 503 with a Retry-After of at most
+//     30 s; or
+//   - it is idempotent, such as tools/list, and the connection broke or a proxy responded with 502
+//     to 504.
 //
-// Errors show the status and how a body begins, but neither header values nor
-// more of the URL than its host.
+// When the server has lost the session, every open request fails with a CallLostError within a
+// second, and Read ends with [ErrSessionLost]; see [IsUnknownSession].
 //
-// Close ends the session with a DELETE that is given a second.
+// Errors show the status and the beginning of a body, but no header values, and of the URL only
+// the host.
+//
+// Close ends the session with a DELETE, which may take a second.
 func DialStreamable(o Options) transport.Conn {
 	c := &streamable{httpConn: newHTTPConn(o), standaloneReady: make(chan struct{})}
 	c.flavour = c
@@ -58,18 +56,20 @@ func DialStreamable(o Options) transport.Conn {
 	return c
 }
 
-// A streamable is the Conn to a server of streamable HTTP. Beside the messages
-// under way it runs a goroutine for the GET stream (listen).
+// A streamable is the Conn to a server of streamable HTTP with sessions. Besides the messages
+// being sent it has a goroutine for the standalone stream.
 type streamable struct {
 	*httpConn
-	standaloneReady chan struct{} // closed when the GET stream is open, or refused
+	standaloneReady chan struct{} // closed when the standalone stream is open, or rejected
 
 	// Guarded by httpConn.mu.
-	sessionID     string
-	revision      string
-	standalone    bool
-	sessionChecks int       // times that the server was asked whether it knows the session
-	first404      time.Time // when it first refused a request with 404, since it has answered one otherwise; zero = it has not
+	sessionID     string // "" = none
+	revision      string // "" = not negotiated
+	standalone    bool   // readStandaloneStream was started
+	sessionChecks int    // number of pings of knowsSession
+	// first404 is the time of the first 404 to a request since the last successful response; zero =
+	// none.
+	first404 time.Time
 }
 
 func (c *streamable) prepare(p *outgoingPost) (*httpTarget, http.Header) {
@@ -93,24 +93,24 @@ func (c *streamable) handleResponse(p *outgoingPost, resp *http.Response) {
 	}
 }
 
-// handleAccepted takes from a response what concerns the conversation.
+// handleAccepted updates the state of the connection after p was accepted.
 func (c *streamable) handleAccepted(p *outgoingPost, resp *http.Response) {
 	switch p.m.Method() {
 	case protocol.MethodInitialize:
 		c.setSession(resp.Header.Get(protocol.HeaderSessionID))
 	case protocol.NotificationInitialized:
 		c.startStandaloneStream()
-		enough := time.NewTimer(standaloneTimeout)
-		defer enough.Stop()
+		timeout := time.NewTimer(standaloneTimeout)
+		defer timeout.Stop()
 		select {
 		case <-c.standaloneReady:
-		case <-enough.C: // some servers send no headers before there is an event
+		case <-timeout.C: // some servers send the headers with the first event
 		case <-c.ctx.Done():
 		}
 	}
 }
 
-// standaloneTimeout is how long the GET stream is waited for.
+// standaloneTimeout is how long later messages wait for the standalone stream.
 const standaloneTimeout = time.Second
 
 func (c *streamable) onResult(p *outgoingPost, m wire.Message) {

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/wire"
 )
 

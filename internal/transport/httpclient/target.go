@@ -16,19 +16,19 @@ import (
 	retryable "github.com/hashicorp/go-retryablehttp"
 )
 
-// A httpTarget is where requests go and what each of them carries.
+// An httpTarget is the URL of an HTTP server, with the headers and secrets of its requests.
 type httpTarget struct {
 	url        *url.URL
 	baseHeader http.Header // the configured headers
 	pool       *http.Client
-	secrets    []string          // what must not be shown
-	redactor   *strings.Replacer // blots that out of a text
+	secrets    []string          // texts that must not be shown
+	redactor   *strings.Replacer // replaces secrets
 	jar        *cookieJar
-	host       string // of the header Host; "" = that of url
+	host       string // header Host; "" = that of url
 	limit      int    // bytes of one message
 }
 
-// errNoURL has no more in it than that, for a URL may hold secrets.
+// errNoURL does not contain the URL, because it may contain secrets.
 var errNoURL = errors.New("the url is not that of an HTTP server")
 
 func newTarget(o Options) (*httpTarget, error) {
@@ -36,22 +36,22 @@ func newTarget(o Options) (*httpTarget, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errNoURL
 	}
-	s := &httpTarget{
+	t := &httpTarget{
 		url:        u,
 		baseHeader: http.Header{"User-Agent": {"mcp-gateway"}, "Accept-Encoding": {"identity"}},
 		jar:        newCookieJar(),
 		limit:      o.Limit,
 	}
-	s.addSecrets(secretsOf(u, o.Headers))
+	t.addSecrets(secretsOf(u, o.Headers))
 	if o.Via != "" {
-		s.baseHeader.Set("Via", "1.1 "+o.Via)
+		t.baseHeader.Set("Via", "1.1 "+o.Via)
 	}
 	for name, value := range o.Headers {
-		if strings.EqualFold(name, "Host") { // of package net/http's header it would not be sent
-			s.host = value
+		if strings.EqualFold(name, "Host") { // net/http ignores Host in the headers
+			t.host = value
 			continue
 		}
-		s.baseHeader.Set(name, value)
+		t.baseHeader.Set(name, value)
 	}
 	if o.RoundTripper == nil {
 		pool := newPool()
@@ -60,21 +60,21 @@ func newTarget(o Options) (*httpTarget, error) {
 		}
 		o.RoundTripper = pool
 	}
-	s.pool = &http.Client{Transport: o.RoundTripper, CheckRedirect: sameOrigin, Jar: s.jar}
-	return s, nil
+	t.pool = &http.Client{Transport: o.RoundTripper, CheckRedirect: sameOrigin, Jar: t.jar}
+	return t, nil
 }
 
-// withURL returns the site that takes requests at u, which must be of the same origin.
-// The query of u is a secret, too.
-func (s *httpTarget) withURL(u *url.URL) *httpTarget {
-	there := *s
-	there.url = u
-	there.addSecrets(secretsOf(u, nil))
-	return &there
+// withURL returns the target for requests to u, which must have the same origin. The query of u
+// is a secret, too.
+func (t *httpTarget) withURL(u *url.URL) *httpTarget {
+	copied := *t
+	copied.url = u
+	copied.addSecrets(secretsOf(u, nil))
+	return &copied
 }
 
-// newPool returns a pool of connections for one Conn. It bounds the time that
-// connecting takes, and no other: a call may take an hour.
+// newPool returns a pool of connections for one Conn. It limits only the time to connect, because
+// a call may take an hour.
 func newPool() *http.Transport {
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	return &http.Transport{
@@ -83,23 +83,23 @@ func newPool() *http.Transport {
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConns:        256,
 		MaxIdleConnsPerHost: 256,
-		// Node closes a connection after 5 s without a request. A call that is
-		// written at that very moment is lost, and must not be sent again.
+		// Node closes a connection after 5 s without a request. A call that is written at that
+		// moment is lost, and must not be retried.
 		IdleConnTimeout:        4 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
-		// A message of some KiB goes out, and comes, with its header in one piece.
+		// A message of some KiB is written, and read, in one piece with its headers.
 		WriteBufferSize: 16 << 10,
 		ReadBufferSize:  16 << 10,
-		// A stream of events that some hop compresses is held back in its buffers.
+		// A proxy that compresses a stream of events delays them in its buffers.
 		DisableCompression: true,
 		ForceAttemptHTTP2:  true,
-		// The far side of a silent stream may be long gone.
+		// The server of a silent stream may be gone.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 }
 
-// sameOrigin follows a redirect if the headers may go there, too, and if the
-// request stays what it was: of a POST, 301 to 303 would make a GET.
+// sameOrigin follows a redirect only to the same origin, to which the headers may be sent, and
+// only if the method stays the same: 301 to 303 would turn a POST into a GET.
 func sameOrigin(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	if origin(next.URL) != origin(first.URL) || next.Method != first.Method || len(via) > 3 {
@@ -108,7 +108,7 @@ func sameOrigin(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// origin returns a URL's scheme, host and port, each origin in one spelling.
+// origin returns the scheme, host and port of a URL in a normal form.
 func origin(u *url.URL) string {
 	port := u.Port()
 	switch {
@@ -121,58 +121,66 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }
 
-// send sends one HTTP request, and again where e allows it. The body of the
-// response is the caller's to close. An error does not show the URL.
-func (s *httpTarget) send(ctx context.Context, method string, header http.Header, body []byte, e *retryPolicy) (*http.Response, error) {
+// send sends one HTTP request, with the retries of retry. The caller closes the body of the
+// response. Errors do not contain the URL.
+func (t *httpTarget) send(
+	ctx context.Context, method string, header http.Header, body []byte, retry *retryPolicy,
+) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{
-		GetConn: func(string) { e.connRequested.Store(true); e.connected.Store(false); e.written.Store(false) },
-		GotConn: func(httptrace.GotConnInfo) { e.connected.Store(true) },
+		GetConn: func(string) {
+			retry.connRequested.Store(true)
+			retry.connected.Store(false)
+			retry.written.Store(false)
+		},
+		GotConn: func(httptrace.GotConnInfo) { retry.connected.Store(true) },
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
-			e.written.Store(info.Err == nil)
-			if e.onWritten != nil {
-				e.onWritten()
+			retry.written.Store(info.Err == nil)
+			if retry.onWritten != nil {
+				retry.onWritten()
 			}
 		},
 	}
-	var payload any // a nil []byte would be a body, too
+	var payload any // nil = no body; a nil []byte would be an empty body
 	if body != nil {
 		payload = body
 	}
-	req, err := retryable.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, s.url.String(), payload)
+	ctx = httptrace.WithClientTrace(ctx, trace)
+	req, err := retryable.NewRequestWithContext(ctx, method, t.url.String(), payload)
 	if err != nil {
-		return nil, s.redactError(err)
+		return nil, t.redactError(err)
 	}
 	req.Header = header
-	req.Host = cmp.Or(s.host, req.Host)
+	req.Host = cmp.Or(t.host, req.Host)
 	cookie := slices.Clone(header["Cookie"])
 	client := &retryable.Client{
-		HTTPClient:   s.pool,
-		RetryMax:     e.maxRetries,
+		HTTPClient:   t.pool,
+		RetryMax:     retry.maxRetries,
 		RetryWaitMin: 250 * time.Millisecond,
 		RetryWaitMax: 4 * time.Second,
-		CheckRetry:   e.shouldRetry,
+		CheckRetry:   retry.shouldRetry,
 		PrepareRetry: func(req *http.Request) error {
-			if req.Header.Del("Cookie"); cookie != nil { // the Client adds those of the jar each time
+			// http.Client adds the cookies of the jar to each attempt.
+			if req.Header.Del("Cookie"); cookie != nil {
 				req.Header["Cookie"] = slices.Clone(cookie)
 			}
-			return e.beforeRetry(req)
+			return retry.beforeRetry(req)
 		},
 		Backoff:      retryable.DefaultBackoff,
-		ErrorHandler: retryable.PassthroughErrorHandler, // or the last response is lost
+		ErrorHandler: retryable.PassthroughErrorHandler, // otherwise the last response is lost
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, s.redactError(err)
+		return nil, t.redactError(err)
 	}
-	decode(resp, s.limit)
+	decode(resp, t.limit)
 	return resp, nil
 }
 
-// secretsOf returns the parts of the configuration that must not be shown, should
-// a server repeat them: header values, and all of the URL but host and path.
+// secretsOf returns the parts of the configuration that must not be shown if a server repeats
+// them: header values, and all parts of the URL except host and path.
 func secretsOf(u *url.URL, headers map[string]string) (secrets []string) {
 	hide := func(secret string) {
-		if len(secret) >= 4 { // less would blot out words at random
+		if len(secret) >= 4 { // shorter values would redact ordinary words
 			secrets = append(secrets, secret)
 		}
 	}
@@ -199,33 +207,34 @@ func secretsOf(u *url.URL, headers map[string]string) (secrets []string) {
 	return secrets
 }
 
-// addSecrets adds to what must not be shown.
-func (s *httpTarget) addSecrets(secrets []string) {
-	s.secrets = slices.Concat(s.secrets, secrets)
-	longest := func(a, b string) int { return len(b) - len(a) } // first, or one within it would leave the rest
-	slices.SortFunc(s.secrets, longest)
+// addSecrets adds to the secrets.
+func (t *httpTarget) addSecrets(secrets []string) {
+	t.secrets = slices.Concat(t.secrets, secrets)
+	// The longest secret is first, because one secret may contain another.
+	longest := func(a, b string) int { return len(b) - len(a) }
+	slices.SortFunc(t.secrets, longest)
 	var pairs []string
-	for _, secret := range s.secrets {
+	for _, secret := range t.secrets {
 		pairs = append(pairs, secret, "***")
 	}
-	s.redactor = strings.NewReplacer(pairs...)
+	t.redactor = strings.NewReplacer(pairs...)
 }
 
-// redact returns text without secrets.
-func (s *httpTarget) redact(text string) string {
-	if text = s.redactor.Replace(text); s.jar != nil {
-		text = s.jar.redact(text)
+// redact returns text with its secrets replaced.
+func (t *httpTarget) redact(text string) string {
+	if text = t.redactor.Replace(text); t.jar != nil {
+		text = t.jar.redact(text)
 	}
 	return text
 }
 
-// redactError returns err without the URL that package net/http adds to it, and
-// without secrets. It adds what to do about the error, if that is known.
-func (s *httpTarget) redactError(err error) error {
+// redactError returns err without secrets and without the URL that package net/http adds. It
+// appends advice if connectionHint has some.
+func (t *httpTarget) redactError(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	text := s.redact(err.Error())
+	text := t.redact(err.Error())
 	if hint := connectionHint(err); hint != "" {
 		text += "; " + hint
 	}
@@ -235,7 +244,7 @@ func (s *httpTarget) redactError(err error) error {
 	return err
 }
 
-// A redactedError error is another one whose text would show a secret.
+// A redactedError wraps an error whose text would show a secret.
 type redactedError struct {
 	text  string
 	cause error

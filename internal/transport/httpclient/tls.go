@@ -12,12 +12,12 @@ import (
 	"syscall"
 )
 
-// ClientTLS says how a server is reached over TLS. The zero value trusts the authorities of the
-// system and shows no certificate.
+// ClientTLS configures TLS connections to a server. The zero value trusts the authorities of the
+// system and presents no certificate.
 type ClientTLS struct {
-	CA         string // file with the authorities to trust, instead of the system's; PEM
-	Cert, Key  string // files with the certificate to show and its key; PEM, both or none
-	ServerName string // name that the server's certificate must have; "" = the host of the URL
+	CA         string // PEM file with the trusted authorities, instead of those of the system
+	Cert, Key  string // PEM files with the client certificate and its key; both or none
+	ServerName string // name that the server's certificate must have; "" = host of the URL
 }
 
 // load reads the files. It returns nil for the zero value.
@@ -56,9 +56,9 @@ func (t ClientTLS) load() (*tls.Config, error) {
 // maxPEM bounds each of the files, in bytes.
 const maxPEM = 16 << 20
 
-// readPEM reads the file that a key of the configuration names. It is read at each start of the backend,
-// so it must be a regular file or a link to one: a pipe is empty the second time, and the open of one
-// may never return.
+// readPEM reads the file that a key of the configuration names. The file is read at each start of
+// the backend, so it must be a regular file or a link to one: a pipe is empty the second time,
+// and opening it may block for ever.
 func readPEM(key, path string) ([]byte, error) {
 	text, err := readRegular(path)
 	if at, is := errors.AsType[*fs.PathError](err); is {
@@ -70,8 +70,10 @@ func readPEM(key, path string) ([]byte, error) {
 	return text, nil
 }
 
+// readRegular reads a regular file of at most maxPEM bytes.
 func readRegular(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // the open of a pipe would wait for a writer
+	// Without O_NONBLOCK, opening a pipe would wait for a writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +85,8 @@ func readRegular(path string) ([]byte, error) {
 	case info.IsDir():
 		return nil, errors.New("is a directory: name a file")
 	case !info.Mode().IsRegular():
-		return nil, errors.New("is a pipe or a device: name a regular file, which can be read again at each start of the backend")
+		return nil, errors.New("is a pipe or a device: " +
+			"name a regular file, which can be read again at each start of the backend")
 	case info.Size() > maxPEM:
 		return nil, errPEMTooLong
 	}
@@ -96,7 +99,7 @@ func readRegular(path string) ([]byte, error) {
 
 var errPEMTooLong = errors.New("is longer than 16 MiB, which no certificate or key is")
 
-// absolute returns path from the root, for an error.
+// absolute returns the absolute path, for an error message.
 func absolute(path string) string {
 	if all, err := filepath.Abs(path); err == nil {
 		return all

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A pipe, which nobody writes to, a device and a directory are errors, and nobody waits for them. So is a file that is
-// too long (maxPEM).
+// A pipe, which nobody writes to, a device and a directory are errors, and nobody waits for them.
+// So is a file that is too long (maxPEM).
 func TestFilesOfTLSAreRegular(t *testing.T) {
 	dir := t.TempDir()
 	pipe, long, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "long"), filepath.Join(dir, "link")

@@ -28,7 +28,6 @@ import (
 	"time"
 
 	"mcpgateway/internal/transport"
-
 	"mcpgateway/internal/wire"
 )
 
@@ -75,7 +74,7 @@ func TestHTTPCodings_F_HTTP_2(t *testing.T) {
 		"cut":                 {"gzip", pack("gzip", text)[:30], "the connection broke before the answer was complete: unexpected EOF"},
 		"cut in the header":   {"gzip", pack("gzip", text)[:5], "unexpected EOF"},
 		"damaged":             {"gzip", append(pack("gzip", text)[:20], "damage, damage"...), "the answer was complete"},
-		"empty":               {"gzip", nil, "what came back is no answer: HTTP 200 OK"},
+		"empty":               {"gzip", nil, "what came back is not an answer: HTTP 200 OK"},
 	}
 	for coding := range packers {
 		replies[coding] = reply{coding, pack(coding, text), ""}

@@ -9,7 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// TestGoroutinesThatPostAreUsedAgain: of many that were busy at one time a few stay, and post what comes then.
+// TestGoroutinesThatPostAreUsedAgain: of many that were busy at one time a few stay, and post
+// what comes then.
 func TestGoroutinesThatPostAreUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
