@@ -114,9 +114,11 @@ func checkInputsDeclared(backend string, can []byte, inputs []protocol.InputRequ
 		s.add(can, m)
 		switch a, ok := capabilityFor(m); {
 		case a.capability == "":
-			err = &peer.BadResponseError{Err: fmt.Errorf("its inputRequests contain %s, which is not allowed there", truncate(input.Method))}
+			err = &peer.BadResponseError{Err: fmt.Errorf(
+				"its inputRequests contain %s, which is not allowed there", truncate(input.Method))}
 		case !ok:
-			err = &peer.BadResponseError{Err: fmt.Errorf("its inputRequests contain an elicitation of the unknown mode %s", truncate(a.sub))}
+			err = &peer.BadResponseError{Err: fmt.Errorf(
+				"its inputRequests contain an elicitation of the unknown mode %s", truncate(a.sub))}
 		}
 	}
 	if !s.isEmpty() {

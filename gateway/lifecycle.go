@@ -16,7 +16,8 @@ import (
 
 // A state is the lifecycle state of a session (MCP lifecycle, revisions up to 2025-11-25):
 //
-//	uninitialized ─ initialize answered → awaitingInitialized ─ notifications/initialized → ready → closing
+//	uninitialized ─ initialize answered → awaitingInitialized
+//	   ─ notifications/initialized → ready → closing
 type state uint8
 
 const (

@@ -137,7 +137,8 @@ func (rc *resumableCall) OnResponse(m wire.Message, err error) {
 	}
 }
 
-var errResponseDropped = errors.New("it has responded, and there was no room to store the response until the client came back")
+var errResponseDropped = errors.New("it has responded, and there was no room to store " +
+	"the response until the client came back")
 
 // storeResponseLocked stores a response that no request waits for. If the shared byte budget is
 // exhausted, only the fact that there was a response is kept.

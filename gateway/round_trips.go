@@ -47,7 +47,9 @@ func (c *clientCall) startRoundTrips(m wire.Message) bool {
 	defer c.mu.Unlock()
 	if c.cancelled {
 		unreserve()
-		if backendID := protocol.TaskID(result); protocol.ResultType(result) == protocol.ResultTask && backendID != "" && len(backendID) <= maxIDSize {
+		backendID := protocol.TaskID(result)
+		if protocol.ResultType(result) == protocol.ResultTask &&
+			backendID != "" && len(backendID) <= maxIDSize {
 			c.cancelUpstream(&polledTask{scopedID: scopedID{c.Route.Backend, backendID}})
 		}
 		return true

@@ -57,7 +57,8 @@ type statelessClients struct {
 
 var errGatewayEnding = errors.New("the gateway is ending")
 
-var errTooManyClients = errors.New("too many different clients at once; wait until some have disconnected")
+var errTooManyClients = errors.New("too many different clients at once; " +
+	"wait until some have disconnected")
 
 // acquireClient returns the client that a request belongs to, with one more reference. If the
 // limit is reached it evicts an idle client.
@@ -251,7 +252,8 @@ func (sc *statelessClient) handleRequest(backend string, r *peer.Request) {
 		return
 	}
 	r.Fail(wire.Errorf(wire.CodeMethodNotFound,
-		"Method not found: %s: the client can be asked while a call of its is in flight, and none is", truncate(r.Method())))
+		"Method not found: %s: the client accepts requests only during its calls, and none is in flight",
+		truncate(r.Method())))
 }
 
 // addListener and removeListener maintain the list of subscriptions.

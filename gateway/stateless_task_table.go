@@ -16,7 +16,7 @@ import (
 //
 //	registerTask ─ statelessTasks.add                         stateless_tasks.go
 //	tasks/get, update, cancel ─ sendStatelessTaskRequest      stateless_tasks.go
-//	   legacy backend ─ legacyTaskBridge                      legacy_task_bridge.go, legacy_task_inputs.go
+//	   legacy backend ─ legacyTaskBridge                      legacy_task_*.go
 //	subscriptions/listen with taskIds ─ pollTasks             task_listeners.go
 type statelessTask struct {
 	scopedID  // the backend, and its id

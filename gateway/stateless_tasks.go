@@ -98,7 +98,7 @@ func (c *clientCall) startsTask(m wire.Message, kind string) bool {
 }
 
 var (
-	errUndeclaredTask = errors.New("it has created a task, and the client has not declared the tasks extension")
+	errUndeclaredTask = errors.New("it has created a task, and the client has not declared tasks")
 	errNoTaskID       = errors.New("it has created a task whose id is missing or too long")
 )
 

@@ -77,7 +77,7 @@ func (rc *resumableCall) suspend() {
 	}
 	if !rc.g.suspended.add(rc) {
 		rc.mu.Unlock()
-		rc.abort("it sent a request to the client, and too many calls already wait for their clients")
+		rc.abort("it sent a request to the client, and too many calls wait for their clients")
 		return
 	}
 	inputs := make([]protocol.InputRequest, 0, len(rc.inputRequests))

@@ -119,7 +119,7 @@ const (
 
 var (
 	errAlreadyContinued = errors.New("another request already continues this call")
-	errTooManyReruns    = errors.New("too many calls were sent again within the last minutes; retry later")
+	errTooManyReruns    = errors.New("too many calls were sent again recently; retry later")
 )
 
 // usedTickets are the ids of reruns whose tickets were used, kept until the tickets expire. A
