@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// wantUnusable takes an answer that is an error of the gateway's and names a member.
+// wantUnusable expects an error of the gateway that names a member.
 func wantUnusable(t *testing.T, client *mcptest.Peer, member string) {
 	t.Helper()
 	m := client.NextMessage()
@@ -21,7 +21,7 @@ func wantUnusable(t *testing.T, client *mcptest.Peer, member string) {
 	}
 }
 
-// forEachMember runs a test for each member that an error has to name.
+// forEachMember runs a test for each member that an error must name.
 func forEachMember(t *testing.T, of map[string]string, test func(t *testing.T, member, says string)) {
 	for says, member := range of {
 		t.Run(says, func(t *testing.T) {
@@ -30,7 +30,8 @@ func forEachMember(t *testing.T, of map[string]string, test func(t *testing.T, m
 	}
 }
 
-// faultyInputs are members of a result that a client could read as other questions than the gateway.
+// faultyInputs are members of a result in which a client could read other input requests than the
+// gateway.
 func faultyInputs() map[string]string {
 	const good = `"method":"elicitation/create","params":{"message":"x"}`
 	of := map[string]string{
@@ -57,8 +58,8 @@ func faultyInputs() map[string]string {
 	return of
 }
 
-// Questions of a stateless backend that a client could read in another way end the call, of a client
-// without a session, of one with a session, and of a task.
+// Ambiguous input requests of a modern backend end the call: of a stateless client, of a session
+// client, and of a task.
 func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 	forEachMember(t, faultyInputs(), func(t *testing.T, member, says string) {
 		_, client, gh := openGeneration(t, "modern")
@@ -88,7 +89,8 @@ func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 	})
 }
 
-// A task with another status asks nothing: its questions are removed if they are clear, or refused.
+// A task with another status has no inputs: well-formed input requests are removed, ambiguous
+// ones rejected.
 func TestInputRequestsOfTaskWithoutInputs_F_SEC_5(t *testing.T) {
 	const asks = `{"a":{"method":"elicitation/create","params":{"message":"x"}}}`
 	for _, status := range []string{`"working"`, `"cancelled"`, `"completed","result":{}`, `"failed","error":{}`} {
@@ -112,7 +114,7 @@ func TestInputRequestsOfTaskWithoutInputs_F_SEC_5(t *testing.T) {
 	})
 }
 
-// A result that is complete to the gateway is not another one to a client.
+// A result that is complete to the gateway must not be anything else to a client.
 func TestResultTypeInAnotherCase_F_SEC_5(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -124,8 +126,8 @@ func TestResultTypeInAnotherCase_F_SEC_5(t *testing.T) {
 	}
 }
 
-// The places to which an error of 2025-11-25 sends the user have the backend's name in front of their
-// messages. The other bytes stay.
+// The messages in a URLElicitationRequired error of 2025-11-25 get the backend's label. All other
+// bytes stay.
 func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 	const failure = `{ "data":{"x":1.0, "elicitations":[ ` +
 		`{"mode":"url","elicitationId":"e","url":"https://a.example/x","message" : "\u00e9"} ,` +
@@ -167,8 +169,7 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 	}
 }
 
-// A client with or without a session gets an error of the gateway's for such an error if that could
-// be read in two ways.
+// If such an error is ambiguous, clients of both kinds get an error of the gateway.
 func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
 	const good = `{"mode":"url","url":"https://a.example/x","message":"m"}`
 	of := map[string]string{
@@ -199,7 +200,7 @@ func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
 	})
 }
 
-// faultyTasks are members of a task that a client could read as another one.
+// faultyTasks are members of a task in which a client could read another task.
 var faultyTasks = map[string]string{
 	`"taskId":"t1","taskId":"theirs","status":"working"`:        `"taskId" stands twice`,
 	`"taskId":"t1","TaskID":"theirs","status":"working"`:        `"TaskID"`,
@@ -210,9 +211,9 @@ var faultyTasks = map[string]string{
 	`"taskId":"t1","status":"working","tas\u212aId":"somebody"`: `differs from "taskId"`,
 }
 
-// A client does not read another task than the gateway in what a backend says of one.
+// A client never reads another task than the gateway in a backend's message.
 func TestFaultyTasks_F_SEC_4(t *testing.T) {
-	// A client with a session, at a backend of its era.
+	// Session client, legacy backend.
 	opened := func(t *testing.T) (h *harness, client, gh *mcptest.Peer) {
 		h, client, _, backends := openTwoClients(t, settings{}, "gh")
 		return h, client, backends["gh"]
@@ -244,7 +245,7 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{` + says + `}}`)
 		client.WantNothing()
 	})
-	// A client with a session, at a stateless backend.
+	// Session client, modern backend.
 	forEachMember(t, faultyTasks, func(t *testing.T, member, says string) {
 		_, client, gh, ofCall := openModern(t, "2025-11-25", allClientCaps)
 		gh.SendResult(ofCall.ID(), `{"resultType":"task",`+says+`}`)
@@ -255,7 +256,7 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{`+says+`}`)
 		wantUnusable(t, client, member)
 	})
-	// A client without a session, at a backend of the session era.
+	// Stateless client, legacy backend.
 	forEachMember(t, faultyTasks, func(t *testing.T, member, says string) {
 		_, client, gh := openTaskBackend(t, settings{})
 		for _, result := range []string{`{"task":{` + says + `}}`, `{"task":{"taskId":"t1","status":"working"},` + says + `}`} {
@@ -270,7 +271,7 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{`+says+`}`)
 		wantUnusable(t, client, member)
 	})
-	// A client without a session, at a stateless backend.
+	// Stateless client, modern backend.
 	forEachMember(t, faultyTasks, func(t *testing.T, member, says string) {
 		client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
 		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tasky))

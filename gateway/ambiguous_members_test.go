@@ -8,8 +8,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// What can be read in two ways reaches nobody, in either direction; whoever waits for an answer gets
-// an error.
+// Ambiguous messages are not forwarded in either direction; a request gets an error.
 func TestAmbiguousMembers_F_SEC_4(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")

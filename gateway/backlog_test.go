@@ -12,7 +12,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A backloggedConn is the Conn to a client for which much waits while slow is set.
+// A backloggedConn is a Conn that reports a backlog while slow is set.
 type backloggedConn struct {
 	transport.Conn
 	slow atomic.Bool
@@ -20,8 +20,9 @@ type backloggedConn struct {
 
 func (c *backloggedConn) Backlogged() bool { return c.slow.Load() }
 
-// A backend sends more notifications than a client reads. Log messages and progress are left out,
-// updates of a resource are told once when the client has caught up, and answers go through.
+// A backend sends more notifications than the client reads. Log messages and progress are
+// dropped, resource updates are merged and sent once the client has caught up, and responses go
+// through.
 func TestBacklog_FloodingBackendKeepsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")

@@ -6,9 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// A request of the stateless era is of a revision that has no batches: in one it is refused,
-// whatever it asks and whichever such revision it names, and reaches nobody; the others in the
-// batch are served.
+// Modern revisions have no batches: a modern request in a batch is rejected, whatever its method
+// and revision, and the others in the batch are served.
 func TestBatch_RejectsModernRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")
@@ -26,7 +25,7 @@ func TestBatch_RejectsModernRequest(t *testing.T) {
 			strings.Replace(firstRequest("5"), "2026-07-28", "v999", 1), strings.Replace(firstRequest("6"), "2026-07-28", "2025-03-26", 1),
 			`{"jsonrpc":"2.0","id":7,"method":"ping"}`,
 		}, `,`) + `]`)
-		for range 2 { // 2 and 6: who names a revision with sessions is of a session
+		for range 2 { // 2 and 6 name a legacy revision
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		}
 		gh.WantNothing()
@@ -36,7 +35,7 @@ func TestBatch_RejectsModernRequest(t *testing.T) {
 			t.Errorf("the audit log has\n%s", got)
 		}
 
-		client.Send(modernRequest("8", "tools/call", `"name":"ask",`, `{}`)) // alone it is served
+		client.Send(modernRequest("8", "tools/call", `"name":"ask",`, `{}`)) // served outside of a batch
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("8", `"content":[]}`))
 	})

@@ -18,7 +18,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A memConn is a conversation in memory of which neither side costs memory.
+// A memConn is an in-memory connection that allocates nothing.
 type memConn struct {
 	in, out chan wire.Message
 	over    chan struct{}
@@ -53,9 +53,10 @@ func (l memConn) Close() error {
 	return nil
 }
 
-// A benchGateway is a gateway, audit on, with backends that answer at once, but for the tool "never".
+// A benchGateway is a gateway with audit log whose backends respond at once, except to the tool
+// "never".
 type benchGateway struct {
-	memConn // of a client
+	memConn
 
 	serve  func() memConn
 	answer wire.Message
@@ -92,12 +93,12 @@ func newBenchGateway(tb testing.TB, backends int, answer string) *benchGateway {
 	}
 	r.memConn = r.serve()
 	for strings.Count(string(r.roundTrip(tb, wire.NewRequest("1", "tools/list", nil)).Raw()), `"inputSchema"`) < backends*(toolsPerBackend+1) {
-		time.Sleep(time.Millisecond) // outside of any bubble there is nothing to wait on
+		time.Sleep(time.Millisecond) // synctest.Wait needs a bubble
 	}
 	return r
 }
 
-// serveBackend is a backend's part.
+// serveBackend plays a backend.
 func (r *benchGateway) serveBackend(name string, conn memConn) {
 	var list strings.Builder
 	fmt.Fprintf(&list, `{"tools":[{"name":"never_%s","inputSchema":{"type":"object"}}`, name)
@@ -128,7 +129,7 @@ func (r *benchGateway) serveBackend(name string, conn memConn) {
 	}
 }
 
-// roundTrip waits for the answer to a request.
+// roundTrip sends a request and waits for the response.
 func (l memConn) roundTrip(tb testing.TB, m wire.Message) wire.Message {
 	if err := l.Write(m, ""); err != nil {
 		tb.Fatal(err)
@@ -161,8 +162,8 @@ func benchRequest(b *testing.B, r *benchGateway, m wire.Message) {
 	}
 }
 
-// BenchmarkCall is a call all the way and back, whose message is already parsed, with what there is
-// beside it: backends, sessions, calls that are in flight. It does not cost more for any of them.
+// BenchmarkCall measures a call and its response, already parsed, depending on the number of
+// backends, sessions and calls in flight. It does not get slower with any of them.
 func BenchmarkCall(b *testing.B) {
 	for _, n := range []int{1, 20, 200} {
 		b.Run(fmt.Sprintf("%d backends", n), func(b *testing.B) {
@@ -208,8 +209,9 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// The bounds are what it costs now, 24 and 10, and one more. Two of a call's are the harness's own, and two
-// are for its record in the journal, which is encoded elsewhere. The race detector has a few more.
+// The limits are the current numbers, 24 and 10, plus one. Two allocations of a call are the
+// harness's own, two are for its journal record, which is encoded elsewhere. The race detector
+// adds a few.
 func TestAllocations(t *testing.T) {
 	more := 1.0
 	if info, _ := debug.ReadBuildInfo(); slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
@@ -220,7 +222,7 @@ func TestAllocations(t *testing.T) {
 		new(benchToolCall(2, "tool_7_of_b19", "thirty-two bytes")): 24,
 		new(wire.NewRequest("2", "tools/list", nil)):               10,
 	} {
-		least := math.Inf(1) // of several times: what other goroutines do counts, too
+		least := math.Inf(1) // the best of several: allocations of other goroutines count, too
 		for range 5 {
 			least = min(least, testing.AllocsPerRun(200, func() { r.roundTrip(t, *m) }))
 		}

@@ -12,8 +12,8 @@ import (
 	"mcpgateway/internal/mcptest"
 )
 
-// CONTEXT-05: what is filtered out costs a client's context nothing: the list is
-// shorter by all of it.
+// CONTEXT-05: filtered-out tools cost a client's context nothing: the list is shorter by their
+// size.
 func TestCONTEXT_05_FilteredToolsCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const kept, n = 5, 100
@@ -46,7 +46,7 @@ func TestCONTEXT_05_FilteredToolsCostNothing(t *testing.T) {
 	})
 }
 
-// CONTEXT-06: a large result is passed on whole, and so is what a tool says of how large it may be.
+// CONTEXT-06: a large result is forwarded whole, and so is a tool's declared result size.
 func TestCONTEXT_06_LargeResultIsForwarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{maxMessage: 4 << 20}, "gh")
@@ -68,7 +68,7 @@ func TestCONTEXT_06_LargeResultIsForwarded(t *testing.T) {
 	})
 }
 
-// OBS-01: the status, the log, the journal and the caller say the same of a backend, at once.
+// OBS-01: the status, the log, the journal and the client's error agree about a backend, at once.
 func TestOBS_01_StatusLogJournalAndClientAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set *backends.Set
@@ -106,7 +106,7 @@ func TestOBS_01_StatusLogJournalAndClientAgree(t *testing.T) {
 		if got := h.auditRecords(); len(got) != 1 || !strings.Contains(got[0], "backend=gh") || !strings.Contains(got[0], "outcome=backend_lost") {
 			t.Errorf("on record: %q", got)
 		}
-		again := h.nextProcess("gh") // and of its coming back
+		again := h.nextProcess("gh") // the restarted process
 		again.ServeStartup("search")
 		client.Send(toolsCall("2", "search"))
 		again.SendResult(again.HandleRequest("tools/call").ID(), "{}")

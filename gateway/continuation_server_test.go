@@ -12,10 +12,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A call is answered with what its server needs. A reload then gives the name of the backend to
-// another program. The state of the first program and the answers of the user do not go to it, be
-// the client of the stateless era or of the session era. A change of the environment alone leaves
-// the program the same.
+// A call is answered with input_required. A reload then gives the backend's name to another
+// program. The requestState of the first program and the user's responses must not reach it,
+// whether the client is stateless or has a session. A change of the environment alone keeps the
+// program.
 func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 	for _, one := range []struct {
 		name string

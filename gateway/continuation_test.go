@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A call of a backend of the session era is open while its client answers, and goes on with its
-// ticket. Answers without one would run the tool beside it.
+// A call at a legacy backend stays open while its client responds, and continues with its ticket.
+// Responses without the ticket would run the tool a second time.
 func TestContinuation_WithoutRequestState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -36,8 +36,8 @@ func TestContinuation_WithoutRequestState(t *testing.T) {
 		gh.SendResult(asked.ID(), `{"content":[]}`)
 		client.Want(completeResult("3", `"content":[]}`))
 
-		// That there is nothing some clients write out; and what nobody has asked is the backend's to
-		// read, or not to.
+		// Some clients write null for absent members. Responses that nobody requested are passed
+		// to the backend.
 		for _, more := range []string{`"inputResponses":null,"requestState":null,`, `"inputResponses":{},`, `"inputResponses":{"user_name":{"action":"accept"}},`} {
 			client.Send(modernRequest("4", "tools/call", `"name":"ask",`+more, clientCaps))
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
@@ -46,9 +46,9 @@ func TestContinuation_WithoutRequestState(t *testing.T) {
 	})
 }
 
-// A call that a backend of the stateless era has begun is not begun anew by one of the session
-// era that it has become: neither by a client's retry, be the backend running or on its way up, nor
-// by one of ours for a client that has a session.
+// A call begun at a modern backend is not run again after the backend has become legacy: neither
+// by a client's retry, with the backend running or starting, nor by the gateway's own for a
+// session client.
 func TestContinuation_GenerationChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{generation: map[string]string{"gh": "auto"}}, "gh")

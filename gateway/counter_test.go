@@ -16,7 +16,7 @@ func TestCounter_PerPrincipalLimit(t *testing.T) {
 	enter("1", false)
 	enter("2", true)
 	enter("2", true)
-	enter("2", false) // there are five
+	enter("2", false) // the total limit is five
 	enter("3", false)
 	n.release("1")
 	enter("3", true)
@@ -24,7 +24,7 @@ func TestCounter_PerPrincipalLimit(t *testing.T) {
 	for _, who := range []string{"1", "1", "2", "2", "3"} {
 		n.release(who)
 	}
-	for range 5 { // where nobody has a name there are no others
+	for range 5 { // without authentication there is one principal
 		enter("", true)
 	}
 	enter("", false)

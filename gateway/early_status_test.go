@@ -10,7 +10,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// callAsTasks has a client call a tool as a task, and returns the client, the backend and the call.
+// callAsTasks makes a client call a tool as a task; it returns the client, the backend and the
+// calls.
 func callAsTasks(t *testing.T, calls int) (client, gh *mcptest.Peer, made []wire.Message) {
 	h := newHarness(t, settings{singleClient: true}, "gh")
 	client, _ = h.connectClient()
@@ -30,8 +31,8 @@ func taskStatus(task string, n int) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":%q,"status":"working","statusMessage":"%d"}}`, task, n)
 }
 
-// The status of a task that comes before the answer that names the task follows the answer, if it is
-// certain to which call it belongs.
+// A task status that precedes the response naming the task is sent after the response, if its
+// call is certain.
 func TestEarlyStatus_FollowsResponse(t *testing.T) {
 	const answer = `{"task":{"taskId":"t","status":"working"}}`
 	t.Run("the only call", func(t *testing.T) {
@@ -57,8 +58,8 @@ func TestEarlyStatus_FollowsResponse(t *testing.T) {
 	t.Run("two calls", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			client, gh, made := callAsTasks(t, 2)
-			gh.Send(taskStatus("t", 1))                       // may be of either
-			gh.SendOnStream(made[1].ID(), taskStatus("t", 2)) // is of the second
+			gh.Send(taskStatus("t", 1))                       // may belong to either
+			gh.SendOnStream(made[1].ID(), taskStatus("t", 2)) // belongs to the second
 			gh.SendResult(made[0].ID(), `{"task":{"taskId":"u","status":"working"}}`)
 			client.Next()
 			client.WantNothing()
@@ -92,7 +93,7 @@ func TestEarlyStatus_FollowsResponse(t *testing.T) {
 	})
 }
 
-// So many statuses are kept, and no longer ones than that.
+// The number and the size of early statuses are bounded.
 func TestEarlyStatus_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, gh, made := callAsTasks(t, 1)

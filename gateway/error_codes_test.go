@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// clientMessages returns what the clients of all conversations got, the elements of batches
-// one by one, without the errors that are a backend's own.
+// clientMessages returns the messages to the clients of all conversations, the elements of
+// batches separately, without the backends' own errors.
 func clientMessages(t *testing.T) []string {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -55,15 +55,15 @@ func clientMessages(t *testing.T) []string {
 
 func TestMission_D_EveryMessageHasJSONRPCVersion(t *testing.T) {
 	for _, line := range clientMessages(t) {
-		m, err := wire.Parse([]byte(line)) // which refuses another version, or none
+		m, err := wire.Parse([]byte(line)) // rejects an unsupported or missing version
 		if err != nil || m.Kind() == wire.Invalid {
 			t.Errorf("a client got %s: %v", line, err)
 		}
 	}
 }
 
-// Of its own the gateway has the five standard codes and one more, outside of
-// what MCP reserves.
+// The gateway's own errors use the five standard codes and one more, outside of the range that
+// MCP reserves.
 func TestMission_B_GatewayErrorCodes(t *testing.T) {
 	ours := []int{wire.CodeParseError, wire.CodeInvalidRequest, wire.CodeMethodNotFound, wire.CodeInvalidParams, wire.CodeInternalError, wire.CodeNotInitialized}
 	if want := []int{-32700, -32600, -32601, -32602, -32603, -32002}; !slices.Equal(ours, want) {

@@ -8,7 +8,7 @@ import (
 	"mcpgateway/internal/mcptest"
 )
 
-// A call for which a backend has no place is rejected: the backend is well, and not lost.
+// A call that exceeds a backend's queue is rejected; the backend is not counted as lost.
 func TestQueueFullIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{maxInFlight: 1}, "gh")

@@ -14,7 +14,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// maxFuzzLines bounds what a fuzzer has a side say.
+// maxFuzzLines bounds the lines sent per fuzz input.
 const maxFuzzLines = 40
 
 // nonBlankLines returns the lines of a text that are not blank.
@@ -27,7 +27,7 @@ func nonBlankLines(text []byte) (all []string) {
 	return all
 }
 
-// countRequests adds to asked, for each id that a line of a client's asks under, how many answers may come.
+// countRequests adds the number of responses that a client's line allows per request id.
 func countRequests(line []byte, asked map[wire.ID]int) {
 	m, err := wire.Parse(line)
 	switch {
@@ -46,12 +46,12 @@ func countRequests(line []byte, asked map[wire.ID]int) {
 	}
 }
 
-// A fuzzHarness has a client and backends, of which the test says what they say.
+// A fuzzHarness runs a gateway whose client and backend lines come from the fuzzer.
 type fuzzHarness struct {
 	*harness
 	client  *mcptest.Peer
 	served  chan error
-	gh      *mcptest.Peer // the process at hand, nil before there is one
+	gh      *mcptest.Peer // the current process, nil before the first
 	asked   map[wire.ID]int
 	answers map[wire.ID]int
 }
@@ -71,7 +71,7 @@ func (p *fuzzHarness) send(line string) {
 	p.client.Send(line)
 }
 
-// process returns the process that runs now, nil if there is none.
+// process returns the running process, nil if there is none.
 func (p *fuzzHarness) process() *mcptest.Peer {
 	for {
 		select {
@@ -83,7 +83,7 @@ func (p *fuzzHarness) process() *mcptest.Peer {
 	}
 }
 
-// readClient reads what the client was sent and holds it to be messages. Questions are refused.
+// readClient reads a message to the client, checks that it is valid, and rejects requests.
 func (p *fuzzHarness) readClient() (more bool) {
 	for _, line := range p.client.TakeAll() {
 		more = true
@@ -110,7 +110,7 @@ func (p *fuzzHarness) countResponse(m wire.Message) {
 	}
 }
 
-// endSession ends the session, in which each id must have at most as many answers as it was asked under.
+// endSession ends the session and checks that no id got more responses than requests.
 func (p *fuzzHarness) endSession() {
 	p.client.CloseSend()
 	select {
@@ -133,7 +133,7 @@ func (p *fuzzHarness) endSession() {
 	}
 }
 
-// answerProcess answers what the process was asked, with its own params.
+// answerProcess answers the process's input with its own params.
 func (p *fuzzHarness) answerProcess() (more bool) {
 	gh := p.process()
 	if gh == nil {
@@ -161,8 +161,9 @@ func (p *fuzzHarness) answerProcess() (more bool) {
 	return more
 }
 
-// FuzzSession: whatever a client says, line by line, and whatever its backend says beside its answers: what goes out is
-// JSON-RPC both ways, no id is answered more often than it was asked under, a healthy client is served on, and all ends.
+// FuzzSession: for any client lines, and any backend lines between its responses: output in both
+// directions is JSON-RPC, no id gets more responses than requests, a healthy client is still
+// served, and everything ends.
 func FuzzSession(f *testing.F) {
 	const hello = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"sampling":{},"elicitation":{}},"clientInfo":{"name":"f","version":"1"}}}` + "\n" +
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n"
@@ -195,7 +196,7 @@ func FuzzSession(f *testing.F) {
 					settle()
 				}
 			}
-			for range 3 { // calls time out, backends come back
+			for range 3 { // calls time out, backends restart
 				time.Sleep(10 * time.Second)
 				settle()
 			}
@@ -204,8 +205,8 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// FuzzBackend: whatever a backend says in the place of its answers, in either era ("$" stands for the id of what it was
-// asked last): each request of the client's is answered exactly once.
+// FuzzBackend: for any backend output in place of its responses, in either generation ("$" stands
+// for the id of its last request): each request of the client gets exactly one response.
 func FuzzBackend(f *testing.F) {
 	const hello = `{"jsonrpc":"2.0","id":$,"result":` + mcptest.InitializeResult + "}\n"
 	tools := `{"jsonrpc":"2.0","id":$,"result":` + mcptest.ToolsResult("t") + "}\n"

@@ -21,7 +21,7 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// settings says how a test's gateway differs from the default one.
+// settings are a test gateway's deviations from the defaults.
 type settings struct {
 	prefix              catalog.Prefix
 	separator           string
@@ -32,22 +32,22 @@ type settings struct {
 	callTimeout         map[string]time.Duration
 	tools               map[string]config.Filter
 	inFlight            int
-	maxInFlight         int // max_in_flight of each backend, with no queue; 0 = 20000, as in config
+	maxInFlight         int // max_in_flight of each backend, without a queue; 0 = 20000, as in config
 	maxStatelessClients int
 	grace               time.Duration
 	drain               time.Duration // 0 = 500 ms
 	stateDir            string
-	maxMessage          int            // bytes of a message; 0 = 1 MiB
-	backendSet          **backends.Set // where to put the backends, for who asks them something
+	maxMessage          int            // bytes; 0 = 1 MiB
+	backendSet          **backends.Set // receives the Set
 	mask                func(string) string
-	observer            gateway.Observer  // one more
-	singleClient        bool              // there is one client
+	observer            gateway.Observer // additional
+	singleClient        bool
 	sharing             map[string]string // "" = shared
 	generation          map[string]string // "" = legacy
 }
 
-// newGateway puts a gateway together as main does, over backends that dial reaches,
-// and runs it until the test ends.
+// newGateway wires a gateway as main does, over backends reached by dial, and runs it until the
+// test ends.
 func newGateway(t testing.TB, o settings, names []string, dial func(string) (transport.Conn, error), log, journal *slog.Logger) *gateway.Gateway {
 	var all []config.Backend
 	for _, name := range names {
@@ -94,8 +94,7 @@ func newGateway(t testing.TB, o settings, names []string, dial func(string) (tra
 	return g
 }
 
-// TestConversations holds those in testdata, with the real package backends
-// behind the gateway.
+// TestConversations runs the conversations in testdata, with the real package backends.
 func TestConversations(t *testing.T) {
 	mcptest.RunConversations(t, "testdata", func(t *testing.T, s mcptest.GatewaySetup) func(context.Context, transport.Conn) error {
 		g := newGateway(t, readSettings(t, s.Config), s.Backends, s.Dial, s.Log, s.Audit)
@@ -103,7 +102,7 @@ func TestConversations(t *testing.T) {
 	})
 }
 
-// readSettings reads a conversation's config section.
+// readSettings parses a conversation's config section.
 func readSettings(t *testing.T, c map[string]string) settings {
 	o := settings{
 		singleClient: true, callTimeout: make(map[string]time.Duration), tools: make(map[string]config.Filter),
@@ -149,7 +148,7 @@ func readSettings(t *testing.T, c map[string]string) settings {
 	return o
 }
 
-// A harness is a gateway whose backends a test plays itself.
+// A harness is a gateway whose backends are played by the test.
 type harness struct {
 	t       *testing.T
 	log     *mcptest.Log
@@ -159,7 +158,7 @@ type harness struct {
 	queues map[string]chan *mcptest.Peer
 }
 
-// newHarness opens a gateway with backends of these names, in a bubble.
+// newHarness starts a gateway with backends of these names, in a synctest bubble.
 func newHarness(t *testing.T, o settings, names ...string) *harness {
 	h := &harness{t: t, queues: make(map[string]chan *mcptest.Peer)}
 	var log, journal *slog.Logger
@@ -177,7 +176,7 @@ func newHarness(t *testing.T, o settings, names ...string) *harness {
 	return h
 }
 
-// nextProcess returns the next process of a backend, once it is started.
+// nextProcess returns the next process of a backend once it is started.
 func (h *harness) nextProcess(name string) *mcptest.Peer {
 	h.t.Helper()
 	select {
@@ -189,7 +188,7 @@ func (h *harness) nextProcess(name string) *mcptest.Peer {
 	}
 }
 
-// connectClient connects a client; served is what Serve returns.
+// connectClient connects a client; served receives the result of Serve.
 func (h *harness) connectClient() (p *mcptest.Peer, served chan error) {
 	conn, p := mcptest.NewPeer(h.t, "client")
 	served = make(chan error, 1)
@@ -197,7 +196,7 @@ func (h *harness) connectClient() (p *mcptest.Peer, served chan error) {
 	return p, served
 }
 
-// auditRecords returns the records.
+// auditRecords returns the audit records.
 func (h *harness) auditRecords() []string {
 	time.Sleep(mcptest.JournalDelay)
 	return h.journal.Lines("msg=call")

@@ -18,11 +18,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// The owners test has two clients and two backends, one that both share and one
-// to which each has a connection of its own. All of what a backend says of a call
-// bears the call's mark, such as A#17, whatever kind of message it is: no client
-// may ever read the mark of the other, and no answer to a question may be given by
-// anyone but the client that it was for.
+// The isolation test has two clients and two backends, one shared and one with per-session
+// connections. Every message of a backend about a call carries the call's mark, such as A#17. No
+// client may ever read a mark of the other one, and no input response may come from another
+// client than the one that was asked.
 const clientLetters = "AB"
 
 func findMark(text []byte) string {
@@ -34,7 +33,7 @@ func findMark(text []byte) string {
 	return ""
 }
 
-// deliveryCount counts what was delivered, so that it shows that there was something.
+// deliveryCount counts deliveries, to show that the test has delivered something.
 type deliveryCount struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -46,14 +45,14 @@ func (y *deliveryCount) count(what string) {
 	y.counts[what]++
 }
 
-// A participant is one end of a conversation, made of the real thing.
+// A participant is a client or a backend, made of a real peer.
 type participant struct {
 	*peer.Peer
 	t     *testing.T
 	rand  *rand.Rand
 	dice  sync.Mutex
 	tally *deliveryCount
-	who   string // of a client; "" of a backend
+	who   string // client letter; "" for a backend
 	next  atomic.Int64
 	work  sync.WaitGroup
 }
@@ -66,7 +65,7 @@ func (p *participant) random(n int) int {
 
 func (p *participant) sleepRandomly() { time.Sleep(time.Duration(p.random(2000)) * time.Millisecond) }
 
-// markChecker checks all that a client reads.
+// markChecker checks everything that a client reads.
 type markChecker struct {
 	transport.Conn
 	*participant
@@ -89,7 +88,7 @@ func (c markChecker) Read() (wire.Message, wire.ID, error) {
 	return m, about, err
 }
 
-// A waiting call or question; want is the mark that its answer has to bear.
+// A pendingRequest is a request in flight; want is the mark that its response must carry.
 type pendingRequest struct {
 	*participant
 	want string
@@ -117,7 +116,7 @@ func (w *pendingRequest) OnResponse(m wire.Message, err error) {
 	}
 }
 
-// request asks for something, takes it back now and then, and waits for the end.
+// request sends a request, cancels it now and then, and waits for its end.
 func (p *participant) request(name, method, mark, params string) {
 	w := &pendingRequest{participant: p, want: mark, done: make(chan struct{}), name: name}
 	call := &peer.Call{Handler: w, Token: wire.ID(wire.Quote("token " + mark))}
@@ -129,8 +128,7 @@ func (p *participant) request(name, method, mark, params string) {
 	<-w.done
 }
 
-// HandleRequest implements peer.Handler: a client answers what it is asked, a backend
-// works on what it is called for.
+// HandleRequest implements peer.Handler: a client answers requests, a backend runs calls.
 func (p *participant) HandleRequest(r *peer.Request) {
 	at := findMark(r.Raw())
 	if p.who == "" && at == "" {
@@ -151,7 +149,7 @@ func (p *participant) HandleRequest(r *peer.Request) {
 	})
 }
 
-// cancelRecorder hears that a request was taken back, by the one who made it.
+// cancelRecorder checks that a cancellation comes from the sender of the request.
 type cancelRecorder struct {
 	*participant
 	at string
@@ -177,7 +175,7 @@ func (p *participant) replyHandshake(r *peer.Request) {
 	}
 }
 
-// sendUnsolicited is what a backend says in the course of a call.
+// sendUnsolicited sends a backend's messages during a call.
 func (p *participant) sendUnsolicited(r *peer.Request, at string) {
 	for range p.random(4) {
 		switch p.random(4) {
@@ -194,7 +192,7 @@ func (p *participant) sendUnsolicited(r *peer.Request, at string) {
 	}
 }
 
-// run runs a player over conn until the end of the test.
+// run runs a participant over conn until the end of the test.
 func (p *participant) run(conn transport.Conn, opts peer.Options) {
 	p.Peer = peer.New(conn, p, opts)
 	done := make(chan struct{})
@@ -267,7 +265,7 @@ func runOwners(t *testing.T, seed uint64) {
 		}
 	}
 	wg.Wait()
-	time.Sleep(time.Hour) // what was taken back may still be worked on
+	time.Sleep(time.Hour) // cancelled requests may still be running
 	if records := journal.Lines("msg=call"); len(records) != calls {
 		t.Errorf("%d calls are on record, want %d", len(records), calls)
 	}

@@ -2,7 +2,7 @@ package gateway
 
 import "testing"
 
-// The lifecycle whole: every state against every kind of method.
+// The whole lifecycle: every state with every kind of method.
 func TestMission_C_Lifecycle(t *testing.T) {
 	states := [...]state{uninitialized, awaitingInitialized, ready, closing}
 	for method, want := range map[string][len(states)]admission{

@@ -11,7 +11,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// One client, by what it says of itself, has so many subscriptions open and no more.
+// The number of subscriptions per stateless client is bounded.
 func TestListen_LimitPerStatelessClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{inFlight: 20_000}, "gh")
@@ -35,7 +35,7 @@ func TestListen_LimitPerStatelessClient(t *testing.T) {
 	})
 }
 
-// Tasks to which is listened have a bound. Of those beyond it the client is not told that it will hear.
+// The number of tasks polled for listeners is bounded. Tasks beyond it are not acknowledged.
 func TestStatelessTasks_ListenerLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openTaskBackend(t, settings{singleClient: true})
@@ -57,7 +57,7 @@ func TestStatelessTasks_ListenerLimit(t *testing.T) {
 	})
 }
 
-// A list of tasks without an end is read for so long.
+// An endless list of tasks is read up to a limit.
 func TestListTasks_PageLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, _, backends := openTwoClients(t, settings{}, "gh")
@@ -72,7 +72,7 @@ func TestListTasks_PageLimit(t *testing.T) {
 	})
 }
 
-// A task whose backend does not say any more how it is ends its call, in the end.
+// A task whose backend no longer responds fails its call in the end.
 func TestPolledTask_SilentBackendFailsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}, callTimeout: map[string]time.Duration{"gh": time.Second}}, "gh")
@@ -96,7 +96,7 @@ func TestPolledTask_SilentBackendFailsCall(t *testing.T) {
 	})
 }
 
-// A call of a client without a session has so many questions that are not answered and no more.
+// The number of unanswered input requests per stateless call is bounded.
 func TestSuspended_InputRequestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -114,7 +114,7 @@ func TestSuspended_InputRequestLimit(t *testing.T) {
 	})
 }
 
-// An URI that nobody has is told back, but not a long one.
+// An unknown URI is echoed in the error unless it is long.
 func TestLongURIIsNotEchoed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")
@@ -132,7 +132,7 @@ func TestLongURIIsNotEchoed(t *testing.T) {
 	})
 }
 
-// A URI that a client is subscribed to is kept, and so has a bound: with a session and without one.
+// Subscribed URIs are kept and therefore bounded, for session and stateless clients.
 func TestLongURISubscriptionIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -156,7 +156,7 @@ func TestLongURISubscriptionIsRejected(t *testing.T) {
 	})
 }
 
-// What a client says of itself in each request has a bound.
+// The client metadata of a request is bounded.
 func TestClientMetaLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{})
@@ -168,7 +168,7 @@ func TestClientMetaLimit(t *testing.T) {
 	})
 }
 
-// A task of a client without a session has so many questions that are not answered and no more.
+// The number of unanswered input requests per stateless task is bounded.
 func TestStatelessTasks_InputRequestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
@@ -184,7 +184,7 @@ func TestStatelessTasks_InputRequestLimit(t *testing.T) {
 	})
 }
 
-// A request that the HTTP endpoint refuses is on record, like a request that the gateway refuses.
+// A request rejected by the HTTP server is audited like one rejected by the gateway.
 func TestRecordRejected_IsAudited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")

@@ -9,7 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// serveResourcesStartup answers what a gateway asks of a server that has tools and resources, and lists none of these.
+// serveResourcesStartup plays the startup of a server that has tools and resources, and lists
+// none of the latter.
 func serveResourcesStartup(t *testing.T, p *mcptest.Peer, tool, resources string) {
 	t.Helper()
 	p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{}},"serverInfo":{"name":"x","version":"1"}}`)
@@ -27,9 +28,9 @@ func serveResourcesStartup(t *testing.T, p *mcptest.Peer, tool, resources string
 	}
 }
 
-// A result names resources that are in no list. The client that got it reads and subscribes to them
-// at the backend that gave it; other clients do not. A resource that another backend lists is that
-// backend's nevertheless.
+// A result names resources that are in no list. Its client reads and subscribes to them at the
+// backend of the result; other clients cannot. A resource that another backend lists belongs to
+// that one.
 func TestLinks_SessionReadsLinkedResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "a", "b")
@@ -79,7 +80,7 @@ func TestLinks_SessionReadsLinkedResource(t *testing.T) {
 	})
 }
 
-// Beyond a number the oldest link is forgotten.
+// Beyond the limit the oldest link is forgotten.
 func TestLinks_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "a", "b")
@@ -106,7 +107,7 @@ func TestLinks_Limit(t *testing.T) {
 	})
 }
 
-// A client without a session reads what a result has given it, in any of its requests.
+// A stateless client can read linked resources in later requests.
 func TestLinks_StatelessClientReadsLinkedResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "a", "b")

@@ -17,7 +17,7 @@ func listenFor(id, filter string) string {
 	return modernRequest(id, "subscriptions/listen", `"notifications":`+filter+`,`, `{}`)
 }
 
-// wantAcknowledged takes what a subscription begins with.
+// wantAcknowledged expects the acknowledgement of a subscription.
 func wantAcknowledged(t *testing.T, client *mcptest.Peer, id, filter string) {
 	t.Helper()
 	client.Want(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, id, filter))
@@ -27,7 +27,7 @@ func resourceUpdated(id, uri string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"uri":%q}}`, id, uri)
 }
 
-// startWithResource is a backend of the session era that has the tool t and the resource x:a.
+// startWithResource starts a legacy backend that has the tool t and the resource x:a.
 func startWithResource(t *testing.T, h *harness, name string) *mcptest.Peer {
 	t.Helper()
 	p := h.nextProcess(name)
@@ -46,8 +46,8 @@ func startWithResource(t *testing.T, h *harness, name string) *mcptest.Peer {
 	return p
 }
 
-// A subscription is armed before it is acknowledged, tells what was asked for and nothing
-// else, each with its id, and ends what it has at the backend.
+// A subscription is active before it is acknowledged, sends only what its filter selects, each
+// notification with its id, and unsubscribes at the backend when it ends.
 func TestListen_FilterAndIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -58,7 +58,7 @@ func TestListen_FilterAndIDs(t *testing.T) {
 
 		client.Send(listenFor(`"L"`, `{"resourceSubscriptions":["x:a","y:nobody has it","x:a"],"promptsListChanged":true,"unknown":true}`))
 		armed := gh.HandleRequest("resources/subscribe")
-		client.WantNothing() // not before the backend has agreed
+		client.WantNothing() // not before the backend has confirmed
 		gh.SendResult(armed.ID(), `{}`)
 		gh.SendError(gh.HandleRequest("resources/subscribe").ID(), `{"code":-32002,"message":"I do not have it either"}`)
 		wantAcknowledged(t, client, `"L"`, `{"promptsListChanged":true,"resourceSubscriptions":["x:a"]}`)
@@ -73,7 +73,7 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		gh.ServeToolsList(mcptest.ToolsResult("t", "u"))
 		client.WantJSON(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
-		// The list is the same, but who caches what goes with it is told all the same.
+		// The list is the same, but clients that cache results based on it must be notified.
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		gh.ServeToolsList(mcptest.ToolsResult("t", "u"))
 		client.WantJSON(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
@@ -90,7 +90,7 @@ func TestListen_FilterAndIDs(t *testing.T) {
 	})
 }
 
-// What cannot be honoured is not acknowledged; a subscription to nothing ends at once.
+// Unsupported filters are not acknowledged; an empty subscription ends at once.
 func TestListen_UnsupportedFiltersAreOmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -121,8 +121,8 @@ func quotedURIs(n int) string {
 	return strings.Join(all, ",")
 }
 
-// A backend that does not answer keeps nobody: what it has not agreed to in time is left
-// out. When the gateway ends, each subscription is told so, in its own answer.
+// A silent backend does not block: unconfirmed subscriptions are omitted. When the gateway shuts
+// down, each subscription gets its response.
 func TestListen_SilentBackendAndGracefulEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -145,8 +145,8 @@ func TestListen_SilentBackendAndGracefulEnd(t *testing.T) {
 	})
 }
 
-// A subscription that takes the place of another is not ended with that, be it that the
-// backend has not agreed to it yet.
+// A subscription that succeeds another one is not ended with that one, even if the backend has
+// not confirmed it yet.
 func TestListen_SuccessorKeepsSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -174,7 +174,7 @@ func TestListen_SuccessorKeepsSubscription(t *testing.T) {
 	})
 }
 
-// A change is told to each of many subscriptions, once, and to none if its list is the
+// Each of many subscriptions is notified of a change once, and not at all if its list is the
 // same.
 func TestListen_EachListenerIsNotifiedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -205,8 +205,7 @@ func TestListen_EachListenerIsNotifiedOnce(t *testing.T) {
 	})
 }
 
-// Subscriptions of one principal, however many it says that it is, leave room for those of
-// others.
+// One principal's subscriptions leave room for others, however many client infos it uses.
 func TestListen_PerPrincipalLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{inFlight: 20_000}, "gh")

@@ -13,8 +13,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// What the gateway says of itself, and what its backends say to a client: of
-// those that are known at that moment.
+// server info, instructions and capabilities come from the backends known at that moment.
 func TestMission_C_InitializeUsesKnownCatalog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := settings{stateDir: t.TempDir()}
@@ -40,7 +39,7 @@ func TestMission_C_InitializeUsesKnownCatalog(t *testing.T) {
 			}
 			client.CloseSend()
 			<-served
-			o.grace = time.Second // the second time round
+			o.grace = time.Second // in the second round
 		}
 	})
 }
@@ -67,7 +66,7 @@ func TestMission_C_CollisionIsLoggedOnce(t *testing.T) {
 
 func TestSTART_01_START_07_InitializeDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		names := []string{"b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"} // none ever answers
+		names := []string{"b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"} // no backend responds
 		h := newHarness(t, settings{}, names...)
 		client, _ := h.connectClient()
 		began := time.Now()
@@ -112,8 +111,8 @@ func TestSTART_08_DiscoverStartsNoBackend(t *testing.T) {
 	})
 }
 
-// With the tools on disk the first list is there at once, though no backend is; a
-// backend that has not changed is no news, one that has is.
+// With the tools cached on disk the first list needs no backend. An unchanged backend causes no
+// notification, a changed one does.
 func TestCachedCatalogIsListedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := settings{stateDir: t.TempDir()}
@@ -148,8 +147,8 @@ func TestCachedCatalogIsListedAtOnce(t *testing.T) {
 	})
 }
 
-// Each change that a client does not know of is told once: not again when
-// something else has changed, and again when it had been gone in between.
+// Each change is notified once: not again when something else changes, but again after it was
+// undone in between.
 func TestNOTIF_07_ChangeIsNotifiedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -167,13 +166,13 @@ func TestNOTIF_07_ChangeIsNotifiedOnce(t *testing.T) {
 		change("b")
 		time.Sleep(time.Second)
 		client.HandleNotification("notifications/tools/list_changed")
-		change("c") // and back within the time in which changes are gathered
+		change("c") // and back within coalesce
 		change("b")
 		time.Sleep(time.Second)
 		client.WantNothing()
 		listTools(t, client) // b
 		change("c")
-		listTools(t, client) // before it is told of
+		listTools(t, client) // before the notification
 		time.Sleep(time.Second)
 		client.WantNothing()
 		change("b")
@@ -183,7 +182,7 @@ func TestNOTIF_07_ChangeIsNotifiedOnce(t *testing.T) {
 	})
 }
 
-// PAGE-03, and a page that a client cannot ask for.
+// PAGE-03, and an invalid cursor.
 func TestPAGE_03_AllPagesAreListedAndCallable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -232,7 +231,7 @@ func TestDamagedCatalogCacheIsIgnored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// JSON all right, but for one byte that no client could be sent.
+		// valid JSON except for one byte that must not reach a client
 		if err := os.WriteFile(files[0], []byte(strings.Replace(string(text), "search", "sear\xff", 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import (
 const allCapsHandshake = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true},"logging":{},` +
 	`"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"experimental":{"bar":{"x":1.0}},"extensions":{"foo":{}}},"serverInfo":{"name":"s","version":"1"}}`
 
-// serveFullStartup plays the start of a backend that can do everything and has a tool, a
-// prompt and a resource named for it.
+// serveFullStartup plays the startup of a backend with all capabilities and a tool, a prompt and
+// a resource named after it.
 func serveFullStartup(p *mcptest.Peer, name string) {
 	p.ServeHandshake(allCapsHandshake)
 	p.ServeToolsList(mcptest.ToolsResult(name))
@@ -23,7 +23,7 @@ func serveFullStartup(p *mcptest.Peer, name string) {
 	p.SendResult(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 }
 
-// openTwoClients opens a house whose backends are known already, and two clients in it.
+// openTwoClients starts a harness with running backends and two clients.
 func openTwoClients(t *testing.T, o settings, names ...string) (h *harness, a, b *mcptest.Peer, backends map[string]*mcptest.Peer) {
 	t.Helper()
 	h = newHarness(t, o, names...)
@@ -44,8 +44,8 @@ func openTwoClients(t *testing.T, o settings, names ...string) (h *harness, a, b
 	return h, a, b, backends
 }
 
-// FIDELITY-16, VERSION-05: what a client is told that the gateway can do is what
-// its backends can, keys that nobody knows among it.
+// FIDELITY-16, VERSION-05: the capabilities sent to a client are those of its backends, including
+// unknown keys.
 func TestVERSION_05_FIDELITY_16_CapabilitiesOfBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, _, _ := openTwoClients(t, settings{}, "gh", "docs")
@@ -61,7 +61,7 @@ func TestVERSION_05_FIDELITY_16_CapabilitiesOfBackends(t *testing.T) {
 	})
 }
 
-// What the gateway has not offered to a client does not exist for it.
+// Methods whose capability was not offered to a client do not exist for it.
 func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -81,7 +81,7 @@ func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 	})
 }
 
-// Who has subscribed hears of a resource, and nobody else.
+// Resource updates reach subscribers only.
 func TestResourceUpdatesReachSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh", "docs")
@@ -110,8 +110,7 @@ func TestResourceUpdatesReachSubscribers(t *testing.T) {
 	})
 }
 
-// What a client was asked for by way of an URL, it hears the end of, and it alone,
-// though its call may be over by then.
+// The completion of a URL elicitation reaches its client only, even if the call has ended.
 func TestElicitationCompleteReachesItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh", "docs")
@@ -133,7 +132,8 @@ func TestElicitationCompleteReachesItsSession(t *testing.T) {
 		a.Want(complete(gh, "e2"))
 		complete(gh, "nobody's")
 		complete(docs, "e1")
-		b.Send(toolsCall("1", "gh")) // now what gh says unasked is b's, unless an id says more
+		// from now on unsolicited messages of gh belong to b, unless an id names another session
+		b.Send(toolsCall("1", "gh"))
 		gh.HandleRequest("tools/call")
 		a.Want(complete(gh, "e1"))
 		a.WantNothing()
@@ -141,7 +141,7 @@ func TestElicitationCompleteReachesItsSession(t *testing.T) {
 	})
 }
 
-// CONC-09: a client that speaks to its backend alone is the only one to hear of it.
+// CONC-09: messages on a per-session connection reach that client only.
 func TestCONC_09_PerSessionConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, a, b, _ := openTwoClients(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
@@ -175,7 +175,7 @@ func TestCONC_09_PerSessionConnection(t *testing.T) {
 	})
 }
 
-// A client that has declared no roots has no changes of them to tell of.
+// roots/list_changed of a client without the capability is not forwarded.
 func TestRootsListChangedRequiresCapability(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, _, _ := startCallThatAsks(t, settings{}, `{"sampling":{}}`)

@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// sendServerRequests sends questions of a backend and returns how many of them were put to the client, and how many
-// were refused.
+// sendServerRequests sends requests of a backend and returns how many reached the client, and how
+// many were rejected.
 func sendServerRequests(client, backend *mcptest.Peer, prefix string, n int) (put, refused int) {
 	for i := range n {
 		backend.Sendf(`{"jsonrpc":"2.0","id":"%s%d","method":"roots/list"}`, prefix, i)
@@ -20,8 +20,8 @@ func sendServerRequests(client, backend *mcptest.Peer, prefix string, n int) (pu
 	return len(client.TakeAll()), len(backend.TakeAll())
 }
 
-// One backend takes half of the places for questions at most if there are others, and each has a few
-// places, even though others have taken the rest.
+// One backend gets at most half of the slots if there are others, and each gets a few even if
+// others have used up the rest.
 func TestServerRequest_LimitPerBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "a", "b", "c", "d")
@@ -47,7 +47,7 @@ func TestServerRequest_LimitPerBackend(t *testing.T) {
 		}
 		all["a"].Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q7"}}`)
 		client.HandleNotification("notifications/cancelled")
-		if put, refused := sendServerRequests(client, all["c"], "again", 2); put != 0 || refused != 2 { // b and c have what a has left
+		if put, refused := sendServerRequests(client, all["c"], "again", 2); put != 0 || refused != 2 { // b and c get the remaining slots
 			t.Errorf("%d were put and %d refused", put, refused)
 		}
 		if put, refused := sendServerRequests(client, all["a"], "again", 2); put != 0 || refused != 2 {
@@ -56,8 +56,8 @@ func TestServerRequest_LimitPerBackend(t *testing.T) {
 	})
 }
 
-// A question that came on the stream of a call ends with it: the client is told, and the backend gets
-// the answer that it would get if it asked then.
+// A request on a call's stream ends with the call: it is cancelled at the client and declined
+// towards the backend.
 func TestServerRequest_EndsWithItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, _, ofCall := startCallThatAsks(t, settings{}, allClientCaps)
@@ -96,8 +96,8 @@ func TestServerRequest_EndsWithItsCall(t *testing.T) {
 	})
 }
 
-// A question of which it is not certain to which call it belongs goes over to another call of the
-// backend's. It has a time limit only when there is none.
+// A request whose call is uncertain is assigned to another call of the backend when its call
+// ends. It has a timeout only if there is none.
 func TestServerRequest_WithoutCallTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}
@@ -108,7 +108,7 @@ func TestServerRequest_WithoutCallTimesOut(t *testing.T) {
 		client.HandleRequest("roots/list")
 		gh.SendResult(second.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
-		time.Sleep(time.Hour) // the first call is on hold now
+		time.Sleep(time.Hour) // the first call's timeout is paused
 		client.WantNothing()
 		gh.SendResult(first.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -124,7 +124,7 @@ func TestServerRequest_WithoutCallTimesOut(t *testing.T) {
 				t.Errorf("got %s", got)
 			}
 		}
-		client.Send(toolsCall("3", "ask")) // whose time runs
+		client.Send(toolsCall("3", "ask")) // its timeout runs
 		gh.HandleRequest("tools/call")
 		time.Sleep(time.Minute)
 		if got := client.Next(); !strings.Contains(got, "no answer within 1m0s") {
@@ -133,7 +133,7 @@ func TestServerRequest_WithoutCallTimesOut(t *testing.T) {
 	})
 }
 
-// Questions that some clients drop without an answer, for they are not clear as messages, are refused.
+// Requests that some clients silently drop as malformed are rejected.
 func TestServerRequest_NonObjectParamsAreRefused(t *testing.T) {
 	for params, want := range map[string]string{
 		`5`: "", `[]`: "", `"x"`: "", `true`: "", `{"_meta":5}`: "", `{"_meta":[]}`: "",

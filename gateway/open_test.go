@@ -14,13 +14,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// openSession opens a session over conn and hands it what comes, as the door does, until conn is closed.
-// What it returns is closed then; End has to follow.
+// openSession begins a session over conn and delivers its messages as the HTTP server does, until
+// conn is closed. Then the returned channel is closed, and Closed must follow.
 func (h *harness) openSession(conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
 	return h.openSessionFor("", conn)
 }
 
-// openSessionFor is feed for a client that has one of several tokens.
+// openSessionFor is openSession for a named principal.
 func (h *harness) openSessionFor(principal string, conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
 	s, closed = h.gateway.Open("", principal, conn), make(chan struct{})
 	go func() {
@@ -32,12 +32,12 @@ func (h *harness) openSessionFor(principal string, conn transport.Conn) (s *gate
 	return s, closed
 }
 
-// sessionInCall opens a session in which a call is in flight, and returns it and its backend, too.
+// sessionInCall opens a session with a call in flight and also returns the backend.
 func (h *harness) sessionInCall() (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
 	return h.sessionInCallFor("")
 }
 
-// sessionInCallFor is calling for a client that has one of several tokens.
+// sessionInCallFor is sessionInCall for a named principal.
 func (h *harness) sessionInCallFor(principal string) (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
 	conn, client = mcptest.NewPeer(h.t, "client")
 	s, closed = h.openSessionFor(principal, conn)
@@ -49,8 +49,8 @@ func (h *harness) sessionInCallFor(principal string) (conn transport.Conn, clien
 	return conn, client, gh, s, closed
 }
 
-// A session that is fed is served as one that is read. When its Conn is closed its calls are taken back at
-// once, for there is nobody to answer, and what the client was asked has no answer.
+// A session of Open is served like one of Serve. When its Conn is closed its calls are cancelled
+// at once, and requests to the client get no response.
 func TestOpen_EndWhenClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")
@@ -81,7 +81,7 @@ func TestOpen_EndWhenClientDisconnects(t *testing.T) {
 	})
 }
 
-// When the gateway ends, what is in flight has half a second, and is heard of meanwhile.
+// When the gateway shuts down, calls in flight get half a second, and messages still go through.
 func TestOpen_Shutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -106,7 +106,7 @@ func TestOpen_Shutdown(t *testing.T) {
 	})
 }
 
-// A client that does not read is hung up on, be it that nobody reads from it either.
+// A client that does not read is disconnected, although no goroutine reads from it.
 func TestOpen_NonReadingClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -139,8 +139,8 @@ func isChanClosed(c chan struct{}) bool {
 	}
 }
 
-// A process that clients with different tokens share ends in the call of one. What it wrote may be of
-// the call of another, and is not in the error; for a single principal it is.
+// A process shared by principals exits during a call of one. Its stderr may stem from another's
+// call and is not in the error; with a single principal it is.
 func TestSharedProcessStderrIsHiddenFromPrincipals(t *testing.T) {
 	for principal, want := range map[string]string{
 		"2": "exit 1; its last output is in the gateway's log; outcome unknown",
@@ -161,7 +161,7 @@ func TestSharedProcessStderrIsHiddenFromPrincipals(t *testing.T) {
 	}
 }
 
-// The record of a call says which of several tokens its client has.
+// The audit record of a call names the principal.
 func TestPrincipalIsAudited(t *testing.T) {
 	for _, principal := range []string{"2", ""} {
 		synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestPrincipalIsAudited(t *testing.T) {
 	}
 }
 
-// That a session is over is logged once, and why, if the client has not ended it.
+// The end of a session is logged once, with the reason unless the client ended it.
 func TestDisconnectReasonIsLogged(t *testing.T) {
 	for _, reason := range []error{nil, errors.New("idle for 1h0m0s")} {
 		synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestDisconnectReasonIsLogged(t *testing.T) {
 	}
 }
 
-// Of a session that ends because the gateway does it is said so.
+// The log names the gateway's shutdown as the reason for the end of a session.
 func TestGatewayShutdownIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// wantNotDelivered has a backend ask and say something on the stream of a request, of which no
-// client may hear: what a person is asked is cancelled, the rest refused.
+// wantNotDelivered sends a request and notifications on the stream of a request and checks that
+// no client gets them: elicitations are cancelled, other requests rejected.
 func wantNotDelivered(t *testing.T, gh *mcptest.Peer, stream wire.ID, clients ...*mcptest.Peer) {
 	t.Helper()
 	gh.SendOnStream(stream, `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Delete it?","requestedSchema":{"type":"object"}}}`)
@@ -24,9 +24,9 @@ func wantNotDelivered(t *testing.T, gh *mcptest.Peer, stream wire.ID, clients ..
 	}
 }
 
-// Two clients that say the same of themselves are one guest. What its backend asks and says on
-// the stream of a call of one of them is of that call: when it is over, be it taken back or
-// answered, or cannot have any questions, the other client's call hears nothing of it.
+// Two clients with equal metadata share a statelessClient. Messages on the stream of a call of
+// one of them belong to that call: once it is cancelled or answered, or cannot take input
+// requests, the other client's call gets none of them.
 func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 	const logs = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{},"completions":{},"resources":{}},"serverInfo":{"name":"gh","version":"1"}}`
 	for sharing, solo := range map[string]bool{"session": false, "shared": false, "": true} {
@@ -40,7 +40,7 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 				}
 				say(a, modernRequest("0", "tools/list", "", clientCaps))
 				gh := h.nextProcess("gh")
-				// next is the next call that the backend gets.
+				// next returns the backend's next call.
 				next := func() wire.Message {
 					for {
 						switch m := gh.NextMessage(); m.Method() {
@@ -70,7 +70,7 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 				ofB := next()
 				note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"of a"}}`
 				gh.SendOnStream(ofA.ID(), note)
-				if sharing != "shared" { // there nobody has said how much it logs
+				if sharing != "shared" { // no log level was set there
 					a.HandleNotification("notifications/message")
 				} else {
 					a.TakeAll()
@@ -94,7 +94,7 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 				gh.SendOnStream(ofA.ID(), note)
 				wantNotDelivered(t, gh, ofA.ID(), a, b)
 
-				if sharing != "shared" { // where it was told of no capabilities
+				if sharing != "shared" { // where no capabilities were declared
 					gh.SendOnStream(ofB.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"And b?"}}`)
 					wantInputRequired(t, b, "q1")
 				}
@@ -106,9 +106,9 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 
 const cancelRequest1 = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 
-// What is asked on the stream of a session's call that is over is not put to its client in the
-// name of another call; what is logged there is the client's all the same, for logs are the
-// session's. What names the task that it is about goes by that.
+// A request on the stream of an ended session call is not sent to the client on behalf of another
+// call; log messages are, because they belong to the session. A request that names a task belongs
+// to the task.
 func TestOrigin_StreamOfEndedSessionCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")
@@ -131,8 +131,8 @@ func TestOrigin_StreamOfEndedSessionCall(t *testing.T) {
 	})
 }
 
-// What a backend asks on the stream of a call is of that call, though whoever passes the call on has
-// put an Asker of his own around the sender's: a queue has, and such questions found no call.
+// A request on a call's stream belongs to that call even if the call's handler is wrapped: a
+// queue once did that, and such requests found no call.
 func TestOrigin_StreamOfReplacedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)

@@ -16,7 +16,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// requestPage asks for a page and returns its result and where the next one is.
+// requestPage requests a page and returns its result and the next cursor.
 func requestPage(t *testing.T, client *mcptest.Peer, kind catalog.Kind, cursor string) (result, next string) {
 	t.Helper()
 	params := "{}"
@@ -32,9 +32,8 @@ func requestPage(t *testing.T, client *mcptest.Peer, kind catalog.Kind, cursor s
 	return string(m.Part(wire.PartResult)), string(value)
 }
 
-// PAGE-03: all there is comes page by page. The pages of one listing belong
-// together: a list that has changed meanwhile does not mix with it, and a cursor
-// of a list that is gone leads nowhere.
+// PAGE-03: everything is listed page by page. The pages of one listing come from one snapshot: a
+// changed list does not mix with it, and a cursor of a list that is gone is unknown.
 func TestPAGE_03_PagesComeFromOneSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{pageSize: 500}, "gh")
@@ -88,7 +87,7 @@ func TestPAGE_03_PagesComeFromOneSnapshot(t *testing.T) {
 		if got, _ := requestPage(t, client, catalog.Prompts, cursor); got != "Invalid params: unknown cursor" {
 			t.Errorf("a cursor of tools led to %s", got)
 		}
-		another, _ := h.connectClient() // which has seen nothing, and knows the cursor of the same list
+		another, _ := h.connectClient() // which was shown nothing, with a cursor of the same list
 		another.Initialize("2025-11-25")
 		one, _ := requestPage(t, client, catalog.Tools, cursor)
 		if got, _ := requestPage(t, another, catalog.Tools, cursor); got != one {
@@ -97,8 +96,8 @@ func TestPAGE_03_PagesComeFromOneSnapshot(t *testing.T) {
 	})
 }
 
-// A change is told of to those who have asked for the list: that of resources
-// once, whichever of its two lists has changed.
+// Changes are notified to clients that have requested the list; those of resources once,
+// whichever of the two lists has changed.
 func TestNOTIF_07_PromptAndResourceChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh")
@@ -114,7 +113,7 @@ func TestNOTIF_07_PromptAndResourceChanges(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		change(1)
-		a.WantNothing() // it has asked for nothing
+		a.WantNothing() // it has requested nothing
 		requestPage(t, a, catalog.Templates, "")
 		change(2)
 		a.HandleNotification("notifications/resources/list_changed")
@@ -127,14 +126,14 @@ func TestNOTIF_07_PromptAndResourceChanges(t *testing.T) {
 		a.HandleNotification("notifications/resources/list_changed")
 		a.WantNothing()
 		b.WantNothing()
-		// A prompt means what the client has read.
+		// A prompt name is resolved by the list that the client was shown.
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p2"}}`)
 		gh.HandleRequest("prompts/get")
 	})
 }
 
-// What comes before any list waits for backends that are starting: a prompt may
-// come yet, and so may a resource, or a template for it.
+// Before any list, requests wait for starting backends: they may still list the prompt, the
+// resource or a template for it.
 func TestRequestsWaitForStartingBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{startTimeout: 10 * time.Second}, "gh", "docs")
@@ -149,7 +148,7 @@ func TestRequestsWaitForStartingBackends(t *testing.T) {
 		gh, docs := h.nextProcess("gh"), h.nextProcess("docs")
 		serveFullStartup(docs, "docs")
 		docs.WantNothing()
-		serveFullStartup(gh, "gh") // the first backend has had its say
+		serveFullStartup(gh, "gh") // the first backend has listed
 		for _, line := range docs.TakeAll() {
 			m, _ := wire.Parse([]byte(line))
 			docs.SendResult(m.ID(), `{"of":`+string(wire.Quote(m.Method()))+"}")
@@ -170,8 +169,7 @@ func TestRequestsWaitForStartingBackends(t *testing.T) {
 	})
 }
 
-// A session that nothing can be delivered to any more has no grace, and no
-// failure either.
+// A session whose connection is closed ends without grace and without an error.
 func TestDisconnectedSessionEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, served, ofCall := startCallThatAsks(t, settings{grace: time.Hour}, allClientCaps)
@@ -186,8 +184,7 @@ func TestDisconnectedSessionEndsAtOnce(t *testing.T) {
 	})
 }
 
-// Two sessions never go by one id, and an id is free again when its session has
-// ended.
+// Two sessions never have the same id; an id is free again when its session has ended.
 func TestSessionIDIsUnique(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{})
@@ -213,8 +210,7 @@ func TestSessionIDIsUnique(t *testing.T) {
 	})
 }
 
-// CONC-01: what waits, for a task or for a backend that says nothing, is in
-// nobody's way.
+// CONC-01: requests that wait for a task or a silent backend block nothing else.
 func TestCONC_01_WaitingRequestsBlockNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, _, backends := openTwoClients(t, settings{}, "slow", "quick")
@@ -238,8 +234,7 @@ func TestCONC_01_WaitingRequestsBlockNothing(t *testing.T) {
 	})
 }
 
-// What a client declares is kept for as long as it stays, so that there is an end
-// to it.
+// A client's capabilities are kept as long as its session and are therefore bounded.
 func TestCapabilitiesLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{})

@@ -15,7 +15,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// openTaskServerSession opens a gateway in front of a TaskServer for a client that has a session.
+// openTaskServerSession starts a gateway in front of a TaskServer, with a session client.
 func openTaskServerSession(t *testing.T, o settings, can string) (*harness, *mcptest.TaskServer, *mcptest.Peer) {
 	t.Helper()
 	h, server := openTaskServer(t, o)
@@ -31,8 +31,8 @@ func callTool(id, tool, arguments, more string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, tool, arguments, more)
 }
 
-// A client that has a session and has asked for no task gets the answer, once, however
-// long that takes: the task is the gateway's.
+// A session client that has not asked for a task gets the result, once, however long it takes:
+// the gateway polls the task.
 func TestPolledTask_CallWaitsForResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, server, client := openTaskServerSession(t, settings{callTimeout: map[string]time.Duration{"jobs": time.Second}}, "{}")
@@ -60,7 +60,7 @@ func TestPolledTask_CallWaitsForResult(t *testing.T) {
 		if n := server.ToolCalls(); n != 4 {
 			t.Errorf("%d calls", n)
 		}
-		records := h.auditRecords() // of which the last two may be the other way round
+		records := h.auditRecords() // the order of the last two may differ
 		slices.SortFunc(records, func(a, b string) int { return cmp.Compare(a[strings.Index(a, " id="):], b[strings.Index(b, " id="):]) })
 		if len(records) != 4 || !strings.Contains(records[0], "outcome=ok") || !strings.Contains(records[1], "outcome=tool_error") || !strings.Contains(records[2], "outcome=rpc_error") {
 			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
@@ -68,8 +68,8 @@ func TestPolledTask_CallWaitsForResult(t *testing.T) {
 	})
 }
 
-// What the task asks is put to the client, each question once, and so it is after a call
-// that asked something first.
+// A task's input requests reach the client, each once, also after a call that required input
+// first.
 func TestPolledTask_Inputs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, server, client := openTaskServerSession(t, settings{}, `{"elicitation":{}}`)
@@ -87,20 +87,20 @@ func TestPolledTask_Inputs(t *testing.T) {
 				if strings.Contains(string(m.Raw()), "related-task") {
 					t.Errorf("the client knows no task: %s", m.Raw())
 				}
-				time.Sleep(time.Minute) // and is not asked again
+				time.Sleep(time.Minute) // not asked again
 				client.SendResult(m.ID(), `{"action":"accept","content":{"name":"n"}}`)
 			}
 			if m := client.NextMessage(); m.ID() != wire.ID(id) || m.IsToolError() || !strings.Contains(string(m.Raw()), "content") {
 				t.Errorf("%s: %s", tool, m.Raw())
 			}
 		}
-		if n := server.ToolCalls(); n != 3 { // test_tool_with_task is called again with the answer
+		if n := server.ToolCalls(); n != 3 { // test_tool_with_task is called again with the response
 			t.Errorf("%d calls", n)
 		}
 	})
 }
 
-// A call that is taken back, or whose session ends, takes its task with it.
+// A cancelled call, or the end of its session, cancels its task.
 func TestPolledTask_Cancelled(t *testing.T) {
 	for what, take := range map[string]func(*mcptest.Peer){
 		"cancelled": func(client *mcptest.Peer) {
@@ -121,7 +121,7 @@ func TestPolledTask_Cancelled(t *testing.T) {
 					t.Errorf("%d tasks go on", n)
 				}
 				if what == "cancelled" {
-					client.HandleNotification("notifications/cancelled") // of the question
+					client.HandleNotification("notifications/cancelled") // of the request to the client
 					client.WantNothing()
 				}
 				if records := h.auditRecords(); len(records) != 2 || !strings.Contains(records[0], "outcome=cancelled") || !strings.Contains(records[1], "outcome=cancelled") {
@@ -132,7 +132,7 @@ func TestPolledTask_Cancelled(t *testing.T) {
 	}
 }
 
-// A client that asks for a task is given it, whatever the backend has made of its call.
+// A client that asks for a task gets one, whatever the backend has responded.
 func TestPolledTask_RequestedTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, server, client := openTaskServerSession(t, settings{}, `{"elicitation":{}}`)
@@ -172,7 +172,7 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 		if got := result("tasks/result", slow); !strings.Contains(got, "cancelled") {
 			t.Errorf("the result of a task that was cancelled: %s", got)
 		}
-		quick := make("greet", `{"name":"you"}`) // which is never a task
+		quick := make("greet", `{"name":"you"}`) // never a task
 		wantText(t, "status", result("tasks/get", quick, "status"), `"completed"`)
 		for range 2 {
 			wantText(t, "result", result("tasks/result", quick, "content"), `[{"text":"Hello, you!","type":"text"}]`)
@@ -181,7 +181,7 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 		asks := make("confirm_delete", `{"filename":"f"}`)
 		time.Sleep(time.Second)
 		wantText(t, "status", result("tasks/get", asks, "status"), `"input_required"`)
-		client.WantNothing() // before the result is waited for
+		client.WantNothing() // before tasks/result
 		for _, id := range []string{"a", "b"} {
 			client.Sendf(`{"jsonrpc":"2.0","id":%q,"method":"tasks/result","params":{"taskId":%q}}`, id, asks)
 		}
@@ -189,7 +189,7 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 		if meta, _ := wire.Lookup(m.Part(wire.PartParams), "_meta"); string(meta) != `{"io.modelcontextprotocol/related-task":{"taskId":"`+asks+`"}}` {
 			t.Errorf("asked with _meta %s", meta)
 		}
-		client.WantNothing() // two wait, and one asks
+		client.WantNothing() // two wait, one sends the input request
 		client.SendResult(m.ID(), `{"action":"accept","content":{"confirm":"yes"}}`)
 		ended := 0
 		for ended < 2 {
@@ -219,8 +219,8 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 	})
 }
 
-// Who waits for the result may stop to: the question is taken back, and asked of who comes
-// next. The task goes on.
+// A tasks/result may be cancelled: its input request is cancelled, and sent again for the next
+// tasks/result. The task continues.
 func TestPolledTask_ResultRequestCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, client := openTaskServerSession(t, settings{}, `{"elicitation":{}}`)
@@ -248,8 +248,8 @@ func TestPolledTask_ResultRequestCancelled(t *testing.T) {
 	})
 }
 
-// Many calls at once, of clients that have sessions, some of which are taken back: each of
-// the others is answered once, and no task is left.
+// Many concurrent calls of session clients, some cancelled: each of the others gets one response,
+// and no task is left.
 func TestPolledTask_Storm(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")

@@ -14,7 +14,7 @@ func TestRecentIDs_ForgetsOldest(t *testing.T) {
 	r.add("gh", "")
 	for i := range maxRecentIDs + 1 {
 		r.add("gh", fmt.Sprint(i))
-		r.add("gh", fmt.Sprint(i)) // is in it already
+		r.add("gh", fmt.Sprint(i)) // already in it
 	}
 	if len(r.ids) != maxRecentIDs || r.has("gh", "0") || !r.has("gh", "1") || !r.has("gh", fmt.Sprint(maxRecentIDs)) {
 		t.Errorf("it remembers %d, from %v on", len(r.ids), r.ids[0])
@@ -24,8 +24,7 @@ func TestRecentIDs_ForgetsOldest(t *testing.T) {
 	}
 }
 
-// However ids clash, no two tasks are one to the client, and each leads back to
-// where it is.
+// However ids collide, no two tasks have the same client id, and each maps back to its backend.
 func TestSessionTasks_UniqueClientIDs(t *testing.T) {
 	var all sessionTasks
 	seen := make(map[string]bool)
@@ -48,7 +47,7 @@ func TestSessionTasks_UniqueClientIDs(t *testing.T) {
 	}
 }
 
-// A task that has made room is gone altogether.
+// An evicted task leaves nothing behind.
 func TestSessionTasks_EvictedTaskLeavesNothing(t *testing.T) {
 	var all sessionTasks
 	for i := range maxTasks {

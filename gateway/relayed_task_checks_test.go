@@ -12,9 +12,9 @@ import (
 
 const taskTimes = `"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000`
 
-// openRelayedTask opens a gateway whose only backend is of the stateless era and has made a task
-// t1 of a call of the client's; more are members of what it said then. It returns the id
-// that the client was given, and what it was told beside that.
+// openRelayedTask starts a gateway whose only backend is modern and has created the task t1 for a
+// call of the client; more are members of its response. It returns the id and the result that the
+// client got.
 func openRelayedTask(t *testing.T, more string) (client, gh *mcptest.Peer, task, made string) {
 	t.Helper()
 	h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}}, "gh")
@@ -31,8 +31,8 @@ func openRelayedTask(t *testing.T, more string) (client, gh *mcptest.Peer, task,
 	return client, gh, taskIDIn(t, m), string(rest)
 }
 
-// What a stateless backend says of a task is passed on if it may be said, and nothing beyond
-// it: no state that nobody has sealed, no id but the client's, no end without its outcome.
+// A modern backend's task is forwarded only with allowed members: no unsealed state, no id but
+// the client's, no terminal status without its outcome.
 func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
 	const (
 		elicit = `{"method":"elicitation/create","params":{"message":"m"}}`
@@ -96,7 +96,7 @@ func sameMembers(a, b string) bool {
 	return same && n == 0
 }
 
-// So it is with what acknowledges tasks/update and tasks/cancel: it says nothing else.
+// The acknowledgements of tasks/update and tasks/cancel have no other members.
 func TestRelayedTask_Acknowledgements(t *testing.T) {
 	for _, method := range []string{"tasks/update", "tasks/cancel"} {
 		for says, want := range map[string]string{
@@ -125,7 +125,7 @@ func TestRelayedTask_Acknowledgements(t *testing.T) {
 	}
 }
 
-// Where a task is made it is not said how it has ended, nor what it waits for.
+// A CreateTaskResult contains neither an outcome nor input requests.
 func TestRelayedTask_CreateTaskResult(t *testing.T) {
 	for more, want := range map[string]string{
 		`,"status":"working","x":1.0`: `"working","x":1.0`,
@@ -142,8 +142,8 @@ func TestRelayedTask_CreateTaskResult(t *testing.T) {
 	}
 }
 
-// What a task asks is for who has declared it in this request, in a listen, too, and be the
-// task of either era; who has not may come again. What may not be asked nobody hears.
+// A task's input requests go to a client that has declared them in this request, in a listen too,
+// at backends of both generations; others may retry. Forbidden requests reach no client.
 func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 	const less = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	const asks = `{"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`
@@ -190,9 +190,9 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 	})
 }
 
-// A classic backend that says how a task has ended, and not with what, does not keep the
-// client: that works still until it is known. A tasks/result that was open before is not
-// relied on for ever.
+// A legacy backend that reports a terminal status but no result does not block the client: the
+// status is working until the result is known. A tasks/result opened earlier is not relied on
+// forever.
 func TestRelayedTask_CompletedWithoutResult(t *testing.T) {
 	const ended = `{"taskId":"t1","status":"completed"}`
 	synctest.Test(t, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestRelayedTask_CompletedWithoutResult(t *testing.T) {
 		if waited := time.Since(began); waited != time.Second {
 			t.Errorf("told after %v", waited)
 		}
-		getTask(client, gh, task, ended) // one that came when the task had ended is waited for
+		getTask(client, gh, task, ended) // one sent after the end is awaited
 		wantText(t, "still unknown", nextWithoutServerInfo(client), works)
 		gh.WantNothing()
 		gh.SendResult(result.ID(), `{"content":[],"resultType":"input_required","n":1.50}`)
@@ -229,13 +229,13 @@ func TestRelayedTask_CompletedWithoutResult(t *testing.T) {
 		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != early.ID() {
 			t.Errorf("cancelled %s", m.Raw())
 		}
-		gh.SendResult(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`) // for who waits still
+		gh.SendResult(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`) // for the waiting request
 		wantText(t, "known", nextWithoutServerInfo(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
 		gh.WantNothing()
 	})
 }
 
-// How a classic task failed is told in a code that means the same here.
+// The error code of a failed legacy task is translated.
 func TestRelayedTask_ErrorCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
@@ -246,8 +246,8 @@ func TestRelayedTask_ErrorCode(t *testing.T) {
 	})
 }
 
-// How a task ended may come in the very moment in which who asked is told that it still works,
-// and another one learns of it. Nobody is told the wrong thing, and it is asked for once.
+// The result may arrive exactly when one request is answered with working and another one asks
+// for it. Both get a correct response, and the result is requested once.
 func TestRelayedTask_EndsDuringPoll(t *testing.T) {
 	const ended = `{"taskId":"t1","status":"completed"}`
 	for range 200 {
@@ -270,7 +270,7 @@ func TestRelayedTask_EndsDuringPoll(t *testing.T) {
 			client.TakeAll()
 			client.Send(taskRequest(`"z"`, "tasks/get", task, ""))
 			synctest.Wait()
-			if m := gh.TakeAll(); len(m) > 0 { // it was renounced before it came
+			if m := gh.TakeAll(); len(m) > 0 { // abandoned before it arrived
 				return
 			}
 			wantText(t, "known", nextWithoutServerInfo(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)

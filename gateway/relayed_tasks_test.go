@@ -13,7 +13,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// openTaskServer opens a gateway in front of a TaskServer, which is of the stateless era, in a
+// openTaskServer starts a gateway in front of a TaskServer, which is modern, in a synctest
 // bubble.
 func openTaskServer(t *testing.T, o settings) (*harness, *mcptest.TaskServer) {
 	t.Helper()
@@ -37,7 +37,7 @@ func openTaskServer(t *testing.T, o settings) (*harness, *mcptest.TaskServer) {
 	return h, server
 }
 
-// openTaskServerClient opens a gateway in front of a TaskServer for a client without a session.
+// openTaskServerClient starts a gateway in front of a TaskServer, with a stateless client.
 func openTaskServerClient(t *testing.T) (*harness, *mcptest.TaskServer, *mcptest.Peer) {
 	t.Helper()
 	h, server := openTaskServer(t, settings{})
@@ -53,15 +53,15 @@ func startTask(t *testing.T, client *mcptest.Peer, tool, arguments string) strin
 	return nextTaskID(t, client)
 }
 
-// status returns some member of a task.
+// taskMember returns a member of a task.
 func taskMember(client *mcptest.Peer, task string, path ...string) string {
 	client.Send(taskRequest(`"get"`, "tasks/get", task, ""))
 	value, _ := wire.Lookup(client.NextMessage().Part(wire.PartResult), path...)
 	return string(value)
 }
 
-// A task of a stateless backend is a stateless client's by another id: it is there at
-// once, ends as the backend says, and nothing runs twice.
+// A modern backend's task is a stateless client's task under another id: available at once, ended
+// as the backend reports, and nothing runs twice.
 func TestRelayedTasks_Requests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, server, client := openTaskServerClient(t)
@@ -100,8 +100,8 @@ func TestRelayedTasks_Requests(t *testing.T) {
 	})
 }
 
-// What it asks is relayed with the backend's keys and its name, and so is what answers it;
-// a call that asks first and is a task then, too.
+// Input requests are forwarded with the backend's keys and label, and so are the responses; also
+// for a call that requires input before it becomes a task.
 func TestRelayedTasks_Inputs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, client := openTaskServerClient(t)
@@ -127,7 +127,7 @@ func TestRelayedTasks_Inputs(t *testing.T) {
 	})
 }
 
-// A listen tells of the changes of the tasks that it names, until it is taken back.
+// A listen reports changes of its tasks until it is cancelled.
 func TestRelayedTasks_Listen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, client := openTaskServerClient(t)

@@ -15,7 +15,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// denyTools has the backend gh deny these globs from now on.
+// denyTools makes the configuration deny these globs of the backend gh.
 func denyTools(t *testing.T, set *backends.Set, era, tools, prompts, resources string) {
 	t.Helper()
 	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Generation: era}
@@ -23,7 +23,7 @@ func denyTools(t *testing.T, set *backends.Set, era, tools, prompts, resources s
 	applyConfig(t, set, c)
 }
 
-// applyConfig takes over a configuration with these backends.
+// applyConfig applies a configuration with these backends.
 func applyConfig(t *testing.T, set *backends.Set, all ...config.Backend) {
 	t.Helper()
 	err := set.Apply(context.Background(), backends.Change{Backends: all,
@@ -35,8 +35,8 @@ func applyConfig(t *testing.T, set *backends.Set, all ...config.Backend) {
 
 const completionServer = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{}},"serverInfo":{"name":"x","version":"1"}}`
 
-// A client was shown a list and calls what it contains. The configuration forbids it meanwhile: the
-// call is answered like one of something that does not exist, and reaches no server.
+// A client calls what it was shown, and the configuration has denied it meanwhile: the error is
+// that of an unknown name, and no server gets the call.
 func TestListedToolIsForbiddenByReload_F_SEC_1_F_SEC_12(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set *backends.Set
@@ -73,7 +73,7 @@ func TestListedToolIsForbiddenByReload_F_SEC_1_F_SEC_12(t *testing.T) {
 			id := fmt.Sprint(i + 10)
 			client.Send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + one.method + `","params":` + one.params + `}`)
 			for m := client.NextMessage(); ; m = client.NextMessage() {
-				if m.Kind() != wire.Response { // lists have changed
+				if m.Kind() != wire.Response { // the lists have changed
 					continue
 				}
 				if want := `{"jsonrpc":"2.0","id":` + id + `,"error":` + one.failure + `}`; string(m.Raw()) != want {
@@ -107,7 +107,7 @@ func TestListedToolIsForbiddenByReload_F_SEC_1_F_SEC_12(t *testing.T) {
 	})
 }
 
-// A call waits in the gateway while the backend starts; then the configuration forbids its tool.
+// A call waits for its backend to start; then the configuration denies its tool.
 func TestQueuedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set *backends.Set
@@ -118,7 +118,7 @@ func TestQueuedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
 		gh.ServeStartup("secret")
 		listTools(t, client)
 		gh.Exit("exit 1", "")
-		again := h.nextProcess("gh") // it has not been greeted yet
+		again := h.nextProcess("gh") // the handshake is still open
 		client.Send(toolsCall("1", "secret"))
 		synctest.Wait()
 		denyTools(t, set, "legacy", "secret", "", "")
@@ -140,8 +140,8 @@ func TestQueuedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	})
 }
 
-// A call of a client without a session is parked. When the client comes back, the configuration
-// forbids the tool, or no longer has the backend: the call ends, at the backend too.
+// A stateless client's call is suspended. When the client comes back the configuration denies the
+// tool, or no longer has the backend: the call ends, at the backend too.
 func TestSuspendedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	for name, reload := range map[string]func(*testing.T, *backends.Set){
 		"the tool is denied":     func(t *testing.T, set *backends.Set) { denyTools(t, set, "legacy", "ask", "", "") },
@@ -183,8 +183,8 @@ func testSuspendedThenForbidden(t *testing.T, reload func(*testing.T, *backends.
 	})
 }
 
-// A call of a session is answered with what a stateless backend needs. It is not sent again with
-// the client's answer if the configuration forbids it meanwhile.
+// A session client's call requires input at a modern backend. It is not sent again with the
+// responses if the configuration has denied it meanwhile.
 func TestContinuationIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set *backends.Set
@@ -209,8 +209,8 @@ func TestContinuationIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	})
 }
 
-// The user has been where the backend sent them. The call is not sent anew if the configuration
-// forbids it meanwhile.
+// The user has accepted the URL elicitations. The call is not sent again if the configuration has
+// denied it meanwhile.
 func TestRerunIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set *backends.Set

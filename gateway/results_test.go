@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A resultType of a backend of the session era is none: its answer is complete, whatever
-// stands there, and nothing beside it asks for anything.
+// A legacy backend's resultType has no meaning: its result is complete, and input requests in it
+// are ignored.
 func TestResult_LegacyResultTypeIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -31,7 +31,7 @@ func TestResult_LegacyResultTypeIsIgnored(t *testing.T) {
 	})
 }
 
-// In the stateless era there is no ping, at no door. In a session there is.
+// The modern generation has no ping, over any transport. A session has.
 func TestModernHasNoPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -43,14 +43,13 @@ func TestModernHasNoPing(t *testing.T) {
 	})
 }
 
-// No client of the stateless era is told a code that means something else there than what
-// the backend means by it: over HTTP each has a status, too. It says the one thing that such
-// a code may say of a client, that it has not declared what the call needs.
+// A backend's error code that means something else to a modern client is replaced, because each
+// also has an HTTP status. A missing capability of the client is the exception: it is passed on.
 func TestErrorCodesByGeneration(t *testing.T) {
 	const needs = `,"data":{"requiredCapabilities":{"sampling":{}}}`
 	for _, of := range []struct{ code, data, session, stateless string }{
 		{"-32002", "", "-32603", "-32603"},
-		{"-32020", "", "-32603", ""}, // in the stateless era package backends sees to that, and to -32022
+		{"-32020", "", "-32603", ""}, // package backends handles this one for modern backends, and -32022
 		{"-32021", "", "-32603", "-32603"},
 		{"-32021", needs, "-32021", "-32021"},
 		{"-32022", `,"data":{"supported":["2020-01-01"]}`, "-32603", ""},
@@ -77,8 +76,8 @@ func TestErrorCodesByGeneration(t *testing.T) {
 	}
 }
 
-// A result that is not an object becomes an error that has it as data, for clients of
-// either era.
+// A result that is not an object becomes an error with the result as data, for clients of both
+// generations.
 func TestNonObjectResult_F_HTTP_11(t *testing.T) {
 	for _, says := range []string{`null`, `"x"`, `[]`, `"resultType"`, `1`} {
 		for _, era := range []string{"legacy", "modern"} {
@@ -98,7 +97,7 @@ func TestNonObjectResult_F_HTTP_11(t *testing.T) {
 	}
 }
 
-// openGeneration is visiting with a backend of some era.
+// openGeneration is openLegacy for a backend of either generation.
 func openGeneration(t *testing.T, era string) (h *harness, client, gh *mcptest.Peer) {
 	t.Helper()
 	if era == "legacy" {
@@ -114,7 +113,7 @@ func openGeneration(t *testing.T, era string) (h *harness, client, gh *mcptest.P
 	return h, client, gh
 }
 
-// What is wrong with a result a stateless client is told, in words that say it.
+// The error for an invalid result names the problem.
 func TestResult_InvalidIsReported(t *testing.T) {
 	for says, want := range map[string]string{
 		`{"resultType":5}`: `its resultType is no string: 5`,
@@ -127,7 +126,7 @@ func TestResult_InvalidIsReported(t *testing.T) {
 	} {
 		for _, era := range []string{"legacy", "modern"} {
 			if era == "legacy" && says[0] == '{' {
-				continue // it means nothing there
+				continue // ignored there
 			}
 			t.Run(era+says, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -145,7 +144,7 @@ func TestResult_InvalidIsReported(t *testing.T) {
 	}
 }
 
-// inputRequests that are null are none: the client is told of the state alone, sealed.
+// inputRequests that are null count as absent: the client gets only the sealed state.
 func TestResult_NullInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openGeneration(t, "modern")

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// openModern opens a session with a client that can do a thing, in front of a backend of the
-// stateless era whose tool "ask" is being called; it returns the call as the backend has it.
+// openModern opens a session with these client capabilities, in front of a modern backend whose
+// tool "ask" is being called; it returns the call as the backend has it.
 func openModern(t *testing.T, date, can string) (h *harness, client, gh *mcptest.Peer, ofCall wire.Message) {
 	t.Helper()
 	h = newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}}, "gh")
@@ -31,8 +31,8 @@ func paramAt(t *testing.T, m wire.Message, path ...string) string {
 	return string(value)
 }
 
-// What a backend of the stateless era needs a client with a session is asked, in requests
-// of ours; then the call is sent again, with its answers and the backend's state, as it is.
+// A modern backend's input requests are sent to the session client as requests; then the call is
+// sent again with the responses and the backend's unchanged state.
 func TestRoundTrips_ClientIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh, first := openModern(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)
@@ -68,13 +68,13 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, again.ID())
 		client.Want(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`)
 
-		// No question, a state: it is to come again later.
+		// A state without input requests: the call is sent again later.
 		gh.SendResult(again.ID(), `{"resultType":"input_required","requestState":"T"}`)
 		third := gh.HandleRequest("tools/call")
 		if paramAt(t, third, "inputResponses") != "" || paramAt(t, third, "requestState") != `"T"` {
 			t.Errorf("sent again as %s", third.Raw())
 		}
-		// Without a state none is made up.
+		// Without a state, none is sent.
 		gh.SendResult(third.ID(), `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
 		client.SendResult(client.NextMessage().ID(), `{"action":"decline"}`)
 		fourth := gh.HandleRequest("tools/call")
@@ -91,8 +91,8 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 	})
 }
 
-// What the client does not give: an elicitation is cancelled, and the rest is the end of the
-// call, of which the model is told.
+// Input that the client does not provide: an elicitation is cancelled, anything else ends the
+// call, with a text for the model.
 func TestRoundTrips_ClientDeclines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, first := openModern(t, "2025-11-25", `{"elicitation":{"form":{},"url":{}},"sampling":{}}`)
@@ -115,8 +115,8 @@ func TestRoundTrips_ClientDeclines(t *testing.T) {
 	})
 }
 
-// A backend that goes on asking is given up after ten rounds, and so is one that goes on
-// putting off.
+// A backend that keeps asking is given up after ten rounds, and so is one that keeps asking for a
+// retry.
 func TestRoundTrips_Limit(t *testing.T) {
 	for what, answer := range map[string]string{
 		"asks":     `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`,
@@ -156,7 +156,7 @@ func TestRoundTrips_Limit(t *testing.T) {
 	}
 }
 
-// The client takes the call back while it is being asked, or while the call is put off.
+// The client cancels the call while it is being asked, or between retries.
 func TestRoundTrips_Cancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, first := openModern(t, "2025-11-25", `{"elicitation":{}}`)
@@ -181,7 +181,7 @@ func TestRoundTrips_Cancelled(t *testing.T) {
 	})
 }
 
-// Errors of the stateless era in the words of the session era.
+// Errors of the modern generation are translated for session clients.
 func TestRoundTrips_Errors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, first := openModern(t, "2025-11-25", `{}`)
@@ -200,8 +200,8 @@ func TestRoundTrips_Errors(t *testing.T) {
 	})
 }
 
-// Both of the stateless era: the questions pass with their keys, the state in a ticket, and
-// comes back to the backend as it was.
+// With both sides modern, input requests keep their keys; the state is sealed in a ticket and
+// returns to the backend unchanged.
 func TestS2C_04_SealedState_BothModern(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}}, "gh")
@@ -240,13 +240,13 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
 			t.Errorf("a forged ticket: %+v", failure)
 		}
-		// A state that the client has made up does not reach the backend either.
+		// A forged state does not reach the backend.
 		client.Send(retryRequest("4", `{}`, `"S1"`))
 		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
 			t.Errorf("a made-up state: %+v", failure)
 		}
 		gh.WantNothing()
-		// No state, answers: the backend makes of them what it likes.
+		// Responses without a state are passed to the backend.
 		client.Send(modernRequest("5", "tools/call", `"name":"ask","inputResponses":{"user_name":{"action":"accept"}},`, clientCaps))
 		if m := gh.HandleRequest("tools/call"); paramAt(t, m, "inputResponses") != `{"user_name":{"action":"accept"}}` || paramAt(t, m, "requestState") != "" {
 			t.Errorf("sent as %s", m.Raw())
@@ -254,8 +254,8 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 	})
 }
 
-// That a backend puts a call off counts only in a row: between its questions it may be at
-// work for a while.
+// Only consecutive empty rounds count towards the limit: a backend may be busy between its input
+// requests.
 func TestRoundTrips_EmptyRoundsBetweenInputs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, m := openModern(t, "2025-11-25", `{"elicitation":{}}`)
@@ -273,8 +273,7 @@ func TestRoundTrips_EmptyRoundsBetweenInputs(t *testing.T) {
 	})
 }
 
-// A result that is of no known type, or asks what it may not, is none: it is not passed on as
-// if it were in order.
+// A result of an unknown type, or with forbidden input requests, is not forwarded.
 func TestInvalidResultsOfModernBackends(t *testing.T) {
 	for what, result := range map[string]string{
 		"unknown type":  `{"resultType":"weird","content":[]}`,
@@ -302,7 +301,7 @@ func TestInvalidResultsOfModernBackends(t *testing.T) {
 	}
 }
 
-// What a client refuses ends the call at once, and the questions that are open with it.
+// An error from the client ends the call and the other open requests at once.
 func TestRoundTrips_OneRequestFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, m := openModern(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)
@@ -314,7 +313,7 @@ func TestRoundTrips_OneRequestFails(t *testing.T) {
 			rounds, request = 2, client.NextMessage()
 		}
 		client.SendError(request.ID(), `{"code":-1,"message":"not now"}`)
-		synctest.Wait() // no minutes go by
+		synctest.Wait() // no time passes
 		lines := client.TakeAll()
 		last, _ := wire.Parse([]byte(lines[len(lines)-1]))
 		if last.ID() != "1" || !last.IsToolError() || !strings.Contains(lines[len(lines)-1], "not now") {

@@ -14,8 +14,8 @@ import (
 
 const allClientCaps = `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}}}}}`
 
-// startCallThatAsks opens a session with a client that can do a thing, over one backend whose
-// tool "ask" is being called, and returns the call as the backend has it.
+// startCallThatAsks opens a session with these client capabilities over one backend whose tool
+// "ask" is being called, and returns the call as the backend has it.
 func startCallThatAsks(t *testing.T, o settings, can string) (h *harness, client, gh *mcptest.Peer, served chan error, ofCall wire.Message) {
 	t.Helper()
 	o.singleClient = true
@@ -29,8 +29,8 @@ func startCallThatAsks(t *testing.T, o settings, can string) (h *harness, client
 	return h, client, gh, served, gh.HandleRequest("tools/call")
 }
 
-// A backend is told what the client can do, and asks it for that alone: what it was
-// not told of is refused as the client itself would.
+// A backend is sent the client's capabilities and may only use these: other requests are rejected
+// as the client itself would.
 func TestS2C_02_UndeclaredRequestsAreRefused(t *testing.T) {
 	const sampling, roots, form, url, tools = `"sampling/createMessage"`, `"roots/list"`,
 		`"elicitation/create","params":{"message":"m"}`, `"elicitation/create","params":{"message":"m","mode":"url","elicitationId":"e"}`,
@@ -81,8 +81,8 @@ func TestS2C_02_UndeclaredRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// While somebody thinks, the time limit of the call does not run; when they are
-// done it has all of it again.
+// While the client is being asked the call's timeout is paused; afterwards it starts again in
+// full.
 func TestServerRequest_PausesCallTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}
@@ -115,8 +115,7 @@ func TestServerRequest_PausesCallTimeout(t *testing.T) {
 	})
 }
 
-// A client is asked so much at a time and no more; there is room again when
-// something was answered.
+// The number of open requests to a client is bounded; a response frees a slot.
 func TestServerRequest_LimitPerClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, _, _ := startCallThatAsks(t, settings{}, allClientCaps)
@@ -141,7 +140,7 @@ func TestServerRequest_LimitPerClient(t *testing.T) {
 	})
 }
 
-// When a session ends each question ends, once, whatever of it is left.
+// When a session ends each open request ends, once.
 func TestServerRequest_EndsWithSession(t *testing.T) {
 	for name, end := range map[string]func(*mcptest.Peer){
 		"end of input": (*mcptest.Peer).CloseSend,
@@ -184,8 +183,8 @@ func TestServerRequest_EndsWithSession(t *testing.T) {
 	}
 }
 
-// A backend may be quicker than the client's initialized; it waits for that as
-// the client's own requests do, and no longer.
+// A backend's request may arrive before the client's initialized; it waits, as the client's own
+// requests do, and no longer.
 func TestServerRequest_WaitsForInitialized(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		t.Run(fmt.Sprint(comes), func(t *testing.T) {
@@ -194,7 +193,7 @@ func TestServerRequest_WaitsForInitialized(t *testing.T) {
 				client, _ := h.connectClient()
 				client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"x","version":"1"}}}`)
 				client.Next()
-				synctest.Wait() // what comes in the moment after the answer is for nobody yet
+				synctest.Wait() // messages right after the response cannot be attributed yet
 				gh := h.nextProcess("gh")
 				gh.ServeHandshake("")
 				gh.HandleRequest("tools/list")
@@ -202,7 +201,7 @@ func TestServerRequest_WaitsForInitialized(t *testing.T) {
 				gh.Send(`{"jsonrpc":"2.0","id":"b","method":"roots/list"}`)
 				gh.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b"}}`)
 				gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
-				client.HandleNotification("notifications/message") // is allowed before
+				client.HandleNotification("notifications/message") // allowed before initialized
 				client.WantNothing()
 				if comes {
 					client.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -221,8 +220,7 @@ func TestServerRequest_WaitsForInitialized(t *testing.T) {
 	}
 }
 
-// What a shared backend asks while two clients wait for it, or none, is put to
-// nobody.
+// A shared backend's request reaches no client while two clients, or none, have calls in flight.
 func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -252,7 +250,7 @@ func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
 		b.WantNothing()
 		gh.SendResult(ofA.ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
-		refused() // it may be about the call that was answered just now
+		refused() // it may belong to the call that was just answered
 		b.WantNothing()
 		time.Sleep(3 * time.Second)
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}`)
@@ -261,8 +259,7 @@ func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
 	})
 }
 
-// S2C: tasks of a backend at a client. What one backend has there no other can see
-// or ask for.
+// S2C: tasks at a client. A backend can neither see nor access another backend's.
 func TestClientTasks_VisibleToTheirBackendOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh", "docs")
@@ -301,9 +298,8 @@ func TestClientTasks_VisibleToTheirBackendOnly(t *testing.T) {
 	})
 }
 
-// Answers, cancellations of either side, and the end of either, all at the same
-// moments: each question has one end at the backend, or none if it took it back,
-// and none is counted as open for ever.
+// Responses, cancellations of both sides, and the end of both, all at the same time: each request
+// gets one response, or none if it was cancelled, and none is counted as open forever.
 func TestServerRequest_EndsOnce(t *testing.T) {
 	ends := make(map[string]int)
 	for round := range 40 {

@@ -15,7 +15,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A client that stops reading is hung up on, and its backend serves on.
+// A client that stops reading is disconnected, and its backend still serves others.
 func TestMission_C_NonReadingClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -92,12 +92,12 @@ func TestPingWhileSessionCloses(t *testing.T) {
 	})
 }
 
-// A signal gives calls in flight limits.drain. New requests are refused meanwhile, and a call that ends
-// in time is answered.
+// On a signal calls in flight get limits.drain. New requests are rejected meanwhile, and a call
+// that ends in time gets its response.
 func TestShutdownDrains_F_PROC_2(t *testing.T) {
 	for name, c := range map[string]struct {
-		after time.Duration // the backend answers; 0 = never
-		hurry time.Duration // a second signal comes; 0 = never
+		after time.Duration // until the backend responds; 0 = never
+		hurry time.Duration // until a second signal; 0 = never
 		want  time.Duration
 	}{
 		"F-PROC-2 the call ends in time": {after: 1500 * time.Millisecond, want: 1500 * time.Millisecond},
@@ -151,7 +151,7 @@ func TestShutdownDrains_F_PROC_2(t *testing.T) {
 	}
 }
 
-// Told to end when the client has sent its last, the gateway gives what is in flight half a second.
+// If the gateway shuts down while a session is closing, calls in flight get half a second.
 func TestShutdownDuringCloseShortensGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -183,8 +183,8 @@ func TestShutdownDuringCloseShortensGrace(t *testing.T) {
 	})
 }
 
-// What waits for backends is let go at the end of the session, and a call that
-// was taken back waits for none.
+// At the end of the session, requests that wait for backends end; a cancelled call no longer
+// waits.
 func TestSessionEndFailsListsWaitingForBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{catalogWait: time.Hour, startTimeout: time.Hour, grace: time.Second}, "gh")
@@ -218,7 +218,7 @@ func TestSessionEndFailsListsWaitingForBackends(t *testing.T) {
 	})
 }
 
-// What waits for initialized is let go when the client has sent its last.
+// Requests that wait for initialized end when the client has closed its side.
 func TestSessionEndFailsRequestsWaitingForInitialized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{})

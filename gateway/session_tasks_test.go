@@ -11,7 +11,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// make has a client make a task at a backend, and returns what the client got.
+// makeTask makes a client create a task at a backend, and returns the client's response.
 func makeTask(t *testing.T, client, backend *mcptest.Peer, tool, id string) string {
 	t.Helper()
 	client.Sendf(`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":%q,"task":{"ttl":1.0}}}`, tool)
@@ -24,8 +24,8 @@ func sendTaskRequest(client *mcptest.Peer, method, task string) {
 	client.Sendf(`{"jsonrpc":"2.0","id":"ask","method":%q,"params":{"taskId":%q}}`, method, task)
 }
 
-// Tasks of two backends that have the same id are two tasks. In whatever message
-// one of them stands, each side reads the id that it knows.
+// Tasks of two backends with the same id are distinct. In every message each side reads the id
+// that it knows.
 func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{callTimeout: map[string]time.Duration{"docs": time.Minute}}, "gh", "docs")
@@ -47,7 +47,7 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 		docs.SendResult(m.ID(), `{"taskId":"t","x":1.0}`)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"docs:t","x":1.0}}`)
 
-		// The result is waited for, as long as it takes; meanwhile everything goes on.
+		// tasks/result waits as long as it takes and blocks nothing.
 		a.Send(`{"jsonrpc":"2.0","id":"wait","method":"tasks/result","params":{"taskId":"docs:t","_meta":{"progressToken":"p","io.modelcontextprotocol/related-task":{"taskId":"docs:t"}}}}`)
 		wait := docs.HandleRequest("tasks/result")
 		if got := string(wire.ID(wait.Part(wire.PartParams))); !strings.HasPrefix(got, `{"taskId":"t","_meta"`) || !strings.HasSuffix(got, `related-task":{"taskId":"t"}}}`) {
@@ -77,8 +77,7 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 	})
 }
 
-// A task makes progress under the token of the call that made it, though that was
-// answered long ago, until it has ended.
+// A task's progress uses the token of the call that created it until the task has ended.
 func TestNOTIF_04_TaskProgressAfterCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh")
@@ -103,7 +102,7 @@ func TestNOTIF_04_TaskProgressAfterCall(t *testing.T) {
 		progress()
 		a.WantNothing()
 		b.WantNothing()
-		a.Send(toolsCall("2", "gh")) // one that did not become a task makes none
+		a.Send(toolsCall("2", "gh")) // a call without a task has no progress after its response
 		m = gh.HandleRequest("tools/call")
 		gh.SendResult(m.ID(), "{}")
 		a.Next()
@@ -112,7 +111,7 @@ func TestNOTIF_04_TaskProgressAfterCall(t *testing.T) {
 	})
 }
 
-// Nobody has a task but the session that made it, whatever its id.
+// A task is accessible only to the session that created it, whatever its id.
 func TestSessionTasks_OtherSessionsTasksAreUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh")
@@ -133,8 +132,8 @@ func TestSessionTasks_OtherSessionsTasksAreUnknown(t *testing.T) {
 	})
 }
 
-// The tasks of all backends are one list, in their order; what else a backend
-// lists is somebody else's, and one that fails or is silent is left out.
+// The tasks of all backends are one list, in the order of the backends. Unknown tasks of a
+// backend are left out, and so are backends that fail or do not respond.
 func TestListTasks_MergesBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, a, b, backends := openTwoClients(t, settings{}, "gh", "docs", "bad", "mute", "idle")
@@ -144,7 +143,7 @@ func TestListTasks_MergesBackends(t *testing.T) {
 				makeTask(t, a, p, name, name)
 			}
 		}
-		makeTask(t, a, docs, "docs", "gh") // docs:gh to the client
+		makeTask(t, a, docs, "docs", "gh") // docs:gh for the client
 		makeTask(t, b, gh, "gh", "of b")
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{}}`)
 		m := gh.HandleRequest("tasks/list")
@@ -175,7 +174,7 @@ func TestListTasks_MergesBackends(t *testing.T) {
 	})
 }
 
-// A session has so many tasks and no more, unless some have ended.
+// The number of tasks per session is bounded, except for ended ones.
 func TestSessionTasks_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, _, backends := openTwoClients(t, settings{}, "gh")
@@ -197,11 +196,11 @@ func TestSessionTasks_Limit(t *testing.T) {
 		a.Next()
 		a.Send(more)
 		ofCall := gh.HandleRequest("tools/call")
-		a.Send(strings.Replace(more, `"id":1`, `"id":3`, 1)) // there was room for one
+		a.Send(strings.Replace(more, `"id":1`, `"id":3`, 1)) // one slot was free
 		if got := a.Next(); !strings.Contains(got, "Too many tasks") {
 			t.Errorf("got %s", got)
 		}
-		gh.SendResult(ofCall.ID(), `{"content":[]}`) // it did not become one: the place is free
+		gh.SendResult(ofCall.ID(), `{"content":[]}`) // no task was created: the slot is free
 		a.Next()
 		makeTask(t, a, gh, "gh", "new")
 		sendTaskRequest(a, "tasks/get", "t7")

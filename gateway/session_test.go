@@ -17,7 +17,7 @@ import (
 
 const listRequest = `{"jsonrpc":"2.0","id":"list","method":"tools/list"}`
 
-// listTools asks for the tools and returns the result.
+// listTools requests the tools and returns the result.
 func listTools(t *testing.T, client *mcptest.Peer) string {
 	t.Helper()
 	client.Send(listRequest)
@@ -38,7 +38,7 @@ func TestMission_A_VERSION_04_NegotiationEchoesKnownRevision(t *testing.T) {
 		"2025-03-26": "2025-03-26",
 		"2025-06-18": "2025-06-18",
 		"2025-11-25": "2025-11-25",
-		"2026-07-28": "2025-11-25", // never by initialize
+		"2026-07-28": "2025-11-25", // never negotiated by initialize
 		"1999-01-01": "2025-11-25",
 		"":           "2025-11-25",
 	} {
@@ -83,8 +83,8 @@ func TestMission_A_NoTwoSessionsShareAnID(t *testing.T) {
 	})
 }
 
-// A call to a backend whose tools are known and that cannot be started says why, at
-// once; nothing of it can have run.
+// A call to a backend whose tools are cached and that cannot be started fails at once with the
+// reason; it cannot have run.
 func TestCallToBackendThatFailedToStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		state := t.TempDir()
@@ -134,8 +134,8 @@ func TestSecretsAreMaskedForClients(t *testing.T) {
 	})
 }
 
-// FRAME-08, FRAME-09: a backend that takes calls and never answers costs its own
-// callers their time limit and nobody else anything.
+// FRAME-08, FRAME-09: a backend that never responds costs its own callers their timeout and no
+// one else anything.
 func TestCONC_01_FRAME_09_SlowBackendBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{callTimeout: map[string]time.Duration{"slow": 2 * time.Second}}, "slow", "quick")
@@ -169,8 +169,7 @@ func TestCONC_01_FRAME_09_SlowBackendBlocksNoOther(t *testing.T) {
 	})
 }
 
-// Two clients with the same ids, tokens and tools share a backend and nothing
-// else.
+// Two clients with equal ids, tokens and tools share a backend and nothing else.
 func TestSessionsAreIsolated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -197,11 +196,11 @@ func TestSessionsAreIsolated(t *testing.T) {
 		b.Want(`{"jsonrpc":"2.0","id":1,"result":{"of":"b"}}`)
 		a.Send(line)
 		ofA = gh.HandleRequest("tools/call")
-		b.CloseSend() // the end of one is not the end of the other
+		b.CloseSend() // the end of one does not end the other
 		gh.SendResult(ofA.ID(), `{"of":"a"}`)
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"of":"a"}}`)
 		a.WantNothing()
-		a.Send(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`) // a's revision is its own
+		a.Send(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`) // each session has its own revision
 		a.Want(`[{"jsonrpc":"2.0","id":1,"result":{}}]`)
 		a.CloseSend()
 		if err := <-aServed; err != nil {
@@ -210,7 +209,7 @@ func TestSessionsAreIsolated(t *testing.T) {
 	})
 }
 
-// A call that is taken back while it waits for its backend leaves nothing behind.
+// A call cancelled while it waits for its backend leaves nothing behind.
 func TestCancelledCallStopsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{catalogWait: time.Hour, startTimeout: time.Hour}, "gh")
@@ -224,7 +223,7 @@ func TestCancelledCallStopsWaiting(t *testing.T) {
 		}
 		client.WantNothing()
 		more := runtime.NumGoroutine() - before
-		for range 100 { // the number is off, for a moment, when the runtime moves those that are dead
+		for range 100 { // the count is briefly wrong while the runtime recycles dead goroutines
 			more = min(more, runtime.NumGoroutine()-before)
 		}
 		if more > 5 {
@@ -233,8 +232,8 @@ func TestCancelledCallStopsWaiting(t *testing.T) {
 	})
 }
 
-// A call is taken back at the moment at which its backend is ready: it is not sent,
-// or the backend is told.
+// A call is cancelled exactly when its backend becomes ready: it is not sent, or cancelled at the
+// backend.
 func TestCancelRacesBackendStart(t *testing.T) {
 	sent, not := 0, 0
 	for round := range 60 {
@@ -280,7 +279,7 @@ func TestCancelRacesBackendStart(t *testing.T) {
 	t.Logf("%d of %d were sent", sent, not)
 }
 
-// F-CLI-10: a client that leaves is logged once, with its name and how long it was there.
+// F-CLI-10: a disconnect is logged once, with the client's name and the duration of the session.
 func TestClientDisconnectIsLogged_F_CLI_10(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{})
@@ -298,13 +297,14 @@ func TestClientDisconnectIsLogged_F_CLI_10(t *testing.T) {
 	})
 }
 
-// outcomeRecorder keeps how calls ended.
+// outcomeRecorder records the outcomes of calls.
 type outcomeRecorder struct{ ended []gateway.Outcome }
 
 func (*outcomeRecorder) Begin(*gateway.CallInfo)                      {}
 func (o *outcomeRecorder) End(_ *gateway.CallInfo, e gateway.Outcome) { o.ended = append(o.ended, e) }
 
-// F-CLI-10: the time in which a call waits for its backend to start is apart from the time at the backend.
+// F-CLI-10: the time a call waits for its backend to start is separate from the time at the
+// backend.
 func TestQueuedTimeIsSeparateFromDur_F_CLI_10(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")

@@ -13,16 +13,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// beginCounter counts how often each call, by session and id, began. It is for one
-// call at a time.
+// beginCounter counts how often each call, by session and id, began. It supports one call at a
+// time.
 type beginCounter map[string]int
 
 func (o beginCounter) Begin(c *gateway.CallInfo)            { o[c.Session+"/"+string(c.ID)]++ }
 func (beginCounter) End(*gateway.CallInfo, gateway.Outcome) {}
 
-// A backend that answers, dies and comes back, clients that cancel and leave, a
-// time limit: all at the same moments. Each call has one answer, or none if it
-// was taken back, and one record.
+// Backend responses, crashes and restarts, cancellations, disconnects and timeouts at the same
+// time: each call gets one response, or none if it was cancelled, and one record.
 func TestOBS_03_OneEndAndOneRecordPerCall(t *testing.T) {
 	outcomes := make(map[string]int)
 	for round := range 40 {
@@ -110,7 +109,7 @@ func TestOBS_03_OneEndAndOneRecordPerCall(t *testing.T) {
 	}
 }
 
-// OBS-05: a thousand calls at once, a thousand records, each with all its ids.
+// OBS-05: a thousand concurrent calls, a thousand records, each with all its ids.
 func TestOBS_05_RecordHasAllIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -143,8 +142,8 @@ func TestOBS_05_RecordHasAllIDs(t *testing.T) {
 	})
 }
 
-// Calls meet a backend that dies and comes back at every moment: each is answered,
-// and none that was not sent is said to have run.
+// Calls while a backend crashes and restarts at any moment: each is answered, and no call that
+// was not sent is reported as possibly run.
 func TestCallsDuringRestarts(t *testing.T) {
 	for round := range 30 {
 		synctest.Test(t, func(t *testing.T) {
@@ -163,7 +162,7 @@ func TestCallsDuringRestarts(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			for range round % 8 {
-				gh.Send(`{"jsonrpc":"2.0","method":"x"}`) // so that it is not always the same moment
+				gh.Send(`{"jsonrpc":"2.0","method":"x"}`) // vary the moment
 			}
 			gh.Exit("exit 1", "")
 			reached := len(gh.TakeAll())
@@ -187,8 +186,8 @@ func TestCallsDuringRestarts(t *testing.T) {
 					t.Errorf("got %s", line)
 				}
 			}
-			// One that meets the end itself may be said to have run though it did not, but
-			// none that did is said not to.
+			// A call sent while the process exits may be reported as possibly run although it did
+			// not run, but no call that ran may be reported as not run.
 			if ok != waited || lost < reached || ok+lost != n {
 				t.Errorf("%d of %d calls were answered, %d were lost; %d reached the first process, %d waited", ok, n, lost, reached, waited)
 			}

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/mcptest"
 )
 
-// callsFromOneClient opens a gateway whose only backend has a process for each guest, and has one
-// client call it so often, one after another. It returns the guest's process.
+// callsFromOneClient starts a gateway whose only backend has a process per statelessClient, and
+// lets one client make several calls, one after another. It returns the client's process.
 func callsFromOneClient(t *testing.T, calls int) (client, own *mcptest.Peer) {
 	t.Helper()
 	h := newHarness(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
@@ -30,8 +30,8 @@ func callsFromOneClient(t *testing.T, calls int) (client, own *mcptest.Peer) {
 	return client, own
 }
 
-// A guest goes some minutes after its last call, however many it has made, and what
-// backends have opened for it goes with it.
+// A statelessClient is closed idleTTL after its last call, however many it has made, together
+// with what backends have opened for it.
 func TestStateless_ClosedAfterIdleTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, own := callsFromOneClient(t, 3)
@@ -46,7 +46,7 @@ func TestStateless_ClosedAfterIdleTTL(t *testing.T) {
 	})
 }
 
-// A guest whose connection stays is there for all of it, and so is its process.
+// A statelessClient and its process last as long as its connection.
 func TestStateless_KeptByConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, own := callsFromOneClient(t, 1)
@@ -57,8 +57,8 @@ func TestStateless_KeptByConnection(t *testing.T) {
 	})
 }
 
-// A connection keeps the few guests that it has brought last. Who says something else of
-// itself in each request has the earlier ones go as any other does.
+// A connection retains its latest few statelessClients. If the metadata differs in each request,
+// earlier ones expire as usual.
 func TestStateless_ManyOnOnePipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, _, visit := callsFromManyClients(t, settings{})
@@ -67,8 +67,8 @@ func TestStateless_ManyOnOnePipe(t *testing.T) {
 			own = append(own, visit(n, nil))
 			time.Sleep(time.Second)
 		}
-		visit(0, own[0])            // it is the latest again, and 13 the first that is kept
-		time.Sleep(4 * time.Minute) // after all of them
+		visit(0, own[0])            // the latest again; 13 is the first one retained
+		time.Sleep(4 * time.Minute) // after all the others
 		for n, p := range own {
 			if p.Disconnected() {
 				t.Errorf("the process of guest %d is gone too early", n)
@@ -92,8 +92,8 @@ func TestStateless_ManyOnOnePipe(t *testing.T) {
 	})
 }
 
-// For whom something is in flight, is parked or is listened to, that guest stays, however many
-// others its connection has brought since; and goes when that is over.
+// A statelessClient with a call in flight, a suspended call or a subscription is kept, however
+// many others its connection has brought since; and closed afterwards.
 func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
 	const (
 		calls = iota
@@ -157,8 +157,8 @@ func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
 	})
 }
 
-// There are no more guests than there may be, and so no more processes: who comes then takes
-// the place of one for whom nothing is done.
+// The number of statelessClients, and so of their processes, is bounded: a new one replaces an
+// idle one.
 func TestStateless_IdleClientsAreEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, _, visit := callsFromManyClients(t, settings{maxStatelessClients: 3})
@@ -183,8 +183,8 @@ func TestStateless_IdleClientsAreEvicted(t *testing.T) {
 	})
 }
 
-// callsFromManyClients opens a gateway whose only backend has a process for each guest, and a connection to
-// it. What is returned with that has one of many guests make a call in its process, which it
+// callsFromManyClients starts a gateway whose only backend has a process per statelessClient, and
+// a connection to it. The returned function makes one of many clients call its process, which it
 // returns; nil = it has none yet.
 func callsFromManyClients(t *testing.T, o settings) (client *mcptest.Peer, h *harness, visit func(n int, own *mcptest.Peer) *mcptest.Peer) {
 	t.Helper()

@@ -11,26 +11,26 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// modernMeta is the _meta of a request of the stateless era; more is further members of it.
+// modernMeta returns the _meta of a modern request; more is further members.
 func modernMeta(can, more string) string {
 	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + can +
 		`,"io.modelcontextprotocol/clientInfo":{"name":"guest","version":"9"}` + more + `}`
 }
 
-// modernRequest is one of the stateless era. Params are members, each with a comma behind it.
+// modernRequest returns a modern request. Params are members, each followed by a comma.
 func modernRequest(id, method, params, can string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, params, modernMeta(can, ""))
 }
 
 const serverInfo = `{"name":"mcp-gateway","version":"test"}`
 
-// completeResult is what a result of a session-era backend becomes.
+// completeResult returns the response that a legacy backend's result becomes.
 func completeResult(id, result string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":%s},%s}`, id, serverInfo, result)
 }
 
-// openLegacy opens a gateway whose only backend is of the session era and has the tool ask, and
-// the client of which can do a thing.
+// openLegacy starts a gateway whose only backend is legacy and has the tool ask, with a stateless
+// client with these capabilities.
 func openLegacy(t *testing.T, can string) (h *harness, client, gh *mcptest.Peer) {
 	t.Helper()
 	h = newHarness(t, settings{singleClient: true}, "gh")
@@ -43,8 +43,7 @@ func openLegacy(t *testing.T, can string) (h *harness, client, gh *mcptest.Peer)
 	return h, client, gh
 }
 
-// wantInputRequired takes an answer that asks for input, and returns its requestState as it stands
-// there.
+// wantInputRequired expects an input_required response and returns its requestState, unparsed.
 func wantInputRequired(t *testing.T, client *mcptest.Peer, keys ...string) string {
 	t.Helper()
 	m := client.NextMessage()
@@ -74,8 +73,8 @@ func firstRequest(id string) string {
 	return modernRequest(id, "tools/call", `"name":"ask","arguments":{"n":9007199254740993},`, clientCaps)
 }
 
-// What a backend of the session era asks in mid-call a client without a session hears in
-// the answer, and answers in its next request. The call runs once.
+// A legacy backend's requests in mid-call reach the stateless client in the response, and are
+// answered by its next request. The call runs once.
 func TestSuspended_ResumesWithResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openLegacy(t, clientCaps)
@@ -98,7 +97,7 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		gh.WantNothing()
 
-		// One answer alone: the other is asked for again.
+		// One response only: the other is requested again.
 		client.Send(retryRequest("2", `{"q1":{"action":"accept","content":{"name":"<é>","n":1.0}},"other":{}}`, string(ticket)))
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept","content":{"name":"<é>","n":1.0}}}`)
 		again := wantInputRequired(t, client, "q2")
@@ -108,7 +107,7 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 		client.Want(completeResult("3", `"content":[],"x":9007199254740993}`))
 		gh.WantNothing()
 
-		// It is over: the ticket is good for nothing any more, and nothing runs again.
+		// The call has ended: the ticket is no longer valid, and nothing runs again.
 		client.Send(retryRequest("4", `{"q2":{"roots":[]}}`, again))
 		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
 			t.Errorf("a call that is over goes on: %+v", failure)
@@ -125,8 +124,8 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 	})
 }
 
-// A client that does not come back: the backend is told, once, and a retry that comes too
-// late runs nothing.
+// The client does not come back: the call is cancelled at the backend, once, and a later retry
+// runs nothing.
 func TestSuspended_ExpiresAndIsNotRerun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openLegacy(t, clientCaps)
@@ -155,7 +154,8 @@ func TestSuspended_ExpiresAndIsNotRerun(t *testing.T) {
 	})
 }
 
-// The backend may answer while nobody waits: the client finds it when it comes back.
+// The backend may respond while the call is suspended: the client's next request gets the
+// response.
 func TestSuspended_BackendRespondsMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -164,13 +164,13 @@ func TestSuspended_BackendRespondsMeanwhile(t *testing.T) {
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := wantInputRequired(t, client, "q1")
 		gh.SendResult(asked.ID(), `{"content":[]}`)
-		gh.NextMessage() // the question is answered all the same
+		gh.NextMessage() // the input request is answered nevertheless
 		client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, ticket))
 		client.Want(completeResult("2", `"content":[]}`))
 	})
 }
 
-// A ticket is good for the call for which it was given out, and as it was given out.
+// A ticket is valid only for the call it was issued for, and unmodified.
 func TestSuspended_TicketIsBoundToCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -195,7 +195,7 @@ func TestSuspended_TicketIsBoundToCall(t *testing.T) {
 			}
 		}
 		gh.WantNothing()
-		client.Send(retryRequest("3", `{"q1":{"action":"decline"}}`, ticket)) // and is good still
+		client.Send(retryRequest("3", `{"q1":{"action":"decline"}}`, ticket)) // and is still valid
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"decline"}}`)
 	})
 }
@@ -207,7 +207,7 @@ func flipped(c byte) string {
 	return "A"
 }
 
-// Of two requests that go on with the same call one does.
+// Of two requests that continue the same call one succeeds.
 func TestSuspended_OneContinuationWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -226,8 +226,8 @@ func TestSuspended_OneContinuationWins(t *testing.T) {
 	})
 }
 
-// The client takes back the request that goes on with a call, or its connection ends: the
-// call ends at the backend.
+// The client cancels the request that continues a call, or disconnects: the call ends at the
+// backend.
 func TestSuspended_Cancelled(t *testing.T) {
 	for what, take := range map[string]func(*mcptest.Peer){
 		"cancelled": func(client *mcptest.Peer) {
@@ -248,7 +248,7 @@ func TestSuspended_Cancelled(t *testing.T) {
 				if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != asked.ID() {
 					t.Errorf("told %s", note.Raw())
 				}
-				synctest.Wait() // the backend is told first
+				synctest.Wait() // the backend gets its message first
 				if n := h.gateway.SuspendedCalls(); n != 0 {
 					t.Errorf("%d calls are parked", n)
 				}
@@ -257,7 +257,8 @@ func TestSuspended_Cancelled(t *testing.T) {
 	}
 }
 
-// A client that cannot be asked is told what it lacks, and the call is taken back.
+// A client without the required capability gets an error that names it, and the call is
+// cancelled.
 func TestStateless_MissingCapability(t *testing.T) {
 	for question, required := range map[string]string{
 		`"sampling/createMessage","params":{}`:                                   `{"sampling":{}}`,
@@ -280,14 +281,14 @@ func TestStateless_MissingCapability(t *testing.T) {
 				if got, _ := wire.Lookup(failure.Data, "requiredCapabilities"); string(got) != required {
 					t.Errorf("it lacks %s, want %s", got, required)
 				}
-				gh.NextMessage() // the question is answered
+				gh.NextMessage() // the request is answered
 				gh.HandleNotification("notifications/cancelled")
 			})
 		})
 	}
 }
 
-// -32042 of 2025-11-25: the user is sent elsewhere, and the call sent anew after that.
+// -32042 of 2025-11-25: the user visits the URLs, and the call is sent again.
 func TestStateless_URLElicitation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const can = `{"elicitation":{"url":{}}}`
@@ -316,8 +317,8 @@ func TestStateless_URLElicitation(t *testing.T) {
 	})
 }
 
-// A backend of the session era is told what the client can do, whatever it asks first; and one
-// that can do something else, or says so later, has a connection of its own.
+// A legacy backend gets the client's capabilities, whatever the first request; a client with
+// other capabilities, or that declares them later, has a connection of its own.
 func TestStateless_CapabilitiesReachBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")
@@ -349,7 +350,7 @@ func TestStateless_CapabilitiesReachBackends(t *testing.T) {
 	})
 }
 
-// A key of _meta is the same key however it is written.
+// A key of _meta is recognized in any JSON spelling.
 func TestStateless_EscapedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -364,8 +365,7 @@ func TestStateless_EscapedKeys(t *testing.T) {
 	})
 }
 
-// A question that no request waits for is not put to an errand that is over at the
-// backend, but to one that is not.
+// An unattributed request is not assigned to a call that has ended at the backend.
 func TestSuspended_LateInputRequestAfterResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -377,7 +377,7 @@ func TestSuspended_LateInputRequestAfterResponses(t *testing.T) {
 		two := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"b","method":"elicitation/create","params":{"message":"B?"}}`)
 		wantInputRequired(t, client, "q1")
-		gh.SendResult(two.ID(), `{"content":[]}`) // while it is parked; b was for the first, then
+		gh.SendResult(two.ID(), `{"content":[]}`) // while suspended; b was for the first, then
 		gh.WantNothing()
 		gh.Send(`{"jsonrpc":"2.0","id":"c","method":"elicitation/create","params":{"message":"C?"}}`)
 		gh.WantNothing()
@@ -387,8 +387,8 @@ func TestSuspended_LateInputRequestAfterResponses(t *testing.T) {
 	})
 }
 
-// On a connection that has one stream for everything a question may be another call's: it goes
-// to the oldest that has none yet, and on to another when that is taken back.
+// On a connection with a single stream a request may belong to another call: it goes to the
+// oldest call without one, and on to another call when that is cancelled.
 func TestSuspended_UnattributedInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -397,12 +397,12 @@ func TestSuspended_UnattributedInputRequests(t *testing.T) {
 		client.Send(firstRequest("2"))
 		two := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
-		synctest.Wait() // it belongs to the first call now
+		synctest.Wait() // now it belongs to the first call
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != one.ID() {
 			t.Errorf("told %s", note.Raw())
 		}
-		m := client.NextMessage() // the question is not lost with it
+		m := client.NextMessage() // the request is not lost with it
 		if m.ID() != "2" {
 			t.Fatalf("asked with %s", m.Raw())
 		}
@@ -415,7 +415,7 @@ func TestSuspended_UnattributedInputRequests(t *testing.T) {
 	})
 }
 
-// A client that cannot be sent elsewhere is told so, and not in words of another era.
+// A client that has not declared URL elicitation gets an error of its own generation.
 func TestStateless_URLElicitationUndeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, `{"elicitation":{}}`)
@@ -428,8 +428,8 @@ func TestStateless_URLElicitationUndeclared(t *testing.T) {
 	})
 }
 
-// A question that may have been another call's goes to that when its own is over, once: of
-// many that end it would be moved by each, and be open for as long.
+// An unattributed request is reassigned once when its call ends: otherwise each call that ends
+// would pass it on, and it would stay open as long.
 func TestSuspended_ReassignedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -442,7 +442,7 @@ func TestSuspended_ReassignedOnce(t *testing.T) {
 		}
 		time.Sleep(7*time.Minute + time.Second)
 		gh.HandleNotification("notifications/cancelled")
-		gh.WantNothing() // the question is the second's now
+		gh.WantNothing() // now the request belongs to the second call
 		time.Sleep(time.Minute)
 		gh.Want(`{"jsonrpc":"2.0","id":0,"result":{"action":"cancel"}}`)
 		gh.HandleNotification("notifications/cancelled")
@@ -456,7 +456,7 @@ func TestSuspended_ReassignedOnce(t *testing.T) {
 	})
 }
 
-// What a client says of itself in a cancellation is not for the backend.
+// The client metadata of a cancellation is not forwarded.
 func TestStateless_CancellationWithoutMeta(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -467,8 +467,8 @@ func TestStateless_CancellationWithoutMeta(t *testing.T) {
 	})
 }
 
-// What backends answer while nobody waits is kept within a bound; beyond it the client learns
-// that there was an answer, and that the call may have run.
+// Stored responses of suspended calls are bounded; beyond the limit the client gets an error
+// saying that there was a response, and that the call may have run.
 func TestSuspended_StoredResponseLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -480,7 +480,7 @@ func TestSuspended_StoredResponseLimit(t *testing.T) {
 			gh.Sendf(`{"jsonrpc":"2.0","id":"q%s","method":"roots/list"}`, id)
 			tickets = append(tickets, wantInputRequired(t, client, "q1"))
 			gh.SendResult(asked.ID(), large)
-			gh.NextMessage() // the question is answered all the same
+			gh.NextMessage() // the input request is answered nevertheless
 		}
 		client.Send(retryRequest("4", `{"q1":{"roots":[]}}`, tickets[1]))
 		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "may have run") {
@@ -493,18 +493,18 @@ func TestSuspended_StoredResponseLimit(t *testing.T) {
 	})
 }
 
-// withClientVersion is a request of the client that says that it is of version n.
+// withClientVersion returns the request with version n in its client info.
 func withClientVersion(n int, request string) string {
 	return strings.Replace(request, `"version":"9"`, fmt.Sprintf(`"version":"%d"`, n), 1)
 }
 
-// Clients of one principal, however many they say that they are, leave room for others.
+// One principal's clients leave room for others, however many client infos it uses.
 func TestStateless_PerPrincipalLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{inFlight: 20_000}, "gh")
 		conn, crowd := mcptest.NewPeer(t, "crowd")
 		go func() { _ = h.gateway.Serve(t.Context(), "", "crowd", conn) }()
-		say := func(p *mcptest.Peer, n int) { // a call that waits for its backend to start
+		say := func(p *mcptest.Peer, n int) { // a call waiting for its backend to start
 			p.Send(withClientVersion(n, modernRequest(fmt.Sprint(n), "tools/call", `"name":"ask",`, `{}`)))
 		}
 		for n := range 5000 {
@@ -520,13 +520,13 @@ func TestStateless_PerPrincipalLimit(t *testing.T) {
 		say(alone, 1)
 		alone.WantNothing()
 		crowd.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
-		say(crowd, 5001) // who has nothing in flight any more makes room, though its connection stays
+		say(crowd, 5001) // an idle one is evicted although its connection is open
 		crowd.WantNothing()
 	})
 }
 
-// Members of a client's capabilities that are null are not declared, and no backend is told of them, for
-// clients with and without a session.
+// Null members of a client's capabilities count as undeclared and are not sent to backends, for
+// session and stateless clients.
 func TestNullCapabilities_F_DOOR_9(t *testing.T) {
 	const declared = `{"roots":{"listChanged":null},"sampling":null,"elicitation":{"form":{},"url":null},"x":[null,{"y":null}],"experimental":{"a":{"b":null,"c":1.0}}}`
 	const told = `{"roots":{},"elicitation":{"form":{}},"x":[null,{"y":null}],"experimental":{"a":{"c":1.0}}}`

@@ -15,21 +15,21 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A legacyTaskServer is a server of 2025-11-25 whose tool job becomes a task, which asks
-// something, by which it is named, or not.
+// A legacyTaskServer is a server of 2025-11-25 whose tool job becomes a task, which sends an
+// elicitation that may or may not name the task.
 type legacyTaskServer struct {
 	mu      sync.Mutex
 	conn    transport.Conn
 	tasks   map[string]*legacyTask
-	asking  map[wire.ID]*legacyTask // questions that are open
+	asking  map[wire.ID]*legacyTask // open elicitations
 	calls   int
-	strange []string // what should not have come
+	strange []string // unexpected messages
 }
 
 type legacyTask struct {
 	id, status string
 	asked      bool
-	waiting    []wire.ID // requests tasks/result
+	waiting    []wire.ID // tasks/result requests
 }
 
 func (s *legacyTaskServer) serve(conn transport.Conn) {
@@ -105,7 +105,7 @@ func (t *legacyTask) text() string {
 	return `{"taskId":"` + t.id + `","status":"` + t.status + `","ttl":600000,"pollInterval":500}`
 }
 
-// sendElicitation asks what the task asks, once, when its result is waited for.
+// sendElicitation sends the task's elicitation, once, when its result is awaited.
 func (s *legacyTaskServer) sendElicitation(t *legacyTask) {
 	if t.status != "input_required" || t.asked || len(t.waiting) == 0 {
 		return
@@ -127,9 +127,9 @@ func (s *legacyTaskServer) endTask(t *legacyTask, status string) {
 	t.waiting = nil
 }
 
-// Many tasks at backends of both eras, whose clients look, answer, cancel, hang up, and
-// forget about them as it comes: each call runs once, each question is asked and answered
-// once, and when the tasks' time is over nothing is left.
+// Many tasks at backends of both generations, whose clients poll, respond, cancel, disconnect and
+// abandon at random: each call runs once, each elicitation is sent and answered once, and nothing
+// is left after the tasks' ttl.
 func TestStatelessTasks_Storm(t *testing.T) {
 	const clients, each = 20, 50
 	synctest.Test(t, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestStatelessTasks_Storm(t *testing.T) {
 					client.Send(modernRequest(`"make"`, "tools/call", tool+",", tasky))
 					m := client.NextMessage()
 					for m.ID() != `"make"` {
-						m = client.NextMessage() // an answer that was not waited for
+						m = client.NextMessage() // an unawaited response
 					}
 					end := runToEnd(client, taskIDIn(t, m))
 					mu.Lock()
@@ -199,7 +199,7 @@ func TestStatelessTasks_Storm(t *testing.T) {
 	})
 }
 
-// runToEnd has a client see a task to some end, and returns which.
+// runToEnd makes a client follow a task to an end, and returns which one.
 func runToEnd(client *mcptest.Peer, task string) string {
 	n := 0
 	send := func(method, more string) {
@@ -208,7 +208,7 @@ func runToEnd(client *mcptest.Peer, task string) string {
 	}
 	answer := func() wire.Message {
 		for {
-			if m := client.NextMessage(); m.ID() == wire.ID(fmt.Sprint(n)) { // else it is one that was not waited for
+			if m := client.NextMessage(); m.ID() == wire.ID(fmt.Sprint(n)) { // otherwise an unawaited response
 				return m
 			}
 		}
@@ -223,7 +223,7 @@ func runToEnd(client *mcptest.Peer, task string) string {
 		}
 		time.Sleep(time.Duration(rand.IntN(5000)) * time.Millisecond)
 		send("tasks/get", "")
-		if rand.IntN(10) == 0 { // it cannot wait
+		if rand.IntN(10) == 0 { // must not block
 			client.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)
 			continue
 		}

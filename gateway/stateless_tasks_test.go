@@ -20,7 +20,7 @@ const (
 		`{"name":"must","execution":{"taskSupport":"required"},"inputSchema":{"type":"object"}}]}`
 )
 
-// openTaskBackend opens a gateway whose only backend is of the session era and has tasks.
+// openTaskBackend starts a gateway whose only backend is legacy and has tasks.
 func openTaskBackend(t *testing.T, o settings) (h *harness, client, gh *mcptest.Peer) {
 	t.Helper()
 	h = newHarness(t, o, "gh")
@@ -35,8 +35,8 @@ func openTaskBackend(t *testing.T, o settings) (h *harness, client, gh *mcptest.
 	return h, client, gh
 }
 
-// createTask has the client call the tool job, which becomes a task, and returns the id that
-// it is given, as JSON text.
+// createTask makes the client call the tool job, which becomes a task, and returns its id as
+// JSON.
 func createTask(t *testing.T, client, gh *mcptest.Peer, more string) string {
 	t.Helper()
 	client.Send(modernRequest(`"make"`, "tools/call", `"name":"job","task":{"ttl":7},`, tasky))
@@ -53,7 +53,7 @@ func nextTaskID(t *testing.T, client *mcptest.Peer) string {
 	return taskIDIn(t, client.NextMessage())
 }
 
-// taskIDIn returns the id of the task that an answer says was made.
+// taskIDIn returns the id of the created task in a response.
 func taskIDIn(t *testing.T, m wire.Message) string {
 	t.Helper()
 	id, _ := wire.Lookup(m.Part(wire.PartResult), "taskId")
@@ -68,8 +68,8 @@ func taskRequest(id, method, task, more string) string {
 	return modernRequest(id, method, `"taskId":`+task+`,`+more, tasky)
 }
 
-// getTask asks about a task, has the backend answer, and returns what the client is told but
-// for the serverInfo.
+// getTask sends tasks/get, makes the backend respond, and returns the client's result without
+// serverInfo.
 func getTask(client, gh *mcptest.Peer, task, classic string) {
 	client.Send(taskRequest(`"get"`, "tasks/get", task, ""))
 	m := gh.HandleRequest("tasks/get")
@@ -92,8 +92,8 @@ func wantText(t *testing.T, what, got, want string) {
 	}
 }
 
-// A task of a session-era backend, from its making to its end: the outcome is fetched once,
-// and told with the status.
+// A legacy backend's task from creation to end: the result is requested once, and returned with
+// the status.
 func TestStatelessTasks_LegacyBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openTaskBackend(t, settings{singleClient: true})
@@ -129,10 +129,10 @@ func TestStatelessTasks_LegacyBackend(t *testing.T) {
 	})
 }
 
-// What a task asks comes while tasks/result is open; the client reads it in tasks/get, and
-// answers it by tasks/update, each question once.
+// A task's requests arrive while tasks/result is open; the client gets them from tasks/get and
+// responds with tasks/update, each once.
 func TestStatelessTasks_Inputs(t *testing.T) {
-	for _, solo := range []bool{true, false} { // then the backend may ask on anybody's behalf
+	for _, solo := range []bool{true, false} { // the backend's requests may then belong to any client
 		synctest.Test(t, func(t *testing.T) { testTaskInputs(t, solo) })
 	}
 }
@@ -167,8 +167,8 @@ func testTaskInputs(t *testing.T, solo bool) {
 	gh.WantNothing()
 }
 
-// Who is not asked anything though the task waits is told that it works: it could answer
-// nothing. An error is how a task ends, too.
+// A client that gets no input requests of a waiting task gets the status working, because it
+// could not respond. A task may also end with an error.
 func TestStatelessTasks_NoInputAndError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
@@ -182,7 +182,7 @@ func TestStatelessTasks_NoInputAndError(t *testing.T) {
 	})
 }
 
-// A task that the client cancels is cancelled, and what it asked is answered.
+// A task cancelled by the client is cancelled at the backend, and its requests are answered.
 func TestStatelessTasks_Cancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
@@ -201,7 +201,7 @@ func TestStatelessTasks_Cancel(t *testing.T) {
 	})
 }
 
-// Who may have a task, and who may know of it.
+// Which clients may create a task, and which may access it.
 func TestStatelessTasks_Undeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{})
@@ -256,7 +256,7 @@ func TestStatelessTasks_Undeclared(t *testing.T) {
 	})
 }
 
-// Another principal's task is as unknown as one that there is not, whatever its id.
+// Another principal's task is as unknown as a nonexistent one, whatever its id.
 func TestStatelessTasks_BoundToPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openTaskBackend(t, settings{})
@@ -274,7 +274,7 @@ func TestStatelessTasks_BoundToPrincipal(t *testing.T) {
 			wantText(t, method, strings.ReplaceAll(string(mine.Raw()), strings.Trim(task, `"`), strings.Repeat("0", len(task)-2)), string(none.Raw()))
 		}
 		gh.WantNothing()
-		// The same principal over another connection, which declares something else besides.
+		// The same principal over another connection, with additional capabilities.
 		conn, again := mcptest.NewPeer(t, "again")
 		go h.gateway.Serve(context.Background(), "", "", conn)
 		again.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`))
@@ -283,8 +283,8 @@ func TestStatelessTasks_BoundToPrincipal(t *testing.T) {
 	})
 }
 
-// A line of the client's own stays open while a task of its lives there, and questions
-// that come by it belong to that task even if they do not say so.
+// A per-session connection stays open while a task runs there, and requests on it belong to the
+// task even if they do not name it.
 func TestStatelessTasks_KeepConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
@@ -325,7 +325,7 @@ func TestStatelessTasks_KeepConnection(t *testing.T) {
 	})
 }
 
-// At the bound no call becomes a task, unless one has ended, which makes room.
+// At the limit no call becomes a task, unless one has ended, which is evicted.
 func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openTaskBackend(t, settings{singleClient: true})
@@ -347,7 +347,7 @@ func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t0","status":"cancelled"}`)
 		nextWithoutServerInfo(client)
 		client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`) // it likes to make no task of it
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`) // the backend creates no task
 		client.Want(completeResult("1", `"content":[]}`))
 		createTask(t, client, gh, "")
 		if n := h.gateway.StatelessTasks(); n != most {
@@ -356,7 +356,7 @@ func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 	})
 }
 
-// A listen tells of the tasks that it names, each change once, and of no other's.
+// A listen reports each change of its tasks once, and no other task.
 func TestStatelessTasks_ListenLegacyBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})

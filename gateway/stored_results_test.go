@@ -7,7 +7,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// What is kept of how tasks ended is bounded, and given back with the tasks.
+// Stored results of tasks are bounded, and released with the tasks.
 func TestStoredResultLimit(t *testing.T) {
 	var k byteBudget
 	var all sessionTasks
@@ -35,7 +35,7 @@ func TestStoredResultLimit(t *testing.T) {
 		t.Error("there is no room where a task was forgotten")
 	}
 	all.endAll()
-	if !all.reserve() || !keep("6") { // the session is over: it is given back at once
+	if !all.reserve() || !keep("6") { // the session has ended: released at once
 		t.Error("there is no room after the end")
 	}
 	if k.used != 0 {
@@ -43,8 +43,8 @@ func TestStoredResultLimit(t *testing.T) {
 	}
 }
 
-// A question is put to the client once, unless it was taken back; and of one task there
-// are not more than so many.
+// An input request is sent to the client once, unless it was cancelled; their number per task is
+// bounded.
 func TestPolledTask_InputLimit(t *testing.T) {
 	var p polledTask
 	for i := range maxTaskInputs {

@@ -19,9 +19,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An elicitingServer is a server of the session era over a Conn that has a stream for each request: its
-// tool asks for a name, on the stream of the call, and answers with the number that it was
-// called with when it has been told.
+// An elicitingServer is a legacy server over a Conn with a stream per request: its tool sends an
+// elicitation on the stream of the call, and returns the number in the call once it has the
+// response.
 type elicitingServer struct {
 	mu      sync.Mutex
 	arrived sync.Cond
@@ -31,7 +31,7 @@ type elicitingServer struct {
 	calls     map[wire.ID]int // id → number
 	runs      map[int]int     // number → how often it ran
 	cancelled map[int]int
-	answers   map[int]int // to its questions
+	answers   map[int]int // to its elicitations
 }
 
 type sentMessage struct {
@@ -46,7 +46,7 @@ func newElicitingServer() *elicitingServer {
 	return s
 }
 
-// resetLocked begins anew.
+// resetLocked starts over.
 func (s *elicitingServer) resetLocked() {
 	s.out, s.calls = nil, make(map[wire.ID]int)
 	s.runs, s.cancelled, s.answers = make(map[int]int), make(map[int]int), make(map[int]int)
@@ -132,9 +132,9 @@ func (c *callCounter) End(call *gateway.CallInfo, o gateway.Outcome) {
 	c.kinds[o.Kind]++
 }
 
-// Ten thousand calls that wait for their clients at one time: some come back with answers,
-// some twice at once, some with a ticket that was changed or is another's, some hang up, and
-// some do not come back. Each ends once, none runs twice, and nothing is left.
+// Ten thousand suspended calls at a time: some clients come back with responses, some twice at
+// once, some with a modified or foreign ticket, some disconnect, and some do not come back. Each
+// call ends once, none runs twice, and nothing is left.
 func TestSuspended_TenThousand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -223,7 +223,8 @@ func TestSuspended_TenThousand(t *testing.T) {
 					peers[other%clients].Send(modernRequest(id, "tools/call", fmt.Sprintf(`"name":"ask","arguments":{"n":%d},%s`, n, answer(tickets[n])), `{"elicitation":{}}`))
 					refused(peers[other%clients])
 				case hungUp:
-					// It says nothing to what is asked, and takes its request back before it hears of that.
+					// The client does not respond, and cancels its request before it gets the
+					// input requests.
 					p.Send(modernRequest(id, "tools/call", fmt.Sprintf(`"name":"ask","arguments":{"n":%d},"inputResponses":{"q1":{"action":"decline"}},"requestState":%s,`, n, tickets[n]), `{"elicitation":{}}`))
 					p.Send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id))
 				case silent:
@@ -266,7 +267,7 @@ func TestSuspended_TenThousand(t *testing.T) {
 			counts.mu.Unlock()
 			return full
 		}
-		round(0) // what tables have grown to they keep
+		round(0) // tables keep their grown capacity
 		before := heapInUse()
 		full := round(calls)
 		after := heapInUse()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Calls that wait for their clients have a bound, of which one principal has half.
+// Suspended calls are bounded; one principal gets half.
 func TestSuspended_Limit(t *testing.T) {
 	var p suspendedCalls
 	add := func(id, principal string) bool {
@@ -33,7 +33,7 @@ func TestSuspended_Limit(t *testing.T) {
 	}
 }
 
-// Tasks of clients without sessions have a bound for all principals together.
+// Stateless clients' tasks are bounded for all principals together.
 func TestStatelessTasks_Limit(t *testing.T) {
 	var all statelessTasks
 	for n := range maxStatelessTasks {

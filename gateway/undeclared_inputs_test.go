@@ -9,7 +9,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// undeclaredInputs is what a backend of the stateless era asks though its client has not declared it.
+// undeclaredInputs are input requests of a modern backend that the client has not declared.
 var undeclaredInputs = []struct{ can, inputs, text, required string }{
 	{`{}`, `"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}`,
 		`elicitation/create: the client has not declared the capability elicitation`, `{"elicitation":{"form":{}}}`},
@@ -23,15 +23,15 @@ var undeclaredInputs = []struct{ can, inputs, text, required string }{
 		`sampling/createMessage: the client has not declared the capability sampling.tools`, `{"sampling":{"tools":{}}}`},
 	{`{"elicitation":{}}`, `"a":{"method":"roots/list"}`,
 		`roots/list: the client has not declared the capability roots`, `{"roots":{}}`},
-	// What it could do is not asked either, and all of the rest is named.
+	// Declared ones are not sent either, and all undeclared ones are named.
 	{`{"elicitation":{}}`, `"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},` +
 		`"b":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}},"c":{"method":"roots/list"}`,
 		`sampling/createMessage: the client has not declared the capability sampling; roots/list: the client has not declared the capability roots`,
 		`{"roots":{},"sampling":{}}`},
 }
 
-// A call whose backend asks what its client has not declared ends with the first such
-// answer, and says what that was. The client has a session, as gateway call has.
+// A call whose backend sends undeclared input requests ends with the first such response and
+// names them. The client has a session, as that of `gateway call`.
 func TestUndeclaredInput_SessionClient(t *testing.T) {
 	for _, tc := range undeclaredInputs {
 		t.Run(tc.can+tc.inputs, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestUndeclaredInput_SessionClient(t *testing.T) {
 			})
 		})
 	}
-	// What no revision knows, or the client's does not.
+	// Unknown to all revisions, or to the client's.
 	for _, inputs := range []string{
 		`"a":{"method":"elicitation/create","params":{"mode":"dream","message":"m"}}`,
 		`"a":{"method":"ping"}`,
@@ -64,7 +64,7 @@ func TestUndeclaredInput_SessionClient(t *testing.T) {
 	}
 }
 
-// Of what is no tool no model is told: it is an error.
+// Without a tool there is no model to inform: the result is an error.
 func TestUndeclaredInput_NotATool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}}, "gh")
@@ -82,7 +82,7 @@ func TestUndeclaredInput_NotATool(t *testing.T) {
 	})
 }
 
-// Likewise a task that the call has become, which nobody waits for any more.
+// The same for a task that the call has become; the task is cancelled.
 func TestUndeclaredInput_Task(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, m := openModern(t, "2025-11-25", `{}`)
@@ -101,8 +101,7 @@ func TestUndeclaredInput_Task(t *testing.T) {
 	})
 }
 
-// A client without a session learns what it would have to declare, and the call ends with
-// that, too.
+// A stateless client's error names the capabilities to declare, and the call ends.
 func TestUndeclaredInput_StatelessClient(t *testing.T) {
 	for _, tc := range undeclaredInputs {
 		t.Run(tc.can+tc.inputs, func(t *testing.T) {

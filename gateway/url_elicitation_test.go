@@ -12,8 +12,8 @@ import (
 
 const urlElicitationCap = `{"elicitation":{"url":{}}}`
 
-// startURLElicitation has a call of a guest's answered with -32042, and returns the ticket for the call to
-// be sent anew when its user has been to two places, and the request that comes back with it.
+// startURLElicitation has a stateless client's call answered with -32042 for two URLs, and
+// returns the ticket for the rerun and a function that builds the client's retry.
 func startURLElicitation(t *testing.T, client, gh *mcptest.Peer) (ticket string, back func(id, responses, ticket string) string) {
 	t.Helper()
 	client.Send(modernRequest("1", "tools/call", `"name":"ask",`, urlElicitationCap))
@@ -23,7 +23,7 @@ func startURLElicitation(t *testing.T, client, gh *mcptest.Peer) (ticket string,
 	}
 }
 
-// wantErrorCode takes an answer that is an error with that code.
+// wantErrorCode expects an error with that code.
 func wantErrorCode(t *testing.T, client *mcptest.Peer, code int) {
 	t.Helper()
 	if m := client.NextMessage(); wire.ReadError(m.Part(wire.PartError)).Code != code {
@@ -33,8 +33,7 @@ func wantErrorCode(t *testing.T, client *mcptest.Peer, code int) {
 
 const acceptBoth = `{"q1":{"action":"accept"},"q2":{"action":"accept"},"more":17}`
 
-// However often a client comes back with one ticket, at one time or later: the call is sent anew
-// once.
+// However often, and whenever, a client sends one ticket: the call is sent again once.
 func TestURLElicitation_TicketIsUsedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, urlElicitationCap)
@@ -56,15 +55,15 @@ func TestURLElicitation_TicketIsUsedOnce(t *testing.T) {
 			client.Send(back(fmt.Sprint(i+20), responses, ticket))
 			wantErrorCode(t, client, -32602)
 		}
-		time.Sleep(10*time.Minute + 2*time.Second) // it is remembered no longer, and is out of date
+		time.Sleep(10*time.Minute + 2*time.Second) // forgotten, and expired
 		client.Send(back("30", acceptBoth, ticket))
 		wantErrorCode(t, client, -32602)
 		gh.WantNothing()
 	})
 }
 
-// What is missing in a client's answer is asked for again, as it is of a call that is parked, and
-// all its tickets together are good for one run.
+// Missing responses are requested again, as for a suspended call, and all tickets of the call
+// together allow one run.
 func TestURLElicitation_MissingResponsesAreRequestedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, urlElicitationCap)
@@ -95,7 +94,7 @@ func TestURLElicitation_MissingResponsesAreRequestedAgain(t *testing.T) {
 	})
 }
 
-// To be asked again makes no ticket good for longer than the first.
+// A repeated request does not extend the first ticket's lifetime.
 func TestURLElicitation_ExpiresAfterTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, urlElicitationCap)
@@ -110,8 +109,7 @@ func TestURLElicitation_ExpiresAfterTenMinutes(t *testing.T) {
 	})
 }
 
-// A user who does not agree ends the call, whatever else is missing; and changes nothing by
-// agreeing later.
+// A user who declines ends the call, whatever else is missing; accepting later changes nothing.
 func TestURLElicitation_Declined(t *testing.T) {
 	for _, responses := range []string{`{"q1":{"action":"accept"},"q2":{"action":"cancel"}}`, `{"q1":{"action":"decline"}}`, `{"q2":{"action":"explode"}}`} {
 		synctest.Test(t, func(t *testing.T) {
@@ -128,8 +126,9 @@ func TestURLElicitation_Declined(t *testing.T) {
 	}
 }
 
-// startRerunWithTasksFull opens a gateway whose backend makes tasks, of which there are as many as may be but for so many, and
-// has a call be answered that its user has to go elsewhere first. Ask makes the call, again is what it takes to go on.
+// startRerunWithTasksFull starts a gateway whose backend creates tasks, with all but a few slots
+// used, and has a call answered with a URL elicitation. Ask makes the call, again is the ticket
+// for its rerun.
 func startRerunWithTasksFull(t *testing.T, but int) (h *harness, client, gh *mcptest.Peer, ask func(id, more string), again string) {
 	t.Helper()
 	const can = `{"elicitation":{"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
@@ -152,13 +151,14 @@ func startRerunWithTasksFull(t *testing.T, but int) (h *harness, client, gh *mcp
 	return h, client, gh, ask, again
 }
 
-// A ticket is used up when its call is sent, and not when there is no place for the task that it may become.
+// A ticket is used up when its call is sent, not when there is no slot for the task that it may
+// become.
 func TestURLElicitation_TicketSurvivesFullTaskTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, ask, again := startRerunWithTasksFull(t, 0)
 		ask("1", again)
 		wantErrorCode(t, client, -32603)
-		time.Sleep(3 * time.Minute) // the tasks' time is over
+		time.Sleep(3 * time.Minute) // the tasks have expired
 		ask("1", again)
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("1", `"content":[]}`))
@@ -168,7 +168,7 @@ func TestURLElicitation_TicketSurvivesFullTaskTable(t *testing.T) {
 	})
 }
 
-// Nor is a place for a task kept by who finds that no more calls may be sent anew.
+// A call rejected because the table of used tickets is full reserves no task slot.
 func TestURLElicitation_UnsentCallReservesNoTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh, ask, again := startRerunWithTasksFull(t, 1)

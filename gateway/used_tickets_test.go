@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Used tickets are remembered up to a bound, of which one principal has half, and none is forgotten
-// before it is out of date. Beyond the bound none is taken, and each is good still when there is
-// room.
+// Used tickets are bounded, one principal gets half, and none is forgotten before it expires. At
+// the limit no ticket is accepted, and each is still valid when there is room.
 func TestUsedTickets_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r usedTickets
