@@ -17,9 +17,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A fleet is the servers of a test that does not play them itself. Each answers a call with the
-// name of its backend, and every third one only when the next has come or there has been a change.
-type fleet struct {
+// servers are the servers of a test that does not play them itself. Each responds to a call
+// with the name of its backend, and delays every third response until the next call or a
+// change.
+type servers struct {
 	running sync.WaitGroup
 
 	mu      sync.Mutex
@@ -28,7 +29,7 @@ type fleet struct {
 	prompt  bool // nothing is held back any more
 }
 
-func (f *fleet) dial(c config.Backend) (transport.Conn, error) {
+func (f *servers) dial(c config.Backend) (transport.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.started[c.Name]++
@@ -37,7 +38,7 @@ func (f *fleet) dial(c config.Backend) (transport.Conn, error) {
 	return ours, nil
 }
 
-func (f *fleet) serve(conn transport.Conn, name string) {
+func (f *servers) serve(conn transport.Conn, name string) {
 	defer conn.Close()
 	for n := 0; ; n++ {
 		m, _, err := conn.Read()
@@ -51,17 +52,17 @@ func (f *fleet) serve(conn transport.Conn, name string) {
 		case "tools/list":
 			reply(mcptest.ToolsResult(name))
 		case "tools/call":
-			f.release()
+			f.sendDelayed()
 			answer := func() { reply(`{"by":"` + name + `"}`) }
-			if n%3 != 0 || !f.hold(answer) {
+			if n%3 != 0 || !f.delay(answer) {
 				answer()
 			}
 		}
 	}
 }
 
-// hold holds an answer back, unless as many are that soon nobody might make a call.
-func (f *fleet) hold(answer func()) bool {
+// delay delays a response, unless so many are delayed that soon no further call might come.
+func (f *servers) delay(answer func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.prompt || len(f.held) > 1 {
@@ -71,8 +72,8 @@ func (f *fleet) hold(answer func()) bool {
 	return true
 }
 
-// release has what is held back be answered.
-func (f *fleet) release() {
+// sendDelayed sends the delayed responses.
+func (f *servers) sendDelayed() {
 	f.mu.Lock()
 	held := f.held
 	f.held = nil
@@ -82,15 +83,14 @@ func (f *fleet) release() {
 	}
 }
 
-// CONFIG-08: two hundred changes while calls are made. Each call has one answer, of a server
-// of the backend that it is for, and none of one that is configured all the time is lost,
-// refused or not found.
-//
-// There is no bubble: the race detector does not bear that much in one (golang/go#78156).
+// CONFIG-08: two hundred changes while calls are made. Each call has one response, from a
+// server of its backend. No call of a backend that stays configured is lost, refused or not
+// found. There is no synctest bubble: the race detector does not support this many goroutines
+// in one (golang/go#78156).
 func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
-	all := append(plain("same", "other", "passing"), remote("own"))
-	f := &fleet{started: make(map[string]int)}
-	h := newHouse(t, backends.Options{Backends: append(all[:2:2], all[3]), Dial: f.dial})
+	all := append(legacyBackends("same", "other", "passing"), perSessionBackend("own"))
+	f := &servers{started: make(map[string]int)}
+	h := newHarness(t, backends.Options{Backends: append(all[:2:2], all[3]), Dial: f.dial})
 	h.Start()
 	for v := h.View(); len(exposed(v)) < 3; v = h.View() {
 		<-v.Changed
@@ -108,7 +108,7 @@ func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 			defer close(made[i])
 			for n := 0; ; n++ {
 				name := all[(n+i)%len(all)].Name
-				how, err := h.outcome(session, name, n%11 == 10)
+				how, err := h.callOutcome(session, name, n%11 == 10)
 				if err != nil {
 					t.Error(err)
 				}
@@ -125,15 +125,15 @@ func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 		})
 	}
 	for i := range 200 {
-		next := []config.Backend{all[0], edited(all[1], fmt.Sprint(i)), edited(all[3], fmt.Sprint(i/3))}
+		next := []config.Backend{all[0], withEnv(all[1], fmt.Sprint(i)), withEnv(all[3], fmt.Sprint(i/3))}
 		if i%2 == 0 {
 			next = append(next, all[2])
 		}
 		if i%5 == 0 {
 			slices.Reverse(next)
 		}
-		<-h.apply(change(next...))
-		f.release()
+		<-h.startApply(change(next...))
+		f.sendDelayed()
 		if v := h.View(); !slices.Contains(exposed(v), "same") {
 			t.Errorf("listed %q", exposed(v))
 		}
@@ -147,7 +147,7 @@ func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 	f.mu.Lock()
 	f.prompt = true
 	f.mu.Unlock()
-	f.release()
+	f.sendDelayed()
 	callers.Wait()
 	for _, want := range []string{"same ok", "other ok", "own ok", "passing ok", "passing absent"} {
 		if count[want] < 50 {
@@ -163,9 +163,9 @@ func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 	}
 }
 
-// outcome makes a call, and perhaps takes it back at once. It returns what became of it, or
-// what should not have.
-func (h *house) outcome(session, name string, cancel bool) (string, error) {
+// callOutcome makes a call, and perhaps cancels it at once. It returns the outcome, or an error
+// if that is wrong.
+func (h *harness) callOutcome(session, name string, cancel bool) (string, error) {
 	w := make(peer.ResponseChan, 2)
 	pending := &peer.Call{Handler: w, SessionID: session}
 	h.Send(name, wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), pending)

@@ -19,9 +19,9 @@ import (
 	"mcpgateway/internal/mcptest"
 )
 
-// script returns a backend that is a script for sh: it answers the handshake, and
-// the list that follows with what list prints.
-func script(list string) config.Backend {
+// scriptBackend returns a backend that is a shell script: it responds to the handshake, and to
+// tools/list with the output of list.
+func scriptBackend(list string) config.Backend {
 	return config.Backend{
 		Name: "s", Command: "sh", Enabled: true, StartTimeout: time.Minute, Generation: "legacy",
 		Args: []string{"-c", `read -r l; printf '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}\n'
@@ -29,8 +29,8 @@ func script(list string) config.Backend {
 	}
 }
 
-// started runs backends until every one has answered or failed.
-func started(t *testing.T, all ...config.Backend) *Set {
+// startAll runs backends until each has settled.
+func startAll(t *testing.T, all ...config.Backend) *Set {
 	t.Helper()
 	s := New(Options{Backends: all, MaxMessage: 8 << 20, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -52,8 +52,8 @@ func started(t *testing.T, all ...config.Backend) *Set {
 	return s
 }
 
-// FRAME-05: a list far larger than a pipe comes through, however it is cut.
-func TestFRAME05_ALargeListArrivesInPieces(t *testing.T) {
+// FRAME-05: a list far larger than a pipe arrives, however it is split.
+func TestFRAME05_LargeListInPieces(t *testing.T) {
 	var tools []string
 	for i := range 300 {
 		tools = append(tools, fmt.Sprintf(`{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}`, i, strings.Repeat("x", 5000)))
@@ -63,14 +63,14 @@ func TestFRAME05_ALargeListArrivesInPieces(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := started(t, script("dd if='"+file+"' bs=4096 2>/dev/null"))
+	s := startAll(t, scriptBackend("dd if='"+file+"' bs=4096 2>/dev/null"))
 	if n := len(s.View().Entries(catalog.Tools)); n != 300 {
 		t.Errorf("%d tools, %v", n, s.Status())
 	}
 }
 
-// FRAME-05: nothing is left of a child that did not start in time.
-func TestFRAME05_AStartThatTakesTooLongLeavesNoChild(t *testing.T) {
+// FRAME-05: nothing is left of a child that was not ready in time.
+func TestFRAME05_StartTimeoutLeavesNoChild(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
 	b := config.Backend{
@@ -78,7 +78,7 @@ func TestFRAME05_AStartThatTakesTooLongLeavesNoChild(t *testing.T) {
 		Args: []string{"-c", "trap '' TERM; echo $$ > '" + file + "'; while :; do sleep 0.05; done"},
 	}
 	s := New(Options{Backends: []config.Backend{b}, MaxMessage: 1 << 20, NoRestart: true, Log: slog.New(slog.DiscardHandler)})
-	end := completed(s)
+	end := runUntilSettled(s)
 	if err := s.Status()[0].Err; err == nil || !strings.Contains(err.Error(), "start_timeout") {
 		t.Errorf("it failed for %v", err)
 	}
@@ -93,9 +93,9 @@ func TestFRAME05_AStartThatTakesTooLongLeavesNoChild(t *testing.T) {
 	}
 }
 
-// CONFIG-04, CONFIG-05: a child runs in its cwd, or else where the gateway was
-// started; a directory that does not exist costs that backend alone.
-func TestCONFIG04_CONFIG05_ChildrenRunWhereTheyShould(t *testing.T) {
+// CONFIG-04, CONFIG-05: a child runs in its cwd, or else in the gateway's; a directory that
+// does not exist affects only that backend.
+func TestCONFIG04_CONFIG05_ChildDirectory(t *testing.T) {
 	const list = `printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"pwd","description":"%s","inputSchema":{"type":"object"}}]}}\n' "$(pwd -P)"`
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -105,10 +105,10 @@ func TestCONFIG04_CONFIG05_ChildrenRunWhereTheyShould(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here, there, nowhere := script(list), script(list), script(list)
+	here, there, nowhere := scriptBackend(list), scriptBackend(list), scriptBackend(list)
 	here.Name, there.Name, nowhere.Name = "here", "there", "nowhere"
 	there.Cwd, nowhere.Cwd = dir, filepath.Join(dir, "missing")
-	s := started(t, here, there, nowhere)
+	s := startAll(t, here, there, nowhere)
 	places := make(map[string]string)
 	for _, e := range s.View().Entries(catalog.Tools) {
 		places[e.Backend] = e.Item.Description()
@@ -121,9 +121,9 @@ func TestCONFIG04_CONFIG05_ChildrenRunWhereTheyShould(t *testing.T) {
 	}
 }
 
-// What a program has said that is no server is in the problem, be it on stdout or stderr,
-// as soon as there is one: gateway check looks no longer.
-func TestWhatIsNoServerIsToldByItsWords(t *testing.T) {
+// The error of a program that is not a server contains its output, from stdout or stderr, as
+// soon as there is some, because gateway check does not wait longer.
+func TestOutputOfOtherProgramsIsInError(t *testing.T) {
 	const asked = "read -r l; "
 	for script, want := range map[string]string{
 		"echo hello world":                      `it ended (exit 0) without speaking MCP; its output: "hello world"`,
@@ -168,8 +168,9 @@ func TestWhatIsNoServerIsToldByItsWords(t *testing.T) {
 	}
 }
 
-// At the level debug the log says which process a backend is, and by which command, without the secrets in it.
-func TestTheStartOfAProcessIsLogged(t *testing.T) {
+// At level debug the log contains the process of a backend and its command, without the secrets
+// in it.
+func TestProcessStartIsLogged(t *testing.T) {
 	t.Parallel()
 	log, logger := mcptest.NewLog()
 	b := config.Backend{Name: "s", Command: "sh", Enabled: true, Args: []string{"-c", "exit 0", "--token=k3y-of-the-backend", "k3y-of-the-backend", "--password", "sh", strings.Repeat("x", 2*maxLoggedCommand)}}
@@ -177,7 +178,7 @@ func TestTheStartOfAProcessIsLogged(t *testing.T) {
 		Backends: []config.Backend{b}, MaxMessage: 1 << 20, NoRestart: true, Log: logger,
 		Mask: func(text string) string { return strings.ReplaceAll(text, "k3y-of-the-backend", "***") },
 	})
-	completed(s)()
+	runUntilSettled(s)()
 	lines := log.Lines("level=DEBUG", "backend=s", "started process ", ": sh -c exit 0 --token=*** *** --password *** xxx", "x…")
 	if len(lines) == 0 || len(lines[0]) > maxLoggedCommand+200 || len(log.Lines("k3y-of-the-backend")) > 0 {
 		t.Errorf("logged %q", log.Lines(""))

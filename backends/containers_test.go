@@ -16,8 +16,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// Of records only those of gateways that are over are taken up. What is damaged, too large, too old or
-// too many is removed.
+// Only records of gateways that have ended are used. Records that are damaged, too large, too
+// old or too many are removed.
 func TestContainerRecords_F_PROC_1(t *testing.T) {
 	over := func(owner []byte) bool { return string(owner) == `"over"` }
 	now := time.Now()
@@ -80,8 +80,8 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 	})
 }
 
-// Only a small regular file has the id of a container.
-func TestTheFileOfAContainerIsAFile(t *testing.T) {
+// Only a small regular file can contain the id of a container.
+func TestContainerFileIsRegular(t *testing.T) {
 	dir := t.TempDir()
 	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -98,9 +98,10 @@ func TestTheFileOfAContainerIsAFile(t *testing.T) {
 	}
 }
 
-// A record that somebody has put into the state directory runs no program and removes no file of
-// theirs: its engine has to be a backend's, or a name in PATH, and its file beside it or a backend's.
-func TestContainerRecordsOfOthersAreNotUsed(t *testing.T) {
+// A record that someone else has put into the state directory runs no program and removes no
+// other file: its engine must be a backend's, or a name in PATH, and its file beside it or a
+// backend's.
+func TestUntrustedContainerRecords(t *testing.T) {
 	set := New(Options{Log: slog.New(slog.DiscardHandler), MaxMessage: 1 << 20, Backends: []config.Backend{
 		{Name: "a", Command: "docker", Args: []string{"-H", "tcp://h", "run", "-i", "x"}, Cwd: "/srv", Enabled: true},
 		{Name: "b", Command: "/opt/bin/podman", Args: []string{"run", "-i", "--cidfile", "id", "x"}, Cwd: "/srv", Enabled: true},

@@ -16,7 +16,7 @@ import (
 )
 
 // The embedded backend is a server like any other, and ends with the Set.
-func TestTheDemoBackend(t *testing.T) {
+func TestDemoBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, logger := mcptest.NewLog()
 		set := backends.New(backends.Options{
@@ -60,7 +60,7 @@ func TestTheDemoBackend(t *testing.T) {
 			`{"name":"add","arguments":{"a":1e308,"b":1e308}}`:   `"isError":true`,
 			`{"name":"add","arguments":{"a":-1e308,"b":-1e308}}`: `"isError":true`,
 		} {
-			c := &caller{}
+			c := &callRecorder{}
 			set.Send("demo", wire.NewRequest("0", "tools/call", []byte(params)), &peer.Call{Handler: c})
 			synctest.Wait()
 			if len(c.ends) != 1 || !strings.Contains(c.ends[0], want) {

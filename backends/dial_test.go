@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// SEC-06: a child gets of our environment what it needs to run, and what the
-// configuration says.
-func TestSEC06_AChildGetsNoSecretOfOurs(t *testing.T) {
+// SEC-06: a child inherits from the gateway's environment what it needs to run, and the
+// configured variables.
+func TestSEC06_ChildEnvironment(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the names are those of Unix")
 	}

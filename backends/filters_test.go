@@ -16,23 +16,24 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// denying returns a backend's configuration with filters that deny these globs of each kind.
-func denying(c config.Backend, tools, prompts, resources string) config.Backend {
+// withDenied returns a backend's configuration with filters that deny these globs of each kind.
+func withDenied(c config.Backend, tools, prompts, resources string) config.Backend {
 	c.Tools.Deny, c.Prompts.Deny, c.Resources.Deny = strings.Fields(tools), strings.Fields(prompts), strings.Fields(resources)
 	return c
 }
 
-// ends is why a call ended.
-type ends struct{ peer.ResponseChan }
+// callEnd receives why a call ended.
+type callEnd struct{ peer.ResponseChan }
 
-func (h *house) sendTo(backend, method, params string) ends {
-	e := ends{make(peer.ResponseChan, 2)}
+func (h *harness) sendTo(backend, method, params string) callEnd {
+	e := callEnd{make(peer.ResponseChan, 2)}
 	h.Send(backend, wire.NewRequest("0", method, []byte(params)), &peer.Call{Handler: e.ResponseChan, SessionID: "s"})
 	return e
 }
 
-// wantForbidden checks that a call has ended once, because the configuration does not permit it.
-func (e ends) wantForbidden(t *testing.T, what string) {
+// wantForbidden checks that a call has ended once, because the configuration does not permit
+// it.
+func (e callEnd) wantForbidden(t *testing.T, what string) {
 	t.Helper()
 	synctest.Wait()
 	if len(e.ResponseChan) != 1 {
@@ -45,20 +46,20 @@ func (e ends) wantForbidden(t *testing.T, what string) {
 }
 
 func TestReloadForbidsQueuedCalls_F_SEC_1(t *testing.T) {
-	o := withPlaces(1, time.Minute)
-	inHouse(t, o, func(t *testing.T, h *house) {
-		p := h.next("a")
+	o := withMaxInFlight(1, time.Minute)
+	withHarness(t, o, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
 		p.ServeStartup("open", "secret")
 		h.OpenSession("s", nil, false)
-		first, _ := h.ask("s", "secret")
-		ids := wantTools(t, p, "secret")
+		first, _ := h.callTool("s", "secret")
+		ids := wantToolCalls(t, p, "secret")
 		queued, last := h.sendTo("a", "tools/call", `{"name":"secret"}`), h.sendTo("a", "tools/call", `{"name":"open"}`)
-		<-h.apply(change(denying(o.Backends[0], "secret", "", "")))
+		<-h.startApply(change(withDenied(o.Backends[0], "secret", "", "")))
 		h.wantNames("open")
 		p.SendResult(ids[0], "{}") // a call that was sent before ends as it would have
-		first.ok(t)
+		first.wantResult(t)
 		queued.wantForbidden(t, "queued")
-		ids = wantTools(t, p, "open")
+		ids = wantToolCalls(t, p, "open")
 		p.SendResult(ids[0], "{}")
 		if a := <-last.ResponseChan; a.Err != nil {
 			t.Errorf("the permitted call ended with %v", a.Err)
@@ -68,13 +69,13 @@ func TestReloadForbidsQueuedCalls_F_SEC_1(t *testing.T) {
 	})
 }
 
-// A call waits for a server that starts; meanwhile the configuration forbids it.
-func TestReloadForbidsCallsOfAStartingBackend_F_SEC_1(t *testing.T) {
-	all := plain("a")
-	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+// A call is queued for a starting server; meanwhile the configuration forbids it.
+func TestReloadForbidsCallsOfStartingBackend_F_SEC_1(t *testing.T) {
+	all := legacyBackends("a")
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
 		h.OpenSession("s", nil, false)
-		p := h.next("a")
-		var waiting []ends
+		p := h.nextProcess("a")
+		var waiting []callEnd
 		for method, params := range map[string]string{
 			"tools/call":          `{"name":"secret"}`,
 			"prompts/get":         `{"name":"secret"}`,
@@ -85,7 +86,7 @@ func TestReloadForbidsCallsOfAStartingBackend_F_SEC_1(t *testing.T) {
 			waiting = append(waiting, h.sendTo("a", method, params))
 		}
 		waiting = append(waiting, h.sendTo("a", "completion/complete", `{"ref":{"type":"ref/resource","uri":"x:secret"}}`))
-		<-h.apply(change(denying(all[0], "secret", "secret", "x:secret")))
+		<-h.startApply(change(withDenied(all[0], "secret", "secret", "x:secret")))
 		p.ServeStartup("secret", "open")
 		for _, e := range waiting {
 			e.wantForbidden(t, "waiting")
@@ -95,16 +96,16 @@ func TestReloadForbidsCallsOfAStartingBackend_F_SEC_1(t *testing.T) {
 	})
 }
 
-// The old server of a backend that is replaced does not get what the new configuration forbids,
-// though it serves until the new one is ready.
-func TestReloadForbidsAtTheServerThatIsReplaced_F_SEC_1(t *testing.T) {
-	all := plain("a")
-	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		p := h.next("a")
+// The old server of a backend that is replaced does not get requests that the new configuration
+// forbids, although it serves until the new one is ready.
+func TestReloadForbidsAtReplacedServer_F_SEC_1(t *testing.T) {
+	all := legacyBackends("a")
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
 		p.ServeStartup("open", "secret")
 		h.OpenSession("s", nil, false)
-		done := h.apply(change(denying(edited(all[0], "new"), "secret", "", "")))
-		next := h.next("a")
+		done := h.startApply(change(withDenied(withEnv(all[0], "new"), "secret", "", "")))
+		next := h.nextProcess("a")
 		h.sendTo("a", "tools/call", `{"name":"secret"}`).wantForbidden(t, "at the old one")
 		h.wantNames("open")
 		next.ServeStartup("open", "secret")
@@ -115,75 +116,75 @@ func TestReloadForbidsAtTheServerThatIsReplaced_F_SEC_1(t *testing.T) {
 }
 
 // A backend that is removed or disabled gets no queued call.
-func TestReloadWithoutTheBackendEndsQueuedCalls_F_SEC_1(t *testing.T) {
+func TestReloadEndsQueuedCallsOfRemovedBackend_F_SEC_1(t *testing.T) {
 	for how, want := range map[string]string{"removed": removed, "disabled": "it is disabled in the configuration"} {
-		o := withPlaces(1, time.Minute)
-		inHouse(t, o, func(t *testing.T, h *house) {
-			p := h.next("a")
+		o := withMaxInFlight(1, time.Minute)
+		withHarness(t, o, func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
 			p.ServeStartup("t")
-			first, _ := h.ask("one", "t")
-			queued, _ := h.ask("one", "t")
-			ids := wantTools(t, p, "t")
+			first, _ := h.callTool("one", "t")
+			queued, _ := h.callTool("one", "t")
+			ids := wantToolCalls(t, p, "t")
 			next := change()
 			if how == "disabled" {
 				o.Backends[0].Enabled = false
 				next = change(o.Backends...)
 			}
-			<-h.apply(next)
+			<-h.startApply(next)
 			queued.want(t, want)
 			p.SendResult(ids[0], "{}")
-			first.ok(t)
-			wantTools(t, p)
+			first.wantResult(t)
+			wantToolCalls(t, p)
 		})
 	}
 }
 
-// A request that a stateless server has refused is not sent once more if the configuration forbids
-// it meanwhile.
+// A request that a modern server has refused is not retried if the configuration forbids it
+// meanwhile.
 func TestReloadForbidsRetriedCalls_F_SEC_1(t *testing.T) {
-	all := modern(remote("a"))
-	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		p := h.next("a")
+	all := modernBackends(perSessionBackend("a"))
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
 		p.ServeDiscover("")
 		p.ServeToolsList(mcptest.ToolsResult("secret"))
 		h.OpenSession("s", nil, false)
 		e := h.sendTo("a", "tools/call", `{"name":"secret"}`)
 		p.SendError(p.HandleRequest("tools/call").ID(), `{"code":-32020,"message":"header mismatch"}`)
 		list := p.HandleRequest("tools/list")
-		<-h.apply(change(denying(all[0], "secret", "", "")))
+		<-h.startApply(change(withDenied(all[0], "secret", "", "")))
 		p.SendResult(list.ID(), mcptest.ToolsResult("secret"))
 		e.wantForbidden(t, "retried")
 		p.WantNothing()
 	})
 }
 
-// A subscription to what the configuration forbids brings no updates, and is told to no server; it
-// is again when the configuration permits it.
+// A subscription that the configuration forbids receives no updates, and is sent to no server;
+// it works again when the configuration permits it.
 func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
-	all := plain("a")
-	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		p := h.next("a")
-		p.ServeHandshake(logger)
-		h.lists(p)
+	all := legacyBackends("a")
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
+		p.ServeHandshake(loggingServer)
+		h.serveLists(p)
 		h.OpenSession("s", nil, false)
 		c := h.subscribe("s", "a", "x:secret", true)
 		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
-		c.ok(t)
+		c.wantResult(t)
 		const heard = "s told by a: notifications/resources/updated"
 		update := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:secret"}}`
 		p.Send(update)
 		h.ear.want(t, heard)
-		<-h.apply(change(denying(all[0], "", "", "x:*")))
+		<-h.startApply(change(withDenied(all[0], "", "", "x:*")))
 		p.Send(update)
 		h.ear.want(t)
 		again := h.subscribe("s", "a", "x:secret", true)
 		again.want(t, peer.ErrForbidden.Error())
 		p.Close()
-		next := h.next("a")
-		next.ServeHandshake(logger)
-		h.lists(next)
+		next := h.nextProcess("a")
+		next.ServeHandshake(loggingServer)
+		h.serveLists(next)
 		next.WantNothing() // it is not subscribed to again
-		<-h.apply(change(all[0]))
+		<-h.startApply(change(all[0]))
 		next.SendResult(next.HandleRequest("resources/subscribe").ID(), "{}")
 		h.ear.want(t, heard) // something may have been missed
 		next.Send(update)
@@ -192,9 +193,9 @@ func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
 }
 
 func TestFiltersChangeInPlace_F_CLI_5(t *testing.T) {
-	all := plain("a")
-	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		p := h.next("a")
+	all := legacyBackends("a")
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
 		p.ServeHandshake("")
 		p.ServeToolsList(mcptest.ToolsResult("open", "secret"))
 		c, _ := h.call("a")
@@ -204,7 +205,7 @@ func TestFiltersChangeInPlace_F_CLI_5(t *testing.T) {
 			want []string
 		}{{"secret", []string{"open"}}, {"*", nil}, {"", []string{"open", "secret"}}} {
 			v := h.View()
-			<-h.apply(change(denying(all[0], step.deny, "", "")))
+			<-h.startApply(change(withDenied(all[0], step.deny, "", "")))
 			h.wantNames(step.want...)
 			if n := h.status("a").Counts[catalog.Tools]; n != len(step.want) {
 				t.Errorf("status counts %d tools, want %d", n, len(step.want))
@@ -215,25 +216,25 @@ func TestFiltersChangeInPlace_F_CLI_5(t *testing.T) {
 				t.Error("nobody is told")
 			}
 		}
-		if n := len(h.dials("a")); n != 1 || p.Disconnected() {
+		if n := len(h.dialTimes("a")); n != 1 || p.Disconnected() {
 			t.Errorf("a was started %d times", n)
 		}
 		p.WantNothing() // it is not listed anew either
 		p.SendResult(id, "{}")
-		c.ok(t)
+		c.wantResult(t)
 	})
 }
 
-// The globs of a filter that was changed in place are compared with what is listed.
-func TestGlobsOfAChangedFilterAreCompared_F_CLI_5(t *testing.T) {
-	all := plain("a")
-	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.next("a").ServeStartup("t")
-		<-h.apply(change(denying(all[0], "nope t", "p", "x:y")))
+// The globs of a filter that was changed in place are compared with the lists.
+func TestUnmatchedGlobsOfChangedFilter_F_CLI_5(t *testing.T) {
+	all := legacyBackends("a")
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+		h.nextProcess("a").ServeStartup("t")
+		<-h.startApply(change(withDenied(all[0], "nope t", "p", "x:y")))
 		if got, want := h.status("a").Unmatched, []string{`tools.deny "nope"`, `prompts.deny "p"`, `resources.deny "x:y"`}; !slices.Equal(got, want) {
 			t.Errorf("unmatched %q, want %q", got, want)
 		}
-		<-h.apply(change(all[0]))
+		<-h.startApply(change(all[0]))
 		if got := h.status("a").Unmatched; len(got) > 0 {
 			t.Errorf("unmatched %q", got)
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 // A sessionServer is a server of streamable HTTP. It keeps its sessions until it is told to
-// forget them, and counts the requests that it acts upon.
+// forget them, and counts the requests that it runs.
 type sessionServer struct {
 	refuse func(w http.ResponseWriter, m wire.Message) // how it says that it does not know a session
 	fickle bool                                        // it knows no session when a tool is called
@@ -102,12 +102,12 @@ func (s *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(wire.NewResult(m.ID(), []byte(result)).Raw())
 }
 
-// serve runs a gateway's backends with s, over one connection for all or one for each session.
+// serve runs a Set with s, over one connection for all sessions or one for each.
 func (s *sessionServer) serve(t *testing.T, sharing string) *Set {
 	t.Helper()
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	set, end := running(t, io.Discard, config.Backend{
+	set, end := runAll(t, io.Discard, config.Backend{
 		Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Generation: "legacy", Transport: "auto", Sharing: sharing,
 	})
 	t.Cleanup(end)
@@ -135,9 +135,9 @@ var unknownSession = map[string]func(w http.ResponseWriter, m wire.Message){
 	},
 }
 
-// Calls that meet a server without their session end with its answers after one new initialize,
-// and each runs once.
-func TestCallsOfALostSession_F_HTTP_13(t *testing.T) {
+// Calls to a server that has lost their session get its responses after one new initialize, and
+// each runs once.
+func TestCallsOfLostSession_F_HTTP_13(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
@@ -146,7 +146,7 @@ func TestCallsOfALostSession_F_HTTP_13(t *testing.T) {
 			t.Run(name+", "+sharing, func(t *testing.T) {
 				s := &sessionServer{refuse: refuse}
 				set := s.serve(t, sharing)
-				if a := <-asked(set, "x", 1); a.Err != nil {
+				if a := <-sendSized(set, "x", 1); a.Err != nil {
 					t.Fatal(a.Err)
 				}
 				calls, greeted := 1, s.count("initialize")
@@ -154,7 +154,7 @@ func TestCallsOfALostSession_F_HTTP_13(t *testing.T) {
 					s.forget()
 					var waiters []peer.ResponseChan
 					for range 20 {
-						waiters = append(waiters, asked(set, "x", 1))
+						waiters = append(waiters, sendSized(set, "x", 1))
 					}
 					calls += len(waiters)
 					for _, w := range waiters {
@@ -174,8 +174,8 @@ func TestCallsOfALostSession_F_HTTP_13(t *testing.T) {
 	}
 }
 
-// Whatever is asked of a server without its session is asked in the next one.
-func TestRequestsOfALostSession_F_HTTP_13(t *testing.T) {
+// Other requests to a server that has lost their session are sent in the next one.
+func TestRequestsOfLostSession_F_HTTP_13(t *testing.T) {
 	for _, m := range []string{"prompts/get", "resources/read", "completion/complete", "resources/subscribe"} {
 		t.Run(m, func(t *testing.T) {
 			s := &sessionServer{refuse: notFound}
@@ -193,9 +193,9 @@ func TestRequestsOfALostSession_F_HTTP_13(t *testing.T) {
 	}
 }
 
-// A call is sent again once: a server that knows no session whenever a tool is called is not
-// asked for ever. An answer with status 200 may come from the tool, and the call is not sent again.
-func TestALostSessionThatStaysLost_F_HTTP_13(t *testing.T) {
+// A call is sent again once: a server that loses the session at every tool call is not tried
+// forever. A response with status 200 may come from the tool, and the call is not sent again.
+func TestSessionLostAgain_F_HTTP_13(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refuse func(http.ResponseWriter, wire.Message)
 		sent   int
@@ -209,7 +209,7 @@ func TestALostSessionThatStaysLost_F_HTTP_13(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &sessionServer{refuse: tt.refuse, fickle: true}
 			set := s.serve(t, "shared")
-			a := <-asked(set, "x", 1)
+			a := <-sendSized(set, "x", 1)
 			if a.Err == nil || !strings.Contains(a.Err.Error(), "forgotten the session") {
 				t.Errorf("got %s, %v", a.Raw(), a.Err)
 			}
@@ -222,13 +222,14 @@ func TestALostSessionThatStaysLost_F_HTTP_13(t *testing.T) {
 	}
 }
 
-// A server that gives 404 for what one request asks for costs nobody the session, and its circuit stays closed.
-func TestA404IsAnAnswer_F_HTTP_13(t *testing.T) {
+// A server that responds 404 to one request does not lose its session, and its breaker stays
+// closed.
+func Test404IsAResponse_F_HTTP_13(t *testing.T) {
 	for _, sharing := range []string{"shared", "session"} {
 		t.Run(sharing, func(t *testing.T) {
 			s := &sessionServer{missing: "prompts/get"}
 			set := s.serve(t, sharing)
-			if a := <-asked(set, "x", 1); a.Err != nil {
+			if a := <-sendSized(set, "x", 1); a.Err != nil {
 				t.Fatal(a.Err)
 			}
 			greeted := s.count("initialize")
@@ -238,7 +239,7 @@ func TestA404IsAnAnswer_F_HTTP_13(t *testing.T) {
 				if a := <-w; a.Err == nil || !strings.Contains(a.Err.Error(), "404") {
 					t.Errorf("what is not there: %s, %v", a.Raw(), a.Err)
 				}
-				if a := <-asked(set, "x", 1); a.Err != nil {
+				if a := <-sendSized(set, "x", 1); a.Err != nil {
 					t.Errorf("what is there: %v", a.Err)
 				}
 			}
@@ -249,9 +250,9 @@ func TestA404IsAnAnswer_F_HTTP_13(t *testing.T) {
 	}
 }
 
-// When all backends have answered or failed, each that is not ready has a reason, be it that the
-// session was lost right after initialize.
-func TestTheReasonIsThere_F_HTTP_14(t *testing.T) {
+// When all backends are settled, each that is not ready has a reason, even if the session was
+// lost right after initialize.
+func TestSettledBackendHasReason_F_HTTP_14(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}

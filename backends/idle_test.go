@@ -17,22 +17,22 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// short returns a backend that is stopped after a minute without a call.
-func short(name string) config.Backend {
-	c := plain(name)[0]
+// withIdleStop returns a backend that is stopped after a minute without a call.
+func withIdleStop(name string) config.Backend {
+	c := legacyBackends(name)[0]
 	c.IdleStop = time.Minute
 	return c
 }
 
-// known runs backends once, so that what they list is known from then on.
-func known(t *testing.T, o backends.Options, tools ...string) {
+// fillCache runs backends once, so that their lists are cached.
+func fillCache(t *testing.T, o backends.Options, tools ...string) {
 	t.Helper()
 	for i, c := range o.Backends {
 		c.Lazy = false
 		alone := o
 		alone.Backends = []config.Backend{c}
-		inHouse(t, alone, func(t *testing.T, h *house) {
-			p := h.next(c.Name)
+		withHarness(t, alone, func(t *testing.T, h *harness) {
+			p := h.nextProcess(c.Name)
 			if c.Generation == "modern" {
 				p.ServeDiscover("")
 				p.ServeToolsList(mcptest.ToolsResult(tools[i]))
@@ -44,16 +44,16 @@ func known(t *testing.T, o backends.Options, tools ...string) {
 	}
 }
 
-// A lazy backend whose tools are known is started by the first call, which waits for it.
-func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
-	o := backends.Options{Backends: []config.Backend{plain("a")[0], remote("b"), plain("c")[0]}, StateDir: t.TempDir()}
+// A lazy backend whose tools are known is started by the first call, which is queued.
+func TestLazy_FirstCallStartsBackend(t *testing.T) {
+	o := backends.Options{Backends: []config.Backend{legacyBackends("a")[0], perSessionBackend("b"), legacyBackends("c")[0]}, StateDir: t.TempDir()}
 	o.Backends[1].Sharing = "shared"
 	o.Backends[2].Generation = "modern"
 	for i := range o.Backends {
 		o.Backends[i].Lazy = true
 	}
-	known(t, o, "t", "u", "v")
-	inHouse(t, o, func(t *testing.T, h *house) {
+	fillCache(t, o, "t", "u", "v")
+	withHarness(t, o, func(t *testing.T, h *harness) {
 		time.Sleep(time.Hour)
 		h.wantNames("t", "u", "v")
 		if !h.View().Complete {
@@ -61,15 +61,15 @@ func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
 		}
 		for _, c := range o.Backends {
 			h.wantState(c.Name, backends.Stopped)
-			if s := h.status(c.Name); len(h.dials(c.Name)) != 0 || s.Err != nil || s.Counts[catalog.Tools] != 1 || !s.Settled {
-				t.Errorf("%s: dialled at %v, %+v", c.Name, h.dials(c.Name), s)
+			if s := h.status(c.Name); len(h.dialTimes(c.Name)) != 0 || s.Err != nil || s.Counts[catalog.Tools] != 1 || !s.Settled {
+				t.Errorf("%s: dialled at %v, %+v", c.Name, h.dialTimes(c.Name), s)
 			}
 			if n := len(h.log.Lines("level=INFO", "backend starts on its first call (lazy)", "backend="+c.Name)); n != 1 {
 				t.Errorf("%s: said %d times that it is lazy", c.Name, n)
 			}
 			one, _ := h.call(c.Name)
 			two, _ := h.call(c.Name)
-			p := h.next(c.Name)
+			p := h.nextProcess(c.Name)
 			h.wantState(c.Name, backends.Starting)
 			if n := len(h.log.Lines("level=INFO", "starting backend on demand", "backend="+c.Name)); n != 1 {
 				t.Errorf("%s: said %d times that it is started", c.Name, n)
@@ -81,8 +81,8 @@ func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
 			}
 			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
 			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
-			one.ok(t)
-			two.ok(t)
+			one.wantResult(t)
+			two.wantResult(t)
 			p.ServeToolsList(mcptest.ToolsResult("new" + c.Name)) // what is known may be out of date
 			h.wantState(c.Name, backends.Ready)
 		}
@@ -93,94 +93,94 @@ func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
 	})
 }
 
-// Without a known catalog it is started like any other, and then it runs; so it is for who
-// lists everything anew.
-func TestALazyBackendThatIsNotKnownIsStarted(t *testing.T) {
-	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
+// Without a cached catalog a lazy backend is started like any other, and keeps running; so it
+// is if the cache is ignored.
+func TestLazy_UnknownBackendIsStarted(t *testing.T) {
+	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
-	inHouse(t, o, func(t *testing.T, h *house) {
-		h.next("a").ServeStartup("t")
+	withHarness(t, o, func(t *testing.T, h *harness) {
+		h.nextProcess("a").ServeStartup("t")
 		h.wantState("a", backends.Ready)
 	})
 	for _, verb := range []backends.Options{{IgnoreCache: true}, {NoRestart: true}} {
 		verb.Backends, verb.StateDir = o.Backends, o.StateDir
-		inHouse(t, verb, func(t *testing.T, h *house) {
-			h.next("a").ServeStartup("t")
+		withHarness(t, verb, func(t *testing.T, h *harness) {
+			h.nextProcess("a").ServeStartup("t")
 			h.wantState("a", backends.Ready)
 		})
 	}
 }
 
-// A subscription starts it, too; what a session sets before that is told to it.
-func TestALazyBackendIsStartedByASubscription(t *testing.T) {
-	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
+// A subscription starts it, too; a log level that was set before is sent to it.
+func TestLazy_SubscriptionStartsBackend(t *testing.T) {
+	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
-	known(t, o, "t")
-	inHouse(t, o, func(t *testing.T, h *house) {
+	fillCache(t, o, "t")
+	withHarness(t, o, func(t *testing.T, h *harness) {
 		h.OpenSession("one", nil, false)
 		done := false
 		h.SetLevel("one", "error", func() { done = true })
-		if !done || len(h.dials("a")) != 0 {
+		if !done || len(h.dialTimes("a")) != 0 {
 			t.Error("a level has started it")
 		}
 		sub := h.subscribe("one", "a", "x:y", true)
-		p := h.next("a")
-		p.ServeHandshake(logger)
+		p := h.nextProcess("a")
+		p.ServeHandshake(loggingServer)
 		p.SendResult(p.HandleRequest("logging/setLevel").ID(), "{}")
 		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
-		sub.ok(t)
+		sub.wantResult(t)
 	})
 }
 
-// The lists of a lazy backend of which each session has a connection are read over the one that
-// all share: that comes up with the first of them.
-func TestALazyBackendWithAConnectionForEach(t *testing.T) {
-	o := backends.Options{Backends: []config.Backend{remote("a")}, StateDir: t.TempDir()}
+// The lists of a lazy backend with per-session connections are read over the shared one, which
+// starts with the first of them.
+func TestLazy_PerSessionConnections(t *testing.T) {
+	o := backends.Options{Backends: []config.Backend{perSessionBackend("a")}, StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
-	known(t, o, "t")
-	inHouse(t, o, func(t *testing.T, h *house) {
+	fillCache(t, o, "t")
+	withHarness(t, o, func(t *testing.T, h *harness) {
 		h.OpenSession("one", nil, false)
 		call := h.callFor("one", "a")
-		own := h.next("a")
+		own := h.nextProcess("a")
 		h.wantState("a", backends.Stopped)
 		own.ServeHandshake("")
 		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
-		call.ok(t)
-		h.next("a").ServeStartup("u")
+		call.wantResult(t)
+		h.nextProcess("a").ServeStartup("u")
 		h.wantNames("u")
 		h.wantState("a", backends.Ready)
 	})
 }
 
-// A lazy backend that cannot be started is one like any other.
-func TestALazyBackendThatDoesNotStart(t *testing.T) {
-	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
+// A lazy backend that cannot be started is treated like any other.
+func TestLazy_FailingBackend(t *testing.T) {
+	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
-	known(t, o, "t")
-	inHouse(t, o, func(t *testing.T, h *house) {
+	fillCache(t, o, "t")
+	withHarness(t, o, func(t *testing.T, h *harness) {
 		h.breakDial("a", errors.New("no such file"))
 		c, _ := h.call("a")
 		time.Sleep(100 * time.Millisecond)
 		c.want(t, "it did not start: no such file")
 		c, _ = h.call("a")
-		c.wantReason(t, "it is not running: no such file; next try in ")
+		c.wantErrorPrefix(t, "it is not running: no such file; next try in ")
 		h.wantNames("t")
 		time.Sleep(10 * time.Second)
 		h.wantState("a", backends.BreakerOpen)
 	})
 }
 
-// A backend that nobody needs is stopped, its tools stay listed, and the next call starts it.
-func TestAnIdleBackendIsStopped(t *testing.T) {
+// An idle backend is stopped, its tools stay listed, and the next call starts it.
+func TestIdle_BackendIsStopped(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
-			o := backends.Options{Backends: []config.Backend{short("a")}}
+			o := backends.Options{Backends: []config.Backend{withIdleStop("a")}}
 			o.Backends[0].Generation = era
-			inHouse(t, o, func(t *testing.T, h *house) {
-				p := h.next("a")
+			withHarness(t, o, func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
 				start := func() {
 					if era == "modern" {
-						p.ServeDiscover(discovered(`{"tools":{"listChanged":true}}`))
+						p.ServeDiscover(discoverWith(`{"tools":{"listChanged":true}}`))
 					} else {
 						p.ServeHandshake("")
 					}
@@ -200,7 +200,7 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 				time.Sleep(5 * time.Minute) // it is at work
 				h.wantState("a", backends.Ready)
 				p.SendResult(m.ID(), `{"content":[]}`)
-				c.ok(t)
+				c.wantResult(t)
 				time.Sleep(59 * time.Second)
 				h.wantState("a", backends.Ready)
 				time.Sleep(time.Second)
@@ -212,15 +212,15 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 					t.Errorf("status: %+v", s)
 				}
 				time.Sleep(time.Hour)
-				if len(h.dials("a")) != 1 {
+				if len(h.dialTimes("a")) != 1 {
 					t.Error("it was started though nobody needs it")
 				}
 				h.wantNames("t")
 				c, _ = h.call("a")
-				p = h.next("a")
+				p = h.nextProcess("a")
 				start()
 				p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
-				c.ok(t)
+				c.wantResult(t)
 				rest()
 				h.wantState("a", backends.Ready)
 				if loud := h.log.Warnings(); len(loud) != 0 {
@@ -231,42 +231,43 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 	}
 }
 
-// What was wanted before the start is not wanted once more after the stop.
-func TestAStoppedBackendStaysSo(t *testing.T) {
+// Demand from before the start does not start the backend again after the stop.
+func TestIdle_StoppedBackendStaysStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, backends.Options{Backends: []config.Backend{short("a")}})
+		h := newHarness(t, backends.Options{Backends: []config.Backend{withIdleStop("a")}})
 		c, _ := h.call("a")
 		synctest.Wait()
 		h.Start()
-		p := h.next("a")
+		p := h.nextProcess("a")
 		p.ServeHandshake("")
 		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
-		c.ok(t)
+		c.wantResult(t)
 		p.ServeToolsList(mcptest.ToolsResult("t"))
 		time.Sleep(time.Hour)
 		h.wantState("a", backends.Stopped)
-		if n := len(h.dials("a")); n != 1 {
+		if n := len(h.dialTimes("a")); n != 1 {
 			t.Errorf("it was started %d times", n)
 		}
 	})
 }
 
-// Neither pings nor our own lists are use; a subscription, an open question and a task are.
-func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
+// Neither pings nor the gateway's own refreshes count as use; a subscription, an open server
+// request and a task do.
+func TestIdle_WhatCountsAsUse(t *testing.T) {
 	for name, c := range map[string]struct {
-		does func(h *house, p *mcptest.Peer) (end func())
+		does func(h *harness, p *mcptest.Peer) (end func())
 	}{
-		"a subscription": {func(h *house, p *mcptest.Peer) func() {
+		"a subscription": {func(h *harness, p *mcptest.Peer) func() {
 			a := h.subscribe("one", "a", "x:y", true)
 			p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
-			a.ok(h.t)
+			a.wantResult(h.t)
 			return func() {
 				a := h.subscribe("one", "a", "x:y", false)
 				p.SendResult(p.HandleRequest("resources/unsubscribe").ID(), "{}")
-				a.ok(h.t)
+				a.wantResult(h.t)
 			}
 		}},
-		"a question": {func(h *house, p *mcptest.Peer) func() {
+		"a question": {func(h *harness, p *mcptest.Peer) func() {
 			p.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{}}`)
 			synctest.Wait()
 			return func() {
@@ -275,13 +276,13 @@ func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 				p.Send(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 			}
 		}},
-		"a call": {func(h *house, p *mcptest.Peer) func() {
+		"a call": {func(h *harness, p *mcptest.Peer) func() {
 			h.callFor("one", "a")
 			m := p.HandleRequest("tools/call")
 			return func() { p.SendResult(m.ID(), "{}") }
 		}},
-		"what goes on after a call": {func(h *house, p *mcptest.Peer) func() {
-			t := &trailing{}
+		"what goes on after a call": {func(h *harness, p *mcptest.Peer) func() {
+			t := &relayingHandler{}
 			t.pending = &peer.Call{Handler: t, SessionID: "one"}
 			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), t.pending)
 			p.SendResult(p.HandleRequest("tools/call").ID(), `{"task":{"taskId":"1"}}`)
@@ -293,10 +294,10 @@ func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, backends.Options{Backends: []config.Backend{short("a")}}, func(t *testing.T, h *house) {
-				p := h.next("a")
-				p.ServeHandshake(logger)
-				h.lists(p)
+			withHarness(t, backends.Options{Backends: []config.Backend{withIdleStop("a")}}, func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
+				p.ServeHandshake(loggingServer)
+				h.serveLists(p)
 				h.OpenSession("one", nil, false)
 				end := c.does(h, p)
 				time.Sleep(time.Hour)
@@ -310,10 +311,10 @@ func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 		})
 	}
 	t.Run("nothing of ours", func(t *testing.T) {
-		c := short("a")
+		c := withIdleStop("a")
 		c.IdleStop = 5 * time.Minute
-		inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
-			p := h.next("a")
+		withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
 			p.ReceivePings()
 			p.ServeHandshake("")
 			p.SendError(p.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
@@ -330,24 +331,24 @@ func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 	})
 }
 
-// trailing goes on after its answer.
-type trailing struct {
+// A relayingHandler relays progress after its response.
+type relayingHandler struct {
 	pending *peer.Call
 	trail   *peer.ProgressRelay
 }
 
-func (t *trailing) OnProgress(wire.Message) {}
+func (t *relayingHandler) OnProgress(wire.Message) {}
 
-func (t *trailing) OnResponse(wire.Message, error) {
+func (t *relayingHandler) OnResponse(wire.Message, error) {
 	t.trail = t.pending.RelayProgress(func(wire.Message) {})
 }
 
-// A first list that takes longer than a backend may be idle is waited for.
-func TestABackendIsNotStoppedBeforeItIsListed(t *testing.T) {
-	c := short("a")
+// A first list that takes longer than idle_stop is awaited.
+func TestIdle_NotBeforeFirstList(t *testing.T) {
+	c := withIdleStop("a")
 	c.IdleStop = time.Second
-	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
-		p := h.next("a")
+	withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
 		p.ServeHandshake("")
 		m := p.HandleRequest("tools/list")
 		time.Sleep(30 * time.Second)
@@ -359,73 +360,73 @@ func TestABackendIsNotStoppedBeforeItIsListed(t *testing.T) {
 	})
 }
 
-// A session's own process is stopped, too, and started by its next call; one that the session
-// is subscribed to is not.
-func TestAnIdleOwnLineIsStopped(t *testing.T) {
-	c := short("a")
+// A session's own process is stopped, too, and started by its next call; one with a
+// subscription is not.
+func TestIdle_SessionConnectionIsStopped(t *testing.T) {
+	c := withIdleStop("a")
 	c.Sharing = "session"
-	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
-		h.next("a").ServeStartup("t")
+	withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
+		h.nextProcess("a").ServeStartup("t")
 		h.OpenSession("one", nil, false)
 		h.OpenSession("two", nil, false)
 		h.SetLevel("one", "error", func() {})
 		call := h.callFor("one", "a")
-		one := h.next("a")
-		one.ServeHandshake(logger)
+		one := h.nextProcess("a")
+		one.ServeHandshake(loggingServer)
 		one.SendResult(one.HandleRequest("logging/setLevel").ID(), "{}")
 		one.SendResult(one.HandleRequest("tools/call").ID(), "{}")
-		call.ok(t)
+		call.wantResult(t)
 		sub := h.subscribe("two", "a", "x:y", true)
-		two := h.next("a")
-		two.ServeHandshake(logger)
+		two := h.nextProcess("a")
+		two.ServeHandshake(loggingServer)
 		two.SendResult(two.HandleRequest("resources/subscribe").ID(), "{}")
-		sub.ok(t)
+		sub.wantResult(t)
 		time.Sleep(2 * time.Minute)
 		if !one.Disconnected() || two.Disconnected() {
 			t.Error("the wrong one was stopped")
 		}
 		h.wantState("a", backends.Stopped) // the one that all share, too
-		n := len(h.dials("a"))
+		n := len(h.dialTimes("a"))
 		call = h.callFor("one", "a")
-		one = h.next("a")
-		one.ServeHandshake(logger)
+		one = h.nextProcess("a")
+		one.ServeHandshake(loggingServer)
 		one.SendResult(one.HandleRequest("logging/setLevel").ID(), "{}") // what it knew it is told again
 		one.SendResult(one.HandleRequest("tools/call").ID(), "{}")
-		call.ok(t)
-		if len(h.dials("a")) != n+1 {
-			t.Errorf("started %d times", len(h.dials("a"))-n)
+		call.wantResult(t)
+		if len(h.dialTimes("a")) != n+1 {
+			t.Errorf("started %d times", len(h.dialTimes("a"))-n)
 		}
 		// What it says of its lists has them read, over the line that all share.
 		one.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		shared := h.next("a")
+		shared := h.nextProcess("a")
 		shared.ServeStartup("new")
 		shared.ServeToolsList(mcptest.ToolsResult("new"))
 		h.wantNames("new")
 	})
 }
 
-// A call that comes in the moment in which a backend is stopped waits for the next start: none
-// is lost, and none is sent twice.
-func TestACallInTheMomentOfTheStopIsNotLost(t *testing.T) {
+// A call at the moment of the stop is queued for the next start: none is lost, and none is sent
+// twice.
+func TestIdle_ConcurrentCallIsNotLost(t *testing.T) {
 	for _, sharing := range []string{"shared", "session"} {
 		for round := range 100 {
-			c := short("a")
+			c := withIdleStop("a")
 			c.Sharing = sharing
-			inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
+			withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
 				var calling sync.WaitGroup
 				h.OpenSession("one", nil, false)
-				shared := h.next("a")
+				shared := h.nextProcess("a")
 				shared.ServeStartup("t")
 				p := shared
 				if sharing == "session" {
 					first := h.callFor("one", "a")
-					p = h.next("a")
+					p = h.nextProcess("a")
 					p.ServeHandshake("")
 					p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
-					first.ok(t)
+					first.wantResult(t)
 				}
 				time.Sleep(time.Minute - time.Nanosecond)
-				var calls [8]*caller
+				var calls [8]*callRecorder
 				for i := range calls {
 					calling.Go(func() {
 						time.Sleep(time.Nanosecond) // at the same moment as the stop
@@ -444,28 +445,28 @@ func TestACallInTheMomentOfTheStopIsNotLost(t *testing.T) {
 							t.Errorf("round %d: sent to who is being stopped: %s", round, line)
 						}
 					}
-					live = h.next("a")
+					live = h.nextProcess("a")
 					live.ServeHandshake("")
 				}
 				for range calls {
 					live.SendResult(live.HandleRequest("tools/call").ID(), "{}")
 				}
 				for _, c := range calls {
-					c.ok(t)
+					c.wantResult(t)
 				}
 			})
 		}
 	}
 }
 
-// A change of the set does not wait for a lazy backend whose tools are known, nor start it; and
-// those that are disabled are told of, in their place.
-func TestAChangeDoesNotStartALazyBackend(t *testing.T) {
-	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
+// A change does not wait for a lazy backend whose tools are known, nor start it; disabled
+// backends have a status, in configuration order.
+func TestApply_DoesNotStartLazyBackend(t *testing.T) {
+	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
-	known(t, o, "t")
-	inHouse(t, o, func(t *testing.T, h *house) {
-		next := append(plain("off"), o.Backends[0])
+	fillCache(t, o, "t")
+	withHarness(t, o, func(t *testing.T, h *harness) {
+		next := append(legacyBackends("off"), o.Backends[0])
 		next[0].Enabled = false
 		next[1].CallTimeout = time.Hour
 		time.Sleep(time.Second) // they have been started
@@ -473,8 +474,8 @@ func TestAChangeDoesNotStartALazyBackend(t *testing.T) {
 		if err := h.Apply(t.Context(), backends.Change{Backends: next, Catalog: h.Catalog}); err != nil {
 			t.Fatal(err)
 		}
-		if time.Since(began) != 0 || len(h.dials("a")) != 0 {
-			t.Errorf("it took %v, and started it %d times", time.Since(began), len(h.dials("a")))
+		if time.Since(began) != 0 || len(h.dialTimes("a")) != 0 {
+			t.Errorf("it took %v, and started it %d times", time.Since(began), len(h.dialTimes("a")))
 		}
 		all := h.Status()
 		if len(all) != 2 || all[0].Name != "off" || all[0].State != backends.Disabled || all[1].State != backends.Stopped {
@@ -482,18 +483,18 @@ func TestAChangeDoesNotStartALazyBackend(t *testing.T) {
 		}
 		h.wantNames("t")
 		c, _ := h.call("a")
-		p := h.next("a")
+		p := h.nextProcess("a")
 		p.ServeHandshake("")
 		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
-		c.ok(t)
+		c.wantResult(t)
 	})
 }
 
-// A backend whose tools could not be listed yet is not stopped: nobody can call, and so start,
-// what was never listed.
-func TestABackendThatWasNeverListedIsNotStopped(t *testing.T) {
-	inHouse(t, backends.Options{Backends: []config.Backend{short("a")}}, func(t *testing.T, h *house) {
-		p := h.next("a")
+// A backend whose tools could not be listed yet is not stopped, because no call could start it
+// again.
+func TestIdle_NotBeforeListingSucceeds(t *testing.T) {
+	withHarness(t, backends.Options{Backends: []config.Backend{withIdleStop("a")}}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
 		p.ServeHandshake("")
 		ready := time.Now().Add(5 * time.Minute)
 		for {
@@ -510,12 +511,13 @@ func TestABackendThatWasNeverListedIsNotStopped(t *testing.T) {
 	})
 }
 
-// What a server says has changed is read before it is stopped, also if there is a pause before that.
-func TestABackendIsNotStoppedBeforeItsChangesAreRead(t *testing.T) {
-	c := short("a")
+// Lists that a server has announced as changed are read before it is stopped, also if there is
+// a delay before that.
+func TestIdle_NotBeforeChangesAreRead(t *testing.T) {
+	c := withIdleStop("a")
 	c.IdleStop = time.Second
-	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
-		p := h.next("a")
+	withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
 		p.ServeStartup("t")
 		for range 12 { // it is restless
 			synctest.Wait()
@@ -529,51 +531,51 @@ func TestABackendIsNotStoppedBeforeItsChangesAreRead(t *testing.T) {
 	})
 }
 
-// What a session is subscribed to goes from its own line to the one that all share when the
-// server has turned out to need no more than that; which is started then, if nobody needed it.
-func TestSubscriptionsThatAreHandedOverWakeAStoppedLine(t *testing.T) {
-	c := short("a")
+// The subscriptions of a session move from its own connection to the shared one when the server
+// has turned out to be modern; the shared connection is started if it was stopped.
+func TestIdle_MergedSubscriptionsStartSharedConnection(t *testing.T) {
+	c := withIdleStop("a")
 	c.Sharing, c.Generation = "session", ""
-	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
-		p := h.next("a")
+	withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
 		p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"Method not found"}`)
 		p.ServeStartup("t")
 		h.OpenSession("one", nil, false)
 		sub := h.subscribe("one", "a", "x:y", true)
-		own := h.next("a")
+		own := h.nextProcess("a")
 		own.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
 		own.SendResult(own.HandleRequest("resources/subscribe").ID(), "{}")
-		sub.ok(t)
+		sub.wantResult(t)
 		time.Sleep(2 * time.Minute)
 		h.wantState("a", backends.Stopped) // the shared one
 		own.Exit("killed", "")
-		own = h.next("a")
+		own = h.nextProcess("a")
 		own.SendError(own.HandleRequest("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
-		own = h.next("a")
-		own.ServeDiscover(discovered(`{"tools":{},"resources":{"subscribe":true}}`))
+		own = h.nextProcess("a")
+		own.ServeDiscover(discoverWith(`{"tools":{},"resources":{"subscribe":true}}`))
 		synctest.Wait()
-		if n := len(h.dials("a")); n != 5 {
+		if n := len(h.dialTimes("a")); n != 5 {
 			t.Fatalf("dialled %d times", n)
 		}
-		shared := h.next("a")
-		shared.ServeDiscover(discovered(`{"tools":{},"resources":{"subscribe":true}}`))
+		shared := h.nextProcess("a")
+		shared.ServeDiscover(discoverWith(`{"tools":{},"resources":{"subscribe":true}}`))
 		shared.HandleRequest("subscriptions/listen")
 	})
 }
 
 // A backend is stopped when idle_stop has passed since its last call, whenever that was.
-func TestIdleStopIsCountedFromTheLastCall(t *testing.T) {
+func TestIdle_CountsFromLastCall(t *testing.T) {
 	for _, idle := range []time.Duration{3 * time.Second, 30 * time.Second} {
-		c := short("a")
+		c := withIdleStop("a")
 		c.IdleStop = idle
-		inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
-			p := h.next("a")
+		withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
 			p.ServeStartup("t")
 			p.ReceivePings()
 			time.Sleep(idle / 2)
 			call, _ := h.call("a")
 			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
-			call.ok(t)
+			call.wantResult(t)
 			time.Sleep(idle - time.Millisecond)
 			if p.Disconnected() {
 				t.Errorf("%v: it was stopped too soon", idle)

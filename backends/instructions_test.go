@@ -9,16 +9,16 @@ import (
 	"mcpgateway/internal/mcptest"
 )
 
-// Instructions of either generation are merged; what was cut is logged once, and a reload replaces
-// them without a restart of any server.
+// Instructions of both generations are merged; what was cut is logged once, and a reload
+// replaces them without a restart of any server.
 func TestInstructions_OfBothGenerationsAndReplacedByAReload(t *testing.T) {
 	long := strings.Repeat("x", 3000)
-	all := unasked(plain("a", "b")...)
-	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		a := h.next("a")
+	all := withUnknownGeneration(legacyBackends("a", "b")...)
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
 		a.SendResult(a.HandleRequest("server/discover").ID(), strings.Replace(mcptest.DiscoverResult, "{", `{"instructions":"Use a.",`, 1))
 		a.ServeToolsList(mcptest.ToolsResult("t"))
-		b := h.next("b")
+		b := h.nextProcess("b")
 		b.SendError(b.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 		b.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"instructions":"` + long + `"}`)
 		b.ServeToolsList(mcptest.ToolsResult("u"))
@@ -40,7 +40,7 @@ func TestInstructions_OfBothGenerationsAndReplacedByAReload(t *testing.T) {
 		if got := h.View().Instructions; got != "## a\n\nUse a.\n\n## b\n\nUse b." {
 			t.Errorf("got %q", got)
 		}
-		if len(h.dials("a"))+len(h.dials("b")) != 2 {
+		if len(h.dialTimes("a"))+len(h.dialTimes("b")) != 2 {
 			t.Error("a server was started again")
 		}
 	})

@@ -19,22 +19,22 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// unasked returns backends of which nobody has said of which era they are.
-func unasked(all ...config.Backend) []config.Backend {
+// withUnknownGeneration returns backends without a configured generation.
+func withUnknownGeneration(all ...config.Backend) []config.Backend {
 	for i := range all {
 		all[i].Generation = "auto"
 	}
 	return all
 }
 
-// refusal is an error object that names supported revisions.
+// refusal returns an error object that names supported revisions.
 func refusal(dates string) string {
 	return `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":[` + dates + `],"requested":"x"}}`
 }
 
-// speaksModern plays the rest of a start in the stateless era, and checks that a call is
-// stamped.
-func (h *house) speaksModern(p *mcptest.Peer) {
+// finishModernStart plays the rest of a modern start, and checks that a call contains client
+// metadata.
+func (h *harness) finishModernStart(p *mcptest.Peer) {
 	h.t.Helper()
 	p.ServeToolsList(mcptest.ToolsResult("t"))
 	call, _ := h.call("a")
@@ -43,15 +43,15 @@ func (h *house) speaksModern(p *mcptest.Peer) {
 		h.t.Errorf("the call is not stamped: %s", m.Raw())
 	}
 	p.SendResult(m.ID(), `{"resultType":"complete","content":[]}`)
-	call.ok(h.t)
+	call.wantResult(h.t)
 	p.WantNothing()
 	if s := h.status("a"); s.State != backends.Ready || s.Revision != "2026-07-28" || s.Server != "scripted/1" {
 		h.t.Errorf("status %+v", s)
 	}
 }
 
-// speaksClassic is the same in the session era.
-func (h *house) speaksClassic(p *mcptest.Peer) {
+// finishLegacyStart is the same for the legacy generation.
+func (h *harness) finishLegacyStart(p *mcptest.Peer) {
 	h.t.Helper()
 	p.ServeStartup("t")
 	call, _ := h.call("a")
@@ -60,15 +60,15 @@ func (h *house) speaksClassic(p *mcptest.Peer) {
 		h.t.Errorf("the call is stamped: %s", m.Raw())
 	}
 	p.SendResult(m.ID(), `{"content":[]}`)
-	call.ok(h.t)
+	call.wantResult(h.t)
 	p.WantNothing()
 	if s := h.status("a"); s.State != backends.Ready || s.Revision != "2025-11-25" {
 		h.t.Errorf("status %+v", s)
 	}
 }
 
-// What old servers and new ones answer server/discover with (docs/decisions/012-generation-probe.md).
-func TestTheQuestionOfTheEraIsAnswered(t *testing.T) {
+// Responses of old and new servers to server/discover (docs/decisions/012-generation-probe.md).
+func TestProbe_Responses(t *testing.T) {
 	asked := func(p *mcptest.Peer) wire.ID { return p.HandleRequest("server/discover").ID() }
 	fails := func(objects ...string) func(p *mcptest.Peer) {
 		return func(p *mcptest.Peer) {
@@ -115,30 +115,30 @@ func TestTheQuestionOfTheEraIsAnswered(t *testing.T) {
 	}
 	for _, r := range rows {
 		t.Run("pipe: "+r.name, func(t *testing.T) {
-			inHouse(t, backends.Options{Backends: unasked(plain("a")...)}, func(t *testing.T, h *house) {
-				p := h.next("a")
+			withHarness(t, backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...)}, func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
 				r.play(p)
 				if r.modern {
-					h.speaksModern(p)
+					h.finishModernStart(p)
 				} else {
-					h.speaksClassic(p)
+					h.finishLegacyStart(p)
 				}
-				if n := len(h.dials("a")); n != 1 {
+				if n := len(h.dialTimes("a")); n != 1 {
 					t.Errorf("dialled %d times", n)
 				}
 			})
 		})
 		t.Run("HTTP: "+r.name, func(t *testing.T) {
-			inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
-				p := h.next("a")
+			withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
 				r.play(p)
 				if r.modern {
-					h.speaksModern(p)
+					h.finishModernStart(p)
 					return
 				}
-				p = h.next("a")
-				h.speaksClassic(p)
-				if n := h.dials("a"); len(n) != 2 || n[1] != n[0] {
+				p = h.nextProcess("a")
+				h.finishLegacyStart(p)
+				if n := h.dialTimes("a"); len(n) != 2 || n[1] != n[0] {
 					t.Errorf("dialled at %v", n)
 				}
 			})
@@ -146,11 +146,11 @@ func TestTheQuestionOfTheEraIsAnswered(t *testing.T) {
 	}
 }
 
-// What says nothing of the era over HTTP: no authorization, no connection.
-func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
-	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
+// Failures over HTTP that prove nothing about the generation: no authorization, no connection.
+func TestProbe_UndecidedOverHTTP(t *testing.T) {
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
 		lose := func(err error) {
-			p := h.next("a")
+			p := h.nextProcess("a")
 			p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: err})
 			synctest.Wait()
 			p.WantNothing()
@@ -159,7 +159,7 @@ func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
 			lose(&httpclient.StatusError{Code: code})
 		}
 		lose(errors.New("connection refused"))
-		at := h.dials("a")
+		at := h.dialTimes("a")
 		for i := 1; i < len(at); i++ {
 			if at[i]-at[i-1] < 200*time.Millisecond {
 				t.Errorf("dialled at %v", at)
@@ -167,12 +167,12 @@ func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
 		}
 		// 400, 404, 405 without an answer of the era: session era, at once.
 		lose(fmt.Errorf("%w: 404", httpclient.ErrNotStateless))
-		h.speaksClassic(h.next("a"))
+		h.finishLegacyStart(h.nextProcess("a"))
 	})
 }
 
-// refusals are ways in which servers of the session era fail server/discover over HTTP, by the
-// reason that is shown.
+// refusals are ways in which legacy servers fail server/discover over HTTP, by the reason in
+// the error.
 var refusals = map[string]func(p *mcptest.Peer, id wire.ID){
 	"HTTP 500 Internal Server Error": func(p *mcptest.Peer, id wire.ID) {
 		p.FailRead(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 500}, MayHaveRun: true})
@@ -189,81 +189,81 @@ var refusals = map[string]func(p *mcptest.Peer, id wire.ID){
 	"no answer within 5s": func(*mcptest.Peer, wire.ID) { time.Sleep(5 * time.Second) },
 }
 
-// A server behind a URL that fails server/discover is sent initialize at once, and calls wait
-// for that. Only one that was silent is remembered for the next start.
-func TestDiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
+// A server behind a URL that fails server/discover is sent initialize at once, and calls are
+// queued for that. Only a silent server is remembered for the next start.
+func TestProbe_DiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 	for reason, refuse := range refusals {
 		t.Run(reason, func(t *testing.T) {
-			o := backends.Options{Backends: unasked(remote("a")), StateDir: t.TempDir()}
+			o := backends.Options{Backends: withUnknownGeneration(perSessionBackend("a")), StateDir: t.TempDir()}
 			o.Backends[0].Sharing = "shared"
-			inHouse(t, o, func(t *testing.T, h *house) {
+			withHarness(t, o, func(t *testing.T, h *harness) {
 				waits, _ := h.call("a")
-				p := h.next("a")
+				p := h.nextProcess("a")
 				refuse(p, p.HandleRequest("server/discover").ID())
-				p = h.next("a")
+				p = h.nextProcess("a")
 				p.ServeHandshake("")
 				p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
-				waits.ok(t)
+				waits.wantResult(t)
 				p.ServeToolsList(mcptest.ToolsResult("t"))
 				if said := h.log.Lines("level=INFO", "era: legacy"); len(said) != 1 {
 					t.Errorf("logged %q", said)
 				}
 				p.Exit("gone", "")
-				h.speaksClassic(h.next("a")) // it is not asked again
+				h.finishLegacyStart(h.nextProcess("a")) // it is not asked again
 			})
-			inHouse(t, o, func(t *testing.T, h *house) {
-				p := h.next("a")
+			withHarness(t, o, func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
 				if reason != "no answer within 5s" {
 					p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-					p = h.next("a")
+					p = h.nextProcess("a")
 				}
-				h.speaksClassic(p)
+				h.finishLegacyStart(p)
 			})
 		})
 		t.Run(reason+", and initialize fails", func(t *testing.T) {
-			inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
+			withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
 				for range 2 {
 					waits, _ := h.call("a")
-					p := h.next("a")
+					p := h.nextProcess("a")
 					refuse(p, p.HandleRequest("server/discover").ID())
-					p = h.next("a")
+					p = h.nextProcess("a")
 					p.FailRead(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(), Err: errors.New("boom"), MayHaveRun: true})
 					why := "boom (server/discover failed before that: " + reason + "; if the server does not know it, set `era: legacy`)"
 					waits.want(t, "it did not start: "+why)
-					h.wantProblem("a", why)
+					h.wantError("a", why)
 					time.Sleep(time.Second)
 				}
-				p := h.next("a") // it is asked for its era again
+				p := h.nextProcess("a") // it is asked for its era again
 				p.ServeDiscover("")
-				h.speaksModern(p)
+				h.finishModernStart(p)
 			})
 		})
 	}
 }
 
-// A backend that spoke 2026-07-28 and fails once when it restarts is asked once more.
-func TestARestartOfAModernServer_F_HTTP_3(t *testing.T) {
-	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
-		p := h.next("a")
+// A backend that was modern and fails once during its restart is probed once more.
+func TestProbe_ModernServerRestarts_F_HTTP_3(t *testing.T) {
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
 		p.ServeDiscover("")
-		h.speaksModern(p)
+		h.finishModernStart(p)
 		p.Exit("gone", "")
-		p = h.next("a")
+		p = h.nextProcess("a")
 		refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
-		p = h.next("a")
+		p = h.nextProcess("a")
 		p.ServeDiscover("")
-		h.speaksModern(p)
+		h.finishModernStart(p)
 		p.Exit("gone", "")
-		p = h.next("a")
+		p = h.nextProcess("a")
 		refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
-		p = h.next("a")
+		p = h.nextProcess("a")
 		refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
-		h.speaksClassic(h.next("a"))
+		h.finishLegacyStart(h.nextProcess("a"))
 	})
 }
 
-// A server that refuses initialize and names the revisions that it speaks is offered one of them.
-func TestARevisionIsRefused_F_HTTP_12(t *testing.T) {
+// A server that refuses initialize and names its revisions is offered one of them.
+func TestRevisionIsRefused_F_HTTP_12(t *testing.T) {
 	for name, tt := range map[string]struct{ refusal, want string }{
 		"-32602 with a list":     {`{"code":-32602,"message":"Unsupported protocol version","data":{"supported":["2024-11-05","2025-03-26"],"requested":"2025-11-25"}}`, "2025-03-26"},
 		"-32022 with a list":     {`{"code":-32022,"message":"no","data":{"supported":["2025-06-18"]}}`, "2025-06-18"},
@@ -273,12 +273,12 @@ func TestARevisionIsRefused_F_HTTP_12(t *testing.T) {
 		"only unknown revisions": {`{"code":-32602,"message":"no","data":{"supported":["2023-01-01", 7]}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
-				p := h.next("a")
+			withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
 				p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
 				if tt.want == "" {
 					p.WantNothing()
-					h.speaksClassic(h.next("a"))
+					h.finishLegacyStart(h.nextProcess("a"))
 					return
 				}
 				m := p.HandleRequest("initialize")
@@ -292,7 +292,7 @@ func TestARevisionIsRefused_F_HTTP_12(t *testing.T) {
 					t.Errorf("status %+v", s)
 				}
 				p.Exit("exit 1", "")
-				p = h.next("a")
+				p = h.nextProcess("a")
 				p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
 				p.SendError(p.HandleRequest("initialize").ID(), tt.refusal) // one more try, not two
 				p.WantNothing()
@@ -301,21 +301,21 @@ func TestARevisionIsRefused_F_HTTP_12(t *testing.T) {
 	}
 }
 
-// VERSION-02: a server that exits when it is asked anything before initialize is started
-// again at once, without the question; so it is from then on, also by the next gateway.
-func TestVERSION02_AServerThatEndsAtTheQuestion(t *testing.T) {
-	o := backends.Options{Backends: unasked(plain("a")...), StateDir: t.TempDir()}
-	inHouse(t, o, func(t *testing.T, h *house) {
+// VERSION-02: a server that exits on any request before initialize is started again at once,
+// without the probe; from then on it is not probed, also by the next gateway.
+func TestVERSION02_ServerThatEndsOnProbe(t *testing.T) {
+	o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), StateDir: t.TempDir()}
+	withHarness(t, o, func(t *testing.T, h *harness) {
 		waits, _ := h.call("a")
-		p := h.next("a")
+		p := h.nextProcess("a")
 		p.HandleRequest("server/discover")
 		p.Exit("exit 1", "")
-		p = h.next("a")
+		p = h.nextProcess("a")
 		p.ServeHandshake("")
 		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
-		waits.ok(t)
+		waits.wantResult(t)
 		p.ServeToolsList(mcptest.ToolsResult("t"))
-		if at := h.dials("a"); len(at) != 2 || at[1] != at[0] {
+		if at := h.dialTimes("a"); len(at) != 2 || at[1] != at[0] {
 			t.Errorf("dialled at %v", at)
 		}
 		if loud := h.log.Warnings(); len(loud) > 0 {
@@ -325,124 +325,124 @@ func TestVERSION02_AServerThatEndsAtTheQuestion(t *testing.T) {
 			t.Errorf("said of its era: %q", said)
 		}
 		p.Exit("exit 2", "")
-		h.speaksClassic(h.next("a"))
+		h.finishLegacyStart(h.nextProcess("a"))
 	})
-	inHouse(t, o, func(t *testing.T, h *house) {
-		p := h.next("a")
-		h.speaksClassic(p)
+	withHarness(t, o, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
+		h.finishLegacyStart(p)
 		// It is another one now, and says so.
 		p.Exit("exit 3", "")
-		p = h.next("a")
+		p = h.nextProcess("a")
 		p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}`)
-		p = h.next("a")
+		p = h.nextProcess("a")
 		p.ServeDiscover("")
-		h.speaksModern(p)
+		h.finishModernStart(p)
 	})
-	if text, _ := os.ReadFile(kept(t, o.StateDir)); strings.Contains(string(text), "era") {
+	if text, _ := os.ReadFile(cacheFile(t, o.StateDir)); strings.Contains(string(text), "era") {
 		t.Errorf("kept %s", text)
 	}
 }
 
-// A program that does not start does not start, whatever it is asked: its end is no
-// reason to believe anything.
-func TestAProgramThatCannotStart(t *testing.T) {
-	inHouse(t, backends.Options{Backends: unasked(plain("a")...), StateDir: t.TempDir()}, func(t *testing.T, h *house) {
+// A program that does not start fails with any request: its end proves nothing about the
+// generation.
+func TestProbe_ProgramThatCannotStart(t *testing.T) {
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), StateDir: t.TempDir()}, func(t *testing.T, h *harness) {
 		waits, _ := h.call("a")
-		h.next("a").Exit("exit 127", "sh: npx: not found")
-		h.next("a").Exit("exit 127", "sh: npx: not found")
+		h.nextProcess("a").Exit("exit 127", "sh: npx: not found")
+		h.nextProcess("a").Exit("exit 127", "sh: npx: not found")
 		waits.want(t, "it did not start: exit 127; its last words: sh: npx: not found")
 		defer func() {
 			if said := h.log.Lines("level=INFO", "server/discover"); len(said) > 0 {
 				t.Errorf("the question is blamed: %q", said)
 			}
 		}()
-		p := h.next("a") // it is there now, and modern
+		p := h.nextProcess("a") // it is there now, and modern
 		p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
-		p = h.next("a")
+		p = h.nextProcess("a")
 		p.ServeDiscover("")
-		h.speaksModern(p)
+		h.finishModernStart(p)
 	})
 }
 
-// VERSION-03: a server that is silent when it is asked is greeted after 5 s, in the same
-// process, for it may only be slow; and it is not asked again.
-func TestVERSION03_AServerThatIsSilent(t *testing.T) {
-	o := backends.Options{Backends: unasked(plain("a")...), StateDir: t.TempDir()}
-	inHouse(t, o, func(t *testing.T, h *house) {
-		p := h.next("a")
+// VERSION-03: a server that is silent when probed is sent initialize after 5 s, in the same
+// process, because it may only be slow; and it is not probed again.
+func TestVERSION03_SilentServer(t *testing.T) {
+	o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), StateDir: t.TempDir()}
+	withHarness(t, o, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
 		p.HandleRequest("server/discover")
 		began := time.Now()
-		h.speaksClassic(p)
+		h.finishLegacyStart(p)
 		if took := time.Since(began); took < 5*time.Second || took > 5100*time.Millisecond {
 			t.Errorf("ready after %v", took)
 		}
-		if n := len(h.dials("a")); n != 1 {
+		if n := len(h.dialTimes("a")); n != 1 {
 			t.Errorf("dialled %d times", n)
 		}
 	})
-	inHouse(t, o, func(t *testing.T, h *house) { h.speaksClassic(h.next("a")) })
+	withHarness(t, o, func(t *testing.T, h *harness) { h.finishLegacyStart(h.nextProcess("a")) })
 }
 
-func TestAServerThatIsSlow(t *testing.T) {
-	slow := func(t *testing.T, test func(h *house, p *mcptest.Peer, discover wire.ID)) {
+func TestProbe_SlowServer(t *testing.T) {
+	slow := func(t *testing.T, test func(h *harness, p *mcptest.Peer, discover wire.ID)) {
 		t.Helper()
-		o := backends.Options{Backends: unasked(plain("a")...), StateDir: t.TempDir()}
+		o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), StateDir: t.TempDir()}
 		o.Backends[0].StartTimeout = 12 * time.Second
-		inHouse(t, o, func(t *testing.T, h *house) {
-			p := h.next("a")
+		withHarness(t, o, func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
 			id := p.HandleRequest("server/discover").ID()
 			time.Sleep(4 * time.Second) // a third of start_timeout
 			test(h, p, id)
 		})
 	}
 	t.Run("and of the session era", func(t *testing.T) {
-		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
+		slow(t, func(h *harness, p *mcptest.Peer, discover wire.ID) {
 			p.SendError(discover, `{"code":-32601,"message":"no"}`)
-			h.speaksClassic(p)
+			h.finishLegacyStart(p)
 			p.Exit("exit 1", "")
-			h.speaksClassic(h.next("a"))
+			h.finishLegacyStart(h.nextProcess("a"))
 		})
 	})
 	t.Run("and of both", func(t *testing.T) {
-		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
+		slow(t, func(h *harness, p *mcptest.Peer, discover wire.ID) {
 			p.SendResult(discover, mcptest.DiscoverResult)
-			h.speaksClassic(p)
+			h.finishLegacyStart(p)
 			p.Exit("exit 1", "")
-			p = h.next("a") // it is worth asking
+			p = h.nextProcess("a") // it is worth asking
 			p.ServeDiscover("")
-			h.speaksModern(p)
+			h.finishModernStart(p)
 		})
 	})
 	t.Run("and of the stateless era", func(t *testing.T) {
-		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
+		slow(t, func(h *harness, p *mcptest.Peer, discover wire.ID) {
 			p.SendResult(discover, mcptest.DiscoverResult)
 			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
-			h.speaksModern(p)
+			h.finishModernStart(p)
 		})
 	})
 	t.Run("and answers in the other order", func(t *testing.T) {
-		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
+		slow(t, func(h *harness, p *mcptest.Peer, discover wire.ID) {
 			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 			p.SendResult(discover, mcptest.DiscoverResult)
-			h.speaksModern(p)
+			h.finishModernStart(p)
 		})
 	})
 	t.Run("too slow", func(t *testing.T) {
-		slow(t, func(h *house, p *mcptest.Peer, _ wire.ID) {
+		slow(t, func(h *harness, p *mcptest.Peer, _ wire.ID) {
 			p.HandleRequest("initialize")
 			time.Sleep(8 * time.Second)
 			if err := h.status("a").Err; err == nil || !strings.HasPrefix(err.Error(), "it was not ready within 12s (start_timeout)") || !strings.HasSuffix(err.Error(), "set `era: legacy`)") {
 				t.Errorf("it failed for %v", err)
 			}
-			h.speaksClassic(h.next("a"))
+			h.finishLegacyStart(h.nextProcess("a"))
 		})
 	})
 	t.Run("and ends", func(t *testing.T) {
-		slow(t, func(h *house, p *mcptest.Peer, _ wire.ID) {
+		slow(t, func(h *harness, p *mcptest.Peer, _ wire.ID) {
 			p.HandleRequest("initialize")
 			p.Exit("exit 1", "")
 			began := time.Now()
-			h.speaksClassic(h.next("a"))
+			h.finishLegacyStart(h.nextProcess("a"))
 			if took := time.Since(began); took != 0 {
 				t.Errorf("it took %v", took)
 			}
@@ -450,30 +450,30 @@ func TestAServerThatIsSlow(t *testing.T) {
 	})
 }
 
-// The era is what the process at hand is of, be it another than the one before.
-func TestTheEraChangesWithTheProcess(t *testing.T) {
-	for name, one := range map[string]config.Backend{"pipe": plain("a")[0], "HTTP": remote("a")} {
+// The generation is that of the current process, even if the one before had another.
+func TestProbe_GenerationChangesWithProcess(t *testing.T) {
+	for name, one := range map[string]config.Backend{"pipe": legacyBackends("a")[0], "HTTP": perSessionBackend("a")} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, backends.Options{Backends: unasked(one)}, func(t *testing.T, h *house) {
+			withHarness(t, backends.Options{Backends: withUnknownGeneration(one)}, func(t *testing.T, h *harness) {
 				h.OpenSession("one", []byte(`{"sampling":{}}`), false)
-				p := h.next("a")
+				p := h.nextProcess("a")
 				p.ServeDiscover("")
-				h.speaksModern(p)
+				h.finishModernStart(p)
 				p.Exit("exit 1", "")
 				synctest.Wait()
 				waits := h.callFor("one", "a") // over the line that all share
 
-				p = h.next("a")
+				p = h.nextProcess("a")
 				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 				if one.URL == "" {
 					p.ServeHandshake("")
 					p.SendResult(p.HandleRequest("tools/call").ID(), `{}`)
 					p.ServeToolsList(mcptest.ToolsResult("t"))
 				} else {
-					shared := h.next("a")
+					shared := h.nextProcess("a")
 					shared.ServeStartup("t")
-					own := h.next("a") // which a session needs now
-					if m := own.HandleRequest("initialize"); capabilitiesIn(m) != `{"sampling":{}}` {
+					own := h.nextProcess("a") // which a session needs now
+					if m := own.HandleRequest("initialize"); declaredIn(m) != `{"sampling":{}}` {
 						t.Errorf("told %s", m.Raw())
 					} else {
 						own.SendResult(m.ID(), mcptest.InitializeResult)
@@ -482,82 +482,82 @@ func TestTheEraChangesWithTheProcess(t *testing.T) {
 					own.SendResult(own.HandleRequest("tools/call").ID(), `{}`)
 					p = shared
 				}
-				waits.ok(t)
+				waits.wantResult(t)
 
 				p.Exit("exit 1", "")
-				p = h.next("a") // it is taken for what it was
+				p = h.nextProcess("a") // it is taken for what it was
 				p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
-				p = h.next("a")
+				p = h.nextProcess("a")
 				p.ServeDiscover("")
-				h.speaksModern(p)
+				h.finishModernStart(p)
 			})
 		})
 	}
 }
 
-// A server behind a URL that wants neither is not asked the same again at once.
-func TestAServerOfNoEra(t *testing.T) {
-	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
-		p := h.next("a")
+// A server behind a URL that accepts neither generation is not tried again at once.
+func TestProbe_NeitherGeneration(t *testing.T) {
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
 		p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-		p = h.next("a")
+		p = h.nextProcess("a")
 		p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
-		if at := h.dials("a"); len(at) != 2 {
+		if at := h.dialTimes("a"); len(at) != 2 {
 			t.Errorf("dialled at %v", at)
 		}
 		if err := h.status("a").Err; err == nil || err.Error() != "initialize: no" {
 			t.Errorf("it failed for %v", err)
 		}
-		p = h.next("a")
+		p = h.nextProcess("a")
 		p.ServeDiscover("") // it is asked again, for it is another one perhaps
-		h.speaksModern(p)
+		h.finishModernStart(p)
 	})
 }
 
-func TestThePinnedEra(t *testing.T) {
-	for name, one := range map[string]config.Backend{"pipe": plain("a")[0], "HTTP": remote("a")} {
+func TestPinnedGeneration(t *testing.T) {
+	for name, one := range map[string]config.Backend{"pipe": legacyBackends("a")[0], "HTTP": perSessionBackend("a")} {
 		t.Run("legacy, "+name, func(t *testing.T) {
-			inHouse(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *house) {
-				p := h.next("a")
+			withHarness(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
 				p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
-				h.speaksClassic(h.next("a")) // what it says does not change it
+				h.finishLegacyStart(h.nextProcess("a")) // what it says does not change it
 			})
 		})
 		t.Run("modern, "+name, func(t *testing.T) {
 			one.Generation = "modern"
-			inHouse(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *house) {
-				p := h.next("a")
+			withHarness(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
 				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-				h.wantProblem("a", "it does not speak 2026-07-28: remove `era: modern` (no)")
-				p = h.next("a")
+				h.wantError("a", "it does not speak 2026-07-28: remove `era: modern` (no)")
+				p = h.nextProcess("a")
 				p.ServeDiscover("")
-				h.speaksModern(p)
+				h.finishModernStart(p)
 			})
 		})
 	}
 	t.Run("modern, and it ends", func(t *testing.T) {
-		one := plain("a")
+		one := legacyBackends("a")
 		one[0].Generation = "modern"
-		inHouse(t, backends.Options{Backends: one}, func(t *testing.T, h *house) {
-			p := h.next("a")
+		withHarness(t, backends.Options{Backends: one}, func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
 			p.HandleRequest("server/discover")
 			p.Exit("exit 3", "boom")
-			h.wantProblem("a", "exit 3; its last words: boom (it was sent server/discover because of `era: modern`)")
+			h.wantError("a", "exit 3; its last words: boom (it was sent server/discover because of `era: modern`)")
 		})
 	})
 	t.Run("legacy, and it is not", func(t *testing.T) {
-		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
-			p := h.next("a")
+		withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
 			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
-			h.wantProblem("a", "it may speak 2026-07-28 alone: remove `era: legacy` (initialize: no)")
-			h.speaksClassic(h.next("a"))
+			h.wantError("a", "it may speak 2026-07-28 alone: remove `era: legacy` (initialize: no)")
+			h.finishLegacyStart(h.nextProcess("a"))
 		})
 	})
 	t.Run("sse is legacy", func(t *testing.T) {
-		old := remote("a")
+		old := perSessionBackend("a")
 		old.Generation, old.Transport = "auto", "sse"
-		inHouse(t, backends.Options{Backends: []config.Backend{old}}, func(t *testing.T, h *house) {
-			h.speaksClassic(h.next("a"))
+		withHarness(t, backends.Options{Backends: []config.Backend{old}}, func(t *testing.T, h *harness) {
+			h.finishLegacyStart(h.nextProcess("a"))
 		})
 	})
 }

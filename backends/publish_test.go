@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// Of many that have news at the same time, those that were looked at in the meantime cost no merge.
-func TestNewsThatIsKnownIsNotPublishedAgain(t *testing.T) {
+// Of many backends with changes at the same time, those that a concurrent merge has included
+// cost no further merge.
+func TestPublishCoalescesChanges(t *testing.T) {
 	s := New(Options{Log: slog.New(slog.DiscardHandler)})
 	v := s.View()
 	s.published = s.changes.Load() + 1 // somebody has looked since, behind the next one's back

@@ -14,13 +14,13 @@ import (
 )
 
 func TestStartTimeout(t *testing.T) {
-	o := backends.Options{Backends: plain("a", "unbound")}
+	o := backends.Options{Backends: legacyBackends("a", "unbound")}
 	o.Backends[0].StartTimeout = 10 * time.Second
 	o.Backends[1].StartTimeout = 0
-	inHouse(t, o, func(t *testing.T, h *house) {
+	withHarness(t, o, func(t *testing.T, h *harness) {
 		c, _ := h.call("a")
 		unbound, _ := h.call("unbound")
-		first, slow := h.next("a"), h.next("unbound")
+		first, slow := h.nextProcess("a"), h.nextProcess("unbound")
 		time.Sleep(9999 * time.Millisecond)
 		c.want(t, "")
 		time.Sleep(time.Millisecond)
@@ -32,7 +32,7 @@ func TestStartTimeout(t *testing.T) {
 		first.WantNothing() // "The initialize request MUST NOT be cancelled by clients"
 		c, _ = h.call("a")
 		c.want(t, "it is not running: it was not ready within 10s (start_timeout); next try in 1s")
-		h.next("a").ServeStartup("t")
+		h.nextProcess("a").ServeStartup("t")
 		h.wantNames("t")
 
 		time.Sleep(time.Hour) // start_timeout: 0 is none
@@ -42,12 +42,12 @@ func TestStartTimeout(t *testing.T) {
 	})
 }
 
-func TestABackendIsStartedAgainWithGrowingPauses(t *testing.T) {
-	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
-		h.next("a").Exit("exit 1", "")
+func TestRestartPausesGrow(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+		h.nextProcess("a").Exit("exit 1", "")
 		h.breakDial("a", errors.New("no such file"))
 		time.Sleep(30 * time.Minute)
-		at := h.dials("a")
+		at := h.dialTimes("a")
 		for i := 1; i < len(at); i++ {
 			pause := at[i] - at[i-1]
 			least := 200 * time.Millisecond << (i - 1)
@@ -64,27 +64,27 @@ func TestABackendIsStartedAgainWithGrowingPauses(t *testing.T) {
 	})
 }
 
-// Who has run for long begins with the short pause again.
-func TestThePausesBeginAnew(t *testing.T) {
-	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+// After a long time ready the pauses begin with the shortest one again.
+func TestRestartPausesReset(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		for range 5 {
-			h.next("a").Exit("exit 1", "")
+			h.nextProcess("a").Exit("exit 1", "")
 		}
-		a := h.next("a")
+		a := h.nextProcess("a")
 		a.ServeStartup("t")
 		time.Sleep(31 * time.Second)
 		a.Exit("exit 1", "")
 		died := time.Now()
-		h.next("a")
+		h.nextProcess("a")
 		if pause := time.Since(died); pause > 250*time.Millisecond {
 			t.Errorf("the pause was %v", pause)
 		}
 	})
 }
 
-func TestPROC06_DeathFailsCallsInFlightAndOthersWait(t *testing.T) {
-	inHouse(t, backends.Options{Backends: plain("a", "b")}, func(t *testing.T, h *house) {
-		a, b := h.next("a"), h.next("b")
+func TestPROC06_CrashFailsCallsInFlightAndQueuesOthers(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a", "b")}, func(t *testing.T, h *harness) {
+		a, b := h.nextProcess("a"), h.nextProcess("b")
 		a.ServeStartup("t")
 		b.ServeStartup("u")
 		one, _ := h.call("a")
@@ -103,7 +103,7 @@ func TestPROC06_DeathFailsCallsInFlightAndOthersWait(t *testing.T) {
 			t.Errorf("status: %+v", s)
 		}
 		h.wantNames("t", "u") // PROC-08: tools stay listed
-		again := h.next("a")
+		again := h.nextProcess("a")
 		again.ServeHandshake("")
 		m := again.HandleRequest("tools/call")
 		again.SendResult(m.ID(), "{}")
@@ -113,10 +113,10 @@ func TestPROC06_DeathFailsCallsInFlightAndOthersWait(t *testing.T) {
 	})
 }
 
-func TestCallsAfterAFailedStartFailAtOnceWithTheReason(t *testing.T) {
-	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+func TestCallsAfterFailedStartFailAtOnce(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		waits, _ := h.call("a")
-		h.next("a").Exit("exit 127", "sh: npx: not found")
+		h.nextProcess("a").Exit("exit 127", "sh: npx: not found")
 		waits.want(t, "it did not start: exit 127; its last words: sh: npx: not found")
 		h.breakDial("a", errors.New("no such file"))
 		c, _ := h.call("a")
@@ -130,12 +130,12 @@ func TestCallsAfterAFailedStartFailAtOnceWithTheReason(t *testing.T) {
 	})
 }
 
-// FRAME-08: what a backend does not take fails, and only that.
-func TestFRAME08_ABackendThatReadsNothing(t *testing.T) {
-	o := backends.Options{Backends: plain("a")}
+// FRAME-08: only messages that a backend does not read fail.
+func TestFRAME08_BackendThatReadsNothing(t *testing.T) {
+	o := backends.Options{Backends: legacyBackends("a")}
 	o.Backends[0].CallTimeout = time.Second
-	inHouse(t, o, func(t *testing.T, h *house) {
-		a := h.next("a")
+	withHarness(t, o, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
 		a.ServeStartup("t")
 		began := time.Now()
 		c, _ := h.call("a")
@@ -147,11 +147,10 @@ func TestFRAME08_ABackendThatReadsNothing(t *testing.T) {
 	})
 }
 
-// The death of a backend that has just been asked for its tools is told as a
-// death, not as a list that failed.
-func TestDeathWhileListing(t *testing.T) {
-	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
-		a := h.next("a")
+// The crash of a backend during tools/list is reported as its end, not as a failed list.
+func TestCrashDuringListing(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
 		a.ServeHandshake("")
 		a.HandleRequest("tools/list")
 		a.Exit("exit 1", "")
@@ -164,15 +163,15 @@ func TestDeathWhileListing(t *testing.T) {
 		if !h.View().Complete {
 			t.Error("it is still waited for")
 		}
-		h.next("a").ServeHandshake("")
+		h.nextProcess("a").ServeHandshake("")
 	})
 }
 
-// So is a death right behind the handshake, whatever of it is noticed first.
-func TestDeathRightAfterTheHandshake(t *testing.T) {
+// So is a crash right after the handshake, in whatever order its effects are noticed.
+func TestCrashAfterHandshake(t *testing.T) {
 	for range 100 {
-		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
-			a := h.next("a")
+		withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+			a := h.nextProcess("a")
 			m := a.HandleRequest("initialize")
 			a.SendResult(m.ID(), mcptest.InitializeResult)
 			a.Exit("exit 1", "")
@@ -180,18 +179,18 @@ func TestDeathRightAfterTheHandshake(t *testing.T) {
 			if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], `backend=a err="exit 1"`) {
 				t.Fatalf("logged %q", loud)
 			}
-			h.next("a").ServeStartup("t")
+			h.nextProcess("a").ServeStartup("t")
 			h.wantNames("t")
 		})
 	}
 }
 
-// A restarting backend, calls and cancellations at the same moments: every call
-// ends once, and nothing of it is left.
+// A restarting backend, calls and cancellations at the same moments: every call ends once, and
+// nothing of it is left.
 func TestCallsRestartsAndCancellationsRace(t *testing.T) {
 	for round := range 60 {
-		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
-			var all [24]*caller
+		withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+			var all [24]*callRecorder
 			for i := range all {
 				go func() {
 					time.Sleep(time.Duration(i%3) * 100 * time.Millisecond)
@@ -203,15 +202,15 @@ func TestCallsRestartsAndCancellationsRace(t *testing.T) {
 					}
 				}()
 			}
-			a := h.next("a")
+			a := h.nextProcess("a")
 			if round%3 == 0 {
 				a.Exit("exit 1", "") // it does not start
-				a = h.next("a")
+				a = h.nextProcess("a")
 			}
 			a.ServeHandshake("")
 			time.Sleep(time.Duration(round%4) * 50 * time.Millisecond)
 			a.Exit("exit 2", "")
-			a = h.next("a")
+			a = h.nextProcess("a")
 			a.ServeHandshake("")
 			time.Sleep(time.Second)
 			for _, line := range a.TakeAll() {
@@ -229,13 +228,13 @@ func TestCallsRestartsAndCancellationsRace(t *testing.T) {
 	}
 }
 
-// A backend that never starts is logged once, and again when the reason is another, or
-// when it is given up for longer.
-func TestAFailureIsLoggedOnce(t *testing.T) {
-	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
-		h.next("a").Exit("exit 1", "")
+// A backend that never starts is logged once, and again when the reason changes, or when the
+// breaker opens.
+func TestFailureIsLoggedOnce(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+		h.nextProcess("a").Exit("exit 1", "")
 		for range 6 {
-			h.next("a").Exit("exit 2", "")
+			h.nextProcess("a").Exit("exit 2", "")
 		}
 		time.Sleep(time.Second)
 		if loud := h.log.Warnings(); len(loud) != 3 || !strings.Contains(loud[0], "exit 1") || !strings.Contains(loud[1], "exit 2") ||

@@ -16,10 +16,10 @@ import (
 
 func TestSTART08_NothingStartsBeforeStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, backends.Options{Backends: plain("a", "b")})
+		h := newHarness(t, backends.Options{Backends: legacyBackends("a", "b")})
 		c, _ := h.call("a")
 		time.Sleep(time.Hour)
-		if n := len(h.dials("a")) + len(h.dials("b")); n != 0 {
+		if n := len(h.dialTimes("a")) + len(h.dialTimes("b")); n != 0 {
 			t.Errorf("%d backends were dialled", n)
 		}
 		if s := h.status("a"); s.State != backends.Stopped || s.Settled {
@@ -27,9 +27,9 @@ func TestSTART08_NothingStartsBeforeStart(t *testing.T) {
 		}
 		h.Start()
 		h.Start()
-		a := h.next("a")
-		h.next("b")
-		if n := len(h.dials("a")) + len(h.dials("b")); n != 2 {
+		a := h.nextProcess("a")
+		h.nextProcess("b")
+		if n := len(h.dialTimes("a")) + len(h.dialTimes("b")); n != 2 {
 			t.Errorf("%d backends were dialled", n)
 		}
 		a.ServeHandshake("") // what was asked before has waited
@@ -38,9 +38,9 @@ func TestSTART08_NothingStartsBeforeStart(t *testing.T) {
 	})
 }
 
-func TestASetThatNeverStartsLeavesNoCallBehind(t *testing.T) {
+func TestUnstartedSetFailsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, backends.Options{Backends: plain("a")})
+		h := newHarness(t, backends.Options{Backends: legacyBackends("a")})
 		c, _ := h.call("a")
 		h.stop()
 		<-h.done
@@ -50,12 +50,12 @@ func TestASetThatNeverStartsLeavesNoCallBehind(t *testing.T) {
 	})
 }
 
-func TestTheEndOfASetEndsItsBackends(t *testing.T) {
+func TestShutdownEndsBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, backends.Options{Backends: plain("ready", "starting", "broken")})
+		h := newHarness(t, backends.Options{Backends: legacyBackends("ready", "starting", "broken")})
 		h.breakDial("broken", errors.New("no such file"))
 		h.Start()
-		ready, starting := h.next("ready"), h.next("starting")
+		ready, starting := h.nextProcess("ready"), h.nextProcess("starting")
 		ready.ServeStartup("t")
 		sent, _ := h.call("ready")
 		waits, _ := h.call("starting")
@@ -79,15 +79,15 @@ func TestTheEndOfASetEndsItsBackends(t *testing.T) {
 	})
 }
 
-func TestBackendsStartSideBySideAndCostEachOtherNothing(t *testing.T) {
-	o := backends.Options{Backends: plain("fails", "hangs", "nonsense", "strange", "good")}
+func TestBackendsStartInParallel(t *testing.T) {
+	o := backends.Options{Backends: legacyBackends("fails", "hangs", "nonsense", "strange", "good")}
 	o.Backends = append(o.Backends, config.Backend{Name: "off", Command: "off"})
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, o)
+		h := newHarness(t, o)
 		h.breakDial("fails", errors.New("no such file"))
 		h.Start()
-		nonsense, strange, good := h.next("nonsense"), h.next("strange"), h.next("good")
-		h.next("hangs")
+		nonsense, strange, good := h.nextProcess("nonsense"), h.nextProcess("strange"), h.nextProcess("good")
+		h.nextProcess("hangs")
 		nonsense.ServeHandshake("")
 		nonsense.ServeToolsList(`{"tools":{"name":"x"}}`)
 		strange.SendResult(strange.HandleRequest("initialize").ID(), `"welcome"`)
@@ -97,7 +97,7 @@ func TestBackendsStartSideBySideAndCostEachOtherNothing(t *testing.T) {
 			t.Error("the list is settled though one backend is still to come")
 		}
 		for _, name := range []string{"good", "hangs", "nonsense", "strange", "fails"} {
-			if at := h.dials(name); len(at) != 1 || at[0] != 0 {
+			if at := h.dialTimes(name); len(at) != 1 || at[0] != 0 {
 				t.Errorf("%s was dialled at %v", name, at)
 			}
 		}
@@ -124,14 +124,14 @@ func TestBackendsStartSideBySideAndCostEachOtherNothing(t *testing.T) {
 	})
 }
 
-// NOTIF-19: initialized comes before any request, the calls that waited included.
+// NOTIF-19: initialized comes before any request, including queued calls.
 func TestNOTIF19_InitializedComesBeforeTheFirstRequest(t *testing.T) {
 	for range 100 {
-		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 			for range 5 {
 				h.call("a")
 			}
-			a := h.next("a")
+			a := h.nextProcess("a")
 			m := a.HandleRequest("initialize")
 			if want := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{},"clientInfo":{"name":"mcp-gateway","version":"test"},"protocolVersion":"2025-11-25"}}`; string(m.Raw()) != want {
 				t.Errorf("got %s\nwant %s", m.Raw(), want)
@@ -148,36 +148,36 @@ func TestNOTIF19_InitializedComesBeforeTheFirstRequest(t *testing.T) {
 	}
 }
 
-// VERSION-04: each backend speaks its own revision, and a strange one is borne.
-func TestVERSION04_BackendsSpeakTheirOwnRevisions(t *testing.T) {
+// VERSION-04: each backend has its own revision, and unknown ones are accepted.
+func TestVERSION04_RevisionsOfBackends(t *testing.T) {
 	revisions := []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2024-10-07", ""}
 	var names []string
 	for i := range revisions {
 		names = append(names, fmt.Sprintf("b%d", i))
 	}
-	inHouse(t, backends.Options{Backends: plain(names...)}, func(t *testing.T, h *house) {
+	withHarness(t, backends.Options{Backends: legacyBackends(names...)}, func(t *testing.T, h *harness) {
 		for i, revision := range revisions {
-			p := h.next(names[i])
+			p := h.nextProcess(names[i])
 			p.ServeHandshake(fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"serverInfo":{"name":"x","version":"1","title":7,"icons":[{"src":"i","sizes":"48x48"}]}}`, revision))
 			p.ServeToolsList(mcptest.ToolsResult("t" + names[i]))
 			if s := h.status(names[i]); s.State != backends.Ready || s.Revision != revision {
 				t.Errorf("%s: %+v", revision, s)
 			}
 		}
-		if warned := h.log.Lines("level=WARN", "unknown protocol revision"); len(warned) != 2 || len(h.names()) != len(names) {
-			t.Errorf("logged %q; listed %q", warned, h.names())
+		if warned := h.log.Lines("level=WARN", "unknown protocol revision"); len(warned) != 2 || len(h.listedTools()) != len(names) {
+			t.Errorf("logged %q; listed %q", warned, h.listedTools())
 		}
 	})
 }
 
-// F-LOG-1: backends that are not ready when the wait is over share one line.
-func TestLateBackendsShareOneLine_F_LOG_1(t *testing.T) {
+// F-LOG-1: backends that are not ready when the wait is over share one log record.
+func TestLateBackendsShareOneRecord_F_LOG_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, backends.Options{Backends: plain("a", "b", "c", "d", "e", "f", "g"), CatalogWait: time.Second})
+		h := newHarness(t, backends.Options{Backends: legacyBackends("a", "b", "c", "d", "e", "f", "g"), CatalogWait: time.Second})
 		h.Start()
-		h.next("a").ServeStartup("t")
+		h.nextProcess("a").ServeStartup("t")
 		for _, name := range []string{"b", "c", "d", "e", "f", "g"} {
-			h.next(name)
+			h.nextProcess(name)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()

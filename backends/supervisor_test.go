@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestSupervisor tells a supervisor what happens, and when, and looks at what it decides
-// after each. The random number is 0 unless the word says otherwise.
+// TestSupervisor sends events and their times to a supervisor, and checks its decisions after
+// each. The random number is 0 unless given.
 func TestSupervisor(t *testing.T) {
 	for name, script := range map[string]string{
 		"a start": `
@@ -242,7 +242,7 @@ func runScript(t *testing.T, script string) {
 	}
 }
 
-func TestPausesOfABreaker(t *testing.T) {
+func TestBreakerPauses(t *testing.T) {
 	want := []string{"200ms", "200ms", "400ms", "800ms", "1.6s", "30s", "1m0s", "2m0s", "4m0s", "5m0s", "5m0s"}
 	for failures, pause := range want {
 		if got := backoffAfter(failures).String(); got != pause {
@@ -254,8 +254,8 @@ func TestPausesOfABreaker(t *testing.T) {
 	}
 }
 
-// A crowd lets every session try, until the first tries of five in a row have failed.
-func TestCrowd(t *testing.T) {
+// A sessionBreaker lets every session try, until the first tries of five in a row have failed.
+func TestSessionBreaker(t *testing.T) {
 	var c sessionBreaker
 	now := time.Unix(1000, 0)
 	no := errors.New("no")

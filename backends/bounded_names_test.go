@@ -1,0 +1,37 @@
+package backends
+
+import (
+	"fmt"
+	"testing"
+
+	"mcpgateway/catalog"
+)
+
+// The logged names are remembered up to a limit; beyond it all are forgotten, and may be logged
+// again.
+func TestLoggedNamesAreBounded(t *testing.T) {
+	s := &Set{loggedNames: make(map[loggedName]bool)}
+	for n := range maxLoggedNames {
+		s.loggedNames[loggedName{own: fmt.Sprint(n)}] = true
+	}
+	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.PrefixOnCollision)
+	if len(s.loggedNames) != maxLoggedNames {
+		t.Errorf("%d are remembered at the bound", len(s.loggedNames))
+	}
+	s.loggedNames[loggedName{own: "one more"}] = true
+	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.PrefixOnCollision)
+	if len(s.loggedNames) != 0 {
+		t.Errorf("%d are remembered", len(s.loggedNames))
+	}
+}
+
+// So are the names of removed backends.
+func TestRemovedNamesAreBounded(t *testing.T) {
+	m := &backendTable{removedNames: make(map[string]bool)}
+	for n := range maxRemovedNames + 1 {
+		m.addRemoved(fmt.Sprint(n))
+	}
+	if len(m.removedNames) != maxRemovedNames {
+		t.Errorf("%d are remembered", len(m.removedNames))
+	}
+}

@@ -1,0 +1,241 @@
+package backends_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/wire"
+)
+
+// Over HTTP, where a listen is replaced without a gap, an update may have been missed during
+// the change.
+func TestApply_SubscriptionsOfModernSuccessor(t *testing.T) {
+	all := modernBackends(perSessionBackend("a"))
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+		h.OpenSession("one", nil, false)
+		a := h.startModernServer(t)
+		a.acceptListen(nil)
+		a.serveLists("t")
+		sub := h.subscribe("one", "a", "x:y", true)
+		a.acceptListen([]string{"x:y"})
+		a.HandleNotification("notifications/cancelled")
+		sub.wantResult(t)
+		h.ear.want(t)
+		done := h.startApply(change(withEnv(all[0], "new")))
+		next := h.startModernServer(t)
+		next.acceptListen(nil)
+		next.serveLists("new")
+		<-done
+		if !a.Disconnected() {
+			t.Error("the old one goes on")
+		}
+		id := next.takeListen([]string{"x:y"})
+		h.ear.want(t) // for what is read at an update must not be older than what is listened to
+		next.acknowledge(id, []string{"x:y"})
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+	})
+}
+
+// takeRequest takes the next request of a method, and responds to those for lists that come
+// before.
+func (b *modernServer) takeRequest(method string) wire.Message {
+	b.t.Helper()
+	for {
+		m := b.NextMessage()
+		if m.Method() == method {
+			return m
+		}
+		b.SendResult(m.ID(), `{"tools":[],"resources":[],"resourceTemplates":[]}`)
+	}
+}
+
+// takeCancel takes the end of the current listen, which at a pipe comes before another.
+func (b *modernServer) takeCancel() {
+	b.t.Helper()
+	m := b.HandleNotification("notifications/cancelled")
+	id, _ := wire.Lookup(m.Part(wire.PartParams), "requestId")
+	b.SendResult(wire.ID(id), `{"resultType":"complete"}`)
+}
+
+// Subscriptions move with their sessions to the new backend, which is subscribed; the sessions
+// get an update.
+func TestApply_SubscriptionsMoveToSuccessor(t *testing.T) {
+	all := legacyBackends("a")
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ServeHandshake(loggingServer)
+		h.serveLists(a)
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
+		for _, session := range []string{"one", "two"} {
+			sub := h.subscribe(session, "a", "x:y", true)
+			a.SendResult(a.HandleRequest("resources/subscribe").ID(), "{}")
+			sub.wantResult(t)
+		}
+		late := h.subscribe("two", "a", "x:late", true)
+		asked := a.HandleRequest("resources/subscribe")
+		done := h.startApply(change(withEnv(all[0], "new")))
+		next := h.nextProcess("a")
+		next.ServeHandshake(loggingServer)
+		h.serveLists(next)
+		<-done
+		for range 2 { // one for each session that comes: it does no harm
+			m := next.HandleRequest("resources/subscribe")
+			if uriOf(m) != "x:y" {
+				t.Errorf("told %s", m.Raw())
+			}
+			next.SendResult(m.ID(), "{}")
+		}
+		synctest.Wait()
+		h.ear.wantOnly(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
+
+		a.SendResult(asked.ID(), "{}") // it counts although it was agreed to by the old one
+		late.wantResult(t)
+		m := next.HandleRequest("resources/subscribe")
+		if uriOf(m) != "x:late" {
+			t.Errorf("told %s", m.Raw())
+		}
+		next.SendResult(m.ID(), "{}")
+		h.ear.want(t, "two told by a: notifications/resources/updated")
+		if !a.Disconnected() {
+			t.Error("the old one goes on")
+		}
+
+		next.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
+		h.ear.want(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
+		h.subscribe("one", "a", "x:y", false).wantResult(t)
+		off := h.subscribe("two", "a", "x:y", false)
+		next.SendResult(next.HandleRequest("resources/unsubscribe").ID(), "{}")
+		off.wantResult(t)
+	})
+}
+
+func uriOf(m wire.Message) string {
+	uri, _ := wire.Lookup(m.Part(wire.PartParams), "uri")
+	return wire.Unquote(uri)
+}
+
+// wantOnly checks that each of these has come, any number of times, and nothing else.
+func (e *clientRecorder) wantOnly(t *testing.T, lines ...string) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	heard := slices.Compact(slices.Sorted(slices.Values(e.heard)))
+	if !slices.Equal(heard, lines) {
+		t.Errorf("heard %q, want %q", e.heard, lines)
+	}
+	e.heard = nil
+}
+
+func TestApply_SubscriptionsOverSessionConnections(t *testing.T) {
+	all := []config.Backend{perSessionBackend("a")}
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+		shared := h.nextProcess("a")
+		shared.ServeHandshake(loggingServer)
+		h.serveLists(shared)
+		h.OpenSession("one", nil, false)
+		sub := h.subscribe("one", "a", "x:y", true)
+		p := h.nextProcess("a")
+		p.ServeHandshake(loggingServer)
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		sub.wantResult(t)
+		done := h.startApply(change(withEnv(all[0], "new")))
+		next := h.nextProcess("a")
+		next.ServeHandshake(loggingServer)
+		h.serveLists(next)
+		<-done
+		q := h.nextProcess("a") // it is opened for the subscription's sake
+		q.ServeHandshake(loggingServer)
+		q.SendResult(q.HandleRequest("resources/subscribe").ID(), "{}")
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+		if !p.Disconnected() || !shared.Disconnected() {
+			t.Error("the old ones go on")
+		}
+	})
+}
+
+// A subscription that comes while the new server is starting is restored like those of any
+// other start.
+func TestApply_SubscriptionsWaitForSlowSuccessor(t *testing.T) {
+	all := legacyBackends("a")
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ServeHandshake(loggingServer)
+		h.serveLists(a)
+		h.OpenSession("one", nil, false)
+		sub := h.subscribe("one", "a", "x:y", true)
+		a.SendResult(a.HandleRequest("resources/subscribe").ID(), "{}")
+		sub.wantResult(t)
+		done := h.startApply(change(withBrokenCommand(all[0])))
+		next := h.nextProcess("a")
+		<-done
+		next.ServeHandshake(loggingServer)
+		next.SendResult(next.HandleRequest("resources/subscribe").ID(), "{}")
+		h.serveLists(next)
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+		next.WantNothing()
+	})
+}
+
+// A subscription that comes while the state of the new server is restored is sent afterwards.
+func TestApply_SubscriptionsDuringReplay(t *testing.T) {
+	all := legacyBackends("a")
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ServeHandshake(loggingServer)
+		h.serveLists(a)
+		h.OpenSession("one", nil, false)
+		h.SetLevel("one", "error", func() {})
+		a.SendResult(a.HandleRequest("logging/setLevel").ID(), "{}")
+		sub := h.subscribe("one", "a", "x:y", true)
+		a.SendResult(a.HandleRequest("resources/subscribe").ID(), "{}")
+		sub.wantResult(t)
+		done := h.startApply(change(withEnv(all[0], "new")))
+		next := h.nextProcess("a")
+		time.Sleep(28 * time.Second)
+		next.ServeHandshake(loggingServer)
+		level := next.HandleRequest("logging/setLevel")
+		<-done
+		next.WantNothing()
+		next.SendResult(level.ID(), "{}")
+		m := next.NextMessage()
+		for m.Method() != "resources/subscribe" {
+			m = next.NextMessage()
+		}
+		h.ear.want(t)
+		next.SendResult(m.ID(), "{}")
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+	})
+}
+
+func TestApply_LogLevelsOfSuccessor(t *testing.T) {
+	all := legacyBackends("a")
+	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ServeHandshake(loggingServer)
+		h.serveLists(a)
+		h.OpenSession("one", nil, false)
+		h.SetLevel("one", "error", func() {})
+		a.SendResult(a.HandleRequest("logging/setLevel").ID(), "{}")
+		done := h.startApply(change(withEnv(all[0], "new")))
+		next := h.nextProcess("a")
+		next.ServeHandshake(loggingServer)
+		told := next.HandleRequest("logging/setLevel")
+		next.SendResult(told.ID(), "{}")
+		next.HandleRequest("tools/list") // and while the change waits for that
+		h.SetLevel("one", "info", func() {})
+		a.HandleRequest("logging/setLevel")
+		<-done
+		m := next.NextMessage()
+		for m.Method() != "logging/setLevel" {
+			m = next.NextMessage()
+		}
+		if level, _ := wire.Lookup(m.Part(wire.PartParams), "level"); wire.Unquote(level) != "info" {
+			t.Errorf("told %s", m.Raw())
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package backends_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
+)
+
+// A server whose generation changes, calls that it refuses for their headers, subscriptions,
+// and cancellations, all at the same moments: every call ends once, and nothing of it is left.
+// The sessions have their own connections, because of the URL or, at a pipe, because the single
+// client declares different capabilities in each.
+func TestGenerationsCallsAndCancellationsRace(t *testing.T) {
+	for round := range 80 {
+		o := backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}
+		if o.SingleClient = round%4 >= 2; o.SingleClient {
+			o.Backends = withUnknownGeneration(legacyBackends("a")...)
+		}
+		withHarness(t, o, func(t *testing.T, h *harness) {
+			h.OpenSession("one", []byte(canSample), false)
+			go func() {
+				time.Sleep(250 * time.Millisecond)
+				h.OpenSession("two", []byte(canElicit), true)
+				time.Sleep(time.Second)
+				h.CloseSession("two")
+			}()
+			var all [30]*callRecorder
+			for i := range all {
+				c := &callRecorder{}
+				all[i] = c
+				go func() {
+					time.Sleep(time.Duration(i%5) * 100 * time.Millisecond)
+					p := &peer.Call{Handler: c, SessionID: []string{"one", "two", ""}[(i+i/6)%3]}
+					if i%6 == 5 {
+						h.Subscribe("a", "x:y", true, wire.NewRequest("7", "resources/subscribe", []byte(`{"uri":"x:y"}`)), p)
+					} else if i%6 == 4 {
+						time.Sleep(time.Duration(round%3) * 30 * time.Millisecond)
+						h.Subscribe("a", "x:y", false, wire.NewRequest("7", "resources/unsubscribe", []byte(`{"uri":"x:y"}`)), p)
+					} else {
+						h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), p)
+					}
+					if i%2 == 0 {
+						time.Sleep(time.Duration(i%7) * 50 * time.Millisecond)
+						h.Cancel("a", p, nil)
+					}
+				}()
+			}
+			stop := make(chan struct{})
+			played := make(chan struct{})
+			go func() {
+				defer close(played)
+				h.playServer(stop, round)
+			}()
+			time.Sleep(10 * time.Second)
+			close(stop)
+			<-played
+			h.stop()
+			<-h.done
+			synctest.Wait()
+			for i, c := range all {
+				if len(c.ends) != 1 {
+					t.Errorf("round %d: call %d ended %d times: %q", round, i, len(c.ends), c.ends)
+				}
+			}
+		})
+	}
+}
+
+// playServer plays the server until stop is closed: a modern one in every other half second.
+func (h *harness) playServer(stop chan struct{}, round int) {
+	var peers []*mcptest.Peer
+	modern, refused := round%2 == 0, 0
+	for tick := 0; ; tick++ {
+		select {
+		case <-stop:
+			return
+		case p := <-h.processes("a"):
+			peers = append(peers, p)
+		case <-time.After(time.Duration(1+round%3) * 10 * time.Millisecond):
+		}
+		if tick%20 == 19 && tick < 100 {
+			modern = !modern
+			for _, p := range peers {
+				p.Exit("exit 1", "")
+			}
+			peers = nil
+		}
+		for _, p := range peers {
+			for _, line := range p.TakeAll() {
+				m, _ := wire.Parse([]byte(line))
+				if m.Kind() != wire.Request {
+					continue
+				}
+				switch m.Method() {
+				case "server/discover", "initialize":
+					switch {
+					case modern != (m.Method() == "server/discover"):
+						p.SendError(m.ID(), `{"code":-32601,"message":"no"}`)
+					case modern:
+						p.SendResult(m.ID(), discoverWith(changeCapabilities))
+					default:
+						p.SendResult(m.ID(), loggingServer)
+					}
+				case "subscriptions/listen":
+					if refused++; refused%2 == 0 {
+						p.SendError(m.ID(), `{"code":-32603,"message":"no"}`)
+					} else {
+						p.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`)
+					}
+				case "tools/call":
+					if refused++; modern && refused%2 == 0 {
+						p.SendError(m.ID(), `{"code":-32020,"message":"no"}`)
+					} else {
+						p.SendResult(m.ID(), "{}")
+					}
+				default:
+					p.SendResult(m.ID(), `{"tools":[],"resources":[],"resourceTemplates":[]}`)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package backends_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// A harness is a Set in a synctest bubble whose backends the test plays.
+type harness struct {
+	*backends.Set
+	t    *testing.T
+	log  *mcptest.Log
+	ear  *clientRecorder
+	stop context.CancelFunc
+	done chan struct{} // closed when Run has returned
+
+	mu     sync.Mutex
+	dialed map[string][]time.Duration // when, since the beginning
+	queues map[string]chan *mcptest.Peer
+	broken map[string]error // what a dial fails with
+	began  time.Time
+}
+
+// legacyBackends returns the configuration of backends with these names, of the legacy
+// generation. Tests of the other one, and of the probe, configure it.
+func legacyBackends(names ...string) []config.Backend {
+	var all []config.Backend
+	for _, name := range names {
+		all = append(all, config.Backend{Name: name, Command: name, Enabled: true, StartTimeout: time.Minute, Generation: "legacy"})
+	}
+	return all
+}
+
+// withHarness runs a test with a started Set.
+func withHarness(t *testing.T, o backends.Options, test func(t *testing.T, h *harness)) {
+	t.Helper()
+	withFailingHarness(t, nil, o, test)
+}
+
+// startErrors are the errors with which backends fail to start.
+type startErrors map[string]error
+
+// withFailingHarness is withHarness with backends that fail from the first start on.
+func withFailingHarness(t *testing.T, fail startErrors, o backends.Options, test func(t *testing.T, h *harness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, o)
+		maps.Copy(h.broken, fail)
+		h.Start()
+		test(t, h)
+	})
+}
+
+func newHarness(t *testing.T, o backends.Options) *harness {
+	h := &harness{
+		t:      t,
+		ear:    &clientRecorder{},
+		dialed: make(map[string][]time.Duration),
+		queues: make(map[string]chan *mcptest.Peer),
+		broken: make(map[string]error),
+		done:   make(chan struct{}),
+		began:  time.Now(),
+	}
+	h.log, o.Log = mcptest.NewLog()
+	if o.Dial == nil {
+		o.Dial = h.dial
+	}
+	o.ClientInfo = mcp.Implementation{Name: "mcp-gateway", Version: "test"}
+	o.Catalog = catalog.Options{
+		Prefix: cmp.Or(o.Catalog.Prefix, catalog.PrefixOnCollision), Separator: "__", NameLimit: 50,
+	}
+	o.CatalogWait = cmp.Or(o.CatalogWait, 3*time.Second)
+	o.MaxMessage = 1 << 20
+	h.Set = backends.New(o)
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop = cancel
+	go func() {
+		defer close(h.done)
+		_ = h.Run(ctx, h.ear)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-h.done
+	})
+	return h
+}
+
+func (h *harness) dial(c config.Backend) (transport.Conn, error) {
+	queue := h.processes(c.Name)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dialed[c.Name] = append(h.dialed[c.Name], time.Since(h.began))
+	if err := h.broken[c.Name]; err != nil {
+		return nil, err
+	}
+	conn, p := mcptest.NewPeer(h.t, c.Name)
+	queue <- p
+	return conn, nil
+}
+
+// processes returns the processes of a backend that were started and not taken yet.
+func (h *harness) processes(name string) chan *mcptest.Peer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.queues[name] == nil {
+		h.queues[name] = make(chan *mcptest.Peer, 100)
+	}
+	return h.queues[name]
+}
+
+func (h *harness) breakDial(name string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.broken[name] = err
+}
+
+// dialTimes returns when a backend was dialled, as times since the beginning.
+func (h *harness) dialTimes(name string) []time.Duration {
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.dialed[name])
+}
+
+// nextProcess returns the next process of a backend, once there is one.
+func (h *harness) nextProcess(name string) *mcptest.Peer {
+	h.t.Helper()
+	select {
+	case p := <-h.processes(name):
+		return p
+	case <-time.After(2 * time.Minute):
+		h.t.Fatalf("backend %s was not started", name)
+		return nil
+	}
+}
+
+// listedTools returns the exposed names, once the goroutines are blocked.
+func (h *harness) listedTools() []string {
+	synctest.Wait()
+	return exposed(h.View())
+}
+
+func exposed(v *catalog.View) (all []string) {
+	for _, e := range v.Entries(catalog.Tools) {
+		if e.Exposed != "" {
+			all = append(all, e.Exposed)
+		}
+	}
+	return all
+}
+
+func (h *harness) wantNames(want ...string) {
+	h.t.Helper()
+	if got := h.listedTools(); !slices.Equal(got, want) {
+		h.t.Errorf("listed %q, want %q", got, want)
+	}
+}
+
+func (h *harness) status(name string) backends.Status {
+	synctest.Wait()
+	for _, s := range h.Status() {
+		if s.Name == name {
+			return s
+		}
+	}
+	h.t.Fatalf("no backend %s", name)
+	return backends.Status{}
+}
+
+// A callRecorder records how a call ends.
+type callRecorder struct {
+	mu   sync.Mutex
+	ends []string
+}
+
+// Progressed implements peer.ResponseHandler.
+func (c *callRecorder) OnProgress(wire.Message) {}
+
+// Done implements peer.ResponseHandler.
+func (c *callRecorder) OnResponse(m wire.Message, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.ends = append(c.ends, err.Error())
+	} else {
+		c.ends = append(c.ends, string(m.Raw()))
+	}
+}
+
+// call sends a tools/call to a backend.
+func (h *harness) call(backend string) (*callRecorder, *peer.Call) {
+	c := &callRecorder{}
+	p := &peer.Call{Handler: c}
+	h.Send(backend, wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), p)
+	return c, p
+}
+
+// want checks how the call has ended, "" = not yet.
+func (c *callRecorder) want(t *testing.T, want string) {
+	t.Helper()
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got := ""
+	if len(c.ends) > 0 {
+		got = c.ends[0]
+	}
+	if got != want || len(c.ends) > 1 {
+		t.Errorf("the call ended with %q, want %q", c.ends, want)
+	}
+}
+
+// wantErrorPrefix checks that the call has ended with an error that begins so.
+func (c *callRecorder) wantErrorPrefix(t *testing.T, begins string) {
+	t.Helper()
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.ends) != 1 || !strings.HasPrefix(c.ends[0], begins) {
+		t.Errorf("the call ended with %q, want %q", c.ends, begins)
+	}
+}
+
+func result(id string, result string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+}
+
+// wantError checks why a backend is not ready.
+func (h *harness) wantError(name, want string) {
+	h.t.Helper()
+	synctest.Wait()
+	if err := h.status(name).Err; err == nil || err.Error() != want {
+		h.t.Errorf("%s failed for %v, want %s", name, err, want)
+	}
+}

@@ -1,0 +1,289 @@
+package backends_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/transport/httpclient"
+
+	"mcpgateway/backends"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/transport"
+)
+
+// pong answers the ping that must come next.
+func pong(p *mcptest.Peer) { p.SendResult(p.HandleRequest("ping").ID(), "{}") }
+
+// A legacy backend is pinged after a minute of silence; any message counts as a response.
+func TestPing_SilentBackend(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ReceivePings()
+		a.ServeStartup("t")
+		time.Sleep(59 * time.Second)
+		a.WantNothing()
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+		time.Sleep(59 * time.Second)
+		a.WantNothing()
+		time.Sleep(time.Second)
+		a.SendError(a.HandleRequest("ping").ID(), `{"code":-32601,"message":"Method not found"}`) // which is an answer
+		time.Sleep(59 * time.Second)
+		a.WantNothing()
+		time.Sleep(time.Second)
+		pong(a)
+		h.wantState("a", backends.Ready)
+	})
+}
+
+// A server that has responded to pings and stops doing so hangs: calls still go to it for some
+// time, and then it is started again, with an error that contains the reason.
+func TestPing_HangingBackendIsRestarted(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ReceivePings()
+		a.ServeStartup("t")
+		time.Sleep(time.Minute)
+		pong(a)
+		time.Sleep(time.Minute)
+		a.HandleRequest("ping")
+		h.wantState("a", backends.Ready)
+		time.Sleep(10 * time.Second)
+		h.wantState("a", backends.Degraded)
+		h.wantError("a", "no response to ping: silent for 10s")
+		a.HandleRequest("ping") // and nothing is said of the first
+		time.Sleep(10 * time.Second)
+		a.HandleRequest("ping")
+		died := time.Now()
+		time.Sleep(10*time.Second - 1)
+		if a.Disconnected() {
+			t.Error("it is ended too early")
+		}
+		h.nextProcess("a").ServeStartup("t")
+		if took := time.Since(died); took > 10300*time.Millisecond {
+			t.Errorf("it was started again after %v", took)
+		}
+		h.wantState("a", backends.Ready)
+		if lines := h.log.Lines("level=WARN", "backend ended", "it hangs: 3 pings in a row got no response"); len(lines) != 1 {
+			t.Errorf("logged %q", h.log.Warnings())
+		}
+	})
+}
+
+// Any message in time ends the degraded state.
+func TestPing_AnyMessageEndsDegradedState(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ReceivePings()
+		a.ServeStartup("t")
+		time.Sleep(time.Minute)
+		pong(a)
+		time.Sleep(time.Minute)
+		late := a.HandleRequest("ping")
+		time.Sleep(11 * time.Second)
+		h.wantState("a", backends.Degraded)
+		c, _ := h.call("a")
+		a.HandleRequest("ping")
+		call := a.HandleRequest("tools/call") // which goes to it all the same
+		time.Sleep(time.Hour)
+		a.WantNothing() // it is busy
+		h.wantState("a", backends.Degraded)
+		a.SendResult(late.ID(), "{}")
+		time.Sleep(2 * time.Second)
+		h.wantState("a", backends.Ready)
+		a.SendResult(call.ID(), "{}")
+		c.wantResult(t)
+		if len(h.log.Lines("no longer degraded")) != 1 {
+			t.Error("nobody says that it is well again")
+		}
+		time.Sleep(40 * time.Second)
+		a.WantNothing()
+	})
+}
+
+// A server that never responds to pings is not restarted, and pinged once.
+func TestPing_ServerWithoutPing(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ReceivePings()
+		a.ServeStartup("t")
+		time.Sleep(time.Minute)
+		a.HandleRequest("ping")
+		time.Sleep(24 * time.Hour)
+		a.WantNothing()
+		h.wantState("a", backends.Ready)
+		if len(h.dialTimes("a")) != 1 || len(h.log.Warnings()) != 0 || len(h.log.Lines("does not respond to ping")) != 1 {
+			t.Errorf("started %d times, logged %q", len(h.dialTimes("a")), h.log.Warnings())
+		}
+	})
+}
+
+// PROC-11: a server that does one thing at a time is busy during a call, not dead: it is not
+// pinged meanwhile, and not restarted.
+func TestPROC11_BusyIsNotDead(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ReceivePings()
+		a.ServeStartup("t")
+		time.Sleep(time.Minute)
+		pong(a) // it does answer them
+		for _, long := range []time.Duration{30 * time.Second, time.Hour} {
+			c, _ := h.call("a")
+			m := a.HandleRequest("tools/call")
+			time.Sleep(long)
+			a.WantNothing() // no ping meanwhile
+			h.wantState("a", backends.Ready)
+			a.SendResult(m.ID(), "{}")
+			c.wantResult(t)
+		}
+		// A call behind a ping that it has not come to: it may be at the call by now.
+		time.Sleep(time.Minute)
+		ping := a.HandleRequest("ping")
+		time.Sleep(5 * time.Second)
+		c, _ := h.call("a")
+		m := a.HandleRequest("tools/call")
+		time.Sleep(10 * time.Minute)
+		a.WantNothing()
+		h.wantState("a", backends.Ready)
+		a.SendResult(ping.ID(), "{}")
+		a.SendResult(m.ID(), "{}")
+		c.wantResult(t)
+		if n := len(h.dialTimes("a")); n != 1 {
+			t.Errorf("it was started %d times", n)
+		}
+	})
+}
+
+// A modern server gets no ping.
+func TestPing_NotForModernServers(t *testing.T) {
+	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")[0], perSessionBackend("b"))}, func(t *testing.T, h *harness) {
+		for _, name := range []string{"a", "b"} {
+			p := h.nextProcess(name)
+			p.ReceivePings()
+			p.ServeDiscover("")
+			p.ServeToolsList(mcptest.ToolsResult("t"))
+			defer p.WantNothing()
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+// A backend of 2026-07-28 behind a URL has no connection that could break. Calls show that it
+// is gone; then it gets server/discover until it is back, and its lists are read again.
+func TestUnreachableModernBackend(t *testing.T) {
+	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ServeDiscover("")
+		a.ServeToolsList(mcptest.ToolsResult("t"))
+		h.wantState("a", backends.Ready)
+		lose := func(method string) {
+			t.Helper()
+			a.FailRead(&transport.CallLostError{ID: a.HandleRequest(method).ID(), Err: errors.New("connection refused")})
+		}
+		c, _ := h.call("a")
+		lose("tools/call")
+		c.want(t, "connection refused")
+		h.wantState("a", backends.Degraded)
+		h.wantError("a", "connection refused")
+		for range 10 {
+			lose("server/discover")
+		}
+		began := time.Now()
+		lose("server/discover")
+		lose("server/discover")
+		if pause := time.Since(began); pause < 20*time.Second || pause > time.Minute {
+			t.Errorf("asked again after %v", pause)
+		}
+		h.wantNames("t") // which it still has
+		if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "degraded; calls still go to it") {
+			t.Errorf("logged %q", loud)
+		}
+		c, _ = h.call("a")
+		lose("tools/call") // calls go to it all the same
+		c.want(t, "connection refused")
+
+		a.ServeDiscover("")
+		a.ServeToolsList(mcptest.ToolsResult("t", "u"))
+		h.wantState("a", backends.Ready)
+		h.wantNames("t", "u")
+
+		// It is back as soon as a call says so.
+		h.call("a")
+		lose("tools/call")
+		lose("server/discover")
+		lose("server/discover")
+		lose("server/discover")
+		synctest.Wait()
+		h.wantState("a", backends.Degraded)
+		c, _ = h.call("a")
+		a.SendResult(a.HandleRequest("tools/call").ID(), `{"resultType":"complete","content":[]}`)
+		c.wantResult(t)
+		h.wantState("a", backends.Ready)
+		back := time.Now()
+		a.ServeToolsList(mcptest.ToolsResult("v"))
+		if took := time.Since(back); took != 0 {
+			t.Errorf("its lists were read after %v", took)
+		}
+		h.wantNames("v")
+		time.Sleep(time.Hour)
+		a.WantNothing()
+	})
+}
+
+// A server that refuses a call, or breaks it off, is reachable.
+func TestRefusalIsNotUnreachable(t *testing.T) {
+	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ServeDiscover("")
+		a.ServeToolsList(mcptest.ToolsResult("t"))
+		for _, err := range []*transport.CallLostError{
+			{Err: &httpclient.StatusError{Code: 401}}, {Err: &httpclient.StatusError{Code: 500}, MayHaveRun: true}, {Err: errors.New("cut off"), MayHaveRun: true},
+		} {
+			h.call("a")
+			err.ID = a.HandleRequest("tools/call").ID()
+			a.FailRead(err)
+			h.wantState("a", backends.Ready)
+		}
+		h.call("a")
+		a.FailRead(&transport.CallLostError{ID: a.HandleRequest("tools/call").ID(), Err: &httpclient.StatusError{Code: 503}})
+		h.wantState("a", backends.Degraded)
+	})
+}
+
+// With a listen: its end shows that the server is gone.
+func TestUnreachable_DetectedByListen(t *testing.T) {
+	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ServeDiscover(discoverWith(`{"tools":{"listChanged":true}}`))
+		listen := a.HandleRequest("subscriptions/listen")
+		a.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
+		a.ServeToolsList(mcptest.ToolsResult("t"))
+		h.wantState("a", backends.Ready)
+		a.FailRead(&transport.CallLostError{ID: listen.ID(), Err: errors.New("cut off"), MayHaveRun: true})
+		m := a.HandleRequest("subscriptions/listen")
+		a.FailRead(&transport.CallLostError{ID: m.ID(), Err: errors.New("connection refused")})
+		h.wantState("a", backends.Degraded)
+		a.ServeDiscover(discoverWith(`{"tools":{"listChanged":true}}`))
+		h.wantState("a", backends.Ready)
+	})
+}
+
+// A server that was gone for a moment, and then does not respond to its first ping, does not
+// support pings: it is not degraded.
+func TestUnreachable_ServerWithoutPingRecovers(t *testing.T) {
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
+		a := h.nextProcess("a")
+		a.ReceivePings()
+		a.ServeStartup("t")
+		time.Sleep(time.Minute)
+		a.FailRead(&transport.CallLostError{ID: a.HandleRequest("ping").ID(), Err: errors.New("connection refused")})
+		h.wantState("a", backends.Degraded)
+		a.HandleRequest("ping")
+		time.Sleep(time.Hour)
+		a.WantNothing()
+		h.wantState("a", backends.Ready)
+	})
+}

@@ -1,0 +1,112 @@
+package backends
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/catalog"
+	"mcpgateway/internal/mcptest"
+)
+
+// The output of a backend is logged at a limited rate, over all of its connections; dropped
+// records are reported, and other backends have limits of their own.
+func TestBackendOutputIsRateLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, logger := mcptest.NewLog()
+		says, other := rateLimited(logger.With("backend", "a")), rateLimited(logger.With("backend", "b"))
+		own := says.With("session", "one")
+		for range 5000 {
+			says.Info("x")
+			own.WithGroup("g").Info("x")
+			says.Debug("x")
+		}
+		for range 500 {
+			other.Info("y")
+		}
+		if n, m := len(log.Lines("msg=x")), len(log.Lines("msg=y")); n != 500 || m != 500 {
+			t.Errorf("%d and %d records", n, m)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if lines := log.Lines("log records dropped"); len(lines) != 1 || !strings.Contains(lines[0], "backend=a lost=14500 bytes=1464500") {
+			t.Errorf("told %q", lines)
+		}
+		for range 1000 { // 1000 a second, for ten
+			for range 10 {
+				says.Info("z")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n, told := len(log.Lines("msg=z")), len(log.Lines("log records dropped")); n < 1000 || n > 1110 || told != 3 { // a second, then 2, then 4 of being told, the next in 8
+			t.Errorf("%d records, told %d times", n, told)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if told := len(log.Lines("log records dropped")); told > 4 {
+			t.Errorf("told %d times of nothing", told)
+		}
+	})
+}
+
+// F-LOG-1: a backend that floods its stderr for a day leaves a bounded number of bytes in the
+// log, and few records about dropped ones. Afterwards it is logged again.
+func TestBackendOutputIsBoundedInBytes_F_LOG_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, logger := mcptest.NewLog()
+		says := rateLimited(logger.With("backend", "a"))
+		line := "stderr: " + strings.Repeat("x", 8<<10)
+		size := func() (n int) {
+			for _, line := range log.Lines("") {
+				n += len(line)
+			}
+			return n
+		}
+		for range 24 * 3600 {
+			for range 10 {
+				says.Info(line)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := size(); n < 20<<20 || n > 26<<20 {
+			t.Errorf("%d bytes in a day", n)
+		}
+		if told := len(log.Lines("log records dropped")); told < 24 || told > 24+12 {
+			t.Errorf("told %d times", told)
+		}
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		before := len(log.Lines("stderr: "))
+		for range 20 {
+			says.Info(line)
+		}
+		if n := len(log.Lines("stderr: ")) - before; n != 20 {
+			t.Errorf("%d lines of 20 are logged after three quiet hours", n)
+		}
+	})
+}
+
+// F-LOG-1: a list that keeps failing is logged at once, then at doubling intervals, with a
+// count.
+func TestFailingListIsLoggedRarely_F_LOG_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Backend{}
+		told, sum := 0, 0
+		for range 24 * 3600 {
+			if n, tell := b.countListFailure(catalog.Tools); tell {
+				told++
+				sum += n
+			}
+			time.Sleep(time.Second)
+		}
+		if told < 24 || told > 32 || sum < 23*3600 {
+			t.Errorf("%d records for %d failures in a day", told, sum)
+		}
+		if n, tell := b.countListFailure(catalog.Prompts); n != 1 || !tell {
+			t.Errorf("the first failure of another list: %d, %v", n, tell)
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package backends_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/internal/transport"
+)
+
+// A program that echoes its input is not a server, with any generation. It gets no response,
+// and the error names the reason.
+func TestEcho(t *testing.T) {
+	for era, first := range map[string]string{"auto": "server/discover", "modern": "server/discover", "legacy": "initialize"} {
+		t.Run(era, func(t *testing.T) {
+			one := legacyBackends("a")
+			one[0].Generation = era
+			withHarness(t, backends.Options{Backends: one}, func(t *testing.T, h *harness) {
+				call, _ := h.call("a")
+				p := h.nextProcess("a")
+				p.Send(string(p.HandleRequest(first).Raw()))
+				const echo = "it echoes its input: it is not an MCP server, or there is a terminal in between (docker run -t, ssh -t)"
+				h.wantError("a", echo)
+				call.want(t, "it did not start: "+echo)
+				p.WantNothing()
+				if at := h.dialTimes("a"); len(at) != 1 {
+					t.Errorf("dialled at %v", at)
+				}
+				if p := h.nextProcess("a"); era == "legacy" { // it is tried again as any other
+					h.finishLegacyStart(p)
+				} else {
+					p.ServeDiscover("")
+					h.finishModernStart(p)
+				}
+			})
+		})
+	}
+}
+
+// Without a connection, the request that could not be sent proves nothing about the server.
+func TestNoConnection(t *testing.T) {
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
+		p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
+		h.wantError("a", "no connection: dial tcp: connection refused")
+	})
+	// The silence of a host that is not there does not say which revision it speaks.
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
+		p.HandleRequest("server/discover")
+		time.Sleep(5 * time.Second)
+		p = h.nextProcess("a")
+		p.FailRead(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
+		h.wantError("a", "no connection: dial tcp: connection refused")
+	})
+}

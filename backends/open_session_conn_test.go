@@ -1,0 +1,44 @@
+package backends
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"mcpgateway/internal/config"
+)
+
+// A call that comes to a backend while it begins to drain may open a connection for its
+// session. That must not take over the session's subscriptions: the successor gets them.
+func TestSessionConnectionOpenedDuringDrain(t *testing.T) {
+	one := config.Backend{Name: "a", URL: "http://a", Generation: "legacy", Enabled: true}
+	s := New(Options{Backends: []config.Backend{one}, Log: slog.New(slog.DiscardHandler)})
+	s.OpenSession("one", nil, false)
+	b := s.current().byName["a"]
+	b.shared.addSubscriptions("one", []string{"x:y"})
+	b.draining = true // as the first step of retire
+	if bc := b.openSessionConn("one"); !bc.draining {
+		t.Error("the line is not retired")
+	}
+	_, subscribed := b.shared.startDraining() // as the next
+	if !slices.Equal(subscribed["one"], []string{"x:y"}) {
+		t.Errorf("%v is passed on", subscribed)
+	}
+}
+
+// A shared breaker that was open and is reset no longer blocks per-session connections, even if
+// the next try fails.
+func TestResetBreakerBlocksNoSession(t *testing.T) {
+	b := newBackend(New(Options{Log: slog.New(slog.DiscardHandler)}), config.Backend{Name: "a"})
+	circuit := breaker{failures: breakerThreshold, reason: errors.New("no")}
+	b.noteConnEnded(b.shared, false, circuit)
+	if _, reason := b.sessionBreaker.allowStart(time.Now(), 0); reason == nil {
+		t.Error("nobody is barred")
+	}
+	b.noteConnEnded(b.shared, false, breaker{failures: 1, reason: errors.New("no")})
+	if _, reason := b.sessionBreaker.allowStart(time.Now(), 0); reason != nil {
+		t.Errorf("barred: %v", reason)
+	}
+}

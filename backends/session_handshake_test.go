@@ -1,0 +1,336 @@
+package backends_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// What the only client says that it can do, at one time and at another.
+const (
+	canSample = `{"sampling":{}}`
+	canElicit = `{"elicitation":{}}`
+)
+
+// shakeHands plays the server's part of the handshake, and checks the declared capabilities.
+func shakeHands(t *testing.T, p *mcptest.Peer, can string) {
+	t.Helper()
+	m := p.HandleRequest("initialize")
+	if got := declaredIn(m); got != can {
+		t.Errorf("told of %s, want %s", got, can)
+	}
+	p.SendResult(m.ID(), loggingServer)
+	p.HandleNotification("notifications/initialized")
+}
+
+// withOtherCapabilities runs a test in which the server of the single client's shared
+// connection was told the capabilities of session "one"; the process after it is told those of
+// session "two".
+func withOtherCapabilities(t *testing.T, test func(t *testing.T, h *harness, p *mcptest.Peer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, backends.Options{Backends: legacyBackends("a"), SingleClient: true})
+		h.OpenSession("one", []byte(canSample), true)
+		h.Start()
+		p := h.nextProcess("a")
+		shakeHands(t, p, canSample)
+		h.serveLists(p)
+		synctest.Wait()
+		h.OpenSession("two", []byte(canElicit), true)
+		test(t, h, p)
+	})
+}
+
+// respondEmpty takes a request and responds with {}.
+func respondEmpty(t *testing.T, p *mcptest.Peer, method, uri string) {
+	t.Helper()
+	m := p.HandleRequest(method)
+	if value, _ := wire.Lookup(m.Part(wire.PartParams), "uri"); wire.Unquote(value) != uri {
+		t.Errorf("got %s, want %s", m.Raw(), uri)
+	}
+	p.SendResult(m.ID(), "{}")
+}
+
+// Queued calls go over a connection whose handshake declared the capabilities of their own
+// client, whatever these are when the backend is ready.
+func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
+	t.Run("at the start", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHarness(t, backends.Options{Backends: legacyBackends("a"), SingleClient: true})
+			h.OpenSession("one", []byte(canSample), true)
+			h.Start()
+			one := h.callFor("one", "a")
+			p := h.nextProcess("a")
+			hello := p.HandleRequest("initialize")
+			h.OpenSession("two", []byte(canElicit), true)
+			two := h.callFor("two", "a")
+			p.SendResult(hello.ID(), loggingServer)
+			p.HandleNotification("notifications/initialized")
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			one.wantResult(t)
+			own := h.nextProcess("a")
+			shakeHands(t, own, canElicit)
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			two.wantResult(t)
+			h.serveLists(p)
+			p.WantNothing()
+		})
+	})
+	t.Run("at a restart", func(t *testing.T) {
+		withOtherCapabilities(t, func(t *testing.T, h *harness, p *mcptest.Peer) {
+			p.Close()
+			synctest.Wait()
+			one, two := h.callFor("one", "a"), h.callFor("two", "a")
+			p = h.nextProcess("a")
+			shakeHands(t, p, canElicit)
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			two.wantResult(t)
+			own := h.nextProcess("a")
+			shakeHands(t, own, canSample)
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			one.wantResult(t)
+			h.serveLists(p)
+			p.WantNothing()
+		})
+	})
+	t.Run("the same again", func(t *testing.T) {
+		withOtherCapabilities(t, func(t *testing.T, h *harness, p *mcptest.Peer) {
+			h.CloseSession("two")
+			p.Close()
+			synctest.Wait()
+			one := h.callFor("one", "a")
+			p = h.nextProcess("a")
+			shakeHands(t, p, canSample)
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			one.wantResult(t)
+			if n := len(h.dialTimes("a")); n != 2 {
+				t.Errorf("dialled %d times", n)
+			}
+		})
+	})
+	// It was stateless when the calls began to wait, so that nobody was told anything.
+	t.Run("the era has changed", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHarness(t, backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), SingleClient: true})
+			h.OpenSession("one", []byte(canSample), true)
+			h.OpenSession("two", []byte(canElicit), true)
+			h.Start()
+			p := h.nextProcess("a")
+			p.ServeDiscover("")
+			p.ServeToolsList(mcptest.ToolsResult("t"))
+			p.Close()
+			synctest.Wait()
+			one, two := h.callFor("one", "a"), h.callFor("two", "a")
+			p = h.nextProcess("a")
+			p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+			shakeHands(t, p, canElicit)
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			two.wantResult(t)
+			own := h.nextProcess("a")
+			shakeHands(t, own, canSample)
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			one.wantResult(t)
+		})
+	})
+	// It was asked before there was a session, is of both eras, and spoken to in the session's own.
+	t.Run("of both eras", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHarness(t, backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), SingleClient: true})
+			h.OpenSession("guest", []byte(canSample), true)
+			h.Start()
+			p := h.nextProcess("a")
+			p.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `["2026-07-28"]`, `["2026-07-28","2025-11-25"]`, 1))
+			p.ServeToolsList(mcptest.ToolsResult("t"))
+			synctest.Wait()
+			h.OpenSession("session", []byte(canElicit), false)
+			p.Close()
+			synctest.Wait()
+			guest, session := h.callFor("guest", "a"), h.callFor("session", "a")
+			p = h.nextProcess("a")
+			shakeHands(t, p, canElicit)
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			session.wantResult(t)
+			own := h.nextProcess("a")
+			shakeHands(t, own, canSample)
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			guest.wantResult(t)
+			if n := len(h.dialTimes("a")); n != 3 {
+				t.Errorf("dialled %d times", n)
+			}
+		})
+	})
+}
+
+// A subscription belongs to the connection over which it was made last, and is restored there.
+func TestSubscriptionStaysOnItsConnection(t *testing.T) {
+	// held checks that the process of one's own line has the subscription, that the next one
+	// gets it, too, and that it ends there.
+	held := func(t *testing.T, h *harness, shared, own *mcptest.Peer) {
+		t.Helper()
+		own.Close()
+		own = h.nextProcess("a")
+		own.ServeHandshake(loggingServer)
+		respondEmpty(t, own, "resources/subscribe", "x:y")
+		h.ear.want(t, "one told by a: notifications/resources/updated") // one may have been missed
+		off := h.subscribe("one", "a", "x:y", false)
+		respondEmpty(t, own, "resources/unsubscribe", "x:y")
+		off.wantResult(t)
+		shared.WantNothing()
+		n := len(h.dialTimes("a"))
+		own.Close()
+		time.Sleep(time.Hour)
+		if len(h.dialTimes("a")) != n {
+			t.Error("the session's line is kept up for nothing")
+		}
+	}
+	t.Run("it waited for the shared one", func(t *testing.T) {
+		withOtherCapabilities(t, func(t *testing.T, h *harness, p *mcptest.Peer) {
+			p.Close()
+			synctest.Wait()
+			on := h.subscribe("one", "a", "x:y", true)
+			p = h.nextProcess("a")
+			shakeHands(t, p, canElicit)
+			own := h.nextProcess("a")
+			shakeHands(t, own, canSample)
+			respondEmpty(t, own, "resources/subscribe", "x:y")
+			on.wantResult(t)
+			h.serveLists(p)
+			held(t, h, p, own)
+		})
+	})
+	t.Run("it was made over the shared one", func(t *testing.T) {
+		withOtherCapabilities(t, func(t *testing.T, h *harness, p *mcptest.Peer) {
+			on := h.subscribe("one", "a", "x:y", true)
+			respondEmpty(t, p, "resources/subscribe", "x:y")
+			on.wantResult(t)
+			p.Close()
+			p = h.nextProcess("a")
+			shakeHands(t, p, canElicit)
+			respondEmpty(t, p, "resources/subscribe", "x:y")
+			h.serveLists(p)
+			h.ear.want(t, "one told by a: notifications/resources/updated")
+
+			call := h.callFor("one", "a")
+			own := h.nextProcess("a")
+			shakeHands(t, own, canSample)
+			respondEmpty(t, own, "resources/subscribe", "x:y")
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			call.wantResult(t)
+			respondEmpty(t, p, "resources/unsubscribe", "x:y")
+			h.ear.want(t, "one told by a: notifications/resources/updated")
+			held(t, h, p, own)
+		})
+	})
+	t.Run("each session has a line", func(t *testing.T) {
+		each := legacyBackends("a")
+		each[0].Sharing = "session"
+		withHarness(t, backends.Options{Backends: withUnknownGeneration(each...)}, func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
+			p.ServeDiscover(discoverWith(`{"resources":{"subscribe":true}}`))
+			p.HandleRequest("tools/list")
+			p.Close()
+			h.OpenSession("one", []byte(canSample), false)
+			synctest.Wait()
+			on := h.subscribe("one", "a", "x:y", true)
+			p = h.nextProcess("a")
+			p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+			shakeHands(t, p, "{}")
+			own := h.nextProcess("a")
+			shakeHands(t, own, canSample)
+			respondEmpty(t, own, "resources/subscribe", "x:y")
+			on.wantResult(t)
+			h.serveLists(p)
+			held(t, h, p, own)
+		})
+	})
+}
+
+// A subscription of the shared connection ends there, although the session has, or would get,
+// its own.
+func TestUnsubscribeFindsSharedConnection(t *testing.T) {
+	t.Run("there is no line yet", func(t *testing.T) {
+		withOtherCapabilities(t, func(t *testing.T, h *harness, p *mcptest.Peer) {
+			on := h.subscribe("one", "a", "x:y", true)
+			respondEmpty(t, p, "resources/subscribe", "x:y")
+			on.wantResult(t)
+			p.Close()
+			p = h.nextProcess("a")
+			shakeHands(t, p, canElicit)
+			respondEmpty(t, p, "resources/subscribe", "x:y")
+			h.serveLists(p)
+			off := h.subscribe("one", "a", "x:y", false)
+			respondEmpty(t, p, "resources/unsubscribe", "x:y")
+			off.wantResult(t)
+			if n := len(h.dialTimes("a")); n != 2 {
+				t.Errorf("a process was started to be told of the end: %d", n)
+			}
+		})
+	})
+	t.Run("while it is down", func(t *testing.T) {
+		withOtherCapabilities(t, func(t *testing.T, h *harness, p *mcptest.Peer) {
+			on := h.subscribe("one", "a", "x:y", true)
+			respondEmpty(t, p, "resources/subscribe", "x:y")
+			on.wantResult(t)
+			p.Close()
+			synctest.Wait()
+			off := h.subscribe("one", "a", "x:y", false)
+			p = h.nextProcess("a")
+			shakeHands(t, p, canElicit)
+			respondEmpty(t, p, "resources/unsubscribe", "x:y")
+			off.wantResult(t)
+			h.serveLists(p)
+			p.WantNothing()
+			if n := len(h.dialTimes("a")); n != 2 {
+				t.Errorf("dialled %d times", n)
+			}
+		})
+	})
+	// What waits for the shared line when the session gets its own is not sent any more, be
+	// it that it was asked for again.
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprint("it waits, again: ", again), func(t *testing.T) {
+			each := legacyBackends("a")
+			each[0].Sharing = "session"
+			withHarness(t, backends.Options{Backends: withUnknownGeneration(each...)}, func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
+				p.ServeDiscover(discoverWith(`{"resources":{"subscribe":true}}`))
+				p.HandleRequest("tools/list")
+				p.Close()
+				h.OpenSession("one", []byte(canSample), false)
+				synctest.Wait()
+				on := []*callRecorder{h.subscribe("one", "a", "x:y", true)}
+				p = h.nextProcess("a")
+				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				hello := p.HandleRequest("initialize")
+				call := h.callFor("one", "a") // from now on it is to have one
+				own := h.nextProcess("a")
+				shakeHands(t, own, canSample)
+				own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+				call.wantResult(t)
+				if again {
+					on = append(on, h.subscribe("one", "a", "x:y", true))
+					respondEmpty(t, own, "resources/subscribe", "x:y")
+				}
+				off := h.subscribe("one", "a", "x:y", false)
+				if again {
+					respondEmpty(t, own, "resources/unsubscribe", "x:y")
+				}
+				off.wantResult(t)
+				p.SendResult(hello.ID(), loggingServer)
+				p.HandleNotification("notifications/initialized")
+				for _, one := range on {
+					one.wantResult(t)
+				}
+				h.serveLists(p)
+				p.WantNothing()
+				own.WantNothing()
+			})
+		})
+	}
+}

@@ -1,0 +1,228 @@
+package backends_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
+)
+
+func (h *harness) subscribe(session, backend, uri string, on bool) *callRecorder {
+	method := "resources/unsubscribe"
+	if on {
+		method = "resources/subscribe"
+	}
+	a := &callRecorder{}
+	m := wire.NewRequest("7", method, wire.Encode(map[string]string{"uri": uri}))
+	h.Subscribe(backend, uri, on, m, &peer.Call{Handler: a, SessionID: session})
+	return a
+}
+
+func TestSubscriptions_SharedConnection(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
+		p.ServeHandshake(loggingServer)
+		h.serveLists(p)
+		for _, session := range []string{"one", "two", "three"} {
+			h.OpenSession(session, nil, false)
+		}
+		for _, session := range []string{"one", "two"} {
+			a := h.subscribe(session, "a", "file:///dir", true)
+			p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+			a.wantResult(t)
+		}
+		refused := h.subscribe("three", "a", "file:///dir", true)
+		p.SendError(p.HandleRequest("resources/subscribe").ID(), `{"code":-32603,"message":"no"}`)
+		refused.wantResult(t)
+		note := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///dir/part"}}`
+		p.Send(note)
+		h.ear.want(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
+
+		h.subscribe("one", "a", "file:///dir", false).wantResult(t) // two still wants it
+		p.WantNothing()
+		p.Send(note)
+		h.ear.want(t, "two told by a: notifications/resources/updated")
+
+		// The next process is told, and an update may have been missed.
+		p.Close()
+		p = h.nextProcess("a")
+		p.ServeHandshake(loggingServer)
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		h.serveLists(p)
+		h.ear.want(t, "two told by a: notifications/resources/updated")
+
+		h.CloseSession("two")
+		if m := p.HandleRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()), "file:///dir") {
+			t.Errorf("got %s", m.Raw())
+		}
+		p.Send(note)
+		h.ear.want(t)
+	})
+}
+
+func TestSubscriptions_KeepSessionConnectionUp(t *testing.T) {
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
+		shared := h.nextProcess("a")
+		shared.ServeHandshake(loggingServer)
+		h.serveLists(shared)
+		h.OpenSession("one", nil, false)
+		a := h.subscribe("one", "a", "x:y", true)
+		p := h.nextProcess("a")
+		p.ServeHandshake(loggingServer)
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		a.wantResult(t)
+		p.Close()
+		p = h.nextProcess("a")
+		p.ServeHandshake(loggingServer)
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+		p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:other"}}`)
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+		off := h.subscribe("one", "a", "x:y", false)
+		p.SendResult(p.HandleRequest("resources/unsubscribe").ID(), "{}")
+		off.wantResult(t)
+		p.Close()
+		time.Sleep(time.Hour)
+		if n := len(h.dialTimes("a")); n != 3 {
+			t.Errorf("dialled %d times", n)
+		}
+	})
+}
+
+// NOTIF-11: the level goes to the backends with logging, also to later ones.
+func TestNOTIF11_LogLevels(t *testing.T) {
+	level := func(t *testing.T, p *mcptest.Peer, want string) {
+		t.Helper()
+		m := p.HandleRequest("logging/setLevel")
+		if value, _ := wire.Lookup(m.Part(wire.PartParams), "level"); wire.Unquote(value) != want {
+			t.Errorf("level %s, want %s", value, want)
+		}
+		p.SendResult(m.ID(), "{}")
+	}
+	withHarness(t, backends.Options{Backends: append(legacyBackends("a", "mute"), perSessionBackend("own"))}, func(t *testing.T, h *harness) {
+		a, mute, lists := h.nextProcess("a"), h.nextProcess("mute"), h.nextProcess("own")
+		a.ServeHandshake(loggingServer)
+		h.serveLists(a)
+		mute.ServeStartup("t")
+		lists.ServeHandshake(loggingServer)
+		h.serveLists(lists)
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
+		set := func(session, to string) chan struct{} {
+			done := make(chan struct{})
+			h.SetLevel(session, to, func() { close(done) })
+			return done
+		}
+		done := set("one", "error")
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Error("done before the backend has answered")
+		default:
+		}
+		level(t, a, "error")
+		<-done
+		done = set("two", "debug")
+		level(t, a, "debug")
+		<-done
+		<-set("one", "warning") // two wants more
+		a.WantNothing()
+		mute.WantNothing()
+		lists.WantNothing()
+
+		h.callFor("one", "own")
+		own := h.nextProcess("own")
+		own.ServeHandshake(loggingServer)
+		level(t, own, "warning")
+		own.HandleRequest("tools/call")
+
+		a.Close()
+		a = h.nextProcess("a")
+		a.ServeHandshake(loggingServer)
+		level(t, a, "debug")
+		h.serveLists(a)
+		h.CloseSession("two")
+		level(t, a, "warning")
+
+		began := time.Now()
+		<-set("one", "alert") // nobody answers
+		if d := time.Since(began); d != 2*time.Second {
+			t.Errorf("waited %v", d)
+		}
+	})
+}
+
+// The end of a session does not unsubscribe a URI that another session has just subscribed to.
+func TestSubscriptions_InFlightSubscribeCounts(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
+		p.ServeHandshake(loggingServer)
+		h.serveLists(p)
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
+		h.subscribe("one", "a", "x:y", true)
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		two := h.subscribe("two", "a", "x:y", true)
+		under := p.HandleRequest("resources/subscribe")
+		h.CloseSession("one")
+		p.SendResult(under.ID(), "{}")
+		two.wantResult(t)
+		p.WantNothing()
+
+		// The other way round: the request to stop is under way when somebody subscribes.
+		off := h.subscribe("two", "a", "x:y", false)
+		stop := p.HandleRequest("resources/unsubscribe")
+		h.OpenSession("three", nil, false)
+		three := h.subscribe("three", "a", "x:y", true)
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.SendResult(stop.ID(), "{}")
+		off.wantResult(t)
+		three.wantResult(t)
+		p.HandleRequest("resources/subscribe") // once more, for it may have come first
+	})
+}
+
+// A level that is set during a handshake is sent before the queued calls.
+func TestNoCallOvertakesLogLevel(t *testing.T) {
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
+		shared := h.nextProcess("a")
+		shared.ServeHandshake(loggingServer)
+		h.serveLists(shared)
+		h.OpenSession("one", nil, false)
+		h.SetLevel("one", "error", func() {})
+		h.callFor("one", "a")
+		p := h.nextProcess("a")
+		p.ServeHandshake(loggingServer)
+		first := p.HandleRequest("logging/setLevel")
+		h.SetLevel("one", "debug", func() {})
+		h.callFor("one", "a")
+		p.SendResult(first.ID(), "{}")
+		if m := p.HandleRequest("logging/setLevel"); !strings.Contains(string(m.Raw()), `"debug"`) {
+			t.Errorf("got %s", m.Raw())
+		}
+		p.HandleRequest("tools/call")
+		p.HandleRequest("tools/call")
+	})
+}
+
+// A session that subscribes once more and is refused keeps its subscription.
+func TestSubscriptions_RefusalKeepsEarlierOne(t *testing.T) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
+		p := h.nextProcess("a")
+		p.ServeHandshake(loggingServer)
+		h.serveLists(p)
+		h.OpenSession("one", nil, false)
+		h.subscribe("one", "a", "x:y", true)
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		h.subscribe("one", "a", "x:y", true)
+		p.SendError(p.HandleRequest("resources/subscribe").ID(), `{"code":-32603,"message":"twice"}`)
+		p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+	})
+}
