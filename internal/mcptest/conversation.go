@@ -21,9 +21,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A conversation is a txtar file: prose, then who says what.
+// A conversation is a txtar file: a description, then a script for each participant.
 //
-//	What this one shows, and why.
+//	Description of the case.
 //	-- config --
 //	prefix: always
 //	gh.call_timeout: 2s
@@ -40,25 +40,23 @@ import (
 //	-- log --
 //	level=WARN …
 //
-// → goes towards the backends and ← towards the client, whoever of the two
-// the section is about.
+// In every section, → is a message towards the backends and ← one towards the client.
 //
-// The client's script sets the pace. After each of its steps, those being →,
-// "wait 2s", "hello REVISION [CAPABILITIES]" and "end" (of what it sends), everything comes to rest;
-// what it has received by then must be the ← lines that follow, byte for
-// byte, and nothing else. Time is virtual: it goes on only in a wait. Ended or
-// not, a script ends with end.
+// The client's script sets the pace. Its steps are →, "wait 2s", "hello REVISION [CAPABILITIES]"
+// and "end" (the client closes its sending side). After each step the test waits until all
+// goroutines are blocked. The messages that the client has received by then must be exactly the ←
+// lines that follow, byte for byte. Time is virtual and advances only in a wait. A script without
+// end is ended implicitly.
 //
-// A backend's script runs beside it: → is what the backend must be asked next, ←
-// what it says then, wait lets time pass. "hello RESULT" is a handshake that
-// is answered with RESULT (or [InitializeResult]), "listing RESULT" that and the answer to the
-// tools/list behind it. "exit STATUS" is its death; what follows it is the next
-// process. "refuse REASON" in place of a process is a dial that fails. A backend
-// that dies once more than the script says hangs from then on.
+// A backend's script runs concurrently: → is the next message that the backend must receive, ← a
+// message that it sends, wait lets time pass. "hello RESULT" is a handshake with the result
+// RESULT (or [InitializeResult]); "listing RESULT" is a handshake followed by a tools/list with
+// the result RESULT. "exit STATUS" ends the process; the lines after it are for the next process.
+// "refuse REASON" instead of a process makes a dial fail. After the last process has ended,
+// further processes do not respond.
 //
-// The sections audit and log, if there are any, hold the audit records, and the
-// warnings and errors in the log. With -update what was expected is replaced
-// by what happened.
+// The optional sections audit and log contain the audit records, and the warnings and errors of
+// the log. With -update the expected messages are replaced by the actual ones.
 type conversation struct {
 	path     string
 	archive  *txtar.Archive
@@ -69,20 +67,20 @@ type conversation struct {
 
 var update = flag.Bool("update", false, "rewrite what conversations expect")
 
-// A GatewaySetup is what a conversation needs of a gateway.
+// A GatewaySetup configures the gateway of a conversation.
 type GatewaySetup struct {
 	Config     map[string]string
-	Backends   []string // their names, in order
+	Backends   []string // names, in order
 	Dial       func(backend string) (transport.Conn, error)
 	Log, Audit *slog.Logger
 }
 
-// An StartGateway puts a gateway together, starts what it needs, and returns its Serve. What it
-// started ends with the test.
+// A StartGateway starts a gateway and returns its Serve. The goroutines it starts end with the
+// test.
 type StartGateway func(*testing.T, GatewaySetup) func(context.Context, transport.Conn) error
 
-// RunConversations holds each of the conversations in a directory, as a test named for
-// its file, in a bubble of its own.
+// RunConversations runs each conversation in a directory as a subtest, in a synctest bubble of
+// its own.
 func RunConversations(t *testing.T, dir string, open StartGateway) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil || len(paths) == 0 {
@@ -116,13 +114,15 @@ func loadConversation(path string) (*conversation, error) {
 		case f.Name == "config":
 			c.config, err = parseConfig(string(f.Data))
 		case f.Name == "client":
-			c.client, err = parseScript(string(f.Data), toBackend, toClient, wait, clientEnd, handshake)
+			c.client, err = parseScript(string(f.Data),
+				toBackend, toClient, wait, clientEnd, handshake)
 		case isBackend:
 			b := &scriptedBackend{name: name}
-			b.script, err = parseScript(string(f.Data), toBackend, toClient, wait, handshake, handshakeAndList, processExit, dialFailure)
+			b.script, err = parseScript(string(f.Data),
+				toBackend, toClient, wait, handshake, handshakeAndList, processExit, dialFailure)
 			c.backends = append(c.backends, b)
 		case f.Name != "audit" && f.Name != "log":
-			err = errors.New("no such section")
+			err = errors.New("unknown section")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", path, f.Name, err)
@@ -131,7 +131,7 @@ func loadConversation(path string) (*conversation, error) {
 	return c, nil
 }
 
-// run runs in a bubble.
+// run runs the conversation in a bubble.
 func (c *conversation) run(t *testing.T, open StartGateway) {
 	log, logger := NewLog()
 	journal, auditor := NewLog()
@@ -160,7 +160,7 @@ func (c *conversation) run(t *testing.T, open StartGateway) {
 	c.checkSection(t, "log", log.Warnings())
 }
 
-// runClient plays the client's script and notes what really came.
+// runClient runs the client's script and records the actual messages.
 func (c *conversation) runClient(t *testing.T, client *Peer) {
 	script := c.client
 	if n := len(script); n == 0 || script[n-1].kind != clientEnd {
@@ -172,11 +172,11 @@ func (c *conversation) runClient(t *testing.T, client *Peer) {
 			script = append(script, scriptLine{kind: clientEnd})
 		}
 	}
-	var real []scriptLine
+	var actual []scriptLine
 	for i := 0; i < len(script); {
 		step := script[i]
 		i++
-		real = append(real, step)
+		actual = append(actual, step)
 		if step.kind == comment {
 			continue
 		}
@@ -188,14 +188,14 @@ func (c *conversation) runClient(t *testing.T, client *Peer) {
 		case clientEnd:
 			client.CloseSend()
 		case handshake:
-			revision, can, _ := strings.Cut(step.text, " ")
-			client.Initialize(revision, can)
+			revision, capabilities, _ := strings.Cut(step.text, " ")
+			client.Initialize(revision, capabilities)
 		}
 		var want []string
-		var quiet []scriptLine
+		var comments []scriptLine
 		for ; i < len(script) && (script[i].kind == toClient || script[i].kind == comment); i++ {
 			if script[i].kind == comment {
-				quiet = append(quiet, script[i])
+				comments = append(comments, script[i])
 				continue
 			}
 			want = append(want, script[i].text)
@@ -203,17 +203,17 @@ func (c *conversation) runClient(t *testing.T, client *Peer) {
 		got := client.TakeAll()
 		compare(t, fmt.Sprintf("client, after %s", step), got, want)
 		for _, text := range got {
-			real = append(real, scriptLine{kind: toClient, text: text})
+			actual = append(actual, scriptLine{kind: toClient, text: text})
 		}
-		real = append(real, quiet...)
+		actual = append(actual, comments...)
 	}
-	if n := len(real); n > 0 && real[n-1].kind == clientEnd && len(script) != len(c.client) {
-		real = real[:n-1] // it was not written down, and brought nothing
+	if n := len(actual); n > 0 && actual[n-1].kind == clientEnd && len(script) != len(c.client) {
+		actual = actual[:n-1] // implicit, and no messages followed
 	}
-	c.client = real
+	c.client = actual
 }
 
-// compare reports the difference between what came and what should have.
+// compare reports the differences between actual and expected messages.
 func compare(t *testing.T, where string, got, want []string) {
 	t.Helper()
 	if *update {
@@ -263,15 +263,15 @@ func (c *conversation) save() error {
 	return os.WriteFile(c.path, txtar.Format(c.archive), 0o644)
 }
 
-// A scriptedBackend plays its script, one process after the other.
+// A scriptedBackend runs its script, one process after the other.
 type scriptedBackend struct {
 	t    *testing.T
 	name string
 
 	mu     sync.Mutex
 	script []scriptLine
-	next   int     // the next line
-	peers  []*Peer // of all processes
+	next   int     // index of the next line
+	peers  []*Peer // one for each process
 }
 
 func (b *scriptedBackend) dial() (transport.Conn, error) {
@@ -286,23 +286,23 @@ func (b *scriptedBackend) dial() (transport.Conn, error) {
 	}
 	conn, p := NewPeer(b.t, "backend "+b.name)
 	if b.next == len(b.script) && len(b.peers) > 0 {
-		return conn, nil // it hangs, and what it is asked is of no interest
+		return conn, nil // does not respond; its messages are not checked
 	}
 	b.peers = append(b.peers, p)
-	gone := make(chan struct{})
+	done := make(chan struct{})
 	b.t.Cleanup(func() {
 		p.Close()
-		<-gone
+		<-done
 	})
 	go func() {
-		defer close(gone)
+		defer close(done)
 		for b.runStep(p) {
 		}
 	}()
 	return conn, nil
 }
 
-// runStep plays the next line; false means that this process has said its last.
+// runStep runs the next line. It returns false if the process has ended.
 func (b *scriptedBackend) runStep(p *Peer) bool {
 	b.mu.Lock()
 	if b.next == len(b.script) {
@@ -348,48 +348,47 @@ func (b *scriptedBackend) serveHandshake(p *Peer, l scriptLine) bool {
 	if !b.serveResult(p, result) {
 		return false
 	}
-	if _, ok := p.waitNext(); !ok { // initialized
+	if _, ok := p.waitNext(); !ok { // notifications/initialized
 		return false
 	}
 	return list == "" || b.serveResult(p, list)
 }
 
 func (b *scriptedBackend) serveResult(p *Peer, result string) bool {
-	asked, ok := p.waitNext()
+	request, ok := p.waitNext()
 	if ok {
-		m, _ := wire.Parse([]byte(asked))
+		m, _ := wire.Parse([]byte(request))
 		p.SendResult(m.ID(), result)
 	}
 	return ok
 }
 
-// rewind puts a line back that was not come to.
+// rewind makes at the next line again.
 func (b *scriptedBackend) rewind(at int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.next = at
 }
 
-// checkFinished reports what of the script was not played, and what was asked beyond it.
+// checkFinished reports script lines that were not reached and unexpected messages.
 func (b *scriptedBackend) checkFinished() {
 	b.t.Helper()
 	var extra []string
 	for _, p := range b.peers {
 		extra = append(extra, p.TakeAll()...)
 	}
-	compare(b.t, "backend "+b.name+", beyond its script", extra, nil)
+	compare(b.t, "backend "+b.name+", after the end of its script", extra, nil)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.next < len(b.script) {
-		b.t.Errorf("backend %s: it did not come to %s", b.name, b.script[b.next])
+		b.t.Errorf("backend %s: script line not reached: %s", b.name, b.script[b.next])
 	}
 	for _, text := range extra {
 		b.script = append(b.script, scriptLine{kind: toBackend, text: text})
 	}
 }
 
-// waitNext is Next for goroutines other than the test's: it waits for as long as
-// the conversation lasts.
+// waitNext is Next without a timeout, for goroutines other than the test's.
 func (p *Peer) waitNext() (string, bool) {
 	for {
 		line, over, ok := p.takeLine()

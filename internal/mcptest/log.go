@@ -9,21 +9,22 @@ import (
 	"time"
 )
 
-// JournalDelay is longer than a journal lets records come together before it writes
+// JournalDelay is longer than the time for which a journal collects records before it writes
 // them.
 const JournalDelay = 50 * time.Millisecond
 
-// A Log keeps what is logged, as lines of key=value without the time.
+// A Log records log lines as key=value, without the time.
 type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-// NewLog returns a Log and the logger that writes to it, at every level. Of what
-// differs from run to run a session's id is "S" and durations are left out.
+// NewLog returns a Log and a logger for all levels that writes to it. Session ids are replaced by
+// "S" and durations are omitted, because they vary between runs.
 func NewLog() (*Log, *slog.Logger) {
 	l := &Log{}
-	return l, slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: normalizeAttr}))
+	o := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: normalizeAttr}
+	return l, slog.New(slog.NewTextHandler(l, o))
 }
 
 func normalizeAttr(_ []string, a slog.Attr) slog.Attr {
@@ -43,20 +44,21 @@ func (l *Log) Write(line []byte) (int, error) {
 	return l.buf.Write(line)
 }
 
-// Lines returns the lines that contain all of the texts.
+// Lines returns the lines that contain all texts.
 func (l *Log) Lines(texts ...string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var found []string
 	for line := range strings.Lines(l.buf.String()) {
-		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+		lacks := func(text string) bool { return !strings.Contains(line, text) }
+		if !slices.ContainsFunc(texts, lacks) {
 			found = append(found, strings.TrimSuffix(line, "\n"))
 		}
 	}
 	return found
 }
 
-// Warnings returns the warnings and errors.
+// Warnings returns the lines of warnings and errors.
 func (l *Log) Warnings() []string {
 	return slices.Concat(l.Lines("level=WARN"), l.Lines("level=ERROR"))
 }

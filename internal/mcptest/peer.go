@@ -1,10 +1,8 @@
-// Package mcptest plays the far sides of the gateway in tests: clients and
-// backends that say, byte for byte, what a test has them say, and whole
-// conversations written down as txtar files.
+// Package mcptest provides scripted clients and backends for tests of the gateway, which send and
+// expect exact bytes, and conversations in txtar files.
 //
-// A [Peer] speaks over a [transport.Pipe], so that what it talks to is the real
-// thing, and works inside and outside of a synctest bubble. Nothing here is for
-// use outside of tests.
+// A [Peer] is connected by a [transport.Pipe], so that the code under test uses a real transport.
+// It works inside and outside of synctest bubbles. The package is for tests only.
 package mcptest
 
 import (
@@ -24,36 +22,36 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// receiveTimeout is how long a Peer waits for what must come. In a bubble that time is
+// receiveTimeout is the time that a Peer waits for an expected message. In a bubble it is
 // virtual.
 const receiveTimeout = time.Minute
 
-// A Peer is the far side of a Conn. Its methods may be called from any goroutine.
-// One that misses what it waits for fails the test and ends the goroutine it is
-// called on, which should be the test's.
+// A Peer is the other end of a Conn under test. Its methods may be called from any goroutine. A
+// method that does not receive the expected message fails the test with FailNow, so it should be
+// called on the test's goroutine.
 type Peer struct {
 	t        testing.TB
 	name     string
-	conn     transport.Conn // our end of the pipe
+	conn     transport.Conn // the Peer's end of the pipe
 	injector *injectingConn
 
 	mu           sync.Mutex
-	lines        []string // received and not yet taken
-	disconnected bool     // the other side has closed the conversation
-	receivePings bool     // a ping is a line like any other
+	lines        []string // received and not taken yet
+	disconnected bool     // the other side has closed the connection
+	receivePings bool     // pings are recorded like other messages
 	arrived      chan struct{}
-	done         chan struct{} // closed when the reader is gone
+	done         chan struct{} // closed when the reader has ended
 }
 
-// NewPeer returns a Conn for whom the test is about, and the Peer at its other end,
-// called name in what it reports. The Peer ends with the test.
+// NewPeer returns a Conn for the code under test, and the Peer at its other end. The name appears
+// in failure messages. The Peer is closed at the end of the test.
 func NewPeer(t testing.TB, name string) (transport.Conn, *Peer) {
 	conn, p := NewPausedPeer(t, name)
 	p.StartReading()
 	return conn, p
 }
 
-// NewPausedPeer is NewPeer for a Peer that reads nothing before Listen.
+// NewPausedPeer returns a Peer that reads nothing before StartReading.
 func NewPausedPeer(t testing.TB, name string) (transport.Conn, *Peer) {
 	a, b := transport.Pipe()
 	p := &Peer{
@@ -63,7 +61,7 @@ func NewPausedPeer(t testing.TB, name string) (transport.Conn, *Peer) {
 	return p.injector, p
 }
 
-// StartReading has the Peer read what it is sent.
+// StartReading starts to read messages.
 func (p *Peer) StartReading() {
 	p.t.Cleanup(func() {
 		p.conn.Close()
@@ -96,17 +94,17 @@ func (p *Peer) read() {
 	}
 }
 
-// ReceivePings has the Peer take pings for lines like any other from now on. Before that it
-// answers them by itself.
+// ReceivePings makes pings visible to Next and the like. Before that, the Peer responds to them
+// itself.
 func (p *Peer) ReceivePings() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.receivePings = true
 }
 
-// injectingConn is the end of the pipe that the other side holds. Its Read makes of some
-// notifications what cannot pass through a Pipe: lines that are no message, ends of
-// several kinds, and on which stream something is said.
+// injectingConn is the code under test's end of the pipe. A marker notification makes its Read
+// return the next injection: malformed lines, read errors, or messages with an origin, which
+// cannot pass through a Pipe.
 type injectingConn struct {
 	transport.Conn
 
@@ -115,7 +113,7 @@ type injectingConn struct {
 	finalErr error
 }
 
-// A injection is what Read returns once.
+// An injection is the result of one Read.
 type injection struct {
 	m      wire.Message
 	origin wire.ID
@@ -128,9 +126,9 @@ func (n *injectingConn) Read() (wire.Message, wire.ID, error) {
 	if n.finalErr != nil {
 		return wire.Message{}, "", n.finalErr
 	}
-	m, about, err := n.Conn.Read()
+	m, origin, err := n.Conn.Read()
 	if err != nil || m.Method() != injectionMethod {
-		return m, about, err
+		return m, origin, err
 	}
 	n.mu.Lock()
 	next := n.injected[0]
@@ -139,19 +137,19 @@ func (n *injectingConn) Read() (wire.Message, wire.ID, error) {
 	if err = next.err; err == nil {
 		return next.m, next.origin, nil
 	}
-	var noise *transport.MalformedError
+	var malformed *transport.MalformedError
 	var lost *transport.CallLostError
-	if !errors.As(err, &noise) && !errors.As(err, &lost) {
+	if !errors.As(err, &malformed) && !errors.As(err, &lost) {
 		n.finalErr = err
 	}
 	return wire.Message{}, "", err
 }
 
-// FailRead has the other side's Read return err, after what was sent before.
+// FailRead makes the other side's Read return err, after the messages sent before.
 func (p *Peer) FailRead(err error) { p.injector.inject(p, injection{err: err}) }
 
-// SendOnStream sends a message on the stream of the request call, as a server does that has one for
-// each.
+// SendOnStream sends a message on the response stream of the request call, as an HTTP server
+// does.
 func (p *Peer) SendOnStream(call wire.ID, line string) {
 	m, err := wire.Parse([]byte(line))
 	if err != nil {
@@ -160,25 +158,26 @@ func (p *Peer) SendOnStream(call wire.ID, line string) {
 	p.injector.inject(p, injection{m: m, origin: call})
 }
 
-func (n *injectingConn) inject(p *Peer, s injection) {
+func (n *injectingConn) inject(p *Peer, next injection) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.injected = append(n.injected, s)
-	_ = p.conn.Write(wire.NewNotification(injectionMethod, nil), "") // who is gone reads nothing
+	n.injected = append(n.injected, next)
+	// No error if the other side has closed
+	_ = p.conn.Write(wire.NewNotification(injectionMethod, nil), "")
 }
 
-// CloseSend is the end of what the Peer sends; it goes on to listen.
+// CloseSend ends the messages of the Peer, which continues to receive.
 func (p *Peer) CloseSend() { p.FailRead(io.EOF) }
 
-// Exit is how a child process dies.
+// Exit simulates the exit of a child process.
 func (p *Peer) Exit(status, stderr string) {
 	p.FailRead(&child.ExitError{Status: status, Stderr: stderr})
 }
 
-// Close ends the conversation both ways.
+// Close closes the connection in both directions.
 func (p *Peer) Close() { p.conn.Close() }
 
-// Send sends a line as it is, be it a message or not.
+// Send sends a line, which may be malformed.
 func (p *Peer) Send(line string) {
 	m, err := wire.Parse([]byte(line))
 	if err != nil {
@@ -186,13 +185,13 @@ func (p *Peer) Send(line string) {
 		p.FailRead(transport.NewMalformedError([]byte(line), m, reason))
 		return
 	}
-	_ = p.conn.Write(m, "") // who is gone reads nothing
+	_ = p.conn.Write(m, "") // no error if the other side has closed
 }
 
 // Sendf formats a line and sends it.
 func (p *Peer) Sendf(format string, args ...any) { p.Send(fmt.Sprintf(format, args...)) }
 
-// Next returns the next line that was received, and waits for it.
+// Next waits for the next received line and returns it.
 func (p *Peer) Next() string {
 	p.t.Helper()
 	limit := time.NewTimer(receiveTimeout)
@@ -203,12 +202,12 @@ func (p *Peer) Next() string {
 		case ok:
 			return line
 		case over:
-			p.t.Fatalf("%s: the conversation is over, and there is no next line", p.name)
+			p.t.Fatalf("%s: the other side has closed the connection; there is no next line", p.name)
 		}
 		select {
 		case <-p.arrived:
 		case <-limit.C:
-			p.t.Fatalf("%s: no line came within %v", p.name, receiveTimeout)
+			p.t.Fatalf("%s: no line received within %v", p.name, receiveTimeout)
 		}
 	}
 }
@@ -223,18 +222,18 @@ func (p *Peer) takeLine() (line string, over, ok bool) {
 	return line, p.disconnected, true
 }
 
-// NextMessage is Next for a line that is a message.
+// NextMessage returns the next line as a message.
 func (p *Peer) NextMessage() wire.Message {
 	p.t.Helper()
 	line := p.Next()
 	m, err := wire.Parse([]byte(line))
 	if err != nil {
-		p.t.Fatalf("%s: got what is no message: %s", p.name, line)
+		p.t.Fatalf("%s: got an invalid message: %s", p.name, line)
 	}
 	return m
 }
 
-// Want takes the next line, which must be this one, byte for byte.
+// Want checks that the next line is line, byte for byte.
 func (p *Peer) Want(line string) {
 	p.t.Helper()
 	if got := p.Next(); got != line {
@@ -242,7 +241,7 @@ func (p *Peer) Want(line string) {
 	}
 }
 
-// WantJSON takes the next line, which must be equal to this one as JSON.
+// WantJSON checks that the next line is equal to line as JSON.
 func (p *Peer) WantJSON(line string) {
 	p.t.Helper()
 	if got := p.Next(); !sameJSON(got, line) {
@@ -252,11 +251,12 @@ func (p *Peer) WantJSON(line string) {
 
 func sameJSON(a, b string) bool {
 	var x, y any
-	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil &&
+		reflect.DeepEqual(x, y)
 }
 
-// TakeAll returns all lines that were received and not taken yet, once everything
-// in the bubble has come to rest.
+// TakeAll waits until all goroutines in the bubble are blocked, and returns the received lines
+// that were not taken yet.
 func (p *Peer) TakeAll() []string {
 	synctest.Wait()
 	p.mu.Lock()
@@ -266,8 +266,7 @@ func (p *Peer) TakeAll() []string {
 	return lines
 }
 
-// WantNothing reports what was received and not taken, if anything was, once
-// everything in the bubble has come to rest.
+// WantNothing waits like TakeAll and reports received lines as errors.
 func (p *Peer) WantNothing() {
 	p.t.Helper()
 	for _, line := range p.TakeAll() {
@@ -275,8 +274,7 @@ func (p *Peer) WantNothing() {
 	}
 }
 
-// Disconnected reports whether the other side has closed the conversation, once everybody in the
-// bubble waits.
+// Disconnected waits like TakeAll and reports whether the other side has closed the connection.
 func (p *Peer) Disconnected() bool {
 	synctest.Wait()
 	p.mu.Lock()

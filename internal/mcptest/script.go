@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A kind is what a line of a script is.
+// A kind is the kind of a script line.
 type kind uint8
 
 const (
@@ -14,21 +14,22 @@ const (
 	toBackend                    // → towards the backends
 	toClient                     // ← towards the client
 	wait                         // wait 2s
-	clientEnd                    // end: the client has sent its last
-	handshake                    // hello [result]: a handshake, all of it
-	handshakeAndList             // listing RESULT: hello, and the answer to the tools/list that follows
-	processExit                  // exit STATUS: the backend's process dies
+	clientEnd                    // end: the client closes its sending side
+	handshake                    // hello [RESULT]: a complete handshake
+	handshakeAndList             // listing RESULT: a handshake and the tools/list after it
+	processExit                  // exit STATUS: the backend's process exits
 	dialFailure                  // refuse REASON: a dial fails
 )
 
 var keywords = map[string]kind{
-	"→": toBackend, "←": toClient, "wait": wait, "end": clientEnd, "hello": handshake, "listing": handshakeAndList, "exit": processExit, "refuse": dialFailure,
+	"→": toBackend, "←": toClient, "wait": wait, "end": clientEnd, "hello": handshake,
+	"listing": handshakeAndList, "exit": processExit, "refuse": dialFailure,
 }
 
 // A scriptLine is one line of a script.
 type scriptLine struct {
 	kind kind
-	text string // what stands behind the first word; all of a remark
+	text string // the text after the keyword; the whole line of a comment
 	time time.Duration
 }
 
@@ -41,7 +42,7 @@ func (l scriptLine) String() string {
 	return l.text
 }
 
-// parseScript reads a script in which the words given may stand.
+// parseScript parses a script that may contain the allowed kinds of lines.
 func parseScript(text string, allowed ...kind) ([]scriptLine, error) {
 	var all []scriptLine
 	for raw := range strings.Lines(text) {
@@ -57,7 +58,7 @@ func parseScript(text string, allowed ...kind) ([]scriptLine, error) {
 			ok = ok || l.kind == k
 		}
 		if !ok {
-			return nil, fmt.Errorf("not a line of this script: %s", raw)
+			return nil, fmt.Errorf("line not allowed in this script: %s", raw)
 		}
 		if l.kind == wait {
 			var err error
@@ -78,7 +79,7 @@ func formatScript(all []scriptLine) string {
 	return b.String()
 }
 
-// parseConfig reads lines of key: value.
+// parseConfig parses lines of the form "key: value".
 func parseConfig(text string) (map[string]string, error) {
 	c := make(map[string]string)
 	for raw := range strings.Lines(text) {

@@ -6,7 +6,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Asked takes the next line, which must be a request of this method.
+// HandleRequest returns the next message, which must be a request with this method.
 func (p *Peer) HandleRequest(method string) wire.Message {
 	p.t.Helper()
 	m := p.NextMessage()
@@ -16,7 +16,7 @@ func (p *Peer) HandleRequest(method string) wire.Message {
 	return m
 }
 
-// Told takes the next line, which must be a notification of this method.
+// HandleNotification returns the next message, which must be a notification with this method.
 func (p *Peer) HandleNotification(method string) wire.Message {
 	p.t.Helper()
 	m := p.NextMessage()
@@ -26,20 +26,21 @@ func (p *Peer) HandleNotification(method string) wire.Message {
 	return m
 }
 
-// SendResult sends a result.
+// SendResult sends a result response.
 func (p *Peer) SendResult(id wire.ID, result string) {
 	p.Sendf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
 }
 
-// SendError sends an error object.
+// SendError sends an error response with this error object.
 func (p *Peer) SendError(id wire.ID, object string) {
 	p.Sendf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, id, object)
 }
 
-// InitializeResult is what a backend answers to initialize, unless the test cares.
-const InitializeResult = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"scripted","version":"1"}}`
+// InitializeResult is the default result of initialize.
+const InitializeResult = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},` +
+	`"serverInfo":{"name":"scripted","version":"1"}}`
 
-// ServeHandshake plays a backend's part of the handshake; result "" is InitializeResult.
+// ServeHandshake receives initialize and initialized. If result is "", InitializeResult is sent.
 func (p *Peer) ServeHandshake(result string) {
 	p.t.Helper()
 	if result == "" {
@@ -49,10 +50,12 @@ func (p *Peer) ServeHandshake(result string) {
 	p.HandleNotification("notifications/initialized")
 }
 
-// DiscoverResult is a result of server/discover: of a backend with tools.
-const DiscoverResult = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`
+// DiscoverResult is the default result of server/discover, for a backend with tools.
+const DiscoverResult = `{"resultType":"complete","supportedVersions":["2026-07-28"],` +
+	`"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public",` +
+	`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`
 
-// ServeDiscover answers the server/discover that must come next; result "" is DiscoverResult.
+// ServeDiscover receives server/discover. If result is "", DiscoverResult is sent.
 func (p *Peer) ServeDiscover(result string) {
 	p.t.Helper()
 	if result == "" {
@@ -61,20 +64,20 @@ func (p *Peer) ServeDiscover(result string) {
 	p.SendResult(p.HandleRequest("server/discover").ID(), result)
 }
 
-// ServeToolsList answers the tools/list that must come next.
+// ServeToolsList receives tools/list and sends result.
 func (p *Peer) ServeToolsList(result string) {
 	p.t.Helper()
 	p.SendResult(p.HandleRequest("tools/list").ID(), result)
 }
 
-// ServeStartup is Greet and List for a backend with these tools.
+// ServeStartup serves the handshake and the tools/list of a backend with these tools.
 func (p *Peer) ServeStartup(names ...string) {
 	p.t.Helper()
 	p.ServeHandshake("")
 	p.ServeToolsList(ToolsResult(names...))
 }
 
-// ToolsResult returns a result of tools/list with tools of these names.
+// ToolsResult returns a tools/list result with tools of these names.
 func ToolsResult(names ...string) string {
 	all := make([]string, 0, len(names))
 	for _, name := range names {
@@ -83,18 +86,19 @@ func ToolsResult(names ...string) string {
 	return `{"tools":[` + strings.Join(all, ",") + `]}`
 }
 
-// Initialize plays a client's part of the handshake and returns the result. The
-// capabilities that it declares are {} unless they are given.
+// Initialize performs the handshake as a client and returns the initialize result. The default
+// capabilities are {}.
 func (p *Peer) Initialize(revision string, capabilities ...string) string {
 	p.t.Helper()
-	can := strings.Join(capabilities, "")
-	if can == "" {
-		can = "{}"
+	declared := strings.Join(capabilities, "")
+	if declared == "" {
+		declared = "{}"
 	}
-	p.Sendf(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"tester","version":"1"}}}`, revision, can)
+	p.Sendf(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":%q,`+
+		`"capabilities":%s,"clientInfo":{"name":"tester","version":"1"}}}`, revision, declared)
 	m := p.NextMessage()
 	if m.ID() != `"init"` || m.Part(wire.PartResult) == nil {
-		p.t.Fatalf("%s: initialize was answered with %s", p.name, m.Raw())
+		p.t.Fatalf("%s: initialize failed: %s", p.name, m.Raw())
 	}
 	p.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return string(m.Part(wire.PartResult))

@@ -10,40 +10,41 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A TaskServer is a server of 2026-07-28 with the extension io.modelcontextprotocol/tasks,
-// which no SDK in Go has: that of the conformance suite's tasks-* scenarios, which it
-// passes. It is written without package revision, of which it is a judge.
+// A TaskServer is a server of revision 2026-07-28 with the extension
+// io.modelcontextprotocol/tasks, which no Go SDK implements. It implements the server of the
+// conformance suite's tasks-* scenarios and passes them. It does not use package protocol,
+// because tests compare that package with it.
 //
-// It speaks over any number of Conns, see Serve, and as an http.Handler. What it does
-// takes time by the clock alone, so that in a synctest bubble it takes none. Its tools:
+// It serves any number of Conns, see Serve, and is an http.Handler. It spends time only in
+// timers, so that in a synctest bubble it takes no real time. Its tools:
 //
 //	greet{name}               never a task
-//	slow_compute{seconds}     a task, but at once for 0 seconds; who knows no tasks waits for it
-//	failing_job               a task that ends with an error of the tool
+//	slow_compute{seconds}     a task, except for 0 seconds or a client without tasks
+//	failing_job               a task that ends with a tool error
 //	protocol_error_job        a task that ends with a JSON-RPC error
-//	confirm_delete{filename}  a task that asks something
-//	multi_input               a task that asks two things at once
-//	test_tool_with_task       asks something first, and is a task then
+//	confirm_delete{filename}  a task with an input request
+//	multi_input               a task with two concurrent input requests
+//	test_tool_with_task       an input request first, then a task
 //
-// All of them but the first two can be called only by who declares the extension, and
-// those that ask only by who declares elicitation, too. Who has a task's id may ask about
-// it. A task is forgotten [TaskTTL] after it was made.
+// All but the first two require that the client declares the extension, and those with input
+// requests that it declares elicitation as well. A task's id is sufficient to access it. A task
+// is deleted [TaskTTL] after its creation.
 type TaskServer struct {
 	mu        sync.Mutex
 	tasks     map[string]*task
 	listeners map[*listener]bool
-	calls     int // of tools
+	calls     int // number of tools/call requests
 	closed    bool
 }
 
-// What a TaskServer says of its tasks, and how long each step of theirs takes.
+// Task properties reported by a TaskServer, and the duration of each step of a task.
 const (
 	TaskTTL          = 10 * time.Minute
 	TaskPollInterval = 100 * time.Millisecond
 	TaskDelay        = 20 * time.Millisecond
 )
 
-// A task is a task.
+// task is the wire format of a task, and its state.
 type task struct {
 	Type          string                  `json:"resultType,omitempty"`
 	ID            string                  `json:"taskId"`
@@ -58,7 +59,7 @@ type task struct {
 	Inputs        map[string]inputRequest `json:"inputRequests,omitempty"`
 
 	responses  map[string]inputResponse
-	onAnswered func(answers map[string]inputResponse) // once all Inputs are answered
+	onAnswered func(answers map[string]inputResponse) // called when all Inputs have responses
 }
 
 type inputRequest struct {
@@ -71,17 +72,17 @@ type inputResponse struct {
 	Content map[string]any
 }
 
-// NewTaskServer returns one that has no tasks.
+// NewTaskServer returns a TaskServer without tasks.
 func NewTaskServer() *TaskServer {
 	return &TaskServer{tasks: make(map[string]*task), listeners: make(map[*listener]bool)}
 }
 
-// Serve answers what comes over a Conn until it ends.
+// Serve serves the requests from c until it ends.
 func (s *TaskServer) Serve(c transport.Conn) {
-	mine := make(map[wire.ID]*listener)
+	open := make(map[wire.ID]*listener)
 	for {
 		m, _, err := c.Read()
-		if _, noise := err.(*transport.MalformedError); noise {
+		if _, malformed := err.(*transport.MalformedError); malformed {
 			continue
 		}
 		if err != nil {
@@ -89,21 +90,21 @@ func (s *TaskServer) Serve(c transport.Conn) {
 		}
 		switch {
 		case m.Method() == "notifications/cancelled":
-			s.removeListener(mine[m.RequestID()])
-			delete(mine, m.RequestID())
+			s.removeListener(open[m.RequestID()])
+			delete(open, m.RequestID())
 		case m.Kind() == wire.Request:
-			tell := func(m wire.Message) bool { return c.Write(m, "") == nil }
-			if l := s.handle(m, nil, tell); l != nil {
-				mine[m.ID()] = l
+			send := func(m wire.Message) bool { return c.Write(m, "") == nil }
+			if l := s.handle(m, nil, send); l != nil {
+				open[m.ID()] = l
 			}
 		}
 	}
-	for _, l := range mine {
+	for _, l := range open {
 		s.removeListener(l)
 	}
 }
 
-// Close ends all listens, as a server does that goes down, and stops all tasks.
+// Close ends all listens with a result and stops all tasks.
 func (s *TaskServer) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,14 +114,14 @@ func (s *TaskServer) Close() {
 	}
 }
 
-// ToolCalls returns how many calls of tools were begun.
+// ToolCalls returns the number of tools/call requests so far.
 func (s *TaskServer) ToolCalls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls
 }
 
-// RunningTasks returns how many tasks have not ended.
+// RunningTasks returns the number of tasks that have not ended.
 func (s *TaskServer) RunningTasks() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +133,7 @@ func (s *TaskServer) RunningTasks() (n int) {
 	return n
 }
 
-// after does what has to be done at a later time, under the lock.
+// after calls do under mu when wait has passed, unless the server is closed.
 func (s *TaskServer) after(wait time.Duration, do func()) {
 	time.AfterFunc(wait, func() {
 		s.mu.Lock()
@@ -143,19 +144,19 @@ func (s *TaskServer) after(wait time.Duration, do func()) {
 	})
 }
 
-// createTaskLocked makes a task, and returns the result that says so.
+// createTaskLocked creates a task and returns it with its CreateTaskResult.
 func (s *TaskServer) createTaskLocked() (*task, any) {
 	now := time.Now().UTC()
 	t := &task{ID: rand.Text(), Status: "working", Created: now, Updated: now,
 		TTL: TaskTTL.Milliseconds(), PollInterval: TaskPollInterval.Milliseconds()}
 	s.tasks[t.ID] = t
 	s.after(TaskTTL, func() { delete(s.tasks, t.ID) })
-	made := *t
-	made.Type = "task"
-	return t, made
+	result := *t
+	result.Type = "task"
+	return t, result
 }
 
-// setStatusLocked takes a task that has not ended on, and tells who listens.
+// setStatusLocked changes a task that has not ended and notifies its listeners.
 func (s *TaskServer) setStatusLocked(t *task, status string, how func(*task)) {
 	if t.Status != "working" && t.Status != "input_required" {
 		return
@@ -169,51 +170,53 @@ func (s *TaskServer) setStatusLocked(t *task, status string, how func(*task)) {
 	}
 }
 
-// requestInputLocked has a task wait for input, and then go on.
-func (s *TaskServer) requestInputLocked(t *task, inputs map[string]inputRequest, then func(map[string]inputResponse)) {
+// requestInputLocked sets input requests of a task. When all have responses,
+// onAnswered is called.
+func (s *TaskServer) requestInputLocked(
+	t *task, inputs map[string]inputRequest, onAnswered func(map[string]inputResponse),
+) {
 	s.setStatusLocked(t, "input_required", func(t *task) {
-		t.Inputs, t.responses, t.onAnswered = inputs, make(map[string]inputResponse), then
+		t.Inputs, t.responses, t.onAnswered = inputs, make(map[string]inputResponse), onAnswered
 	})
 }
 
-// addResponsesLocked takes answers to what a task asks; those to what it does not are left
-// alone.
+// addResponsesLocked adds responses to a task's input requests. Unknown keys are ignored.
 func (s *TaskServer) addResponsesLocked(t *task, responses map[string]json.RawMessage) {
-	left := make(map[string]inputRequest)
+	remaining := make(map[string]inputRequest)
 	for key, q := range t.Inputs {
 		var a inputResponse
 		if text, ok := responses[key]; ok && json.Unmarshal(text, &a) == nil && a.Action != "" {
 			t.responses[key] = a
 		} else {
-			left[key] = q
+			remaining[key] = q
 		}
 	}
 	switch {
-	case len(left) == len(t.Inputs):
-	case len(left) > 0:
-		s.setStatusLocked(t, "input_required", func(t *task) { t.Inputs = left })
+	case len(remaining) == len(t.Inputs):
+	case len(remaining) > 0:
+		s.setStatusLocked(t, "input_required", func(t *task) { t.Inputs = remaining })
 	default:
-		answers, then := t.responses, t.onAnswered
+		complete, onAnswered := t.responses, t.onAnswered
 		s.setStatusLocked(t, "working", func(t *task) { t.StatusMessage = "thank you" })
-		s.after(TaskDelay, func() { then(answers) })
+		s.after(TaskDelay, func() { onAnswered(complete) })
 	}
 }
 
-// A listener is a subscriptions/listen that is open.
+// A listener is an open subscriptions/listen.
 type listener struct {
 	id    wire.ID
 	tasks map[string]bool
 	send  func(wire.Message) bool
 }
 
-// notifyLocked tells a listen something; one that does not take it is over. To tell does
-// not block, so that the lock keeps all that is told in its order.
+// notifyLocked sends a notification to a listener, and removes the listener if that fails. send
+// must not block, because it is called under mu to keep the order.
 func (s *TaskServer) notifyLocked(l *listener, method string, params any) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(wire.Encode(params), &fields); err != nil {
 		panic(err)
 	}
-	fields["_meta"] = json.RawMessage(`{"io.modelcontextprotocol/subscriptionId":` + string(l.id) + `}`)
+	fields["_meta"] = json.RawMessage(l.meta())
 	if !l.send(wire.NewNotification(method, wire.Encode(fields))) {
 		delete(s.listeners, l)
 	}
@@ -221,10 +224,15 @@ func (s *TaskServer) notifyLocked(l *listener, method string, params any) {
 
 func (s *TaskServer) endListenLocked(l *listener) {
 	delete(s.listeners, l)
-	l.send(wire.NewResult(l.id, []byte(`{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":`+string(l.id)+`}}`)))
+	l.send(wire.NewResult(l.id, []byte(`{"resultType":"complete","_meta":`+l.meta()+`}`)))
 }
 
-// removeListener ends a listen of which the client wants to hear no more; nil is none.
+// meta returns the _meta of the messages of the listen.
+func (l *listener) meta() string {
+	return `{"io.modelcontextprotocol/subscriptionId":` + string(l.id) + `}`
+}
+
+// removeListener ends a listen whose client has cancelled it or disconnected. l may be nil.
 func (s *TaskServer) removeListener(l *listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

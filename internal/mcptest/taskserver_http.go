@@ -8,8 +8,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// maxUnsent bounds what waits for a client that does not read its listen; one that has
-// more is hung up on.
+// maxUnsent is the number of unsent messages of a listen beyond which its client is disconnected.
 const maxUnsent = 64
 
 // ServeHTTP implements http.Handler, for any path.
@@ -21,12 +20,13 @@ func (s *TaskServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if err != nil {
-		return // the client is gone, or says too much
+		return // the client has disconnected, or the body is too long
 	}
 	m, err := wire.Parse(body)
 	switch {
 	case err != nil || m.Kind() != wire.Request && m.Kind() != wire.Notification:
-		writeHTTPResponse(w, wire.NewErrorResponse(m.ID(), wire.Errorf(wire.CodeInvalidRequest, "Invalid request")))
+		writeHTTPResponse(w, wire.NewErrorResponse(m.ID(),
+			wire.Errorf(wire.CodeInvalidRequest, "Invalid request")))
 		return
 	case m.Kind() == wire.Notification:
 		w.WriteHeader(http.StatusAccepted)
@@ -35,36 +35,38 @@ func (s *TaskServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := parseParams(m); err != nil {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write(wire.NewErrorResponse(m.ID(), err).Raw()) // who is gone reads nothing
+		// No error if the client has disconnected
+		_, _ = w.Write(wire.NewErrorResponse(m.ID(), err).Raw())
 		return
 	}
-	said := make(chan wire.Message, maxUnsent)
-	l := s.handle(m, func(p *taskParams) *wire.Error { return checkHeaders(r.Header, m, p) }, func(m wire.Message) bool {
+	messages := make(chan wire.Message, maxUnsent)
+	reject := func(p *taskParams) *wire.Error { return checkHeaders(r.Header, m, p) }
+	l := s.handle(m, reject, func(m wire.Message) bool {
 		select {
-		case said <- m:
+		case messages <- m:
 			return true
 		default:
-			close(said) // it is told no more
+			close(messages) // ends the stream
 			return false
 		}
 	})
 	if l != nil {
 		defer s.removeListener(l)
-		writeStream(w, r, said)
+		writeStream(w, r, messages)
 		return
 	}
 	select {
-	case m := <-said:
+	case m := <-messages:
 		writeHTTPResponse(w, m)
 	case <-r.Context().Done():
 	}
 }
 
-// checkHeaders says what is wrong with the headers that repeat what stands in the body.
+// checkHeaders checks the headers that repeat members of the body.
 func checkHeaders(h http.Header, m wire.Message, p *taskParams) *wire.Error {
 	want := map[string]string{"MCP-Protocol-Version": p.Meta.Version, "Mcp-Method": m.Method()}
 	if nameParams[m.Method()] != "" {
-		want["Mcp-Name"] = p.Name + p.TaskID // the one or the other
+		want["Mcp-Name"] = p.Name + p.TaskID // one of the two is ""
 	}
 	for name, value := range want {
 		if got := h.Get(name); got != value {
@@ -82,15 +84,15 @@ func writeHTTPResponse(w http.ResponseWriter, m wire.Message) {
 	case e.Code <= -32020 && e.Code >= -32099, e.Code == wire.CodeInvalidRequest:
 		w.WriteHeader(http.StatusBadRequest)
 	}
-	_, _ = w.Write(m.Raw()) // who is gone reads nothing
+	_, _ = w.Write(m.Raw()) // no error if the client has disconnected
 }
 
-// writeStream sends all that is said to a listen, until its result or until the client goes.
-func writeStream(w http.ResponseWriter, r *http.Request, said <-chan wire.Message) {
+// writeStream sends the messages of a listen, until its result or until the client disconnects.
+func writeStream(w http.ResponseWriter, r *http.Request, messages <-chan wire.Message) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for {
 		select {
-		case m, ok := <-said:
+		case m, ok := <-messages:
 			if !ok {
 				return
 			}

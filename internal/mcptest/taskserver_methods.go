@@ -35,8 +35,7 @@ type taskParams struct {
 
 func (p *taskParams) declaresTasks() bool { return p.Meta.Capabilities.Extensions[tasksExt] != nil }
 
-// missingCapability returns the error for a client that lacks one of the capabilities, as they are
-// declared.
+// missingCapability returns the error for a missing client capability.
 func missingCapability(capabilities string) *wire.Error {
 	e := wire.Errorf(-32021, "Missing required client capability")
 	e.Data = json.RawMessage(`{"requiredCapabilities":` + capabilities + `}`)
@@ -48,7 +47,7 @@ const (
 	elicitationCapability = `{"elicitation":{}}`
 )
 
-// parseParams reads the params of a request and looks whether they are of the stateless era.
+// parseParams parses the params and checks the client metadata of the modern generation.
 func parseParams(m wire.Message) (*taskParams, *wire.Error) {
 	p := &taskParams{}
 	if params := m.Part(wire.PartParams); params != nil {
@@ -58,26 +57,31 @@ func parseParams(m wire.Message) (*taskParams, *wire.Error) {
 	}
 	switch {
 	case p.Meta.Version == "" || p.Meta.Capabilities == nil:
-		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs protocolVersion and clientCapabilities")
+		return nil, wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: _meta needs protocolVersion and clientCapabilities")
 	case p.Meta.Version != modernRevision:
 		e := wire.Errorf(-32022, "Unsupported protocol version")
-		e.Data = wire.Encode(map[string]any{"supported": []string{modernRevision}, "requested": p.Meta.Version})
+		e.Data = wire.Encode(map[string]any{
+			"supported": []string{modernRevision}, "requested": p.Meta.Version,
+		})
 		return nil, e
 	}
 	return p, nil
 }
 
-// nameParams are the methods that a TaskServer has, each with the param that a client of HTTP
-// repeats as Mcp-Name.
+// nameParams contains the supported methods. The value is the param that HTTP clients repeat in
+// the header Mcp-Name.
 var nameParams = map[string]string{
 	"server/discover": "", "tools/list": "", "subscriptions/listen": "",
 	"tools/call": "name", "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",
 }
 
-// handle answers a request, at once or later, by tell, which may be called from any
-// goroutine, one at a time; it returns the listen that was opened, if one was. What
-// reject, if there is one, has against the request is told in the place of an answer.
-func (s *TaskServer) handle(m wire.Message, reject func(*taskParams) *wire.Error, tell func(wire.Message) bool) *listener {
+// handle handles a request. Messages for its client are passed to send, now or later, from any
+// goroutine but one at a time. If the request opens a listen, handle returns the listener. reject
+// may be nil; its error is sent instead of a result.
+func (s *TaskServer) handle(
+	m wire.Message, reject func(*taskParams) *wire.Error, send func(wire.Message) bool,
+) *listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, err := parseParams(m)
@@ -88,17 +92,17 @@ func (s *TaskServer) handle(m wire.Message, reject func(*taskParams) *wire.Error
 		err = reject(p)
 	}
 	if err != nil {
-		tell(wire.NewErrorResponse(m.ID(), err))
+		send(wire.NewErrorResponse(m.ID(), err))
 		return nil
 	}
 	if m.Method() == "subscriptions/listen" {
-		return s.listenLocked(m, p, tell)
+		return s.listenLocked(m, p, send)
 	}
 	reply := func(result any, err *wire.Error) {
 		if err != nil {
-			tell(wire.NewErrorResponse(m.ID(), err))
+			send(wire.NewErrorResponse(m.ID(), err))
 		} else {
-			tell(wire.NewResult(m.ID(), wire.Encode(result)))
+			send(wire.NewResult(m.ID(), wire.Encode(result)))
 		}
 	}
 	if m.Method() == "tools/call" {
@@ -112,10 +116,13 @@ func (s *TaskServer) handle(m wire.Message, reject func(*taskParams) *wire.Error
 func (s *TaskServer) resultLocked(method string, p *taskParams) (any, *wire.Error) {
 	switch method {
 	case "server/discover":
-		return json.RawMessage(`{"resultType":"complete","supportedVersions":["` + modernRevision + `"],"capabilities":{"tools":{},"extensions":{"` +
-			tasksExt + `":{}}},"ttlMs":60000,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"tasks","version":"1"}}}`), nil
+		return json.RawMessage(`{"resultType":"complete","supportedVersions":["` + modernRevision + `"],` +
+			`"capabilities":{"tools":{},"extensions":{"` + tasksExt + `":{}}},` +
+			`"ttlMs":60000,"cacheScope":"public",` +
+			`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"tasks","version":"1"}}}`), nil
 	case "tools/list":
-		return json.RawMessage(`{"resultType":"complete","tools":[` + taskTools + `],"ttlMs":60000,"cacheScope":"public"}`), nil
+		return json.RawMessage(`{"resultType":"complete","tools":[` + taskTools + `],` +
+			`"ttlMs":60000,"cacheScope":"public"}`), nil
 	}
 	t := s.tasks[p.TaskID]
 	switch {
@@ -137,9 +144,11 @@ func (s *TaskServer) resultLocked(method string, p *taskParams) (any, *wire.Erro
 	return json.RawMessage(`{"resultType":"complete"}`), nil
 }
 
-// listenLocked opens a listen, which hears of those tasks that there are.
-func (s *TaskServer) listenLocked(m wire.Message, p *taskParams, tell func(wire.Message) bool) *listener {
-	l := &listener{id: m.ID(), tasks: make(map[string]bool), send: tell}
+// listenLocked opens a listen for those of the tasks that exist.
+func (s *TaskServer) listenLocked(
+	m wire.Message, p *taskParams, send func(wire.Message) bool,
+) *listener {
+	l := &listener{id: m.ID(), tasks: make(map[string]bool), send: send}
 	var honoured []string
 	for _, id := range p.Notifications.TaskIDs {
 		if s.tasks[id] != nil {
@@ -148,7 +157,7 @@ func (s *TaskServer) listenLocked(m wire.Message, p *taskParams, tell func(wire.
 		}
 	}
 	if p.Notifications.TaskIDs != nil && !p.declaresTasks() {
-		tell(wire.NewErrorResponse(m.ID(), missingCapability(tasksCapability)))
+		send(wire.NewErrorResponse(m.ID(), missingCapability(tasksCapability)))
 		return nil
 	}
 	s.listeners[l] = true
@@ -156,30 +165,38 @@ func (s *TaskServer) listenLocked(m wire.Message, p *taskParams, tell func(wire.
 	if honoured != nil {
 		filter["taskIds"] = honoured
 	}
-	s.notifyLocked(l, "notifications/subscriptions/acknowledged", map[string]any{"notifications": filter})
+	s.notifyLocked(l, "notifications/subscriptions/acknowledged",
+		map[string]any{"notifications": filter})
 	if s.closed {
 		s.endListenLocked(l)
 	}
 	return l
 }
 
-const taskTools = `{"name":"greet","inputSchema":{"type":"object","properties":{"name":{"type":"string"}}}},` +
-	`{"name":"slow_compute","inputSchema":{"type":"object","properties":{"seconds":{"type":"number"},"label":{"type":"string"}}}},` +
+const taskTools = `{"name":"greet","inputSchema":{"type":"object",` +
+	`"properties":{"name":{"type":"string"}}}},` +
+	`{"name":"slow_compute","inputSchema":{"type":"object",` +
+	`"properties":{"seconds":{"type":"number"},"label":{"type":"string"}}}},` +
 	`{"name":"failing_job","inputSchema":{"type":"object"}},` +
 	`{"name":"protocol_error_job","inputSchema":{"type":"object"}},` +
-	`{"name":"confirm_delete","inputSchema":{"type":"object","properties":{"filename":{"type":"string"}}}},` +
+	`{"name":"confirm_delete","inputSchema":{"type":"object",` +
+	`"properties":{"filename":{"type":"string"}}}},` +
 	`{"name":"multi_input","inputSchema":{"type":"object"}},` +
 	`{"name":"test_tool_with_task","inputSchema":{"type":"object"}}`
 
-// textResult is a result of tools/call that says something.
-func textResult(words string, wrong bool) map[string]any {
-	return map[string]any{"resultType": "complete", "content": []any{map[string]any{"type": "text", "text": words}}, "isError": wrong}
+// textResult returns a tools/call result with a text.
+func textResult(text string, isError bool) map[string]any {
+	content := []any{map[string]any{"type": "text", "text": text}}
+	return map[string]any{"resultType": "complete", "content": content, "isError": isError}
 }
 
-// elicitation is a question for a string.
-func elicitation(words, property string) inputRequest {
-	return inputRequest{"elicitation/create", map[string]any{"mode": "form", "message": words, "requestedSchema": map[string]any{
-		"type": "object", "properties": map[string]any{property: map[string]any{"type": "string"}}}}}
+// elicitation returns an input request for a string property.
+func elicitation(message, property string) inputRequest {
+	properties := map[string]any{property: map[string]any{"type": "string"}}
+	return inputRequest{"elicitation/create", map[string]any{
+		"mode": "form", "message": message,
+		"requestedSchema": map[string]any{"type": "object", "properties": properties},
+	}}
 }
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

@@ -7,12 +7,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// callToolLocked begins a call of a tool, which is answered at once or later.
+// callToolLocked starts a tool call. The response is sent now or later.
 func (s *TaskServer) callToolLocked(p *taskParams, reply func(any, *wire.Error)) {
 	s.calls++
 	computed := textResult(fmt.Sprintf("computed for %v s", p.Arguments.Seconds), false)
-	needs := map[string]bool{"failing_job": false, "protocol_error_job": false, "confirm_delete": true, "multi_input": true, "test_tool_with_task": true}
-	asks, isTask := needs[p.Name]
+	needs := map[string]bool{
+		"failing_job": false, "protocol_error_job": false,
+		"confirm_delete": true, "multi_input": true, "test_tool_with_task": true,
+	}
+	needsInput, isTask := needs[p.Name]
 	switch {
 	case p.Name == "greet":
 		reply(textResult("Hello, "+p.Arguments.Name+"!", false), nil)
@@ -21,63 +24,75 @@ func (s *TaskServer) callToolLocked(p *taskParams, reply func(any, *wire.Error))
 	case p.Name == "slow_compute" && !p.declaresTasks():
 		s.after(seconds(p.Arguments.Seconds), func() { reply(computed, nil) })
 	case p.Name == "slow_compute":
-		t, made := s.createTaskLocked()
+		t, result := s.createTaskLocked()
 		s.after(seconds(p.Arguments.Seconds), func() { s.completeLocked(t, computed) })
-		reply(made, nil)
+		reply(result, nil)
 	case !isTask:
 		reply(nil, wire.Errorf(wire.CodeInvalidParams, "Unknown tool: %s", p.Name))
 	case !p.declaresTasks():
 		reply(nil, missingCapability(tasksCapability))
-	case asks && p.Meta.Capabilities.Elicitation == nil:
+	case needsInput && p.Meta.Capabilities.Elicitation == nil:
 		reply(nil, missingCapability(elicitationCapability))
 	case p.Name == "test_tool_with_task":
 		s.inputThenTaskLocked(p, reply)
 	default:
-		t, made := s.createTaskLocked()
+		t, result := s.createTaskLocked()
 		s.after(TaskDelay, func() { s.runTaskLocked(t, p) })
-		reply(made, nil)
+		reply(result, nil)
 	}
 }
 
-// runTaskLocked does what a task is for.
+// runTaskLocked runs a task after its creation.
 func (s *TaskServer) runTaskLocked(t *task, p *taskParams) {
 	switch p.Name {
 	case "failing_job":
 		s.completeLocked(t, textResult("the job has failed", true))
 	case "protocol_error_job":
 		s.setStatusLocked(t, "failed", func(t *task) {
-			t.StatusMessage, t.Error = "the job is broken", wire.Errorf(wire.CodeInternalError, "the job is broken")
+			t.StatusMessage = "the job is broken"
+			t.Error = wire.Errorf(wire.CodeInternalError, "the job is broken")
 		})
 	case "confirm_delete":
-		inputs := map[string]inputRequest{"confirm": elicitation("Delete "+p.Arguments.Filename+"?", "confirm")}
-		s.requestInputLocked(t, inputs, func(answers map[string]inputResponse) {
-			s.completeLocked(t, textResult(fmt.Sprintf("%s %s: %v", answers["confirm"].Action, p.Arguments.Filename, answers["confirm"].Content["confirm"]), false))
+		inputs := map[string]inputRequest{
+			"confirm": elicitation("Delete "+p.Arguments.Filename+"?", "confirm"),
+		}
+		s.requestInputLocked(t, inputs, func(responses map[string]inputResponse) {
+			confirm := responses["confirm"]
+			s.completeLocked(t, textResult(fmt.Sprintf("%s %s: %v",
+				confirm.Action, p.Arguments.Filename, confirm.Content["confirm"]), false))
 		})
 	case "multi_input":
-		inputs := map[string]inputRequest{"first": elicitation("First?", "name"), "second": elicitation("Second?", "name")}
-		s.requestInputLocked(t, inputs, func(answers map[string]inputResponse) {
-			s.completeLocked(t, textResult(fmt.Sprintf("%v and %v", answers["first"].Content["name"], answers["second"].Content["name"]), false))
+		inputs := map[string]inputRequest{
+			"first": elicitation("First?", "name"), "second": elicitation("Second?", "name"),
+		}
+		s.requestInputLocked(t, inputs, func(responses map[string]inputResponse) {
+			s.completeLocked(t, textResult(fmt.Sprintf("%v and %v",
+				responses["first"].Content["name"], responses["second"].Content["name"]), false))
 		})
 	}
 }
 
-// inputThenTaskLocked asks for a name, and makes a task once it has it.
+// inputThenTaskLocked requests a name, and creates a task once it has the name.
 func (s *TaskServer) inputThenTaskLocked(p *taskParams, reply func(any, *wire.Error)) {
 	const state = "asked for user_name"
 	var a inputResponse
 	given, ok := p.InputResponses["user_name"]
 	switch {
 	case p.RequestState != "" && p.RequestState != state:
-		reply(nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: not a requestState of this server"))
+		reply(nil, wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: not a requestState of this server"))
 	case !ok || json.Unmarshal(given, &a) != nil || a.Action == "":
-		reply(map[string]any{"resultType": "input_required", "requestState": state,
-			"inputRequests": map[string]inputRequest{"user_name": elicitation("What is your name?", "name")}}, nil)
+		inputs := map[string]inputRequest{"user_name": elicitation("What is your name?", "name")}
+		reply(map[string]any{
+			"resultType": "input_required", "requestState": state, "inputRequests": inputs,
+		}, nil)
 	default:
-		t, made := s.createTaskLocked()
+		t, result := s.createTaskLocked()
 		s.after(TaskDelay, func() {
-			s.completeLocked(t, textResult(fmt.Sprintf("%s: Hello, %v!", a.Action, a.Content["name"]), a.Action != "accept"))
+			text := fmt.Sprintf("%s: Hello, %v!", a.Action, a.Content["name"])
+			s.completeLocked(t, textResult(text, a.Action != "accept"))
 		})
-		reply(made, nil)
+		reply(result, nil)
 	}
 }
 

@@ -1,18 +1,18 @@
-// Package faults is a server that does what a server should not: on stdio, as the
-// program in faults/stub, and over HTTP, as [NewHTTPStub]. What it does wrong is said in
-// one language, [Fault], in two places: in its [Script], for a method whenever that
-// comes, and in the arguments of its tool "do", for that call alone. So a client
-// decides which fault comes when, and a seed replays a run.
+// Package faults implements a faulty MCP server for tests: on stdio as the program faults/stub,
+// and over HTTP as [HTTPStub]. Faults are described as a [Fault], in two places: in the server's
+// [Script], for all messages of a method, and in the arguments of the tool "do", for that call
+// only. So the client controls when a fault occurs, and a run can be repeated from a seed.
 //
 //	stub -script '{"name":"s1","on":{"tools/list":[{"fault":"die","at":"middle"}]}}'
-//	tools/call do {"fault":"noise","where":"between","nonce":"what echo returns, too"}
+//	tools/call do {"fault":"noise","where":"between","nonce":"returned as by echo"}
 //
 // Its tools are
 //
-//	echo  returns {"stub", "pid", "got"}: who answers, and the bytes of its arguments, verbatim
-//	slow  is echo after {"ms": 100}, with {"steps": 3} notifications of progress if a token came; it can be cancelled
-//	do    is echo with a Fault done: {"fault": …}, or several, {"deeds": [{"fault": …}, …]}
+//	echo  returns {"stub", "pid", "got"}: the server's name and process, and the exact arguments
+//	slow  is echo after {"ms": 100}, with {"steps": 3} progress notifications if the request
+//	      has a token; it can be cancelled
+//	do    is echo with a fault {"fault": …}, or several {"deeds": [{"fault": …}, …]}
 //
-// All three answer with the same result if the fault lets them. Every byte is written by
-// hand. It refuses to be anything but a peer for tests.
+// All three return the same result if the fault permits. All bytes are written by hand. The
+// package is for tests only.
 package faults

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,9 +14,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A HTTPStub is the stub over streamable HTTP, at any path. It is of the era that its script
-// says. Serve it with any http.Server; what it does not answer ends when the client
-// hangs up, or with Close.
+// An HTTPStub is the stub over streamable HTTP, at any path. Its generation is given by the
+// script. Requests without a response end when the client disconnects or Close is called.
 type HTTPStub struct {
 	*server
 	closed chan struct{}
@@ -23,20 +23,23 @@ type HTTPStub struct {
 
 	stateMu    sync.Mutex
 	sessions   map[string]bool
-	lostStatus int     // the status by which unknown sessions are told so
+	lostStatus int     // HTTP status for unknown sessions
 	nextFaults []Fault // for the next POSTs
 	mutedUntil time.Time
 }
 
-// NewHTTPStub returns a HTTPStub.
+// NewHTTPStub returns an HTTPStub.
 func NewHTTPStub(s Script) *HTTPStub {
-	return &HTTPStub{server: newServer(s, 0), closed: make(chan struct{}), sessions: make(map[string]bool), lostStatus: http.StatusNotFound}
+	return &HTTPStub{
+		server: newServer(s, 0), closed: make(chan struct{}),
+		sessions: make(map[string]bool), lostStatus: http.StatusNotFound,
+	}
 }
 
-// Close ends all that hangs.
+// Close ends all blocked requests.
 func (h *HTTPStub) Close() { h.once.Do(func() { close(h.closed) }) }
 
-// FailNext has a deed done at the next n requests that are posted, whatever they are.
+// FailNext applies a fault to each of the next n POSTs.
 func (h *HTTPStub) FailNext(f Fault, n int) {
 	h.stateMu.Lock()
 	defer h.stateMu.Unlock()
@@ -45,8 +48,8 @@ func (h *HTTPStub) FailNext(f Fault, n int) {
 	}
 }
 
-// DropSessions loses all sessions. Whoever comes with one is told by status: 404, 400, or 200 with an error in
-// the body.
+// DropSessions drops all sessions. Requests of unknown sessions then get status 404, 400, or 200
+// with an error in the body; 0 = 404.
 func (h *HTTPStub) DropSessions(status int) {
 	h.stateMu.Lock()
 	defer h.stateMu.Unlock()
@@ -56,7 +59,7 @@ func (h *HTTPStub) DropSessions(status int) {
 	}
 }
 
-// SessionCount returns how many are open.
+// SessionCount returns the number of open sessions.
 func (h *HTTPStub) SessionCount() int {
 	h.stateMu.Lock()
 	defer h.stateMu.Unlock()
@@ -65,12 +68,12 @@ func (h *HTTPStub) SessionCount() int {
 
 const (
 	sessionHeader    = "Mcp-Session-Id"
-	redirectLoopPath = "/circle" // leads to itself
+	redirectLoopPath = "/circle" // redirects to itself
 	jsonType         = "application/json"
 	eventsType       = "text/event-stream"
 )
 
-// ServeHTTP implements http.NewHTTPStub.
+// ServeHTTP implements http.Handler.
 func (h *HTTPStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, redirectLoopPath):
@@ -89,7 +92,7 @@ func (h *HTTPStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveGet is a stream on which nothing comes.
+// serveGet opens a standalone stream without events.
 func (h *HTTPStub) serveGet(w http.ResponseWriter, r *http.Request) {
 	if status := h.checkSession(r, nil); status != 0 {
 		http.Error(w, "no such session", status)
@@ -100,7 +103,7 @@ func (h *HTTPStub) serveGet(w http.ResponseWriter, r *http.Request) {
 	h.waitDisconnect(r)
 }
 
-// waitDisconnect waits until the client hangs up.
+// waitDisconnect waits until the client disconnects or Close is called.
 func (h *HTTPStub) waitDisconnect(r *http.Request) {
 	select {
 	case <-r.Context().Done():
@@ -120,13 +123,14 @@ func (h *HTTPStub) servePost(w http.ResponseWriter, r *http.Request) {
 	}
 	faults := append(h.dueFaults(m.Method()), h.takeNextFault()...)
 	if m.Method() == "tools/call" && m.Name() == "do" {
-		more, err := requestedFaults(m.Part(wire.PartArguments))
+		requested, err := requestedFaults(m.Part(wire.PartArguments))
 		if err != nil {
 			w.Header().Set("Content-Type", jsonType)
-			w.Write(wire.NewErrorResponse(m.ID(), wire.Errorf(wire.CodeInvalidParams, "%v", err)).Raw())
+			w.Write(wire.NewErrorResponse(m.ID(),
+				wire.Errorf(wire.CodeInvalidParams, "%v", err)).Raw())
 			return
 		}
-		faults = append(faults, more...)
+		faults = append(faults, requested...)
 	}
 	p := h.plan(m, faults, "")
 	if p.die != nil && p.die.At == "reading" {
@@ -144,7 +148,7 @@ func (h *HTTPStub) servePost(w http.ResponseWriter, r *http.Request) {
 	h.respond(w, r, m, p)
 }
 
-// takeNextFault takes the deeds out that Next has left for one request.
+// takeNextFault returns the next fault of FailNext, if there is one.
 func (h *HTTPStub) takeNextFault() (faults []Fault) {
 	h.stateMu.Lock()
 	defer h.stateMu.Unlock()
@@ -154,7 +158,7 @@ func (h *HTTPStub) takeNextFault() (faults []Fault) {
 	return faults
 }
 
-// checkSession returns the status with which a session is refused, 0 if it is not.
+// checkSession returns the status for a missing or unknown session, 0 if the session is valid.
 func (h *HTTPStub) checkSession(r *http.Request, m *wire.Message) int {
 	if m != nil && (isModern(*m) || m.Method() == "initialize" || m.Method() == "server/discover") {
 		return 0
@@ -171,21 +175,22 @@ func (h *HTTPStub) checkSession(r *http.Request, m *wire.Message) int {
 	return h.lostStatus
 }
 
-// writeSessionNotFound answers who comes with a session that is not known.
+// writeSessionNotFound responds to a request of an unknown session.
 func (h *HTTPStub) writeSessionNotFound(w http.ResponseWriter, m wire.Message, status int) {
 	id := m.ID()
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
-	w.Write(wire.NewErrorResponse(id, wire.Errorf(wire.CodeInvalidRequest, "Session not found")).Raw())
+	w.Write(wire.NewErrorResponse(id,
+		wire.Errorf(wire.CodeInvalidRequest, "Session not found")).Raw())
 }
 
-// sendsProgress reports whether slow shows its progress, for which there has to be a stream.
+// sendsProgress reports whether a call of slow reports progress, which requires a stream.
 func (h *HTTPStub) sendsProgress(m wire.Message) bool {
 	_, steps := slowArguments(m)
 	return steps > 0 && m.Token() != ""
 }
 
-// respond does what is planned.
+// respond executes a plan.
 func (h *HTTPStub) respond(w http.ResponseWriter, r *http.Request, m wire.Message, p responsePlan) {
 	if p.delay > 0 {
 		select {
@@ -226,14 +231,18 @@ func (h *HTTPStub) respond(w http.ResponseWriter, r *http.Request, m wire.Messag
 	h.writeChunks(w, p.response, p)
 }
 
-// needsStream reports whether an answer takes more than one message.
+// needsStream reports whether a response needs an event stream.
 func (h *HTTPStub) needsStream(m wire.Message, p responsePlan) bool {
-	return h.AlwaysStream || len(p.before)+len(p.after)+len(p.between) > 0 || p.die != nil || p.response == nil ||
-		p.httpFault != nil && p.httpFault.Kind == "cut" || m.Method() == "tools/call" && m.Name() == "slow" && h.sendsProgress(m)
+	return h.AlwaysStream || len(p.before)+len(p.after)+len(p.between) > 0 ||
+		p.die != nil || p.response == nil ||
+		p.httpFault != nil && p.httpFault.Kind == "cut" ||
+		m.Method() == "tools/call" && m.Name() == "slow" && h.sendsProgress(m)
 }
 
-// writeStream writes an answer as a stream.
-func (h *HTTPStub) writeStream(w http.ResponseWriter, r *http.Request, m wire.Message, p responsePlan) {
+// writeStream writes a response as an event stream.
+func (h *HTTPStub) writeStream(
+	w http.ResponseWriter, r *http.Request, m wire.Message, p responsePlan,
+) {
 	w.Header().Set("Content-Type", eventsType)
 	if p.contentType != "" {
 		w.Header().Set("Content-Type", p.contentType)
@@ -254,14 +263,14 @@ func (h *HTTPStub) writeStream(w http.ResponseWriter, r *http.Request, m wire.Me
 	case cut:
 		at = p.httpFault.At
 	}
-	answer := formatEvent(p.response)
-	switch half := len(answer) / 2; {
+	response := formatEvent(p.response)
+	switch half := len(response) / 2; {
 	case p.die == nil && !cut:
 	case at == "middle":
-		w.Write(answer[:half])
+		w.Write(response[:half])
 		_ = flush()
 		panic(http.ErrAbortHandler)
-	case at == "after" && cut: // an event that is whole, and no answer
+	case at == "after" && cut: // a complete event, but not the response
 		w.Write(formatEvent(notification(Fault{}, "")))
 		_ = flush()
 		panic(http.ErrAbortHandler)
@@ -274,9 +283,9 @@ func (h *HTTPStub) writeStream(w http.ResponseWriter, r *http.Request, m wire.Me
 	}
 	if p.between != nil {
 		half := len(p.response) / 2
-		answer = formatEvent(append(append(p.response[:half:half], p.between...), p.response[half:]...))
+		response = formatEvent(slices.Concat(p.response[:half], p.between, p.response[half:]))
 	}
-	h.writeChunks(w, answer, p)
+	h.writeChunks(w, response, p)
 	for _, message := range p.after {
 		h.writeChunks(w, formatEvent(message), p)
 	}
@@ -290,7 +299,7 @@ func formatEvent(message []byte) []byte {
 	return append(append([]byte("event: message\ndata: "), message...), "\n\n"...)
 }
 
-// writeProgress tells how slow gets on; it reports whether the client stayed.
+// writeProgress waits and reports progress for slow. It returns false if the client disconnected.
 func (h *HTTPStub) writeProgress(w http.ResponseWriter, r *http.Request, m wire.Message) bool {
 	ms, steps := slowArguments(m)
 	for i := range steps + 1 {
@@ -307,7 +316,7 @@ func (h *HTTPStub) writeProgress(w http.ResponseWriter, r *http.Request, m wire.
 	return true
 }
 
-// writeChunks writes, in chunks if there are to be any.
+// writeChunks writes text, in chunks if the plan says so.
 func (h *HTTPStub) writeChunks(w http.ResponseWriter, text []byte, p responsePlan) {
 	if p.chunkSize == 0 {
 		w.Write(text)
@@ -324,8 +333,10 @@ func (h *HTTPStub) writeChunks(w http.ResponseWriter, text []byte, p responsePla
 	}
 }
 
-// applyHTTPFault does what only HTTP can do; it reports whether that was the answer.
-func (h *HTTPStub) applyHTTPFault(w http.ResponseWriter, r *http.Request, m wire.Message, f Fault) bool {
+// applyHTTPFault applies a fault of HTTPKinds. It returns true if that was the response.
+func (h *HTTPStub) applyHTTPFault(
+	w http.ResponseWriter, r *http.Request, m wire.Message, f Fault,
+) bool {
 	switch f.Kind {
 	case "status":
 		if f.RetryAfter != "" {
@@ -358,7 +369,7 @@ func (h *HTTPStub) applyHTTPFault(w http.ResponseWriter, r *http.Request, m wire
 	return true
 }
 
-// resetConn ends the connection with a RST.
+// resetConn closes the connection with a TCP RST.
 func resetConn(w http.ResponseWriter) {
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

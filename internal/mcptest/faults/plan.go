@@ -9,19 +9,19 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A responsePlan is an answer with deeds done to it: what is written, and what happens
-// meanwhile. Stub and twin carry it out each in their way.
+// A responsePlan is a response with its faults: the bytes to write and the actions around them.
+// stub and HTTPStub execute it.
 type responsePlan struct {
 	delay       time.Duration
 	stderrBytes int
 	forks       []Fault
 
-	before   [][]byte // messages, or what is none, in front of the answer
-	between  []byte   // what stands between its halves
-	response []byte   // nil = there is none
+	before   [][]byte // messages or noise before the response
+	between  []byte   // inserted in the middle of the response
+	response []byte   // nil = none
 	after    [][]byte
 
-	chunkSize  int // bytes that are written at one time; 0 = all
+	chunkSize  int // bytes per write; 0 = all
 	chunkPause time.Duration
 
 	die         *Fault
@@ -31,7 +31,7 @@ type responsePlan struct {
 
 	ignoreStop bool
 
-	// Of the twin:
+	// HTTPStub only:
 	httpFault   *Fault // status, session, cut, reset or redirect
 	contentType string // Content-Type
 }
@@ -41,12 +41,12 @@ const (
 	banner    = "✓ server ready, and this is no JSON"
 )
 
-// responsePlan does deeds to the answer to m. other is the id of another request that is being
-// answered, "" if there is none.
+// plan applies faults to the response to m. other is the id of another request in flight, "" if
+// there is none.
 func (s *server) plan(m wire.Message, faults []Fault, other wire.ID) responsePlan {
 	p := responsePlan{}
-	id, more := m.ID(), ""
-	var failed *wire.Error
+	id, extra := m.ID(), ""
+	var rpcErr *wire.Error
 	silent, twice := false, false
 	var junk []byte
 	for _, f := range faults {
@@ -77,21 +77,21 @@ func (s *server) plan(m wire.Message, faults []Fault, other wire.ID) responsePla
 			twice = twice || f.How == "twice"
 			id = wrongID(f.How, id, other)
 		case "notify":
-			storm := notification(f, m.Token())
+			message := notification(f, m.Token())
 			for range f.times() {
-				p.before = append(p.before, storm)
+				p.before = append(p.before, message)
 			}
 		case "huge":
-			more += `,"pad":"` + strings.Repeat("x", f.Bytes) + `"`
+			extra += `,"pad":"` + strings.Repeat("x", f.Bytes) + `"`
 		case "utf8":
-			more += ",\"bad\":\"\xb0\xa1\""
+			extra += ",\"bad\":\"\xb0\xa1\""
 		case "junk":
 			junk = []byte("this is no JSON")
 			if f.Text != "" {
 				junk = []byte(f.Text)
 			}
 		case "error":
-			failed = wire.Errorf(f.Code, "as asked for")
+			rpcErr = wire.Errorf(f.Code, "as asked for")
 		case "type":
 			p.contentType = f.Text
 		case "status", "session", "cut", "reset", "redirect":
@@ -105,7 +105,7 @@ func (s *server) plan(m wire.Message, faults []Fault, other wire.ID) responsePla
 		p.response = junk
 		return p
 	}
-	p.response = s.respond(m, id, failed, more)
+	p.response = s.respond(m, id, rpcErr, extra)
 	if twice {
 		p.after = append(p.after, p.response)
 	}
@@ -132,22 +132,24 @@ func (p *responsePlan) addNoise(f Fault) {
 	}
 }
 
-// respond writes the answer to m under an id. It does not use wire for that, which would
-// not write what is no UTF-8.
-func (s *server) respond(m wire.Message, id wire.ID, failed *wire.Error, more string) []byte {
+// response returns the response to m with the given id. It does not use package wire, which
+// cannot write invalid UTF-8.
+func (s *server) respond(m wire.Message, id wire.ID, rpcErr *wire.Error, extra string) []byte {
 	result := []byte(nil)
 	switch {
-	case failed != nil:
+	case rpcErr != nil:
 	case m.Method() == "tools/call":
-		result = s.echoResult(m, more)
+		result = s.echoResult(m, extra)
 	default:
-		result, failed = s.result(m)
+		result, rpcErr = s.result(m)
 	}
 	member, body := "result", result
-	if failed != nil {
-		member, body = "error", wire.Encode(failed)
+	if rpcErr != nil {
+		member, body = "error", wire.Encode(rpcErr)
 	}
-	return bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), []byte(id), []byte(`,"` + member + `":`), body, []byte(`}`)}, nil)
+	return bytes.Join([][]byte{
+		[]byte(`{"jsonrpc":"2.0","id":`), []byte(id), []byte(`,"` + member + `":`), body, []byte(`}`),
+	}, nil)
 }
 
 func wrongID(how string, id, other wire.ID) wire.ID {
@@ -164,16 +166,18 @@ func wrongID(how string, id, other wire.ID) wire.ID {
 	return id
 }
 
-// notification returns one of a storm.
+// notification returns one of the notifications of a notify fault.
 func notification(f Fault, token wire.ID) []byte {
 	switch f.What {
 	case "log", "":
-		return []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","logger":"storm","data":` + string(wire.Quote(f.Text)) + `}}`)
+		return []byte(`{"jsonrpc":"2.0","method":"notifications/message",` +
+			`"params":{"level":"error","logger":"storm","data":` + string(wire.Quote(f.Text)) + `}}`)
 	case "progress":
 		if token == "" {
 			token = unknownID
 		}
-		return fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, token)
+		return fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress",`+
+			`"params":{"progressToken":%s,"progress":1}}`, token)
 	case "list_changed":
 		return []byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	}

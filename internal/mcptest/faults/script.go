@@ -10,61 +10,66 @@ import (
 	"time"
 )
 
-// A Script is how a stub behaves. The zero value behaves well.
+// A Script is the behaviour of a stub. The zero value has no faults.
 type Script struct {
-	Name       string `json:"name"` // what echo says that it is; "" = stub
-	Generation string `json:"era"`  // legacy (""), modern, or both
+	Name       string `json:"name"` // reported by echo; "" = stub
+	Generation string `json:"era"`  // legacy (""), modern or both
 
-	Capabilities   json.RawMessage `json:"capabilities"` // declared instead of those that it has
-	Revision       string          `json:"revision"`     // said in the handshake whatever is asked for
-	UnknownMethods []string        `json:"refuses"`      // methods that it does not know, be they declared or not
-	ExtraTools     int             `json:"tools"`        // tool_0 and so on, beside echo, slow and do
-	PageSize       int             `json:"page"`         // tools on one page; 0 = all
-	PageLoop       string          `json:"pages"`        // endless: there is always a next one; circle: the first follows the last
+	Capabilities json.RawMessage `json:"capabilities"` // declared instead of the supported ones
+	// Reported in the handshake regardless of the request
+	Revision string `json:"revision"`
+	// Methods that are not supported, even if they are declared
+	UnknownMethods []string `json:"refuses"`
+	// Tool_0 and so on, in addition to echo, slow and do
+	ExtraTools int `json:"tools"`
+	PageSize   int `json:"page"` // tools per page; 0 = all
+	// Endless: there is always a next page; circle: the first page follows the last
+	PageLoop string `json:"pages"`
 
-	// On says what is done at each message of a method, and at "start": before
-	// anything is read.
+	// On contains the faults for each message of a method, and for "start", before anything is
+	// read.
 	On map[string][]Fault `json:"on"`
 
-	IgnoreStop bool `json:"stubborn"` // neither SIGTERM nor the end of stdin ends it
+	IgnoreStop bool `json:"stubborn"` // neither SIGTERM nor the end of stdin ends the process
 
-	// Of the HTTP twin:
-	AlwaysStream bool `json:"stream"` // answers are events, even where one message is all
-	NoGet        bool `json:"noGet"`  // GET is answered with 405
+	// HTTPStub only:
+	AlwaysStream bool `json:"stream"` // responses are always event streams
+	NoGet        bool `json:"noGet"`  // GET gets status 405
 }
 
-// A Fault is one thing done wrong. Which of its members count depends on Fault.
+// A Fault is one fault. The fields in use depend on Kind.
 type Fault struct {
 	// Kind is one of:
 	//
-	//	delay    For
-	//	noise    what is no JSON: Where is before (""), between the halves of the answer (lines of its own, but for
-	//	         Text, which is put there as it is), or after; Times
-	//	chunks   the answer in pieces of Bytes, with a pause of For after each
-	//	stderr   Bytes of text, before the answer
-	//	die      At is reading, before, middle or after (the answer); By is exit (with Code), or kill
-	//	deaf     nothing is read for For; 0 = never again
-	//	mute     nothing is answered for For; 0 = never again
-	//	silent   this is not answered
-	//	fork     Times grandchildren; How is normal, stubborn (no SIGTERM), or setsid
-	//	stubborn neither SIGTERM nor the end of stdin ends it from now on
-	//	id       How is unknown, string, null or other: the answer is under that; or twice
-	//	notify   a storm of Times; What is log, progress, list_changed, or a method
+	//	delay    Duration
+	//	noise    output that is not JSON: Where is before (""), between the halves of the response
+	//	         (on lines of its own, but Text is inserted unchanged), or after; Times
+	//	chunks   the response in pieces of Bytes, with a pause of Duration after each
+	//	stderr   Bytes of text, before the response
+	//	die      At is reading, before, middle or after (the response);
+	//	         By is exit (with Code), or kill
+	//	deaf     nothing is read for Duration; 0 = never again
+	//	mute     nothing is written for Duration; 0 = never again
+	//	silent   no response to this request
+	//	fork     Times grandchildren; How is normal, stubborn (ignore SIGTERM), or setsid
+	//	stubborn from now on neither SIGTERM nor the end of stdin ends the process
+	//	id       How is the response's id: unknown, string, null or other; or twice: two responses
+	//	notify   Times notifications; What is log, progress, list_changed, or a method
 	//	huge     Bytes in the result
-	//	utf8     the result is no UTF-8
-	//	junk     Text instead of the answer; "" = what is no JSON
+	//	utf8     the result contains invalid UTF-8
+	//	junk     Text instead of the response; "" = text that is not JSON
 	//	error    an error with Code
-	//	ask      a request of What (a method, with Text as its params) first; its reply is in the result
+	//	ask      first a request of method What with the params Text; its response is in the result
 	//
-	// and of the HTTP twin alone (where die is the end of the connection, stderr, deaf
-	// and fork are nothing):
+	// For HTTPStub only (where die closes the connection, and stderr, deaf and fork have no
+	// effect):
 	//
-	//	status   Code, Retry as Retry-After, Text as a page of HTML
+	//	status   Code, RetryAfter as the header Retry-After, Text as an HTML page
 	//	session  all sessions are lost: Code is 404, 400, or 200 for an error in the body
-	//	cut      the stream ends without an answer; At is before, middle or after (an event)
+	//	cut      the stream ends without a response; At is before, middle or after (an event)
 	//	type     Text as Content-Type
 	//	reset    the connection is reset
-	//	redirect to Text; "" = in a circle
+	//	redirect to Text; "" = to itself
 	Kind string `json:"fault"`
 
 	At         string   `json:"at,omitempty"`
@@ -79,15 +84,16 @@ type Fault struct {
 	Code       int      `json:"code,omitempty"`
 	Duration   Duration `json:"for,omitempty"`
 
-	// Skip is how many messages of its method are let through first, Most how many
-	// times at most it is done (0 = always), by one process. Once names a file: it is
-	// done by who can make it, so by one process of many. These are of a Script alone.
+	// Skip is the number of messages of the method that are skipped first. MaxTimes is the
+	// maximum number of times that one process applies the fault; 0 = no limit. OnceFile names a
+	// file: only the process that can create it applies the fault. These three are for Scripts
+	// only.
 	Skip     int    `json:"skip,omitempty"`
 	MaxTimes int    `json:"most,omitempty"`
 	OnceFile string `json:"once,omitempty"`
 }
 
-// A Duration is a time.Duration, "20ms" in JSON.
+// A Duration is a time.Duration, in JSON a string like "20ms".
 type Duration time.Duration
 
 func (s *Duration) UnmarshalJSON(text []byte) error {
@@ -104,18 +110,17 @@ func (s Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Durat
 
 func (f Fault) times() int { return max(f.Times, 1) }
 
-// StdioKinds are those that a stdio stub knows, and HTTPKinds those that the twin knows
-// beside them.
+// StdioKinds are the kinds of faults on stdio, and HTTPKinds the further ones of HTTPStub.
 var (
 	StdioKinds = []string{
-		"delay", "noise", "chunks", "stderr", "die", "deaf", "mute", "silent", "fork", "stubborn", "id", "notify",
-		"huge", "utf8", "junk", "error", "ask",
+		"delay", "noise", "chunks", "stderr", "die", "deaf", "mute", "silent", "fork", "stubborn",
+		"id", "notify", "huge", "utf8", "junk", "error", "ask",
 	}
 	HTTPKinds = []string{"status", "session", "cut", "type", "reset", "redirect"}
 )
 
-// ParseScript reads a Script, strictly: a knob that does not exist, or a fault, is an
-// error. "@FILE" is read from there.
+// ParseScript parses a Script from JSON, or from a file if text is "@FILE". Unknown keys and
+// kinds are errors.
 func ParseScript(text string) (s Script, err error) {
 	raw := []byte(text)
 	if path, ok := strings.CutPrefix(text, "@"); ok {
@@ -131,14 +136,14 @@ func ParseScript(text string) (s Script, err error) {
 	for method, faults := range s.On {
 		for _, f := range faults {
 			if !slices.Contains(StdioKinds, f.Kind) && !slices.Contains(HTTPKinds, f.Kind) {
-				return s, fmt.Errorf("script: on %s: there is no fault %q", method, f.Kind)
+				return s, fmt.Errorf("script: on %s: unknown fault %q", method, f.Kind)
 			}
 		}
 	}
 	return s, nil
 }
 
-// String is the script as ParseScript reads it.
+// String returns the script in the format of ParseScript.
 func (s Script) String() string {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -147,7 +152,7 @@ func (s Script) String() string {
 	return string(text)
 }
 
-// requestedFaults are the deeds that the arguments of do ask for.
+// requestedFaults returns the faults in the arguments of do.
 func requestedFaults(arguments []byte) ([]Fault, error) {
 	var a struct {
 		Fault
@@ -161,7 +166,7 @@ func requestedFaults(arguments []byte) ([]Fault, error) {
 	}
 	for _, f := range a.Deeds {
 		if !slices.Contains(StdioKinds, f.Kind) && !slices.Contains(HTTPKinds, f.Kind) {
-			return nil, fmt.Errorf("there is no fault %q", f.Kind)
+			return nil, fmt.Errorf("unknown fault %q", f.Kind)
 		}
 	}
 	return a.Deeds, nil

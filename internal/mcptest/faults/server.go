@@ -12,25 +12,28 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A server is what stub and twin have in common: what a request is answered with, if
-// nothing is done wrong, and which deeds are to be done.
+// A server is the common part of stub and HTTPStub: the results without faults, and the choice of
+// faults.
 type server struct {
 	Script
 	pid int
 
 	mu           sync.Mutex
-	messageCount map[string]int // messages of each method
-	faultCount   map[string]int // times of each deed of the script
+	messageCount map[string]int // number of messages per method
+	faultCount   map[string]int // number of applications per fault of the script
 }
 
 func newServer(s Script, pid int) *server {
 	if s.Name == "" {
 		s.Name = "stub"
 	}
-	return &server{Script: s, pid: pid, messageCount: make(map[string]int), faultCount: make(map[string]int)}
+	return &server{
+		Script: s, pid: pid,
+		messageCount: make(map[string]int), faultCount: make(map[string]int),
+	}
 }
 
-// dueFaults are the deeds of the script that are due at a message of this method.
+// dueFaults returns the faults of the script for a message of this method.
 func (s *server) dueFaults(method string) (due []Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +41,8 @@ func (s *server) dueFaults(method string) (due []Fault) {
 	s.messageCount[method]++
 	for i, f := range s.On[method] {
 		key := method + "#" + strconv.Itoa(i)
-		if n < f.Skip || f.MaxTimes > 0 && s.faultCount[key] >= f.MaxTimes || !claimOnce(f.OnceFile) {
+		if n < f.Skip || f.MaxTimes > 0 && s.faultCount[key] >= f.MaxTimes ||
+			!claimOnce(f.OnceFile) {
 			continue
 		}
 		s.faultCount[key]++
@@ -47,7 +51,7 @@ func (s *server) dueFaults(method string) (due []Fault) {
 	return due
 }
 
-// claimOnce reports whether this process is the one that makes the file.
+// claimOnce reports whether this process has created the file.
 func claimOnce(path string) bool {
 	if path == "" {
 		return true
@@ -60,7 +64,7 @@ func claimOnce(path string) bool {
 	return true
 }
 
-// isModern reports whether a message is one of 2026-07-28.
+// isModern reports whether m is a message of 2026-07-28.
 func isModern(m wire.Message) bool {
 	meta := m.Part(wire.PartMeta)
 	if meta == nil {
@@ -81,12 +85,14 @@ func (s *server) capabilities() string {
 
 func (s *server) serverInfo() string { return fmt.Sprintf(`{"name":%q,"version":"1"}`, s.Name) }
 
-// result returns what a request other than a call is answered with.
+// result returns the result of a request other than tools/call.
 func (s *server) result(m wire.Message) (result []byte, err *wire.Error) {
 	method, stateless := m.Method(), isModern(m)
 	unknown := wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", method)
 	switch {
-	case slices.Contains(s.UnknownMethods, method), stateless && !s.supportsModern(), !stateless && s.Generation == "modern":
+	case slices.Contains(s.UnknownMethods, method),
+		stateless && !s.supportsModern(),
+		!stateless && s.Generation == "modern":
 		return nil, unknown
 	}
 	switch method {
@@ -95,12 +101,14 @@ func (s *server) result(m wire.Message) (result []byte, err *wire.Error) {
 		if s.Revision != "" {
 			revision = s.Revision
 		}
-		return fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":%s}`, revision, s.capabilities(), s.serverInfo()), nil
+		return fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":%s}`,
+			revision, s.capabilities(), s.serverInfo()), nil
 	case "server/discover":
 		if !stateless {
 			return nil, unknown
 		}
-		return fmt.Appendf(nil, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":%s,"ttlMs":0,"cacheScope":"public",`+
+		return fmt.Appendf(nil, `{"resultType":"complete","supportedVersions":["2026-07-28"],`+
+			`"capabilities":%s,"ttlMs":0,"cacheScope":"public",`+
 			`"_meta":{"io.modelcontextprotocol/serverInfo":%s}}`, s.capabilities(), s.serverInfo()), nil
 	case "ping", "logging/setLevel":
 		return []byte(`{}`), nil
@@ -115,7 +123,7 @@ func param(m wire.Message, key string) []byte {
 	return found
 }
 
-// toolsPage returns a page of the tools. The cursor is the number of its first one.
+// toolsPage returns a page of the tools. cursor is the index of the first one.
 func (s *server) toolsPage(cursor string, stateless bool) []byte {
 	names := []string{"echo", "slow", "do"}
 	for i := range s.ExtraTools {
@@ -138,7 +146,8 @@ func (s *server) toolsPage(cursor string, stateless bool) []byte {
 		if i > from {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `{"name":%q,"description":"of %s","inputSchema":{"type":"object"}}`, names[i], s.Name)
+		fmt.Fprintf(&b, `{"name":%q,"description":"of %s","inputSchema":{"type":"object"}}`,
+			names[i], s.Name)
 	}
 	b.WriteByte(']')
 	switch {
@@ -154,8 +163,8 @@ func (s *server) toolsPage(cursor string, stateless bool) []byte {
 	return []byte(b.String())
 }
 
-// echoResult returns the result of a call; more are further members of what it says.
-func (s *server) echoResult(m wire.Message, more string) []byte {
+// echoResult returns the result of a tool call. more contains further members of its content.
+func (s *server) echoResult(m wire.Message, extra string) []byte {
 	got := m.Part(wire.PartArguments)
 	if got == nil {
 		got = []byte("null")
@@ -164,11 +173,13 @@ func (s *server) echoResult(m wire.Message, more string) []byte {
 	if isModern(m) {
 		complete = `"resultType":"complete",`
 	}
-	b := fmt.Appendf(make([]byte, 0, 160+len(got)+len(more)), `{%s"content":[{"type":"text","text":"ok"}],"structuredContent":{"stub":%q,"pid":%d%s,"got":`, complete, s.Name, s.pid, more)
+	b := fmt.Appendf(make([]byte, 0, 160+len(got)+len(extra)),
+		`{%s"content":[{"type":"text","text":"ok"}],"structuredContent":{"stub":%q,"pid":%d%s,"got":`,
+		complete, s.Name, s.pid, extra)
 	return append(append(b, got...), `}}`...)
 }
 
-// slowArguments is what the arguments of slow ask for.
+// slowArguments parses the arguments of slow.
 func slowArguments(m wire.Message) (ms, steps int) {
 	var a struct{ Ms, Steps int }
 	_ = json.Unmarshal(m.Part(wire.PartArguments), &a)

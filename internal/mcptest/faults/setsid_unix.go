@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// setsid has a process leave our session, and so our group.
+// setsid makes a process leave the session, and so the process group.
 func setsid(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }

@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -18,18 +20,20 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// ScriptEnv holds the script of a stub that gets none by flag.
+// ScriptEnv is an environment variable with the default of the flag -script.
 const ScriptEnv = "FAULTS_SCRIPT"
 
-// Main is the program: it serves what its flags say on stdin and stdout until stdin
-// ends, and returns the exit code. It ends the process itself where a Fault says so.
-// It forks by starting its own binary, so it has to be the main of one.
+// Main runs the stub on stdin and stdout until stdin ends, and returns the exit code. It exits by
+// itself if a Fault says so. A fork fault starts the running executable again, so Main has to be
+// called from its main function.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("stub", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	text := flags.String("script", os.Getenv(ScriptEnv), "how to behave, as `JSON` or @FILE (see package faults)")
-	name := flags.String("name", "", "what echo says that it is")
-	grandchild := flags.String("grandchild", "", "be one: normal or stubborn") // how it forks
+	text := flags.String("script", os.Getenv(ScriptEnv),
+		"behaviour, as `JSON` or @FILE (see package faults)")
+	name := flags.String("name", "", "name reported by echo")
+	// Used by fork faults
+	grandchild := flags.String("grandchild", "", "run as a grandchild: normal or stubborn")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -55,8 +59,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return s.serve(stdin)
 }
 
-// stayAlive is all that a grandchild does. It ends by itself after a while, so that a test
-// that goes wrong leaves nothing for ever.
+// stayAlive is the main loop of a grandchild. It ends after a while, so that a failed test leaves
+// no process.
 func stayAlive(stubborn bool) int {
 	if stubborn {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
@@ -72,15 +76,15 @@ type stub struct {
 
 	calls sync.WaitGroup
 
-	writeMu sync.Mutex // a line at a time
+	writeMu sync.Mutex // held while a line is written
 	stdout  io.Writer
 
 	stateMu      sync.Mutex
-	cancels      map[wire.ID]context.CancelFunc // calls that may be cancelled
-	pending      map[wire.ID]chan wire.Message  // to what we asked
+	cancels      map[wire.ID]context.CancelFunc // of calls that can be cancelled
+	pending      map[wire.ID]chan wire.Message  // requests to the client
 	requestCount int
 	muted        bool
-	mutedUntil   time.Time // when it ends; zero = never
+	mutedUntil   time.Time // zero = forever
 	ignoreStop   bool
 }
 
@@ -88,7 +92,8 @@ func (s *stub) serve(stdin io.Reader) int {
 	if s.Script.IgnoreStop {
 		s.ignoreTermination()
 	}
-	s.execute(context.Background(), wire.Message{}, s.plan(wire.Message{}, s.dueFaults("start"), ""))
+	start := s.plan(wire.Message{}, s.dueFaults("start"), "")
+	s.execute(context.Background(), wire.Message{}, start)
 	lines := bufio.NewReaderSize(stdin, 64<<10)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -103,16 +108,16 @@ func (s *stub) serve(stdin io.Reader) int {
 	for _, cancel := range s.cancels {
 		cancel()
 	}
-	stays := s.ignoreStop
+	ignoreStop := s.ignoreStop
 	s.stateMu.Unlock()
-	if stays {
+	if ignoreStop {
 		return stayAlive(true)
 	}
 	s.calls.Wait()
 	return 0
 }
 
-// ignoreTermination makes SIGTERM and the end of stdin mean nothing.
+// ignoreTermination makes the process ignore SIGTERM and the end of stdin.
 func (s *stub) ignoreTermination() {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 	s.stateMu.Lock()
@@ -120,7 +125,7 @@ func (s *stub) ignoreTermination() {
 	s.ignoreStop = true
 }
 
-// handleLine handles a line. What may take time goes on by itself.
+// handleLine handles a line. Slow work is done on a goroutine of its own.
 func (s *stub) handleLine(line []byte) {
 	m, err := wire.Parse(line)
 	if err != nil {
@@ -128,11 +133,11 @@ func (s *stub) handleLine(line []byte) {
 	}
 	if m.Kind() == wire.Response {
 		s.stateMu.Lock()
-		waits := s.pending[m.ID()]
+		pending := s.pending[m.ID()]
 		delete(s.pending, m.ID())
 		s.stateMu.Unlock()
-		if waits != nil {
-			waits <- m
+		if pending != nil {
+			pending <- m
 		}
 		return
 	}
@@ -146,12 +151,13 @@ func (s *stub) handleLine(line []byte) {
 	}
 	faults := s.dueFaults(m.Method())
 	if m.Method() == "tools/call" && m.Name() == "do" {
-		more, err := requestedFaults(m.Part(wire.PartArguments))
+		requested, err := requestedFaults(m.Part(wire.PartArguments))
 		if err != nil {
-			s.writeLine(wire.NewErrorResponse(m.ID(), wire.Errorf(wire.CodeInvalidParams, "%v", err)).Raw(), 0, 0, nil)
+			rpcErr := wire.Errorf(wire.CodeInvalidParams, "%v", err)
+			s.writeLine(wire.NewErrorResponse(m.ID(), rpcErr).Raw(), 0, 0, nil)
 			return
 		}
-		faults = append(faults, more...)
+		faults = append(faults, requested...)
 	}
 	p := s.plan(m, faults, s.otherCall(m.ID()))
 	if p.die != nil && p.die.At == "reading" {
@@ -160,8 +166,9 @@ func (s *stub) handleLine(line []byte) {
 	if p.mute != nil {
 		s.mute(*p.mute)
 	}
-	if m.Kind() != wire.Request || m.Method() != "tools/call" || m.Name() == "echo" && len(faults) == 0 {
-		s.execute(context.Background(), m, p) // in order: what is read next was said after it
+	if m.Kind() != wire.Request || m.Method() != "tools/call" ||
+		m.Name() == "echo" && len(faults) == 0 {
+		s.execute(context.Background(), m, p) // keeps the order with the next line
 		s.pauseReading(p)
 		return
 	}
@@ -183,7 +190,7 @@ func (s *stub) handleLine(line []byte) {
 	s.pauseReading(p)
 }
 
-// pauseReading is what the reader does not do for a while, or never again.
+// pauseReading blocks the reading goroutine if the plan says so, possibly forever.
 func (s *stub) pauseReading(p responsePlan) {
 	switch {
 	case p.stopReading == nil:
@@ -195,7 +202,7 @@ func (s *stub) pauseReading(p responsePlan) {
 	}
 }
 
-// otherCall returns the id of a call that is being answered, and is not this one.
+// otherCall returns the id of another call in flight, "" if there is none.
 func (s *stub) otherCall(not wire.ID) wire.ID {
 	s.stateMu.Lock()
 	defer s.stateMu.Unlock()
@@ -207,7 +214,8 @@ func (s *stub) otherCall(not wire.ID) wire.ID {
 	return ""
 }
 
-// runSlow is what slow does before it answers; it reports whether it was not cancelled.
+// runSlow waits and reports progress for the tool slow. It returns false if the call was
+// cancelled.
 func (s *stub) runSlow(ctx context.Context, m wire.Message) bool {
 	ms, steps := slowArguments(m)
 	for i := range steps + 1 {
@@ -223,12 +231,13 @@ func (s *stub) runSlow(ctx context.Context, m wire.Message) bool {
 	return true
 }
 
-// progressNotification is a notification of progress.
+// progressNotification returns a progress notification.
 func progressNotification(token wire.ID, n, of int) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":%d}}`, token, n, of)
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress",`+
+		`"params":{"progressToken":%s,"progress":%d,"total":%d}}`, token, n, of)
 }
 
-// execute does what is planned.
+// execute writes a response with its faults.
 func (s *stub) execute(ctx context.Context, m wire.Message, p responsePlan) {
 	if p.ignoreStop {
 		s.ignoreTermination()
@@ -262,7 +271,7 @@ func (s *stub) execute(ctx context.Context, m wire.Message, p responsePlan) {
 	if p.die != nil {
 		die(*p.die)
 	}
-	if p.stopReading != nil && m.Kind() == wire.Invalid { // at the start
+	if p.stopReading != nil && m.Kind() == wire.Invalid { // fault of "start"
 		s.pauseReading(p)
 	}
 }
@@ -278,14 +287,15 @@ func (s *stub) writeResponse(p responsePlan) {
 			return true
 		})
 	case p.between != nil:
-		s.writeLine(bytes.Join([][]byte{p.response[:half], p.between, p.response[half:]}, nil), p.chunkSize, p.chunkPause, nil)
+		line := slices.Concat(p.response[:half], p.between, p.response[half:])
+		s.writeLine(line, p.chunkSize, p.chunkPause, nil)
 	default:
 		s.writeLine(p.response, p.chunkSize, p.chunkPause, nil)
 	}
 }
 
-// writeLine writes a line, in chunks if there are to be any; at is asked about each place
-// between two. What is written while nothing is to be is lost.
+// writeLine writes a line, in chunks if chunk is not 0. at is called between two chunks; false
+// stops writing. A muted stub writes nothing.
 func (s *stub) writeLine(line []byte, chunk int, pause time.Duration, at func(written int) bool) {
 	s.stateMu.Lock()
 	muted := s.muted && (s.mutedUntil.IsZero() || time.Now().Before(s.mutedUntil))
@@ -324,9 +334,9 @@ func (s *stub) mute(f Fault) {
 	}
 }
 
-// writeStderr writes lines to stderr.
+// writeStderr writes size bytes to stderr.
 func (s *stub) writeStderr(size int) {
-	line := []byte("stub " + s.Name + " floods its stderr: " + string(bytes.Repeat([]byte("~"), 100)) + "\n")
+	line := []byte("stub " + s.Name + " floods its stderr: " + strings.Repeat("~", 100) + "\n")
 	for ; size > 0; size -= len(line) {
 		if _, err := s.stderr.Write(line[:min(size, len(line))]); err != nil {
 			return
@@ -334,17 +344,17 @@ func (s *stub) writeStderr(size int) {
 	}
 }
 
-// sendRequest sends a request of ours and returns the text of what came back, null if that is nothing.
+// sendRequest sends a request to the client and returns its response, null if there is none.
 func (s *stub) sendRequest(ctx context.Context, f Fault) []byte {
-	reply := make(chan wire.Message, 1)
+	response := make(chan wire.Message, 1)
 	s.stateMu.Lock()
 	s.requestCount++
 	id := wire.ID(strconv.Itoa(s.requestCount))
-	s.pending[id] = reply
+	s.pending[id] = response
 	s.stateMu.Unlock()
 	s.writeLine(serverRequest(f, id), 0, 0, nil)
 	select {
-	case m := <-reply:
+	case m := <-response:
 		return m.Raw()
 	case <-ctx.Done():
 	case <-time.After(10 * time.Second):
@@ -360,15 +370,15 @@ func serverRequest(f Fault, id wire.ID) []byte {
 	return wire.NewRequest(id, f.What, params).Raw()
 }
 
-// withClientResponse puts what was replied into the result of a call.
-func (s *server) withClientResponse(m wire.Message, answer, reply []byte) []byte {
-	if answer == nil {
+// withClientResponse adds the client's response to the result of a call.
+func (s *server) withClientResponse(m wire.Message, response, clientResponse []byte) []byte {
+	if response == nil {
 		return nil
 	}
-	return s.respond(m, m.ID(), nil, `,"reply":`+string(reply))
+	return s.respond(m, m.ID(), nil, `,"reply":`+string(clientResponse))
 }
 
-// startGrandchildren starts grandchildren, which hold our pipes open.
+// startGrandchildren starts grandchildren, which inherit stdout and stderr.
 func (s *stub) startGrandchildren(f Fault) {
 	self, err := os.Executable()
 	if err != nil {
@@ -391,12 +401,12 @@ func (s *stub) startGrandchildren(f Fault) {
 	}
 }
 
-// die ends this process, here and now.
+// die ends this process immediately.
 func die(f Fault) {
 	if f.By == "kill" {
 		if self, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = self.Kill()
-			select {} // it is on its way
+			select {} // until the signal arrives
 		}
 	}
 	os.Exit(f.Code)

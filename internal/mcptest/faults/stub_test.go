@@ -169,7 +169,7 @@ func TestWhatADeedWrites(t *testing.T) {
 		"progress":       {`{"fault":"notify","what":"progress"}`, []string{`"progressToken":"tok"`, answer}},
 		"list_changed":   {`{"fault":"notify","what":"list_changed"}`, []string{`tools/list_changed`, answer}},
 		"odd words":      {`{"fault":"notify","what":"window/logMessage"}`, []string{`"method":"window/logMessage"`, answer}},
-		"no such fault":  {`{"fault":"nonsense"}`, []string{`"id":5,"error".*there is no fault`}},
+		"no such fault":  {`{"fault":"nonsense"}`, []string{`"id":5,"error".*unknown fault`}},
 		"two deeds":      {`{"fault":"noise","deeds":[{"fault":"id","how":"twice"}]}`, []string{"^✓", answer, answer}},
 	} {
 		t.Run(name, func(t *testing.T) {

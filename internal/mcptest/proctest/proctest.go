@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package proctest has what tests about processes share: waiting for another process, and shell
-// scripts for processes that detach themselves or ignore signals.
+// Package proctest contains helpers for tests of processes: waiting for another process, and
+// shell scripts for processes that detach themselves or ignore signals.
 package proctest
 
 import (
@@ -80,13 +80,14 @@ func InSubreaper(t *testing.T, become func() (stop func())) bool {
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), env+"="+t.Name())
-	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
 		t.Errorf("in a subreaper process: %v\n%s", err, out)
 	}
 	return false
 }
 
-// A Subprocess is a second process of the same test, which the test will kill.
+// A Subprocess is a second process of the same test, to be killed by the test.
 type Subprocess struct {
 	cmd *exec.Cmd
 	dir string
