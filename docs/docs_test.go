@@ -5,7 +5,9 @@ import (
 	"go/ast"
 	"go/token"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,4 +99,52 @@ func maxima(g *ast.GenDecl) (names []string) {
 		}
 	}
 	return names
+}
+
+// TestLinks checks that each relative link in the documents leads to a file, and to a heading of it.
+func TestLinks(t *testing.T) {
+	files, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions, err := filepath.Glob("decisions/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, file := range slices.Concat(files, decisions, []string{"../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md"}) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") || strings.HasSuffix(target, "architecture.md") {
+				continue // architecture.md is being written
+			}
+			path := file
+			if target != "" {
+				path = filepath.Join(filepath.Dir(file), target)
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", file, m[1])
+			} else if anchor != "" && !slices.Contains(headings(t, path), anchor) {
+				t.Errorf("%s: the link %s leads to no heading", file, m[1])
+			}
+		}
+	}
+}
+
+// headings returns the anchors of the headings in a document.
+func headings(t *testing.T, path string) (all []string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		anchor := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all = append(all, strings.ReplaceAll(anchor, " ", "-"))
+	}
+	return all
 }
