@@ -16,23 +16,24 @@ import (
 )
 
 const (
-	maxMessage = 1 << 30 // bytes of the longest message that can be dealt with
-	maxEvents  = 1 << 30 // bytes that a session may keep of its events
+	maxMessage = 1 << 30 // bytes of the longest supported message
+	maxEvents  = 1 << 30 // bytes of the events that a session may keep
 )
 
-// checker finds what types cannot say. It names each place as the user wrote it.
+// checker validates what types cannot express. Its errors name each location as the user wrote
+// it.
 type checker struct {
 	file      string
 	locations map[string]location
-	reported  map[string]bool // by path: what there is an error for already
+	reported  map[string]bool // by path: an error has been reported
 	errs      Errors
 
 	strict        bool                        // see Options
-	fromVariables map[string]bool             // by path: values that variables have changed
+	fromVariables map[string]bool             // by path: the value contains variables
 	misconfigured map[string]variableProblems // by path of a backend
 }
 
-// fail reports a problem with the value at path, or where that would stand.
+// fail reports a problem with the value at path, or with its absence.
 func (c *checker) fail(path, problem, hint string) {
 	e := c.errorAt(path)
 	e.Problem, e.Hint = problem, hint
@@ -44,7 +45,7 @@ func (c *checker) fail(path, problem, hint string) {
 	c.errs = append(c.errs, e)
 }
 
-// errorAt is an error that has yet to say what is wrong at path.
+// errorAt returns an error about the value at path. The caller sets Problem.
 func (c *checker) errorAt(path string) *Error {
 	for at := path; ; {
 		if p, ok := c.locations[at]; ok {
@@ -62,10 +63,10 @@ func (c *checker) errorAt(path string) *Error {
 	}
 }
 
-// Not says what the user wrote at path.
+// not returns the text of the value at path in the form of [node.Not].
 func (c *checker) not(path string) string { return node.Not(c.locations[path].text) }
 
-// isGiven reports whether there is anything at path.
+// isGiven reports whether there is a value at path.
 func (c *checker) isGiven(path string) bool {
 	_, ok := c.locations[path]
 	return ok
@@ -91,7 +92,8 @@ func (c *checker) check(cfg *Config) {
 	}
 }
 
-// limits says nothing about a page that a wrong limits.message is to blame for.
+// limits checks the limits. It does not report a page that is wrong only because limits.message
+// is wrong.
 func (c *checker) limits(l Limits) {
 	messageWrong := c.reported["limits.message"] || l.Message < 1024
 	for _, b := range []struct {
@@ -116,8 +118,8 @@ func (c *checker) limits(l Limits) {
 	}
 }
 
-// literalSecrets warns of secrets that are written into the file: one warning for each backend. Values of which
-// said tells more are left out.
+// literalSecrets returns warnings about secrets in the text of the file, one for each backend. It
+// skips values that have an error in said.
 func (c *checker) literalSecrets(cfg *Config, said Errors) (all []string) {
 	isSaid := func(path string) bool {
 		key := c.errorAt(path).Key
@@ -148,7 +150,7 @@ func (c *checker) literalSecrets(cfg *Config, said Errors) (all []string) {
 	return all
 }
 
-// warnings are warnings about a configuration that is valid.
+// warnings returns warnings about a valid configuration.
 func (c *checker) warnings(cfg *Config) (all []string) {
 	if cfg.Listen != "" && !cfg.Loopback() && cfg.TLS == (TLS{}) {
 		e := c.errorAt("listen")
@@ -162,7 +164,7 @@ func (c *checker) warnings(cfg *Config) (all []string) {
 	return all
 }
 
-// similarNames warns of backends whose names some clients do not tell apart.
+// similarNames returns warnings about backends whose names some clients treat as equal.
 func (c *checker) similarNames(cfg *Config) (all []string) {
 	seen := map[string]string{}
 	for i, b := range cfg.Backends {
@@ -188,7 +190,7 @@ func (c *checker) oneOf(path, value string, allowed ...string) {
 	}
 }
 
-// resolvePaths expands ~ and resolves where the state is kept.
+// resolvePaths expands ~ in paths and sets StateDir.
 func (c *checker) resolvePaths(cfg *Config, env func(string) (string, bool)) {
 	expandPath := func(value, at string) string {
 		expanded, ok := expand.Tilde(value, env)
@@ -226,8 +228,8 @@ func (c *checker) resolvePaths(cfg *Config, env func(string) (string, bool)) {
 	}
 }
 
-// StateDirOf returns the StateDir that a value of state stands for, in this environment. It ignores
-// [PathNone]: that is DefaultStateDir.
+// StateDirOf returns the StateDir that a value of state refers to in this environment. For
+// [PathNone] it returns DefaultStateDir.
 func StateDirOf(state string, env func(string) (string, bool)) string {
 	if state == "" || state == PathNone {
 		return DefaultStateDir(env)
@@ -236,7 +238,7 @@ func StateDirOf(state string, env func(string) (string, bool)) string {
 	return expanded
 }
 
-// DefaultStateDir returns the StateDir of who has no State, in this environment.
+// DefaultStateDir returns the StateDir of a configuration without State, in this environment.
 func DefaultStateDir(env func(string) (string, bool)) string {
 	dir := baseDir(env, "XDG_STATE_HOME", ".local", "state")
 	if dir == "" {

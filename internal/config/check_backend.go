@@ -16,8 +16,8 @@ var (
 	headerName  = lazy.Regexp("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 )
 
-// backend checks the i-th backend. Of one that is disabled only the name
-// counts: the rest may need variables that are not set.
+// backend checks the i-th backend. Of a disabled backend only the name is checked, because its
+// variables may not be set.
 func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	at := fmt.Sprintf("backends[%d]", i)
 	c.checkName(b.Name, at, named)
@@ -46,7 +46,8 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	c.filter(b.Resources, at+".resources")
 }
 
-// keyPath is where a backend has a key from: what is said at at, or in defaults.
+// keyPath returns the path of the value that a backend has for key: at the backend itself or in
+// defaults.
 func (c *checker) keyPath(at, key string) string {
 	if path := at + "." + key; c.isGiven(path) {
 		return path
@@ -69,7 +70,7 @@ func (c *checker) checkName(name, at string, named map[string]int) {
 	}
 }
 
-// target checks that b says exactly one thing to talk to, and how.
+// target checks that b has exactly one target, and a valid one.
 func (c *checker) target(b *Backend, at string) {
 	var says []string
 	for _, t := range []struct{ key, value string }{{"command", b.Command}, {"url", b.URL}, {"embedded", b.Embedded}} {
@@ -91,8 +92,8 @@ func (c *checker) target(b *Backend, at string) {
 	}
 }
 
-// misplacedKeys reports what means nothing beside what b talks to. A warning would
-// not do: it may be a secret or a restriction that somebody relies on.
+// misplacedKeys reports keys that have no effect with the target of b. They are errors, not
+// warnings, because an ignored key may be a secret or a restriction that the user relies on.
 func (c *checker) misplacedKeys(b *Backend, at, target string) {
 	for _, k := range []struct {
 		key   string
@@ -114,7 +115,7 @@ func (c *checker) misplacedKeys(b *Backend, at, target string) {
 	}
 }
 
-// url says what is wrong with a URL without showing it: it may hold a secret.
+// url checks a URL. Its errors do not contain the URL, which may contain a secret.
 func (c *checker) url(raw, at string) {
 	u, err := url.Parse(raw)
 	switch {

@@ -11,11 +11,11 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// minTokenLength is how many characters a token must have. With fewer it can be
-// guessed, or is a password that somebody thought up.
+// minTokenLength is the minimum number of characters of a token. A shorter one can be guessed, or
+// is probably a password chosen by a person.
 const minTokenLength = 16
 
-// http checks what stands at the door: where it is, and who is let in.
+// http checks the address of the HTTP server and the access rules.
 func (c *checker) http(cfg *Config) {
 	c.listen(cfg)
 	c.tokens(cfg.Auth.Tokens)
@@ -28,8 +28,8 @@ func (c *checker) http(cfg *Config) {
 	}
 }
 
-// listen does not accept ports by name: what they stand for differs from one
-// machine to the next.
+// listen checks the address of the HTTP server. Names of ports are not accepted, because they
+// differ between machines.
 func (c *checker) listen(cfg *Config) {
 	if cfg.Listen == "" {
 		return
@@ -49,7 +49,7 @@ func (c *checker) listen(cfg *Config) {
 
 var visibleASCII = lazy.Regexp(`^[!-~]+$`)
 
-// tokens says what is wrong with a token without showing it.
+// tokens checks the tokens. Its errors do not contain a token.
 func (c *checker) tokens(tokens []string) {
 	const hint = "openssl rand -hex 32 makes a good one; auto has the gateway make one"
 	for i, token := range tokens {
@@ -81,8 +81,7 @@ func (c *checker) tls(t TLS) {
 
 var originParts = lazy.Regexp(`^([a-z][a-z0-9+.-]*)://(\[[0-9a-f.]*:[0-9a-f:.]*\]|[^:/?#@\[\]]+)(?::([0-9]+))?$`)
 
-// origin accepts only the very text that a browser sends: another would never
-// be met, and nobody would know why.
+// origin accepts only the exact text that a browser sends: any other text would never match.
 func (c *checker) origin(origin, at string) {
 	m := originParts().FindStringSubmatch(origin)
 	switch {
@@ -108,8 +107,8 @@ func (c *checker) host(host, at string) {
 
 var hostName = lazy.Regexp(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
 
-// isHost tells whether host is a name in lowercase, or an IP address as it is
-// usually written: there are others, and texts are compared.
+// isHost reports whether host is a name in lowercase or an IP address in canonical form. Hosts
+// are compared as text, so other forms would never match.
 func isHost(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.String() == host || hostName().MatchString(host)

@@ -1,45 +1,42 @@
-// Package config turns what the user wrote into plain structs: it finds the
-// file, reads it, lays environment variables and flags over it, fills in the
-// defaults and checks all of it.
+// Package config loads the configuration: it finds the file, parses it, applies environment
+// variables and flags on top, fills in the defaults and validates the result.
 //
-// It refuses to guess. An unknown key, a duplicate key, a number in quotes, an
-// unset variable: each is an error with file, line and key, and all of them
-// are reported at once. It runs nothing, dials nothing and looks at no path
-// but the files it reads. It never puts the value of a secret into an error, a
-// warning or a note.
+// It does not guess. An unknown key, a duplicate key or a number in quotes is an error with file,
+// line and key, and all errors are reported at once. The package starts no process, opens no
+// connection and reads no file except the configuration. Errors, warnings and notes never contain
+// the value of a secret.
 //
 //	Load ─ find ─ parse (bytes → yaml.Node, YAML or JSON)
-//	     ├ reader     walks the nodes along the types below: keys, kinds, ${VAR}
+//	     ├ reader     converts the nodes to the types below: keys, kinds, ${VAR}
 //	     ├ overrides  GATEWAY_* and flags, converted by the same types
 //	     ├ koanf      merges the layers and decodes strictly
-//	     └ checker    finds what types cannot say
+//	     └ checker    validates what types cannot express
 package config
 
 import "time"
 
-// Config is a loaded configuration. Whoever gets one may read it, from any
-// number of goroutines, and must not change it.
+// Config is a loaded configuration. It is read-only, and safe for concurrent use.
 type Config struct {
-	// State says where the last known catalogs are kept, as the user wrote it:
-	// "" for the default place, "none" for nowhere. Use StateDir.
+	// State is the directory of the last known catalogs as written: "" = the default directory,
+	// "none" = nothing is stored. Use StateDir.
 	State string `koanf:"state"`
-	// StateDir is the directory State stands for; "" = keep nothing.
+	// StateDir is the directory that State refers to; "" = nothing is stored.
 	StateDir string `koanf:"-"`
 
-	// Listen is where HTTP is served, host:port with a port of digits, 0 = any
-	// that is free; "" = nowhere. Unless it is Loopback there are Auth.Tokens.
+	// Listen is the address of the HTTP server, host:port with a numeric port, 0 = any free port;
+	// "" = no HTTP server. Unless the address is a Loopback one, Auth.Tokens is not empty.
 	Listen string `koanf:"listen"`
 	Auth   Auth   `koanf:"auth"`
 	TLS    TLS    `koanf:"tls"`
-	// Origins are those of browsers that are let in beside loopback's and our
-	// own, just as they are sent: https://host or https://host:8443.
+	// Origins are the browser origins that are accepted in addition to loopback and our own,
+	// exactly as browsers send them: https://host or https://host:8443.
 	Origins []string `koanf:"origins"`
-	// Hosts are the names that a Host header may have beside localhost's while
-	// Listen is Loopback: in lowercase, without port or brackets.
+	// Hosts are the host names accepted in the Host header in addition to localhost, while Listen
+	// is a Loopback address: in lowercase, without port or brackets.
 	Hosts []string `koanf:"hosts"`
 
-	// Instructions takes the place of what the backends tell models about themselves: "" = nothing
-	// does, NoInstructions = models are told nothing.
+	// Instructions replaces the instructions of the backends for models: "" = no replacement,
+	// NoInstructions = models get no instructions.
 	Instructions string `koanf:"instructions"`
 
 	Catalog Catalog `koanf:"catalog"`
@@ -47,113 +44,123 @@ type Config struct {
 	Audit   Audit   `koanf:"audit"`
 	Limits  Limits  `koanf:"limits"`
 
-	// Backends stand in the order of the file. It decides who keeps a bare name.
+	// Backends are in the order of the file. The order decides which backend keeps an unprefixed
+	// name.
 	Backends []Backend `koanf:"backends"`
 
-	// Expanded holds the secrets that ${VAR} brought into Backends and Auth, and
-	// those of inherit_env, for Secrets.
+	// Expanded contains the secrets that ${VAR} inserted into Backends and Auth, and those of
+	// inherit_env. Secrets uses it.
 	Expanded []string `koanf:"-"`
 }
 
-// Catalog says how the tools of all backends become one list.
+// Catalog configures how the tools of all backends become one list.
 type Catalog struct {
 	Prefix    string `koanf:"prefix"`     // collision, always or never
 	Separator string `koanf:"separator"`  // between backend and tool; letters, digits, _ and -
 	NameLimit int    `koanf:"name_limit"` // characters of the longest exposed name, 8 to 128
-	// Wait is how long a first tools/list may wait for backends that are still
-	// starting; 0 = not at all.
+	// Wait is the time that a first tools/list waits for backends that are still starting; 0 = it
+	// does not wait.
 	Wait time.Duration `koanf:"wait"`
 }
 
-// Log says what goes to stderr, and how.
+// Log configures the log on stderr.
 type Log struct {
 	Level  string `koanf:"level"`  // debug, info, warn or error
 	Format string `koanf:"format"` // text or json
-	Stderr string `koanf:"stderr"` // info, debug or off: at which level backends' lines on stderr are logged
+	Stderr string `koanf:"stderr"` // info, debug or off: log level of the lines that backends write to stderr
 }
 
-// PathNone, in the place of a path, has nothing be kept there.
+// PathNone in place of a path means that nothing is stored there.
 const PathNone = "none"
 
-// NoInstructions, as instructions, stands for an empty text; "" in a file becomes it.
+// NoInstructions, as instructions, means an empty text; "" in a file becomes NoInstructions.
 const NoInstructions = "none"
 
-// Audit says where the record of each call goes, and how much it tells.
+// Audit configures the audit record of each call.
 type Audit struct {
-	File     string `koanf:"file"`     // "" = into the log; PathNone = there is none; otherwise a path, ~ already expanded
+	// File is the path of the audit file, ~ already expanded; "" = records go into the log,
+	// PathNone = no records.
+	File     string `koanf:"file"`
 	Payloads string `koanf:"payloads"` // none, arguments or all
 }
 
-// Limits bounds what clients and backends may ask of us.
+// Limits bounds the resources that clients and backends can use.
 type Limits struct {
-	Message  int64 `koanf:"message"`   // bytes of one message, either way; at least 1024
-	InFlight int   `koanf:"in_flight"` // calls of one session at a time; at least 1
+	Message  int64 `koanf:"message"`   // bytes of one message, in either direction; at least 1024
+	InFlight int   `koanf:"in_flight"` // concurrent calls of one session; at least 1
 	Page     int64 `koanf:"page"`      // bytes of one page of a list; 1024 to Message
 
-	Sessions    int           `koanf:"sessions"`     // of clients at one time, and requests without one; half of it under one of several tokens; at least 1
-	SessionIdle time.Duration `koanf:"session_idle"` // an HTTP session without request or stream ends after it; at least 1s
-	Events      int64         `koanf:"events"`       // bytes kept per session so that a broken stream can be resumed; 0 = none
-	Outbox      int64         `koanf:"outbox"`       // bytes that may wait for all HTTP clients together; at least Message
+	// Sessions is the number of concurrent client sessions and of stateless requests. One of
+	// several tokens gets at most half of it. At least 1.
+	Sessions int `koanf:"sessions"`
+	// SessionIdle is the time after which an HTTP session without request or stream ends; at
+	// least 1s.
+	SessionIdle time.Duration `koanf:"session_idle"`
+	// Events is the number of bytes kept per session to resume a broken stream; 0 = none.
+	Events int64 `koanf:"events"`
+	// Outbox is the number of unread bytes for all HTTP clients together; at least Message.
+	Outbox int64 `koanf:"outbox"`
 
-	// StartParallel is how many processes are being started at one time; at least 1.
+	// StartParallel is the number of processes that may be starting at one time; at least 1.
 	StartParallel int `koanf:"start_parallel"`
-	// Drain is how long calls in flight may take when the gateway is told to end by a signal; 0 = none.
+	// Drain is the time that calls in flight get after a termination signal; 0 = none.
 	Drain time.Duration `koanf:"drain"`
 }
 
-// Backend is one MCP server behind the gateway. If it is Enabled, exactly one
-// of Command, URL and Embedded is set.
+// Backend is one MCP server behind the gateway. If it is Enabled, exactly one of Command, URL and
+// Embedded is set.
 type Backend struct {
 	Name string `koanf:"name"` // [a-z0-9][a-z0-9_-]*, unique
 
 	Command    string            `koanf:"command"`     // program to run, looked up in PATH
-	Args       []string          `koanf:"args"`        // a leading ~/ already expanded
-	Env        map[string]string `koanf:"env"`         // added to a minimal environment, not to ours
-	InheritEnv []string          `koanf:"inherit_env"` // names of variables taken over from ours
-	// Cwd is where Command runs: ~ already expanded, perhaps relative to where
-	// the gateway was started, "" = there. It may not exist.
+	Args       []string          `koanf:"args"`        // a leading ~/ is already expanded
+	Env        map[string]string `koanf:"env"`         // added to a minimal environment, not to the gateway's
+	InheritEnv []string          `koanf:"inherit_env"` // names of variables copied from the gateway's environment
+	// Cwd is the working directory of Command: ~ is already expanded, a relative path is relative
+	// to the gateway's working directory, "" = that directory. It may not exist.
 	Cwd string `koanf:"cwd"`
 
-	URL       string            `koanf:"url"`       // http or https, with a host
-	Transport string            `koanf:"transport"` // how to speak to URL: auto, http or sse; without one auto
-	Headers   map[string]string `koanf:"headers"`   // Host is the host of the request; none has the name of one of the protocol's
-	TLS       ClientTLS         `koanf:"tls"`       // if URL is https
+	URL       string `koanf:"url"`       // http or https, with a host
+	Transport string `koanf:"transport"` // auto, http or sse; auto if URL is not set
+	// Headers are sent with each request. Host replaces the host of the request; protocol headers
+	// are not allowed.
+	Headers map[string]string `koanf:"headers"`
+	TLS     ClientTLS         `koanf:"tls"` // only if URL is https
 
-	Embedded string `koanf:"embedded"` // a server inside this process: demo
+	Embedded string `koanf:"embedded"` // server inside this process: demo
 
 	StartTimeout time.Duration `koanf:"start_timeout"` // for start and handshake; 0 = none
-	CallTimeout  time.Duration `koanf:"call_timeout"`  // for one call, anew with each progress; 0 = none
+	CallTimeout  time.Duration `koanf:"call_timeout"`  // for one call, restarted by each progress notification; 0 = none
 
-	Lazy     bool          `koanf:"lazy"`      // if its catalog is known it is started by the first call
-	IdleStop time.Duration `koanf:"idle_stop"` // a Command is stopped after so long without a call; 0 = never
+	Lazy     bool          `koanf:"lazy"`      // started by the first call if its catalog is known
+	IdleStop time.Duration `koanf:"idle_stop"` // time without a call after which Command is stopped; 0 = never
 
-	MaxInFlight int           `koanf:"max_in_flight"` // calls of all sessions that are at it at one time; at least 1
-	QueueWait   time.Duration `koanf:"queue_wait"`    // how long one more waits for a place; 0 = not at all
+	MaxInFlight int           `koanf:"max_in_flight"` // concurrent calls of all sessions; at least 1
+	QueueWait   time.Duration `koanf:"queue_wait"`    // time that a further call waits for a slot; 0 = it does not wait
 
 	Sharing string `koanf:"sharing"` // auto, shared (one connection for all clients) or session (one for each)
-	// Generation says which revisions are spoken with it: auto (it is asked), legacy
-	// (those that begin with initialize) or modern (2026-07-28 and later). A
-	// modern one has no Transport sse.
+	// Generation is the protocol generation used with the backend: auto (probed), legacy
+	// (revisions with initialize) or modern (2026-07-28 and later). A modern backend does not
+	// have Transport sse.
 	Generation string `koanf:"era"`
 
 	Tools     Filter `koanf:"tools"`     // by names
 	Prompts   Filter `koanf:"prompts"`   // by names
-	Resources Filter `koanf:"resources"` // by URIs, and templates of them
+	Resources Filter `koanf:"resources"` // by URIs and URI templates
 
-	// Instructions takes the place of the backend's own, as [Config.Instructions] does.
+	// Instructions replaces the backend's instructions, like [Config.Instructions].
 	Instructions string `koanf:"instructions"`
 
-	// Misconfigured says which variables the backend lacks; "" = none. With a text the backend
-	// cannot be started, and only Name and Enabled count.
+	// Misconfigured describes the problems with the backend's variables; "" = none. A
+	// misconfigured backend cannot be started, and only its Name and Enabled are valid.
 	Misconfigured string `koanf:"-"`
-	// PermissionUnknown says that Misconfigured concerns Enabled, Tools, Prompts or Resources.
+	// PermissionUnknown is true if Misconfigured concerns Enabled, Tools, Prompts or Resources.
 	PermissionUnknown bool `koanf:"-" json:",omitzero"`
 
-	Enabled bool `koanf:"enabled"` // false = never started; variables it needs may be unset, their fields empty
+	Enabled bool `koanf:"enabled"` // false = never started; fields whose variables are not set are empty
 }
 
-// Default returns the configuration of a gateway that was told nothing. It has
-// no backends.
+// Default returns the default configuration, which has no backends.
 func Default() Config {
 	return Config{
 		Catalog: Catalog{Prefix: "collision", Separator: "__", NameLimit: 50, Wait: 3 * time.Second},

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// convert reads text as the value of a key of type t. Its errors say what the
-// text should have been and leave the text itself out.
+// convert parses text as the value of a key of type t. Its errors describe the expected form and
+// do not contain the text.
 func convert(text string, t reflect.Type) (any, error) {
 	switch t {
 	case durationType:
@@ -37,7 +37,7 @@ func convert(text string, t reflect.Type) (any, error) {
 	return text, nil
 }
 
-// expectedForm names what a value of type t is written as.
+// expectedForm describes how a value of type t is written.
 func expectedForm(t reflect.Type) string {
 	switch t {
 	case durationType:
@@ -69,7 +69,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// units of a size; the longer suffix stands first.
+// units are the units of sizes. A longer suffix comes before a shorter one.
 var units = []struct {
 	suffix string
 	bytes  int64

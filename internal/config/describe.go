@@ -15,12 +15,12 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// Describe returns one line for each thing that a gateway would do by a file: the programs it would
-// start, the URLs it would call, the variables it would pass on, the files it would read and write,
-// and whom it would let in. Values are shown as they are written, with their references and the
-// defaults in these. A backend whose enabled depends on a variable counts as enabled. Describe
-// reports mistakes only if the file cannot be parsed: Load reports the others. The lines contain
-// text of the file; the caller must escape control characters.
+// Describe returns one line for each effect that a file would have: programs to start, URLs to
+// call, variables to pass on, files to read and write, and clients to accept. Values are shown as
+// written, with their references and the defaults in them. A backend whose enabled depends on a
+// variable counts as enabled. Describe returns an error only if the file cannot be parsed; Load
+// reports the other errors. The lines contain text of the file, so the caller must escape control
+// characters.
 func Describe(path string, data []byte) ([]string, error) {
 	r := newReader(path, expand.AllSet)
 	r.written = map[string][]string{}
@@ -48,10 +48,10 @@ func Describe(path string, data []byte) ([]string, error) {
 	return d, nil
 }
 
-// description is the lines that Describe returns.
+// description is the list of lines that Describe returns.
 type description []string
 
-// add adds a line, unless there is nothing to say.
+// add appends a line, unless values is empty.
 func (d *description) add(does, values string) {
 	if values != "" {
 		*d = append(*d, does+": "+values)
@@ -80,7 +80,8 @@ func (d *description) gateway(c *Config) {
 	d.add("accepts requests for the hosts", strings.Join(c.Hosts, ", "))
 }
 
-// shownToken returns a token as it is written, unless its text is in the file.
+// shownToken returns a reference to a token as written. It does not show a token that is in the
+// file itself.
 func shownToken(token string) string {
 	all := pieces(token)
 	isReference := len(all) == 1 && all[0].ref != nil && !all[0].ref.HasDefault
@@ -90,9 +91,9 @@ func shownToken(token string) string {
 	return "a token written in the file"
 }
 
-// shownEnv returns variables with their values, of which many decide what a program runs, such as
-// PATH, NODE_OPTIONS and LD_PRELOAD. A value of a variable with the name of a secret is left out,
-// unless it is a reference.
+// shownEnv returns variables with their values, because many variables decide what a program
+// runs, such as PATH, NODE_OPTIONS and LD_PRELOAD. If the name or the value looks like a secret,
+// the value is omitted, unless it contains a reference.
 func shownEnv(env map[string]string) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -105,7 +106,7 @@ func shownEnv(env map[string]string) []string {
 	return all
 }
 
-// backend describes b, which gets these variables of the gateway's environment.
+// backend describes b. It passes these variables of the gateway's environment to b.
 func (d *description) backend(b *Backend, variables []string) {
 	name := "backend " + b.Name
 	if b.Command != "" {
@@ -144,7 +145,8 @@ func (d *description) instructions(who, text string, variables []string) {
 	d.add(who+" tells models the variables of your environment", strings.Join(variables, ", "))
 }
 
-// variablesPassedOn returns, by the path of a backend, the variables in those of its values that it gets.
+// variablesPassedOn returns the variables in the values that are passed on to each backend, by
+// the path of the backend.
 func (r *reader) variablesPassedOn() map[string][]string {
 	all := make(map[string][]string)
 	for path, names := range r.written {
@@ -160,7 +162,7 @@ func (r *reader) variablesPassedOn() map[string][]string {
 	return all
 }
 
-// quoted returns words, with quotes around each that has a space in it or is empty.
+// quoted puts quotes around each word that is empty or contains a space.
 func quoted(words []string) []string {
 	for i, word := range words {
 		if word == "" || strings.ContainsAny(word, " \t\r\n\"'") {

@@ -8,16 +8,16 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// piece is a part of a text with references: text without any, or one reference.
+// piece is a part of a text: plain text or one reference.
 type piece struct {
-	text string      // as it is written
-	ref  *expand.Ref // nil = text without references, or a word that only another client knows
+	text string      // as written
+	ref  *expand.Ref // nil = plain text, or a reference that only another client supports
 }
 
-// pieces splits a text into its pieces. It knows ${env:VAR} of other clients, too: in a file of ours
-// that is an error.
+// pieces splits a text into plain text and references. It also splits off ${env:VAR} of other
+// clients, which is an error in a file of the gateway.
 func pieces(s string) (all []piece) {
-	literal := 0 // the length of the text before the next reference
+	literal := 0 // length of the plain text before the next reference
 	add := func(length int, r *expand.Ref) {
 		if literal > 0 {
 			all = append(all, piece{text: s[:literal]})
@@ -56,9 +56,9 @@ var (
 	beforePassword = lazy.Regexp(`:[^/?#@]*$`)
 )
 
-// shownURL returns a URL as it is written, without its password and its query. The defaults of
-// references in it are shown in the same way. It never leaves out a part that can become the host:
-// it leaves out only text behind a ? or #, and text between a : and an @ without a / between.
+// shownURL returns a URL as written, without its password and query. Defaults in references are
+// shown in the same way. A part that could become the host is never omitted: only text after ? or
+// #, and text between : and @ without a / in between.
 func shownURL(text string) string {
 	var out strings.Builder
 	all := pieces(text)

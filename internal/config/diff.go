@@ -7,55 +7,55 @@ import (
 	"strings"
 )
 
-// Changes is what differs between two configurations, by names and keys. It holds
-// no values: they may be secrets.
+// Changes is the difference between two configurations, as names and keys. It contains no values,
+// because they may be secrets.
 type Changes struct {
-	// Of backends, each in one of these, in the order of the newer configuration; those that
-	// are gone come in the order of the older.
+	// Names of backends, each in exactly one of the next five lists and Changed. They are in the
+	// order of the newer configuration; Removed is in the order of the older one.
 	Added, Removed    []string
-	Enabled, Disabled []string // whose enabled differs, whatever else does
+	Enabled, Disabled []string // enabled differs, other keys may too
 	Changed           []BackendChange
-	Unchanged         []string // enabled, and the same; or only held
-	UnchangedDisabled []string // not enabled, and the same
+	Unchanged         []string // enabled and equal, or Held without other changes
+	UnchangedDisabled []string // disabled and equal
 
-	// Held are those of Changed and Kept whose newer entry is misconfigured, while the older one is
-	// not: the backend stays what it was, except for its filters.
+	// Held are backends in Changed or Unchanged whose newer entry is misconfigured and whose
+	// older entry is not. They keep the older entry, except for its filters.
 	Held []string
 
-	// Inactive are those of Added, Removed and Changed that are not enabled, nor were.
+	// Inactive are backends in Added, Removed and Changed that are disabled before and after.
 	Inactive []string
 
-	// Moved are backends that have another place among those that both have. A few are
-	// named that explain it.
+	// Moved are backends whose position among the common backends differs. It is a smallest set
+	// that explains the new order.
 	Moved []string
 
-	Applied     []string // other keys that a reload takes over
-	NeedRestart []string // other keys, for which the gateway has to be started anew
+	Applied     []string // other keys that a reload applies
+	NeedRestart []string // other keys that take effect after a restart of the gateway
 }
 
-// A BackendChange is a backend that is not what it was.
+// A BackendChange describes a backend that has changed.
 type BackendChange struct {
 	Name string
-	Keys []string // as they stand in the file: command, env.DEBUG, tools.allow
+	Keys []string // as written in the file: command, env.DEBUG, tools.allow
 
 	Effect Effect
 }
 
-// InPlace reports whether the change is taken over without a restart of the server: only filters
-// and instructions differ.
+// InPlace reports whether the change is applied without a restart of the server: only filters and
+// instructions differ.
 func (c BackendChange) InPlace() bool {
 	return !slices.ContainsFunc(c.Keys, func(key string) bool { return !isFilter(key) && key != "instructions" })
 }
 
-// An Effect is what a change does to a server.
+// An Effect is the effect of a change on a server.
 type Effect int
 
 const (
-	InPlace   Effect = iota // nothing; that of a backend that is not enabled, too
-	Restarts                // it is started anew
-	Starts                  // it was misconfigured, and is not any more
-	Stops                   // it is misconfigured, and was not
-	StaysDown               // it was and is misconfigured
+	InPlace   Effect = iota // none; also that of a disabled backend
+	Restarts                // restarted
+	Starts                  // started: it was misconfigured and is valid now
+	Stops                   // stopped: it was valid and is misconfigured now
+	StaysDown               // not started: it was and is misconfigured
 )
 
 func (e Effect) String() string {
@@ -76,24 +76,25 @@ func (c BackendChange) effect(wasWrong, isWrong bool) Effect {
 	return Restarts
 }
 
-// misconfigured is the key of the problems with a backend's variables.
+// misconfigured is the key of [Backend.Misconfigured] in a digest.
 const misconfigured = "misconfigured"
 
-// isFilter reports whether a key of a backend says what clients may use of it.
+// isFilter reports whether a key of a backend restricts its tools, prompts or resources.
 func isFilter(key string) bool {
 	first, _, _ := strings.Cut(key, ".")
 	return first == "tools" || first == "prompts" || first == "resources"
 }
 
-// AnyBackend reports whether any backend differs that is enabled or was, or the order does.
+// AnyBackend reports whether a backend has changed, except for Unchanged and UnchangedDisabled,
+// or the order has.
 func (c Changes) AnyBackend() bool {
 	return len(c.Added)+len(c.Removed)+len(c.Enabled)+len(c.Disabled)+len(c.Changed)+len(c.Moved) > 0
 }
 
-// IsInactive reports whether a backend that differs runs neither before nor after.
+// IsInactive reports whether a changed backend is disabled before and after.
 func (c Changes) IsInactive(name string) bool { return slices.Contains(c.Inactive, name) }
 
-// MarkInactive returns the names, and says of those that are off that they are.
+// MarkInactive returns the names, with a mark at those that are in Inactive.
 func (c Changes) MarkInactive(names []string) []string {
 	marked := slices.Clone(names)
 	for i, name := range names {
@@ -104,29 +105,28 @@ func (c Changes) MarkInactive(names []string) []string {
 	return marked
 }
 
-// IsEmpty reports whether nothing differs.
+// IsEmpty reports whether nothing has changed.
 func (c Changes) IsEmpty() bool {
 	return !c.AnyBackend() && len(c.Applied)+len(c.NeedRestart)+len(c.Held) == 0
 }
 
-// Diff says what becomes different when a gateway that runs by old loads next.
+// Diff returns the changes between the running configuration old and the newly loaded next.
 func Diff(old, next *Config) Changes { return NewDigest(old, "").Diff(next) }
 
-// A reloadEffect is what becomes of a key that differs, when a running gateway loads it.
+// A reloadEffect says whether a reload applies a changed key.
 type reloadEffect int
 
 const (
-	needsRestart      reloadEffect = iota // it stays what it was until the gateway is started anew
-	live                                  // it is what it says from then on
-	liveIfBothSet                         // likewise, if it was there before and is now
-	liveUnlessRemoved                     // likewise, unless it was there before and is not now
+	needsRestart      reloadEffect = iota // the running gateway keeps the old value
+	live                                  // the new value is applied
+	liveIfBothSet                         // applied if both the old and the new value are set
+	liveUnlessRemoved                     // applied unless the value was removed
 )
 
-// reloadEffects says for each key outside of backends whether a reload takes it over. What
-// shapes the gateway as a whole does not change while it runs: where it is reached, the
-// files that it has open, the sizes by which its parts were built. That there are
-// tokens, or TLS, does not change either, so that a door which was closed is not opened by
-// half a file.
+// reloadEffects has the effect of each key outside of backends. A running gateway does not change
+// its addresses, its open files and the limits that its parts were built with. Neither does a
+// reload add or remove TLS or remove all tokens, so that an incomplete file cannot open access
+// that was restricted.
 var reloadEffects = map[string]reloadEffect{
 	"state":  needsRestart,
 	"listen": needsRestart,
@@ -162,7 +162,8 @@ var reloadEffects = map[string]reloadEffect{
 	"limits.drain":          needsRestart,
 }
 
-// isLive reports whether a reload takes the key over; was and is say whether it has a value.
+// isLive reports whether a reload applies the key; was and is report whether the old and the new
+// value are set.
 func (f reloadEffect) isLive(was, is bool) bool {
 	switch f {
 	case live:
@@ -175,9 +176,9 @@ func (f reloadEffect) isLive(was, is bool) bool {
 	return false
 }
 
-// Effective returns what a gateway runs by that ran by c and has loaded next, which differs by changes: all
-// of next but the keys that need a restart, and the entries of backends that are held. What next
-// shares with it is not copied.
+// Effective returns the configuration in force after a gateway running c has reloaded next: next,
+// except for keys that need a restart and held backends, which keep the values of c. changes is
+// the difference between c and next. The result shares memory with next.
 func (c *Config) Effective(next *Config, changes Changes) *Config {
 	out := *next
 	for _, key := range changes.NeedRestart {
@@ -199,8 +200,8 @@ func (c *Config) Effective(next *Config, changes Changes) *Config {
 	return &out
 }
 
-// Diff is [Diff] with an older configuration of which only the digest is known. Keys that
-// are named in but are left out.
+// Diff is [Diff] for an older configuration of which only the digest is known. It ignores the
+// keys in but.
 func (d Digest) Diff(next *Config, but ...string) Changes {
 	var c Changes
 	now := NewDigest(next, d.Salt)
@@ -222,13 +223,13 @@ func (d Digest) Diff(next *Config, but ...string) Changes {
 	return c
 }
 
-// backends compares the backends. Those in mayHold are held if they were not misconfigured.
+// backends compares the backends. Backends in mayHold are held if the older entry is valid.
 func (c *Changes) backends(old, now []BackendDigest, mayHold map[string]bool) {
 	before := make(map[string]int, len(old))
 	for i, b := range old {
 		before[b.Name] = i
 	}
-	var places []int // in old, of those in both
+	var places []int // indexes in old of the backends that are in both
 	for _, b := range now {
 		i, ok := before[b.Name]
 		if !ok {
@@ -288,7 +289,7 @@ func (c *Changes) noteInactive(b BackendDigest) {
 	}
 }
 
-// differing returns the keys whose sums are not the same in both, in order.
+// differing returns the keys whose sums differ, sorted.
 func differing(a, b map[string]string) []string {
 	var keys []string
 	for key, sum := range a {
@@ -305,11 +306,11 @@ func differing(a, b map[string]string) []string {
 	return keys
 }
 
-// ascending returns the numbers of a longest ascending run within the list, which need
-// not be neighbours; all numbers are different.
+// ascending returns the numbers of a longest ascending subsequence of list, whose numbers are
+// distinct.
 func ascending(list []int) map[int]bool {
-	var tails []int                  // the end of the best run of each length, as an index of list
-	before := make([]int, len(list)) // the index before each in its run, -1 = none
+	var tails []int                  // by length: index in list of the last number of the best subsequence
+	before := make([]int, len(list)) // by index: the previous index in its subsequence, -1 = none
 	for i, n := range list {
 		at, _ := slices.BinarySearchFunc(tails, n, func(j, n int) int { return cmp.Compare(list[j], n) })
 		before[i] = -1

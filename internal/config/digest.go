@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// A Digest is what may be kept of a Config to see later what has changed: for each key a
-// sum that depends on Salt, and no value. Who has it can still try out values that are
-// easily guessed, so it is for its owner's eyes.
+// A Digest is a summary of a Config that can be stored to find later changes: for each key a sum
+// that depends on Salt, and no value. Values that are easy to guess can be found by trial, so
+// only the owner of the configuration may read a Digest.
 type Digest struct {
 	Salt     string            `json:"salt"`
-	Keys     map[string]string `json:"keys"` // by key; one without a value is left out
+	Keys     map[string]string `json:"keys"` // by key; keys without a value are omitted
 	Backends []BackendDigest   `json:"backends"`
 }
 
-// A BackendDigest is the same of one backend.
+// A BackendDigest is the digest of one backend.
 type BackendDigest struct {
 	Name    string            `json:"name"`
 	Enabled bool              `json:"enabled"`
@@ -43,7 +43,7 @@ func NewDigest(c *Config, salt string) Digest {
 	return d
 }
 
-// keySums has a sum for each key below v, a struct, that has a value.
+// keySums returns a sum for each key of the struct v that has a value.
 func keySums(salt string, v reflect.Value) map[string]string {
 	all := make(map[string]string)
 	h := hmac.New(sha256.New, []byte(salt))
@@ -63,7 +63,7 @@ func keySums(salt string, v reflect.Value) map[string]string {
 			case tag == "-" || f.Type == reflect.TypeFor[[]Backend]():
 			case value.Kind() == reflect.Struct:
 				walk(value, key)
-			case value.Kind() == reflect.Map: // env, headers: what they hold is empty or not, but there
+			case value.Kind() == reflect.Map: // env, headers: an empty value differs from a missing key
 				for name, one := range value.Seq2() {
 					add(joinPath(key, name.String()), one.String())
 				}
@@ -77,7 +77,7 @@ func keySums(salt string, v reflect.Value) map[string]string {
 	return all
 }
 
-// fieldByKey returns what a struct has at a key like log.level.
+// fieldByKey returns the field of the struct v for a key like log.level.
 func fieldByKey(v reflect.Value, key string) reflect.Value {
 	first, rest, nested := strings.Cut(key, ".")
 	for f, value := range v.Fields() {

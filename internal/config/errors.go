@@ -11,21 +11,22 @@ import (
 // UnsetHint is the Hint of each Error about a variable that is not set.
 const UnsetHint = expand.UnsetHint
 
-// Error is one thing that is wrong with a configuration. It never holds the
-// value of a secret.
+// Error is one problem with a configuration. It never contains the value of a secret.
 type Error struct {
 	File    string // as the user named it; "" = not in a file
 	Line    int    // from 1; 0 = the file as a whole
-	Backend string // whose name is known; "" = of none
-	Key     string // within Backend: command, env.TOKEN; else backends[1].name, log.level, GATEWAY_LOG_LEVEL, --log-level; "" = no key
-	Problem string // what is wrong
-	Hint    string // what to try; often ""
+	Backend string // name of the backend, if known; "" = none
+	// Key is relative to Backend if that is set: command, env.TOKEN. Otherwise it is
+	// backends[1].name, log.level, GATEWAY_LOG_LEVEL or --log-level; "" = no key.
+	Key     string
+	Problem string
+	Hint    string // possible solution; often ""
 
-	cause error // what the system said, if it was that
+	cause error // error of the operating system, if any
 }
 
-// Error is file:line: backend "name": key: problem, less what is not known. The hint is left
-// to the caller.
+// Error returns file:line: backend "name": key: problem, without the parts that are not known and
+// without the hint.
 func (e *Error) Error() string {
 	var b strings.Builder
 	switch {
@@ -43,7 +44,7 @@ func (e *Error) Error() string {
 	return b.String() + e.Problem
 }
 
-// setBackend says that the error is in the backend that a path like backends[1] leads to.
+// setBackend sets Backend if the key is below at, a path like backends[1].
 func (e *Error) setBackend(name, at string) {
 	rest, ok := strings.CutPrefix(e.Key, at)
 	if ok && rest != ".name" && (rest == "" || rest[0] == '.') {
@@ -51,14 +52,14 @@ func (e *Error) setBackend(name, at string) {
 	}
 }
 
-// Unwrap returns what the system said of a file that could not be read.
+// Unwrap returns the error of the operating system about a file that could not be read.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Errors is all that is wrong with a configuration: what Load returns if it
-// could read the file. It is never empty.
+// Errors are all problems with a configuration. Load returns it if the file could be read. It is
+// never empty.
 type Errors []*Error
 
-// Error has one line for each.
+// Error returns one line for each error.
 func (e Errors) Error() string { return strings.Join(e.lines(), "\n") }
 
 func (e Errors) lines() []string {
@@ -69,7 +70,7 @@ func (e Errors) lines() []string {
 	return lines
 }
 
-// Unwrap lets errors.Is and errors.As see each of them.
+// Unwrap returns the errors for errors.Is and errors.As.
 func (e Errors) Unwrap() []error {
 	all := make([]error, len(e))
 	for i, one := range e {
@@ -78,8 +79,8 @@ func (e Errors) Unwrap() []error {
 	return all
 }
 
-// Hinted yields the line of each error with what to try about it, "" if there is
-// nothing. A hint that several in a row share comes with the last of them.
+// Hinted yields the line of each error and its hint, "" if it has none. A hint that consecutive
+// errors share is yielded with the last of them.
 func (e Errors) Hinted() iter.Seq2[string, string] {
 	return func(yield func(line, hint string) bool) {
 		for i, one := range e {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// A Filter chooses among a backend's tools, prompts or resources, by globs (path.Match) on the
-// names or URIs that the backend gave them. In a glob, / is a character like any other.
+// A Filter selects tools, prompts or resources of a backend by globs (path.Match) on the names or
+// URIs that the backend uses. In a glob, / is an ordinary character.
 type Filter struct {
-	Allow []string `koanf:"allow"` // none = all
-	Deny  []string `koanf:"deny"`  // wins over Allow
+	Allow []string `koanf:"allow"` // empty = all
+	Deny  []string `koanf:"deny"`  // has precedence over Allow
 }
 
 // IsZero reports whether the filter permits everything.
@@ -28,10 +28,10 @@ func (f Filter) Permits(name string) bool {
 }
 
 // PermitsURI reports whether the filter permits the resource with this URI, or the template with
-// this text. A URI can be written in several ways, which a server may take for the same resource.
-// Deny therefore applies to the URI as it is written and to its plain spellings, in upper or
-// lower case. Allow has to permit both the URI as it is written and its plain spellings. A URI that
-// programs read in different ways is not permitted, see spell.
+// this text. A server may treat several spellings of a URI as the same resource. Therefore Deny
+// applies to the URI as written and to its normalized spellings, ignoring case, and Allow must
+// permit the URI as written and its normalized spellings. A URI that programs interpret in
+// different ways is not permitted, see spellingsOf.
 func (f Filter) PermitsURI(uri string) bool {
 	if f.IsZero() {
 		return true
@@ -63,8 +63,8 @@ func (f Filter) PermitsURI(uri string) bool {
 	return matchesAny(f.Allow, uri)
 }
 
-// Unmatched returns the globs of the filter under key that match none of the names, each as in
-// `tools.deny "now*"`: they were probably meant for something.
+// Unmatched returns the globs of the filter under key that match none of the names, each in the
+// form `tools.deny "now*"`. Such a glob is probably a mistake.
 func (f Filter) Unmatched(key string, names []string) []string {
 	var all []string
 	for _, list := range []struct {
@@ -90,20 +90,20 @@ func matchesAny(globs []string, name string) bool {
 	return false
 }
 
-// escapeSlashes keeps * and ? from stopping at a slash: tool names are no paths.
+// escapeSlashes replaces slashes, so that * and ? match them too: names of tools are not paths.
 func escapeSlashes(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
-// Filters are the filters of a backend together.
+// Filters are the filters of a backend.
 type Filters struct{ Tools, Prompts, Resources Filter }
 
-// All returns the filters in an order that is always the same.
+// All returns the filters in a fixed order.
 func (f Filters) All() []Filter { return []Filter{f.Tools, f.Prompts, f.Resources} }
 
 // Filters returns the filters of the backend.
 func (b *Backend) Filters() Filters { return Filters{b.Tools, b.Prompts, b.Resources} }
 
-// Unfiltered returns the backend without its filters and its instructions, which both are taken
-// over while it runs.
+// Unfiltered returns the backend without its filters and instructions, which can change while it
+// runs.
 func (b Backend) Unfiltered() Backend {
 	b.Instructions = ""
 	b.Tools, b.Prompts, b.Resources = Filter{}, Filter{}, Filter{}

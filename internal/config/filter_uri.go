@@ -5,22 +5,21 @@ import (
 	"unicode"
 )
 
-// spellings are the plain spellings of a URI: of those that programs take for the same resource, the
-// one without percent-encoding, with / in the place of \, and without the segments . and .. in its
-// path.
+// spellings are the normalized spellings of a URI: without percent-encoding, with / in place of
+// \, and without the segments . and .. in its path.
 type spellings struct {
-	// equivalent are what a URI means to a program that reads it as RFC 3986 or the WHATWG's URL standard
-	// have it, or as a path.
+	// equivalent are the spellings for a program that reads the URI according to RFC 3986 or the
+	// WHATWG URL standard, or as a path.
 	equivalent []string
-	// lenient are what it means to a program that also drops repeated slashes, a slash at the end, a
-	// user, a dot behind a host, or the host of a file.
+	// lenient are the spellings for a program that also drops repeated slashes, a trailing slash,
+	// the user, a dot after the host, or the host of a file URI.
 	lenient []string
 }
 
-// spellingsOf returns the plain spellings of a URI. It reports false if the URI has characters that no URI
-// has, which some programs drop and others do not: control characters, spaces around it, and in the
-// host of a web address those outside of ASCII; or if it has repeated slashes and segments .. that
-// together lead to different places.
+// spellingsOf returns the normalized spellings of a URI. ok is false in these cases:
+//   - the URI contains characters that are not allowed in URIs and that only some programs drop:
+//     control characters, spaces around it, or in the host of a web address non-ASCII characters;
+//   - it contains repeated slashes and .. segments that together lead to different resources.
 func spellingsOf(uri string) (s spellings, ok bool) {
 	if strings.ContainsFunc(uri, unicode.IsControl) || strings.TrimSpace(uri) != uri {
 		return s, false
@@ -49,7 +48,7 @@ func spellingsOf(uri string) (s spellings, ok bool) {
 		authority = "//"
 	}
 	s.equivalent = append(s.equivalent, scheme+authority+removeDotSegments(path)+query)
-	if query != "" { // to a program that takes all of it for a path
+	if query != "" { // for a program that treats the whole text as a path
 		s.equivalent = append(s.equivalent, scheme+authority+removeDotSegments(path+normalizeSlashes(query)))
 	}
 	host := strings.TrimSuffix(authority, ".")
@@ -61,7 +60,7 @@ func spellingsOf(uri string) (s spellings, ok bool) {
 	}
 	collapsed := removeDotSegments(collapseSlashes(path))
 	if collapsed != collapseSlashes(removeDotSegments(path)) {
-		return s, false // a .. behind // leads to another place than behind /
+		return s, false // .. after // leads to a different path than after /
 	}
 	path = collapsed
 	for _, path := range []string{path, strings.TrimSuffix(path, "/")} {
@@ -70,7 +69,8 @@ func spellingsOf(uri string) (s spellings, ok bool) {
 	return s, true
 }
 
-// withDriveColon returns the path of a file with a slash before the letter of a drive, and a colon behind it.
+// withDriveColon returns the path of a file URI with a slash before a drive letter and a colon
+// after it.
 func withDriveColon(path string) string {
 	rest := strings.TrimPrefix(path, "/")
 	if len(rest) < 2 || rest[1] != ':' && rest[1] != '|' || !('a' <= rest[0]|0x20 && rest[0]|0x20 <= 'z') {
@@ -79,12 +79,12 @@ func withDriveColon(path string) string {
 	return "/" + rest[:1] + ":" + removeDotSegments("/"+strings.TrimLeft(rest[2:], "/"))
 }
 
-// webPorts are the ports that need not be named in a URL, by scheme.
+// webPorts are the default ports, by scheme.
 var webPorts = map[string]string{"http:": ":80", "https:": ":443", "ws:": ":80", "wss:": ":443", "ftp:": ":21"}
 
-// webAuthority returns the authority and the path of a web address. Any number of slashes may
-// stand before the host, a user and a password may, and a dot may follow it. The authority is "" if
-// the host cannot be compared with others.
+// webAuthority splits a web address into authority and path. It accepts any number of slashes
+// before the host, and drops user, password, default port and a trailing dot of the host.
+// authority is "" if the host cannot be compared with others.
 func webAuthority(text, port string) (authority, path string) {
 	text = strings.TrimLeft(text, "/")
 	host := text
@@ -100,7 +100,7 @@ func webAuthority(text, port string) (authority, path string) {
 	return "//" + host, path
 }
 
-// splitAuthority takes the authority off, with the // before it.
+// splitAuthority splits off the authority, including the // before it.
 func splitAuthority(text string) (authority, path string) {
 	after, ok := strings.CutPrefix(text, "//")
 	if !ok {
@@ -112,7 +112,7 @@ func splitAuthority(text string) (authority, path string) {
 	return text, ""
 }
 
-// normalizeSlashes returns text without percent-encoding, however often it was encoded, and with / for \.
+// normalizeSlashes removes all layers of percent-encoding and replaces \ by /.
 func normalizeSlashes(text string) string {
 	for range maxEncodings {
 		plain := percentDecode(text)
@@ -124,7 +124,7 @@ func normalizeSlashes(text string) string {
 	return strings.ReplaceAll(text, `\`, "/")
 }
 
-// maxEncodings bounds how often a URI is taken to be percent-encoded.
+// maxEncodings bounds the layers of percent-encoding that are removed.
 const maxEncodings = 4
 
 func collapseSlashes(path string) string {
@@ -134,7 +134,7 @@ func collapseSlashes(path string) string {
 	return path
 }
 
-// removeDotSegments removes the segments . and .. of a path, as RFC 3986 (5.2.4) does.
+// removeDotSegments removes the segments . and .. of a path, like RFC 3986 section 5.2.4.
 func removeDotSegments(path string) string {
 	if !strings.Contains(path, ".") {
 		return path
@@ -162,7 +162,8 @@ func removeDotSegments(path string) string {
 	return strings.Join(kept, "/")
 }
 
-// percentDecode returns text without percent-encoding. A % that encodes nothing stays.
+// percentDecode removes one layer of percent-encoding. A % without two hexadecimal digits is
+// kept.
 func percentDecode(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
@@ -194,8 +195,8 @@ func hexDigit(c byte) int {
 	return -1
 }
 
-// normalizeGlob returns a glob without percent-encoding, and of a web address without the port that
-// need not be named. What was encoded stands for itself.
+// normalizeGlob removes percent-encoding from a glob and, if it is a web address, the default
+// port. A decoded special character matches itself.
 func normalizeGlob(glob string) string {
 	glob = percentDecodeGlob(glob)
 	scheme, rest, _ := strings.Cut(glob, ":")

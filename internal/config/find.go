@@ -11,24 +11,23 @@ import (
 	"mcpgateway/internal/config/internal/expand"
 )
 
-// source is a file that was found, and what it holds.
+// source is a configuration file and its content.
 type source struct {
-	path         string // "" = there is none
+	path         string // "" = no file
 	data         []byte
-	warnings     []string // who else can change it
-	inWorkingDir bool     // it is gateway.yaml of the working directory, and nobody has named it
+	warnings     []string // users who can change the file
+	inWorkingDir bool     // gateway.yaml of the working directory, not named by the user
 }
 
-// digest tells one text, and who can change it, from another.
+// digest returns a hash of the content and the warnings.
 func (s source) digest() [sha256.Size]byte {
 	return sha256.Sum256(append([]byte(strings.Join(s.warnings, "\n")+"\x00"), s.data...))
 }
 
-// findSource reads the first file there is. One that was asked for by name must be
-// there.
+// findSource reads the first file that exists. A file that the user named must exist.
 func findSource(opts Options) (source, error) {
 	if opts.Path != "" {
-		path, _ := expand.Tilde(opts.Path, opts.Env) // a client that starts programs without a shell passes ~ on
+		path, _ := expand.Tilde(opts.Path, opts.Env) // a client that starts programs without a shell does not expand ~
 		read := readNamedSource
 		if opts.Local {
 			read = readFound
@@ -69,8 +68,8 @@ func findSource(opts Options) (source, error) {
 	return none, nil
 }
 
-// SearchPaths returns the files that Load looks for, in order, if these options name none. It returns nil if
-// they, or $GATEWAY_CONFIG, name a file.
+// SearchPaths returns the files that Load looks for, in order. It returns nil if the options or
+// $GATEWAY_CONFIG name a file.
 func SearchPaths(opts Options) []string {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -81,7 +80,7 @@ func SearchPaths(opts Options) []string {
 	return searchPaths(opts)
 }
 
-// searchPaths are the files that are looked for where none was named, in order. The first is that of the
+// searchPaths returns the files to look for if none is named, in order. The first one is in the
 // working directory.
 func searchPaths(opts Options) []string {
 	all := []string{filepath.Join(opts.Dir, "gateway.yaml")}
@@ -91,7 +90,7 @@ func searchPaths(opts Options) []string {
 	return all
 }
 
-// approve returns why a file of the working directory must not be used.
+// approve returns an error if a file of the working directory is not approved.
 func (o Options) approve(src source) error {
 	if !src.inWorkingDir || o.Approve == nil {
 		return nil
@@ -99,13 +98,13 @@ func (o Options) approve(src source) error {
 	return o.Approve(src.path, src.data)
 }
 
-// readNamedSource reads a file that the user has named, with key.
+// readNamedSource reads a file that the user named under key.
 func readNamedSource(path, key string) (source, error) {
 	data, err := readNamed(path, readTime)
 	return newSource(path, key, data, err)
 }
 
-// readFound reads a file that nobody has named.
+// readFound reads a file that the user did not name.
 func readFound(path, key string) (source, error) {
 	data, err := ReadFile(path)
 	return newSource(path, key, data, err)
@@ -120,15 +119,16 @@ func newSource(path, key string, data []byte, err error) (source, error) {
 	return source{path: path, data: data, warnings: writableWarning(path)}, nil
 }
 
-// FileError returns an error about a file that could not be read because of err.
+// FileError returns an error for a file that could not be read because of err.
 func FileError(path string, err error) *Error {
 	return &Error{File: path, Problem: systemMessage(err), cause: err}
 }
 
-// SystemMessage returns what the system said about a file, without its path and the name of the call.
+// SystemMessage returns the message of the operating system about a file, without path and
+// operation.
 func SystemMessage(err error) string { return systemMessage(err) }
 
-// systemMessage is what the system said, less the path and the name of the call.
+// systemMessage returns the message of the operating system, without path and operation.
 func systemMessage(err error) string {
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		err = pathErr.Err
@@ -139,9 +139,8 @@ func systemMessage(err error) string {
 	return err.Error()
 }
 
-// baseDir is one of the XDG base directories: what the variable says, if it is
-// absolute as the specification demands, or the fallback below the home
-// directory; "" if nothing tells.
+// baseDir returns an XDG base directory: the value of the variable if it is absolute, as the
+// specification requires, or else the fallback below the home directory; "" if neither is known.
 func baseDir(env func(string) (string, bool), variable string, fallback ...string) string {
 	if dir, _ := env(variable); filepath.IsAbs(dir) {
 		return dir
@@ -152,7 +151,8 @@ func baseDir(env func(string) (string, bool), variable string, fallback ...strin
 	return ""
 }
 
-// ExpandHome replaces a leading ~ by the user's home directory, as a shell does, if there is one.
+// ExpandHome replaces a leading ~ by the user's home directory, like a shell. If there is none it
+// returns path.
 func ExpandHome(path string) string {
 	expanded, _ := expand.Tilde(path, os.LookupEnv)
 	return expanded

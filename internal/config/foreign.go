@@ -12,12 +12,12 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// foreignCheckLimit is the length in bytes up to which a file is examined for keys of ours. A longer one
-// counts as ours.
+// foreignCheckLimit is the length in bytes up to which isForeign examines a file. A longer file
+// is not considered foreign.
 const foreignCheckLimit = 1 << 20
 
-// isForeign reports whether a gateway.yaml is a file of another program, as of Kubernetes: there is
-// something in it, and no key at the top of any of its documents is one of ours, nor nearly.
+// isForeign reports whether a gateway.yaml belongs to another program, such as Kubernetes: it is
+// not empty, and no top-level key of any of its documents is, or resembles, a key of the gateway.
 func isForeign(data []byte) bool {
 	if len(data) > foreignCheckLimit {
 		return false
@@ -48,10 +48,10 @@ func isForeign(data []byte) bool {
 	}
 }
 
-// lineKey is a key at the begin of a line.
+// lineKey matches a key at the beginning of a line.
 var lineKey = lazy.Regexp(`(?m)^["']?([A-Za-z][\w.-]*)["']?[ \t]*:(?:\s|$)`)
 
-// isForeignText is isForeign for a file that cannot be parsed, such as a template of Helm.
+// isForeignText is isForeign for a file that cannot be parsed, such as a Helm template.
 func isForeignText(data []byte) bool {
 	keys := lineKey().FindAllSubmatch(data, -1)
 	for _, key := range keys {
@@ -62,8 +62,8 @@ func isForeignText(data []byte) bool {
 	return len(keys) > 0
 }
 
-// isTopKey reports whether a key is, or was probably meant to be, one that a file of ours or of
-// another MCP client has at its top.
+// isTopKey reports whether a key is, or resembles, a top-level key of a configuration of the
+// gateway or of another MCP client.
 func isTopKey(key string) bool {
 	names := []string{"mcpServers", "servers", "mcp", "mcp_servers"}
 	for _, f := range fields(settingsType) {
