@@ -10,7 +10,7 @@ import (
 // Changes is the difference between two configurations, as names and keys. It contains no values,
 // because they may be secrets.
 type Changes struct {
-	// Names of backends, each in exactly one of the next five lists and Changed. They are in the
+	// Names of backends. Each is in exactly one of the lists Added to UnchangedDisabled, in the
 	// order of the newer configuration; Removed is in the order of the older one.
 	Added, Removed    []string
 	Enabled, Disabled []string // enabled differs, other keys may too

@@ -10,30 +10,30 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// reservedHeader says why a header cannot be configured.
+// reservedHeader is the error for a header that cannot be configured.
 const reservedHeader = "belongs to the protocol or to HTTP itself: the gateway sets it for each request"
 
-// reserved are the headers of HTTP that a backend's requests get from the gateway. All that begin
-// with Mcp- are those of MCP.
+// reserved are the HTTP headers that the gateway sets itself in requests to backends. All headers
+// that begin with Mcp- are reserved too.
 var reserved = []string{
 	"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect",
 	"keep-alive", "last-event-id", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "via",
 }
 
-// IsReservedHeader tells whether a header is the gateway's own to set.
+// IsReservedHeader reports whether only the gateway may set a header.
 func IsReservedHeader(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "mcp-") || slices.Contains(reserved, name)
 }
 
-// isHostHeader tells whether a value may stand in the header Host.
+// isHostHeader reports whether value is valid in the Host header.
 func isHostHeader(value string) bool {
 	u, err := url.Parse("http://" + value)
 	return err == nil && u.Hostname() != "" && u.Host == value
 }
 
-// dropReserved returns a mapping of headers without those that are reserved, and the names of
-// these. Files of other clients have them; there they mean nothing more than here.
+// dropReserved returns a mapping of headers without the reserved ones, and the names of these.
+// Files of other clients may contain them without effect.
 func dropReserved(headers *yaml.Node) (kept *yaml.Node, dropped []string) {
 	if headers.Kind != yaml.MappingNode {
 		return headers, nil
@@ -50,7 +50,7 @@ func dropReserved(headers *yaml.Node) (kept *yaml.Node, dropped []string) {
 	return &copied, dropped
 }
 
-// clientTLS checks what a backend says of TLS, without a look at the files.
+// clientTLS checks the TLS settings of a backend. It does not open the files.
 func (c *checker) clientTLS(b *Backend, at string) {
 	const hint = "name both files, or none"
 	switch t := b.TLS; {

@@ -6,43 +6,43 @@ import (
 	"strings"
 )
 
-// Auth says who is let in over HTTP.
+// Auth configures the access over HTTP.
 type Auth struct {
-	// Tokens are bearer tokens, any of which lets a client in; none = everybody is
-	// let in. Each has at least 16 characters, all of them visible ASCII, or is AutoToken.
+	// Tokens are bearer tokens, each of which gives access; none = access without a token. A
+	// token has at least 16 characters, all visible ASCII, or is AutoToken.
 	Tokens []string `koanf:"tokens"`
-	// TokenVariable is the one that the first of them is the value of; "" = it stands in
-	// the file, or is made of several.
+	// TokenVariable is the variable whose value is the first token; "" = the token is in the
+	// file, or composed of several parts.
 	TokenVariable string `koanf:"-"`
 }
 
-// AutoToken stands for a token that the gateway makes itself and keeps in the state directory.
+// AutoToken stands for a token that the gateway generates and keeps in the state directory.
 const AutoToken = "auto"
 
-// IsToken reports whether a text may be a token.
+// IsToken reports whether text is a valid token.
 func IsToken(text string) bool {
 	return len(text) >= minTokenLength && visibleASCII().MatchString(text)
 }
 
-// TLS names the files with which HTTP is served encrypted, ~ already expanded:
-// both or none. They may not exist.
+// TLS has the certificate and key of the HTTP server, ~ already expanded: both or none. The files
+// may not exist.
 type TLS struct {
 	Cert string `koanf:"cert"`
 	Key  string `koanf:"key"`
 }
 
-// ClientTLS names the files with which a backend is reached over https, ~ already expanded. They
-// may not exist.
+// ClientTLS has the files for https connections to a backend, ~ already expanded. They may not
+// exist.
 type ClientTLS struct {
-	CA         string `koanf:"ca"`          // authorities to trust, instead of the system's
-	Cert       string `koanf:"cert"`        // certificate to show, and
-	Key        string `koanf:"key"`         // its key: both or none
-	ServerName string `koanf:"server_name"` // name in the server's certificate; "" = the host of the URL
+	CA         string `koanf:"ca"`          // trusted certificate authorities, in place of the system's
+	Cert       string `koanf:"cert"`        // client certificate
+	Key        string `koanf:"key"`         // key of Cert: both or none
+	ServerName string `koanf:"server_name"` // name in the server's certificate; "" = host of the URL
 }
 
-// Loopback tells whether Listen is an address that only this machine reaches:
-// localhost, 127.0.0.0/8 or ::1. It looks no name up. A Listen without a host
-// is every address of the machine, and none at all is no loopback either.
+// Loopback reports whether Listen is an address that only this machine can reach: localhost,
+// 127.0.0.0/8 or ::1. It does not resolve names. A Listen without a host means all addresses,
+// which is not loopback; neither is an empty Listen.
 func (c *Config) Loopback() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {

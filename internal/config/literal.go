@@ -9,11 +9,12 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// A foreignSyntax is text that means something to another program, and stays as it is written here.
+// A foreignSyntax is text that another program would interpret, and that the gateway uses
+// literally.
 type foreignSyntax struct {
-	marker  string // a part of all such texts
+	marker  string // substring of all such texts
 	pattern func() *regexp.Regexp
-	keys    string // where it is looked for: the first words of keys of a backend
+	keys    string // keys of a backend that are checked: their first words
 	warning string
 }
 
@@ -38,19 +39,20 @@ var foreignSyntaxes = []foreignSyntax{
 }
 
 var (
-	// shellFlag is the flag of a shell before a text that the shell expands.
+	// shellFlag matches the flag of a shell whose argument is a script.
 	shellFlag = lazy.Regexp(`^(?:-[a-z]*c|/[cCkK]|-(?i:command))$`)
-	// control is what the escapes of YAML and JSON may make of a backslash and a letter.
+	// control matches the characters that escapes in YAML and JSON can produce from a backslash
+	// and a letter.
 	control = `[\x00-\x1f\x7f\x{85}\x{a0}\x{2028}\x{2029}]`
-	// drivePath is a path of Windows with such a character in it.
+	// drivePath matches a Windows path that contains such a character.
 	drivePath  = lazy.Regexp(`(?:^|[=;,"'])(?:[A-Za-z]:|\.{1,2})(?:\\[^\x00-\x1f]*)?` + control)
 	hasControl = lazy.Regexp(control)
-	// escapedReference is a reference that is meant to stay as it is.
+	// escapedReference matches a reference that is escaped with $$.
 	escapedReference = lazy.Regexp(`\$\$(?:\{[^}]*\}|\w+|\([^)]*\))?`)
 )
 
-// warnLiteral warns of what a value says that means something elsewhere, and of a backslash that has
-// become something else. No warning shows the value: it may be a secret.
+// warnLiteral records a warning if a value contains foreign syntax, or a backslash that was
+// parsed as an escape. Warnings do not contain the value, because it may be a secret.
 func (r *reader) warnLiteral(n *yaml.Node, at location) {
 	if r.disabled {
 		return
@@ -96,7 +98,7 @@ func (r *reader) warnLiteral(n *yaml.Node, at location) {
 	}
 }
 
-// isBrokenPath reports whether a value looks like a path of Windows whose backslashes were taken for
+// isBrokenPath reports whether a value looks like a Windows path whose backslashes were parsed as
 // escapes.
 func (r *reader) isBrokenPath(first, key, value string) bool {
 	switch {

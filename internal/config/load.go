@@ -20,48 +20,49 @@ import (
 	"github.com/knadh/koanf/v2"
 )
 
-// Options says where to look. The zero value looks where the command line
-// does without flags.
+// Options controls how a configuration is found and loaded. The zero value is the command line
+// without flags.
 type Options struct {
-	// Path is the file to load; "" = $GATEWAY_CONFIG, ./gateway.yaml,
-	// $XDG_CONFIG_HOME/mcp-gateway/config.yaml, the first there is.
+	// Path is the file to load; "" = the first that exists of $GATEWAY_CONFIG, ./gateway.yaml and
+	// $XDG_CONFIG_HOME/mcp-gateway/config.yaml.
 	Path string
-	// Flags are what the command line said, by key: "log.level" → "debug".
-	// An error names the flag: --log-level.
+	// Flags are values from the command line, by key: "log.level" → "debug". Errors name the
+	// flag: --log-level.
 	Flags map[string]string
-	// Env looks a variable up; nil = os.LookupEnv.
+	// Env looks up a variable; nil = os.LookupEnv.
 	Env func(name string) (string, bool)
-	// VariableNames are the variables that are set, for warnings about misspelt ones; nil = there are none.
+	// VariableNames are the names of all variables in the environment, for warnings about
+	// misspelt ones; nil = none.
 	VariableNames []string
-	// Dir is where ./gateway.yaml is looked for, and what other clients' files mean
-	// by their workspace; "" = the working directory.
+	// Dir is the directory of ./gateway.yaml, and the workspace folder in files of other clients;
+	// "" = the working directory.
 	Dir string
-	// Approve is called with gateway.yaml of Dir, if nobody has named it, and the bytes that are
-	// parsed afterwards. Its error is that of Load. nil = every file is approved.
+	// Approve is called with the gateway.yaml of Dir, if the user did not name it, and with the
+	// bytes that are parsed afterwards. Load returns its error. nil = every file is approved.
 	Approve func(path string, data []byte) error
-	// RequiredKeys are the keys outside of backends that the caller reads, with all below them: a variable
-	// that is not set leaves the value of another key out. nil = all keys are needed.
+	// RequiredKeys are the keys outside of backends that the caller reads, including all keys
+	// below them. A value of another key is skipped if its variable is not set. nil = all keys.
 	RequiredKeys []string
-	// Strict makes problems with the variables of a backend errors of the file.
+	// Strict turns problems with the variables of a backend into errors of the file.
 	Strict bool
-	// Local says that Path was found in Dir by an earlier Load, so that Approve is called.
+	// Local is true if an earlier Load found Path in Dir, so that Approve is called.
 	Local bool
 }
 
-// Loaded is what Load found.
+// Loaded is the result of Load.
 type Loaded struct {
 	Config   *Config
-	Source   string   // path of the file; "" = none, and the only backend is the demo
-	Local    bool     `json:",omitzero"` // Source is gateway.yaml of Options.Dir, and nobody has named it
-	Warnings []string // for the log, one line each, free of secrets
+	Source   string   // path of the file; "" = no file, the only backend is the demo
+	Local    bool     `json:",omitzero"` // Source is gateway.yaml of Options.Dir, not named by the user
+	Warnings []string // for the log, one line each, without secrets
 
 	blank     bool
 	locations map[string]location
-	digest    [sha256.Size]byte // of the file
+	digest    [sha256.Size]byte // of the source
 }
 
-// ErrorAt returns an error about the value of a key, such as backends[0].tls.ca, that has yet to say what
-// is wrong.
+// ErrorAt returns an error about the value of a key, such as backends[0].tls.ca. The caller sets
+// Problem.
 func (l *Loaded) ErrorAt(key string) *Error {
 	e := (&checker{file: l.Source, locations: l.locations}).errorAt(key)
 	if l.Config != nil {
@@ -70,12 +71,12 @@ func (l *Loaded) ErrorAt(key string) *Error {
 	return e
 }
 
-// Blank reports whether nothing is written in the file, as in one that is about to be
-// written. It is valid nevertheless.
+// Blank reports whether the file is empty, for example because it is being written. An empty file
+// is valid.
 func (l *Loaded) Blank() bool { return l.blank }
 
-// Unchanged reports whether Load with these options, which name the file, would read the text that l was made of, and
-// approve it. Other files that the configuration names are not looked at.
+// Unchanged reports whether Load with these options, which name the file, would read the same
+// text and approve it. Other files that the configuration refers to are not compared.
 func (l *Loaded) Unchanged(opts Options) bool {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -84,10 +85,10 @@ func (l *Loaded) Unchanged(opts Options) bool {
 	return err == nil && src.path == l.Source && src.digest() == l.digest
 }
 
-// Load finds the configuration, reads it and checks it. A flag wins over the
-// environment (GATEWAY_LOG_LEVEL for log.level), that over the file, that over
-// Default. What is wrong with the configuration comes as Errors, all of it; a
-// file that cannot be read comes as an *Error.
+// Load finds, reads and validates the configuration. Flags have precedence over environment
+// variables (GATEWAY_LOG_LEVEL for log.level), these over the file, and the file over Default.
+// Load returns all problems of the configuration as Errors. If the file cannot be read it returns
+// an *Error.
 func Load(opts Options) (*Loaded, error) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -99,14 +100,14 @@ func Load(opts Options) (*Loaded, error) {
 	return load(src, opts)
 }
 
-// Validate returns what Load would say is wrong with a file of this content. A variable that is not
-// set is no mistake of the file.
+// Validate returns the error that Load would return for a file with this content. Variables that
+// are not set are not an error.
 func Validate(path string, data []byte) error {
 	_, err := load(source{path: path, data: data}, Options{Env: os.LookupEnv, RequiredKeys: []string{}})
 	return err
 }
 
-// LoadData is Load for a file of this content, which is not read again.
+// LoadData is Load for a file with this content.
 func LoadData(path string, data []byte, opts Options) (*Loaded, error) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -121,7 +122,7 @@ func load(src source, opts Options) (*Loaded, error) {
 		return opts.Env(name)
 	})
 	path := src.path
-	if absolute, err := filepath.Abs(path); err == nil { // here, not for each of the names that it is compared with
+	if absolute, err := filepath.Abs(path); err == nil { // once, because Workspace and CallTimeoutUnit compare it with many names
 		path = absolute
 	}
 	r.workspace = dialect.Workspace(path, opts.Dir, expand.HomeDir(opts.Env))
@@ -135,9 +136,9 @@ func load(src source, opts Options) (*Loaded, error) {
 		return nil, err
 	}
 	k.Load(confmap.Provider(over.fromEnv(opts.Env), "."), nil)     // fails only without a provider
-	k.Load(confmap.Provider(over.fromFlags(opts.Flags), "."), nil) // likewise
+	k.Load(confmap.Provider(over.fromFlags(opts.Flags), "."), nil) // fails only without a provider
 	if err := decode(k, &out); err != nil {
-		return nil, Errors{{File: src.path, Problem: err.Error()}} // the reader has missed something
+		return nil, Errors{{File: src.path, Problem: err.Error()}} // not reported by the reader
 	}
 
 	cfg := &out.Config
@@ -175,7 +176,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	}, nil
 }
 
-// decode is strict: no key without a field, no value of another type.
+// decode is strict: each key must have a field, and each value its type.
 func decode(k *koanf.Koanf, out *settings) error {
 	return k.UnmarshalWithConf("", out, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		ErrorUnused: true,
@@ -183,7 +184,8 @@ func decode(k *koanf.Koanf, out *settings) error {
 	}})
 }
 
-// instructionsValue returns what a value of the key instructions stands for; see [Config.Instructions].
+// instructionsValue returns the effective value of the key instructions; see
+// [Config.Instructions].
 func instructionsValue(value string, given bool) string {
 	switch {
 	case value == "auto":
@@ -194,8 +196,8 @@ func instructionsValue(value string, given bool) string {
 	return value
 }
 
-// applyDefaults gives each backend what it does not say itself. A page that nobody
-// spoke of follows messages that are shorter, and an outbox those that are longer.
+// applyDefaults sets the values that the file does not set. limits.page is at most limits.message
+// by default, and limits.outbox at least limits.message.
 func applyDefaults(cfg *Config, d defaults, given map[string]location) {
 	if _, ok := given["limits.page"]; !ok {
 		cfg.Limits.Page = min(cfg.Limits.Page, cfg.Limits.Message)
@@ -217,7 +219,7 @@ func applyDefaults(cfg *Config, d defaults, given map[string]location) {
 				reflect.ValueOf(b).Elem().FieldByName(f.Name).Set(value)
 			}
 		}
-		if b.Command == "" && b.URL+b.Embedded != "" { // what is no program is not stopped
+		if b.Command == "" && b.URL+b.Embedded != "" { // only programs are stopped when idle
 			b.IdleStop = 0
 		}
 		if _, ok := given[at+"transport"]; !ok {
@@ -232,8 +234,8 @@ func applyDefaults(cfg *Config, d defaults, given map[string]location) {
 	}
 }
 
-// nameBackends gives errors the names of backends in the place of their numbers, as far
-// as they are names and stand in the file.
+// nameBackends replaces the index of a backend by its name in errors, if the name is valid and
+// written in the file.
 func nameBackends(all Errors, cfg *Config, places map[string]location) {
 	for i, b := range cfg.Backends {
 		at := fmt.Sprintf("backends[%d]", i)
@@ -246,7 +248,7 @@ func nameBackends(all Errors, cfg *Config, places map[string]location) {
 	}
 }
 
-// sortByLine sorts by line; what is in no file comes last.
+// sortByLine sorts errors by line. Errors outside of the file come last.
 func sortByLine(all Errors) Errors {
 	line := func(e *Error) int {
 		if e.Line == 0 && e.File == "" {

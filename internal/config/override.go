@@ -9,16 +9,15 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// overrides are the layers above the file: texts from the environment and the
-// command line, converted by the type of the key they are for.
+// overrides are the layers above the file: values from environment variables and flags, converted
+// to the types of their keys.
 type overrides struct {
 	places map[string]location
 	errs   Errors
 }
 
-// fromEnv reads GATEWAY_LOG_LEVEL for log.level, and so on for every key that
-// holds one value. An empty variable counts as not set, any other GATEWAY_*
-// as none of ours.
+// fromEnv reads GATEWAY_LOG_LEVEL for log.level, and so on for every key with a single value. An
+// empty variable counts as not set. Other GATEWAY_* variables are ignored.
 func (o *overrides) fromEnv(env func(string) (string, bool)) map[string]any {
 	out := map[string]any{}
 	for _, f := range scalarKeys(settingsType) {
@@ -30,18 +29,19 @@ func (o *overrides) fromEnv(env func(string) (string, bool)) map[string]any {
 	return out
 }
 
-// variableName is the variable that sets a key.
+// variableName returns the name of the variable that sets a key.
 func variableName(key string) string {
 	return "GATEWAY_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// misspeltVariables returns a warning for each variable that has no effect and looks like one of a key: it is
-// misspeltVariables, or no variable can set that key. Variables that the file uses are left out.
+// misspeltVariables returns a warning for each variable that has no effect and resembles the
+// variable of a key: it is misspelt, or no variable can set that key. It skips variables that the
+// file uses.
 func misspeltVariables(names []string, used map[string]bool) (warnings []string) {
 	if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "GATEWAY_") }) {
 		return nil
 	}
-	known := []string{"CONFIG"} // without the prefix, which is no sign that two names are alike
+	known := []string{"CONFIG"} // without the prefix, which all of them share
 	for _, f := range scalarKeys(settingsType) {
 		known = append(known, shortVariable(f.key))
 	}
@@ -72,14 +72,15 @@ func misspeltVariables(names []string, used map[string]bool) (warnings []string)
 	return warnings
 }
 
-// A unsettableKey is a key that no variable and no flag sets.
+// An unsettableKey is a key that neither a variable nor a flag can set.
 type unsettableKey struct {
 	problem      string
-	composite    bool // a list or a map: NAME_0 and NAME_X stand for a part of it
-	matchSimilar bool // a variable with a similar name stands for it
+	composite    bool // a list or a map: NAME_0 and NAME_X mean a part of it
+	matchSimilar bool // variables with a similar name mean this key
 }
 
-// unsettableKeys are the keys that no variable sets, by the name of a variable without GATEWAY_.
+// unsettableKeys returns the keys that no variable can set, by the name that their variable would
+// have, without GATEWAY_.
 func unsettableKeys() map[string]unsettableKey {
 	all := map[string]unsettableKey{}
 	add := func(f field, key unsettableKey) {
@@ -121,7 +122,7 @@ func unsettableKeys() map[string]unsettableKey {
 	var walkBackend func(t reflect.Type, at string)
 	walkBackend = func(t reflect.Type, at string) {
 		for _, f := range fields(t) {
-			if f.key == "name" || f.key == "url" { // GATEWAY_NAME and GATEWAY_URL are likely to be another program's
+			if f.key == "name" || f.key == "url" { // GATEWAY_NAME and GATEWAY_URL probably belong to another program
 				continue
 			}
 			key := joinPath(at, f.key)
@@ -141,11 +142,11 @@ func unsettableKeys() map[string]unsettableKey {
 	return all
 }
 
-// shortVariable is the name of the variable for a key, without its prefix.
+// shortVariable returns the name of the variable of a key, without its prefix.
 func shortVariable(key string) string { return strings.TrimPrefix(variableName(key), "GATEWAY_") }
 
-// unsettableKeyOf returns the key that a variable of this name stands for, without GATEWAY_: ORIGINS, and
-// ORIGINS_0 of programs that number the items of a list.
+// unsettableKeyOf returns the key for the name of a variable without GATEWAY_, such as ORIGINS,
+// or ORIGINS_0 from programs that number the items of a list.
 func unsettableKeyOf(name string, fixed map[string]unsettableKey) (unsettableKey, bool) {
 	if f, ok := fixed[name]; ok {
 		return f, true
@@ -160,8 +161,8 @@ func unsettableKeyOf(name string, fixed map[string]unsettableKey) (unsettableKey
 	}
 }
 
-// FlagHint says how a key is set that an unknown flag may stand for, as --audit-file does for audit.file;
-// "" if there is no such key.
+// FlagHint explains how to set the key that an unknown flag probably means, such as audit.file
+// for --audit-file; "" if there is no such key.
 func FlagHint(flag string) string {
 	name := strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(strings.TrimLeft(flag, "-")))
 	for _, f := range scalarKeys(settingsType) {
@@ -176,7 +177,7 @@ func FlagHint(flag string) string {
 	return strings.Replace(f.problem, "by a variable", "by a flag or a variable", 1)
 }
 
-// fromFlags reads flags that were given, by key. They name no key but ours.
+// fromFlags reads the values of flags, by key.
 func (o *overrides) fromFlags(flags map[string]string) map[string]any {
 	out := map[string]any{}
 	known := map[string]field{}

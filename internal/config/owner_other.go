@@ -4,8 +4,8 @@ package config
 
 import "io/fs"
 
-// writableWarning returns nothing where permissions are not those of Unix.
+// writableWarning returns nil on systems without Unix permissions.
 func writableWarning(string) []string { return nil }
 
-// WritableByOthers returns nothing where permissions are not those of Unix.
+// WritableByOthers returns "" on systems without Unix permissions.
 func WritableByOthers(fs.FileInfo) string { return "" }

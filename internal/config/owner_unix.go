@@ -11,8 +11,7 @@ import (
 	"syscall"
 )
 
-// writableWarning returns a warning if another user can change a configuration file, or put another file
-// in its place.
+// writableWarning returns a warning if another user can change or replace a configuration file.
 func writableWarning(path string) []string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -24,7 +23,7 @@ func writableWarning(path string) []string {
 			continue
 		}
 		why := WritableByOthers(info)
-		if info.IsDir() && info.Mode()&fs.ModeSticky != 0 { // only the owner of a file in it can replace that file
+		if info.IsDir() && info.Mode()&fs.ModeSticky != 0 { // in this directory only the owner of a file can replace it
 			why = foreignOwner(info, os.Geteuid())
 		}
 		if why != "" {
@@ -39,12 +38,13 @@ func writableWarning(path string) []string {
 	return nil
 }
 
-// WritableByOthers says why users other than this one and root can write a file or folder; "" = they cannot.
+// WritableByOthers explains why users other than the current one and root can write a file or
+// folder; "" = they cannot.
 func WritableByOthers(info fs.FileInfo) string {
 	return cmp.Or(foreignOwner(info, os.Geteuid()), writableBy(info))
 }
 
-// foreignOwner says that a file is not of the user uid, and not of root; "" = it is.
+// foreignOwner returns a text if neither the user uid nor root owns a file.
 func foreignOwner(info fs.FileInfo, uid int) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != uid && st.Uid != 0 {
 		return "belongs to another user"
@@ -52,8 +52,8 @@ func foreignOwner(info fs.FileInfo, uid int) string {
 	return ""
 }
 
-// writableBy says who can write a file apart from its owner; "" = nobody. A group with the number of
-// the owner is the owner's private group, as many systems have it.
+// writableBy describes who can write a file in addition to its owner; "" = nobody. A group with
+// the same number as the owner is the owner's private group on many systems, and is ignored.
 func writableBy(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch mode := info.Mode(); {

@@ -8,16 +8,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// pair is one line of a mapping.
+// pair is one entry of a mapping.
 type pair struct {
 	key   string
-	shown string // the key as the user wrote it, see ShowKey
+	shown string // key for display, see node.ShowKey
 	line  int
 	value *yaml.Node
 }
 
-// pairs returns what the mapping n holds, in its order. It reports duplicate
-// keys and keys that are no plain text.
+// pairs returns the entries of the mapping n in order. It reports duplicate keys and keys that
+// are not plain text.
 func (r *reader) pairs(n *yaml.Node, at location) []pair {
 	n = node.Deref(n)
 	if n.Kind != yaml.MappingNode {

@@ -13,35 +13,36 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// reader turns one file into the map that koanf merges. It is a koanf.Parser
-// of its own, because koanf's forgets lines, order and duplicates. It goes on
-// after an error, so that all come to light.
+// reader converts a file into the map that koanf merges. It implements koanf.Parser, because the
+// parsers of koanf lose lines, order and duplicates. It continues after an error, so that all
+// errors are reported.
 type reader struct {
 	file string
 	env  func(string) (string, bool)
 
 	workspace       string        // ${workspaceFolder} of other clients
-	callTimeoutUnit time.Duration // what timeout counts in, in entries of the client whose file this is; 0 = not known
+	callTimeoutUnit time.Duration // unit of timeout in entries of the file's client; 0 = unknown
 
-	locations       map[string]location // by path: where each value was written
-	reported        map[string]bool     // by path: what an error is reported for
+	locations       map[string]location // by path: location of each value
+	reported        map[string]bool     // by path: an error has been reported
 	errs            Errors
 	warnings        []string
-	literalWarnings Errors   // warnings about text that means something elsewhere, and nothing here
-	shellArgsPath   string   // the path of args in which the next values are a shell's
-	secretValues    []string // what variables brought into backends and tokens
-	tokenVariable   string   // the variable that is the first token; "" = it is none
-	blank           bool     // there was nothing to read
+	literalWarnings Errors   // warnings about foreign syntax
+	shellArgsPath   string   // path of the args whose next values are a shell script
+	secretValues    []string // secrets that variables inserted into backends and tokens
+	tokenVariable   string   // variable whose value is the first token; "" = none
+	blank           bool     // the file is empty
 
-	fromVariables map[string]bool             // by path: values that variables have changed
+	fromVariables map[string]bool             // by path: the value contains variables
 	misconfigured map[string]variableProblems // by path of a backend
 
 	requiredKeys             []string // see Options
-	strict                   bool     // every problem is an error of the file
-	backendPath              string   // the path of the backend where it is, "" = in none
-	disabled, inForeignEntry bool     // where it is: in a disabled backend, another client's entry
+	strict                   bool     // see Options
+	backendPath              string   // path of the current backend; "" = none
+	disabled, inForeignEntry bool     // state of the current backend
 
-	written map[string][]string // by path: the variables in the values, which stay as written; nil = they are expanded
+	// written has the variables in each value, by path. If it is set, values are not expanded.
+	written map[string][]string
 }
 
 func newReader(file string, env func(string) (string, bool)) *reader {
@@ -51,12 +52,12 @@ func newReader(file string, env func(string) (string, bool)) *reader {
 	}
 }
 
-// location is where a value is written.
+// location is the position of a value in the file.
 type location struct {
-	path string // ours: backends[0].url
-	key  string // the user's: mcpServers.docs.serverUrl
+	path string // in our keys: backends[0].url
+	key  string // in the user's keys: mcpServers.docs.serverUrl
 	line int
-	text string // of a scalar, before ${VAR}: this may be shown
+	text string // a scalar before ${VAR} is expanded; may be shown
 }
 
 func (p location) child(key, shown string, line int) location {
@@ -95,7 +96,7 @@ func (r *reader) Unmarshal(data []byte) (map[string]any, error) {
 	return r.record(pairs, settingsType, top), nil
 }
 
-// parse reads a file into nodes. A nil root means that nothing is written in it.
+// parse parses a file into nodes. root is nil if the file is empty.
 func parse(file string, data []byte) (*yaml.Node, *Error) {
 	root, bad := node.Parse(data)
 	if bad != nil {
@@ -104,7 +105,7 @@ func parse(file string, data []byte) (*yaml.Node, *Error) {
 	return root, nil
 }
 
-// Marshal is there for koanf.Parser only.
+// Marshal implements koanf.Parser.
 func (r *reader) Marshal(map[string]any) ([]byte, error) {
 	return nil, fmt.Errorf("%s: not to be written", r.file)
 }
@@ -114,8 +115,7 @@ func (r *reader) fail(at location, problem, hint string) {
 	r.reported[at.path] = true
 }
 
-// value reads n as a value of type t. ok is false if it was left out, or wrong
-// and reported.
+// value converts n to type t. ok is false if the value is absent, or invalid and reported.
 func (r *reader) value(n *yaml.Node, t reflect.Type, at location) (v any, ok bool) {
 	if n = node.Deref(n); node.IsAbsent(n) {
 		return nil, false
@@ -137,8 +137,8 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, at location) (v any, ok boo
 	return nil, false
 }
 
-// listHint says how a list of values of type t is written, in a form that YAML and JSON both have;
-// "" for other types.
+// listHint shows how to write a list of type t, in a form that is valid in YAML and JSON; "" for
+// other types.
 func listHint(t reflect.Type) string {
 	switch {
 	case t.Kind() != reflect.Slice:
@@ -161,17 +161,17 @@ func (r *reader) list(n *yaml.Node, elem reflect.Type, at location) []any {
 		switch {
 		case ok:
 			out = append(out, v)
-		case !r.reported[here.path]: // an unset variable of a disabled backend
+		case !r.reported[here.path]: // a variable of a disabled backend is not set
 		case elem == backendType:
-			out = append(out, map[string]any{}) // those after it keep their numbers
+			out = append(out, map[string]any{}) // keep the indexes of the items after it
 		default:
-			out = append(out, "") // likewise
+			out = append(out, "") // keep the indexes
 		}
 	}
 	return out
 }
 
-// record reads a mapping whose keys are those of t.
+// record reads a mapping whose keys are those of the struct t.
 func (r *reader) record(pairs []pair, t reflect.Type, at location) map[string]any {
 	out := map[string]any{}
 	for _, p := range pairs {
@@ -190,7 +190,7 @@ func (r *reader) record(pairs []pair, t reflect.Type, at location) map[string]an
 	return out
 }
 
-// foreignFileHint is the hint for keys that other clients' files begin with.
+// foreignFileHint returns a hint for top-level keys of other clients' files.
 func foreignFileHint(key string, at location) string {
 	if at.path == "" && (key == "servers" || key == "mcp" || key == "mcp_servers") {
 		return "a file of another MCP client? gateway import FILE makes one of ours of it"
@@ -198,7 +198,7 @@ func foreignFileHint(key string, at location) string {
 	return ""
 }
 
-// stringMap reads a mapping whose keys are the user's: env, headers.
+// stringMap reads a mapping with arbitrary keys: env, headers.
 func (r *reader) stringMap(n *yaml.Node, at location) map[string]any {
 	out := map[string]any{}
 	for _, p := range r.pairs(n, at) {
@@ -215,7 +215,7 @@ func (r *reader) stringMap(n *yaml.Node, at location) map[string]any {
 	return out
 }
 
-// backend reads the pairs of one backend, in our keys.
+// backend reads the entries of one backend, in our keys.
 func (r *reader) backend(pairs []pair, at location) map[string]any {
 	before := len(r.errs)
 	r.backendPath, r.disabled = at.path, r.isBackendDisabled(pairs)
@@ -229,7 +229,7 @@ func (r *reader) newExpander() expand.Expander {
 	return expand.Expander{Env: r.env, Foreign: r.inForeignEntry, Workspace: r.workspace}
 }
 
-// isBackendDisabled tells whether a backend is disabled, before the rest of it is read.
+// isBackendDisabled reports whether a backend is disabled, before its other entries are read.
 func (r *reader) isBackendDisabled(pairs []pair) bool {
 	for _, p := range pairs {
 		if p.key == "enabled" {

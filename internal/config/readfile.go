@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// maxFile bounds a file, ours or another client's, in bytes.
+// maxFile is the maximum length of a file in bytes, of the gateway or another client.
 const maxFile = 64 << 20
 
-// readTime is how long a pipe or a device may take until all of it is read.
+// readTime is the maximum time to read a pipe or a device to its end.
 const readTime = 10 * time.Second
 
 var errTooLong = errors.New("it is longer than 64 MiB")
 
-// ReadFile reads a configuration file, up to the length that Load accepts. It must be a regular file
-// or a link to one: the open of a pipe waits until somebody writes to it.
+// ReadFile reads a configuration file, up to the length that Load accepts. It must be a regular
+// file or a link to one, because opening a pipe blocks until another process opens it for
+// writing.
 func ReadFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -28,7 +29,7 @@ func ReadFile(path string) ([]byte, error) {
 	if err := mustBeRegular(info); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have been replaced by a pipe
 	if err != nil {
 		return nil, err
 	}
@@ -45,12 +46,12 @@ func ReadFile(path string) ([]byte, error) {
 	return readBounded(f)
 }
 
-// ReadNamed reads a file that the user has named, up to the length that Load accepts. A pipe or a device
-// must come to its end within 10 s, so that a pipe without a writer is an error.
+// ReadNamed reads a file that the user named, up to the length that Load accepts. A pipe or a
+// device must reach its end within 10 s, so that a pipe without a writer is an error.
 func ReadNamed(path string) ([]byte, error) { return readNamed(path, readTime) }
 
-// readNamed reads a file that the user has named: a regular file, or a pipe or a device that is read
-// to its end within the limit.
+// readNamed reads a file that the user named: a regular file, or a pipe or device that must reach
+// its end within the limit.
 func readNamed(path string, limit time.Duration) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -65,7 +66,7 @@ func readNamed(path string, limit time.Duration) ([]byte, error) {
 		err  error
 	}
 	done := make(chan content, 1)
-	go func() { // it does not end before the open or the read of the pipe does
+	go func() { // ends only when opening and reading the pipe end
 		f, err := os.Open(path)
 		if err != nil {
 			done <- content{nil, err}
@@ -94,7 +95,7 @@ func readBounded(f *os.File) ([]byte, error) {
 	return data, err
 }
 
-// mustBeRegular returns an error about anything but a regular file.
+// mustBeRegular returns an error unless the file is regular.
 func mustBeRegular(info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
@@ -106,7 +107,7 @@ func mustBeRegular(info fs.FileInfo) error {
 	}
 }
 
-// kindOf names what a file is that is neither regular nor a directory.
+// kindOf describes a file that is neither regular nor a directory.
 func kindOf(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// scalar reads one value. A string is taken as it is written, be it 8080 or
-// true; nothing else is ever read from a string, save one that ${VAR} is in.
+// scalar reads one value. A string is used as written, even 8080 or true. A value of another type
+// must not be quoted, unless it contains ${VAR}.
 func (r *reader) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
 	if r.written != nil {
 		x := r.newExpander()
@@ -61,8 +61,8 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
 	return v, true
 }
 
-// recordExpansion notes what x brought in and reports what it could not find. A
-// disabled backend needs no variables: its value is just left out.
+// recordExpansion records the secrets that x inserted and reports its errors. A disabled backend
+// needs no variables, so its errors are ignored. It returns false if there were errors.
 func (r *reader) recordExpansion(x *expand.Expander, at location) bool {
 	if r.backendPath != "" || strings.HasPrefix(at.path, "auth.") {
 		for _, a := range x.Expanded {
@@ -82,16 +82,16 @@ func (r *reader) recordExpansion(x *expand.Expander, at location) bool {
 	return len(x.Errors) == 0
 }
 
-// isOptional reports whether the value at path is outside of backends, and not one of those that the
-// caller of Load reads.
+// isOptional reports whether the value at path is outside of backends and not in the
+// RequiredKeys.
 func (r *reader) isOptional(path string) bool {
 	return r.requiredKeys != nil && r.backendPath == "" && !slices.ContainsFunc(r.requiredKeys, func(key string) bool {
 		return path == key || strings.HasPrefix(path, key+".")
 	})
 }
 
-// misconfigure records a problem that is the variables' of one backend, which is misconfigured then. It
-// returns false if the value is not in a backend, or is the backend's name.
+// misconfigure records a problem with the variables of one backend, which is misconfigured then.
+// It returns false if the value is not in a backend or is the backend's name.
 func (r *reader) misconfigure(at location, problem string) bool {
 	if r.strict || r.backendPath == "" || at.path == r.backendPath+".name" {
 		return false
@@ -104,10 +104,10 @@ func (r *reader) misconfigure(at location, problem string) bool {
 // variableProblems are the problems with the variables of one backend.
 type variableProblems struct {
 	problems           []string
-	affectsPermissions bool // one of them is in a key that says what clients may use
+	affectsPermissions bool // one of them is in a filter or in enabled
 }
 
-// with returns f and a problem with the value at key, which is relative to the backend.
+// with returns f with a further problem at key, which is relative to the backend.
 func (f variableProblems) with(key, problem string) variableProblems {
 	if !slices.Contains(f.problems, problem) {
 		f.problems = append(f.problems, problem)
@@ -116,8 +116,9 @@ func (f variableProblems) with(key, problem string) variableProblems {
 	return f
 }
 
-// emptyVariable returns the variable that is set but empty and leaves nothing of a value that a backend
-// needs: a target, or a header, of which Bearer alone may be left. "" = there is none.
+// emptyVariable returns the name of an empty variable that leaves a required value empty: a
+// target, or a header, which may also consist of a scheme such as Bearer alone. "" = there is
+// none.
 func emptyVariable(came []expand.Variable, key, text string) string {
 	header := strings.HasPrefix(key, "headers.")
 	if !header && key != "command" && key != "url" && key != "embedded" {

@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// settings is the file as it may be written: Config, and what every backend
-// inherits. Its koanf tags are the one list of keys; the reader, the
-// environment and the flags all go by it.
+// settings is the type of the file: Config and the defaults of backends. Its koanf tags are the
+// only list of keys, used by the reader, environment variables and flags.
 type settings struct {
 	Config   `koanf:",squash"`
 	Defaults defaults `koanf:"defaults"`
 }
 
-// defaults are those fields of a Backend that one inherits which does not say them
-// itself.
+// defaults are the fields of a Backend that have the value in defaults if the backend does not
+// set them.
 type defaults struct {
 	StartTimeout time.Duration `koanf:"start_timeout"`
 	CallTimeout  time.Duration `koanf:"call_timeout"`
@@ -26,7 +25,7 @@ type defaults struct {
 	QueueWait    time.Duration `koanf:"queue_wait"`
 }
 
-// builtinDefaults are the defaults of a file that says none.
+// builtinDefaults returns the defaults of a file that sets none.
 func builtinDefaults() defaults {
 	return defaults{StartTimeout: time.Minute, MaxInFlight: 20_000, QueueWait: 30 * time.Second}
 }
@@ -35,19 +34,20 @@ var (
 	settingsType = reflect.TypeFor[settings]()
 	backendType  = reflect.TypeFor[Backend]()
 	durationType = reflect.TypeFor[time.Duration]()
-	sizeType     = reflect.TypeFor[int64]() // a bare int64 counts bytes, an int anything else
+	sizeType     = reflect.TypeFor[int64]() // an int64 is a size in bytes, an int is not
 )
 
-// field is one key of a mapping and the type its value decodes to.
+// field is a key of a mapping and the type of its value.
 type field struct {
 	key string
 	typ reflect.Type
 }
 
-// fieldCache has what fields has returned, by type: to look through a struct takes longer than to read a value.
+// fieldCache caches the results of fields, by type: walking through a struct takes longer than
+// reading a value.
 var fieldCache sync.Map
 
-// fields lists the keys that t, a struct, may be written with. The list must not be changed.
+// fields returns the keys of the struct t. The result must not be modified.
 func fields(t reflect.Type) []field {
 	if all, ok := fieldCache.Load(t); ok {
 		return all.([]field)
@@ -75,8 +75,8 @@ func fieldOf(t reflect.Type, key string) (field, bool) {
 	return field{}, false
 }
 
-// scalarKeys lists the keys that environment and flags may set: all that hold one
-// value, by their whole path, as in "log.level".
+// scalarKeys returns the keys that variables and flags can set: all with a single value, by their
+// full path, as in "log.level".
 func scalarKeys(t reflect.Type) []field {
 	var all []field
 	for _, f := range fields(t) {
@@ -93,8 +93,7 @@ func scalarKeys(t reflect.Type) []field {
 	return all
 }
 
-// didYouMean returns the key of t that key was probably meant to be, as a
-// remark to append; "" if none is near.
+// didYouMean returns a suffix that names the key of t most similar to key; "" if none is similar.
 func didYouMean(key string, t reflect.Type) string {
 	key = strings.ToLower(key)
 	best, nearest := "", 1+max(1, len(key)/3)
@@ -111,9 +110,9 @@ func didYouMean(key string, t reflect.Type) string {
 	return ` (did you mean "` + best + `"?)`
 }
 
-// Nearest returns the name that one may have meant who wrote word, if one is near enough.
+// Nearest returns the name most similar to word, if one is similar enough.
 func Nearest(word string, names []string) (near string, ok bool) {
-	const longest = 200 // bytes of what is compared
+	const longest = 200 // bytes of a compared word
 	least := 1 + max(1, len(word)/4)
 	if len(word) > longest {
 		return "", false
@@ -129,8 +128,8 @@ func Nearest(word string, names []string) (near string, ok bool) {
 	return near, ok
 }
 
-// editDistance counts the edits that turn a into b: a character more, less or
-// other, or two changing places (optimal string alignment).
+// editDistance returns the number of edits that turn a into b: an inserted, deleted or replaced
+// character, or two swapped neighbours (optimal string alignment).
 func editDistance(a, b string) int {
 	before, above := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range above {
@@ -155,7 +154,7 @@ func editDistance(a, b string) int {
 	return above[len(b)]
 }
 
-// isAbbreviation tells whether short is long with letters left out: cmd, lvl.
+// isAbbreviation reports whether short is long with letters left out: cmd, lvl.
 func isAbbreviation(short, long string) bool {
 	if len(short) < 3 || short[0] != long[0] {
 		return false

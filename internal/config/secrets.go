@@ -10,12 +10,11 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// Secrets returns the values that must not appear in a log, the longest first: tokens, and what
-// is secret by its name or form in the environment, headers, arguments and URLs of the backends.
-// So is what people do not read (secrets.IsOpaque) in a variable. Addresses, numbers, paths and words
-// of an ordinary variable are not; neither are values
-// that the log needs to be readable: "true", the address of the gateway, the names, commands and
-// hosts of backends.
+// Secrets returns the values that must not appear in a log, longest first: tokens, and everything
+// in the environment, headers, arguments and URLs of the backends that is secret by its name or
+// form. An opaque value of a variable (secrets.IsOpaque) is secret too. Addresses, numbers, paths
+// and words in an ordinary variable are not secret. Neither are values that the log needs to be
+// readable: "true", the address of the gateway, the names, commands and hosts of backends.
 func Secrets(c *Config) []string {
 	var all []string
 	for _, b := range c.Backends {
@@ -43,7 +42,8 @@ func Secrets(c *Config) []string {
 	return slices.Compact(all)
 }
 
-// argumentSecrets returns what is secret in an argument by its form, or by the flag before it.
+// argumentSecrets returns the parts of an argument that are secret by their form or by the flag
+// before it.
 func argumentSecrets(args []string, i int) []secrets.Part {
 	flag := ""
 	if i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.HasPrefix(args[i], "-") {
@@ -52,8 +52,8 @@ func argumentSecrets(args []string, i int) []secrets.Part {
 	return secrets.FindArgument(flag, args[i])
 }
 
-// HideArguments returns the arguments of a program with *** for what is secret in them. Unlike a mask of Secrets it hides
-// short values and common words, too, because it knows where they are.
+// HideArguments returns the arguments of a program with *** in place of secrets. Unlike a mask of
+// Secrets it also hides short values and common words, because it knows their position.
 func HideArguments(args []string) []string {
 	hidden := slices.Clone(args)
 	for i, arg := range args {
@@ -66,7 +66,7 @@ func HideArguments(args []string) []string {
 	return hidden
 }
 
-// publicTexts returns what the log shows of the gateway and its backends in any case.
+// publicTexts returns the texts about the gateway and its backends that the log always shows.
 func publicTexts(c *Config) []string {
 	all := []string{c.Listen, "localhost", "127.0.0.1", "[::1]", "0.0.0.0"}
 	for _, b := range c.Backends {
@@ -78,7 +78,7 @@ func publicTexts(c *Config) []string {
 	return all
 }
 
-// appendParts adds the parts of text as they are and, if they are escaped, as they are meant.
+// appendParts appends the parts of text as written and, if they are escaped, unescaped.
 func appendParts(all []string, text string, parts []secrets.Part) []string {
 	for _, p := range parts {
 		part := text[p.From:p.To]
@@ -94,7 +94,7 @@ func appendParts(all []string, text string, parts []secrets.Part) []string {
 	return all
 }
 
-// appendVariable adds what is secret in the value of a variable, by its name or its form.
+// appendVariable appends the secrets in the value of a variable, by its name or form.
 func appendVariable(all []string, name, value string) []string {
 	if secrets.IsShellVariable(name) {
 		return all
@@ -105,8 +105,8 @@ func appendVariable(all []string, name, value string) []string {
 	return appendParts(all, value, secrets.Find(name, value))
 }
 
-// appendHeader adds what is secret in the value of a header: the value, what follows its first
-// word, because that may be a scheme that is not known, and pairs such as those of a cookie.
+// appendHeader appends the secrets in the value of a header: the value, the text after its first
+// word, which may be an unknown scheme, and pairs such as those of a cookie.
 func appendHeader(all []string, name, value string) []string {
 	if !secrets.IsSecretName(name) && secrets.IsPlain(value) {
 		return all
@@ -126,8 +126,8 @@ func appendHeader(all []string, name, value string) []string {
 	return all
 }
 
-// expandedSecrets returns what is secret of the value that a reference to variable brought into
-// the key path of an entry. The name of the variable and the key both count.
+// expandedSecrets returns the secrets in a value that a reference to variable inserted at path.
+// Both the name of the variable and the key count.
 func expandedSecrets(path, variable, value string) []string {
 	if secrets.IsShellVariable(variable) {
 		return nil
@@ -142,7 +142,7 @@ func expandedSecrets(path, variable, value string) []string {
 	return slices.Compact(all)
 }
 
-// inheritedSecrets returns what is secret of the variables that backends inherit.
+// inheritedSecrets returns the secrets in the variables that backends inherit.
 func inheritedSecrets(c *Config, env func(string) (string, bool)) []string {
 	var all []string
 	for _, b := range c.Backends {
@@ -155,8 +155,8 @@ func inheritedSecrets(c *Config, env func(string) (string, bool)) []string {
 	return all
 }
 
-// urlSecrets returns what a URL holds of secrets, as written and as decoded: its password, or
-// the user if there is none, and values of the query that are not plain.
+// urlSecrets returns the secrets in a URL, as written and decoded: the password, or the user if
+// there is none, and query values that are not plain.
 func urlSecrets(raw string) []string {
 	u, err := url.Parse(raw)
 	if raw == "" || err != nil {
@@ -181,11 +181,11 @@ func urlSecrets(raw string) []string {
 	return all
 }
 
-// isOrdinary reports whether a value without the name of a secret is too short or too common to
-// be one.
+// isOrdinary reports whether a value without a secret name is too short or too common to be a
+// secret.
 func isOrdinary(value string) bool { return len(value) < 8 || secrets.IsPlain(value) }
 
-// isTrivial tells whether a value is too short or too common to be a secret.
+// isTrivial reports whether a value is too short or too common to be a secret.
 func isTrivial(value string) bool {
 	if len(value) < 4 {
 		return true

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readServersFile reads a file whose backends stand under mcpServers, at pairs[at].
-// Its other keys are ours or another client's.
+// readServersFile reads a file with mcpServers at pairs[at]. The other keys are keys of the
+// gateway or of another client.
 func (r *reader) readServersFile(pairs []pair, at int, top location) map[string]any {
 	var ours []pair
 	for i, p := range pairs {
@@ -65,8 +65,7 @@ func (r *reader) warn(at location, text string) {
 	r.warnings = append(r.warnings, (&Error{File: r.file, Line: at.line, Key: at.key, Problem: text}).Error())
 }
 
-// UsableName makes a backend's name of any name, one that is not taken, and takes
-// it.
+// UsableName converts a name into a valid backend name that is not taken, and marks it as taken.
 func UsableName(name string, taken map[string]bool) string {
 	fit := name
 	if !backendName().MatchString(name) {

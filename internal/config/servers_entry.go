@@ -13,20 +13,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// foreignEntry is an entry of another client on its way to being one of ours.
+// foreignEntry is an entry of another client while it is converted.
 type foreignEntry struct {
-	values       map[string]*yaml.Node // of the keys that have one
-	inapplicable []string              // keys that mean nothing in this entry
-	handled      []string              // keys that are dealt with already
-	disabled     bool                  // disabled
+	values       map[string]*yaml.Node // by key, without absent values
+	inapplicable []string              // keys without effect in this entry
+	handled      []string              // keys that need no further conversion
+	disabled     bool
 
-	urlKey  string   // the one that said the URL
-	ignored []string // what is left out
+	urlKey  string   // key of the URL, if there is one
+	ignored []string // keys that are not supported
 }
 
-// convertEntry turns the pairs of another client's entry into ours. What it cannot
-// turn is named in a warning; an entry that cannot work is disabled, for the sake
-// of the others in the file.
+// convertEntry converts an entry of another client into pairs with our keys. Keys that cannot be
+// converted are named in a warning. An entry that cannot work is disabled, so that the others in
+// the file can be used.
 func (r *reader) convertEntry(pairs []pair, at location) (ours []pair) {
 	e := &foreignEntry{values: map[string]*yaml.Node{}, handled: []string{"disabled", "enabled"}}
 	for _, p := range pairs {
@@ -69,7 +69,7 @@ func (r *reader) convertEntry(pairs []pair, at location) (ours []pair) {
 	return ours
 }
 
-// convertKey translates one pair of e; ok is false if nothing of it remains.
+// convertKey converts one pair of e. ok is false if the result is empty.
 func (r *reader) convertKey(p pair, e *foreignEntry, at location) (_ pair, ok bool) {
 	here, value := at.child(p.key, p.shown, p.line), node.Deref(p.value)
 	limit := dialect.CallTimeout(value.Value, r.callTimeoutUnit)
@@ -106,7 +106,7 @@ func (r *reader) convertKey(p pair, e *foreignEntry, at location) (_ pair, ok bo
 	return pair{}, false
 }
 
-// readDisabled reads disabled and enabled.
+// readDisabled returns whether disabled or enabled disable an entry.
 func (r *reader) readDisabled(pairs []pair, at location) bool {
 	off := false
 	for _, p := range pairs {
@@ -124,8 +124,7 @@ func (r *reader) readDisabled(pairs []pair, at location) bool {
 	return off
 }
 
-// whyUnusable says why an entry cannot work behind a gateway, whatever its user
-// sets; "" = it can.
+// whyUnusable explains why an entry cannot work in a gateway with any variables; "" = it can.
 func (e *foreignEntry) whyUnusable() string {
 	if e.program().IsGateway() {
 		return "a gateway that starts itself would not stop doing so"
@@ -154,8 +153,8 @@ func (e *foreignEntry) whyUnusable() string {
 	return ""
 }
 
-// scalarTexts yields the text of n, or those of the values in it. It goes no deeper:
-// no entry does, and an alias may lead in circles.
+// scalarTexts yields the text of n, or of the values in it, one level deep. Entries are not
+// deeper, and an alias may form a cycle.
 func scalarTexts(n *yaml.Node) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		switch {
@@ -178,7 +177,7 @@ func scalarTexts(n *yaml.Node) iter.Seq[string] {
 	}
 }
 
-// Program returns what e starts.
+// program returns the program that e starts.
 func (e *foreignEntry) program() dialect.Program {
 	var p dialect.Program
 	if n := e.values["command"]; n != nil {
