@@ -7,28 +7,28 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// Several clients may have the same server, or two accounts at one, and names that
-// are taken.
+// Several clients may have the same server, two accounts at one server, or the same name for
+// different servers.
 
-// findDuplicates looks for s in other files. twin is the same server in all that it is told.
-// other has its name and runs the same, but is told something else, as for another
-// account: both are kept.
-func (im *importer) findDuplicates(s importedServer) (twin, other *importedServer) {
+// findDuplicates looks for s in other files. identical is a server that differs at most in its
+// timeouts. sameName is a server with the same name and target but other settings, for example
+// another account; both are kept.
+func (im *importer) findDuplicates(s importedServer) (identical, sameName *importedServer) {
 	for i := range im.result.servers {
 		o := &im.result.servers[i]
 		switch {
 		case s.target != o.target || s.file == o.file:
 		case s.differences(o) == "":
 			return o, nil
-		case s.origName == o.origName && other == nil:
-			other = o
+		case s.origName == o.origName && sameName == nil:
+			sameName = o
 		}
 	}
-	return nil, other
+	return nil, sameName
 }
 
-// differences names what s and o, which run the same, are told differently; "" = they
-// are one. How long they may take does not count.
+// differences lists the keys in which s and o, which have the same target, differ; "" = none.
+// Timeouts are ignored.
 func (s *importedServer) differences(o *importedServer) string {
 	var all []string
 	for _, part := range []struct {
@@ -56,21 +56,20 @@ func sameTable(a, b []namedValue) bool {
 	return slices.Equal(sorted(a), sorted(b))
 }
 
-// droppedDifferences tells what becomes of s, left out for its twin o, beyond that.
+// droppedDifferences describes how s differs from o, which is imported in its place.
 func (s *importedServer) droppedDifferences(o *importedServer) string {
-	lost := ""
+	text := ""
 	if s.startTimeout != o.startTimeout || s.callTimeout != o.callTimeout {
-		lost += ", with other timeouts"
+		text += ", with other timeouts"
 	}
 	if !s.disabledInClient && o.disabledInClient {
-		lost += ", where it is disabled"
+		text += ", where it is disabled"
 	}
-	return lost
+	return text
 }
 
-// assignName gives s a name that fits and is not taken. other is a server that it
-// would be if it were told the same.
-func (im *importer) assignName(s, other *importedServer) {
+// assignName gives s a valid name that is not taken. sameName is the result of findDuplicates.
+func (im *importer) assignName(s, sameName *importedServer) {
 	fit := config.UsableName(s.origName, map[string]bool{})
 	if im.names[fit] && s.client.IsNamed() {
 		fit += "-" + s.client.ID
@@ -78,8 +77,8 @@ func (im *importer) assignName(s, other *importedServer) {
 	s.name = config.UsableName(fit, im.names)
 	switch {
 	case s.name == s.origName:
-	case other != nil:
-		im.note("%s: %q is called %s here: it differs in %s from %s of %s", s.file, s.origName, s.name, s.differences(other), other.name, other.file)
+	case sameName != nil:
+		im.note("%s: %q is called %s here: it differs in %s from %s of %s", s.file, s.origName, s.name, s.differences(sameName), sameName.name, sameName.file)
 	default:
 		im.note("%s: %q is called %s here", s.file, s.origName, s.name)
 	}

@@ -11,25 +11,24 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// entry reads the values of one server, translated, and remembers what was
-// wrong with any of them.
+// entry reads the values of one server, translates them, and records problems.
 type entry struct {
 	file     *foreignFile
 	node     *yaml.Node
 	problem  *string
-	readKeys map[string]bool // keys that were read
+	readKeys map[string]bool
 }
 
-// get returns the value of a key, nil if there is none, and marks it as read.
+// get returns the value of a key, nil if there is none, and marks the key as read.
 func (e entry) get(key string) *yaml.Node {
 	e.readKeys[key] = true
 	return node.Child(e.node, key)
 }
 
-// markUnread marks a key as not read after all.
+// markUnread marks a key as not read.
 func (e entry) markUnread(key string) { delete(e.readKeys, key) }
 
-// unreadKeys lists the keys that were not read and say something.
+// unreadKeys returns the keys that were not read and are not empty.
 func (e entry) unreadKeys() []string {
 	var all []string
 	for key, value := range node.Children(e.node) {
@@ -40,7 +39,7 @@ func (e entry) unreadKeys() []string {
 	return all
 }
 
-// dropInapplicable leaves out of s what means nothing beside its command or its URL.
+// dropInapplicable removes from s the settings that have no effect with its command or URL.
 func (e entry) dropInapplicable(s *importedServer) {
 	all := dialect.Inapplicable(s.command != "", s.url != "")
 	for _, key := range all {
@@ -59,7 +58,7 @@ func (e entry) dropInapplicable(s *importedServer) {
 	}
 }
 
-// rawText returns the text of a key that is not going to be read.
+// rawText returns the text of a key and does not mark the key as read.
 func (e entry) rawText(key string) string {
 	if n := node.Child(e.node, key); n != nil {
 		return n.Value
@@ -67,7 +66,7 @@ func (e entry) rawText(key string) string {
 	return ""
 }
 
-// tools reads the filters.
+// tools reads the tool filters.
 func (e entry) tools() dialect.ToolFilter {
 	t, read, wrong := dialect.ReadToolFilter(func(key string) *yaml.Node { return node.Child(e.node, key) })
 	if wrong != "" {
@@ -84,7 +83,7 @@ func (e entry) tools() dialect.ToolFilter {
 	return t
 }
 
-// timeout reads a time limit, given as a number of units.
+// timeout reads a timeout, given as a number of units.
 func (e entry) timeout(key string, unit time.Duration) time.Duration {
 	n := node.Child(e.node, key)
 	if n == nil || n.Kind != yaml.ScalarNode {
@@ -103,7 +102,7 @@ func (e entry) scalar(n *yaml.Node, key string) string {
 	return e.file.translate(n.Value)
 }
 
-// text returns the first of the keys that is there.
+// text returns the value of the first of the keys that is present.
 func (e entry) text(keys ...string) string {
 	for _, key := range keys {
 		if node.Child(e.node, key) != nil {
@@ -125,15 +124,16 @@ func (e entry) list(key string) []string {
 	return all
 }
 
-// arguments is list for what the program gets: it may expand variables of its own environment.
+// arguments is list for arguments of a program, which may expand variables of its own
+// environment.
 func (e entry) arguments(key string) []string {
 	e.file.entryVariables = e.variablesSet()
 	defer func() { e.file.entryVariables = nil }()
 	return e.list(key)
 }
 
-// VariablesSet returns the variables that the entry itself sets, less those that it only passes
-// on: A: ${A}.
+// variablesSet returns the variables that the entry sets, except for those that it passes on: A:
+// ${A}.
 func (e entry) variablesSet() map[string]bool {
 	own := map[string]bool{}
 	for _, key := range []string{"env", "environment", "envs"} {
@@ -161,7 +161,7 @@ func (e entry) hasValue(key, value string) bool {
 	return n != nil && n.Value == value
 }
 
-// seconds reads a number of seconds, perhaps with a fraction.
+// seconds reads a number of seconds, which may have a fraction.
 func (e entry) seconds(key string) time.Duration {
 	n, err := strconv.ParseFloat(e.text(key), 64)
 	if err != nil || !(n > 0 && n <= 1e6) {

@@ -15,17 +15,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A format is what the files of a client look like.
+// A format describes the files of a client.
 type format struct {
-	// is recognises the content of a file by more than the key; nil = the key is enough, unless
-	// it is mcpServers, which many clients share.
+	// is recognizes the content of a file; nil = the key is sufficient, unless it is mcpServers,
+	// which many clients use.
 	is   func(root, servers *yaml.Node) bool
-	list bool // its servers are a list
+	list bool // servers are a list, not a mapping
 	read func(entry) importedServer
 }
 
-// formats has the formats by the id of the client. That of all others is one mapping of entries for
-// readCommon.
+// formats has the special formats, by the ID of the client. The default is a mapping of entries
+// for readCommon.
 var formats = map[string]format{
 	"claude-code": {is: isClaudeCode, read: readCommon},
 	"gemini":      {read: readGemini},
@@ -46,8 +46,8 @@ func formatOf(c *dialect.Client) format {
 	return format{read: readCommon}
 }
 
-// recognize returns the client that a file belongs to, by its name and content, or by its
-// content alone; nil = none that is read.
+// recognize returns the client of a file, by its name and content, or by its content alone; nil =
+// unknown.
 func recognize(path string, root *yaml.Node) *dialect.Client {
 	for i, c := range dialect.Clients {
 		if c.Matches(path) && fits(&c, root) {
@@ -66,7 +66,7 @@ func recognize(path string, root *yaml.Node) *dialect.Client {
 	return nil
 }
 
-// fits reports whether a file has servers where c has them.
+// fits reports whether a file has servers under the key of c.
 func fits(c *dialect.Client, root *yaml.Node) bool {
 	kind := yaml.MappingNode
 	if formatOf(c).list {
@@ -76,8 +76,8 @@ func fits(c *dialect.Client, root *yaml.Node) bool {
 	return servers != nil && servers.Kind == kind || c.ID == "claude-code" && node.Child(root, "projects") != nil
 }
 
-// lookUpPath returns the value of a key, a.b for b within a; nil if it is not there. Settings may
-// have a.b as one key, too.
+// lookUpPath returns the value of a key, a.b for b within a; nil = none. Settings may also have
+// a.b as a single key.
 func lookUpPath(root *yaml.Node, key string) *yaml.Node {
 	if key == "" {
 		return nil
@@ -91,8 +91,8 @@ func lookUpPath(root *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// usualFiles returns the files of all clients that exist and have servers, those of the project
-// first. It notes the others.
+// usualFiles returns the existing files of all clients that contain servers, those of the project
+// first. It adds notes about the others.
 func (im *importer) usualFiles() []string {
 	im.foundFiles = map[string]bool{}
 	var files, empty, unread []string
@@ -124,13 +124,13 @@ func (im *importer) usualFiles() []string {
 	return files
 }
 
-// existingFiles returns the files of c that exist, of the project or of the user.
+// existingFiles returns the existing files of c, either of the project or of the user.
 func (im *importer) existingFiles(c *dialect.Client, project bool) []string {
 	var all []string
 	isHome := im.opts.Home != "" && filepath.Clean(im.opts.Cwd) == filepath.Clean(im.opts.Home)
 	for _, pattern := range c.Files {
 		if (pattern[0] == '.') != project || project && isHome && slices.Contains(c.Files, "~"+pattern[1:]) {
-			continue // in the home directory the user's file and the project's are one, the user's
+			continue // in the home directory, a file of both belongs to the user
 		}
 		folders := []string{im.opts.Cwd}
 		rest := pattern[2:]
@@ -154,7 +154,7 @@ func (im *importer) existingFiles(c *dialect.Client, project bool) []string {
 	return all
 }
 
-// regularFiles returns the regular files at pattern in folder.
+// regularFiles returns the regular files that match pattern in folder.
 func regularFiles(folder, pattern string) []string {
 	paths := []string{filepath.Join(folder, pattern)}
 	if strings.Contains(pattern, "*") {
@@ -177,8 +177,8 @@ func (im *importer) codexHome() string {
 	return filepath.Join(im.opts.Home, ".codex")
 }
 
-// appDirs returns the folders where desktop applications keep their settings on Linux, macOS
-// and Windows. Those of other systems do not exist.
+// appDirs returns the settings folders of desktop applications on Linux, macOS and Windows. Those
+// of other systems usually do not exist.
 func (im *importer) appDirs() []string {
 	var dirs []string
 	if dir, _ := im.opts.Env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
@@ -195,8 +195,8 @@ func (im *importer) appDirs() []string {
 	return dirs
 }
 
-// hasServers reports whether a file that nobody named has servers, or is broken: most settings
-// files have nothing about MCP.
+// hasServers reports whether a file that the user did not name contains servers or cannot be
+// parsed. Most settings files have no MCP servers.
 func (im *importer) hasServers(path string) bool {
 	data, err := config.ReadFile(path)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What the entries of the clients look like. A note names the keys that are not
-// read here: what is approved, collapsed, kept in other files.
+// Readers of the entries of clients. Keys that a reader does not use, such as approvals and UI
+// state, are named in a note.
 
-// readCommon reads what most clients agree on.
+// readCommon reads the keys that most clients have in common.
 func readCommon(e entry) importedServer {
 	s := importedServer{
 		command:          e.text("command"),
@@ -42,8 +42,8 @@ func readCommon(e entry) importedServer {
 	return s
 }
 
-// readGemini differs in one point: httpUrl wins over url and is never SSE. An url
-// of no type was SSE once; now Gemini tries HTTP first, as auto does.
+// readGemini reads entries of Gemini CLI, where httpUrl has precedence over url and is never SSE.
+// A url without a type meant SSE in old versions; now Gemini tries HTTP first, like auto.
 func readGemini(e entry) importedServer {
 	s := readCommon(e)
 	if url := e.text("httpUrl"); url != "" {
@@ -53,7 +53,7 @@ func readGemini(e entry) importedServer {
 	return s
 }
 
-// readCodex reads TOML, where headers may come from variables.
+// readCodex reads entries of Codex, whose headers may come from variables.
 func readCodex(e entry) importedServer {
 	s := readCommon(e)
 	s.headers = e.table("http_headers")
@@ -69,7 +69,7 @@ func readCodex(e entry) importedServer {
 	return s
 }
 
-// readOpencode has the program and its arguments in one list.
+// readOpencode reads entries of opencode, which have the program and its arguments in one list.
 func readOpencode(e entry) importedServer {
 	s := importedServer{
 		env:              e.table("environment"),
@@ -87,7 +87,8 @@ func readOpencode(e entry) importedServer {
 	return s
 }
 
-// readZed has the program, its arguments and environment in a mapping, in older files.
+// readZed reads entries of Zed, which in old files have the program, its arguments and
+// environment in a mapping.
 func readZed(e entry) importedServer {
 	program := node.Child(e.node, "command")
 	if program == nil || program.Kind != yaml.MappingNode {
@@ -107,7 +108,8 @@ func readZed(e entry) importedServer {
 	}
 }
 
-// readContinue has headers under requestOptions, and limits the time to connect.
+// readContinue reads entries of Continue, which have headers under requestOptions and a timeout
+// for the connection.
 func readContinue(e entry) importedServer {
 	s := readCommon(e)
 	e.readKeys["name"] = true
@@ -123,7 +125,8 @@ func readContinue(e entry) importedServer {
 	return s
 }
 
-// readGoose has names of its own for everything, and keeps some variables in a keyring.
+// readGoose reads entries of Goose, which have different keys, and keep some variables in a
+// keyring.
 func readGoose(e entry) importedServer {
 	s := importedServer{
 		command:          e.text("cmd"),

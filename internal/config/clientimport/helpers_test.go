@@ -9,7 +9,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the tests want")
 
-// lookup returns an environment.
+// lookup returns an environment with these variables.
 func lookup(vars map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, ok := vars[name]
@@ -26,7 +26,7 @@ func glob(t testing.TB, pattern string) []string {
 	return files
 }
 
-// write makes files below dir.
+// write writes files below dir.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {

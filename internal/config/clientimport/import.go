@@ -1,14 +1,14 @@
-// Package clientimport turns the servers that other MCP clients have configured into a
+// Package clientimport converts the servers that other MCP clients have configured into a
 // configuration file of the gateway.
 //
-// It reads files only: it starts nothing and looks up no name. Secrets are replaced by references
-// to variables, and neither the YAML nor a note contains them.
+// It only reads files: it starts no process and resolves no names. References to variables
+// replace secrets, so that neither the YAML nor a note contains a secret.
 //
 //	Read ─ files       finds the files of known clients
-//	     ├ recognize   tells which client a file belongs to
+//	     ├ recognize   finds the client that a file belongs to
 //	     ├ formats     reads its entries
 //	     ├ references  translates references to variables
-//	     ├ duplicates  leaves out servers that several files have
+//	     ├ duplicates  removes servers that are in several files
 //	     ├ secrets     replaces secrets by references
 //	     └ yaml        writes the backends
 package clientimport
@@ -31,30 +31,29 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// Options says whose files Read looks at.
+// Options has the environment in which Read finds files.
 type Options struct {
-	Home string                           // the user's home; "" = what Env says
-	OS   string                           // whose paths and commands work here, as GOOS; "" = this machine's
-	Cwd  string                           // the project; "" = the working directory
+	Home string                           // home directory of the user; "" = from Env
+	OS   string                           // GOOS value for paths and commands; "" = that of this machine
+	Cwd  string                           // folder of the project; "" = the working directory
 	Env  func(name string) (string, bool) // nil = os.LookupEnv
-	// IsGateway tells whether it is a gateway that answers at a URL, which is on this
-	// machine; nil = it is not asked.
+	// IsGateway reports whether a gateway responds at a URL of this machine; nil = not checked.
 	IsGateway func(url string) bool
 }
 
-// Result is what other clients have configured, in our terms.
+// Result has the servers of other clients as backends.
 type Result struct {
-	Notes []string // for stderr, one line each, free of secrets
+	Notes []string // for stderr, one line each, without secrets
 
 	servers             []importedServer
-	readFiles           []string // files that were read, shown; none = no client's file is at its usual place
-	filesWithoutServers []string // files at usual places that have no servers, shown
+	readFiles           []string // for display; empty = no file of a client was found
+	filesWithoutServers []string // usual files without servers, for display
 }
 
-// Empty tells whether there was nothing to import.
+// Empty reports whether there are no servers.
 func (im *Result) Empty() bool { return len(im.servers) == 0 }
 
-// Count tells how many backends there are, and how many of them are switched off.
+// Count returns the number of backends, and how many of them are disabled.
 func (im *Result) Count() (all, off int) {
 	for _, s := range im.servers {
 		if s.isDisabled() {
@@ -64,7 +63,7 @@ func (im *Result) Count() (all, off int) {
 	return len(im.servers), off
 }
 
-// Hint is what to try if there was nothing to import.
+// Hint suggests what to do if there are no servers.
 func (im *Result) Hint() string {
 	if len(im.readFiles) > 0 {
 		return "looked at " + strings.Join(im.readFiles, ", ") + "; name the file that has them: gateway import FILE"
@@ -76,7 +75,7 @@ func (im *Result) Hint() string {
 		" keep theirs, here and in your home directory; name another file: gateway import FILE"
 }
 
-// ClientTitles returns the names of the clients whose files Read reads.
+// ClientTitles returns the names of the clients whose files Read supports.
 func ClientTitles() []string {
 	var titles []string
 	for _, c := range dialect.Clients {
@@ -87,14 +86,14 @@ func ClientTitles() []string {
 	return titles
 }
 
-// Read reads the files of other MCP clients; none given, those it finds at
-// their usual places, the project's before the user's. What such an entry
-// holds of secrets stays behind: a ${VAR} takes its place, and a note says so.
-// What its client has switched off stays so, and what a project brings is
-// switched off unless its file was given: somebody else may have written it.
+// Read imports the servers in files of other MCP clients. Without files it uses the usual files
+// of all known clients, first those of the project, then those of the user. A reference ${VAR}
+// replaces each secret, and a note names it. A server that is disabled in its client stays
+// disabled. So does a server in a file of the project that the user did not name, because
+// somebody else may have written it.
 //
-// The result is never nil. An error names the files that could not be read;
-// what the others hold is in the result all the same.
+// The result is never nil. The error names the files that could not be read; the result contains
+// the servers of the others.
 func Read(files []string, opts Options) (*Result, error) {
 	im := newImporter(opts)
 	if len(files) == 0 {
@@ -130,12 +129,13 @@ func (o Options) withDefaults() Options {
 }
 
 type importer struct {
-	opts       Options
-	result     Result
-	names      map[string]bool   // taken
-	variables  map[string]string // variables the YAML refers to, and what they stand for; unset = not known
-	origins    []origin          // of all that was taken in, in order
-	foundFiles map[string]bool   // files that nobody named; true = they come with the project
+	opts   Options
+	result Result
+	names  map[string]bool // names that are taken
+	// variables has the values of the variables in the YAML; unknownValue = set by the user.
+	variables  map[string]string
+	origins    []origin        // of all imported servers, in order
+	foundFiles map[string]bool // files that the user did not name; true = of the project
 }
 
 func newImporter(opts Options) *importer {
@@ -160,7 +160,7 @@ func (im *importer) readFile(path string) *config.Error {
 	return im.readData(path, data)
 }
 
-// readData adds the servers of one file.
+// readData imports the servers of one file.
 func (im *importer) readData(path string, data []byte) *config.Error {
 	im.result.readFiles = append(im.result.readFiles, im.displayPath(path))
 	root, bad := parseForeign(im.displayPath(path), data)
@@ -186,7 +186,7 @@ func (im *importer) readData(path string, data []byte) *config.Error {
 	return nil
 }
 
-// addServer takes one server in, or notes why not.
+// addServer imports one server, or adds a note with the reason why not.
 func (im *importer) addServer(s importedServer) {
 	if s.unsupported == "" {
 		s.unsupported = s.whyUnsupported()
@@ -198,10 +198,10 @@ func (im *importer) addServer(s importedServer) {
 		im.note("%s: server %q is not imported: %s", s.file, s.origName, s.unsupported)
 		return
 	}
-	twin, other := im.findDuplicates(s)
-	if twin != nil {
-		im.note("%s: server %q is not imported: it is the same as %s of %s%s", s.file, s.origName, twin.name, twin.file, s.droppedDifferences(twin))
-		twin.fromProject = twin.fromProject && s.isDisabled() // or the user has it, too
+	identical, sameName := im.findDuplicates(s)
+	if identical != nil {
+		im.note("%s: server %q is not imported: it is the same as %s of %s%s", s.file, s.origName, identical.name, identical.file, s.droppedDifferences(identical))
+		identical.fromProject = identical.fromProject && s.isDisabled() // or the user has it too
 		im.recordOrigin(s)
 		return
 	}
@@ -210,7 +210,7 @@ func (im *importer) addServer(s importedServer) {
 		im.note("%s: server %q is not imported: %s", s.file, s.origName, err)
 		return
 	}
-	im.assignName(&s, other)
+	im.assignName(&s, sameName)
 	if len(s.droppedKeys) > 0 {
 		im.note("%s: %q is imported %s", s.file, s.origName, s.droppedKeysText())
 	}
@@ -218,12 +218,12 @@ func (im *importer) addServer(s importedServer) {
 	im.result.servers = append(im.result.servers, s)
 }
 
-// tryLoad tells what Load will not accept about s. What an URL comes to once
-// its variables are set nobody can tell yet.
+// tryLoad returns the error of Load for s. Errors about a URL that depends on variables are
+// ignored.
 func (s *importedServer) tryLoad() error {
 	set := func(name string) (string, bool) {
 		if strings.HasPrefix(name, "GATEWAY_") {
-			return "", true // or it would override what is not tried here
+			return "", true // or an override would take precedence
 		}
 		return "1", true
 	}
@@ -241,8 +241,8 @@ func (s *importedServer) tryLoad() error {
 	return &config.Error{Key: errs[0].Key, Problem: errs[0].Problem}
 }
 
-// dependsOnVariables tells whether a variable may yet make something else of a URL. Of its scheme none can, where that is
-// written out.
+// dependsOnVariables reports whether the validity of a URL depends on variables. If its scheme is
+// written out and not supported, it does not.
 func dependsOnVariables(url string) bool {
 	scheme, _, written := strings.Cut(url, "://")
 	if written && expand.Variables(scheme) == nil && scheme != "http" && scheme != "https" {
@@ -251,7 +251,7 @@ func dependsOnVariables(url string) bool {
 	return expand.Variables(url) != nil
 }
 
-// displayPath is path as people write it.
+// displayPath returns path with ~ for the home directory.
 func (im *importer) displayPath(path string) string {
 	if im.opts.Home != "" {
 		if rest, err := filepath.Rel(im.opts.Home, path); err == nil && filepath.IsLocal(rest) && rest != "." {

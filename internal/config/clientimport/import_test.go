@@ -15,10 +15,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestImport runs every testdata/*.txtar: the comment names files to
-// import, none for those that are found; home/ and work/ are what is there;
-// want.yml and want.notes what comes out. $ROOT stands for the directory above
-// home/ and work/.
+// TestImport runs every testdata/*.txtar. The comment names the files to import, none = the usual
+// files. home/ and work/ are input, want.yml and want.notes the expected output. $ROOT stands for
+// the parent directory of home/ and work/.
 func TestImport(t *testing.T) {
 	for _, file := range glob(t, "testdata/*.txtar") {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
@@ -94,7 +93,7 @@ func rewrite(t *testing.T, file string, archive *txtar.Archive, got map[string]s
 	}
 }
 
-// loads checks that what was imported is accepted once the variables are set.
+// loads checks that the result can be loaded when the variables are set.
 func loads(t *testing.T, im *importer) *config.Config {
 	t.Helper()
 	set := func(name string) (string, bool) {
@@ -114,8 +113,8 @@ func loads(t *testing.T, im *importer) *config.Config {
 	return loaded.Config
 }
 
-// TestImportMeansTheSame loads a file of Claude Code as it is, and by way of
-// import: the backends must be equal in all but the order of Expanded.
+// TestImportMeansTheSame loads a file of Claude Code directly, and imports and loads it: the
+// backends must be equal except for the order of Expanded.
 func TestImportMeansTheSame(t *testing.T) {
 	const file = `{ "mcpServers": {
 	"plain": { "command": "npx", "args": ["-y", "@scope/server", "costs 5$ or $5", "a: b", "- c", "# d", "", "tab\there", "two\nlines", "~", "null", "8080", "*x"] },
@@ -140,7 +139,7 @@ func TestImportMeansTheSame(t *testing.T) {
 	}
 	im.finish()
 	imported := loads(t, im)
-	const note = `its keys headers.Accept, headers.content-TYPE, headers.Mcp-Session-Id` // F-HTTP-5
+	const note = `its keys headers.Accept, headers.content-TYPE, headers.Mcp-Session-Id`
 	if all := strings.Join(im.result.Notes, "\n"); !strings.Contains(all, note) {
 		t.Errorf("the notes are %s", all)
 	}
@@ -180,7 +179,7 @@ func TestImportNothing(t *testing.T) {
 	}
 }
 
-// What is no URL of ours stays out, whatever its variables come to; of others nobody can tell.
+// A server whose URL is not supported with any value of its variables is not imported.
 func TestImportLeavesOutURLsOfOtherKinds(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a.json": `{ "mcpServers": {
@@ -201,7 +200,7 @@ func TestImportLeavesOutURLsOfOtherKinds(t *testing.T) {
 	}
 }
 
-// TestImportEmptyFile: what was looked at in vain is in the hint.
+// TestImportEmptyFile: the hint names the files without servers.
 func TestImportEmptyFile(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a.json": `{ "mcpServers": { "s": { "type": "ws", "url": "wss://h" } } }`})
@@ -214,8 +213,8 @@ func TestImportEmptyFile(t *testing.T) {
 	}
 }
 
-// TestImportLeavesOutGateways: one on this machine is known by its answer, at any
-// port, or by its name. Nobody else is asked.
+// TestImportLeavesOutGateways: a gateway on this machine is recognized by its response, at any
+// port, or by its name. Other machines are not asked.
 func TestImportLeavesOutGateways(t *testing.T) {
 	var asked []string
 	im := newImporter(Options{Home: "/h", Cwd: "/w", Env: lookup(nil), IsGateway: func(url string) bool {
@@ -251,8 +250,8 @@ func TestImportLeavesOutGateways(t *testing.T) {
 	}
 }
 
-// TestImportSet: what the user has set already need not be set, save where it
-// takes the place of a secret.
+// TestImportSet: a variable that the user has set need not be set again, unless it replaces a
+// secret.
 func TestImportSet(t *testing.T) {
 	im := newImporter(Options{Home: "/h", Cwd: "/w", Env: lookup(map[string]string{"HOME": "/h", "A_KEY": "other"})})
 	file := `{ "mcpServers": { "a": { "command": "${HOME}/x", "args": ["${B}", "${C:-c}", "${D:-${E}}"], "env": { "A_KEY": "v" } } } }`
@@ -266,7 +265,7 @@ func TestImportSet(t *testing.T) {
 	}
 }
 
-// In the home directory the files of the user's clients are the user's, not those of a project.
+// In the home directory, the files of the user's clients belong to the user, not to a project.
 func TestImportInTheHomeDirectory(t *testing.T) {
 	home := t.TempDir()
 	write(t, home, map[string]string{
@@ -285,7 +284,7 @@ func TestImportInTheHomeDirectory(t *testing.T) {
 	}
 }
 
-// What import reads of an entry tells where its program is.
+// The command, cwd and PATH of an imported entry decide whether its program is a gateway.
 func TestImportOfAnotherProgramOfTheName(t *testing.T) {
 	dir, exe := t.TempDir(), ""
 	if runtime.GOOS == "windows" {

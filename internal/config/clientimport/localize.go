@@ -12,8 +12,9 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// localize fits a server to where the gateway runs: another folder than its client, perhaps
-// another system. What it cannot change it notes.
+// localize adapts a server to the environment of the gateway, which has another working directory
+// than the client and may run on another system. It adds notes about differences that it cannot
+// resolve.
 func (f *foreignFile) localize(s *importedServer) {
 	if s.command == "" {
 		return
@@ -23,7 +24,8 @@ func (f *foreignFile) localize(s *importedServer) {
 	f.noteForeignPaths(s)
 }
 
-// dropWindowsShell removes what only Windows needs to start a program: cmd /c npx and npx.cmd.
+// dropWindowsShell removes the parts of a command that only Windows needs: cmd /c npx and
+// npx.cmd.
 func (f *foreignFile) dropWindowsShell(s *importedServer) {
 	if f.opts.OS == "windows" {
 		return
@@ -52,13 +54,13 @@ func (f *foreignFile) dropWindowsShell(s *importedServer) {
 	}
 }
 
-// programName returns the last part of a path, of Windows or not, in lower case.
+// programName returns the last element of a path in lower case, also of a Windows path.
 func programName(command string) string {
 	return strings.ToLower(command[strings.LastIndexAny(command, `/\`)+1:])
 }
 
-// resolveRelative makes a relative path mean the same as in its client, which starts the servers of a
-// project in the project's folder.
+// resolveRelative adapts relative paths: clients start the servers of a project in the project's
+// folder.
 func (f *foreignFile) resolveRelative(s *importedServer) {
 	relative := isRelative(s.command) || slices.ContainsFunc(s.args, isRelative)
 	relativeCwd := s.cwd != "" && !filepath.IsAbs(s.cwd) && !strings.HasPrefix(s.cwd, "~") &&
@@ -90,8 +92,8 @@ var (
 	innerHome       = lazy.Regexp(`[=:,]~/`)
 )
 
-// noteForeignPaths notes paths and variables that mean something to another system or to a
-// shell.
+// noteForeignPaths adds notes about paths and variables that only another system or a shell
+// understands.
 func (f *foreignFile) noteForeignPaths(s *importedServer) {
 	check := func(what, text string) {
 		switch {

@@ -11,15 +11,15 @@ import (
 	"mcpgateway/internal/config/internal/expand"
 )
 
-// origin is a place that still has what was imported from it.
+// origin is a file that contains imported servers.
 type origin struct {
-	title   string   // whose it is; "" = nobody knows
-	file    string   // as shown
-	command string   // that removes it there; "" = there is none
-	names   []string // what it is called there
+	title   string   // title of the client; "" = unknown
+	file    string   // for display
+	command string   // command that removes a server from the client; "" = none
+	names   []string // names of the servers in the file
 }
 
-// recordOrigin notes where s stands, too, unless it is not served here.
+// recordOrigin records the file of s, unless s is disabled.
 func (im *importer) recordOrigin(s importedServer) {
 	if s.isDisabled() {
 		return
@@ -37,8 +37,9 @@ func (im *importer) recordOrigin(s importedServer) {
 	im.origins[i].names = append(im.origins[i].names, s.origName)
 }
 
-// removeCommand returns the command of its client that removes s, NAME being its name. A
-// file that was copied from elsewhere, or is another project's, it would not find.
+// removeCommand returns the command of the client that removes s, with NAME for its name. It
+// returns "" for a copy of a file and a file of another project, which the command would not
+// find.
 func (im *importer) removeCommand(s importedServer) string {
 	path, err := filepath.Abs(s.path)
 	if err != nil {
@@ -63,7 +64,7 @@ func (im *importer) removeCommand(s importedServer) string {
 	return ""
 }
 
-// finish hides what is secret, and ends the notes with what is left to do.
+// finish replaces secrets and adds the notes about all servers.
 func (im *importer) finish() {
 	im.hideSecrets()
 	im.noteSimilarNames()
@@ -76,7 +77,7 @@ func (im *importer) finish() {
 	}
 }
 
-// droppedKeysText names the keys of s that are not taken over, and says what to do instead.
+// droppedKeysText describes the keys of s that are not imported and their replacement.
 func (s *importedServer) droppedKeysText() string {
 	text := "without its " + dialect.IgnoredKeys(s.droppedKeys, s.command != "")
 	if slices.Contains(s.droppedKeys, "timeout") {
@@ -85,8 +86,8 @@ func (s *importedServer) droppedKeysText() string {
 	return text
 }
 
-// noteSimilarNames names servers whose names differ in - and _ only: some clients write both as _, and
-// so give two tools one name.
+// noteSimilarNames adds notes about names that differ in - and _ only: some clients write both as
+// _, so that two tools get the same name.
 func (im *importer) noteSimilarNames() {
 	seen := map[string]string{}
 	for _, s := range im.result.servers {
@@ -98,7 +99,7 @@ func (im *importer) noteSimilarNames() {
 	}
 }
 
-// noteDisabled names what is switched off, in a line for each file and reason.
+// noteDisabled adds a note about disabled servers for each file and reason.
 func (im *importer) noteDisabled() {
 	var said []string
 	for _, s := range im.result.servers {
@@ -116,7 +117,7 @@ func (im *importer) noteDisabled() {
 	}
 }
 
-// disabledReason tells where s is from, and why it is switched off.
+// disabledReason returns the file of s and the reason why s is disabled.
 func (s *importedServer) disabledReason() string {
 	if s.fromProject {
 		return s.file + ": switched off here (enabled: false), since a project's file brings it"
@@ -124,8 +125,8 @@ func (s *importedServer) disabledReason() string {
 	return s.file + ": switched off there, and so here (enabled: false)"
 }
 
-// unsetVariables lists the variables without which what was imported does not load, less
-// those that the user has set already.
+// unsetVariables returns the variables that must be set to load the result, except for those that
+// the user has set.
 func (im *importer) unsetVariables() []string {
 	var names []string
 	for i := range im.result.servers {
@@ -144,7 +145,7 @@ func (im *importer) unsetVariables() []string {
 	return names
 }
 
-// removalPlaces says where to remove what was imported, and how.
+// removalPlaces describes where and how to remove the imported servers from their clients.
 func (im *importer) removalPlaces() []string {
 	var places []string
 	for _, o := range im.origins {

@@ -18,12 +18,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// importedServer is one entry of another client, all strings already in our syntax:
+// importedServer is an entry of another client. All strings are in the syntax of the gateway:
 // ${VAR} for variables, $$ for a dollar.
 type importedServer struct {
 	origName, name string
 	client         *dialect.Client
-	path, file     string // of the file; as shown, with the part of it
+	path, file     string // path of the file; file and section for display
 
 	command                   string
 	args                      []string
@@ -33,25 +33,25 @@ type importedServer struct {
 	transport                 string // sse; "" = auto
 	startTimeout, callTimeout time.Duration
 	tools                     dialect.ToolFilter
-	disabledInClient          bool // there
-	fromProject               bool // it comes with the project, and nobody asked for it
-	projectScoped             bool // Claude Code has it for one project, in the user's file
+	disabledInClient          bool
+	fromProject               bool // in a file of the project that the user did not name
+	projectScoped             bool // in the user's file of Claude Code, for one project
 
-	unsupported string   // why it cannot be imported
-	target      string   // the command line or the URL
-	envFile     string   // where more of the environment is, which is left out
-	droppedKeys []string // the keys that are
+	unsupported string   // reason why it cannot be imported
+	target      string   // command line or URL
+	envFile     string   // file with further variables, not imported
+	droppedKeys []string // keys that are not imported
 }
 
 type namedValue struct{ name, value string }
 
-// isDisabled tells whether s is written, and not served.
+// isDisabled reports whether s is written with enabled: false.
 func (s *importedServer) isDisabled() bool { return s.disabledInClient || s.fromProject }
 
-// isThisGateway is why a gateway is not put behind itself.
+// isThisGateway is the reason why a gateway is not imported.
 const isThisGateway = "it is this gateway itself"
 
-// whyUnsupported tells what keeps s from being one of our backends; "" = nothing.
+// whyUnsupported returns the reason why s cannot be a backend; "" = it can.
 func (s *importedServer) whyUnsupported() string {
 	switch {
 	case s.program().IsGateway(), dialect.IsGatewayURL(s.url):
@@ -64,8 +64,7 @@ func (s *importedServer) whyUnsupported() string {
 	return ""
 }
 
-// isGateway tells whether s is a gateway on this machine: one that answers as such, or
-// is called that.
+// isGateway reports whether s is a gateway on this machine, by its name or its response.
 func (im *importer) isGateway(s importedServer) bool {
 	u, err := url.Parse(s.url)
 	switch {
@@ -77,7 +76,7 @@ func (im *importer) isGateway(s importedServer) bool {
 	return (u.Path == "/mcp" || u.Path == "/sse") && im.opts.IsGateway != nil && im.opts.IsGateway(s.url)
 }
 
-// parseForeign reads JSON with comments, TOML or YAML, whatever the file is.
+// parseForeign parses JSON with comments, TOML or YAML.
 func parseForeign(file string, data []byte) (*yaml.Node, *config.Error) {
 	if filepath.Ext(file) == ".toml" {
 		return parseTOML(file, data)
@@ -97,29 +96,29 @@ type foreignFile struct {
 	client          *dialect.Client
 	path, display   string
 	opts            Options
-	fromProject     bool             // it comes with the project
-	workspace       string           // the folder that ${workspaceFolder} means
-	projectDir      string           // of the project that it is about; "" = unknown, or that of the user
-	disabledServers map[string]bool  // servers that it says apart from them are switched off
-	inputs          map[string]input // values that VS Code asks for
+	fromProject     bool             // file of the project, not named by the user
+	workspace       string           // value of ${workspaceFolder}
+	projectDir      string           // folder of its project; "" = unknown, or a file of the user
+	disabledServers map[string]bool  // servers disabled by a list outside of their entries
+	inputs          map[string]input // by id: input variables of VS Code
 	notes           []string
 
-	currentServer  string          // that is being read
-	entryVariables map[string]bool // variables that this server sets itself, while its arguments are read
+	currentServer  string          // name of the server being read
+	entryVariables map[string]bool // set by the current server, while its arguments are read
 }
 
-// input is a value that VS Code asks its user for.
+// input is an input variable of VS Code, whose value the user enters.
 type input struct {
 	kind     string // promptString, pickString, command
-	password bool   // it is hidden while it is typed
-	fallback string // its default
+	password bool   // hidden while the user types
+	fallback string // default value
 	options  []string
 }
 
 // readServers returns the entries in the order of the file.
 func (f *foreignFile) readServers(root *yaml.Node) []importedServer {
 	f.readInputs(root)
-	var here *yaml.Node // what Claude Code keeps for this project
+	var here *yaml.Node // section of Claude Code for this project
 	if projects := node.Child(root, "projects"); f.client.ID == "claude-code" {
 		here = node.Child(projects, filepath.ToSlash(f.opts.Cwd))
 		if here == nil {
@@ -144,7 +143,7 @@ func (f *foreignFile) readServers(root *yaml.Node) []importedServer {
 	return all
 }
 
-// noteOtherProjects names the servers that Claude Code has for other projects than this one.
+// noteOtherProjects adds notes about servers that Claude Code has for other projects.
 func (f *foreignFile) noteOtherProjects(projects, here *yaml.Node) {
 	for folder, project := range node.Children(projects) {
 		n := 0
@@ -166,7 +165,7 @@ func (f *foreignFile) noteOtherProjects(projects, here *yaml.Node) {
 	}
 }
 
-// shellWord quotes text for a shell where that is needed.
+// shellWord quotes text for a shell if necessary.
 func shellWord(text string) string {
 	if strings.ContainsAny(text, " \t\"'$&();<>|*?`") {
 		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
@@ -174,7 +173,7 @@ func shellWord(text string) string {
 	return text
 }
 
-// readInputs reads the values that VS Code asks for.
+// readInputs reads the input variables of VS Code.
 func (f *foreignFile) readInputs(root *yaml.Node) {
 	f.inputs = map[string]input{}
 	outer, _, _ := cutLast(f.client.Key, ".")
@@ -204,7 +203,7 @@ func (f *foreignFile) readInputs(root *yaml.Node) {
 	}
 }
 
-// note adds a note, once.
+// note adds a note, unless the file has it already.
 func (f *foreignFile) note(format string, args ...any) {
 	note := node.OneLine(fmt.Sprintf(format, args...))
 	if !slices.Contains(f.notes, note) {
@@ -212,7 +211,7 @@ func (f *foreignFile) note(format string, args ...any) {
 	}
 }
 
-// entries yields the servers in a mapping, or in a list that has their names inside.
+// entries yields the servers of a mapping, or of a list whose items have a name.
 func entries(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	if n == nil || n.Kind != yaml.SequenceNode {
 		return node.Children(n)
@@ -269,7 +268,7 @@ func (f *foreignFile) readEntries(n *yaml.Node, shown string) []importedServer {
 	return all
 }
 
-// Program returns what s starts.
+// program returns the program that s starts.
 func (s *importedServer) program() dialect.Program {
 	p := dialect.Program{Command: s.command, Args: s.args, Cwd: s.cwd}
 	for _, v := range s.env {

@@ -11,15 +11,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// How the content of a file tells which client it belongs to, where several use the same key.
+// These functions recognize the client by the content of a file, where several clients use the
+// same key.
 
-// isClaudeCode recognises ~/.claude.json under another name.
+// isClaudeCode recognizes ~/.claude.json under another name.
 func isClaudeCode(root, _ *yaml.Node) bool {
 	projects := node.Child(root, "projects")
 	return projects != nil && projects.Kind == yaml.MappingNode || node.Child(root, "numStartups") != nil
 }
 
-// isOpencode recognises entries of type local or remote, or with a list as command.
+// isOpencode recognizes entries of type local or remote, or with a list as command.
 func isOpencode(root, servers *yaml.Node) bool {
 	return schemaMentions(root, "opencode") || anyEntry(servers, func(e *yaml.Node) bool {
 		kind, command := node.Child(e, "type"), node.Child(e, "command")
@@ -28,7 +29,7 @@ func isOpencode(root, servers *yaml.Node) bool {
 	})
 }
 
-// isCrush recognises entries as most clients have them, but under mcp.
+// isCrush recognizes entries of the common form under mcp.
 func isCrush(root, servers *yaml.Node) bool {
 	return schemaMentions(root, "crush") || anyEntry(servers, func(e *yaml.Node) bool {
 		command, url := node.Child(e, "command"), node.Child(e, "url")
@@ -36,7 +37,7 @@ func isCrush(root, servers *yaml.Node) bool {
 	})
 }
 
-// isGoose recognises extensions with a program or an address.
+// isGoose recognizes extensions with a program or a URL.
 func isGoose(_, servers *yaml.Node) bool {
 	return anyEntry(servers, func(e *yaml.Node) bool { return node.Child(e, "cmd") != nil || node.Child(e, "uri") != nil })
 }
@@ -57,7 +58,7 @@ func anyEntry(servers *yaml.Node, is func(*yaml.Node) bool) bool {
 	return false
 }
 
-// unknownFormat says why no servers could be read from a file.
+// unknownFormat explains why no servers could be read from a file.
 func unknownFormat(path string, root *yaml.Node) (problem, hint string) {
 	for _, c := range dialect.Clients {
 		if c.Key == "" && c.Matches(path) {

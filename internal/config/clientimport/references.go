@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// reference matches every way to refer to a variable, and any other dollar.
-// Which of them mean something is a matter of the client.
+// reference matches all forms of references to variables, and any other dollar. Which forms are
+// valid depends on the client.
 var reference = lazy.Regexp(`` +
 	`\$\{env:(?P<prefixed>[A-Za-z_]\w*)\}` +
 	`|\$\{input:(?P<input>[^}]*)\}` +
@@ -24,8 +24,8 @@ var reference = lazy.Regexp(`` +
 	`|\$\((?P<shell>[^()]+)\)` +
 	`|\$`)
 
-// translate turns a string of another client into ours: references become
-// ${VAR}, every dollar that is none is doubled.
+// translate converts a string of another client: references become ${VAR}, and all other dollars
+// are doubled.
 func (f *foreignFile) translate(s string) string {
 	var out strings.Builder
 	end := 0
@@ -49,7 +49,7 @@ func (f *foreignFile) convertReference(whole string, group func(string) string) 
 	knows := f.client.Refs
 	special, braced, bare := group("special"), group("braced"), group("bare")
 	if expand.NameLength(special) > 0 && !knows.Prefixed {
-		braced = special // ${userHome} is a variable to the others
+		braced = special // without predefined variables, ${userHome} is an ordinary one
 	}
 	switch {
 	case group("prefixed") != "" && knows.Prefixed:
@@ -60,7 +60,7 @@ func (f *foreignFile) convertReference(whole string, group func(string) string) 
 		return "${HOME}"
 	case special != "" && knows.Prefixed:
 		return f.predefined(special)
-	case f.entryVariables[braced], f.entryVariables[bare]: // the program expands it, from the environment that the entry sets
+	case f.entryVariables[braced], f.entryVariables[bare]: // the program expands it with the environment of the entry
 	case braced != "" && knows.Braces:
 		return whole
 	case bare != "" && knows.Bare:
@@ -75,7 +75,7 @@ func (f *foreignFile) convertReference(whole string, group func(string) string) 
 	return strings.ReplaceAll(whole, "$", "$$")
 }
 
-// predefined returns the text for ${workspaceFolder} and the like.
+// predefined returns the value of ${workspaceFolder} and similar variables.
 func (f *foreignFile) predefined(word string) string {
 	text, _ := expand.Predefined(word, f.workspace)
 	if f.projectDir == "" && strings.HasPrefix(word, "workspace") {
@@ -85,7 +85,7 @@ func (f *foreignFile) predefined(word string) string {
 	return strings.ReplaceAll(text, "$", "$$")
 }
 
-// noteLiteral notes text that is a reference in other clients' files and stays as it is.
+// noteLiteral adds a note about text that is a reference for other clients and is used literally.
 func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 	name := ""
 	for _, form := range []string{"prefixed", "plain", "double", "braced", "special"} {
@@ -114,10 +114,10 @@ func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 	}
 }
 
-// inputVariable turns a value that VS Code asks for into a variable.
+// inputVariable converts an input variable of VS Code into an environment variable.
 func (f *foreignFile) inputVariable(id string) string {
 	name, kind, in := expand.VariableName(id), "input", f.inputs[id]
-	if secrets.IsShellVariable(name) { // PATH and the like are set to something else
+	if secrets.IsShellVariable(name) { // PATH and the like already have another meaning
 		name = "INPUT_" + name
 	}
 	if in.password {

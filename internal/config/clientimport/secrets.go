@@ -12,8 +12,8 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// hideSecrets does so in all servers. First it takes note of the variables that
-// any of them refers to.
+// hideSecrets replaces the secrets in all servers. It first collects the variables that the
+// servers refer to.
 func (im *importer) hideSecrets() {
 	for i := range im.result.servers {
 		im.claimVariables(&im.result.servers[i])
@@ -23,8 +23,8 @@ func (im *importer) hideSecrets() {
 	}
 }
 
-// claimVariables notes the variables that s refers to by itself: none of ours may take
-// their names.
+// claimVariables records the variables that s refers to, so that their names are not used for
+// secrets.
 func (im *importer) claimVariables(s *importedServer) {
 	for _, one := range s.texts() {
 		for _, name := range expand.Variables(one) {
@@ -35,7 +35,7 @@ func (im *importer) claimVariables(s *importedServer) {
 	}
 }
 
-// texts lists the strings of s that may refer to variables.
+// texts returns the strings of s that may contain references.
 func (s *importedServer) texts() []string {
 	all := slices.Concat([]string{s.command, s.cwd, s.url}, s.args)
 	for _, n := range slices.Concat(s.env, s.headers) {
@@ -44,10 +44,10 @@ func (s *importedServer) texts() []string {
 	return slices.Concat(all, s.inherit, s.tools.Allow, s.tools.Deny)
 }
 
-// unknownValue stands for the value of a variable that the user has set already.
+// unknownValue marks a variable that the user sets and whose value is unknown.
 const unknownValue = "\x00"
 
-// hideIn puts a variable in the place of each secret in s.
+// hideIn replaces each secret in s by a variable.
 func (im *importer) hideIn(s *importedServer) {
 	for i, e := range s.env {
 		if e.name == "PWD" && strings.ContainsAny(e.value, `/\`) { // the working directory
@@ -70,7 +70,7 @@ func (im *importer) hideIn(s *importedServer) {
 	s.url = im.hide(s, "", "url", s.url, secrets.FindInServerURL)
 }
 
-// nameFromPrevious returns the name that the argument before another one gives it, "" if it is none:
+// nameFromPrevious returns the name that the previous argument gives an argument, "" if none:
 // --api-key x, set api-key x.
 func nameFromPrevious(before, arg string) string {
 	switch {
@@ -88,8 +88,8 @@ func nameFromPrevious(before, arg string) string {
 
 var bareName = lazy.Regexp(`^[A-Za-z][\w.-]*$`)
 
-// hide replaces the secrets in text with references to variables, and notes that. name is the
-// name of text, what says which key of s it belongs to.
+// hide replaces the secrets in text by references to variables and adds notes. name is the name
+// of the value, what the kind of key of s.
 func (im *importer) hide(s *importedServer, name, what, text string, find func(name, text string) []secrets.Part) string {
 	if storeReference().MatchString(secrets.AfterScheme(text)) && programName(s.command) != "op" {
 		return im.replaceStoreReference(s, name, what, text)
@@ -109,11 +109,12 @@ func (im *importer) hide(s *importedServer, name, what, text string, find func(n
 	return out.String() + text[at:]
 }
 
-// storeReference matches a reference to a secret in a store that other programs resolve: op://vault/item.
+// storeReference matches a reference to a secret store that another program resolves:
+// op://vault/item.
 var storeReference = lazy.Regexp(`^(?:op|vault|ref\+[a-z]+|doppler|infisical|bws?|keychain|keyring|pass|secrets?|` +
 	`aws-?sm|gcp-?sm|akv|kv)://[^\s?@]+$`)
 
-// replaceStoreReference puts a variable in the place of a reference to a secret store.
+// replaceStoreReference replaces a reference to a secret store by a variable.
 func (im *importer) replaceStoreReference(s *importedServer, name, what, text string) string {
 	reference := secrets.AfterScheme(text)
 	scheme, _, _ := strings.Cut(reference, "://")
@@ -131,7 +132,7 @@ func (im *importer) replaceStoreReference(s *importedServer, name, what, text st
 	return strings.TrimSuffix(text, reference) + "${" + free + "}"
 }
 
-// dropDefaults removes the defaults that are secrets: ${TOKEN:-secret} becomes ${TOKEN}.
+// dropDefaults removes defaults that are secrets: ${TOKEN:-secret} becomes ${TOKEN}.
 func (im *importer) dropDefaults(s *importedServer, name, text string, find func(name, text string) []secrets.Part) string {
 	for _, r := range slices.Backward(expand.References(text)) {
 		if !r.HasDefault {
@@ -148,8 +149,8 @@ func (im *importer) dropDefaults(s *importedServer, name, text string, find func
 	return text
 }
 
-// outsideReferences returns the pieces of a secret part that are outside of references to variables. If
-// there are references, pieces that look like names and separators are not secrets.
+// outsideReferences returns the pieces of a secret that are outside of references to variables.
+// If there are references, short pieces that look like names and separators are not secrets.
 func (s *importedServer) outsideReferences(text string, p secrets.Part) []secrets.Part {
 	var pieces []secrets.Part
 	from, cut := p.From, false
@@ -170,10 +171,10 @@ func (s *importedServer) outsideReferences(text string, p secrets.Part) []secret
 	return pieces
 }
 
-// literalReference matches references that stay as they are written, for the program to expand.
+// literalReference matches references that are escaped for the program to expand.
 var literalReference = lazy.Regexp(`^(?:\$\$\{[A-Za-z_][\w:.-]*\})+$`)
 
-// envReferences returns the $${X} and $$X in a string of ours where s itself sets X.
+// envReferences returns the references $${X} and $$X in a string to variables that s itself sets.
 func (s *importedServer) envReferences(text string) []expand.Reference {
 	var all []expand.Reference
 	for _, e := range s.env {
@@ -192,8 +193,8 @@ func isWordByte(c byte) bool {
 	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// maskReferences returns text with digits in the place of each reference, so that these do not hide the
-// form of the rest: {"pin":${PIN}} is JSON then.
+// maskReferences replaces references by digits, so that they do not hide the form of the text:
+// {"pin":${PIN}} becomes valid JSON.
 func maskReferences(text string) string {
 	all := expand.References(text)
 	if all == nil {
@@ -206,7 +207,7 @@ func maskReferences(text string) string {
 	return string(out)
 }
 
-// replaceSecret returns the reference that takes the place of a secret, and notes it.
+// replaceSecret returns the reference that replaces a secret, and adds a note.
 func (im *importer) replaceSecret(s *importedServer, what, name, text string, p secrets.Part) string {
 	want, where := variableFor(s, p.Name), strings.TrimSpace(what+" "+name)
 	switch {
@@ -236,7 +237,8 @@ func (im *importer) replaceSecret(s *importedServer, what, name, text string, p 
 	return "${" + free + "}"
 }
 
-// freeVariable finds a name near want that is free, or stands for literal already.
+// freeVariable returns a variable name similar to want that is free or already stands for
+// literal.
 func (im *importer) freeVariable(s *importedServer, want, literal string) string {
 	own := want
 	if prefix := expand.VariableName(s.name) + "_"; !strings.HasPrefix(want, prefix) {
@@ -255,8 +257,8 @@ func (im *importer) freeVariable(s *importedServer, want, literal string) string
 	}
 }
 
-// variableFor makes the name of a variable from a header, flag or query key of s.
-// One in capitals is a variable's name as it is.
+// variableFor returns the variable name for a header, flag or query key of s. A key that is
+// written like a variable name is used unchanged.
 func variableFor(s *importedServer, key string) string {
 	key = strings.TrimLeft(key, "-_")
 	if strings.EqualFold(key, "Authorization") {

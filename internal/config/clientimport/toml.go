@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseTOML reads TOML into the nodes that YAML would have given.
+// parseTOML parses TOML into YAML nodes.
 func parseTOML(file string, data []byte) (*yaml.Node, *config.Error) {
 	var all map[string]any
 	if err := toml.Unmarshal(data, &all); err != nil {
@@ -32,7 +32,7 @@ func parseTOML(file string, data []byte) (*yaml.Node, *config.Error) {
 	return root, nil
 }
 
-// fromTOML turns decoded TOML into nodes, keys sorted.
+// fromTOML converts decoded TOML into nodes, with sorted keys.
 func fromTOML(v any) *yaml.Node {
 	switch v := v.(type) {
 	case map[string]any:
@@ -51,8 +51,8 @@ func fromTOML(v any) *yaml.Node {
 	return node.String(fmt.Sprint(v))
 }
 
-// sortByFileOrder sorts tables by where their headers stand, those without one
-// last: order decides who keeps a bare name.
+// sortByFileOrder sorts tables by the position of their headers, tables without a header last.
+// The order decides which backend keeps an unprefixed name.
 func sortByFileOrder(servers *yaml.Node, data string) {
 	type table struct {
 		at         int

@@ -9,9 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML returns a configuration that Load takes, once the variables named in
-// Notes are set. Each backend says where it came from. If there is none, it is
-// nil.
+// YAML returns a configuration that Load accepts when the variables in Notes are set, with the
+// origin of each backend in a comment. It returns nil if there are no servers.
 func (im *Result) YAML() []byte {
 	if im.Empty() {
 		return nil
@@ -60,12 +59,12 @@ func (s *importedServer) yamlItem() []byte {
 		m.Add("enabled", node.False())
 	}
 	list := &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{{Kind: yaml.MappingNode, Content: m}}}
-	// Inside a mapping the encoder indents the list as it stands in the file.
+	// The encoder indents a list as in the file only inside a mapping.
 	whole := &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{node.String("backends"), list}}
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
-	enc.Encode(whole) // fails only if the writer does
+	enc.Encode(whole) // fails only if the writer fails
 	enc.Close()
 	return bytes.TrimPrefix(out.Bytes(), []byte("backends:\n"))
 }

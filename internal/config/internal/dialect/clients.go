@@ -1,6 +1,6 @@
-// Package dialect describes the configuration files of other MCP clients: where they are, which
-// references to variables they know, and what the keys of an entry under mcpServers mean. Both the
-// loader, which accepts such entries in a file of the gateway, and the importer use it.
+// Package dialect describes the configuration files of other MCP clients: their paths, the
+// references to variables that they support, and the keys of an entry under mcpServers. It is
+// used by the loader, which accepts such entries in a file of the gateway, and by the importer.
 package dialect
 
 import (
@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// Client is an MCP client whose files are known.
+// Client is a known MCP client.
 type Client struct {
 	ID    string // suffix for a name that is taken
 	Title string
-	Key   string // that holds its servers, a.b for b within a; "" = its files are not read
-	// Files are their usual paths: ./ in the project, ~/ in the home directory, @/ where
-	// applications keep settings. * stands for any name of one file or folder.
+	Key   string // key of the servers, a.b for b within a; "" = files are not supported
+	// Files are the usual paths of its files: ./ in the project, ~/ in the home directory, @/ in
+	// the settings folder of applications. * matches any name of a file or folder.
 	Files    []string
-	PathEnds []string // how the paths of its files end elsewhere
-	Refs     RefForms // references to variables that it expands
+	PathEnds []string // ends of the paths of its files in other folders
+	Refs     RefForms // supported references to variables
 	Timeout  Timeout
 }
 
-// Timeout is the meaning of the key timeout in a client's files.
+// Timeout describes the key timeout in a client's files.
 type Timeout struct {
-	Unit        time.Duration // 0 = unknown: the key is left out
-	LimitsStart bool          // it limits the start, not a call
+	Unit        time.Duration // 0 = unknown: the key is ignored
+	LimitsStart bool          // limits the start, not a call
 }
 
-// RefForms are the ways to refer to variables that a client knows.
+// RefForms are the forms of references to variables that a client supports.
 type RefForms struct {
 	Braces   bool // ${VAR}, ${VAR:-default}
 	Bare     bool // $VAR
@@ -46,8 +46,8 @@ var (
 	seconds      = Timeout{Unit: time.Second}
 )
 
-// Clients lists the known clients. Two that share a format differ in the references that they
-// expand or in the unit of their time limits. See docs/decisions/037-client-import.md.
+// Clients are the known clients. Clients with the same format differ in the references that they
+// support or in the unit of their timeouts. See docs/decisions/037-client-import.md.
 var Clients = []Client{
 	{
 		ID: "claude-code", Title: "Claude Code", Key: "mcpServers",
@@ -202,14 +202,14 @@ var Clients = []Client{
 	{Title: "Docker MCP Toolkit", Files: []string{"~/.docker/mcp/registry.yaml"}},
 	{Title: "JetBrains AI Assistant", Files: []string{"@/JetBrains/*/options/llm.mcpServers.xml"}},
 
-	// Last, for files of other names: mcpServers belongs to some client.
+	// Last, for files with other names: many clients use mcpServers.
 	{ID: "other", Title: "MCP client", Key: "mcpServers", Refs: RefForms{Braces: true, Prefixed: true}},
 }
 
-// IsNamed reports whether the client is known by name, and not as some client.
+// IsNamed reports whether c is a specific client, not the entry for all others.
 func (c *Client) IsNamed() bool { return c.ID != "other" }
 
-// Matches reports whether path ends like that of a file of c.
+// Matches reports whether path ends like the path of a file of c.
 func (c *Client) Matches(path string) bool {
 	for _, pattern := range c.Files {
 		if _, ok := projectRoot(path, pattern[1:]); ok {
@@ -222,7 +222,7 @@ func (c *Client) Matches(path string) bool {
 	})
 }
 
-// projectRoot returns the folder in which a file is at pattern, /a/b/*.json.
+// projectRoot returns the folder in which file matches pattern, /a/b/*.json.
 func projectRoot(file, pattern string) (folder string, ok bool) {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
@@ -237,7 +237,8 @@ func projectRoot(file, pattern string) (folder string, ok bool) {
 	return cmp.Or(filepath.FromSlash(strings.Join(parts[:at], "/")), string(filepath.Separator)), ok
 }
 
-// CallTimeoutUnit returns the unit of timeout in the file at path, if it limits calls there.
+// CallTimeoutUnit returns the unit of the key timeout in the file at path; 0 = unknown, or
+// timeout does not limit calls.
 func CallTimeoutUnit(path string) time.Duration {
 	for _, c := range Clients {
 		if c.Matches(path) && !c.Timeout.LimitsStart {
@@ -247,8 +248,8 @@ func CallTimeoutUnit(path string) time.Duration {
 	return 0
 }
 
-// ProjectDir returns the folder of the project that the file at path belongs to; "" if it belongs
-// to the user, or nobody knows. Only files of clients for which of returns true count.
+// ProjectDir returns the folder of the project that the file at path belongs to; "" = it belongs
+// to the user, or is unknown. Clients for which of returns false are ignored.
 func ProjectDir(path, home string, of func(Client) bool) string {
 	for _, c := range Clients {
 		for _, pattern := range c.Files {
@@ -269,8 +270,8 @@ func ProjectDir(path, home string, of func(Client) bool) string {
 
 func AnyClient(Client) bool { return true }
 
-// Workspace returns the folder that ${workspaceFolder} means in the file at path: that of the
-// project, if it is a file of a client that has such references, or else cwd.
+// Workspace returns the value of ${workspaceFolder} in the file at path: the folder of its
+// project if a client with such references uses the file, otherwise cwd.
 func Workspace(path, cwd, home string) string {
 	if folder := ProjectDir(path, home, func(c Client) bool { return c.Refs.Prefixed }); folder != "" {
 		return folder

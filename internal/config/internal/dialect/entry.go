@@ -20,8 +20,8 @@ var (
 	TransportKeys = []string{"type", "transport"}
 )
 
-// UnsupportedTransport says why a transport, by the name a client gave it, is not
-// served; "" = it is.
+// UnsupportedTransport explains why a transport is not supported; "" = it is. The name of the
+// transport is that in a client's file.
 func UnsupportedTransport(transport string) string {
 	switch normalizedTransport(transport) {
 	case "", "stdio", "local", "http", "streamablehttp", "sse":
@@ -38,17 +38,16 @@ func IsWebSocket(transport string) bool {
 	return name == "ws" || name == "websocket"
 }
 
-// IsSSE tells whether a transport is the one that must be kept. What clients call
-// HTTP is left to auto: in their files it is said of servers of either kind.
+// IsSSE reports whether a transport must be kept. HTTP is not kept but detected (auto), because
+// clients use the word for both kinds of servers.
 func IsSSE(transport string) bool { return normalizedTransport(transport) == "sse" }
 
 func normalizedTransport(transport string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(transport))
 }
 
-// CallTimeout reads a client's time limit for a call, given as a number of
-// units; 0 = it is none. One below a second is taken for a mistake, as Claude
-// Code does.
+// CallTimeout parses a client's call timeout, given as a number of units; 0 = invalid. A value
+// below a second is treated as a mistake, like in Claude Code.
 func CallTimeout(text string, unit time.Duration) time.Duration {
 	n, err := strconv.ParseFloat(text, 64)
 	if d := n * float64(unit); err == nil && float64(time.Second) <= d && d <= 1e6*float64(time.Second) {
@@ -57,8 +56,7 @@ func CallTimeout(text string, unit time.Duration) time.Duration {
 	return 0
 }
 
-// Inapplicable names the keys, of any client, that mean nothing beside a command or
-// beside a URL.
+// Inapplicable returns the keys of all clients that have no effect with a command or with a URL.
 func Inapplicable(command, url bool) []string {
 	switch {
 	case command && !url:
@@ -69,13 +67,13 @@ func Inapplicable(command, url bool) []string {
 	return nil
 }
 
-// IsEmpty tells whether leaving a value out loses nothing: autoApprove: [].
+// IsEmpty reports whether a value can be ignored without loss: autoApprove: [].
 func IsEmpty(n *yaml.Node) bool {
 	return node.IsAbsent(n) || n.Kind != yaml.ScalarNode && len(n.Content) == 0
 }
 
-// IgnoredKeys names the keys of a client's entry that are not taken over. If the entry is a program's,
-// it says what to do about a file with variables.
+// IgnoredKeys describes the keys of an entry that are ignored. If the entry starts a program, it
+// explains what to do about a file with variables.
 func IgnoredKeys(keys []string, program bool) string {
 	text := "keys "
 	if len(keys) == 1 {
@@ -88,7 +86,7 @@ func IgnoredKeys(keys []string, program bool) string {
 	return text
 }
 
-// VariablesSet returns the variables that a table sets, less those that it only passes on.
+// VariablesSet returns the variables that a mapping sets, except for those that it passes on.
 func VariablesSet(table *yaml.Node) map[string]bool {
 	own := map[string]bool{}
 	for name, value := range node.Children(table) {
@@ -99,8 +97,8 @@ func VariablesSet(table *yaml.Node) map[string]bool {
 	return own
 }
 
-// EscapeEntryVariables returns arguments of another client's entry with $${X} in the place of ${X},
-// where the entry sets X: mcp-remote and others expand it themselves.
+// EscapeEntryVariables returns the arguments of an entry with $${X} in place of ${X} if the entry
+// sets X, because mcp-remote and others expand such references themselves.
 func EscapeEntryVariables(args, env *yaml.Node) *yaml.Node {
 	own := VariablesSet(env)
 	if len(own) == 0 || args.Kind != yaml.SequenceNode {

@@ -15,7 +15,7 @@ import (
 // modulePath is the Go module of this program.
 const modulePath = "mcpgateway"
 
-// A Program is what an entry of a client starts.
+// A Program is the program that an entry starts.
 type Program struct {
 	Command string
 	Args    []string
@@ -23,8 +23,9 @@ type Program struct {
 	Path    string // PATH in the entry's environment; "" = that of this process
 }
 
-// IsGateway reports whether p is a gateway: it is the file of this process, or it has a name of the gateway and is built
-// from its module. A program that has the name and is not found is taken for a gateway if it has a gateway's arguments.
+// IsGateway reports whether p is a gateway: it is the executable of this process, or it has the
+// name of the gateway and is built from its module. A program with the name that is not found is
+// a gateway if its arguments are those of a gateway.
 func (p Program) IsGateway() bool {
 	if p.Command == "" {
 		return false
@@ -43,7 +44,7 @@ func (p Program) IsGateway() bool {
 	return err == nil && info.Main.Path == modulePath
 }
 
-// find returns the file that is started.
+// find returns the path of the executable.
 func (p Program) find() (string, error) {
 	value := func(name string) string {
 		if name == "$" { // $$ is a dollar
@@ -76,7 +77,8 @@ func expandHome(path string) string {
 	return expanded
 }
 
-// isThisExecutable reports whether file is that of this process. Symbolic links are followed.
+// isThisExecutable reports whether file is the executable of this process. It follows symbolic
+// links.
 func isThisExecutable(file string) bool {
 	self, err := os.Executable()
 	if err != nil {
@@ -90,7 +92,8 @@ func isThisExecutable(file string) bool {
 	return err == nil && os.SameFile(ours, info)
 }
 
-// areServeArgs reports whether a gateway could be started with these arguments to serve: none, the verb serve, or its flags.
+// areServeArgs reports whether a gateway with these arguments would serve: none, the verb serve,
+// or its flags.
 func areServeArgs(args []string) bool {
 	if len(args) == 0 {
 		return true
@@ -103,14 +106,15 @@ func areServeArgs(args []string) bool {
 	return false
 }
 
-// IsGatewayName reports whether a path, or the name of an entry, ends in a name that a gateway has.
+// IsGatewayName reports whether the last element of a path, or the name of an entry, is a name of
+// the gateway.
 func IsGatewayName(name string) bool {
 	base := strings.ToLower(name[strings.LastIndexAny(name, `/\`)+1:])
 	base = strings.TrimSuffix(base, ".exe")
 	return base == "gateway" || base == "mcp-gateway"
 }
 
-// IsGatewayURL tells whether a URL is where a gateway on this machine usually listens.
+// IsGatewayURL reports whether a URL is the usual address of a gateway on this machine.
 func IsGatewayURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Port() == "7420" && OnLoopback(u)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A program is the gateway if it is the file of this process, under whatever name, or has the name and is built from this
-// module. Another program of the name is a server like any other.
+// A program is the gateway if it is the executable of this process under any name, or has its
+// name and is built from its module. Another program with the name is an ordinary server.
 func TestAnotherProgramOfTheName(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable() // of this module

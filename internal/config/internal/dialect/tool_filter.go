@@ -9,30 +9,29 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What the entries of other clients say beside what to run: which tools may be
-// called, how long a call may take. A restriction is translated or named as left
-// out; it never gets lost in silence.
+// Tool filters in the entries of other clients. A restriction is converted, or named in a warning
+// or note; it is never dropped silently.
 
 var (
 	allowKeys = []string{"includeTools", "enabled_tools", "tools"}          // Gemini; Codex; Copilot
 	denyKeys  = []string{"excludeTools", "disabledTools", "disabled_tools"} // Gemini; Windsurf, Cline, Roo; Codex
 )
 
-// A ToolFilter has the globs of the tools that may be called, none = all, and of those that may not.
+// A ToolFilter has globs of the tools that may be called, none = all, and of those that may not.
 type ToolFilter struct{ Allow, Deny []string }
 
-// ReadToolFilter reads the tool filters of an entry into ours. read lists the keys that
-// say them. wrong says what is wrong with one, "" = nothing.
+// ReadToolFilter converts the tool filters of an entry. read lists the keys that were used. wrong
+// describes a problem with one of them, "" = none.
 func ReadToolFilter(value func(key string) *yaml.Node) (t ToolFilter, read []string, wrong string) {
 	for _, key := range allowKeys {
 		n := value(key)
 		names, ok := toolNames(n)
 		switch {
-		case n == nil, len(read) > 0: // a second list stays behind, and is named
+		case n == nil, len(read) > 0: // a second list is not used, and named as ignored
 		case !ok && key == "tools": // approvals, in Claude Code and Codex
 		case !ok:
 			wrong = key + " is not a list of names"
-		case len(names) == 0: // to them nothing is allowed; to us all would be
+		case len(names) == 0: // clients allow nothing then; our empty list allows all
 			t.Deny = append(t.Deny, "*")
 			read = append(read, key)
 		default:
@@ -57,7 +56,7 @@ func ReadToolFilter(value func(key string) *yaml.Node) (t ToolFilter, read []str
 	return t, read, wrong
 }
 
-// Node is t as it would stand in a file of ours; nil if it says nothing.
+// Node returns t in the form of a configuration file; nil if t is empty.
 func (t ToolFilter) Node(line int) *yaml.Node {
 	list := func(globs []string) *yaml.Node {
 		n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
@@ -84,7 +83,7 @@ func (t ToolFilter) Node(line int) *yaml.Node {
 	return &yaml.Node{Kind: yaml.MappingNode, Content: m, Line: line}
 }
 
-// toolNames reads a list of tools. Gemini may have arguments behind a name.
+// toolNames reads a list of tools. In Gemini, arguments may follow a name.
 func toolNames(n *yaml.Node) (names []string, ok bool) {
 	if n == nil || n.Kind != yaml.SequenceNode {
 		return nil, false
@@ -99,8 +98,7 @@ func toolNames(n *yaml.Node) (names []string, ok bool) {
 	return names, true
 }
 
-// globs makes globs that match the names and nothing else. A lone * stays what
-// it is: all.
+// globs returns globs that match exactly the names. A lone * still matches all.
 func globs(names []string) []string {
 	var all []string
 	for _, name := range names {

@@ -1,5 +1,5 @@
-// Package expand replaces the references to variables in the strings of a configuration file:
-// ${VAR}, ${VAR:-default} and $$ for a dollar. It also finds these references without replacing
+// Package expand replaces references to variables in the strings of a configuration file: ${VAR}
+// and ${VAR:-default}, with $$ for a dollar. It also finds these references without replacing
 // them, and expands a leading ~ in paths.
 package expand
 
@@ -10,30 +10,36 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// Expander replaces ${VAR}, ${VAR:-default} and $$ in one string of the file.
-// A $ before anything but { or $ stays as it is; what begins like a reference
-// and is none is wrong. What comes in is never looked at again.
+// Expander replaces ${VAR}, ${VAR:-default} and $$ in one string. A $ before any other character
+// is kept. Text that begins like a reference and is malformed is an error. Values of variables
+// are not expanded again.
 type Expander struct {
-	Env       func(string) (string, bool)
-	Foreign   bool   // a file of another client: ${env:VAR} is ${VAR}, ${workspaceFolder} known, ${input:x} not to be had
-	Workspace string // what ${workspaceFolder} is
+	Env func(string) (string, bool)
+	// Foreign is true for a file of another client: ${env:VAR} is ${VAR}, ${workspaceFolder} is
+	// supported, ${input:x} is an error.
+	Foreign   bool
+	Workspace string // value of ${workspaceFolder}
 
-	Used     bool       // a reference was found
-	Expanded []Variable // what the variables brought in
+	Used     bool       // there was a reference
+	Expanded []Variable // variables that were inserted
 	Errors   []Error
 }
 
+// Variable is a variable and its value.
 type Variable struct{ Name, Value string }
 
-// UnsetHint is the Hint of each Error about a variable that is not set.
+// UnsetHint is the hint of each error about a variable that is not set.
 const UnsetHint = "set the variable, or give a default: ${VAR:-default}"
 
+// Error is a reference that cannot be expanded.
 type Error struct {
 	Problem, Hint string
-	Unset         string // the variable that is not set; "" = it is something else
-	Foreign       bool   // means something to another client, and nothing here
+	Unset         string // variable that is not set; "" = another problem
+	Foreign       bool   // valid for another client, but not supported
 }
 
+// Expand returns s with all references replaced. References that cannot be expanded are recorded in
+// Errors.
 func (x *Expander) Expand(s string) string {
 	var out strings.Builder
 	for {
@@ -57,8 +63,8 @@ func (x *Expander) Expand(s string) string {
 	}
 }
 
-// reference returns what stands for the reference that s, which follows ${,
-// begins with, and how long it is.
+// reference returns the value of the reference at the beginning of s, which follows ${, and its
+// length.
 func (x *Expander) reference(s string) (text string, length int) {
 	prefix := ""
 	if x.Foreign {
@@ -76,7 +82,8 @@ func (x *Expander) reference(s string) (text string, length int) {
 	return x.lookUp(r), len(prefix) + length
 }
 
-// foreignWord knows what other clients have in ${} that is no variable.
+// foreignWord returns the value of a word in ${} that other clients support and that is not an
+// environment variable.
 func (x *Expander) foreignWord(word string) (text string, ok bool) {
 	if word == "userHome" {
 		return x.lookUp(Ref{Name: "HOME"}), true
@@ -102,7 +109,7 @@ func (x *Expander) foreignWord(word string) (text string, ok bool) {
 	return "", true
 }
 
-// Predefined returns what Cursor and VS Code put in the place of ${word}.
+// Predefined returns the value of a variable that Cursor and VS Code predefine.
 func Predefined(word, workspace string) (text string, ok bool) {
 	switch word {
 	case "workspaceFolder":
@@ -126,7 +133,7 @@ func (x *Expander) lookUp(r Ref) string {
 			Hint:    UnsetHint, Unset: r.Name,
 		})
 		return ""
-	case r.HasDefault: // a mistake in it must not wait for the day it is needed
+	case r.HasDefault: // errors in an unused default are reported too
 		unused := Expander{Env: AllSet, Foreign: x.Foreign}
 		unused.Expand(r.Default)
 		x.Errors = append(x.Errors, unused.Errors...)
@@ -142,11 +149,11 @@ func AllSet(string) (string, bool) { return "1", true }
 type Ref struct {
 	Name       string
 	HasDefault bool
-	Default    string // what follows :-, not yet expanded
+	Default    string // text after :-, not expanded
 }
 
-// ParseRef reads the reference that s, which follows ${, begins with and tells
-// how long it is; 0 = it is none.
+// ParseRef parses the reference at the beginning of s, which follows ${, and returns its length;
+// 0 = no valid reference.
 func ParseRef(s string) (r Ref, length int) {
 	r.Name = s[:NameLength(s)]
 	rest := s[len(r.Name):]
@@ -166,8 +173,8 @@ func ParseRef(s string) (r Ref, length int) {
 	return r, len(s) - len(rest) + 1
 }
 
-// malformed says what is wrong with s, which follows ${. It does not show it:
-// it may be a piece of a password.
+// malformed returns the error for s, which follows ${. It does not contain s, which may be a part
+// of a password.
 func malformed(s string) Error {
 	t := Error{Hint: "write ${VAR} or ${VAR:-default}; $${ stands for a plain ${"}
 	switch {
@@ -187,7 +194,8 @@ func malformed(s string) Error {
 	return t
 }
 
-// closingBrace finds the } that ends a default, past the references inside it.
+// closingBrace returns the index of the } that ends a default, after nested references; -1 =
+// none.
 func closingBrace(s string) int {
 	depth := 0
 	for i := range len(s) {
@@ -203,7 +211,7 @@ func closingBrace(s string) int {
 	return -1
 }
 
-// NameLength tells how many bytes of s are a variable's name.
+// NameLength returns the length of the variable name at the beginning of s in bytes.
 func NameLength(s string) int {
 	for i := range len(s) {
 		c := s[i]
@@ -215,7 +223,7 @@ func NameLength(s string) int {
 	return len(s)
 }
 
-// VariableName makes a variable's name of any text: github-token → GITHUB_TOKEN.
+// VariableName converts a text into a variable name: github-token → GITHUB_TOKEN.
 func VariableName(text string) string {
 	name := strings.Map(func(c rune) rune {
 		switch {
@@ -232,10 +240,11 @@ func VariableName(text string) string {
 	return name
 }
 
-// Variables lists the variables that a string of ours refers to.
+// Variables returns the variables that a string refers to.
 func Variables(s string) []string { return new(Expander).Variables(s) }
 
-// Variables lists the variables that a string refers to, also those in defaults. x is used up.
+// Variables returns the variables that a string refers to, including those in defaults. x cannot
+// be used again.
 func (x *Expander) Variables(s string) (names []string) {
 	x.Env = func(name string) (string, bool) {
 		names = append(names, name)
@@ -245,7 +254,7 @@ func (x *Expander) Variables(s string) (names []string) {
 	return names
 }
 
-// Required lists the variables without which a string of ours cannot be read.
+// Required returns the variables that must be set to expand a string.
 func Required(s string) []string {
 	var names []string
 	x := Expander{Env: func(string) (string, bool) { return "", false }}
@@ -256,13 +265,13 @@ func Required(s string) []string {
 	return names
 }
 
-// Reference is a reference to a variable, text[from:to].
+// Reference is a reference at text[From:To].
 type Reference struct {
 	Ref
 	From, To int
 }
 
-// References returns the references to variables in a string of ours.
+// References returns the references to variables in a string.
 func References(text string) []Reference {
 	var all []Reference
 	for i := 0; i < len(text); i++ {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// HomeDir is the user's home directory; "" if nothing tells.
+// HomeDir returns the user's home directory; "" = unknown.
 func HomeDir(env func(string) (string, bool)) string {
 	if dir, _ := env("HOME"); dir != "" {
 		return dir
@@ -19,8 +19,8 @@ func HomeDir(env func(string) (string, bool)) string {
 	return ""
 }
 
-// Tilde replaces a leading ~ by the home directory. ok is false if there
-// is a ~ and no home.
+// Tilde replaces a leading ~ by the home directory. ok is false if the path has a ~ and the home
+// directory is unknown.
 func Tilde(path string, env func(string) (string, bool)) (expanded string, ok bool) {
 	rest, tilde := strings.CutPrefix(path, "~")
 	if !tilde || rest != "" && !os.IsPathSeparator(rest[0]) {

@@ -11,20 +11,20 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// YAML reads most JSON, but not what is found in the field: tabs, surrogate
-// pairs (\ud83d\ude00), the comments and trailing commas of VS Code. So what
-// begins like JSON is read as JSON, into the nodes YAML would have given.
+// The YAML library parses most JSON, but not tabs, surrogate pairs (\ud83d\ude00), and the
+// comments and trailing commas of VS Code. Therefore a file that begins like JSON is parsed as
+// JSON, into the same nodes.
 
-// maxJSONDepth is how many levels a JSON file may nest: far more than any client
-// writes, few enough for the stack.
+// maxJSONDepth is the maximum nesting of a JSON file: far more than any client writes, and small
+// enough for the stack.
 const maxJSONDepth = 200
 
 var jsonStart = lazy.Regexp(`^\s*\{\s*["}]`)
 
 func looksLikeJSON(data []byte) bool { return jsonStart().Match(standardJSON(data)) }
 
-// parseJSON returns the root of the document with the lines of all its nodes.
-// If there is an error, line tells where.
+// parseJSON returns the root of the document. All nodes have their line. line is the line of an
+// error.
 func parseJSON(data []byte) (root *yaml.Node, line int, err error) {
 	data = standardJSON(data)
 	p := &jsonParser{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
@@ -45,10 +45,10 @@ type jsonParser struct {
 	data []byte
 	dec  *json.Decoder
 
-	line, seen int // data[:seen] has been counted
+	line, seen int // line number at data[seen]
 }
 
-// currentLine is the line of the token read last. No token of JSON spans lines.
+// currentLine returns the line of the last token. Tokens do not contain line breaks.
 func (p *jsonParser) currentLine() int {
 	offset := min(int(p.dec.InputOffset()), len(p.data))
 	p.line += bytes.Count(p.data[p.seen:offset], []byte("\n"))
@@ -98,12 +98,12 @@ func (p *jsonParser) scalar(token json.Token) *yaml.Node {
 	return n
 }
 
-// standardJSON blanks out a byte order mark, comments and trailing commas; every
-// other byte stays where it is, so lines and offsets hold.
+// standardJSON replaces a byte order mark, comments and trailing commas by spaces, so that lines
+// and offsets do not change.
 func standardJSON(data []byte) []byte {
 	out := bytes.Clone(data)
 	copy(out, bytes.Repeat([]byte(" "), len(data)-len(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))))
-	comma := -1 // a comma after which nothing has come yet
+	comma := -1 // index of a comma without a value after it; -1 = none
 	for i := 0; i < len(out); i++ {
 		switch c := out[i]; {
 		case c == '"':
@@ -123,7 +123,7 @@ func standardJSON(data []byte) []byte {
 	return out
 }
 
-// stringEnd finds the quote that closes the string starting at i.
+// stringEnd returns the index of the quote that closes the string starting at i.
 func stringEnd(b []byte, i int) int {
 	for i++; i < len(b) && b[i] != '"' && b[i] != '\n'; i++ {
 		if b[i] == '\\' {
@@ -133,7 +133,7 @@ func stringEnd(b []byte, i int) int {
 	return i
 }
 
-// commentEnd tells where the comment that starts at i is over; 0 = none does.
+// commentEnd returns the end of the comment that starts at i; 0 = no comment.
 func commentEnd(b []byte, i int) int {
 	open, close := b[i:min(i+2, len(b))], "\n"
 	switch string(open) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A JSON file may nest so deep and no deeper.
+// The nesting of JSON is bounded.
 func TestJSONNestsToABound(t *testing.T) {
 	nest := func(n int) []byte { return []byte(strings.Repeat("[", n) + strings.Repeat("]", n)) }
 	if _, _, err := parseJSON(nest(maxJSONDepth)); err != nil {

@@ -1,8 +1,8 @@
-// Package node parses a configuration file, YAML or JSON, into YAML nodes, and has helpers to read
-// and build such nodes. Each node has the line of its value in the file.
+// Package node parses a configuration file, YAML or JSON, into YAML nodes, and has helpers to
+// read and build such nodes. Each node has the line of its value in the file.
 //
-// JSON may have comments, trailing commas and a byte order mark, as in the files of VS Code. Errors
-// never quote the text of a value, because it may be a secret.
+// JSON may have comments, trailing commas and a byte order mark, as in the files of VS Code.
+// Errors never contain the text of a value, because it may be a secret.
 package node
 
 import (
@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ShowKey returns a key for display. Who writes { TOKEN=value } makes a key of
-// what should not be shown: it ends at the sign.
+// ShowKey returns a key for display, up to a = or : in it. In { TOKEN=value }, the value is a
+// part of the key and must not be shown.
 func ShowKey(key string) string {
 	if i := strings.IndexAny(key, "=:"); i >= 0 {
 		key = key[:i+1] + "…"
@@ -24,7 +24,7 @@ func ShowKey(key string) string {
 	return OneLine(key)
 }
 
-// OneLine keeps what other people wrote from breaking a line of ours.
+// OneLine replaces unprintable characters, such as line breaks, in text from outside.
 func OneLine(s string) string {
 	return strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) || c == unicode.ReplacementChar {
@@ -34,7 +34,7 @@ func OneLine(s string) string {
 	}, s)
 }
 
-// Deref follows an alias to what it stands for.
+// Deref returns the node that an alias refers to.
 func Deref(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -42,7 +42,7 @@ func Deref(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// Children yields the pairs of a mapping; of anything else, nothing.
+// Children yields the pairs of a mapping, and nothing for other nodes.
 func Children(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	return func(yield func(string, *yaml.Node) bool) {
 		if n == nil || n.Kind != yaml.MappingNode {
@@ -56,7 +56,7 @@ func Children(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	}
 }
 
-// Child is the value of a key, nil if it is not there or null.
+// Child returns the value of a key; nil if it is missing or null.
 func Child(n *yaml.Node, key string) *yaml.Node {
 	for name, value := range Children(n) {
 		if name == key && !IsAbsent(value) {
@@ -73,7 +73,7 @@ func Items(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-// String is the node of a string, falsehood that of false.
+// String returns the node of a string.
 func String(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 }
@@ -82,7 +82,7 @@ func False() *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "false"}
 }
 
-// Mapping is the content of a mapping node. What is empty is not added.
+// Mapping is the content of a mapping node. AddString and AddStrings skip empty values.
 type Mapping []*yaml.Node
 
 func (m *Mapping) Add(key string, value *yaml.Node) {
@@ -106,7 +106,7 @@ func (m *Mapping) AddStrings(key string, values []string) {
 	m.Add(key, list)
 }
 
-// EscapedString is the node of a string; what does not print is escaped.
+// EscapedString returns the node of a string with unprintable characters escaped.
 func EscapedString(s string) *yaml.Node {
 	n := String(s)
 	odd := func(c rune) bool { return !unicode.IsPrint(c) || c == unicode.ReplacementChar }
@@ -116,15 +116,14 @@ func EscapedString(s string) *yaml.Node {
 	return n
 }
 
-// IsAbsent tells whether n is a value that was left out, as in "catalog:" with
-// all below it commented out. A lone ~ is not: where a string may stand it
-// means the home directory.
+// IsAbsent reports whether a value is omitted, as in "catalog:" with all keys below it commented
+// out. A lone ~ is not: as a string it means the home directory.
 func IsAbsent(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Value != "~"
 }
 
-// Not ends a sentence on what a value must be with what it is: text that stands
-// in the file, if it is short enough to help.
+// Not returns the suffix `, not "text"` for an error about a value; "" if the text is empty or
+// too long to help.
 func Not(text string) string {
 	if text == "" || len(text) > 40 {
 		return ""

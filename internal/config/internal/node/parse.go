@@ -13,22 +13,21 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// A SyntaxError says what is wrong with a file.
+// A SyntaxError describes why a file cannot be parsed.
 type SyntaxError struct {
 	Line    int // from 1; 0 = the file as a whole
 	Problem string
-	Hint    string // what to try; often ""
+	Hint    string // possible solution; often ""
 }
 
-// parse reads a file into nodes. A nil root means that nothing is written in
-// it.
+// Parse parses a file into nodes. The root is nil if the file is empty.
 func Parse(data []byte) (*yaml.Node, *SyntaxError) {
 	if looksLikeJSON(data) {
 		root, line, err := parseJSON(data)
 		if err == nil {
 			return root, nil
 		}
-		// It may be a YAML flow mapping, {"a": b}; if not, JSON was meant.
+		// The file may be a YAML flow mapping, {"a": b}; if not, it is invalid JSON.
 		root, bad := parseYAML(data)
 		if bad == nil {
 			return root, nil
@@ -73,7 +72,7 @@ func parseYAML(data []byte) (*yaml.Node, *SyntaxError) {
 var (
 	yamlError = lazy.Regexp(`^yaml: (?:line (\d+): )?(.*)`)
 	anchor    = lazy.Regexp(`^unknown anchor '(.*)' referenced`)
-	// The library counts the lines of these from 0, of all others from 1.
+	// In these errors the library counts lines from 0, in all others from 1.
 	fromZero = lazy.Regexp(`^did not find expected (?:',' or|node content|key|'-' indicator|<)`)
 )
 
@@ -82,13 +81,13 @@ const (
 	anchorHint = "put quotes around the value"
 )
 
-// isNamelessAnchor reports what the library says about a * or & that no letter, digit, _ or - follows.
+// isNamelessAnchor reports whether an error is about a * or & that is not followed by a name.
 func isNamelessAnchor(problem string) bool {
 	return strings.HasPrefix(problem, "did not find expected alphabetic or numeric character")
 }
 
-// unquotedValueError returns an error about the * or & that a value on a line begins with. It does not show the value:
-// that may be a secret.
+// unquotedValueError returns an error about a value that begins with * or & on a line. It does
+// not contain the value, which may be a secret.
 func unquotedValueError(data []byte, line int) *SyntaxError {
 	var text []byte
 	for row := range bytes.Lines(data) {
@@ -104,9 +103,8 @@ func unquotedValueError(data []byte, line int) *SyntaxError {
 	return e
 }
 
-// syntaxError says what the YAML library says, with a line wherever one can be
-// had, and without the one piece of text it would quote: what looks like an
-// anchor may be a password that begins with a star.
+// syntaxError converts an error of the YAML library. It adds the line if possible, and removes
+// the text of an unknown anchor, which may be a password that begins with *.
 func syntaxError(data []byte, err error) *SyntaxError {
 	m := yamlError().FindStringSubmatch(err.Error())
 	if m == nil {
@@ -136,8 +134,8 @@ func syntaxError(data []byte, err error) *SyntaxError {
 	return e
 }
 
-// firstInvalidByte finds the first byte that is no UTF-8 or that YAML does not allow;
-// -1 = all is well. UTF-16 with its mark is left to the YAML library.
+// firstInvalidByte returns the index of the first byte that is not UTF-8 or not allowed in YAML;
+// -1 = none. UTF-16 with a byte order mark is left to the YAML library.
 func firstInvalidByte(data []byte) int {
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		return -1
