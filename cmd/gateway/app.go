@@ -29,23 +29,23 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-// flags are those that all verbs have.
-type flags struct {
+// cli are those that all verbs have.
+type cli struct {
 	stdio
 	config, logLevel, logFormat, state string
 	listen                             string        // of serve
-	onStdio                            bool          // likewise: also if it listens
-	served                             bool          // serve has come so far
+	alsoStdio                          bool          // likewise: also if it listens
+	serving                            bool          // serve has come so far
 	timeout                            time.Duration // of check, tools and call: how long the backends may take to start; 0 = no limit
 	sighup                             *reload.SIGHUP
-	hurry                              *hurry
+	secondSignal                       *signalHandler
 	mask                               *logging.Mask // of the gateway that was put together; nil = none yet
 }
 
-// load reads the configuration, with the flags laid over it. If gateway.yaml of the working
+// loadConfig reads the configuration, with the flags laid over it. If gateway.yaml of the working
 // directory is not approved, load asks on a terminal.
-func (f *flags) load() (*config.Loaded, error) {
-	return loadFrom(config.Options{Path: f.config, Flags: f.set(), VariableNames: variables(), Approve: f.approval(true)})
+func (c *cli) loadConfig() (*config.Loaded, error) {
+	return loadFrom(config.Options{Path: c.config, Flags: c.flagValues(), VariableNames: variableNames(), Approve: c.approver(true)})
 }
 
 // loadFrom loads a configuration, and adds warnings about paths in it that are not there.
@@ -54,16 +54,16 @@ func loadFrom(o config.Options) (*config.Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.Config.StateDir = absolute(l.Config.StateDir)
-	if errs := auditOverwrites(l); len(errs) > 0 {
+	l.Config.StateDir = absolutePath(l.Config.StateDir)
+	if errs := auditFileConflicts(l); len(errs) > 0 {
 		return nil, errs
 	}
 	l.Warnings = append(l.Warnings, missingPaths(l)...)
 	return l, nil
 }
 
-// variables returns the names of the variables that are set.
-func variables() (names []string) {
+// variableNames returns the names of the variables that are set.
+func variableNames() (names []string) {
 	for _, v := range os.Environ() {
 		if name, value, _ := strings.Cut(v, "="); value != "" {
 			names = append(names, name)
@@ -72,22 +72,22 @@ func variables() (names []string) {
 	return names
 }
 
-// reload reads the file at path, or searches for one if path is "". It never asks. Local says
+// reloadConfig reads the file at path, or searches for one if path is "". It never asks. Local says
 // that the file was found in the working directory, and must be approved.
-func (f *flags) reload(path string, local bool) (*config.Loaded, error) {
-	return loadFrom(config.Options{Path: path, Local: local, Flags: f.set(), VariableNames: variables(), Approve: f.approval(false)})
+func (c *cli) reloadConfig(path string, local bool) (*config.Loaded, error) {
+	return loadFrom(config.Options{Path: path, Local: local, Flags: c.flagValues(), VariableNames: variableNames(), Approve: c.approver(false)})
 }
 
-// unchanged reports whether reload would read what l was made of.
-func (f *flags) unchanged(l *config.Loaded) bool {
-	return l.Unchanged(config.Options{Path: l.Source, Local: l.Local, Approve: f.approval(false)})
+// configUnchanged reports whether reload would read what l was made of.
+func (c *cli) configUnchanged(l *config.Loaded) bool {
+	return l.Unchanged(config.Options{Path: l.Source, Local: l.Local, Approve: c.approver(false)})
 }
 
-// set are the flags that were given, by the keys that they set.
-func (f *flags) set() map[string]string {
+// flagValues are the flags that were given, by the keys that they set.
+func (c *cli) flagValues() map[string]string {
 	set := make(map[string]string)
 	for key, value := range map[string]string{
-		"log.level": f.logLevel, "log.format": f.logFormat, "state": f.state, "listen": f.listen,
+		"log.level": c.logLevel, "log.format": c.logFormat, "state": c.state, "listen": c.listen,
 	} {
 		if value != "" {
 			set[key] = value
@@ -96,60 +96,60 @@ func (f *flags) set() map[string]string {
 	return set
 }
 
-// given are the keys that flags have set.
-func (f *flags) given() []string { return slices.Sorted(maps.Keys(f.set())) }
+// flagKeys are the keys that flags have set.
+func (c *cli) flagKeys() []string { return slices.Sorted(maps.Keys(c.flagValues())) }
 
 // An app is the gateway put together: everyone who works in it, introduced to
 // everyone they need.
 type app struct {
 	*config.Loaded
-	log     *slog.Logger
-	level   slog.LevelVar // of log
-	mask    *logging.Mask
-	set     *backends.Set
-	gateway *gateway.Gateway
-	journal *audit.Journal
+	log      *slog.Logger
+	level    slog.LevelVar // of log
+	mask     *logging.Mask
+	backends *backends.Set
+	gateway  *gateway.Gateway
+	journal  *audit.Journal
 
 	certificate reload.Certificates
 
-	lastNames catalog.Assignments // who had each name in the last run
+	previousNames catalog.Assignments // who had each name in the last run
 
-	auto string // the token that auto stands for, "" = there is none
+	autoToken string // the token that auto stands for, "" = there is none
 
 	via string // how this process names itself to HTTP servers, which may be itself
 
-	waited time.Duration // how long the backends were waited for, if that was the limit; else 0
+	timedOutAfter time.Duration // how long the backends were waited for, if that was the limit; else 0
 
 	closers []func()
 }
 
-// tune changes a configuration for the needs of a verb.
-type tune func(*config.Config)
+// configOverride changes a configuration for the needs of a verb.
+type configOverride func(*config.Config)
 
-// indoors is for the verbs that are their own only client.
-func indoors(c *config.Config) { c.Listen = "" }
+// stdioOnly is for the verbs that are their own only client.
+func stdioOnly(c *config.Config) { c.Listen = "" }
 
-// quiet is for the verbs that people read: only what went wrong is logged,
+// quietLog is for the verbs that people read: only what went wrong is logged,
 // unless they asked for more, and calls are on record only where there is a
 // file for it.
-func (f *flags) quiet(c *config.Config) {
-	if f.logLevel == "" && os.Getenv("GATEWAY_LOG_LEVEL") == "" {
-		c.Log.Level = "error"
+func (c *cli) quietLog(cfg *config.Config) {
+	if c.logLevel == "" && os.Getenv("GATEWAY_LOG_LEVEL") == "" {
+		cfg.Log.Level = "error"
 	}
-	if c.Log.Level == "error" || c.Log.Level == "warn" {
-		c.Audit.File = cmp.Or(c.Audit.File, config.PathNone)
+	if cfg.Log.Level == "error" || cfg.Log.Level == "warn" {
+		cfg.Audit.File = cmp.Or(cfg.Audit.File, config.PathNone)
 	}
 }
 
-// noFile is what a user is told who has no configuration.
-const noFile = "no configuration found: serving the embedded demo backend; to serve your own, write gateway.yaml " +
+// noFileMessage is what a user is told who has no configuration.
+const noFileMessage = "no configuration found: serving the embedded demo backend; to serve your own, write gateway.yaml " +
 	"(gateway import -o gateway.yaml takes over what other clients have) or name a file with --config"
 
-// laterFile is what serve adds to noFile.
-const laterFile = "; a file that is written later is loaded"
+// laterFileMessage is what serve adds to noFileMessage.
+const laterFileMessage = "; a file that is written later is loaded"
 
-// sayFile says which file was read, if there is one; that there is none is said anyway.
-func (f *flags) sayFile(a *app) {
+// printSource says which file was read, if there is one; that there is none is said anyway.
+func (c *cli) printSource(a *app) {
 	if a.Source == "" {
 		return
 	}
@@ -157,80 +157,80 @@ func (f *flags) sayFile(a *app) {
 	if err != nil {
 		file = a.Source
 	}
-	fmt.Fprintf(f.err, "gateway: configuration: %s\n", file)
+	fmt.Fprintf(c.err, "gateway: configuration: %s\n", file)
 }
 
-// sayFileToPerson is sayFile where stderr is a terminal: what a tool prints may be
+// printSourceOnTerminal is sayFile where stderr is a terminal: what a tool prints may be
 // gathered together with stderr, and read as one.
-func (f *flags) sayFileToPerson(a *app, machine bool) {
-	if !machine && isTerminal(f.err) {
-		f.sayFile(a)
+func (c *cli) printSourceOnTerminal(a *app, machine bool) {
+	if !machine && isTerminal(c.err) {
+		c.printSource(a)
 	}
 }
 
-// A mode is what a verb needs of the backends.
-type mode struct {
-	once bool // a backend that ends is not started again
-	anew bool // what was listed earlier does not count
+// A runMode is what a verb needs of the backends.
+type runMode struct {
+	noRestart   bool // a backend that ends is not started again
+	ignoreCache bool // what was listed earlier does not count
 }
 
 // open puts the gateway together.
-func (f *flags) open(m mode, tunes ...tune) (*app, error) {
-	loaded, err := f.load()
+func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
+	loaded, err := c.loadConfig()
 	if err != nil {
 		return nil, err
 	}
-	chain, err := beneath(loaded.Source, os.Getenv(aboveEnv))
+	chain, err := checkRecursion(loaded.Source, os.Getenv(ancestorsEnv))
 	if err != nil {
-		if m.once {
-			err = hinted{err, "if you mean to run it beneath a gateway, unset " + aboveEnv}
+		if m.noRestart {
+			err = hintedError{err, "if you mean to run it beneath a gateway, unset " + ancestorsEnv}
 		}
 		return nil, err
 	}
-	c := loaded.Config
+	cfg := loaded.Config
 	for _, t := range tunes {
-		t(c)
+		t(cfg)
 	}
 	if loaded.Source == "" && len(tunes) > 0 {
-		fmt.Fprintf(f.err, "gateway: %s\n", noFile)
+		fmt.Fprintf(c.err, "gateway: %s\n", noFileMessage)
 	}
-	a := &app{Loaded: loaded, mask: logging.NewMask(config.Secrets(c)...), via: "mcp-gateway-" + rand.Text()}
-	f.mask = a.mask
-	a.openLog(f.err)
-	a.openNames()
+	a := &app{Loaded: loaded, mask: logging.NewMask(config.Secrets(cfg)...), via: "mcp-gateway-" + rand.Text()}
+	c.mask = a.mask
+	a.openLog(c.err)
+	a.loadNameRecord()
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
-	a.set = backends.New(backends.Options{
+	a.backends = backends.New(backends.Options{
 		StderrLevel:  stderrLevels[a.Config.Log.Stderr],
-		Backends:     c.Backends,
-		Catalog:      catalogOptions(c),
-		CatalogWait:  c.Catalog.Wait,
-		MaxMessage:   int(c.Limits.Message),
-		StateDir:     c.StateDir,
-		NameOwners:   a.lastNames,
+		Backends:     cfg.Backends,
+		Catalog:      catalogOptions(cfg),
+		CatalogWait:  cfg.Catalog.Wait,
+		MaxMessage:   int(cfg.Limits.Message),
+		StateDir:     cfg.StateDir,
+		NameOwners:   a.previousNames,
 		ProcessID:    reload.OwnProcess(),
 		HasExited:    reload.ProcessExited,
 		ClientInfo:   info,
 		Via:          a.via,
-		ChildEnv:     map[string]string{aboveEnv: chain},
+		ChildEnv:     map[string]string{ancestorsEnv: chain},
 		Mask:         a.mask.String,
-		NoRestart:    m.once,
-		IgnoreCache:  m.anew,
-		SingleClient: c.Listen == "",
+		NoRestart:    m.noRestart,
+		IgnoreCache:  m.ignoreCache,
+		SingleClient: cfg.Listen == "",
 		Log:          a.log,
 
-		StartParallel: c.Limits.StartParallel,
+		StartParallel: cfg.Limits.StartParallel,
 	})
 	if err := a.openJournal(); err != nil {
 		a.close()
 		return nil, err
 	}
 	a.gateway = gateway.New(gateway.Options{
-		Backends:            a.set,
+		Backends:            a.backends,
 		Observers:           a.observers(),
 		Info:                info,
-		MaxInFlight:         c.Limits.InFlight,
-		MaxStatelessClients: c.Limits.Sessions,
-		DrainTimeout:        c.Limits.Drain,
+		MaxInFlight:         cfg.Limits.InFlight,
+		MaxStatelessClients: cfg.Limits.Sessions,
+		DrainTimeout:        cfg.Limits.Drain,
 		Log:                 a.log,
 		Mask:                a.mask.String,
 	})
@@ -276,14 +276,14 @@ func levelOf(c *config.Config) slog.Level {
 // stderrLevels are the levels of log.stderr. At "off" no line is logged, whatever log.level is.
 var stderrLevels = map[string]slog.Level{"info": slog.LevelInfo, "debug": slog.LevelDebug, "off": slog.LevelDebug - 4}
 
-// flushLogs is how long the end waits for stderr to be read.
-const flushLogs = time.Second
+// logFlushTimeout is how long the end waits for stderr to be read.
+const logFlushTimeout = time.Second
 
 func (a *app) openLog(w io.Writer) {
 	a.level.Set(levelOf(a.Config))
 	sink := logging.OpenSink(w, logging.SinkOptions{Lost: logging.FormatLost(a.Config.Log.Format)})
 	a.log = logging.New(sink, logging.Options{Level: &a.level, Format: a.Config.Log.Format, Mask: a.mask})
-	a.closers = append(a.closers, func() { _ = sink.Close(flushLogs) }, logging.CaptureStandardLog(a.log))
+	a.closers = append(a.closers, func() { _ = sink.Close(logFlushTimeout) }, logging.CaptureStandardLog(a.log))
 	for _, w := range a.Warnings {
 		a.log.Warn(w)
 	}
@@ -306,21 +306,21 @@ func (a *app) openJournal() error {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
 			return a.Loaded.PathError("audit.file", path, errors.New("is a pipe, and would wait for a reader"), "name a file")
 		}
-		a.warnOfOthers(path)
+		a.warnAuditFileMode(path)
 		file, err := logging.OpenFile(path, logging.FileOptions{})
 		if err != nil {
 			return a.Loaded.PathError("audit.file", path, err, "make the directory writable, or set audit.file to another path")
 		}
 		a.closers = append(a.closers, func() { file.Close() })
-		a.journal = audit.NewLines(&telling{Writer: file, log: a.log}, o)
+		a.journal = audit.NewLines(&failureLoggingWriter{Writer: file, log: a.log}, o)
 	}
 	return nil
 }
 
-// warnOfOthers warns of an audit file that is there and that other users can read or change. A new one is
+// warnAuditFileMode warns of an audit file that is there and that other users can read or change. A new one is
 // for its owner alone.
-func (a *app) warnOfOthers(path string) {
-	path = absolute(path)
+func (a *app) warnAuditFileMode(path string) {
+	path = absolutePath(path)
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || runtime.GOOS == "windows" {
 		return
@@ -346,12 +346,12 @@ func (a *app) warnOfOthers(path string) {
 // it when work is done: first the backends, then the journal, then the log.
 func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	defer a.close()
-	defer a.debugDoor()()
+	defer a.serveDebug()()
 	journal, endJournal := context.WithCancel(context.Background())
 	backends, endBackends := context.WithCancel(context.Background())
 	var written, running sync.WaitGroup
 	written.Go(func() { _ = a.journal.Run(journal) })
-	running.Go(func() { _ = a.set.Run(backends, a.gateway) })
+	running.Go(func() { _ = a.backends.Run(backends, a.gateway) })
 	running.Go(func() { _ = a.gateway.Run(backends) })
 	running.Go(func() { gctune.Run(backends) })
 

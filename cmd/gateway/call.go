@@ -20,15 +20,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// atLeastTool is what call needs to know.
-func atLeastTool(_ *cobra.Command, args []string) error {
+// requireTool is what call needs to know.
+func requireTool(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return errors.New("call needs the name of a TOOL; gateway tools lists them")
 	}
 	return nil
 }
 
-func callCommand(f *flags) *cobra.Command {
+func callCommand(c *cli) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "call TOOL [JSON | KEY=VALUE...]",
@@ -42,32 +42,32 @@ fails, or is not there.
 
 A VALUE that is JSON is sent as that, unless the tool's schema says that it is a string;
 any other is sent as a string. The exit code is 1 if the tool says that it failed.`,
-		Args: atLeastTool,
+		Args: requireTool,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.checkTimeout(); err != nil {
+			if err := c.checkTimeout(); err != nil {
 				return err
 			}
-			a, err := f.open(mode{once: true}, f.quiet, indoors)
+			a, err := c.open(runMode{noRestart: true}, c.quietLog, stdioOnly)
 			if err != nil {
 				return err
 			}
-			f.sayFileToPerson(a, asJSON)
+			c.printSourceOnTerminal(a, asJSON)
 			return a.run(cmd.Context(), func(ctx context.Context) error {
-				return f.call(ctx, a, args[0], args[1:], asJSON)
+				return c.callTool(ctx, a, args[0], args[1:], asJSON)
 			})
 		},
 	}
-	f.timeoutFlag(cmd)
+	c.timeoutFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the raw result")
 	return cmd
 }
 
-// call is a client of the gateway for one call, over a pipe in memory.
-func (f *flags) call(ctx context.Context, a *app, tool string, args []string, asJSON bool) error {
+// callTool is a client of the gateway for one call, over a pipe in memory.
+func (c *cli) callTool(ctx context.Context, a *app, tool string, args []string, asJSON bool) error {
 	ours, theirs := transport.Pipe()
 	served := make(chan error, 1)
 	go func() { served <- a.gateway.Serve(ctx, "", "", theirs) }()
-	p := peer.New(ours, deaf{}, peer.Options{})
+	p := peer.New(ours, noCapabilities{}, peer.Options{})
 	talked := make(chan error, 1)
 	go func() { talked <- p.Run(context.Background()) }()
 	defer func() {
@@ -89,43 +89,43 @@ func (f *flags) call(ctx context.Context, a *app, tool string, args []string, as
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() { f.watchStart(ctx, cancel, a, tool) })
+	watching.Go(func() { c.awaitStart(ctx, cancel, a, tool) })
 	defer watching.Wait()
 	defer cancel(nil)
-	arguments, err := f.arguments(ctx, a, tool, args)
+	arguments, err := c.toolArguments(ctx, a, tool, args)
 	if err != nil {
 		return err
 	}
-	answer, err := f.ask(ctx, a, p, tool, arguments)
+	answer, err := c.callAndWait(ctx, a, p, tool, arguments)
 	cancel(nil)
-	late, isLate := errors.AsType[hinted](context.Cause(ctx))
+	late, isLate := errors.AsType[hintedError](context.Cause(ctx))
 	switch {
 	case isLate && err != nil:
 		return late
 	case err != nil:
 		return err
 	case answer.Part(wire.PartError) != nil:
-		return f.failed(a, tool, answer, asJSON)
+		return c.callError(a, tool, answer, asJSON)
 	}
-	return f.print(a, answer, asJSON)
+	return c.printResult(a, answer, asJSON)
 }
 
-// deaf is a client that nobody asks anything.
-type deaf struct{}
+// noCapabilities is a client that nobody asks anything.
+type noCapabilities struct{}
 
-func (deaf) HandleRequest(r *peer.Request) {
+func (noCapabilities) HandleRequest(r *peer.Request) {
 	r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 }
-func (deaf) HandleNotification(wire.Message, peer.Origin) {}
+func (noCapabilities) HandleNotification(wire.Message, peer.Origin) {}
 
-// ask calls the tool and waits; progress goes to stderr.
-func (f *flags) ask(ctx context.Context, a *app, p *peer.Peer, tool string, arguments []byte) (wire.Message, error) {
+// callAndWait calls the tool and waits; progress goes to stderr.
+func (c *cli) callAndWait(ctx context.Context, a *app, p *peer.Peer, tool string, arguments []byte) (wire.Message, error) {
 	params := append([]byte(`{"name":`), wire.Quote(tool)...)
 	if arguments != nil {
 		params = append(append(params, `,"arguments":`...), arguments...)
 	}
 	params = append(params, `,"_meta":{"progressToken":0}}`...)
-	w := &watcher{w: f.err, line: a.line, done: make(chan struct{})}
+	w := &callWaiter{w: c.err, maskedLine: a.maskedLine, done: make(chan struct{})}
 	pending := &peer.Call{Handler: w, Token: "0"}
 	p.Send(wire.NewRequest("0", protocol.MethodToolsCall, params), pending)
 	select {
@@ -134,20 +134,20 @@ func (f *flags) ask(ctx context.Context, a *app, p *peer.Peer, tool string, argu
 		pending.Cancel(nil)
 		<-w.done
 	}
-	return w.answer, w.err
+	return w.response, w.err
 }
 
-// A watcher waits for one answer.
-type watcher struct {
-	w      io.Writer
-	line   func(string) string // makes a text one line without secrets
-	answer wire.Message
-	err    error
-	done   chan struct{}
+// A callWaiter waits for one answer.
+type callWaiter struct {
+	w          io.Writer
+	maskedLine func(string) string // makes a text one line without secrets
+	response   wire.Message
+	err        error
+	done       chan struct{}
 }
 
 // Progressed implements peer.ResponseHandler.
-func (w *watcher) OnProgress(m wire.Message) {
+func (w *callWaiter) OnProgress(m wire.Message) {
 	var p struct {
 		Progress float64  `json:"progress"`
 		Total    *float64 `json:"total"`
@@ -160,47 +160,47 @@ func (w *watcher) OnProgress(m wire.Message) {
 	if p.Total != nil {
 		text += fmt.Sprintf(" of %v", *p.Total)
 	}
-	fmt.Fprintln(w.w, w.line(text+" "+p.Message))
+	fmt.Fprintln(w.w, w.maskedLine(text+" "+p.Message))
 }
 
 // Done implements peer.ResponseHandler.
-func (w *watcher) OnResponse(m wire.Message, err error) {
-	w.answer, w.err = m, err
+func (w *callWaiter) OnResponse(m wire.Message, err error) {
+	w.response, w.err = m, err
 	close(w.done)
 }
 
-// failed reports a JSON-RPC error.
-func (f *flags) failed(a *app, tool string, answer wire.Message, asJSON bool) error {
+// callError reports a JSON-RPC error.
+func (c *cli) callError(a *app, tool string, answer wire.Message, asJSON bool) error {
 	e := wire.ReadError(answer.Part(wire.PartError))
 	if asJSON {
-		fmt.Fprintf(f.out, "%s\n", answer.Part(wire.PartError))
+		fmt.Fprintf(c.out, "%s\n", answer.Part(wire.PartError))
 	}
-	err := fmt.Errorf("%s (code %d)", a.line(e.Message), e.Code)
+	err := fmt.Errorf("%s (code %d)", a.maskedLine(e.Message), e.Code)
 	if e.Code == wire.CodeInvalidParams && strings.HasPrefix(e.Message, "Unknown tool") {
-		if denied := a.denied(tool, ""); denied != nil {
+		if denied := a.deniedError(tool, ""); denied != nil {
 			return denied
 		}
-		_ = f.tellFailed(a, "") // it may be one of theirs
-		return hinted{err, a.meant(tool)}
+		_ = c.printFailedBackends(a, "") // it may be one of theirs
+		return hintedError{err, a.nameHint(tool)}
 	}
 	if strings.Contains(e.Message, "it is disabled in the configuration") {
-		if disabled := a.disabled(a.isPrefixOf(tool)); disabled != nil {
+		if disabled := a.disabledError(a.hasBackendPrefix(tool)); disabled != nil {
 			return disabled
 		}
 	}
 	return err
 }
 
-// print prints a result: its bytes, or the text in it. Secrets are masked in the text of a failure,
+// printResult prints a result: its bytes, or the text in it. Secrets are masked in the text of a failure,
 // which goes to stderr; a result is printed as it is.
-func (f *flags) print(a *app, answer wire.Message, asJSON bool) error {
+func (c *cli) printResult(a *app, answer wire.Message, asJSON bool) error {
 	result := answer.Part(wire.PartResult)
 	failure := error(nil)
 	if answer.IsToolError() {
-		failure = errSilent
+		failure = errReported
 	}
 	if asJSON {
-		fmt.Fprintf(f.out, "%s\n", result)
+		fmt.Fprintf(c.out, "%s\n", result)
 		return failure
 	}
 	var r struct {
@@ -210,34 +210,34 @@ func (f *flags) print(a *app, answer wire.Message, asJSON bool) error {
 		StructuredContent json.RawMessage `json:"structuredContent"`
 	}
 	if err := json.Unmarshal(result, &r); err != nil {
-		fmt.Fprintln(f.out, visible(f.out, string(result)))
+		fmt.Fprintln(c.out, forWriter(c.out, string(result)))
 		return failure
 	}
-	to, masked := f.out, func(text string) string { return text }
+	to, masked := c.out, func(text string) string { return text }
 	if failure != nil {
-		to, masked = f.err, a.mask.String
+		to, masked = c.err, a.mask.String
 	}
-	for _, c := range r.Content {
-		if c.Type == "text" {
-			fmt.Fprintln(to, visible(to, masked(c.Text)))
+	for _, block := range r.Content {
+		if block.Type == "text" {
+			fmt.Fprintln(to, forWriter(to, masked(block.Text)))
 		} else {
-			fmt.Fprintf(to, "[%s]\n", visible(to, masked(strings.Join(strings.Fields(c.Type+" "+c.MimeType+" "+c.URI), " "))))
+			fmt.Fprintf(to, "[%s]\n", forWriter(to, masked(strings.Join(strings.Fields(block.Type+" "+block.MimeType+" "+block.URI), " "))))
 		}
 	}
 	if len(r.Content) == 0 && r.StructuredContent != nil {
-		fmt.Fprintln(to, visible(to, masked(string(r.StructuredContent))))
+		fmt.Fprintln(to, forWriter(to, masked(string(r.StructuredContent))))
 	}
 	return failure
 }
 
-// arguments makes the arguments' JSON of what stands on the command line.
-func (f *flags) arguments(ctx context.Context, a *app, tool string, args []string) ([]byte, error) {
+// toolArguments makes the arguments' JSON of what stands on the command line.
+func (c *cli) toolArguments(ctx context.Context, a *app, tool string, args []string) ([]byte, error) {
 	switch {
 	case len(args) == 0:
 		return nil, nil
 	case len(args) == 1 && wire.IsObject([]byte(args[0])):
 		if !json.Valid([]byte(args[0])) {
-			return nil, misused("gateway call", fmt.Errorf("the arguments are not valid JSON: %s", args[0]))
+			return nil, usageErrorOf("gateway call", fmt.Errorf("the arguments are not valid JSON: %s", args[0]))
 		}
 		return []byte(args[0]), nil
 	}
@@ -246,12 +246,12 @@ func (f *flags) arguments(ctx context.Context, a *app, tool string, args []strin
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i, arg := range args {
-		key, value, ok := cut(arg)
+		key, value, ok := splitKeyValue(arg)
 		if !ok {
-			return nil, misused("gateway call", fmt.Errorf("argument %q is not KEY=VALUE; a JSON object would have to stand alone", arg))
+			return nil, usageErrorOf("gateway call", fmt.Errorf("argument %q is not KEY=VALUE; a JSON object would have to stand alone", arg))
 		}
 		if seen[key] {
-			return nil, misused("gateway call", fmt.Errorf("argument %q stands twice", key))
+			return nil, usageErrorOf("gateway call", fmt.Errorf("argument %q stands twice", key))
 		}
 		seen[key] = true
 		if i > 0 {
@@ -269,7 +269,7 @@ func (f *flags) arguments(ctx context.Context, a *app, tool string, args []strin
 	return b.Bytes(), nil
 }
 
-func cut(arg string) (key, value string, ok bool) {
+func splitKeyValue(arg string) (key, value string, ok bool) {
 	key, value, ok = strings.Cut(arg, "=")
 	return key, value, ok && key != ""
 }
@@ -278,7 +278,7 @@ func cut(arg string) (key, value string, ok bool) {
 func schemaStrings(ctx context.Context, a *app, tool string) map[string]bool {
 	var found *catalog.Entry
 	for found == nil {
-		v := a.set.View()
+		v := a.backends.View()
 		if route, ok := v.Lookup(catalog.Tools, tool); ok {
 			for _, e := range v.Entries(catalog.Tools) {
 				if e.Backend == route.Backend && e.Item.Original == route.Original {

@@ -15,7 +15,7 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-func checkCommand(f *flags) *cobra.Command {
+func checkCommand(c *cli) *cobra.Command {
 	diff := false
 	cmd := &cobra.Command{
 		Use:   "check",
@@ -33,23 +33,23 @@ leaves in the directory of state, and reads variables from the environment that 
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if diff {
-				return f.printDiff()
+				return c.printDiff()
 			}
-			return f.withAll(cmd.Context(), f.sayFile, f.printStatus)
+			return c.withStartedBackends(cmd.Context(), c.printSource, c.printStatus)
 		},
 	}
-	f.timeoutFlag(cmd)
+	c.timeoutFlag(cmd)
 	cmd.Flags().BoolVar(&diff, "diff", false, "start no backend; say what a running gateway would change if it loaded the file now")
 	return cmd
 }
 
-// withAll starts every backend once, and does something when each has answered; say is
+// withStartedBackends starts every backend once, and does something when each has answered; say is
 // called before.
-func (f *flags) withAll(ctx context.Context, say func(*app), do func(*app) error) error {
-	if err := f.checkTimeout(); err != nil {
+func (c *cli) withStartedBackends(ctx context.Context, say func(*app), do func(*app) error) error {
+	if err := c.checkTimeout(); err != nil {
 		return err
 	}
-	a, err := f.open(mode{once: true, anew: true}, f.quiet, indoors)
+	a, err := c.open(runMode{noRestart: true, ignoreCache: true}, c.quietLog, stdioOnly)
 	if err != nil {
 		return err
 	}
@@ -59,34 +59,34 @@ func (f *flags) withAll(ctx context.Context, say func(*app), do func(*app) error
 	}
 	return a.run(ctx, func(ctx context.Context) error {
 		say(a)
-		f.warn(a)
-		if err := f.startAll(ctx, a); err != nil {
+		c.printWarnings(a)
+		if err := c.startBackends(ctx, a); err != nil {
 			return err
 		}
 		return do(a)
 	})
 }
 
-// startAll starts the backends and waits until each has answered or failed, at most for f.timeout;
+// startBackends starts the backends and waits until each has answered or failed, at most for f.timeout;
 // meanwhile stderr says for whom it waits.
-func (f *flags) startAll(ctx context.Context, a *app) error {
-	a.set.Start()
-	p := progress{w: f.err, terminal: isTerminal(f.err), began: time.Now()}
+func (c *cli) startBackends(ctx context.Context, a *app) error {
+	a.backends.Start()
+	p := progress{w: c.err, terminal: isTerminal(c.err), began: time.Now()}
 	defer p.clear()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	late := f.limit()
+	late := c.timeoutChannel()
 	for {
-		v := a.set.View()
+		v := a.backends.View()
 		if v.Complete {
 			return nil
 		}
 		select {
 		case <-v.Changed:
 		case <-tick.C:
-			p.show(enabled(a.set.Status()))
+			p.show(enabled(a.backends.Status()))
 		case <-late:
-			a.waited = f.timeout
+			a.timedOutAfter = c.timeout
 			return nil
 		case <-ctx.Done():
 			return errInterrupted
@@ -94,37 +94,37 @@ func (f *flags) startAll(ctx context.Context, a *app) error {
 	}
 }
 
-// warn says what is odd about the configuration.
-func (f *flags) warn(a *app) {
+// printWarnings says what is odd about the configuration.
+func (c *cli) printWarnings(a *app) {
 	for _, w := range a.Warnings {
-		fmt.Fprintf(f.err, "gateway: %s\n", a.line(w))
+		fmt.Fprintf(c.err, "gateway: %s\n", a.maskedLine(w))
 	}
 }
 
-// line returns a text, which a backend may have written, on one line and without secrets. It masks
+// maskedLine returns a text, which a backend may have written, on one line and without secrets. It masks
 // before spaces are changed, because a secret may have some, and after, for the same reason.
-func (a *app) line(text string) string { return a.mask.String(oneLine(a.mask.String(text))) }
+func (a *app) maskedLine(text string) string { return a.mask.String(oneLine(a.mask.String(text))) }
 
-// named returns a name that a backend has given, without secrets and what would move a terminal's cursor.
-func (a *app) named(name string) string { return plain(a.mask.String(name)) }
+// maskedName returns a name that a backend has given, without secrets and what would move a terminal's cursor.
+func (a *app) maskedName(name string) string { return printable(a.mask.String(name)) }
 
-// problem says what is wrong with a backend that is not well.
-func (a *app) problem(s backends.Status) string {
-	if !s.Settled && a.waited > 0 {
-		problem := fmt.Sprintf("it did not answer within %v; raise that with --timeout", a.waited)
+// problemText says what is wrong with a backend that is not well.
+func (a *app) problemText(s backends.Status) string {
+	if !s.Settled && a.timedOutAfter > 0 {
+		problem := fmt.Sprintf("it did not answer within %v; raise that with --timeout", a.timedOutAfter)
 		if s.Err != nil {
 			problem += "; " + s.Err.Error()
 		}
-		return a.line(problem)
+		return a.maskedLine(problem)
 	}
 	if s.Err == nil {
 		return string(s.State)
 	}
-	return a.line(s.Err.Error())
+	return a.maskedLine(s.Err.Error())
 }
 
-// shown bounds how much check names of what is left out of one backend.
-const shown = 10
+// shownRemarks bounds how much check names of what is left out of one backend.
+const shownRemarks = 10
 
 // remarks says what is odd about a backend that is well.
 func (a *app) remarks(s backends.Status) string {
@@ -139,25 +139,25 @@ func (a *app) remarks(s backends.Status) string {
 	if s.ContainerWarning != "" {
 		all = append(all, s.ContainerWarning)
 	}
-	for _, f := range s.Omitted[:min(len(s.Omitted), shown)] {
+	for _, f := range s.Omitted[:min(len(s.Omitted), shownRemarks)] {
 		all = append(all, "left out "+f.Item+": "+f.Problem)
 	}
-	if more := len(s.Omitted) - shown; more > 0 {
+	if more := len(s.Omitted) - shownRemarks; more > 0 {
 		all = append(all, fmt.Sprintf("left out %d more", more))
 	}
-	for _, f := range s.Repaired[:min(len(s.Repaired), shown)] {
+	for _, f := range s.Repaired[:min(len(s.Repaired), shownRemarks)] {
 		all = append(all, "repaired "+f.Item+": "+f.Problem)
 	}
-	if more := len(s.Repaired) - shown; more > 0 {
+	if more := len(s.Repaired) - shownRemarks; more > 0 {
 		all = append(all, fmt.Sprintf("repaired %d more", more))
 	}
-	for _, f := range s.Suspicious[:min(len(s.Suspicious), shown)] {
+	for _, f := range s.Suspicious[:min(len(s.Suspicious), shownRemarks)] {
 		all = append(all, f.Item+": "+f.Problem)
 	}
-	if more := len(s.Suspicious) - shown; more > 0 {
+	if more := len(s.Suspicious) - shownRemarks; more > 0 {
 		all = append(all, fmt.Sprintf("so it is with %d more", more))
 	}
-	return a.line(strings.Join(all, "; "))
+	return a.maskedLine(strings.Join(all, "; "))
 }
 
 // enabled returns the backends that are not disabled.
@@ -165,61 +165,61 @@ func enabled(all []backends.Status) []backends.Status {
 	return slices.DeleteFunc(all, func(s backends.Status) bool { return s.State == backends.Disabled })
 }
 
-func well(s backends.Status) bool { return s.Settled && s.State == backends.Ready && s.Err == nil }
+func isHealthy(s backends.Status) bool { return s.Settled && s.State == backends.Ready && s.Err == nil }
 
 // printStatus prints the rows; the error says that not all are well.
-func (f *flags) printStatus(a *app) error {
-	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
+func (c *cli) printStatus(a *app) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "BACKEND\tSTATE\tTOOLS\tPROMPTS\tRESOURCES\tSERVER\tREVISION\tTIME\tPROBLEM")
 	sick := 0
-	all := a.set.Status()
+	all := a.backends.Status()
 	for _, s := range all {
 		if s.State == backends.Disabled {
 			fmt.Fprintf(w, "%s\tdisabled\t-\t-\t-\t-\t-\t-\t\n", s.Name)
 			continue
 		}
-		state, counts, problem, took := "ok", countsOf(s), a.remarks(s), s.StartupTime
-		if !well(s) {
+		state, counts, problem, took := "ok", countColumns(s), a.remarks(s), s.StartupTime
+		if !isHealthy(s) {
 			sick++
-			state, counts, problem = "failed", "-\t-\t-", a.problem(s)
+			state, counts, problem = "failed", "-\t-\t-", a.problemText(s)
 			if s.State == backends.Misconfigured {
 				state = string(s.State)
 			}
 			if !s.Settled {
-				took = a.waited
+				took = a.timedOutAfter
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, state, counts, dash(a.line(s.Server)), dash(a.line(s.Revision)),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, state, counts, orDash(a.maskedLine(s.Server)), orDash(a.maskedLine(s.Revision)),
 			took.Round(time.Millisecond), problem)
 	}
-	if t := totalOf(a.set.View().Snapshot); len(enabled(a.set.Status())) > 0 {
+	if t := totalOf(a.backends.View().Snapshot); len(enabled(a.backends.Status())) > 0 {
 		fmt.Fprintf(w, "total\t\t%d\t%d\t%d\t\t\t\t%s in the lists\n", t.counts[catalog.Tools], t.counts[catalog.Prompts],
-			t.counts[catalog.Resources]+t.counts[catalog.Templates], size(t.bytes))
+			t.counts[catalog.Resources]+t.counts[catalog.Templates], formatSize(t.bytes))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, line := range a.transferLines(a.set.View().MovesSince(a.lastNames)) {
-		fmt.Fprintln(f.out, line)
+	for _, line := range a.transferLines(a.backends.View().MovesSince(a.previousNames)) {
+		fmt.Fprintln(c.out, line)
 	}
 	all = enabled(all)
 	if len(all) == 0 {
-		return a.noBackend()
+		return a.noBackendError()
 	}
 	if sick > 0 {
-		return hinted{fmt.Errorf("%d of %d backends failed", sick, len(all)), "gateway check --log-level debug shows all that they say"}
+		return hintedError{fmt.Errorf("%d of %d backends failed", sick, len(all)), "gateway check --log-level debug shows all that they say"}
 	}
 	return nil
 }
 
-// countsOf returns how much a backend lists, in three columns. Templates of
+// countColumns returns how much a backend lists, in three columns. Templates of
 // resources count as resources.
-func countsOf(s backends.Status) string {
+func countColumns(s backends.Status) string {
 	return fmt.Sprintf("%d\t%d\t%d", s.Counts[catalog.Tools], s.Counts[catalog.Prompts],
 		s.Counts[catalog.Resources]+s.Counts[catalog.Templates])
 }
 
-func dash(s string) string {
+func orDash(s string) string {
 	if s == "" {
 		return "-"
 	}

@@ -17,8 +17,8 @@ import (
 
 // printDiff says what a reload would change for the gateway that runs with the same file. It starts
 // nothing.
-func (f *flags) printDiff() error {
-	loaded, err := f.load()
+func (c *cli) printDiff() error {
+	loaded, err := c.loadConfig()
 	if err != nil {
 		return err
 	}
@@ -26,45 +26,45 @@ func (f *flags) printDiff() error {
 		return err
 	}
 	if loaded.Source == "" {
-		return hinted{errors.New("there is no configuration to compare"), "name a file with --config"}
+		return hintedError{errors.New("there is no configuration to compare"), "name a file with --config"}
 	}
-	f.sayFile(&app{Loaded: loaded})
+	c.printSource(&app{Loaded: loaded})
 	for _, w := range loaded.Warnings {
-		fmt.Fprintf(f.err, "gateway: %s\n", w)
+		fmt.Fprintf(c.err, "gateway: %s\n", w)
 	}
-	before, err := findApplied(loaded.Config, loaded.Source)
+	before, err := findRunningConfig(loaded.Config, loaded.Source)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := reload.CheckNotEmptied(loaded, 1); err != nil {
 			return err // the file said where the record is, perhaps
 		}
-		tell(f.err, "it is valid; no gateway has left a record of having run with it, so there is nothing to compare it with",
+		printError(c.err, "it is valid; no gateway has left a record of having run with it, so there is nothing to compare it with",
 			"the record is in the directory of state that was in force when the gateway started; if that is another now, name it with --state")
 		return nil
 	case err != nil:
-		fmt.Fprintf(f.err, "gateway: it is valid; the record of the gateway that ran with it cannot be used: %v\n", err)
+		fmt.Fprintf(c.err, "gateway: it is valid; the record of the gateway that ran with it cannot be used: %v\n", err)
 		return nil
 	}
 	at := before.Time.Local().Format(time.DateTime + " MST")
 	if before.HasExited() {
-		fmt.Fprintf(f.err, "gateway: no gateway runs with this file; the last one (process %d) has ended: compared with what it loaded at %s\n", before.PID, at)
+		fmt.Fprintf(c.err, "gateway: no gateway runs with this file; the last one (process %d) has ended: compared with what it loaded at %s\n", before.PID, at)
 	} else {
 		if err := reload.CheckNotEmptied(loaded, len(before.Backends)); err != nil {
 			return err
 		}
-		fmt.Fprintf(f.err, "gateway: compared with what the gateway of process %d loaded at %s\n", before.PID, at)
+		fmt.Fprintf(c.err, "gateway: compared with what the gateway of process %d loaded at %s\n", before.PID, at)
 	}
-	changes := before.Diff(loaded.Config, append(before.Flags, f.given()...)...)
+	changes := before.Diff(loaded.Config, append(before.Flags, c.flagKeys()...)...)
 	if changes.IsEmpty() {
-		fmt.Fprintln(f.err, "gateway: nothing would change")
+		fmt.Fprintln(c.err, "gateway: nothing would change")
 		return nil
 	}
-	return printChanges(f.out, changes)
+	return printChanges(c.out, changes)
 }
 
-// findApplied returns the record of the gateway that runs with a file. If there is none where state: says, which may
+// findRunningConfig returns the record of the gateway that runs with a file. If there is none where state: says, which may
 // have been changed, one of a gateway that runs is looked for at the default place.
-func findApplied(c *config.Config, file string) (*reload.RunningConfig, error) {
+func findRunningConfig(c *config.Config, file string) (*reload.RunningConfig, error) {
 	a, err := reload.ReadRunningConfig(c.StateDir, file)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return a, err
@@ -85,7 +85,7 @@ func printChanges(out io.Writer, c config.Changes) error {
 			if c.IsInactive(name) {
 				detail = "not enabled"
 			}
-			fmt.Fprintf(w, "backend %s\t%s\t%s\n", plain(name), change, detail)
+			fmt.Fprintf(w, "backend %s\t%s\t%s\n", printable(name), change, detail)
 		}
 	}
 	rows("added", c.Added)
@@ -100,10 +100,10 @@ func printChanges(out io.Writer, c config.Changes) error {
 		}[b.Effect]; effect != "" {
 			detail += "; " + effect
 		}
-		fmt.Fprintf(w, "backend %s\tchanged\t%s\n", plain(b.Name), plain(detail))
+		fmt.Fprintf(w, "backend %s\tchanged\t%s\n", printable(b.Name), printable(detail))
 	}
 	for _, name := range c.Held {
-		fmt.Fprintf(w, "backend %s\tmisconfigured\tits entry of before stays in force; its filters are taken over\n", plain(name))
+		fmt.Fprintf(w, "backend %s\tmisconfigured\tits entry of before stays in force; its filters are taken over\n", printable(name))
 	}
 	rows("moved", c.Moved)
 	for _, key := range slices.Sorted(slices.Values(append(slices.Clone(c.Applied), c.NeedRestart...))) {
@@ -111,7 +111,7 @@ func printChanges(out io.Writer, c config.Changes) error {
 		if slices.Contains(c.NeedRestart, key) {
 			detail = "needs a restart"
 		}
-		fmt.Fprintf(w, "%s\tchanged\t%s\n", plain(key), detail)
+		fmt.Fprintf(w, "%s\tchanged\t%s\n", printable(key), detail)
 	}
 	return w.Flush()
 }

@@ -16,15 +16,15 @@ import (
 // nobody else needs it.
 const debugEnv = "GATEWAY_DEBUG"
 
-// A footprint is what the gateway takes when what is no longer used was collected.
-type footprint struct {
+// A memoryUse is what the gateway takes when what is no longer used was collected.
+type memoryUse struct {
 	Goroutines int    `json:"goroutines"`
 	Heap       uint64 `json:"heap"` // bytes
 }
 
-// debugDoor serves / (a footprint), /goroutines (where they stand, as text) and /heap (for go tool pprof) at the
+// serveDebug serves / (a footprint), /goroutines (where they stand, as text) and /heap (for go tool pprof) at the
 // socket, if the environment names one, until end is called.
-func (a *app) debugDoor() (end func()) {
+func (a *app) serveDebug() (end func()) {
 	path := os.Getenv(debugEnv)
 	if path == "" {
 		return func() {}
@@ -39,7 +39,7 @@ func (a *app) debugDoor() (end func()) {
 		debug.FreeOSMemory() // collects, and gives back
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		_ = json.NewEncoder(w).Encode(footprint{runtime.NumGoroutine(), m.HeapAlloc})
+		_ = json.NewEncoder(w).Encode(memoryUse{runtime.NumGoroutine(), m.HeapAlloc})
 	})
 	mux.HandleFunc("GET /goroutines", func(w http.ResponseWriter, _ *http.Request) {
 		_ = pprof.Lookup("goroutine").WriteTo(w, 1)

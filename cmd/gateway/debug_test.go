@@ -14,7 +14,7 @@ import (
 func TestWhoDebugsDoesNotKeepTheGateway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	t.Setenv(debugEnv, path)
-	end := (&app{log: slog.New(slog.DiscardHandler)}).debugDoor()
+	end := (&app{log: slog.New(slog.DiscardHandler)}).serveDebug()
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)

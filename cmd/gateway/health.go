@@ -20,10 +20,10 @@ import (
 	"mcpgateway/internal/httpserver"
 )
 
-// healthTime is how long a gateway may take to answer.
-const healthTime = 3 * time.Second
+// healthTimeout is how long a gateway may take to answer.
+const healthTimeout = 3 * time.Second
 
-func healthCommand(f *flags) *cobra.Command {
+func healthCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "health [URL]",
 		Short: "Ask a running gateway whether it is alive: exit code 0 or 1",
@@ -34,9 +34,9 @@ URL of a gateway it asks for /healthz there, or for the path of the URL if that 
     gateway health
     gateway health http://127.0.0.1:7420
     gateway health http://127.0.0.1:7420/readyz`,
-		Args: func(c *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return misused(c.CommandPath(), fmt.Errorf("%s takes one URL", c.CommandPath()))
+				return usageErrorOf(cmd.CommandPath(), fmt.Errorf("%s takes one URL", cmd.CommandPath()))
 			}
 			return nil
 		},
@@ -50,52 +50,52 @@ URL of a gateway it asks for /healthz there, or for the path of the URL if that 
 				// It is this machine that is asked, by an address that its certificate need not have, and
 				// nothing secret is sent.
 				transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-				at, err = f.ownHealthURL()
+				at, err = c.ownHealthURL()
 			}
 			if err != nil {
 				return err
 			}
 			client := &http.Client{
-				Timeout: healthTime, Transport: transport,
+				Timeout: healthTimeout, Transport: transport,
 				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			}
 			request, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, at, nil)
 			if err != nil {
-				return misused(cmd.CommandPath(), err)
+				return usageErrorOf(cmd.CommandPath(), err)
 			}
 			response, err := client.Do(request)
 			if err != nil {
-				return hinted{err, unhealthyHint(err)}
+				return hintedError{err, healthHint(err)}
 			}
 			defer response.Body.Close()
 			text, _ := io.ReadAll(io.LimitReader(response.Body, 200))
 			if response.StatusCode != http.StatusOK {
 				err := fmt.Errorf("%s: %s: %q", at, response.Status, strings.TrimSpace(string(text)))
 				if response.StatusCode == http.StatusBadRequest && strings.Contains(string(text), "HTTP request to an HTTPS server") {
-					return hinted{err, "the gateway serves TLS: write https://"}
+					return hintedError{err, "the gateway serves TLS: write https://"}
 				}
-				if response.Header.Get("Server") != httpserver.ServerHeader && !isRefusal(text) {
-					return hinted{err, "another program listens at that address, or a proxy in front of the gateway answers"}
+				if response.Header.Get("Server") != httpserver.ServerHeader && !isGatewayResponse(text) {
+					return hintedError{err, "another program listens at that address, or a proxy in front of the gateway answers"}
 				}
 				return err
 			}
 			if response.Header.Get("Server") != httpserver.ServerHeader && (len(args) == 0 || string(text) != "ok\n") { // a proxy may change the header
-				return hinted{fmt.Errorf("%s: the program that answers there is not a gateway", at), "another program listens at that address"}
+				return hintedError{fmt.Errorf("%s: the program that answers there is not a gateway", at), "another program listens at that address"}
 			}
-			_, err = fmt.Fprintln(f.out, "ok")
+			_, err = fmt.Fprintln(c.out, "ok")
 			return err
 		},
 	}
 }
 
-// isRefusal reports whether a text begins as those do with which a gateway answers when it is not ready, or refuses a
+// isGatewayResponse reports whether a text begins as those do with which a gateway answers when it is not ready, or refuses a
 // request. A proxy leaves them as they are.
-func isRefusal(text []byte) bool {
+func isGatewayResponse(text []byte) bool {
 	return bytes.HasPrefix(text, []byte("not ready: ")) || bytes.HasPrefix(text, []byte(`{"jsonrpc":"2.0",`))
 }
 
-// unhealthyHint returns what to do about a gateway that cannot be asked.
-func unhealthyHint(err error) string {
+// healthHint returns what to do about a gateway that cannot be asked.
+func healthHint(err error) string {
 	_, expired := errors.AsType[x509.CertificateInvalidError](err)
 	_, otherName := errors.AsType[x509.HostnameError](err)
 	switch {
@@ -121,7 +121,7 @@ func healthURL(text string) (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", misused("gateway health", fmt.Errorf("%q is not the URL of a gateway", text))
+		return "", usageErrorOf("gateway health", fmt.Errorf("%q is not the URL of a gateway", text))
 	}
 	switch strings.TrimRight(u.Path, "/") {
 	case "", "/mcp", "/sse":
@@ -131,9 +131,9 @@ func healthURL(text string) (string, error) {
 }
 
 // ownHealthURL returns the URL at which the gateway with the configuration at hand is asked.
-func (f *flags) ownHealthURL() (string, error) {
+func (c *cli) ownHealthURL() (string, error) {
 	loaded, err := config.Load(config.Options{
-		Path: f.config, Flags: f.set(), VariableNames: variables(), Approve: f.approval(true), RequiredKeys: []string{"listen", "tls"},
+		Path: c.config, Flags: c.flagValues(), VariableNames: variableNames(), Approve: c.approver(true), RequiredKeys: []string{"listen", "tls"},
 	})
 	if err != nil {
 		return "", err
@@ -146,11 +146,11 @@ func listenURL(c *config.Config) (string, error) {
 	host, port, err := net.SplitHostPort(c.Listen)
 	switch {
 	case c.Listen == "":
-		return "", misused("gateway health", fmt.Errorf("the configuration has no listen, and no URL is named"))
+		return "", usageErrorOf("gateway health", fmt.Errorf("the configuration has no listen, and no URL is named"))
 	case err != nil:
 		return "", err
 	case port == "0":
-		return "", misused("gateway health",
+		return "", usageErrorOf("gateway health",
 			fmt.Errorf("listen is %s, a port that is chosen at the start: name the URL", c.Listen))
 	}
 	switch addr, err := netip.ParseAddr(host); {

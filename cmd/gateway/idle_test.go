@@ -51,9 +51,9 @@ func openDoor(t *testing.T) (d *httpserver.Server, end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &flags{stdio: stdio{null, null, null}, config: file(t, "gateway.yaml",
+	f := &cli{stdio: stdio{null, null, null}, config: file(t, "gateway.yaml",
 		"listen: 127.0.0.1:0\nstate: none\nlog: { level: error }\nbackends: [{ name: demo, embedded: demo }]\n")}
-	a, err := f.open(mode{})
+	a, err := f.open(runMode{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"mcpgateway/internal/httpserver"
 )
 
-func importCommand(f *flags) *cobra.Command {
+func importCommand(c *cli) *cobra.Command {
 	var o output
 	var project string
 	cmd := &cobra.Command{
@@ -43,7 +43,7 @@ without --force.`,
 			for i := range files {
 				files[i] = config.ExpandHome(files[i])
 			}
-			if err := o.check(); err != nil {
+			if err := o.validate(); err != nil {
 				return err
 			}
 			if project != "" {
@@ -60,24 +60,24 @@ without --force.`,
 				IsGateway: func(url string) bool { return isGateway(cmd.Context(), url) },
 			})
 			if !im.Empty() {
-				if werr := o.deliver(f.out, im.YAML()); werr != nil {
+				if werr := o.writeTo(c.out, im.YAML()); werr != nil {
 					return werr
 				}
 			}
 			for _, note := range im.Notes {
-				fmt.Fprintf(f.err, "gateway: %s\n", note)
+				fmt.Fprintf(c.err, "gateway: %s\n", note)
 			}
 			switch {
 			case im.Empty() && err == nil:
-				return hinted{errors.New("found no servers to import"), im.Hint()}
+				return hintedError{errors.New("found no servers to import"), im.Hint()}
 			case im.Empty(), o.path == "":
 				return err
 			}
-			if err := f.trustImported(o.path, im.YAML()); err != nil {
-				fmt.Fprintf(f.err, "gateway: %s is not approved: %v\n", o.path, err)
+			if err := c.trustImported(o.path, im.YAML()); err != nil {
+				fmt.Fprintf(c.err, "gateway: %s is not approved: %v\n", o.path, err)
 			}
 			all, off := im.Count()
-			fmt.Fprintf(f.err, "gateway: wrote %s (servers: %d, switched off: %d)\n", o.path, all, off)
+			fmt.Fprintf(c.err, "gateway: wrote %s (servers: %d, switched off: %d)\n", o.path, all, off)
 			return err
 		},
 	}

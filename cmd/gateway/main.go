@@ -33,10 +33,10 @@ func main() {
 	// backends are ended. The signal is caught, not ignored: children inherit the
 	// latter.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	f := &flags{stdio: stdio{os.Stdin, os.Stdout, os.Stderr}, sighup: new(reload.SIGHUP), hurry: new(hurry)}
-	ctx, stop := orderly(f.sighup, f.hurry)
+	c := &cli{stdio: stdio{os.Stdin, os.Stdout, os.Stderr}, sighup: new(reload.SIGHUP), secondSignal: new(signalHandler)}
+	ctx, stop := signalContext(c.sighup, c.secondSignal)
 	disown := procgroup.BecomeSubreaper()
-	code := f.run(ctx, os.Args[1:])
+	code := c.run(ctx, os.Args[1:])
 	disown()
 	stop()
 	os.Exit(code)
@@ -48,34 +48,34 @@ type stdio struct {
 }
 
 // run carries out a command line and returns the exit code.
-func run(ctx context.Context, args []string, io stdio) int { return (&flags{stdio: io}).run(ctx, args) }
+func run(ctx context.Context, args []string, io stdio) int { return (&cli{stdio: io}).run(ctx, args) }
 
-func (f *flags) run(ctx context.Context, args []string) int {
-	io := f.stdio
-	root := f.command()
+func (c *cli) run(ctx context.Context, args []string) int {
+	io := c.stdio
+	root := c.command()
 	root.SetArgs(args)
 	root.SetIn(io.in)
 	root.SetOut(io.out)
 	root.SetErr(io.err)
-	checkShell(root)
+	rejectUnknownShell(root)
 	var unknown error // cobra's help cannot fail
 	help := root.HelpFunc()
-	root.SetHelpFunc(func(c *cobra.Command, args []string) {
-		if words := c.Flags().Args(); c == root && len(words) > 0 {
-			unknown = noArgs(c, words)
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if words := cmd.Flags().Args(); cmd == root && len(words) > 0 {
+			unknown = noArgs(cmd, words)
 			return
 		}
-		help(c, args)
+		help(cmd, args)
 	})
 	verb, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		err = unknown
 	}
-	code := report(io.err, f.mask, err)
-	if serves := verb == root || verb.Name() == "serve"; serves && err != nil && unknown == nil && !f.served {
+	code := reportError(io.err, c.mask, err)
+	if serves := verb == root || verb.Name() == "serve"; serves && err != nil && unknown == nil && !c.serving {
 		var problem strings.Builder
-		report(&problem, f.mask, err)
-		f.excuse(ctx, strings.ReplaceAll("\n"+problem.String(), "\ngateway: ", "\n"))
+		reportError(&problem, c.mask, err)
+		c.reportStartupError(ctx, strings.ReplaceAll("\n"+problem.String(), "\ngateway: ", "\n"))
 	}
 	return code
 }
@@ -93,39 +93,39 @@ type usageError struct {
 	hint string
 }
 
-// misused is a usageError about a command that its help explains.
-func misused(command string, err error) error { return usageError{err, command + " --help"} }
+// usageErrorOf is a usageError about a command that its help explains.
+func usageErrorOf(command string, err error) error { return usageError{err, command + " --help"} }
 
-// A hinted error says what to try.
-type hinted struct {
+// A hintedError error says what to try.
+type hintedError struct {
 	error
 	hint string
 }
 
-func (h hinted) Unwrap() error { return h.error }
+func (h hintedError) Unwrap() error { return h.error }
 
-// errSilent is a failure that the verb has told of itself.
-var errSilent = errors.New("")
+// errReported is a failure that the verb has told of itself.
+var errReported = errors.New("")
 
 // errInterrupted is the end of a verb that a signal stopped before it was done.
 var errInterrupted = errors.New("interrupted")
 
-// report tells the user what went wrong, and what to try, without the secrets that mask knows.
-func report(w io.Writer, mask *logging.Mask, err error) int {
+// reportError tells the user what went wrong, and what to try, without the secrets that mask knows.
+func reportError(w io.Writer, mask *logging.Mask, err error) int {
 	var usage usageError
 	var bad config.Errors
 	var one *config.Error
-	var h hinted
+	var h hintedError
 	hint := ""
 	code := exitFailed
 	switch {
 	case err == nil:
 		return exitOK
-	case err == errSilent:
+	case err == errReported:
 		return exitFailed
 	case errors.As(err, &bad):
 		for line, hint := range bad.Hinted() {
-			tell(w, mask.String(line), mask.String(hint))
+			printError(w, mask.String(line), mask.String(hint))
 		}
 		return exitUsage
 	case errors.As(err, &one):
@@ -136,23 +136,23 @@ func report(w io.Writer, mask *logging.Mask, err error) int {
 	if errors.As(err, &h) {
 		hint = h.hint
 	}
-	tell(w, mask.String(err.Error()), mask.String(hint))
+	printError(w, mask.String(err.Error()), mask.String(hint))
 	return code
 }
 
-// tell prints what went wrong, and what to try if that is known. Control characters are escaped
+// printError prints what went wrong, and what to try if that is known. Control characters are escaped
 // also where w is no terminal: what is written there may be shown on one later.
-func tell(w io.Writer, problem, hint string) {
-	for _, line := range strings.Split(escaped(problem), "\n") {
+func printError(w io.Writer, problem, hint string) {
+	for _, line := range strings.Split(escapeControls(problem), "\n") {
 		fmt.Fprintf(w, "gateway: %s\n", line)
 	}
 	if hint != "" {
-		fmt.Fprintf(w, "hint: %s\n", escaped(hint))
+		fmt.Fprintf(w, "hint: %s\n", escapeControls(hint))
 	}
 }
 
 // command builds the tree of verbs.
-func (f *flags) command() *cobra.Command {
+func (c *cli) command() *cobra.Command {
 	var showVersion bool
 	root := &cobra.Command{
 		Use:   "gateway",
@@ -168,9 +168,9 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if showVersion {
-				return f.printVersion()
+				return c.printVersion()
 			}
-			return f.serve(cmd, args)
+			return c.serve(cmd, args)
 		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -179,20 +179,20 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 	// exported method of the program (2 MB).
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version, and the revisions of MCP it speaks")
 	p := root.PersistentFlags()
-	p.StringVarP(&f.config, "config", "c", "", "the configuration `FILE` (default ./gateway.yaml, then the user's)")
-	p.StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default info; error for the verbs that print)")
-	p.StringVar(&f.logFormat, "log-format", "", "text or json (default text)")
-	p.StringVar(&f.state, "state", "", "the `DIR` that keeps the last known catalogs, or none")
-	f.serveFlags(root)
+	p.StringVarP(&c.config, "config", "c", "", "the configuration `FILE` (default ./gateway.yaml, then the user's)")
+	p.StringVar(&c.logLevel, "log-level", "", "debug, info, warn or error (default info; error for the verbs that print)")
+	p.StringVar(&c.logFormat, "log-format", "", "text or json (default text)")
+	p.StringVar(&c.state, "state", "", "the `DIR` that keeps the last known catalogs, or none")
+	c.serveFlags(root)
 	root.SetFlagErrorFunc(flagError)
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
-		serveCommand(f), checkCommand(f), toolsCommand(f), callCommand(f), importCommand(f), trustCommand(f), untrustCommand(f),
-		healthCommand(f), versionCommand(f),
+		serveCommand(c), checkCommand(c), toolsCommand(c), callCommand(c), importCommand(c), trustCommand(c), untrustCommand(c),
+		healthCommand(c), versionCommand(c),
 	)
 	root.SetHelpCommand(helpCommand())
-	for _, c := range append(root.Commands(), root) {
-		c.Args = usageArgs(c.Args)
+	for _, cmd := range append(root.Commands(), root) {
+		cmd.Args = asUsageErrors(cmd.Args)
 	}
 	return root
 }
@@ -206,11 +206,11 @@ func helpCommand() *cobra.Command {
 			about, rest, err := c.Root().Find(args)
 			switch {
 			case err != nil:
-				return misused(c.CommandPath(), err)
+				return usageErrorOf(c.CommandPath(), err)
 			case len(rest) > 0 && about.HasSubCommands():
 				return noArgs(about, rest)
 			case len(rest) > 0:
-				return misused(c.CommandPath(), fmt.Errorf("%s has no subcommand %q", about.CommandPath(), rest[0]))
+				return usageErrorOf(c.CommandPath(), fmt.Errorf("%s has no subcommand %q", about.CommandPath(), rest[0]))
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()
@@ -225,12 +225,12 @@ func flagError(c *cobra.Command, err error) error {
 			return usageError{err, hint}
 		}
 	}
-	return misused(c.CommandPath(), err)
+	return usageErrorOf(c.CommandPath(), err)
 }
 
-// checkShell makes a word that is no shell an error of the command completion: cobra prints its help. root must have its
+// rejectUnknownShell makes a word that is no shell an error of the command completion: cobra prints its help. root must have its
 // output already, because cobra's command keeps it.
-func checkShell(root *cobra.Command) {
+func rejectUnknownShell(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	c, _, err := root.Find([]string{"completion"})
 	if err != nil || c == root {
@@ -241,8 +241,8 @@ func checkShell(root *cobra.Command) {
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 }
 
-// usageArgs makes what is wrong with the arguments a usage error.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+// asUsageErrors makes what is wrong with the arguments a usage error.
+func asUsageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if check == nil {
 			check = cobra.ArbitraryArgs
@@ -251,7 +251,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if err == nil || isA[usageError](err) {
 			return err
 		}
-		return misused(c.CommandPath(), err)
+		return usageErrorOf(c.CommandPath(), err)
 	}
 }
 
@@ -273,7 +273,7 @@ func noArgs(c *cobra.Command, args []string) error {
 	case len(near) > 0:
 		return usageError{err, "did you mean " + path + " " + strings.Join(near, ", or "+path+" ") + "?"}
 	}
-	return misused(path, err)
+	return usageErrorOf(path, err)
 }
 
 // isFile reports whether a word is the name of a file, or would be.

@@ -19,11 +19,11 @@ type output struct {
 	force bool
 }
 
-// check says what is wrong with it before anything is done.
-func (o output) check() error {
+// validate says what is wrong with it before anything is done.
+func (o output) validate() error {
 	if o.path == "" {
 		if o.force {
-			return misused("gateway import", errors.New("--force goes with --output"))
+			return usageErrorOf("gateway import", errors.New("--force goes with --output"))
 		}
 		return nil
 	}
@@ -40,11 +40,11 @@ func (o output) check() error {
 		}
 		return nil
 	case err != nil:
-		return o.unwritable(err)
+		return o.writeError(err)
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is no file", o.path)
 	case !o.force:
-		return hinted{fmt.Errorf("%s is there already", o.path), "name another file, or overwrite it with --force"}
+		return hintedError{fmt.Errorf("%s is there already", o.path), "name another file, or overwrite it with --force"}
 	}
 	return nil
 }
@@ -55,17 +55,17 @@ func isUnexpanded(path string) bool {
 	return strings.HasPrefix(path, "~") && (end > 0 || path == "~")
 }
 
-// deliver writes text to the file, or to stdout if there is none.
-func (o output) deliver(stdout io.Writer, text []byte) error {
+// writeTo writes text to the file, or to stdout if there is none.
+func (o output) writeTo(stdout io.Writer, text []byte) error {
 	if o.path == "" {
 		_, err := stdout.Write(text)
 		return err
 	}
-	return o.unwritable(o.write(text))
+	return o.writeError(o.write(text))
 }
 
-// unwritable adds the path to an error of the system, which may have the path of the temporary file.
-func (o output) unwritable(err error) error {
+// writeError adds the path to an error of the system, which may have the path of the temporary file.
+func (o output) writeError(err error) error {
 	var cause error
 	if at, is := errors.AsType[*fs.PathError](err); is {
 		cause = at.Err
@@ -73,7 +73,7 @@ func (o output) unwritable(err error) error {
 		cause = link.Err
 	}
 	if cause != nil {
-		return hinted{fmt.Errorf("cannot write %s: %w", o.path, cause), "name another file, or make its folder writable"}
+		return hintedError{fmt.Errorf("cannot write %s: %w", o.path, cause), "name another file, or make its folder writable"}
 	}
 	return err
 }
@@ -81,5 +81,5 @@ func (o output) unwritable(err error) error {
 // write replaces or creates the file. A symbolic link stays one.
 func (o output) write(text []byte) error {
 	// It is checked again, because reading the servers may have taken a while.
-	return atomicfile.Write(o.path, text, atomicfile.Options{Sync: true, FollowLink: true, Check: o.check})
+	return atomicfile.Write(o.path, text, atomicfile.Options{Sync: true, FollowLink: true, Check: o.validate})
 }

@@ -11,9 +11,9 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// absolute returns path from the root. A relative path begins in the folder in which the gateway was
+// absolutePath returns path from the root. A relative path begins in the folder in which the gateway was
 // started.
-func absolute(path string) string {
+func absolutePath(path string) string {
 	if path == "" {
 		return ""
 	}
@@ -29,9 +29,9 @@ func isRegular(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular()
 }
 
-// auditOverwrites returns an error for each file that the gateway reads and that audit.file names too:
+// auditFileConflicts returns an error for each file that the gateway reads and that audit.file names too:
 // records would be appended to it.
-func auditOverwrites(l *config.Loaded) (errs config.Errors) {
+func auditFileConflicts(l *config.Loaded) (errs config.Errors) {
 	c := l.Config
 	audit := c.Audit.File
 	if audit == "" || audit == config.PathNone {
@@ -42,7 +42,7 @@ func auditOverwrites(l *config.Loaded) (errs config.Errors) {
 			return
 		}
 		e := l.ErrorAt("audit.file")
-		e.Problem = "names " + what + ", " + absolute(path) + ", and the audit records would be appended to it"
+		e.Problem = "names " + what + ", " + absolutePath(path) + ", and the audit records would be appended to it"
 		e.Hint = "give audit.file a file of its own"
 		errs = append(errs, e)
 	}
@@ -50,7 +50,7 @@ func auditOverwrites(l *config.Loaded) (errs config.Errors) {
 	refuse(c.TLS.Cert, "the same file as tls.cert")
 	refuse(c.TLS.Key, "the same file as tls.key")
 	if c.StateDir != "" && slices.Contains(c.Auth.Tokens, config.AutoToken) {
-		refuse(autoPath(c), "the file with the token that auto in auth.tokens stands for")
+		refuse(autoTokenPath(c), "the file with the token that auto in auth.tokens stands for")
 	}
 	for i, b := range c.Backends {
 		for _, p := range []struct{ key, path string }{{"tls.ca", b.TLS.CA}, {"tls.cert", b.TLS.Cert}, {"tls.key", b.TLS.Key}} {
@@ -65,7 +65,7 @@ func auditOverwrites(l *config.Loaded) (errs config.Errors) {
 
 // isSameFile reports whether two paths lead to one file, or would if it were there.
 func isSameFile(a, b string) bool {
-	if absolute(a) == absolute(b) {
+	if absolutePath(a) == absolutePath(b) {
 		return true
 	}
 	one, errA := os.Stat(a)

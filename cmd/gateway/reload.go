@@ -12,16 +12,16 @@ import (
 
 // runReloading calls work. Until work returns, it reloads the configuration and keeps the record of
 // names up to date. d is nil if the gateway does not serve HTTP.
-func (f *flags) runReloading(
+func (c *cli) runReloading(
 	ctx context.Context, a *app, d *httpserver.Server, sighup <-chan struct{}, work func(context.Context) error,
 ) error {
 	o := reload.Options{
 		Initial:     a.Loaded,
-		Load:        f.reload,
-		Unchanged:   f.unchanged,
-		Flags:       f.given(),
-		SearchPaths: config.SearchPaths(config.Options{Path: f.config}),
-		TrustDir:    f.trusts().dir,
+		Load:        c.reloadConfig,
+		Unchanged:   c.configUnchanged,
+		Flags:       c.flagKeys(),
+		SearchPaths: config.SearchPaths(config.Options{Path: c.config}),
+		TrustDir:    c.trustStore().dir,
 		Target:      reloadTarget{a},
 		Certificate: &a.certificate,
 		Log:         a.log,
@@ -31,7 +31,7 @@ func (f *flags) runReloading(
 	}
 	ctx, end := context.WithCancel(ctx)
 	var names sync.WaitGroup
-	names.Go(func() { a.recordNames(ctx) })
+	names.Go(func() { a.keepNameRecord(ctx) })
 	defer names.Wait()
 	defer end()
 	return reload.New(o).Run(ctx, sighup, work)
@@ -42,7 +42,7 @@ type reloadTarget struct{ *app }
 
 // Tokens implements reload.Target.
 func (t reloadTarget) Tokens(l *config.Loaded, c *config.Config) ([]string, error) {
-	return t.tokens(l, c)
+	return t.authTokens(l, c)
 }
 
 // SetSecrets implements reload.Target.
@@ -53,14 +53,14 @@ func (t reloadTarget) SetLogLevel(c *config.Config) { t.level.Set(levelOf(c)) }
 
 // ApplyBackends implements reload.Target.
 func (t reloadTarget) ApplyBackends(ctx context.Context, c *config.Config, late func(names []string)) error {
-	return t.set.Apply(ctx, backends.Change{
+	return t.backends.Apply(ctx, backends.Change{
 		Backends: c.Backends, Catalog: catalogOptions(c), CatalogWait: c.Catalog.Wait, OnSlowStart: late,
 	})
 }
 
 // NotReady implements reload.Target.
 func (t reloadTarget) NotReady(names map[string]bool) (notReady []string) {
-	for _, s := range t.set.Status() {
+	for _, s := range t.backends.Status() {
 		switch s.State {
 		case backends.Starting, backends.BackingOff, backends.BreakerOpen, backends.Misconfigured:
 			if names[s.Name] {
@@ -72,4 +72,4 @@ func (t reloadTarget) NotReady(names map[string]bool) (notReady []string) {
 }
 
 // RetryFailed implements reload.Target.
-func (t reloadTarget) RetryFailed() []string { return t.set.RetryFailed() }
+func (t reloadTarget) RetryFailed() []string { return t.backends.RetryFailed() }

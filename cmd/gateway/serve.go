@@ -23,7 +23,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func serveCommand(f *flags) *cobra.Command {
+func serveCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve MCP on stdin and stdout (the default), or over HTTP",
@@ -46,32 +46,32 @@ at once. (Where stdin is a terminal SIGHUP ends the gateway.)
     gateway serve --listen 127.0.0.1:7420
     claude mcp add -s user --transport http gateway http://127.0.0.1:7420/mcp`,
 		Args: noArgs,
-		RunE: f.serve,
+		RunE: c.serve,
 	}
-	f.serveFlags(cmd)
+	c.serveFlags(cmd)
 	return cmd
 }
 
 // serveFlags gives a command the flags of serve.
-func (f *flags) serveFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.listen, "listen", "", "serve HTTP at `ADDR`, e.g. 127.0.0.1:7420, instead of stdin and stdout")
-	cmd.Flags().BoolVar(&f.onStdio, "stdio", false, "serve stdin and stdout as well, when it listens")
+func (c *cli) serveFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.listen, "listen", "", "serve HTTP at `ADDR`, e.g. 127.0.0.1:7420, instead of stdin and stdout")
+	cmd.Flags().BoolVar(&c.alsoStdio, "stdio", false, "serve stdin and stdout as well, when it listens")
 }
 
-func (f *flags) serve(cmd *cobra.Command, _ []string) error {
-	sighup, release := f.sighup.Subscribe(f.in)
+func (c *cli) serve(cmd *cobra.Command, _ []string) error {
+	sighup, release := c.sighup.Subscribe(c.in)
 	defer release()
-	a, err := f.open(mode{})
+	a, err := c.open(runMode{})
 	if err != nil {
 		return err
 	}
-	f.hurry.set(a.gateway.EndGracePeriods)
+	c.secondSignal.set(a.gateway.EndGracePeriods)
 	if a.Config.Listen == "" {
-		a.greet(f.in)
-		f.served = true
+		a.logStdioStart(c.in)
+		c.serving = true
 		return a.run(cmd.Context(), func(ctx context.Context) error {
-			defer a.saySignal(ctx)()
-			return f.runReloading(ctx, a, nil, sighup, func(ctx context.Context) error { return f.serveStdio(ctx, a) })
+			defer a.logSignal(ctx)()
+			return c.runReloading(ctx, a, nil, sighup, func(ctx context.Context) error { return c.serveStdio(ctx, a) })
 		})
 	}
 	ln, d, err := a.listen()
@@ -79,32 +79,32 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 		a.close()
 		return err
 	}
-	url := a.url(ln.Addr())
-	a.greetHTTP(url, f.err)
-	f.served = true
+	url := a.endpointURL(ln.Addr())
+	a.logHTTPStart(url, c.err)
+	c.serving = true
 	return a.run(cmd.Context(), func(ctx context.Context) error {
-		defer a.saySignal(ctx)()
-		a.set.Start()
-		if !f.onStdio {
+		defer a.logSignal(ctx)()
+		a.backends.Start()
+		if !c.alsoStdio {
 			var hungUp context.CancelFunc
 			ctx, hungUp = context.WithCancel(ctx)
 			defer hungUp()
-			defer f.turnAway(a, url, hungUp)()
+			defer c.rejectStdioClient(a, url, hungUp)()
 		}
-		return f.runReloading(ctx, a, d, sighup, func(ctx context.Context) error { return f.serveHTTP(ctx, a, d, ln) })
+		return c.runReloading(ctx, a, d, sighup, func(ctx context.Context) error { return c.serveHTTP(ctx, a, d, ln) })
 	})
 }
 
 // serveHTTP serves what comes through the door, and stdin and stdout as well if that was asked for.
-func (f *flags) serveHTTP(ctx context.Context, a *app, d *httpserver.Server, ln net.Listener) error {
+func (c *cli) serveHTTP(ctx context.Context, a *app, d *httpserver.Server, ln net.Listener) error {
 	both, end := context.WithCancel(ctx)
 	defer end()
 	var stdio sync.WaitGroup
 	var failed error
-	if f.onStdio {
+	if c.alsoStdio {
 		stdio.Go(func() {
 			defer end() // who started us on its pipes is gone
-			failed = f.serveStdio(both, a)
+			failed = c.serveStdio(both, a)
 		})
 	}
 	err := d.Run(both, ln)
@@ -113,25 +113,25 @@ func (f *flags) serveHTTP(ctx context.Context, a *app, d *httpserver.Server, ln 
 	return errors.Join(failed, err)
 }
 
-func (f *flags) serveStdio(ctx context.Context, a *app) error {
-	conn := transport.Stdio(f.in, f.out, int(a.Config.Limits.Message))
-	return a.gateway.Serve(ctx, "", "", &stdin{Conn: conn, a: a})
+func (c *cli) serveStdio(ctx context.Context, a *app) error {
+	conn := transport.Stdio(c.in, c.out, int(a.Config.Limits.Message))
+	return a.gateway.Serve(ctx, "", "", &stdinConn{Conn: conn, a: a})
 }
 
-// stdin is the Conn to a client at our pipes. The log says when it has sent its last: all ends
+// stdinConn is the Conn to a client at our pipes. The log says when it has sent its last: all ends
 // then, which surprises who has started us where there is no client.
-type stdin struct {
+type stdinConn struct {
 	transport.Conn
-	a     *app
-	heard bool // something; the reader's own
+	a        *app
+	received bool // something; the reader's own
 }
 
-func (s *stdin) Read() (wire.Message, wire.ID, error) {
+func (s *stdinConn) Read() (wire.Message, wire.ID, error) {
 	m, about, err := s.Conn.Read()
 	switch {
 	case err != io.EOF:
-		s.heard = true
-	case s.heard || s.a.Config.Listen != "":
+		s.received = true
+	case s.received || s.a.Config.Listen != "":
 		s.a.log.Info("stdin has ended: stopping")
 	default:
 		s.a.log.Info("stdin has ended: stopping; to run as a service use --listen")
@@ -139,12 +139,12 @@ func (s *stdin) Read() (wire.Message, wire.ID, error) {
 	return m, about, err
 }
 
-// saySignal logs the signal that ends ctx, if one does before said is called.
-func (a *app) saySignal(ctx context.Context) (said func()) {
+// logSignal logs the signal that ends ctx, if one does before said is called.
+func (a *app) logSignal(ctx context.Context) (said func()) {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(done)
-		if sig, ok := errors.AsType[signalled](context.Cause(ctx)); ok {
+		if sig, ok := errors.AsType[signalError](context.Cause(ctx)); ok {
 			a.log.Info(sig.Error() + ": stopping")
 		}
 	})
@@ -158,7 +158,7 @@ func (a *app) saySignal(ctx context.Context) (said func()) {
 // listen opens the HTTP door.
 func (a *app) listen() (net.Listener, *httpserver.Server, error) {
 	c := a.Config
-	tokens, err := a.tokens(a.Loaded, c)
+	tokens, err := a.authTokens(a.Loaded, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,7 +172,7 @@ func (a *app) listen() (net.Listener, *httpserver.Server, error) {
 		},
 		ValidateHeaders: a.gateway.ValidateHeaders,
 		OnRejected:      a.gateway.RecordRejected,
-		PendingBackends: a.waiting,
+		PendingBackends: a.unansweredBackends,
 		Via:             a.via,
 		MessageLimit:    int(c.Limits.Message),
 		MaxSessions:     c.Limits.Sessions,
@@ -193,7 +193,7 @@ func (a *app) listen() (net.Listener, *httpserver.Server, error) {
 	o.TLS = a.certificate.TLSConfig()
 	ln, err := net.Listen("tcp", c.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, nil, hinted{fmt.Errorf("listen: %s is in use", c.Listen),
+		return nil, nil, hintedError{fmt.Errorf("listen: %s is in use", c.Listen),
 			"a gateway may be running there already: configure its URL in your client, or choose another port with --listen"}
 	}
 	if err != nil {
@@ -202,9 +202,9 @@ func (a *app) listen() (net.Listener, *httpserver.Server, error) {
 	return ln, httpserver.New(o), nil
 }
 
-// waiting names the backends that have not answered yet, and may still.
-func (a *app) waiting() (names []string) {
-	for _, s := range enabled(a.set.Status()) {
+// unansweredBackends names the backends that have not answered yet, and may still.
+func (a *app) unansweredBackends() (names []string) {
+	for _, s := range enabled(a.backends.Status()) {
 		if !s.Settled {
 			names = append(names, s.Name)
 		}
@@ -212,10 +212,10 @@ func (a *app) waiting() (names []string) {
 	return names
 }
 
-// greet tells a person what to expect.
-func (a *app) greet(in *os.File) {
+// logStdioStart tells a person what to expect.
+func (a *app) logStdioStart(in *os.File) {
 	if a.Source == "" {
-		a.log.Info(noFile + laterFile)
+		a.log.Info(noFileMessage + laterFileMessage)
 	} else {
 		a.log.Info("serving on stdin and stdout", "file", a.Source, "version", version)
 	}
@@ -224,10 +224,10 @@ func (a *app) greet(in *os.File) {
 	}
 }
 
-// greetHTTP is greet for who listens.
-func (a *app) greetHTTP(url string, stderr *os.File) {
+// logHTTPStart is greet for who listens.
+func (a *app) logHTTPStart(url string, stderr *os.File) {
 	if a.Source == "" {
-		a.log.Info(noFile + laterFile)
+		a.log.Info(noFileMessage + laterFileMessage)
 	}
 	a.log.Info("serving at "+url, "file", a.Source, "version", version)
 	use, token := "to use it", ""
@@ -236,23 +236,23 @@ func (a *app) greetHTTP(url string, stderr *os.File) {
 		a.log.Info("there is no token: every user and program of this machine can call the gateway; " +
 			"to make one set auth: { tokens: [auto] } in the configuration")
 	case auth.Tokens[0] == config.AutoToken && isTerminal(stderr):
-		fmt.Fprintln(stderr, "to use it: "+addCommand(url, a.auto))
+		fmt.Fprintln(stderr, "to use it: "+claudeCommand(url, a.autoToken))
 		return
 	case auth.Tokens[0] == config.AutoToken:
 		// A log is kept, and the token is not for it.
-		token = "$(cat " + shellWord(autoPath(a.Config)) + ")"
+		token = "$(cat " + shellWord(autoTokenPath(a.Config)) + ")"
 	default:
 		if auth.TokenVariable == "" {
 			use += ", with one of auth.tokens in GATEWAY_TOKEN"
 		}
 		token = "$" + cmp.Or(auth.TokenVariable, "GATEWAY_TOKEN")
 	}
-	a.log.Info(use + ": " + addCommand(url, token))
+	a.log.Info(use + ": " + claudeCommand(url, token))
 }
 
-// addCommand returns the command that makes Claude Code use the gateway, with a token if that is not
+// claudeCommand returns the command that makes Claude Code use the gateway, with a token if that is not
 // "". There is no " or \ in it, so that it can be pasted as the log has it.
-func addCommand(url, token string) string {
+func claudeCommand(url, token string) string {
 	command := "claude mcp add -s user --transport http gateway " + url
 	if token != "" {
 		command += " -H 'Authorization: Bearer '" + token
@@ -260,8 +260,8 @@ func addCommand(url, token string) string {
 	return command
 }
 
-// url is where clients find us: by the name that listen has, or by our own if we listen at all of our addresses.
-func (a *app) url(addr net.Addr) string {
+// endpointURL is where clients find us: by the name that listen has, or by our own if we listen at all of our addresses.
+func (a *app) endpointURL(addr net.Addr) string {
 	scheme, host := "http", addr.String()
 	if a.Config.TLS.Cert != "" {
 		scheme = "https"
@@ -280,12 +280,12 @@ func (a *app) url(addr net.Addr) string {
 	return scheme + "://" + host + "/mcp"
 }
 
-// turnAway answers a client that has started us on its pipes though we were told to
+// rejectStdioClient answers a client that has started us on its pipes though we were told to
 // listen. It calls hungUp when such a client has asked something and then closed its end: a
 // gateway that a client has started must not outlive it and keep the port.
-func (f *flags) turnAway(a *app, url string, hungUp func()) (end func()) {
+func (c *cli) rejectStdioClient(a *app, url string, hungUp func()) (end func()) {
 	var asked, over atomic.Bool
-	gone, leave := f.meet(stranger{
+	gone, leave := c.serveErrors(errorResponder{
 		"This gateway serves at " + url + " alone: configure that, or start it with --stdio",
 		func(method string) {
 			asked.Store(true)

@@ -96,7 +96,7 @@ func TestTheURLHasTheNameOfListen(t *testing.T) {
 		if listen[0] == '[' {
 			ip = net.IPv6loopback
 		}
-		if got := a.url(&net.TCPAddr{IP: ip, Port: 7420}); got != want {
+		if got := a.endpointURL(&net.TCPAddr{IP: ip, Port: 7420}); got != want {
 			t.Errorf("%s: %s, want %s", listen, got, want)
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-// A signalled is the cause of the end of a context that a signal has ended.
-type signalled string
+// A signalError is the cause of the end of a context that a signal has ended.
+type signalError string
 
-func (s signalled) Error() string { return string(s) }
+func (s signalError) Error() string { return string(s) }
 
-// named returns the cause that a signal to end is.
-func named(sig os.Signal) signalled {
+// signalCause returns the cause that a signal to end is.
+func signalCause(sig os.Signal) signalError {
 	switch sig {
 	case os.Interrupt:
 		return "SIGINT"
@@ -25,14 +25,14 @@ func named(sig os.Signal) signalled {
 	case syscall.SIGHUP:
 		return "SIGHUP"
 	}
-	return signalled(sig.String())
+	return signalError(sig.String())
 }
 
-// orderly returns a context that the first signal to end ends, with the signal as the cause; SIGHUP
+// signalContext returns a context that the first signal to end ends, with the signal as the cause; SIGHUP
 // is such a signal unless it was taken over. A second signal ends the time that calls in flight
 // have. A SIGINT when no call has time any more ends the process; the holders of their groups end
 // the backends.
-func orderly(h *reload.SIGHUP, calls *hurry) (context.Context, context.CancelFunc) {
+func signalContext(h *reload.SIGHUP, calls *signalHandler) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -42,8 +42,8 @@ func orderly(h *reload.SIGHUP, calls *hurry) (context.Context, context.CancelFun
 				continue
 			}
 			if ctx.Err() == nil {
-				cancel(named(sig))
-			} else if !calls.end() && sig == os.Interrupt {
+				cancel(signalCause(sig))
+			} else if !calls.call() && sig == os.Interrupt {
 				os.Exit(exitFailed)
 			}
 		}
@@ -54,25 +54,25 @@ func orderly(h *reload.SIGHUP, calls *hurry) (context.Context, context.CancelFun
 	}
 }
 
-// A hurry is how a second signal ends the time that calls in flight have.
-type hurry struct {
-	mu sync.Mutex
-	do func() bool // nil = there are no calls
+// A signalHandler is how a second signal ends the time that calls in flight have.
+type signalHandler struct {
+	mu     sync.Mutex
+	handle func() bool // nil = there are no calls
 }
 
 // set has do called by the second signal. It reports whether calls were waited for.
-func (h *hurry) set(do func() bool) {
+func (h *signalHandler) set(do func() bool) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.do = do
+	h.handle = do
 }
 
-// end reports false if no call has time.
-func (h *hurry) end() bool {
+// call reports false if no call has time.
+func (h *signalHandler) call() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.do != nil && h.do()
+	return h.handle != nil && h.handle()
 }

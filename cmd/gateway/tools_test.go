@@ -133,7 +133,7 @@ func TestTypeOf_F_CLI_9(t *testing.T) {
 		`{"type":"object","properties":{"tags":{},"name":{"type":"string"}}}`: "object {name, tags}",
 		`true`: "", `{}`: "",
 	} {
-		if got := typeOf([]byte(schema)); got != want {
+		if got := schemaType([]byte(schema)); got != want {
 			t.Errorf("%s: %q, want %q", schema, got, want)
 		}
 	}
@@ -148,7 +148,7 @@ func TestEscaped_F_SEC_11(t *testing.T) {
 		"over\rwritten":       `over\u000dwritten`,
 		"\x9b":                "\ufffd",
 	} {
-		if got := escaped(text); got != want {
+		if got := escapeControls(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
@@ -160,7 +160,7 @@ func TestTotals_F_CFG_2(t *testing.T) {
 	expect(t, exitOK, "check -c "+path, "\ntotal ", " 5 ", " KB in the lists")
 	expect(t, exitOK, "tools -c "+path, "\ntotal ", "5 tools, 1.1 KB in the list")
 	for n, want := range map[int]string{0: "0 bytes", 999: "999 bytes", 1000: "1.0 KB", 711_249: "711.2 KB", 2_000_000: "2.0 MB"} {
-		if got := size(n); got != want {
+		if got := formatSize(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
 	}

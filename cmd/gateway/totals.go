@@ -31,8 +31,8 @@ func totalOf(v *catalog.Snapshot) (t total) {
 	return t
 }
 
-// size is a number of bytes for a person.
-func size(bytes int) string {
+// formatSize is a number of bytes for a person.
+func formatSize(bytes int) string {
 	switch {
 	case bytes < 1000:
 		return fmt.Sprintf("%d bytes", bytes)

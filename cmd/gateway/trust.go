@@ -25,23 +25,23 @@ type trustStore struct {
 // An approval is a record of a trustStore.
 type approval struct {
 	Version int    `json:"version"`
-	File    string `json:"file"`   // as trustedPath returns it
+	File    string `json:"file"`   // as resolvedPath returns it
 	SHA256  string `json:"sha256"` // of the content
 }
 
 const (
 	approvalVersion = 1
 	maxApproval     = 64 << 10 // bytes of one
-	keepApprovals   = 500      // of them; the ones written longest ago go
+	keptApprovals   = 500      // of them; the ones written longest ago go
 )
 
 var errNoStateDir = errors.New("there is no state directory to keep the approval in: set HOME, or --state DIR")
 
-// trustedPath returns the absolute path of a file, with the links on the way to its folder
+// resolvedPath returns the absolute path of a file, with the links on the way to its folder
 // resolved: a shell and a client may name one folder in two ways. The file itself may be a link;
 // its content counts. Of a folder that does not exist any longer, the links on the way to what
 // exists are resolved.
-func trustedPath(file string) (string, error) {
+func resolvedPath(file string) (string, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
 		return "", err
@@ -57,12 +57,12 @@ func trustedPath(file string) (string, error) {
 	}
 }
 
-// record returns the approval of a file with this content, and where it is kept.
-func (s trustStore) record(file string, data []byte) (a approval, path string, err error) {
+// approvalOf returns the approval of a file with this content, and where it is kept.
+func (s trustStore) approvalOf(file string, data []byte) (a approval, path string, err error) {
 	if s.dir == "" {
 		return a, "", errNoStateDir
 	}
-	file, err = trustedPath(file)
+	file, err = resolvedPath(file)
 	if err != nil {
 		return a, "", err
 	}
@@ -75,7 +75,7 @@ func (s trustStore) record(file string, data []byte) (a approval, path string, e
 // has reports whether a file with this content is approved. The error is about an approval that is
 // there and does not count.
 func (s trustStore) has(file string, data []byte) (bool, error) {
-	want, path, err := s.record(file, data)
+	want, path, err := s.approvalOf(file, data)
 	if err != nil {
 		return false, nil
 	}
@@ -83,7 +83,7 @@ func (s trustStore) has(file string, data []byte) (bool, error) {
 	if err != nil || got != want {
 		return false, nil
 	}
-	if err := s.check(); err != nil {
+	if err := s.checkOwners(); err != nil {
 		return false, err
 	}
 	err = checkOwner(path, "this approval of a configuration file does not count")
@@ -92,11 +92,11 @@ func (s trustStore) has(file string, data []byte) (bool, error) {
 
 // add approves a file with this content.
 func (s trustStore) add(file string, data []byte) error {
-	a, path, err := s.record(file, data)
+	a, path, err := s.approvalOf(file, data)
 	if err != nil {
 		return err
 	}
-	if err := s.check(); err != nil {
+	if err := s.checkOwners(); err != nil {
 		return err
 	}
 	text, err := json.Marshal(a)
@@ -111,13 +111,13 @@ func (s trustStore) add(file string, data []byte) error {
 	if err := atomicfile.Write(path, append(text, '\n'), atomicfile.Options{Sync: true, FollowLink: true}); err != nil {
 		return err
 	}
-	atomicfile.KeepNewest(s.dir, keepApprovals)
+	atomicfile.KeepNewest(s.dir, keptApprovals)
 	return nil
 }
 
-// check returns an error if other users can put approvals into the store. A store that does not
+// checkOwners returns an error if other users can put approvals into the store. A store that does not
 // exist yet is fine if they cannot make one.
-func (s trustStore) check() error {
+func (s trustStore) checkOwners() error {
 	const effect = "the approvals of configuration files in it do not count"
 	if s.dir == "" {
 		return errNoStateDir
@@ -156,11 +156,11 @@ func checkOwner(path, effect string) error {
 
 // remove takes back every approval of a file, and reports how many there were.
 func (s trustStore) remove(file string) (n int, err error) {
-	file, err = trustedPath(file)
+	file, err = resolvedPath(file)
 	if err != nil {
 		return 0, err
 	}
-	err = s.each(func(path string, a approval) error {
+	err = s.forEach(func(path string, a approval) error {
 		if a.File != file {
 			return nil
 		}
@@ -172,10 +172,10 @@ func (s trustStore) remove(file string) (n int, err error) {
 
 // list returns the approved files, in order.
 func (s trustStore) list() (files []string, err error) {
-	if err := s.check(); err != nil {
+	if err := s.checkOwners(); err != nil {
 		return nil, err
 	}
-	err = s.each(func(path string, a approval) error {
+	err = s.forEach(func(path string, a approval) error {
 		if checkOwner(path, "") == nil {
 			files = append(files, a.File)
 		}
@@ -185,8 +185,8 @@ func (s trustStore) list() (files []string, err error) {
 	return slices.Compact(files), err
 }
 
-// each calls do with each record, and skips what is not one.
-func (s trustStore) each(do func(path string, a approval) error) error {
+// forEach calls do with each record, and skips what is not one.
+func (s trustStore) forEach(do func(path string, a approval) error) error {
 	if s.dir == "" {
 		return errNoStateDir
 	}

@@ -46,8 +46,8 @@ func TestApprovalsOfOthers_F_SEC_2(t *testing.T) {
 				dir, _ := project(t, demoText)
 				expect(t, exitOK, "trust", "is approved")
 				expect(t, exitOK, "check", "ok")
-				store := (&flags{}).trusts()
-				_, record, err := store.record(localFile, []byte(demoText))
+				store := (&cli{}).trustStore()
+				_, record, err := store.approvalOf(localFile, []byte(demoText))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -90,7 +90,7 @@ func TestAutoTokenOfOthers_F_SEC_2(t *testing.T) {
 		}
 		var log strings.Builder
 		a := &app{log: slog.New(slog.NewTextHandler(&log, nil))}
-		if _, err := a.readOrMake(filepath.Join(dir, autoFile)); err != nil {
+		if _, err := a.readOrCreateToken(filepath.Join(dir, autoTokenFile)); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(log.String(), "level=WARN msg=\"other users can replace the token"); got != want {

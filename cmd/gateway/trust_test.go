@@ -105,7 +105,7 @@ func TestImportedFileIsApproved_F_SEC_2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := (&flags{}).trusts().has(filepath.Join(dir, localFile), data); !ok {
+	if ok, err := (&cli{}).trustStore().has(filepath.Join(dir, localFile), data); !ok {
 		t.Errorf("not approved: %v", err)
 	}
 }
@@ -113,22 +113,22 @@ func TestImportedFileIsApproved_F_SEC_2(t *testing.T) {
 // A reload takes over neither a change that is not approved nor a file that has appeared.
 func TestReload_F_SEC_2(t *testing.T) {
 	project(t, demoText)
-	f := &flags{}
-	if _, err := f.reload("", false); err == nil {
+	f := &cli{}
+	if _, err := f.reloadConfig("", false); err == nil {
 		t.Error("a file that has appeared was taken over")
 	}
-	if err := f.trusts().add(localFile, []byte(demoText)); err != nil {
+	if err := f.trustStore().add(localFile, []byte(demoText)); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := f.reload("", false)
+	loaded, err := f.reloadConfig("", false)
 	if err != nil || !loaded.Local {
 		t.Fatalf("approved: %v", err)
 	}
 	put(t, localFile, demoText+"listen: 127.0.0.1:1\n")
-	if _, err := f.reload(loaded.Source, loaded.Local); err == nil {
+	if _, err := f.reloadConfig(loaded.Source, loaded.Local); err == nil {
 		t.Error("a change was taken over")
 	}
-	if _, err := f.reload(loaded.Source, false); err != nil {
+	if _, err := f.reloadConfig(loaded.Source, false); err != nil {
 		t.Errorf("a file that was named: %v", err)
 	}
 }
@@ -136,13 +136,13 @@ func TestReload_F_SEC_2(t *testing.T) {
 func TestApprovals_F_SEC_2(t *testing.T) {
 	dir, state := project(t, demoText)
 	s := trustStore{filepath.Join(state, "t")}
-	for i := range keepApprovals + 2 {
+	for i := range keptApprovals + 2 {
 		if err := s.add(localFile, fmt.Append(nil, i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	entries, err := os.ReadDir(s.dir)
-	if err != nil || len(entries) != keepApprovals {
+	if err != nil || len(entries) != keptApprovals {
 		t.Errorf("%d records: %v", len(entries), err)
 	}
 	for _, e := range entries {
@@ -150,7 +150,7 @@ func TestApprovals_F_SEC_2(t *testing.T) {
 			t.Errorf("%s: %v %v", e.Name(), info.Mode(), err)
 		}
 	}
-	last := fmt.Append(nil, keepApprovals+1)
+	last := fmt.Append(nil, keptApprovals+1)
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestApprovals_F_SEC_2(t *testing.T) {
 	if approved(filepath.Join(t.TempDir(), localFile)) {
 		t.Error("another folder is approved")
 	}
-	_, path, _ := s.record(localFile, last)
+	_, path, _ := s.approvalOf(localFile, last)
 	put(t, path, strings.Repeat(" ", maxApproval)+"{}")
 	if approved(localFile) {
 		t.Error("a record that is too long counts")

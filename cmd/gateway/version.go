@@ -10,17 +10,17 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-func versionCommand(f *flags) *cobra.Command {
+func versionCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and the revisions of MCP it speaks",
 		Args:  noArgs,
-		RunE:  func(*cobra.Command, []string) error { return f.printVersion() },
+		RunE:  func(*cobra.Command, []string) error { return c.printVersion() },
 	}
 }
 
-func (f *flags) printVersion() error {
-	_, err := fmt.Fprintln(f.out, versionText())
+func (c *cli) printVersion() error {
+	_, err := fmt.Fprintln(c.out, versionText())
 	return err
 }
 

@@ -16,16 +16,16 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// autoFile is the name of the file in the state directory that keeps the token which
+// autoTokenFile is the name of the file in the state directory that keeps the token which
 // auth.tokens: [auto] stands for.
-const autoFile = "token"
+const autoTokenFile = "token"
 
-// maxAutoFile bounds what is read of it, in bytes.
-const maxAutoFile = 4 << 10
+// maxAutoTokenFile bounds what is read of it, in bytes.
+const maxAutoTokenFile = 4 << 10
 
-// tokens returns the tokens of a configuration. For auto it has the token that is kept in the state
+// authTokens returns the tokens of a configuration. For auto it has the token that is kept in the state
 // directory, which it makes if there is none. A gateway that runs keeps the token that it has.
-func (a *app) tokens(l *config.Loaded, c *config.Config) ([]string, error) {
+func (a *app) authTokens(l *config.Loaded, c *config.Config) ([]string, error) {
 	i := slices.Index(c.Auth.Tokens, config.AutoToken)
 	if i < 0 {
 		return c.Auth.Tokens, nil
@@ -39,22 +39,22 @@ func (a *app) tokens(l *config.Loaded, c *config.Config) ([]string, error) {
 		return nil, problem("auto keeps the token in the state directory, and this gateway has none: " +
 			"set state, and start it again")
 	}
-	if a.auto == "" {
-		token, err := a.readOrMake(autoPath(c))
+	if a.autoToken == "" {
+		token, err := a.readOrCreateToken(autoTokenPath(c))
 		if err != nil {
 			return nil, problem("auto: %v", err)
 		}
-		a.auto = token
+		a.autoToken = token
 	}
 	all := slices.Clone(c.Auth.Tokens)
-	all[i] = a.auto
+	all[i] = a.autoToken
 	return all, nil
 }
 
-func (a *app) readOrMake(path string) (string, error) {
+func (a *app) readOrCreateToken(path string) (string, error) {
 	token, err := readAutoToken(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = makeAutoToken(path); err == nil {
+		if err = createAutoToken(path); err == nil {
 			token, err = readAutoToken(path)
 			a.log.Info("made a token for clients", "file", path)
 		}
@@ -78,13 +78,13 @@ func (a *app) readOrMake(path string) (string, error) {
 	return token, nil
 }
 
-// readAutoToken reads a token that makeAutoToken has written, or that the user has put there.
+// readAutoToken reads a token that createAutoToken has written, or that the user has put there.
 func readAutoToken(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", err
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxAutoFile {
+	if !info.Mode().IsRegular() || info.Size() > maxAutoTokenFile {
 		return "", fmt.Errorf("%s is not a file with a token: remove it", path)
 	}
 	text, err := os.ReadFile(path)
@@ -98,20 +98,20 @@ func readAutoToken(path string) (string, error) {
 	return token, nil
 }
 
-// makeAutoToken writes a new token for its owner alone. Of several gateways that do so at one time
+// createAutoToken writes a new token for its owner alone. Of several gateways that do so at one time
 // the first one's token stays.
-func makeAutoToken(path string) error {
+func createAutoToken(path string) error {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	err := atomicfile.Create(path, []byte(hex.EncodeToString(secret[:])+"\n"), autoFile+".*.tmp")
+	err := atomicfile.Create(path, []byte(hex.EncodeToString(secret[:])+"\n"), autoTokenFile+".*.tmp")
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	return err
 }
 
-// autoPath returns the file with the token that auto stands for.
-func autoPath(c *config.Config) string { return filepath.Join(c.StateDir, autoFile) }
+// autoTokenPath returns the file with the token that auto stands for.
+func autoTokenPath(c *config.Config) string { return filepath.Join(c.StateDir, autoTokenFile) }
 
 // shellWord returns text as one word of a shell.
 func shellWord(text string) string {

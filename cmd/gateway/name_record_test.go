@@ -25,10 +25,10 @@ func TestTheRecordOfNames_F_CLI_6(t *testing.T) {
 	if other := nameRecordPath(dir, source+"2"); other == path {
 		t.Errorf("two configurations have one record, %s", path)
 	}
-	if none, err := readNames(path); err != nil || !reflect.DeepEqual(none, catalog.Assignments{}) {
+	if none, err := readNameRecord(path); err != nil || !reflect.DeepEqual(none, catalog.Assignments{}) {
 		t.Errorf("before there is one: %v, %v", none, err)
 	}
-	text, err := textOf(source, want)
+	text, err := encodeNameRecord(source, want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestTheRecordOfNames_F_CLI_6(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
 		t.Errorf("%v, %v", info, err)
 	}
-	got, err := readNames(path)
+	got, err := readNameRecord(path)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -53,14 +53,14 @@ func TestARecordOfNamesThatIsDamaged_F_CLI_6(t *testing.T) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := readNames(path); err == nil || !reflect.DeepEqual(all, catalog.Assignments{}) {
+		if all, err := readNameRecord(path); err == nil || !reflect.DeepEqual(all, catalog.Assignments{}) {
 			t.Errorf("%.80q: %v, %v", text, all, err)
 		}
 	}
-	if _, err := readNames(dir); err == nil {
+	if _, err := readNameRecord(dir); err == nil {
 		t.Error("a directory is read")
 	}
-	if all, err := readNames(""); err != nil || !reflect.DeepEqual(all, catalog.Assignments{}) {
+	if all, err := readNameRecord(""); err != nil || !reflect.DeepEqual(all, catalog.Assignments{}) {
 		t.Errorf("no state directory: %v, %v", all, err)
 	}
 }

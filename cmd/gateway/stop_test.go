@@ -19,7 +19,7 @@ func TestServeSaysWhyItEnds(t *testing.T) {
 	}{
 		"no client": {"", nil, "stdin has ended: stopping; to run as a service use --listen"},
 		"a client":  {`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n", nil, "stdin has ended: stopping"},
-		"a signal":  {"", named(os.Interrupt), "SIGINT: stopping"},
+		"a signal":  {"", signalCause(os.Interrupt), "SIGINT: stopping"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "gateway.yaml")

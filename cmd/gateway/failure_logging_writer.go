@@ -5,15 +5,15 @@ import (
 	"log/slog"
 )
 
-// A telling says in the log when its file cannot be written to any more, and when it can
+// A failureLoggingWriter says in the log when its file cannot be written to any more, and when it can
 // again: once each, whatever is lost meanwhile.
-type telling struct {
+type failureLoggingWriter struct {
 	io.Writer
 	log    *slog.Logger
 	failed bool
 }
 
-func (t *telling) Write(p []byte) (int, error) {
+func (t *failureLoggingWriter) Write(p []byte) (int, error) {
 	n, err := t.Writer.Write(p)
 	switch {
 	case err != nil && !t.failed:

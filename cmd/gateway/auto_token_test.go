@@ -27,7 +27,7 @@ func servedWithAutoToken(t *testing.T, state string) (line string) {
 func TestAutoToken_F_SEC_6(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "it's a state")
 	line := servedWithAutoToken(t, state)
-	path := filepath.Join(state, autoFile)
+	path := filepath.Join(state, autoTokenFile)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestAutoToken_F_SEC_6(t *testing.T) {
 	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, text) {
 		t.Errorf("the next start has another token: %v", err)
 	}
-	if entries, err := os.ReadDir(state); err != nil || len(entries) != 1+countNot(entries, autoFile) {
+	if entries, err := os.ReadDir(state); err != nil || len(entries) != 1+countNot(entries, autoTokenFile) {
 		t.Errorf("%v %v", entries, err)
 	}
 }
@@ -67,7 +67,7 @@ func countNot(entries []os.DirEntry, name string) (n int) {
 
 // On a terminal the command has the token itself.
 func TestTheCommandForATerminal_F_SEC_6(t *testing.T) {
-	if got, want := addCommand("http://h/mcp", "secret"), "claude mcp add -s user --transport http gateway http://h/mcp -H 'Authorization: Bearer 'secret"; got != want {
+	if got, want := claudeCommand("http://h/mcp", "secret"), "claude mcp add -s user --transport http gateway http://h/mcp -H 'Authorization: Bearer 'secret"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -78,31 +78,31 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 	c := &config.Config{StateDir: dir, Auth: config.Auth{Tokens: []string{"0123456789abcdef", config.AutoToken}}}
 	start := func() *app { return &app{log: logging.New(&log, logging.Options{Mask: logging.NewMask()})} }
 	running := start()
-	first, err := running.tokens(&config.Loaded{Source: "f", Config: c}, c)
+	first, err := running.authTokens(&config.Loaded{Source: "f", Config: c}, c)
 	if err != nil || len(first) != 2 || first[0] != "0123456789abcdef" || len(first[1]) != 64 || c.Auth.Tokens[1] != config.AutoToken {
 		t.Fatalf("%v, %v", first, err)
 	}
-	if second, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || second[1] != first[1] {
+	if second, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || second[1] != first[1] {
 		t.Errorf("another token: %v", err)
 	}
-	path := filepath.Join(dir, autoFile)
+	path := filepath.Join(dir, autoTokenFile)
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	log.Reset()
-	if _, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || !strings.Contains(log.String(), "other users can read the token") {
+	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || !strings.Contains(log.String(), "other users can read the token") {
 		t.Errorf("a token that others can read: %v\n%s", err, log.String())
 	}
 	for what, text := range map[string]string{
-		"empty": "", "short": "abc\n", "two lines": first[1] + "\n" + first[1], "large": strings.Repeat("x", maxAutoFile+1),
+		"empty": "", "short": "abc\n", "two lines": first[1] + "\n" + first[1], "large": strings.Repeat("x", maxAutoTokenFile+1),
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err == nil || !strings.Contains(err.Error(), "auth.tokens[1]") || !strings.Contains(err.Error(), path) {
+		if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err == nil || !strings.Contains(err.Error(), "auth.tokens[1]") || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if reloaded, err := running.tokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || reloaded[1] != first[1] {
+		if reloaded, err := running.authTokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || reloaded[1] != first[1] {
 			t.Errorf("%s: a reload brings %v", what, err)
 		}
 	}
@@ -112,11 +112,11 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err == nil {
+	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err == nil {
 		t.Error("a directory is taken for a token")
 	}
 	c.StateDir = ""
-	if _, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err == nil || !strings.Contains(err.Error(), "state") {
+	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err == nil || !strings.Contains(err.Error(), "state") {
 		t.Errorf("no state directory: %v", err)
 	}
 }

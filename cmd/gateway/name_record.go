@@ -29,7 +29,7 @@ type nameRecord struct {
 const (
 	nameRecordVersion = 1
 	maxNameRecord     = 16 << 20 // bytes of one; catalog bounds what is in it, before it is JSON
-	keepNameRecords   = 100      // of them; the ones written longest ago go
+	keptNameRecords   = 100      // of them; the ones written longest ago go
 )
 
 // nameRecordPath is where the record of a configuration file is kept; "" if none is.
@@ -44,8 +44,8 @@ func nameRecordPath(state, source string) string {
 	return filepath.Join(state, "names", hex.EncodeToString(sum[:8])+".json")
 }
 
-// readNames returns the record at a path. There is nothing in it if there is no file.
-func readNames(path string) (catalog.Assignments, error) {
+// readNameRecord returns the record at a path. There is nothing in it if there is no file.
+func readNameRecord(path string) (catalog.Assignments, error) {
 	if path == "" {
 		return catalog.Assignments{}, nil
 	}
@@ -67,10 +67,10 @@ func readNames(path string) (catalog.Assignments, error) {
 	if err != nil {
 		return catalog.Assignments{}, err
 	}
-	return parseNames(text)
+	return parseNameRecord(text)
 }
 
-func parseNames(text []byte) (all catalog.Assignments, err error) {
+func parseNameRecord(text []byte) (all catalog.Assignments, err error) {
 	if len(text) > maxNameRecord {
 		return all, errors.New("it is too large")
 	}
@@ -87,8 +87,8 @@ func parseNames(text []byte) (all catalog.Assignments, err error) {
 	return all, nil
 }
 
-// textOf is what parseNames reads.
-func textOf(source string, all catalog.Assignments) ([]byte, error) {
+// encodeNameRecord is what parseNameRecord reads.
+func encodeNameRecord(source string, all catalog.Assignments) ([]byte, error) {
 	file, err := filepath.Abs(source)
 	if err != nil {
 		return nil, err
@@ -101,31 +101,31 @@ func textOf(source string, all catalog.Assignments) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// openNames reads the record of the last run.
-func (a *app) openNames() {
+// loadNameRecord reads the record of the last run.
+func (a *app) loadNameRecord() {
 	path := nameRecordPath(a.Config.StateDir, a.Source)
 	var err error
-	if a.lastNames, err = readNames(path); err != nil {
+	if a.previousNames, err = readNameRecord(path); err != nil {
 		a.log.Warn("it is not known which backend had which name in the last run", "file", path, "err", err)
 	}
 }
 
-// namesRest is how long the record is not written after it was, or could not be.
-const namesRest = time.Second
+// nameRecordPause is how long the record is not written after it was, or could not be.
+const nameRecordPause = time.Second
 
-// recordNames keeps the record up to date until ctx is done. The names of the last run are
+// keepNameRecord keeps the record up to date until ctx is done. The names of the last run are
 // replaced when lists can go out, and what differs is logged by then.
-func (a *app) recordNames(ctx context.Context) {
-	k := nameKeeper{app: a, path: nameRecordPath(a.Config.StateDir, a.Source)}
+func (a *app) keepNameRecord(ctx context.Context) {
+	k := nameRecorder{app: a, path: nameRecordPath(a.Config.StateDir, a.Source)}
 	if k.path == "" {
 		return
 	}
 	for over := false; !over; {
 		over = ctx.Err() != nil // then once more
-		v := a.set.View()
-		if k.keep(v) {
+		v := a.backends.View()
+		if k.update(v) {
 			select {
-			case <-time.After(namesRest):
+			case <-time.After(nameRecordPause):
 			case <-ctx.Done():
 			}
 		}
@@ -136,25 +136,25 @@ func (a *app) recordNames(ctx context.Context) {
 	}
 }
 
-// A nameKeeper writes the record of names when it has changed.
-type nameKeeper struct {
+// A nameRecorder writes the record of names when it has changed.
+type nameRecorder struct {
 	*app
 	path            string
 	seen            *catalog.Snapshot
 	written, failed string // the text, and the last error that was logged
 }
 
-// keep writes what has changed. It reports whether there was anything new to look at.
-func (k *nameKeeper) keep(v *catalog.View) bool {
+// update writes what has changed. It reports whether there was anything new to look at.
+func (k *nameRecorder) update(v *catalog.View) bool {
 	if !v.Settled || v.Snapshot == k.seen {
 		return false
 	}
 	k.seen = v.Snapshot
-	text, err := textOf(k.Source, v.Assignments())
+	text, err := encodeNameRecord(k.Source, v.Assignments())
 	if err == nil && string(text) != k.written {
 		if err = atomicfile.Write(k.path, text, atomicfile.Options{Sync: true, FollowLink: true}); err == nil {
 			k.written = string(text)
-			atomicfile.KeepNewest(filepath.Dir(k.path), keepNameRecords)
+			atomicfile.KeepNewest(filepath.Dir(k.path), keptNameRecords)
 		}
 	}
 	if err != nil && err.Error() != k.failed {
@@ -174,7 +174,7 @@ func (a *app) transferLines(moves []catalog.Move) (lines []string) {
 		return nil
 	}
 	for _, t := range all[:min(len(all), maxTransfers)] {
-		lines = append(lines, plain(a.mask.String(fmt.Sprintf("%s %s: belongs to %s, and belonged to %s in the last run",
+		lines = append(lines, printable(a.mask.String(fmt.Sprintf("%s %s: belongs to %s, and belonged to %s in the last run",
 			t.Kind, nameList(t.Names), t.To, t.From))))
 	}
 	if more := len(all) - maxTransfers; more > 0 {

@@ -18,7 +18,7 @@ func TestBeneath(t *testing.T) {
 		t.Helper()
 		for _, source := range sources {
 			var err error
-			if chain, err = beneath(source, chain); err != nil {
+			if chain, err = checkRecursion(source, chain); err != nil {
 				t.Fatalf("%s beneath %q: %v", source, chain, err)
 			}
 		}
@@ -26,7 +26,7 @@ func TestBeneath(t *testing.T) {
 	}
 	refused := func(source, chain, why string) {
 		t.Helper()
-		if chain, err := beneath(source, chain); err == nil || !strings.Contains(err.Error(), "Loop detected: ") || !strings.Contains(err.Error(), why) {
+		if chain, err := checkRecursion(source, chain); err == nil || !strings.Contains(err.Error(), "Loop detected: ") || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %q, %v", source, chain, err)
 		}
 	}
@@ -38,7 +38,7 @@ func TestBeneath(t *testing.T) {
 	refused(b, down("", a, b), itself)
 
 	var others []string
-	for range maxAbove {
+	for range maxAncestors {
 		others = append(others, file(t, "other.yaml", "")) // the same name, each in its own directory
 	}
 	refused(a, down("", others...), "8 gateways stand above")
@@ -51,15 +51,15 @@ func TestBeneath(t *testing.T) {
 // A relative name is another file elsewhere, and the same one here.
 func TestBeneathByRelativeName(t *testing.T) {
 	t.Chdir(filepath.Dir(file(t, "gateway.yaml", "")))
-	chain, err := beneath("gateway.yaml", "")
+	chain, err := checkRecursion("gateway.yaml", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := beneath("./gateway.yaml", chain); err == nil {
+	if _, err := checkRecursion("./gateway.yaml", chain); err == nil {
 		t.Error("it is not known by another name")
 	}
 	t.Chdir(filepath.Dir(file(t, "gateway.yaml", "")))
-	if _, err := beneath("gateway.yaml", chain); err != nil {
+	if _, err := checkRecursion("gateway.yaml", chain); err != nil {
 		t.Errorf("another file: %v", err)
 	}
 }
@@ -68,11 +68,11 @@ func TestBeneathByRelativeName(t *testing.T) {
 // verb that would start backends. What tells it so is not what a user may have set.
 func TestABackendThatIsTheGatewayItself(t *testing.T) {
 	path := file(t, "gateway.yaml", "listen: 127.0.0.1:0\nbackends: [{name: demo, embedded: demo}]")
-	chain, err := beneath(path, "")
+	chain, err := checkRecursion(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(aboveEnv, chain)
+	t.Setenv(ancestorsEnv, chain)
 	for _, verb := range []string{"check", "tools", "call", "serve"} {
 		args := []string{verb, "-c", path}
 		if verb == "call" {

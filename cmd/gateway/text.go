@@ -1,0 +1,64 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+)
+
+// oneLine returns a text on one line.
+func oneLine(s string) string { return printable(strings.Join(strings.Fields(s), " ")) }
+
+// printable returns a text without what would move a terminal's cursor, or a column.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// forWriter returns a text as it may be written to w. A terminal gets each character that would control
+// it, or turn the direction of the text, as an escape such as \u001b; anything else gets the text.
+func forWriter(w io.Writer, text string) string {
+	if f, ok := w.(*os.File); ok && isTerminal(f) {
+		return escapeControls(text)
+	}
+	return text
+}
+
+// escapeControls returns a text with escapes in the place of the characters that are not printed. Line ends,
+// tabs and spaces stay.
+func escapeControls(text string) string {
+	var b strings.Builder
+	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) || unicode.Is(unicode.Zs, r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		}
+	}
+	return b.String()
+}
+
+// truncate shortens a text to n characters.
+func truncate(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+// nameList joins the first 20 names and counts the others.
+func nameList(names []string) string {
+	const shown = 20
+	text := strings.Join(names[:min(shown, len(names))], ", ")
+	if more := len(names) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return cmp.Or(text, "none")
+}
