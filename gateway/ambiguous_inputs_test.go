@@ -22,10 +22,10 @@ func wantUnusable(t *testing.T, client *mcptest.Peer, member string) {
 }
 
 // forEachMember runs a test for each member that an error must name.
-func forEachMember(t *testing.T, of map[string]string, test func(t *testing.T, member, says string)) {
-	for says, member := range of {
-		t.Run(says, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(t, member, says) })
+func forEachMember(t *testing.T, of map[string]string, test func(t *testing.T, member, sent string)) {
+	for sent, member := range of {
+		t.Run(sent, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, member, sent) })
 		})
 	}
 }
@@ -61,30 +61,30 @@ func faultyInputs() map[string]string {
 // Ambiguous input requests of a modern backend end the call: of a stateless client, of a session
 // client, and of a task.
 func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
-	forEachMember(t, faultyInputs(), func(t *testing.T, member, says string) {
+	forEachMember(t, faultyInputs(), func(t *testing.T, member, sent string) {
 		_, client, gh := openGeneration(t, "modern")
 		client.Send(firstRequest("1"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required",`+says+`}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required",`+sent+`}`)
 		wantUnusable(t, client, member)
 		gh.WantNothing()
 	})
-	forEachMember(t, faultyInputs(), func(t *testing.T, member, says string) {
+	forEachMember(t, faultyInputs(), func(t *testing.T, member, sent string) {
 		_, client, gh, ofCall := openModern(t, "2025-11-25", allClientCaps)
-		gh.SendResult(ofCall.ID(), `{"resultType":"input_required",`+says+`}`)
+		gh.SendResult(ofCall.ID(), `{"resultType":"input_required",`+sent+`}`)
 		wantUnusable(t, client, member)
 		gh.WantNothing()
 	})
-	forEachMember(t, faultyInputs(), func(t *testing.T, member, says string) {
+	forEachMember(t, faultyInputs(), func(t *testing.T, member, sent string) {
 		client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
-		getTask(client, gh, task, `{"taskId":"t1","status":"input_required",`+says+`}`)
+		getTask(client, gh, task, `{"taskId":"t1","status":"input_required",`+sent+`}`)
 		wantUnusable(t, client, member)
 		gh.WantNothing()
 	})
-	forEachMember(t, faultyInputs(), func(t *testing.T, member, says string) {
+	forEachMember(t, faultyInputs(), func(t *testing.T, member, sent string) {
 		_, client, gh, ofCall := openModern(t, "2025-11-25", allClientCaps)
 		gh.SendResult(ofCall.ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
 		time.Sleep(time.Second)
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required",`+says+`}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required",`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
 }
@@ -102,7 +102,7 @@ func TestInputRequestsOfTaskWithoutInputs_F_SEC_5(t *testing.T) {
 			}
 			getTask(client, gh, task, `{"taskId":"t1","inputRequests":`+asks+`,"requestState":"s","status":`+status+`}`)
 			if got := nextWithoutServerInfo(client); strings.Contains(got, "elicitation") || !strings.Contains(got, `"status":`+status) {
-				t.Errorf("told %s", got)
+				t.Errorf("got %s", got)
 			}
 		})
 	}
@@ -116,9 +116,9 @@ func TestInputRequestsOfTaskWithoutInputs_F_SEC_5(t *testing.T) {
 
 // A result that is complete to the gateway must not be anything else to a client.
 func TestResultTypeInAnotherCase_F_SEC_5(t *testing.T) {
-	for _, era := range []string{"legacy", "modern"} {
+	for _, generation := range []string{"legacy", "modern"} {
 		synctest.Test(t, func(t *testing.T) {
-			_, client, gh := openGeneration(t, era)
+			_, client, gh := openGeneration(t, generation)
 			client.Send(firstRequest("1"))
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[],"ResultType":"input_required","re\u017fultType":"task","x":1.0}`)
 			client.Want(completeResult("1", `"content":[],"x":1.0}`))
@@ -133,17 +133,17 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 		`{"mode":"url","elicitationId":"e","url":"https://a.example/x","message" : "\u00e9"} ,` +
 		`{"message":"%s","mode":"url"},` +
 		`{"message":"%s","mode":"url"}]},"code":-32042,"message":"go" }`
-	says := strings.ReplaceAll(failure, "%s", "")
+	sent := strings.ReplaceAll(failure, "%s", "")
 	newID := strings.Replace(strings.ReplaceAll(failure, "%s", "[gh] "), `"\u00e9"`, `"[gh] \u00e9"`, 1)
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, _, ofCall := startCallThatAsks(t, settings{}, allClientCaps)
-		gh.SendError(ofCall.ID(), says)
+		gh.SendError(ofCall.ID(), sent)
 		client.Want(`{"jsonrpc":"2.0","id":1,"error":` + newID + `}`)
 	})
 	for _, date := range []string{"2025-11-25", "2025-06-18"} {
 		synctest.Test(t, func(t *testing.T) {
 			_, client, gh, ofCall := openModern(t, date, `{"elicitation":{}}`)
-			gh.SendError(ofCall.ID(), says)
+			gh.SendError(ofCall.ID(), sent)
 			client.Want(`{"jsonrpc":"2.0","id":1,"error":` + newID + `}`)
 		})
 	}
@@ -154,7 +154,7 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 		listTools(t, a)
 		makeTask(t, a, gh, "job", "t9")
 		sendTaskRequest(a, "tasks/result", "t9")
-		gh.SendError(gh.HandleRequest("tasks/result").ID(), says)
+		gh.SendError(gh.HandleRequest("tasks/result").ID(), sent)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","error":` + newID + `}`)
 	})
 	for _, plain := range []string{
@@ -187,15 +187,15 @@ func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
 		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":"m","URL":"c:d"}]}`:  `"URL"`,
 		`"code":-32042,"data":{"elicitations":[7]}`:                                        `"message" is missing`,
 	}
-	forEachMember(t, of, func(t *testing.T, member, says string) {
+	forEachMember(t, of, func(t *testing.T, member, sent string) {
 		_, client, gh, _, ofCall := startCallThatAsks(t, settings{}, allClientCaps)
-		gh.SendError(ofCall.ID(), `{"message":"go",`+says+`}`)
+		gh.SendError(ofCall.ID(), `{"message":"go",`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
-	forEachMember(t, of, func(t *testing.T, member, says string) {
+	forEachMember(t, of, func(t *testing.T, member, sent string) {
 		_, client, gh := openLegacy(t, urlElicitationCap)
 		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, urlElicitationCap))
-		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"message":"go",`+says+`}`)
+		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"message":"go",`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
 }
@@ -218,66 +218,66 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		h, client, _, backends := openTwoClients(t, settings{}, "gh")
 		return h, client, backends["gh"]
 	}
-	forEachMember(t, faultyTasks, func(t *testing.T, member, says string) {
+	forEachMember(t, faultyTasks, func(t *testing.T, member, sent string) {
 		h, client, gh := opened(t)
 		making := func(result string) {
 			client.Send(`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":"gh","task":{}}}`)
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
 		}
-		making(`{"task":{` + says + `}}`)
+		making(`{"task":{` + sent + `}}`)
 		wantUnusable(t, client, member)
-		making(`{"task":{"taskId":"t1","status":"working"},"Task":{` + says + `}}`)
+		making(`{"task":{"taskId":"t1","status":"working"},"Task":{` + sent + `}}`)
 		wantUnusable(t, client, `"Task"`)
-		making(`{"task":{"taskId":"t1","status":"working"},"task":{` + says + `}}`)
+		making(`{"task":{"taskId":"t1","status":"working"},"task":{` + sent + `}}`)
 		wantUnusable(t, client, `"task" stands twice`)
 		makeTask(t, client, gh, "gh", "t1")
 		for _, method := range []string{"tasks/get", "tasks/cancel"} {
 			sendTaskRequest(client, method, "t1")
-			gh.SendResult(gh.HandleRequest(method).ID(), `{`+says+`}`)
+			gh.SendResult(gh.HandleRequest(method).ID(), `{`+sent+`}`)
 			wantUnusable(t, client, member)
 		}
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
-		gh.SendResult(gh.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"t1","status":"working"},{`+says+`}]}`)
+		gh.SendResult(gh.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"t1","status":"working"},{`+sent+`}]}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
 		if lines := h.log.Lines("level=WARN", "backend=gh", "listing tasks failed"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
-		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{` + says + `}}`)
+		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{` + sent + `}}`)
 		client.WantNothing()
 	})
 	// Session client, modern backend.
-	forEachMember(t, faultyTasks, func(t *testing.T, member, says string) {
+	forEachMember(t, faultyTasks, func(t *testing.T, member, sent string) {
 		_, client, gh, ofCall := openModern(t, "2025-11-25", allClientCaps)
-		gh.SendResult(ofCall.ID(), `{"resultType":"task",`+says+`}`)
+		gh.SendResult(ofCall.ID(), `{"resultType":"task",`+sent+`}`)
 		wantUnusable(t, client, member)
 		client.Send(toolsCall("2", "ask"))
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
 		time.Sleep(time.Second)
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{`+says+`}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
 	// Stateless client, legacy backend.
-	forEachMember(t, faultyTasks, func(t *testing.T, member, says string) {
+	forEachMember(t, faultyTasks, func(t *testing.T, member, sent string) {
 		_, client, gh := openTaskBackend(t, settings{})
-		for _, result := range []string{`{"task":{` + says + `}}`, `{"task":{"taskId":"t1","status":"working"},` + says + `}`} {
+		for _, result := range []string{`{"task":{` + sent + `}}`, `{"task":{"taskId":"t1","status":"working"},` + sent + `}`} {
 			client.Send(modernRequest(`"make"`, "tools/call", `"name":"job",`, tasky))
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
 			wantUnusable(t, client, member)
 		}
 		task := createTask(t, client, gh, "")
-		getTask(client, gh, task, `{`+says+`}`)
+		getTask(client, gh, task, `{`+sent+`}`)
 		wantUnusable(t, client, member)
 		client.Send(taskRequest("1", "tasks/cancel", task, ""))
-		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{`+says+`}`)
+		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
 	// Stateless client, modern backend.
-	forEachMember(t, faultyTasks, func(t *testing.T, member, says string) {
+	forEachMember(t, faultyTasks, func(t *testing.T, member, sent string) {
 		client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
 		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tasky))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task",`+says+`}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task",`+sent+`}`)
 		wantUnusable(t, client, member)
-		getTask(client, gh, task, `{`+says+`}`)
+		getTask(client, gh, task, `{`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
 }

@@ -42,7 +42,7 @@ func TestAmbiguousMembers_F_SEC_4(t *testing.T) {
 		asked := gh.HandleRequest("tools/call")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"RequestId":2}}`)
 		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32600 {
-			t.Errorf("the notification was taken: %+v", e)
+			t.Errorf("the notification was accepted: %+v", e)
 		}
 		gh.WantNothing()
 

@@ -71,7 +71,7 @@ func TestBacklog_FloodingBackendKeepsSession(t *testing.T) {
 			updated[paramAt(t, m, "uri")]++
 		}
 		if len(updated) != 2 || updated[`"x:1"`] != 1 || updated[`"x:2"`] != 1 {
-			t.Errorf("told of updates %v", updated)
+			t.Errorf("notified of updates %v", updated)
 		}
 		if lines := h.log.Lines("notifications dropped", "backend=gh"); len(lines) != 1 {
 			t.Errorf("logged %q", strings.Join(lines, "\n"))

@@ -38,13 +38,13 @@ func capabilityFor(m wire.Message) (a requiredCapability, ok bool) {
 
 // missing returns what a client with these capabilities has not declared: the whole capability or
 // the member; "" if it has declared all.
-func (a requiredCapability) missing(can []byte) string {
+func (a requiredCapability) missing(caps []byte) string {
 	switch {
-	case !catalog.Declares(can, a.capability):
+	case !catalog.Declares(caps, a.capability):
 		return a.capability
 	case a.sub == "",
-		a.capability == "elicitation" && declaresElicitation(can, a.sub),
-		a.capability != "elicitation" && catalog.Declares(can, a.capability, a.sub):
+		a.capability == "elicitation" && declaresElicitation(caps, a.sub),
+		a.capability != "elicitation" && catalog.Declares(caps, a.capability, a.sub):
 		return ""
 	}
 	return a.capability + "." + truncate(a.sub)
@@ -52,9 +52,9 @@ func (a requiredCapability) missing(can []byte) string {
 
 // checkDeclared returns an error if a client with these capabilities must not receive the
 // request, because it has not declared support and would reject the request itself.
-func checkDeclared(can []byte, m wire.Message) *wire.Error {
+func checkDeclared(caps []byte, m wire.Message) *wire.Error {
 	a, _ := capabilityFor(m)
-	switch missing := a.missing(can); {
+	switch missing := a.missing(caps); {
 	case a.capability == "", missing == a.capability:
 		return errNotDeclared(m)
 	case missing != "":
@@ -76,9 +76,9 @@ type missingCapabilities struct {
 }
 
 // add records a request whose capability the client could declare and has not.
-func (s *missingCapabilities) add(can []byte, m wire.Message) {
+func (s *missingCapabilities) add(caps []byte, m wire.Message) {
 	a, ok := capabilityFor(m)
-	missing := a.missing(can)
+	missing := a.missing(caps)
 	if !ok || missing == "" {
 		return
 	}
@@ -107,11 +107,11 @@ func (s *missingCapabilities) clientError(backend string) *wire.Error {
 
 // checkInputsDeclared returns an error if a modern client with these capabilities must not
 // receive a backend's input requests.
-func checkInputsDeclared(backend string, can []byte, inputs []protocol.InputRequest) (err error) {
+func checkInputsDeclared(backend string, caps []byte, inputs []protocol.InputRequest) (err error) {
 	var s missingCapabilities
 	for _, input := range inputs {
 		m := wire.NewRequest("0", input.Method, input.Params)
-		s.add(can, m)
+		s.add(caps, m)
 		switch a, ok := capabilityFor(m); {
 		case a.capability == "":
 			err = &peer.BadResponseError{Err: fmt.Errorf(
@@ -145,9 +145,9 @@ func elicitationMode(params []byte) string {
 
 // declaresElicitation reports whether a client has declared an elicitation mode: "an empty object
 // is equivalent to declaring support for form mode only" (elicitation, capabilities).
-func declaresElicitation(can []byte, mode string) bool {
-	if mode == "form" && !catalog.Declares(can, "elicitation", "url") {
-		return catalog.Declares(can, "elicitation")
+func declaresElicitation(caps []byte, mode string) bool {
+	if mode == "form" && !catalog.Declares(caps, "elicitation", "url") {
+		return catalog.Declares(caps, "elicitation")
 	}
-	return (mode == "form" || mode == "url") && catalog.Declares(can, "elicitation", mode)
+	return (mode == "form" || mode == "url") && catalog.Declares(caps, "elicitation", mode)
 }

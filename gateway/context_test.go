@@ -39,9 +39,9 @@ func TestCONTEXT_05_FilteredToolsCostNothing(t *testing.T) {
 			return len(listTools(t, client))
 		}
 		all, allowed, denied := size(config.Filter{}), size(config.Filter{Allow: []string{"search_*"}}), size(config.Filter{Deny: []string{"delete_*"}})
-		t.Logf("%d bytes of %d tools, %d of those that are allowed", all, n, allowed)
+		t.Logf("%d bytes for %d tools, %d for the allowed ones", all, n, allowed)
 		if want := len(`{"tools":[]}`) + len(strings.Join(few, ",")); allowed != want || denied != want || all-want < (n-kept)*len(long) {
-			t.Errorf("%d bytes without a filter, %d with what is allowed, %d without what is denied; want %d", all, allowed, denied, want)
+			t.Errorf("%d bytes without a filter, %d with allow, %d with deny; want %d", all, allowed, denied, want)
 		}
 	})
 }
@@ -82,20 +82,20 @@ func TestOBS_01_StatusLogJournalAndClientAgree(t *testing.T) {
 		client.Initialize("2025-11-25")
 		gh := h.nextProcess("gh")
 		if s, _ := status(); s.State == backends.Ready || s.Settled || set.View().Settled {
-			t.Errorf("before it has answered: %+v, settled %v", s, set.View().Settled)
+			t.Errorf("before the first list: %+v, settled %v", s, set.View().Settled)
 		}
 		gh.ServeStartup("search")
 		h.nextProcess("docs").ServeStartup("other")
 		listTools(t, client)
 		if s, other := status(); s.State != backends.Ready || other.State != backends.Ready || s.Err != nil || !set.View().Settled || h.log.Warnings() != nil {
-			t.Errorf("with all well: %+v, %+v; logged %q", s, other, h.log.Warnings())
+			t.Errorf("with all backends ready: %+v, %+v; logged %q", s, other, h.log.Warnings())
 		}
 		client.Send(toolsCall("1", "search"))
 		gh.HandleRequest("tools/call")
 		const why = "exit 3; its last words: boom"
 		gh.Exit("exit 3", "boom")
 		if got := client.Next(); !strings.Contains(got, `"data":{"backend":"gh","reason":"`+why+`"}`) {
-			t.Errorf("the caller is told %s", got)
+			t.Errorf("the client got %s", got)
 		}
 		if s, other := status(); s.State == backends.Ready || s.Err == nil || s.Err.Error() != why || other.State != backends.Ready || other.Err != nil {
 			t.Errorf("status: %+v, %+v", s, other)
@@ -104,7 +104,7 @@ func TestOBS_01_StatusLogJournalAndClientAgree(t *testing.T) {
 			t.Errorf("logged %q", got)
 		}
 		if got := h.auditRecords(); len(got) != 1 || !strings.Contains(got[0], "backend=gh") || !strings.Contains(got[0], "outcome=backend_lost") {
-			t.Errorf("on record: %q", got)
+			t.Errorf("recorded: %q", got)
 		}
 		again := h.nextProcess("gh") // the restarted process
 		again.ServeStartup("search")
@@ -113,7 +113,7 @@ func TestOBS_01_StatusLogJournalAndClientAgree(t *testing.T) {
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		time.Sleep(mcptest.JournalDelay)
 		if s, _ := status(); s.State != backends.Ready || s.Err != nil || len(h.auditRecords()) != 2 {
-			t.Errorf("when it is back: %+v; on record: %q", s, h.auditRecords())
+			t.Errorf("after the restart: %+v; records: %q", s, h.auditRecords())
 		}
 	})
 }

@@ -29,19 +29,19 @@ func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var set *backends.Set
 				h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}, backendSet: &set}, "gh")
-				guest, _ := h.connectClient()
-				guest.Send(modernRequest("0", "tools/list", "", clientCaps))
+				stateless, _ := h.connectClient()
+				stateless.Send(modernRequest("0", "tools/list", "", clientCaps))
 				gh := h.nextProcess("gh")
 				gh.ServeDiscover("")
 				gh.ServeToolsList(mcptest.ToolsResult("ask"))
-				guest.NextMessage()
+				stateless.NextMessage()
 				client, _ := h.connectClient()
 				client.Initialize("2025-11-25", clientCaps)
 				listTools(t, client)
 				const asks = `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S"}`
-				guest.Send(firstRequest("1"))
+				stateless.Send(firstRequest("1"))
 				gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
-				ticket := wantInputRequired(t, guest, "u")
+				ticket := wantInputRequired(t, stateless, "u")
 				client.Send(toolsCall("1", "ask"))
 				gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
 				request := client.HandleRequest("elicitation/create")
@@ -58,14 +58,14 @@ func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 				next.ServeToolsList(mcptest.ToolsResult("ask"))
 				<-done
 
-				guest.Send(retryRequest("2", `{"u":{"action":"accept"}}`, ticket))
+				stateless.Send(retryRequest("2", `{"u":{"action":"accept"}}`, ticket))
 				if one.same {
 					if again := next.HandleRequest("tools/call"); paramAt(t, again, "requestState") != `"S"` {
 						t.Errorf("sent again as %s", again.Raw())
 					}
 					return
 				}
-				failure := wire.ReadError(guest.NextMessage().Part(wire.PartError))
+				failure := wire.ReadError(stateless.NextMessage().Part(wire.PartError))
 				if failure.Code != -32602 || !strings.Contains(failure.Message, "begin the call anew") {
 					t.Errorf("%+v", failure)
 				}

@@ -54,22 +54,22 @@ func TestContinuation_GenerationChanged(t *testing.T) {
 		h := newHarness(t, settings{generation: map[string]string{"gh": "auto"}}, "gh")
 		client, _ := h.connectClient()
 		client.Initialize("2025-11-25", clientCaps)
-		guest, _ := h.connectClient()
-		guest.Send(modernRequest("0", "tools/list", "", clientCaps))
+		stateless, _ := h.connectClient()
+		stateless.Send(modernRequest("0", "tools/list", "", clientCaps))
 		gh := h.nextProcess("gh")
 		gh.ServeDiscover("")
 		gh.ServeToolsList(mcptest.ToolsResult("ask"))
-		guest.NextMessage()
+		stateless.NextMessage()
 		listTools(t, client)
 		const asks = `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S"}`
-		guest.Send(firstRequest("1"))
+		stateless.Send(firstRequest("1"))
 		for m := gh.NextMessage(); ; m = gh.NextMessage() {
 			if m.Method() == "tools/call" {
 				gh.SendResult(m.ID(), asks)
 				break
 			}
 		}
-		ticket := wantInputRequired(t, guest, "u")
+		ticket := wantInputRequired(t, stateless, "u")
 		client.Send(toolsCall("1", "ask"))
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
 		request := client.HandleRequest("elicitation/create")
@@ -77,16 +77,16 @@ func TestContinuation_GenerationChanged(t *testing.T) {
 		again := h.nextProcess("gh")
 		gone := func() {
 			t.Helper()
-			failure := wire.ReadError(guest.NextMessage().Part(wire.PartError))
+			failure := wire.ReadError(stateless.NextMessage().Part(wire.PartError))
 			if failure.Code != -32602 || !strings.Contains(failure.Message, "begin the call anew") {
 				t.Errorf("%+v", failure)
 			}
 		}
-		guest.Send(retryRequest("2", `{"u":{"action":"accept"}}`, ticket))
+		stateless.Send(retryRequest("2", `{"u":{"action":"accept"}}`, ticket))
 		again.SendError(again.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"?"}`)
 		again.ServeStartup("ask")
 		gone()
-		guest.Send(retryRequest("3", `{"u":{"action":"accept"}}`, ticket))
+		stateless.Send(retryRequest("3", `{"u":{"action":"accept"}}`, ticket))
 		gone()
 		client.SendResult(request.ID(), `{"action":"accept"}`)
 		if m := client.NextMessage(); m.ID() != "1" || m.Part(wire.PartError) == nil {

@@ -4,10 +4,10 @@ import "testing"
 
 func TestCounter_PerPrincipalLimit(t *testing.T) {
 	var n counter
-	enter := func(who string, want bool) {
+	enter := func(letter string, want bool) {
 		t.Helper()
-		if got := n.acquire(who, 5); got != want {
-			t.Errorf("%q: %t", who, got)
+		if got := n.acquire(letter, 5); got != want {
+			t.Errorf("%q: %t", letter, got)
 		}
 	}
 	for range 3 {
@@ -21,8 +21,8 @@ func TestCounter_PerPrincipalLimit(t *testing.T) {
 	n.release("1")
 	enter("3", true)
 	enter("1", false)
-	for _, who := range []string{"1", "1", "2", "2", "3"} {
-		n.release(who)
+	for _, letter := range []string{"1", "1", "2", "2", "3"} {
+		n.release(letter)
 	}
 	for range 5 { // without authentication there is one principal
 		enter("", true)

@@ -111,7 +111,7 @@ func TestEarlyStatus_Limit(t *testing.T) {
 		client.Next()
 		got := client.TakeAll()
 		if len(got) != 64 || got[0] != long(8<<10) || got[63] != taskStatus("t", 62) {
-			t.Errorf("%d statuses came", len(got))
+			t.Errorf("%d statuses", len(got))
 		}
 	})
 }

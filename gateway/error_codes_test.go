@@ -28,9 +28,9 @@ func clientMessages(t *testing.T) []string {
 		relayed := make(map[string]bool)
 		for _, f := range a.Files {
 			for line := range strings.Lines(string(f.Data)) {
-				line, back := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "← ")
+				line, cancelled := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "← ")
 				switch m, err := wire.Parse([]byte(line)); {
-				case !back:
+				case !cancelled:
 				case f.Name != "client":
 					relayed[string(m.Part(wire.PartError))] = true
 				case m.Kind() == wire.Batch:
@@ -79,12 +79,12 @@ func TestMission_B_GatewayErrorCodes(t *testing.T) {
 		code := wire.ReadError(failure).Code
 		seen[code] = true
 		if !slices.Contains(ours, code) {
-			t.Errorf("the gateway said %s", line)
+			t.Errorf("the gateway sent %s", line)
 		}
 	}
 	for _, code := range ours {
 		if !seen[code] {
-			t.Errorf("no conversation shows %d", code)
+			t.Errorf("no conversation contains %d", code)
 		}
 	}
 }

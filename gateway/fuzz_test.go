@@ -28,20 +28,20 @@ func nonBlankLines(text []byte) (all []string) {
 }
 
 // countRequests adds the number of responses that a client's line allows per request id.
-func countRequests(line []byte, asked map[wire.ID]int) {
+func countRequests(line []byte, expected map[wire.ID]int) {
 	m, err := wire.Parse(line)
 	switch {
 	case err != nil:
 		var reason *wire.Error
 		errors.As(err, &reason)
-		asked[transport.NewMalformedError(line, m, reason).ID]++
-		asked["null"]++
+		expected[transport.NewMalformedError(line, m, reason).ID]++
+		expected["null"]++
 	case m.Kind() == wire.Request:
-		asked[m.ID()]++
+		expected[m.ID()]++
 	case m.Kind() == wire.Batch:
-		asked["null"]++
+		expected["null"]++
 		for _, e := range m.Elements() {
-			countRequests(e, asked)
+			countRequests(e, expected)
 		}
 	}
 }
@@ -56,11 +56,11 @@ type fuzzHarness struct {
 	answers map[wire.ID]int
 }
 
-func newFuzzHarness(t *testing.T, era string) *fuzzHarness {
+func newFuzzHarness(t *testing.T, generation string) *fuzzHarness {
 	p := &fuzzHarness{asked: make(map[wire.ID]int), answers: make(map[wire.ID]int)}
 	p.harness = newHarness(t, settings{
 		singleClient: true, inFlight: 8, grace: time.Second, catalogWait: time.Second, startTimeout: 5 * time.Second,
-		callTimeout: map[string]time.Duration{"gh": 5 * time.Second}, generation: map[string]string{"gh": era},
+		callTimeout: map[string]time.Duration{"gh": 5 * time.Second}, generation: map[string]string{"gh": generation},
 	}, "gh")
 	p.client, p.served = p.harness.connectClient()
 	return p
@@ -89,7 +89,7 @@ func (p *fuzzHarness) readClient() (more bool) {
 		more = true
 		m, err := wire.Parse([]byte(line))
 		if err != nil || !json.Valid([]byte(line)) {
-			p.t.Errorf("the client is sent what is no message: %v: %.300s", err, line)
+			p.t.Errorf("the client is sent a malformed message: %v: %.300s", err, line)
 		}
 		p.countResponse(m)
 	}
@@ -121,14 +121,14 @@ func (p *fuzzHarness) endSession() {
 	p.readClient()
 	for id, n := range p.answers {
 		if n > p.asked[id] {
-			p.t.Errorf("%d answers under the id %s, under which %d were asked for", n, id, p.asked[id])
+			p.t.Errorf("%d responses with the id %s, at most %d allowed", n, id, p.asked[id])
 		}
 	}
 	for _, line := range p.auditRecords() {
 		_, outcome, _ := strings.Cut(line, "outcome=")
 		outcome, _, _ = strings.Cut(outcome, " ")
 		if !strings.Contains(" ok tool_error rpc_error cancelled timeout backend_lost not_run rejected ", " "+outcome+" ") {
-			p.t.Errorf("on record: %s", line)
+			p.t.Errorf("recorded: %s", line)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (p *fuzzHarness) answerProcess() (more bool) {
 		m, err := wire.Parse([]byte(line))
 		switch {
 		case err != nil:
-			p.t.Errorf("the backend is sent what is no message: %v: %.300s", err, line)
+			p.t.Errorf("the backend is sent a malformed message: %v: %.300s", err, line)
 		case m.Kind() != wire.Request:
 		case m.Method() == "initialize":
 			gh.SendResult(m.ID(), `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"serverInfo":{"name":"x","version":"1"}}`)
@@ -183,7 +183,7 @@ func FuzzSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, client, backend []byte) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newFuzzHarness(t, "legacy")
-			words := nonBlankLines(backend)
+			fields := nonBlankLines(backend)
 			settle := func() {
 				for p.readClient() || p.answerProcess() {
 				}
@@ -191,8 +191,8 @@ func FuzzSession(f *testing.F) {
 			for i, line := range nonBlankLines(client) {
 				p.send(line)
 				settle()
-				if gh := p.process(); gh != nil && i < len(words) {
-					gh.Send(words[i])
+				if gh := p.process(); gh != nil && i < len(fields) {
+					gh.Send(fields[i])
 					settle()
 				}
 			}
@@ -227,7 +227,7 @@ func FuzzBackend(f *testing.F) {
 	f.Fuzz(func(t *testing.T, backend []byte, era uint8) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newFuzzHarness(t, []string{"legacy", "modern", "auto"}[era%3])
-			words, id := nonBlankLines(backend), "0"
+			fields, id := nonBlankLines(backend), "0"
 			settle := func() {
 				for {
 					more := p.readClient()
@@ -238,18 +238,18 @@ func FuzzBackend(f *testing.F) {
 					for _, line := range gh.TakeAll() {
 						m, err := wire.Parse([]byte(line))
 						if err != nil {
-							t.Errorf("the backend is sent what is no message: %v: %.300s", err, line)
+							t.Errorf("the backend is sent a malformed message: %v: %.300s", err, line)
 						}
 						if more = true; m.Kind() == wire.Request {
 							id = string(m.ID())
 						}
 					}
-					if len(words) == 0 && !more {
+					if len(fields) == 0 && !more {
 						break
 					}
-					if len(words) > 0 {
-						gh.Send(strings.ReplaceAll(words[0], "$", id))
-						words = words[1:]
+					if len(fields) > 0 {
+						gh.Send(strings.ReplaceAll(fields[0], "$", id))
+						fields = fields[1:]
 					}
 				}
 			}

@@ -25,8 +25,8 @@ import (
 const clientLetters = "AB"
 
 func findMark(text []byte) string {
-	for _, who := range clientLetters {
-		if i := strings.Index(string(text), string(who)+"#"); i >= 0 {
+	for _, letter := range clientLetters {
+		if i := strings.Index(string(text), string(letter)+"#"); i >= 0 {
 			return string(text[i : i+strings.IndexAny(string(text[i:])+`"`, `"\ `)])
 		}
 	}
@@ -98,7 +98,7 @@ type pendingRequest struct {
 
 func (w *pendingRequest) OnProgress(m wire.Message) {
 	if got := findMark(m.Raw()); got != w.want {
-		w.t.Errorf("progress of %s came to %s", got, w.want)
+		w.t.Errorf("progress of %s reached %s", got, w.want)
 	}
 }
 
@@ -157,7 +157,7 @@ type cancelRecorder struct {
 
 func (b cancelRecorder) HandleCancel(params []byte) {
 	if got := findMark(params); params != nil && got != b.at {
-		b.t.Errorf("%s was taken back as %s", b.at, params)
+		b.t.Errorf("%s was cancelled as %s", b.at, params)
 	}
 	b.tally.count("cancelled")
 }
@@ -220,11 +220,11 @@ func runOwners(t *testing.T, seed uint64) {
 	y := &deliveryCount{counts: make(map[string]int)}
 	number := uint64(0)
 	var numbering sync.Mutex
-	player := func(who string) *participant {
+	player := func(letter string) *participant {
 		numbering.Lock()
 		defer numbering.Unlock()
 		number++
-		return &participant{t: t, rand: rand.New(rand.NewPCG(seed, number)), tally: y, who: who}
+		return &participant{t: t, rand: rand.New(rand.NewPCG(seed, number)), tally: y, who: letter}
 	}
 	dial := func(string) (transport.Conn, error) {
 		near, far := transport.Pipe()
@@ -238,10 +238,10 @@ func runOwners(t *testing.T, seed uint64) {
 
 	const calls = 1000
 	var wg sync.WaitGroup
-	for _, who := range clientLetters {
+	for _, letter := range clientLetters {
 		near, far := transport.Pipe()
-		p := player(string(who))
-		go func() { _ = g.Serve(context.Background(), string(who)+"-session", "", near) }()
+		p := player(string(letter))
+		go func() { _ = g.Serve(context.Background(), string(letter)+"-session", "", near) }()
 		p.run(markChecker{far, p}, peer.Options{})
 		if _, err := p.Call(t.Context(), "initialize", []byte(`{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}`)); err != nil {
 			t.Fatal(err)
@@ -267,7 +267,7 @@ func runOwners(t *testing.T, seed uint64) {
 	wg.Wait()
 	time.Sleep(time.Hour) // cancelled requests may still be running
 	if records := journal.Lines("msg=call"); len(records) != calls {
-		t.Errorf("%d calls are on record, want %d", len(records), calls)
+		t.Errorf("%d calls are recorded, want %d", len(records), calls)
 	}
 	y.mu.Lock()
 	defer y.mu.Unlock()

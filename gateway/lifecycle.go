@@ -105,7 +105,7 @@ func (s *Session) initialize(r *peer.Request) {
 		ClientInfo struct{ Name, Version string } `json:"clientInfo"`
 	}
 	params := r.Part(wire.PartParams)
-	can, ok := capabilities(params)
+	caps, ok := capabilities(params)
 	err := json.Unmarshal(params, &request)
 	if err != nil || request.ProtocolVersion == nil || !ok {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams,
@@ -116,7 +116,7 @@ func (s *Session) initialize(r *peer.Request) {
 	caller := negotiated{
 		Revision:   protocol.Negotiate(asked),
 		Name:       truncate(request.ClientInfo.Name + "/" + request.ClientInfo.Version),
-		clientCaps: can,
+		clientCaps: caps,
 	}
 	s.mu.Lock()
 	s.negotiated = caller // running backends may need it at once
@@ -127,7 +127,7 @@ func (s *Session) initialize(r *peer.Request) {
 	}
 	s.log().Info("client", who...)
 
-	s.g.Backends.OpenSession(s.id, can, false)
+	s.g.Backends.OpenSession(s.id, caps, false)
 	s.opened, s.openedAt = true, time.Now()
 	view := s.g.Backends.Start()
 	offered := legacyCaps(view)
@@ -150,15 +150,15 @@ func (s *Session) initialize(r *peer.Request) {
 
 // capabilities returns the declared client capabilities without null members, which many servers
 // reject; {} if the client declares none.
-func capabilities(params []byte) (can []byte, ok bool) {
-	can, _ = wire.Lookup(params, "capabilities")
-	if wire.IsNull(can) {
+func capabilities(params []byte) (caps []byte, ok bool) {
+	caps, _ = wire.Lookup(params, "capabilities")
+	if wire.IsNull(caps) {
 		return []byte("{}"), true
 	}
-	if !wire.IsObject(can) || len(can) > maxCapabilities {
+	if !wire.IsObject(caps) || len(caps) > maxCapabilities {
 		return nil, false
 	}
-	return bytes.Clone(wire.WithoutNulls(can)), true
+	return bytes.Clone(wire.WithoutNulls(caps)), true
 }
 
 // clientDeclares reports whether the client has declared a capability.

@@ -147,9 +147,9 @@ func TestLongURISubscriptionIsRejected(t *testing.T) {
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		client.Sendf(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":%q}}`, long)
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: the URI of a subscription has at most 8192 bytes"}}`)
-		guest, _ := h.connectClient()
-		guest.Send(modernRequest("3", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+long+`"]},`, clientCaps))
-		if e := wire.ReadError(guest.NextMessage().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "at most 8192 bytes") {
+		stateless, _ := h.connectClient()
+		stateless.Send(modernRequest("3", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+long+`"]},`, clientCaps))
+		if e := wire.ReadError(stateless.NextMessage().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "at most 8192 bytes") {
 			t.Errorf("%+v", e)
 		}
 		gh.WantNothing()

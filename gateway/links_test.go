@@ -99,7 +99,7 @@ func TestLinks_Limit(t *testing.T) {
 		client.NextMessage()
 		client.Send(`{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"x:0"}}`)
 		if m := client.NextMessage(); m.Part(wire.PartError) == nil {
-			t.Errorf("the oldest link is kept: %s", m.Raw())
+			t.Errorf("the oldest link was not forgotten: %s", m.Raw())
 		}
 		client.Send(`{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"x:1"}}`)
 		b.SendResult(b.HandleRequest("resources/read").ID(), `{"contents":[]}`)

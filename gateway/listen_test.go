@@ -164,7 +164,7 @@ func TestListen_SuccessorKeepsSubscription(t *testing.T) {
 		for _, line := range gh.TakeAll() {
 			m, _ := wire.Parse([]byte(line))
 			if m.Method() == "resources/unsubscribe" {
-				t.Errorf("the backend was told to stop: %s", line)
+				t.Errorf("the backend was unsubscribed: %s", line)
 			}
 			gh.SendResult(m.ID(), `{}`)
 		}
@@ -191,15 +191,15 @@ func TestListen_EachListenerIsNotifiedOnce(t *testing.T) {
 		}
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		gh.ServeToolsList(mcptest.ToolsResult("t", "u"))
-		heard := make(map[string]int)
+		received := make(map[string]int)
 		for range listens {
 			m := client.NextMessage()
-			heard[m.Method()+" "+string(protocol.SubscriptionID(m))]++
+			received[m.Method()+" "+string(protocol.SubscriptionID(m))]++
 		}
 		client.WantNothing()
 		for n := range listens {
-			if what := fmt.Sprintf("notifications/tools/list_changed %d", n+1); heard[what] != 1 {
-				t.Errorf("%s came %d times", what, heard[what])
+			if what := fmt.Sprintf("notifications/tools/list_changed %d", n+1); received[what] != 1 {
+				t.Errorf("%s came %d times", what, received[what])
 			}
 		}
 	})
@@ -214,33 +214,33 @@ func TestListen_PerPrincipalLimit(t *testing.T) {
 			go func() { _ = h.gateway.Serve(t.Context(), "", principal, conn) }()
 			return client
 		}
-		crowd, again, alone := connect("crowd"), connect("crowd"), connect("alone")
-		crowd.Send(modernRequest(`"list"`, "prompts/list", "", `{}`))
+		many, again, alone := connect("crowd"), connect("crowd"), connect("alone")
+		many.Send(modernRequest(`"list"`, "prompts/list", "", `{}`))
 		startWithResource(t, h, "gh")
-		crowd.NextMessage()
+		many.NextMessage()
 		const filter = `{"toolsListChanged":true}`
-		say := func(client *mcptest.Peer, n int) string {
+		send := func(client *mcptest.Peer, n int) string {
 			id := fmt.Sprint(n)
 			client.Send(withClientVersion(n%10, listenFor(id, filter)))
 			return id
 		}
 		for n := range 5000 {
-			wantAcknowledged(t, crowd, say(crowd, n), filter)
+			wantAcknowledged(t, many, send(many, n), filter)
 		}
-		for _, client := range []*mcptest.Peer{crowd, again} {
-			say(client, 5000)
+		for _, client := range []*mcptest.Peer{many, again} {
+			send(client, 5000)
 			client.Want(`{"jsonrpc":"2.0","id":5000,"error":{"code":-32603,"message":"Too many subscriptions are open; wait until some have ended"}}`)
 		}
 		for n := range 10 {
-			wantAcknowledged(t, alone, say(alone, n), filter)
+			wantAcknowledged(t, alone, send(alone, n), filter)
 		}
-		crowd.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+		many.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
 		synctest.Wait()
-		wantAcknowledged(t, again, say(again, 5001), filter)
-		crowd.Close()
+		wantAcknowledged(t, again, send(again, 5001), filter)
+		many.Close()
 		synctest.Wait()
 		for n := range 5 {
-			wantAcknowledged(t, again, say(again, n), filter)
+			wantAcknowledged(t, again, send(again, n), filter)
 		}
 	})
 }

@@ -25,11 +25,11 @@ func TestMission_C_InitializeUsesKnownCatalog(t *testing.T) {
 			p.ServeHandshake(`{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"logging":{"x":1}},"instructions":"Use <search>."}`)
 			p.ServeToolsList(mcptest.ToolsResult("search"))
 			listTools(t, client)
-			can := `"resources":{"listChanged":true,"subscribe":true},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`
+			caps := `"resources":{"listChanged":true,"subscribe":true},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`
 			if o.grace != 0 {
-				can = `"resources":{"listChanged":true},"logging":{"x":1}`
+				caps = `"resources":{"listChanged":true},"logging":{"x":1}`
 			}
-			want := `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},` + can +
+			want := `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},` + caps +
 				`},"serverInfo":{"name":"mcp-gateway","version":"test"}`
 			if o.grace != 0 {
 				want += `,"instructions":"## gh\n\nUse <search>."`
@@ -198,7 +198,7 @@ func TestPAGE_03_AllPagesAreListedAndCallable(t *testing.T) {
 			m := gh.HandleRequest("tools/list")
 			want := []string{"", `"c\u0031"`, `""`}[page]
 			if got := string(m.Part(wire.PartCursor)); got != want {
-				t.Errorf("page %d was asked for with the cursor %s, want %s", page, got, want)
+				t.Errorf("page %d was requested with the cursor %s, want %s", page, got, want)
 			}
 			result := mcptest.ToolsResult(names[page*50 : min(page*50+50, 101)]...)
 			if page < 2 {

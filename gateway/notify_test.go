@@ -116,12 +116,12 @@ func TestElicitationCompleteReachesItsSession(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh", "docs")
 		gh, docs := backends["gh"], backends["docs"]
 		a.Send(toolsCall("1", "gh"))
-		ofA := gh.HandleRequest("tools/call")
+		callOfA := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"mode":"url","url":"https://x","elicitationId":"e1","message":"m"}}`)
 		a.SendResult(a.HandleRequest("elicitation/create").ID(), `{"action":"accept"}`)
 		gh.Want(`{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`)
 		const failure = `{"code":-32042,"message":"m","data":{"x":1.0,"elicitations":[{"mode":"url","elicitationId":"e2","message":"%sm"},{"message":"%sn"}]}}`
-		gh.SendError(ofA.ID(), strings.ReplaceAll(failure, "%s", ""))
+		gh.SendError(callOfA.ID(), strings.ReplaceAll(failure, "%s", ""))
 		a.Want(`{"jsonrpc":"2.0","id":1,"error":` + strings.ReplaceAll(failure, "%s", "[gh] ") + `}`)
 		complete := func(p *mcptest.Peer, id string) string {
 			line := `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"` + id + `","x":1.0}}`
@@ -148,8 +148,8 @@ func TestCONC_09_PerSessionConnection(t *testing.T) {
 		a.Send(toolsCall("1", "gh"))
 		ofA := h.nextProcess("gh")
 		m := ofA.HandleRequest("initialize")
-		if can, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(can) != allClientCaps {
-			t.Errorf("told %s", can)
+		if caps, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(caps) != allClientCaps {
+			t.Errorf("got %s", caps)
 		}
 		ofA.SendResult(m.ID(), allCapsHandshake)
 		ofA.HandleNotification("notifications/initialized")
@@ -169,7 +169,7 @@ func TestCONC_09_PerSessionConnection(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		ofA.HandleNotification("notifications/cancelled")
 		if !ofA.Disconnected() || ofB.Disconnected() {
-			t.Error("the connection of the session that ended is there still, or that of the other is not")
+			t.Error("the ended session's connection is open, or the other one's is closed")
 		}
 		b.WantNothing()
 	})

@@ -42,16 +42,16 @@ func TestServerRequest_LimitPerBackend(t *testing.T) {
 			put, refused int
 		}{{"a", 128, 172}, {"b", 128, 172}, {"c", 8, 292}, {"d", 8, 292}} {
 			if put, refused := sendServerRequests(client, all[c.name], "q", 300); put != c.put || refused != c.refused {
-				t.Errorf("%s: %d were put and %d refused, want %d and %d", c.name, put, refused, c.put, c.refused)
+				t.Errorf("%s: %d reached the client and %d were rejected, want %d and %d", c.name, put, refused, c.put, c.refused)
 			}
 		}
 		all["a"].Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q7"}}`)
 		client.HandleNotification("notifications/cancelled")
 		if put, refused := sendServerRequests(client, all["c"], "again", 2); put != 0 || refused != 2 { // b and c get the remaining slots
-			t.Errorf("%d were put and %d refused", put, refused)
+			t.Errorf("%d reached the client and %d were rejected", put, refused)
 		}
 		if put, refused := sendServerRequests(client, all["a"], "again", 2); put != 0 || refused != 2 {
-			t.Errorf("%d were put and %d refused", put, refused)
+			t.Errorf("%d reached the client and %d were rejected", put, refused)
 		}
 	})
 }
@@ -80,7 +80,7 @@ func TestServerRequest_EndsWithItsCall(t *testing.T) {
 			}
 		}
 		if cancelled != 2 || answered != 1 {
-			t.Errorf("%d questions were taken back and %d calls answered", cancelled, answered)
+			t.Errorf("%d input requests were cancelled and %d calls answered", cancelled, answered)
 		}
 		ends := strings.Join(gh.TakeAll(), "\n")
 		if !strings.Contains(ends, `"id":"r","error":{"code":-32603`) || !strings.Contains(ends, `{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`) {

@@ -71,9 +71,9 @@ func TestOpen_EndWhenClientDisconnects(t *testing.T) {
 			t.Errorf("the end took %v", took)
 		}
 		synctest.Wait()
-		said := strings.Join(gh.TakeAll(), "\n")
-		if !strings.Contains(said, `"id":"q","error":`) || !strings.Contains(said, "notifications/cancelled") {
-			t.Errorf("the backend was told %s", said)
+		messages := strings.Join(gh.TakeAll(), "\n")
+		if !strings.Contains(messages, `"id":"q","error":`) || !strings.Contains(messages, "notifications/cancelled") {
+			t.Errorf("the backend was sent %s", messages)
 		}
 		if records := h.auditRecords(); len(records) != 2 || !strings.Contains(records[1], "outcome=cancelled") {
 			t.Errorf("recorded %q", records)
@@ -110,23 +110,23 @@ func TestOpen_Shutdown(t *testing.T) {
 func TestOpen_NonReadingClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
-		conn, deaf := mcptest.NewPausedPeer(t, "deaf client")
+		conn, paused := mcptest.NewPausedPeer(t, "deaf client")
 		s, closed := h.openSession(conn)
-		deaf.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
-		deaf.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		paused.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
+		paused.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		gh := h.nextProcess("gh")
 		gh.ServeStartup("big")
 		large := string(wire.Quote(strings.Repeat("x", 1<<20)))
 		for n := 0; !isChanClosed(closed); n++ {
 			if n > 66 {
-				t.Fatal("it is not hung up on")
+				t.Fatal("it is not disconnected")
 			}
-			deaf.Send(toolsCall(fmt.Sprint(n), "big"))
+			paused.Send(toolsCall(fmt.Sprint(n), "big"))
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), large)
 			synctest.Wait()
 		}
 		s.Closed(nil)
-		deaf.StartReading()
+		paused.StartReading()
 	})
 }
 

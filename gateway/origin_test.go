@@ -35,10 +35,10 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 				h := newHarness(t, settings{sharing: map[string]string{"gh": sharing}, singleClient: solo}, "gh")
 				a, _ := h.connectClient()
 				b, _ := h.connectClient()
-				say := func(p *mcptest.Peer, request string) {
+				send := func(p *mcptest.Peer, request string) {
 					p.Send(strings.Replace(request, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"debug",`, 1))
 				}
-				say(a, modernRequest("0", "tools/list", "", clientCaps))
+				send(a, modernRequest("0", "tools/list", "", clientCaps))
 				gh := h.nextProcess("gh")
 				// next returns the backend's next call.
 				next := func() wire.Message {
@@ -55,7 +55,7 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 						case "resources/templates/list":
 							gh.SendResult(m.ID(), `{"resourceTemplates":[]}`)
 							a.NextMessage()
-							say(a, firstRequest("1"))
+							send(a, firstRequest("1"))
 							if sharing == "session" {
 								gh = h.nextProcess("gh")
 							}
@@ -65,11 +65,11 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 						}
 					}
 				}
-				ofA := next()
-				say(b, firstRequest("2"))
-				ofB := next()
+				callOfA := next()
+				send(b, firstRequest("2"))
+				callOfB := next()
 				note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"of a"}}`
-				gh.SendOnStream(ofA.ID(), note)
+				gh.SendOnStream(callOfA.ID(), note)
 				if sharing != "shared" { // no log level was set there
 					a.HandleNotification("notifications/message")
 				} else {
@@ -77,25 +77,25 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 				}
 				a.Send(cancelRequest1)
 				gh.HandleNotification("notifications/cancelled")
-				gh.SendOnStream(ofA.ID(), note)
-				wantNotDelivered(t, gh, ofA.ID(), a, b)
+				gh.SendOnStream(callOfA.ID(), note)
+				wantNotDelivered(t, gh, callOfA.ID(), a, b)
 
-				say(a, modernRequest("3", "completion/complete", `"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, clientCaps))
+				send(a, modernRequest("3", "completion/complete", `"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, clientCaps))
 				completion := next()
 				gh.SendOnStream(completion.ID(), note)
 				wantNotDelivered(t, gh, completion.ID(), a, b)
 				gh.SendResult(completion.ID(), `{"completion":{"values":[]}}`)
 				a.NextMessage()
 
-				say(a, firstRequest("4"))
-				ofA = next()
-				gh.SendResult(ofA.ID(), `{"content":[]}`)
+				send(a, firstRequest("4"))
+				callOfA = next()
+				gh.SendResult(callOfA.ID(), `{"content":[]}`)
 				a.Want(completeResult("4", `"content":[]}`))
-				gh.SendOnStream(ofA.ID(), note)
-				wantNotDelivered(t, gh, ofA.ID(), a, b)
+				gh.SendOnStream(callOfA.ID(), note)
+				wantNotDelivered(t, gh, callOfA.ID(), a, b)
 
 				if sharing != "shared" { // where no capabilities were declared
-					gh.SendOnStream(ofB.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"And b?"}}`)
+					gh.SendOnStream(callOfB.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"And b?"}}`)
 					wantInputRequired(t, b, "q1")
 				}
 				a.WantNothing()

@@ -82,10 +82,10 @@ func TestPAGE_03_PagesComeFromOneSnapshot(t *testing.T) {
 		})
 		_, cursor := requestPage(t, client, catalog.Tools, "") // of a
 		if got, _ := requestPage(t, client, catalog.Tools, old); got != "Invalid params: unknown cursor" {
-			t.Errorf("an old cursor led to %s", got)
+			t.Errorf("an old cursor returned %s", got)
 		}
 		if got, _ := requestPage(t, client, catalog.Prompts, cursor); got != "Invalid params: unknown cursor" {
-			t.Errorf("a cursor of tools led to %s", got)
+			t.Errorf("a cursor of tools returned %s", got)
 		}
 		another, _ := h.connectClient() // which was shown nothing, with a cursor of the same list
 		another.Initialize("2025-11-25")
@@ -239,8 +239,8 @@ func TestCapabilitiesLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{})
 		client, _ := h.connectClient()
-		for _, can := range []string{`{"x":"` + strings.Repeat("x", 64<<10) + `"}`, "7", "[]"} {
-			client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + can + `,"clientInfo":{"name":"x","version":"1"}}}`)
+		for _, caps := range []string{`{"x":"` + strings.Repeat("x", 64<<10) + `"}`, "7", "[]"} {
+			client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + caps + `,"clientInfo":{"name":"x","version":"1"}}}`)
 			if got := client.Next(); !strings.Contains(got, `"error":{"code":-32602`) {
 				t.Errorf("got %s", got)
 			}

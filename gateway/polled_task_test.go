@@ -16,11 +16,11 @@ import (
 )
 
 // openTaskServerSession starts a gateway in front of a TaskServer, with a session client.
-func openTaskServerSession(t *testing.T, o settings, can string) (*harness, *mcptest.TaskServer, *mcptest.Peer) {
+func openTaskServerSession(t *testing.T, o settings, caps string) (*harness, *mcptest.TaskServer, *mcptest.Peer) {
 	t.Helper()
 	h, server := openTaskServer(t, o)
 	client, _ := h.connectClient()
-	if got := client.Initialize("2025-11-25", can); strings.Contains(got, "extensions") || !strings.Contains(got, `"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`) {
+	if got := client.Initialize("2025-11-25", caps); strings.Contains(got, "extensions") || !strings.Contains(got, `"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`) {
 		t.Errorf("offered %s", got)
 	}
 	listTools(t, client)
@@ -42,7 +42,7 @@ func TestPolledTask_CallWaitsForResult(t *testing.T) {
 		for ; m.Kind() == wire.Notification; m = client.NextMessage() {
 			value, _ := wire.Lookup(m.Part(wire.PartParams), "progress")
 			if now := string(value); m.Method() != "notifications/progress" || m.Token() != `"p"` || len(now) < len(last) {
-				t.Errorf("told %s after %s", m.Raw(), last)
+				t.Errorf("got %s after %s", m.Raw(), last)
 			} else {
 				last = now
 			}
@@ -85,7 +85,7 @@ func TestPolledTask_Inputs(t *testing.T) {
 					t.Errorf("asked %s", m.Raw())
 				}
 				if strings.Contains(string(m.Raw()), "related-task") {
-					t.Errorf("the client knows no task: %s", m.Raw())
+					t.Errorf("the client got no task: %s", m.Raw())
 				}
 				time.Sleep(time.Minute) // not asked again
 				client.SendResult(m.ID(), `{"action":"accept","content":{"name":"n"}}`)
@@ -118,7 +118,7 @@ func TestPolledTask_Cancelled(t *testing.T) {
 				take(client)
 				time.Sleep(time.Minute)
 				if n := server.RunningTasks(); n != 0 {
-					t.Errorf("%d tasks go on", n)
+					t.Errorf("%d tasks are still running", n)
 				}
 				if what == "cancelled" {
 					client.HandleNotification("notifications/cancelled") // of the request to the client
@@ -170,7 +170,7 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 		wantText(t, "cancel", result("tasks/cancel", slow, "status"), `"cancelled"`)
 		wantText(t, "status", result("tasks/get", slow, "status"), `"cancelled"`)
 		if got := result("tasks/result", slow); !strings.Contains(got, "cancelled") {
-			t.Errorf("the result of a task that was cancelled: %s", got)
+			t.Errorf("the result of a cancelled task: %s", got)
 		}
 		quick := make("greet", `{"name":"you"}`) // never a task
 		wantText(t, "status", result("tasks/get", quick, "status"), `"completed"`)
@@ -292,7 +292,7 @@ func TestPolledTask_Storm(t *testing.T) {
 		players.Wait()
 		time.Sleep(time.Minute)
 		if n := server.RunningTasks(); n != 0 {
-			t.Errorf("%d tasks go on", n)
+			t.Errorf("%d tasks are still running", n)
 		}
 		if n := server.ToolCalls(); n != clients*each {
 			t.Errorf("%d calls", n)

@@ -17,10 +17,10 @@ func TestRecentIDs_ForgetsOldest(t *testing.T) {
 		r.add("gh", fmt.Sprint(i)) // already in it
 	}
 	if len(r.ids) != maxRecentIDs || r.has("gh", "0") || !r.has("gh", "1") || !r.has("gh", fmt.Sprint(maxRecentIDs)) {
-		t.Errorf("it remembers %d, from %v on", len(r.ids), r.ids[0])
+		t.Errorf("it holds %d, from %v on", len(r.ids), r.ids[0])
 	}
 	if r.has("docs", "1") || len(r.backends("1")) != 1 || r.backends("0") != nil {
-		t.Error("it does not know whose an id is")
+		t.Error("the backends of an id are wrong")
 	}
 }
 
@@ -30,7 +30,7 @@ func TestSessionTasks_UniqueClientIDs(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, own := range []scopedID{{"a", "t"}, {"b", "t"}, {"b", "b:t"}, {"c", "b:t"}, {"c", "t"}, {"c", "c:t"}, {"c:t", "t"}, {"c", "c:c:t"}, {"d", "c:t~2"}, {"c:c", "t"}} {
 		if !all.reserve() {
-			t.Fatal("no room")
+			t.Fatal("rejected")
 		}
 		clientID := all.add(own.backend, own.id, &peer.ProgressRelay{})
 		if at, ok := all.toBackend(clientID); !ok || at != own || seen[clientID] {
@@ -43,7 +43,7 @@ func TestSessionTasks_UniqueClientIDs(t *testing.T) {
 	}
 	all.reserve()
 	if got := all.add("b", "t", &peer.ProgressRelay{}); got != "b:t" || len(all.all) != len(seen) || all.reserved != 0 {
-		t.Errorf("a task made anew is %s", got)
+		t.Errorf("a task created again is %s", got)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestSessionTasks_EvictedTaskLeavesNothing(t *testing.T) {
 	all.end("b", "0")
 	for i := range 2 * maxTasks {
 		if !all.reserve() {
-			t.Fatal("no room")
+			t.Fatal("rejected")
 		}
 		all.add("c", fmt.Sprint(i), &peer.ProgressRelay{})
 		all.end("c", fmt.Sprint(i))

@@ -71,10 +71,10 @@ func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
 				switch {
 				case of.told[0] == '{':
 					if !sameMembers(got, of.told) {
-						t.Errorf("told %s\nwant %s", got, of.told)
+						t.Errorf("got %s\nwant %s", got, of.told)
 					}
 				case !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `) || !strings.Contains(got, strings.ReplaceAll(strings.ReplaceAll(of.told, `\"`, `"`), `"`, `\"`)):
-					t.Errorf("told %s\nwant %s", got, of.told)
+					t.Errorf("got %s\nwant %s", got, of.told)
 				}
 				client.WantNothing()
 				gh.WantNothing()
@@ -99,7 +99,7 @@ func sameMembers(a, b string) bool {
 // The acknowledgements of tasks/update and tasks/cancel have no other members.
 func TestRelayedTask_Acknowledgements(t *testing.T) {
 	for _, method := range []string{"tasks/update", "tasks/cancel"} {
-		for says, want := range map[string]string{
+		for sent, want := range map[string]string{
 			`{}`:                                `{"resultType":"complete"}`,
 			`{"resultType":"complete","x":1.0}`: `{"resultType":"complete","x":1.0}`,
 			`{"taskId":"t1","resultType":"complete"}`:                                                              `{"taskId":"T","resultType":"complete"}`,
@@ -110,14 +110,14 @@ func TestRelayedTask_Acknowledgements(t *testing.T) {
 			`{"resultType":"complete","resultType":"complete"}`:                                                    `\"resultType\" stands twice in its task`,
 			`null`: `{"code":-32603,"message":"the result is not an object: null","data":null}`,
 		} {
-			t.Run(method+says, func(t *testing.T) {
+			t.Run(method+sent, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
 					client.Send(taskRequest("1", method, task, `"inputResponses":{"a":{}},`))
-					gh.SendResult(gh.HandleRequest(method).ID(), says)
+					gh.SendResult(gh.HandleRequest(method).ID(), sent)
 					got := strings.ReplaceAll(nextWithoutServerInfo(client), task, `"T"`)
 					if want[0] == '{' && got != want || want[0] != '{' && !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `+want) {
-						t.Errorf("told %s\nwant %s", got, want)
+						t.Errorf("got %s\nwant %s", got, want)
 					}
 				})
 			})
@@ -136,7 +136,7 @@ func TestRelayedTask_CreateTaskResult(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, _, _, made := openRelayedTask(t, more)
 			if want := `{"resultType":"task",` + taskTimes + `,"status":` + want + `}`; made != want {
-				t.Errorf("told %s\nwant %s", made, want)
+				t.Errorf("got %s\nwant %s", made, want)
 			}
 		})
 	}
@@ -149,16 +149,16 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 	const asks = `{"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`
 	synctest.Test(t, func(t *testing.T) {
 		client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
-		ask := func(can string) string {
-			client.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`, can))
+		ask := func(caps string) string {
+			client.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`, caps))
 			gh.SendResult(gh.HandleRequest("tasks/get").ID(), asks)
 			return nextWithoutServerInfo(client)
 		}
 		if got := ask(less); !strings.Contains(got, `"code":-32021`) || !strings.Contains(got, `"data":{"requiredCapabilities":{"sampling":{}}}`) {
-			t.Errorf("told %s", got)
+			t.Errorf("got %s", got)
 		}
 		if got := ask(tasky); !strings.Contains(got, `"inputRequests":{"a":{"method":"sampling`) {
-			t.Errorf("told %s", got)
+			t.Errorf("got %s", got)
 		}
 		client.Send(modernRequest(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`]},`, less))
 		gh.SendResult(gh.HandleRequest("tasks/get").ID(), asks)
@@ -166,7 +166,7 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 		client.WantNothing()
 		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"cancelled"}`)
 		if m := client.HandleNotification("notifications/tasks"); !strings.Contains(string(m.Raw()), `"cancelled"`) {
-			t.Errorf("told %s", m.Raw())
+			t.Errorf("got %s", m.Raw())
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -174,18 +174,18 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 		task := createTask(t, client, gh, "")
 		getTask(client, gh, task, `{"taskId":"t1","status":"banana"}`)
 		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"code":-32603,"message":"backend gh: its answer is unusable: its status is`) {
-			t.Errorf("told %s", got)
+			t.Errorf("got %s", got)
 		}
 		getTask(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
 		gh.HandleRequest("tasks/result")
 		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`)
 		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"inputRequests":{"q1"`) {
-			t.Errorf("told %s", got)
+			t.Errorf("got %s", got)
 		}
 		client.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`, less))
 		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required"}`)
 		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"code":-32021`) {
-			t.Errorf("told %s", got)
+			t.Errorf("got %s", got)
 		}
 	})
 }
@@ -204,7 +204,7 @@ func TestRelayedTask_CompletedWithoutResult(t *testing.T) {
 		result := gh.HandleRequest("tasks/result")
 		wantText(t, "unknown", nextWithoutServerInfo(client), works)
 		if waited := time.Since(began); waited != time.Second {
-			t.Errorf("told after %v", waited)
+			t.Errorf("notified after %v", waited)
 		}
 		getTask(client, gh, task, ended) // one sent after the end is awaited
 		wantText(t, "still unknown", nextWithoutServerInfo(client), works)

@@ -16,9 +16,9 @@ import (
 )
 
 // denyTools makes the configuration deny these globs of the backend gh.
-func denyTools(t *testing.T, set *backends.Set, era, tools, prompts, resources string) {
+func denyTools(t *testing.T, set *backends.Set, generation, tools, prompts, resources string) {
 	t.Helper()
-	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Generation: era}
+	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Generation: generation}
 	c.Tools.Deny, c.Prompts.Deny, c.Resources.Deny = strings.Fields(tools), strings.Fields(prompts), strings.Fields(resources)
 	applyConfig(t, set, c)
 }
@@ -99,7 +99,7 @@ func TestListedToolIsForbiddenByReload_F_SEC_1_F_SEC_12(t *testing.T) {
 		client.Want(`{"jsonrpc":"2.0","id":99,"result":{}}`)
 		records := h.auditRecords()
 		if !strings.Contains(records[0], `reason="the filters of backend gh deny it"`) || !strings.Contains(records[1], `reason="the filters of backend gh deny it"`) {
-			t.Errorf("the audit log does not say that a filter denies: %q", records)
+			t.Errorf("the audit record does not name the filter: %q", records)
 		}
 		if len(records) != 3 || !strings.Contains(records[0], "outcome=rejected") || !strings.Contains(records[1], "outcome=rejected") || !strings.Contains(records[2], "outcome=ok") {
 			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
@@ -175,7 +175,7 @@ func testSuspendedThenForbidden(t *testing.T, reload func(*testing.T, *backends.
 			t.Errorf("the backend was sent %s", sent)
 		}
 		if n := h.gateway.SuspendedCalls(); n != 0 {
-			t.Errorf("%d calls are parked", n)
+			t.Errorf("%d calls are suspended", n)
 		}
 		client.Send(firstRequest("3"))
 		client.Want(`{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)

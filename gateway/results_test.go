@@ -59,12 +59,12 @@ func TestErrorCodesByGeneration(t *testing.T) {
 		{"-32000", "", "-32000", "-32000"},
 		{"-32700", "", "-32700", "-32700"},
 	} {
-		for era, want := range map[string]string{"legacy": of.session, "modern": of.stateless} {
+		for generation, want := range map[string]string{"legacy": of.session, "modern": of.stateless} {
 			if want == "" {
 				continue
 			}
 			synctest.Test(t, func(t *testing.T) {
-				h, client, gh := openGeneration(t, era)
+				h, client, gh := openGeneration(t, generation)
 				client.Send(firstRequest("1"))
 				gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":`+of.code+`,"message":"own words"`+of.data+`}`)
 				client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":` + want + `,"message":"own words"` + of.data + `}}`)
@@ -79,15 +79,15 @@ func TestErrorCodesByGeneration(t *testing.T) {
 // A result that is not an object becomes an error with the result as data, for clients of both
 // generations.
 func TestNonObjectResult_F_HTTP_11(t *testing.T) {
-	for _, says := range []string{`null`, `"x"`, `[]`, `"resultType"`, `1`} {
-		for _, era := range []string{"legacy", "modern"} {
-			t.Run(era+says, func(t *testing.T) {
+	for _, sent := range []string{`null`, `"x"`, `[]`, `"resultType"`, `1`} {
+		for _, generation := range []string{"legacy", "modern"} {
+			t.Run(generation+sent, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					h, client, gh := openGeneration(t, era)
+					h, client, gh := openGeneration(t, generation)
 					client.Send(firstRequest("1"))
-					gh.SendResult(gh.HandleRequest("tools/call").ID(), says)
-					text := wire.Quote("the result is not an object: " + says)
-					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":` + string(text) + `,"data":` + says + `}}`)
+					gh.SendResult(gh.HandleRequest("tools/call").ID(), sent)
+					text := wire.Quote("the result is not an object: " + sent)
+					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":` + string(text) + `,"data":` + sent + `}}`)
 					if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "outcome=rpc_error") {
 						t.Errorf("the audit log has %q", records)
 					}
@@ -98,12 +98,12 @@ func TestNonObjectResult_F_HTTP_11(t *testing.T) {
 }
 
 // openGeneration is openLegacy for a backend of either generation.
-func openGeneration(t *testing.T, era string) (h *harness, client, gh *mcptest.Peer) {
+func openGeneration(t *testing.T, generation string) (h *harness, client, gh *mcptest.Peer) {
 	t.Helper()
-	if era == "legacy" {
+	if generation == "legacy" {
 		return openLegacy(t, clientCaps)
 	}
-	h = newHarness(t, settings{generation: map[string]string{"gh": era}}, "gh")
+	h = newHarness(t, settings{generation: map[string]string{"gh": generation}}, "gh")
 	client, _ = h.connectClient()
 	client.Send(modernRequest("0", "tools/list", "", clientCaps))
 	gh = h.nextProcess("gh")
@@ -115,7 +115,7 @@ func openGeneration(t *testing.T, era string) (h *harness, client, gh *mcptest.P
 
 // The error for an invalid result names the problem.
 func TestResult_InvalidIsReported(t *testing.T) {
-	for says, want := range map[string]string{
+	for sent, want := range map[string]string{
 		`{"resultType":5}`: `its resultType is no string: 5`,
 		`{"resultType":"complete","resultType":"input_required"}`: `its resultType stands there twice`,
 		`{"resultType":""}`:       `its resultType \"\" is not allowed for this request`,
@@ -124,17 +124,17 @@ func TestResult_InvalidIsReported(t *testing.T) {
 		`{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}}`:                                   `its inputRequests contain tools/call, which is not allowed there`,
 		`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","mode":"zzz"}}}}`: `its inputRequests contain an elicitation of the unknown mode zzz`,
 	} {
-		for _, era := range []string{"legacy", "modern"} {
-			if era == "legacy" && says[0] == '{' {
+		for _, generation := range []string{"legacy", "modern"} {
+			if generation == "legacy" && sent[0] == '{' {
 				continue // ignored there
 			}
-			t.Run(era+says, func(t *testing.T) {
+			t.Run(generation+sent, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					_, client, gh := openGeneration(t, era)
+					_, client, gh := openGeneration(t, generation)
 					client.Send(firstRequest("1"))
-					gh.SendResult(gh.HandleRequest("tools/call").ID(), says)
+					gh.SendResult(gh.HandleRequest("tools/call").ID(), sent)
 					if got := nextWithoutServerInfo(client); !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `+want+`;`) {
-						t.Errorf("told %s\nwant %s", got, want)
+						t.Errorf("got %s\nwant %s", got, want)
 					}
 					client.WantNothing()
 					gh.WantNothing()
@@ -154,7 +154,7 @@ func TestResult_NullInputRequests(t *testing.T) {
 		result := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
 		ticket, _ := wire.Lookup(result, "requestState")
 		if want := `{"requestState":` + string(ticket) + `,"resultType":"input_required"}`; string(result) != want || strings.Contains(want, "RAW") {
-			t.Errorf("told %s", result)
+			t.Errorf("got %s", result)
 		}
 		client.Send(retryRequest("2", `{}`, string(ticket)))
 		again := gh.HandleRequest("tools/call")

@@ -172,17 +172,17 @@ func (c *clientCall) clientRequests(
 	inputs []protocol.InputRequest) (requests []wire.Message, failure *wire.Error) {
 	s := c.s
 	s.mu.Lock()
-	can := s.negotiated.clientCaps
+	caps := s.negotiated.clientCaps
 	s.mu.Unlock()
 	var missing missingCapabilities
 	for _, input := range inputs {
-		missing.add(can, wire.NewRequest("0", input.Method, input.Params))
+		missing.add(caps, wire.NewRequest("0", input.Method, input.Params))
 	}
 	if !missing.isEmpty() {
 		return nil, wire.Errorf(protocol.CodeMissingCapability, "%s", &missing)
 	}
 	for _, input := range inputs {
-		params, err := protocol.AdaptServerRequest(input.Method, input.Params, s.traits(), can)
+		params, err := protocol.AdaptServerRequest(input.Method, input.Params, s.traits(), caps)
 		if err != nil {
 			return nil, wire.Errorf(wire.CodeInvalidParams, "%s: %v", truncate(input.Method), err)
 		}

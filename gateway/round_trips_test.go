@@ -12,11 +12,11 @@ import (
 
 // openModern opens a session with these client capabilities, in front of a modern backend whose
 // tool "ask" is being called; it returns the call as the backend has it.
-func openModern(t *testing.T, date, can string) (h *harness, client, gh *mcptest.Peer, ofCall wire.Message) {
+func openModern(t *testing.T, date, caps string) (h *harness, client, gh *mcptest.Peer, ofCall wire.Message) {
 	t.Helper()
 	h = newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}}, "gh")
 	client, _ = h.connectClient()
-	client.Initialize(date, can)
+	client.Initialize(date, caps)
 	gh = h.nextProcess("gh")
 	gh.ServeDiscover("")
 	gh.ServeToolsList(mcptest.ToolsResult("ask"))
@@ -164,7 +164,7 @@ func TestRoundTrips_Cancelled(t *testing.T) {
 		request := client.NextMessage()
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		if note := client.HandleNotification("notifications/cancelled"); note.RequestID() != request.ID() {
-			t.Errorf("told %s", note.Raw())
+			t.Errorf("got %s", note.Raw())
 		}
 		client.SendResult(request.ID(), `{"action":"accept"}`)
 		client.WantNothing()
@@ -175,7 +175,7 @@ func TestRoundTrips_Cancelled(t *testing.T) {
 		again := gh.HandleRequest("tools/call")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != again.ID() {
-			t.Errorf("told %s", note.Raw())
+			t.Errorf("got %s", note.Raw())
 		}
 		client.WantNothing()
 	})
@@ -215,7 +215,7 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 		client.Send(firstRequest("1"))
 		asked := gh.HandleRequest("tools/call")
 		if got := paramAt(t, asked, "_meta", "io.modelcontextprotocol/clientCapabilities"); got != clientCaps {
-			t.Errorf("the backend is told %s", got)
+			t.Errorf("the backend is sent %s", got)
 		}
 		if got := paramAt(t, asked, "_meta", "io.modelcontextprotocol/clientInfo"); got != serverInfo {
 			t.Errorf("the backend is asked by %s", got)
@@ -243,7 +243,7 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 		// A forged state does not reach the backend.
 		client.Send(retryRequest("4", `{}`, `"S1"`))
 		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
-			t.Errorf("a made-up state: %+v", failure)
+			t.Errorf("a forged state: %+v", failure)
 		}
 		gh.WantNothing()
 		// Responses without a state are passed to the backend.
@@ -307,7 +307,7 @@ func TestRoundTrips_OneRequestFails(t *testing.T) {
 		_, client, gh, m := openModern(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)
 		gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
 			`"b":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`)
-		rounds, takenBack := 1, 0
+		rounds, cancelled := 1, 0
 		request := client.NextMessage()
 		if request.Method() == "elicitation/create" {
 			rounds, request = 2, client.NextMessage()
@@ -321,13 +321,13 @@ func TestRoundTrips_OneRequestFails(t *testing.T) {
 		}
 		for _, line := range lines[:len(lines)-1] {
 			if m, _ := wire.Parse([]byte(line)); m.Method() == "notifications/cancelled" {
-				takenBack++
+				cancelled++
 			} else {
 				rounds++
 			}
 		}
-		if rounds != takenBack+1 || rounds != 2 {
-			t.Errorf("asked %d things and took %d back: %q", rounds, takenBack, lines)
+		if rounds != cancelled+1 || rounds != 2 {
+			t.Errorf("sent %d requests and cancelled %d: %q", rounds, cancelled, lines)
 		}
 		gh.WantNothing()
 	})

@@ -96,9 +96,9 @@ func (s *Session) checkMayAsk(backend string, m wire.Message) *wire.Error {
 		ok = s.clientDeclares("tasks", "cancel")
 	default:
 		s.mu.Lock()
-		can := s.negotiated.clientCaps
+		caps := s.negotiated.clientCaps
 		s.mu.Unlock()
-		return checkDeclared(can, m)
+		return checkDeclared(caps, m)
 	}
 	if !ok {
 		return errNotDeclared(m)

@@ -16,12 +16,12 @@ const allClientCaps = `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form"
 
 // startCallThatAsks opens a session with these client capabilities over one backend whose tool
 // "ask" is being called, and returns the call as the backend has it.
-func startCallThatAsks(t *testing.T, o settings, can string) (h *harness, client, gh *mcptest.Peer, served chan error, ofCall wire.Message) {
+func startCallThatAsks(t *testing.T, o settings, caps string) (h *harness, client, gh *mcptest.Peer, served chan error, ofCall wire.Message) {
 	t.Helper()
 	o.singleClient = true
 	h = newHarness(t, o, "gh")
 	client, served = h.connectClient()
-	client.Initialize("2025-11-25", can)
+	client.Initialize("2025-11-25", caps)
 	gh = h.nextProcess("gh")
 	gh.ServeStartup("ask")
 	listTools(t, client)
@@ -74,7 +74,7 @@ func TestS2C_02_UndeclaredRequestsAreRefused(t *testing.T) {
 				}
 				client.WantNothing()
 				if failure := wire.ReadError(gh.NextMessage().Part(wire.PartError)); failure.Code != c.code {
-					t.Errorf("refused with %+v, want %d", failure, c.code)
+					t.Errorf("rejected with %+v, want %d", failure, c.code)
 				}
 			})
 		})
@@ -125,7 +125,7 @@ func TestServerRequest_LimitPerClient(t *testing.T) {
 		}
 		questions := client.TakeAll()
 		if len(questions) != bound {
-			t.Fatalf("%d were asked, want %d", len(questions), bound)
+			t.Fatalf("%d requests, want %d", len(questions), bound)
 		}
 		gh.Send(`{"jsonrpc":"2.0","id":"over","method":"roots/list"}`)
 		client.WantNothing()
@@ -167,7 +167,7 @@ func TestServerRequest_EndsWithSession(t *testing.T) {
 					}
 				}
 				if ends != n {
-					t.Errorf("%d questions have ended, want %d", ends, n)
+					t.Errorf("%d requests have ended, want %d", ends, n)
 				}
 				gh.SendResult(ofCall.ID(), "{}")
 				if err := <-served; err != nil {
@@ -186,8 +186,8 @@ func TestServerRequest_EndsWithSession(t *testing.T) {
 // A backend's request may arrive before the client's initialized; it waits, as the client's own
 // requests do, and no longer.
 func TestServerRequest_WaitsForInitialized(t *testing.T) {
-	for _, comes := range []bool{true, false} {
-		t.Run(fmt.Sprint(comes), func(t *testing.T) {
+	for _, arrives := range []bool{true, false} {
+		t.Run(fmt.Sprint(arrives), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHarness(t, settings{singleClient: true}, "gh")
 				client, _ := h.connectClient()
@@ -203,7 +203,7 @@ func TestServerRequest_WaitsForInitialized(t *testing.T) {
 				gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
 				client.HandleNotification("notifications/message") // allowed before initialized
 				client.WantNothing()
-				if comes {
+				if arrives {
 					client.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 					client.SendResult(client.HandleRequest("roots/list").ID(), "{}")
 					gh.Want(`{"jsonrpc":"2.0","id":"a","result":{}}`)
@@ -243,12 +243,12 @@ func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
 		listTools(t, a)
 		listTools(t, b)
 		a.Send(toolsCall("1", "ask"))
-		ofA := gh.HandleRequest("tools/call")
+		callOfA := gh.HandleRequest("tools/call")
 		b.Send(toolsCall("1", "ask"))
 		gh.HandleRequest("tools/call")
 		refused()
 		b.WantNothing()
-		gh.SendResult(ofA.ID(), "{}")
+		gh.SendResult(callOfA.ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		refused() // it may belong to the call that was just answered
 		b.WantNothing()
@@ -309,19 +309,19 @@ func TestServerRequest_EndsOnce(t *testing.T) {
 			for i := range n {
 				gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage","params":{"n":%d}}`, i, i)
 			}
-			asked := make(map[int]wire.ID)
+			ids := make(map[int]wire.ID)
 			for i, line := range client.TakeAll() {
 				m, _ := wire.Parse([]byte(line))
-				asked[i] = m.ID()
+				ids[i] = m.ID()
 			}
 			go func() {
 				time.Sleep(time.Second)
 				for i := range n {
 					switch k := (i*5 + round) % n; {
 					case k%3 == 0:
-						client.SendResult(asked[k], `{"n":1}`)
+						client.SendResult(ids[k], `{"n":1}`)
 					case k%3 == 1:
-						client.SendError(asked[k], `{"code":-1,"message":"no"}`)
+						client.SendError(ids[k], `{"code":-1,"message":"no"}`)
 					case k == 2 && round%4 == 0:
 						client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 					case k == 2 && round%4 == 1:
@@ -349,19 +349,19 @@ func TestServerRequest_EndsOnce(t *testing.T) {
 					answers[m.ID()]++
 				}
 			}
-			gone := round%4 == 1
+			disconnected := round%4 == 1
 			for i := range n {
 				id := wire.ID(fmt.Sprint(i))
 				switch got := answers[id]; {
-				case got > 1, got == 0 && !cancelled[id] && (gone || i%3 != 2):
-					t.Errorf("round %d: question %s was answered %d times", round, id, got)
+				case got > 1, got == 0 && !cancelled[id] && (disconnected || i%3 != 2):
+					t.Errorf("round %d: request %s was answered %d times", round, id, got)
 				case got == 1:
 					ends["answered"]++
 				case cancelled[id]:
 					ends["taken back"]++
 				}
 			}
-			if gone {
+			if disconnected {
 				return
 			}
 			open := 0
@@ -375,7 +375,7 @@ func TestServerRequest_EndsOnce(t *testing.T) {
 				gh.Sendf(`{"jsonrpc":"2.0","id":"again%d","method":"roots/list"}`, i)
 			}
 			if got := len(client.TakeAll()); got != 256-open {
-				t.Errorf("round %d: %d more could be asked, want %d", round, got, 256-open)
+				t.Errorf("round %d: %d more requests were accepted, want %d", round, got, 256-open)
 			}
 		})
 	}

@@ -25,15 +25,15 @@ func TestMission_C_NonReadingClientIsDisconnected(t *testing.T) {
 		gh.ServeStartup("big")
 		listTools(t, good)
 
-		conn, deaf := mcptest.NewPausedPeer(t, "deaf client")
+		conn, paused := mcptest.NewPausedPeer(t, "deaf client")
 		served := make(chan error, 1)
 		go func() { served <- h.gateway.Serve(context.Background(), "", "", conn) }()
-		deaf.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
-		deaf.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		paused.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
+		paused.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		large := string(wire.Quote(strings.Repeat("x", 1<<20)))
 		n := 0
 		for ; len(served) == 0 && n < 100; n++ {
-			deaf.Send(toolsCall(fmt.Sprint(n), "big"))
+			paused.Send(toolsCall(fmt.Sprint(n), "big"))
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), large)
 			synctest.Wait()
 		}
@@ -41,9 +41,9 @@ func TestMission_C_NonReadingClientIsDisconnected(t *testing.T) {
 			t.Errorf("Serve: %v", err)
 		}
 		if n > 66 {
-			t.Errorf("hung up after %d MiB", n)
+			t.Errorf("disconnected after %d MiB", n)
 		}
-		deaf.StartReading()
+		paused.StartReading()
 		good.Send(toolsCall("1", "big"))
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
 		good.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -81,10 +81,10 @@ func TestPingWhileSessionCloses(t *testing.T) {
 			t.Errorf("Serve: %v", err)
 		}
 		if took := time.Since(began); took != 400*time.Millisecond {
-			t.Errorf("it went on for %v", took-400*time.Millisecond)
+			t.Errorf("it continued for %v", took-400*time.Millisecond)
 		}
 		if !client.Disconnected() {
-			t.Error("the client was not hung up on")
+			t.Error("the client was not disconnected")
 		}
 		if records := h.auditRecords(); len(records) != 2 {
 			t.Errorf("recorded %q", records)
@@ -130,7 +130,7 @@ func TestShutdownDrains_F_PROC_2(t *testing.T) {
 				case c.hurry > 0:
 					time.Sleep(c.hurry)
 					if !h.gateway.EndGracePeriods() {
-						t.Error("no call was waited for")
+						t.Error("no call waited")
 					}
 				}
 				if err := <-served; err != nil {
@@ -144,7 +144,7 @@ func TestShutdownDrains_F_PROC_2(t *testing.T) {
 					gh.HandleNotification("notifications/cancelled")
 				}
 				if h.gateway.EndGracePeriods() {
-					t.Error("calls are waited for after the end")
+					t.Error("calls are awaited after the end")
 				}
 			})
 		})
@@ -202,14 +202,14 @@ func TestSessionEndFailsListsWaitingForBackends(t *testing.T) {
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("the end took %v", took)
 		}
-		told := client.TakeAll()
-		slices.Sort(told)
+		got := client.TakeAll()
+		slices.Sort(got)
 		want := []string{
 			`{"jsonrpc":"2.0","id":"list","error":{"code":-32603,"message":"The session is ending; outcome unknown: the call may have run"}}`,
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The session is ending; outcome unknown: the call may have run"}}`,
 		}
-		if !slices.Equal(told, want) {
-			t.Errorf("told %q\nwant %q", told, want)
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q\nwant %q", got, want)
 		}
 		records := h.auditRecords()
 		if len(records) != 2 || slices.ContainsFunc(records, func(r string) bool { return !strings.Contains(r, "outcome=cancelled") }) {

@@ -137,7 +137,7 @@ func TestSessionTasks_OtherSessionsTasksAreUnknown(t *testing.T) {
 func TestListTasks_MergesBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, a, b, backends := openTwoClients(t, settings{}, "gh", "docs", "bad", "mute", "idle")
-		gh, docs, bad, mute := backends["gh"], backends["docs"], backends["bad"], backends["mute"]
+		gh, docs, bad, silent := backends["gh"], backends["docs"], backends["bad"], backends["mute"]
 		for name, p := range backends {
 			if name != "idle" {
 				makeTask(t, a, p, name, name)
@@ -150,16 +150,16 @@ func TestListTasks_MergesBackends(t *testing.T) {
 		gh.SendResult(m.ID(), `{"tasks":[{"taskId":"of b"},{"taskId":"nobody's"}],"nextCursor":"\u0063"}`)
 		m = gh.HandleRequest("tasks/list")
 		if got := string(m.Part(wire.PartCursor)); got != `"\u0063"` {
-			t.Errorf("the next page was asked for with %s", got)
+			t.Errorf("the next page was requested with %s", got)
 		}
 		gh.SendResult(m.ID(), `{"tasks":[{"n":1.0,"taskId":"gh","status":"working"}]}`)
 		docs.SendResult(docs.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"docs"},{"n":1.0,"taskId":"gh","status":"completed"}]}`)
 		bad.SendError(bad.HandleRequest("tasks/list").ID(), `{"code":-1,"message":"no"}`)
-		mute.HandleRequest("tasks/list")
+		silent.HandleRequest("tasks/list")
 		a.WantNothing()
 		time.Sleep(10 * time.Second)
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[{"n":1.0,"taskId":"gh","status":"working"},{"taskId":"docs"},{"n":1.0,"taskId":"docs:gh","status":"completed"}]}}`)
-		mute.HandleNotification("notifications/cancelled")
+		silent.HandleNotification("notifications/cancelled")
 		backends["idle"].WantNothing()
 		if loud := h.log.Lines("listing tasks failed"); len(loud) != 2 {
 			t.Errorf("logged %q", loud)

@@ -74,7 +74,7 @@ func TestMission_A_NoTwoSessionsShareAnID(t *testing.T) {
 		for id := range seen {
 			ids[id[:strings.Index(id, "/")]] = true
 			if len(id) < 32 {
-				t.Errorf("the id %s is short", id)
+				t.Errorf("the id %s is too short", id)
 			}
 		}
 		if len(ids) != n {
@@ -156,7 +156,7 @@ func TestCONC_01_FRAME_09_SlowBackendBlocksNoOther(t *testing.T) {
 		client.Want(`{"jsonrpc":"2.0","id":"p","result":{}}`)
 		listTools(t, client)
 		if took := time.Since(began); took != 0 {
-			t.Errorf("the others took %v", took)
+			t.Errorf("the other requests took %v", took)
 		}
 		for range 3 {
 			if got := client.Next(); !strings.Contains(got, "no answer within 2s") {
@@ -164,7 +164,7 @@ func TestCONC_01_FRAME_09_SlowBackendBlocksNoOther(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took != 2*time.Second {
-			t.Errorf("the time limit took %v", took)
+			t.Errorf("the timeout took %v", took)
 		}
 	})
 }
@@ -183,21 +183,21 @@ func TestSessionsAreIsolated(t *testing.T) {
 		listTools(t, b)
 		const line = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":1}}}`
 		a.Send(line)
-		ofA := gh.HandleRequest("tools/call")
+		callOfA := gh.HandleRequest("tools/call")
 		b.Send(line)
-		ofB := gh.HandleRequest("tools/call")
-		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, ofB.Token())
+		callOfB := gh.HandleRequest("tools/call")
+		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, callOfB.Token())
 		b.HandleNotification("notifications/progress")
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != ofA.ID() {
-			t.Errorf("cancelled %s, want %s", m.RequestID(), ofA.ID())
+		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != callOfA.ID() {
+			t.Errorf("cancelled %s, want %s", m.RequestID(), callOfA.ID())
 		}
-		gh.SendResult(ofB.ID(), `{"of":"b"}`)
+		gh.SendResult(callOfB.ID(), `{"of":"b"}`)
 		b.Want(`{"jsonrpc":"2.0","id":1,"result":{"of":"b"}}`)
 		a.Send(line)
-		ofA = gh.HandleRequest("tools/call")
+		callOfA = gh.HandleRequest("tools/call")
 		b.CloseSend() // the end of one does not end the other
-		gh.SendResult(ofA.ID(), `{"of":"a"}`)
+		gh.SendResult(callOfA.ID(), `{"of":"a"}`)
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"of":"a"}}`)
 		a.WantNothing()
 		a.Send(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`) // each session has its own revision
@@ -267,7 +267,7 @@ func TestCancelRacesBackendStart(t *testing.T) {
 				}
 			}
 			if len(running) != 0 {
-				t.Errorf("%d calls run on that nobody waits for", len(running))
+				t.Errorf("%d abandoned calls are still running", len(running))
 			}
 			not += n
 			client.WantNothing()
@@ -287,7 +287,7 @@ func TestClientDisconnectIsLogged_F_CLI_10(t *testing.T) {
 		client.Initialize("2025-11-25")
 		synctest.Wait()
 		if lines := h.log.Lines(`msg="client disconnected"`); len(lines) != 0 {
-			t.Errorf("it is still there, and logged %q", lines)
+			t.Errorf("the session still exists, and logged %q", lines)
 		}
 		client.CloseSend()
 		synctest.Wait()

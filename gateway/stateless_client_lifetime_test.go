@@ -11,7 +11,7 @@ import (
 
 // callsFromOneClient starts a gateway whose only backend has a process per statelessClient, and
 // lets one client make several calls, one after another. It returns the client's process.
-func callsFromOneClient(t *testing.T, calls int) (client, own *mcptest.Peer) {
+func callsFromOneClient(t *testing.T, calls int) (client, process *mcptest.Peer) {
 	t.Helper()
 	h := newHarness(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
 	client, _ = h.connectClient()
@@ -20,28 +20,28 @@ func callsFromOneClient(t *testing.T, calls int) (client, own *mcptest.Peer) {
 	client.NextMessage()
 	for n := range calls {
 		client.Send(firstRequest(fmt.Sprint(n + 1)))
-		if own == nil {
-			own = h.nextProcess("gh")
-			own.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"gh","version":"1"}}`)
+		if process == nil {
+			process = h.nextProcess("gh")
+			process.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"gh","version":"1"}}`)
 		}
-		own.SendResult(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		process.SendResult(process.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.NextMessage()
 	}
-	return client, own
+	return client, process
 }
 
 // A statelessClient is closed idleTTL after its last call, however many it has made, together
 // with what backends have opened for it.
 func TestStateless_ClosedAfterIdleTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, own := callsFromOneClient(t, 3)
+		client, process := callsFromOneClient(t, 3)
 		client.Close()
 		time.Sleep(4 * time.Minute)
-		own.WantNothing()
+		process.WantNothing()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if !own.Disconnected() {
-			t.Error("six minutes after the guest's last call its process still runs")
+		if !process.Disconnected() {
+			t.Error("six minutes after the client's last call its process still runs")
 		}
 	})
 }
@@ -49,10 +49,10 @@ func TestStateless_ClosedAfterIdleTTL(t *testing.T) {
 // A statelessClient and its process last as long as its connection.
 func TestStateless_KeptByConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, own := callsFromOneClient(t, 1)
+		client, process := callsFromOneClient(t, 1)
 		time.Sleep(time.Hour)
 		client.Send(firstRequest("9"))
-		own.SendResult(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		process.SendResult(process.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("9", `"content":[]}`))
 	})
 }
@@ -61,32 +61,32 @@ func TestStateless_KeptByConnection(t *testing.T) {
 // earlier ones expire as usual.
 func TestStateless_ManyOnOnePipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, _, visit := callsFromManyClients(t, settings{})
-		var own []*mcptest.Peer
+		client, _, callFrom := callsFromManyClients(t, settings{})
+		var processes []*mcptest.Peer
 		for n := range 20 {
-			own = append(own, visit(n, nil))
+			processes = append(processes, callFrom(n, nil))
 			time.Sleep(time.Second)
 		}
-		visit(0, own[0])            // the latest again; 13 is the first one retained
+		callFrom(0, processes[0])   // the latest again; 13 is the first one retained
 		time.Sleep(4 * time.Minute) // after all the others
-		for n, p := range own {
+		for n, p := range processes {
 			if p.Disconnected() {
-				t.Errorf("the process of guest %d is gone too early", n)
+				t.Errorf("the process of client %d exited too early", n)
 			}
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		for n, p := range own {
+		for n, p := range processes {
 			if kept := n >= 13 || n == 0; p.Disconnected() == kept {
-				t.Errorf("the process of guest %d: gone is %t", n, p.Disconnected())
+				t.Errorf("the process of client %d: exited is %t", n, p.Disconnected())
 			}
 		}
 		client.Close()
 		time.Sleep(6 * time.Minute)
 		synctest.Wait()
-		for n, p := range own {
+		for n, p := range processes {
 			if !p.Disconnected() {
-				t.Errorf("the process of guest %d still runs", n)
+				t.Errorf("the process of client %d still runs", n)
 			}
 		}
 	})
@@ -103,56 +103,56 @@ func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
 		idles
 	)
 	synctest.Test(t, func(t *testing.T) {
-		client, h, visit := callsFromManyClients(t, settings{})
-		own := make([]*mcptest.Peer, idles+1)
-		for n := range own {
-			own[n] = visit(n, nil)
+		client, h, callFrom := callsFromManyClients(t, settings{})
+		processes := make([]*mcptest.Peer, idles+1)
+		for n := range processes {
+			processes[n] = callFrom(n, nil)
 		}
 		client.Send(withClientVersion(calls, firstRequest(`"call"`)))
-		call := own[calls].HandleRequest("tools/call")
+		call := processes[calls].HandleRequest("tools/call")
 		client.Send(withClientVersion(completes, modernRequest(`"complete"`, "completion/complete", `"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, clientCaps)))
-		completion := own[completes].HandleRequest("completion/complete")
+		completion := processes[completes].HandleRequest("completion/complete")
 		client.Send(withClientVersion(parks, firstRequest(`"park"`)))
-		parked := own[parks].HandleRequest("tools/call")
-		own[parks].Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		suspended := processes[parks].HandleRequest("tools/call")
+		processes[parks].Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		ticket := wantInputRequired(t, client, "q1")
 		client.Send(withClientVersion(listens, modernRequest(`"L"`, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["x:a"]},`, clientCaps)))
-		own[listens].SendResult(own[listens].HandleRequest("resources/subscribe").ID(), `{}`)
+		processes[listens].SendResult(processes[listens].HandleRequest("resources/subscribe").ID(), `{}`)
 		wantAcknowledged(t, client, `"L"`, `{"resourceSubscriptions":["x:a"]}`)
 
 		for n := range 20 {
-			visit(100+n, nil)
+			callFrom(100+n, nil)
 		}
 		time.Sleep(9 * time.Minute)
 		synctest.Wait()
-		if !own[idles].Disconnected() {
-			t.Error("the process of the idle guest still runs")
+		if !processes[idles].Disconnected() {
+			t.Error("the idle client's process still runs")
 		}
-		own[calls].SendResult(call.ID(), `{"content":[]}`)
+		processes[calls].SendResult(call.ID(), `{"content":[]}`)
 		client.Want(completeResult(`"call"`, `"content":[]}`))
-		own[completes].SendResult(completion.ID(), `{"completion":{"values":[]}}`)
+		processes[completes].SendResult(completion.ID(), `{"completion":{"values":[]}}`)
 		client.Want(completeResult(`"complete"`, `"completion":{"values":[]}}`))
 		client.Send(withClientVersion(parks, retryRequest(`"again"`, `{"q1":{"roots":[]}}`, ticket)))
-		own[parks].Want(`{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
-		own[parks].SendResult(parked.ID(), `{"content":[]}`)
+		processes[parks].Want(`{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
+		processes[parks].SendResult(suspended.ID(), `{"content":[]}`)
 		client.Want(completeResult(`"again"`, `"content":[]}`))
-		own[listens].Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
+		processes[listens].Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
 		client.Want(resourceUpdated(`"L"`, "x:a"))
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
-		own[listens].SendResult(own[listens].HandleRequest("resources/unsubscribe").ID(), `{}`)
+		processes[listens].SendResult(processes[listens].HandleRequest("resources/unsubscribe").ID(), `{}`)
 
 		for n := range 20 {
-			visit(200+n, nil)
+			callFrom(200+n, nil)
 		}
 		time.Sleep(6 * time.Minute)
 		synctest.Wait()
-		for n, p := range own {
+		for n, p := range processes {
 			if !p.Disconnected() {
-				t.Errorf("the process of guest %d still runs", n)
+				t.Errorf("the process of client %d still runs", n)
 			}
 		}
 		if n := h.gateway.SuspendedCalls(); n != 0 {
-			t.Errorf("%d calls are parked", n)
+			t.Errorf("%d calls are suspended", n)
 		}
 	})
 }
@@ -161,24 +161,24 @@ func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
 // idle one.
 func TestStateless_IdleClientsAreEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, _, visit := callsFromManyClients(t, settings{maxStatelessClients: 3})
-		own := []*mcptest.Peer{visit(0, nil)}
+		client, _, callFrom := callsFromManyClients(t, settings{maxStatelessClients: 3})
+		processes := []*mcptest.Peer{callFrom(0, nil)}
 		client.Send(withClientVersion(0, firstRequest(`"call"`)))
-		call := own[0].HandleRequest("tools/call")
+		call := processes[0].HandleRequest("tools/call")
 		for n := range 20 {
-			own = append(own, visit(n+1, nil))
+			processes = append(processes, callFrom(n+1, nil))
 			synctest.Wait()
 			running := 0
-			for _, p := range own {
+			for _, p := range processes {
 				if !p.Disconnected() {
 					running++
 				}
 			}
 			if running > 3 {
-				t.Fatalf("%d processes run for 3 guests", running)
+				t.Fatalf("%d processes run for 3 clients", running)
 			}
 		}
-		own[0].SendResult(call.ID(), `{"content":[]}`)
+		processes[0].SendResult(call.ID(), `{"content":[]}`)
 		client.Want(completeResult(`"call"`, `"content":[]}`))
 	})
 }
@@ -186,7 +186,7 @@ func TestStateless_IdleClientsAreEvicted(t *testing.T) {
 // callsFromManyClients starts a gateway whose only backend has a process per statelessClient, and
 // a connection to it. The returned function makes one of many clients call its process, which it
 // returns; nil = it has none yet.
-func callsFromManyClients(t *testing.T, o settings) (client *mcptest.Peer, h *harness, visit func(n int, own *mcptest.Peer) *mcptest.Peer) {
+func callsFromManyClients(t *testing.T, o settings) (client *mcptest.Peer, h *harness, callFrom func(n int, process *mcptest.Peer) *mcptest.Peer) {
 	t.Helper()
 	const greeting = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"completions":{},"resources":{"subscribe":true}},"serverInfo":{"name":"gh","version":"1"}}`
 	o.sharing = map[string]string{"gh": "session"}
@@ -206,16 +206,16 @@ func callsFromManyClients(t *testing.T, o settings) (client *mcptest.Peer, h *ha
 		}
 	}
 	client.NextMessage()
-	return client, h, func(n int, own *mcptest.Peer) *mcptest.Peer {
+	return client, h, func(n int, process *mcptest.Peer) *mcptest.Peer {
 		t.Helper()
 		id := fmt.Sprint(n + 1)
 		client.Send(withClientVersion(n, firstRequest(id)))
-		if own == nil {
-			own = h.nextProcess("gh")
-			own.ServeHandshake(greeting)
+		if process == nil {
+			process = h.nextProcess("gh")
+			process.ServeHandshake(greeting)
 		}
-		own.SendResult(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		process.SendResult(process.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult(id, `"content":[]}`))
-		return own
+		return process
 	}
 }

@@ -12,14 +12,14 @@ import (
 )
 
 // modernMeta returns the _meta of a modern request; more is further members.
-func modernMeta(can, more string) string {
-	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + can +
+func modernMeta(caps, more string) string {
+	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + caps +
 		`,"io.modelcontextprotocol/clientInfo":{"name":"guest","version":"9"}` + more + `}`
 }
 
 // modernRequest returns a modern request. Params are members, each followed by a comma.
-func modernRequest(id, method, params, can string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, params, modernMeta(can, ""))
+func modernRequest(id, method, params, caps string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, params, modernMeta(caps, ""))
 }
 
 const serverInfo = `{"name":"mcp-gateway","version":"test"}`
@@ -31,11 +31,11 @@ func completeResult(id, result string) string {
 
 // openLegacy starts a gateway whose only backend is legacy and has the tool ask, with a stateless
 // client with these capabilities.
-func openLegacy(t *testing.T, can string) (h *harness, client, gh *mcptest.Peer) {
+func openLegacy(t *testing.T, caps string) (h *harness, client, gh *mcptest.Peer) {
 	t.Helper()
 	h = newHarness(t, settings{singleClient: true}, "gh")
 	client, _ = h.connectClient()
-	client.Send(modernRequest("0", "tools/list", "", can))
+	client.Send(modernRequest("0", "tools/list", "", caps))
 	gh = h.nextProcess("gh")
 	gh.ServeStartup("ask")
 	client.Want(`{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":` + serverInfo +
@@ -49,11 +49,11 @@ func wantInputRequired(t *testing.T, client *mcptest.Peer, keys ...string) strin
 	m := client.NextMessage()
 	result := m.Part(wire.PartResult)
 	if kind, _ := wire.Lookup(result, "resultType"); string(kind) != `"input_required"` {
-		t.Fatalf("not asked for input: %s", m.Raw())
+		t.Fatalf("no input_required: %s", m.Raw())
 	}
 	for _, key := range keys {
 		if one, _ := wire.Lookup(result, "inputRequests", key); one == nil {
-			t.Fatalf("no question %s in %s", key, m.Raw())
+			t.Fatalf("no input request %s in %s", key, m.Raw())
 		}
 	}
 	text, _ := wire.Lookup(result, "requestState")
@@ -110,11 +110,11 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 		// The call has ended: the ticket is no longer valid, and nothing runs again.
 		client.Send(retryRequest("4", `{"q2":{"roots":[]}}`, again))
 		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
-			t.Errorf("a call that is over goes on: %+v", failure)
+			t.Errorf("an ended call continues: %+v", failure)
 		}
 		gh.WantNothing()
 		if n := h.gateway.SuspendedCalls(); n != 0 {
-			t.Errorf("%d calls are parked", n)
+			t.Errorf("%d calls are suspended", n)
 		}
 		records := h.auditRecords()
 		if len(records) != 4 || !strings.Contains(records[0], "outcome=input_required") || !strings.Contains(records[1], "outcome=input_required") ||
@@ -149,7 +149,7 @@ func TestSuspended_ExpiresAndIsNotRerun(t *testing.T) {
 		}
 		gh.WantNothing()
 		if n := h.gateway.SuspendedCalls(); n != 0 {
-			t.Errorf("%d calls are parked", n)
+			t.Errorf("%d calls are suspended", n)
 		}
 	})
 }
@@ -246,11 +246,11 @@ func TestSuspended_Cancelled(t *testing.T) {
 				gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
 				take(client)
 				if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != asked.ID() {
-					t.Errorf("told %s", note.Raw())
+					t.Errorf("got %s", note.Raw())
 				}
 				synctest.Wait() // the backend gets its message first
 				if n := h.gateway.SuspendedCalls(); n != 0 {
-					t.Errorf("%d calls are parked", n)
+					t.Errorf("%d calls are suspended", n)
 				}
 			})
 		})
@@ -279,7 +279,7 @@ func TestStateless_MissingCapability(t *testing.T) {
 					t.Errorf("%+v", failure)
 				}
 				if got, _ := wire.Lookup(failure.Data, "requiredCapabilities"); string(got) != required {
-					t.Errorf("it lacks %s, want %s", got, required)
+					t.Errorf("missing %s, want %s", got, required)
 				}
 				gh.NextMessage() // the request is answered
 				gh.HandleNotification("notifications/cancelled")
@@ -305,13 +305,13 @@ func TestStateless_URLElicitation(t *testing.T) {
 		client.Send(modernRequest("2", "tools/call", `"name":"ask","inputResponses":{"q1":{"action":"accept"}},"requestState":`+string(ticket)+`,`, can))
 		again := gh.HandleRequest("tools/call")
 		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
-			t.Errorf("sent anew with %s", again.Part(wire.PartParams))
+			t.Errorf("sent again with %s", again.Part(wire.PartParams))
 		}
 		gh.SendResult(again.ID(), `{"content":[]}`)
 		client.Want(completeResult("2", `"content":[]}`))
 		client.Send(modernRequest("3", "tools/call", `"name":"ask","inputResponses":{"q1":{"action":"decline"}},"requestState":`+string(ticket)+`,`, can))
 		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
-			t.Errorf("a ticket that was used: %+v", failure)
+			t.Errorf("a used ticket: %+v", failure)
 		}
 		gh.WantNothing()
 	})
@@ -327,7 +327,7 @@ func TestStateless_CapabilitiesReachBackends(t *testing.T) {
 		gh := h.nextProcess("gh")
 		m := gh.HandleRequest("initialize")
 		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != clientCaps {
-			t.Errorf("the backend is told %s", got)
+			t.Errorf("the backend is sent %s", got)
 		}
 		gh.SendResult(m.ID(), mcptest.InitializeResult)
 		gh.HandleNotification("notifications/initialized")
@@ -337,14 +337,14 @@ func TestStateless_CapabilitiesReachBackends(t *testing.T) {
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{}`)
 		client.NextMessage()
 		client.Send(modernRequest("2", "tools/call", `"name":"ask",`, `{"roots":{}}`))
-		own := h.nextProcess("gh")
-		m = own.HandleRequest("initialize")
+		process := h.nextProcess("gh")
+		m = process.HandleRequest("initialize")
 		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != `{"roots":{}}` {
 			t.Errorf("the other one is told %s", got)
 		}
-		own.SendResult(m.ID(), mcptest.InitializeResult)
-		own.HandleNotification("notifications/initialized")
-		own.SendResult(own.HandleRequest("tools/call").ID(), `{}`)
+		process.SendResult(m.ID(), mcptest.InitializeResult)
+		process.HandleNotification("notifications/initialized")
+		process.SendResult(process.HandleRequest("tools/call").ID(), `{}`)
 		client.NextMessage()
 		gh.WantNothing()
 	})
@@ -400,7 +400,7 @@ func TestSuspended_UnattributedInputRequests(t *testing.T) {
 		synctest.Wait() // now it belongs to the first call
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != one.ID() {
-			t.Errorf("told %s", note.Raw())
+			t.Errorf("got %s", note.Raw())
 		}
 		m := client.NextMessage() // the request is not lost with it
 		if m.ID() != "2" {
@@ -502,26 +502,26 @@ func withClientVersion(n int, request string) string {
 func TestStateless_PerPrincipalLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{inFlight: 20_000}, "gh")
-		conn, crowd := mcptest.NewPeer(t, "crowd")
+		conn, many := mcptest.NewPeer(t, "crowd")
 		go func() { _ = h.gateway.Serve(t.Context(), "", "crowd", conn) }()
-		say := func(p *mcptest.Peer, n int) { // a call waiting for its backend to start
+		send := func(p *mcptest.Peer, n int) { // a call waiting for its backend to start
 			p.Send(withClientVersion(n, modernRequest(fmt.Sprint(n), "tools/call", `"name":"ask",`, `{}`)))
 		}
 		for n := range 5000 {
-			say(crowd, n)
+			send(many, n)
 		}
-		crowd.WantNothing()
-		say(crowd, 5000)
-		if m := crowd.NextMessage(); m.ID() != "5000" || !strings.Contains(string(m.Raw()), "too many different clients") {
-			t.Errorf("one more got %s", m.Raw())
+		many.WantNothing()
+		send(many, 5000)
+		if m := many.NextMessage(); m.ID() != "5000" || !strings.Contains(string(m.Raw()), "too many different clients") {
+			t.Errorf("the next one got %s", m.Raw())
 		}
 		other, alone := mcptest.NewPeer(t, "alone")
 		go func() { _ = h.gateway.Serve(t.Context(), "", "alone", other) }()
-		say(alone, 1)
+		send(alone, 1)
 		alone.WantNothing()
-		crowd.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
-		say(crowd, 5001) // an idle one is evicted although its connection is open
-		crowd.WantNothing()
+		many.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+		send(many, 5001) // an idle one is evicted although its connection is open
+		many.WantNothing()
 	})
 }
 
@@ -542,7 +542,7 @@ func TestNullCapabilities_F_DOOR_9(t *testing.T) {
 				gh := h.nextProcess("gh")
 				m := gh.HandleRequest("initialize")
 				if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != told {
-					t.Errorf("the backend is told %s", got)
+					t.Errorf("the backend is sent %s", got)
 				}
 			})
 		})

@@ -223,9 +223,9 @@ func acknowledged() peer.Response {
 
 // forward forwards a request to a modern backend. Only the id is translated, and elicitations get
 // the backend's label.
-func (st *statelessTask) forward(ctx context.Context, m wire.Message, owner string) peer.Response {
+func (st *statelessTask) forward(ctx context.Context, m wire.Message, sessionID string) peer.Response {
 	resp := st.g.callTask(ctx, st.backend, protocol.SetMessageTaskID(m, st.scopedID.id),
-		&peer.Call{SessionID: owner})
+		&peer.Call{SessionID: sessionID})
 	get := m.Method() == protocol.MethodTasksGet
 	result := resp.Part(wire.PartResult)
 	if resp.Err != nil || result == nil {

@@ -133,7 +133,7 @@ func (s *legacyTaskServer) endTask(t *legacyTask, status string) {
 func TestStatelessTasks_Storm(t *testing.T) {
 	const clients, each = 20, 50
 	synctest.Test(t, func(t *testing.T) {
-		classic := &legacyTaskServer{tasks: make(map[string]*legacyTask), asking: make(map[wire.ID]*legacyTask)}
+		server := &legacyTaskServer{tasks: make(map[string]*legacyTask), asking: make(map[wire.ID]*legacyTask)}
 		modern := mcptest.NewTaskServer()
 		var conns, players sync.WaitGroup
 		t.Cleanup(conns.Wait)
@@ -142,7 +142,7 @@ func TestStatelessTasks_Storm(t *testing.T) {
 			if name == "modern" {
 				conns.Go(func() { modern.Serve(far) })
 			} else {
-				conns.Go(func() { classic.serve(far) })
+				conns.Go(func() { server.serve(far) })
 			}
 			return near, nil
 		}
@@ -184,11 +184,11 @@ func TestStatelessTasks_Storm(t *testing.T) {
 				}
 			}
 		}
-		classic.mu.Lock()
-		if n := classic.calls + modern.ToolCalls(); n != clients*each || len(classic.strange) > 0 {
-			t.Errorf("%d calls for %d; %q", n, clients*each, classic.strange)
+		server.mu.Lock()
+		if n := server.calls + modern.ToolCalls(); n != clients*each || len(server.strange) > 0 {
+			t.Errorf("%d calls for %d; %q", n, clients*each, server.strange)
 		}
-		classic.mu.Unlock()
+		server.mu.Unlock()
 		if n := len(h.auditRecords()); n != clients*each {
 			t.Errorf("%d records", n)
 		}

@@ -30,7 +30,7 @@ func openTaskBackend(t *testing.T, o settings) (h *harness, client, gh *mcptest.
 	gh.ServeHandshake(taskful)
 	gh.ServeToolsList(jobs)
 	if got := client.Next(); strings.Contains(got, "execution") {
-		t.Errorf("the client is told of execution: %s", got)
+		t.Errorf("the client got execution: %s", got)
 	}
 	return h, client, gh
 }
@@ -59,7 +59,7 @@ func taskIDIn(t *testing.T, m wire.Message) string {
 	id, _ := wire.Lookup(m.Part(wire.PartResult), "taskId")
 	kind, _ := wire.Lookup(m.Part(wire.PartResult), "resultType")
 	if string(kind) != `"task"` || len(id) < 30 {
-		t.Fatalf("no task was made: %s", m.Raw())
+		t.Fatalf("no task was created: %s", m.Raw())
 	}
 	return string(id)
 }
@@ -70,10 +70,10 @@ func taskRequest(id, method, task, more string) string {
 
 // getTask sends tasks/get, makes the backend respond, and returns the client's result without
 // serverInfo.
-func getTask(client, gh *mcptest.Peer, task, classic string) {
+func getTask(client, gh *mcptest.Peer, task, legacy string) {
 	client.Send(taskRequest(`"get"`, "tasks/get", task, ""))
 	m := gh.HandleRequest("tasks/get")
-	gh.SendResult(m.ID(), classic)
+	gh.SendResult(m.ID(), legacy)
 }
 
 func nextWithoutServerInfo(client *mcptest.Peer) string {
@@ -212,14 +212,14 @@ func TestStatelessTasks_Undeclared(t *testing.T) {
 		client.Send(modernRequest("1", "tools/call", `"name":"must",`, clientCaps))
 		failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
 		if failure.Code != -32021 || string(failure.Data) != `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}` {
-			t.Errorf("a tool that must be a task: %+v", failure)
+			t.Errorf("a tool that requires a task: %+v", failure)
 		}
 		for _, tool := range []string{"job", "plain"} {
-			can := clientCaps
+			caps := clientCaps
 			if tool == "plain" {
-				can = tasky
+				caps = tasky
 			}
-			client.Send(modernRequest("1", "tools/call", `"name":"`+tool+`",`, can))
+			client.Send(modernRequest("1", "tools/call", `"name":"`+tool+`",`, caps))
 			m := gh.HandleRequest("tools/call")
 			if want := `{"name":"` + tool + `","_meta":{}}`; string(m.Part(wire.PartParams)) != want {
 				t.Errorf("%s was called with %s", tool, m.Part(wire.PartParams))
@@ -265,13 +265,13 @@ func TestStatelessTasks_BoundToPrincipal(t *testing.T) {
 		go h.gateway.Serve(context.Background(), "", "2", conn)
 		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
 			other.Send(taskRequest("1", method, task, `"inputResponses":{},`))
-			mine := other.NextMessage()
+			kept := other.NextMessage()
 			other.Send(taskRequest("1", method, `"`+strings.Repeat("0", len(task)-2)+`"`, `"inputResponses":{},`))
 			none := other.NextMessage()
-			if e := wire.ReadError(mine.Part(wire.PartError)); e.Code != -32602 {
-				t.Errorf("%s: %s", method, mine.Raw())
+			if e := wire.ReadError(kept.Part(wire.PartError)); e.Code != -32602 {
+				t.Errorf("%s: %s", method, kept.Raw())
 			}
-			wantText(t, method, strings.ReplaceAll(string(mine.Raw()), strings.Trim(task, `"`), strings.Repeat("0", len(task)-2)), string(none.Raw()))
+			wantText(t, method, strings.ReplaceAll(string(kept.Raw()), strings.Trim(task, `"`), strings.Repeat("0", len(task)-2)), string(none.Raw()))
 		}
 		gh.WantNothing()
 		// The same principal over another connection, with additional capabilities.
@@ -302,20 +302,20 @@ func TestStatelessTasks_KeepConnection(t *testing.T) {
 		client.Close()
 		time.Sleep(30 * time.Minute)
 		if gh.Disconnected() {
-			t.Fatal("the line is closed")
+			t.Fatal("the connection is closed")
 		}
 		client, _ = h.connectClient()
 		getTask(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":3600000}`)
 		gh.HandleRequest("tasks/result")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		if got := nextWithoutServerInfo(client); !strings.Contains(got, `[gh] Who?`) {
-			t.Errorf("told %s", got)
+			t.Errorf("got %s", got)
 		}
 		client.Close()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if !gh.Disconnected() {
-			t.Error("the line is open after the task's life")
+			t.Error("the connection is open after the task's ttl")
 		}
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
 		gh.HandleNotification("notifications/cancelled")

@@ -21,22 +21,22 @@ func TestStoredResultLimit(t *testing.T) {
 	}
 	for _, id := range []string{"1", "2", "3", "4"} {
 		if !all.reserve() || !keep(id) {
-			t.Fatal("no room")
+			t.Fatal("rejected")
 		}
 	}
 	if keep("5") {
-		t.Error("there is room for more than the bound")
+		t.Error("accepted beyond the limit")
 	}
 	all.end("a", "1")
 	all.mu.Lock()
 	all.evictEndedLocked()
 	all.mu.Unlock()
 	if !all.reserve() || !keep("5") {
-		t.Error("there is no room where a task was forgotten")
+		t.Error("rejected although a task was evicted")
 	}
 	all.endAll()
 	if !all.reserve() || !keep("6") { // the session has ended: released at once
-		t.Error("there is no room after the end")
+		t.Error("rejected after the end")
 	}
 	if k.used != 0 {
 		t.Errorf("%d bytes are left", k.used)
@@ -53,11 +53,11 @@ func TestPolledTask_InputLimit(t *testing.T) {
 			t.Fatalf("%d: full %v", i, full)
 		}
 		if want := min(2, 2-min(i, 1)); !full && len(newInputs) != want {
-			t.Fatalf("%d: %d are to be asked", i, len(newInputs))
+			t.Fatalf("%d: %d input requests", i, len(newInputs))
 		}
 	}
 	p.unclaimInputs([]protocol.InputRequest{{Key: "a"}})
 	if newInputs, full := p.claimInputs([]protocol.InputRequest{{Key: "a"}}); full || len(newInputs) != 1 {
-		t.Error("what was taken back is not asked again")
+		t.Error("a cancelled input request is not sent again")
 	}
 }

@@ -80,21 +80,21 @@ func (s *elicitingServer) Close() error {
 func (s *elicitingServer) Write(m wire.Message, _ wire.ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	say := func(m wire.Message, about wire.ID) {
+	send := func(m wire.Message, about wire.ID) {
 		s.out = append(s.out, sentMessage{m, about})
 		s.arrived.Signal()
 	}
 	switch m.Method() {
 	case "initialize":
-		say(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)), "")
+		send(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)), "")
 	case "tools/list":
-		say(wire.NewResult(m.ID(), []byte(mcptest.ToolsResult("ask"))), "")
+		send(wire.NewResult(m.ID(), []byte(mcptest.ToolsResult("ask"))), "")
 	case "tools/call":
 		n, _ := wire.Lookup(m.Part(wire.PartArguments), "n")
 		number, _ := strconv.Atoi(string(n))
 		s.calls[m.ID()] = number
 		s.runs[number]++
-		say(wire.NewRequest(wire.ID(`"q`+string(m.ID())+`"`), "elicitation/create", []byte(`{"message":"Who?","requestedSchema":{"type":"object"}}`)), m.ID())
+		send(wire.NewRequest(wire.ID(`"q`+string(m.ID())+`"`), "elicitation/create", []byte(`{"message":"Who?","requestedSchema":{"type":"object"}}`)), m.ID())
 	case "notifications/cancelled":
 		if number, ok := s.calls[m.RequestID()]; ok {
 			s.cancelled[number]++
@@ -104,7 +104,7 @@ func (s *elicitingServer) Write(m wire.Message, _ wire.ID) error {
 		if number, ok := s.calls[call]; ok {
 			s.answers[number]++
 			if action, _ := wire.Lookup(m.Part(wire.PartResult), "action"); string(action) == `"accept"` {
-				say(wire.NewResult(call, fmt.Appendf(nil, `{"content":[],"n":%d}`, number)), "")
+				send(wire.NewResult(call, fmt.Appendf(nil, `{"content":[],"n":%d}`, number)), "")
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func TestSuspended_TenThousand(t *testing.T) {
 				tickets[n] = wantInputRequired(t, peers[n%clients], "q1")
 			}
 			if n := g.SuspendedCalls(); n != calls {
-				t.Fatalf("%d calls are parked, want %d", n, calls)
+				t.Fatalf("%d calls are suspended, want %d", n, calls)
 			}
 			full = heapInUse()
 
@@ -182,14 +182,14 @@ func TestSuspended_TenThousand(t *testing.T) {
 				silent
 				fates
 			)
-			fate := make([]int, calls)
+			ending := make([]int, calls)
 			for n := range calls {
 				p := peers[n%clients]
-				fate[n] = random.IntN(fates)
+				ending[n] = random.IntN(fates)
 				id := fmt.Sprint(first*10 + calls + n)
 				refused := func(p *mcptest.Peer) {
 					if failure := wire.ReadError(p.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
-						t.Errorf("call %d: refused with %+v", n, failure)
+						t.Errorf("call %d: rejected with %+v", n, failure)
 					}
 				}
 				done := func(m wire.Message) {
@@ -197,7 +197,7 @@ func TestSuspended_TenThousand(t *testing.T) {
 						t.Errorf("call %d: answered %s", n, m.Raw())
 					}
 				}
-				switch fate[n] {
+				switch ending[n] {
 				case answered:
 					ask(n, id, answer(tickets[n]))
 					done(p.NextMessage())
@@ -233,22 +233,22 @@ func TestSuspended_TenThousand(t *testing.T) {
 			time.Sleep(15 * time.Minute)
 			synctest.Wait()
 			if n := g.SuspendedCalls(); n != 0 {
-				t.Errorf("%d calls are parked still", n)
+				t.Errorf("%d calls are still suspended", n)
 			}
 			server.mu.Lock()
 			for n := range calls {
 				ends := 0
-				if fate[n] == tampered || fate[n] == foreign || fate[n] == hungUp || fate[n] == silent {
+				if ending[n] == tampered || ending[n] == foreign || ending[n] == hungUp || ending[n] == silent {
 					ends = 1
 				}
 				if runs := server.runs[n]; runs != 1 {
 					t.Errorf("call %d ran %d times", n, runs)
 				}
 				if server.answers[n] != 1 {
-					t.Errorf("call %d: its question was answered %d times", n, server.answers[n])
+					t.Errorf("call %d: its input request was answered %d times", n, server.answers[n])
 				}
 				if server.cancelled[n] != ends {
-					t.Errorf("call %d, fate %d: taken back %d times, want %d", n, fate[n], server.cancelled[n], ends)
+					t.Errorf("call %d, ending %d: cancelled %d times, want %d", n, ending[n], server.cancelled[n], ends)
 				}
 			}
 			server.resetLocked()
@@ -271,9 +271,9 @@ func TestSuspended_TenThousand(t *testing.T) {
 		before := heapInUse()
 		full := round(calls)
 		after := heapInUse()
-		t.Logf("heap: %d KiB before, %d KiB with %d calls parked, %d KiB after", before>>10, full>>10, calls, after>>10)
+		t.Logf("heap: %d KiB before, %d KiB with %d suspended calls, %d KiB after", before>>10, full>>10, calls, after>>10)
 		if after > before+1<<20 {
-			t.Errorf("memory does not return: %d KiB before, %d KiB after", before>>10, after>>10)
+			t.Errorf("memory is not released: %d KiB before, %d KiB after", before>>10, after>>10)
 		}
 		for _, p := range peers {
 			p.Close()

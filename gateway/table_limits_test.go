@@ -13,23 +13,23 @@ func TestSuspended_Limit(t *testing.T) {
 	}
 	for n := range maxSuspended / 2 {
 		if !add(fmt.Sprint(n), "crowd") {
-			t.Fatalf("no room for call %d", n)
+			t.Fatalf("call %d was rejected", n)
 		}
 	}
 	if add("more", "crowd") || !add("7", "crowd") {
-		t.Error("there is room beyond the bound, or none for one that waits already")
+		t.Error("accepted beyond the limit, or rejected one that is in the table")
 	}
 	for n := range maxSuspended / 2 {
 		if !add(fmt.Sprint("other ", n), "other") {
-			t.Fatalf("no room for call %d of another principal", n)
+			t.Fatalf("call %d of another principal was rejected", n)
 		}
 	}
 	if add("own", "third") {
-		t.Error("there is room beyond the bound")
+		t.Error("accepted beyond the limit")
 	}
 	p.remove(p.find("7"))
 	if !add("own", "third") {
-		t.Error("there is no room where one has gone")
+		t.Error("rejected although a slot is free")
 	}
 }
 
@@ -38,14 +38,14 @@ func TestStatelessTasks_Limit(t *testing.T) {
 	var all statelessTasks
 	for n := range maxStatelessTasks {
 		if !all.reserve(fmt.Sprint(n / maxTasks)) {
-			t.Fatalf("no room for task %d", n)
+			t.Fatalf("task %d was rejected", n)
 		}
 	}
 	if all.reserve("new") {
-		t.Error("there is room beyond the bound")
+		t.Error("accepted beyond the limit")
 	}
 	all.unreserve("0")
 	if all.reserve("1") || !all.reserve("new") {
-		t.Error("the place that is free is not for whom it should be")
+		t.Error("the free slot has the wrong owner")
 	}
 }

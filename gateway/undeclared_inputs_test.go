@@ -120,7 +120,7 @@ func TestUndeclaredInput_StatelessClient(t *testing.T) {
 					t.Errorf("answered with %d %s", failure.Code, failure.Message)
 				}
 				if want := `{"requiredCapabilities":` + tc.required + `}`; string(failure.Data) != want {
-					t.Errorf("its data is %s, want %s", failure.Data, want)
+					t.Errorf("the data is %s, want %s", failure.Data, want)
 				}
 				client.WantNothing()
 				gh.WantNothing()

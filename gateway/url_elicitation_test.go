@@ -43,7 +43,7 @@ func TestURLElicitation_TicketIsUsedOnce(t *testing.T) {
 		}
 		again := gh.HandleRequest("tools/call")
 		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
-			t.Errorf("sent anew with %s", again.Part(wire.PartParams))
+			t.Errorf("sent again with %s", again.Part(wire.PartParams))
 		}
 		gh.WantNothing()
 		for range 10 {

@@ -34,7 +34,7 @@ func TestUsedTickets_Limit(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if len(r.used) != 0 {
-			t.Errorf("%d are remembered", len(r.used))
+			t.Errorf("%d are kept", len(r.used))
 		}
 	})
 }
