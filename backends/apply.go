@@ -15,7 +15,7 @@ type Change struct {
 	Backends    []config.Backend
 	Catalog     catalog.Options
 	CatalogWait time.Duration
-	// is called once by Apply with the names of new backends that are neither ready nor failed
+	// called once by Apply with the names of new backends that are neither ready nor failed
 	// after a second; nil = no call
 	OnSlowStart func(names []string)
 }
@@ -81,25 +81,25 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 // catalog options, if that is a change and the backends were started.
 func (s *Set) removeEarly(change Change) {
 	before := s.current()
-	coming := change.Backends
+	backends := change.Backends
 	var names []string
-	for _, c := range coming {
+	for _, c := range backends {
 		names = append(names, c.Name)
 	}
 	next := before.keeping(func(b *Backend) bool {
-		return slices.ContainsFunc(coming, func(c config.Backend) bool {
+		return slices.ContainsFunc(backends, func(c config.Backend) bool {
 			runs := c.Enabled && c.Misconfigured == ""
 			return runs && (c.Name == b.cfg.Name ||
 				before.byName[c.Name] == nil && programID(&c) == b.programID)
 		})
 	}, names)
-	was := next.catalog
+	previous := next.catalog
 	next.catalog = change.Catalog
-	next.catalog.ReservedBackends = was.ReservedBackends
+	next.catalog.ReservedBackends = previous.ReservedBackends
 	s.mu.Lock()
 	launched := !s.launchedAt.IsZero()
 	s.mu.Unlock()
-	if launched && (len(next.all) < len(before.all) || !reflect.DeepEqual(next.catalog, was)) {
+	if launched && (len(next.all) < len(before.all) || !reflect.DeepEqual(next.catalog, previous)) {
 		s.replaceTable(next)
 	}
 }
@@ -139,24 +139,24 @@ func (s *Set) replaceBeforeStart(next *backendTable) bool {
 
 // startNew starts new backends, and waits until each is settled. ready is called with the
 // backends that are not settled: after a second, and then each time that one more is.
-func (s *Set) startNew(ctx context.Context, newcomers []*Backend, late func(names []string),
+func (s *Set) startNew(ctx context.Context, newcomers []*Backend, onSlowStart func(names []string),
 	ready func(missing []*Backend)) {
 	for _, b := range newcomers {
 		b.start()
 	}
 	ctx, cancel := mergeContexts(ctx, s.life)
 	defer cancel()
-	over := time.After(applyTimeout)
+	timeout := time.After(applyTimeout)
 	missing := awaitSettled(ctx, newcomers, time.After(slowStartAfter))
 	if len(missing) == 0 || ctx.Err() != nil {
 		return
 	}
-	if late != nil {
+	if onSlowStart != nil {
 		var names []string
 		for _, b := range missing {
 			names = append(names, b.cfg.Name)
 		}
-		late(names)
+		onSlowStart(names)
 	}
 	settled := make(chan *Backend, len(missing))
 	for _, b := range missing {
@@ -173,7 +173,7 @@ func (s *Set) startNew(ctx context.Context, newcomers []*Backend, late func(name
 		select {
 		case one := <-settled:
 			missing = slices.DeleteFunc(missing, func(b *Backend) bool { return b == one })
-		case <-over:
+		case <-timeout:
 			return
 		case <-ctx.Done():
 			return
@@ -184,7 +184,7 @@ func (s *Set) startNew(ctx context.Context, newcomers []*Backend, late func(name
 // awaitSettled waits until all backends are settled, over fires or ctx is done. It returns the
 // backends that are not settled.
 func awaitSettled(ctx context.Context, some []*Backend,
-	over <-chan time.Time) (missing []*Backend) {
+	timeout <-chan time.Time) (missing []*Backend) {
 	for _, b := range some {
 		if b.needsNoStart() {
 			continue // started on demand
@@ -200,7 +200,7 @@ func awaitSettled(ctx context.Context, some []*Backend,
 		}
 		select {
 		case <-b.settled:
-		case <-over:
+		case <-timeout:
 			missing = append(missing, b)
 		case <-ctx.Done():
 			missing = append(missing, b)

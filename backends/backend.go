@@ -74,7 +74,7 @@ type Backend struct {
 	draining       bool
 	perSession     map[string]*backendConn // session → its connection
 	sessionBreaker sessionBreaker          // of the per-session connections
-	detected       detected                // detected generation
+	detected       detectedGeneration      // detected generation
 	httpSSE        bool                    // it was found to support HTTP+SSE only
 	stale          [catalog.NumKinds]bool  // lists that must be read again
 	// lists that the backend has announced as changed
@@ -225,13 +225,13 @@ func (b *Backend) endSession(session string) {
 
 // Status returns the status of the backend.
 func (b *Backend) Status() Status {
-	known, container := b.needsNoStart(), b.containerWarning()
+	lazy, warning := b.needsNoStart(), b.containerWarning()
 	b.mu.Lock()
 	s := b.status
-	s.ContainerWarning = container
+	s.ContainerWarning = warning
 	s.Omitted, s.Repaired = slices.Concat(b.omitted[:]...), slices.Concat(b.repaired[:]...)
-	for k, odd := range b.suspicious {
-		for _, f := range odd {
+	for k, issues := range b.suspicious {
+		for _, f := range issues {
 			if b.isSuspicious(catalog.Kind(k), f) {
 				s.Suspicious = append(s.Suspicious, f)
 			}
@@ -240,7 +240,7 @@ func (b *Backend) Status() Status {
 	b.mu.Unlock()
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()
-	s.Settled = s.Settled || known
+	s.Settled = s.Settled || lazy
 	s.State, s.Err, s.NextTry = b.shared.sup.State(), b.shared.sup.problem(), b.shared.sup.retryAt()
 	return s
 }
@@ -270,7 +270,7 @@ func (b *Backend) whyUnlisted() error {
 // settle notes that the backend has been listed or has failed. update is called with b.mu held
 // and reports whether there is anything to publish. If settles is false, settle only calls
 // update.
-func (b *Backend) settle(settles bool, set func() (changed bool)) {
+func (b *Backend) settle(settles bool, update func() (changed bool)) {
 	took := time.Since(b.shared.startTime())
 	b.mu.Lock()
 	if settles && !b.status.Settled {
@@ -280,7 +280,7 @@ func (b *Backend) settle(settles bool, set func() (changed bool)) {
 	b.status.StartupTime = took
 	changed := settles && !b.everSettled
 	b.everSettled = b.everSettled || settles
-	if set != nil && set() {
+	if update != nil && update() {
 		changed = true
 	}
 	b.mu.Unlock()

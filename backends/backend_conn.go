@@ -157,9 +157,9 @@ func (bc *backendConn) markStarting() {
 
 // markReady lets calls through. Queued calls go first.
 func (bc *backendConn) markReady(p *peer.Peer) {
-	down, deferred := bc.sendQueued(p)
-	if down > 0 {
-		bc.log.Info("backend recovered", "dur", roundDuration(down))
+	downtime, deferred := bc.sendQueued(p)
+	if downtime > 0 {
+		bc.log.Info("backend recovered", "dur", roundDuration(downtime))
 	}
 	for _, f := range deferred {
 		f()
@@ -230,10 +230,10 @@ func (bc *backendConn) failCalls(dropped []queuedCall, why error) {
 func (bc *backendConn) close() {
 	bc.mu.Lock()
 	bc.closed = true
-	hangUp := bc.disconnect
+	disconnect := bc.disconnect
 	bc.mu.Unlock()
-	if hangUp != nil {
-		hangUp()
+	if disconnect != nil {
+		disconnect()
 	}
 }
 

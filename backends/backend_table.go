@@ -147,10 +147,10 @@ func (t *backendTable) withPredecessors(missing []*Backend, now *backendTable) *
 
 // orderDiffers reports whether two names that are in both lists have a different order in the
 // second.
-func orderDiffers(was, is []string) bool {
+func orderDiffers(before, after []string) bool {
 	last := -1
-	for _, name := range is {
-		if i := slices.Index(was, name); i >= 0 {
+	for _, name := range after {
+		if i := slices.Index(before, name); i >= 0 {
 			if i < last {
 				return true
 			}

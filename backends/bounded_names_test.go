@@ -12,13 +12,13 @@ import (
 func TestLoggedNamesAreBounded(t *testing.T) {
 	s := &Set{loggedNames: make(map[loggedName]bool)}
 	for n := range maxLoggedNames {
-		s.loggedNames[loggedName{own: fmt.Sprint(n)}] = true
+		s.loggedNames[loggedName{original: fmt.Sprint(n)}] = true
 	}
 	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.PrefixOnCollision)
 	if len(s.loggedNames) != maxLoggedNames {
 		t.Errorf("%d are remembered at the bound", len(s.loggedNames))
 	}
-	s.loggedNames[loggedName{own: "one more"}] = true
+	s.loggedNames[loggedName{original: "one more"}] = true
 	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.PrefixOnCollision)
 	if len(s.loggedNames) != 0 {
 		t.Errorf("%d are remembered", len(s.loggedNames))

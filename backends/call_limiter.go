@@ -267,13 +267,13 @@ func (cl *callLimiter) cancel(c *peer.Call) bool {
 
 // endSession ends the queued calls of a session that is over.
 func (cl *callLimiter) endSession(session string) {
-	var left []*slot
+	var calls []*slot
 	cl.mu.Lock()
 	for sq := cl.queues[session]; sq != nil && len(sq.calls) > 0; {
-		left = append(left, cl.removeLocked(sq, 0))
+		calls = append(calls, cl.removeLocked(sq, 0))
 	}
 	cl.mu.Unlock()
-	for _, s := range left {
+	for _, s := range calls {
 		s.ResponseHandler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
 	}
 }

@@ -28,7 +28,7 @@ const legacyName = "legacy"
 type catalogCache struct {
 	instructions string
 	capabilities []byte
-	unprobeable  bool // see detected
+	unprobeable  bool // see detectedGeneration
 	complete     bool // it contains every list
 	raw          [catalog.NumKinds][]byte
 	items        [catalog.NumKinds][]catalog.Item
@@ -84,7 +84,7 @@ func (b *Backend) loadCache() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c.unprobeable {
-		b.detected, b.cachedUnprobeable = detected{generation: protocol.Legacy, unprobeable: true},
+		b.detected, b.cachedUnprobeable = detectedGeneration{generation: protocol.Legacy, unprobeable: true},
 			true
 	}
 	if b.set.IgnoreCache {
@@ -153,9 +153,9 @@ func isComplete(raw [catalog.NumKinds][]byte) bool {
 func (b *Backend) saveCache(raw [catalog.NumKinds][]byte, s serverInfo) {
 	path := b.cachePath()
 	d, pinned := b.generation()
-	costly := d.unprobeable && !pinned
+	unprobeable := d.unprobeable && !pinned
 	b.mu.Lock()
-	known := b.cachedUnprobeable == costly && b.listing.Instructions == s.instructions() &&
+	known := b.cachedUnprobeable == unprobeable && b.listing.Instructions == s.instructions() &&
 		string(b.listing.Capabilities) == string(s.Capabilities)
 	for k := range raw {
 		known = known && string(raw[k]) == string(b.raw[k])
@@ -171,7 +171,7 @@ func (b *Backend) saveCache(raw [catalog.NumKinds][]byte, s serverInfo) {
 		return
 	}
 	c := catalogCache{instructions: s.instructions(), capabilities: s.Capabilities,
-		unprobeable: costly, raw: raw}
+		unprobeable: unprobeable, raw: raw}
 	if err := writeFile(path, c.encode()); err != nil {
 		b.log.Warn("cannot write catalog cache", "err", err)
 		return
@@ -179,7 +179,7 @@ func (b *Backend) saveCache(raw [catalog.NumKinds][]byte, s serverInfo) {
 	prune(filepath.Dir(path), time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cachedUnprobeable = costly
+	b.cachedUnprobeable = unprobeable
 }
 
 // encode returns the text that parseCache reads.
@@ -212,13 +212,13 @@ func (b *Backend) copyFrom(old *Backend) {
 		return
 	}
 	old.mu.Lock()
-	raw, listing, found, older, kept, answered := old.raw, old.listing, old.detected, old.httpSSE,
+	raw, listing, detection, httpSSE, cachedUnprobeable, everSettled := old.raw, old.listing, old.detected, old.httpSSE,
 		old.cachedUnprobeable, old.everSettled
 	old.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.detected, b.httpSSE, b.cachedUnprobeable = found, older, kept
-	if !answered || !isComplete(raw) {
+	b.detected, b.httpSSE, b.cachedUnprobeable = detection, httpSSE, cachedUnprobeable
+	if !everSettled || !isComplete(raw) {
 		return
 	}
 	b.raw, b.everSettled = raw, true

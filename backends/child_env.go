@@ -16,20 +16,18 @@ func (b *Backend) env() []string { return childEnv(b.cfg.InheritEnv, b.set.Child
 var minimalEnv = map[string][]string{
 	"windows": {
 		"PATH", "PATHEXT", "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "TEMP", "TMP", "USERNAME",
-		"USERPROFILE",
-		"HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES",
-		"PROCESSOR_ARCHITECTURE",
+		"USERPROFILE", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA",
+		"PROGRAMFILES", "PROCESSOR_ARCHITECTURE",
 	},
 	"unix": {
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
-		"TERM",
-		"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
-		"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+		"TERM", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",
+		"XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
 	},
 }
 
-// childEnv returns the whole environment of a child: minimalEnv, the inherited variables, tell
-// for all children, and set from the configuration. Later ones win.
+// childEnv returns the whole environment of a child: minimalEnv, the inherited variables, the
+// ones shared by all children, and the configured ones in set. Later ones win.
 func childEnv(inherit []string, shared, set map[string]string) []string {
 	names := minimalEnv["unix"]
 	if runtime.GOOS == "windows" {

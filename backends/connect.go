@@ -41,7 +41,7 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 			return err
 		}
 		bc.log.Debug("backend is legacy", "err", err)
-		bc.b.setGeneration(detected{generation: protocol.Legacy})
+		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
 		legacyErr := bc.connectHTTP(ctx)
 		if other, ok := errors.AsType[retryOtherError](legacyErr); ok {
 			return other.error // it was sent server/discover a moment ago
@@ -54,14 +54,14 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 // connectAfterDiscover tries initialize after refusal, the undecidedError of server/discover. A
 // backend that was modern before, according to d, is sent server/discover once more first: it
 // may only be restarting.
-func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detected, refusal error) error {
+func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGeneration, refusal error) error {
 	if d.generation == protocol.Modern {
-		bc.b.setGeneration(detected{})
+		bc.b.setGeneration(detectedGeneration{})
 		return refusal
 	}
 	bc.log.Debug("backend does not respond to server/discover; trying initialize", "err", refusal)
 	bc.probeErr = refusal
-	bc.b.setGeneration(detected{generation: protocol.Legacy})
+	bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
 	err := bc.connectHTTP(ctx)
 	if other, ok := errors.AsType[retryOtherError](err); ok {
 		err = other.error // server/discover was sent a moment ago

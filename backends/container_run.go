@@ -9,7 +9,7 @@ import (
 )
 
 // A containerRun is a command line that runs a container in the foreground. The server is
-// process 1 of the container, and a child of the engine, not of the process that the gateway
+// process 1 of the container. The engine keeps the container, not the process that the gateway
 // starts.
 type containerRun struct {
 	// the command line up to the word run, for other commands to the same engine
@@ -31,28 +31,23 @@ var elevationValues = []string{"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "
 // as their value.
 var engineValues = []string{
 	"--config", "--context", "-c", "--host", "-H", "--log-level", "-l", "--tlscacert", "--tlscert",
-	"--tlskey",
-	"--url", "--identity", "--connection", "--root", "--runroot", "--runtime", "--runtime-flag",
-	"--storage-driver",
-	"--storage-opt", "--module", "--cgroup-manager", "--conmon", "--events-backend", "--hooks-dir",
-	"--imagestore",
-	"--network-cmd-path", "--network-config-dir", "--namespace", "-n", "--out", "--ssh", "--tmpdir",
-	"--volumepath",
+	"--tlskey", "--url", "--identity", "--connection", "--root", "--runroot", "--runtime",
+	"--runtime-flag", "--storage-driver", "--storage-opt", "--module", "--cgroup-manager",
+	"--conmon", "--events-backend", "--hooks-dir", "--imagestore", "--network-cmd-path",
+	"--network-config-dir", "--namespace", "-n", "--out", "--ssh", "--tmpdir", "--volumepath",
 	"--db-backend", "--cpu-profile", "--memory-profile", "--address", "-a", "--snapshotter",
-	"--cni-path",
-	"--cni-netconfpath", "--data-root", "--hosts-dir", "--host-gateway-ip", "--bridge-ip",
+	"--cni-path", "--cni-netconfpath", "--data-root", "--hosts-dir", "--host-gateway-ip",
+	"--bridge-ip",
 }
 
 // runFlags are the options of run that take no value. All others take one: a wrong guess would
 // take an argument of the server for an option.
 var runFlags = []string{
 	"--detach", "--disable-content-trust", "--help", "--init", "--interactive", "--no-healthcheck",
-	"--oom-kill-disable",
-	"--privileged", "--publish-all", "--quiet", "--read-only", "--rm", "--sig-proxy", "--tty",
-	"--use-api-socket",
-	"--env-host", "--http-proxy", "--no-hostname", "--no-hosts", "--passwd", "--read-only-tmpfs",
-	"--replace", "--rmi",
-	"--rootfs", "--tls-verify", "--unsetenv-all",
+	"--oom-kill-disable", "--privileged", "--publish-all", "--quiet", "--read-only", "--rm",
+	"--sig-proxy", "--tty", "--use-api-socket", "--env-host", "--http-proxy", "--no-hostname",
+	"--no-hosts", "--passwd", "--read-only-tmpfs", "--replace", "--rmi", "--rootfs", "--tls-verify",
+	"--unsetenv-all",
 }
 
 // shortFlags are the short options of run that take no value.

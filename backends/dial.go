@@ -143,8 +143,8 @@ func (b *Backend) usesHTTPSSE() bool {
 	return b.httpSSE || b.cfg.Transport == "sse"
 }
 
-func (b *Backend) setHTTPSSE(older bool) {
+func (b *Backend) setHTTPSSE(on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.httpSSE = older
+	b.httpSSE = on
 }

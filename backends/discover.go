@@ -24,8 +24,8 @@ func isUndecided(err error) bool {
 	if isA[legacyServerError](err) {
 		return false
 	}
-	status, answered := errors.AsType[*httpclient.StatusError](err)
-	if answered {
+	status, hasStatus := errors.AsType[*httpclient.StatusError](err)
+	if hasStatus {
 		return status.Code != http.StatusUnauthorized && status.Code != http.StatusForbidden
 	}
 	lost, isLost := errors.AsType[*transport.CallLostError](err)
@@ -36,15 +36,15 @@ func isUndecided(err error) bool {
 // not pinned.
 func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	wait := bc.b.probeTimeout()
-	asking, stop := context.WithTimeoutCause(ctx, wait,
+	probeCtx, stop := context.WithTimeoutCause(ctx, wait,
 		fmt.Errorf("%w within %v", errNoDiscoverResult, wait))
 	defer stop()
-	s, err := bc.discover(asking, p)
+	s, err := bc.discover(probeCtx, p)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return s, err
-	case asking.Err() != nil:
-		err = timeoutCause(asking, err)
+	case probeCtx.Err() != nil:
+		err = timeoutCause(probeCtx, err)
 	}
 	if isUndecided(err) {
 		return serverInfo{}, undecidedError{err}
@@ -59,10 +59,10 @@ func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serv
 func (bc *backendConn) discover(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	revision := protocol.Newest()
 	for retry := false; ; retry = true {
-		stamp := protocol.ClientMeta{Revision: revision.Date,
+		meta := protocol.ClientMeta{Revision: revision.Date,
 			Capabilities: protocol.ClientCapabilitiesToModern(bc.capabilitiesToDeclare()),
 			ClientInfo:   bc.b.set.clientInfo}
-		m, err := p.RoundTrip(ctx, stamp.AddTo(wire.NewRequest("0", protocol.MethodServerDiscover,
+		m, err := p.RoundTrip(ctx, meta.AddTo(wire.NewRequest("0", protocol.MethodServerDiscover,
 			nil)))
 		_, unusable := errors.AsType[*peer.BadResponseError](err)
 		switch {

@@ -50,14 +50,14 @@ func (b *Backend) drain() {
 	b.opening.Lock()
 	b.mu.Lock()
 	b.draining = true
-	lines := []*backendConn{b.shared}
+	conns := []*backendConn{b.shared}
 	for _, bc := range b.perSession {
-		lines = append(lines, bc)
+		conns = append(conns, bc)
 	}
 	b.mu.Unlock()
 	b.opening.Unlock()
 	var queued []queuedCall
-	for _, bc := range lines {
+	for _, bc := range conns {
 		calls, subscribed := bc.startDraining()
 		queued = append(queued, calls...)
 		for session, uris := range subscribed {
@@ -95,9 +95,9 @@ func (bc *backendConn) drainCalls(ctx context.Context, p *peer.Peer) {
 	defer cancel()
 	bc.mu.Lock()
 	bc.disconnect = cancel
-	over := bc.closed
+	closed := bc.closed
 	bc.mu.Unlock()
-	if !over {
+	if !closed {
 		p.DrainCalls(ctx)
 	}
 }

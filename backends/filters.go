@@ -134,8 +134,8 @@ func (s *Set) setFilters(t *backendTable, next []config.Backend) {
 	}
 }
 
-// setFilters replaces the filters, and lists what they permit. It reports false if they are
-// unchanged.
+// setFilters replaces the filters, and lists the entries that they permit. It reports false if
+// they are unchanged.
 func (b *Backend) setFilters(f config.Filters) bool {
 	previous := b.filters.Load()
 	if slices.EqualFunc(previous.All(), f.All(), config.Filter.Equal) {
@@ -148,20 +148,20 @@ func (b *Backend) setFilters(f config.Filters) bool {
 		b.listing.Private[k] = !b.public[k] || !b.filterOf(k).IsZero()
 	}
 	unmatched := b.updateUnmatchedLocked()
-	lines := []*backendConn{b.shared}
+	conns := []*backendConn{b.shared}
 	for _, bc := range b.perSession {
-		lines = append(lines, bc)
+		conns = append(conns, bc)
 	}
 	b.mu.Unlock()
 	b.logUnmatched(unmatched)
-	for _, bc := range lines {
+	for _, bc := range conns {
 		bc.resubscribePermitted(previous.Resources, f.Resources)
 	}
 	return true
 }
 
-// resubscribePermitted subscribes the server to URIs that the filter was forbids and the filter
-// is permits: the server may have been started in between.
+// resubscribePermitted subscribes the server to URIs that only the second filter permits: the
+// server may have been started in between.
 func (bc *backendConn) resubscribePermitted(was, is config.Filter) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A detected is what is known about a backend's generation.
-type detected struct {
+// A detectedGeneration is what is known about a backend's generation.
+type detectedGeneration struct {
 	generation protocol.Generation
 	// the backend ended, or became silent, when it was probed. This is kept for the next start
 	// of the gateway, and forgotten only when the backend itself contradicts it.
@@ -38,19 +38,19 @@ func (bc *backendConn) followsClient() bool {
 
 // generation returns what is known about the backend's generation, and whether the
 // configuration pins it.
-func (b *Backend) generation() (d detected, pinned bool) {
+func (b *Backend) generation() (d detectedGeneration, pinned bool) {
 	switch {
 	case b.cfg.Generation == "legacy" || b.cfg.Transport == "sse":
-		return detected{generation: protocol.Legacy}, true
+		return detectedGeneration{generation: protocol.Legacy}, true
 	case b.cfg.Generation == "modern":
-		return detected{generation: protocol.Modern}, true
+		return detectedGeneration{generation: protocol.Modern}, true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.detected, false
 }
 
-func (b *Backend) setGeneration(d detected) {
+func (b *Backend) setGeneration(d detectedGeneration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.detected = d
@@ -63,7 +63,7 @@ func (b *Backend) forgetGeneration() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.detected.generation == protocol.Legacy && (!b.detected.unprobeable || b.cfg.URL != "") {
-		b.detected = detected{}
+		b.detected = detectedGeneration{}
 	}
 }
 
@@ -97,8 +97,8 @@ func isLegacyRefusal(err error) bool {
 		(status.Code == 400 || status.Code == 404 || status.Code == 405)
 }
 
-// saysModern reports whether a server refuses initialize because it is modern.
-func saysModern(err error) bool {
+// isModernRefusal reports whether a server refuses initialize because it is modern.
+func isModernRefusal(err error) bool {
 	e, ok := errors.AsType[*wire.Error](err)
 	if !ok {
 		return false

@@ -45,12 +45,12 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 		switch {
 		case follows && isA[*wire.Error](err):
 			// any error: the server was not sent server/discover yet
-			bc.b.setGeneration(detected{generation: protocol.Modern})
+			bc.b.setGeneration(detectedGeneration{generation: protocol.Modern})
 			err = retryOtherError{err}
-		case !pinned && saysModern(err):
-			bc.b.setGeneration(detected{})
+		case !pinned && isModernRefusal(err):
+			bc.b.setGeneration(detectedGeneration{})
 			err = retryOtherError{err}
-		case bc.b.cfg.Generation == legacyName && saysModern(err):
+		case bc.b.cfg.Generation == legacyName && isModernRefusal(err):
 			err = fmt.Errorf("it may speak %s alone: remove `era: legacy` (%w)",
 				protocol.Newest().Date, err)
 		}
@@ -60,10 +60,10 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 	}
 	switch {
 	case s.modern:
-		bc.b.setGeneration(detected{generation: protocol.Modern,
+		bc.b.setGeneration(detectedGeneration{generation: protocol.Modern,
 			bothGenerations: s.bothGenerations})
 	case errors.Is(bc.probeErr, errNoDiscoverResult):
-		bc.b.setGeneration(detected{generation: protocol.Legacy, unprobeable: true})
+		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy, unprobeable: true})
 	}
 	bc.mu.Lock()
 	bc.server, bc.sentLevel = s, ""
@@ -135,10 +135,10 @@ func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo
 	if date := counterOfferedRevision(err); date != "" {
 		bc.log.Debug("backend refuses the offered revision; offering one that it names",
 			"revision", date, "err", err)
-		again, failure := offer(date)
+		second, failure := offer(date)
 		switch {
 		case failure == nil:
-			result, err = again, nil
+			result, err = second, nil
 		case !isA[*wire.Error](failure):
 			err = failure
 		default:

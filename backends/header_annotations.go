@@ -16,17 +16,17 @@ func (b *Backend) fixHeaderAnnotations(page *catalog.Page, s serverInfo) {
 	kept := page.Items[:0]
 	for _, item := range page.Items {
 		schema := item.Schema()
-		flaw := ""
+		problem := ""
 		if bytes.Contains(schema, headerAnnotation) {
-			flaw = protocol.CheckHeaderSchema(schema)
+			problem = protocol.CheckHeaderSchema(schema)
 		}
 		switch {
-		case flaw == "":
+		case problem == "":
 		case s.modern && b.cfg.URL != "":
-			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: flaw})
+			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: problem})
 			continue
 		default:
-			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: flaw,
+			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: problem,
 				Repaired: true})
 			item = item.WithSchema(protocol.StripHeaderAnnotations(schema))
 		}

@@ -13,10 +13,11 @@ import (
 
 // ClientSide receives the messages that backends initiate. Its methods must not block.
 type ClientSide interface {
-	// handles a request of a backend to the client of a session; "" = the session is unknown.
+	// HandleRequest handles a request of a backend to the client of a session; "" = the session
+	// is unknown.
 	HandleRequest(session, backend string, r *peer.Request)
-	// handles a notification of a backend to the client of a session; "" = the session is
-	// unknown. on is the message's origin.
+	// HandleNotification handles a notification of a backend to the client of a session; "" =
+	// the session is unknown. on is the origin of the message.
 	HandleNotification(session, backend string, m wire.Message, on peer.Origin)
 }
 

@@ -62,9 +62,9 @@ func (bc *backendConn) startKeepAlive(ctx context.Context, h *inboundHandler,
 
 // run returns why the connection is to end, nil if it has ended by itself.
 func (k *keepAlive) run(ctx context.Context) error {
-	looked := time.Now()
+	checkedAt := time.Now()
 	for {
-		due := k.nextCheck(looked)
+		due := k.nextCheck(checkedAt)
 		if due.IsZero() {
 			return nil
 		}
@@ -73,13 +73,13 @@ func (k *keepAlive) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		looked = time.Now()
-		if t := k.peer.Activity(); k.idleStop > 0 && looked.Sub(t.LastUsed) >= k.idleStop &&
+		checkedAt = time.Now()
+		if t := k.peer.Activity(); k.idleStop > 0 && checkedAt.Sub(t.LastUsed) >= k.idleStop &&
 			k.conn.stopIfIdle(k.peer) {
 			return errIdle
 		}
 		if k.pings {
-			k.pingIfDue(ctx, looked)
+			k.pingIfDue(ctx, checkedAt)
 		}
 		if k.unanswered >= maxUnansweredPings {
 			return errHung
@@ -88,19 +88,19 @@ func (k *keepAlive) run(ctx context.Context) error {
 }
 
 // nextCheck returns when the next check is due, after one at looked; zero = never.
-func (k *keepAlive) nextCheck(looked time.Time) (first time.Time) {
+func (k *keepAlive) nextCheck(checkedAt time.Time) (first time.Time) {
 	t := k.peer.Activity()
 	if k.pings {
-		first = laterOf(t.LastReceived.Add(pingAfter), looked.Add(pingTimeout))
+		first = laterOf(t.LastReceived.Add(pingAfter), checkedAt.Add(pingTimeout))
 		if k.unanswered > 0 {
 			// to notice a message soon
-			first = laterOf(k.lastPing.Add(pingTimeout), looked.Add(time.Second))
+			first = laterOf(k.lastPing.Add(pingTimeout), checkedAt.Add(time.Second))
 		}
 	}
 	if k.idleStop > 0 {
 		due := t.LastUsed.Add(k.idleStop)
-		if !due.After(looked) { // it is in use
-			due = looked.Add(min(k.idleStop, pingTimeout))
+		if !due.After(checkedAt) { // it is in use
+			due = checkedAt.Add(min(k.idleStop, pingTimeout))
 		}
 		if first.IsZero() || due.Before(first) {
 			first = due
@@ -120,9 +120,9 @@ func (k *keepAlive) pingIfDue(ctx context.Context, now time.Time) {
 		return
 	}
 	k.lastPing = now
-	asking, cancel := context.WithTimeout(ctx, pingTimeout)
+	pingCtx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	_, err := k.peer.RoundTrip(asking, wire.NewRequest("0", protocol.MethodPing, nil))
+	_, err := k.peer.RoundTrip(pingCtx, wire.NewRequest("0", protocol.MethodPing, nil))
 	if ctx.Err() != nil {
 		return
 	}

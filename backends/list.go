@@ -170,16 +170,16 @@ func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []by
 }
 
 // recordIssues logs and stores issues of a list that is being read.
-func (b *Backend) recordIssues(r *listRead, flaws []catalog.Issue) {
-	b.logIssues(r.kind, flaws)
-	for _, f := range flaws {
+func (b *Backend) recordIssues(r *listRead, issues []catalog.Issue) {
+	b.logIssues(r.kind, issues)
+	for _, i := range issues {
 		switch {
-		case f.Suspicious && len(r.suspicious) < maxEntries:
-			r.suspicious = append(r.suspicious, f)
-		case f.Repaired && len(r.repaired) < maxEntries:
-			r.repaired = append(r.repaired, f)
-		case !f.Repaired && !f.Suspicious && len(r.omitted) < maxEntries:
-			r.omitted = append(r.omitted, f)
+		case i.Suspicious && len(r.suspicious) < maxEntries:
+			r.suspicious = append(r.suspicious, i)
+		case i.Repaired && len(r.repaired) < maxEntries:
+			r.repaired = append(r.repaired, i)
+		case !i.Repaired && !i.Suspicious && len(r.omitted) < maxEntries:
+			r.omitted = append(r.omitted, i)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (b *Backend) isSuspicious(k catalog.Kind, f catalog.Issue) bool {
 // false: the backend is settled when the reason for that is known (markFailed).
 func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
 	b.mu.Lock()
-	raw, known, errs := b.raw, b.items[catalog.Tools], b.listErrs
+	raw, knownTools, errs := b.raw, b.items[catalog.Tools], b.listErrs
 	b.mu.Unlock()
 	for _, r := range read {
 		errs[r.kind] = r.err
@@ -207,7 +207,7 @@ func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
 			raw[r.kind] = catalog.MarshalList(r.kind, r.items)
 		}
 		if r.err == nil && r.kind == catalog.Tools {
-			b.logChangedTools(known, r.items)
+			b.logChangedTools(knownTools, r.items)
 		}
 	}
 	b.saveCache(raw, s)

@@ -53,7 +53,7 @@ func (b *Backend) refreshKinds(wanted func(catalog.Kind) bool, note func(catalog
 	return some
 }
 
-// takeStale returns the lists that are stale since the last call. The caller must call tell
+// takeStale returns the lists that are stale since the last call. The caller must call notify
 // when they have been read: it notifies the clients whose own servers announced changes.
 func (b *Backend) takeStale() (which [catalog.NumKinds]bool, notify func()) {
 	b.mu.Lock()

@@ -92,12 +92,12 @@ func logKey(k catalog.Kind) string {
 const maxLoggedIssues = 20
 
 // logIssues logs, once each, issues of a list and its entries.
-func (b *Backend) logIssues(k catalog.Kind, flaws []catalog.Issue) {
+func (b *Backend) logIssues(k catalog.Kind, issues []catalog.Issue) {
 	if len(b.loggedIssues) > maxEntries {
 		b.loggedIssues = nil
 	}
-	fresh := 0
-	for _, f := range flaws {
+	unlogged := 0
+	for _, f := range issues {
 		if b.loggedIssues[f] || f.Suspicious && !b.isSuspicious(k, f) {
 			continue
 		}
@@ -105,7 +105,7 @@ func (b *Backend) logIssues(k catalog.Kind, flaws []catalog.Issue) {
 			b.loggedIssues = make(map[catalog.Issue]bool)
 		}
 		b.loggedIssues[f] = true
-		if fresh++; fresh > maxLoggedIssues {
+		if unlogged++; unlogged > maxLoggedIssues {
 			continue
 		}
 		switch {
@@ -121,7 +121,7 @@ func (b *Backend) logIssues(k catalog.Kind, flaws []catalog.Issue) {
 			b.outputLog.Info("repaired a "+k.String(), logKey(k), f.Item, "err", f.Problem)
 		}
 	}
-	if more := fresh - maxLoggedIssues; more > 0 {
+	if more := unlogged - maxLoggedIssues; more > 0 {
 		b.outputLog.Warn("further entries of the list have issues; gateway check names some",
 			"method", k.ListMethod(), "records", more)
 	}

@@ -179,14 +179,14 @@ func (ll *listenLoop) isReady() bool {
 }
 
 // awaitChange waits until the listen must be replaced or has ended.
-func (ll *listenLoop) awaitChange(ctx context.Context, much bool) {
-	var over peer.ResponseChan // nil blocks forever
+func (ll *listenLoop) awaitChange(ctx context.Context, hasUnused bool) {
+	var ended peer.ResponseChan // nil blocks forever
 	if ll.current != nil {
-		over = ll.current.ended
+		ended = ll.current.ended
 	}
-	var later <-chan time.Time
-	if much {
-		later = time.After(pruneURIsDelay)
+	var prune <-chan time.Time
+	if hasUnused {
+		prune = time.After(pruneURIsDelay)
 	}
 	select {
 	case <-ll.conn.reopen:
@@ -195,12 +195,12 @@ func (ll *listenLoop) awaitChange(ctx context.Context, much bool) {
 		case <-ctx.Done():
 		}
 		return
-	case <-later:
+	case <-prune:
 		ll.pruneURIs = true
 		return
 	case <-ctx.Done():
 		return
-	case a := <-over:
+	case a := <-ended:
 		ll.conn.log.Debug("backend ended subscriptions/listen", "err", a.Err)
 	}
 	if time.Since(ll.current.openedAt) > stableAfter {
@@ -214,13 +214,13 @@ func (ll *listenLoop) awaitChange(ctx context.Context, much bool) {
 // awaitRetry waits before the next try, longer after each failure, and forever if the server
 // does not know the method; a change of the wanted URIs ends it.
 func (ll *listenLoop) awaitRetry(ctx context.Context, err error) {
-	later := time.After(ll.pause)
+	timer := time.After(ll.pause)
 	ll.pause = min(2*ll.pause, longestRetryDelay)
 	if e, ok := errors.AsType[*wire.Error](err); ok && e.Code == wire.CodeMethodNotFound {
-		later = nil
+		timer = nil
 	}
 	select {
-	case <-later:
+	case <-timer:
 	case <-ll.conn.reopen:
 	case <-ctx.Done():
 	}

@@ -53,8 +53,8 @@ func (ll *listenLoop) open(ctx context.Context, params []byte,
 		return nil, err
 	}
 	select {
-	case agreed := <-ls.acked:
-		ls.readAcknowledged(agreed)
+	case acknowledged := <-ls.acked:
+		ls.readAcknowledged(acknowledged)
 	case a := <-ls.ended:
 		return nil, listenError(a)
 	case <-time.After(ackTimeout):

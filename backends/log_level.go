@@ -120,8 +120,8 @@ func (g *responseGroup) done() {
 
 func (g *responseGroup) complete() { g.once.Do(g.onComplete) }
 
-// Progressed implements peer.ResponseHandler.
+// OnProgress implements peer.ResponseHandler.
 func (g *responseGroup) OnProgress(wire.Message) {}
 
-// Done implements peer.ResponseHandler.
+// OnResponse implements peer.ResponseHandler.
 func (g *responseGroup) OnResponse(wire.Message, error) { g.done() }

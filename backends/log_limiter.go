@@ -98,9 +98,9 @@ func (ll *logLimiter) drop(size int) {
 
 func (ll *logLimiter) report() {
 	ll.mu.Lock()
-	lost, bytes, pause := ll.dropped, ll.droppedBytes, ll.pause
+	dropped, bytes, pause := ll.dropped, ll.droppedBytes, ll.pause
 	ll.dropped, ll.droppedBytes, ll.reportedAt = 0, 0, time.Now()
 	ll.mu.Unlock()
 	ll.reportTo.Warn("too much output from the backend; log records dropped",
-		"lost", lost, "bytes", bytes, "dur", pause)
+		"lost", dropped, "bytes", bytes, "dur", pause)
 }

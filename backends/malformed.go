@@ -19,24 +19,24 @@ func truncate(text string, n int) string {
 }
 
 // onMalformed logs output that is not a message, the first time as a warning.
-func (h *inboundHandler) onMalformed(n *transport.MalformedError) {
-	text := truncate(h.conn.b.set.Mask(string(n.Text)), 200)
+func (h *inboundHandler) onMalformed(e *transport.MalformedError) {
+	text := truncate(h.conn.b.set.Mask(string(e.Text)), 200)
 	logAt := h.conn.outputLog.Debug
 	if h.lastMalformed.Swap(&text) == nil {
 		logAt = h.conn.outputLog.Warn
 	}
-	logAt("skipped output that is not a message", "text", text, "err", malformedReason(n))
+	logAt("skipped output that is not a message", "text", text, "err", malformedReason(e))
 }
 
 // malformedReason returns why output is not a message. For a line of plain text it omits the
 // position at which JSON ends, which means nothing.
-func malformedReason(n *transport.MalformedError) error {
-	reason, isParse := strings.CutPrefix(n.Err.Message, "Parse error: ")
-	begins := strings.TrimLeft(string(n.Text), " \t\r\n")
+func malformedReason(e *transport.MalformedError) error {
+	reason, isParse := strings.CutPrefix(e.Err.Message, "Parse error: ")
+	text := strings.TrimLeft(string(e.Text), " \t\r\n")
 	switch {
-	case n.Err.Code != wire.CodeParseError, errors.Is(n.Err, wire.ErrUTF8):
-		return n.Err
-	case isParse && begins != "" && (begins[0] == '{' || begins[0] == '['):
+	case e.Err.Code != wire.CodeParseError, errors.Is(e.Err, wire.ErrUTF8):
+		return e.Err
+	case isParse && text != "" && (text[0] == '{' || text[0] == '['):
 		return fmt.Errorf("the line is not JSON: %s", reason)
 	}
 	return errors.New("the line is not JSON")
@@ -55,16 +55,16 @@ func (h *inboundHandler) warnInvalidParams(m wire.Message, err error) {
 // explain adds the last malformed output to the error of a connection, because it may contain
 // the reason.
 func (h *inboundHandler) explain(err error) error {
-	noise := h.lastMalformed.Load()
+	output := h.lastMalformed.Load()
 	exit, ended := errors.AsType[*child.ExitError](err)
 	switch {
-	case noise == nil:
+	case output == nil:
 		return err
 	case ended && exit.Stderr == "" && !h.conn.reachedReady():
 		return rewordedError{err, fmt.Sprintf("it ended (%s) without speaking MCP; its output: %q",
-			exit.Status, *noise)}
+			exit.Status, *output)}
 	}
-	return fmt.Errorf("%w; it also wrote output that is not MCP: %q", err, *noise)
+	return fmt.Errorf("%w; it also wrote output that is not MCP: %q", err, *output)
 }
 
 // A rewordedError is an error with another text.

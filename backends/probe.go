@@ -40,13 +40,13 @@ type discoverResult struct {
 // only be slow to start, so it is not ended but sent initialize as well, and the response that
 // comes counts.
 func (bc *backendConn) probe(ctx context.Context, p *peer.Peer) (serverInfo, error) {
-	asking, stop := context.WithCancel(ctx)
+	probeCtx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
 	found := make(chan discoverResult, 1)
 	running.Go(func() {
-		s, err := bc.discover(asking, p)
+		s, err := bc.discover(probeCtx, p)
 		found <- discoverResult{s, err}
 	})
 	select {
@@ -80,14 +80,14 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
 	case !silent && late.err == nil:
 		// it supports both generations: the next process is probed, too
 	case !silent:
-		bc.b.setGeneration(detected{generation: protocol.Legacy})
+		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
 	case err == nil:
 		bc.log.Info("backend responds to initialize but not to server/discover; `era: legacy` avoids the probe",
 			"dur", bc.b.probeTimeout())
-		bc.b.setGeneration(detected{generation: protocol.Legacy, unprobeable: true})
+		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy, unprobeable: true})
 	case refused, ctx.Err() == context.Canceled:
 	default: // it was not ready in time, or has ended
-		bc.b.setGeneration(detected{generation: protocol.Legacy, unprobeable: true})
+		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy, unprobeable: true})
 		if ctx.Err() == nil {
 			err = retryOtherError{err}
 		} else {
@@ -105,13 +105,13 @@ func (bc *backendConn) afterProbe(ctx context.Context, p *peer.Peer,
 	case d.err == nil:
 		return d.server, nil
 	case isA[legacyServerError](d.err):
-		bc.b.setGeneration(detected{generation: protocol.Legacy})
+		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
 		return bc.initialize(ctx, p)
 	case ctx.Err() != nil:
 		return serverInfo{}, d.err
 	}
 	bc.log.Debug("backend ended on server/discover; starting it again without", "err", d.err)
 	bc.probeErr = d.err
-	bc.b.setGeneration(detected{generation: protocol.Legacy, unprobeable: true})
+	bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy, unprobeable: true})
 	return serverInfo{}, retryOtherError{d.err}
 }

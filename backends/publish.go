@@ -26,9 +26,9 @@ func (s *Set) publishLocked(anew bool) {
 	var missing []string
 	listings := make([]catalog.Listing, 0, len(t.all))
 	for _, b := range t.all {
-		l, answered := b.currentListing()
+		l, settled := b.currentListing()
 		listings = append(listings, l)
-		if !answered {
+		if !settled {
 			missing = append(missing, b.cfg.Name+t.catalog.Separator)
 		}
 	}
@@ -82,8 +82,8 @@ func (s *Set) logMoves(moves []catalog.Move) {
 // A loggedName is the exposed name of a backend's entry, "" = none, and the other backend that
 // is the reason.
 type loggedName struct {
-	kind                         catalog.Kind
-	backend, own, exposed, rival string
+	kind                                 catalog.Kind
+	backend, original, exposed, conflict string
 }
 
 // maxLoggedNames bounds Set.loggedNames.
@@ -91,8 +91,8 @@ const maxLoggedNames = 100_000
 
 // A renameCause is why entries of a backend are exposed under other names, or under none.
 type renameCause struct {
-	backend, rival string
-	mimics, hidden bool
+	backend, conflict      string
+	prefixConflict, hidden bool
 }
 
 // logNames logs, once, which entries are exposed under another name than their own.
@@ -142,16 +142,16 @@ func (s *Set) logRenamed(k catalog.Kind, c renameCause, some []catalog.Entry) {
 		as = nil
 	}
 	switch {
-	case c.mimics:
+	case c.prefixConflict:
 		logAt, text = s.Log.Warn, k.String()+" begins with the name of another backend"
-	case c.rival == "":
+	case c.conflict == "":
 		text = k.String() + " appears under another name"
 	case c.hidden:
 		logAt = s.Log.Warn
 	}
 	args = append(args, "as", firstNames(as))
-	if c.rival != "" {
-		args = append(args, "owner", c.rival)
+	if c.conflict != "" {
+		args = append(args, "owner", c.conflict)
 	}
 	logAt(text, args...)
 }

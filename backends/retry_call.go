@@ -11,7 +11,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// retryInNewSessionFunc returns the InterceptResult of a call. It is a function of its own
+// retryInNewSessionFunc returns the InterceptResponse of a call. It is a function of its own
 // because a closure in trySend would put every call on the heap.
 func (bc *backendConn) retryInNewSessionFunc(p *peer.Peer,
 	q queuedCall) func(wire.Message, error) bool {
@@ -32,7 +32,7 @@ func (bc *backendConn) retryInNewSession(p *peer.Peer, q queuedCall, err error) 
 	return true
 }
 
-// retryAfterRefreshFunc returns the InterceptResult of a call to a modern server.
+// retryAfterRefreshFunc returns the InterceptResponse of a call to a modern server.
 func (bc *backendConn) retryAfterRefreshFunc(p *peer.Peer,
 	q queuedCall) func(wire.Message, error) bool {
 	return func(a wire.Message, err error) bool { return bc.retryAfterRefresh(p, q, a, err) }

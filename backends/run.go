@@ -35,8 +35,8 @@ func (bc *backendConn) runShared(ctx context.Context) {
 
 // needsNoStart reports whether the backend is listed from its cache and started on demand.
 func (b *Backend) needsNoStart() bool {
-	_, answered := b.currentListing()
-	return b.cfg.Lazy && answered && !b.set.NoRestart && !b.set.IgnoreCache
+	_, settled := b.currentListing()
+	return b.cfg.Lazy && settled && !b.set.NoRestart && !b.set.IgnoreCache
 }
 
 // wakeIfUnlisted starts the shared connection if the backend has not been listed in this run:
@@ -66,17 +66,17 @@ func (bc *backendConn) awaitDemand(ctx context.Context) bool {
 
 // runPerSession keeps a per-session connection up while there is demand: queued calls or
 // subscriptions.
-func (bc *backendConn) runPerSession(all context.Context) {
-	ctx, cancel := context.WithCancel(all)
+func (bc *backendConn) runPerSession(parent context.Context) {
+	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	bc.mu.Lock()
 	bc.disconnect = cancel
-	over := bc.closed
+	closed := bc.closed
 	bc.mu.Unlock()
-	if !over && bc.reconnectLoop(ctx) {
+	if !closed && bc.reconnectLoop(ctx) {
 		return
 	}
-	if all.Err() != nil {
+	if parent.Err() != nil {
 		bc.markStopped(errStopped)
 	} else {
 		bc.markStopped(errSessionOver)

@@ -15,7 +15,7 @@ import (
 type queuedCall struct {
 	request   wire.Message
 	call      *peer.Call
-	subscribe *subscribeCall // also call.To, if the request is a subscribe
+	subscribe *subscribeCall // also call.Handler, if the request is a subscribe
 	isRetry   bool           // it is sent a second time
 	// it stays on its connection: see backendConn.belongsElsewhereLocked
 	pinned bool
@@ -107,7 +107,7 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 
 // enqueueLocked queues a call until the backend is ready, and starts the backend if necessary.
 // It returns an error if waiting is useless.
-func (bc *backendConn) enqueueLocked(q queuedCall) (refusal error) {
+func (bc *backendConn) enqueueLocked(q queuedCall) (err error) {
 	now := time.Now()
 	if bc.sup.disposition(now) != rejectCall && !bc.closed {
 		bc.wakeLocked()
@@ -141,18 +141,18 @@ func (bc *backendConn) removeQueued(c *peer.Call) bool {
 // the backend, and functions that end or reroute the calls that could not be sent. It holds
 // bc.mu throughout, so that no call overtakes the queued ones and each of them can be cancelled
 // at any moment.
-func (bc *backendConn) sendQueued(p *peer.Peer) (down time.Duration, deferred []func()) {
+func (bc *backendConn) sendQueued(p *peer.Peer) (downtime time.Duration, deferred []func()) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	if bc.disconnectedPeer == p {
 		return 0, nil
 	}
-	bc.peer, down = p, bc.sup.up(time.Now())
+	bc.peer, downtime = p, bc.sup.up(time.Now())
 	bc.sendLevelLocked(nil) // it may have changed since replayState
 	bc.resubscribeLocked()
 	some := bc.queued
 	bc.queued = nil
-	return down, bc.sendAllLocked(p, some)
+	return downtime, bc.sendAllLocked(p, some)
 }
 
 // sendAllLocked sends calls. It returns functions that end the calls that could not be sent,
@@ -243,12 +243,12 @@ func (b *Backend) withClientMeta(m wire.Message, s serverInfo, session string,
 	if !s.modern {
 		return m // including inputResponses, if any: some servers accept them in both generations
 	}
-	stamp := protocol.ClientMeta{Revision: s.ProtocolVersion, ClientInfo: b.set.clientInfo}
-	stamp.Capabilities, stamp.LogLevel = b.set.requestMeta(session)
+	meta := protocol.ClientMeta{Revision: s.ProtocolVersion, ClientInfo: b.set.clientInfo}
+	meta.Capabilities, meta.LogLevel = b.set.requestMeta(session)
 	if tasks {
-		stamp.Capabilities = protocol.AddTasksExtension(stamp.Capabilities)
+		meta.Capabilities = protocol.AddTasksExtension(meta.Capabilities)
 	}
-	return stamp.AddTo(m)
+	return meta.AddTo(m)
 }
 
 func (b *Backend) continuationError(m wire.Message) error {

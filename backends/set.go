@@ -194,14 +194,14 @@ func (s *Set) onWaitOver() {
 	s.waitOver = true
 	s.mu.Unlock()
 	t := s.current()
-	var late []string
+	var notReady []string
 	for _, b := range t.all {
-		if _, answered := b.currentListing(); !answered {
-			late = append(late, b.cfg.Name)
+		if _, settled := b.currentListing(); !settled {
+			notReady = append(notReady, b.cfg.Name)
 		}
 	}
-	if n := len(late); n > 0 {
-		names := strings.Join(late[:min(n, maxLoggedLate)], ", ")
+	if n := len(notReady); n > 0 {
+		names := strings.Join(notReady[:min(n, maxLoggedLate)], ", ")
 		if n > maxLoggedLate {
 			names += ", …"
 		}
@@ -269,9 +269,8 @@ func (s *Set) View() *catalog.View { return s.view.Load() }
 //     queue_wait, it ends as not sent.
 //
 // The request must not contain the client metadata of the modern generation in _meta. Send adds
-// it for a modern backend and sets c.Stateless. Send retries after the errors -32020 and -32022
-// of such a backend, so a call never ends with them. The caller must leave c.InterceptResult
-// alone.
+// it for a modern backend and sets c.Modern. Send retries after the errors -32020 and -32022 of
+// such a backend, so a call never ends with them. The caller must not set c.InterceptResponse.
 func (s *Set) Send(backend string, request wire.Message, c *peer.Call) {
 	t := s.current()
 	if b, ok := t.byName[backend]; ok {

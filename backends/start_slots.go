@@ -27,10 +27,10 @@ func (s startSlots) acquire(ctx context.Context, c config.Backend) (started func
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	give := sync.OnceFunc(func() { <-s })
-	lapse := time.AfterFunc(startSlotLease, give)
+	release := sync.OnceFunc(func() { <-s })
+	timer := time.AfterFunc(startSlotLease, release)
 	return func() {
-		lapse.Stop()
-		give()
+		timer.Stop()
+		release()
 	}, nil
 }

@@ -30,7 +30,7 @@ func (bc *backendConn) recordSubscriptionLocked(s *subscribeCall) bool {
 	return bc.subs.add(s.uri, s.session)
 }
 
-// Done implements peer.ResponseHandler.
+// OnResponse implements peer.ResponseHandler.
 func (s *subscribeCall) OnResponse(m wire.Message, err error) {
 	if s.conn != nil {
 		s.conn.subscribeDone(s, err == nil && m.Part(wire.PartError) == nil)
@@ -40,18 +40,18 @@ func (s *subscribeCall) OnResponse(m wire.Message, err error) {
 
 // subscribeDone records the result of a resources/subscribe. If the backend has accepted it and
 // is draining, the subscription moves to its successor.
-func (bc *backendConn) subscribeDone(s *subscribeCall, agreed bool) {
+func (bc *backendConn) subscribeDone(s *subscribeCall, accepted bool) {
 	bc.mu.Lock()
-	retired := bc.draining
+	draining := bc.draining
 	switch {
-	case retired:
-	case agreed:
+	case draining:
+	case accepted:
 		bc.subs.accept(s.uri, s.session)
 	default:
 		bc.subs.reject(s.uri, s.session)
 	}
 	bc.mu.Unlock()
-	if retired && agreed {
+	if draining && accepted {
 		bc.b.redirectSubscriptions(s.session, []string{s.uri})
 	}
 }
@@ -86,11 +86,11 @@ func (bc *backendConn) hasSubscription(uri, session string) bool {
 // queued subscribe is not sent any longer, because it might go over another connection.
 func (bc *backendConn) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	bc.mu.Lock()
-	early := bc.removeQueuedSubscribesLocked(uri, c.SessionID)
-	known := len(early) == 0 || bc.subs.byURI[uri][c.SessionID] // the backend has seen a subscribe
+	removed := bc.removeQueuedSubscribesLocked(uri, c.SessionID)
+	known := len(removed) == 0 || bc.subs.byURI[uri][c.SessionID] // the backend has seen a subscribe
 	last := bc.subs.remove(uri, c.SessionID)
 	bc.mu.Unlock()
-	for _, q := range early {
+	for _, q := range removed {
 		// the subscribe was never sent
 		q.subscribe.ResponseHandler.OnResponse(wire.NewResult("0", emptyObject), nil)
 	}
@@ -104,17 +104,17 @@ func (bc *backendConn) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 
 // removeQueuedSubscribesLocked removes the queued calls that would subscribe a session to a
 // URI.
-func (bc *backendConn) removeQueuedSubscribesLocked(uri, session string) (early []queuedCall) {
+func (bc *backendConn) removeQueuedSubscribesLocked(uri, session string) (removed []queuedCall) {
 	var rest []queuedCall
 	for _, q := range bc.queued {
 		if q.subscribe != nil && q.subscribe.uri == uri && q.subscribe.session == session {
-			early = append(early, q)
+			removed = append(removed, q)
 		} else {
 			rest = append(rest, q)
 		}
 	}
 	bc.queued = rest
-	return early
+	return removed
 }
 
 // An unsubscribeCall is the ResponseHandler of a resources/unsubscribe. If another session has
@@ -126,7 +126,7 @@ type unsubscribeCall struct {
 	uri  string
 }
 
-// Done implements peer.ResponseHandler.
+// OnResponse implements peer.ResponseHandler.
 func (u *unsubscribeCall) OnResponse(m wire.Message, err error) {
 	u.conn.mu.Lock()
 	wanted, p, server := len(u.conn.subs.byURI[u.uri]) > 0, u.conn.peer, u.conn.server
@@ -141,13 +141,13 @@ func (u *unsubscribeCall) OnResponse(m wire.Message, err error) {
 // endSession removes the subscriptions of a session that is over, and fails its queued
 // subscribe calls, which would otherwise subscribe it forever.
 func (bc *backendConn) endSession(session string) {
-	var left []queuedCall
+	var calls []queuedCall
 	bc.mu.Lock()
 	for _, list := range []*[]queuedCall{&bc.queued, &bc.pendingSubscribes} {
 		var rest []queuedCall
 		for _, q := range *list {
 			if q.subscribe != nil && q.subscribe.session == session {
-				left = append(left, q)
+				calls = append(calls, q)
 			} else {
 				rest = append(rest, q)
 			}
@@ -155,7 +155,7 @@ func (bc *backendConn) endSession(session string) {
 		*list = rest
 	}
 	bc.mu.Unlock()
-	for _, q := range left {
+	for _, q := range calls {
 		q.call.Handler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
 	}
 	bc.dropSubscriptions(session, false)
@@ -163,9 +163,9 @@ func (bc *backendConn) endSession(session string) {
 
 // dropSubscriptions removes a session's subscriptions, or only the accepted ones, and returns
 // their URIs. The backend is told of those that no other session has.
-func (bc *backendConn) dropSubscriptions(session string, agreedTo bool) []string {
+func (bc *backendConn) dropSubscriptions(session string, acceptedOnly bool) []string {
 	bc.mu.Lock()
-	dropped, last := bc.subs.removeAll(session, agreedTo)
+	dropped, last := bc.subs.removeAll(session, acceptedOnly)
 	p, server := bc.peer, bc.server
 	if len(last) > 0 {
 		bc.signalReopen()

@@ -63,9 +63,9 @@ func (s *subscriptions) remove(uri, session string) (last bool) {
 
 // removeAll removes the subscriptions of a session, or only the accepted ones. It returns their
 // URIs, and the URIs without further subscriptions.
-func (s *subscriptions) removeAll(session string, agreedTo bool) (removed, last []string) {
+func (s *subscriptions) removeAll(session string, acceptedOnly bool) (removed, last []string) {
 	for _, uri := range s.uris() {
-		if agreed, known := s.byURI[uri][session]; known && (agreed || !agreedTo) {
+		if accepted, known := s.byURI[uri][session]; known && (accepted || !acceptedOnly) {
 			removed = append(removed, uri)
 			if s.remove(uri, session) {
 				last = append(last, uri)
@@ -84,7 +84,7 @@ func (s *subscriptions) accept(uri, session string) {
 
 // reject removes a subscription that the backend has never accepted.
 func (s *subscriptions) reject(uri, session string) {
-	if agreed, known := s.byURI[uri][session]; known && !agreed {
+	if accepted, known := s.byURI[uri][session]; known && !accepted {
 		s.remove(uri, session)
 	}
 }
@@ -117,8 +117,8 @@ func (s *subscriptions) sessionsFor(uri string) []string {
 func (s *subscriptions) acceptedBySession() map[string][]string {
 	all := make(map[string][]string)
 	for _, uri := range s.uris() {
-		for session, agreed := range s.byURI[uri] {
-			if agreed {
+		for session, accepted := range s.byURI[uri] {
+			if accepted {
 				all[session] = append(all[session], uri)
 			}
 		}

@@ -129,8 +129,7 @@ func (s *supervisor) rejectError(now time.Time) error {
 		wholeSeconds(s.nextTry.Sub(now)))
 }
 
-// wholeSeconds rounds up, so that the backend is not tried later than announced by less than a
-// second.
+// wholeSeconds rounds up, so that the try is due after the announced time.
 func wholeSeconds(d time.Duration) time.Duration {
 	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
 }
@@ -143,13 +142,13 @@ func (s *supervisor) start() {
 
 // up notes that it is ready. It returns the downtime, 0 if it was not down because of a
 // failure.
-func (s *supervisor) up(now time.Time) (down time.Duration) {
+func (s *supervisor) up(now time.Time) (downtime time.Duration) {
 	if !s.downAt.IsZero() {
-		down = now.Sub(s.downAt)
+		downtime = now.Sub(s.downAt)
 	}
 	s.state, s.reachedReady, s.lastStartFailed = Ready, true, false
 	s.readyAt, s.downAt = now, time.Time{}
-	return down
+	return downtime
 }
 
 // disconnected notes that it is no longer ready, for the reason why. failed follows, and may

@@ -10,17 +10,17 @@ import (
 func (bc *backendConn) recordEnd(err error) {
 	bc.markFailed(err)
 	bc.mu.Lock()
-	ran, open, circuit := bc.sup.reachedReady, bc.sup.isOpen(), bc.sup.breaker
+	wasReady, open, state := bc.sup.reachedReady, bc.sup.isOpen(), bc.sup.breaker
 	sameReason := bc.loggedReason == err.Error()
 	bc.loggedReason = err.Error()
 	bc.mu.Unlock()
-	bc.b.noteConnEnded(bc, ran, circuit)
-	next := roundDuration(circuit.pause)
-	switch first := circuit.failures == breakerThreshold; {
+	bc.b.noteConnEnded(bc, wasReady, state)
+	next := roundDuration(state.pause)
+	switch first := state.failures == breakerThreshold; {
 	case open && first:
 		bc.log.Warn("backend fails repeatedly; until it is up, its calls fail at once", "err", err,
 			"next", next)
-	case ran:
+	case wasReady:
 		bc.log.Warn("backend ended; will restart", "err", err, "next", next)
 	case sameReason:
 		bc.log.Debug("backend failed to start, as before", "err", err, "next", next)
@@ -39,16 +39,16 @@ func roundDuration(d time.Duration) time.Duration {
 
 // noteConnEnded updates the breaker of the per-session connections after the end of a
 // connection.
-func (b *Backend) noteConnEnded(bc *backendConn, ran bool, circuit breaker) {
+func (b *Backend) noteConnEnded(bc *backendConn, wasReady bool, state breaker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case !bc.isPerSession() && circuit.isOpen():
-		b.sessionBreaker.sharedBreaker = &circuit
+	case !bc.isPerSession() && state.isOpen():
+		b.sessionBreaker.sharedBreaker = &state
 	case !bc.isPerSession():
 		b.sessionBreaker.sharedBreaker = nil // its backoff was reset
-	case !ran:
-		b.sessionBreaker.failed(time.Now(), bc.session, circuit.reason, rand.Float64())
+	case !wasReady:
+		b.sessionBreaker.failed(time.Now(), bc.session, state.reason, rand.Float64())
 	}
 }
 
