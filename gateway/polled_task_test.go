@@ -107,7 +107,7 @@ func TestPolledTask_Cancelled(t *testing.T) {
 			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		},
-		"gone": func(client *mcptest.Peer) { client.FailRead(transport.ErrClosed) },
+		"disconnected": func(client *mcptest.Peer) { client.FailRead(transport.ErrClosed) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

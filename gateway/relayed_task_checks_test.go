@@ -220,7 +220,7 @@ func TestRelayedTask_CompletedWithoutResult(t *testing.T) {
 		works := `{"resultType":"complete","status":"working","ttlMs":null,"taskId":` + task + `}`
 		getTask(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
 		early := gh.HandleRequest("tasks/result")
-		wantText(t, "nothing asked", nextWithoutServerInfo(client), works)
+		wantText(t, "no inputs", nextWithoutServerInfo(client), works)
 		getTask(client, gh, task, ended)
 		time.Sleep(time.Second / 2)
 		client.Send(taskRequest(`"too"`, "tasks/get", task, ""))

@@ -119,8 +119,8 @@ func TestRoundTrips_ClientDeclines(t *testing.T) {
 // retry.
 func TestRoundTrips_Limit(t *testing.T) {
 	for what, answer := range map[string]string{
-		"asks":     `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`,
-		"puts off": `{"resultType":"input_required","requestState":"later"}`,
+		"input requests": `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`,
+		"retry later":    `{"resultType":"input_required","requestState":"later"}`,
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestRoundTrips_Limit(t *testing.T) {
 				for {
 					sent++
 					gh.SendResult(m.ID(), answer)
-					if what == "asks" {
+					if what == "input requests" {
 						request := client.NextMessage()
 						if request.Kind() == wire.Response {
 							break
@@ -276,11 +276,11 @@ func TestRoundTrips_EmptyRoundsBetweenInputs(t *testing.T) {
 // A result of an unknown type, or with forbidden input requests, is not forwarded.
 func TestInvalidResultsOfModernBackends(t *testing.T) {
 	for what, result := range map[string]string{
-		"unknown type":  `{"resultType":"weird","content":[]}`,
-		"no string":     `{"resultType":5,"content":[]}`,
-		"a task":        `{"resultType":"task","taskId":"t","status":"working"}`,
-		"a method":      `{"resultType":"input_required","inputRequests":{"a":{"method":"ping"}}}`,
-		"nothing asked": `{"resultType":"input_required"}`,
+		"unknown type":             `{"resultType":"weird","content":[]}`,
+		"not a string":             `{"resultType":5,"content":[]}`,
+		"a task":                   `{"resultType":"task","taskId":"t","status":"working"}`,
+		"forbidden method":         `{"resultType":"input_required","inputRequests":{"a":{"method":"ping"}}}`,
+		"neither inputs nor state": `{"resultType":"input_required"}`,
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

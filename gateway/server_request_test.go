@@ -143,9 +143,9 @@ func TestServerRequest_LimitPerClient(t *testing.T) {
 // When a session ends each open request ends, once.
 func TestServerRequest_EndsWithSession(t *testing.T) {
 	for name, end := range map[string]func(*mcptest.Peer){
-		"end of input": (*mcptest.Peer).CloseSend,
-		"closed":       (*mcptest.Peer).Close,
-		"idled out":    func(p *mcptest.Peer) { p.FailRead(transport.ErrClosed) },
+		"end of input":                     (*mcptest.Peer).CloseSend,
+		"closed":                           (*mcptest.Peer).Close,
+		"connection closed by the gateway": func(p *mcptest.Peer) { p.FailRead(transport.ErrClosed) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestServerRequest_EndsWithSession(t *testing.T) {
 // requests do, and no longer.
 func TestServerRequest_WaitsForInitialized(t *testing.T) {
 	for _, arrives := range []bool{true, false} {
-		t.Run(fmt.Sprint(arrives), func(t *testing.T) {
+		t.Run(fmt.Sprint("initialized arrives: ", arrives), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHarness(t, settings{singleClient: true}, "gh")
 				client, _ := h.connectClient()

@@ -187,7 +187,7 @@ func TestSuspended_TicketIsBoundToCall(t *testing.T) {
 			"a longer one":    retryRequest("2", `{"q1":{"action":"accept"}}`, `"`+inner+`-TAMPERED"`),
 			"a changed one":   retryRequest("2", `{"q1":{"action":"accept"}}`, `"`+inner[:20]+flipped(inner[20])+inner[21:]+`"`),
 			"an empty one":    retryRequest("2", `{"q1":{"action":"accept"}}`, `""`),
-			"no string":       retryRequest("2", `{"q1":{"action":"accept"}}`, `17`),
+			"not a string":    retryRequest("2", `{"q1":{"action":"accept"}}`, `17`),
 		} {
 			client.Send(text)
 			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
@@ -233,7 +233,7 @@ func TestSuspended_Cancelled(t *testing.T) {
 		"cancelled": func(client *mcptest.Peer) {
 			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		},
-		"gone": func(client *mcptest.Peer) { client.Close() },
+		"disconnected": func(client *mcptest.Peer) { client.Close() },
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -531,8 +531,8 @@ func TestNullCapabilities_F_DOOR_9(t *testing.T) {
 	const declared = `{"roots":{"listChanged":null},"sampling":null,"elicitation":{"form":{},"url":null},"x":[null,{"y":null}],"experimental":{"a":{"b":null,"c":1.0}}}`
 	const told = `{"roots":{},"elicitation":{"form":{}},"x":[null,{"y":null}],"experimental":{"a":{"c":1.0}}}`
 	for name, first := range map[string]string{
-		"with a session":    `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + declared + `,"clientInfo":{"name":"c","version":"1"}}}`,
-		"without a session": modernRequest("0", "tools/list", "", declared),
+		"session":   `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + declared + `,"clientInfo":{"name":"c","version":"1"}}}`,
+		"stateless": modernRequest("0", "tools/list", "", declared),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

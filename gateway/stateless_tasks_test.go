@@ -175,7 +175,7 @@ func TestStatelessTasks_NoInputAndError(t *testing.T) {
 		task := createTask(t, client, gh, "")
 		getTask(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":null}`)
 		result := gh.HandleRequest("tasks/result")
-		wantText(t, "nothing asked", nextWithoutServerInfo(client), `{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
+		wantText(t, "no inputs", nextWithoutServerInfo(client), `{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
 		gh.SendError(result.ID(), `{"code":-32000,"message":"no","data":1.0}`)
 		getTask(client, gh, task, `{"taskId":"t1","status":"failed","ttl":null}`)
 		wantText(t, "failed", nextWithoutServerInfo(client), `{"resultType":"complete","error":{"code":-32000,"message":"no","data":1.0},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
