@@ -13,7 +13,7 @@ import (
 // A path in the configuration that is relative begins in the working directory. If nothing is there the
 // error has the path from the root, the line and the key.
 func TestPathsThatAreNotThere(t *testing.T) {
-	const relative = "hint: a relative path begins in the folder in which the gateway is started"
+	const relative = "hint: a relative path is relative to the folder in which the gateway is started"
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -154,7 +154,7 @@ func (c *checker) literalSecrets(cfg *Config, said Errors) (all []string) {
 func (c *checker) warnings(cfg *Config) (all []string) {
 	if cfg.Listen != "" && !cfg.Loopback() && cfg.TLS == (TLS{}) {
 		e := c.errorAt("listen")
-		e.Problem = "there is no tls: tokens and all else travel in clear, unless a proxy before the gateway encrypts them"
+		e.Problem = "there is no tls: tokens and all other data are sent unencrypted, unless a proxy in front of the gateway encrypts them"
 		all = append(all, e.Error())
 	}
 	all = append(all, c.similarNames(cfg)...)

@@ -33,7 +33,7 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	c.oneOf(at+".sharing", b.Sharing, "auto", "shared", "session")
 	c.oneOf(at+".era", b.Generation, "auto", "legacy", "modern")
 	if b.Generation == "modern" && b.Transport == "sse" {
-		c.fail(at+".era", "modern does not go with transport: sse, which is of the legacy era", "")
+		c.fail(at+".era", "modern cannot be combined with transport: sse, which is legacy", "")
 	}
 	if path := c.keyPath(at, "max_in_flight"); b.MaxInFlight < 1 && !c.reported[path] {
 		c.reported[path] = true
@@ -124,20 +124,20 @@ func (c *checker) url(raw, at string) {
 	case u.Scheme != "http" && u.Scheme != "https":
 		c.fail(at, "must begin with http:// or https://", "write it like http://127.0.0.1:8080/mcp")
 	case u.Hostname() == "":
-		c.fail(at, "names no host", "")
+		c.fail(at, "has no host", "")
 	}
 }
 
 func (c *checker) environment(b *Backend, at string) {
 	for _, name := range slices.Sorted(maps.Keys(b.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			c.fail(at+".env."+name, "is no name for a variable", "")
+			c.fail(at+".env."+name, "is not a valid variable name", "")
 		}
 	}
 	for i, name := range b.InheritEnv {
 		here := fmt.Sprintf("%s.inherit_env[%d]", at, i)
 		if !c.reported[here] && (name == "" || strings.ContainsAny(name, "=\x00")) {
-			c.fail(here, "is no name for a variable", "write names here, and values under env")
+			c.fail(here, "is not a valid variable name", "write names here, and values under env")
 		}
 	}
 }
@@ -150,7 +150,7 @@ func (c *checker) headers(headers map[string]string, at string) {
 		written[lower] = name
 		switch {
 		case !headerName().MatchString(name):
-			c.fail(at+name, "is no name for a header", "")
+			c.fail(at+name, "is not a valid header name", "")
 		case IsReservedHeader(name):
 			c.fail(at+name, reservedHeader, "leave it out")
 		case twice:

@@ -42,7 +42,7 @@ func (c *checker) listen(cfg *Config) {
 	case !isPort(port):
 		c.fail("listen", "must end in a port from 0 to 65535"+c.not("listen"), "write 127.0.0.1:7420, or another port")
 	case !cfg.Loopback() && len(cfg.Auth.Tokens) == 0 && !c.reported["auth"] && !c.reported["auth.tokens"]:
-		c.fail("listen", "other machines reach this address, and there are no auth.tokens to keep strangers out",
+		c.fail("listen", "other machines can reach this address, and there are no auth.tokens",
 			"set auth.tokens in the file, or listen on 127.0.0.1")
 	}
 }
@@ -60,7 +60,7 @@ func (c *checker) tokens(tokens []string) {
 		case token == "":
 			c.fail(at, "is empty", hint)
 		case !visibleASCII().MatchString(token):
-			c.fail(at, "may only have visible ASCII characters, and no spaces", hint)
+			c.fail(at, "must consist of visible ASCII characters, without spaces", hint)
 		case len(token) < minTokenLength && token != AutoToken:
 			c.fail(at, fmt.Sprintf("must have at least %d characters, or it can be guessed", minTokenLength), hint)
 		case first < i:
@@ -73,9 +73,9 @@ func (c *checker) tls(t TLS) {
 	const hint = "name both files, or none"
 	switch {
 	case t.Cert != "" && t.Key == "" && !c.reported["tls.key"]:
-		c.fail("tls.cert", "is of no use without tls.key", hint)
+		c.fail("tls.cert", "requires tls.key", hint)
 	case t.Key != "" && t.Cert == "" && !c.reported["tls.cert"]:
-		c.fail("tls.key", "is of no use without tls.cert", hint)
+		c.fail("tls.key", "requires tls.cert", hint)
 	}
 }
 
@@ -87,11 +87,11 @@ func (c *checker) origin(origin, at string) {
 	switch {
 	case c.reported[at]:
 	case strings.Contains(origin, "*"):
-		c.fail(at, "may hold no *: any page in a browser could act as its user", "name each origin")
+		c.fail(at, "must not contain *: any page in a browser could act as its user", "name each origin")
 	case m == nil, !isHost(strings.Trim(m[2], "[]")), m[3] != "" && !isPort(m[3]):
 		c.fail(at, "must be scheme://host or scheme://host:port, as browsers send it", "write it like https://inspector.example, in lowercase and without a path")
 	case m[1] == "http" && m[3] == "80", m[1] == "https" && m[3] == "443":
-		c.fail(at, "must leave out port "+m[3]+", as browsers do where it is the usual one", "")
+		c.fail(at, "must omit port "+m[3]+", because browsers omit the default port", "")
 	}
 }
 
@@ -99,7 +99,7 @@ func (c *checker) host(host, at string) {
 	switch {
 	case c.reported[at]:
 	case strings.Contains(host, "*"):
-		c.fail(at, "may hold no *: any page in a browser could reach the gateway under a name of its own", "name each host")
+		c.fail(at, "must not contain *: any web page could reach the gateway under its own host name", "name each host")
 	case !isHost(host):
 		c.fail(at, "must be the name of a host or its IP address, and nothing else", "write it like gateway.example, in lowercase, without scheme, port or path")
 	}

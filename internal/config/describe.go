@@ -76,7 +76,7 @@ func (d *description) gateway(c *Config) {
 		tokens = append(tokens, shownToken(token))
 	}
 	d.add("accepts the tokens", strings.Join(tokens, ", "))
-	d.add("lets in web pages of", strings.Join(c.Origins, ", "))
+	d.add("accepts web pages of", strings.Join(c.Origins, ", "))
 	d.add("accepts requests for the hosts", strings.Join(c.Hosts, ", "))
 }
 
@@ -123,7 +123,7 @@ func (d *description) backend(b *Backend, variables []string) {
 	}
 	for _, f := range []struct{ does, value string }{
 		{"reads the certificate", b.TLS.Cert}, {"reads the key", b.TLS.Key},
-		{"trusts the authorities in", b.TLS.CA}, {"may show a certificate for", b.TLS.ServerName},
+		{"trusts the authorities in", b.TLS.CA}, {"may present a certificate for", b.TLS.ServerName},
 	} {
 		d.add(name+" "+f.does, f.value)
 	}

@@ -77,7 +77,7 @@ backend api gets the headers: X-Trace
 backend api reads the certificate: ${C:-/cert}
 backend api reads the key: ~/.ssh/id
 backend api trusts the authorities in: /ca
-backend api may show a certificate for: h.${NAME}
+backend api may present a certificate for: h.${NAME}
 backend api sends the variables of your environment: AWS_SECRET_ACCESS_KEY, GITHUB_PAT, NAME, OTHER`,
 		`backends: [{name: a, command: x, env: {T: "${AWS_SECRET_ACCESS_KEY:-none}", PATH: "/evil:/bin", NODE_OPTIONS: "--require ./x.js", API_KEY: hunter2hunter2, TOKEN: "${TOKEN}"}, inherit_env: [SSH_AUTH_SOCK, AWS_SECRET_ACCESS_KEY, "${Z:-KEY}"]}]`: `
 backend a starts: x
@@ -90,7 +90,7 @@ backend a tells models: "do ${X:-evil}"
 backend a tells models the variables of your environment: X`,
 		`{auth: {tokens: [auto, "${TOKEN}", "${T:-s3crets3crets3cret}", s3crets3crets3cret]}, origins: ["https://evil.example"], hosts: ["${H:-evil.example}"]}`: `
 accepts the tokens: auto, ${TOKEN}, a token written in the file, a token written in the file
-lets in web pages of: https://evil.example
+accepts web pages of: https://evil.example
 accepts requests for the hosts: ${H:-evil.example}`,
 		`backends: [{name: a, command: npx, args: [-y, server]}, {name: b, url: "https://h/mcp", tools: {deny: ["${X}"]}}]`: `
 backend a starts: npx -y server

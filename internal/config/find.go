@@ -46,7 +46,7 @@ func findSource(opts Options) (source, error) {
 	var none source
 	places := searchPaths(opts)
 	if len(places) == 1 {
-		none.warnings = []string{"HOME is not set, so no configuration was looked for in its .config/mcp-gateway: " +
+		none.warnings = []string{"HOME is not set, so its .config/mcp-gateway was not searched for a configuration: " +
 			"set HOME or XDG_CONFIG_HOME, or name a file with --config"}
 	}
 	for i, path := range places {
@@ -57,9 +57,9 @@ func findSource(opts Options) (source, error) {
 		case err != nil:
 			return found, err
 		case found.inWorkingDir && isForeign(found.data):
-			none.warnings = append(none.warnings, path+": the file is not used: it has none of the keys of a gateway "+
-				"configuration at its top (backends, mcpServers, listen and others), and may be of another program; "+
-				"name a file with --config to have an error instead")
+			none.warnings = append(none.warnings, path+": the file is not used: it has no top-level key of a gateway "+
+				"configuration (backends, mcpServers, listen and others), and may belong to another program; "+
+				"name a file with --config to get an error instead")
 			continue
 		}
 		found.warnings = append(none.warnings, found.warnings...)

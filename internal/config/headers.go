@@ -56,10 +56,10 @@ func (c *checker) clientTLS(b *Backend, at string) {
 	switch t := b.TLS; {
 	case t == ClientTLS{}:
 	case strings.HasPrefix(strings.ToLower(b.URL), "http://"):
-		c.fail(at, "belongs to a url with https", "")
+		c.fail(at, "requires a url with https", "")
 	case t.Cert != "" && t.Key == "":
-		c.fail(at+".cert", "is of no use without key", hint)
+		c.fail(at+".cert", "requires key", hint)
 	case t.Key != "" && t.Cert == "":
-		c.fail(at+".key", "is of no use without cert", hint)
+		c.fail(at+".key", "requires cert", hint)
 	}
 }

@@ -25,17 +25,17 @@ const (
 
 var foreignSyntaxes = []foreignSyntax{
 	{"op://", lazy.Regexp(`(?:^|[\s=:"'])op://`), allValueKeys,
-		"op://… is sent as it is written: write ${VARIABLE}, and start the gateway with op run"},
-	{"$env:", lazy.Regexp(`\$env:[A-Za-z_]`), allValueKeys, "$env:NAME stays as it is written: write ${NAME}"},
-	{"{env:", lazy.Regexp(`(?:^|[^$])\{env:[A-Za-z_]\w*\}`), allValueKeys, "{env:NAME} stays as it is written: write ${NAME}"},
+		"op://… is used literally: write ${VARIABLE}, and start the gateway with op run"},
+	{"$env:", lazy.Regexp(`\$env:[A-Za-z_]`), allValueKeys, "$env:NAME is used literally: write ${NAME}"},
+	{"{env:", lazy.Regexp(`(?:^|[^$])\{env:[A-Za-z_]\w*\}`), allValueKeys, "{env:NAME} is used literally: write ${NAME}"},
 	{"$", lazy.Regexp(`^\$[A-Za-z_]\w*$|(?:^|[\s=:/@?&,;"'])\$[A-Z_][A-Z0-9_]+(?:$|[\s:/@?&,;"'.\\-])`), allValueKeys,
-		"$NAME stays as it is written: write ${NAME} if it means a variable, and else $$NAME"},
+		"$NAME is used literally: write ${NAME} for a variable, or $$NAME"},
 	{"%", lazy.Regexp(`(?:^|[\s=:/\\;"'])%[A-Za-z_][A-Za-z0-9_()]{2,}%`), "command args env headers cwd",
-		"%NAME% stays as it is written: write ${NAME}"},
+		"%NAME% is used literally: write ${NAME}"},
 	{"$(", lazy.Regexp(`^(?:(?i:bearer|basic) +)?\$\(.+\)$`), "env headers url", commandForm},
 	{"`", lazy.Regexp("^(?:(?i:bearer|basic) +)?`.+`$"), "env headers url", commandForm},
-	{"=~/", lazy.Regexp(`^--?[\w-]+=~/`), "args", "~/ stays as it is written behind =: write ${HOME}/"},
-	{"~/", lazy.Regexp(`^~/`), "env", "~/ stays as it is written in env: write ${HOME}/"},
+	{"=~/", lazy.Regexp(`^--?[\w-]+=~/`), "args", "~/ is not expanded after =: write ${HOME}/"},
+	{"~/", lazy.Regexp(`^~/`), "env", "~/ is not expanded in env: write ${HOME}/"},
 }
 
 var (

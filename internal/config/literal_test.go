@@ -7,12 +7,12 @@ import (
 )
 
 func TestLiteralValues_F_CFG_1(t *testing.T) {
-	const op = "op://… is sent as it is written: write ${VARIABLE}, and start the gateway with op run"
-	const dollar, shell, torn = "$NAME stays as it is written", "is not run", "a backslash in double quotes has become a control character"
+	const op = "op://… is used literally: write ${VARIABLE}, and start the gateway with op run"
+	const dollar, shell, torn = "$NAME is used literally", "is not run", "a backslash in double quotes has become a control character"
 	for entry, want := range map[string]string{
 		`command: x, args: ["~/notes", "~", "a~/b", "~other/c"]`:                "",
-		`command: x, args: ["--root=~/notes"]`:                                  "args[0]: ~/ stays as it is written behind =",
-		`command: x, env: {ROOT: "~/notes"}`:                                    "env.ROOT: ~/ stays as it is written in env",
+		`command: x, args: ["--root=~/notes"]`:                                  "args[0]: ~/ is not expanded after =",
+		`command: x, env: {ROOT: "~/notes"}`:                                    "env.ROOT: ~/ is not expanded in env",
 		`command: x, env: {TOKEN: "op://vault/item"}`:                           "env.TOKEN: " + op,
 		`command: x, env: {TOKEN: "${OP}"}`:                                     "",
 		`command: x, args: [--token, "op://vault/item"]`:                        "args[1]: " + op,
@@ -31,10 +31,10 @@ func TestLiteralValues_F_CFG_1(t *testing.T) {
 		`command: x, env: {A: "${SET}", B: "${NO:-$SET-x}"}`:                    "",
 		`command: bash, args: [-c, "echo $HOME %TEMP% $(date)"]`:                "",
 		`command: cmd, args: [/c, "echo %APPDATA%"]`:                            "",
-		`command: x, env: {A: "%APPDATA%\\x"}`:                                  "env.A: %NAME% stays as it is written: write ${NAME}",
+		`command: x, env: {A: "%APPDATA%\\x"}`:                                  "env.A: %NAME% is used literally: write ${NAME}",
 		`url: "https://h/%AB%20%CDEF%41"`:                                       "",
-		`command: x, env: {A: "{env:TOKEN}"}`:                                   "env.A: {env:NAME} stays as it is written",
-		`command: x, env: {A: "$env:TOKEN"}`:                                    "env.A: $env:NAME stays as it is written",
+		`command: x, env: {A: "{env:TOKEN}"}`:                                   "env.A: {env:NAME} is used literally",
+		`command: x, env: {A: "$env:TOKEN"}`:                                    "env.A: $env:NAME is used literally",
 		`command: x, env: {A: "$(pass show x)"}`:                                shell,
 		"url: https://h, headers: {Authorization: \"Bearer `pass x`\"}":         shell,
 		`command: x, args: ["C:\temp\new"]`:                                     "args[0]: " + torn,
@@ -72,7 +72,7 @@ func TestLiteralValuesOfOthers_F_CFG_1(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := strings.Join(loaded.Warnings, "\n")
-	if !strings.Contains(got, "has become a control character") || !strings.Contains(got, "env.B: $NAME stays") || len(loaded.Warnings) != 2 {
+	if !strings.Contains(got, "has become a control character") || !strings.Contains(got, "env.B: $NAME is used literally") || len(loaded.Warnings) != 2 {
 		t.Errorf("%q", got)
 	}
 }

@@ -23,7 +23,7 @@ func TestMisconfigured_F_CLI_11(t *testing.T) {
 		`url: https://h, headers: {X-Key: "${EMPTY}"}`:                   empty,
 		`url: "${EMPTY}"`:                                                empty,
 		`command: "${EMPTY}"`:                                            empty,
-		`url: "https://${EMPTY}/mcp"`:                                    "url: names no host: check the variables in it",
+		`url: "https://${EMPTY}/mcp"`:                                    "url: has no host: check the variables in it",
 		`url: "${SCHEME}://h"`:                                           "url: must begin with http:// or https://: check the variables in it",
 		`command: x, max_in_flight: "${WORD}"`:                           `must be a whole number, not "${WORD}"`,
 		`command: x, env: {A: "${EMPTY}"}`:                               "",

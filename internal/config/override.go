@@ -189,7 +189,7 @@ func (o *overrides) fromFlags(flags map[string]string) map[string]any {
 		if f, ok := known[key]; ok {
 			o.set(out, f, name, flags[key])
 		} else {
-			o.errs = append(o.errs, &Error{Key: name, Problem: "sets no key there is"})
+			o.errs = append(o.errs, &Error{Key: name, Problem: "does not set any key"})
 		}
 	}
 	return out

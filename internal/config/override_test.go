@@ -99,7 +99,7 @@ func TestBadOverrides(t *testing.T) {
 	})
 	want := `g.yaml:3: log.format: must be text or json, not "xml"
 GATEWAY_LIMITS_IN_FLIGHT: must be a whole number, not "many"
---backends: sets no key there is
+--backends: does not set any key
 --catalog-wait: must be a duration like 3s or 2m, not "3"
 --log-level: must be debug, info, warn or error, not "shrill"
 --catalog-name-limit: must be 8 to 128, not 2`
@@ -116,15 +116,15 @@ func TestListenOverrides(t *testing.T) {
 		err, warning    string
 	}{
 		{"", "", "127.0.0.1:7420", "", ""},
-		{"", "", ":7420", "--listen: other machines reach this address, and there are no auth.tokens to keep strangers out", ""},
-		{"", "0.0.0.0:7420", "", "GATEWAY_LISTEN: other machines reach this address, and there are no auth.tokens to keep strangers out", ""},
+		{"", "", ":7420", "--listen: other machines can reach this address, and there are no auth.tokens", ""},
+		{"", "0.0.0.0:7420", "", "GATEWAY_LISTEN: other machines can reach this address, and there are no auth.tokens", ""},
 		{"", "7420", "", `GATEWAY_LISTEN: must be host:port, not "7420"`, ""},
 		{"listen: :7420", "localhost:7420", "", "", ""},
 		{"", "", "[0:0::1]:7420", "", ""},
-		{"", "", "[FD00::1]:7420", "--listen: other machines reach this address, and there are no auth.tokens to keep strangers out", ""},
-		{"", "", "Gateway.Example:7420", "--listen: other machines reach this address, and there are no auth.tokens to keep strangers out", ""},
-		{"listen: localhost:7420", "localhost:7420", ":7420", "--listen: other machines reach this address, and there are no auth.tokens to keep strangers out", ""},
-		{"auth: { tokens: [0123456789abcdef] }", "", "[::]:7420", "", "--listen: there is no tls: tokens and all else travel in clear, unless a proxy before the gateway encrypts them"},
+		{"", "", "[FD00::1]:7420", "--listen: other machines can reach this address, and there are no auth.tokens", ""},
+		{"", "", "Gateway.Example:7420", "--listen: other machines can reach this address, and there are no auth.tokens", ""},
+		{"listen: localhost:7420", "localhost:7420", ":7420", "--listen: other machines can reach this address, and there are no auth.tokens", ""},
+		{"auth: { tokens: [0123456789abcdef] }", "", "[::]:7420", "", "--listen: there is no tls: tokens and all other data are sent unencrypted, unless a proxy in front of the gateway encrypts them"},
 		{"auth: { tokens: [0123456789abcdef] }\ntls: { cert: c, key: k }", "", "[::]:7420", "", ""},
 		{"auth: { tokens: [short] }", "", "[::]:7420", "g.yaml:1: auth.tokens[0]: must have at least 16 characters, or it can be guessed", ""},
 	} {
@@ -150,7 +150,7 @@ func TestListenOverrides(t *testing.T) {
 func TestTLSOverrides(t *testing.T) {
 	opts := Options{Env: lookup(map[string]string{"GATEWAY_TLS_KEY": "~/k.pem", "HOME": "/h"})}
 	_, err := load(source{path: "g.yaml", data: nil}, opts)
-	if want := "GATEWAY_TLS_KEY: is of no use without tls.cert"; err == nil || err.Error() != want {
+	if want := "GATEWAY_TLS_KEY: requires tls.cert"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	opts.Flags = map[string]string{"tls.cert": "c.pem"}

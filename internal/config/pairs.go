@@ -35,7 +35,7 @@ func (r *reader) pairs(n *yaml.Node, at location) []pair {
 		case key.Tag == "!!merge":
 			r.fail(here, "merge keys are not supported", "write the keys out; what all backends share goes under defaults")
 		case first > 0:
-			r.fail(here, fmt.Sprintf("is already there on line %d", first), "")
+			r.fail(here, fmt.Sprintf("is already set on line %d", first), "")
 		default:
 			lines[key.Value] = key.Line
 			all = append(all, pair{key.Value, node.ShowKey(key.Value), key.Line, value})

@@ -22,7 +22,7 @@ func (l *Loaded) PathError(key, path string, err error, hint string) *Error {
 	}
 	e.Problem, e.Hint = full+": "+err.Error(), hint
 	if _, err := os.Stat(path); err != nil && !filepath.IsAbs(path) {
-		e.Hint = "a relative path begins in the folder in which the gateway is started: write an absolute one"
+		e.Hint = "a relative path is relative to the folder in which the gateway is started: write an absolute one"
 	}
 	return e
 }

@@ -193,7 +193,7 @@ func (r *reader) record(pairs []pair, t reflect.Type, at location) map[string]an
 // foreignFileHint returns a hint for top-level keys of other clients' files.
 func foreignFileHint(key string, at location) string {
 	if at.path == "" && (key == "servers" || key == "mcp" || key == "mcp_servers") {
-		return "a file of another MCP client? gateway import FILE makes one of ours of it"
+		return "a file of another MCP client? gateway import FILE converts it"
 	}
 	return ""
 }

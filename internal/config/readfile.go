@@ -82,7 +82,7 @@ func readNamed(path string, limit time.Duration) ([]byte, error) {
 	case c := <-done:
 		return c.data, c.err
 	case <-late.C:
-		return nil, fmt.Errorf("is %s, and did not come to its end within %v: close it at the writing end, or name a file",
+		return nil, fmt.Errorf("is %s, and did not end within %v: close its writing end, or name a file",
 			kindOf(info.Mode()), limit)
 	}
 }

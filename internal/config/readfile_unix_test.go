@@ -77,7 +77,7 @@ func TestNamedPipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := readNamed(path, 20*time.Millisecond)
-	want := "is a pipe, and did not come to its end within 20ms: close it at the writing end, or name a file"
+	want := "is a pipe, and did not end within 20ms: close its writing end, or name a file"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

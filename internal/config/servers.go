@@ -19,7 +19,7 @@ func (r *reader) readServersFile(pairs []pair, at int, top location) map[string]
 		switch {
 		case i == at:
 		case p.key == "backends":
-			r.fail(top.child(p.key, p.shown, p.line), "cannot stand beside mcpServers", "move all servers under one of them")
+			r.fail(top.child(p.key, p.shown, p.line), "cannot be combined with mcpServers", "move all servers under one of them")
 		case known:
 			ours = append(ours, p)
 		case didYouMean(p.key, settingsType) != "":

@@ -88,7 +88,7 @@ func (r *reader) convertKey(p pair, e *foreignEntry, at location) (_ pair, ok bo
 	case slices.Contains([]string{"command", "env", "cwd"}, p.key):
 		return p, true
 	case slices.Contains(dialect.URLKeys, p.key) && e.urlKey != "":
-		r.fail(here, "the URL is already there as "+e.urlKey, "keep one of url, serverUrl and httpUrl")
+		r.fail(here, "the URL is already set as "+e.urlKey, "keep one of url, serverUrl and httpUrl")
 	case slices.Contains(dialect.URLKeys, p.key):
 		e.urlKey, p.key = p.shown, "url"
 		return p, true
@@ -127,11 +127,11 @@ func (r *reader) readDisabled(pairs []pair, at location) bool {
 // whyUnusable explains why an entry cannot work in a gateway with any variables; "" = it can.
 func (e *foreignEntry) whyUnusable() string {
 	if e.program().IsGateway() {
-		return "a gateway that starts itself would not stop doing so"
+		return "it would start the gateway itself, endlessly"
 	}
 	for _, key := range []string{"url", "serverUrl", "httpUrl"} {
 		if n := e.values[key]; n != nil && dialect.IsGatewayURL(n.Value) {
-			return "a gateway that asks itself would not stop doing so"
+			return "it would call the gateway itself, endlessly"
 		}
 	}
 	for _, key := range dialect.TransportKeys {

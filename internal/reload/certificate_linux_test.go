@@ -59,7 +59,7 @@ func TestACertificateFromASilentPipe(t *testing.T) {
 	}
 	began := time.Now()
 	_, err := LoadCertificate(&config.Loaded{Config: new(config.Config)}, config.TLS{Cert: path, Key: path})
-	if err == nil || !strings.Contains(err.Error(), "tls.cert: "+path+": is a pipe, and did not come to its end within 10s") {
+	if err == nil || !strings.Contains(err.Error(), "tls.cert: "+path+": is a pipe, and did not end within 10s") {
 		t.Error(err)
 	}
 	if took := time.Since(began); took > time.Minute {

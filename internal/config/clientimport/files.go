@@ -115,11 +115,11 @@ func (im *importer) usualFiles() []string {
 		}
 	}
 	if len(unread) > 0 {
-		im.note("found and not read here: %s; add their servers to the configuration yourself", strings.Join(unread, ", "))
+		im.note("found, but not supported: %s; add their servers to the configuration yourself", strings.Join(unread, ", "))
 	}
 	if len(empty) > 0 {
 		im.result.filesWithoutServers = empty
-		im.note("looked at, without servers: %s", strings.Join(empty, ", "))
+		im.note("files without servers: %s", strings.Join(empty, ", "))
 	}
 	return files
 }

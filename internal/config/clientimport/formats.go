@@ -95,7 +95,7 @@ func readZed(e entry) importedServer {
 		s := readCommon(e)
 		e.readKeys["source"] = true
 		if s.command == "" && s.url == "" {
-			s.unsupported = "an extension of Zed brings it"
+			s.unsupported = "a Zed extension provides it"
 		}
 		return s
 	}
@@ -146,7 +146,7 @@ func readGoose(e entry) importedServer {
 	case "sse":
 		s.transport = "sse"
 	default:
-		s.unsupported = "it is a part of Goose (" + node.OneLine(kind) + ")"
+		s.unsupported = "it is part of Goose (" + node.OneLine(kind) + ")"
 	}
 	return s
 }

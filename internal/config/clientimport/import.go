@@ -71,8 +71,8 @@ func (im *Result) Hint() string {
 	if len(im.filesWithoutServers) > 0 {
 		return "no servers in " + strings.Join(im.filesWithoutServers, ", ") + "; name another file: gateway import FILE"
 	}
-	return "looked where " + strings.Join(ClientTitles(), ", ") +
-		" keep theirs, here and in your home directory; name another file: gateway import FILE"
+	return "looked for the files of " + strings.Join(ClientTitles(), ", ") +
+		", here and in your home directory; name another file: gateway import FILE"
 }
 
 // ClientTitles returns the names of the clients whose files Read supports.

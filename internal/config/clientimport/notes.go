@@ -120,9 +120,9 @@ func (im *importer) noteDisabled() {
 // disabledReason returns the file of s and the reason why s is disabled.
 func (s *importedServer) disabledReason() string {
 	if s.fromProject {
-		return s.file + ": switched off here (enabled: false), since a project's file brings it"
+		return s.file + ": disabled here (enabled: false), because it is in a file of the project"
 	}
-	return s.file + ": switched off there, and so here (enabled: false)"
+	return s.file + ": disabled in the client, and therefore here (enabled: false)"
 }
 
 // unsetVariables returns the variables that must be set to load the result, except for those that

@@ -62,7 +62,7 @@ func anyEntry(servers *yaml.Node, is func(*yaml.Node) bool) bool {
 func unknownFormat(path string, root *yaml.Node) (problem, hint string) {
 	for _, c := range dialect.Clients {
 		if c.Key == "" && c.Matches(path) {
-			return "is a file of " + c.Title + ", which is not read here", "add its servers to the configuration yourself"
+			return "is a file of " + c.Title + ", which is not supported", "add its servers to the configuration yourself"
 		}
 	}
 	var keys []string
@@ -72,10 +72,10 @@ func unknownFormat(path string, root *yaml.Node) (problem, hint string) {
 			keys = append(keys, node.ShowKey(key))
 		}
 	}
-	problem, hint = "holds no MCP servers that are known here", "they stand under mcpServers, servers, mcp or mcp_servers"
+	problem, hint = "contains no MCP servers in a known format", "they are expected under mcpServers, servers, mcp or mcp_servers"
 	if len(keys) > 0 {
 		slices.Sort(keys)
-		problem += ": no client that is known here writes " + strings.Join(keys, ", ") + " like this"
+		problem += ": no known client uses " + strings.Join(keys, ", ") + " in this form"
 	}
 	return problem, hint
 }

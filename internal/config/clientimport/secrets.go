@@ -123,7 +123,7 @@ func (im *importer) replaceStoreReference(s *importedServer, name, what, text st
 		want = name
 	}
 	free := im.freeVariable(s, want, strings.ReplaceAll(reference, "$$", "$"))
-	how := "set it to the secret that this refers to"
+	how := "set it to the secret that it refers to"
 	if scheme == "op" {
 		how = "set it to that, and start the gateway with: op run -- gateway"
 	}
@@ -142,7 +142,7 @@ func (im *importer) dropDefaults(s *importedServer, name, text string, find func
 		overlaps := func(p secrets.Part) bool { return p.From < r.From+len(r.Default) && r.From < p.To }
 		if secrets.IsSecret(r.Name, r.Default) || slices.ContainsFunc(find(name, maskReferences(probe)), overlaps) {
 			text = text[:r.From] + "${" + r.Name + "}" + text[r.To:]
-			im.note("%s: %s: the default of ${%s} is left out, because it looks like a secret; set %s",
+			im.note("%s: %s: the default of ${%s} is omitted, because it looks like a secret; set %s",
 				s.file, s.name, r.Name, r.Name)
 		}
 	}
@@ -233,7 +233,7 @@ func (im *importer) replaceSecret(s *importedServer, what, name, text string, p 
 		where += " after " + before
 	}
 	free := im.freeVariable(s, want, strings.ReplaceAll(text[p.From:p.To], "$$", "$"))
-	im.note("%s: %s: %s is ${%s} here; set it to what stands in that file", s.file, s.name, where, free)
+	im.note("%s: %s: %s is ${%s} here; set it to the value in that file", s.file, s.name, where, free)
 	return "${" + free + "}"
 }
 

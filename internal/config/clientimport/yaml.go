@@ -29,9 +29,9 @@ func renderYAML(servers []importedServer) []byte {
 		out.WriteString("  # " + node.OneLine(s.client.Title+", "+s.file) + "\n")
 		switch {
 		case s.fromProject:
-			out.WriteString("  # Switched off: a project's file brings it. If you trust it, remove enabled: false.\n")
+			out.WriteString("  # Disabled: it is in a file of the project. If you trust it, remove enabled: false.\n")
 		case s.disabledInClient:
-			out.WriteString("  # Switched off there.\n")
+			out.WriteString("  # Disabled in the client.\n")
 		}
 		out.Write(s.yamlItem())
 	}

@@ -95,12 +95,12 @@ func (x *Expander) foreignWord(word string) (text string, ok bool) {
 	switch kind + ":" {
 	case "input:":
 		x.Errors = append(x.Errors, Error{
-			Problem: "${input:" + node.OneLine(name) + "} asks a person, which a gateway cannot",
+			Problem: "${input:" + node.OneLine(name) + "} asks the user, which a gateway cannot do",
 			Hint:    "write ${" + VariableName(name) + "} and set that variable", Foreign: true,
 		})
 	case "command:", "config:":
 		x.Errors = append(x.Errors, Error{
-			Problem: "${" + node.OneLine(word) + "} means something to VS Code only",
+			Problem: "${" + node.OneLine(word) + "} is only supported by VS Code",
 			Hint:    "write a variable, and set it", Foreign: true,
 		})
 	default:
@@ -181,13 +181,13 @@ func malformed(s string) Error {
 	case closingBrace(s) < 0:
 		t.Problem = "a ${ is not closed by }"
 	case strings.HasPrefix(s, "}"):
-		t.Problem = "${} names no variable"
+		t.Problem = "${} contains no variable name"
 	case strings.HasPrefix(s, "env:"):
-		t.Problem, t.Hint = "${env:VAR} is other clients' way to write ${VAR}", "write ${VAR}; $${ stands for a plain ${"
+		t.Problem, t.Hint = "${env:VAR} is the syntax of other clients for ${VAR}", "write ${VAR}; $${ stands for a plain ${"
 	case strings.HasPrefix(s, "input:"), strings.HasPrefix(s, "command:"), strings.HasPrefix(s, "config:"):
-		t.Problem, t.Hint = "${input:…}, ${command:…} and ${config:…} mean something to VS Code only", "write ${VAR}, and set that variable"
+		t.Problem, t.Hint = "${input:…}, ${command:…} and ${config:…} are only supported by VS Code", "write ${VAR}, and set that variable"
 	case NameLength(s) == 0:
-		t.Problem = "what follows ${ is no name of a variable: letters, digits and _, no digit first"
+		t.Problem = "${ must be followed by the name of a variable: letters, digits and _, no digit first"
 	default:
 		t.Problem = "the name of a variable in ${} must be followed by } or :-"
 	}

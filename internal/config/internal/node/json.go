@@ -32,11 +32,11 @@ func parseJSON(data []byte) (root *yaml.Node, line int, err error) {
 	root, err = p.value(0)
 	if err == nil {
 		if _, more := p.dec.Token(); more != io.EOF {
-			err = errors.New("something follows the closing brace")
+			err = errors.New("unexpected text after the closing brace")
 		}
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("the file ends too early")
+		err = errors.New("unexpected end of the file")
 	}
 	return root, p.currentLine(), err
 }

@@ -46,7 +46,7 @@ func Parse(data []byte) (*yaml.Node, *SyntaxError) {
 
 func parseYAML(data []byte) (*yaml.Node, *SyntaxError) {
 	if bad := firstInvalidByte(data); bad >= 0 {
-		return nil, &SyntaxError{Line: lineAt(data, bad), Problem: "not valid YAML: not UTF-8 text, or a control character in it"}
+		return nil, &SyntaxError{Line: lineAt(data, bad), Problem: "not valid YAML: it is not UTF-8 text, or contains a control character"}
 	}
 	var document, second yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -117,7 +117,7 @@ func syntaxError(data []byte, err error) *SyntaxError {
 	}
 	if name := anchor().FindStringSubmatch(m[2]); name != nil {
 		e.Line = lineAt(data, max(0, bytes.Index(data, []byte("*"+name[1]))))
-		e.Problem = "not valid YAML: a value that begins with * must be quoted, or it refers to an anchor; there is none of that name"
+		e.Problem = "not valid YAML: a value that begins with * must be quoted; there is no anchor of that name"
 		e.Hint = starHint
 	}
 	if isNamelessAnchor(m[2]) {
