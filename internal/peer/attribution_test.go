@@ -9,7 +9,7 @@ import (
 
 // Of calls that were given up, and of those whose calls were just answered, so many are
 // remembered. While there are more nothing is taken to be anybody's.
-func TestStraysAreBounded(t *testing.T) {
+func TestRecentCallsAreBounded(t *testing.T) {
 	for name, add := range map[string]func(*recentCalls, int){
 		"given up": func(s *recentCalls, n int) { s.noteAbandoned(int64(n), fmt.Sprint(n)) },
 		"answered": func(s *recentCalls, n int) { s.noteResponded(fmt.Sprint(n)) },
@@ -37,7 +37,7 @@ func TestStraysAreBounded(t *testing.T) {
 
 // While there is no room for more of them it is not looked at each call which are over: they are
 // the sessions of all clients.
-func TestStraysAreNotLookedThroughForEachCall(t *testing.T) {
+func TestRecentCallsAreNotSweptForEachCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s recentCalls
 		for n := range maxRecentCalls + 1 {
@@ -57,12 +57,12 @@ func TestStraysAreNotLookedThroughForEachCall(t *testing.T) {
 }
 
 // Who owns what is in flight is counted wherever a call comes to its end.
-func TestOwnersAreCounted(t *testing.T) {
-	p := connect(t, answering{[]byte(`{}`)})
+func TestCallsInFlightAreCountedBySession(t *testing.T) {
+	p := connect(t, respondingHandler{[]byte(`{}`)})
 	to := make(ResponseChan, 1)
 	send := func(owner string, c *Call) *Call {
 		c.Handler, c.SessionID = to, owner
-		p.Send(callOfATool, c)
+		p.Send(toolsCall, c)
 		return c
 	}
 	flying := func() int {

@@ -8,22 +8,22 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// quiet is an owner that says nothing.
-type quiet struct{}
+// ignoringHandler is an owner that says nothing.
+type ignoringHandler struct{}
 
-func (quiet) HandleRequest(*Request)                  {}
-func (quiet) HandleNotification(wire.Message, Origin) {}
+func (ignoringHandler) HandleRequest(*Request)                  {}
+func (ignoringHandler) HandleNotification(wire.Message, Origin) {}
 
-// answering answers what it is asked with the same result each time.
-type answering struct{ result []byte }
+// respondingHandler answers what it is asked with the same result each time.
+type respondingHandler struct{ result []byte }
 
-func (a answering) HandleRequest(r *Request)                { r.Reply(a.result) }
-func (a answering) HandleNotification(wire.Message, Origin) {}
+func (a respondingHandler) HandleRequest(r *Request)                { r.Reply(a.result) }
+func (a respondingHandler) HandleNotification(wire.Message, Origin) {}
 
 // connect returns a Peer at one end of a Pipe, with h at the other.
 func connect(tb testing.TB, h Handler) *Peer {
 	a, b := transport.Pipe()
-	near, far := New(a, quiet{}, Options{}), New(b, h, Options{})
+	near, far := New(a, ignoringHandler{}, Options{}), New(b, h, Options{})
 	done := make(chan struct{}, 2)
 	for _, p := range []*Peer{near, far} {
 		go func() {
@@ -40,7 +40,7 @@ func connect(tb testing.TB, h Handler) *Peer {
 	return near
 }
 
-var callOfATool = wire.NewRequest("0", "tools/call", []byte(`{"name":"t","arguments":{"text":"thirty-two bytes"}}`))
+var toolsCall = wire.NewRequest("0", "tools/call", []byte(`{"name":"t","arguments":{"text":"thirty-two bytes"}}`))
 
 // BenchmarkCall is a call there and its answer back, beside calls in flight and owners whose calls
 // were answered just before.
@@ -49,7 +49,7 @@ func BenchmarkCall(b *testing.B) {
 		to := make(ResponseChan, 1)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			p.Send(callOfATool, &Call{Handler: to, SessionID: owner(i)})
+			p.Send(toolsCall, &Call{Handler: to, SessionID: owner(i)})
 			if a := <-to; a.Err != nil {
 				b.Fatal(a.Err)
 			}
@@ -57,14 +57,14 @@ func BenchmarkCall(b *testing.B) {
 	}
 	for _, n := range []int{1, 32, 256, 4096} {
 		b.Run(fmt.Sprintf("%d in flight", n), func(b *testing.B) {
-			p := connect(b, answering{[]byte(`{"content":[]}`)})
-			fly(p, n-1)
+			p := connect(b, respondingHandler{[]byte(`{"content":[]}`)})
+			addInFlight(p, n-1)
 			ask(b, p, func(int) string { return "o" })
 		})
 	}
 	for _, n := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("%d owners", n), func(b *testing.B) {
-			p := connect(b, answering{[]byte(`{"content":[]}`)})
+			p := connect(b, respondingHandler{[]byte(`{"content":[]}`)})
 			owners := make([]string, n)
 			for i := range owners {
 				owners[i] = fmt.Sprint("session", i)
@@ -74,8 +74,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// fly puts n calls of one owner in flight.
-func fly(p *Peer, n int) {
+// addInFlight puts n calls of one owner in flight.
+func addInFlight(p *Peer, n int) {
 	for range n {
 		c := &Call{Handler: make(ResponseChan, 1), SessionID: "o"}
 		p.countInFlight(c, 1)
@@ -83,12 +83,12 @@ func fly(p *Peer, n int) {
 	}
 }
 
-// BenchmarkSoleOwner is what each message costs that a backend says of no call in particular.
-func BenchmarkSoleOwner(b *testing.B) {
+// BenchmarkSoleSession is what each message costs that a backend says of no call in particular.
+func BenchmarkSoleSession(b *testing.B) {
 	for _, n := range []int{1, 32, 256, 4096} {
 		b.Run(fmt.Sprintf("%d in flight", n), func(b *testing.B) {
-			p := New(nil, quiet{}, Options{})
-			fly(p, n)
+			p := New(nil, ignoringHandler{}, Options{})
+			addInFlight(p, n)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, ok := p.SoleSession(); !ok {
@@ -99,8 +99,8 @@ func BenchmarkSoleOwner(b *testing.B) {
 	}
 	for _, n := range []int{1, 32, 1000} {
 		b.Run(fmt.Sprintf("%d others that were answered", n), func(b *testing.B) {
-			p := New(nil, quiet{}, Options{})
-			fly(p, 1)
+			p := New(nil, ignoringHandler{}, Options{})
+			addInFlight(p, 1)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				if i%1000 == 0 { // they last for two seconds
@@ -119,10 +119,10 @@ func BenchmarkSoleOwner(b *testing.B) {
 // A call there and its answer back, of which each side has its part. The bound is what they cost
 // now.
 func TestAllocations(t *testing.T) {
-	p := connect(t, answering{[]byte(`{"content":[]}`)})
+	p := connect(t, respondingHandler{[]byte(`{"content":[]}`)})
 	to := make(ResponseChan, 1)
 	call := func() {
-		p.Send(callOfATool, &Call{Handler: to, SessionID: "o"})
+		p.Send(toolsCall, &Call{Handler: to, SessionID: "o"})
 		if a := <-to; a.Err != nil {
 			t.Fatal(a.Err)
 		}

@@ -19,21 +19,21 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func TestAnswersFindTheirCalls(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		var all []*caller
+func TestResponsesFindTheirCalls(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		var all []*recordingHandler
 		for i := range 5 {
 			c, _ := k.send(request(`"same"`, fmt.Sprintf(`,"n":%d`, i)), &peer.Call{})
 			all = append(all, c)
 		}
 		for i := range 5 {
-			k.far.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","n":%d}}`, i+1, i))
+			k.remote.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","n":%d}}`, i+1, i))
 		}
 		for _, i := range []int{4, 0, 2, 1, 3} {
-			k.far.SendResult(wire.ID(fmt.Sprint(i+1)), fmt.Sprintf(`{"n":%d}`, i))
+			k.remote.SendResult(wire.ID(fmt.Sprint(i+1)), fmt.Sprintf(`{"n":%d}`, i))
 		}
 		for i, c := range all {
-			m, err := c.end(t)
+			m, err := c.wantOutcome(t)
 			if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"n":%d}}`, i+1, i); err != nil || string(m.Raw()) != want {
 				t.Errorf("call %d: got %s, %v\nwant %s", i, m.Raw(), err, want)
 			}
@@ -41,34 +41,34 @@ func TestAnswersFindTheirCalls(t *testing.T) {
 	})
 }
 
-func TestOnlyIDTokenAndNameOfACallAreExchanged(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestOnlyIDTokenAndNameOfACallAreReplaced(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		m := message(`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":"p"},` +
 			`"name":"gh__t"} ,"method":"tools/call","id":"c" ,"jsonrpc":"2.0"}`)
 		k.send(m, &peer.Call{Name: []byte(`"own/t"`), Token: `"p"`})
-		k.far.Want(`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":1},` +
+		k.remote.Want(`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":1},` +
 			`"name":"own/t"} ,"method":"tools/call","id":1 ,"jsonrpc":"2.0"}`)
 	})
 }
 
-func TestErrorsOfTheFarSideComeAsTheyAre(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestErrorResponsesAreForwardedUnchanged(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		c, _ := k.send(request("1", ""), &peer.Call{})
-		k.far.Send(`{"error": {"code":-32042,"message":"\u00e9","data":{"x":1.0},"odd":[]}, "id":1,"jsonrpc":"2.0"}`)
-		m, err := c.end(t)
+		k.remote.Send(`{"error": {"code":-32042,"message":"\u00e9","data":{"x":1.0},"odd":[]}, "id":1,"jsonrpc":"2.0"}`)
+		m, err := c.wantOutcome(t)
 		if want := `{"error": {"code":-32042,"message":"\u00e9","data":{"x":1.0},"odd":[]}, "id":1,"jsonrpc":"2.0"}`; err != nil || string(m.Raw()) != want {
 			t.Errorf("got %s, %v\nwant %s", m.Raw(), err, want)
 		}
 	})
 }
 
-func TestID_02_AStringifiedEchoIsAcceptedWithOneWarning(t *testing.T) {
+func TestID_02_AStringIDIsAcceptedWithOneWarning(t *testing.T) {
 	log, logger := mcptest.NewLog()
-	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *testPeer) {
 		for i := 1; i <= 3; i++ {
 			c, _ := k.send(request("1", ""), &peer.Call{})
-			k.far.SendResult(wire.ID(fmt.Sprintf(`"%d"`, i)), "{}")
-			if m, err := c.end(t); err != nil || m.Part(wire.PartResult) == nil {
+			k.remote.SendResult(wire.ID(fmt.Sprintf(`"%d"`, i)), "{}")
+			if m, err := c.wantOutcome(t); err != nil || m.Part(wire.PartResult) == nil {
 				t.Errorf("call %d: %s, %v", i, m.Raw(), err)
 			}
 		}
@@ -79,30 +79,30 @@ func TestID_02_AStringifiedEchoIsAcceptedWithOneWarning(t *testing.T) {
 }
 
 // What is no id of ours is no sloppy echo of one.
-func TestOtherStringsAreNotTakenForAnEcho(t *testing.T) {
+func TestOtherStringsAreNotAcceptedAsIDs(t *testing.T) {
 	log, logger := mcptest.NewLog()
-	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *talk) {
-		k.far.Send(`{"jsonrpc":"1.0","id":"init-1","method":"ping"}`)
-		k.far.Next()
+	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *testPeer) {
+		k.remote.Send(`{"jsonrpc":"1.0","id":"init-1","method":"ping"}`)
+		k.remote.Next()
 		if lines := log.Lines("string where a number"); len(lines) != 0 {
 			t.Errorf("logged %q", lines)
 		}
 	})
 }
 
-func TestNOTIF_15_OrphansAreDropped(t *testing.T) {
+func TestNOTIF_15_UnknownResponsesAreDropped(t *testing.T) {
 	log, logger := mcptest.NewLog()
-	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *testPeer) {
 		c, _ := k.send(request("1", ""), &peer.Call{})
-		k.far.Next()
+		k.remote.Next()
 		for _, id := range []wire.ID{"999999", "null", "0", "-1", "2", `""`, `"x"`, "1.0", "1e0", "99999999999999999999"} {
-			k.far.SendResult(id, "{}")
-			k.far.SendError(id, `{"code":-1,"message":"x"}`)
+			k.remote.SendResult(id, "{}")
+			k.remote.SendError(id, `{"code":-1,"message":"x"}`)
 		}
-		k.far.WantNothing()
-		c.isOpen(t)
-		k.far.SendResult("1", "{}")
-		if _, err := c.end(t); err != nil {
+		k.remote.WantNothing()
+		c.wantOpen(t)
+		k.remote.SendResult("1", "{}")
+		if _, err := c.wantOutcome(t); err != nil {
 			t.Error(err)
 		}
 		if loud := log.Warnings(); len(loud) != 1 {
@@ -112,15 +112,15 @@ func TestNOTIF_15_OrphansAreDropped(t *testing.T) {
 }
 
 func TestNOTIF_04_ProgressComesInOrderBeforeTheResult(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		c, _ := k.send(request("1", `,"_meta":{"progressToken":"p"}`), &peer.Call{Token: `"p"`})
-		k.far.Next()
+		k.remote.Next()
 		for i := range 3 {
-			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":1}}`, i)
+			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":1}}`, i)
 		}
-		k.far.SendResult("1", "{}")
-		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":9,"progressToken":1}}`) // too late
-		c.end(t)
+		k.remote.SendResult("1", "{}")
+		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":9,"progressToken":1}}`) // too late
+		c.wantOutcome(t)
 		want := make([]string, 3)
 		for i := range want {
 			want[i] = fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":"p"}}, 0 answers`, i)
@@ -131,59 +131,59 @@ func TestNOTIF_04_ProgressComesInOrderBeforeTheResult(t *testing.T) {
 	})
 }
 
-func TestProgressIsForCallsThatAskedAlone(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestProgressIsForwardedOnlyToCallsWithAToken(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		quiet, _ := k.send(request("1", ""), &peer.Call{})
 		loud, _ := k.send(request("2", `,"_meta":{"progressToken":0}`), &peer.Call{Token: "0"})
 		for _, token := range []string{"1", "2", "0", `"p"`, "null", "{}", "77"} {
-			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`, token)
+			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`, token)
 		}
 		for _, params := range []string{`{}`, `[]`, `{"progressToken":[2]}`, `{"progress":"x"}`} {
-			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":%s}`, params)
+			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":%s}`, params)
 		}
-		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/progress"}`)
-		quiet.isOpen(t)
-		loud.isOpen(t)
+		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/progress"}`)
+		quiet.wantOpen(t)
+		loud.wantOpen(t)
 		if len(quiet.progress) != 0 || len(loud.progress) != 1 {
 			t.Errorf("progress: %q, %q, want none and one", quiet.progress, loud.progress)
 		}
-		if len(k.told) != 0 {
-			t.Errorf("%d of them went to the owner", len(k.told))
+		if len(k.notifications) != 0 {
+			t.Errorf("%d of them went to the owner", len(k.notifications))
 		}
 	})
 }
 
-func TestTimeoutEndsACallAndTellsTheFarSide(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestATimeoutCancelsTheCall(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		began := time.Now()
 		c, _ := k.send(request(`"c"`, ""), &peer.Call{Timeout: 2 * time.Second})
-		k.far.Next()
-		k.far.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"no answer in time","requestId":1}}`)
+		k.remote.Next()
+		k.remote.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"no answer in time","requestId":1}}`)
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		if _, err := c.end(t); !errors.Is(err, peer.ErrTimeout) {
+		if _, err := c.wantOutcome(t); !errors.Is(err, peer.ErrTimeout) {
 			t.Errorf("it ended with %v", err)
 		}
-		k.far.SendResult("1", "{}") // late
-		c.end(t)
-		k.far.WantNothing()
+		k.remote.SendResult("1", "{}") // late
+		c.wantOutcome(t)
+		k.remote.WantNothing()
 	})
 }
 
 func TestCONC_07_ProgressRenewsTheTimeout(t *testing.T) {
 	for _, token := range []wire.ID{`"p"`, ""} {
 		t.Run("token "+string(token), func(t *testing.T) {
-			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+			inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 				c, _ := k.send(request("1", ""), &peer.Call{Timeout: 3 * time.Second, Token: token})
-				k.far.Next()
+				k.remote.Next()
 				for range 10 {
 					time.Sleep(2900 * time.Millisecond)
-					k.far.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
+					k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
 				}
-				c.isOpen(t)
+				c.wantOpen(t)
 				time.Sleep(3 * time.Second)
-				if _, err := c.end(t); !errors.Is(err, peer.ErrTimeout) {
+				if _, err := c.wantOutcome(t); !errors.Is(err, peer.ErrTimeout) {
 					t.Errorf("it ended with %v", err)
 				}
 			})
@@ -193,122 +193,122 @@ func TestCONC_07_ProgressRenewsTheTimeout(t *testing.T) {
 
 // A call on hold has all the time there is, from whenever it is put there; the
 // last to let go of it starts its clock.
-func TestACallOnHoldHasNoTimeLimit(t *testing.T) {
+func TestPausedTimeout(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		t.Run(fmt.Sprint("before Send ", early), func(t *testing.T) {
-			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+			inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 				p := &peer.Call{Timeout: 3 * time.Second}
 				if early {
 					p.PauseTimeout()
 				}
 				c, _ := k.send(request("1", ""), p)
-				k.far.Next()
+				k.remote.Next()
 				time.Sleep(2 * time.Second)
 				if !early {
 					p.PauseTimeout()
 				}
 				p.PauseTimeout()
 				time.Sleep(time.Hour)
-				k.far.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
+				k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
 				time.Sleep(time.Hour)
 				p.ResumeTimeout()
 				time.Sleep(time.Hour)
-				c.isOpen(t)
+				c.wantOpen(t)
 				p.ResumeTimeout()
 				time.Sleep(3*time.Second - 1)
-				c.isOpen(t)
+				c.wantOpen(t)
 				time.Sleep(time.Nanosecond)
-				if _, err := c.end(t); !errors.Is(err, peer.ErrTimeout) {
+				if _, err := c.wantOutcome(t); !errors.Is(err, peer.ErrTimeout) {
 					t.Errorf("it ended with %v", err)
 				}
 				p.PauseTimeout()
 				p.ResumeTimeout() // of a call that has ended
 				time.Sleep(time.Hour)
-				c.end(t)
+				c.wantOutcome(t)
 			})
 		})
 	}
 }
 
-func TestCancelTellsTheFarSideOnceUnderOurID(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestCancelNotifiesTheRemoteSideOnce(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		k.send(request("1", ""), &peer.Call{})
 		c, pending := k.send(request(`"c"`, ""), &peer.Call{})
-		k.far.Next()
-		k.far.Next()
+		k.remote.Next()
+		k.remote.Next()
 		pending.Cancel([]byte(`{"reason":"\u003cuser>", "requestId":"c","_meta":{"x":1}}`))
 		pending.Cancel(nil)
-		k.far.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"\u003cuser>", "requestId":2,"_meta":{"x":1}}}`)
-		if _, err := c.end(t); !errors.Is(err, peer.ErrCancelled) {
+		k.remote.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"\u003cuser>", "requestId":2,"_meta":{"x":1}}}`)
+		if _, err := c.wantOutcome(t); !errors.Is(err, peer.ErrCancelled) {
 			t.Errorf("it ended with %v", err)
 		}
-		k.far.SendResult("2", "{}")
-		k.far.SendError("2", `{"code":0,"message":"Request cancelled"}`)
-		c.end(t)
-		k.far.WantNothing()
+		k.remote.SendResult("2", "{}")
+		k.remote.SendError("2", `{"code":0,"message":"Request cancelled"}`)
+		c.wantOutcome(t)
+		k.remote.WantNothing()
 	})
 }
 
-func TestCancelOfWhatIsNotInFlightDoesNothing(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		never := &peer.Call{Handler: &caller{}}
+func TestCancelOfACallNotInFlightDoesNothing(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		never := &peer.Call{Handler: &recordingHandler{}}
 		never.Cancel(nil)
 		if never.ID() != "" {
 			t.Errorf("a call that was not sent has the id %s", never.ID())
 		}
 		c, pending := k.send(request("1", ""), &peer.Call{})
-		k.far.Next()
-		k.far.SendResult("1", "{}")
-		c.end(t)
+		k.remote.Next()
+		k.remote.SendResult("1", "{}")
+		c.wantOutcome(t)
 		pending.Cancel(nil)
-		c.end(t)
-		k.far.WantNothing()
+		c.wantOutcome(t)
+		k.remote.WantNothing()
 	})
 }
 
-func TestNoiseWithAnIDEndsThatCall(t *testing.T) {
-	inBubble(t, peer.Options{OnMalformed: func(*transport.MalformedError) {}}, func(t *testing.T, k *talk) {
+func TestMalformedInputWithAnIDFailsThatCall(t *testing.T) {
+	inBubble(t, peer.Options{OnMalformed: func(*transport.MalformedError) {}}, func(t *testing.T, k *testPeer) {
 		other, _ := k.send(request("1", ""), &peer.Call{})
 		c, _ := k.send(request("2", ""), &peer.Call{})
-		k.far.TakeAll()
-		k.far.Send(`{"jsonrpc":"2.0","id":2}`)
-		_, err := c.end(t)
+		k.remote.TakeAll()
+		k.remote.Send(`{"jsonrpc":"2.0","id":2}`)
+		_, err := c.wantOutcome(t)
 		if _, ok := errors.AsType[*peer.BadResponseError](err); !ok {
 			t.Errorf("it ended with %v", err)
 		}
-		k.far.Send(`✓ server ready`)
-		k.far.WantNothing()
-		other.isOpen(t)
+		k.remote.Send(`✓ server ready`)
+		k.remote.WantNothing()
+		other.wantOpen(t)
 	})
 }
 
-func TestLostEndsThatCallAlone(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestALostCallFailsAlone(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		other, _ := k.send(request("1", ""), &peer.Call{})
 		c, _ := k.send(request("2", ""), &peer.Call{})
-		k.far.FailRead(&transport.CallLostError{ID: "2", Err: errors.New("503"), MayHaveRun: true})
-		k.far.FailRead(&transport.CallLostError{ID: "9", Err: errors.New("nobody's"), MayHaveRun: true})
-		_, err := c.end(t)
+		k.remote.FailRead(&transport.CallLostError{ID: "2", Err: errors.New("503"), MayHaveRun: true})
+		k.remote.FailRead(&transport.CallLostError{ID: "9", Err: errors.New("nobody's"), MayHaveRun: true})
+		_, err := c.wantOutcome(t)
 		if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || !lost.MayHaveRun || err.Error() != "503" {
 			t.Errorf("it ended with %v", err)
 		}
-		other.isOpen(t)
+		other.wantOpen(t)
 	})
 }
 
 // A Lost may wrap the noise that came in place of the answer; it is a Lost.
-func TestLostForNoiseEndsItsCall(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestALostCallWithMalformedInputFails(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		c, _ := k.send(request("1", ""), &peer.Call{})
 		noise := transport.NewMalformedError([]byte("<html>"), wire.Message{}, errors.New("no JSON"))
-		k.far.FailRead(&transport.CallLostError{ID: "1", Err: fmt.Errorf("the answer is no message: %w", noise), MayHaveRun: true})
-		if _, err := c.end(t); err == nil || err.Error() != "the answer is no message: no JSON" {
+		k.remote.FailRead(&transport.CallLostError{ID: "1", Err: fmt.Errorf("the answer is no message: %w", noise), MayHaveRun: true})
+		if _, err := c.wantOutcome(t); err == nil || err.Error() != "the answer is no message: no JSON" {
 			t.Errorf("it ended with %v", err)
 		}
 	})
 }
 
-func TestPROC_06_DeathEndsAllCallsAndSaysWhy(t *testing.T) {
+func TestPROC_06_TheEndOfTheConnectionFailsAllCalls(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		die  func(*mcptest.Peer)
@@ -320,22 +320,22 @@ func TestPROC_06_DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 		{"close", func(p *mcptest.Peer) { p.Close() }, "it closed the connection", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+			inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 				one, _ := k.send(request("1", ""), &peer.Call{Timeout: time.Hour})
 				two, _ := k.send(request("2", ""), &peer.Call{})
-				c.die(k.far)
-				for _, caller := range []*caller{one, two} {
-					_, err := caller.end(t)
+				c.die(k.remote)
+				for _, caller := range []*recordingHandler{one, two} {
+					_, err := caller.wantOutcome(t)
 					if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || !lost.MayHaveRun || err.Error() != c.want {
 						t.Errorf("ended with %v, want %s", err, c.want)
 					}
 				}
-				err := <-k.ended
+				err := <-k.runErr
 				if fmt.Sprint(err) != fmt.Sprint(c.run) {
 					t.Errorf("Run: %v, want %v", err, c.run)
 				}
 				late, _ := k.send(request("3", ""), &peer.Call{Timeout: time.Second})
-				_, err = late.end(t)
+				_, err = late.wantOutcome(t)
 				if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || lost.MayHaveRun || err.Error() != c.want {
 					t.Errorf("a call after the end ended with %v, want %s", err, c.want)
 				}
@@ -347,19 +347,19 @@ func TestPROC_06_DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 	}
 }
 
-func TestOverIsHeardBeforeTheCallsEnd(t *testing.T) {
+func TestOnDisconnectIsCalledBeforeTheCallsEnd(t *testing.T) {
 	heard := 0
-	c := &caller{}
+	c := &recordingHandler{}
 	over := func(error) {
 		heard++
-		if len(c.answers) != 0 {
+		if len(c.responses) != 0 {
 			t.Error("the call has ended already")
 		}
 	}
-	inBubble(t, peer.Options{OnDisconnect: over}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{OnDisconnect: over}, func(t *testing.T, k *testPeer) {
 		k.Send(request("1", ""), &peer.Call{Handler: c})
-		k.far.CloseSend()
-		c.end(t)
+		k.remote.CloseSend()
+		c.wantOutcome(t)
 		if heard != 1 {
 			t.Errorf("heard %d times", heard)
 		}
@@ -367,56 +367,56 @@ func TestOverIsHeardBeforeTheCallsEnd(t *testing.T) {
 }
 
 func TestCallWaitsForTheResult(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		results := make(chan string, 2)
 		call := func(ctx context.Context) {
 			result, err := k.Call(ctx, "tools/list", []byte(`{"cursor":"x"}`))
 			results <- fmt.Sprintf("%s, %v", result, err)
 		}
 		go call(t.Context())
-		k.far.Want(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}`)
-		k.far.SendResult("1", `{"tools":[]}`)
+		k.remote.Want(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}`)
+		k.remote.SendResult("1", `{"tools":[]}`)
 		if got := <-results; got != `{"tools":[]}, <nil>` {
 			t.Error(got)
 		}
 		go call(t.Context())
-		k.far.Next()
-		k.far.SendError("2", `{"code":-32601,"message":"no such"}`)
+		k.remote.Next()
+		k.remote.SendError("2", `{"code":-32601,"message":"no such"}`)
 		if got := <-results; got != `, no such` {
 			t.Error(got)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		go call(ctx)
-		k.far.Next()
+		k.remote.Next()
 		if got := <-results; got != `, context deadline exceeded` {
 			t.Error(got)
 		}
-		k.far.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"context deadline exceeded","requestId":3}}`)
+		k.remote.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"context deadline exceeded","requestId":3}}`)
 	})
 }
 
 // "The initialize request MUST NOT be cancelled by clients."
 func TestInitializeIsNotCancelled(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := k.Call(ctx, "initialize", []byte("{}")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("it ended with %v", err)
 		}
-		k.far.HandleRequest("initialize")
-		k.far.WantNothing()
+		k.remote.HandleRequest("initialize")
+		k.remote.WantNothing()
 	})
 }
 
 // An answer, a cancellation, a time limit and the end of the conversation come
 // at one and the same moment, some progress among them.
-func TestEachCallEndsOnceWhateverComesFirst(t *testing.T) {
+func TestEachCallCompletesOnce(t *testing.T) {
 	outcomes := make(map[string]int)
 	for round := range 150 {
-		inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 			const n = 16
-			var all []*caller
+			var all []*recordingHandler
 			var pending []*peer.Call
 			for i := range n {
 				o := &peer.Call{Token: "0"}
@@ -434,21 +434,21 @@ func TestEachCallEndsOnceWhateverComesFirst(t *testing.T) {
 					}
 				}()
 			}
-			at(func(i int) { k.far.SendResult(wire.ID(fmt.Sprint(i+1)), "{}") })
+			at(func(i int) { k.remote.SendResult(wire.ID(fmt.Sprint(i+1)), "{}") })
 			at(func(i int) { pending[i].Cancel(nil) })
 			at(func(i int) {
-				k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d}}`, i+1)
+				k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d}}`, i+1)
 			})
 			if round%2 == 0 {
 				at(func(i int) {
 					if i == round%n {
-						k.far.Exit("exit 1", "")
+						k.remote.Exit("exit 1", "")
 					}
 				})
 			}
 			time.Sleep(time.Second)
 			for _, c := range all {
-				_, err := c.end(t)
+				_, err := c.wantOutcome(t)
 				switch {
 				case err == nil:
 					outcomes["answered"]++
@@ -468,22 +468,22 @@ func TestEachCallEndsOnceWhateverComesFirst(t *testing.T) {
 	}
 }
 
-func TestSendRacesTheEnd(t *testing.T) {
+func TestSendRacesDisconnect(t *testing.T) {
 	for range 150 {
-		inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-			var all [8]*caller
+		inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+			var all [8]*recordingHandler
 			for i := range all {
-				all[i] = &caller{}
+				all[i] = &recordingHandler{}
 				go func() {
 					time.Sleep(time.Second)
 					k.Send(request("1", ""), &peer.Call{Handler: all[i], Timeout: time.Minute})
 				}()
 			}
 			time.Sleep(time.Second)
-			k.far.Close()
+			k.remote.Close()
 			synctest.Wait()
 			for _, c := range all {
-				if _, err := c.end(t); err == nil {
+				if _, err := c.wantOutcome(t); err == nil {
 					t.Error("a call was answered by nobody")
 				}
 			}
@@ -491,14 +491,14 @@ func TestSendRacesTheEnd(t *testing.T) {
 	}
 }
 
-// abouts notes on whose stream each message went.
-type abouts struct {
+// relatedToConn notes on whose stream each message went.
+type relatedToConn struct {
 	transport.Conn
 	mu  sync.Mutex
 	all []string
 }
 
-func (a *abouts) Write(m wire.Message, about wire.ID) error {
+func (a *relatedToConn) Write(m wire.Message, about wire.ID) error {
 	a.mu.Lock()
 	a.all = append(a.all, m.Method()+" "+string(about))
 	a.mu.Unlock()
@@ -507,13 +507,13 @@ func (a *abouts) Write(m wire.Message, about wire.ID) error {
 
 // What is said of a call goes where the call went: on the stream of the request
 // that it is about, or on its own if there is none.
-func TestACallIsTakenBackOnItsStream(t *testing.T) {
+func TestACancellationTravelsOnTheStreamOfTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := mcptest.NewPeer(t, "far side")
-		noted := &abouts{Conn: conn}
-		p := peer.New(noted, &talk{}, peer.Options{})
+		noted := &relatedToConn{Conn: conn}
+		p := peer.New(noted, &testPeer{}, peer.Options{})
 		for _, about := range []wire.ID{"", `"theirs"`} {
-			c := &peer.Call{Handler: &caller{}, RelatedTo: about}
+			c := &peer.Call{Handler: &recordingHandler{}, RelatedTo: about}
 			p.Send(request("1", ""), c)
 			c.Cancel(nil)
 		}
@@ -524,14 +524,14 @@ func TestACallIsTakenBackOnItsStream(t *testing.T) {
 	})
 }
 
-// ending is a Conn that reports each Write only after the conversation has ended.
-type ending struct {
+// endingConn is a Conn that reports each Write only after the conversation has ended.
+type endingConn struct {
 	transport.Conn
 	over chan struct{} // closed when it has
 	err  error         // what Write returns
 }
 
-func (e *ending) Write(m wire.Message, about wire.ID) error {
+func (e *endingConn) Write(m wire.Message, about wire.ID) error {
 	if e.err == nil {
 		if err := e.Conn.Write(m, about); err != nil {
 			return err
@@ -544,27 +544,27 @@ func (e *ending) Write(m wire.Message, about wire.ID) error {
 
 // A call whose write fails while the conversation ends did not run: Offer says so, and the call
 // may be sent again. One whose write succeeds in that moment ends, and may have run.
-func TestTheEndDuringAWrite_F_HTTP_13(t *testing.T) {
+func TestDisconnectDuringAWrite_F_HTTP_13(t *testing.T) {
 	for _, failure := range []error{transport.ErrClosed, nil} {
 		synctest.Test(t, func(t *testing.T) {
 			conn, _ := mcptest.NewPeer(t, "far side")
-			e := &ending{Conn: conn, over: make(chan struct{}), err: failure}
-			p := peer.New(e, &talk{}, peer.Options{})
+			e := &endingConn{Conn: conn, over: make(chan struct{}), err: failure}
+			p := peer.New(e, &testPeer{}, peer.Options{})
 			go func() {
 				_ = p.Run(t.Context())
 				close(e.over)
 			}()
-			asked := &caller{}
+			asked := &recordingHandler{}
 			c := &peer.Call{Handler: asked}
 			err := p.TrySend(request("1", ""), c)
 			if failure != nil {
-				asked.isOpen(t)
+				asked.wantOpen(t)
 				if !errors.Is(err, transport.ErrClosed) || !c.SentAt().IsZero() {
 					t.Errorf("a failed write: %v, sent %v", err, c.SentAt())
 				}
 				return
 			}
-			_, why := asked.end(t)
+			_, why := asked.wantOutcome(t)
 			if lost, ok := errors.AsType[*transport.CallLostError](why); err != nil || !ok || !lost.MayHaveRun {
 				t.Errorf("a write that succeeded: %v, ended with %v", err, why)
 			}

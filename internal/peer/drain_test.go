@@ -13,8 +13,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// finish calls Finish, and returns what is closed when it has returned.
-func (k *talk) finish(ctx context.Context) <-chan struct{} {
+// drainCalls calls Finish, and returns what is closed when it has returned.
+func (k *testPeer) drainCalls(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -36,22 +36,22 @@ func isClosed(c <-chan struct{}) bool {
 
 // Finish lets calls come to their ends, and none be begun; what the far side asks is still
 // answered.
-func TestFinish(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestDrainCalls(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		one, two := make(peer.ResponseChan, 1), make(peer.ResponseChan, 1)
 		k.Send(request("1", ""), &peer.Call{Handler: one})
 		second := &peer.Call{Handler: two}
 		k.Send(request("2", ""), second)
-		first := k.far.HandleRequest("tools/call")
-		k.far.HandleRequest("tools/call")
-		done := k.finish(t.Context())
+		first := k.remote.HandleRequest("tools/call")
+		k.remote.HandleRequest("tools/call")
+		done := k.drainCalls(t.Context())
 		if err := k.TrySend(request("3", ""), &peer.Call{Handler: make(peer.ResponseChan, 1)}); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("Offer: %v", err)
 		}
-		k.far.WantNothing()
-		k.far.Send(`{"jsonrpc":"2.0","id":"q","method":"ping"}`)
-		k.far.Want(`{"jsonrpc":"2.0","id":"q","result":{}}`)
-		k.far.SendResult(first.ID(), "{}")
+		k.remote.WantNothing()
+		k.remote.Send(`{"jsonrpc":"2.0","id":"q","method":"ping"}`)
+		k.remote.Want(`{"jsonrpc":"2.0","id":"q","result":{}}`)
+		k.remote.SendResult(first.ID(), "{}")
 		if a := <-one; a.Err != nil || isClosed(done) {
 			t.Errorf("the first ended with %v; Finish has returned: %v", a.Err, isClosed(done))
 		}
@@ -59,31 +59,31 @@ func TestFinish(t *testing.T) {
 		if a := <-two; !errors.Is(a.Err, peer.ErrCancelled) || !isClosed(done) {
 			t.Errorf("the second ended with %v; Finish has returned: %v", a.Err, isClosed(done))
 		}
-		k.far.HandleNotification("notifications/cancelled")
+		k.remote.HandleNotification("notifications/cancelled")
 	})
 }
 
-func TestFinishEndsWithItsContextAndWithTheConversation(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestDrainCallsEndsWithItsContextAndWithTheConnection(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		w := make(peer.ResponseChan, 1)
 		k.Send(request("1", ""), &peer.Call{Handler: w})
 		ctx, cancel := context.WithCancel(t.Context())
-		done, other := k.finish(ctx), k.finish(t.Context())
+		done, other := k.drainCalls(ctx), k.drainCalls(t.Context())
 		cancel()
 		if !isClosed(done) || isClosed(other) {
 			t.Error("the wrong one has returned")
 		}
-		k.far.Close()
+		k.remote.Close()
 		if a := <-w; a.Err == nil || !isClosed(other) {
 			t.Errorf("the call ended with %v; Finish has returned: %v", a.Err, isClosed(other))
 		}
 	})
 }
 
-// slow is a Conn that takes its time to write a cancellation.
-type slow struct{ transport.Conn }
+// slowConn is a Conn that takes its time to write a cancellation.
+type slowConn struct{ transport.Conn }
 
-func (s slow) Write(m wire.Message, about wire.ID) error {
+func (s slowConn) Write(m wire.Message, about wire.ID) error {
 	if m.Method() == "notifications/cancelled" {
 		time.Sleep(time.Second)
 	}
@@ -91,10 +91,10 @@ func (s slow) Write(m wire.Message, about wire.ID) error {
 }
 
 // Whoever hangs up after Finish does so after the far side was told of what was taken back.
-func TestFinishWaitsForCancellations(t *testing.T) {
+func TestDrainCallsWaitsForCancellations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, far := mcptest.NewPeer(t, "far side")
-		p := peer.New(slow{conn}, &talk{}, peer.Options{})
+		p := peer.New(slowConn{conn}, &testPeer{}, peer.Options{})
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(t.Context()) }()
 		c := &peer.Call{Handler: make(peer.ResponseChan, 1)}

@@ -12,42 +12,42 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A talk is a conversation between a Peer and a far side that the test plays.
-type talk struct {
+// A testPeer is a conversation between a Peer and a far side that the test plays.
+type testPeer struct {
 	*peer.Peer
-	far   *mcptest.Peer
-	asked chan *peer.Request // what the far side asked
-	told  chan wire.Message
-	ended chan error // what Run returned
-	hang  context.CancelFunc
+	remote        *mcptest.Peer
+	requests      chan *peer.Request // what the far side asked
+	notifications chan wire.Message
+	runErr        chan error // what Run returned
+	cancel        context.CancelFunc
 }
 
 // HandleRequest implements peer.Handler.
-func (k *talk) HandleRequest(r *peer.Request) { k.asked <- r }
+func (k *testPeer) HandleRequest(r *peer.Request) { k.requests <- r }
 
 // HandleNotification implements peer.Handler.
-func (k *talk) HandleNotification(m wire.Message, _ peer.Origin) { k.told <- m }
+func (k *testPeer) HandleNotification(m wire.Message, _ peer.Origin) { k.notifications <- m }
 
 // inBubble runs a test of a conversation in a bubble, where time is virtual and a
 // goroutine that is left fails the test.
-func inBubble(t *testing.T, o peer.Options, test func(t *testing.T, k *talk)) {
+func inBubble(t *testing.T, o peer.Options, test func(t *testing.T, k *testPeer)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newTalk(t, o)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newTestPeer(t, o)) })
 }
 
-func newTalk(t *testing.T, o peer.Options) *talk {
+func newTestPeer(t *testing.T, o peer.Options) *testPeer {
 	conn, far := mcptest.NewPeer(t, "far side")
-	k := &talk{
-		far:   far,
-		asked: make(chan *peer.Request, 100),
-		told:  make(chan wire.Message, 100),
-		ended: make(chan error, 1),
+	k := &testPeer{
+		remote:        far,
+		requests:      make(chan *peer.Request, 100),
+		notifications: make(chan wire.Message, 100),
+		runErr:        make(chan error, 1),
 	}
 	k.Peer = peer.New(conn, k, o)
 	ctx, cancel := context.WithCancel(context.Background())
-	k.hang = cancel
+	k.cancel = cancel
 	var running sync.WaitGroup
-	running.Go(func() { k.ended <- k.Run(ctx) })
+	running.Go(func() { k.runErr <- k.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -69,55 +69,55 @@ func message(text string) wire.Message {
 	return m
 }
 
-// A caller is an ResponseHandler that notes what it gets.
-type caller struct {
-	mu       sync.Mutex
-	progress []string
-	answers  []wire.Message
-	errs     []error
+// A recordingHandler is an ResponseHandler that notes what it gets.
+type recordingHandler struct {
+	mu        sync.Mutex
+	progress  []string
+	responses []wire.Message
+	errs      []error
 }
 
 // OnProgress implements peer.ResponseHandler.
-func (c *caller) OnProgress(m wire.Message) {
+func (c *recordingHandler) OnProgress(m wire.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.progress = append(c.progress, fmt.Sprintf("%s, %d answers", m.Raw(), len(c.answers)))
+	c.progress = append(c.progress, fmt.Sprintf("%s, %d answers", m.Raw(), len(c.responses)))
 }
 
 // OnResponse implements peer.ResponseHandler.
-func (c *caller) OnResponse(m wire.Message, err error) {
+func (c *recordingHandler) OnResponse(m wire.Message, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answers = append(c.answers, m)
+	c.responses = append(c.responses, m)
 	c.errs = append(c.errs, err)
 }
 
-// end waits for everything to come to rest and returns how the call ended, ok
+// wantOutcome waits for everything to come to rest and returns how the call ended, ok
 // being whether it did, once.
-func (c *caller) end(t *testing.T) (m wire.Message, err error) {
+func (c *recordingHandler) wantOutcome(t *testing.T) (m wire.Message, err error) {
 	t.Helper()
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.answers) != 1 {
-		t.Fatalf("the call has ended %d times, want once", len(c.answers))
+	if len(c.responses) != 1 {
+		t.Fatalf("the call has ended %d times, want once", len(c.responses))
 	}
-	return c.answers[0], c.errs[0]
+	return c.responses[0], c.errs[0]
 }
 
-func (c *caller) isOpen(t *testing.T) {
+func (c *recordingHandler) wantOpen(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.answers) != 0 {
-		t.Fatalf("the call has ended: %s, %v", c.answers[0].Raw(), c.errs[0])
+	if len(c.responses) != 0 {
+		t.Fatalf("the call has ended: %s, %v", c.responses[0].Raw(), c.errs[0])
 	}
 }
 
 // send sends a call and returns who waits for it.
-func (k *talk) send(m wire.Message, p *peer.Call) (*caller, *peer.Call) {
-	c := &caller{}
+func (k *testPeer) send(m wire.Message, p *peer.Call) (*recordingHandler, *peer.Call) {
+	c := &recordingHandler{}
 	p.Handler = c
 	k.Send(m, p)
 	return c, p

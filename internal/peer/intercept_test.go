@@ -13,8 +13,8 @@ import (
 
 // A call whose answer is not its end is sent once more, and ends once; so it is with the
 // reason why there is no answer.
-func TestACallIsSentOnceMore(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestAnInterceptedCallIsRetried(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		tries := 0
 		call := &peer.Call{Timeout: time.Minute}
 		call.InterceptResponse = func(m wire.Message, err error) bool {
@@ -29,37 +29,37 @@ func TestACallIsSentOnceMore(t *testing.T) {
 			return true
 		}
 		c, _ := k.send(request("1", ""), call)
-		k.far.SendError("1", `{"code":-32020,"message":"no"}`)
+		k.remote.SendError("1", `{"code":-32020,"message":"no"}`)
 		time.Sleep(time.Minute) // the clock begins anew
-		k.far.FailRead(&transport.CallLostError{ID: "2", Err: errors.New("503")})
+		k.remote.FailRead(&transport.CallLostError{ID: "2", Err: errors.New("503")})
 		time.Sleep(51 * time.Second)
-		c.isOpen(t)
+		c.wantOpen(t)
 		if call.ID() != "3" {
 			t.Errorf("its id is %s", call.ID())
 		}
-		k.far.SendResult("3", "{}")
-		if m, err := c.end(t); err != nil || m.Part(wire.PartResult) == nil {
+		k.remote.SendResult("3", "{}")
+		if m, err := c.wantOutcome(t); err != nil || m.Part(wire.PartResult) == nil {
 			t.Errorf("it ended with %s, %v", m.Raw(), err)
 		}
 	})
 }
 
 // A deadline, a cancellation and the end of the conversation are ends.
-func TestWhatIsNoAnswerIsAnEnd(t *testing.T) {
-	for name, end := range map[string]func(k *talk, c *peer.Call){
-		"timeout": func(*talk, *peer.Call) { time.Sleep(time.Minute) },
-		"cancel":  func(_ *talk, c *peer.Call) { c.Cancel(nil) },
-		"death":   func(k *talk, _ *peer.Call) { k.far.Exit("exit 1", "") },
+func TestTimeoutCancelAndDisconnectAreNotIntercepted(t *testing.T) {
+	for name, end := range map[string]func(k *testPeer, c *peer.Call){
+		"timeout": func(*testPeer, *peer.Call) { time.Sleep(time.Minute) },
+		"cancel":  func(_ *testPeer, c *peer.Call) { c.Cancel(nil) },
+		"death":   func(k *testPeer, _ *peer.Call) { k.remote.Exit("exit 1", "") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+			inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 				call := &peer.Call{Timeout: time.Minute, InterceptResponse: func(wire.Message, error) bool {
 					t.Error("it was asked whether the call goes on")
 					return true
 				}}
 				c, _ := k.send(request("1", ""), call)
 				end(k, call)
-				if _, err := c.end(t); err == nil {
+				if _, err := c.wantOutcome(t); err == nil {
 					t.Error("it did not fail")
 				}
 			})
@@ -68,12 +68,12 @@ func TestWhatIsNoAnswerIsAnEnd(t *testing.T) {
 }
 
 // A call that was taken back between two tries is not sent again.
-func TestACallThatWasTakenBackIsNotOffered(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestACancelledCallIsNotRetried(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		call := &peer.Call{InterceptResponse: func(wire.Message, error) bool { return true }}
 		c, _ := k.send(request("1", ""), call)
-		k.far.HandleRequest("tools/call")
-		k.far.SendError("1", `{"code":-32020,"message":"no"}`)
+		k.remote.HandleRequest("tools/call")
+		k.remote.SendError("1", `{"code":-32020,"message":"no"}`)
 		synctest.Wait()
 		if call.IsCancelled() {
 			t.Error("taken back already")
@@ -82,14 +82,14 @@ func TestACallThatWasTakenBackIsNotOffered(t *testing.T) {
 		if err := k.TrySend(request("1", ""), call); !errors.Is(err, peer.ErrCancelled) || !call.IsCancelled() {
 			t.Errorf("offered: %v", err)
 		}
-		k.far.WantNothing()
-		c.isOpen(t) // it is whose Again it is who ends it
+		k.remote.WantNothing()
+		c.wantOpen(t) // it is whose Again it is who ends it
 		other := &peer.Call{}
 		other.Cancel(nil)
 		d, _ := k.send(request("1", ""), other)
-		if _, err := d.end(t); !errors.Is(err, peer.ErrCancelled) {
+		if _, err := d.wantOutcome(t); !errors.Is(err, peer.ErrCancelled) {
 			t.Errorf("it ended with %v", err)
 		}
-		k.far.WantNothing()
+		k.remote.WantNothing()
 	})
 }

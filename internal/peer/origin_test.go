@@ -9,18 +9,18 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// hearing is a Handler that notes on which stream things came.
-type hearing chan peer.Origin
+// originHandler is a Handler that notes on which stream things came.
+type originHandler chan peer.Origin
 
-func (h hearing) HandleRequest(r *peer.Request)                     { h <- r.Origin(); r.Reply([]byte("{}")) }
-func (h hearing) HandleNotification(_ wire.Message, on peer.Origin) { h <- on }
+func (h originHandler) HandleRequest(r *peer.Request)                     { h <- r.Origin(); r.Reply([]byte("{}")) }
+func (h originHandler) HandleNotification(_ wire.Message, on peer.Origin) { h <- on }
 
 // The stream of a call that is over, however it has ended, is not taken for one that is of no
 // call.
-func TestStream_OfACallThatIsOver(t *testing.T) {
+func TestOriginOfACallThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, far := mcptest.NewPeer(t, "far side")
-		h := make(hearing, 10)
+		h := make(originHandler, 10)
 		p := peer.New(conn, h, peer.Options{})
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(t.Context()) }()
@@ -36,7 +36,7 @@ func TestStream_OfACallThatIsOver(t *testing.T) {
 		}
 		over := peer.Origin{CallEnded: true}
 		want("", peer.Origin{})
-		answered, cancelled := &peer.Call{Handler: &caller{}}, &peer.Call{Handler: &caller{}}
+		answered, cancelled := &peer.Call{Handler: &recordingHandler{}}, &peer.Call{Handler: &recordingHandler{}}
 		p.Send(request("1", ""), answered)
 		p.Send(request("2", ""), cancelled)
 		want(answered.ID(), peer.Origin{Call: answered})

@@ -11,18 +11,18 @@ import (
 
 // A trail brings what progress comes after the answer, under the caller's token,
 // until its end. So many are kept and no more.
-func TestATrailBringsProgressAfterTheAnswer(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestAProgressRelayForwardsProgressAfterTheResponse(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		var got []string
 		follow := func(token wire.ID) (*peer.Call, *peer.ProgressRelay) {
 			c, p := k.send(request("1", `,"_meta":{"progressToken":0}`), &peer.Call{Token: token})
-			k.far.SendResult(k.far.NextMessage().ID(), "{}")
-			c.end(t)
+			k.remote.SendResult(k.remote.NextMessage().ID(), "{}")
+			c.wantOutcome(t)
 			return p, p.RelayProgress(func(m wire.Message) { got = append(got, string(m.Token())) })
 		}
 		progress := func(p *peer.Call, want ...string) {
 			t.Helper()
-			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, p.ID())
+			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, p.ID())
 			synctest.Wait()
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("got %q, want %q", got, want)

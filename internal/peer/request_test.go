@@ -24,10 +24,10 @@ var ids = []wire.ID{
 }
 
 func TestMission_B_AResponseCarriesTheIDOfItsRequest(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		for i, id := range ids {
-			k.far.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"m"}`, id)
-			r := <-k.asked
+			k.remote.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"m"}`, id)
+			r := <-k.requests
 			if r.RemoteID() != id {
 				t.Errorf("the id %s became %s", id, r.RemoteID())
 			}
@@ -43,20 +43,20 @@ func TestMission_B_AResponseCarriesTheIDOfItsRequest(t *testing.T) {
 				r.Forward(message(`{"result" : {"n":1.10,"id":7},"id":4211, "jsonrpc":"2.0","x":null}`))
 				want = `{"result" : {"n":1.10,"id":7},"id":%s, "jsonrpc":"2.0","x":null}`
 			}
-			k.far.Want(fmt.Sprintf(want, id))
+			k.remote.Want(fmt.Sprintf(want, id))
 		}
 	})
 }
 
 // Ids that only look alike are different ids, in flight at the same time.
-func TestID_05_SameTextOfAnotherTypeIsAnotherID(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestID_05_IDsOfDifferentTypesDiffer(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		for _, id := range ids {
-			k.far.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"m"}`, id)
+			k.remote.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"m"}`, id)
 		}
 		open := make(map[wire.ID]*peer.Request)
 		for range ids {
-			r := <-k.asked
+			r := <-k.requests
 			open[r.RemoteID()] = r
 		}
 		if len(open) != len(ids) {
@@ -64,24 +64,24 @@ func TestID_05_SameTextOfAnotherTypeIsAnotherID(t *testing.T) {
 		}
 		for _, id := range ids {
 			open[id].Reply(wire.Quote(string(id)))
-			k.far.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, wire.Quote(string(id))))
+			k.remote.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, wire.Quote(string(id))))
 		}
 	})
 }
 
 func TestMission_A_IDNullIsARequest(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.far.Send(`{"jsonrpc":"2.0","id":null,"method":"ping"}`)
-		k.far.Want(`{"jsonrpc":"2.0","id":null,"result":{}}`)
-		k.far.Send(`{"jsonrpc":"2.0","method":"ping"}`) // without one it is a notification
-		k.far.WantNothing()
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		k.remote.Send(`{"jsonrpc":"2.0","id":null,"method":"ping"}`)
+		k.remote.Want(`{"jsonrpc":"2.0","id":null,"result":{}}`)
+		k.remote.Send(`{"jsonrpc":"2.0","method":"ping"}`) // without one it is a notification
+		k.remote.WantNothing()
 	})
 }
 
 func TestARequestIsAnsweredOnce(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
-		r := <-k.asked
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		r := <-k.requests
 		if !r.Reply([]byte("{}")) {
 			t.Error("the first answer was refused")
 		}
@@ -89,102 +89,102 @@ func TestARequestIsAnsweredOnce(t *testing.T) {
 			t.Error("a second answer was taken")
 		}
 		r.Notify(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
-		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
-		k.far.WantNothing()
+		k.remote.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		k.remote.WantNothing()
 	})
 }
 
 // The answer to a request must not end another that has its id since.
-func TestAnAnswerIsForItsOwnRequest(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
-		first := <-k.asked
-		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
-		second := <-k.asked
+func TestAResponseEndsOnlyItsOwnRequest(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		first := <-k.requests
+		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		second := <-k.requests
 		if first.Reply([]byte(`"late"`)) || !second.Reply([]byte(`"right"`)) {
 			t.Error("the two were mixed up")
 		}
-		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":"right"}`)
-		k.far.WantNothing()
+		k.remote.Want(`{"jsonrpc":"2.0","id":1,"result":"right"}`)
+		k.remote.WantNothing()
 	})
 }
 
-func TestADuplicateIDInFlightIsRefused(t *testing.T) {
+func TestADuplicateIDInFlightIsRejected(t *testing.T) {
 	var refused []string
 	o := peer.Options{OnRejected: func(m wire.Message, err *wire.Error) {
 		refused = append(refused, fmt.Sprintf("%s %d", m.Raw(), err.Code))
 	}}
-	inBubble(t, o, func(t *testing.T, k *talk) {
+	inBubble(t, o, func(t *testing.T, k *testPeer) {
 		const line = `{"jsonrpc":"2.0","id":"d","method":"m"}`
-		k.far.Send(line)
-		r := <-k.asked
-		k.far.Send(line)
-		k.far.Send(`{"jsonrpc":"2.0","id":"d","method":"ping"}`)
+		k.remote.Send(line)
+		r := <-k.requests
+		k.remote.Send(line)
+		k.remote.Send(`{"jsonrpc":"2.0","id":"d","method":"ping"}`)
 		for range 2 {
-			k.far.Want(`{"jsonrpc":"2.0","id":"d","error":{"code":-32600,"message":"Invalid request: a request with this id is in flight"}}`)
+			k.remote.Want(`{"jsonrpc":"2.0","id":"d","error":{"code":-32600,"message":"Invalid request: a request with this id is in flight"}}`)
 		}
 		if !r.Reply([]byte("1")) {
 			t.Error("the first request is gone")
 		}
-		k.far.Want(`{"jsonrpc":"2.0","id":"d","result":1}`)
-		k.far.Send(line) // the id is free again
-		(<-k.asked).Reply([]byte("2"))
-		k.far.Want(`{"jsonrpc":"2.0","id":"d","result":2}`)
+		k.remote.Want(`{"jsonrpc":"2.0","id":"d","result":1}`)
+		k.remote.Send(line) // the id is free again
+		(<-k.requests).Reply([]byte("2"))
+		k.remote.Want(`{"jsonrpc":"2.0","id":"d","result":2}`)
 		if len(refused) != 2 || refused[0] != line+" -32600" {
 			t.Errorf("told of %q", refused)
 		}
 	})
 }
 
-func TestMoreThanMayBeInFlightIsRefusedButAPing(t *testing.T) {
-	inBubble(t, peer.Options{MaxInFlight: 2}, func(t *testing.T, k *talk) {
+func TestRequestsBeyondMaxInFlightAreRejectedExceptPings(t *testing.T) {
+	inBubble(t, peer.Options{MaxInFlight: 2}, func(t *testing.T, k *testPeer) {
 		for i := range 3 {
-			k.far.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
+			k.remote.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 		}
-		k.far.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"Too many requests in flight: there may be 2; wait for answers"}}`)
-		k.far.Send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
-		k.far.Want(`{"jsonrpc":"2.0","id":3,"result":{}}`)
-		(<-k.asked).Reply([]byte("{}"))
-		k.far.Next()
-		k.far.Send(`{"jsonrpc":"2.0","id":4,"method":"m"}`)
+		k.remote.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"Too many requests in flight: there may be 2; wait for answers"}}`)
+		k.remote.Send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+		k.remote.Want(`{"jsonrpc":"2.0","id":3,"result":{}}`)
+		(<-k.requests).Reply([]byte("{}"))
+		k.remote.Next()
+		k.remote.Send(`{"jsonrpc":"2.0","id":4,"method":"m"}`)
 		synctest.Wait()
-		if len(k.asked) != 2 {
-			t.Errorf("%d requests are open, want 2", len(k.asked))
+		if len(k.requests) != 2 {
+			t.Errorf("%d requests are open, want 2", len(k.requests))
 		}
-		k.far.WantNothing()
+		k.remote.WantNothing()
 	})
 }
 
-func TestMission_A_PingIsAnsweredWhateverElseGoesOn(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestMission_A_PingIsAnsweredWhileBusy(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		k.send(request("1", ""), &peer.Call{}) // they have a call of ours
-		k.far.Next()
-		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`) // we have one of theirs
-		r := <-k.asked
-		k.far.Send(`{"jsonrpc":"2.0","id":"p","method":"ping","params":{"_meta":{}}}`)
-		k.far.Want(`{"jsonrpc":"2.0","id":"p","result":{}}`)
+		k.remote.Next()
+		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`) // we have one of theirs
+		r := <-k.requests
+		k.remote.Send(`{"jsonrpc":"2.0","id":"p","method":"ping","params":{"_meta":{}}}`)
+		k.remote.Want(`{"jsonrpc":"2.0","id":"p","result":{}}`)
 		result := make(chan string, 1)
-		k.far.ReceivePings()
+		k.remote.ReceivePings()
 		go func() { // and the other way
 			text, err := k.Call(t.Context(), "ping", nil)
 			result <- fmt.Sprintf("%s, %v", text, err)
 		}()
-		k.far.Want(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
-		k.far.SendResult("2", "{}")
+		k.remote.Want(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		k.remote.SendResult("2", "{}")
 		if got := <-result; got != "{}, <nil>" {
 			t.Errorf("our ping was answered with %s", got)
 		}
 		r.Reply([]byte("{}"))
-		k.far.Next()
-		if len(k.asked) != 0 {
+		k.remote.Next()
+		if len(k.requests) != 0 {
 			t.Error("the ping came to the owner")
 		}
 	})
 }
 
 func TestNotificationsAreNeverAnswered(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		lines := []string{
 			`{"jsonrpc":"2.0","method":"window/logMessage","params":[1,"x"]}`,
 			`{"jsonrpc":"2.0","method":"codex/event","params":"odd"}`,
@@ -192,80 +192,80 @@ func TestNotificationsAreNeverAnswered(t *testing.T) {
 			`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"t"}}`,
 		}
 		for _, line := range lines {
-			k.far.Send(line)
+			k.remote.Send(line)
 		}
 		for _, line := range lines {
-			if m := <-k.told; string(m.Raw()) != line {
+			if m := <-k.notifications; string(m.Raw()) != line {
 				t.Errorf("told of %s, want %s", m.Raw(), line)
 			}
 		}
-		k.far.WantNothing()
+		k.remote.WantNothing()
 	})
 }
 
-func TestNoiseIsAnsweredUnlessTheOwnerSeesToIt(t *testing.T) {
+func TestMalformedInputIsAnsweredUnlessHandled(t *testing.T) {
 	lines := []string{"not JSON", `{"jsonrpc":"1.0","id":7,"method":"m"}`, `{"jsonrpc":"2.0","id":8}`, `42`}
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		for i, want := range []string{`"id":null,"error":{"code":-32700,`, `"id":7,"error":{"code":-32600,`, `"id":8,"error":{"code":-32600,`, `"id":null,"error":{"code":-32600,`} {
-			k.far.Send(lines[i])
-			if got := k.far.Next(); !strings.Contains(got, want) {
+			k.remote.Send(lines[i])
+			if got := k.remote.Next(); !strings.Contains(got, want) {
 				t.Errorf("%s was answered with %s", lines[i], got)
 			}
 		}
-		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		k.remote.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 	n := 0
-	inBubble(t, peer.Options{OnMalformed: func(*transport.MalformedError) { n++ }}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{OnMalformed: func(*transport.MalformedError) { n++ }}, func(t *testing.T, k *testPeer) {
 		for _, line := range lines {
-			k.far.Send(line)
+			k.remote.Send(line)
 		}
-		k.far.WantNothing()
+		k.remote.WantNothing()
 	})
 	if n != len(lines) {
 		t.Errorf("the owner saw %d pieces of noise, want %d", n, len(lines))
 	}
 }
 
-// An owner notes what it is told.
-type owner struct {
+// An cancelRecorder notes what it is told.
+type cancelRecorder struct {
 	mu   sync.Mutex
 	told []string
 }
 
 // HandleCancel implements peer.CancelHandler.
-func (o *owner) HandleCancel(params []byte) {
+func (o *cancelRecorder) HandleCancel(params []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.told = append(o.told, string(params))
 }
 
-// heard returns what the owner was told, once everything has come to rest.
-func (o *owner) heard() []string {
+// cancellations returns what the owner was told, once everything has come to rest.
+func (o *cancelRecorder) cancellations() []string {
 	synctest.Wait()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.told
 }
 
-func TestNOTIF_13_NothingIsSentAfterACancel(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.far.Send(`{"jsonrpc":"2.0","id":"1","method":"m"}`)
-		r := <-k.asked
-		var o owner
+func TestNOTIF_13_NoResponseAfterACancellation(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		k.remote.Send(`{"jsonrpc":"2.0","id":"1","method":"m"}`)
+		r := <-k.requests
+		var o cancelRecorder
 		if !r.OnCancel(&o) {
 			t.Fatal("the request is gone")
 		}
-		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`) // another id
-		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1","reason":"<x>"}}`)
-		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}`)
+		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`) // another id
+		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1","reason":"<x>"}}`)
+		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}`)
 		synctest.Wait()
 		r.Notify(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
 		if r.Reply([]byte("{}")) || r.Fail(wire.Errorf(0, "Request cancelled")) || r.Forward(message(`{"jsonrpc":"2.0","id":1,"result":1}`)) {
 			t.Error("an answer was taken")
 		}
-		k.far.WantNothing()
-		if told := o.heard(); len(told) != 1 || told[0] != `{"requestId":"1","reason":"<x>"}` {
+		k.remote.WantNothing()
+		if told := o.cancellations(); len(told) != 1 || told[0] != `{"requestId":"1","reason":"<x>"}` {
 			t.Errorf("the owner was told %q", told)
 		}
 		if r.OnCancel(&o) {
@@ -274,39 +274,39 @@ func TestNOTIF_13_NothingIsSentAfterACancel(t *testing.T) {
 	})
 }
 
-func TestNOTIF_14_ACancelOfNothingIsIgnored(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
-		(<-k.asked).Reply([]byte("{}"))
-		k.far.Next()
+func TestNOTIF_14_UnknownCancellationsAreIgnored(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		(<-k.requests).Reply([]byte("{}"))
+		k.remote.Next()
 		for _, params := range []string{`{"requestId":1}`, `{"requestId":99}`, `{"requestId":null}`, `{"requestId":[1]}`, `{}`, `[]`, `null`} {
-			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":%s}`, params)
+			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":%s}`, params)
 		}
-		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)
-		k.far.WantNothing()
-		if len(k.told) != 0 {
-			t.Errorf("%d of them went to the owner", len(k.told))
+		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)
+		k.remote.WantNothing()
+		if len(k.notifications) != 0 {
+			t.Errorf("%d of them went to the owner", len(k.notifications))
 		}
-		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		k.remote.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }
 
 // A request may be cancelled at the moment at which somebody comes to own it: the
 // owner is refused or it is told, so that it always knows.
-func TestAnOwnerIsRefusedOrTold(t *testing.T) {
+func TestACancelHandlerIsRejectedOrCalled(t *testing.T) {
 	refused, told := 0, 0
 	for range 300 {
-		inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 			const n = 8
 			for i := range n {
-				k.far.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
+				k.remote.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 			}
 			synctest.Wait()
-			var owners [n]owner
+			var owners [n]cancelRecorder
 			var owned [n]bool
 			for i := range n {
-				r := <-k.asked
+				r := <-k.requests
 				go func() {
 					time.Sleep(time.Second)
 					owned[i] = r.OnCancel(&owners[i])
@@ -317,12 +317,12 @@ func TestAnOwnerIsRefusedOrTold(t *testing.T) {
 			synctest.Wait()
 			for i := range n {
 				switch {
-				case !owned[i] && len(owners[i].heard()) == 0:
+				case !owned[i] && len(owners[i].cancellations()) == 0:
 					refused++
-				case owned[i] && len(owners[i].heard()) == 1:
+				case owned[i] && len(owners[i].cancellations()) == 1:
 					told++
 				default:
-					t.Fatalf("owned: %v, told %d times", owned[i], len(owners[i].heard()))
+					t.Fatalf("owned: %v, told %d times", owned[i], len(owners[i].cancellations()))
 				}
 			}
 		})
@@ -330,15 +330,15 @@ func TestAnOwnerIsRefusedOrTold(t *testing.T) {
 	t.Logf("%d refused, %d told", refused, told)
 }
 
-func TestAFarSideThatDoesNotReadIsHungUpOn(t *testing.T) {
+func TestARemoteSideThatDoesNotReadIsDisconnected(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	synctest.Test(t, func(t *testing.T) {
 		conn, far := mcptest.NewPausedPeer(t, "deaf")
-		k := &talk{asked: make(chan *peer.Request, 200)}
+		k := &testPeer{requests: make(chan *peer.Request, 200)}
 		p := peer.New(conn, k, peer.Options{Log: func() *slog.Logger { return logger }})
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(t.Context()) }()
-		call := &caller{}
+		call := &recordingHandler{}
 		p.Send(request("1", ""), &peer.Call{Handler: call})
 		for i := range 100 {
 			far.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
@@ -346,7 +346,7 @@ func TestAFarSideThatDoesNotReadIsHungUpOn(t *testing.T) {
 		large := wire.Quote(strings.Repeat("x", 1<<20))
 		n := 0
 		for ; len(ended) == 0 && n < 100; n++ {
-			(<-k.asked).Reply(large)
+			(<-k.requests).Reply(large)
 			synctest.Wait()
 		}
 		if err := <-ended; !errors.Is(err, transport.ErrFull) {
@@ -355,7 +355,7 @@ func TestAFarSideThatDoesNotReadIsHungUpOn(t *testing.T) {
 		if n < 64 || n > 66 {
 			t.Errorf("hung up after %d MiB, want 64", n)
 		}
-		if _, err := call.end(t); !errors.Is(err, transport.ErrFull) {
+		if _, err := call.wantOutcome(t); !errors.Is(err, transport.ErrFull) {
 			t.Errorf("a call in flight ended with %v", err)
 		}
 		p.Close()
@@ -366,11 +366,11 @@ func TestAFarSideThatDoesNotReadIsHungUpOn(t *testing.T) {
 	})
 }
 
-func TestDrainWaitsForWhatIsOpen(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+func TestDrainRequestsWaitsForOpenRequests(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		k.DrainRequests(t.Context()) // nothing is
 		for i := range 3 {
-			k.far.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
+			k.remote.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 		}
 		synctest.Wait()
 		drained := make(chan time.Duration, 2)
@@ -382,10 +382,10 @@ func TestDrainWaitsForWhatIsOpen(t *testing.T) {
 			}()
 		}
 		time.Sleep(time.Second)
-		(<-k.asked).Reply([]byte("{}"))
-		(<-k.asked).Fail(wire.Errorf(0, "x"))
+		(<-k.requests).Reply([]byte("{}"))
+		(<-k.requests).Fail(wire.Errorf(0, "x"))
 		time.Sleep(time.Second)
-		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		for range 2 {
 			if took := <-drained; took != 2*time.Second {
 				t.Errorf("it took %v", took)
@@ -396,38 +396,38 @@ func TestDrainWaitsForWhatIsOpen(t *testing.T) {
 
 // An answer that somebody is about to write is still owed: who closes after Drain does not cut it
 // off.
-func TestDrainWaitsForWhatIsBeingAnswered(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
-		r := <-k.asked
+func TestDrainRequestsWaitsForResponsesBeingWritten(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		r := <-k.requests
 		go r.ReplyAfter(func() { time.Sleep(time.Second) }, []byte("{}"))
 		synctest.Wait()
 		k.DrainRequests(t.Context())
 		_ = k.Close()
-		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		k.remote.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }
 
 // So is that of a batch, whoever writes it: here the reader, who has not read all of it yet.
-func TestDrainWaitsForABatchThatIsBeingAnswered(t *testing.T) {
+func TestDrainRequestsWaitsForBatchesBeingWritten(t *testing.T) {
 	inBubble(t, peer.Options{
 		AllowBatches: func() bool { return true },
 		OnRejected:   func(wire.Message, *wire.Error) { time.Sleep(time.Second) },
-	}, func(t *testing.T, k *talk) {
-		k.far.Send(`[{"jsonrpc":"2.0","id":1,"method":"ping"},7]`)
+	}, func(t *testing.T, k *testPeer) {
+		k.remote.Send(`[{"jsonrpc":"2.0","id":1,"method":"ping"},7]`)
 		synctest.Wait() // at the second
 		k.DrainRequests(t.Context())
 		_ = k.Close()
-		if got := k.far.Next(); !strings.Contains(got, `{"jsonrpc":"2.0","id":1,"result":{}}`) {
+		if got := k.remote.Next(); !strings.Contains(got, `{"jsonrpc":"2.0","id":1,"result":{}}`) {
 			t.Errorf("got %s", got)
 		}
 	})
 }
 
-func TestDrainEndsWithItsContext(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
-		r := <-k.asked
+func TestDrainRequestsEndsWithItsContext(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		r := <-k.requests
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		k.DrainRequests(ctx)
@@ -440,22 +440,22 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 
 // What the far side asked before it sent its last is answered all the same.
 func TestRequestsOutliveTheEndOfInput(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
-		k.far.CloseSend()
-		if err := <-k.ended; err != nil {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		k.remote.CloseSend()
+		if err := <-k.runErr; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-		(<-k.asked).Reply([]byte("{}"))
-		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		(<-k.requests).Reply([]byte("{}"))
+		k.remote.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }
 
-func TestCloseCancelsWhatIsOpen(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		var o owner
-		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
-		r := <-k.asked
+func TestCloseCancelsOpenRequests(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		var o cancelRecorder
+		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		r := <-k.requests
 		r.OnCancel(&o)
 		if err := k.Close(); err != nil {
 			t.Error(err)
@@ -463,33 +463,33 @@ func TestCloseCancelsWhatIsOpen(t *testing.T) {
 		if err := k.Close(); err != nil {
 			t.Errorf("again: %v", err)
 		}
-		if told := o.heard(); len(told) != 1 || told[0] != "" {
+		if told := o.cancellations(); len(told) != 1 || told[0] != "" {
 			t.Errorf("the owner was told %q", told)
 		}
 		if r.Reply([]byte("{}")) {
 			t.Error("an answer was taken")
 		}
-		if err := <-k.ended; !errors.Is(err, transport.ErrClosed) {
+		if err := <-k.runErr; !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("Run: %v", err)
 		}
-		k.far.WantNothing()
-		if !k.far.Disconnected() {
+		k.remote.WantNothing()
+		if !k.remote.Disconnected() {
 			t.Error("the far side does not know")
 		}
 	})
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
-	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		c, _ := k.send(request("1", ""), &peer.Call{})
-		k.hang()
-		if err := <-k.ended; !errors.Is(err, context.Canceled) {
+		k.cancel()
+		if err := <-k.runErr; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)
 		}
-		if _, err := c.end(t); err == nil {
+		if _, err := c.wantOutcome(t); err == nil {
 			t.Error("the call was answered")
 		}
-		if !k.far.Disconnected() {
+		if !k.remote.Disconnected() {
 			t.Error("the far side does not know")
 		}
 	})

@@ -30,7 +30,7 @@ func TestReadStat(t *testing.T) {
 }
 
 // Whoever asks for the processes sees what was there when it asked, however many ask at that time.
-func TestACensusIsNeverOlderThanTheQuestion(t *testing.T) {
+func TestAScanStartsAfterTheCall(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -40,12 +40,12 @@ func TestACensusIsNeverOlderThanTheQuestion(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if !seenIn(processes(), cmd.Process.Pid) {
+				if !isChildIn(processes(), cmd.Process.Pid) {
 					t.Errorf("%d was there, and is not seen", cmd.Process.Pid)
 				}
 				_ = cmd.Process.Kill()
 				registry.wait(cmd)
-				if seenIn(processes(), cmd.Process.Pid) {
+				if isChildIn(processes(), cmd.Process.Pid) {
 					t.Errorf("%d had gone, and is seen", cmd.Process.Pid)
 				}
 			}
@@ -54,8 +54,8 @@ func TestACensusIsNeverOlderThanTheQuestion(t *testing.T) {
 	all.Wait()
 }
 
-// seenIn reports whether a process is among all, as a child of this one.
-func seenIn(all []procInfo, pid int) bool {
+// isChildIn reports whether a process is among all, as a child of this one.
+func isChildIn(all []procInfo, pid int) bool {
 	for _, p := range all {
 		if p.pid == pid && p.parent == os.Getpid() {
 			return true

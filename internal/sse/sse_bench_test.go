@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// An endless is a stream that repeats a text.
-type endless struct {
+// An endlessReader is a stream that repeats a text.
+type endlessReader struct {
 	text string
 	at   int
 }
 
 // Read returns at most 64 KiB, as a pipe does.
-func (e *endless) Read(b []byte) (n int, _ error) {
+func (e *endlessReader) Read(b []byte) (n int, _ error) {
 	b = b[:min(len(b), 64<<10)]
 	for n < len(b) {
 		k := copy(b[n:], e.text[e.at:])
@@ -28,7 +28,7 @@ var eventSizes = []int{32, 4 << 10, 64 << 10, 1 << 20}
 
 func eventsOf(n int) *Reader {
 	r := NewReader(4<<20, nil)
-	r.Open(&endless{text: "event: message\nid: 1-17\n" +
+	r.Open(&endlessReader{text: "event: message\nid: 1-17\n" +
 		`data: {"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", n) + `"}]}}` + "\n\n"})
 	return r
 }

@@ -79,7 +79,7 @@ func readEvents(r *Reader, body io.Reader) (all []string, err error) {
 	}
 }
 
-func TestEventReaderRemembersWhereToResume(t *testing.T) {
+func TestEventReaderKeepsTheLastEventID(t *testing.T) {
 	r := NewReader(1000, nil)
 	if r.Retry >= 0 {
 		t.Error("retry is set before the server asked for any")
@@ -104,7 +104,7 @@ func TestEventReaderRemembersWhereToResume(t *testing.T) {
 	}
 }
 
-func TestEventReaderDeliversNothingOfABrokenStream(t *testing.T) {
+func TestEventReaderDropsTheEndOfABrokenStream(t *testing.T) {
 	broken := errors.New("broken")
 	stream := io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(broken))
 	events, err := readEvents(NewReader(1000, nil), stream)
@@ -114,7 +114,7 @@ func TestEventReaderDeliversNothingOfABrokenStream(t *testing.T) {
 }
 
 // A CR ends a line even while nothing follows it.
-func TestEventReaderDoesNotWaitBehindCR(t *testing.T) {
+func TestEventReaderDoesNotWaitAfterCR(t *testing.T) {
 	pr, pw := io.Pipe()
 	defer pw.Close()
 	go io.WriteString(pw, "data: a\r\r")
@@ -125,7 +125,7 @@ func TestEventReaderDoesNotWaitBehindCR(t *testing.T) {
 	}
 }
 
-func TestEventReaderPassesOverWhatIsTooLarge(t *testing.T) {
+func TestEventReaderSkipsOversizedEvents(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	tests := []struct{ name, stream, want string }{
 		{"one line", `data: {"a":"` + long + `","id":7}` + "\n\ndata: b\n\n", `too large: {"a":"xxxx id 7|b`},
@@ -150,7 +150,7 @@ func TestEventReaderPassesOverWhatIsTooLarge(t *testing.T) {
 }
 
 // What was handed out must not change when more is read.
-func TestEventReaderLeavesItsEventsAlone(t *testing.T) {
+func TestEventReaderDoesNotModifyReturnedEvents(t *testing.T) {
 	var stream bytes.Buffer
 	for i := range 2000 {
 		stream.WriteString("data: event number " + strconv.Itoa(i) + "\n\n")
@@ -221,7 +221,7 @@ func FuzzEventReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream string, piece uint8) {
 		want, lastID, retry := referenceEvents(stream)
 		r := NewReader(1<<20, nil)
-		got, err := readEvents(r, &pieces{rest: stream, size: int(piece)%7 + 1})
+		got, err := readEvents(r, &chunkedReader{rest: stream, size: int(piece)%7 + 1})
 		if err != io.EOF || strings.Join(got, "|") != strings.Join(want, "|") {
 			t.Fatalf("got %q, %v; want %q", got, err, want)
 		}
@@ -242,13 +242,13 @@ func FuzzEventReader(f *testing.F) {
 	})
 }
 
-// pieces is a reader that gives a few bytes at a time.
-type pieces struct {
+// chunkedReader is a reader that gives a few bytes at a time.
+type chunkedReader struct {
 	rest string
 	size int
 }
 
-func (p *pieces) Read(b []byte) (int, error) {
+func (p *chunkedReader) Read(b []byte) (int, error) {
 	n := copy(b[:min(len(b), p.size)], p.rest)
 	if p.rest = p.rest[n:]; n == 0 {
 		return 0, io.EOF

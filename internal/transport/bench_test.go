@@ -12,17 +12,17 @@ import (
 // sizes are of the text in a message, in bytes.
 var sizes = []int{32, 4 << 10, 64 << 10, 1 << 20}
 
-func sized(n int) string {
+func messageOfSize(n int) string {
 	return `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", n) + `"}]}}`
 }
 
-// A refrain is a stream that says the same over and over.
-type refrain struct {
+// A repeatingReader is a stream that says the same over and over.
+type repeatingReader struct {
 	text string
 	at   int
 }
 
-func (o *refrain) Read(b []byte) (n int, _ error) {
+func (o *repeatingReader) Read(b []byte) (n int, _ error) {
 	for n < len(b) && n < chunkSize { // as a pipe does, it has so much at a time
 		k := copy(b[n:min(len(b), chunkSize)], o.text[o.at:])
 		n += k
@@ -31,18 +31,18 @@ func (o *refrain) Read(b []byte) (n int, _ error) {
 	return n, nil
 }
 
-func linesOf(n int) *LineReader {
-	return &LineReader{r: &refrain{text: sized(n) + "\n"}, limit: 4 << 20}
+func readerOfLines(n int) *LineReader {
+	return &LineReader{r: &repeatingReader{text: messageOfSize(n) + "\n"}, limit: 4 << 20}
 }
 
-// swallow is an outbox whose stream takes everything at once.
-func swallow(tb testing.TB) *WriteQueue {
+// discardingQueue is an outbox whose stream takes everything at once.
+func discardingQueue(tb testing.TB) *WriteQueue {
 	o := newWriteQueue(io.Discard, io.Discard.Write, 64<<20)
 	tb.Cleanup(o.Close)
 	return o
 }
 
-func parsed(tb testing.TB, text string) wire.Message {
+func parse(tb testing.TB, text string) wire.Message {
 	m, err := wire.Parse([]byte(text))
 	if err != nil {
 		tb.Fatal(err)
@@ -69,15 +69,15 @@ func bySize(b *testing.B, of func(b *testing.B, n int) func() error) {
 // call.
 func BenchmarkLines(b *testing.B) {
 	bySize(b, func(_ *testing.B, n int) func() error {
-		l := linesOf(n)
+		l := readerOfLines(n)
 		return func() error { _, err := l.ReadMessage(); return err }
 	})
 }
 
-// BenchmarkOutbox is what one costs to be written.
-func BenchmarkOutbox(b *testing.B) {
+// BenchmarkWriteQueue is what one costs to be written.
+func BenchmarkWriteQueue(b *testing.B) {
 	bySize(b, func(b *testing.B, n int) func() error {
-		o, m := swallow(b), parsed(b, sized(n))
+		o, m := discardingQueue(b), parse(b, messageOfSize(n))
 		return func() error { return o.Send(m) }
 	})
 }
@@ -108,9 +108,9 @@ func TestAllocations(t *testing.T) {
 				return nil
 			}
 		}
-		l := linesOf(n)
-		check("lines", n, []float64{1004, 27, 5, 8 + dropped}[i], each(func() error { _, err := l.ReadMessage(); return err }))
-		o, m := swallow(t), parsed(t, sized(n))
+		l := readerOfLines(n)
+		check("lines", n, []float64{1004, 27, 5, 8 + racePoolMisses}[i], each(func() error { _, err := l.ReadMessage(); return err }))
+		o, m := discardingQueue(t), parse(t, messageOfSize(n))
 		check("sending", n, 0, func() error { return o.Send(m) })
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// piped returns an outbox at a pipe, and what comes out of that.
-func piped(t testing.TB) (*WriteQueue, *os.File) {
+// pipedQueue returns an outbox at a pipe, and what comes out of that.
+func pipedQueue(t testing.TB) (*WriteQueue, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -27,7 +27,7 @@ func piped(t testing.TB) (*WriteQueue, *os.File) {
 	return o, r
 }
 
-func padded(t testing.TB, i, size int) wire.Message {
+func paddedMessage(t testing.TB, i, size int) wire.Message {
 	t.Helper()
 	m, err := wire.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"m","params":{"i":%d,"text":%q}}`, i, strings.Repeat("x", size)))
 	if err != nil {
@@ -36,16 +36,16 @@ func padded(t testing.TB, i, size int) wire.Message {
 	return m
 }
 
-// TestABurstIsWrittenTogether: nothing is written while the messages of a burst are sent, and all
+// TestABurstIsWrittenInOneCall: nothing is written while the messages of a burst are sent, and all
 // of it at its end.
-func TestABurstIsWrittenTogether(t *testing.T) {
-	o, r := piped(t)
+func TestABurstIsWrittenInOneCall(t *testing.T) {
+	o, r := pipedQueue(t)
 	writes := 0
 	try := o.try
 	o.try = func(b []byte) (int, error) { writes++; return try(b) }
 	burst := new(wire.Burst)
 	for i := range 20 {
-		if err := o.Send(padded(t, i, 10).WithBurst(burst)); err != nil {
+		if err := o.Send(paddedMessage(t, i, 10).WithBurst(burst)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,21 +59,21 @@ func TestABurstIsWrittenTogether(t *testing.T) {
 	lines := bufio.NewReader(r)
 	for i := range 20 {
 		line, err := lines.ReadString('\n')
-		if want := string(padded(t, i, 10).Raw()) + "\n"; line != want || err != nil {
+		if want := string(paddedMessage(t, i, 10).Raw()) + "\n"; line != want || err != nil {
 			t.Fatalf("line %d: %q, %v", i, line, err)
 		}
 	}
-	if err := o.Send(padded(t, 20, 10).WithBurst(burst)); err != nil || writes != 2 {
+	if err := o.Send(paddedMessage(t, 20, 10).WithBurst(burst)); err != nil || writes != 2 {
 		t.Errorf("after the end: %v, %d writes", err, writes)
 	}
 }
 
-// TestWhatIsOfNoBurstTakesWhatIsHeldAlong: it does not overtake it, and does not wait.
-func TestWhatIsOfNoBurstTakesWhatIsHeldAlong(t *testing.T) {
-	o, r := piped(t)
+// TestAMessageOutsideABurstFlushesCoalescedLines: it does not overtake it, and does not wait.
+func TestAMessageOutsideABurstFlushesCoalescedLines(t *testing.T) {
+	o, r := pipedQueue(t)
 	burst := new(wire.Burst)
 	for i := range 2 {
-		m := padded(t, i, 10)
+		m := paddedMessage(t, i, 10)
 		if i == 0 {
 			m = m.WithBurst(burst)
 		}
@@ -83,7 +83,7 @@ func TestWhatIsOfNoBurstTakesWhatIsHeldAlong(t *testing.T) {
 	}
 	lines := bufio.NewReader(r)
 	for i := range 2 {
-		if line, err := lines.ReadString('\n'); line != string(padded(t, i, 10).Raw())+"\n" || err != nil {
+		if line, err := lines.ReadString('\n'); line != string(paddedMessage(t, i, 10).Raw())+"\n" || err != nil {
 			t.Fatalf("line %d: %q, %v", i, line, err)
 		}
 	}
@@ -98,7 +98,7 @@ func TestLinesKeepTheirOrderInBursts(t *testing.T) {
 	}
 	for _, size := range []int{10, 4 << 10, maxCoalesced - 10, maxCoalesced + 10, 200 << 10} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			o, r := piped(t)
+			o, r := pipedQueue(t)
 			const n = 200
 			sent := make(chan error, 1)
 			go func() {
@@ -112,7 +112,7 @@ func TestLinesKeepTheirOrderInBursts(t *testing.T) {
 					case 6:
 						burst = nil
 					}
-					if err := o.Send(padded(t, i, size+i%3).WithBurst(burst)); err != nil {
+					if err := o.Send(paddedMessage(t, i, size+i%3).WithBurst(burst)); err != nil {
 						sent <- err
 						return
 					}
@@ -123,7 +123,7 @@ func TestLinesKeepTheirOrderInBursts(t *testing.T) {
 			lines := bufio.NewReader(r)
 			for i := range n {
 				line, err := lines.ReadString('\n')
-				if err != nil || line != string(padded(t, i, size+i%3).Raw())+"\n" {
+				if err != nil || line != string(paddedMessage(t, i, size+i%3).Raw())+"\n" {
 					t.Fatalf("line %d: %.100q, %v", i, line, err)
 				}
 			}
@@ -134,9 +134,9 @@ func TestLinesKeepTheirOrderInBursts(t *testing.T) {
 	}
 }
 
-// TestALineReaderTellsBursts: lines that are there at one time are of one burst, which is over
+// TestLineReaderReportsBursts: lines that are there at one time are of one burst, which is over
 // when the reader has to read again; a line alone is of none.
-func TestALineReaderTellsBursts(t *testing.T) {
+func TestLineReaderReportsBursts(t *testing.T) {
 	const line = `{"jsonrpc":"2.0","method":"m"}` + "\n"
 	r, w := io.Pipe()
 	defer r.Close()

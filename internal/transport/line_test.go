@@ -97,7 +97,7 @@ func TestFRAME_04_LinesOfAnyLengthUpToTheLimit(t *testing.T) {
 }
 
 // A line over the limit costs only itself, and whoever waits for it is found.
-func TestALineOverTheLimitIsSkippedAndNamesItsID(t *testing.T) {
+func TestALineOverTheLimitIsSkippedAndItsIDFound(t *testing.T) {
 	const limit = 100
 	for _, size := range []int{limit, 200, 100 << 10, 1 << 20} {
 		for _, form := range []string{
@@ -162,7 +162,7 @@ func TestFRAME_11_InvalidUTF8(t *testing.T) {
 
 // What is no JSON may be the answer to a call all the same: the NaN that Python
 // writes must not leave a caller waiting.
-func TestABrokenAnswerNamesItsID(t *testing.T) {
+func TestABrokenResponseNamesItsID(t *testing.T) {
 	for in, answer := range map[string]bool{
 		`{"jsonrpc":"2.0","id":5,"result":{"x":NaN}}`:                                                     true,
 		`{"result":"a` + "\t" + `b","jsonrpc":"2.0","id":5}`:                                              true,
@@ -219,7 +219,7 @@ func FuzzLongLines(f *testing.F) {
 			in = append(append(in, text...), []string{"\"}\n", "\"}\r\n", "\"}", "\n", "\"}\r\n\r\n\n"}[line[2]%5]...)
 		}
 		limit := length(halves, more)
-		r := &piecewise{r: bytes.NewReader(in), size: func() int { return 1 + int(piece%(3*chunkSize)) }}
+		r := &chunkedReader{r: bytes.NewReader(in), size: func() int { return 1 + int(piece%(3*chunkSize)) }}
 		got, want := lines(&LineReader{r: r, limit: limit}), plainLines(in, limit)
 		if len(got) != len(want) {
 			t.Fatalf("limit %d: %d lines, want %d", limit, len(got), len(want))
@@ -245,7 +245,7 @@ func plainLines(in []byte, limit int) []string {
 			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", wire.CodeInvalidRequest, skim.ID(), line[:min(len(line), maxMalformed, limit+1)]))
 			continue
 		}
-		if len(all) == 0 && !passedShort(split[:i], limit) {
+		if len(all) == 0 && !hasShortLines(split[:i], limit) {
 			line = bytes.TrimPrefix(line, []byte("\uFEFF"))
 		}
 		line = bytes.TrimSuffix(line, []byte("\r"))
@@ -268,8 +268,8 @@ func plainLines(in []byte, limit int) []string {
 	return all
 }
 
-// passedShort says whether a line that was not skipped has gone before.
-func passedShort(before [][]byte, limit int) bool {
+// hasShortLines says whether a line that was not skipped has gone before.
+func hasShortLines(before [][]byte, limit int) bool {
 	for _, line := range before {
 		if len(line) <= limit {
 			return true
@@ -279,7 +279,7 @@ func passedShort(before [][]byte, limit int) bool {
 }
 
 // One long line must not be held in memory by the short ones that come behind it.
-func TestALongLineIsNotKeptByThoseBehindIt(t *testing.T) {
+func TestLaterLinesDoNotRetainALongLine(t *testing.T) {
 	long := `{"jsonrpc":"2.0","method":"` + strings.Repeat("x", 5<<20) + `"}`
 	l := &LineReader{r: strings.NewReader(long + "\n" + note + "\n" + quest + "\n"), limit: 8 << 20}
 	for _, want := range []string{long, note, quest} {
@@ -305,7 +305,7 @@ func TestLinesOfAllLengthsMayBeKept(t *testing.T) {
 			want = append(want, line)
 			text = append(append(text, line...), '\n')
 		}
-		pieces := &piecewise{r: bytes.NewReader(text), size: func() int { return 1 + random.IntN([]int{100, 2000, 2 * chunkSize}[random.IntN(3)]) }}
+		pieces := &chunkedReader{r: bytes.NewReader(text), size: func() int { return 1 + random.IntN([]int{100, 2000, 2 * chunkSize}[random.IntN(3)]) }}
 		got := lines(&LineReader{r: pieces, limit: 20 * chunkSize})
 		if !slices.Equal(got, want) {
 			t.Fatalf("seed %d: %d lines, want %d, or other ones", seed, len(got), len(want))
@@ -313,10 +313,10 @@ func TestLinesOfAllLengthsMayBeKept(t *testing.T) {
 	}
 }
 
-// A piecewise reader gives so much at a time.
-type piecewise struct {
+// A chunkedReader reader gives so much at a time.
+type chunkedReader struct {
 	r    io.Reader
 	size func() int
 }
 
-func (p *piecewise) Read(b []byte) (int, error) { return p.r.Read(b[:min(len(b), p.size())]) }
+func (p *chunkedReader) Read(b []byte) (int, error) { return p.r.Read(b[:min(len(b), p.size())]) }

@@ -14,7 +14,7 @@ import (
 
 // A file may say that it does not block. It does, and cannot be waited for: the first page that
 // was not in memory was the end.
-func TestStdioReadsAFileThatSaysItDoesNotBlock(t *testing.T) {
+func TestStdioReadsANonblockingFile(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/in")
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestStdioReadsAFileThatSaysItDoesNotBlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{f.Sync(), forget(f), syscall.SetNonblock(fd, true)} {
+	for _, err := range []error{f.Sync(), clearNonblock(f), syscall.SetNonblock(fd, true)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,8 +51,8 @@ func TestStdioReadsAFileThatSaysItDoesNotBlock(t *testing.T) {
 	}
 }
 
-// forget takes a file's pages out of memory.
-func forget(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
+// clearNonblock takes a file's pages out of memory.
+func clearNonblock(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
 // Where the kernel, or a filter of system calls in front of it, does not know what is asked of it
 // pipes are read and written as others do it.
@@ -63,7 +63,7 @@ func TestWithoutNowait(t *testing.T) {
 			go func() {
 				defer close(done)
 				runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-				refuse(t, errno, unix.SYS_PREADV2, unix.SYS_PWRITEV2)
+				rejectCalls(t, errno, unix.SYS_PREADV2, unix.SYS_PWRITEV2)
 				r, w := pipe(t)
 				try := tryWriter(w)
 				const text = "some text"
@@ -90,8 +90,8 @@ func TestWithoutNowait(t *testing.T) {
 	}
 }
 
-// refuse has system calls of this thread fail.
-func refuse(t *testing.T, errno syscall.Errno, calls ...uint32) {
+// rejectCalls has system calls of this thread fail.
+func rejectCalls(t *testing.T, errno syscall.Errno, calls ...uint32) {
 	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the number
 	for i, call := range calls {
 		filter = append(filter, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(len(calls) - i), K: call})

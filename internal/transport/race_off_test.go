@@ -2,4 +2,4 @@
 
 package transport
 
-const dropped = 0
+const racePoolMisses = 0

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestIntakeOfAllBackends_F_SEC_9(t *testing.T) {
+func TestReceiveQuotaOfAllBackends_F_SEC_9(t *testing.T) {
 	all := NewReceiveQuota(100<<10, nil)
 	one, two := NewReceiveQuota(60<<10, all).Lease(), NewReceiveQuota(60<<10, all).Lease()
 	if err := one.Resize(61 << 10); err == nil || !strings.Contains(err.Error(), "from this backend") {
@@ -31,7 +31,7 @@ func TestIntakeOfAllBackends_F_SEC_9(t *testing.T) {
 }
 
 // A line of a program counts once it is longer than what a pipe holds.
-func TestIntakeOfLines_F_SEC_9(t *testing.T) {
+func TestReceiveQuotaOfLines_F_SEC_9(t *testing.T) {
 	in := NewReceiveQuota(1<<20, nil)
 	long := `{"jsonrpc":"2.0","id":7,"result":{"a":"` + strings.Repeat("x", 256<<10) + `"}}` + "\n"
 	r, w := io.Pipe()

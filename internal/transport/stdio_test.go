@@ -39,7 +39,7 @@ func blocking(t *testing.T, f *os.File) *os.File {
 	return b
 }
 
-func TestStdioMovesMessagesAndEndsWithItsInput(t *testing.T) {
+func TestStdioTransfersMessagesAndEndsWithItsInput(t *testing.T) {
 	inR, inW := pipe(t)
 	outR, outW := pipe(t)
 	c := Stdio(blocking(t, inR), blocking(t, outW), 1<<20)
@@ -143,7 +143,7 @@ func TestStdioEndsWhenItsOutputIsClosed(t *testing.T) {
 
 // So it is when the write was put off, to the end of a burst or until the pipe takes more, and
 // nothing is written any more that would fail.
-func TestStdioEndsWhenItsOutputIsClosedBehindAWrite(t *testing.T) {
+func TestStdioEndsWhenItsOutputIsClosedDuringAWrite(t *testing.T) {
 	burst := new(wire.Burst)
 	for how, tt := range map[string]struct {
 		m    wire.Message

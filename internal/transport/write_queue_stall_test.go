@@ -10,7 +10,7 @@ import (
 )
 
 // A far side may leave unread what it likes for as long as it stirs, or nothing waits.
-func TestAFarSideThatDoesNotReadIsToldFromABusyOne(t *testing.T) {
+func TestAStalledReaderIsDistinguishedFromASlowOne(t *testing.T) {
 	const patience = 10 * time.Second
 	take := func(r io.Reader, n int) {
 		if _, err := io.CopyN(io.Discard, r, int64(n)); err != nil {
@@ -62,7 +62,7 @@ func TestAFarSideThatDoesNotReadIsToldFromABusyOne(t *testing.T) {
 	}
 }
 
-func TestNothingThatWaitsIsNoReasonToGiveUp(t *testing.T) {
+func TestAnEmptyQueueDoesNotStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		o := newWriteQueue(w, nil, 8<<20)

@@ -19,7 +19,7 @@ func numbered(i, size int) wire.Message {
 
 // Lines come out whole and in order, whether the stream takes them at once, in
 // part or late.
-func TestOutboxKeepsOrder(t *testing.T) {
+func TestWriteQueueKeepsOrder(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestFRAME_08_WriteNeverWaits(t *testing.T) {
 }
 
 // Short lines that wait take no more memory than their bytes: the bound is one of memory.
-func TestShortLinesThatWaitTakeTheirBytes(t *testing.T) {
+func TestQueuedShortLinesTakeOnlyTheirBytes(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestShortLinesThatWaitTakeTheirBytes(t *testing.T) {
 	o.Close()
 }
 
-func TestOutboxTellsThatTheStreamIsGone(t *testing.T) {
+func TestWriteQueueReportsAClosedStream(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestOutboxTellsThatTheStreamIsGone(t *testing.T) {
 	o.Close()
 }
 
-func TestPipeEndsAfterWhatWasWritten(t *testing.T) {
+func TestPipeEndsAfterTheWrittenMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := Pipe()
 		go func() {
@@ -149,7 +149,7 @@ func TestPipeEndsAfterWhatWasWritten(t *testing.T) {
 
 // The bytes that a reader takes from a long queue count as taken at once, so that a client that
 // reads steadily does not count as a client that does not read.
-func TestWhatIsTakenOfAQueueCountsAtOnce(t *testing.T) {
+func TestReadBytesOfAQueueCountAtOnce(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -40,8 +40,8 @@ func spawn(t *testing.T, c Command) *Process {
 	return p
 }
 
-// number reads a notification {"n":N} from the child, such as a pid.
-func number(t *testing.T, p *Process) int {
+// readNumber reads a notification {"n":N} from the child, such as a pid.
+func readNumber(t *testing.T, p *Process) int {
 	t.Helper()
 	m, _, err := p.Read()
 	if err != nil {
@@ -77,7 +77,7 @@ func TestChildEchoesLineByLine(t *testing.T) {
 }
 
 // START-04: the end of a child is told with its exit code and its last words.
-func TestSTART04TheEndNamesExitCodeAndLastWords(t *testing.T) {
+func TestSTART04ExitErrorContainsExitCodeAndStderr(t *testing.T) {
 	p := spawn(t, shell("i=0; while [ $i -lt 20 ]; do echo line $i >&2; i=$((i+1)); done; echo boom >&2; exit 127"))
 	_, _, err := p.Read()
 	var exit *ExitError
@@ -87,7 +87,7 @@ func TestSTART04TheEndNamesExitCodeAndLastWords(t *testing.T) {
 }
 
 // The cause of an end stands above the trace that follows it.
-func TestLastWordsBeginWithTheCause(t *testing.T) {
+func TestStderrTailBeginsWithTheCause(t *testing.T) {
 	for _, cause := range []string{
 		"Error: Cannot find module 'x'", "panic: runtime error: index out of range", "panic: no such table",
 		"fatal: out of memory", "thread 'main' panicked at src/main.rs:3:5:", `Exception in thread "main" java.lang.IllegalStateException: x`,
@@ -103,7 +103,7 @@ func TestLastWordsBeginWithTheCause(t *testing.T) {
 }
 
 // What a child wrote long before its end is not told as if it were the cause.
-func TestOldLastWordsSayHowOldTheyAre(t *testing.T) {
+func TestExitErrorShowsTheAgeOfOldStderr(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l stderrTail
 		want := func(want string) {
@@ -126,7 +126,7 @@ func TestOldLastWordsSayHowOldTheyAre(t *testing.T) {
 	})
 }
 
-func TestTheEndNamesTheSignal(t *testing.T) {
+func TestExitErrorNamesTheSignal(t *testing.T) {
 	p := spawn(t, shell("kill -9 $$"))
 	if _, _, err := p.Read(); err == nil || err.Error() != "signal: killed" {
 		t.Errorf("got %v", err)
@@ -134,10 +134,10 @@ func TestTheEndNamesTheSignal(t *testing.T) {
 }
 
 // What a child wrote before it died is read first.
-func TestLastMessagesOfADeadChildArrive(t *testing.T) {
+func TestLastMessagesOfAnEndedChildAreRead(t *testing.T) {
 	p := spawn(t, shell(say+"say 1; say 2; exit 3"))
 	proctest.Eventually(t, "exit", func() bool { return p.waitExit(0) })
-	if number(t, p) != 1 || number(t, p) != 2 {
+	if readNumber(t, p) != 1 || readNumber(t, p) != 2 {
 		t.Error("out of order")
 	}
 	if _, _, err := p.Read(); err == nil || err.Error() != "exit 3" {
@@ -146,7 +146,7 @@ func TestLastMessagesOfADeadChildArrive(t *testing.T) {
 }
 
 // Whoever writes to a dead child learns how it died, not that a pipe broke.
-func TestWritingToADeadChild(t *testing.T) {
+func TestWritingToAnEndedChild(t *testing.T) {
 	p := spawn(t, shell("exit 3"))
 	proctest.Eventually(t, "exit", func() bool { return p.waitExit(0) })
 	if err := p.Write(notification(1, 0), ""); err != nil {
@@ -161,7 +161,7 @@ func TestWritingToADeadChild(t *testing.T) {
 func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
 	t.Parallel()
 	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
-	number(t, p)
+	readNumber(t, p)
 	if err := p.Write(notification(1, 0), ""); err != nil {
 		t.Errorf("Write: %v", err)
 	}
@@ -171,10 +171,10 @@ func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
 }
 
 // So it is when the write that fails was put off to the end of a burst, and none follows.
-func TestAChildThatClosesItsStdinBehindAWriteIsEnded(t *testing.T) {
+func TestAChildThatClosesItsStdinDuringAWriteIsEnded(t *testing.T) {
 	t.Parallel()
 	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
-	number(t, p)
+	readNumber(t, p)
 	burst := new(wire.Burst)
 	if err := p.Write(notification(1, 0).WithBurst(burst), ""); err != nil {
 		t.Errorf("Write: %v", err)
@@ -186,7 +186,7 @@ func TestAChildThatClosesItsStdinBehindAWriteIsEnded(t *testing.T) {
 }
 
 // FRAME-07: a child that floods its stderr is not held up by it.
-func TestFRAME07StderrIsDrainedFromTheStart(t *testing.T) {
+func TestFRAME07StderrIsReadFromTheStart(t *testing.T) {
 	var mu sync.Mutex
 	count := 0
 	c := shell("i=0; while [ $i -lt 4000 ]; do echo 'a wall of text, fifty characters long, on stderr' >&2; i=$((i+1)); done; read -r line; echo \"$line\"")
@@ -213,7 +213,7 @@ func TestStderrLinesAreCutNotSplit(t *testing.T) {
 }
 
 // The steps of the end: stdin closed, SIGTERM, SIGKILL; each is given its time.
-func TestChildIsEndedPolitely(t *testing.T) {
+func TestCloseEndsTheChildStepByStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
@@ -231,7 +231,7 @@ func TestChildIsEndedPolitely(t *testing.T) {
 			c.Env = append(c.Env, "MARK="+mark)
 			p := spawn(t, c)
 			if tt.mark != "eof" {
-				number(t, p) // its trap is set
+				readNumber(t, p) // its trap is set
 			}
 			began := time.Now()
 			p.Close()
@@ -249,7 +249,7 @@ func TestChildIsEndedPolitely(t *testing.T) {
 }
 
 // PROC-01: what a child started goes with it, by Close or when the child dies.
-func TestPROC01GrandchildrenGoWithTheChild(t *testing.T) {
+func TestPROC01GrandchildrenEndWithTheChild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
@@ -259,7 +259,7 @@ func TestPROC01GrandchildrenGoWithTheChild(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := spawn(t, shell(say+"trap '' TERM; sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' & say $!; wait"))
-			grandchild := number(t, p)
+			grandchild := readNumber(t, p)
 			end(p)
 			proctest.Eventually(t, "the grandchild's end", func() bool { return !proctest.Exists(grandchild) })
 		})
@@ -268,13 +268,13 @@ func TestPROC01GrandchildrenGoWithTheChild(t *testing.T) {
 
 // A child that dies is noticed though a process that left its group holds its
 // stdout open.
-func TestADeadChildIsNoticedBehindAnOpenStdout(t *testing.T) {
+func TestTheEndOfAChildIsNoticedDespiteAnOpenStdout(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Log("no setsid here: the straggler stays in the group, and is killed")
 	}
 	p := spawn(t, shell(say+"setsid sleep 30 & say $!; exit 5"))
-	straggler := number(t, p)
+	straggler := readNumber(t, p)
 	defer syscall.Kill(straggler, syscall.SIGKILL)
 	if _, _, err := p.Read(); err == nil || !strings.Contains(err.Error(), "exit 5") {
 		t.Errorf("got %v", err)
@@ -300,7 +300,7 @@ func TestFRAME08AChildThatNeverReads(t *testing.T) {
 }
 
 // A relative path is seen from the directory that the child runs in.
-func TestRelativeCommandIsSeenFromItsDirectory(t *testing.T) {
+func TestARelativeCommandIsRelativeToItsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "run.sh"), []byte("#!/bin/sh\nexit 8\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -312,12 +312,12 @@ func TestRelativeCommandIsSeenFromItsDirectory(t *testing.T) {
 }
 
 // A child that has closed its stdin is ended even if it ignores SIGTERM.
-func TestAChildThatClosesItsStdinIsKilledInTheEnd(t *testing.T) {
+func TestAChildThatClosesItsStdinAndIgnoresSIGTERMIsKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
 	p := spawn(t, shell("trap '' TERM; exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
-	number(t, p)
+	readNumber(t, p)
 	if err := p.Write(notification(1, 0), ""); err != nil {
 		t.Errorf("Write: %v", err)
 	}
@@ -326,7 +326,7 @@ func TestAChildThatClosesItsStdinIsKilledInTheEnd(t *testing.T) {
 	}
 }
 
-func TestSpawnSaysWhatIsWrong(t *testing.T) {
+func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "plain")
 	if err := os.WriteFile(file, []byte("x"), 0o644); err != nil {
@@ -379,7 +379,7 @@ func TestPROC04ChildrenDoNotOutliveAKilledParent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Printf("pids %d %d\n", number(t, p), number(t, p))
+		fmt.Printf("pids %d %d\n", readNumber(t, p), readNumber(t, p))
 		select {}
 	}
 	parent := exec.Command(os.Args[0], "-test.run=^TestPROC04ChildrenDoNotOutliveAKilledParent$")
@@ -414,7 +414,7 @@ func TestACommandIsFoundWithoutAnyPATH(t *testing.T) {
 }
 
 // Of a file that is there and cannot be started, the error says what is wrong with it.
-func TestSpawnSaysWhyAFileCannotBeStarted(t *testing.T) {
+func TestStartErrorsOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, tt := range map[string]struct{ text, want string }{
 		"no program":     {"no program, and no script", `is no program of this system, nor a script that begins with #!`},
@@ -459,7 +459,7 @@ func TestAChildThatClosesItsStdoutHasEnded(t *testing.T) {
 func TestAChildThatIsStoppedIsEnded(t *testing.T) {
 	t.Parallel()
 	p := spawn(t, shell(say+"trap 'exit' TERM; say 1; kill -s STOP $$; read -r never"))
-	number(t, p)
+	readNumber(t, p)
 	p.Close()
 	if proctest.Exists(p.Pid()) {
 		t.Error("it lives on")
@@ -467,17 +467,17 @@ func TestAChildThatIsStoppedIsEnded(t *testing.T) {
 }
 
 // A child that goes into the background ends with what it has put there.
-func TestAChildThatGoesIntoTheBackground(t *testing.T) {
+func TestExitErrorOfADaemon(t *testing.T) {
 	p := spawn(t, shell(say+"say 1; sleep 60 & exit 0"))
-	number(t, p)
+	readNumber(t, p)
 	if _, _, err := p.Read(); err == nil || err.Error() != "exit 0" {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestOutOfDescriptorsIsSaidInPlainWords: a fork that has no room for the descriptors of the new
+// TestStartErrorWithoutDescriptors: a fork that has no room for the descriptors of the new
 // process fails with EBADF, of which nobody could tell what to do.
-func TestOutOfDescriptorsIsSaidInPlainWords(t *testing.T) {
+func TestStartErrorWithoutDescriptors(t *testing.T) {
 	err := explainStartError("/bin/sh", &fs.PathError{Op: "fork/exec", Path: "/bin/sh", Err: syscall.EBADF})
 	if !errors.Is(err, syscall.EMFILE) || !strings.HasPrefix(err.Error(), "too many open files") {
 		t.Errorf("%v", err)
@@ -486,14 +486,14 @@ func TestOutOfDescriptorsIsSaidInPlainWords(t *testing.T) {
 
 // FRAME-08: the conversation with a child that does not read ends, and says so; not so with one
 // that has taken everything and is busy.
-func TestFRAME08AChildThatDoesNotReadIsGivenUp(t *testing.T) {
+func TestFRAME08AChildThatDoesNotReadIsDisconnected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
 	c := shell(say + "say 0; exec sleep 60")
 	c.StallTimeout = 300 * time.Millisecond
 	p := spawn(t, c)
-	number(t, p)
+	readNumber(t, p)
 	began := time.Now()
 	for i := range 3 {
 		if err := p.Write(notification(i, 200<<10), ""); err != nil {
@@ -512,5 +512,5 @@ func TestFRAME08AChildThatDoesNotReadIsGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	number(t, busy)
+	readNumber(t, busy)
 }

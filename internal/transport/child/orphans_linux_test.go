@@ -14,7 +14,7 @@ import (
 
 // PROC-01: what a child leaves behind in a session of its own ends with it, and
 // when Close returns it has.
-func TestPROC01WhatHasLeftTheGroupEndsWithTheChild(t *testing.T) {
+func TestPROC01OrphansEndWithTheChild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
@@ -52,7 +52,7 @@ func TestPROC01WhatHasLeftTheGroupEndsWithTheChild(t *testing.T) {
 }
 
 // What a child leaves behind is asked to end before it is made to.
-func TestWhatIsLeftBehindIsEndedPolitely(t *testing.T) {
+func TestOrphansGetSIGTERMFirst(t *testing.T) {
 	if !proctest.InSubreaper(t, procgroup.BecomeSubreaper) {
 		return
 	}
@@ -69,7 +69,7 @@ func TestWhatIsLeftBehindIsEndedPolitely(t *testing.T) {
 }
 
 // Whom a child leaves behind while another lives is told from what that one has left.
-func TestTheStraysOfASiblingAreLeftAlone(t *testing.T) {
+func TestOrphansOfAnotherChildAreNotKilled(t *testing.T) {
 	if !proctest.InSubreaper(t, procgroup.BecomeSubreaper) {
 		return
 	}
@@ -91,7 +91,7 @@ func TestTheStraysOfASiblingAreLeftAlone(t *testing.T) {
 }
 
 // A server that makes a daemon of itself is told not to.
-func TestADaemonIsToldToStayInTheForeground(t *testing.T) {
+func TestExitErrorMentionsAnOrphan(t *testing.T) {
 	if !proctest.InSubreaper(t, procgroup.BecomeSubreaper) {
 		return
 	}
@@ -111,7 +111,7 @@ func TestADaemonIsToldToStayInTheForeground(t *testing.T) {
 }
 
 // PROC-04: with a parent that is killed goes also what has left the group of its child.
-func TestPROC04TheHolderFindsWhatHasLeftTheGroup(t *testing.T) {
+func TestPROC04TheWatchdogKillsOrphans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
@@ -130,7 +130,7 @@ func TestPROC04TheHolderFindsWhatHasLeftTheGroup(t *testing.T) {
 }
 
 // PROC-04: so does what was left behind by a child that is dead, while it is given its grace.
-func TestPROC04StraysAreHeldWhileTheyHaveTheirGrace(t *testing.T) {
+func TestPROC04OrphansAreGuardedDuringTheirGrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
