@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// Of calls that were given up, and of those whose calls were just answered, so many are
-// remembered. While there are more nothing is taken to be anybody's.
+// The recorded calls and sessions are bounded. While there are more, nothing is attributed.
 func TestRecentCallsAreBounded(t *testing.T) {
 	for name, add := range map[string]func(*recentCalls, int){
-		"given up": func(s *recentCalls, n int) { s.noteAbandoned(int64(n), fmt.Sprint(n)) },
-		"answered": func(s *recentCalls, n int) { s.noteResponded(fmt.Sprint(n)) },
+		"abandoned": func(s *recentCalls, n int) { s.noteAbandoned(int64(n), fmt.Sprint(n)) },
+		"responded": func(s *recentCalls, n int) { s.noteResponded(fmt.Sprint(n)) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var s recentCalls
@@ -20,23 +19,23 @@ func TestRecentCallsAreBounded(t *testing.T) {
 				add(&s, n)
 			}
 			if !s.overflowUntil.IsZero() {
-				t.Errorf("%s: there are too many of %d", name, maxRecentCalls)
+				t.Errorf("%s: %d records overflow", name, maxRecentCalls)
 			}
 			add(&s, maxRecentCalls)
 			if len(s.abandoned)+len(s.respondedUntil) != maxRecentCalls || !time.Now().Before(s.overflowUntil) {
-				t.Errorf("%s: %d and %d are remembered, crowded until %v", name, len(s.abandoned), len(s.respondedUntil), s.overflowUntil)
+				t.Errorf("%s: %d and %d are recorded, overflow until %v", name, len(s.abandoned), len(s.respondedUntil), s.overflowUntil)
 			}
 			time.Sleep(abandonedTTL + time.Second)
 			add(&s, 7)
 			if n := len(s.abandoned) + len(s.respondedUntil); n != 1 || time.Now().Before(s.overflowUntil) {
-				t.Errorf("%s: %d are left, crowded until %v", name, n, s.overflowUntil)
+				t.Errorf("%s: %d are left, overflow until %v", name, n, s.overflowUntil)
 			}
 		})
 	}
 }
 
-// While there is no room for more of them it is not looked at each call which are over: they are
-// the sessions of all clients.
+// While the records are full, the expired ones are not searched for at each call: there may be one
+// for the session of each client.
 func TestRecentCallsAreNotSweptForEachCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s recentCalls
@@ -46,40 +45,40 @@ func TestRecentCallsAreNotSweptForEachCall(t *testing.T) {
 		s.respondedUntil["0"] = time.Now().Add(-time.Second)
 		s.noteResponded("one more")
 		if len(s.respondedUntil) != maxRecentCalls {
-			t.Error("it was looked again which of them are over")
+			t.Error("the records were swept again")
 		}
 		time.Sleep(respondedTTL + 1)
 		s.noteResponded("one more")
 		if len(s.respondedUntil) >= maxRecentCalls {
-			t.Error("it was not looked again which of them are over")
+			t.Error("the records were not swept again")
 		}
 	})
 }
 
-// Who owns what is in flight is counted wherever a call comes to its end.
+// The calls in flight are counted by session, however they end.
 func TestCallsInFlightAreCountedBySession(t *testing.T) {
 	p := connect(t, respondingHandler{[]byte(`{}`)})
 	to := make(ResponseChan, 1)
-	send := func(owner string, c *Call) *Call {
-		c.Handler, c.SessionID = to, owner
+	send := func(session string, c *Call) *Call {
+		c.Handler, c.SessionID = to, session
 		p.Send(toolsCall, c)
 		return c
 	}
-	flying := func() int {
+	inFlight := func() int {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.inFlight)
 	}
 	for end, do := range map[string]func(){
-		"answered":                 func() { send("a", &Call{}) },
-		"of nobody":                func() { send("", &Call{}) },
-		"taken back":               func() { send("a", &Call{}).Cancel(nil) },
-		"taken back before it was": func() { c := &Call{}; c.Cancel(nil); send("a", c) },
-		"in no time":               func() { send("a", &Call{Timeout: 1}) },
+		"answered":              func() { send("a", &Call{}) },
+		"without a session":     func() { send("", &Call{}) },
+		"cancelled":             func() { send("a", &Call{}).Cancel(nil) },
+		"cancelled before Send": func() { c := &Call{}; c.Cancel(nil); send("a", c) },
+		"timed out":             func() { send("a", &Call{Timeout: 1}) },
 	} {
 		do()
-		if <-to; flying() != 0 {
-			t.Errorf("%s: %d owners are counted", end, flying())
+		if <-to; inFlight() != 0 {
+			t.Errorf("%s: %d sessions are counted", end, inFlight())
 		}
 	}
 }

@@ -18,11 +18,11 @@ func TestMission_B_ABatchIsAnsweredInOrder(t *testing.T) {
 			`{"jsonrpc":"2.0","id":null,"method":"m"},{"jsonrpc":"2.0","id":4,"method":"m"}]`)
 		first, second, third := <-k.requests, <-k.requests, <-k.requests
 		if m := <-k.notifications; m.Method() != "n" {
-			t.Errorf("told of %s", m.Raw())
+			t.Errorf("notified of %s", m.Raw())
 		}
 		third.Fail(wire.Errorf(-32601, "no"))
 		second.Forward(message(`{"result":"<&>","jsonrpc":"2.0","id":9}`))
-		k.remote.WantNothing() // it is not complete
+		k.remote.WantNothing() // the batch is not complete
 		first.Reply([]byte(`"one"`))
 		k.remote.Want(`[{"jsonrpc":"2.0","id":1,"result":"one"},{"jsonrpc":"2.0","id":"2","result":{}},` +
 			`{"result":"<&>","jsonrpc":"2.0","id":null},{"jsonrpc":"2.0","id":4,"error":{"code":-32601,"message":"no"}}]`)
@@ -42,12 +42,12 @@ func TestMission_B_ABatchOfNotificationsGetsNothing(t *testing.T) {
 		k.remote.Send(`[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b","params":[]}]`)
 		k.remote.WantNothing()
 		if len(k.notifications) != 2 {
-			t.Errorf("told of %d notifications, want 2", len(k.notifications))
+			t.Errorf("notified of %d notifications, want 2", len(k.notifications))
 		}
 	})
 }
 
-// JSON-RPC 2.0 §7: an array with nothing valid in it.
+// JSON-RPC 2.0 §7: an array without a valid element.
 func TestAnEmptyBatchIsOneInvalidRequest(t *testing.T) {
 	inBubble(t, batchOptions, func(t *testing.T, k *testPeer) {
 		k.remote.Send(`[ ]`)
@@ -68,8 +68,8 @@ func TestInvalidElementsOfABatchAreAnsweredInOrder(t *testing.T) {
 	})
 }
 
-// A server prints arrays to its output that are not meant as JSON-RPC. It gets no answer to them,
-// least of all an array, at which it may end. Its requests are answered.
+// A server prints arrays that are not meant as JSON-RPC. They get no response, in particular no
+// array, which might crash the server. Requests among the elements are answered.
 func TestArraysInServerOutputAreMalformed(t *testing.T) {
 	for sent, want := range map[string]string{
 		`[]`:               "",
@@ -90,7 +90,7 @@ func TestArraysInServerOutputAreMalformed(t *testing.T) {
 			k.remote.WantNothing()
 		})
 		if n == 0 {
-			t.Errorf("%s: the owner saw no noise", sent)
+			t.Errorf("%s: OnMalformed was not called", sent)
 		}
 	}
 }
@@ -115,8 +115,8 @@ func TestACancelledElementOfABatchGetsNoResponse(t *testing.T) {
 		second.Reply([]byte("2"))
 		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		k.remote.Want(`[{"jsonrpc":"2.0","id":2,"result":2}]`)
-		if told := o.cancellations(); first.Reply([]byte("1")) || len(told) != 1 {
-			t.Errorf("the owner was told %q, or an answer was taken", told)
+		if cancellations := o.recorded(); first.Reply([]byte("1")) || len(cancellations) != 1 {
+			t.Errorf("the handler got %q, or a response was accepted", cancellations)
 		}
 		k.remote.WantNothing()
 	})
@@ -129,7 +129,7 @@ func TestACompletelyCancelledBatchGetsNoResponse(t *testing.T) {
 		r := <-k.requests
 		k.remote.WantNothing()
 		if r.Reply([]byte("1")) {
-			t.Error("an answer was taken")
+			t.Error("a response was accepted")
 		}
 	})
 }
@@ -151,7 +151,7 @@ func TestResponsesInABatchFindTheirCalls(t *testing.T) {
 
 func TestMission_D_BatchesAreRejectedUnlessAllowed(t *testing.T) {
 	for name, o := range map[string]peer.Options{
-		"never": {}, "not now": {AllowBatches: func() bool { return false }},
+		"never": {}, "not allowed": {AllowBatches: func() bool { return false }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, o, func(t *testing.T, k *testPeer) {
@@ -161,15 +161,15 @@ func TestMission_D_BatchesAreRejectedUnlessAllowed(t *testing.T) {
 				}
 				synctest.Wait()
 				if len(k.requests)+len(k.notifications) != 0 {
-					t.Error("something of it came through")
+					t.Error("a part of the batch was processed")
 				}
 			})
 		})
 	}
 }
 
-// A request that may not stand in a batch is refused in its place, whatever it asks, and
-// said to be refused; the others are served.
+// RejectInBatch rejects a request of a batch, at its position and with a call of OnRejected; the
+// others are processed.
 func TestRejectInBatch(t *testing.T) {
 	var refused []string
 	options := batchOptions
@@ -186,7 +186,7 @@ func TestRejectInBatch(t *testing.T) {
 		k.remote.Send(`[{"jsonrpc":"2.0","id":1,"method":"m",` + alone + `,{"jsonrpc":"2.0","id":2,"method":"m"},{"jsonrpc":"2.0","method":"n",` + alone +
 			`,{"jsonrpc":"2.0","id":3,"method":"ping",` + alone + `,{"jsonrpc":"2.0","id":2,"method":"m",` + alone + `]`)
 		if m := <-k.notifications; m.Method() != "n" {
-			t.Errorf("told of %s", m.Raw())
+			t.Errorf("notified of %s", m.Raw())
 		}
 		r := <-k.requests
 		k.remote.WantNothing()
@@ -195,7 +195,7 @@ func TestRejectInBatch(t *testing.T) {
 		k.remote.Send(`[{"jsonrpc":"2.0","id":1,"method":"m",` + alone + `]`)
 		k.remote.Want(`[{"jsonrpc":"2.0","id":1,` + no + `]`)
 		if got := fmt.Sprint(refused); got != "[1 alone 3 alone 2 alone 1 alone]" {
-			t.Errorf("refused %s", got)
+			t.Errorf("rejected %s", got)
 		}
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m",` + alone)
 		(<-k.requests).Reply([]byte(`{}`))

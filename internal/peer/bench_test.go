@@ -8,13 +8,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// ignoringHandler is an owner that says nothing.
+// ignoringHandler is a Handler that does nothing.
 type ignoringHandler struct{}
 
 func (ignoringHandler) HandleRequest(*Request)                  {}
 func (ignoringHandler) HandleNotification(wire.Message, Origin) {}
 
-// respondingHandler answers what it is asked with the same result each time.
+// respondingHandler is a Handler that responds to each request with the same result.
 type respondingHandler struct{ result []byte }
 
 func (a respondingHandler) HandleRequest(r *Request)                { r.Reply(a.result) }
@@ -23,9 +23,9 @@ func (a respondingHandler) HandleNotification(wire.Message, Origin) {}
 // connect returns a Peer at one end of a Pipe, with h at the other.
 func connect(tb testing.TB, h Handler) *Peer {
 	a, b := transport.Pipe()
-	near, far := New(a, ignoringHandler{}, Options{}), New(b, h, Options{})
+	near, remote := New(a, ignoringHandler{}, Options{}), New(b, h, Options{})
 	done := make(chan struct{}, 2)
-	for _, p := range []*Peer{near, far} {
+	for _, p := range []*Peer{near, remote} {
 		go func() {
 			_ = p.Run(tb.Context())
 			done <- struct{}{}
@@ -33,7 +33,7 @@ func connect(tb testing.TB, h Handler) *Peer {
 	}
 	tb.Cleanup(func() {
 		near.Close()
-		far.Close()
+		remote.Close()
 		<-done
 		<-done
 	})
@@ -42,14 +42,14 @@ func connect(tb testing.TB, h Handler) *Peer {
 
 var toolsCall = wire.NewRequest("0", "tools/call", []byte(`{"name":"t","arguments":{"text":"thirty-two bytes"}}`))
 
-// BenchmarkCall is a call there and its answer back, beside calls in flight and owners whose calls
-// were answered just before.
+// BenchmarkCall measures a call and its response, with other calls in flight and with sessions
+// whose calls were answered recently.
 func BenchmarkCall(b *testing.B) {
-	ask := func(b *testing.B, p *Peer, owner func(int) string) {
+	ask := func(b *testing.B, p *Peer, session func(int) string) {
 		to := make(ResponseChan, 1)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			p.Send(toolsCall, &Call{Handler: to, SessionID: owner(i)})
+			p.Send(toolsCall, &Call{Handler: to, SessionID: session(i)})
 			if a := <-to; a.Err != nil {
 				b.Fatal(a.Err)
 			}
@@ -63,18 +63,18 @@ func BenchmarkCall(b *testing.B) {
 		})
 	}
 	for _, n := range []int{1, 100, 10_000} {
-		b.Run(fmt.Sprintf("%d owners", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("%d sessions", n), func(b *testing.B) {
 			p := connect(b, respondingHandler{[]byte(`{"content":[]}`)})
-			owners := make([]string, n)
-			for i := range owners {
-				owners[i] = fmt.Sprint("session", i)
+			sessions := make([]string, n)
+			for i := range sessions {
+				sessions[i] = fmt.Sprint("session", i)
 			}
-			ask(b, p, func(i int) string { return owners[i%n] })
+			ask(b, p, func(i int) string { return sessions[i%n] })
 		})
 	}
 }
 
-// addInFlight puts n calls of one owner in flight.
+// addInFlight puts n calls of one session in flight.
 func addInFlight(p *Peer, n int) {
 	for range n {
 		c := &Call{Handler: make(ResponseChan, 1), SessionID: "o"}
@@ -83,7 +83,7 @@ func addInFlight(p *Peer, n int) {
 	}
 }
 
-// BenchmarkSoleSession is what each message costs that a backend says of no call in particular.
+// BenchmarkSoleSession measures the attribution of a message that belongs to no known call.
 func BenchmarkSoleSession(b *testing.B) {
 	for _, n := range []int{1, 32, 256, 4096} {
 		b.Run(fmt.Sprintf("%d in flight", n), func(b *testing.B) {
@@ -103,7 +103,7 @@ func BenchmarkSoleSession(b *testing.B) {
 			addInFlight(p, 1)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if i%1000 == 0 { // they last for two seconds
+				if i%1000 == 0 { // they expire after two seconds
 					for i := range n {
 						p.recent.noteResponded(fmt.Sprint("session", i))
 					}
@@ -116,8 +116,7 @@ func BenchmarkSoleSession(b *testing.B) {
 	}
 }
 
-// A call there and its answer back, of which each side has its part. The bound is what they cost
-// now.
+// The allocations of a call and its response, on both sides, do not increase.
 func TestAllocations(t *testing.T) {
 	p := connect(t, respondingHandler{[]byte(`{"content":[]}`)})
 	to := make(ResponseChan, 1)

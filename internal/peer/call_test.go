@@ -72,13 +72,13 @@ func TestID_02_AStringIDIsAcceptedWithOneWarning(t *testing.T) {
 				t.Errorf("call %d: %s, %v", i, m.Raw(), err)
 			}
 		}
-		if loud := log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "string for the number") {
-			t.Errorf("logged %q, want one warning", loud)
+		if warnings := log.Warnings(); len(warnings) != 1 || !strings.Contains(warnings[0], "string for the number") {
+			t.Errorf("logged %q, want one warning", warnings)
 		}
 	})
 }
 
-// What is no id of ours is no sloppy echo of one.
+// Strings that do not contain an id of an outbound call are not accepted.
 func TestOtherStringsAreNotAcceptedAsIDs(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *testPeer) {
@@ -105,8 +105,8 @@ func TestNOTIF_15_UnknownResponsesAreDropped(t *testing.T) {
 		if _, err := c.wantOutcome(t); err != nil {
 			t.Error(err)
 		}
-		if loud := log.Warnings(); len(loud) != 1 {
-			t.Errorf("logged %q, want one warning", loud)
+		if warnings := log.Warnings(); len(warnings) != 1 {
+			t.Errorf("logged %q, want one warning", warnings)
 		}
 	})
 }
@@ -133,8 +133,8 @@ func TestNOTIF_04_ProgressComesInOrderBeforeTheResult(t *testing.T) {
 
 func TestProgressIsForwardedOnlyToCallsWithAToken(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
-		quiet, _ := k.send(request("1", ""), &peer.Call{})
-		loud, _ := k.send(request("2", `,"_meta":{"progressToken":0}`), &peer.Call{Token: "0"})
+		withoutToken, _ := k.send(request("1", ""), &peer.Call{})
+		warnings, _ := k.send(request("2", `,"_meta":{"progressToken":0}`), &peer.Call{Token: "0"})
 		for _, token := range []string{"1", "2", "0", `"p"`, "null", "{}", "77"} {
 			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`, token)
 		}
@@ -142,13 +142,13 @@ func TestProgressIsForwardedOnlyToCallsWithAToken(t *testing.T) {
 			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":%s}`, params)
 		}
 		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/progress"}`)
-		quiet.wantOpen(t)
-		loud.wantOpen(t)
-		if len(quiet.progress) != 0 || len(loud.progress) != 1 {
-			t.Errorf("progress: %q, %q, want none and one", quiet.progress, loud.progress)
+		withoutToken.wantOpen(t)
+		warnings.wantOpen(t)
+		if len(withoutToken.progress) != 0 || len(warnings.progress) != 1 {
+			t.Errorf("progress: %q, %q, want none and one", withoutToken.progress, warnings.progress)
 		}
 		if len(k.notifications) != 0 {
-			t.Errorf("%d of them went to the owner", len(k.notifications))
+			t.Errorf("%d of them were passed to the Handler", len(k.notifications))
 		}
 	})
 }
@@ -191,8 +191,7 @@ func TestCONC_07_ProgressRenewsTheTimeout(t *testing.T) {
 	}
 }
 
-// A call on hold has all the time there is, from whenever it is put there; the
-// last to let go of it starts its clock.
+// A paused call does not time out; the last ResumeTimeout restarts its timeout.
 func TestPausedTimeout(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		t.Run(fmt.Sprint("before Send ", early), func(t *testing.T) {
@@ -222,7 +221,7 @@ func TestPausedTimeout(t *testing.T) {
 					t.Errorf("it ended with %v", err)
 				}
 				p.PauseTimeout()
-				p.ResumeTimeout() // of a call that has ended
+				p.ResumeTimeout() // the call has ended
 				time.Sleep(time.Hour)
 				c.wantOutcome(t)
 			})
@@ -296,13 +295,13 @@ func TestALostCallFailsAlone(t *testing.T) {
 	})
 }
 
-// A Lost may wrap the noise that came in place of the answer; it is a Lost.
+// A CallLostError may wrap the MalformedError that arrived instead of the response.
 func TestALostCallWithMalformedInputFails(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		c, _ := k.send(request("1", ""), &peer.Call{})
-		noise := transport.NewMalformedError([]byte("<html>"), wire.Message{}, errors.New("no JSON"))
-		k.remote.FailRead(&transport.CallLostError{ID: "1", Err: fmt.Errorf("the answer is no message: %w", noise), MayHaveRun: true})
-		if _, err := c.wantOutcome(t); err == nil || err.Error() != "the answer is no message: no JSON" {
+		malformed := transport.NewMalformedError([]byte("<html>"), wire.Message{}, errors.New("no JSON"))
+		k.remote.FailRead(&transport.CallLostError{ID: "1", Err: fmt.Errorf("the answer is not a message: %w", malformed), MayHaveRun: true})
+		if _, err := c.wantOutcome(t); err == nil || err.Error() != "the answer is not a message: no JSON" {
 			t.Errorf("it ended with %v", err)
 		}
 	})
@@ -340,7 +339,7 @@ func TestPROC_06_TheEndOfTheConnectionFailsAllCalls(t *testing.T) {
 					t.Errorf("a call after the end ended with %v, want %s", err, c.want)
 				}
 				if err := k.TrySend(request("4", ""), &peer.Call{}); !errors.Is(err, transport.ErrClosed) {
-					t.Errorf("Offer: %v", err)
+					t.Errorf("TrySend: %v", err)
 				}
 			})
 		})
@@ -361,7 +360,7 @@ func TestOnDisconnectIsCalledBeforeTheCallsEnd(t *testing.T) {
 		k.remote.CloseSend()
 		c.wantOutcome(t)
 		if heard != 1 {
-			t.Errorf("heard %d times", heard)
+			t.Errorf("OnDisconnect was called %d times", heard)
 		}
 	})
 }
@@ -409,8 +408,8 @@ func TestInitializeIsNotCancelled(t *testing.T) {
 	})
 }
 
-// An answer, a cancellation, a time limit and the end of the conversation come
-// at one and the same moment, some progress among them.
+// A response, a cancellation, a timeout and the end of the connection come at the same moment, and
+// progress among them.
 func TestEachCallCompletesOnce(t *testing.T) {
 	outcomes := make(map[string]int)
 	for round := range 150 {
@@ -464,7 +463,7 @@ func TestEachCallCompletesOnce(t *testing.T) {
 	}
 	t.Log(outcomes)
 	if len(outcomes) < 3 {
-		t.Errorf("the races were none: %v", outcomes)
+		t.Errorf("not every outcome has occurred: %v", outcomes)
 	}
 }
 
@@ -484,14 +483,14 @@ func TestSendRacesDisconnect(t *testing.T) {
 			synctest.Wait()
 			for _, c := range all {
 				if _, err := c.wantOutcome(t); err == nil {
-					t.Error("a call was answered by nobody")
+					t.Error("a call was not completed")
 				}
 			}
 		})
 	}
 }
 
-// relatedToConn notes on whose stream each message went.
+// relatedToConn records the relatedTo of each message.
 type relatedToConn struct {
 	transport.Conn
 	mu  sync.Mutex
@@ -505,11 +504,11 @@ func (a *relatedToConn) Write(m wire.Message, about wire.ID) error {
 	return a.Conn.Write(m, about)
 }
 
-// What is said of a call goes where the call went: on the stream of the request
-// that it is about, or on its own if there is none.
+// A cancellation travels like the call: on the stream of the request that the call is related to,
+// or else on the stream of the call.
 func TestACancellationTravelsOnTheStreamOfTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, _ := mcptest.NewPeer(t, "far side")
+		conn, _ := mcptest.NewPeer(t, "remote side")
 		noted := &relatedToConn{Conn: conn}
 		p := peer.New(noted, &testPeer{}, peer.Options{})
 		for _, about := range []wire.ID{"", `"theirs"`} {
@@ -524,11 +523,11 @@ func TestACancellationTravelsOnTheStreamOfTheCall(t *testing.T) {
 	})
 }
 
-// endingConn is a Conn that reports each Write only after the conversation has ended.
+// endingConn is a Conn whose Write returns only after the connection has ended.
 type endingConn struct {
 	transport.Conn
-	over chan struct{} // closed when it has
-	err  error         // what Write returns
+	over chan struct{} // closed when the connection has ended
+	err  error         // returned by Write
 }
 
 func (e *endingConn) Write(m wire.Message, about wire.ID) error {
@@ -542,12 +541,12 @@ func (e *endingConn) Write(m wire.Message, about wire.ID) error {
 	return e.err
 }
 
-// A call whose write fails while the conversation ends did not run: Offer says so, and the call
-// may be sent again. One whose write succeeds in that moment ends, and may have run.
+// If the write of a call fails while the connection ends, the call did not run: TrySend returns the
+// error, and the call may be sent again. If the write succeeds, the call fails and may have run.
 func TestDisconnectDuringAWrite_F_HTTP_13(t *testing.T) {
 	for _, failure := range []error{transport.ErrClosed, nil} {
 		synctest.Test(t, func(t *testing.T) {
-			conn, _ := mcptest.NewPeer(t, "far side")
+			conn, _ := mcptest.NewPeer(t, "remote side")
 			e := &endingConn{Conn: conn, over: make(chan struct{}), err: failure}
 			p := peer.New(e, &testPeer{}, peer.Options{})
 			go func() {

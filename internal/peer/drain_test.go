@@ -13,7 +13,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// drainCalls calls Finish, and returns what is closed when it has returned.
+// drainCalls starts DrainCalls and returns a channel that is closed when DrainCalls has returned.
 func (k *testPeer) drainCalls(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -34,7 +34,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// Finish lets calls come to their ends, and none be begun; what the far side asks is still
+// DrainCalls waits for calls in flight and prevents new ones; requests of the remote side are still
 // answered.
 func TestDrainCalls(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
@@ -46,18 +46,18 @@ func TestDrainCalls(t *testing.T) {
 		k.remote.HandleRequest("tools/call")
 		done := k.drainCalls(t.Context())
 		if err := k.TrySend(request("3", ""), &peer.Call{Handler: make(peer.ResponseChan, 1)}); !errors.Is(err, transport.ErrClosed) {
-			t.Errorf("Offer: %v", err)
+			t.Errorf("TrySend: %v", err)
 		}
 		k.remote.WantNothing()
 		k.remote.Send(`{"jsonrpc":"2.0","id":"q","method":"ping"}`)
 		k.remote.Want(`{"jsonrpc":"2.0","id":"q","result":{}}`)
 		k.remote.SendResult(first.ID(), "{}")
 		if a := <-one; a.Err != nil || isClosed(done) {
-			t.Errorf("the first ended with %v; Finish has returned: %v", a.Err, isClosed(done))
+			t.Errorf("the first ended with %v; DrainCalls has returned: %v", a.Err, isClosed(done))
 		}
 		second.Cancel(nil)
 		if a := <-two; !errors.Is(a.Err, peer.ErrCancelled) || !isClosed(done) {
-			t.Errorf("the second ended with %v; Finish has returned: %v", a.Err, isClosed(done))
+			t.Errorf("the second ended with %v; DrainCalls has returned: %v", a.Err, isClosed(done))
 		}
 		k.remote.HandleNotification("notifications/cancelled")
 	})
@@ -71,40 +71,40 @@ func TestDrainCallsEndsWithItsContextAndWithTheConnection(t *testing.T) {
 		done, other := k.drainCalls(ctx), k.drainCalls(t.Context())
 		cancel()
 		if !isClosed(done) || isClosed(other) {
-			t.Error("the wrong one has returned")
+			t.Error("the wrong DrainCalls has returned")
 		}
 		k.remote.Close()
 		if a := <-w; a.Err == nil || !isClosed(other) {
-			t.Errorf("the call ended with %v; Finish has returned: %v", a.Err, isClosed(other))
+			t.Errorf("the call ended with %v; DrainCalls has returned: %v", a.Err, isClosed(other))
 		}
 	})
 }
 
-// slowConn is a Conn that takes its time to write a cancellation.
+// slowConn is a Conn that writes a cancellation slowly.
 type slowConn struct{ transport.Conn }
 
-func (s slowConn) Write(m wire.Message, about wire.ID) error {
+func (s slowConn) Write(m wire.Message, relatedTo wire.ID) error {
 	if m.Method() == "notifications/cancelled" {
 		time.Sleep(time.Second)
 	}
-	return s.Conn.Write(m, about)
+	return s.Conn.Write(m, relatedTo)
 }
 
-// Whoever hangs up after Finish does so after the far side was told of what was taken back.
+// After DrainCalls the connection may be closed: all cancellations have been written.
 func TestDrainCallsWaitsForCancellations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, far := mcptest.NewPeer(t, "far side")
+		conn, remote := mcptest.NewPeer(t, "remote side")
 		p := peer.New(slowConn{conn}, &testPeer{}, peer.Options{})
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(t.Context()) }()
 		c := &peer.Call{Handler: make(peer.ResponseChan, 1)}
 		p.Send(request("1", ""), c)
-		far.HandleRequest("tools/call")
+		remote.HandleRequest("tools/call")
 		go c.Cancel(nil)
-		synctest.Wait() // it is being written
+		synctest.Wait() // the cancellation is being written
 		p.DrainCalls(t.Context())
 		p.Close()
 		<-ended
-		far.HandleNotification("notifications/cancelled")
+		remote.HandleNotification("notifications/cancelled")
 	})
 }

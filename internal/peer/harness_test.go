@@ -12,13 +12,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A testPeer is a conversation between a Peer and a far side that the test plays.
+// A testPeer is a Peer whose remote side is played by the test.
 type testPeer struct {
 	*peer.Peer
 	remote        *mcptest.Peer
-	requests      chan *peer.Request // what the far side asked
+	requests      chan *peer.Request // received requests
 	notifications chan wire.Message
-	runErr        chan error // what Run returned
+	runErr        chan error // result of Run
 	cancel        context.CancelFunc
 }
 
@@ -28,17 +28,17 @@ func (k *testPeer) HandleRequest(r *peer.Request) { k.requests <- r }
 // HandleNotification implements peer.Handler.
 func (k *testPeer) HandleNotification(m wire.Message, _ peer.Origin) { k.notifications <- m }
 
-// inBubble runs a test of a conversation in a bubble, where time is virtual and a
-// goroutine that is left fails the test.
+// inBubble runs a test in a synctest bubble, where time is virtual and a leaked goroutine fails the
+// test.
 func inBubble(t *testing.T, o peer.Options, test func(t *testing.T, k *testPeer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newTestPeer(t, o)) })
 }
 
 func newTestPeer(t *testing.T, o peer.Options) *testPeer {
-	conn, far := mcptest.NewPeer(t, "far side")
+	conn, remote := mcptest.NewPeer(t, "remote side")
 	k := &testPeer{
-		remote:        far,
+		remote:        remote,
 		requests:      make(chan *peer.Request, 100),
 		notifications: make(chan wire.Message, 100),
 		runErr:        make(chan error, 1),
@@ -56,7 +56,7 @@ func newTestPeer(t *testing.T, o peer.Options) *testPeer {
 	return k
 }
 
-// request makes a tools/call with a client's id; more is what else its params hold.
+// request returns a tools/call with this id; more contains further members of its params.
 func request(id, more string) wire.Message {
 	return message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"t"%s}}`, id, more))
 }
@@ -69,7 +69,7 @@ func message(text string) wire.Message {
 	return m
 }
 
-// A recordingHandler is an ResponseHandler that notes what it gets.
+// A recordingHandler is a ResponseHandler that records its calls.
 type recordingHandler struct {
 	mu        sync.Mutex
 	progress  []string
@@ -92,8 +92,8 @@ func (c *recordingHandler) OnResponse(m wire.Message, err error) {
 	c.errs = append(c.errs, err)
 }
 
-// wantOutcome waits for everything to come to rest and returns how the call ended, ok
-// being whether it did, once.
+// wantOutcome waits until all goroutines are idle, checks that the call has ended once, and
+// returns its outcome.
 func (c *recordingHandler) wantOutcome(t *testing.T) (m wire.Message, err error) {
 	t.Helper()
 	synctest.Wait()
@@ -115,7 +115,7 @@ func (c *recordingHandler) wantOpen(t *testing.T) {
 	}
 }
 
-// send sends a call and returns who waits for it.
+// send sends a call and returns its handler.
 func (k *testPeer) send(m wire.Message, p *peer.Call) (*recordingHandler, *peer.Call) {
 	c := &recordingHandler{}
 	p.Handler = c

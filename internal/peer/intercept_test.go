@@ -11,8 +11,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A call whose answer is not its end is sent once more, and ends once; so it is with the
-// reason why there is no answer.
+// A call whose response or error is intercepted may be sent again, and completes once.
 func TestAnInterceptedCallIsRetried(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		tries := 0
@@ -30,7 +29,7 @@ func TestAnInterceptedCallIsRetried(t *testing.T) {
 		}
 		c, _ := k.send(request("1", ""), call)
 		k.remote.SendError("1", `{"code":-32020,"message":"no"}`)
-		time.Sleep(time.Minute) // the clock begins anew
+		time.Sleep(time.Minute) // each try has a timeout of its own
 		k.remote.FailRead(&transport.CallLostError{ID: "2", Err: errors.New("503")})
 		time.Sleep(51 * time.Second)
 		c.wantOpen(t)
@@ -44,17 +43,17 @@ func TestAnInterceptedCallIsRetried(t *testing.T) {
 	})
 }
 
-// A deadline, a cancellation and the end of the conversation are ends.
+// A timeout, a cancellation and a disconnect complete the call.
 func TestTimeoutCancelAndDisconnectAreNotIntercepted(t *testing.T) {
 	for name, end := range map[string]func(k *testPeer, c *peer.Call){
-		"timeout": func(*testPeer, *peer.Call) { time.Sleep(time.Minute) },
-		"cancel":  func(_ *testPeer, c *peer.Call) { c.Cancel(nil) },
-		"death":   func(k *testPeer, _ *peer.Call) { k.remote.Exit("exit 1", "") },
+		"timeout":    func(*testPeer, *peer.Call) { time.Sleep(time.Minute) },
+		"cancel":     func(_ *testPeer, c *peer.Call) { c.Cancel(nil) },
+		"disconnect": func(k *testPeer, _ *peer.Call) { k.remote.Exit("exit 1", "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 				call := &peer.Call{Timeout: time.Minute, InterceptResponse: func(wire.Message, error) bool {
-					t.Error("it was asked whether the call goes on")
+					t.Error("InterceptResponse was called")
 					return true
 				}}
 				c, _ := k.send(request("1", ""), call)
@@ -67,7 +66,7 @@ func TestTimeoutCancelAndDisconnectAreNotIntercepted(t *testing.T) {
 	}
 }
 
-// A call that was taken back between two tries is not sent again.
+// A call that was cancelled between two tries is not sent again.
 func TestACancelledCallIsNotRetried(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		call := &peer.Call{InterceptResponse: func(wire.Message, error) bool { return true }}
@@ -76,14 +75,14 @@ func TestACancelledCallIsNotRetried(t *testing.T) {
 		k.remote.SendError("1", `{"code":-32020,"message":"no"}`)
 		synctest.Wait()
 		if call.IsCancelled() {
-			t.Error("taken back already")
+			t.Error("cancelled already")
 		}
 		call.Cancel(nil)
 		if err := k.TrySend(request("1", ""), call); !errors.Is(err, peer.ErrCancelled) || !call.IsCancelled() {
-			t.Errorf("offered: %v", err)
+			t.Errorf("TrySend: %v", err)
 		}
 		k.remote.WantNothing()
-		c.wantOpen(t) // it is whose Again it is who ends it
+		c.wantOpen(t) // InterceptResponse has to complete the call
 		other := &peer.Call{}
 		other.Cancel(nil)
 		d, _ := k.send(request("1", ""), other)

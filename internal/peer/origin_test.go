@@ -9,26 +9,25 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// originHandler is a Handler that notes on which stream things came.
+// originHandler is a Handler that records the origins of messages.
 type originHandler chan peer.Origin
 
 func (h originHandler) HandleRequest(r *peer.Request)                     { h <- r.Origin(); r.Reply([]byte("{}")) }
 func (h originHandler) HandleNotification(_ wire.Message, on peer.Origin) { h <- on }
 
-// The stream of a call that is over, however it has ended, is not taken for one that is of no
-// call.
+// A message on the stream of a call that has ended, in whatever way, has CallEnded.
 func TestOriginOfACallThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, far := mcptest.NewPeer(t, "far side")
+		conn, remote := mcptest.NewPeer(t, "remote side")
 		h := make(originHandler, 10)
 		p := peer.New(conn, h, peer.Options{})
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(t.Context()) }()
-		defer func() { far.Close(); <-ended }()
+		defer func() { remote.Close(); <-ended }()
 		want := func(on wire.ID, want peer.Origin) {
 			t.Helper()
 			for _, line := range []string{`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`, `{"jsonrpc":"2.0","method":"n"}`} {
-				far.SendOnStream(on, line)
+				remote.SendOnStream(on, line)
 				if got := <-h; got != want {
 					t.Errorf("on %q: %+v, want %+v", on, got, want)
 				}
@@ -43,7 +42,7 @@ func TestOriginOfACallThatHasEnded(t *testing.T) {
 		want(cancelled.ID(), peer.Origin{Call: cancelled})
 		cancelled.Cancel(nil)
 		want(cancelled.ID(), over)
-		far.SendResult(answered.ID(), `{}`)
+		remote.SendResult(answered.ID(), `{}`)
 		want(answered.ID(), over)
 		want("", peer.Origin{})
 	})

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A trail brings what progress comes after the answer, under the caller's token,
-// until its end. So many are kept and no more.
+// A relay forwards progress after the response, with the token of the caller, until it is
+// stopped. The number of relays is bounded.
 func TestAProgressRelayForwardsProgressAfterTheResponse(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		var got []string

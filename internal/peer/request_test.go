@@ -17,7 +17,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// ids are what clients number their requests with; no two are the same.
+// ids are ids of requests as clients use them; all are different.
 var ids = []wire.ID{
 	"0", "-1", "1", `"1"`, `""`, "null", `"null"`, "9007199254740993", "9223372036854775808", "1.0", "1e0",
 	`"init-1"`, `"ü"`, `"\u00fc"`, `"a\"b\\"`, `" "`,
@@ -48,7 +48,7 @@ func TestMission_B_AResponseCarriesTheIDOfItsRequest(t *testing.T) {
 	})
 }
 
-// Ids that only look alike are different ids, in flight at the same time.
+// Similar ids are different ids and may be in flight at the same time.
 func TestID_05_IDsOfDifferentTypesDiffer(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		for _, id := range ids {
@@ -73,7 +73,7 @@ func TestMission_A_IDNullIsARequest(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		k.remote.Send(`{"jsonrpc":"2.0","id":null,"method":"ping"}`)
 		k.remote.Want(`{"jsonrpc":"2.0","id":null,"result":{}}`)
-		k.remote.Send(`{"jsonrpc":"2.0","method":"ping"}`) // without one it is a notification
+		k.remote.Send(`{"jsonrpc":"2.0","method":"ping"}`) // without an id it is a notification
 		k.remote.WantNothing()
 	})
 }
@@ -83,10 +83,10 @@ func TestARequestIsAnsweredOnce(t *testing.T) {
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
 		r := <-k.requests
 		if !r.Reply([]byte("{}")) {
-			t.Error("the first answer was refused")
+			t.Error("the first response was rejected")
 		}
 		if r.Reply([]byte("{}")) || r.Fail(wire.Errorf(1, "x")) || r.Forward(message(`{"jsonrpc":"2.0","id":1,"result":1}`)) {
-			t.Error("a second answer was taken")
+			t.Error("a second response was accepted")
 		}
 		r.Notify(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
 		k.remote.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -94,7 +94,7 @@ func TestARequestIsAnsweredOnce(t *testing.T) {
 	})
 }
 
-// The answer to a request must not end another that has its id since.
+// The response to a request does not end a later request with the same id.
 func TestAResponseEndsOnlyItsOwnRequest(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
@@ -103,7 +103,7 @@ func TestAResponseEndsOnlyItsOwnRequest(t *testing.T) {
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
 		second := <-k.requests
 		if first.Reply([]byte(`"late"`)) || !second.Reply([]byte(`"right"`)) {
-			t.Error("the two were mixed up")
+			t.Error("a response ended the wrong request")
 		}
 		k.remote.Want(`{"jsonrpc":"2.0","id":1,"result":"right"}`)
 		k.remote.WantNothing()
@@ -128,11 +128,11 @@ func TestADuplicateIDInFlightIsRejected(t *testing.T) {
 			t.Error("the first request is gone")
 		}
 		k.remote.Want(`{"jsonrpc":"2.0","id":"d","result":1}`)
-		k.remote.Send(line) // the id is free again
+		k.remote.Send(line) // the id may be used again
 		(<-k.requests).Reply([]byte("2"))
 		k.remote.Want(`{"jsonrpc":"2.0","id":"d","result":2}`)
 		if len(refused) != 2 || refused[0] != line+" -32600" {
-			t.Errorf("told of %q", refused)
+			t.Errorf("rejected %q", refused)
 		}
 	})
 }
@@ -158,27 +158,27 @@ func TestRequestsBeyondMaxInFlightAreRejectedExceptPings(t *testing.T) {
 
 func TestMission_A_PingIsAnsweredWhileBusy(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
-		k.send(request("1", ""), &peer.Call{}) // they have a call of ours
+		k.send(request("1", ""), &peer.Call{}) // the remote side has a call of ours
 		k.remote.Next()
-		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`) // we have one of theirs
+		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`) // this side has a request
 		r := <-k.requests
 		k.remote.Send(`{"jsonrpc":"2.0","id":"p","method":"ping","params":{"_meta":{}}}`)
 		k.remote.Want(`{"jsonrpc":"2.0","id":"p","result":{}}`)
 		result := make(chan string, 1)
 		k.remote.ReceivePings()
-		go func() { // and the other way
+		go func() { // in the other direction
 			text, err := k.Call(t.Context(), "ping", nil)
 			result <- fmt.Sprintf("%s, %v", text, err)
 		}()
 		k.remote.Want(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
 		k.remote.SendResult("2", "{}")
 		if got := <-result; got != "{}, <nil>" {
-			t.Errorf("our ping was answered with %s", got)
+			t.Errorf("the response to our ping is %s", got)
 		}
 		r.Reply([]byte("{}"))
 		k.remote.Next()
 		if len(k.requests) != 0 {
-			t.Error("the ping came to the owner")
+			t.Error("the ping was passed to the Handler")
 		}
 	})
 }
@@ -196,7 +196,7 @@ func TestNotificationsAreNeverAnswered(t *testing.T) {
 		}
 		for _, line := range lines {
 			if m := <-k.notifications; string(m.Raw()) != line {
-				t.Errorf("told of %s, want %s", m.Raw(), line)
+				t.Errorf("notified of %s, want %s", m.Raw(), line)
 			}
 		}
 		k.remote.WantNothing()
@@ -223,29 +223,29 @@ func TestMalformedInputIsAnsweredUnlessHandled(t *testing.T) {
 		k.remote.WantNothing()
 	})
 	if n != len(lines) {
-		t.Errorf("the owner saw %d pieces of noise, want %d", n, len(lines))
+		t.Errorf("OnMalformed was called %d times, want %d", n, len(lines))
 	}
 }
 
-// An cancelRecorder notes what it is told.
+// A cancelRecorder is a CancelHandler that records its calls.
 type cancelRecorder struct {
 	mu   sync.Mutex
-	told []string
+	cancellations []string
 }
 
 // HandleCancel implements peer.CancelHandler.
 func (o *cancelRecorder) HandleCancel(params []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.told = append(o.told, string(params))
+	o.cancellations = append(o.cancellations, string(params))
 }
 
-// cancellations returns what the owner was told, once everything has come to rest.
-func (o *cancelRecorder) cancellations() []string {
+// cancellations waits until all goroutines are idle and returns the recorded params.
+func (o *cancelRecorder) recorded() []string {
 	synctest.Wait()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.told
+	return o.cancellations
 }
 
 func TestNOTIF_13_NoResponseAfterACancellation(t *testing.T) {
@@ -262,14 +262,14 @@ func TestNOTIF_13_NoResponseAfterACancellation(t *testing.T) {
 		synctest.Wait()
 		r.Notify(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
 		if r.Reply([]byte("{}")) || r.Fail(wire.Errorf(0, "Request cancelled")) || r.Forward(message(`{"jsonrpc":"2.0","id":1,"result":1}`)) {
-			t.Error("an answer was taken")
+			t.Error("a response was accepted")
 		}
 		k.remote.WantNothing()
-		if told := o.cancellations(); len(told) != 1 || told[0] != `{"requestId":"1","reason":"<x>"}` {
-			t.Errorf("the owner was told %q", told)
+		if cancellations := o.recorded(); len(cancellations) != 1 || cancellations[0] != `{"requestId":"1","reason":"<x>"}` {
+			t.Errorf("the handler got %q", cancellations)
 		}
 		if r.OnCancel(&o) {
-			t.Error("it can still be owned")
+			t.Error("OnCancel still succeeds")
 		}
 	})
 }
@@ -285,17 +285,17 @@ func TestNOTIF_14_UnknownCancellationsAreIgnored(t *testing.T) {
 		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)
 		k.remote.WantNothing()
 		if len(k.notifications) != 0 {
-			t.Errorf("%d of them went to the owner", len(k.notifications))
+			t.Errorf("%d of them were passed to the Handler", len(k.notifications))
 		}
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 		k.remote.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }
 
-// A request may be cancelled at the moment at which somebody comes to own it: the
-// owner is refused or it is told, so that it always knows.
+// A request may be cancelled while OnCancel sets its handler: either OnCancel fails or the
+// handler is called.
 func TestACancelHandlerIsRejectedOrCalled(t *testing.T) {
-	refused, told := 0, 0
+	refused, cancellations := 0, 0
 	for range 300 {
 		inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 			const n = 8
@@ -303,13 +303,13 @@ func TestACancelHandlerIsRejectedOrCalled(t *testing.T) {
 				k.remote.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 			}
 			synctest.Wait()
-			var owners [n]cancelRecorder
+			var handlers [n]cancelRecorder
 			var owned [n]bool
 			for i := range n {
 				r := <-k.requests
 				go func() {
 					time.Sleep(time.Second)
-					owned[i] = r.OnCancel(&owners[i])
+					owned[i] = r.OnCancel(&handlers[i])
 				}()
 			}
 			time.Sleep(time.Second)
@@ -317,23 +317,23 @@ func TestACancelHandlerIsRejectedOrCalled(t *testing.T) {
 			synctest.Wait()
 			for i := range n {
 				switch {
-				case !owned[i] && len(owners[i].cancellations()) == 0:
+				case !owned[i] && len(handlers[i].recorded()) == 0:
 					refused++
-				case owned[i] && len(owners[i].cancellations()) == 1:
-					told++
+				case owned[i] && len(handlers[i].recorded()) == 1:
+					cancellations++
 				default:
-					t.Fatalf("owned: %v, told %d times", owned[i], len(owners[i].cancellations()))
+					t.Fatalf("OnCancel: %v, handler called %d times", owned[i], len(handlers[i].recorded()))
 				}
 			}
 		})
 	}
-	t.Logf("%d refused, %d told", refused, told)
+	t.Logf("%d rejected, %d called", refused, cancellations)
 }
 
 func TestARemoteSideThatDoesNotReadIsDisconnected(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	synctest.Test(t, func(t *testing.T) {
-		conn, far := mcptest.NewPausedPeer(t, "deaf")
+		conn, remote := mcptest.NewPausedPeer(t, "deaf")
 		k := &testPeer{requests: make(chan *peer.Request, 200)}
 		p := peer.New(conn, k, peer.Options{Log: func() *slog.Logger { return logger }})
 		ended := make(chan error, 1)
@@ -341,7 +341,7 @@ func TestARemoteSideThatDoesNotReadIsDisconnected(t *testing.T) {
 		call := &recordingHandler{}
 		p.Send(request("1", ""), &peer.Call{Handler: call})
 		for i := range 100 {
-			far.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
+			remote.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 		}
 		large := wire.Quote(strings.Repeat("x", 1<<20))
 		n := 0
@@ -353,13 +353,13 @@ func TestARemoteSideThatDoesNotReadIsDisconnected(t *testing.T) {
 			t.Errorf("Run: %v, want %v", err, transport.ErrFull)
 		}
 		if n < 64 || n > 66 {
-			t.Errorf("hung up after %d MiB, want 64", n)
+			t.Errorf("disconnected after %d MiB, want 64", n)
 		}
 		if _, err := call.wantOutcome(t); !errors.Is(err, transport.ErrFull) {
 			t.Errorf("a call in flight ended with %v", err)
 		}
 		p.Close()
-		far.StartReading()
+		remote.StartReading()
 		if loud := log.Warnings(); len(loud) != 1 {
 			t.Errorf("logged %q, want one warning", loud)
 		}
@@ -368,7 +368,7 @@ func TestARemoteSideThatDoesNotReadIsDisconnected(t *testing.T) {
 
 func TestDrainRequestsWaitsForOpenRequests(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
-		k.DrainRequests(t.Context()) // nothing is
+		k.DrainRequests(t.Context()) // no request is open
 		for i := range 3 {
 			k.remote.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 		}
@@ -394,7 +394,7 @@ func TestDrainRequestsWaitsForOpenRequests(t *testing.T) {
 	})
 }
 
-// An answer that somebody is about to write is still owed: who closes after Drain does not cut it
+// DrainRequests waits for a response that is being written, so that Close after it does not cut it
 // off.
 func TestDrainRequestsWaitsForResponsesBeingWritten(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
@@ -408,14 +408,14 @@ func TestDrainRequestsWaitsForResponsesBeingWritten(t *testing.T) {
 	})
 }
 
-// So is that of a batch, whoever writes it: here the reader, who has not read all of it yet.
+// The same holds for a batch, here one that is not read completely.
 func TestDrainRequestsWaitsForBatchesBeingWritten(t *testing.T) {
 	inBubble(t, peer.Options{
 		AllowBatches: func() bool { return true },
 		OnRejected:   func(wire.Message, *wire.Error) { time.Sleep(time.Second) },
 	}, func(t *testing.T, k *testPeer) {
 		k.remote.Send(`[{"jsonrpc":"2.0","id":1,"method":"ping"},7]`)
-		synctest.Wait() // at the second
+		synctest.Wait() // the second element is being processed
 		k.DrainRequests(t.Context())
 		_ = k.Close()
 		if got := k.remote.Next(); !strings.Contains(got, `{"jsonrpc":"2.0","id":1,"result":{}}`) {
@@ -432,13 +432,13 @@ func TestDrainRequestsEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		k.DrainRequests(ctx)
 		if !r.Reply([]byte("{}")) {
-			t.Error("Drain ended the request")
+			t.Error("DrainRequests ended the request")
 		}
 		k.DrainRequests(t.Context())
 	})
 }
 
-// What the far side asked before it sent its last is answered all the same.
+// Requests that arrived before the end of the input are answered.
 func TestRequestsOutliveTheEndOfInput(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
@@ -463,18 +463,18 @@ func TestCloseCancelsOpenRequests(t *testing.T) {
 		if err := k.Close(); err != nil {
 			t.Errorf("again: %v", err)
 		}
-		if told := o.cancellations(); len(told) != 1 || told[0] != "" {
-			t.Errorf("the owner was told %q", told)
+		if cancellations := o.recorded(); len(cancellations) != 1 || cancellations[0] != "" {
+			t.Errorf("the handler got %q", cancellations)
 		}
 		if r.Reply([]byte("{}")) {
-			t.Error("an answer was taken")
+			t.Error("a response was accepted")
 		}
 		if err := <-k.runErr; !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("Run: %v", err)
 		}
 		k.remote.WantNothing()
 		if !k.remote.Disconnected() {
-			t.Error("the far side does not know")
+			t.Error("the remote side was not disconnected")
 		}
 	})
 }
@@ -490,7 +490,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			t.Error("the call was answered")
 		}
 		if !k.remote.Disconnected() {
-			t.Error("the far side does not know")
+			t.Error("the remote side was not disconnected")
 		}
 	})
 }
