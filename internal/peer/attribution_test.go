@@ -22,12 +22,15 @@ func TestRecentCallsAreBounded(t *testing.T) {
 				t.Errorf("%s: %d records overflow", name, maxRecentCalls)
 			}
 			add(&s, maxRecentCalls)
-			if len(s.abandoned)+len(s.respondedUntil) != maxRecentCalls || !time.Now().Before(s.overflowUntil) {
-				t.Errorf("%s: %d and %d are recorded, overflow until %v", name, len(s.abandoned), len(s.respondedUntil), s.overflowUntil)
+			if len(s.abandoned)+len(s.respondedUntil) != maxRecentCalls ||
+				!time.Now().Before(s.overflowUntil) {
+				t.Errorf("%s: %d and %d are recorded, overflow until %v", name, len(s.abandoned),
+					len(s.respondedUntil), s.overflowUntil)
 			}
 			time.Sleep(abandonedTTL + time.Second)
 			add(&s, 7)
-			if n := len(s.abandoned) + len(s.respondedUntil); n != 1 || time.Now().Before(s.overflowUntil) {
+			if n := len(s.abandoned) + len(s.respondedUntil); n != 1 ||
+				time.Now().Before(s.overflowUntil) {
 				t.Errorf("%s: %d are left, overflow until %v", name, n, s.overflowUntil)
 			}
 		})

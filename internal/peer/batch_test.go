@@ -24,8 +24,9 @@ func TestMission_B_ABatchIsAnsweredInOrder(t *testing.T) {
 		second.Forward(message(`{"result":"<&>","jsonrpc":"2.0","id":9}`))
 		k.remote.WantNothing() // the batch is not complete
 		first.Reply([]byte(`"one"`))
-		k.remote.Want(`[{"jsonrpc":"2.0","id":1,"result":"one"},{"jsonrpc":"2.0","id":"2","result":{}},` +
-			`{"result":"<&>","jsonrpc":"2.0","id":null},{"jsonrpc":"2.0","id":4,"error":{"code":-32601,"message":"no"}}]`)
+		k.remote.Want(
+			`[{"jsonrpc":"2.0","id":1,"result":"one"},{"jsonrpc":"2.0","id":"2","result":{}},` +
+				`{"result":"<&>","jsonrpc":"2.0","id":null},{"jsonrpc":"2.0","id":4,"error":{"code":-32601,"message":"no"}}]`)
 		k.remote.WantNothing()
 	})
 }
@@ -97,7 +98,8 @@ func TestArraysInServerOutputAreMalformed(t *testing.T) {
 
 func TestADuplicateIDWithinABatchIsRejected(t *testing.T) {
 	inBubble(t, batchOptions, func(t *testing.T, k *testPeer) {
-		k.remote.Send(`[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":1,"method":"m"}]`)
+		k.remote.Send(
+			`[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":1,"method":"m"}]`)
 		synctest.Wait() // both are read while the first is open
 		(<-k.requests).Reply([]byte("{}"))
 		k.remote.Want(`[{"jsonrpc":"2.0","id":1,"result":{}},` +
@@ -108,12 +110,14 @@ func TestADuplicateIDWithinABatchIsRejected(t *testing.T) {
 
 func TestACancelledElementOfABatchGetsNoResponse(t *testing.T) {
 	inBubble(t, batchOptions, func(t *testing.T, k *testPeer) {
-		k.remote.Send(`[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"m"}]`)
+		k.remote.Send(
+			`[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"m"}]`)
 		first, second := <-k.requests, <-k.requests
 		var o cancelRecorder
 		first.OnCancel(&o)
 		second.Reply([]byte("2"))
-		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		k.remote.Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		k.remote.Want(`[{"jsonrpc":"2.0","id":2,"result":2}]`)
 		if cancellations := o.recorded(); first.Reply([]byte("1")) || len(cancellations) != 1 {
 			t.Errorf("the handler got %q, or a response was accepted", cancellations)
@@ -139,9 +143,11 @@ func TestResponsesInABatchFindTheirCalls(t *testing.T) {
 		one, _ := k.send(request("1", ""), &peer.Call{})
 		two, _ := k.send(request("2", ""), &peer.Call{})
 		k.remote.TakeAll()
-		k.remote.Send(`[{"jsonrpc":"2.0","id":2,"result":{"n":2}},{"jsonrpc":"2.0","id":1,"result":{"n":1}}]`)
+		k.remote.Send(
+			`[{"jsonrpc":"2.0","id":2,"result":{"n":2}},{"jsonrpc":"2.0","id":1,"result":{"n":1}}]`)
 		for i, c := range []*recordingHandler{one, two} {
-			if m, err := c.wantOutcome(t); err != nil || string(m.Part(wire.PartResult)) != []string{`{"n":1}`, `{"n":2}`}[i] {
+			if m, err := c.wantOutcome(t); err != nil ||
+				string(m.Part(wire.PartResult)) != []string{`{"n":1}`, `{"n":2}`}[i] {
 				t.Errorf("call %d: %s, %v", i, m.Raw(), err)
 			}
 		}
@@ -155,7 +161,8 @@ func TestMission_D_BatchesAreRejectedUnlessAllowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, o, func(t *testing.T, k *testPeer) {
-				for _, batch := range []string{`[]`, `[{"jsonrpc":"2.0","id":1,"method":"m"}]`, `[{"jsonrpc":"2.0","method":"n"}]`} {
+				for _, batch := range []string{`[]`, `[{"jsonrpc":"2.0","id":1,"method":"m"}]`,
+					`[{"jsonrpc":"2.0","method":"n"}]`} {
 					k.remote.Send(batch)
 					k.remote.Want(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Batch requests not supported"}}`)
 				}
@@ -179,19 +186,26 @@ func TestRejectInBatch(t *testing.T) {
 		}
 		return wire.Errorf(wire.CodeInvalidRequest, "alone")
 	}
-	options.OnRejected = func(m wire.Message, err *wire.Error) { refused = append(refused, string(m.ID())+" "+err.Message) }
+	options.OnRejected = func(m wire.Message, err *wire.Error) {
+		refused = append(refused,
+			string(m.ID())+" "+err.Message)
+	}
 	inBubble(t, options, func(t *testing.T, k *testPeer) {
 		const alone = `"params":{"name":"alone"}}`
 		const no = `"error":{"code":-32600,"message":"alone"}}`
-		k.remote.Send(`[{"jsonrpc":"2.0","id":1,"method":"m",` + alone + `,{"jsonrpc":"2.0","id":2,"method":"m"},{"jsonrpc":"2.0","method":"n",` + alone +
-			`,{"jsonrpc":"2.0","id":3,"method":"ping",` + alone + `,{"jsonrpc":"2.0","id":2,"method":"m",` + alone + `]`)
+		k.remote.Send(`[{"jsonrpc":"2.0","id":1,"method":"m",` + alone +
+			`,{"jsonrpc":"2.0","id":2,"method":"m"},{"jsonrpc":"2.0","method":"n",` + alone +
+			`,{"jsonrpc":"2.0","id":3,"method":"ping",` + alone +
+			`,{"jsonrpc":"2.0","id":2,"method":"m",` + alone + `]`)
 		if m := <-k.notifications; m.Method() != "n" {
 			t.Errorf("notified of %s", m.Raw())
 		}
 		r := <-k.requests
 		k.remote.WantNothing()
 		r.Reply([]byte(`{}`))
-		k.remote.Want(`[{"jsonrpc":"2.0","id":1,` + no + `,{"jsonrpc":"2.0","id":2,"result":{}},{"jsonrpc":"2.0","id":3,` + no + `,{"jsonrpc":"2.0","id":2,` + no + `]`)
+		k.remote.Want(`[{"jsonrpc":"2.0","id":1,` + no +
+			`,{"jsonrpc":"2.0","id":2,"result":{}},{"jsonrpc":"2.0","id":3,` + no +
+			`,{"jsonrpc":"2.0","id":2,` + no + `]`)
 		k.remote.Send(`[{"jsonrpc":"2.0","id":1,"method":"m",` + alone + `]`)
 		k.remote.Want(`[{"jsonrpc":"2.0","id":1,` + no + `]`)
 		if got := fmt.Sprint(refused); got != "[1 alone 3 alone 2 alone 1 alone]" {

@@ -40,7 +40,8 @@ func connect(tb testing.TB, h Handler) *Peer {
 	return near
 }
 
-var toolsCall = wire.NewRequest("0", "tools/call", []byte(`{"name":"t","arguments":{"text":"thirty-two bytes"}}`))
+var toolsCall = wire.NewRequest("0", "tools/call",
+	[]byte(`{"name":"t","arguments":{"text":"thirty-two bytes"}}`))
 
 // BenchmarkCall measures a call and its response, with other calls in flight and with sessions
 // whose calls were answered recently.

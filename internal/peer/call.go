@@ -400,7 +400,8 @@ func (p *Peer) RoundTripAll(ctx context.Context, requests ...wire.Message) []Res
 		// does not respond to server/discover may not tolerate a notification about it, and a ping
 		// has no work to stop.
 		method := r.Method()
-		noNotice := method == protocol.MethodInitialize || method == protocol.MethodServerDiscover ||
+		noNotice := method == protocol.MethodInitialize ||
+			method == protocol.MethodServerDiscover ||
 			method == protocol.MethodPing
 		calls[i] = &Call{Handler: waiters[i], noCancelNotice: noNotice, Internal: true}
 		p.Send(r, calls[i])

@@ -64,51 +64,57 @@ func TestErrorResponsesAreForwardedUnchanged(t *testing.T) {
 
 func TestID_02_AStringIDIsAcceptedWithOneWarning(t *testing.T) {
 	log, logger := mcptest.NewLog()
-	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *testPeer) {
-		for i := 1; i <= 3; i++ {
-			c, _ := k.send(request("1", ""), &peer.Call{})
-			k.remote.SendResult(wire.ID(fmt.Sprintf(`"%d"`, i)), "{}")
-			if m, err := c.wantOutcome(t); err != nil || m.Part(wire.PartResult) == nil {
-				t.Errorf("call %d: %s, %v", i, m.Raw(), err)
+	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }},
+		func(t *testing.T, k *testPeer) {
+			for i := 1; i <= 3; i++ {
+				c, _ := k.send(request("1", ""), &peer.Call{})
+				k.remote.SendResult(wire.ID(fmt.Sprintf(`"%d"`, i)), "{}")
+				if m, err := c.wantOutcome(t); err != nil || m.Part(wire.PartResult) == nil {
+					t.Errorf("call %d: %s, %v", i, m.Raw(), err)
+				}
 			}
-		}
-		if warnings := log.Warnings(); len(warnings) != 1 || !strings.Contains(warnings[0], "string for the number") {
-			t.Errorf("logged %q, want one warning", warnings)
-		}
-	})
+			if warnings := log.Warnings(); len(warnings) != 1 ||
+				!strings.Contains(warnings[0], "string for the number") {
+				t.Errorf("logged %q, want one warning", warnings)
+			}
+		})
 }
 
 // Strings that do not contain an id of an outbound call are not accepted.
 func TestOtherStringsAreNotAcceptedAsIDs(t *testing.T) {
 	log, logger := mcptest.NewLog()
-	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *testPeer) {
-		k.remote.Send(`{"jsonrpc":"1.0","id":"init-1","method":"ping"}`)
-		k.remote.Next()
-		if lines := log.Lines("string where a number"); len(lines) != 0 {
-			t.Errorf("logged %q", lines)
-		}
-	})
+	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }},
+		func(t *testing.T, k *testPeer) {
+			k.remote.Send(`{"jsonrpc":"1.0","id":"init-1","method":"ping"}`)
+			k.remote.Next()
+			if lines := log.Lines("string for the number"); len(lines) != 0 {
+				t.Errorf("logged %q", lines)
+			}
+		})
 }
 
 func TestNOTIF_15_UnknownResponsesAreDropped(t *testing.T) {
 	log, logger := mcptest.NewLog()
-	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *testPeer) {
-		c, _ := k.send(request("1", ""), &peer.Call{})
-		k.remote.Next()
-		for _, id := range []wire.ID{"999999", "null", "0", "-1", "2", `""`, `"x"`, "1.0", "1e0", "99999999999999999999"} {
-			k.remote.SendResult(id, "{}")
-			k.remote.SendError(id, `{"code":-1,"message":"x"}`)
-		}
-		k.remote.WantNothing()
-		c.wantOpen(t)
-		k.remote.SendResult("1", "{}")
-		if _, err := c.wantOutcome(t); err != nil {
-			t.Error(err)
-		}
-		if warnings := log.Warnings(); len(warnings) != 1 {
-			t.Errorf("logged %q, want one warning", warnings)
-		}
-	})
+	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }},
+		func(t *testing.T, k *testPeer) {
+			c, _ := k.send(request("1", ""), &peer.Call{})
+			k.remote.Next()
+			for _, id := range []wire.ID{"999999", "null", "0", "-1", "2", `""`, `"x"`, "1.0",
+				"1e0",
+				"99999999999999999999"} {
+				k.remote.SendResult(id, "{}")
+				k.remote.SendError(id, `{"code":-1,"message":"x"}`)
+			}
+			k.remote.WantNothing()
+			c.wantOpen(t)
+			k.remote.SendResult("1", "{}")
+			if _, err := c.wantOutcome(t); err != nil {
+				t.Error(err)
+			}
+			if warnings := log.Warnings(); len(warnings) != 1 {
+				t.Errorf("logged %q, want one warning", warnings)
+			}
+		})
 }
 
 func TestNOTIF_04_ProgressComesInOrderBeforeTheResult(t *testing.T) {
@@ -119,7 +125,8 @@ func TestNOTIF_04_ProgressComesInOrderBeforeTheResult(t *testing.T) {
 			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":1}}`, i)
 		}
 		k.remote.SendResult("1", "{}")
-		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":9,"progressToken":1}}`) // too late
+		// too late
+		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":9,"progressToken":1}}`)
 		c.wantOutcome(t)
 		want := make([]string, 3)
 		for i := range want {
@@ -139,13 +146,15 @@ func TestProgressIsForwardedOnlyToCallsWithAToken(t *testing.T) {
 			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`, token)
 		}
 		for _, params := range []string{`{}`, `[]`, `{"progressToken":[2]}`, `{"progress":"x"}`} {
-			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":%s}`, params)
+			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":%s}`,
+				params)
 		}
 		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/progress"}`)
 		withoutToken.wantOpen(t)
 		warnings.wantOpen(t)
 		if len(withoutToken.progress) != 0 || len(warnings.progress) != 1 {
-			t.Errorf("progress: %q, %q, want none and one", withoutToken.progress, warnings.progress)
+			t.Errorf("progress: %q, %q, want none and one", withoutToken.progress,
+				warnings.progress)
 		}
 		if len(k.notifications) != 0 {
 			t.Errorf("%d of them were passed to the Handler", len(k.notifications))
@@ -266,29 +275,33 @@ func TestCancelOfACallNotInFlightDoesNothing(t *testing.T) {
 }
 
 func TestMalformedInputWithAnIDFailsThatCall(t *testing.T) {
-	inBubble(t, peer.Options{OnMalformed: func(*transport.MalformedError) {}}, func(t *testing.T, k *testPeer) {
-		other, _ := k.send(request("1", ""), &peer.Call{})
-		c, _ := k.send(request("2", ""), &peer.Call{})
-		k.remote.TakeAll()
-		k.remote.Send(`{"jsonrpc":"2.0","id":2}`)
-		_, err := c.wantOutcome(t)
-		if _, ok := errors.AsType[*peer.BadResponseError](err); !ok {
-			t.Errorf("it ended with %v", err)
-		}
-		k.remote.Send(`✓ server ready`)
-		k.remote.WantNothing()
-		other.wantOpen(t)
-	})
+	inBubble(t, peer.Options{OnMalformed: func(*transport.MalformedError) {}},
+		func(t *testing.T, k *testPeer) {
+			other, _ := k.send(request("1", ""), &peer.Call{})
+			c, _ := k.send(request("2", ""), &peer.Call{})
+			k.remote.TakeAll()
+			k.remote.Send(`{"jsonrpc":"2.0","id":2}`)
+			_, err := c.wantOutcome(t)
+			if _, ok := errors.AsType[*peer.BadResponseError](err); !ok {
+				t.Errorf("it ended with %v", err)
+			}
+			k.remote.Send(`✓ server ready`)
+			k.remote.WantNothing()
+			other.wantOpen(t)
+		})
 }
 
 func TestALostCallFailsAlone(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		other, _ := k.send(request("1", ""), &peer.Call{})
 		c, _ := k.send(request("2", ""), &peer.Call{})
-		k.remote.FailRead(&transport.CallLostError{ID: "2", Err: errors.New("503"), MayHaveRun: true})
-		k.remote.FailRead(&transport.CallLostError{ID: "9", Err: errors.New("nobody's"), MayHaveRun: true})
+		k.remote.FailRead(&transport.CallLostError{ID: "2", Err: errors.New("503"),
+			MayHaveRun: true})
+		k.remote.FailRead(&transport.CallLostError{ID: "9", Err: errors.New("nobody's"),
+			MayHaveRun: true})
 		_, err := c.wantOutcome(t)
-		if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || !lost.MayHaveRun || err.Error() != "503" {
+		if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || !lost.MayHaveRun ||
+			err.Error() != "503" {
 			t.Errorf("it ended with %v", err)
 		}
 		other.wantOpen(t)
@@ -299,9 +312,12 @@ func TestALostCallFailsAlone(t *testing.T) {
 func TestALostCallWithMalformedInputFails(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		c, _ := k.send(request("1", ""), &peer.Call{})
-		malformed := transport.NewMalformedError([]byte("<html>"), wire.Message{}, errors.New("no JSON"))
-		k.remote.FailRead(&transport.CallLostError{ID: "1", Err: fmt.Errorf("the answer is not a message: %w", malformed), MayHaveRun: true})
-		if _, err := c.wantOutcome(t); err == nil || err.Error() != "the answer is not a message: no JSON" {
+		malformed := transport.NewMalformedError([]byte("<html>"), wire.Message{},
+			errors.New("no JSON"))
+		k.remote.FailRead(&transport.CallLostError{ID: "1",
+			Err: fmt.Errorf("the answer is not a message: %w", malformed), MayHaveRun: true})
+		if _, err := c.wantOutcome(t); err == nil ||
+			err.Error() != "the answer is not a message: no JSON" {
 			t.Errorf("it ended with %v", err)
 		}
 	})
@@ -314,7 +330,8 @@ func TestPROC_06_TheEndOfTheConnectionFailsAllCalls(t *testing.T) {
 		want string
 		run  error
 	}{
-		{"exit", func(p *mcptest.Peer) { p.Exit("exit 3", "boom") }, "exit 3; its last words: boom", &child.ExitError{Status: "exit 3", Stderr: "boom"}},
+		{"exit", func(p *mcptest.Peer) { p.Exit("exit 3", "boom") }, "exit 3; its last words: boom",
+			&child.ExitError{Status: "exit 3", Stderr: "boom"}},
 		{"end", func(p *mcptest.Peer) { p.CloseSend() }, "it closed the connection", nil},
 		{"close", func(p *mcptest.Peer) { p.Close() }, "it closed the connection", nil},
 	} {
@@ -325,7 +342,8 @@ func TestPROC_06_TheEndOfTheConnectionFailsAllCalls(t *testing.T) {
 				c.die(k.remote)
 				for _, caller := range []*recordingHandler{one, two} {
 					_, err := caller.wantOutcome(t)
-					if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || !lost.MayHaveRun || err.Error() != c.want {
+					if lost, ok := errors.AsType[*transport.CallLostError](err); !ok ||
+						!lost.MayHaveRun || err.Error() != c.want {
 						t.Errorf("ended with %v, want %s", err, c.want)
 					}
 				}
@@ -335,10 +353,12 @@ func TestPROC_06_TheEndOfTheConnectionFailsAllCalls(t *testing.T) {
 				}
 				late, _ := k.send(request("3", ""), &peer.Call{Timeout: time.Second})
 				_, err = late.wantOutcome(t)
-				if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || lost.MayHaveRun || err.Error() != c.want {
+				if lost, ok := errors.AsType[*transport.CallLostError](err); !ok ||
+					lost.MayHaveRun || err.Error() != c.want {
 					t.Errorf("a call after the end ended with %v, want %s", err, c.want)
 				}
-				if err := k.TrySend(request("4", ""), &peer.Call{}); !errors.Is(err, transport.ErrClosed) {
+				if err := k.TrySend(request("4", ""), &peer.Call{}); !errors.Is(err,
+					transport.ErrClosed) {
 					t.Errorf("TrySend: %v", err)
 				}
 			})
@@ -400,7 +420,8 @@ func TestInitializeIsNotCancelled(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := k.Call(ctx, "initialize", []byte("{}")); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := k.Call(ctx, "initialize", []byte("{}")); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("it ended with %v", err)
 		}
 		k.remote.HandleRequest("initialize")
@@ -516,7 +537,8 @@ func TestACancellationTravelsOnTheStreamOfTheCall(t *testing.T) {
 			p.Send(request("1", ""), c)
 			c.Cancel(nil)
 		}
-		want := []string{"tools/call ", "notifications/cancelled 1", `tools/call "theirs"`, `notifications/cancelled "theirs"`}
+		want := []string{"tools/call ", "notifications/cancelled 1", `tools/call "theirs"`,
+			`notifications/cancelled "theirs"`}
 		if !slices.Equal(noted.all, want) {
 			t.Errorf("wrote %q, want %q", noted.all, want)
 		}
@@ -564,7 +586,8 @@ func TestDisconnectDuringAWrite_F_HTTP_13(t *testing.T) {
 				return
 			}
 			_, why := asked.wantOutcome(t)
-			if lost, ok := errors.AsType[*transport.CallLostError](why); err != nil || !ok || !lost.MayHaveRun {
+			if lost, ok := errors.AsType[*transport.CallLostError](why); err != nil || !ok ||
+				!lost.MayHaveRun {
 				t.Errorf("a write that succeeded: %v, ended with %v", err, why)
 			}
 		})

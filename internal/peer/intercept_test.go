@@ -52,10 +52,11 @@ func TestTimeoutCancelAndDisconnectAreNotIntercepted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
-				call := &peer.Call{Timeout: time.Minute, InterceptResponse: func(wire.Message, error) bool {
-					t.Error("InterceptResponse was called")
-					return true
-				}}
+				call := &peer.Call{Timeout: time.Minute,
+					InterceptResponse: func(wire.Message, error) bool {
+						t.Error("InterceptResponse was called")
+						return true
+					}}
 				c, _ := k.send(request("1", ""), call)
 				end(k, call)
 				if _, err := c.wantOutcome(t); err == nil {
@@ -78,7 +79,8 @@ func TestACancelledCallIsNotRetried(t *testing.T) {
 			t.Error("cancelled already")
 		}
 		call.Cancel(nil)
-		if err := k.TrySend(request("1", ""), call); !errors.Is(err, peer.ErrCancelled) || !call.IsCancelled() {
+		if err := k.TrySend(request("1", ""), call); !errors.Is(err, peer.ErrCancelled) ||
+			!call.IsCancelled() {
 			t.Errorf("TrySend: %v", err)
 		}
 		k.remote.WantNothing()

@@ -26,7 +26,8 @@ func TestOriginOfACallThatHasEnded(t *testing.T) {
 		defer func() { remote.Close(); <-ended }()
 		want := func(on wire.ID, want peer.Origin) {
 			t.Helper()
-			for _, line := range []string{`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`, `{"jsonrpc":"2.0","method":"n"}`} {
+			for _, line := range []string{`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`,
+				`{"jsonrpc":"2.0","method":"n"}`} {
 				remote.SendOnStream(on, line)
 				if got := <-h; got != want {
 					t.Errorf("on %q: %+v, want %+v", on, got, want)

@@ -40,7 +40,8 @@ func TestMission_B_AResponseCarriesTheIDOfItsRequest(t *testing.T) {
 				r.Fail(wire.Errorf(-32601, "no <m>"))
 				want = `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no <m>"}}`
 			case 2:
-				r.Forward(message(`{"result" : {"n":1.10,"id":7},"id":4211, "jsonrpc":"2.0","x":null}`))
+				r.Forward(
+					message(`{"result" : {"n":1.10,"id":7},"id":4211, "jsonrpc":"2.0","x":null}`))
 				want = `{"result" : {"n":1.10,"id":7},"id":%s, "jsonrpc":"2.0","x":null}`
 			}
 			k.remote.Want(fmt.Sprintf(want, id))
@@ -64,7 +65,8 @@ func TestID_05_IDsOfDifferentTypesDiffer(t *testing.T) {
 		}
 		for _, id := range ids {
 			open[id].Reply(wire.Quote(string(id)))
-			k.remote.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, wire.Quote(string(id))))
+			k.remote.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id,
+				wire.Quote(string(id))))
 		}
 	})
 }
@@ -85,7 +87,8 @@ func TestARequestIsAnsweredOnce(t *testing.T) {
 		if !r.Reply([]byte("{}")) {
 			t.Error("the first response was rejected")
 		}
-		if r.Reply([]byte("{}")) || r.Fail(wire.Errorf(1, "x")) || r.Forward(message(`{"jsonrpc":"2.0","id":1,"result":1}`)) {
+		if r.Reply([]byte("{}")) || r.Fail(wire.Errorf(1, "x")) ||
+			r.Forward(message(`{"jsonrpc":"2.0","id":1,"result":1}`)) {
 			t.Error("a second response was accepted")
 		}
 		r.Notify(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
@@ -99,7 +102,8 @@ func TestAResponseEndsOnlyItsOwnRequest(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
 		first := <-k.requests
-		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		k.remote.Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
 		second := <-k.requests
 		if first.Reply([]byte(`"late"`)) || !second.Reply([]byte(`"right"`)) {
@@ -204,9 +208,11 @@ func TestNotificationsAreNeverAnswered(t *testing.T) {
 }
 
 func TestMalformedInputIsAnsweredUnlessHandled(t *testing.T) {
-	lines := []string{"not JSON", `{"jsonrpc":"1.0","id":7,"method":"m"}`, `{"jsonrpc":"2.0","id":8}`, `42`}
+	lines := []string{"not JSON", `{"jsonrpc":"1.0","id":7,"method":"m"}`,
+		`{"jsonrpc":"2.0","id":8}`, `42`}
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
-		for i, want := range []string{`"id":null,"error":{"code":-32700,`, `"id":7,"error":{"code":-32600,`, `"id":8,"error":{"code":-32600,`, `"id":null,"error":{"code":-32600,`} {
+		for i, want := range []string{`"id":null,"error":{"code":-32700,`,
+			`"id":7,"error":{"code":-32600,`, `"id":8,"error":{"code":-32600,`, `"id":null,"error":{"code":-32600,`} {
 			k.remote.Send(lines[i])
 			if got := k.remote.Next(); !strings.Contains(got, want) {
 				t.Errorf("%s was answered with %s", lines[i], got)
@@ -216,12 +222,13 @@ func TestMalformedInputIsAnsweredUnlessHandled(t *testing.T) {
 		k.remote.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 	n := 0
-	inBubble(t, peer.Options{OnMalformed: func(*transport.MalformedError) { n++ }}, func(t *testing.T, k *testPeer) {
-		for _, line := range lines {
-			k.remote.Send(line)
-		}
-		k.remote.WantNothing()
-	})
+	inBubble(t, peer.Options{OnMalformed: func(*transport.MalformedError) { n++ }},
+		func(t *testing.T, k *testPeer) {
+			for _, line := range lines {
+				k.remote.Send(line)
+			}
+			k.remote.WantNothing()
+		})
 	if n != len(lines) {
 		t.Errorf("OnMalformed was called %d times, want %d", n, len(lines))
 	}
@@ -229,7 +236,7 @@ func TestMalformedInputIsAnsweredUnlessHandled(t *testing.T) {
 
 // A cancelRecorder is a CancelHandler that records its calls.
 type cancelRecorder struct {
-	mu   sync.Mutex
+	mu            sync.Mutex
 	cancellations []string
 }
 
@@ -256,16 +263,21 @@ func TestNOTIF_13_NoResponseAfterACancellation(t *testing.T) {
 		if !r.OnCancel(&o) {
 			t.Fatal("the request is gone")
 		}
-		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`) // another id
+		// another id
+		k.remote.Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1","reason":"<x>"}}`)
-		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}`)
+		k.remote.Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}`)
 		synctest.Wait()
 		r.Notify(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
-		if r.Reply([]byte("{}")) || r.Fail(wire.Errorf(0, "Request cancelled")) || r.Forward(message(`{"jsonrpc":"2.0","id":1,"result":1}`)) {
+		if r.Reply([]byte("{}")) || r.Fail(wire.Errorf(0, "Request cancelled")) ||
+			r.Forward(message(`{"jsonrpc":"2.0","id":1,"result":1}`)) {
 			t.Error("a response was accepted")
 		}
 		k.remote.WantNothing()
-		if cancellations := o.recorded(); len(cancellations) != 1 || cancellations[0] != `{"requestId":"1","reason":"<x>"}` {
+		if cancellations := o.recorded(); len(cancellations) != 1 ||
+			cancellations[0] != `{"requestId":"1","reason":"<x>"}` {
 			t.Errorf("the handler got %q", cancellations)
 		}
 		if r.OnCancel(&o) {
@@ -279,8 +291,10 @@ func TestNOTIF_14_UnknownCancellationsAreIgnored(t *testing.T) {
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
 		(<-k.requests).Reply([]byte("{}"))
 		k.remote.Next()
-		for _, params := range []string{`{"requestId":1}`, `{"requestId":99}`, `{"requestId":null}`, `{"requestId":[1]}`, `{}`, `[]`, `null`} {
-			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":%s}`, params)
+		for _, params := range []string{`{"requestId":1}`, `{"requestId":99}`, `{"requestId":null}`,
+			`{"requestId":[1]}`, `{}`, `[]`, `null`} {
+			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":%s}`,
+				params)
 		}
 		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)
 		k.remote.WantNothing()
@@ -322,7 +336,8 @@ func TestACancelHandlerIsRejectedOrCalled(t *testing.T) {
 				case owned[i] && len(handlers[i].recorded()) == 1:
 					cancellations++
 				default:
-					t.Fatalf("OnCancel: %v, handler called %d times", owned[i], len(handlers[i].recorded()))
+					t.Fatalf("OnCancel: %v, handler called %d times", owned[i],
+						len(handlers[i].recorded()))
 				}
 			}
 		})
@@ -385,7 +400,8 @@ func TestDrainRequestsWaitsForOpenRequests(t *testing.T) {
 		(<-k.requests).Reply([]byte("{}"))
 		(<-k.requests).Fail(wire.Errorf(0, "x"))
 		time.Sleep(time.Second)
-		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		k.remote.Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		for range 2 {
 			if took := <-drained; took != 2*time.Second {
 				t.Errorf("it took %v", took)
