@@ -17,8 +17,10 @@ import (
 
 // topLevel is what the root of the repository may contain.
 var topLevel = []string{
-	".ci", ".git", ".gitattributes", ".github", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE",
-	"Makefile", "README.md", "arch_test.go", "backends", "bin", "catalog", "cmd", "config.example.yaml",
+	".ci", ".git", ".gitattributes", ".github", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md",
+	"LICENSE",
+	"Makefile", "README.md", "arch_test.go", "backends", "bin", "catalog", "cmd",
+	"config.example.yaml",
 	"deploy", "docs", "gateway", "go.mod", "go.sum", "idmap", "integration", "internal",
 }
 
@@ -37,17 +39,21 @@ var allowedImports = map[string][]string{
 	"internal/transport/httpclient": {
 		"internal/protocol", "internal/sse", "internal/transport", "internal/wire",
 	},
-	"internal/httpserver": {"internal/protocol", "internal/transport", "internal/wire"},
-	"idmap":               {},
-	"internal/peer":       {"idmap", "internal/protocol", "internal/transport", "internal/wire"},
+	"internal/httpserver": {"internal/protocol", "internal/quota", "internal/transport",
+		"internal/wire"},
+	"idmap":         {},
+	"internal/peer": {"idmap", "internal/protocol", "internal/transport", "internal/wire"},
 	// the engine: gateway and backends do not import each other
 	"gateway": {
-		"catalog", "internal/audit", "internal/peer", "internal/protocol", "internal/transport",
+		"catalog", "internal/audit", "internal/peer", "internal/protocol", "internal/quota",
+		"internal/transport",
 		"internal/transport/child", "internal/wire",
 	},
 	"backends": {
-		"catalog", "internal/atomicfile", "internal/config", "internal/demo", "internal/lazy", "internal/peer", "internal/protocol",
-		"internal/transport", "internal/transport/child", "internal/transport/httpclient", "internal/wire",
+		"catalog", "internal/atomicfile", "internal/config", "internal/demo", "internal/lazy",
+		"internal/peer", "internal/protocol", "internal/quota",
+		"internal/transport", "internal/transport/child", "internal/transport/httpclient",
+		"internal/wire",
 	},
 	"internal/demo": {"internal/peer", "internal/protocol", "internal/transport", "internal/wire"},
 	// configuration, records and logs
@@ -68,13 +74,16 @@ var allowedImports = map[string][]string{
 	"internal/logging":                {"internal/secrets"},
 	"internal/secrets":                {"internal/lazy"},
 	"internal/lazy":                   {},
+	"internal/quota":                  {},
 	// the program
 	"internal/reload":     {"internal/atomicfile", "internal/config"},
 	"internal/gctune":     {},
 	"internal/atomicfile": {},
 	"cmd/gateway": {
-		"backends", "catalog", "gateway", "internal/atomicfile", "internal/audit", "internal/config",
-		"internal/config/clientimport", "internal/gctune", "internal/httpserver", "internal/logging",
+		"backends", "catalog", "gateway", "internal/atomicfile", "internal/audit",
+		"internal/config",
+		"internal/config/clientimport", "internal/gctune", "internal/httpserver",
+		"internal/logging",
 		"internal/peer", "internal/procgroup", "internal/protocol", "internal/reload",
 		"internal/transport", "internal/wire",
 	},
@@ -88,8 +97,9 @@ var allowedTools = map[string][]string{
 	"integration/chaos": {
 		"internal/atomicfile", "internal/mcptest/faults", "internal/sse", "internal/wire",
 	},
-	"integration/windows":          {},
-	"internal/mcptest":             {"internal/transport", "internal/transport/child", "internal/wire"},
+	"integration/windows": {},
+	"internal/mcptest": {"internal/transport", "internal/transport/child",
+		"internal/wire"},
 	"internal/mcptest/faults":      {"internal/wire"},
 	"internal/mcptest/faults/stub": {"internal/mcptest/faults"},
 	"internal/mcptest/gosource":    {},
@@ -99,13 +109,14 @@ var allowedTools = map[string][]string{
 // allowedModules lists the third-party modules and the packages that may import them outside of tests.
 // An empty list: for tests only.
 var allowedModules = map[string][]string{
-	"github.com/fsnotify/fsnotify":           {"internal/reload"},
-	"github.com/go-viper/mapstructure":       {"internal/config"},
-	"github.com/google/go-cmp":               {},
-	"github.com/google/jsonschema-go":        {},
-	"github.com/hashicorp/go-retryablehttp":  {"internal/transport/httpclient"},
-	"github.com/knadh/koanf":                 {"internal/config"},
-	"github.com/mark3labs/mcp-go/mcp":        {"backends", "cmd/gateway", "gateway", "internal/demo", "internal/protocol"},
+	"github.com/fsnotify/fsnotify":          {"internal/reload"},
+	"github.com/go-viper/mapstructure":      {"internal/config"},
+	"github.com/google/go-cmp":              {},
+	"github.com/google/jsonschema-go":       {},
+	"github.com/hashicorp/go-retryablehttp": {"internal/transport/httpclient"},
+	"github.com/knadh/koanf":                {"internal/config"},
+	"github.com/mark3labs/mcp-go/mcp": {"backends", "cmd/gateway", "gateway",
+		"internal/demo", "internal/protocol"},
 	"github.com/mark3labs/mcp-go":            {},
 	"github.com/modelcontextprotocol/go-sdk": {},
 	"github.com/pelletier/go-toml":           {"internal/config/clientimport"},
@@ -116,8 +127,9 @@ var allowedModules = map[string][]string{
 		"internal/config", "internal/config/clientimport", "internal/config/internal/dialect",
 		"internal/config/internal/node",
 	},
-	"golang.org/x/sync":  {"backends"},
-	"golang.org/x/sys":   {"cmd/gateway", "integration/bench", "internal/procgroup", "internal/transport"},
+	"golang.org/x/sync": {"backends"},
+	"golang.org/x/sys": {"cmd/gateway", "integration/bench", "internal/procgroup",
+		"internal/transport"},
 	"golang.org/x/term":  {"cmd/gateway", "internal/reload"},
 	"golang.org/x/time":  {"backends"},
 	"golang.org/x/tools": {"internal/mcptest"},
@@ -127,7 +139,8 @@ var allowedModules = map[string][]string{
 // conversation, or large. Tests of other packages use it through these, or not at all.
 var allowedTestModules = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {
-		"backends", "gateway", "integration", "internal/httpserver", "internal/mcptest", "internal/protocol",
+		"backends", "gateway", "integration", "internal/httpserver", "internal/mcptest",
+		"internal/protocol",
 		"internal/transport/httpclient",
 	},
 	"github.com/mark3labs/mcp-go/client": {"integration", "internal/httpserver"},
@@ -140,7 +153,8 @@ var allowedTestModules = map[string][]string{
 var allowedStd = map[string][]string{
 	"encoding/gob": {},
 	"encoding/json": {
-		"backends", "catalog", "cmd/gateway", "gateway", "internal/audit", "internal/config", "internal/config/internal/node",
+		"backends", "catalog", "cmd/gateway", "gateway", "internal/audit", "internal/config",
+		"internal/config/internal/node",
 		"internal/demo", "internal/logging", "internal/reload", "internal/secrets", "internal/wire",
 	},
 	"crypto/tls": {
@@ -152,16 +166,21 @@ var allowedStd = map[string][]string{
 		"cmd/gateway", "internal/config", "internal/config/internal/dialect", "internal/httpserver",
 		"internal/secrets", "internal/transport/httpclient",
 	},
-	"net/http":      {"backends", "cmd/gateway", "internal/httpserver", "internal/transport/httpclient"},
-	"os/exec":       {"internal/config/internal/dialect", "internal/procgroup", "internal/transport/child"},
-	"os/signal":     {"cmd/gateway", "internal/procgroup"},
-	"plugin":        {},
-	"reflect":       {"backends", "internal/config"},
-	"regexp":        {"catalog", "internal/config", "internal/config/clientimport", "internal/lazy"},
+	"net/http": {"backends", "cmd/gateway", "internal/httpserver",
+		"internal/transport/httpclient"},
+	"os/exec": {"internal/config/internal/dialect", "internal/procgroup",
+		"internal/transport/child"},
+	"os/signal": {"cmd/gateway", "internal/procgroup"},
+	"plugin":    {},
+	"reflect":   {"backends", "internal/config"},
+	"regexp": {"catalog", "internal/config", "internal/config/clientimport",
+		"internal/lazy"},
 	"runtime/pprof": {"cmd/gateway"},
 	"syscall": {
-		"cmd/gateway", "internal/config", "internal/httpserver", "internal/logging", "internal/procgroup",
-		"internal/reload", "internal/transport", "internal/transport/child", "internal/transport/httpclient",
+		"cmd/gateway", "internal/config", "internal/httpserver", "internal/logging",
+		"internal/procgroup",
+		"internal/reload", "internal/transport", "internal/transport/child",
+		"internal/transport/httpclient",
 	},
 	"testing": {},
 	"unsafe":  {"internal/procgroup", "internal/transport"},
@@ -170,7 +189,8 @@ var allowedStd = map[string][]string{
 // testImports are the packages of this module that each test may import, in addition to what its own
 // package may.
 var testImports = []string{
-	"internal/mcptest", "internal/mcptest/faults", "internal/mcptest/gosource", "internal/mcptest/proctest",
+	"internal/mcptest", "internal/mcptest/faults", "internal/mcptest/gosource",
+	"internal/mcptest/proctest",
 }
 
 // extraTestImports are further packages that the tests of a package may import.
@@ -240,7 +260,8 @@ func TestImports(t *testing.T) {
 }
 
 func testMayImport(dir, target string) bool {
-	return target == dir || strings.HasPrefix(dir, "integration") || slices.Contains(testImports, target) ||
+	return target == dir || strings.HasPrefix(dir, "integration") ||
+		slices.Contains(testImports, target) ||
 		slices.Contains(extraTestImports[dir], target)
 }
 
@@ -257,7 +278,8 @@ func checkModule(t *testing.T, where, target, dir string, table map[string][]str
 	if module == "" && others {
 		return
 	}
-	if module == "" || !slices.Contains(table[module], dir) && !(others && len(table[module]) == 0) {
+	if module == "" || !slices.Contains(table[module], dir) &&
+		!(others && len(table[module]) == 0) {
 		t.Errorf("%s: package %s must not import %s", where, dir, target)
 	}
 }
@@ -265,7 +287,8 @@ func checkModule(t *testing.T, where, target, dir string, table map[string][]str
 // Stdout carries the protocol: any other writer breaks the client.
 func TestOnlyTheProgramWritesToStdout(t *testing.T) {
 	for _, f := range gosource.Files(t) {
-		if _, isProduct := allowedImports[f.Dir]; !isProduct || f.Dir == "cmd/gateway" || f.IsTest() {
+		if _, isProduct := allowedImports[f.Dir]; !isProduct || f.Dir == "cmd/gateway" ||
+			f.IsTest() {
 			continue
 		}
 		ast.Inspect(f.Syntax, func(n ast.Node) bool {
@@ -304,8 +327,10 @@ func TestNoRegularExpressionIsCompiledAtStart(t *testing.T) {
 					case *ast.FuncLit:
 						return false
 					case *ast.SelectorExpr:
-						if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "regexp" && n.Sel.Name == "MustCompile" {
-							t.Errorf("%s compiles a regular expression at start", f.Position(n.Pos()))
+						if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "regexp" &&
+							n.Sel.Name == "MustCompile" {
+							t.Errorf("%s compiles a regular expression at start",
+								f.Position(n.Pos()))
 						}
 					}
 					return true
@@ -332,20 +357,24 @@ func TestEveryPackageHasAComment(t *testing.T) {
 // logKeys are the keys that a log record may have: the list that users were promised, and those that
 // docs/decisions/006 adds.
 var logKeys = map[string]bool{
-	"backend": true, "session": true, "client": true, "method": true, "tool": true, "id": true, "revision": true,
-	"name": true, "dur": true, "next": true, "err": true,
-	"as": true, "asked": true, "file": true, "max": true, "params": true, "records": true, "server": true,
-	"text": true, "version": true, "lost": true, "bytes": true,
+	"backend": true, "session": true, "client": true, "method": true, "tool": true, "id": true,
+	"revision": true,
+	"name":     true, "dur": true, "next": true, "err": true,
+	"as": true, "asked": true, "file": true, "max": true, "params": true, "records": true,
+	"server": true,
+	"text":   true, "version": true, "lost": true, "bytes": true,
 	"was": true, "now": true, "owner": true,
 	"principal": true, "added": true, "removed": true, "changed": true, "kept": true, "down": true,
 }
 
 // logFunctions are the functions and methods that take keys and values, by the index of the first key.
-var logFunctions = map[string]int{"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "With": 0, "warnOnce": 1, "say": 1}
+var logFunctions = map[string]int{"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "With": 0,
+	"warnOnce": 1, "say": 1}
 
 func TestLogKeys(t *testing.T) {
 	for _, f := range gosource.Files(t) {
-		if _, isProduct := allowedImports[f.Dir]; !isProduct || f.IsTest() || f.Dir == "internal/audit" {
+		if _, isProduct := allowedImports[f.Dir]; !isProduct || f.IsTest() ||
+			f.Dir == "internal/audit" {
 			continue
 		}
 		ast.Inspect(f.Syntax, func(n ast.Node) bool {

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"mcpgateway/internal/quota"
+
 	"mcpgateway/catalog"
 )
 
@@ -11,9 +13,8 @@ import (
 // is empty.
 type subscriptions struct {
 	// URI → sessions, and whether the backend has accepted
-	byURI      map[string]map[string]bool
-	total      int
-	perSession map[string]int // session → number of subscriptions
+	byURI   map[string]map[string]bool
+	counter quota.Counter[string] // by session
 }
 
 // maxSubscriptions bounds the subscriptions of one connection, maxSubscriptionsPerSession those
@@ -24,24 +25,22 @@ const (
 	maxSubscriptionsPerSession = maxSubscriptions / 2
 )
 
-func (s *subscriptions) empty() bool { return s.total == 0 }
+func (s *subscriptions) empty() bool { return s.counter.Total() == 0 }
 
 func (s *subscriptions) add(uri, session string) bool {
 	_, known := s.byURI[uri][session]
 	switch {
 	case known:
 		return true
-	case s.total >= maxSubscriptions || s.perSession[session] >= maxSubscriptionsPerSession:
+	case s.counter.Acquire(session, maxSubscriptions, maxSubscriptionsPerSession) != quota.None:
 		return false
 	case s.byURI == nil:
-		s.byURI, s.perSession = make(map[string]map[string]bool), make(map[string]int)
+		s.byURI = make(map[string]map[string]bool)
 	}
 	if s.byURI[uri] == nil {
 		s.byURI[uri] = make(map[string]bool)
 	}
 	s.byURI[uri][session] = false
-	s.total++
-	s.perSession[session]++
 	return true
 }
 
@@ -49,10 +48,7 @@ func (s *subscriptions) add(uri, session string) bool {
 func (s *subscriptions) remove(uri, session string) (last bool) {
 	if _, known := s.byURI[uri][session]; known {
 		delete(s.byURI[uri], session)
-		s.total--
-		if s.perSession[session]--; s.perSession[session] == 0 {
-			delete(s.perSession, session)
-		}
+		s.counter.Release(session)
 	}
 	if len(s.byURI[uri]) > 0 {
 		return false

@@ -13,10 +13,10 @@ func (g *Gateway) FillUsedTickets(within time.Duration) {
 
 // FillTaskListeners uses up the task listeners, except for so many.
 func (g *Gateway) FillTaskListeners(but int) {
-	for g.taskListeners.acquire("", maxTaskListeners) {
+	for acquireShare(&g.taskListeners, "", maxTaskListeners) {
 	}
 	for range but {
-		g.taskListeners.release("")
+		g.taskListeners.Release("")
 	}
 }
 

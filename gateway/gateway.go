@@ -34,7 +34,7 @@
 // Lock order, outer first: clientCall.mu and serverRequest.mu before Session.mu; clientCall.mu
 // before statelessClients.mu, statelessClient.mu, statelessTasks.mu and usedTickets.mu;
 // statelessClient.mu before resumableCall.mu before suspendedCalls.mu; statelessTasks.mu before
-// legacyTaskBridge.mu. Those of counter and byteBudget are innermost.
+// legacyTaskBridge.mu. Those of quota.Counter are innermost.
 package gateway
 
 import (
@@ -46,6 +46,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mcpgateway/internal/quota"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -130,8 +132,8 @@ type Gateway struct {
 	listeners        listeners
 
 	statelessTasks statelessTasks
-	resultBytes    byteBudget // stored results of tasks and suspended calls
-	taskListeners  counter    // tasks polled for listeners
+	resultBytes    quota.Bytes           // stored results of tasks and suspended calls
+	taskListeners  quota.Counter[string] // tasks polled for listeners
 
 	graceCtx context.Context // done when calls in flight get no more grace
 	endGrace context.CancelFunc

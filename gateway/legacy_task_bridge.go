@@ -202,7 +202,7 @@ func (rr *resultRequest) OnResponse(m wire.Message, err error) {
 	wanted := b.result == rr // not abandoned
 	if err == nil {
 		open, b.inputRequests = b.inputRequests, nil
-		if size := len(m.Raw()); wanted && !b.closed && b.task.g.resultBytes.acquire(size) {
+		if size := len(m.Raw()); wanted && !b.closed && b.task.g.resultBytes.Acquire(size, maxResultBytes) {
 			rr.storedBytes = size
 		}
 	}
@@ -274,7 +274,7 @@ func (b *legacyTaskBridge) close() {
 	}
 	select {
 	case <-rr.done:
-		b.task.g.resultBytes.release(rr.storedBytes)
+		b.task.g.resultBytes.Release(rr.storedBytes)
 	default:
 		b.task.g.Backends.Cancel(b.task.backend, &rr.upstream, nil)
 	}

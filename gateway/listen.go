@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/quota"
+
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -51,7 +53,7 @@ const (
 
 // listeners are the open listenRequests. The zero value is empty.
 type listeners struct {
-	counter counter
+	counter quota.Counter[string]
 
 	mu  sync.Mutex
 	all map[*listenRequest]bool
@@ -59,7 +61,7 @@ type listeners struct {
 
 // add reports whether there is room for another one.
 func (l *listeners) add(added *listenRequest) bool {
-	if !l.counter.acquire(added.client.principal, maxListens) {
+	if !acquireShare(&l.counter, added.client.principal, maxListens) {
 		return false
 	}
 	l.mu.Lock()
@@ -76,7 +78,7 @@ func (l *listeners) remove(added *listenRequest) {
 	l.mu.Lock()
 	delete(l.all, added)
 	l.mu.Unlock()
-	l.counter.release(added.client.principal)
+	l.counter.Release(added.client.principal)
 }
 
 func (l *listeners) list() []*listenRequest {

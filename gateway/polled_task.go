@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/quota"
+
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -32,7 +34,7 @@ type polledTask struct {
 	lastTask  []byte          // last known state, as of 2025-11-25; nil = none
 	final     bool            // lastTask no longer changes
 	result    []byte          // of a call that returned at once, without a task at the backend
-	budget    *byteBudget     // that result was acquired from
+	budget    *quota.Bytes    // that result was acquired from
 }
 
 const (
@@ -55,7 +57,7 @@ func (c *clientCall) toClientResponse(m wire.Message) wire.Message {
 	}
 	c.taskReserved = false
 	result := m.Part(wire.PartResult)
-	if result == nil || !c.s.g.resultBytes.acquire(len(result)) {
+	if result == nil || !c.s.g.resultBytes.Acquire(len(result), maxResultBytes) {
 		c.s.tasks.unreserve()
 		return m
 	}
@@ -204,7 +206,7 @@ func (p *polledTask) last() (task []byte, final bool) {
 // release releases the stored result; p may be nil.
 func (p *polledTask) release() {
 	if p != nil && p.result != nil {
-		p.budget.release(len(p.result))
+		p.budget.Release(len(p.result))
 	}
 }
 

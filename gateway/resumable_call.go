@@ -144,7 +144,7 @@ var errResponseDropped = errors.New("it has responded, and there was no room to 
 // exhausted, only the fact that there was a response is kept.
 func (rc *resumableCall) storeResponseLocked(m wire.Message, err error) {
 	size := len(m.Raw())
-	if !rc.g.resultBytes.acquire(size) {
+	if !rc.g.resultBytes.Acquire(size, maxResultBytes) {
 		m, size = wire.Message{}, 0
 		err = &transport.CallLostError{Err: errResponseDropped, MayHaveRun: true}
 	}
@@ -153,7 +153,7 @@ func (rc *resumableCall) storeResponseLocked(m wire.Message, err error) {
 
 // endLocked ends the call; cleanUp must follow after mu is released.
 func (rc *resumableCall) endLocked() {
-	rc.g.resultBytes.release(rc.storedBytes)
+	rc.g.resultBytes.Release(rc.storedBytes)
 	rc.ended, rc.call, rc.response, rc.storedBytes = true, nil, nil, 0
 	if rc.timer != nil {
 		rc.timer.Stop()

@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"mcpgateway/internal/quota"
 
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -48,11 +51,11 @@ const (
 
 // statelessClients is the table of stateless clients. The zero value is empty.
 type statelessClients struct {
-	mu           sync.Mutex
-	byKey        map[[sha256.Size]byte]*statelessClient
-	byID         map[string]*statelessClient
-	perPrincipal map[string]int // principal → number of clients
-	closed       bool           // the gateway is shutting down
+	mu      sync.Mutex
+	byKey   map[[sha256.Size]byte]*statelessClient
+	byID    map[string]*statelessClient
+	counter quota.Counter[string] // by principal
+	closed  bool                  // the gateway is shutting down
 }
 
 var errGatewayEnding = errors.New("the gateway is ending")
@@ -79,7 +82,7 @@ func (g *Gateway) acquireClient(principal string,
 		return client, nil
 	}
 	principalToEvict, full := "", len(table.byKey) >= g.MaxStatelessClients
-	if table.perPrincipal[principal] >= perPrincipalLimit(principal, g.MaxStatelessClients) {
+	if table.counter.Of(principal) >= perPrincipalLimit(principal, g.MaxStatelessClients) {
 		principalToEvict, full = principal, true
 	}
 	if full {
@@ -97,10 +100,9 @@ func (g *Gateway) acquireClient(principal string,
 	if table.byKey == nil {
 		table.byKey = make(map[[sha256.Size]byte]*statelessClient)
 		table.byID = make(map[string]*statelessClient)
-		table.perPrincipal = make(map[string]int)
 	}
 	table.byKey[key], table.byID[client.id] = client, client
-	table.perPrincipal[principal]++
+	table.counter.Acquire(principal, math.MaxInt, math.MaxInt)
 	g.Backends.OpenSession(client.id, meta.Capabilities, true)
 	if meta.LogLevel != "" {
 		g.Backends.SetLevel(client.id, meta.LogLevel, func() {})
@@ -133,9 +135,7 @@ func (table *statelessClients) removeLocked(client *statelessClient) {
 	}
 	delete(table.byKey, client.key)
 	delete(table.byID, client.id)
-	if table.perPrincipal[client.principal]--; table.perPrincipal[client.principal] == 0 {
-		delete(table.perPrincipal, client.principal)
-	}
+	table.counter.Release(client.principal)
 }
 
 // close closes what backends have opened for a removed client. A nil client is ignored.

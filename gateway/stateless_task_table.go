@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"mcpgateway/internal/quota"
 
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -50,12 +53,11 @@ const (
 
 // statelessTasks is the table of stateless clients' tasks. The zero value is empty.
 type statelessTasks struct {
-	mu           sync.Mutex
-	byID         map[string]*statelessTask
-	byBackendID  map[scopedID][]*statelessTask // tasks of several connections may have the same id
-	all          []*statelessTask              // the oldest first
-	perPrincipal map[string]int                // principal → tasks and reserved slots
-	reserved     int                           // slots
+	mu          sync.Mutex
+	byID        map[string]*statelessTask
+	byBackendID map[scopedID][]*statelessTask // tasks of several connections may have the same id
+	all         []*statelessTask              // the oldest first
+	counter     quota.Counter[string]         // by principal: tasks and reserved slots
 }
 
 // reserve reserves a slot for a task. At a limit it evicts the oldest task that has ended;
@@ -64,11 +66,11 @@ func (t *statelessTasks) reserve(principal string) bool {
 	t.mu.Lock()
 	var old *statelessTask
 	switch {
-	case t.perPrincipal[principal] >= maxTasks:
+	case t.counter.Of(principal) >= maxTasks:
 		old = t.oldestLocked(func(st *statelessTask) bool {
 			return st.ended && st.principal == principal
 		})
-	case len(t.all)+t.reserved >= maxStatelessTasks:
+	case t.counter.Total() >= maxStatelessTasks:
 		old = t.oldestLocked(func(st *statelessTask) bool { return st.ended })
 	default:
 		old = &statelessTask{removed: true} // there is room
@@ -78,11 +80,7 @@ func (t *statelessTasks) reserve(principal string) bool {
 		return false
 	}
 	removed := t.removeLocked(old)
-	if t.perPrincipal == nil {
-		t.perPrincipal = make(map[string]int)
-	}
-	t.perPrincipal[principal]++
-	t.reserved++
+	t.counter.Acquire(principal, math.MaxInt, math.MaxInt)
 	t.mu.Unlock()
 	if removed {
 		old.release()
@@ -98,18 +96,7 @@ func (t *statelessTasks) oldestLocked(match func(*statelessTask) bool) *stateles
 }
 
 // unreserve releases a reserved slot.
-func (t *statelessTasks) unreserve(principal string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.reserved--
-	t.decrementLocked(principal)
-}
-
-func (t *statelessTasks) decrementLocked(principal string) {
-	if t.perPrincipal[principal]--; t.perPrincipal[principal] == 0 {
-		delete(t.perPrincipal, principal)
-	}
-}
+func (t *statelessTasks) unreserve(principal string) { t.counter.Release(principal) }
 
 // add stores the task that a call has become, in the reserved slot; created is the backend's
 // task.
@@ -135,7 +122,6 @@ func (t *statelessTasks) add(c *clientCall, backendID string, modern bool,
 	t.byID[st.id] = st
 	t.byBackendID[st.scopedID] = append(t.byBackendID[st.scopedID], st)
 	t.all = append(t.all, st)
-	t.reserved--
 	st.timer = time.AfterFunc(defaultTaskTTL, func() { t.remove(st) })
 	t.extendLocked(st, made)
 	return st
@@ -191,7 +177,7 @@ func (t *statelessTasks) removeLocked(st *statelessTask) bool {
 		delete(t.byBackendID, st.scopedID)
 	}
 	t.all = without(t.all, st)
-	t.decrementLocked(st.principal)
+	t.counter.Release(st.principal)
 	return true
 }
 
@@ -241,29 +227,6 @@ func (t *statelessTasks) withBackendID(backend, id string) []*statelessTask {
 	return slices.Clone(t.byBackendID[scopedID{backend, id}])
 }
 
-// A byteBudget bounds the stored results of tasks and suspended calls, in bytes. The zero value
-// is unused.
-type byteBudget struct {
-	mu   sync.Mutex
-	used int
-}
-
-// maxResultBytes is the limit of a byteBudget. Beyond it results are not stored: backends are
-// asked again.
+// maxResultBytes bounds the stored results of tasks and suspended calls, in bytes. Beyond it results
+// are not stored: backends are asked again.
 const maxResultBytes = 64 << 20
-
-func (b *byteBudget) acquire(bytes int) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.used+bytes > maxResultBytes {
-		return false
-	}
-	b.used += bytes
-	return true
-}
-
-func (b *byteBudget) release(bytes int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.used -= bytes
-}

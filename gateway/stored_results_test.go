@@ -4,16 +4,17 @@ import (
 	"testing"
 
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/quota"
 	"mcpgateway/internal/wire"
 )
 
 // Stored results of tasks are bounded, and released with the tasks.
 func TestStoredResultLimit(t *testing.T) {
-	var k byteBudget
+	var k quota.Bytes
 	var all sessionTasks
 	const size = maxResultBytes / 4
 	keep := func(id string) bool {
-		if !k.acquire(size) {
+		if !k.Acquire(size, maxResultBytes) {
 			return false
 		}
 		all.addPolled(&polledTask{scopedID: scopedID{"a", id}, result: make([]byte, size), budget: &k})
@@ -38,8 +39,8 @@ func TestStoredResultLimit(t *testing.T) {
 	if !all.reserve() || !keep("6") { // the session has ended: released at once
 		t.Error("rejected after the end")
 	}
-	if k.used != 0 {
-		t.Errorf("%d bytes are left", k.used)
+	if k.Used() != 0 {
+		t.Errorf("%d bytes are left", k.Used())
 	}
 }
 

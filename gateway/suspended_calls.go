@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/quota"
+
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -20,7 +22,7 @@ const (
 // suspendedCalls are the calls that are or were suspended and have not ended. The zero value is
 // empty.
 type suspendedCalls struct {
-	counter counter
+	counter quota.Counter[string]
 
 	mu   sync.Mutex
 	byID map[string]*resumableCall
@@ -33,7 +35,7 @@ func (p *suspendedCalls) add(rc *resumableCall) bool {
 	switch {
 	case p.byID[rc.id] != nil:
 		return true
-	case !p.counter.acquire(rc.client.principal, maxSuspended):
+	case !acquireShare(&p.counter, rc.client.principal, maxSuspended):
 		return false
 	case p.byID == nil:
 		p.byID = make(map[string]*resumableCall)
@@ -49,7 +51,7 @@ func (p *suspendedCalls) remove(rc *resumableCall) {
 		return
 	}
 	delete(p.byID, rc.id)
-	p.counter.release(rc.client.principal)
+	p.counter.Release(rc.client.principal)
 }
 
 func (p *suspendedCalls) find(id string) *resumableCall {

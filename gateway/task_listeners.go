@@ -50,14 +50,14 @@ func (s *Session) resolveTaskIDs(client *statelessClient,
 // of the tasks that are polled. Polling is needed because backends need not send notifications.
 func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (ids []string) {
 	for _, st := range all {
-		if !l.g.taskListeners.acquire(l.client.principal, maxTaskListeners) {
+		if !acquireShare(&l.g.taskListeners, l.client.principal, maxTaskListeners) {
 			return ids
 		}
 		ids = append(ids, st.id)
 		l.client.retain()
 		l.s.work.Go(func() {
 			defer l.client.release()
-			defer l.g.taskListeners.release(l.client.principal)
+			defer l.g.taskListeners.Release(l.client.principal)
 			l.pollTask(ctx, st)
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/quota"
+
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -126,7 +128,7 @@ var (
 // ticket is therefore valid for one run, however often the client sends it. The zero value is
 // empty.
 type usedTickets struct {
-	counter counter
+	counter quota.Counter[string]
 
 	mu   sync.Mutex
 	used map[string]bool
@@ -146,7 +148,7 @@ func (r *usedTickets) claim(t *rerunClaim) error {
 	switch {
 	case r.used[t.id]:
 		return errAlreadyContinued
-	case !r.counter.acquire(t.principal, maxReruns):
+	case !acquireShare(&r.counter, t.principal, maxReruns):
 		return errTooManyReruns
 	case r.used == nil:
 		r.used = make(map[string]bool)
@@ -156,7 +158,7 @@ func (r *usedTickets) claim(t *rerunClaim) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.used, t.id)
-		r.counter.release(t.principal)
+		r.counter.Release(t.principal)
 	})
 	return nil
 }

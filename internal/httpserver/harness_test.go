@@ -98,11 +98,11 @@ func newHarness(t *testing.T, change func(*Options)) *harness {
 		if n := h.server.retained.Load(); n != 0 {
 			t.Errorf("%d bytes are kept for sessions that are gone", n)
 		}
-		if len(h.server.sessions) > 0 || len(h.server.sessionsBy) > 0 || h.server.retainers.Len() > 0 {
-			t.Errorf("sessions are left: %d, %v, %d", len(h.server.sessions), h.server.sessionsBy, h.server.retainers.Len())
+		if len(h.server.sessions) > 0 || h.server.sessionCounter.Keys() > 0 || h.server.retainers.Len() > 0 {
+			t.Errorf("sessions are left: %d, %d principals, %d", len(h.server.sessions), h.server.sessionCounter.Keys(), h.server.retainers.Len())
 		}
-		if n := h.server.statelessCount; n != 0 || len(h.server.statelessBy) > 0 {
-			t.Errorf("%d visits are left, %v", n, h.server.statelessBy)
+		if n := h.server.statelessCounter.Total(); n != 0 || h.server.statelessCounter.Keys() > 0 {
+			t.Errorf("%d exchanges are left, of %d principals", n, h.server.statelessCounter.Keys())
 		}
 		if total, piles := h.backlog(); total != 0 || piles > 0 {
 			t.Errorf("%d bytes wait for %d clients that are gone", total, piles)

@@ -33,6 +33,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/internal/quota"
+
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -140,7 +142,6 @@ type Server struct {
 	sessions map[string]*httpSession // by key
 	// *httpSession with retained events, in the order in which they began to retain
 	retainers      list.List
-	statelessCount int
 	statelessEnded sync.Cond // on mu: a stateless exchange has ended
 	// all that have not ended, and some that have
 	statelessExchanges map[*statelessExchange]struct{}
@@ -152,7 +153,8 @@ type Server struct {
 
 	lastPrincipal principalID // the highest in use so far
 
-	sessionsBy, statelessBy map[principalID]int
+	// by principal
+	sessionCounter, statelessCounter quota.Counter[principalID]
 
 	closing         bool
 	lastOverloadLog time.Time // time of the last log record about an overload
@@ -182,7 +184,6 @@ func New(o Options) *Server {
 	}
 	srv := &Server{
 		opts: o, log: o.Log, sessions: make(map[string]*httpSession),
-		sessionsBy: make(map[principalID]int), statelessBy: make(map[principalID]int),
 	}
 	srv.rejections.log = o.Log
 	srv.statelessEnded.L, srv.noRequests.L = &srv.mu, &srv.mu

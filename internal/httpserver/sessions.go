@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/quota"
 )
 
 // openSession registers s and creates its handler.
@@ -29,16 +31,17 @@ func (srv *Server) register(s *httpSession) *httpError {
 		return srv.shuttingDown()
 	case !srv.access.Load().includes(s.principal):
 		return invalidToken()
-	case len(srv.sessions) >= srv.opts.MaxSessions:
+	}
+	switch srv.sessionCounter.Acquire(s.principal, srv.opts.MaxSessions, srv.perPrincipalLimit()) {
+	case quota.Total:
 		return srv.refuseOverloadedLocked("too many sessions", "Too many sessions are open",
 			"max", srv.opts.MaxSessions).retryAfter(30)
-	case srv.sessionsBy[s.principal] >= srv.perPrincipalLimit():
+	case quota.PerKey:
 		return srv.refuseOverloadedLocked("too many sessions",
 			"Too many sessions are open under this token",
 			"max", srv.perPrincipalLimit(), "principal", s.principal.String()).retryAfter(30)
 	}
 	srv.sessions[s.key] = s
-	srv.sessionsBy[s.principal]++
 	srv.running.Add(1)
 	return nil
 }
@@ -64,9 +67,7 @@ func (srv *Server) unregister(s *httpSession) {
 	defer srv.mu.Unlock()
 	if srv.sessions[s.key] == s {
 		delete(srv.sessions, s.key)
-		if srv.sessionsBy[s.principal]--; srv.sessionsBy[s.principal] == 0 {
-			delete(srv.sessionsBy, s.principal)
-		}
+		srv.sessionCounter.Release(s.principal)
 		go func() {
 			defer srv.running.Done()
 			s.currentHandler().Closed(s.reason())

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/internal/quota"
+
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -77,16 +79,16 @@ func (srv *Server) startStateless(e *statelessExchange) *httpError {
 		return srv.shuttingDown()
 	case !srv.access.Load().includes(e.principal):
 		return invalidToken()
-	case srv.statelessCount >= srv.opts.MaxSessions:
+	}
+	switch srv.statelessCounter.Acquire(e.principal, srv.opts.MaxSessions, srv.perPrincipalLimit()) {
+	case quota.Total:
 		return srv.refuseOverloadedLocked(overload, "Too many requests are open",
 			"max", srv.opts.MaxSessions).retryAfter(1)
-	case srv.statelessBy[e.principal] >= srv.perPrincipalLimit():
+	case quota.PerKey:
 		return srv.refuseOverloadedLocked(overload, "Too many requests are open under this token",
 			"max", srv.perPrincipalLimit(), "principal", e.principal.String()).retryAfter(1)
 	}
-	srv.statelessCount++
 	srv.statelessExchanges[e] = struct{}{}
-	srv.statelessBy[e.principal]++
 	e.lease.retain()
 	srv.running.Go(func() {
 		info := SessionInfo{ID: e.logID, Principal: e.principal.String(), Stateless: true}
@@ -103,8 +105,8 @@ const slotWait = 20 * time.Millisecond
 
 func (srv *Server) awaitSlotLocked(principal principalID) {
 	full := func() bool {
-		return !srv.closing && (srv.statelessCount >= srv.opts.MaxSessions ||
-			srv.statelessBy[principal] >= srv.perPrincipalLimit())
+		return !srv.closing && srv.statelessCounter.Check(principal, srv.opts.MaxSessions,
+			srv.perPrincipalLimit()) != quota.None
 	}
 	if !full() {
 		return
@@ -126,7 +128,7 @@ func (srv *Server) awaitSlotLocked(principal principalID) {
 // principal. It leaves room for other principals if there are any.
 func (srv *Server) perPrincipalLimit() int {
 	if srv.access.Load().multiPrincipal() {
-		return (srv.opts.MaxSessions + 1) / 2
+		return quota.Half(srv.opts.MaxSessions)
 	}
 	return srv.opts.MaxSessions
 }
@@ -151,11 +153,8 @@ func (e *statelessExchange) release() {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	defer srv.statelessEnded.Broadcast()
-	srv.statelessCount--
 	delete(srv.statelessExchanges, e)
-	if srv.statelessBy[e.principal]--; srv.statelessBy[e.principal] == 0 {
-		delete(srv.statelessBy, e.principal)
-	}
+	srv.statelessCounter.Release(e.principal)
 }
 
 // Read implements transport.Conn. It returns the request, and then blocks until the exchange has

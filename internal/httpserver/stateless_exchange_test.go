@@ -177,7 +177,7 @@ func TestHangingUpTakesARequestBack(t *testing.T) {
 			if err := g.Write(logMessage(1), ""); !errors.Is(err, transport.ErrClosed) {
 				t.Errorf("%s: write: %v", name, err)
 			}
-			if n := h.server.statelessCount; n != 0 {
+			if n := h.server.statelessCounter.Total(); n != 0 {
 				t.Errorf("%s: %d visits", name, n)
 			}
 		}
@@ -332,7 +332,7 @@ func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 			t.Error("the whole event came")
 		}
 		synctest.Wait()
-		if n := h.server.statelessCount; n != 0 {
+		if n := h.server.statelessCounter.Total(); n != 0 {
 			t.Errorf("%d visits", n)
 		}
 	})
@@ -355,7 +355,7 @@ func TestASubscriberThatDoesNotRead(t *testing.T) {
 		time.Sleep(closeDrainTimeout + time.Second)
 		s.disconnect()
 		synctest.Wait()
-		if n := h.server.statelessCount; n != 0 {
+		if n := h.server.statelessCounter.Total(); n != 0 {
 			t.Errorf("%d visits", n)
 		}
 	})
@@ -404,7 +404,7 @@ func TestAnAnswerToARequestThatIsNotTaken(t *testing.T) {
 			}
 			c.Close()
 			synctest.Wait()
-			if n := h.server.statelessCount; n != 0 {
+			if n := h.server.statelessCounter.Total(); n != 0 {
 				t.Errorf("%d visits", n)
 			}
 		}
@@ -507,8 +507,8 @@ func TestRequestsLeaveNothingBehind(t *testing.T) {
 				}
 			}
 			synctest.Wait()
-			if n := runtime.NumGoroutine() - goroutines; n > 2 || h.server.statelessCount != 0 {
-				t.Errorf("%d goroutines and %d visits are left", n, h.server.statelessCount)
+			if n := runtime.NumGoroutine() - goroutines; n > 2 || h.server.statelessCounter.Total() != 0 {
+				t.Errorf("%d goroutines and %d visits are left", n, h.server.statelessCounter.Total())
 			}
 			heap[round] = heapInUse()
 		}

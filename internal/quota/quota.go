@@ -1,0 +1,115 @@
+// Package quota counts what is limited in total and per key, for example per principal or per
+// session, so that one key leaves room for the others.
+package quota
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Half returns half of limit, rounded up: the usual share of one key.
+func Half(limit int) int { return (limit + 1) / 2 }
+
+// An Excess says which limit is reached.
+type Excess int
+
+const (
+	None   Excess = iota // no limit
+	Total                // the limit of all keys together
+	PerKey               // the limit of the key
+)
+
+// A Counter counts items in total and per key. The zero value is empty. Its methods may be called
+// concurrently; none of them blocks.
+type Counter[K comparable] struct {
+	mu     sync.Mutex
+	total  int
+	perKey map[K]int // without zeros
+}
+
+// Acquire counts one more item of key, unless that exceeds total items or perKey items of key.
+func (c *Counter[K]) Acquire(key K, total, perKey int) Excess {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	excess := c.checkLocked(key, total, perKey)
+	if excess != None {
+		return excess
+	}
+	if c.perKey == nil {
+		c.perKey = make(map[K]int)
+	}
+	c.total++
+	c.perKey[key]++
+	return None
+}
+
+// Check returns what Acquire would return, and counts nothing.
+func (c *Counter[K]) Check(key K, total, perKey int) Excess {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.checkLocked(key, total, perKey)
+}
+
+func (c *Counter[K]) checkLocked(key K, total, perKey int) Excess {
+	switch {
+	case c.total >= total:
+		return Total
+	case c.perKey[key] >= perKey:
+		return PerKey
+	}
+	return None
+}
+
+// Release undoes one Acquire.
+func (c *Counter[K]) Release(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total--
+	if c.perKey[key]--; c.perKey[key] == 0 {
+		delete(c.perKey, key)
+	}
+}
+
+// Total returns the number of items.
+func (c *Counter[K]) Total() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.total
+}
+
+// Of returns the number of items of key.
+func (c *Counter[K]) Of(key K) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.perKey[key]
+}
+
+// Keys returns the number of keys that have items.
+func (c *Counter[K]) Keys() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.perKey)
+}
+
+// Bytes counts bytes that are in use. The zero value is unused. Its methods may be called
+// concurrently; none of them blocks.
+type Bytes struct{ used atomic.Int64 }
+
+// Acquire adds n bytes and reports true, unless that exceeds limit.
+func (b *Bytes) Acquire(n, limit int) bool {
+	for {
+		used := b.used.Load()
+		if used+int64(n) > int64(limit) {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+int64(n)) {
+			return true
+		}
+	}
+}
+
+// Release subtracts n bytes.
+func (b *Bytes) Release(n int) { b.used.Add(-int64(n)) }
+
+// Used returns the bytes in use.
+func (b *Bytes) Used() int { return int(b.used.Load()) }
