@@ -18,7 +18,8 @@ import (
 // configKey is one row of the tables in configuration.md.
 type configKey struct{ typ, value, reload string }
 
-var configRow = regexp.MustCompile("(?m)^\\| `([a-z_.\\[\\]]+)` \\| ([^|]+) \\| ([^|]+) \\| ([^|]+) \\|")
+var configRow = regexp.MustCompile(
+	"(?m)^\\| `([a-z_.\\[\\]]+)` \\| ([^|]+) \\| ([^|]+) \\| ([^|]+) \\|")
 
 // TestConfigurationDoc checks configuration.md: its tables contain each key of the configuration
 // exactly once and no other, with the type and the default of the key, and state whether a reload
@@ -52,7 +53,8 @@ func TestConfigurationDoc(t *testing.T) {
 			continue
 		}
 		if live := !needsRestart(key); strings.HasPrefix(row.reload, "live") != live {
-			t.Errorf("docs/configuration.md: the effect of a reload on %s is %q, want live: %v", key, row.reload, live)
+			t.Errorf("docs/configuration.md: the effect of a reload on %s is %q, want live: %v",
+				key, row.reload, live)
 		}
 	}
 	for key := range doc {
@@ -79,8 +81,8 @@ func settableFields(t *testing.T) map[string]reflect.Value {
 	for key, f := range leaves(reflect.ValueOf(loaded.Config.Backends[0]), "") {
 		fields["backends[]."+key] = f
 		// A key of a backend that has a default for all backends has a variable for it.
-		variable := "GATEWAY_DEFAULTS_" + strings.ToUpper(key)
-		if strings.Contains(config.FlagHint("--defaults-"+key), "set "+variable) && !strings.Contains(key, ".") {
+		hint := config.FlagHint("--defaults-" + key)
+		if strings.Contains(hint, "set GATEWAY_DEFAULTS_"+strings.ToUpper(key)) && !strings.Contains(key, ".") {
 			fields["defaults."+key] = f
 		}
 	}
@@ -141,7 +143,8 @@ func isDefault(f reflect.Value, text string) bool {
 		return text == strconv.FormatBool(f.Bool())
 	case "string":
 		// Without instructions in the file, those of the servers are used: auto.
-		return text == f.String() || f.String() == "" && slices.Contains([]string{`""`, "auto"}, text) || f.String() == "x"
+		isEmpty := f.String() == "" && (text == `""` || text == "auto")
+		return isEmpty || text == f.String() || f.String() == "x" // x: see settableFields
 	}
 	return text == "none" && f.Len() == 0
 }

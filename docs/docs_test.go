@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"mcpgateway/internal/mcptest/gosource"
 )
@@ -103,16 +104,8 @@ func maxima(g *ast.GenDecl) (names []string) {
 
 // TestLinks checks that each relative link in the documents leads to a file, and to a heading of it.
 func TestLinks(t *testing.T) {
-	files, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	decisions, err := filepath.Glob("decisions/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	for _, file := range slices.Concat(files, decisions, []string{"../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md"}) {
+	for _, file := range documents(t) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Error(err)
@@ -147,4 +140,60 @@ func headings(t *testing.T, path string) (all []string) {
 		all = append(all, strings.ReplaceAll(anchor, " ", "-"))
 	}
 	return all
+}
+
+// documents returns the paths of all documents.
+func documents(t *testing.T) (all []string) {
+	for _, pattern := range []string{"../*.md", "*.md", "decisions/*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, files...)
+	}
+	return all
+}
+
+// TestColumns checks that lines of documents have at most 120 columns, except rows of tables.
+func TestColumns(t *testing.T) {
+	for _, file := range documents(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		number := 0
+		for line := range strings.Lines(string(text)) {
+			number++
+			n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+			if n > 120 && !strings.HasPrefix(line, "|") {
+				t.Errorf("%s:%d has %d columns; at most 120 are allowed", file, number, n)
+			}
+		}
+	}
+}
+
+// TestReadme checks that README.md is short, and that its first command is the one that .ci/run runs.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ci, err := os.ReadFile("../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n > 150 {
+		t.Errorf("README.md has %d lines; at most 150 are allowed", n)
+	}
+	_, block, _ := strings.Cut(string(text), "\n```\n")
+	first, _, _ := strings.Cut(block, "\n")
+	first, _, _ = strings.Cut(first, "#")
+	first = strings.TrimSpace(first)
+	_, step, _ := strings.Cut(string(ci), "step \"the README's first command\"\n")
+	if first == "" || !strings.HasPrefix(step, first+"\n") {
+		t.Errorf("the first command of README.md is %q, which .ci/run does not run", first)
+	}
+	if !strings.Contains(string(text), "`go test ./...`") {
+		t.Error("README.md does not name the command that runs all tests")
+	}
 }
