@@ -91,7 +91,7 @@ func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *meth
 		client.retain()
 	}
 	s.g.observeBegin(&c.CallInfo)
-	if !r.OnCancel(c) { // the session has ended
+	if !r.OnCancel(c) { // cancelled by the end of the session
 		c.finish(Outcome{Kind: Cancelled})
 		return
 	}

@@ -44,16 +44,16 @@ func (sr *serverRequest) recordResponse(m wire.Message) wire.Message {
 // filterTasks returns a list of tasks reduced to those created for the backend.
 func (sr *serverRequest) filterTasks(m wire.Message) wire.Message {
 	list, _ := wire.Lookup(m.Raw(), "result", "tasks")
-	var its [][]byte
+	var filtered [][]byte
 	for _, one := range wire.Elements(list) {
 		if id, _ := wire.Lookup(one, "taskId"); sr.s.clientTasks.has(sr.backend, wire.Unquote(id)) {
-			its = append(its, one)
+			filtered = append(filtered, one)
 		}
 	}
 	if list == nil {
 		return m
 	}
-	m, _ = m.Set(jsonArray(its), "result", "tasks")
+	m, _ = m.Set(jsonArray(filtered), "result", "tasks")
 	return m
 }
 

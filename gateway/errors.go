@@ -48,9 +48,9 @@ func (c *clientCall) clientError(err error) (OutcomeKind, *wire.Error) {
 	if errors.Is(err, peer.ErrForbidden) {
 		return Rejected, c.notFoundError()
 	}
-	kind, reason, ran := c.clientReason(err)
+	kind, reason, mayHaveRun := c.clientReason(err)
 	text := fmt.Sprintf("backend %s: %s", c.Route.Backend, reason)
-	if ran {
+	if mayHaveRun {
 		text += "; outcome unknown: the call may have run"
 	} else {
 		text += "; the call did not run"
@@ -72,13 +72,13 @@ func errorOutcome(kind OutcomeKind, failure *wire.Error) Outcome {
 
 // clientReason is the only translation from Go errors to text for a client: an unknown error is
 // only logged.
-func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, ran bool) {
-	var late timeoutError
+func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, mayHaveRun bool) {
+	var timeout timeoutError
 	var lost *transport.CallLostError
-	var bad *peer.BadResponseError
+	var badResponse *peer.BadResponseError
 	switch {
-	case errors.As(err, &late):
-		return Timeout, late.Error() + " (call_timeout)", true
+	case errors.As(err, &timeout):
+		return Timeout, timeout.Error() + " (call_timeout)", true
 	case errors.Is(err, peer.ErrTimeout):
 		return Timeout, fmt.Sprintf("no answer within %v (call_timeout)", c.upstream.Timeout), true
 	case errors.Is(err, peer.ErrQueueFull):
@@ -88,8 +88,8 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, r
 			return NotRun, c.s.g.Mask(c.clientText(lost)), false
 		}
 		return BackendLost, c.s.g.Mask(c.clientText(lost)), true
-	case errors.As(err, &bad):
-		return BackendLost, c.s.g.Mask(bad.Error()), true
+	case errors.As(err, &badResponse):
+		return BackendLost, c.s.g.Mask(badResponse.Error()), true
 	case errors.Is(err, peer.ErrCancelled):
 		return Cancelled, "cancelled", true
 	}

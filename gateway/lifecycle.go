@@ -112,20 +112,20 @@ func (s *Session) initialize(r *peer.Request) {
 			"Invalid params: initialize needs protocolVersion, capabilities and clientInfo"))
 		return
 	}
-	asked := *request.ProtocolVersion
+	requested := *request.ProtocolVersion
 	caller := negotiated{
-		Revision:   protocol.Negotiate(asked),
+		Revision:   protocol.Negotiate(requested),
 		Name:       truncate(request.ClientInfo.Name + "/" + request.ClientInfo.Version),
 		clientCaps: caps,
 	}
 	s.mu.Lock()
 	s.negotiated = caller // running backends may need it at once
 	s.mu.Unlock()
-	who := []any{"client", caller.Name, "revision", caller.Revision.Date, "asked", truncate(asked)}
+	attrs := []any{"client", caller.Name, "revision", caller.Revision.Date, "asked", truncate(requested)}
 	if s.principal != "" {
-		who = append(who, "principal", s.principal)
+		attrs = append(attrs, "principal", s.principal)
 	}
-	s.log().Info("client", who...)
+	s.log().Info("client", attrs...)
 
 	s.g.Backends.OpenSession(s.id, caps, false)
 	s.opened, s.openedAt = true, time.Now()

@@ -36,20 +36,20 @@ func (s *Session) acquireSlot(backend string) *wire.Error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := &s.serverRequests
-	switch n := a.perBackend[backend]; {
+	open := &s.serverRequests
+	switch n := open.perBackend[backend]; {
 	case n >= limit:
 		return wire.Errorf(wire.CodeInternalError,
 			"The client has %d unanswered requests of this server; wait until some are answered", n)
-	case n >= minServerRequests && a.total >= maxServerRequests:
+	case n >= minServerRequests && open.total >= maxServerRequests:
 		return wire.Errorf(wire.CodeInternalError,
-			"The client has %d unanswered requests; wait until some are answered", a.total)
+			"The client has %d unanswered requests; wait until some are answered", open.total)
 	}
-	if a.perBackend == nil {
-		a.perBackend = make(map[string]int)
+	if open.perBackend == nil {
+		open.perBackend = make(map[string]int)
 	}
-	a.total++
-	a.perBackend[backend]++
+	open.total++
+	open.perBackend[backend]++
 	return nil
 }
 
@@ -61,10 +61,10 @@ func (s *Session) releaseSlot(backend string) {
 }
 
 func (s *Session) releaseSlotLocked(backend string) {
-	a := &s.serverRequests
-	a.total--
-	if a.perBackend[backend]--; a.perBackend[backend] == 0 {
-		delete(a.perBackend, backend)
+	open := &s.serverRequests
+	open.total--
+	if open.perBackend[backend]--; open.perBackend[backend] == 0 {
+		delete(open.perBackend, backend)
 	}
 }
 

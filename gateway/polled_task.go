@@ -77,16 +77,16 @@ func (c *clientCall) toClientResponse(m wire.Message) wire.Message {
 
 // finishRoundTrips ends a call with the final response of a modern backend, which may be a task.
 func (c *clientCall) finishRoundTrips(ctx context.Context, m wire.Message) {
-	made := m.Part(wire.PartResult)
-	if made == nil || protocol.ResultType(made) != protocol.ResultTask {
+	created := m.Part(wire.PartResult)
+	if created == nil || protocol.ResultType(created) != protocol.ResultTask {
 		c.forward(c.toClientResponse(m))
 		return
 	}
-	if err := protocol.CheckTask(made); err != nil {
+	if err := protocol.CheckTask(created); err != nil {
 		c.failWith(&peer.BadResponseError{Err: err})
 		return
 	}
-	backendID := protocol.TaskID(made)
+	backendID := protocol.TaskID(created)
 	if backendID == "" || len(backendID) > maxIDSize {
 		c.failWith(&peer.BadResponseError{Err: errNoTaskID})
 		return
@@ -95,12 +95,12 @@ func (c *clientCall) finishRoundTrips(ctx context.Context, m wire.Message) {
 	if c.taskReserved {
 		c.taskReserved = false
 		c.s.tasks.addPolled(p)
-		p.setStatus(protocol.TaskToLegacy(made))
-		c.forward(wire.NewResult("0", protocol.SetTaskID(protocol.CreateTaskResultToLegacy(made),
+		p.setStatus(protocol.TaskToLegacy(created))
+		c.forward(wire.NewResult("0", protocol.SetTaskID(protocol.CreateTaskResultToLegacy(created),
 			p.clientID)))
 		return
 	}
-	if response, ok := c.pollUntilDone(ctx, p, made); ok {
+	if response, ok := c.pollUntilDone(ctx, p, created); ok {
 		c.forward(response)
 	} else {
 		c.cancelUpstream(p) // no client is waiting

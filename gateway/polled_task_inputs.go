@@ -102,11 +102,11 @@ func (t *progressSynthesizer) maybeReport(task []byte) {
 	}
 	t.count++
 	t.last, t.lastMessage = time.Now(), message
-	put := []wire.Member{{Key: "progressToken", Text: []byte(token)},
+	members := []wire.Member{{Key: "progressToken", Text: []byte(token)},
 		{Key: "progress", Text: strconv.AppendInt(nil, int64(t.count), 10)}}
 	if wire.Unquote(literal) != "" {
-		put = append(put, wire.Member{Key: "message", Text: literal})
+		members = append(members, wire.Member{Key: "message", Text: literal})
 	}
 	t.c.r.Notify(wire.NewNotification(protocol.NotificationProgress,
-		wire.EditObject(nil, nil, put...)))
+		wire.EditObject(nil, nil, members...)))
 }

@@ -25,8 +25,8 @@ import (
 //	   clientCall.continueCall (a retry with the ticket) ─ resume ─ inputRequest.reply
 //	OnResponse ─ clientCall.OnResponse of the waiting request; or stored for the next one
 //
-// Each ends once: by the backend's response, by a disconnect of the client, or by suspendTimeout.
-// No call is ever run a second time because of that.
+// Each ends once: by the backend's response, by cancellation or disconnect of the client, or by
+// suspendTimeout. No call is run a second time because of a suspension.
 type resumableCall struct {
 	g            *Gateway
 	client       *statelessClient
@@ -77,7 +77,8 @@ func isInputKey(key string) bool {
 	return ok && err == nil
 }
 
-// makeResumable sends the call as a resumableCall, if its method allows input requests.
+// makeResumable turns the call's upstream part into a resumableCall, if its method allows input
+// requests.
 func (c *clientCall) makeResumable() {
 	if !c.spec.allowsInput {
 		return
@@ -317,7 +318,7 @@ func (ir *inputRequest) reassign() {
 		rc.addInputRequest(ir.r, true)
 		return
 	}
-	decline(ir.r, wire.Errorf(wire.CodeInternalError, "The call is over"))
+	decline(ir.r, wire.Errorf(wire.CodeInternalError, "The call has ended"))
 }
 
 // decline answers a backend's request for the client: an elicitation with the action cancel, "the

@@ -94,9 +94,9 @@ func newID() string {
 const shutdownGrace = 500 * time.Millisecond
 
 func (s *Session) run(ctx context.Context) error {
-	over := make(chan struct{})
+	shutdownDone := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		defer close(over)
+		defer close(shutdownDone)
 		s.Shutdown()
 	})
 	err := s.peer.Run(s.ctx)
@@ -106,7 +106,7 @@ func (s *Session) run(ctx context.Context) error {
 	}
 	s.shutDown(grace)
 	if !stop() {
-		<-over
+		<-shutdownDone
 		err = nil
 	}
 	s.cleanUp(err)
@@ -151,14 +151,14 @@ func (s *Session) cleanUp(reason error) {
 		s.mu.Lock()
 		client := s.negotiated.Name
 		s.mu.Unlock()
-		facts := []any{"client", client, "dur", time.Since(s.openedAt).Round(time.Millisecond)}
+		attrs := []any{"client", client, "dur", time.Since(s.openedAt).Round(time.Millisecond)}
 		if s.stopped.Load() {
 			reason = errors.New("the gateway is ending")
 		}
 		if reason != nil {
-			facts = append(facts, "err", reason)
+			attrs = append(attrs, "err", reason)
 		}
-		s.log().Info("client disconnected", facts...)
+		s.log().Info("client disconnected", attrs...)
 		s.g.Backends.CloseSession(s.id)
 	}
 	s.g.removeSession(s)

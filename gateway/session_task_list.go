@@ -86,8 +86,8 @@ func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
 			return nil
 		}
 		wire.EachElement(list, func(one []byte) bool {
-			if own, ok := s.toClientListedTask(backend, one); ok {
-				all = append(all, own)
+			if listed, ok := s.toClientListedTask(backend, one); ok {
+				all = append(all, listed)
 			}
 			return true
 		})

@@ -81,8 +81,8 @@ func (t *sessionTasks) evictEndedLocked() bool {
 func (t *sessionTasks) add(backend, id string, progress *peer.ProgressRelay) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if made := t.addLocked(backend, id, progress); made != nil {
-		return made.clientID
+	if st := t.addLocked(backend, id, progress); st != nil {
+		return st.clientID
 	}
 	progress.Stop()
 	return id
@@ -92,14 +92,14 @@ func (t *sessionTasks) add(backend, id string, progress *peer.ProgressRelay) str
 func (t *sessionTasks) addPolled(p *polledTask) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	made := t.addLocked(p.backend, p.id, &peer.ProgressRelay{})
-	if made == nil {
+	st := t.addLocked(p.backend, p.id, &peer.ProgressRelay{})
+	if st == nil {
 		p.clientID = p.id
 		p.release()
 		return
 	}
-	made.polled.release()
-	made.polled, p.clientID = p, made.clientID
+	st.polled.release()
+	st.polled, p.clientID = p, st.clientID
 }
 
 // polledTasks returns the tasks at modern backends.

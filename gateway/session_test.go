@@ -33,7 +33,7 @@ func toolsCall(id, tool string) string {
 }
 
 func TestMission_A_VERSION_04_NegotiationEchoesKnownRevision(t *testing.T) {
-	for asked, want := range map[string]string{
+	for requested, want := range map[string]string{
 		"2024-11-05": "2024-11-05",
 		"2025-03-26": "2025-03-26",
 		"2025-06-18": "2025-06-18",
@@ -42,12 +42,12 @@ func TestMission_A_VERSION_04_NegotiationEchoesKnownRevision(t *testing.T) {
 		"1999-01-01": "2025-11-25",
 		"":           "2025-11-25",
 	} {
-		t.Run(asked, func(t *testing.T) {
+		t.Run(requested, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHarness(t, settings{})
 				client, _ := h.connectClient()
-				if got := client.Initialize(asked); !strings.Contains(got, `"protocolVersion":"`+want+`"`) {
-					t.Errorf("asked for %s, got %s", asked, got)
+				if got := client.Initialize(requested); !strings.Contains(got, `"protocolVersion":"`+want+`"`) {
+					t.Errorf("asked for %s, got %s", requested, got)
 				}
 				synctest.Wait()
 				if lines := h.log.Lines("level=INFO", "client=tester/1", "revision="+want, "asked="); len(lines) != 1 {

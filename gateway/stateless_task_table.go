@@ -101,7 +101,7 @@ func (t *statelessTasks) unreserve(principal string) { t.counter.Release(princip
 // add stores the task that a call has become, in the reserved slot; created is the backend's
 // task.
 func (t *statelessTasks) add(c *clientCall, backendID string, modern bool,
-	made []byte) *statelessTask {
+	created []byte) *statelessTask {
 	st := &statelessTask{
 		scopedID: scopedID{c.Route.Backend, backendID}, g: c.s.g, id: newID(),
 		principal: c.stateless.principal,
@@ -123,7 +123,7 @@ func (t *statelessTasks) add(c *clientCall, backendID string, modern bool,
 	t.byBackendID[st.scopedID] = append(t.byBackendID[st.scopedID], st)
 	t.all = append(t.all, st)
 	st.timer = time.AfterFunc(defaultTaskTTL, func() { t.remove(st) })
-	t.extendLocked(st, made)
+	t.extendLocked(st, created)
 	return st
 }
 

@@ -118,13 +118,13 @@ func (c *clientCall) registerTask(m wire.Message, modern bool) (wire.Message, bo
 		c.failWith(&peer.BadResponseError{Err: errNoTaskID})
 		return m, false
 	}
-	made := m.Part(wire.PartResult)
+	created := m.Part(wire.PartResult)
 	if !modern {
-		made = protocol.CreateTaskResultToModern(made)
+		created = protocol.CreateTaskResultToModern(created)
 	}
 	c.resumable.taskReserved = false
-	st := c.s.g.statelessTasks.add(c, backendID, modern, made)
-	return wire.NewResult("0", protocol.SanitizeCreateTaskResult(made, st.id)), true
+	st := c.s.g.statelessTasks.add(c, backendID, modern, created)
+	return wire.NewResult("0", protocol.SanitizeCreateTaskResult(created, st.id)), true
 }
 
 // unreserveTask releases the reserved slot for a task, if it was not used. It is called by
@@ -238,7 +238,7 @@ func (st *statelessTask) forward(ctx context.Context, m wire.Message, sessionID 
 	case err != nil:
 		return peer.Response{Err: &peer.BadResponseError{Err: err}}
 	case !get && kind == protocol.ResultComplete:
-		// the result needs no members
+		// the result need not name the task
 		resp.Message = protocol.StripInputRequired(protocol.SetMessageTaskID(resp.Message, st.id))
 		return resp
 	case kind != protocol.ResultComplete && !(get && kind == protocol.ResultTask):

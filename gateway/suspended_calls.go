@@ -189,13 +189,13 @@ func toInput(key, backend string, m wire.Message) protocol.InputRequest {
 				return key == "progressToken" ||
 					key == protocol.MetaRelatedTask
 			})
-		put := []wire.Member{{Key: "_meta", Text: meta}}
+		members := []wire.Member{{Key: "_meta", Text: meta}}
 		if string(meta) == "{}" {
-			put = nil
+			members = nil
 		}
 		params = wire.EditObject(params, func(key string) bool {
 			return key == "task" || key == "elicitationId" || key == "_meta"
-		}, put...)
+		}, members...)
 	} else {
 		params = nil
 	}

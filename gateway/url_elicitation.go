@@ -78,8 +78,8 @@ func (c *clientCall) checkConsent(t ticket, responses []byte) bool {
 	c.mu.Lock()
 	c.Route.Backend = t.Backend
 	c.mu.Unlock()
-	id, asked, _ := strings.Cut(t.Text, " ")
-	inputs, _, _ := protocol.ReadInputRequests([]byte(asked)) // the gateway wrote it
+	id, requested, _ := strings.Cut(t.Text, " ")
+	inputs, _, _ := protocol.ReadInputRequests([]byte(requested)) // the gateway wrote it
 	agreed := true
 	var unanswered []protocol.InputRequest
 	for _, input := range inputs {
