@@ -37,9 +37,11 @@ type checker struct {
 func (c *checker) fail(path, problem, hint string) {
 	e := c.errorAt(path)
 	e.Problem, e.Hint = problem, hint
-	if entry, key, ok := strings.Cut(path, "]."); ok && !c.strict && c.fromVariables[path] && key != "name" && strings.HasPrefix(entry, "backends[") {
+	if entry, key, ok := strings.Cut(path, "]."); ok && !c.strict && c.fromVariables[path] &&
+		key != "name" && strings.HasPrefix(entry, "backends[") {
 		entry += "]"
-		c.misconfigured[entry] = c.misconfigured[entry].with(key, key+": "+problem+": check the variables in it")
+		c.misconfigured[entry] = c.misconfigured[entry].with(key,
+			key+": "+problem+": check the variables in it")
 		return
 	}
 	c.errs = append(c.errs, e)
@@ -79,7 +81,8 @@ func (c *checker) check(cfg *Config) {
 	c.oneOf("log.stderr", cfg.Log.Stderr, "info", "debug", "off")
 	c.oneOf("audit.payloads", cfg.Audit.Payloads, "none", "arguments", "all")
 	if !separator().MatchString(cfg.Catalog.Separator) {
-		c.fail("catalog.separator", "must be letters, digits, _ and - only"+c.not("catalog.separator"), "")
+		c.fail("catalog.separator",
+			"must be letters, digits, _ and - only"+c.not("catalog.separator"), "")
 	}
 	if n := cfg.Catalog.NameLimit; n < 8 || n > 128 {
 		c.fail("catalog.name_limit", fmt.Sprintf("must be 8 to 128, not %d", n), "")
@@ -136,7 +139,8 @@ func (c *checker) literalSecrets(cfg *Config, said Errors) (all []string) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(b.Headers)) {
 			path := at + ".headers." + name
-			if value := secrets.AfterScheme(b.Headers[name]); !c.fromVariables[path] && !isSaid(path) && !isTrivial(value) && secrets.IsSecret(name, value) {
+			if value := secrets.AfterScheme(b.Headers[name]); !c.fromVariables[path] &&
+				!isSaid(path) && !isTrivial(value) && secrets.IsSecret(name, value) {
 				keys = append(keys, "headers."+name)
 			}
 		}
@@ -171,7 +175,8 @@ func (c *checker) similarNames(cfg *Config) (all []string) {
 		name := strings.ReplaceAll(b.Name, "-", "_")
 		if other, ok := seen[name]; ok && b.Enabled {
 			e := c.errorAt(fmt.Sprintf("backends[%d].name", i))
-			e.Problem = fmt.Sprintf("%s and %s differ in - and _ only, which some clients do not tell apart: rename one of them", other, b.Name)
+			e.Problem = fmt.Sprintf("%s and %s differ in - and _ only, which some clients do not tell apart: rename one of them",
+				other, b.Name)
 			all = append(all, e.Error())
 		}
 		if b.Enabled {
@@ -222,8 +227,10 @@ func (c *checker) resolvePaths(cfg *Config, env func(string) (string, bool)) {
 	default:
 		cfg.StateDir = expandPath(cfg.State, "state")
 	}
-	if i := slices.Index(cfg.Auth.Tokens, AutoToken); i >= 0 && cfg.StateDir == "" && cfg.Listen != "" {
-		c.fail(fmt.Sprintf("auth.tokens[%d]", i), "is auto, which keeps a token in the state directory, and there is none",
+	if i := slices.Index(cfg.Auth.Tokens, AutoToken); i >= 0 && cfg.StateDir == "" &&
+		cfg.Listen != "" {
+		c.fail(fmt.Sprintf("auth.tokens[%d]", i),
+			"is auto, which keeps a token in the state directory, and there is none",
 			"set state to a directory, or write a token: openssl rand -hex 32 makes a good one")
 	}
 }

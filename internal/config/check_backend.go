@@ -62,9 +62,11 @@ func (c *checker) checkName(name, at string, named map[string]int) {
 	case name == "":
 		c.fail(at, "has no name", "")
 	case !backendName().MatchString(name):
-		c.fail(at+".name", "must be lowercase letters, digits, _ and -, a letter or digit first"+c.not(at+".name"), "write it like my-server")
+		c.fail(at+".name", "must be lowercase letters, digits, _ and -, a letter or digit first"+
+			c.not(at+".name"), "write it like my-server")
 	case taken:
-		c.fail(at+".name", fmt.Sprintf("%q is taken by the backend on line %d", c.locations[at+".name"].text, first), "")
+		c.fail(at+".name", fmt.Sprintf("%q is taken by the backend on line %d",
+			c.locations[at+".name"].text, first), "")
 	default:
 		named[name] = c.locations[at+".name"].line
 	}
@@ -73,7 +75,8 @@ func (c *checker) checkName(name, at string, named map[string]int) {
 // target checks that b has exactly one target, and a valid one.
 func (c *checker) target(b *Backend, at string) {
 	var says []string
-	for _, t := range []struct{ key, value string }{{"command", b.Command}, {"url", b.URL}, {"embedded", b.Embedded}} {
+	for _, t := range []struct{ key, value string }{{"command", b.Command}, {"url", b.URL},
+		{"embedded", b.Embedded}} {
 		if t.value != "" {
 			says = append(says, t.key)
 		}
@@ -171,8 +174,10 @@ func (c *checker) filter(f Filter, at string) {
 func (c *checker) globs(globs []string, at string) {
 	for i, glob := range globs {
 		here := fmt.Sprintf("%s[%d]", at, i)
-		if _, err := path.Match(escapeSlashes(glob), ""); !c.reported[here] && (err != nil || glob == "") {
-			c.fail(here, "is not a valid glob", `* and ? stand for anything, [a-z] for one of a range, \ takes the next character as it is`)
+		if _, err := path.Match(escapeSlashes(glob), ""); !c.reported[here] &&
+			(err != nil || glob == "") {
+			c.fail(here, "is not a valid glob",
+				`* and ? stand for anything, [a-z] for one of a range, \ takes the next character as it is`)
 		}
 	}
 }

@@ -37,11 +37,15 @@ func (c *checker) listen(cfg *Config) {
 	host, port, err := net.SplitHostPort(cfg.Listen)
 	_, noAddress := netip.ParseAddr(host)
 	switch {
-	case err != nil, host != "" && noAddress != nil && !hostName().MatchString(strings.ToLower(host)):
-		c.fail("listen", "must be host:port"+c.not("listen"), "write 127.0.0.1:7420, or another port")
+	case err != nil, host != "" && noAddress != nil &&
+		!hostName().MatchString(strings.ToLower(host)):
+		c.fail("listen", "must be host:port"+c.not("listen"),
+			"write 127.0.0.1:7420, or another port")
 	case !isPort(port):
-		c.fail("listen", "must end in a port from 0 to 65535"+c.not("listen"), "write 127.0.0.1:7420, or another port")
-	case !cfg.Loopback() && len(cfg.Auth.Tokens) == 0 && !c.reported["auth"] && !c.reported["auth.tokens"]:
+		c.fail("listen", "must end in a port from 0 to 65535"+c.not("listen"),
+			"write 127.0.0.1:7420, or another port")
+	case !cfg.Loopback() && len(cfg.Auth.Tokens) == 0 && !c.reported["auth"] &&
+		!c.reported["auth.tokens"]:
 		c.fail("listen", "other machines can reach this address, and there are no auth.tokens",
 			"set auth.tokens in the file, or listen on 127.0.0.1")
 	}
@@ -62,9 +66,11 @@ func (c *checker) tokens(tokens []string) {
 		case !visibleASCII().MatchString(token):
 			c.fail(at, "must consist of visible ASCII characters, without spaces", hint)
 		case len(token) < minTokenLength && token != AutoToken:
-			c.fail(at, fmt.Sprintf("must have at least %d characters, or it can be guessed", minTokenLength), hint)
+			c.fail(at, fmt.Sprintf("must have at least %d characters, or it can be guessed",
+				minTokenLength), hint)
 		case first < i:
-			c.fail(at, fmt.Sprintf("is the same as auth.tokens[%d]", first), "give each client its own, or leave one out")
+			c.fail(at, fmt.Sprintf("is the same as auth.tokens[%d]", first),
+				"give each client its own, or leave one out")
 		}
 	}
 }
@@ -87,9 +93,11 @@ func (c *checker) origin(origin, at string) {
 	switch {
 	case c.reported[at]:
 	case strings.Contains(origin, "*"):
-		c.fail(at, "must not contain *: any page in a browser could act as its user", "name each origin")
+		c.fail(at, "must not contain *: any page in a browser could act as its user",
+			"name each origin")
 	case m == nil, !isHost(strings.Trim(m[2], "[]")), m[3] != "" && !isPort(m[3]):
-		c.fail(at, "must be scheme://host or scheme://host:port, as browsers send it", "write it like https://inspector.example, in lowercase and without a path")
+		c.fail(at, "must be scheme://host or scheme://host:port, as browsers send it",
+			"write it like https://inspector.example, in lowercase and without a path")
 	case m[1] == "http" && m[3] == "80", m[1] == "https" && m[3] == "443":
 		c.fail(at, "must omit port "+m[3]+", because browsers omit the default port", "")
 	}
@@ -99,9 +107,11 @@ func (c *checker) host(host, at string) {
 	switch {
 	case c.reported[at]:
 	case strings.Contains(host, "*"):
-		c.fail(at, "must not contain *: any web page could reach the gateway under its own host name", "name each host")
+		c.fail(at, "must not contain *: any web page could reach the gateway under its own host name",
+			"name each host")
 	case !isHost(host):
-		c.fail(at, "must be the name of a host or its IP address, and nothing else", "write it like gateway.example, in lowercase, without scheme, port or path")
+		c.fail(at, "must be the name of a host or its IP address, and nothing else",
+			"write it like gateway.example, in lowercase, without scheme, port or path")
 	}
 }
 

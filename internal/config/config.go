@@ -67,7 +67,7 @@ type Catalog struct {
 type Log struct {
 	Level  string `koanf:"level"`  // debug, info, warn or error
 	Format string `koanf:"format"` // text or json
-	Stderr string `koanf:"stderr"` // info, debug or off: log level of the lines that backends write to stderr
+	Stderr string `koanf:"stderr"` // info, debug or off: log level of the stderr of backends
 }
 
 // PathNone in place of a path means that nothing is stored there.
@@ -114,8 +114,8 @@ type Backend struct {
 
 	Command    string            `koanf:"command"`     // program to run, looked up in PATH
 	Args       []string          `koanf:"args"`        // a leading ~/ is already expanded
-	Env        map[string]string `koanf:"env"`         // added to a minimal environment, not to the gateway's
-	InheritEnv []string          `koanf:"inherit_env"` // names of variables copied from the gateway's environment
+	Env        map[string]string `koanf:"env"`         // added to a minimal environment
+	InheritEnv []string          `koanf:"inherit_env"` // variables copied from the gateway's environment
 	// Cwd is the working directory of Command: ~ is already expanded, a relative path is relative
 	// to the gateway's working directory, "" = that directory. It may not exist.
 	Cwd string `koanf:"cwd"`
@@ -130,15 +130,16 @@ type Backend struct {
 	Embedded string `koanf:"embedded"` // server inside this process: demo
 
 	StartTimeout time.Duration `koanf:"start_timeout"` // for start and handshake; 0 = none
-	CallTimeout  time.Duration `koanf:"call_timeout"`  // for one call, restarted by each progress notification; 0 = none
+	CallTimeout  time.Duration `koanf:"call_timeout"`  // for a call, restarted by progress; 0 = none
 
 	Lazy     bool          `koanf:"lazy"`      // started by the first call if its catalog is known
-	IdleStop time.Duration `koanf:"idle_stop"` // time without a call after which Command is stopped; 0 = never
+	IdleStop time.Duration `koanf:"idle_stop"` // idle time after which Command is stopped; 0 = never
 
-	MaxInFlight int           `koanf:"max_in_flight"` // concurrent calls of all sessions; at least 1
-	QueueWait   time.Duration `koanf:"queue_wait"`    // time that a further call waits for a slot; 0 = it does not wait
+	MaxInFlight int           `koanf:"max_in_flight"` // concurrent calls; at least 1
+	QueueWait   time.Duration `koanf:"queue_wait"`    // wait of a further call for a slot; 0 = none
 
-	Sharing string `koanf:"sharing"` // auto, shared (one connection for all clients) or session (one for each)
+	// Sharing is auto, shared (one connection for all clients) or session (one for each client).
+	Sharing string `koanf:"sharing"`
 	// Generation is the protocol generation used with the backend: auto (probed), legacy
 	// (revisions with initialize) or modern (2026-07-28 and later). A modern backend does not
 	// have Transport sse.
@@ -157,15 +158,18 @@ type Backend struct {
 	// PermissionUnknown is true if Misconfigured concerns Enabled, Tools, Prompts or Resources.
 	PermissionUnknown bool `koanf:"-" json:",omitzero"`
 
-	Enabled bool `koanf:"enabled"` // false = never started; fields whose variables are not set are empty
+	// Enabled is false for a backend that is never started. Its fields may be empty because
+	// variables are not set.
+	Enabled bool `koanf:"enabled"`
 }
 
 // Default returns the default configuration, which has no backends.
 func Default() Config {
 	return Config{
-		Catalog: Catalog{Prefix: "collision", Separator: "__", NameLimit: 50, Wait: 3 * time.Second},
-		Log:     Log{Level: "info", Format: "text", Stderr: "debug"},
-		Audit:   Audit{Payloads: "none"},
+		Catalog: Catalog{Prefix: "collision", Separator: "__", NameLimit: 50,
+			Wait: 3 * time.Second},
+		Log:   Log{Level: "info", Format: "text", Stderr: "debug"},
+		Audit: Audit{Payloads: "none"},
 		Limits: Limits{
 			Message: 64 << 20, InFlight: 1024, Page: 4 << 20,
 			Sessions: 10_000, SessionIdle: time.Hour, Events: 1 << 20, Outbox: 256 << 20,

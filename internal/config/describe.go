@@ -98,7 +98,8 @@ func shownEnv(env map[string]string) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		value := env[name]
-		if (secrets.IsSecretName(name) || secrets.LooksSecret(value)) && expand.Variables(value) == nil {
+		if (secrets.IsSecretName(name) || secrets.LooksSecret(value)) &&
+			expand.Variables(value) == nil {
 			value = "…"
 		}
 		all = append(all, name+"="+quoted([]string{value})[0])
@@ -123,7 +124,8 @@ func (d *description) backend(b *Backend, variables []string) {
 	}
 	for _, f := range []struct{ does, value string }{
 		{"reads the certificate", b.TLS.Cert}, {"reads the key", b.TLS.Key},
-		{"trusts the authorities in", b.TLS.CA}, {"may present a certificate for", b.TLS.ServerName},
+		{"trusts the authorities in", b.TLS.CA},
+		{"may present a certificate for", b.TLS.ServerName},
 	} {
 		d.add(name+" "+f.does, f.value)
 	}
@@ -155,7 +157,8 @@ func (r *reader) variablesPassedOn() map[string][]string {
 			continue
 		}
 		first := key[:strings.IndexAny(key+".", ".[")]
-		if slices.Contains([]string{"command", "args", "env", "cwd", "url", "headers"}, first) || key == "tls.server_name" {
+		if slices.Contains([]string{"command", "args", "env", "cwd", "url", "headers"}, first) ||
+			key == "tls.server_name" {
 			all[at+"]"] = append(all[at+"]"], names...)
 		}
 	}

@@ -132,21 +132,26 @@ func TestDescribeShowsURLs_F_SEC_2(t *testing.T) {
 // With any variables, what is shown of a URL leads to the same host as the URL.
 func FuzzShownURL_F_SEC_2(f *testing.F) {
 	for _, seed := range []string{
-		"http://evil:8${A:-@good.example}", "http://u:${A:-x}@evil/?x", "${A:-http://u:p@evil/?x}${B:-?}", "http://${A:-evil:80${B:-@good}}",
+		"http://evil:8${A:-@good.example}", "http://u:${A:-x}@evil/?x",
+		"${A:-http://u:p@evil/?x}${B:-?}", "http://${A:-evil:80${B:-@good}}",
 		"http${A:-?}://evil/", "http:${A}//u:${B:-evil}@good/",
 	} {
 		f.Add(seed, "/home/u", "")
 		f.Add(seed, "", "@x")
 	}
 	f.Fuzz(func(t *testing.T, text, a, b string) {
-		x := expand.Expander{Env: func(name string) (string, bool) { return map[string]string{"A": a, "B": b}[name], true }}
+		x := expand.Expander{Env: func(name string) (string,
+			bool) {
+			return map[string]string{"A": a, "B": b}[name], true
+		}}
 		u, err := url.Parse(x.Expand(text))
 		if len(x.Errors) > 0 || err != nil || u.Scheme != "http" || len(u.Hostname()) < 4 {
 			return
 		}
 		shown := expand.Expander{Env: x.Env}
 		if v, err := url.Parse(shown.Expand(shownURL(text))); err != nil || v.Host != u.Host {
-			t.Errorf("%q with %q and %q leads to %q, and %q is shown", text, a, b, u.Host, shownURL(text))
+			t.Errorf("%q with %q and %q leads to %q, and %q is shown", text, a, b, u.Host,
+				shownURL(text))
 		}
 	})
 }
@@ -166,7 +171,10 @@ func TestDescribeLeavesOutNoBackend_F_SEC_2(t *testing.T) {
 		}
 		got := describe(t, string(data))
 		for _, value := range []string{"", "1", "true", "false"} {
-			env := func(name string) (string, bool) { return value, value != "" && !strings.HasPrefix(name, "GATEWAY_") }
+			env := func(name string) (string, bool) {
+				return value,
+					value != "" && !strings.HasPrefix(name, "GATEWAY_")
+			}
 			loaded, err := load(source{path: file, data: data}, Options{Env: env})
 			if err != nil { // with these variables it is not valid
 				continue

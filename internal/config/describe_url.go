@@ -78,8 +78,10 @@ func shownURL(text string) string {
 			out.WriteString(p.text)
 		default:
 			fallback := shownURL(p.ref.Default)
-			if i > 0 && i+1 < len(all) && beforePassword().MatchString(all[i-1].text) && all[i-1].ref == nil &&
-				strings.HasPrefix(all[i+1].text, "@") && !strings.ContainsAny(p.ref.Default, "$/?#@") {
+			if i > 0 && i+1 < len(all) && beforePassword().MatchString(all[i-1].text) &&
+				all[i-1].ref == nil &&
+				strings.HasPrefix(all[i+1].text, "@") &&
+				!strings.ContainsAny(p.ref.Default, "$/?#@") {
 				fallback = "xxxxx"
 			}
 			out.WriteString(strings.TrimSuffix(p.text, p.ref.Default+"}") + fallback + "}")

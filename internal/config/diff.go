@@ -44,7 +44,8 @@ type BackendChange struct {
 // InPlace reports whether the change is applied without a restart of the server: only filters and
 // instructions differ.
 func (c BackendChange) InPlace() bool {
-	return !slices.ContainsFunc(c.Keys, func(key string) bool { return !isFilter(key) && key != "instructions" })
+	return !slices.ContainsFunc(c.Keys,
+		func(key string) bool { return !isFilter(key) && key != "instructions" })
 }
 
 // An Effect is the effect of a change on a server.
@@ -88,7 +89,8 @@ func isFilter(key string) bool {
 // AnyBackend reports whether a backend has changed, except for Unchanged and UnchangedDisabled,
 // or the order has.
 func (c Changes) AnyBackend() bool {
-	return len(c.Added)+len(c.Removed)+len(c.Enabled)+len(c.Disabled)+len(c.Changed)+len(c.Moved) > 0
+	return len(c.Added)+len(c.Removed)+len(c.Enabled)+len(c.Disabled)+len(c.Changed)+
+		len(c.Moved) > 0
 }
 
 // IsInactive reports whether a changed backend is disabled before and after.
@@ -182,15 +184,18 @@ func (f reloadEffect) isLive(was, is bool) bool {
 func (c *Config) Effective(next *Config, changes Changes) *Config {
 	out := *next
 	for _, key := range changes.NeedRestart {
-		fieldByKey(reflect.ValueOf(&out).Elem(), key).Set(fieldByKey(reflect.ValueOf(c).Elem(), key))
+		fieldByKey(reflect.ValueOf(&out).Elem(),
+			key).Set(fieldByKey(reflect.ValueOf(c).Elem(), key))
 	}
 	if len(changes.Held) > 0 {
 		out.Backends = slices.Clone(next.Backends)
-		out.Expanded = slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Expanded, next.Expanded))))
+		out.Expanded = slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Expanded,
+			next.Expanded))))
 	}
 	for i, b := range out.Backends {
 		if slices.Contains(changes.Held, b.Name) {
-			was := c.Backends[slices.IndexFunc(c.Backends, func(b Backend) bool { return b.Name == out.Backends[i].Name })]
+			was := c.Backends[slices.IndexFunc(c.Backends,
+				func(b Backend) bool { return b.Name == out.Backends[i].Name })]
 			was.Tools, was.Prompts, was.Resources = b.Tools, b.Prompts, b.Resources
 			out.Backends[i] = was
 		}
@@ -309,10 +314,11 @@ func differing(a, b map[string]string) []string {
 // ascending returns the numbers of a longest ascending subsequence of list, whose numbers are
 // distinct.
 func ascending(list []int) map[int]bool {
-	var tails []int                  // by length: index in list of the last number of the best subsequence
+	var tails []int                  // by length: index of the last number
 	before := make([]int, len(list)) // by index: the previous index in its subsequence, -1 = none
 	for i, n := range list {
-		at, _ := slices.BinarySearchFunc(tails, n, func(j, n int) int { return cmp.Compare(list[j], n) })
+		at, _ := slices.BinarySearchFunc(tails, n,
+			func(j, n int) int { return cmp.Compare(list[j], n) })
 		before[i] = -1
 		if at > 0 {
 			before[i] = tails[at-1]

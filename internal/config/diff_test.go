@@ -42,32 +42,53 @@ func TestDiff(t *testing.T) {
 	const three = "backends:\n- {name: a, command: a}\n- {name: b, command: b}\n- {name: c, command: c}\n"
 	for _, c := range []struct{ name, old, next, want string }{
 		{"nothing", three, three, "Unchanged:[a b c]"},
-		{"how it is written", three, "# a note\n" + three + "log: { level: info }\n", "Unchanged:[a b c]"},
-		{"one more, one less", three, "backends:\n- {name: a, command: a}\n- {name: d, command: d}\n- {name: c, command: c}\n", "Added:[d] Removed:[b] Unchanged:[a c]"},
-		{"one is other", three, "backends:\n- {name: a, command: a}\n- {name: b, command: x, args: [y], env: {Z: z}, tools: {deny: [w]}}\n- {name: c, command: c}\n",
+		{"how it is written", three, "# a note\n" + three + "log: { level: info }\n",
+			"Unchanged:[a b c]"},
+		{"one more, one less", three,
+			"backends:\n- {name: a, command: a}\n- {name: d, command: d}\n- {name: c, command: c}\n",
+			"Added:[d] Removed:[b] Unchanged:[a c]"},
+		{"one is other", three,
+			"backends:\n- {name: a, command: a}\n- {name: b, command: x, args: [y], env: {Z: z}, tools: {deny: [w]}}\n- {name: c, command: c}\n",
 			"Changed:[{b [args command env.Z tools.deny] restarts}] Unchanged:[a c]"},
-		{"the first is the last", three, "backends:\n- {name: b, command: b}\n- {name: c, command: c}\n- {name: a, command: a}\n", "Unchanged:[b c a] Moved:[a]"},
-		{"turned around", three, "backends:\n- {name: c, command: c}\n- {name: b, command: b}\n- {name: a, command: a}\n", "Unchanged:[c b a] Moved:[c b]"},
-		{"one in front moves nobody", three, "backends:\n- {name: z, command: z}\n" + strings.TrimPrefix(three, "backends:\n"), "Added:[z] Unchanged:[a b c]"},
-		{"switched off and on", "backends:\n- {name: a, command: a, enabled: false}\n- {name: b, command: b}\n- {name: c, command: c, enabled: false}\n",
-			"backends:\n- {name: a, command: x}\n- {name: b, command: b, enabled: false}\n- {name: c, command: c, enabled: false}\n", "Enabled:[a] Disabled:[b] UnchangedDisabled:[c]"},
-		{"what is off and stays so", "backends:\n- {name: a, command: a, enabled: false}\n- {name: b, command: b, enabled: false}\n",
+		{"the first is the last", three,
+			"backends:\n- {name: b, command: b}\n- {name: c, command: c}\n- {name: a, command: a}\n",
+			"Unchanged:[b c a] Moved:[a]"},
+		{"turned around", three,
+			"backends:\n- {name: c, command: c}\n- {name: b, command: b}\n- {name: a, command: a}\n",
+			"Unchanged:[c b a] Moved:[c b]"},
+		{"one in front moves nobody", three,
+			"backends:\n- {name: z, command: z}\n" + strings.TrimPrefix(three, "backends:\n"),
+			"Added:[z] Unchanged:[a b c]"},
+		{"switched off and on",
+			"backends:\n- {name: a, command: a, enabled: false}\n- {name: b, command: b}\n- {name: c, command: c, enabled: false}\n",
+			"backends:\n- {name: a, command: x}\n- {name: b, command: b, enabled: false}\n- {name: c, command: c, enabled: false}\n",
+			"Enabled:[a] Disabled:[b] UnchangedDisabled:[c]"},
+		{"what is off and stays so",
+			"backends:\n- {name: a, command: a, enabled: false}\n- {name: b, command: b, enabled: false}\n",
 			"backends:\n- {name: b, command: x, enabled: false}\n- {name: c, command: c, enabled: false}\n- {name: d, command: d}\n",
 			"Added:[c d] Removed:[a] Changed:[{b [command] in place}] Inactive:[b c a]"},
-		{"a default is every backend's", three, "defaults: { call_timeout: 1m }\n" + three, "Changed:[{a [call_timeout] restarts} {b [call_timeout] restarts} {c [call_timeout] restarts}]"},
-		{"an empty variable is one", "backends: [{name: a, command: a}]", `backends: [{name: a, command: a, env: {X: ""}}]`, "Changed:[{a [env.X] restarts}]"},
-		{"a header", `backends: [{name: a, url: "https://h/", headers: {Authorization: x}}]`, `backends: [{name: a, url: "https://h/", headers: {Authorization: y}}]`,
+		{"a default is every backend's", three, "defaults: { call_timeout: 1m }\n" + three,
+			"Changed:[{a [call_timeout] restarts} {b [call_timeout] restarts} {c [call_timeout] restarts}]"},
+		{"an empty variable is one", "backends: [{name: a, command: a}]",
+			`backends: [{name: a, command: a, env: {X: ""}}]`, "Changed:[{a [env.X] restarts}]"},
+		{"a header", `backends: [{name: a, url: "https://h/", headers: {Authorization: x}}]`,
+			`backends: [{name: a, url: "https://h/", headers: {Authorization: y}}]`,
 			"Changed:[{a [headers.Authorization] restarts}]"},
-		{"what a reload takes over", three, three + "catalog: {prefix: always, wait: 1s}\nlog: {level: debug}\nhosts: [gw.example]\norigins: [\"https://x.example\"]\n",
+		{"what a reload takes over", three,
+			three + "catalog: {prefix: always, wait: 1s}\nlog: {level: debug}\nhosts: [gw.example]\norigins: [\"https://x.example\"]\n",
 			"Unchanged:[a b c] Applied:[catalog.prefix catalog.wait hosts log.level origins]"},
-		{"what it does not", three, three + "state: none\nlisten: 127.0.0.1:1\nlog: {format: json}\naudit: {file: x}\nlimits: {in_flight: 3}\n",
+		{"what it does not", three,
+			three + "state: none\nlisten: 127.0.0.1:1\nlog: {format: json}\naudit: {file: x}\nlimits: {in_flight: 3}\n",
 			"Unchanged:[a b c] NeedRestart:[audit.file limits.in_flight listen log.format state]"},
-		{"another certificate", "tls: {cert: a, key: b}", "tls: {cert: c, key: b}", "Applied:[tls.cert]"},
+		{"another certificate", "tls: {cert: a, key: b}", "tls: {cert: c, key: b}",
+			"Applied:[tls.cert]"},
 		{"no TLS any more", "tls: {cert: a, key: b}", "", "NeedRestart:[tls.cert tls.key]"},
 		{"TLS from now on", "", "tls: {cert: a, key: b}", "NeedRestart:[tls.cert tls.key]"},
-		{"another token", "auth: {tokens: [0123456789abcdef]}", "auth: {tokens: [0123456789abcdeX]}", "Applied:[auth.tokens]"},
+		{"another token", "auth: {tokens: [0123456789abcdef]}",
+			"auth: {tokens: [0123456789abcdeX]}", "Applied:[auth.tokens]"},
 		{"the first token", "", "auth: {tokens: [0123456789abcdef]}", "Applied:[auth.tokens]"},
-		{"no token any more: everybody could come", "auth: {tokens: [0123456789abcdef]}", "", "NeedRestart:[auth.tokens]"},
+		{"no token any more: everybody could come", "auth: {tokens: [0123456789abcdef]}", "",
+			"NeedRestart:[auth.tokens]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			old, next := of(t, c.old), of(t, c.next)
@@ -89,7 +110,9 @@ func TestDiff(t *testing.T) {
 			if c.old != "" && strings.Contains(string(text), "0123456789abcdef") {
 				t.Errorf("a value in %s", text)
 			}
-			if again := Diff(old.Effective(next, Diff(old, next)), next); !slices.Equal(again.NeedRestart, Diff(old, next).NeedRestart) || len(again.Applied) > 0 || again.AnyBackend() {
+			if again := Diff(old.Effective(next, Diff(old, next)),
+				next); !slices.Equal(again.NeedRestart, Diff(old, next).NeedRestart) ||
+				len(again.Applied) > 0 || again.AnyBackend() {
 				t.Errorf("after it was loaded: %s", said(again))
 			}
 		})
@@ -128,7 +151,8 @@ func TestEveryKeyHasItsFate(t *testing.T) {
 // Every field of a Backend counts: one that Diff overlooked would never be taken over.
 func TestEveryFieldOfABackendMakesItAnother(t *testing.T) {
 	for i, f := range slices.Collect(fieldsOf(reflect.TypeFor[Backend]())) {
-		if f == "Name" || f == "Enabled" || f == "PermissionUnknown" { // the last counts with Misconfigured
+		// The last counts with Misconfigured.
+		if f == "Name" || f == "Enabled" || f == "PermissionUnknown" {
 			continue
 		}
 		old, next := Default(), Default()
@@ -169,9 +193,11 @@ func fieldsOf(t reflect.Type) func(func(string) bool) {
 
 // A page never becomes longer than the longest message that the gateway was built for.
 func TestAfterKeepsPagesWithinMessages(t *testing.T) {
-	old, next := of(t, "limits: {message: 1MiB}"), of(t, "limits: {message: 64MiB, page: 8MiB}\nstate: none")
+	old, next := of(t, "limits: {message: 1MiB}"),
+		of(t, "limits: {message: 64MiB, page: 8MiB}\nstate: none")
 	got := old.Effective(next, Diff(old, next))
-	if got.Limits.Message != 1<<20 || got.Limits.Page != 1<<20 || got.State != old.State || got.StateDir != old.StateDir {
+	if got.Limits.Message != 1<<20 || got.Limits.Page != 1<<20 || got.State != old.State ||
+		got.StateDir != old.StateDir {
 		t.Errorf("%+v", got)
 	}
 }

@@ -63,7 +63,7 @@ func keySums(salt string, v reflect.Value) map[string]string {
 			case tag == "-" || f.Type == reflect.TypeFor[[]Backend]():
 			case value.Kind() == reflect.Struct:
 				walk(value, key)
-			case value.Kind() == reflect.Map: // env, headers: an empty value differs from a missing key
+			case value.Kind() == reflect.Map: // env, headers: empty differs from missing
 				for name, one := range value.Seq2() {
 					add(joinPath(key, name.String()), one.String())
 				}

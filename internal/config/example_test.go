@@ -14,12 +14,13 @@ import (
 // The example loads as it is, without a variable set, and what it shows as the
 // defaults are the defaults.
 func TestExampleShowsTheDefaults(t *testing.T) {
-	loaded, err := Load(Options{Path: "../../config.example.yaml", Env: func(name string) (string, bool) {
-		if name == "HOME" {
-			return "/home/me", true
-		}
-		return "", false
-	}})
+	loaded, err := Load(Options{Path: "../../config.example.yaml",
+		Env: func(name string) (string, bool) {
+			if name == "HOME" {
+				return "/home/me", true
+			}
+			return "", false
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,8 @@ func TestExampleShowsTheDefaults(t *testing.T) {
 		t.Errorf("warnings: %q", loaded.Warnings)
 	}
 	got, want := *loaded.Config, Default()
-	if len(got.Backends) != 4 || got.Backends[0].StartTimeout != time.Minute || got.Backends[0].CallTimeout != 0 {
+	if len(got.Backends) != 4 || got.Backends[0].StartTimeout != time.Minute ||
+		got.Backends[0].CallTimeout != 0 {
 		t.Errorf("its backends are %+v", got.Backends)
 	}
 	got.Backends, got.StateDir, got.Expanded = nil, want.StateDir, nil

@@ -101,8 +101,10 @@ func TestFilterPermitsURIs_F_SEC_12(t *testing.T) {
 		{deny("file:///C:/secret/*"), "file:C:/secret/x", false},
 		{deny("file:///C:/secret/*"), "file:///c:/../secret/x", false},
 		{deny("file:///C:/secret/*"), `file:///C:\secret\x`, false},
-		{Filter{Allow: []string{"*"}, Deny: []string{"*/private/*"}}, "https://h/x/private/y", false},
-		{Filter{Allow: []string{"*"}, Deny: []string{"*/private/*"}}, "https://h/x/%70rivate/y", false},
+		{Filter{Allow: []string{"*"}, Deny: []string{"*/private/*"}}, "https://h/x/private/y",
+			false},
+		{Filter{Allow: []string{"*"}, Deny: []string{"*/private/*"}}, "https://h/x/%70rivate/y",
+			false},
 	} {
 		if got := c.filter.PermitsURI(c.uri); got != c.want {
 			t.Errorf("%+v permits %s: %t, want %t", c.filter, c.uri, got, c.want)

@@ -49,7 +49,8 @@ func spellingsOf(uri string) (s spellings, ok bool) {
 	}
 	s.equivalent = append(s.equivalent, scheme+authority+removeDotSegments(path)+query)
 	if query != "" { // for a program that treats the whole text as a path
-		s.equivalent = append(s.equivalent, scheme+authority+removeDotSegments(path+normalizeSlashes(query)))
+		s.equivalent = append(s.equivalent,
+			scheme+authority+removeDotSegments(path+normalizeSlashes(query)))
 	}
 	host := strings.TrimSuffix(authority, ".")
 	if i := strings.LastIndexByte(host, '@'); i >= 0 {
@@ -73,14 +74,16 @@ func spellingsOf(uri string) (s spellings, ok bool) {
 // after it.
 func withDriveColon(path string) string {
 	rest := strings.TrimPrefix(path, "/")
-	if len(rest) < 2 || rest[1] != ':' && rest[1] != '|' || !('a' <= rest[0]|0x20 && rest[0]|0x20 <= 'z') {
+	if len(rest) < 2 || rest[1] != ':' && rest[1] != '|' ||
+		!('a' <= rest[0]|0x20 && rest[0]|0x20 <= 'z') {
 		return "/" + rest
 	}
 	return "/" + rest[:1] + ":" + removeDotSegments("/"+strings.TrimLeft(rest[2:], "/"))
 }
 
 // webPorts are the default ports, by scheme.
-var webPorts = map[string]string{"http:": ":80", "https:": ":443", "ws:": ":80", "wss:": ":443", "ftp:": ":21"}
+var webPorts = map[string]string{"http:": ":80", "https:": ":443", "ws:": ":80", "wss:": ":443",
+	"ftp:": ":21"}
 
 // webAuthority splits a web address into authority and path. It accepts any number of slashes
 // before the host, and drops user, password, default port and a trailing dot of the host.
@@ -94,7 +97,8 @@ func webAuthority(text, port string) (authority, path string) {
 	host = strings.ToLower(host[strings.LastIndexByte(host, '@')+1:])
 	host = strings.TrimSuffix(strings.TrimSuffix(host, port), ":")
 	host = strings.TrimSuffix(host, ".")
-	if host == "" || strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII || r == '%' }) {
+	if host == "" || strings.ContainsFunc(host,
+		func(r rune) bool { return r > unicode.MaxASCII || r == '%' }) {
 		return "", ""
 	}
 	return "//" + host, path

@@ -27,7 +27,7 @@ func (s source) digest() [sha256.Size]byte {
 // findSource reads the first file that exists. A file that the user named must exist.
 func findSource(opts Options) (source, error) {
 	if opts.Path != "" {
-		path, _ := expand.Tilde(opts.Path, opts.Env) // a client that starts programs without a shell does not expand ~
+		path, _ := expand.Tilde(opts.Path, opts.Env) // a client may start programs without a shell
 		read := readNamedSource
 		if opts.Local {
 			read = readFound
@@ -57,9 +57,10 @@ func findSource(opts Options) (source, error) {
 		case err != nil:
 			return found, err
 		case found.inWorkingDir && isForeign(found.data):
-			none.warnings = append(none.warnings, path+": the file is not used: it has no top-level key of a gateway "+
-				"configuration (backends, mcpServers, listen and others), and may belong to another program; "+
-				"name a file with --config to get an error instead")
+			none.warnings = append(none.warnings,
+				path+": the file is not used: it has no top-level key of a gateway "+
+					"configuration (backends, mcpServers, listen and others), and may belong to another program; "+
+					"name a file with --config to get an error instead")
 			continue
 		}
 		found.warnings = append(none.warnings, found.warnings...)

@@ -40,21 +40,34 @@ func TestLookup(t *testing.T) {
 		want  string            // "" = none
 	}{
 		{name: "nothing at all"},
-		{name: "flag first", files: []string{other, cwd, xdg}, path: other, env: map[string]string{"GATEWAY_CONFIG": "/" + cwd, "XDG_CONFIG_HOME": "/xdg"}, want: other},
-		{name: "flag with ~", files: []string{other, cwd}, path: "~/else.yaml", env: map[string]string{"HOME": "/home"}, want: other},
-		{name: "then GATEWAY_CONFIG", files: []string{other, cwd}, env: map[string]string{"GATEWAY_CONFIG": "/" + other}, want: other},
-		{name: "GATEWAY_CONFIG with ~", files: []string{other, cwd}, env: map[string]string{"GATEWAY_CONFIG": "~/else.yaml", "HOME": "/home"}, want: other},
-		{name: "GATEWAY_CONFIG empty", files: []string{cwd}, env: map[string]string{"GATEWAY_CONFIG": ""}, want: cwd},
-		{name: "then the directory", files: []string{cwd, xdg}, env: map[string]string{"XDG_CONFIG_HOME": "/xdg"}, want: cwd},
-		{name: "then XDG", files: []string{xdg, user}, env: map[string]string{"XDG_CONFIG_HOME": "/xdg", "HOME": "/home"}, want: xdg},
-		{name: "XDG instead of ~/.config", files: []string{user}, env: map[string]string{"XDG_CONFIG_HOME": "/xdg", "HOME": "/home"}},
-		{name: "~/.config without XDG", files: []string{user}, env: map[string]string{"HOME": "/home"}, want: user},
-		{name: "relative XDG does not count", files: []string{user}, env: map[string]string{"XDG_CONFIG_HOME": "xdg", "HOME": "/home"}, want: user},
+		{name: "flag first", files: []string{other, cwd, xdg}, path: other,
+			env:  map[string]string{"GATEWAY_CONFIG": "/" + cwd, "XDG_CONFIG_HOME": "/xdg"},
+			want: other},
+		{name: "flag with ~", files: []string{other, cwd}, path: "~/else.yaml",
+			env: map[string]string{"HOME": "/home"}, want: other},
+		{name: "then GATEWAY_CONFIG", files: []string{other, cwd},
+			env: map[string]string{"GATEWAY_CONFIG": "/" + other}, want: other},
+		{name: "GATEWAY_CONFIG with ~", files: []string{other, cwd},
+			env: map[string]string{"GATEWAY_CONFIG": "~/else.yaml", "HOME": "/home"}, want: other},
+		{name: "GATEWAY_CONFIG empty", files: []string{cwd},
+			env: map[string]string{"GATEWAY_CONFIG": ""}, want: cwd},
+		{name: "then the directory", files: []string{cwd, xdg},
+			env: map[string]string{"XDG_CONFIG_HOME": "/xdg"}, want: cwd},
+		{name: "then XDG", files: []string{xdg, user},
+			env: map[string]string{"XDG_CONFIG_HOME": "/xdg", "HOME": "/home"}, want: xdg},
+		{name: "XDG instead of ~/.config", files: []string{user},
+			env: map[string]string{"XDG_CONFIG_HOME": "/xdg", "HOME": "/home"}},
+		{name: "~/.config without XDG", files: []string{user},
+			env: map[string]string{"HOME": "/home"}, want: user},
+		{name: "relative XDG does not count", files: []string{user},
+			env: map[string]string{"XDG_CONFIG_HOME": "xdg", "HOME": "/home"}, want: user},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			root := t.TempDir()
 			for _, file := range tc.files {
-				write(t, root, map[string]string{file: "state: from-" + filepath.Base(filepath.Dir(file)) + "\n"})
+				write(t, root,
+					map[string]string{file: "state: from-" + filepath.Base(filepath.Dir(file)) +
+						"\n"})
 			}
 			vars := map[string]string{}
 			for name, value := range tc.env {
@@ -72,10 +85,14 @@ func TestLookup(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tc.want == "" {
-				if b := loaded.Config.Backends; loaded.Source != "" || len(b) != 1 || b[0].Name != "demo" || b[0].Embedded != "demo" || !b[0].Enabled {
+				if b := loaded.Config.Backends; loaded.Source != "" || len(b) != 1 ||
+					b[0].Name != "demo" || b[0].Embedded != "demo" || !b[0].Enabled {
 					t.Fatalf("got %q with %+v, want the demo", loaded.Source, b)
 				}
-				if homeless := vars["HOME"]+vars["XDG_CONFIG_HOME"] == ""; homeless != strings.Contains(strings.Join(loaded.Warnings, "\n"), "HOME is not set") {
+				if homeless := vars["HOME"]+
+					vars["XDG_CONFIG_HOME"] == ""; homeless != strings.Contains(strings.Join(loaded.Warnings,
+					"\n"),
+					"HOME is not set") {
 					t.Errorf("warnings: %q", loaded.Warnings)
 				}
 				return
@@ -103,9 +120,12 @@ func TestUnreadable(t *testing.T) {
 		want string
 		is   error
 	}{
-		{"flag", Options{Path: missing, Env: lookup(nil)}, missing + ": no such file", fs.ErrNotExist},
-		{"variable", Options{Env: lookup(map[string]string{"GATEWAY_CONFIG": missing})}, missing + ": GATEWAY_CONFIG: no such file", fs.ErrNotExist},
-		{"without end", Options{Path: long, Env: lookup(nil)}, long + ": it is longer than 64 MiB", nil},
+		{"flag", Options{Path: missing, Env: lookup(nil)}, missing + ": no such file",
+			fs.ErrNotExist},
+		{"variable", Options{Env: lookup(map[string]string{"GATEWAY_CONFIG": missing})},
+			missing + ": GATEWAY_CONFIG: no such file", fs.ErrNotExist},
+		{"without end", Options{Path: long, Env: lookup(nil)}, long + ": it is longer than 64 MiB",
+			nil},
 		{"directory", Options{Path: dir, Env: lookup(nil)}, dir + ": is a directory", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -134,7 +154,8 @@ func TestStateDir(t *testing.T) {
 	}{
 		{`""`, map[string]string{"XDG_STATE_HOME": "/s", "HOME": "/h"}, "/s/mcp-gateway"},
 		{`""`, map[string]string{"HOME": "/h"}, "/h/.local/state/mcp-gateway"},
-		{`""`, map[string]string{"XDG_STATE_HOME": "relative", "HOME": "/h"}, "/h/.local/state/mcp-gateway"},
+		{`""`, map[string]string{"XDG_STATE_HOME": "relative", "HOME": "/h"},
+			"/h/.local/state/mcp-gateway"},
 		{`""`, nil, ""},
 		{`none`, map[string]string{"HOME": "/h"}, ""},
 		{`~`, map[string]string{"HOME": "/h"}, "/h"},
@@ -142,14 +163,17 @@ func TestStateDir(t *testing.T) {
 		{`~x`, map[string]string{"HOME": "/h"}, "~x"},
 		{`rel/x`, nil, "rel/x"},
 	} {
-		loaded, err := load(source{path: "g.yaml", data: []byte("state: " + tc.state)}, Options{Env: lookup(tc.env)})
+		loaded, err := load(source{path: "g.yaml", data: []byte("state: " + tc.state)},
+			Options{Env: lookup(tc.env)})
 		if err != nil {
 			t.Errorf("%s: %v", tc.state, err)
 		} else if got := loaded.Config.StateDir; got != tc.want {
 			t.Errorf("%s with %v: got %q, want %q", tc.state, tc.env, got, tc.want)
 		}
 	}
-	_, err := load(source{path: "g.yaml", data: []byte("state: ~/x\nbackends:\n- name: a\n  command: x\n  cwd: ~\n")}, Options{Env: lookup(nil)})
+	_, err := load(source{path: "g.yaml",
+		data: []byte("state: ~/x\nbackends:\n- name: a\n  command: x\n  cwd: ~\n")},
+		Options{Env: lookup(nil)})
 	want := "g.yaml:1: state: ~ is not known: HOME is not set\ng.yaml:5: backend \"a\": cwd: ~ is not known: HOME is not set"
 	if err == nil || err.Error() != want {
 		t.Errorf("without HOME: got %v, want %s", err, want)
@@ -206,7 +230,8 @@ func TestUnchanged(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	env := map[string]string{"HOME": "/home/u"}
 	user := filepath.Join("/home/u", ".config", "mcp-gateway", "config.yaml")
-	if got := SearchPaths(Options{Env: lookup(env)}); len(got) != 2 || got[0] != "gateway.yaml" || got[1] != user {
+	if got := SearchPaths(Options{Env: lookup(env)}); len(got) != 2 || got[0] != "gateway.yaml" ||
+		got[1] != user {
 		t.Errorf("%q", got)
 	}
 	if got := SearchPaths(Options{Env: lookup(env), Path: "x.yaml"}); got != nil {

@@ -12,9 +12,11 @@ func TestForeignFileIsPassedOver(t *testing.T) {
 		name, text string
 		foreign    bool
 	}{
-		{"Kubernetes", "apiVersion: v1\nkind: Gateway\nmetadata: {name: x}\nspec:\n  listen: x\nstatus: {}\n", true},
+		{"Kubernetes", "apiVersion: v1\nkind: Gateway\nmetadata: {name: x}\nspec:\n  listen: x\nstatus: {}\n",
+			true},
 		{"documents", "---\n---\napiVersion: v1\n---\nkind: Gateway\n", true},
-		{"template", "{{- if .Values.x }}\napiVersion: v1\nkind: Gateway\nspec:\n  limits: {{ .x }}\n{{- end }}\n", true},
+		{"template", "{{- if .Values.x }}\napiVersion: v1\nkind: Gateway\nspec:\n  limits: {{ .x }}\n{{- end }}\n",
+			true},
 		{"JSON", `{"apiVersion": "v1", "spec": {"backends": []}}`, true},
 		{"list", "- hosts: all\n  tasks: []\n", true},
 		{"ours", "apiVersion: v1\nlisten: 127.0.0.1:1\n", false},
@@ -32,11 +34,16 @@ func TestForeignFileIsPassedOver(t *testing.T) {
 				t.Fatalf("foreign: %v", got)
 			}
 			dir := t.TempDir()
-			write(t, dir, map[string]string{"gateway.yaml": tc.text, "mcp-gateway/config.yaml": "state: mine\n"})
+			write(t, dir, map[string]string{"gateway.yaml": tc.text,
+				"mcp-gateway/config.yaml": "state: mine\n"})
 			asked := false
 			loaded, err := Load(Options{
 				Dir: dir, Env: lookup(map[string]string{"XDG_CONFIG_HOME": dir}),
-				Approve: func(string, []byte) error { asked = true; return &Error{Problem: "not approved"} },
+				Approve: func(string,
+					[]byte) error {
+					asked = true
+					return &Error{Problem: "not approved"}
+				},
 			})
 			if asked == tc.foreign || (err == nil) != tc.foreign {
 				t.Fatalf("approval asked for: %v, error: %v", asked, err)
@@ -51,11 +58,13 @@ func TestForeignFileIsPassedOver(t *testing.T) {
 				}
 			}
 			if loaded.Config.State != "mine" || loaded.Local || warned != 1 {
-				t.Errorf("state %q, local %v, warnings %q", loaded.Config.State, loaded.Local, loaded.Warnings)
+				t.Errorf("state %q, local %v, warnings %q", loaded.Config.State, loaded.Local,
+					loaded.Warnings)
 			}
 		})
 	}
-	if loaded, err := Load(Options{Path: "", Dir: t.TempDir(), Env: lookup(nil)}); err != nil || loaded.Source != "" {
+	if loaded, err := Load(Options{Path: "", Dir: t.TempDir(), Env: lookup(nil)}); err != nil ||
+		loaded.Source != "" {
 		t.Errorf("without a file: %v", err)
 	}
 }

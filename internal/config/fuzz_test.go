@@ -41,7 +41,8 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		// A backend that a variable makes wrong is accepted, and never started.
-		loaded.Config.Backends = slices.DeleteFunc(loaded.Config.Backends, func(b Backend) bool { return b.Misconfigured != "" })
+		loaded.Config.Backends = slices.DeleteFunc(loaded.Config.Backends,
+			func(b Backend) bool { return b.Misconfigured != "" })
 		c := &checker{}
 		if c.check(loaded.Config); len(c.errs) > 0 {
 			t.Errorf("accepted, but %v", c.errs)

@@ -16,8 +16,10 @@ const reservedHeader = "belongs to the protocol or to HTTP itself: the gateway s
 // reserved are the HTTP headers that the gateway sets itself in requests to backends. All headers
 // that begin with Mcp- are reserved too.
 var reserved = []string{
-	"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect",
-	"keep-alive", "last-event-id", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "via",
+	"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type",
+	"expect",
+	"keep-alive", "last-event-id", "proxy-connection", "te", "trailer", "transfer-encoding",
+	"upgrade", "via",
 }
 
 // IsReservedHeader reports whether only the gateway may set a header.

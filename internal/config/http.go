@@ -34,10 +34,10 @@ type TLS struct {
 // ClientTLS has the files for https connections to a backend, ~ already expanded. They may not
 // exist.
 type ClientTLS struct {
-	CA         string `koanf:"ca"`          // trusted certificate authorities, in place of the system's
+	CA         string `koanf:"ca"`          // trusted authorities, in place of the system's
 	Cert       string `koanf:"cert"`        // client certificate
 	Key        string `koanf:"key"`         // key of Cert: both or none
-	ServerName string `koanf:"server_name"` // name in the server's certificate; "" = host of the URL
+	ServerName string `koanf:"server_name"` // name in the certificate; "" = host of the URL
 }
 
 // Loopback reports whether Listen is an address that only this machine can reach: localhost,

@@ -8,8 +8,10 @@ import (
 // A text that is empty is not the same as none, and a change of either is taken over in place.
 func TestInstructions_Keys(t *testing.T) {
 	for _, tt := range []struct{ value, want string }{
-		{"", ""}, {"instructions: auto", ""}, {"instructions:", ""}, {`instructions: ""`, NoInstructions}, {`instructions: " "`, NoInstructions},
-		{"instructions: none", NoInstructions}, {"instructions: Use a.", "Use a."}, {`instructions: "${HINT:-Use b.}"`, "Use b."},
+		{"", ""}, {"instructions: auto", ""}, {"instructions:", ""},
+		{`instructions: ""`, NoInstructions}, {`instructions: " "`, NoInstructions},
+		{"instructions: none", NoInstructions}, {"instructions: Use a.", "Use a."},
+		{`instructions: "${HINT:-Use b.}"`, "Use b."},
 	} {
 		backend := ""
 		if tt.value != "" {
@@ -17,7 +19,8 @@ func TestInstructions_Keys(t *testing.T) {
 		}
 		read := func(file string) *Config {
 			t.Helper()
-			loaded, err := load(source{path: "g.yaml", data: []byte(file)}, Options{Env: lookup(nil)})
+			loaded, err := load(source{path: "g.yaml", data: []byte(file)},
+				Options{Env: lookup(nil)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -26,7 +29,8 @@ func TestInstructions_Keys(t *testing.T) {
 		plain := read("backends: [{name: a, command: x}]")
 		got := read(tt.value + "\nbackends: [{name: a, command: x" + backend + " }]")
 		if got.Instructions != tt.want || got.Backends[0].Instructions != tt.want {
-			t.Errorf("%s became %q and %q", tt.value, got.Instructions, got.Backends[0].Instructions)
+			t.Errorf("%s became %q and %q", tt.value, got.Instructions,
+				got.Backends[0].Instructions)
 		}
 		changes := Diff(plain, got)
 		if tt.want == "" {
@@ -35,7 +39,8 @@ func TestInstructions_Keys(t *testing.T) {
 			}
 			continue
 		}
-		if !slices.Equal(changes.Applied, []string{"instructions"}) || len(changes.NeedRestart) > 0 ||
+		if !slices.Equal(changes.Applied, []string{"instructions"}) ||
+			len(changes.NeedRestart) > 0 ||
 			len(changes.Changed) != 1 || !changes.Changed[0].InPlace() {
 			t.Errorf("%s changes %+v", tt.value, changes)
 		}

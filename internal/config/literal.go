@@ -26,11 +26,15 @@ const (
 var foreignSyntaxes = []foreignSyntax{
 	{"op://", lazy.Regexp(`(?:^|[\s=:"'])op://`), allValueKeys,
 		"op://… is used literally: write ${VARIABLE}, and start the gateway with op run"},
-	{"$env:", lazy.Regexp(`\$env:[A-Za-z_]`), allValueKeys, "$env:NAME is used literally: write ${NAME}"},
-	{"{env:", lazy.Regexp(`(?:^|[^$])\{env:[A-Za-z_]\w*\}`), allValueKeys, "{env:NAME} is used literally: write ${NAME}"},
-	{"$", lazy.Regexp(`^\$[A-Za-z_]\w*$|(?:^|[\s=:/@?&,;"'])\$[A-Z_][A-Z0-9_]+(?:$|[\s:/@?&,;"'.\\-])`), allValueKeys,
+	{"$env:", lazy.Regexp(`\$env:[A-Za-z_]`), allValueKeys,
+		"$env:NAME is used literally: write ${NAME}"},
+	{"{env:", lazy.Regexp(`(?:^|[^$])\{env:[A-Za-z_]\w*\}`), allValueKeys,
+		"{env:NAME} is used literally: write ${NAME}"},
+	{"$", lazy.Regexp(`^\$[A-Za-z_]\w*$|(?:^|[\s=:/@?&,;"'])\$[A-Z_][A-Z0-9_]+(?:$|[\s:/@?&,;"'.\\-])`),
+		allValueKeys,
 		"$NAME is used literally: write ${NAME} for a variable, or $$NAME"},
-	{"%", lazy.Regexp(`(?:^|[\s=:/\\;"'])%[A-Za-z_][A-Za-z0-9_()]{2,}%`), "command args env headers cwd",
+	{"%", lazy.Regexp(`(?:^|[\s=:/\\;"'])%[A-Za-z_][A-Za-z0-9_()]{2,}%`),
+		"command args env headers cwd",
 		"%NAME% is used literally: write ${NAME}"},
 	{"$(", lazy.Regexp(`^(?:(?i:bearer|basic) +)?\$\(.+\)$`), "env headers url", commandForm},
 	{"`", lazy.Regexp("^(?:(?i:bearer|basic) +)?`.+`$"), "env headers url", commandForm},
@@ -78,7 +82,8 @@ func (r *reader) warnLiteral(n *yaml.Node, at location) {
 		return
 	}
 	warn := func(text string) {
-		r.literalWarnings = append(r.literalWarnings, &Error{File: r.file, Line: at.line, Key: at.key, Problem: text})
+		r.literalWarnings = append(r.literalWarnings,
+			&Error{File: r.file, Line: at.line, Key: at.key, Problem: text})
 	}
 	if n.Style&yaml.DoubleQuotedStyle != 0 && r.isBrokenPath(first, key, n.Value) {
 		warn(`a backslash in double quotes has become a control character: write the path in single quotes, or with / or \\`)
@@ -91,7 +96,8 @@ func (r *reader) warnLiteral(n *yaml.Node, at location) {
 		text = escapedReference().ReplaceAllString(text, "x")
 	}
 	for _, f := range foreignSyntaxes {
-		if strings.Contains(text, f.marker) && strings.Contains(" "+f.keys+" ", " "+first+" ") && f.pattern().MatchString(text) {
+		if strings.Contains(text, f.marker) && strings.Contains(" "+f.keys+" ", " "+first+" ") &&
+			f.pattern().MatchString(text) {
 			warn(f.warning)
 			return
 		}
@@ -102,7 +108,9 @@ func (r *reader) warnLiteral(n *yaml.Node, at location) {
 // escapes.
 func (r *reader) isBrokenPath(first, key, value string) bool {
 	switch {
-	case first == "command", first == "cwd", first == "tls" && !strings.HasSuffix(key, "server_name"), key == "state", key == "audit.file":
+	case first == "command", first == "cwd",
+		first == "tls" && !strings.HasSuffix(key, "server_name"), key == "state",
+		key == "audit.file":
 		return hasControl().MatchString(value)
 	case r.backendPath != "" && (first == "args" || first == "env"):
 		return drivePath().MatchString(value)

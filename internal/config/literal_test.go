@@ -8,24 +8,29 @@ import (
 
 func TestLiteralValues_F_CFG_1(t *testing.T) {
 	const op = "op://… is used literally: write ${VARIABLE}, and start the gateway with op run"
-	const dollar, shell, torn = "$NAME is used literally", "is not run", "a backslash in double quotes has become a control character"
+	const dollar, shell, torn = "$NAME is used literally", "is not run",
+		"a backslash in double quotes has become a control character"
 	for entry, want := range map[string]string{
-		`command: x, args: ["~/notes", "~", "a~/b", "~other/c"]`:                "",
-		`command: x, args: ["--root=~/notes"]`:                                  "args[0]: ~/ is not expanded after =",
-		`command: x, env: {ROOT: "~/notes"}`:                                    "env.ROOT: ~/ is not expanded in env",
-		`command: x, env: {TOKEN: "op://vault/item"}`:                           "env.TOKEN: " + op,
-		`command: x, env: {TOKEN: "${OP}"}`:                                     "",
-		`command: x, args: [--token, "op://vault/item"]`:                        "args[1]: " + op,
-		`command: x, args: ["--token=op://vault/item"]`:                         "args[0]: " + op,
-		`url: "https://h/?key=op://vault/item"`:                                 "url: " + op,
-		`url: https://h, headers: {X-Team: "op://vault/item"}`:                  "headers.X-Team: " + op,
-		`url: https://h, headers: {Authorization: "Bearer $TOKEN"}`:             "headers.Authorization: " + dollar,
-		`url: https://h/$TENANT/mcp`:                                            "url: " + dollar,
-		`command: $HOME/bin/x`:                                                  "command: " + dollar,
-		`command: docker, args: [run, -e, "TOKEN=$TOKEN"]`:                      "args[2]: " + dollar,
-		`command: docker, args: [run, -v, "$PWD:/x"]`:                           "args[2]: " + dollar,
-		`command: x, cwd: $HOME`:                                                "cwd: " + dollar,
-		`command: x, env: {A: $token}`:                                          "env.A: " + dollar,
+		`command: x, args: ["~/notes", "~", "a~/b", "~other/c"]`: "",
+		`command: x, args: ["--root=~/notes"]`:                   "args[0]: ~/ is not expanded after =",
+		`command: x, env: {ROOT: "~/notes"}`:                     "env.ROOT: ~/ is not expanded in env",
+		`command: x, env: {TOKEN: "op://vault/item"}`:            "env.TOKEN: " + op,
+		`command: x, env: {TOKEN: "${OP}"}`:                      "",
+		`command: x, args: [--token, "op://vault/item"]`:         "args[1]: " + op,
+		`command: x, args: ["--token=op://vault/item"]`:          "args[0]: " + op,
+		`url: "https://h/?key=op://vault/item"`:                  "url: " + op,
+		`url: https://h, headers: {X-Team: "op://vault/item"}`:   "headers.X-Team: " + op,
+		`url: https://h, headers: {Authorization: "Bearer $TOKEN"}`: "headers.Authorization: " +
+			dollar,
+		`url: https://h/$TENANT/mcp`: "url: " + dollar,
+		`command: $HOME/bin/x`: "command: " +
+			dollar,
+		`command: docker, args: [run, -e, "TOKEN=$TOKEN"]`: "args[2]: " +
+			dollar,
+		`command: docker, args: [run, -v, "$PWD:/x"]`: "args[2]: " +
+			dollar,
+		`command: x, cwd: $HOME`:       "cwd: " + dollar,
+		`command: x, env: {A: $token}`: "env.A: " + dollar,
 		`command: x, env: {A: "pa$word", B: "$1 $", C: "p$SECRETxyz", D: "a$"}`: "",
 		`command: x, env: {A: $$TOKEN, B: "$${env:X}", C: "$$(date)"}`:          "",
 		`command: x, env: {A: "${SET}", B: "${NO:-$SET-x}"}`:                    "",
@@ -55,7 +60,8 @@ func TestLiteralValues_F_CFG_1(t *testing.T) {
 			continue
 		}
 		got := strings.Join(loaded.Warnings, "\n")
-		if want == "" && got != "" || !strings.Contains(got, want) || want != "" && !strings.HasPrefix(got, `g.yaml:2: backend "a": `) {
+		if want == "" && got != "" || !strings.Contains(got, want) ||
+			want != "" && !strings.HasPrefix(got, `g.yaml:2: backend "a": `) {
 			t.Errorf("%s: %q, want %q", entry, got, want)
 		}
 		if strings.Contains(got, "vault") || strings.Contains(got, "TOKEN: $TOKEN") {
@@ -67,12 +73,15 @@ func TestLiteralValues_F_CFG_1(t *testing.T) {
 // What stays literal in the files of other clients is mentioned with the keys of these files.
 func TestLiteralValuesOfOthers_F_CFG_1(t *testing.T) {
 	text := `{"mcpServers": {"a": {"command": "C:\temp\x.exe", "env": {"A": "${env:SET}", "B": "$TOKEN"}}}}`
-	loaded, err := load(source{path: ".mcp.json", data: []byte(strings.ReplaceAll(text, `\x`, `\nx`))}, Options{Env: lookup(map[string]string{"SET": "x"})})
+	loaded, err := load(source{path: ".mcp.json",
+		data: []byte(strings.ReplaceAll(text, `\x`, `\nx`))},
+		Options{Env: lookup(map[string]string{"SET": "x"})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(loaded.Warnings, "\n")
-	if !strings.Contains(got, "has become a control character") || !strings.Contains(got, "env.B: $NAME is used literally") || len(loaded.Warnings) != 2 {
+	if !strings.Contains(got, "has become a control character") ||
+		!strings.Contains(got, "env.B: $NAME is used literally") || len(loaded.Warnings) != 2 {
 		t.Errorf("%q", got)
 	}
 }
@@ -107,7 +116,8 @@ func TestBackendsThatLookAlike_F_CFG_1(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(loaded.Warnings, "\n"); want != strings.Contains(got, "my-docs and my_docs differ in - and _ only") || !want && got != "" {
+		if got := strings.Join(loaded.Warnings, "\n"); want != strings.Contains(got,
+			"my-docs and my_docs differ in - and _ only") || !want && got != "" {
 			t.Errorf("%s: %q", text, got)
 		}
 	}

@@ -51,9 +51,10 @@ type Options struct {
 
 // Loaded is the result of Load.
 type Loaded struct {
-	Config   *Config
-	Source   string   // path of the file; "" = no file, the only backend is the demo
-	Local    bool     `json:",omitzero"` // Source is gateway.yaml of Options.Dir, not named by the user
+	Config *Config
+	Source string // path of the file; "" = no file, the only backend is the demo
+	// Local is true if Source is gateway.yaml of Options.Dir and the user did not name it.
+	Local    bool     `json:",omitzero"`
 	Warnings []string // for the log, one line each, without secrets
 
 	blank     bool
@@ -103,7 +104,8 @@ func Load(opts Options) (*Loaded, error) {
 // Validate returns the error that Load would return for a file with this content. Variables that
 // are not set are not an error.
 func Validate(path string, data []byte) error {
-	_, err := load(source{path: path, data: data}, Options{Env: os.LookupEnv, RequiredKeys: []string{}})
+	_, err := load(source{path: path, data: data},
+		Options{Env: os.LookupEnv, RequiredKeys: []string{}})
 	return err
 }
 
@@ -122,7 +124,7 @@ func load(src source, opts Options) (*Loaded, error) {
 		return opts.Env(name)
 	})
 	path := src.path
-	if absolute, err := filepath.Abs(path); err == nil { // once, because Workspace and CallTimeoutUnit compare it with many names
+	if absolute, err := filepath.Abs(path); err == nil { // once for many comparisons
 		path = absolute
 	}
 	r.workspace = dialect.Workspace(path, opts.Dir, expand.HomeDir(opts.Env))
@@ -147,17 +149,20 @@ func load(src source, opts Options) (*Loaded, error) {
 	}
 	applyDefaults(cfg, out.Defaults, r.locations)
 	c := &checker{
-		file: src.path, locations: r.locations, reported: r.reported, strict: r.strict, fromVariables: r.fromVariables, misconfigured: r.misconfigured,
+		file: src.path, locations: r.locations, reported: r.reported, strict: r.strict,
+		fromVariables: r.fromVariables, misconfigured: r.misconfigured,
 	}
 	c.resolvePaths(cfg, opts.Env)
 	c.check(cfg)
 	for i := range cfg.Backends {
 		if b := &cfg.Backends[i]; b.Enabled {
 			wrong := c.misconfigured[fmt.Sprintf("backends[%d]", i)]
-			b.Misconfigured, b.PermissionUnknown = strings.Join(wrong.problems, "; "), wrong.affectsPermissions
+			b.Misconfigured, b.PermissionUnknown = strings.Join(wrong.problems, "; "),
+				wrong.affectsPermissions
 		}
 	}
-	cfg.Expanded, cfg.Auth.TokenVariable = slices.Concat(r.secretValues, inheritedSecrets(cfg, opts.Env)), r.tokenVariable
+	cfg.Expanded, cfg.Auth.TokenVariable = slices.Concat(r.secretValues,
+		inheritedSecrets(cfg, opts.Env)), r.tokenVariable
 
 	if all := slices.Concat(r.errs, over.errs, c.errs); len(all) > 0 {
 		nameBackends(all, cfg, r.locations)
@@ -171,17 +176,21 @@ func load(src source, opts Options) (*Loaded, error) {
 	written := c.literalSecrets(cfg, r.literalWarnings)
 	nameBackends(r.literalWarnings, cfg, r.locations)
 	return &Loaded{
-		Config: cfg, Source: src.path, Local: src.inWorkingDir, locations: r.locations, digest: src.digest(),
-		Warnings: slices.Concat(src.warnings, r.warnings, c.warnings(cfg), written, r.literalWarnings.lines(), misspeltVariables(opts.VariableNames, used)), blank: r.blank && src.path != "",
+		Config: cfg, Source: src.path, Local: src.inWorkingDir, locations: r.locations,
+		digest: src.digest(),
+		Warnings: slices.Concat(src.warnings, r.warnings, c.warnings(cfg), written,
+			r.literalWarnings.lines(), misspeltVariables(opts.VariableNames, used)),
+		blank: r.blank && src.path != "",
 	}, nil
 }
 
 // decode is strict: each key must have a field, and each value its type.
 func decode(k *koanf.Koanf, out *settings) error {
-	return k.UnmarshalWithConf("", out, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
-		ErrorUnused: true,
-		MatchName:   func(key, field string) bool { return key == field },
-	}})
+	return k.UnmarshalWithConf("", out,
+		koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+			ErrorUnused: true,
+			MatchName:   func(key, field string) bool { return key == field },
+		}})
 }
 
 // instructionsValue returns the effective value of the key instructions; see

@@ -80,15 +80,21 @@ func TestServersFile(t *testing.T) {
 		want        Backend
 		warnings    string
 	}{
-		{"/p/.mcp.json", `"timeout": 90000`, Backend{Command: "/src/project", CallTimeout: 90 * time.Second}, ""},
-		{"/p/.mcp.json", `"timeout": 90`, Backend{Command: "/src/project"}, "/p/.mcp.json:1: mcpServers.a: the gateway ignores its key timeout"},
-		{"/p/.mcp.json", `"timeout": "soon"`, Backend{Command: "/src/project"}, "/p/.mcp.json:1: mcpServers.a: the gateway ignores its key timeout"},
-		{"/p/.gemini/settings.json", `"timeout": 1500`, Backend{Command: "/src/project", CallTimeout: 1500 * time.Millisecond}, ""},
-		{"/p/.cursor/mcp.json", `"timeout": 90000`, Backend{Command: "/p"}, "/p/.cursor/mcp.json:1: mcpServers.a: the gateway ignores its key timeout"},
+		{"/p/.mcp.json", `"timeout": 90000`,
+			Backend{Command: "/src/project", CallTimeout: 90 * time.Second}, ""},
+		{"/p/.mcp.json", `"timeout": 90`, Backend{Command: "/src/project"},
+			"/p/.mcp.json:1: mcpServers.a: the gateway ignores its key timeout"},
+		{"/p/.mcp.json", `"timeout": "soon"`, Backend{Command: "/src/project"},
+			"/p/.mcp.json:1: mcpServers.a: the gateway ignores its key timeout"},
+		{"/p/.gemini/settings.json", `"timeout": 1500`,
+			Backend{Command: "/src/project", CallTimeout: 1500 * time.Millisecond}, ""},
+		{"/p/.cursor/mcp.json", `"timeout": 90000`, Backend{Command: "/p"},
+			"/p/.cursor/mcp.json:1: mcpServers.a: the gateway ignores its key timeout"},
 		{"/home/u/.cursor/mcp.json", `"args": []`, Backend{Command: "/src/project"}, ""},
 	} {
 		file := `{ "mcpServers": { "a": { "command": "${workspaceFolder}", ` + tc.entry + ` } } }`
-		loaded, err := load(source{path: tc.path, data: []byte(file)}, Options{Env: env, Dir: "/src/project"})
+		loaded, err := load(source{path: tc.path, data: []byte(file)},
+			Options{Env: env, Dir: "/src/project"})
 		if err != nil {
 			t.Errorf("%s: %v", tc.path, err)
 			continue
@@ -184,7 +190,8 @@ func loadTestFile(t *testing.T, file string) (*Loaded, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return load(source{path: filepath.Base(file), data: data}, Options{Env: env, Dir: "/src/project"})
+	return load(source{path: filepath.Base(file), data: data},
+		Options{Env: env, Dir: "/src/project"})
 }
 
 func glob(t testing.TB, pattern string) []string {

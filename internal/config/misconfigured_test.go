@@ -9,18 +9,20 @@ import (
 
 // A variable that a backend lacks makes this backend misconfigured, and no other.
 func TestMisconfigured_F_CLI_11(t *testing.T) {
-	vars := lookup(map[string]string{"EMPTY": "", "BLANK": " ", "SCHEME": "ftp", "WORD": "many", "SET": "s3cr3t"})
+	vars := lookup(map[string]string{"EMPTY": "", "BLANK": " ", "SCHEME": "ftp", "WORD": "many",
+		"SET": "s3cr3t"})
 	const unset = "variable NO is not set: set it where the gateway is started"
 	const empty = "variable EMPTY is empty: set it where the gateway is started"
 	for entry, want := range map[string]string{
-		`command: "${NO}"`:                                               unset,
-		`command: x, args: ["${NO}", "${NO}"]`:                           unset,
-		`command: x, env: {A: "${NO}"}`:                                  unset,
-		`url: "https://h/${NO}"`:                                         unset,
-		`url: https://h, headers: {Authorization: "Bearer ${NO}"}`:       unset,
-		`url: https://h, headers: {Authorization: "Bearer ${EMPTY}"}`:    empty,
-		`url: https://h, headers: {Authorization: "Bearer ${BLANK}"}`:    strings.Replace(empty, "EMPTY", "BLANK", 1),
-		`url: https://h, headers: {X-Key: "${EMPTY}"}`:                   empty,
+		`command: "${NO}"`:                                            unset,
+		`command: x, args: ["${NO}", "${NO}"]`:                        unset,
+		`command: x, env: {A: "${NO}"}`:                               unset,
+		`url: "https://h/${NO}"`:                                      unset,
+		`url: https://h, headers: {Authorization: "Bearer ${NO}"}`:    unset,
+		`url: https://h, headers: {Authorization: "Bearer ${EMPTY}"}`: empty,
+		`url: https://h, headers: {Authorization: "Bearer ${BLANK}"}`: strings.Replace(empty,
+			"EMPTY", "BLANK", 1),
+		`url: https://h, headers: {X-Key: "${EMPTY}"}`: empty,
 		`url: "${EMPTY}"`:                                                empty,
 		`command: "${EMPTY}"`:                                            empty,
 		`url: "https://${EMPTY}/mcp"`:                                    "url: has no host: check the variables in it",
@@ -67,7 +69,8 @@ func TestNotMisconfigured_F_CLI_11(t *testing.T) {
 func TestDiffSeesMisconfigured_F_CLI_11(t *testing.T) {
 	read := func(name string) *Config {
 		text := `backends: [{name: a, command: x, args: ["${` + name + `}"]}]`
-		loaded, err := load(source{path: "g.yaml", data: []byte(text)}, Options{Env: lookup(map[string]string{"SET": "1"})})
+		loaded, err := load(source{path: "g.yaml", data: []byte(text)},
+			Options{Env: lookup(map[string]string{"SET": "1"})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +87,8 @@ func TestDiffSeesMisconfigured_F_CLI_11(t *testing.T) {
 func TestHeld_F_CLI_11(t *testing.T) {
 	read := func(entry string) *Config {
 		t.Helper()
-		loaded, err := load(source{path: "g.yaml", data: []byte("backends: [{name: a, " + entry + "}]")}, Options{
+		loaded, err := load(source{path: "g.yaml",
+			data: []byte("backends: [{name: a, " + entry + "}]")}, Options{
 			Env: lookup(map[string]string{"SET": "s3cr3t-of-before", "BAD": "["}),
 		})
 		if err != nil {
@@ -107,7 +111,8 @@ func TestHeld_F_CLI_11(t *testing.T) {
 	} {
 		next := read(entry)
 		c := Diff(old, next)
-		if slices.Contains(c.Held, "a") != want.held || len(c.Changed) == 1 && c.Changed[0].Effect != want.effect || c.IsEmpty() {
+		if slices.Contains(c.Held, "a") != want.held ||
+			len(c.Changed) == 1 && c.Changed[0].Effect != want.effect || c.IsEmpty() {
 			t.Errorf("%s: %+v", entry, c)
 			continue
 		}
@@ -116,13 +121,17 @@ func TestHeld_F_CLI_11(t *testing.T) {
 		}
 		after := old.Effective(next, c)
 		a := after.Backends[0]
-		if a.Misconfigured != "" || a.Command != "x" || !slices.Equal(a.Args, old.Backends[0].Args) || !slices.Equal(a.Tools.Deny, next.Backends[0].Tools.Deny) {
+		if a.Misconfigured != "" || a.Command != "x" ||
+			!slices.Equal(a.Args, old.Backends[0].Args) ||
+			!slices.Equal(a.Tools.Deny, next.Backends[0].Tools.Deny) {
 			t.Errorf("%s: it runs by %+v", entry, a)
 		}
-		if next.Backends[0].Misconfigured == "" || !slices.Contains(Secrets(after), "s3cr3t-of-before") {
+		if next.Backends[0].Misconfigured == "" ||
+			!slices.Contains(Secrets(after), "s3cr3t-of-before") {
 			t.Errorf("%s: %+v, secrets %q", entry, next.Backends[0], Secrets(after))
 		}
-		if again := Diff(after, next); again.AnyBackend() && len(again.Changed)+len(again.Removed) > 0 || len(again.Held) != 1 {
+		if again := Diff(after, next); again.AnyBackend() &&
+			len(again.Changed)+len(again.Removed) > 0 || len(again.Held) != 1 {
 			t.Errorf("%s: after it, %+v", entry, again)
 		}
 	}
@@ -130,8 +139,10 @@ func TestHeld_F_CLI_11(t *testing.T) {
 	for _, step := range []struct {
 		was, is *Config
 		want    Effect
-	}{{wrong, old, Starts}, {wrong, read(`command: "${NO_OTHER}"`), StaysDown}, {old, read("command: y"), Restarts}} {
-		if c := Diff(step.was, step.is); len(c.Changed) != 1 || c.Changed[0].Effect != step.want || len(c.Held) > 0 {
+	}{{wrong, old, Starts}, {wrong, read(`command: "${NO_OTHER}"`), StaysDown},
+		{old, read("command: y"), Restarts}} {
+		if c := Diff(step.was, step.is); len(c.Changed) != 1 || c.Changed[0].Effect != step.want ||
+			len(c.Held) > 0 {
 			t.Errorf("want %v: %+v", step.want, c)
 		}
 	}

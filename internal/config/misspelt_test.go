@@ -12,8 +12,9 @@ import (
 func TestMisspeltVariables_F_CLI_9(t *testing.T) {
 	text := "backends: [{name: a, command: x, args: [\"${GATEWAY_LOG_LEVE}\"]}]"
 	loaded, err := load(source{path: "g.yaml", data: []byte(text)}, Options{
-		Env:           lookup(map[string]string{"GATEWAY_LOG_LEVE": "x"}),
-		VariableNames: []string{"GATEWAY_LOG_LEVL", "GATEWAY_LOG_LEVE", "GATEWAY_LOG_LEVEL", "GATEWAY_TOKEN", "GATEWAY_CONFG", "LOG_LEVL"},
+		Env: lookup(map[string]string{"GATEWAY_LOG_LEVE": "x"}),
+		VariableNames: []string{"GATEWAY_LOG_LEVL", "GATEWAY_LOG_LEVE", "GATEWAY_LOG_LEVEL",
+			"GATEWAY_TOKEN", "GATEWAY_CONFG", "LOG_LEVL"},
 	})
 	want := []string{
 		"GATEWAY_CONFG: the variable has no effect; did you mean GATEWAY_CONFIG?",
@@ -52,10 +53,12 @@ func TestVariablesOfKeysThatNoneSets(t *testing.T) {
 		want = append(want, name+": the variable has no effect: "+problem)
 	}
 	slices.Sort(want)
-	others := []string{"GATEWAY_TOKEN", "GATEWAY_PORT", "GATEWAY_URL", "GATEWAY_HEADERS", "GATEWAY_ARGS", "GATEWAY_DEFAULTS_CALL_TIMEOUT"}
+	others := []string{"GATEWAY_TOKEN", "GATEWAY_PORT", "GATEWAY_URL", "GATEWAY_HEADERS",
+		"GATEWAY_ARGS", "GATEWAY_DEFAULTS_CALL_TIMEOUT"}
 	text := "backends: [{name: a, command: x, args: [\"${GATEWAY_ARGS}\"], inherit_env: [GATEWAY_HEADERS]}]"
 	loaded, err := load(source{path: "g.yaml", data: []byte(text)}, Options{
-		Env:           lookup(map[string]string{"GATEWAY_ARGS": "x", "GATEWAY_AUTH_TOKENS": "hunter"}),
+		Env: lookup(map[string]string{"GATEWAY_ARGS": "x",
+			"GATEWAY_AUTH_TOKENS": "hunter"}),
 		VariableNames: slices.Concat(slices.Collect(maps.Keys(names)), others),
 	})
 	if err != nil {

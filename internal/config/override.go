@@ -38,7 +38,8 @@ func variableName(key string) string {
 // variable of a key: it is misspelt, or no variable can set that key. It skips variables that the
 // file uses.
 func misspeltVariables(names []string, used map[string]bool) (warnings []string) {
-	if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "GATEWAY_") }) {
+	if !slices.ContainsFunc(names,
+		func(name string) bool { return strings.HasPrefix(name, "GATEWAY_") }) {
 		return nil
 	}
 	known := []string{"CONFIG"} // without the prefix, which all of them share
@@ -66,7 +67,8 @@ func misspeltVariables(names []string, used map[string]bool) (warnings []string)
 		if f, is := fixed[like]; ok && is {
 			warnings = append(warnings, name+": the variable has no effect: "+f.problem)
 		} else if ok {
-			warnings = append(warnings, name+": the variable has no effect; did you mean GATEWAY_"+like+"?")
+			warnings = append(warnings,
+				name+": the variable has no effect; did you mean GATEWAY_"+like+"?")
 		}
 	}
 	return warnings
@@ -96,7 +98,8 @@ func unsettableKeys() map[string]unsettableKey {
 			f.key = joinPath(at, f.key)
 			switch f.typ.Kind() {
 			case reflect.Slice, reflect.Map:
-				key := unsettableKey{problem: f.key + " cannot be set by a variable" + inFile, composite: true, matchSimilar: true}
+				key := unsettableKey{problem: f.key + " cannot be set by a variable" + inFile,
+					composite: true, matchSimilar: true}
 				add(f, key)
 				if _, last, ok := strings.Cut(f.key, "."); ok { // GATEWAY_TOKENS for auth.tokens
 					key.matchSimilar = false
@@ -104,7 +107,8 @@ func unsettableKeys() map[string]unsettableKey {
 				}
 			case reflect.Struct:
 				example := scalarKeys(f.typ)
-				problem := f.key + " has several keys and cannot be set by a variable as a whole" + inFile
+				problem := f.key + " has several keys and cannot be set by a variable as a whole" +
+					inFile
 				if len(example) > 0 {
 					problem += ", or set each key, as in " + variableName(f.key+"."+example[0].key)
 				}
@@ -122,7 +126,7 @@ func unsettableKeys() map[string]unsettableKey {
 	var walkBackend func(t reflect.Type, at string)
 	walkBackend = func(t reflect.Type, at string) {
 		for _, f := range fields(t) {
-			if f.key == "name" || f.key == "url" { // GATEWAY_NAME and GATEWAY_URL probably belong to another program
+			if f.key == "name" || f.key == "url" { // these may belong to other programs
 				continue
 			}
 			key := joinPath(at, f.key)
@@ -132,7 +136,9 @@ func unsettableKeys() map[string]unsettableKey {
 				problem += ", or set " + variableName("defaults."+key) + " for all backends"
 			}
 			kind := f.typ.Kind()
-			add(field{key: key}, unsettableKey{problem: problem, composite: kind == reflect.Slice || kind == reflect.Map})
+			add(field{key: key},
+				unsettableKey{problem: problem,
+					composite: kind == reflect.Slice || kind == reflect.Map})
 			if kind == reflect.Struct {
 				walkBackend(f.typ, key)
 			}
@@ -164,10 +170,12 @@ func unsettableKeyOf(name string, fixed map[string]unsettableKey) (unsettableKey
 // FlagHint explains how to set the key that an unknown flag probably means, such as audit.file
 // for --audit-file; "" if there is no such key.
 func FlagHint(flag string) string {
-	name := strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(strings.TrimLeft(flag, "-")))
+	name := strings.ToUpper(strings.NewReplacer("-", "_", ".",
+		"_").Replace(strings.TrimLeft(flag, "-")))
 	for _, f := range scalarKeys(settingsType) {
 		if shortVariable(f.key) == name {
-			return f.key + " has no flag: write it into the configuration file, or set " + variableName(f.key)
+			return f.key + " has no flag: write it into the configuration file, or set " +
+				variableName(f.key)
 		}
 	}
 	f, ok := unsettableKeyOf(name, unsettableKeys())

@@ -24,7 +24,8 @@ func TestPrecedence(t *testing.T) {
 		{file, "error", "debug", "debug"},
 		{file, "", "debug", "debug"},
 	} {
-		opts := Options{Env: lookup(map[string]string{"GATEWAY_LOG_LEVEL": tc.env, "GATEWAY_NONSENSE": "x"})}
+		opts := Options{Env: lookup(map[string]string{"GATEWAY_LOG_LEVEL": tc.env,
+			"GATEWAY_NONSENSE": "x"})}
 		if tc.flag != "" {
 			opts.Flags = map[string]string{"log.level": tc.flag}
 		}
@@ -77,7 +78,8 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 	if got := len(scalarKeys(settingsType)); got != len(values) {
 		t.Errorf("%d keys, %d variables", got, len(values))
 	}
-	loaded, err := load(source{path: "g.yaml", data: []byte("backends: [{name: a, command: x}]")}, Options{Env: lookup(values)})
+	loaded, err := load(source{path: "g.yaml", data: []byte("backends: [{name: a, command: x}]")},
+		Options{Env: lookup(values)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,12 +93,15 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 }
 
 func TestBadOverrides(t *testing.T) {
-	_, err := load(source{path: "g.yaml", data: []byte("log:\n  level: loud\n  format: xml\n")}, Options{
-		Env: lookup(map[string]string{
-			"GATEWAY_LOG_LEVEL": "silent", "GATEWAY_LIMITS_IN_FLIGHT": "many", "GATEWAY_CATALOG_NAME_LIMIT": "1",
-		}),
-		Flags: map[string]string{"log.level": "shrill", "catalog.wait": "3", "catalog.name_limit": "2", "backends": "x"},
-	})
+	_, err := load(source{path: "g.yaml", data: []byte("log:\n  level: loud\n  format: xml\n")},
+		Options{
+			Env: lookup(map[string]string{
+				"GATEWAY_LOG_LEVEL": "silent", "GATEWAY_LIMITS_IN_FLIGHT": "many",
+				"GATEWAY_CATALOG_NAME_LIMIT": "1",
+			}),
+			Flags: map[string]string{"log.level": "shrill", "catalog.wait": "3",
+				"catalog.name_limit": "2", "backends": "x"},
+		})
 	want := `g.yaml:3: log.format: must be text or json, not "xml"
 GATEWAY_LIMITS_IN_FLIGHT: must be a whole number, not "many"
 --backends: does not set any key
@@ -116,23 +121,33 @@ func TestListenOverrides(t *testing.T) {
 		err, warning    string
 	}{
 		{"", "", "127.0.0.1:7420", "", ""},
-		{"", "", ":7420", "--listen: other machines can reach this address, and there are no auth.tokens", ""},
-		{"", "0.0.0.0:7420", "", "GATEWAY_LISTEN: other machines can reach this address, and there are no auth.tokens", ""},
+		{"", "", ":7420", "--listen: other machines can reach this address, and there are no auth.tokens",
+			""},
+		{"", "0.0.0.0:7420", "",
+			"GATEWAY_LISTEN: other machines can reach this address, and there are no auth.tokens",
+			""},
 		{"", "7420", "", `GATEWAY_LISTEN: must be host:port, not "7420"`, ""},
 		{"listen: :7420", "localhost:7420", "", "", ""},
 		{"", "", "[0:0::1]:7420", "", ""},
-		{"", "", "[FD00::1]:7420", "--listen: other machines can reach this address, and there are no auth.tokens", ""},
-		{"", "", "Gateway.Example:7420", "--listen: other machines can reach this address, and there are no auth.tokens", ""},
-		{"listen: localhost:7420", "localhost:7420", ":7420", "--listen: other machines can reach this address, and there are no auth.tokens", ""},
-		{"auth: { tokens: [0123456789abcdef] }", "", "[::]:7420", "", "--listen: there is no tls: tokens and all other data are sent unencrypted, unless a proxy in front of the gateway encrypts them"},
+		{"", "", "[FD00::1]:7420",
+			"--listen: other machines can reach this address, and there are no auth.tokens", ""},
+		{"", "", "Gateway.Example:7420",
+			"--listen: other machines can reach this address, and there are no auth.tokens", ""},
+		{"listen: localhost:7420", "localhost:7420", ":7420",
+			"--listen: other machines can reach this address, and there are no auth.tokens", ""},
+		{"auth: { tokens: [0123456789abcdef] }", "", "[::]:7420", "",
+			"--listen: there is no tls: tokens and all other data are sent unencrypted, unless a proxy in front of the gateway encrypts them"},
 		{"auth: { tokens: [0123456789abcdef] }\ntls: { cert: c, key: k }", "", "[::]:7420", "", ""},
-		{"auth: { tokens: [short] }", "", "[::]:7420", "g.yaml:1: auth.tokens[0]: must have at least 16 characters, or it can be guessed", ""},
+		{"auth: { tokens: [short] }", "", "[::]:7420",
+			"g.yaml:1: auth.tokens[0]: must have at least 16 characters, or it can be guessed", ""},
 	} {
-		opts := Options{Env: lookup(map[string]string{"GATEWAY_LISTEN": tc.env}), Flags: map[string]string{}}
+		opts := Options{Env: lookup(map[string]string{"GATEWAY_LISTEN": tc.env}),
+			Flags: map[string]string{}}
 		if tc.flag != "" {
 			opts.Flags["listen"] = tc.flag
 		}
-		loaded, err := load(source{path: "g.yaml", data: []byte(tc.file + "\nbackends: [{ name: a, embedded: demo }]")}, opts)
+		loaded, err := load(source{path: "g.yaml",
+			data: []byte(tc.file + "\nbackends: [{ name: a, embedded: demo }]")}, opts)
 		switch {
 		case err != nil:
 			if err.Error() != tc.err {
@@ -162,11 +177,14 @@ func TestTLSOverrides(t *testing.T) {
 
 // TestDemoTakesOverrides: without a file, flags and environment still count.
 func TestDemoTakesOverrides(t *testing.T) {
-	loaded, err := load(source{}, Options{Env: lookup(map[string]string{"GATEWAY_DEFAULTS_CALL_TIMEOUT": "2s"}), Flags: map[string]string{"state": "none"}})
+	loaded, err := load(source{},
+		Options{Env: lookup(map[string]string{"GATEWAY_DEFAULTS_CALL_TIMEOUT": "2s"}),
+			Flags: map[string]string{"state": "none"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b := loaded.Config.Backends[0]; b.Embedded != "demo" || b.CallTimeout != 2*time.Second || loaded.Config.StateDir != "" || len(loaded.Warnings) > 0 {
+	if b := loaded.Config.Backends[0]; b.Embedded != "demo" || b.CallTimeout != 2*time.Second ||
+		loaded.Config.StateDir != "" || len(loaded.Warnings) > 0 {
 		t.Errorf("got %+v", loaded)
 	}
 }

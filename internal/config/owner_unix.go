@@ -23,7 +23,7 @@ func writableWarning(path string) []string {
 			continue
 		}
 		why := WritableByOthers(info)
-		if info.IsDir() && info.Mode()&fs.ModeSticky != 0 { // in this directory only the owner of a file can replace it
+		if info.IsDir() && info.Mode()&fs.ModeSticky != 0 { // only owners replace files there
 			why = foreignOwner(info, os.Geteuid())
 		}
 		if why != "" {

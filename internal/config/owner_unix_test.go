@@ -36,7 +36,8 @@ func TestWritableByOthers_F_SEC_2(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := strings.Join(loaded.Warnings, "\n")
-		if strings.Contains(got, "written by") != (tc.want != "") || !strings.Contains(got, tc.want) || strings.Count(got, "chmod") > 1 {
+		if strings.Contains(got, "written by") != (tc.want != "") ||
+			!strings.Contains(got, tc.want) || strings.Count(got, "chmod") > 1 {
 			t.Errorf("%v %v: %q", tc.file, tc.dir, got)
 		}
 	}
@@ -51,7 +52,7 @@ func TestOwner_F_SEC_2(t *testing.T) {
 	if foreignOwner(info, me) != "" || WritableByOthers(info) != "" {
 		t.Error("a folder of our own")
 	}
-	if got := foreignOwner(info, me+1); (got == "") != (me == 0) { // root may write everything in any case
+	if got := foreignOwner(info, me+1); (got == "") != (me == 0) { // root can write all files
 		t.Errorf("as another user: %q", got)
 	}
 }
@@ -69,13 +70,15 @@ func TestLiteralSecrets_F_CLI_13(t *testing.T) {
 		`url: "https://h/?page=2", headers: {X-Team: "platform"}`:   "",
 	} {
 		text := "backends:\n- {name: a, " + entry + "}\n"
-		loaded, err := load(source{path: "g.yaml", data: []byte(text)}, Options{Env: lookup(map[string]string{"T": "s3cr3t"})})
+		loaded, err := load(source{path: "g.yaml", data: []byte(text)},
+			Options{Env: lookup(map[string]string{"T": "s3cr3t"})})
 		if err != nil {
 			t.Errorf("%s: %v", entry, err)
 			continue
 		}
 		got := strings.Join(loaded.Warnings, "\n")
-		if (got == "") != (want == "") || !strings.Contains(got, want) || strings.Contains(got, "hunter2") || len(loaded.Warnings) > 1 {
+		if (got == "") != (want == "") || !strings.Contains(got, want) ||
+			strings.Contains(got, "hunter2") || len(loaded.Warnings) > 1 {
 			t.Errorf("%s: %q", entry, got)
 		}
 	}

@@ -33,7 +33,8 @@ func (r *reader) pairs(n *yaml.Node, at location) []pair {
 		case key.Kind != yaml.ScalarNode:
 			r.fail(location{key: at.key, line: key.Line}, "a key must be plain text", "")
 		case key.Tag == "!!merge":
-			r.fail(here, "merge keys are not supported", "write the keys out; what all backends share goes under defaults")
+			r.fail(here, "merge keys are not supported",
+				"write the keys out; what all backends share goes under defaults")
 		case first > 0:
 			r.fail(here, fmt.Sprintf("is already set on line %d", first), "")
 		default:

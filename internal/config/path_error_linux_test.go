@@ -17,7 +17,8 @@ func TestHintForARelativePathThatIsThere(t *testing.T) {
 	if e := l.PathError("tls.cert", "cert", os.ErrInvalid, "name a file"); e.Hint != "name a file" {
 		t.Error(e.Hint)
 	}
-	if e := l.PathError("tls.cert", "none", os.ErrNotExist, "name a file"); !strings.Contains(e.Hint, "relative path") {
+	if e := l.PathError("tls.cert", "none", os.ErrNotExist,
+		"name a file"); !strings.Contains(e.Hint, "relative path") {
 		t.Error(e.Hint)
 	}
 }

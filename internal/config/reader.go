@@ -111,7 +111,8 @@ func (r *reader) Marshal(map[string]any) ([]byte, error) {
 }
 
 func (r *reader) fail(at location, problem, hint string) {
-	r.errs = append(r.errs, &Error{File: r.file, Line: at.line, Key: at.key, Problem: problem, Hint: hint})
+	r.errs = append(r.errs, &Error{File: r.file, Line: at.line, Key: at.key, Problem: problem,
+		Hint: hint})
 	r.reported[at.path] = true
 }
 
@@ -130,7 +131,8 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, at location) (v any, ok boo
 		return r.record(r.pairs(n, at), t, at), true
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:
 		return r.stringMap(n, at), true
-	case n.Kind == yaml.ScalarNode && kind != reflect.Slice && kind != reflect.Struct && kind != reflect.Map:
+	case n.Kind == yaml.ScalarNode && kind != reflect.Slice && kind != reflect.Struct &&
+		kind != reflect.Map:
 		return r.scalar(n, t, at)
 	}
 	r.fail(at, "must be "+expectedForm(t), listHint(t))

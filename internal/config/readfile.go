@@ -29,7 +29,7 @@ func ReadFile(path string) ([]byte, error) {
 	if err := mustBeRegular(info); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have been replaced by a pipe
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe now
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,8 @@ func TestFoundFilesAreRegular(t *testing.T) {
 		make func(path string) error
 		want string
 	}{
-		{"pipe", func(path string) error { return syscall.Mkfifo(path, 0o600) }, "is a pipe, and must be a regular file or a link to one"},
+		{"pipe", func(path string) error { return syscall.Mkfifo(path, 0o600) },
+			"is a pipe, and must be a regular file or a link to one"},
 		{"socket", func(path string) error {
 			l, err := net.Listen("unix", path)
 			if err == nil {
@@ -27,7 +28,8 @@ func TestFoundFilesAreRegular(t *testing.T) {
 			}
 			return err
 		}, "is a socket, and must be"},
-		{"device", func(path string) error { return os.Symlink("/dev/zero", path) }, "is a device, and must be"},
+		{"device", func(path string) error { return os.Symlink("/dev/zero", path) },
+			"is a device, and must be"},
 		{"directory", func(path string) error { return os.Mkdir(path, 0o700) }, "is a directory"},
 		{"long", func(path string) error {
 			if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -60,7 +62,8 @@ func TestFoundFilesAreRegular(t *testing.T) {
 			switch {
 			case tc.want == "" && (err != nil || loaded.Config.State != "here"):
 				t.Errorf("%s at %s: %v", tc.name, place, err)
-			case tc.want != "" && (err == nil || !strings.HasPrefix(err.Error(), path+": "+tc.want)):
+			case tc.want != "" &&
+				(err == nil || !strings.HasPrefix(err.Error(), path+": "+tc.want)):
 				t.Errorf("%s at %s: got %v, want %s", tc.name, place, err, tc.want)
 			}
 			if _, err := ReadFile(path); (err != nil) != (tc.want != "") {

@@ -34,7 +34,8 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
 		return nil, false
 	}
 	r.fromVariables[at.path] = len(x.Expanded) > 0
-	if name := emptyVariable(x.Expanded, strings.TrimPrefix(at.path, r.backendPath+"."), text); name != "" && !r.disabled &&
+	if name := emptyVariable(x.Expanded, strings.TrimPrefix(at.path, r.backendPath+"."),
+		text); name != "" && !r.disabled &&
 		r.misconfigure(at, "variable "+name+" is empty: set it where the gateway is started") {
 		return nil, false
 	}
@@ -51,7 +52,8 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
 		return nil, false
 	}
 	v, err := convert(text, t)
-	if err != nil && len(x.Expanded) > 0 && r.misconfigure(at, at.key+": "+err.Error()+node.Not(n.Value)) {
+	if err != nil && len(x.Expanded) > 0 &&
+		r.misconfigure(at, at.key+": "+err.Error()+node.Not(n.Value)) {
 		return nil, false
 	}
 	if err != nil {
@@ -74,7 +76,8 @@ func (r *reader) recordExpansion(x *expand.Expander, at location) bool {
 			switch {
 			case t.Unset != "" && r.isOptional(at.path):
 				r.reported[at.path] = true
-			case t.Unset == "" || !r.misconfigure(at, t.Problem+": set it where the gateway is started"):
+			case t.Unset == "" ||
+				!r.misconfigure(at, t.Problem+": set it where the gateway is started"):
 				r.fail(at, t.Problem, t.Hint)
 			}
 		}
@@ -85,9 +88,10 @@ func (r *reader) recordExpansion(x *expand.Expander, at location) bool {
 // isOptional reports whether the value at path is outside of backends and not in the
 // RequiredKeys.
 func (r *reader) isOptional(path string) bool {
-	return r.requiredKeys != nil && r.backendPath == "" && !slices.ContainsFunc(r.requiredKeys, func(key string) bool {
-		return path == key || strings.HasPrefix(path, key+".")
-	})
+	return r.requiredKeys != nil && r.backendPath == "" &&
+		!slices.ContainsFunc(r.requiredKeys, func(key string) bool {
+			return path == key || strings.HasPrefix(path, key+".")
+		})
 }
 
 // misconfigure records a problem with the variables of one backend, which is misconfigured then.
@@ -97,7 +101,8 @@ func (r *reader) misconfigure(at location, problem string) bool {
 		return false
 	}
 	r.reported[at.path] = true
-	r.misconfigured[r.backendPath] = r.misconfigured[r.backendPath].with(strings.TrimPrefix(at.path, r.backendPath+"."), problem)
+	r.misconfigured[r.backendPath] = r.misconfigured[r.backendPath].with(strings.TrimPrefix(at.path,
+		r.backendPath+"."), problem)
 	return true
 }
 
@@ -124,7 +129,8 @@ func emptyVariable(came []expand.Variable, key, text string) string {
 	if !header && key != "command" && key != "url" && key != "embedded" {
 		return ""
 	}
-	if rest := strings.TrimSpace(text); rest != "" && !(header && rest != text && !strings.Contains(rest, " ")) {
+	if rest := strings.TrimSpace(text); rest != "" &&
+		!(header && rest != text && !strings.Contains(rest, " ")) {
 		return ""
 	}
 	for _, a := range came {

@@ -121,7 +121,8 @@ func Nearest(word string, names []string) (near string, ok bool) {
 		if len(name) > longest || name == word {
 			continue
 		}
-		if d := editDistance(strings.ToLower(word), strings.ToLower(name)); d < least && d < len(word) {
+		if d := editDistance(strings.ToLower(word), strings.ToLower(name)); d < least &&
+			d < len(word) {
 			near, least, ok = name, d, true
 		}
 	}

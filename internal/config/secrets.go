@@ -194,8 +194,10 @@ func isTrivial(value string) bool {
 		return true
 	}
 	switch strings.ToLower(value) {
-	case "true", "false", "none", "null", "auto", "debug", "info", "warn", "warning", "error", "trace",
-		"text", "json", "stdio", "http", "https", "utf-8", "localhost", "production", "development", "test":
+	case "true", "false", "none", "null", "auto", "debug", "info", "warn", "warning", "error",
+		"trace",
+		"text", "json", "stdio", "http", "https", "utf-8", "localhost", "production", "development",
+		"test":
 		return true
 	}
 	return false

@@ -19,17 +19,20 @@ func (r *reader) readServersFile(pairs []pair, at int, top location) map[string]
 		switch {
 		case i == at:
 		case p.key == "backends":
-			r.fail(top.child(p.key, p.shown, p.line), "cannot be combined with mcpServers", "move all servers under one of them")
+			r.fail(top.child(p.key, p.shown, p.line), "cannot be combined with mcpServers",
+				"move all servers under one of them")
 		case known:
 			ours = append(ours, p)
 		case didYouMean(p.key, settingsType) != "":
-			r.warn(top.child(p.key, p.shown, p.line), "unknown key"+didYouMean(p.key, settingsType)+", ignored")
+			r.warn(top.child(p.key, p.shown, p.line),
+				"unknown key"+didYouMean(p.key, settingsType)+", ignored")
 		}
 	}
 	out := r.record(ours, settingsType, top)
 	servers := pairs[at]
 	if !node.IsAbsent(node.Deref(servers.value)) {
-		out["backends"] = r.mcpServers(servers.value, top.child("mcpServers", "mcpServers", servers.line))
+		out["backends"] = r.mcpServers(servers.value,
+			top.child("mcpServers", "mcpServers", servers.line))
 	}
 	return out
 }
@@ -44,7 +47,8 @@ func (r *reader) mcpServers(n *yaml.Node, at location) []any {
 	}
 	r.inForeignEntry = true
 	for i, p := range pairs {
-		here := location{path: fmt.Sprintf("backends[%d]", i), key: joinPath(at.key, p.shown), line: p.line}
+		here := location{path: fmt.Sprintf("backends[%d]", i), key: joinPath(at.key, p.shown),
+			line: p.line}
 		r.locations[here.path] = here
 		name := p.key
 		if !taken[p.key] {
@@ -62,7 +66,8 @@ func (r *reader) mcpServers(n *yaml.Node, at location) []any {
 }
 
 func (r *reader) warn(at location, text string) {
-	r.warnings = append(r.warnings, (&Error{File: r.file, Line: at.line, Key: at.key, Problem: text}).Error())
+	r.warnings = append(r.warnings,
+		(&Error{File: r.file, Line: at.line, Key: at.key, Problem: text}).Error())
 }
 
 // UsableName converts a name into a valid backend name that is not taken, and marks it as taken.

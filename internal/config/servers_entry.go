@@ -34,7 +34,8 @@ func (r *reader) convertEntry(pairs []pair, at location) (ours []pair) {
 			e.values[p.key] = v
 		}
 	}
-	url := slices.ContainsFunc(dialect.URLKeys, func(key string) bool { return e.values[key] != nil })
+	url := slices.ContainsFunc(dialect.URLKeys,
+		func(key string) bool { return e.values[key] != nil })
 	e.inapplicable = dialect.Inapplicable(e.values["command"] != nil, url)
 	for _, key := range dialect.TransportKeys {
 		if n := e.values[key]; n != nil && dialect.IsSSE(n.Value) && !url {
@@ -64,7 +65,8 @@ func (r *reader) convertEntry(pairs []pair, at location) (ours []pair) {
 		}
 	}
 	if len(e.ignored) > 0 {
-		r.warn(at, "the gateway ignores its "+dialect.IgnoredKeys(e.ignored, e.values["command"] != nil))
+		r.warn(at, "the gateway ignores its "+
+			dialect.IgnoredKeys(e.ignored, e.values["command"] != nil))
 	}
 	return ours
 }
@@ -88,7 +90,8 @@ func (r *reader) convertKey(p pair, e *foreignEntry, at location) (_ pair, ok bo
 	case slices.Contains([]string{"command", "env", "cwd"}, p.key):
 		return p, true
 	case slices.Contains(dialect.URLKeys, p.key) && e.urlKey != "":
-		r.fail(here, "the URL is already set as "+e.urlKey, "keep one of url, serverUrl and httpUrl")
+		r.fail(here, "the URL is already set as "+e.urlKey,
+			"keep one of url, serverUrl and httpUrl")
 	case slices.Contains(dialect.URLKeys, p.key):
 		e.urlKey, p.key = p.shown, "url"
 		return p, true
@@ -139,7 +142,8 @@ func (e *foreignEntry) whyUnusable() string {
 			return dialect.UnsupportedTransport(n.Value)
 		}
 	}
-	for _, key := range []string{"command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers"} {
+	for _, key := range []string{"command", "args", "env", "cwd", "url", "serverUrl", "httpUrl",
+		"headers"} {
 		x := expand.Expander{Env: expand.AllSet, Foreign: true}
 		for text := range scalarTexts(e.values[key]) {
 			x.Expand(text)

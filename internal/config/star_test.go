@@ -37,12 +37,15 @@ func TestValuesThatBeginWithAStar(t *testing.T) {
 			continue
 		}
 		e := errs[0]
-		if e.Line != c.line || !strings.Contains(e.Problem, "a value that begins with * must be quoted") ||
-			!strings.Contains(e.Hint, `deny: ["*"]`) || strings.Contains(e.Error()+e.Hint, "hunter") {
+		if e.Line != c.line ||
+			!strings.Contains(e.Problem, "a value that begins with * must be quoted") ||
+			!strings.Contains(e.Hint, `deny: ["*"]`) ||
+			strings.Contains(e.Error()+e.Hint, "hunter") {
 			t.Errorf("%q: %v (%s)", c.text, e, e.Hint)
 		}
 	}
-	_, err := load(source{path: "g.yaml", data: []byte(head + "    deny: [&]\n")}, Options{Env: lookup(nil)})
+	_, err := load(source{path: "g.yaml", data: []byte(head + "    deny: [&]\n")},
+		Options{Env: lookup(nil)})
 	if err == nil || !strings.Contains(err.Error(), "begins with & must be quoted") {
 		t.Errorf("&: %v", err)
 	}

@@ -40,7 +40,8 @@ func (s *importedServer) differences(o *importedServer) string {
 		{"transport", s.transport == o.transport},
 		{"headers", sameTable(s.headers, o.headers)},
 		{"cwd", s.cwd == o.cwd},
-		{"tools", slices.Equal(s.tools.Allow, o.tools.Allow) && slices.Equal(s.tools.Deny, o.tools.Deny)},
+		{"tools", slices.Equal(s.tools.Allow, o.tools.Allow) &&
+			slices.Equal(s.tools.Deny, o.tools.Deny)},
 	} {
 		if !part.same {
 			all = append(all, part.name)
@@ -51,7 +52,8 @@ func (s *importedServer) differences(o *importedServer) string {
 
 func sameTable(a, b []namedValue) bool {
 	sorted := func(all []namedValue) []namedValue {
-		return slices.SortedStableFunc(slices.Values(all), func(a, b namedValue) int { return strings.Compare(a.name, b.name) })
+		return slices.SortedStableFunc(slices.Values(all),
+			func(a, b namedValue) int { return strings.Compare(a.name, b.name) })
 	}
 	return slices.Equal(sorted(a), sorted(b))
 }
@@ -78,7 +80,8 @@ func (im *importer) assignName(s, sameName *importedServer) {
 	switch {
 	case s.name == s.origName:
 	case sameName != nil:
-		im.note("%s: %q is called %s here: it differs in %s from %s of %s", s.file, s.origName, s.name, s.differences(sameName), sameName.name, sameName.file)
+		im.note("%s: %q is called %s here: it differs in %s from %s of %s", s.file, s.origName,
+			s.name, s.differences(sameName), sameName.name, sameName.file)
 	default:
 		im.note("%s: %q is called %s here", s.file, s.origName, s.name)
 	}

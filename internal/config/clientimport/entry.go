@@ -68,7 +68,10 @@ func (e entry) rawText(key string) string {
 
 // tools reads the tool filters.
 func (e entry) tools() dialect.ToolFilter {
-	t, read, wrong := dialect.ReadToolFilter(func(key string) *yaml.Node { return node.Child(e.node, key) })
+	t, read, wrong := dialect.ReadToolFilter(func(key string) *yaml.Node {
+		return node.Child(e.node,
+			key)
+	})
 	if wrong != "" {
 		*e.problem = wrong
 	}

@@ -73,7 +73,8 @@ func fits(c *dialect.Client, root *yaml.Node) bool {
 		kind = yaml.SequenceNode
 	}
 	servers := lookUpPath(root, c.Key)
-	return servers != nil && servers.Kind == kind || c.ID == "claude-code" && node.Child(root, "projects") != nil
+	return servers != nil && servers.Kind == kind ||
+		c.ID == "claude-code" && node.Child(root, "projects") != nil
 }
 
 // lookUpPath returns the value of a key, a.b for b within a; nil = none. Settings may also have
@@ -115,7 +116,8 @@ func (im *importer) usualFiles() []string {
 		}
 	}
 	if len(unread) > 0 {
-		im.note("found, but not supported: %s; add their servers to the configuration yourself", strings.Join(unread, ", "))
+		im.note("found, but not supported: %s; add their servers to the configuration yourself",
+			strings.Join(unread, ", "))
 	}
 	if len(empty) > 0 {
 		im.result.filesWithoutServers = empty
@@ -129,7 +131,8 @@ func (im *importer) existingFiles(c *dialect.Client, project bool) []string {
 	var all []string
 	isHome := im.opts.Home != "" && filepath.Clean(im.opts.Cwd) == filepath.Clean(im.opts.Home)
 	for _, pattern := range c.Files {
-		if (pattern[0] == '.') != project || project && isHome && slices.Contains(c.Files, "~"+pattern[1:]) {
+		if (pattern[0] == '.') != project ||
+			project && isHome && slices.Contains(c.Files, "~"+pattern[1:]) {
 			continue // in the home directory, a file of both belongs to the user
 		}
 		folders := []string{im.opts.Cwd}

@@ -103,7 +103,8 @@ func readZed(e entry) importedServer {
 	inner := e
 	inner.node, inner.readKeys = program, map[string]bool{}
 	return importedServer{
-		command: inner.text("path", "command"), args: inner.arguments("args"), env: inner.table("env"),
+		command: inner.text("path", "command"), args: inner.arguments("args"),
+		env:              inner.table("env"),
 		disabledInClient: e.hasValue("enabled", "false"),
 	}
 }
@@ -140,7 +141,8 @@ func readGoose(e entry) importedServer {
 	for _, name := range e.list("env_keys") {
 		s.env = append(s.env, namedValue{name, "${" + expand.VariableName(name) + "}"})
 	}
-	e.readKeys["name"], e.readKeys["description"], e.readKeys["display_name"], e.readKeys["bundled"] = true, true, true, true
+	e.readKeys["name"], e.readKeys["description"], e.readKeys["display_name"],
+		e.readKeys["bundled"] = true, true, true, true
 	switch kind := e.text("type"); kind {
 	case "stdio", "streamable_http", "":
 	case "sse":

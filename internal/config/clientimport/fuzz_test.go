@@ -40,7 +40,8 @@ func FuzzImport(f *testing.F) {
 		}
 		for _, member := range archive.Files {
 			for i, path := range paths {
-				if strings.HasSuffix("/"+member.Name, strings.TrimPrefix(path, "/nowhere")) || i < 3 && filepath.Ext(member.Name) == filepath.Ext(path) {
+				if strings.HasSuffix("/"+member.Name, strings.TrimPrefix(path, "/nowhere")) ||
+					i < 3 && filepath.Ext(member.Name) == filepath.Ext(path) {
 					f.Add(uint8(i), member.Data)
 				}
 			}
@@ -91,7 +92,9 @@ func FuzzImport(f *testing.F) {
 			}
 		}
 		for i, s := range im.result.servers {
-			if b := loaded.Config.Backends[i]; b.Name != s.name || s.transport != "" && b.Transport != s.transport || len(b.Args) != len(s.args) || len(b.Env) != len(s.env) || len(b.Headers) != len(s.headers) {
+			if b := loaded.Config.Backends[i]; b.Name != s.name ||
+				s.transport != "" && b.Transport != s.transport || len(b.Args) != len(s.args) ||
+				len(b.Env) != len(s.env) || len(b.Headers) != len(s.headers) {
 				t.Errorf("%+v became %+v\n%s", s, b, out)
 			}
 		}
@@ -112,7 +115,8 @@ func onlyURLs(errs config.Errors) bool {
 // secretsLeft returns a secret that hideSecrets would replace in s, "" if there is none.
 func (im *importer) secretsLeft(s *importedServer) string {
 	copied := *s
-	copied.args, copied.env, copied.headers = slices.Clone(s.args), slices.Clone(s.env), slices.Clone(s.headers)
+	copied.args, copied.env, copied.headers = slices.Clone(s.args), slices.Clone(s.env),
+		slices.Clone(s.headers)
 	im.hideIn(&copied)
 	before, after := s.texts(), copied.texts()
 	for i := range before {
@@ -128,16 +132,20 @@ func (im *importer) secretsLeft(s *importedServer) string {
 func FuzzImportHides(f *testing.F) {
 	const token = "gh" + "p_Zq9Zq8Zq7Zq6Zq5Zq4Zq3"
 	for _, around := range [][2]string{
-		{"", ""}, {"Bearer ", ""}, {`{"a":"`, `"}`}, {"https://u:", "@h"}, {"https://h/?k=", "&x=y"}, {"a=", ";b=c"}, {"${A:-", "}"}, {"$", "$"},
-		{"--x=", ""}, {"'", "'"}, {"x ", " y"}, {"(", ")"}, {"a,", ",b"}, {"[\"--header\", \"X: ", "\"]"}, {"https://h/", "/mcp"}, {"#", ""}, {"?", ""},
+		{"", ""}, {"Bearer ", ""}, {`{"a":"`, `"}`}, {"https://u:", "@h"},
+		{"https://h/?k=", "&x=y"}, {"a=", ";b=c"}, {"${A:-", "}"}, {"$", "$"},
+		{"--x=", ""}, {"'", "'"}, {"x ", " y"}, {"(", ")"}, {"a,", ",b"},
+		{"[\"--header\", \"X: ", "\"]"}, {"https://h/", "/mcp"}, {"#", ""}, {"?", ""},
 	} {
 		f.Add(around[0], around[1])
 	}
 	f.Fuzz(func(t *testing.T, before, after string) {
-		if !utf8.ValidString(before) || !utf8.ValidString(after) || wordy.MatchString(before+"|"+after) {
+		if !utf8.ValidString(before) || !utf8.ValidString(after) ||
+			wordy.MatchString(before+"|"+after) {
 			return // a longer word, which is another token
 		}
-		if strings.HasSuffix(before, "$") || strings.HasSuffix(before, "${") || strings.HasSuffix(before, "env:") {
+		if strings.HasSuffix(before, "$") || strings.HasSuffix(before, "${") ||
+			strings.HasSuffix(before, "env:") {
 			return // the name of a variable
 		}
 		text, err := json.Marshal(before + token + after)
@@ -147,13 +155,15 @@ func FuzzImportHides(f *testing.F) {
 		data := strings.ReplaceAll(`{"mcpServers":{
 			"a":{"command":"x","args":["--flag",T,T],"env":{"X":T,"LONG_NAME":T}},
 			"b":{"url":"https://h/mcp","headers":{"X-Name":T,"Accept":T}}}}`, "T", string(text))
-		for _, path := range []string{"/nowhere/.mcp.json", "/nowhere/claude_desktop_config.json", "/nowhere/x.json"} {
+		for _, path := range []string{"/nowhere/.mcp.json", "/nowhere/claude_desktop_config.json",
+			"/nowhere/x.json"} {
 			im := newImporter(Options{Home: "/home/u", Cwd: "/src/project", Env: lookup(nil)})
 			if err := im.readData(path, []byte(data)); err != nil {
 				t.Fatal(err)
 			}
 			im.finish()
-			if all := string(im.result.YAML()) + strings.Join(im.result.Notes, "\n"); strings.Contains(all, token) {
+			if all := string(im.result.YAML()) +
+				strings.Join(im.result.Notes, "\n"); strings.Contains(all, token) {
 				t.Errorf("%s with %q and %q around the token:\n%s", path, before, after, all)
 			}
 		}

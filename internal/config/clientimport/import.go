@@ -34,7 +34,7 @@ import (
 // Options has the environment in which Read finds files.
 type Options struct {
 	Home string                           // home directory of the user; "" = from Env
-	OS   string                           // GOOS value for paths and commands; "" = that of this machine
+	OS   string                           // GOOS of paths and commands; "" = this machine's
 	Cwd  string                           // folder of the project; "" = the working directory
 	Env  func(name string) (string, bool) // nil = os.LookupEnv
 	// IsGateway reports whether a gateway responds at a URL of this machine; nil = not checked.
@@ -66,10 +66,12 @@ func (im *Result) Count() (all, off int) {
 // Hint suggests what to do if there are no servers.
 func (im *Result) Hint() string {
 	if len(im.readFiles) > 0 {
-		return "looked at " + strings.Join(im.readFiles, ", ") + "; name the file that has them: gateway import FILE"
+		return "looked at " + strings.Join(im.readFiles, ", ") +
+			"; name the file that has them: gateway import FILE"
 	}
 	if len(im.filesWithoutServers) > 0 {
-		return "no servers in " + strings.Join(im.filesWithoutServers, ", ") + "; name another file: gateway import FILE"
+		return "no servers in " + strings.Join(im.filesWithoutServers, ", ") +
+			"; name another file: gateway import FILE"
 	}
 	return "looked for the files of " + strings.Join(ClientTitles(), ", ") +
 		", here and in your home directory; name another file: gateway import FILE"
@@ -139,7 +141,8 @@ type importer struct {
 }
 
 func newImporter(opts Options) *importer {
-	return &importer{opts: opts.withDefaults(), names: map[string]bool{}, variables: map[string]string{}}
+	return &importer{opts: opts.withDefaults(), names: map[string]bool{},
+		variables: map[string]string{}}
 }
 
 func (im *importer) note(format string, args ...any) {
@@ -176,8 +179,10 @@ func (im *importer) readData(path string, data []byte) *config.Error {
 		return &config.Error{File: im.displayPath(path), Problem: problem, Hint: hint}
 	}
 	f := &foreignFile{
-		client: client, path: path, display: im.displayPath(path), opts: im.opts, fromProject: im.foundFiles[path],
-		projectDir: dialect.ProjectDir(path, im.opts.Home, dialect.AnyClient), workspace: dialect.Workspace(path, im.opts.Cwd, im.opts.Home),
+		client: client, path: path, display: im.displayPath(path), opts: im.opts,
+		fromProject: im.foundFiles[path],
+		projectDir:  dialect.ProjectDir(path, im.opts.Home, dialect.AnyClient),
+		workspace:   dialect.Workspace(path, im.opts.Cwd, im.opts.Home),
 	}
 	for _, s := range f.readServers(root) {
 		im.addServer(s)
@@ -200,7 +205,8 @@ func (im *importer) addServer(s importedServer) {
 	}
 	identical, sameName := im.findDuplicates(s)
 	if identical != nil {
-		im.note("%s: server %q is not imported: it is the same as %s of %s%s", s.file, s.origName, identical.name, identical.file, s.droppedDifferences(identical))
+		im.note("%s: server %q is not imported: it is the same as %s of %s%s", s.file, s.origName,
+			identical.name, identical.file, s.droppedDifferences(identical))
 		identical.fromProject = identical.fromProject && s.isDisabled() // or the user has it too
 		im.recordOrigin(s)
 		return
@@ -227,7 +233,8 @@ func (s *importedServer) tryLoad() error {
 		}
 		return "1", true
 	}
-	_, err := config.LoadData("imported", renderYAML([]importedServer{*s}), config.Options{Env: set, Strict: true})
+	_, err := config.LoadData("imported", renderYAML([]importedServer{*s}),
+		config.Options{Env: set, Strict: true})
 	var errs config.Errors
 	if !errors.As(err, &errs) {
 		return err
@@ -254,7 +261,8 @@ func dependsOnVariables(url string) bool {
 // displayPath returns path with ~ for the home directory.
 func (im *importer) displayPath(path string) string {
 	if im.opts.Home != "" {
-		if rest, err := filepath.Rel(im.opts.Home, path); err == nil && filepath.IsLocal(rest) && rest != "." {
+		if rest, err := filepath.Rel(im.opts.Home, path); err == nil && filepath.IsLocal(rest) &&
+			rest != "." {
 			return "~/" + filepath.ToSlash(rest)
 		}
 	}

@@ -31,10 +31,13 @@ func TestImport(t *testing.T) {
 				if strings.HasPrefix(f.Name, "want.") {
 					want[f.Name] = string(f.Data)
 				} else {
-					write(t, root, map[string]string{f.Name: strings.ReplaceAll(string(f.Data), "$ROOT", root)})
+					write(t, root,
+						map[string]string{f.Name: strings.ReplaceAll(string(f.Data), "$ROOT",
+							root)})
 				}
 			}
-			im := newImporter(Options{Home: root + "/home", Cwd: root + "/work", OS: "linux", Env: lookup(nil)})
+			im := newImporter(Options{Home: root + "/home", Cwd: root + "/work", OS: "linux",
+				Env: lookup(nil)})
 			var files []string
 			for _, name := range importLine(archive.Comment) {
 				files = append(files, filepath.Join(root, filepath.FromSlash(name)))
@@ -60,10 +63,12 @@ func TestImport(t *testing.T) {
 			if *update {
 				rewrite(t, file, archive, got)
 			} else if !maps.Equal(got, want) {
-				t.Errorf("got\n%s\n%s\nwant\n%s\n%s", got["want.yml"], got["want.notes"], want["want.yml"], want["want.notes"])
+				t.Errorf("got\n%s\n%s\nwant\n%s\n%s", got["want.yml"], got["want.notes"],
+					want["want.yml"], want["want.notes"])
 			}
 			for name, secret := range im.variables {
-				if secret != unknownValue && strings.Contains(got["want.yml"]+got["want.notes"], secret) {
+				if secret != unknownValue &&
+					strings.Contains(got["want.yml"]+got["want.notes"], secret) {
 					t.Errorf("the secret in %s shows", name)
 				}
 			}
@@ -84,7 +89,8 @@ func importLine(comment []byte) []string {
 
 func rewrite(t *testing.T, file string, archive *txtar.Archive, got map[string]string) {
 	t.Helper()
-	archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return strings.HasPrefix(f.Name, "want.") })
+	archive.Files = slices.DeleteFunc(archive.Files,
+		func(f txtar.File) bool { return strings.HasPrefix(f.Name, "want.") })
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		archive.Files = append(archive.Files, txtar.File{Name: name, Data: []byte(got[name])})
 	}
@@ -149,8 +155,10 @@ func TestImportMeansTheSame(t *testing.T) {
 	if want, got := direct.Config.Backends, imported.Backends; !equal(want, got) {
 		t.Errorf("want %+v\ngot  %+v\n%s", want, got, im.result.YAML())
 	}
-	for _, secret := range []string{"ghp_", "hunter2", "t0ken", "abcdef", "pa$", "sk-", "k1", "k2", "u:p", "a\nb", "tok\"", "xk", "q%26", "Zm9v"} {
-		if all := string(im.result.YAML()) + strings.Join(im.result.Notes, "\n"); strings.Contains(all, secret) {
+	for _, secret := range []string{"ghp_", "hunter2", "t0ken", "abcdef", "pa$", "sk-", "k1", "k2",
+		"u:p", "a\nb", "tok\"", "xk", "q%26", "Zm9v"} {
+		if all := string(im.result.YAML()) +
+			strings.Join(im.result.Notes, "\n"); strings.Contains(all, secret) {
 			t.Errorf("%q shows in\n%s", secret, all)
 		}
 	}
@@ -160,7 +168,8 @@ func equal(a, b []config.Backend) bool {
 	return slices.EqualFunc(a, b, func(a, b config.Backend) bool {
 		return a.Name == b.Name && a.Command == b.Command && a.URL == b.URL &&
 			a.Transport == b.Transport &&
-			slices.Equal(a.Args, b.Args) && maps.Equal(a.Env, b.Env) && maps.Equal(a.Headers, b.Headers)
+			slices.Equal(a.Args, b.Args) && maps.Equal(a.Env, b.Env) &&
+			maps.Equal(a.Headers, b.Headers)
 	})
 }
 
@@ -170,10 +179,12 @@ func TestImportNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(im.Notes) != 0 || !im.Empty() || im.YAML() != nil || !strings.Contains(im.Hint(), "Claude Code, Claude Desktop, Cursor") {
+	if len(im.Notes) != 0 || !im.Empty() || im.YAML() != nil ||
+		!strings.Contains(im.Hint(), "Claude Code, Claude Desktop, Cursor") {
 		t.Errorf("got %q\n%s%s", im.Notes, im.YAML(), im.Hint())
 	}
-	im, err = Read([]string{filepath.Join(dir, "no.json")}, Options{Home: dir, Cwd: dir, Env: lookup(nil)})
+	im, err = Read([]string{filepath.Join(dir, "no.json")},
+		Options{Home: dir, Cwd: dir, Env: lookup(nil)})
 	if !errors.Is(err, os.ErrNotExist) || im == nil {
 		t.Errorf("got %v, %v", im, err)
 	}
@@ -185,17 +196,20 @@ func TestImportLeavesOutURLsOfOtherKinds(t *testing.T) {
 	write(t, dir, map[string]string{"a.json": `{ "mcpServers": {
 		"socket": { "url": "wss://h?token=${TOKEN}" }, "typo": { "url": "Gttps://h/${PATH_OF}" },
 		"open": { "url": "${SCHEME}://h" }, "all": { "url": "${URL}" }, "host": { "url": "https://${HOST}/mcp" } } }`})
-	im, err := Read([]string{filepath.Join(dir, "a.json")}, Options{Home: dir, Cwd: dir, Env: lookup(nil)})
+	im, err := Read([]string{filepath.Join(dir, "a.json")},
+		Options{Home: dir, Cwd: dir, Env: lookup(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := string(im.YAML())
-	for name, want := range map[string]bool{"socket": false, "typo": false, "open": true, "all": true, "host": true} {
+	for name, want := range map[string]bool{"socket": false, "typo": false, "open": true,
+		"all": true, "host": true} {
 		if strings.Contains(out, "name: "+name+"\n") != want {
 			t.Errorf("%s is there: %v\n%s", name, !want, out)
 		}
 	}
-	if said := strings.Join(im.Notes, "\n"); strings.Count(said, "must begin with http:// or https://") != 2 {
+	if said := strings.Join(im.Notes, "\n"); strings.Count(said,
+		"must begin with http:// or https://") != 2 {
 		t.Errorf("said %s", said)
 	}
 }
@@ -204,11 +218,13 @@ func TestImportLeavesOutURLsOfOtherKinds(t *testing.T) {
 func TestImportEmptyFile(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a.json": `{ "mcpServers": { "s": { "type": "ws", "url": "wss://h" } } }`})
-	im, err := Read([]string{filepath.Join(dir, "a.json")}, Options{Home: dir, Cwd: dir, Env: lookup(nil)})
+	im, err := Read([]string{filepath.Join(dir, "a.json")},
+		Options{Home: dir, Cwd: dir, Env: lookup(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !im.Empty() || im.YAML() != nil || len(im.Notes) != 1 || im.Hint() != "looked at ~/a.json; name the file that has them: gateway import FILE" {
+	if !im.Empty() || im.YAML() != nil || len(im.Notes) != 1 ||
+		im.Hint() != "looked at ~/a.json; name the file that has them: gateway import FILE" {
 		t.Errorf("got %q\n%s%s", im.Notes, im.YAML(), im.Hint())
 	}
 }
@@ -217,10 +233,11 @@ func TestImportEmptyFile(t *testing.T) {
 // port, or by its name. Other machines are not asked.
 func TestImportLeavesOutGateways(t *testing.T) {
 	var asked []string
-	im := newImporter(Options{Home: "/h", Cwd: "/w", Env: lookup(nil), IsGateway: func(url string) bool {
-		asked = append(asked, url)
-		return !strings.Contains(url, ":9")
-	}})
+	im := newImporter(Options{Home: "/h", Cwd: "/w", Env: lookup(nil),
+		IsGateway: func(url string) bool {
+			asked = append(asked, url)
+			return !strings.Contains(url, ":9")
+		}})
 	file := `{ "mcpServers": {
 		"hub": { "url": "http://127.0.0.1:7432/mcp" },
 		"hub6": { "url": "https://[::1]:7432/mcp" },
@@ -242,10 +259,12 @@ func TestImportLeavesOutGateways(t *testing.T) {
 	if got, want := strings.Join(names, " "), "other elsewhere path variable"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := strings.Join(asked, " "), "http://127.0.0.1:7432/mcp https://[::1]:7432/mcp http://LocalHost:7432/sse http://localhost:9002/mcp"; got != want {
+	if got, want := strings.Join(asked, " "),
+		"http://127.0.0.1:7432/mcp https://[::1]:7432/mcp http://LocalHost:7432/sse http://localhost:9002/mcp"; got != want {
 		t.Errorf("asked %s, want %s", got, want)
 	}
-	if len(im.result.Notes) != 5 || im.result.Notes[0] != `/w/.mcp.json: server "hub" is not imported: it is this gateway itself` {
+	if len(im.result.Notes) != 5 ||
+		im.result.Notes[0] != `/w/.mcp.json: server "hub" is not imported: it is this gateway itself` {
 		t.Errorf("notes: %q", im.result.Notes)
 	}
 }
@@ -253,7 +272,8 @@ func TestImportLeavesOutGateways(t *testing.T) {
 // TestImportSet: a variable that the user has set need not be set again, unless it replaces a
 // secret.
 func TestImportSet(t *testing.T) {
-	im := newImporter(Options{Home: "/h", Cwd: "/w", Env: lookup(map[string]string{"HOME": "/h", "A_KEY": "other"})})
+	im := newImporter(Options{Home: "/h", Cwd: "/w",
+		Env: lookup(map[string]string{"HOME": "/h", "A_KEY": "other"})})
 	file := `{ "mcpServers": { "a": { "command": "${HOME}/x", "args": ["${B}", "${C:-c}", "${D:-${E}}"], "env": { "A_KEY": "v" } } } }`
 	if err := im.readData("/w/.mcp.json", []byte(file)); err != nil {
 		t.Fatal(err)
@@ -278,7 +298,8 @@ func TestImportInTheHomeDirectory(t *testing.T) {
 	for _, file := range im.usualFiles() {
 		got[filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file)] = im.foundFiles[file]
 	}
-	want := map[string]bool{".cursor/mcp.json": false, ".gemini/settings.json": false, filepath.Base(home) + "/.mcp.json": true}
+	want := map[string]bool{".cursor/mcp.json": false, ".gemini/settings.json": false,
+		filepath.Base(home) + "/.mcp.json": true}
 	if !maps.Equal(got, want) {
 		t.Errorf("of a project: %v, want %v", got, want)
 	}
@@ -290,13 +311,16 @@ func TestImportOfAnotherProgramOfTheName(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		exe = ".exe"
 	}
-	if err := os.WriteFile(filepath.Join(dir, "gateway"+exe), []byte("#!/bin/sh\n"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "gateway"+exe), []byte("#!/bin/sh\n"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", "")
 	entries := map[string]string{
-		"a": `"command": "gateway", "env": {"PATH": "` + filepath.ToSlash(dir) + `"}`, "b": `"command": "./gateway", "cwd": "` + filepath.ToSlash(dir) + `"`,
-		"c": `"command": "gateway", "args": ["run"]`, "d": `"command": "gateway", "args": ["-c", "x.yaml"]`, "e": `"command": "gateway"`,
+		"a": `"command": "gateway", "env": {"PATH": "` + filepath.ToSlash(dir) + `"}`,
+		"b": `"command": "./gateway", "cwd": "` + filepath.ToSlash(dir) + `"`,
+		"c": `"command": "gateway", "args": ["run"]`,
+		"d": `"command": "gateway", "args": ["-c", "x.yaml"]`, "e": `"command": "gateway"`,
 	}
 	var text []string
 	for name, entry := range entries {

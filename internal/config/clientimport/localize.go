@@ -34,7 +34,8 @@ func (f *foreignFile) dropWindowsShell(s *importedServer) {
 	if name := programName(s.command); name == "cmd" || name == "cmd.exe" {
 		i := slices.IndexFunc(s.args, func(arg string) bool { return !strings.HasPrefix(arg, "/") })
 		if i < 1 || !strings.EqualFold(s.args[i-1], "/c") {
-			f.note("%s: %q: %s is a Windows program: write the program that it starts", f.display, f.currentServer, s.command)
+			f.note("%s: %q: %s is a Windows program: write the program that it starts", f.display,
+				f.currentServer, s.command)
 			return
 		}
 		before += " " + strings.Join(s.args[:i], " ")
@@ -45,12 +46,15 @@ func (f *foreignFile) dropWindowsShell(s *importedServer) {
 	}
 	switch name := programName(s.command); {
 	case name == "wsl" || name == "wsl.exe", name == "powershell" || name == "powershell.exe":
-		f.note("%s: %q: %s is a Windows program: write the program that it starts", f.display, f.currentServer, s.command)
-	case !strings.ContainsAny(s.command, `/\`) && (strings.HasSuffix(name, ".cmd") || strings.HasSuffix(name, ".exe")):
+		f.note("%s: %q: %s is a Windows program: write the program that it starts", f.display,
+			f.currentServer, s.command)
+	case !strings.ContainsAny(s.command, `/\`) &&
+		(strings.HasSuffix(name, ".cmd") || strings.HasSuffix(name, ".exe")):
 		s.command = s.command[:len(s.command)-len(".cmd")]
 	}
 	if s.command != before && !strings.HasPrefix(before, s.command+".") {
-		f.note("%s: %q: %s is only needed on Windows: the command is %s here", f.display, f.currentServer, before, s.command)
+		f.note("%s: %q: %s is only needed on Windows: the command is %s here", f.display,
+			f.currentServer, before, s.command)
 	}
 }
 
@@ -82,7 +86,8 @@ func (f *foreignFile) resolveRelative(s *importedServer) {
 
 // isRelative reports whether a command or argument is clearly a relative path.
 func isRelative(text string) bool {
-	return text == "." || text == ".." || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") ||
+	return text == "." || text == ".." || strings.HasPrefix(text, "./") ||
+		strings.HasPrefix(text, "../") ||
 		strings.HasPrefix(text, `.\`) || strings.HasPrefix(text, `..\`)
 }
 
@@ -98,11 +103,15 @@ func (f *foreignFile) noteForeignPaths(s *importedServer) {
 	check := func(what, text string) {
 		switch {
 		case f.opts.OS != "windows" && windowsPath().MatchString(text):
-			f.note("%s: %q: %s is a Windows path: write the path on this machine", f.display, f.currentServer, what)
+			f.note("%s: %q: %s is a Windows path: write the path on this machine", f.display,
+				f.currentServer, what)
 		case f.opts.OS != "windows" && windowsVariable().MatchString(text):
-			f.note("%s: %q: %s has %%VARIABLE%% of Windows, which is not expanded: write ${VARIABLE}", f.display, f.currentServer, what)
-		case innerHome().MatchString(text), strings.HasPrefix(what, "env ") && strings.HasPrefix(text, "~/"):
-			f.note("%s: %q: ~ in %s is not expanded: write ${HOME}", f.display, f.currentServer, what)
+			f.note("%s: %q: %s has %%VARIABLE%% of Windows, which is not expanded: write ${VARIABLE}",
+				f.display, f.currentServer, what)
+		case innerHome().MatchString(text),
+			strings.HasPrefix(what, "env ") && strings.HasPrefix(text, "~/"):
+			f.note("%s: %q: ~ in %s is not expanded: write ${HOME}", f.display, f.currentServer,
+				what)
 		}
 	}
 	check("command", s.command)

@@ -73,7 +73,8 @@ func (im *importer) finish() {
 		im.note("set before you start the gateway: %s", strings.Join(names, ", "))
 	}
 	if places := im.removalPlaces(); len(places) > 0 {
-		im.note("these servers are now in both places; once the gateway serves them, remove them from %s", strings.Join(places, ", "))
+		im.note("these servers are now in both places; once the gateway serves them, remove them from %s",
+			strings.Join(places, ", "))
 	}
 }
 
@@ -93,7 +94,8 @@ func (im *importer) noteSimilarNames() {
 	for _, s := range im.result.servers {
 		name := strings.ReplaceAll(s.name, "-", "_")
 		if other, ok := seen[name]; ok {
-			im.note("%s and %s differ in - and _ only, which some clients do not tell apart: rename one of them", other, s.name)
+			im.note("%s and %s differ in - and _ only, which some clients do not tell apart: rename one of them",
+				other, s.name)
 		}
 		seen[name] = s.name
 	}

@@ -73,7 +73,8 @@ func (im *importer) isGateway(s importedServer) bool {
 	case dialect.IsGatewayName(s.origName):
 		return true
 	}
-	return (u.Path == "/mcp" || u.Path == "/sse") && im.opts.IsGateway != nil && im.opts.IsGateway(s.url)
+	return (u.Path == "/mcp" || u.Path == "/sse") && im.opts.IsGateway != nil &&
+		im.opts.IsGateway(s.url)
 }
 
 // parseForeign parses JSON with comments, TOML or YAML.
@@ -192,7 +193,8 @@ func (f *foreignFile) readInputs(root *yaml.Node) {
 			}
 			return ""
 		}
-		in := input{kind: text("type"), password: text("password") == "true", fallback: text("default")}
+		in := input{kind: text("type"), password: text("password") == "true",
+			fallback: text("default")}
 		for _, option := range node.Items(node.Child(n, "options")) {
 			if value := node.Child(option, "value"); value != nil {
 				option = value
@@ -246,7 +248,8 @@ func (f *foreignFile) readEntries(n *yaml.Node, shown string) []importedServer {
 		e := entry{file: f, node: value, problem: new(string), readKeys: map[string]bool{}}
 		s := formatOf(f.client).read(e)
 		s.origName, s.client, s.path, s.file = name, f.client, f.path, shown
-		s.disabledInClient, s.fromProject = s.disabledInClient || f.disabledServers[name], f.fromProject
+		s.disabledInClient, s.fromProject = s.disabledInClient || f.disabledServers[name],
+			f.fromProject
 		switch {
 		case value.Kind != yaml.MappingNode:
 			s.unsupported = "it is not a mapping"

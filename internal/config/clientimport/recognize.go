@@ -17,7 +17,8 @@ import (
 // isClaudeCode recognizes ~/.claude.json under another name.
 func isClaudeCode(root, _ *yaml.Node) bool {
 	projects := node.Child(root, "projects")
-	return projects != nil && projects.Kind == yaml.MappingNode || node.Child(root, "numStartups") != nil
+	return projects != nil && projects.Kind == yaml.MappingNode ||
+		node.Child(root, "numStartups") != nil
 }
 
 // isOpencode recognizes entries of type local or remote, or with a list as command.
@@ -39,10 +40,14 @@ func isCrush(root, servers *yaml.Node) bool {
 
 // isGoose recognizes extensions with a program or a URL.
 func isGoose(_, servers *yaml.Node) bool {
-	return anyEntry(servers, func(e *yaml.Node) bool { return node.Child(e, "cmd") != nil || node.Child(e, "uri") != nil })
+	return anyEntry(servers, func(e *yaml.Node) bool {
+		return node.Child(e, "cmd") != nil || node.Child(e, "uri") != nil
+	})
 }
 
-func isList(_, servers *yaml.Node) bool { return servers != nil && servers.Kind == yaml.SequenceNode }
+func isList(_, servers *yaml.Node) bool {
+	return servers != nil && servers.Kind == yaml.SequenceNode
+}
 
 func schemaMentions(root *yaml.Node, word string) bool {
 	n := node.Child(root, "$schema")
@@ -62,17 +67,20 @@ func anyEntry(servers *yaml.Node, is func(*yaml.Node) bool) bool {
 func unknownFormat(path string, root *yaml.Node) (problem, hint string) {
 	for _, c := range dialect.Clients {
 		if c.Key == "" && c.Matches(path) {
-			return "is a file of " + c.Title + ", which is not supported", "add its servers to the configuration yourself"
+			return "is a file of " + c.Title + ", which is not supported",
+				"add its servers to the configuration yourself"
 		}
 	}
 	var keys []string
 	for key := range node.Children(root) {
 		lower := strings.ToLower(key)
-		if strings.Contains(lower, "mcp") || strings.Contains(lower, "server") || lower == "extensions" || lower == "tools" {
+		if strings.Contains(lower, "mcp") || strings.Contains(lower, "server") ||
+			lower == "extensions" || lower == "tools" {
 			keys = append(keys, node.ShowKey(key))
 		}
 	}
-	problem, hint = "contains no MCP servers in a known format", "they are expected under mcpServers, servers, mcp or mcp_servers"
+	problem, hint = "contains no MCP servers in a known format",
+		"they are expected under mcpServers, servers, mcp or mcp_servers"
 	if len(keys) > 0 {
 		slices.Sort(keys)
 		problem += ": no known client uses " + strings.Join(keys, ", ") + " in this form"

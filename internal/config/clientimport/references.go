@@ -60,7 +60,7 @@ func (f *foreignFile) convertReference(whole string, group func(string) string) 
 		return "${HOME}"
 	case special != "" && knows.Prefixed:
 		return f.predefined(special)
-	case f.entryVariables[braced], f.entryVariables[bare]: // the program expands it with the environment of the entry
+	case f.entryVariables[braced], f.entryVariables[bare]: // the program expands it
 	case braced != "" && knows.Braces:
 		return whole
 	case bare != "" && knows.Bare:
@@ -80,7 +80,8 @@ func (f *foreignFile) predefined(word string) string {
 	text, _ := expand.Predefined(word, f.workspace)
 	if f.projectDir == "" && strings.HasPrefix(word, "workspace") {
 		f.note("%s: %q: ${%s} is the folder that is open in %s; here it is always %s: "+
-			"change it if you mean another one", f.display, f.currentServer, word, f.client.Title, text)
+			"change it if you mean another one", f.display, f.currentServer, word, f.client.Title,
+			text)
 	}
 	return strings.ReplaceAll(text, "$", "$$")
 }
@@ -93,21 +94,25 @@ func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 			name = expand.VariableName(word)
 		}
 	}
-	if bare := group("bare"); len(bare) > 1 && bare == strings.ToUpper(bare) && expand.NameLength(bare) == len(bare) {
+	if bare := group("bare"); len(bare) > 1 && bare == strings.ToUpper(bare) &&
+		expand.NameLength(bare) == len(bare) {
 		name = bare
 	}
 	switch {
 	case secrets.LooksSecret(name):
 	case group("shell") != "" && f.client.ID == "crush":
-		f.note("%s: %q: $(…) runs a command in Crush, but is used literally here: write a variable, and set it", f.display, f.currentServer)
+		f.note("%s: %q: $(…) runs a command in Crush, but is used literally here: write a variable, and set it",
+			f.display, f.currentServer)
 	case group("input") != "":
-		f.note("%s: %q: ${input:…} is used literally: write ${VARIABLE}, and set it", f.display, f.currentServer)
+		f.note("%s: %q: ${input:…} is used literally: write ${VARIABLE}, and set it", f.display,
+			f.currentServer)
 	case group("other") != "":
 		word, _, more := strings.Cut(group("other"), ":")
 		if more {
 			word += ":…"
 		}
-		f.note("%s: %q: ${%s} is used literally: write ${VARIABLE}, and set it", f.display, f.currentServer, word)
+		f.note("%s: %q: ${%s} is used literally: write ${VARIABLE}, and set it", f.display,
+			f.currentServer, word)
 	case name != "":
 		f.note("%s: %q: %s is used literally, because %s does not expand it; for a variable, write ${%s}",
 			f.display, f.currentServer, whole, f.client.Title, name)
@@ -124,7 +129,8 @@ func (f *foreignFile) inputVariable(id string) string {
 		kind = "password"
 	}
 	ref := "${" + name + "}"
-	usable := in.fallback != "" && !in.password && in.kind != "command" && !strings.ContainsAny(in.fallback, "{}") &&
+	usable := in.fallback != "" && !in.password && in.kind != "command" &&
+		!strings.ContainsAny(in.fallback, "{}") &&
 		!secrets.IsSecret(id, in.fallback) && secrets.Find(id, in.fallback) == nil
 	if usable {
 		ref = "${" + name + ":-" + strings.ReplaceAll(in.fallback, "$", "$$") + "}"

@@ -90,7 +90,8 @@ var bareName = lazy.Regexp(`^[A-Za-z][\w.-]*$`)
 
 // hide replaces the secrets in text by references to variables and adds notes. name is the name
 // of the value, what the kind of key of s.
-func (im *importer) hide(s *importedServer, name, what, text string, find func(name, text string) []secrets.Part) string {
+func (im *importer) hide(s *importedServer, name, what, text string,
+	find func(name, text string) []secrets.Part) string {
 	if storeReference().MatchString(secrets.AfterScheme(text)) && programName(s.command) != "op" {
 		return im.replaceStoreReference(s, name, what, text)
 	}
@@ -133,14 +134,18 @@ func (im *importer) replaceStoreReference(s *importedServer, name, what, text st
 }
 
 // dropDefaults removes defaults that are secrets: ${TOKEN:-secret} becomes ${TOKEN}.
-func (im *importer) dropDefaults(s *importedServer, name, text string, find func(name, text string) []secrets.Part) string {
+func (im *importer) dropDefaults(s *importedServer, name, text string,
+	find func(name, text string) []secrets.Part) string {
 	for _, r := range slices.Backward(expand.References(text)) {
 		if !r.HasDefault {
 			continue
 		}
 		probe := text[:r.From] + r.Default + text[r.To:]
-		overlaps := func(p secrets.Part) bool { return p.From < r.From+len(r.Default) && r.From < p.To }
-		if secrets.IsSecret(r.Name, r.Default) || slices.ContainsFunc(find(name, maskReferences(probe)), overlaps) {
+		overlaps := func(p secrets.Part) bool {
+			return p.From < r.From+len(r.Default) && r.From < p.To
+		}
+		if secrets.IsSecret(r.Name, r.Default) ||
+			slices.ContainsFunc(find(name, maskReferences(probe)), overlaps) {
 			text = text[:r.From] + "${" + r.Name + "}" + text[r.To:]
 			im.note("%s: %s: the default of ${%s} is omitted, because it looks like a secret; set %s",
 				s.file, s.name, r.Name, r.Name)
@@ -156,7 +161,8 @@ func (s *importedServer) outsideReferences(text string, p secrets.Part) []secret
 	from, cut := p.From, false
 	add := func(to int) {
 		piece := text[min(from, to):to]
-		if from < to && (!cut || len(piece) >= 8 && strings.ContainsAny(piece, "0123456789") || secrets.LooksSecret(piece)) {
+		if from < to && (!cut || len(piece) >= 8 && strings.ContainsAny(piece, "0123456789") ||
+			secrets.LooksSecret(piece)) {
 			pieces = append(pieces, secrets.Part{From: from, To: to, Name: p.Name})
 		}
 	}
@@ -181,7 +187,8 @@ func (s *importedServer) envReferences(text string) []expand.Reference {
 		for _, whole := range []string{"$${" + e.name + "}", "$$" + e.name} {
 			i := strings.Index(text, whole)
 			end := i + len(whole)
-			if i >= 0 && e.name != "" && (end == len(text) || whole[2] == '{' || !isWordByte(text[end])) {
+			if i >= 0 && e.name != "" &&
+				(end == len(text) || whole[2] == '{' || !isWordByte(text[end])) {
 				all = append(all, expand.Reference{Ref: expand.Ref{Name: e.name}, From: i, To: end})
 			}
 		}
@@ -208,7 +215,8 @@ func maskReferences(text string) string {
 }
 
 // replaceSecret returns the reference that replaces a secret, and adds a note.
-func (im *importer) replaceSecret(s *importedServer, what, name, text string, p secrets.Part) string {
+func (im *importer) replaceSecret(s *importedServer, what, name, text string,
+	p secrets.Part) string {
 	want, where := variableFor(s, p.Name), strings.TrimSpace(what+" "+name)
 	switch {
 	case what == "env" && p.Name == name && p.To == len(text):
@@ -233,7 +241,8 @@ func (im *importer) replaceSecret(s *importedServer, what, name, text string, p 
 		where += " after " + before
 	}
 	free := im.freeVariable(s, want, strings.ReplaceAll(text[p.From:p.To], "$$", "$"))
-	im.note("%s: %s: %s is ${%s} here; set it to the value in that file", s.file, s.name, where, free)
+	im.note("%s: %s: %s is ${%s} here; set it to the value in that file", s.file, s.name, where,
+		free)
 	return "${" + free + "}"
 }
 

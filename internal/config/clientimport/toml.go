@@ -61,7 +61,8 @@ func sortByFileOrder(servers *yaml.Node, data string) {
 	var tables []table
 	for i := 0; i+1 < len(servers.Content); i += 2 {
 		key := servers.Content[i]
-		header := regexp.MustCompile(`(?m)^\s*\[mcp_servers\.["']?` + regexp.QuoteMeta(key.Value) + `["'\].]`)
+		header := regexp.MustCompile(`(?m)^\s*\[mcp_servers\.["']?` + regexp.QuoteMeta(key.Value) +
+			`["'\].]`)
 		at := len(data)
 		if found := header.FindStringIndex(data); found != nil {
 			at = found[0]

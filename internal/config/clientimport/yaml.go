@@ -58,9 +58,11 @@ func (s *importedServer) yamlItem() []byte {
 	if s.isDisabled() {
 		m.Add("enabled", node.False())
 	}
-	list := &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{{Kind: yaml.MappingNode, Content: m}}}
+	list := &yaml.Node{Kind: yaml.SequenceNode,
+		Content: []*yaml.Node{{Kind: yaml.MappingNode, Content: m}}}
 	// The encoder indents a list as in the file only inside a mapping.
-	whole := &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{node.String("backends"), list}}
+	whole := &yaml.Node{Kind: yaml.MappingNode,
+		Content: []*yaml.Node{node.String("backends"), list}}
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)

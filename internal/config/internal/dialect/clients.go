@@ -51,7 +51,8 @@ var (
 var Clients = []Client{
 	{
 		ID: "claude-code", Title: "Claude Code", Key: "mcpServers",
-		Files: []string{"./.mcp.json", "~/.claude.json"}, Refs: RefForms{Braces: true}, Timeout: milliseconds,
+		Files: []string{"./.mcp.json", "~/.claude.json"}, Refs: RefForms{Braces: true},
+		Timeout: milliseconds,
 	},
 	{
 		ID: "claude-desktop", Title: "Claude Desktop", Key: "mcpServers",
@@ -73,23 +74,27 @@ var Clients = []Client{
 	{
 		ID: "vscode-settings", Title: "VS Code", Key: "mcp.servers",
 		Files: []string{
-			"./.vscode/settings.json", "@/Code/User/settings.json", "@/Code - Insiders/User/settings.json",
+			"./.vscode/settings.json", "@/Code/User/settings.json",
+			"@/Code - Insiders/User/settings.json",
 			"@/VSCodium/User/settings.json",
 		},
 		Refs: RefForms{Prefixed: true},
 	},
 	{
-		ID: "vscode-workspace", Title: "VS Code", Key: "settings.mcp.servers", PathEnds: []string{"/*.code-workspace"},
-		Refs: RefForms{Prefixed: true},
+		ID: "vscode-workspace", Title: "VS Code", Key: "settings.mcp.servers",
+		PathEnds: []string{"/*.code-workspace"},
+		Refs:     RefForms{Prefixed: true},
 	},
 	{
 		ID: "antigravity", Title: "Antigravity", Key: "mcpServers",
-		Files: []string{"~/.gemini/antigravity/mcp_config.json", "~/.gemini/config/mcp_config.json"},
+		Files: []string{"~/.gemini/antigravity/mcp_config.json",
+			"~/.gemini/config/mcp_config.json"},
 	},
 	{
 		ID: "windsurf", Title: "Windsurf", Key: "mcpServers",
-		Files: []string{"~/.codeium/windsurf/mcp_config.json"}, PathEnds: []string{"/mcp_config.json"},
-		Refs: RefForms{Prefixed: true},
+		Files:    []string{"~/.codeium/windsurf/mcp_config.json"},
+		PathEnds: []string{"/mcp_config.json"},
+		Refs:     RefForms{Prefixed: true},
 	},
 	{
 		ID: "gemini", Title: "Gemini CLI", Key: "mcpServers",
@@ -98,8 +103,9 @@ var Clients = []Client{
 	},
 	{
 		ID: "qwen", Title: "Qwen Code", Key: "mcpServers",
-		Files: []string{"./.qwen/settings.json", "./.qwen/settings.local.json", "~/.qwen/settings.json"},
-		Refs:  RefForms{Braces: true, Bare: true}, Timeout: milliseconds,
+		Files: []string{"./.qwen/settings.json", "./.qwen/settings.local.json",
+			"~/.qwen/settings.json"},
+		Refs: RefForms{Braces: true, Bare: true}, Timeout: milliseconds,
 	},
 	{
 		ID: "opencode", Title: "opencode", Key: "mcp",
@@ -129,14 +135,16 @@ var Clients = []Client{
 	{
 		ID: "kilo", Title: "Kilo Code", Key: "mcpServers",
 		Files: []string{
-			"./.kilocode/mcp.json", "@/*/User/globalStorage/kilocode.kilo-code/settings/mcp_settings.json",
+			"./.kilocode/mcp.json",
+			"@/*/User/globalStorage/kilocode.kilo-code/settings/mcp_settings.json",
 		},
 		Refs: RefForms{Prefixed: true}, Timeout: seconds,
 	},
 	{
 		ID: "roo", Title: "Roo Code", Key: "mcpServers",
 		Files: []string{
-			"./.roo/mcp.json", "@/*/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+			"./.roo/mcp.json",
+			"@/*/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
 		},
 		PathEnds: []string{"/mcp_settings.json"}, Refs: RefForms{Prefixed: true}, Timeout: seconds,
 	},
@@ -144,7 +152,8 @@ var Clients = []Client{
 		ID: "amazon-q", Title: "Amazon Q", Key: "mcpServers",
 		Files: []string{
 			"./.amazonq/mcp.json", "./.amazonq/default.json", "~/.aws/amazonq/mcp.json",
-			"~/.aws/amazonq/default.json", "~/.aws/amazonq/agents/*.json", "~/.aws/amazonq/cli-agents/*.json",
+			"~/.aws/amazonq/default.json", "~/.aws/amazonq/agents/*.json",
+			"~/.aws/amazonq/cli-agents/*.json",
 		},
 		Refs: RefForms{Prefixed: true}, Timeout: milliseconds,
 	},
@@ -154,17 +163,20 @@ var Clients = []Client{
 		Refs:  RefForms{Braces: true, Prefixed: true},
 	},
 	{
-		ID: "copilot", Title: "Copilot CLI", Key: "mcpServers", Files: []string{"~/.copilot/mcp-config.json"},
-		Refs: RefForms{Braces: true}, Timeout: milliseconds,
+		ID: "copilot", Title: "Copilot CLI", Key: "mcpServers",
+		Files: []string{"~/.copilot/mcp-config.json"},
+		Refs:  RefForms{Braces: true}, Timeout: milliseconds,
 	},
 	{
 		ID: "zed", Title: "Zed", Key: "context_servers",
-		Files: []string{"./.zed/settings.json", "~/.config/zed/settings.json", "@/Zed/settings.json"},
+		Files: []string{"./.zed/settings.json", "~/.config/zed/settings.json",
+			"@/Zed/settings.json"},
 	},
 	{
 		ID: "continue", Title: "Continue", Key: "mcpServers",
 		Files: []string{
-			"./.continue/mcpServers/*.yaml", "./.continue/mcpServers/*.yml", "~/.continue/config.yaml",
+			"./.continue/mcpServers/*.yaml", "./.continue/mcpServers/*.yml",
+			"~/.continue/config.yaml",
 			"~/.continue/mcpServers/*.yaml", "~/.continue/mcpServers/*.yml",
 		},
 		Refs: RefForms{Double: true},
@@ -176,10 +188,12 @@ var Clients = []Client{
 	},
 	{
 		ID: "amp", Title: "Amp", Key: "amp.mcpServers",
-		Files: []string{"./.amp/settings.json", "~/.config/amp/settings.json"}, Refs: RefForms{Braces: true},
+		Files: []string{"./.amp/settings.json", "~/.config/amp/settings.json"},
+		Refs:  RefForms{Braces: true},
 	},
 	{
-		ID: "lm-studio", Title: "LM Studio", Key: "mcpServers", Files: []string{"~/.lmstudio/mcp.json"},
+		ID: "lm-studio", Title: "LM Studio", Key: "mcpServers",
+		Files: []string{"~/.lmstudio/mcp.json"},
 	},
 	{
 		ID: "junie", Title: "Junie", Key: "mcpServers",
@@ -190,20 +204,24 @@ var Clients = []Client{
 		Files: []string{"./.factory/mcp.json", "~/.factory/mcp.json"}, Refs: RefForms{Braces: true},
 	},
 	{
-		ID: "trae", Title: "Trae", Key: "mcpServers", Files: []string{"./.trae/mcp.json", "@/Trae/User/mcp.json"},
+		ID: "trae", Title: "Trae", Key: "mcpServers",
+		Files: []string{"./.trae/mcp.json", "@/Trae/User/mcp.json"},
 	},
 
 	{Title: "Claude Code plugins", Files: []string{"~/.claude/plugins/installed_plugins.json"}},
 	{Title: "Claude Desktop extensions", Files: []string{"@/Claude/extensions-installations.json"}},
-	{Title: "Gemini CLI extensions", Files: []string{"~/.gemini/extensions/*/gemini-extension.json"}},
-	{Title: "Crush, as a Bash script", Files: []string{"./crushrc", "./.crushrc", "~/.config/crush/crushrc"}},
+	{Title: "Gemini CLI extensions",
+		Files: []string{"~/.gemini/extensions/*/gemini-extension.json"}},
+	{Title: "Crush, as a Bash script",
+		Files: []string{"./crushrc", "./.crushrc", "~/.config/crush/crushrc"}},
 	{Title: "Continue, old format", Files: []string{"~/.continue/config.json"}},
 	{Title: "Mistral Vibe", Files: []string{"./.vibe/config.toml", "~/.vibe/config.toml"}},
 	{Title: "Docker MCP Toolkit", Files: []string{"~/.docker/mcp/registry.yaml"}},
 	{Title: "JetBrains AI Assistant", Files: []string{"@/JetBrains/*/options/llm.mcpServers.xml"}},
 
 	// Last, for files with other names: many clients use mcpServers.
-	{ID: "other", Title: "MCP client", Key: "mcpServers", Refs: RefForms{Braces: true, Prefixed: true}},
+	{ID: "other", Title: "MCP client", Key: "mcpServers",
+		Refs: RefForms{Braces: true, Prefixed: true}},
 }
 
 // IsNamed reports whether c is a specific client, not the entry for all others.
@@ -258,7 +276,8 @@ func ProjectDir(path, home string, of func(Client) bool) string {
 			case !ok || !of(c):
 			case pattern[0] != '.':
 				return ""
-			case home != "" && folder == filepath.Clean(home) && slices.Contains(c.Files, "~"+pattern[1:]):
+			case home != "" && folder == filepath.Clean(home) &&
+				slices.Contains(c.Files, "~"+pattern[1:]):
 				return ""
 			default:
 				return folder
@@ -273,7 +292,8 @@ func AnyClient(Client) bool { return true }
 // Workspace returns the value of ${workspaceFolder} in the file at path: the folder of its
 // project if a client with such references uses the file, otherwise cwd.
 func Workspace(path, cwd, home string) string {
-	if folder := ProjectDir(path, home, func(c Client) bool { return c.Refs.Prefixed }); folder != "" {
+	if folder := ProjectDir(path, home,
+		func(c Client) bool { return c.Refs.Prefixed }); folder != "" {
 		return folder
 	}
 	if cwd == "" {

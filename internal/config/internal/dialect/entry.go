@@ -50,7 +50,8 @@ func normalizedTransport(transport string) string {
 // below a second is treated as a mistake, like in Claude Code.
 func CallTimeout(text string, unit time.Duration) time.Duration {
 	n, err := strconv.ParseFloat(text, 64)
-	if d := n * float64(unit); err == nil && float64(time.Second) <= d && d <= 1e6*float64(time.Second) {
+	if d := n * float64(unit); err == nil && float64(time.Second) <= d &&
+		d <= 1e6*float64(time.Second) {
 		return time.Duration(d).Round(time.Millisecond)
 	}
 	return 0
@@ -90,7 +91,8 @@ func IgnoredKeys(keys []string, program bool) string {
 func VariablesSet(table *yaml.Node) map[string]bool {
 	own := map[string]bool{}
 	for name, value := range node.Children(table) {
-		if expand.NameLength(name) == len(name) && name != "" && !strings.Contains(value.Value, name) {
+		if expand.NameLength(name) == len(name) && name != "" &&
+			!strings.Contains(value.Value, name) {
 			own[name] = true
 		}
 	}

@@ -53,7 +53,8 @@ func (p Program) find() (string, error) {
 		return os.Getenv(name)
 	}
 	command, cwd := expandHome(os.Expand(p.Command, value)), expandHome(os.Expand(p.Cwd, value))
-	isPath := strings.ContainsRune(command, '/') || strings.ContainsRune(command, filepath.Separator)
+	isPath := strings.ContainsRune(command, '/') ||
+		strings.ContainsRune(command, filepath.Separator)
 	switch {
 	case isPath && cwd != "" && !filepath.IsAbs(command):
 		return exec.LookPath(filepath.Join(cwd, command))

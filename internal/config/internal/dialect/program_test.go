@@ -24,7 +24,8 @@ func TestAnotherProgramOfTheName(t *testing.T) {
 		exe = ".exe"
 	}
 	at := func(folder string) string { return filepath.Join(dir, folder, "gateway"+exe) }
-	for path, content := range map[string][]byte{at("ours"): content, at("other"): []byte("#!/bin/sh\n")} {
+	for path, content := range map[string][]byte{at("ours"): content,
+		at("other"): []byte("#!/bin/sh\n")} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,8 @@ func TestAnotherProgramOfTheName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ours, other, missing := filepath.Join(dir, "ours"), filepath.Join(dir, "other"), filepath.Join(dir, "missing", "mcp-gateway")
+	ours, other, missing := filepath.Join(dir, "ours"), filepath.Join(dir, "other"),
+		filepath.Join(dir, "missing", "mcp-gateway")
 	t.Setenv("PATH", other)
 	t.Setenv("GATEWAY_TEST_DIR", dir)
 	for _, c := range []struct {
@@ -55,7 +57,8 @@ func TestAnotherProgramOfTheName(t *testing.T) {
 		{Program{Command: "mcp"}, true},
 		{Program{Command: "gateway"}, false},
 		{Program{Command: "gateway", Path: ours + string(os.PathListSeparator) + other}, true},
-		{Program{Command: "gateway", Path: "$${x}" + string(os.PathListSeparator) + "${GATEWAY_TEST_DIR}/other"}, false},
+		{Program{Command: "gateway",
+			Path: "$${x}" + string(os.PathListSeparator) + "${GATEWAY_TEST_DIR}/other"}, false},
 		{Program{Command: "./gateway", Cwd: ours}, true},
 		{Program{Command: "./gateway", Cwd: other}, false},
 		{Program{Command: missing}, true},

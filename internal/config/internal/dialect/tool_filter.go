@@ -13,8 +13,10 @@ import (
 // or note; it is never dropped silently.
 
 var (
-	allowKeys = []string{"includeTools", "enabled_tools", "tools"}          // Gemini; Codex; Copilot
-	denyKeys  = []string{"excludeTools", "disabledTools", "disabled_tools"} // Gemini; Windsurf, Cline, Roo; Codex
+	// Gemini; Codex; Copilot
+	allowKeys = []string{"includeTools", "enabled_tools", "tools"}
+	// Gemini; Windsurf, Cline, Roo; Codex
+	denyKeys = []string{"excludeTools", "disabledTools", "disabled_tools"}
 )
 
 // A ToolFilter has globs of the tools that may be called, none = all, and of those that may not.

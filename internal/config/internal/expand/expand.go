@@ -183,9 +183,12 @@ func malformed(s string) Error {
 	case strings.HasPrefix(s, "}"):
 		t.Problem = "${} contains no variable name"
 	case strings.HasPrefix(s, "env:"):
-		t.Problem, t.Hint = "${env:VAR} is the syntax of other clients for ${VAR}", "write ${VAR}; $${ stands for a plain ${"
-	case strings.HasPrefix(s, "input:"), strings.HasPrefix(s, "command:"), strings.HasPrefix(s, "config:"):
-		t.Problem, t.Hint = "${input:…}, ${command:…} and ${config:…} are only supported by VS Code", "write ${VAR}, and set that variable"
+		t.Problem, t.Hint = "${env:VAR} is the syntax of other clients for ${VAR}",
+			"write ${VAR}; $${ stands for a plain ${"
+	case strings.HasPrefix(s, "input:"), strings.HasPrefix(s, "command:"),
+		strings.HasPrefix(s, "config:"):
+		t.Problem, t.Hint = "${input:…}, ${command:…} and ${config:…} are only supported by VS Code",
+			"write ${VAR}, and set that variable"
 	case NameLength(s) == 0:
 		t.Problem = "${ must be followed by the name of a variable: letters, digits and _, no digit first"
 	default:

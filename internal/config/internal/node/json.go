@@ -102,7 +102,8 @@ func (p *jsonParser) scalar(token json.Token) *yaml.Node {
 // and offsets do not change.
 func standardJSON(data []byte) []byte {
 	out := bytes.Clone(data)
-	copy(out, bytes.Repeat([]byte(" "), len(data)-len(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))))
+	copy(out, bytes.Repeat([]byte(" "),
+		len(data)-len(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))))
 	comma := -1 // index of a comma without a value after it; -1 = none
 	for i := 0; i < len(out); i++ {
 		switch c := out[i]; {

@@ -36,7 +36,8 @@ func Parse(data []byte) (*yaml.Node, *SyntaxError) {
 			return nil, bad
 		}
 		e := &SyntaxError{Line: line, Problem: "not valid JSON: " + err.Error()}
-		if strings.Contains(e.Problem, "in string escape code") || strings.Contains(e.Problem, "hexadecimal character escape") {
+		if strings.Contains(e.Problem, "in string escape code") ||
+			strings.Contains(e.Problem, "hexadecimal character escape") {
 			e.Hint = `a backslash begins an escape: write each twice in a path such as C:\\Users\\me, or /`
 		}
 		return nil, e
@@ -46,7 +47,8 @@ func Parse(data []byte) (*yaml.Node, *SyntaxError) {
 
 func parseYAML(data []byte) (*yaml.Node, *SyntaxError) {
 	if bad := firstInvalidByte(data); bad >= 0 {
-		return nil, &SyntaxError{Line: lineAt(data, bad), Problem: "not valid YAML: it is not UTF-8 text, or contains a control character"}
+		return nil, &SyntaxError{Line: lineAt(data, bad),
+			Problem: "not valid YAML: it is not UTF-8 text, or contains a control character"}
 	}
 	var document, second yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -56,7 +58,9 @@ func parseYAML(data []byte) (*yaml.Node, *SyntaxError) {
 	}
 	if err == nil {
 		if err = dec.Decode(&second); err == nil {
-			return nil, &SyntaxError{Line: second.Line, Problem: "a second YAML document starts here", Hint: "keep one, or give each a file"}
+			return nil, &SyntaxError{Line: second.Line,
+				Problem: "a second YAML document starts here",
+				Hint:    "keep one, or give each a file"}
 		}
 	}
 	if !errors.Is(err, io.EOF) {
@@ -96,7 +100,8 @@ func unquotedValueError(data []byte, line int) *SyntaxError {
 			break
 		}
 	}
-	e := &SyntaxError{Problem: "not valid YAML: a value that begins with * must be quoted", Hint: starHint}
+	e := &SyntaxError{Problem: "not valid YAML: a value that begins with * must be quoted",
+		Hint: starHint}
 	if !bytes.Contains(text, []byte("*")) && bytes.Contains(text, []byte("&")) {
 		e.Problem, e.Hint = "not valid YAML: a value that begins with & must be quoted", anchorHint
 	}
@@ -125,7 +130,8 @@ func syntaxError(data []byte, err error) *SyntaxError {
 		e = unquotedValueError(data, at)
 		e.Line = at
 	}
-	if strings.Contains(m[2], "hexdecimal number") || strings.Contains(m[2], "unknown escape character") {
+	if strings.Contains(m[2], "hexdecimal number") ||
+		strings.Contains(m[2], "unknown escape character") {
 		e.Hint = "a backslash in double quotes begins an escape: write a path such as C:\\Users\\me in single quotes, or with /"
 	}
 	if strings.Contains(m[2], "found character that cannot start any token") {
@@ -142,7 +148,8 @@ func firstInvalidByte(data []byte) int {
 	}
 	for i := 0; i < len(data); {
 		r, size := utf8.DecodeRune(data[i:])
-		control := r < ' ' && r != '\t' && r != '\n' && r != '\r' || 0x7f <= r && r < 0xa0 && r != 0x85
+		control := r < ' ' && r != '\t' && r != '\n' && r != '\r' ||
+			0x7f <= r && r < 0xa0 && r != 0x85
 		if r == utf8.RuneError && size == 1 || control {
 			return i
 		}
