@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 )
 
-// Tokens that are still there keep what they have, in whatever place they stand; what was of a token
-// that is gone ends, and nobody else's token opens it.
+// Remaining tokens keep their sessions and requests, in whatever order they are listed. Sessions
+// and requests of removed tokens end, and no other token can use them.
 func TestTokensAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
@@ -62,7 +62,7 @@ func TestTokensAreRenewed(t *testing.T) {
 	})
 }
 
-// From one token, or none, to others.
+// The first tokens are added, and all are removed.
 func TestTheFirstTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -95,7 +95,7 @@ func TestTheFirstTokens(t *testing.T) {
 	})
 }
 
-// Somebody who was let in just before their token was taken back opens nothing any more.
+// A request that was authenticated just before its token was removed opens nothing.
 func TestNothingIsOpenedUnderATokenThatIsGone(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
 	principal := h.server.access.Load().tokens[0].principal

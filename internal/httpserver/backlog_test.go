@@ -12,7 +12,7 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// unsentBytes tells how many bytes wait for all clients that are connected.
+// unsentBytes returns the number of unsent bytes of all connected clients.
 func (h *harness) unsentBytes() int64 {
 	synctest.Wait()
 	h.server.backlogQuota.mu.Lock()
@@ -20,8 +20,8 @@ func (h *harness) unsentBytes() int64 {
 	return h.server.backlogQuota.total
 }
 
-// When too much waits for all clients together, the one that has left most unread is hung
-// up on, be it one with a session or without, and nobody else is. It is named in the log.
+// When the unsent bytes of all clients exceed the limit, only the client with the largest backlog
+// is disconnected and logged, with or without a session.
 func TestOutboxOfAllClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -47,7 +47,8 @@ func TestOutboxOfAllClients(t *testing.T) {
 		if log.String() != "" {
 			t.Fatalf("the log has %s", log.String())
 		}
-		h.write(guests[2], largeNotification(0, 100_000), "") // more than a MiB: the visit goes
+		// More than 1 MiB in total: the stateless request has the largest backlog
+		h.write(guests[2], largeNotification(0, 100_000), "")
 		synctest.Wait()
 		gone := func(handler *testHandler) bool {
 			return errors.Is(handler.Write(logMessage(1), ""), transport.ErrClosed)
@@ -80,7 +81,8 @@ func TestOutboxOfAllClients(t *testing.T) {
 	})
 }
 
-// A session that is over still has what its client does not take. It is cut off first, before anybody who has less.
+// A closed session keeps the unsent messages of its client. It is disconnected before clients
+// with a smaller backlog.
 func TestOutboxOfAllClients_OfASessionThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 1<<20 })
@@ -102,7 +104,7 @@ func TestOutboxOfAllClients_OfASessionThatIsOver(t *testing.T) {
 	})
 }
 
-// With 10,000 clients that have something waiting each message costs a few maps' look-ups.
+// With 10,000 clients that have a backlog, each message costs a few map look-ups.
 func BenchmarkBacklogQuota(b *testing.B) {
 	o := backlogQuota{limit: 1 << 40}
 	piles := make([]backlog, 10_000)
@@ -117,8 +119,8 @@ func BenchmarkBacklogQuota(b *testing.B) {
 	}
 }
 
-// A client that takes nothing of what is sent for half a minute is cut off: its connection is as good as broken.
-// What waits is kept for it from then on, within the bound of that, and its session goes on.
+// A client that reads nothing for half a minute is disconnected, because its connection is
+// probably broken. Its unsent messages are retained within the limit, and its session stays open.
 func TestAClientThatStopsReadingIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -139,12 +141,12 @@ func TestAClientThatStopsReadingIsCutOff(t *testing.T) {
 		s.disconnect()
 		again := h.openStream(lastSeen(key, "0-0"))
 		again.want("0-1", string(largeNotification(0, 100_000).Raw()))
-		time.Sleep(10 * time.Minute) // to be slow is no fault while nothing is sent
+		time.Sleep(10 * time.Minute) // slowness does not matter while nothing is sent
 		again.disconnect()
 	})
 }
 
-// So is one that takes no keep-alives.
+// A client that does not read keep-alives is disconnected.
 func TestAClientThatStopsReadingIsCutOff_Silence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -153,12 +155,13 @@ func TestAClientThatStopsReadingIsCutOff_Silence(t *testing.T) {
 		s.want("0-0", "")
 		time.Sleep(keepAliveInterval + transferTimeout(0) + time.Second)
 		synctest.Wait()
-		h.openStream(testRequest{method: "GET", session: key}).disconnect() // there would be a conflict
+		// Fails if the stream was still attached
+		h.openStream(testRequest{method: "GET", session: key}).disconnect()
 		s.disconnect()
 	})
 }
 
-// And one that has only asked and subscribes, whose request is taken back with it.
+// A stateless client that does not read is disconnected, which cancels its request.
 func TestAClientThatStopsReadingIsCutOff_Stateless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -177,7 +180,7 @@ func TestAClientThatStopsReadingIsCutOff_Stateless(t *testing.T) {
 	})
 }
 
-// A slow client that reads gets all of it.
+// A slow client that reads receives everything.
 func TestASlowClientIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)

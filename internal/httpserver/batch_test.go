@@ -45,8 +45,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// What is about any of a batch's requests goes to the batch's stream, and the
-// answers come as one message.
+// Messages related to any request of a batch go to the batch's stream, and the responses come as
+// one message.
 func TestBatchAsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -78,7 +78,8 @@ func TestBatchAsEvents(t *testing.T) {
 	})
 }
 
-// A cancellation in a batch is of what stands before it: each request of the batch ends once.
+// A cancellation in a batch refers to the requests before it. Each request of the batch gets one
+// result at most.
 func TestCancellationsInABatch(t *testing.T) {
 	const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 	one, two := requestJSON("1", "hold", "{}"), requestJSON("2", "hold", "{}")
@@ -113,7 +114,8 @@ func TestCancellationsInABatch(t *testing.T) {
 					if len(answered) == 0 && strings.Contains(body, "result") || len(answered) > 0 && !strings.Contains(body, want) {
 						t.Errorf("answered with %q, want %s", body, want)
 					}
-					h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 200, resultJSON("1", "{}")) // nothing of it is in flight
+					// None of its requests is in flight
+					h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 200, resultJSON("1", "{}"))
 					time.Sleep(time.Minute)
 					close(h.heldRequests)
 				})
@@ -122,7 +124,7 @@ func TestCancellationsInABatch(t *testing.T) {
 	}
 }
 
-// A cancellation that is delivered before a request with its id does not end that.
+// A cancellation that is delivered before the request with its id does not cancel the request.
 func TestACancellationThatIsDeliveredBeforeItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -145,8 +147,8 @@ func TestACancellationThatIsDeliveredBeforeItsRequest(t *testing.T) {
 	})
 }
 
-// A request of the stateless era is refused in its place in a batch, by whom Serve hands it
-// to; the others are served. In a session whose revision has no batches there is none.
+// A modern request in a batch is rejected by the SessionHandler; the other requests are served.
+// In a session whose revision has no batches, the whole batch is rejected.
 func TestBatchWithARequestThatIsStateless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -164,7 +166,8 @@ func TestBatchWithARequestThatIsStateless(t *testing.T) {
 		(<-h.heldRequests).Reply([]byte("{}"))
 		s.want("1-1", "["+no+","+resultJSON("1", "{}")+"]")
 		s.wantEnd()
-		h.want(testRequest{session: key, body: requestJSON("2", "echo", "{}")}, 200, resultJSON("2", "{}")) // nothing is left of it
+		// No request of the batch is left
+		h.want(testRequest{session: key, body: requestJSON("2", "echo", "{}")}, 200, resultJSON("2", "{}"))
 
 		h.wantError(testRequest{session: key, body: mixed}.withRevision("2026-07-28"), 400, "null", wire.CodeInvalidRequest)
 		h.wantError(testRequest{body: mixed}.withRevision("2026-07-28"), 400, "null", wire.CodeInvalidRequest)
@@ -173,8 +176,7 @@ func TestBatchWithARequestThatIsStateless(t *testing.T) {
 	})
 }
 
-// A second request with the id of one that is in flight is refused, and the first
-// is answered as if nothing had been.
+// A second request with the id of a request in flight is rejected and does not affect the first.
 func TestID_07_DuplicateIDsDoNotDisturbTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -196,7 +198,8 @@ func TestID_07_DuplicateIDsDoNotDisturbTheFirst(t *testing.T) {
 		}
 		other, _ := h.initialize("2025-11-25", nil)
 		a := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
-		b := h.openStream(testRequest{session: other, body: requestJSON("1", "hold", `{}`)}) // another client's is another
+		// The same id of another client
+		b := h.openStream(testRequest{session: other, body: requestJSON("1", "hold", `{}`)})
 		(<-h.heldRequests).Reply([]byte(`"a"`))
 		(<-h.heldRequests).Reply([]byte(`"b"`))
 		a.want("4-0", "")

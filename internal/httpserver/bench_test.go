@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// startBenchServer opens a Server on loopback whose sessions answer at once, and returns
-// where it is.
+// startBenchServer starts a Server on loopback whose handlers respond at once, and returns its
+// URL.
 func startBenchServer(b *testing.B, h http.Handler) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,7 +62,7 @@ func benchPost(b *testing.B, client *http.Client, url, key, body string, header 
 
 const benchCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":1}}}`
 
-// BenchmarkCall is a call of one session, while others are open.
+// BenchmarkCall measures a call of one session while other sessions are open.
 func BenchmarkCall(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("%d sessions", n), func(b *testing.B) {
@@ -84,7 +84,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// A discardWriter is a ResponseWriter that keeps nothing.
+// A discardWriter is a ResponseWriter that discards everything.
 type discardWriter struct{ header http.Header }
 
 func (s discardWriter) Header() http.Header              { return s.header }
@@ -93,7 +93,7 @@ func (s discardWriter) WriteHeader(int)                  {}
 func (s discardWriter) FlushError() error                { return nil }
 func (s discardWriter) SetWriteDeadline(time.Time) error { return nil }
 
-// BenchmarkEvents is what a message costs to be written as a server-sent event.
+// BenchmarkEvents measures the writing of a message as a server-sent event.
 func BenchmarkEvents(b *testing.B) {
 	for _, n := range []int{32, 4 << 10, 64 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("%d bytes", n), func(b *testing.B) {
@@ -109,7 +109,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// An event is written without a copy of its message, and one of a batch costs nothing of its own.
+// Writing an event does not copy its message, and further events of a batch do not allocate.
 func TestAllocations_OfEvents(t *testing.T) {
 	for _, n := range []int{1, 100} {
 		sw := newStreamWriter(discardWriter{})
@@ -125,7 +125,7 @@ func TestAllocations_OfEvents(t *testing.T) {
 	}
 }
 
-// BenchmarkStatelessCall is BenchmarkCall in the stateless era.
+// BenchmarkStatelessCall measures a call without a session.
 func BenchmarkStatelessCall(b *testing.B) {
 	srv := New(Options{ServeStateless: serveEcho})
 	url := startBenchServer(b, srv)
@@ -138,7 +138,7 @@ func BenchmarkStatelessCall(b *testing.B) {
 	}
 }
 
-// BenchmarkNetHTTP is what net/http alone needs for as much.
+// BenchmarkNetHTTP measures net/http alone with the same bodies.
 func BenchmarkNetHTTP(b *testing.B) {
 	url := startBenchServer(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

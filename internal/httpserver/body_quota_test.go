@@ -14,12 +14,12 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// largeRequest is a call with n bytes of params.
+// largeRequest returns a request with n bytes of params.
 func largeRequest(id, method string, n int) string {
 	return requestJSON(id, method, `{"x":"`+strings.Repeat("x", n)+`"}`)
 }
 
-// heldBytes tells how many bytes of bodies are held.
+// heldBytes returns the number of posted bytes in use.
 func (h *harness) heldBytes() int64 {
 	synctest.Wait()
 	h.server.bodyQuota.mu.Lock()
@@ -27,8 +27,8 @@ func (h *harness) heldBytes() int64 {
 	return h.server.bodyQuota.total
 }
 
-// What was posted counts until it is answered, even if its client has hung up, or the
-// answer comes on another stream.
+// Posted bytes count until their requests are answered, even if the client has disconnected or
+// the response is sent on another stream.
 func TestBodiesAreHeldUntilTheyAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -118,7 +118,7 @@ func TestBodiesAreHeldUntilTheyAreAnswered_SSE(t *testing.T) {
 	})
 }
 
-// A request without a session counts until it is over, and for its principal.
+// The bytes of a stateless request count until its end, for its principal.
 func TestBodiesAreHeldUntilTheyAreAnswered_Stateless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
@@ -149,8 +149,8 @@ func TestBodiesAreHeldUntilTheyAreAnswered_Stateless(t *testing.T) {
 	})
 }
 
-// A place is free only just after its client has the answer. That client is not refused
-// for it.
+// A slot becomes free shortly after the client has its response. The client's next request is not
+// rejected because of that.
 func TestAPlaceIsFreeAfterTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
@@ -168,8 +168,7 @@ func TestAPlaceIsFreeAfterTheAnswer(t *testing.T) {
 	})
 }
 
-// Room is made for what has come, not for what is announced: that does not count, and may
-// never come.
+// Memory is allocated for received bytes, not for the announced length.
 func TestAnAnnouncedBodyTakesNoRoom(t *testing.T) {
 	for _, announced := range []int64{100, 1 << 20, 1 << 30} {
 		from := &unreadBody{}
@@ -180,7 +179,7 @@ func TestAnAnnouncedBodyTakesNoRoom(t *testing.T) {
 	}
 }
 
-// unreadBody is a body that does not come. It notes how much room was made for it.
+// unreadBody is a body that does not arrive. It records the size of the read buffer.
 type unreadBody struct{ bufSize int }
 
 func (l *unreadBody) Read(b []byte) (int, error) {
@@ -188,8 +187,8 @@ func (l *unreadBody) Read(b []byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
-// The first body of all, which was refused before anything of it was read, was let go of
-// with a panic: nothing had ever been counted.
+// If the very first body was rejected by its length, releasing its lease caused a panic, because
+// the quota had no entries.
 func TestTheFirstBodyIsTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -204,8 +203,8 @@ func TestTheFirstBodyIsTooLong(t *testing.T) {
 	})
 }
 
-// Whoever has one of several tokens is one holder, even if the token was alone from the start:
-// many sessions are not many shares.
+// A token that was the only one at first becomes one of several principals: its sessions share
+// one quota.
 func TestWhoWasAloneHoldsOneShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.Tokens, o.MessageLimit, o.BacklogLimit = []string{"alpha"}, 100_000, 300_000 })

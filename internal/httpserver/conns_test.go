@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 )
 
-// A testConn has one connection to a house, over which it sends requests by itself.
+// A testConn sends requests over one connection to a harness.
 type testConn struct {
 	*harness
 	net.Conn
@@ -28,7 +28,7 @@ func (h *harness) newCaller() *testConn {
 	return &testConn{h, c, bufio.NewReader(c)}
 }
 
-// post sends a request, and returns the status of the answer, 0 if the connection is closed.
+// post sends a request and returns the status, 0 if the connection is closed.
 func (c *testConn) post(method, token string) int {
 	body := statelessRequest("1", method, "")
 	text := fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
@@ -53,7 +53,7 @@ func (c *testConn) post(method, token string) int {
 	}
 }
 
-// isOpen reports whether the server still holds a connection on which it owes nothing.
+// isOpen reports whether the server keeps the idle connection open.
 func (c *testConn) isOpen() bool {
 	synctest.Wait()
 	closed := make(chan bool, 1)
@@ -70,7 +70,7 @@ func (c *testConn) isOpen() bool {
 	}
 }
 
-// Connections without a token take no place from a client that has one, be they idle or busy.
+// Connections without a valid token do not displace clients, whether they are idle or busy.
 func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -85,7 +85,7 @@ func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
 		var strangers []*testConn
 		for i := range maxUnadmittedConns {
 			c := h.newCaller()
-			if i%16 == 1 { // it shows a wrong token
+			if i%16 == 1 { // with a wrong token
 				if got := c.post("echo", "guess"); got != 401 {
 					t.Fatalf("a stranger gets %d", got)
 				}
@@ -108,7 +108,8 @@ func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
 			t.Error("the oldest stranger is still there")
 		}
 		if !strangers[1].isOpen() || !strangers[maxUnadmittedConns-1].isOpen() {
-			t.Error("a newer stranger was closed") // one that was closed makes room for all that become clients
+			// One closed connection is enough for all connections that are admitted afterwards
+			t.Error("a newer stranger was closed")
 		}
 		if n := strings.Count(log.String(), "too many unauthenticated connections"); n != 1 {
 			t.Errorf("the log has\n%s", log.String())
@@ -116,7 +117,7 @@ func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
 	})
 }
 
-// Strangers that are busy, which a slow body makes them, go when there is none that is idle.
+// If no unadmitted connection is idle, a busy one is closed, such as one with a slow body.
 func TestBusyStrangers_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 4, []string{"secret"} })
@@ -135,7 +136,7 @@ func TestBusyStrangers_F_SEC_8(t *testing.T) {
 	})
 }
 
-// Of too many connections of clients the one that has been idle the longest is closed.
+// If there are too many admitted connections, the one that has been idle the longest is closed.
 func TestTooManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -149,10 +150,11 @@ func TestTooManyConnections(t *testing.T) {
 			if got := c.post("echo", ""); got != 200 {
 				t.Fatalf("a client gets %d", got)
 			}
-			synctest.Wait() // the server calls a connection idle only after it has answered
+			synctest.Wait() // the server reports idle only after the response
 			clients = append(clients, c)
 		}
-		if got := clients[0].post("echo", ""); got != 200 { // so that it is not the one that was idle the longest
+		// So that it is not the one that has been idle the longest
+		if got := clients[0].post("echo", ""); got != 200 {
 			t.Errorf("the first client gets %d", got)
 		}
 		synctest.Wait()
@@ -173,13 +175,13 @@ func TestTooManyConnections(t *testing.T) {
 	})
 }
 
-// When all connections of clients are busy one more is served all the same, as long as no stranger
-// needs its place.
+// If all admitted connections are busy, a further client is served on an unadmitted connection,
+// as long as those are within their limit.
 func TestBusyClientsAreNotClosed_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MaxSessions = 2 * maxConnsPerSession; o.Tokens = []string{"secret"} })
-		synctest.Wait()                  // Run has read it
-		h.server.opts.MaxSessions = 1000 // as many requests may be open
+		synctest.Wait()                  // Run has read MaxSessions
+		h.server.opts.MaxSessions = 1000 // so that the limit of requests is higher
 		done := make(chan int, 1000)
 		for range 2 * maxConnsPerSession * maxConnsPerSession {
 			c := h.newCaller()
@@ -200,7 +202,7 @@ func TestBusyClientsAreNotClosed_F_SEC_8(t *testing.T) {
 	})
 }
 
-// Strangers leave descriptors to clients and programs.
+// Unadmitted connections leave file descriptors to clients and child processes.
 func TestStrangersHaveHalfOfTheDescriptors(t *testing.T) {
 	for descriptors, want := range map[int]int{0: maxUnadmittedConns, 1 << 20: maxUnadmittedConns, 1024: 512, 64: 32, 1: 1} {
 		if got := unadmittedLimit(descriptors); got != want {
@@ -209,8 +211,8 @@ func TestStrangersHaveHalfOfTheDescriptors(t *testing.T) {
 	}
 }
 
-// That there is no descriptor for a connection is a warning, once in a while; other words of the
-// HTTP server are for debugging.
+// A failed accept becomes a warning, once in a while. Other messages of net/http are logged as
+// debug.
 func TestAcceptErrorsAreWarnings(t *testing.T) {
 	var log logBuffer
 	server := slog.NewLogLogger(&acceptErrorHandler{Handler: slog.NewTextHandler(&log, nil)}, slog.LevelDebug)

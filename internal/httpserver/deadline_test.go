@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A body that nobody wants to read has to come in time all the same: net/http
-// waits for it before it answers.
+// A body that is not read has to arrive in time, because net/http waits for it before it sends
+// the response.
 func TestABodyThatNobodyReadsHasToCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.Loopback = true })
@@ -41,8 +41,8 @@ func TestABodyThatNobodyReadsHasToCome(t *testing.T) {
 	})
 }
 
-// An answer that a client does not take is not kept for ever, be its session over
-// or not.
+// A response that the client does not read is not kept forever, whether its session is closed or
+// not.
 func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -65,7 +65,7 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 	})
 }
 
-// A question about a call whose POST has broken goes where it is heard.
+// A server request about a call whose POST has broken goes to a stream with a reader.
 func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -73,7 +73,7 @@ func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
 		alone := h.openStream(testRequest{method: "GET", session: key})
 		res := h.send(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
 		r := <-h.heldRequests
-		res.Body.Close() // before there was an event, so that nobody can come back for it
+		res.Body.Close() // before the first event, so that the client cannot resume
 		synctest.Wait()
 		question := wire.NewRequest("9", "elicitation/create", []byte("{}"))
 		if err := handler.Writer.Write(question, r.RemoteID()); err != nil {
@@ -85,8 +85,7 @@ func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
 	})
 }
 
-// What arrives at one moment has a bound, from however many clients it comes, and there is
-// some room for each that comes.
+// The bytes arriving at one time are limited over all clients, and each new client gets some.
 func TestBodiesThatArriveHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 4<<20 })
@@ -111,7 +110,8 @@ func TestBodiesThatArriveHaveABound(t *testing.T) {
 		h.want(testRequest{session: newcomer, body: full}, 503, "*")
 		one := requestJSON("1", "hold", `"`+strings.Repeat("x", 10<<10)+`"`)
 		s := h.openStream(testRequest{session: newcomer, body: one})
-		h.want(testRequest{session: key, body: requestJSON("2", "echo", `{}`)}, 200, resultJSON("2", "{}")) // it may be a cancellation
+		// A small body is accepted, because it may be a cancellation
+		h.want(testRequest{session: key, body: requestJSON("2", "echo", `{}`)}, 200, resultJSON("2", "{}"))
 		if res := h.want(testRequest{session: key, body: one}, 503, "*"); res.Header.Get("Retry-After") != "1" {
 			t.Errorf("headers: %v", res.Header)
 		}
@@ -128,7 +128,7 @@ func TestBodiesThatArriveHaveABound(t *testing.T) {
 	})
 }
 
-// So does one that waits already when the client takes the call back.
+// A pending server request is moved when the client cancels the call.
 func TestAQuestionSurvivesTheEndOfAnotherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)

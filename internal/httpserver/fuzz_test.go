@@ -14,14 +14,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// silentHandler holds a session in which nothing is answered.
+// silentHandler is a SessionHandler that does not respond.
 type silentHandler struct{ transport.Writer }
 
 func (silentHandler) Receive(wire.Message) {}
 func (s silentHandler) Shutdown()          { _ = s.Close() }
 func (silentHandler) Closed(error)         {}
 
-// echoHandler answers every request at once, and one more time.
+// echoHandler responds to every request immediately, and sends a second response.
 type echoHandler struct{ silentHandler }
 
 func (s echoHandler) Receive(m wire.Message) {
@@ -43,7 +43,7 @@ func (s echoHandler) Receive(m wire.Message) {
 	}
 }
 
-// openEcho and serveEcho are the Open and Serve of who answers so.
+// openEcho and serveEcho implement Options with echoHandler.
 func openEcho(_ SessionInfo, out transport.Writer) SessionHandler {
 	return echoHandler{silentHandler{out}}
 }
@@ -55,9 +55,8 @@ func serveEcho(ctx context.Context, _ SessionInfo, c transport.Conn) {
 	}
 }
 
-// Whatever is posted, with whatever headers: no panic, no status that blames the
-// server, no answer that is none. What is of the stateless era neither needs a session
-// nor gets one, and is answered under its own id.
+// For any body and headers there is no panic, no 5xx status, and a valid response. A modern
+// request neither needs nor gets a session, and its response has its id.
 func FuzzPost(f *testing.F) {
 	srv := New(Options{OpenSession: openEcho, ServeStateless: serveEcho, MessageLimit: 64 << 10, MaxSessions: 1 << 30, IdleTimeout: time.Second, Loopback: true})
 	go srv.sweepIdle(f.Context())
@@ -97,7 +96,7 @@ func FuzzPost(f *testing.F) {
 		if strings.HasPrefix(path, "/") && !strings.ContainsAny(path, " %#") && !strings.HasPrefix(path, "//") && printable(path) {
 			target = path
 		}
-		if verb != "POST" && verb != "DELETE" && verb != "PUT" { // a GET would hold a stream
+		if verb != "POST" && verb != "DELETE" && verb != "PUT" { // a GET would open a stream
 			verb = "POST"
 		}
 		r := httptest.NewRequest(verb, target, strings.NewReader(string(body)))
@@ -119,7 +118,7 @@ func FuzzPost(f *testing.F) {
 			t.Errorf("no JSON: %s", w.Body)
 		}
 		if m, err := wire.Parse(body); err == nil && m.Kind() == wire.Request && protocol.IsModern(m) && target == mcp && verb == "POST" {
-			// What is refused before it is read has no id.
+			// A rejection before the body is read has no id.
 			answer, err := wire.Parse(w.Body.Bytes())
 			if read := w.Code != 401 && w.Code != 403 && w.Code != 406 && w.Code != 413 && w.Code != 415; read && err == nil && answer.ID() != m.ID() ||
 				w.Header().Get(sessionHeader) != "" || w.Code == 200 && strings.TrimSpace(version) != protocol.RevisionOf(m) {

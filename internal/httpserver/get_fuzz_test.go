@@ -14,7 +14,8 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// openNotifying holds a session in which each request is answered, and three things are said at first on its own stream.
+// openNotifying returns a handler that responds to each request, after three notifications on the
+// standalone stream.
 func openNotifying(_ SessionInfo, out transport.Writer) SessionHandler {
 	for i := range 3 {
 		_ = out.Write(progressNotification(i), "")
@@ -22,9 +23,9 @@ func openNotifying(_ SessionInfo, out transport.Writer) SessionHandler {
 	return echoHandler{silentHandler{out}}
 }
 
-// Whatever is asked for without a body, with whatever headers: no panic and no status that blames the server; what
-// a session has to say goes to who has its key, each thing once on a stream and from where the client left off; and only
-// who has the key ends a session.
+// For any request without a body there is no panic and no 5xx status. The messages of a session
+// go only to requests with its key, each message once per stream and starting after
+// Last-Event-ID; and only a request with the key closes the session.
 func FuzzListen(f *testing.F) {
 	for _, key := range []string{"KEY", "", "x", "KEYx"} {
 		for _, last := range []string{"", "0-1", "0-0", "0-3", "1-1", "0-99999999999999999999", "-1", "0-01", "x"} {
@@ -40,7 +41,7 @@ func FuzzListen(f *testing.F) {
 	f.Add("GET", "/readyz", "", "", "", "", "", "evil.com", "", "")
 	f.Fuzz(func(t *testing.T, verb, path, key, last, accept, version, origin, host, method, name string) {
 		if verb == "POST" || strings.ToUpper(verb) != verb || !printable(verb) || strings.ContainsAny(verb, `()<>@,;:\"/[]?={}`) || verb == "" {
-			verb = "GET" // FuzzPost posts
+			verb = "GET" // POST is covered by FuzzPost
 		}
 		synctest.Test(t, func(t *testing.T) {
 			srv := New(Options{OpenSession: openNotifying, MessageLimit: 64 << 10, Loopback: true})
@@ -96,8 +97,8 @@ func FuzzListen(f *testing.F) {
 	})
 }
 
-// receivedOn returns the messages in a stream of events, nil if it is none; of the older transport's
-// first event nothing.
+// receivedOn returns the messages in an event stream, nil if the response is not one. It skips
+// the endpoint event of HTTP+SSE.
 func receivedOn(t *testing.T, w *httptest.ResponseRecorder) []string {
 	if w.Header().Get("Content-Type") != "text/event-stream" {
 		if strings.Contains(w.Body.String(), `"progressToken"`) {

@@ -12,8 +12,7 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// A modernTool is tool for clients of the stateless era, for one visit. A call that
-// names "wait" is not answered.
+// A modernTool serves one modern request like testTool. It does not respond to a call of "wait".
 type modernTool struct {
 	testTool
 	waiting chan<- bool
@@ -36,8 +35,7 @@ func (s *modernTool) HandleRequest(r *peer.Request) {
 	}
 }
 
-// A client that others wrote finds out that there are no sessions, is served, and takes a
-// call back.
+// The client of the Go SDK detects the modern generation, is served, and cancels a call.
 func TestARealClientOfTheStatelessEra(t *testing.T) {
 	waits, over := make(chan bool), make(chan error, 1)
 	open := func(_ SessionInfo, out transport.Writer) SessionHandler {

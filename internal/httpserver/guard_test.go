@@ -49,7 +49,7 @@ func TestSEC_01_OtherHostsAndOriginsAreRefused(t *testing.T) {
 		{"localhost", "http://app.example", false},
 		{"localhost", "http://gw.example", false},
 		{"localhost", "http://localhost.evil.com", false},
-		{"localhost", "http://evil.com@localhost:1", false}, // no browser sends such
+		{"localhost", "http://evil.com@localhost:1", false}, // not sent by browsers
 		{"localhost", "http://localhost/evil", false},
 		{"localhost", "null", false},
 		{"localhost", "", false},
@@ -77,8 +77,8 @@ func TestSEC_01_OtherHostsAndOriginsAreRefused(t *testing.T) {
 	}
 }
 
-// Where the Host header is not checked, an origin that is equal to it proves
-// nothing unless the name is surely ours.
+// If the Host header is not checked, an equal origin proves nothing unless the host is known to
+// be the gateway.
 func TestOriginsBeyondLoopback(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Hosts = []string{"gw.example"} })
 	for _, row := range []struct {
@@ -151,7 +151,7 @@ func TestTokens(t *testing.T) {
 		h.initialize("2025-11-25", bearer("bearer  beta-token"))
 		key, _ := h.initialize("2025-11-25", bearer("Bearer alpha-token"))
 		for _, tr := range []testRequest{{session: key, body: requestJSON("1", "echo", "{}")}, {method: "GET", session: key}, {method: "DELETE", session: key}} {
-			tr.header = bearer("Bearer beta-token") // a session is its owner's
+			tr.header = bearer("Bearer beta-token") // a session belongs to its principal
 			if res, body := h.do(tr); res.StatusCode != 404 {
 				t.Errorf("%s: %s %s", tr.method, res.Status, body)
 			}
@@ -193,7 +193,7 @@ func TestTooManySessions(t *testing.T) {
 	sse.disconnect()
 }
 
-// Of the sessions there may be, one of several tokens has half at most.
+// One of several tokens can open half of the sessions at most.
 func TestSessionsUnderOneTokenLeaveRoom(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 3, []string{"a", "b"} })
 	open := func(token string, status int, text string) (session string) {
@@ -213,7 +213,7 @@ func TestSessionsUnderOneTokenLeaveRoom(t *testing.T) {
 	open("a", 200, "")
 }
 
-// An initialize that is refused, or that nobody waits for, leaves no session.
+// An initialize that fails, or whose client disconnects, leaves no session.
 func TestNoSessionWithoutAgreement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -262,7 +262,7 @@ func TestAHolderThatClosesEndsTheSession(t *testing.T) {
 	}
 }
 
-// panicHandler holds a session that has a bug.
+// panicHandler is a SessionHandler with a bug.
 type panicHandler struct{ echoHandler }
 
 func (p panicHandler) Receive(m wire.Message) {
@@ -272,7 +272,7 @@ func (p panicHandler) Receive(m wire.Message) {
 	p.echoHandler.Receive(m)
 }
 
-// A bug that one session meets ends that session, is told of, and costs no other.
+// A panic in one session closes that session, is logged, and affects no other session.
 func TestAPanicEndsItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -295,7 +295,7 @@ func TestAPanicEndsItsSession(t *testing.T) {
 	})
 }
 
-// A gateway that is its own backend would ask itself without end.
+// A gateway that is its own backend would call itself without end.
 func TestWhoComesFromOurselvesIsRefused(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Via = "mcp-gateway-1" })
 	with := func(via string) testRequest {
@@ -306,7 +306,7 @@ func TestWhoComesFromOurselvesIsRefused(t *testing.T) {
 	h.initialize("2025-11-25", map[string]string{"Via": "1.1 mcp-gateway-2"})
 }
 
-// A proxy may have looked at the first of two values, and a server may look at the last.
+// A proxy may check the first of two values while a server uses the last.
 func TestHeadersWithTwoValuesAreRefused(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha-token"} })
 	token := map[string]string{"Authorization": "Bearer alpha-token"}

@@ -18,9 +18,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A halfConn is one end of a connection of which each direction can be closed alone.
+// A halfConn is one end of a connection whose directions can be closed separately.
 type halfConn struct {
-	net.Conn // what is read
+	net.Conn // for reading
 	out      net.Conn
 }
 
@@ -44,8 +44,8 @@ func (c halfConn) Close() error {
 	return c.Conn.Close()
 }
 
-// rawConn sends a request over a connection of its own, closes the sending side after the given time, and
-// returns all that comes back.
+// rawConn sends a request over a connection of its own, closes the sending side after the given
+// time, and returns all bytes of the response.
 func (h *harness) rawConn(tr testRequest, after time.Duration) string {
 	h.Helper()
 	near, far := halfPipe()
@@ -61,8 +61,8 @@ func (h *harness) rawConn(tr testRequest, after time.Duration) string {
 	return string(text)
 }
 
-// A client that closes its sending side gets its answer or a closed connection, and never a response
-// without an answer.
+// A client that closes its sending side gets its response or a closed connection, never an empty
+// response.
 func TestAClientThatClosesItsSendingSideGetsNoEmptyAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -125,8 +125,8 @@ func TestAClientThatClosesItsSendingSideGetsNoEmptyAnswer(t *testing.T) {
 	})
 }
 
-// An answer that is there when the client is found to be gone is sent: it may have closed its sending
-// side alone.
+// A response that is ready when the disconnect is noticed is sent, because the client may have
+// closed only its sending side.
 func TestAnAnswerThatIsThereIsSent(t *testing.T) {
 	var mu sync.Mutex
 	var leave context.CancelFunc
@@ -175,18 +175,18 @@ func TestAnAnswerThatIsThereIsSent(t *testing.T) {
 	}
 }
 
-// disconnectingServer answers all requests at once; then the client is gone.
+// disconnectingServer responds to all requests at once; then the client disconnects.
 type disconnectingServer struct{ disconnect func() context.CancelFunc }
 
 func (disconnectingServer) HandleNotification(wire.Message, peer.Origin) {}
 
 func (a disconnectingServer) HandleRequest(r *peer.Request) {
-	leave := a.disconnect() // before the answer, after which the next request may come
+	leave := a.disconnect() // before the response, after which the next request may arrive
 	r.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{}}`))
 	leave()
 }
 
-// A request whose client is gone before the request is delivered is recorded.
+// A request whose client disconnects before delivery is reported to OnRejected.
 func TestARequestThatIsNotDeliveredIsRecorded(t *testing.T) {
 	var mu sync.Mutex
 	var got []string

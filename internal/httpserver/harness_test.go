@@ -21,37 +21,37 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A harness is a Server with a server behind it. Its network is in memory, so that it
-// runs in a synctest bubble.
+// A harness is a Server with test handlers. Its network is in memory, so that it works in a
+// synctest bubble.
 type harness struct {
 	*testing.T
 	server        *Server
 	client        *http.Client
 	pool          *http.Transport
-	heldRequests  chan *peer.Request // those with the method "hold"
-	notifications chan string        // the methods of notifications
+	heldRequests  chan *peer.Request // requests with the method "hold"
+	notifications chan string        // methods of received notifications
 	handlers      chan *testHandler
-	stop          func() // ends Run and waits for it
+	stop          func() // ends Run and waits for its return
 
 	accept    chan net.Conn
 	done      chan struct{}
-	closeDone func() // closes done, once
+	closeDone func() // closes done once
 }
 
-// A testHandler is a session as its holder, or Serve, sees it.
+// A testHandler is the handler of a session or of a stateless request.
 type testHandler struct {
 	*peer.Peer
 	transport.Writer
 	SessionInfo
-	closed chan error // why, once it is over; 1 slot
-	reason error      // as End was told, once ended has a value
+	closed chan error // reason of the end; capacity 1
+	reason error      // argument of Closed; valid once closed has a value
 }
 
 func newTestHandler(info SessionInfo, out transport.Writer) *testHandler {
 	return &testHandler{Writer: out, SessionInfo: info, closed: make(chan error, 1)}
 }
 
-// Shutdown and End implement SessionHandler; Receive is the Peer's.
+// Shutdown and Closed implement SessionHandler; Receive is promoted from Peer.
 func (handler *testHandler) Shutdown() { _ = handler.Peer.Close() }
 
 func (handler *testHandler) Closed(reason error) {
@@ -60,7 +60,7 @@ func (handler *testHandler) Closed(reason error) {
 	handler.closed <- transport.ErrClosed
 }
 
-// retained tells how many bytes the session keeps for resumption.
+// retained returns the number of bytes that the session retains for resumption.
 func (handler *testHandler) retained() int {
 	s := handler.Writer.(*httpSession)
 	s.mu.Lock()
@@ -68,7 +68,7 @@ func (handler *testHandler) retained() int {
 	return s.retained
 }
 
-// newHarness opens a house for the length of the test; change may be nil.
+// newHarness starts a harness for the duration of the test; change may be nil.
 func newHarness(t *testing.T, change func(*Options)) *harness {
 	h := &harness{T: t, heldRequests: make(chan *peer.Request, 5000), notifications: make(chan string, 5000), handlers: make(chan *testHandler, 20000),
 		accept: make(chan net.Conn), done: make(chan struct{})}
@@ -114,8 +114,8 @@ func newHarness(t *testing.T, change func(*Options)) *harness {
 	return h
 }
 
-// backlog returns what waits for clients, when nothing changes that any more: what a test writes is
-// counted by the goroutine that does, perhaps behind the end of everything else.
+// backlog returns the unsent bytes and the number of clients that have any, after waiting for
+// both to become 0. Messages written by the test are accounted for asynchronously.
 func (h *harness) backlog() (bytes int64, clients int) {
 	q := &h.server.backlogQuota
 	for range 1000 {
@@ -125,12 +125,12 @@ func (h *harness) backlog() (bytes int64, clients int) {
 		if bytes == 0 && clients == 0 {
 			break
 		}
-		time.Sleep(time.Millisecond) // at once in a bubble
+		time.Sleep(time.Millisecond) // no real time in a bubble
 	}
 	return bytes, clients
 }
 
-// Accept, Close and Addr make the house its own listener.
+// Accept, Close and Addr implement net.Listener.
 func (h *harness) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.accept:
@@ -159,8 +159,8 @@ func (h *harness) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// openSession holds a session, and serve one request: the server answers "echo" with its params, "hold" when the test
-// does, and whatever else with an error.
+// openSession and serveStateless serve sessions and single requests: "echo" returns its params,
+// "hold" is answered by the test, other methods are errors.
 func (h *harness) openSession(info SessionInfo, out transport.Writer) SessionHandler {
 	handler := newTestHandler(info, out)
 	handler.Peer = peer.NewPush(out, &echoServer{h, handler}, peer.Options{AllowBatches: func() bool { return true }, RejectInBatch: protocol.RejectInBatch})
@@ -202,12 +202,12 @@ func (s *echoServer) HandleRequest(r *peer.Request) {
 	}
 }
 
-// A testRequest is one HTTP request that a test makes. The zero value of all but body
-// stands for what a good client would send.
+// A testRequest is an HTTP request of a test. The zero values of all fields but body are those of
+// a correct client.
 type testRequest struct {
 	method, path, body string
 	session            string
-	header             map[string]string // "-" takes one away
+	header             map[string]string // the value "-" removes a header
 	host               string
 }
 
@@ -244,7 +244,7 @@ func (h *harness) newRequest(tr testRequest) *http.Request {
 	return req
 }
 
-// send returns the response with its body unread.
+// send returns the response; its body is not read.
 func (h *harness) send(tr testRequest) *http.Response {
 	h.Helper()
 	res, err := h.client.Do(h.newRequest(tr))
@@ -254,7 +254,7 @@ func (h *harness) send(tr testRequest) *http.Response {
 	return res
 }
 
-// do returns the status and the body.
+// do returns the response and its body.
 func (h *harness) do(tr testRequest) (*http.Response, string) {
 	h.Helper()
 	res := h.send(tr)
@@ -266,7 +266,7 @@ func (h *harness) do(tr testRequest) (*http.Response, string) {
 	return res, string(body)
 }
 
-// want makes a request and compares the answer.
+// want sends a request and compares the response. body "*" matches any body.
 func (h *harness) want(tr testRequest, status int, body string) *http.Response {
 	h.Helper()
 	res, got := h.do(tr)
@@ -276,7 +276,7 @@ func (h *harness) want(tr testRequest, status int, body string) *http.Response {
 	return res
 }
 
-// wantError makes a request that is refused with that status, id and code.
+// wantError sends a request that must fail with that status, id and code.
 func (h *harness) wantError(tr testRequest, status int, id string, code int) *http.Response {
 	h.Helper()
 	res, got := h.do(tr)
@@ -299,7 +299,7 @@ func initializeRequest(date string) string {
 	return `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"` + date + `","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 }
 
-// initialize opens a session and returns its key, and what Serve sees of it.
+// initialize opens a session and returns its key and handler.
 func (h *harness) initialize(date string, header map[string]string) (key string, handler *testHandler) {
 	h.Helper()
 	res := h.want(testRequest{body: initializeRequest(date), header: header}, 200,
@@ -327,14 +327,14 @@ func progressNotification(n int) wire.Message {
 	return wire.NewNotification("notifications/progress", fmt.Appendf(nil, `{"progressToken":"t","progress":%d}`, n))
 }
 
-// A eventReader reads a stream of events.
+// An eventReader reads an event stream.
 type eventReader struct {
 	*harness
 	res *http.Response
 	r   *bufio.Reader
 }
 
-// event is what one event has, comments included as such.
+// event is one server-sent event, or a comment.
 type event struct{ name, id, data, retry, comment string }
 
 func (h *harness) readEvents(res *http.Response) *eventReader {
@@ -346,7 +346,7 @@ func (h *harness) readEvents(res *http.Response) *eventReader {
 	return &eventReader{h, res, bufio.NewReader(res.Body)}
 }
 
-// openStream opens a stream of events.
+// openStream sends a request whose response must be an event stream.
 func (h *harness) openStream(tr testRequest) *eventReader {
 	h.Helper()
 	return h.readEvents(h.send(tr))
@@ -381,7 +381,7 @@ func (e *eventReader) next() (ev event, err error) {
 	}
 }
 
-// want reads one event.
+// want reads one event and compares it.
 func (e *eventReader) want(id, data string) {
 	e.Helper()
 	got, err := e.next()
@@ -405,7 +405,7 @@ func (e *eventReader) wantEnd() {
 
 func (e *eventReader) disconnect() { e.res.Body.Close() }
 
-// logBuffer is a log that may be read while it is written to.
+// logBuffer is a log that can be read while it is written to.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

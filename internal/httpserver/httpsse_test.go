@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// HTTP+SSE of 2024-11-05: one stream for everything, which is the session.
+// HTTP+SSE (2024-11-05) uses one stream for all messages, which lasts as long as the session.
 func TestLegacySSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.IdleTimeout = time.Minute })
@@ -29,7 +29,7 @@ func TestLegacySSE(t *testing.T) {
 				t.Errorf("got %+v %v, want %s", ev, err, data)
 			}
 		}
-		// A client that would like to be of the stateless era learns that it cannot be here.
+		// A modern client gets an error that makes it use initialize.
 		h.want(post(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`), 202, "")
 		want(`{"jsonrpc":"2.0","id":"d","error":{"code":-32022,"message":"Unsupported protocol version: supported are 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05",` +
 			`"data":{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18","2025-03-26","2024-11-05"]}}}`)
@@ -59,7 +59,7 @@ func TestLegacySSE(t *testing.T) {
 			t.Errorf("%d bytes are kept of what cannot be resumed", kept)
 		}
 
-		for range 20 { // far longer than Idle
+		for range 20 { // much longer than IdleTimeout
 			if ev, err := s.next(); err != nil || ev.comment == "" {
 				t.Errorf("%+v %v", ev, err)
 			}
@@ -92,7 +92,7 @@ func TestLegacySSEWhoseSessionEnds(t *testing.T) {
 	})
 }
 
-// Behind a proxy that serves the gateway under a prefix the endpoint has that prefix, too.
+// Behind a proxy with a path prefix, the endpoint resolves to a URL with that prefix.
 func TestTheEndpointIsRelative_F_DOOR_8(t *testing.T) {
 	h := newHarness(t, nil)
 	for address, want := range map[string]string{

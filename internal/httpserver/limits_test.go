@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// Headers have a bound.
+// The size of HTTP headers is limited.
 func TestHeadersHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -18,7 +18,7 @@ func TestHeadersHaveABound(t *testing.T) {
 	})
 }
 
-// Who has no session yet needs no long message.
+// A message without a session has a lower size limit.
 func TestAStrangersBodyHasABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 4 << 20 })
@@ -32,7 +32,7 @@ func TestAStrangersBodyHasABound(t *testing.T) {
 	})
 }
 
-// A session has so many requests open, and HTTP exchanges, and no more.
+// The number of requests and HTTP exchanges of a session is limited.
 func TestASessionsRequestsHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -52,7 +52,7 @@ func TestASessionsRequestsHaveABound(t *testing.T) {
 		}
 		h.want(testRequest{session: key, body: requestJSON(`"one"`, "echo", "{}")}, 200, "*")
 
-		one := handler.Writer.(*httpSession) // which has as many exchanges
+		one := handler.Writer.(*httpSession) // the maximum number of exchanges
 		one.mu.Lock()
 		one.activeExchanges += maxOpenRequests
 		one.mu.Unlock()

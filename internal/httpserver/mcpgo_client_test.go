@@ -14,7 +14,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// testTool is a server whose one tool reports progress and says its name.
+// testTool is an MCP server whose tool reports progress and returns its own name.
 type testTool struct{}
 
 func (testTool) HandleNotification(wire.Message, peer.Origin) {}
@@ -32,7 +32,7 @@ func (testTool) HandleRequest(r *peer.Request) {
 	}
 }
 
-// A client that others wrote, over a real network, by either transport.
+// The client of mcp-go works over a real network with both transports.
 func TestRealClients(t *testing.T) {
 	srv := New(Options{Loopback: true, OpenSession: func(info SessionInfo, out transport.Writer) SessionHandler {
 		handler := newTestHandler(info, out)

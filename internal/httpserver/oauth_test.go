@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A client that looks for OAuth is told, without a token, that it needs one and how it is set.
+// A client that looks for OAuth gets an explanation of how to send a token, without needing one.
 func TestNoOAuth_F_DOOR_5(t *testing.T) {
 	for _, tokens := range [][]string{nil, {"secret"}} {
 		h := newHarness(t, func(o *Options) { o.Tokens, o.Loopback = tokens, true })

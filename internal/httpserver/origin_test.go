@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Without a token a page of another port of this machine is a stranger, like any other page.
+// Without tokens, a page of another port of this machine is rejected like any other page.
 func TestPagesOfOtherPorts_F_SEC_6(t *testing.T) {
 	const other, listed = "http://localhost:3000", "http://localhost:6274"
 	house := func(tokens ...string) *harness {
@@ -38,7 +38,8 @@ func TestPagesOfOtherPorts_F_SEC_6(t *testing.T) {
 	open.want(testRequest{body: initializeRequest("2025-11-25")}.withHeader("Origin", other, "Authorization", "Bearer secret"), 200, "*")
 }
 
-// What a page of another site, or port, has a browser fetch without an Origin opens no session.
+// A request without an Origin that a browser sends for a page of another site or port opens no
+// session.
 func TestPagesThatSendNoOrigin_F_SEC_12(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Loopback, o.Origins = true, []string{"http://localhost:6274"} })
 	for site, ok := range map[string]bool{"cross-site": false, "same-site": false, "Cross-Site": false, "same-origin": true, "none": true, "-": true} {

@@ -24,8 +24,7 @@ func TestAnswersComeAsJSON(t *testing.T) {
 	h.wantError(testRequest{session: key, body: requestJSON("3", "ping", `{}`)}, 404, "3", codeSessionNotFound)
 }
 
-// What comes before the answer, or an answer that takes its time, makes a stream
-// of events of it.
+// Messages before the response, or a late response, open an event stream.
 func TestAnswersComeAsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for date, primes := range map[string]bool{"2025-03-26": false, "2025-06-18": false, "2025-11-25": true} {
@@ -47,7 +46,8 @@ func TestAnswersComeAsEvents(t *testing.T) {
 			s.want("1-2", resultJSON("1", "{}"))
 			s.wantEnd()
 
-			s = h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)}) // after 200 ms
+			// After sseDelay
+			s = h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
 			if primes {
 				s.want("2-0", "")
 			}
@@ -59,8 +59,8 @@ func TestAnswersComeAsEvents(t *testing.T) {
 	})
 }
 
-// A client that would rather have events gets them, be there one answer and be
-// it at once, and is told how to come back for what it misses.
+// A client that prefers events gets them, even for a single immediate response, and can resume
+// the stream.
 func TestWhoNamesEventsFirstGetsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for accept, wants := range map[string]bool{
@@ -90,7 +90,7 @@ func TestWhoNamesEventsFirstGetsThem(t *testing.T) {
 	})
 }
 
-// Some clients begin each text with a byte order mark.
+// Some clients send a byte order mark before the JSON text.
 func TestAByteOrderMark_F_DOOR_3(t *testing.T) {
 	h := newHarness(t, nil)
 	const mark = "\uFEFF"
@@ -104,7 +104,7 @@ func TestAByteOrderMark_F_DOOR_3(t *testing.T) {
 	h.wantError(testRequest{session: key, body: mark}, 400, "null", -32700)
 }
 
-// A message that nests too deep is refused with its id.
+// A message with too many levels of nesting is rejected with its id.
 func TestNestedTooDeep_F_DOOR_7(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)
@@ -113,8 +113,8 @@ func TestNestedTooDeep_F_DOOR_7(t *testing.T) {
 	h.wantError(testRequest{session: key, body: "[" + requestJSON("1", "tools/call", deep) + "]"}, 400, "null", wire.CodeInvalidRequest)
 }
 
-// A client that accepts one kind of answer alone gets that kind, also when the answer takes its time
-// and is not all that there is to tell.
+// A client that accepts only one format gets that format, even if the response is late and there
+// are other messages.
 func TestOneKindOfAnswer_F_DOOR_4(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -143,7 +143,7 @@ func TestOneKindOfAnswer_F_DOOR_4(t *testing.T) {
 		own.disconnect()
 		<-done
 
-		// One that the client takes back.
+		// The client cancels the request.
 		done = make(chan bool)
 		go func() {
 			h.want(testRequest{session: key, body: requestJSON("3", "hold", "{}"), header: json}, 202, "")
@@ -153,7 +153,7 @@ func TestOneKindOfAnswer_F_DOOR_4(t *testing.T) {
 		h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`, header: json}, 202, "")
 		<-done
 
-		// One whose session ends.
+		// The session is closed.
 		done = make(chan bool)
 		go func() {
 			h.wantError(testRequest{session: key, body: requestJSON("4", "hold", "{}"), header: json}, 200, "4", wire.CodeInternalError)
@@ -194,7 +194,7 @@ func TestOneKindOfAnswer_F_DOOR_4(t *testing.T) {
 	})
 }
 
-// A body that is encoded is refused with a text that says so.
+// An encoded body is rejected with an explanation.
 func TestEncodedBodies_F_DOOR_4(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)

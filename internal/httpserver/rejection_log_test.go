@@ -12,7 +12,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An address is served with a slash at its end, too.
+// A slash at the end of an endpoint's path is accepted.
 func TestSlashes_F_DOOR_2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -40,7 +40,7 @@ func TestSlashes_F_DOOR_2(t *testing.T) {
 	})
 }
 
-// A refusal is logged with its reason; of a flood of them, two lines a minute.
+// A rejection is logged with its reason; many rejections are two records per minute.
 func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -85,10 +85,10 @@ func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 		h.do(valid(testRequest{path: "/other", body: "{}"}))
 		want(1, "404 Not found")
 
-		for i := range 10 * maxReasons { // each with a reason of its own
+		for i := range 10 * maxReasons { // each with a different reason
 			h.do(valid(testRequest{body: requestJSON("1", "x", "{}")}).withHeader("Content-Encoding", fmt.Sprint("x", i)))
 		}
-		want(maxReasons) // one of them was there, and one more stands for the rest
+		want(maxReasons) // one reason was already counted, and one entry covers the rest
 		time.Sleep(repeatPeriod)
 		synctest.Wait()
 		want(1, fmt.Sprintf("records=%d", 9*maxReasons))
@@ -101,11 +101,11 @@ func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 		log.mu.Unlock()
 		h.do(valid(testRequest{path: "/x", body: "{}"}))
 		h.stop()
-		want(1, "further requests rejected") // not lost at the end
+		want(1, "further requests rejected") // the last count is logged at the end
 	})
 }
 
-// What the Server answers with an error by itself is told, with the session that it belongs to.
+// OnRejected is called for errors of the Server itself, with the log id of the session.
 func TestRefusedRequestsAreTold(t *testing.T) {
 	var told []string
 	var mu sync.Mutex

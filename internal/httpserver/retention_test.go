@@ -12,13 +12,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// largeNotification is a message of some n bytes.
+// largeNotification returns a message of about n bytes.
 func largeNotification(i, n int) wire.Message {
 	return wire.NewNotification("big", fmt.Appendf(nil, `{"i":%d,"x":"%s"}`, i, strings.Repeat("x", n)))
 }
 
-// TestEviction makes a session keep more than it may and sees what goes first:
-// what was sent and has ended, what was sent, and only then what was not sent.
+// TestEviction exceeds RetainLimit and checks the order of eviction: complete sent streams, sent
+// events, and only then unsent events.
 func TestEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.RetainLimit = 20000 })
@@ -46,17 +46,17 @@ func TestEviction(t *testing.T) {
 			}
 			return n
 		}
-		running := open("1") // stream 1 goes on, its first event was sent
+		running := open("1") // stream 1 is open; its first event was sent
 		r1 := <-h.heldRequests
 		h.write(handler, largeNotification(0, 3000), "1")
 		read(running, 1)
-		ended := open("2") // stream 2 has ended
+		ended := open("2") // stream 2 is complete
 		r2 := <-h.heldRequests
 		h.write(handler, largeNotification(0, 3000), "2")
 		r2.Reply([]byte("{}"))
 		read(ended, 2)
 		ended.wantEnd()
-		broken := open("3") // stream 3 has lost its connection, its second event was not sent
+		broken := open("3") // stream 3 is broken; its second event was not sent
 		r3 := <-h.heldRequests
 		h.write(handler, largeNotification(0, 3000), "3")
 		read(broken, 1)
@@ -69,25 +69,25 @@ func TestEviction(t *testing.T) {
 		own := h.openStream(testRequest{method: "GET", session: key})
 		own.want("0-0", "")
 
-		h.write(handler, largeNotification(0, 3000), "") // first 2 goes
+		h.write(handler, largeNotification(0, 3000), "") // evicts stream 2
 		h.write(handler, largeNotification(1, 3000), "")
 		read(own, 2)
 		kept()
 		h.wantError(lastSeen(key, "2-0"), 410, "null", wire.CodeInvalidRequest)
-		for i := range 2 { // then what was sent of 1
+		for i := range 2 { // then the sent events of stream 1
 			h.write(handler, largeNotification(2+i, 3000), "")
 			read(own, 1)
 		}
 		kept()
 		h.wantError(lastSeen(key, "1-0"), 410, "null", wire.CodeInvalidRequest)
-		for i := range 6 { // and of 3, and of the session's own
+		for i := range 6 { // then those of stream 3 and of the standalone stream
 			h.write(handler, largeNotification(4+i, 3000), "")
 			read(own, 1)
 			kept()
 		}
 		h.wantError(lastSeen(key, "3-0"), 410, "null", wire.CodeInvalidRequest)
 		h.wantError(lastSeen(key, "0-0"), 410, "null", wire.CodeInvalidRequest)
-		resumed := h.openStream(lastSeen(key, "3-1")) // but not what was not sent
+		resumed := h.openStream(lastSeen(key, "3-1")) // but not the unsent events
 		if ev, _ := resumed.next(); ev.id != "3-2" {
 			t.Errorf("%+v", ev)
 		}
@@ -101,7 +101,7 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// What nobody fetches pushes itself out, but for the newest.
+// Unread messages displace each other, except the newest.
 func TestNobodyFetches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.RetainLimit = 10000 })
@@ -118,7 +118,7 @@ func TestNobodyFetches(t *testing.T) {
 		synctest.Wait()
 
 		var answers []*eventReader
-		for i := range 4 { // answers that are larger than the bound, for clients that are gone
+		for i := range 4 { // responses larger than the limit, for disconnected clients
 			s := h.openStream(testRequest{session: key, body: requestJSON(fmt.Sprint(i), "hold", "{}")})
 			s.want(fmt.Sprint(i+1, "-0"), "")
 			answers = append(answers, s)
@@ -133,7 +133,7 @@ func TestNobodyFetches(t *testing.T) {
 		for _, id := range []string{"1-0", "2-0", "3-0"} {
 			h.wantError(lastSeen(key, id), 410, "null", wire.CodeInvalidRequest)
 		}
-		s = h.openStream(lastSeen(key, "4-0")) // the newest answer stays
+		s = h.openStream(lastSeen(key, "4-0")) // the newest response is retained
 		if ev, _ := s.next(); ev.id != "4-1" || len(ev.data) < 20000 {
 			t.Errorf("%+.50v", ev)
 		}
@@ -141,8 +141,8 @@ func TestNobodyFetches(t *testing.T) {
 	})
 }
 
-// All sessions together keep 64 times what one may; those go first that began
-// first.
+// All sessions together retain at most 64 times RetainLimit. The session that began first is
+// evicted first.
 func TestWhatAllSessionsKeepIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.RetainLimit = 10000 })
@@ -185,7 +185,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 		s := h.openStream(testRequest{method: "GET", session: listening})
 		call := h.openStream(testRequest{session: asking, body: requestJSON("1", "hold", "{}")})
 		call.want("1-0", "")
-		call.disconnect() // its request goes on, for as long as its client may come back
+		call.disconnect() // the request stays open while the client may resume
 		go func() {
 			for {
 				if _, err := s.next(); err != nil {
@@ -211,8 +211,8 @@ func TestIdleSessionsEnd(t *testing.T) {
 	})
 }
 
-// A request that comes in the very moment in which its session has been idle for long enough is served, or is told that
-// there is no such session. It is not taken and then lost.
+// A request that arrives at the moment when its session becomes idle is either served or gets
+// 404. It is not accepted and then lost.
 func TestIdleSessionsEnd_NotUnderARequest(t *testing.T) {
 	srv := New(Options{IdleTimeout: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
 	for range 20000 {
@@ -229,7 +229,7 @@ func TestIdleSessionsEnd_NotUnderARequest(t *testing.T) {
 	}
 }
 
-// Who holds a session is told once that it has ended, and why if neither side has closed it.
+// Closed is called once, with a reason if neither side has closed the session.
 func TestWhyASessionEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(h *harness, key string, handler *testHandler)

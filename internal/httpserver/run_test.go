@@ -21,7 +21,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// gracefulHandler is a SessionHandler that gives a grace.
+// gracefulHandler is a SessionHandler with a grace period.
 type gracefulHandler struct{ SessionHandler }
 
 func (g gracefulHandler) Shutdown() {
@@ -29,8 +29,8 @@ func (g gracefulHandler) Shutdown() {
 	g.SessionHandler.Shutdown()
 }
 
-// When the Server closes, what was asked is answered within the grace that the SessionHandler
-// gives, nothing new is let in, and then everything is gone.
+// When the Server shuts down, requests in flight are answered within the grace period of the
+// SessionHandler, and new requests are rejected.
 func TestClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
@@ -50,7 +50,7 @@ func TestClosing(t *testing.T) {
 			close(fast)
 		}()
 		r1, _, r3 := <-h.heldRequests, <-h.heldRequests, <-h.heldRequests
-		nobody, err := h.dial(t.Context(), "", "") // a connection on which nothing is asked
+		nobody, err := h.dial(t.Context(), "", "") // a connection without a request
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,8 @@ func TestClosing(t *testing.T) {
 				t.Errorf("%d %s", res.StatusCode, body)
 			}
 		}
-		h.want(testRequest{session: key, body: resultJSON("9", "{}")}, 202, "") // what a call in flight may wait for
+		// A response that a call in flight may need
+		h.want(testRequest{session: key, body: resultJSON("9", "{}")}, 202, "")
 		r1.Reply([]byte("{}"))
 		slow.want("1-1", resultJSON("1", "{}"))
 		slow.wantEnd()
@@ -89,7 +90,7 @@ func TestClosing(t *testing.T) {
 	})
 }
 
-// A client that does not read does not hold the end up for longer than closeDrainTimeout.
+// A client that does not read delays the shutdown by closeDrainTimeout at most.
 func TestClosingWithAClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -106,7 +107,7 @@ func TestClosingWithAClientThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// failingListener is a listener that fails.
+// failingListener is a listener whose Accept fails.
 type failingListener struct{}
 
 func (failingListener) Accept() (net.Conn, error) { return nil, io.ErrUnexpectedEOF }
@@ -119,8 +120,7 @@ func TestRunTellsThatTheListenerFailed(t *testing.T) {
 	}
 }
 
-// A body that does not come holds its connection for bodyTimeout, and no session at
-// all.
+// A body that does not arrive occupies its connection for bodyTimeout, and no session.
 func TestTricklingBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.IdleTimeout = 10 * time.Second })
@@ -165,13 +165,14 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 		synctest.Wait()
 		goroutines := runtime.NumGoroutine()
 		var heap [3]int64
-		for round := range heap { // the first grows what the runtime does not give back
+		// The first round includes memory that the runtime does not return
+		for round := range heap {
 			for range 10000 {
 				h.want(testRequest{body: initializeRequest("2025-11-25")}, 200, "*")
 				<-h.handlers
 			}
 			synctest.Wait()
-			// Those of other tests, which end late, are counted, too.
+			// This includes goroutines of other tests that end late.
 			if n := runtime.NumGoroutine() - goroutines; n > 100 {
 				t.Errorf("%d goroutines for 10000 sessions in which nothing happens", n)
 			}
@@ -185,8 +186,8 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 			}
 			heap[round] = heapInUse()
 		}
-		// Sessions that stay make every round grow. The runtime itself now and then keeps 0.5 to 1.4 MB more from
-		// one round on, which is not of the sessions.
+		// Leaked sessions would make every round grow. The runtime itself sometimes keeps 0.5 to
+		// 1.4 MB more from some round on.
 		if n := min(heap[1]-heap[0], heap[2]-heap[1]); n > 1<<19 {
 			t.Errorf("%d bytes are left of every 10000 sessions: %d", n, heap)
 		}
@@ -202,7 +203,7 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// What the door itself needs for a session that nothing happens in.
+// The memory of the Server for an idle session.
 func TestIdleSessionsCostLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.OpenSession = openEcho })
@@ -221,7 +222,7 @@ func TestIdleSessionsCostLittle(t *testing.T) {
 	})
 }
 
-// certificate returns one for localhost, and who trusts it.
+// certificate returns a certificate for localhost and a pool that trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -239,8 +240,8 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
 }
 
-// Over HTTP/2 an exchange may outlive its connection: Run returned while there was one, which
-// had a place and a body yet.
+// Over HTTP/2 an exchange can outlive its connection. Run used to return before the end of such
+// an exchange.
 func TestRunOutlivesTheExchangesOfHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cert, roots := certificate(t)
@@ -308,7 +309,7 @@ func TestTLS(t *testing.T) {
 			r := <-h.heldRequests
 			r.Notify(progressNotification(1))
 			s.want("1-1", string(progressNotification(1).Raw()))
-			again := h.readEvents(send(lastSeen(session, "1-0"))) // takes it over
+			again := h.readEvents(send(lastSeen(session, "1-0"))) // attaches to the stream
 			again.want("1-1", string(progressNotification(1).Raw()))
 			r.Reply([]byte("{}"))
 			again.want("1-2", resultJSON("1", "{}"))
@@ -317,7 +318,7 @@ func TestTLS(t *testing.T) {
 			go func() { (<-h.heldRequests).Notify(progressNotification(1)) }()
 			alone := h.readEvents(send(statelessRequest("1", "hold", "")))
 			alone.want("", string(progressNotification(1).Raw()))
-			<-h.handlers // the session
+			<-h.handlers // handler of the session
 			handler := <-h.handlers
 			alone.disconnect()
 			if err := <-handler.closed; !errors.Is(err, transport.ErrClosed) {

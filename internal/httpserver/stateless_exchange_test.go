@@ -21,8 +21,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An answer that is an error has the status of its code, whatever the client prefers,
-// as long as nothing was sent before it.
+// A single error response has the HTTP status of its code, regardless of the client's preference.
 func TestStatusOfAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -56,18 +55,20 @@ func TestStatusOfAnAnswer(t *testing.T) {
 	})
 }
 
-// A stream has no ids, since nobody can come back for the rest of it. It is opened by
-// what comes before the answer, by a client that prefers it, or when an answer takes
-// its time: until then the headers wait, for it may yet be an error.
+// A stateless stream has no event ids, because it cannot be resumed. It is opened by a message
+// before the response, by a client that prefers events, or by a late response. Until then the
+// HTTP header is held back, because the response may be an error.
 func TestStreamOfARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		go func() {
 			r := <-h.heldRequests
 			handler := <-h.handlers
-			h.write(handler, logMessage(1), "") // about nothing, but there is no other stream
+			// Related to no request, but there is only one stream
+			h.write(handler, logMessage(1), "")
 			r.Notify(progressNotification(1))
-			h.write(handler, wire.NewResult("2", []byte("{}")), "2") // of no request of this client's
+			// Response to an id that the client did not send
+			h.write(handler, wire.NewResult("2", []byte("{}")), "2")
 			if err := handler.Write(wire.NewRequest("9", "roots/list", nil), r.RemoteID()); err == nil {
 				t.Error("the client is asked")
 			}
@@ -116,10 +117,10 @@ func TestStreamOfARequest(t *testing.T) {
 	})
 }
 
-// A readOnceConn is a visit of which nobody does anything but read.
+// A readOnceConn is a stateless exchange whose request was read.
 type readOnceConn struct {
 	transport.Conn
-	ended chan error // what ended it
+	ended chan error // error of the second Read
 }
 
 func readRequests(n int) (func(context.Context, SessionInfo, transport.Conn), chan readOnceConn) {
@@ -137,8 +138,8 @@ func readRequests(n int) (func(context.Context, SessionInfo, transport.Conn), ch
 	}, all
 }
 
-// A client that hangs up takes its request back, whether it waits for headers or for
-// events, or has left what it was sent unread; and it is known at once.
+// Disconnecting cancels the request at once, whether the client waits for the header or for
+// events, or has unread messages.
 func TestHangingUpTakesARequestBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		serve, all := readRequests(1)
@@ -184,7 +185,7 @@ func TestHangingUpTakesARequestBack(t *testing.T) {
 	})
 }
 
-// The same over a real network.
+// Disconnecting over a real network.
 func TestHangingUpOverANetwork(t *testing.T) {
 	serve, all := readRequests(1)
 	srv := New(Options{ServeStateless: serve, Loopback: true})
@@ -220,8 +221,8 @@ func TestHangingUpOverANetwork(t *testing.T) {
 	}
 }
 
-// A subscription is open for hours, is never silent for long, and ends with its
-// result when the gateway does.
+// A subscription stays open for hours, sends keep-alives, and gets its result when the gateway
+// shuts down.
 func TestASubscriptionIsALongRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listening := make(chan transport.Conn, 1)
@@ -267,7 +268,7 @@ func TestASubscriptionIsALongRequest(t *testing.T) {
 	})
 }
 
-// What is not answered is told to be so.
+// A request without a response gets an error.
 func TestARequestThatIsNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -288,7 +289,7 @@ func TestARequestThatIsNotAnswered(t *testing.T) {
 		gone := newHarness(t, func(o *Options) { o.ServeStateless = func(context.Context, SessionInfo, transport.Conn) {} })
 		gone.want(statelessRequest("1", "x", ""), 200, string(wire.NewErrorResponse("1", errUnanswered).Raw()))
 
-		// And when the Server closes before there is an answer, whose server gives no grace.
+		// The Server shuts down before there is a response, without a grace period.
 		asked := make(chan bool)
 		go func() {
 			h.want(statelessRequest("1", "hold", ""), 200, string(wire.NewErrorResponse("1", errUnanswered).Raw()))
@@ -300,7 +301,7 @@ func TestARequestThatIsNotAnswered(t *testing.T) {
 	})
 }
 
-// What a client leaves unread is bounded, and it is hung up on.
+// The backlog of a client is limited; beyond the limit the client is disconnected.
 func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 10000 })
@@ -318,12 +319,12 @@ func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 			s.want("", string(logMessage(i).Raw()))
 		}
 		synctest.Wait()
-		h.write(handler, logMessage(n), "") // there is room again
+		h.write(handler, logMessage(n), "") // within the limit again
 		s.want("", string(logMessage(n).Raw()))
 
 		h.write(handler, largeNotification(1, 100_000), "")
 		synctest.Wait()
-		r.Notify(progressNotification(1)) // too much: the peer hangs up
+		r.Notify(progressNotification(1)) // beyond the limit: the peer closes the Conn
 		if err := <-handler.closed; !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("it has ended: %v", err)
 		}
@@ -338,7 +339,7 @@ func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// Who has subscribed and does not read is hung up on long before it has cost a message of full size.
+// A subscriber that does not read is disconnected long before it has a backlog of MessageLimit.
 func TestASubscriberThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 64 << 20 })
@@ -346,7 +347,7 @@ func TestASubscriberThatDoesNotRead(t *testing.T) {
 		_, handler := <-h.heldRequests, <-h.handlers
 		h.write(handler, largeNotification(1, 300_000), "")
 		time.Sleep(stallTimeout)
-		h.write(handler, logMessage(1), "") // it may be that it was only slow
+		h.write(handler, logMessage(1), "") // it may just be slow
 		time.Sleep(time.Second)
 		if err := handler.Write(logMessage(2), ""); !errors.Is(err, transport.ErrFull) {
 			t.Errorf("it is still told: %v", err)
@@ -361,7 +362,7 @@ func TestASubscriberThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// Who has subscribed and reads hears all of it, however much comes at once and however long there was nothing before.
+// A subscriber that reads receives everything, regardless of bursts and pauses.
 func TestASubscriberThatReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 64 << 20 })
@@ -380,7 +381,7 @@ func TestASubscriberThatReads(t *testing.T) {
 	})
 }
 
-// An answer that is not taken is given up in the end, be it a stream's last or JSON.
+// A response that is not read is dropped in the end, as an event or as JSON.
 func TestAnAnswerToARequestThatIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -411,7 +412,7 @@ func TestAnAnswerToARequestThatIsNotTaken(t *testing.T) {
 	})
 }
 
-// There are as many requests at one time as sessions, and neither takes the other's room.
+// The limits of requests and sessions are equal and independent.
 func TestTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MaxSessions = 2 })
@@ -424,7 +425,8 @@ func TestTooManyRequests(t *testing.T) {
 		if res.Header.Get("Retry-After") != "1" {
 			t.Errorf("%v", res.Header)
 		}
-		h.wantError(statelessRequest("7", "echo", "").withRevision("2025-11-25"), 400, "7", protocol.CodeHeaderMismatch) // whatever the bound
+		// Regardless of the limit
+		h.wantError(statelessRequest("7", "echo", "").withRevision("2025-11-25"), 400, "7", protocol.CodeHeaderMismatch)
 		for range 2 {
 			h.want(testRequest{body: initializeRequest("2025-11-25")}, 200, "*")
 		}
@@ -436,8 +438,7 @@ func TestTooManyRequests(t *testing.T) {
 	})
 }
 
-// Who has one token, whatever else its requests say, takes half of the room at most. There is
-// no more than all of it for everybody together.
+// One token gets at most half of the slots, and all tokens together at most all of them.
 func TestRequestsUnderOneTokenLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -461,7 +462,7 @@ func TestRequestsUnderOneTokenLeaveRoom(t *testing.T) {
 		held := []*peer.Request{hold("a"), hold("a")}
 		refused("a", "Too many requests are open under this token")
 		h.want(by("b", statelessRequest("7", "echo", "")), 200, "*")
-		synctest.Wait() // a place is free again just after the answer
+		synctest.Wait() // the slot is free shortly after the response
 		held = append(held, hold("b"), hold("b"))
 		for range 100 {
 			refused("a", "Too many requests are open")
@@ -483,7 +484,7 @@ func TestRequestsUnderOneTokenLeaveRoom(t *testing.T) {
 	})
 }
 
-// Nothing is left of a request, be it answered or taken back.
+// Answered and cancelled requests leave nothing behind.
 func TestRequestsLeaveNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {

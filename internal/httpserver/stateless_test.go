@@ -17,13 +17,12 @@ const (
 	modernRevision = "2026-07-28"
 )
 
-// meta is what a request says of who asks, in that revision.
+// meta returns the client metadata of a request.
 func meta(date string) string {
 	return `"_meta":{"` + metaPrefix + `protocolVersion":"` + date + `","` + metaPrefix + `clientCapabilities":{}}`
 }
 
-// statelessRequest is a request of the stateless era as a good client sends it; params are
-// members of the object.
+// statelessRequest returns a correct modern request; params contains members of its params.
 func statelessRequest(id, method, params string) testRequest {
 	if params != "" {
 		params = "," + params
@@ -45,12 +44,12 @@ func (tr testRequest) withHeader(header ...string) testRequest {
 	return tr
 }
 
-// withRevision has the header name a revision, and nothing else.
+// withRevision changes the revision in the header only.
 func (tr testRequest) withRevision(date string) testRequest {
 	return tr.withHeader("Mcp-Protocol-Version", date)
 }
 
-// Every rung of the ladder, from the top: status, id and code.
+// Each check of a stateless request, in order: status, id and code.
 func TestLadder(t *testing.T) {
 	h := newHarness(t, func(o *Options) {
 		o.Loopback, o.Tokens = true, []string{"secret"}
@@ -169,7 +168,7 @@ func TestLadder(t *testing.T) {
 	}
 }
 
-// A header that stands twice names one revision, or none.
+// A header that is sent twice names one revision, or none.
 func TestAVersionThatStandsTwice(t *testing.T) {
 	h := newHarness(t, nil)
 	send := func(dates ...string) int {
@@ -187,11 +186,13 @@ func TestAVersionThatStandsTwice(t *testing.T) {
 	}
 }
 
-// Both eras at one time, on one URL and for one client: neither knows of the other.
+// Both generations work at the same URL for the same client, independently.
 func TestBothErasOnOneURL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // however slow the machine is, none of its answers takes its time
+	// In a bubble, so that no response counts as late on a slow machine
+	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
-		h.want(statelessRequest("1", "echo", ""), 200, resultJSON("1", "{"+meta(modernRevision)+"}")) // before anything else
+		// Before any session
+		h.want(statelessRequest("1", "echo", ""), 200, resultJSON("1", "{"+meta(modernRevision)+"}"))
 		if handler := <-h.handlers; !handler.Stateless {
 			t.Error("a request is in a session")
 		}
@@ -215,7 +216,7 @@ func TestBothErasOnOneURL(t *testing.T) {
 	})
 }
 
-// The same id may be in flight in many requests: nothing is between them.
+// Many requests with the same id can be in flight, independently.
 func TestEachRequestStandsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -242,7 +243,7 @@ func TestEachRequestStandsAlone(t *testing.T) {
 	})
 }
 
-// Of a request no more is bounded than of one in a session.
+// A request without a session has the same size limit as one in a session.
 func TestALongRequestNeedsNoSession(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.MessageLimit = 4 << 20 })
 	text := `"x":"` + strings.Repeat("x", 3<<20) + `"`
@@ -263,8 +264,7 @@ func TestPrincipals(t *testing.T) {
 	}
 }
 
-// A page may send the headers that repeat what stands in the body, whatever a tool calls
-// its arguments.
+// Browser pages may send the headers that repeat the tool arguments, whatever their names are.
 func TestCORSOfTheStatelessEra(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Loopback, o.Origins = true, []string{"http://localhost:6274"} })
 	ask := func(names string) string {

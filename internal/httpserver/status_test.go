@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Every row of the table of a server's duties (streamable HTTP, 2025-03-26 to
-// 2025-11-25) that is a status.
+// Every row of the specification's table of a server's duties (streamable HTTP, 2025-03-26 to
+// 2025-11-25) that requires a status.
 func TestStatuses(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)
@@ -128,8 +128,7 @@ func TestVersionsThatAreSpokenAreListed(t *testing.T) {
 	}
 }
 
-// A body whose length is not announced is read up to the bound, and its id found
-// in what was read.
+// A body without Content-Length is read up to the limit; its id is found in the bytes read.
 func TestTooLargeTellsItsID(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)
@@ -151,7 +150,7 @@ func TestHTTP_04_UnknownSessionsAre404AndMissingOnes400(t *testing.T) {
 	h := newHarness(t, nil)
 	h.wantError(testRequest{session: "bogus", body: requestJSON("1", "tools/list", "{}")}, 404, "1", codeSessionNotFound)
 	h.wantError(testRequest{body: requestJSON("1", "tools/list", "{}")}, 400, "1", wire.CodeNotInitialized)
-	h.initialize("2025-11-25", nil) // the client begins again
+	h.initialize("2025-11-25", nil) // the client initializes again
 }
 
 func TestHTTP_09_GarbageIsRefused(t *testing.T) {
@@ -184,7 +183,7 @@ func TestMission_A_SessionIDs(t *testing.T) {
 	}
 }
 
-// Anybody may ask whether the gateway is ready. The names of backends are for holders of a token.
+// /readyz is public. The names of backends require a token.
 func TestHealth_F_SEC_12(t *testing.T) {
 	var waiting []string
 	house := func(tokens ...string) *harness {

@@ -28,13 +28,13 @@ func (h *harness) write(handler *testHandler, m wire.Message, relatedTo wire.ID)
 	}
 }
 
-// What belongs to no request waits for the session's own stream.
+// Messages that belong to no request go to the standalone stream.
 func TestOwnStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
 		h.write(handler, logMessage(1), "")
-		h.write(handler, logMessage(2), "77") // of a request that there is not
+		h.write(handler, logMessage(2), "77") // related to an unknown request
 		s := h.openStream(testRequest{method: "GET", session: key})
 		s.want("0-0", "")
 		s.want("0-1", string(logMessage(1).Raw()))
@@ -61,8 +61,8 @@ func TestOwnStream(t *testing.T) {
 	})
 }
 
-// A second stream of a session takes over from one whose client may be gone without anybody knowing;
-// no message is lost, and none is left out.
+// A second standalone stream takes over from the first, whose client may be gone without a sign.
+// No message is lost or skipped.
 func TestTheNewerStreamTakesOver_F_DOOR_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, date := range []string{"2025-03-26", "2025-11-25"} {
@@ -83,7 +83,7 @@ func TestTheNewerStreamTakesOver_F_DOOR_1(t *testing.T) {
 				synctest.Wait()
 			}
 
-			// This one hangs: its client reads nothing of what is sent.
+			// The client of this stream reads nothing.
 			hanging := h.openStream(testRequest{method: "GET", session: key})
 			streams[4].wantEnd()
 			for n := range 3 {
@@ -104,8 +104,8 @@ func TestTheNewerStreamTakesOver_F_DOOR_1(t *testing.T) {
 	})
 }
 
-// The stream of a POST that breaks is resumed, and only that one is replayed; a
-// client that is gone is no cancellation.
+// A broken stream of a POST can be resumed, and only its own events are replayed. A disconnect
+// does not cancel the request.
 func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -134,13 +134,13 @@ func TestResume(t *testing.T) {
 		if !r.Reply([]byte(`{"n":1}`)) {
 			t.Error("the request was cancelled")
 		}
-		s = h.openStream(lastSeen(key, "1-0")) // from the start, and now it is all there
+		s = h.openStream(lastSeen(key, "1-0")) // from the start; all events are there now
 		for i := 1; i <= 4; i++ {
 			s.want(fmt.Sprint("1-", i), string(progressNotification(i).Raw()))
 		}
 		s.want("1-5", resultJSON("1", `{"n":1}`))
 		s.wantEnd()
-		s = h.openStream(lastSeen(key, "1-5")) // nothing is left
+		s = h.openStream(lastSeen(key, "1-5")) // no events are left
 		s.wantEnd()
 
 		other.want("2-1", string(progressNotification(7).Raw()))
@@ -150,7 +150,7 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// The server need not have noticed that a connection is dead.
+// A stream can be resumed even if the server has not noticed that the old connection is dead.
 func TestResumingTakesTheStreamOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -164,7 +164,7 @@ func TestResumingTakesTheStreamOver(t *testing.T) {
 		s.wantEnd()
 		again.want("1-1", string(progressNotification(1).Raw()))
 
-		r.Notify(progressNotification(2)) // which hangs, for nobody reads
+		r.Notify(progressNotification(2)) // blocks, because nobody reads
 		synctest.Wait()
 		third := h.openStream(lastSeen(key, "1-1"))
 		third.want("1-2", string(progressNotification(2).Raw()))
@@ -184,8 +184,8 @@ func TestResumingTakesTheStreamOver(t *testing.T) {
 	})
 }
 
-// In revisions without the event at the start a stream can be asked for once it
-// has brought something. Before that, nothing is kept.
+// In revisions without a priming event, a stream can be resumed only after its first event.
+// Before that, nothing is retained.
 func TestAnswerThatNobodyCanAskForIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -194,7 +194,8 @@ func TestAnswerThatNobodyCanAskForIsDropped(t *testing.T) {
 		s.disconnect()
 		synctest.Wait()
 		r := <-h.heldRequests
-		h.wantError(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 400, "1", wire.CodeInvalidRequest) // it still runs
+		// It is still in flight
+		h.wantError(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 400, "1", wire.CodeInvalidRequest)
 		r.Reply([]byte(`"` + strings.Repeat("x", 1000) + `"`))
 		if kept := handler.retained(); kept != 0 {
 			t.Errorf("%d bytes are kept", kept)
@@ -226,13 +227,13 @@ func TestCancelledRequestsGetNoAnswer(t *testing.T) {
 		got := make(chan *eventReader)
 		go func() { got <- h.openStream(testRequest{session: key, body: requestJSON("2", "hold", `{}`)}) }()
 		<-h.heldRequests
-		cancel("2") // before there are headers
+		cancel("2") // before the HTTP header is sent
 		(<-got).wantEnd()
-		cancel("3") // which nobody knows
+		cancel("3") // unknown id
 	})
 }
 
-// A message is on one stream and on no other, with everything going on at once.
+// Each message is sent on exactly one stream, under concurrency.
 func TestEachMessageIsOnOneStream(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.MessageLimit, o.RetainLimit = 64<<20, 64<<20 })
 	key, handler := h.initialize("2025-11-25", nil)
@@ -292,8 +293,7 @@ func TestEachMessageIsOnOneStream(t *testing.T) {
 	}
 }
 
-// A client that does not read is not waited for, and what it does not read is
-// bounded.
+// Write does not wait for a client that does not read, and the backlog is limited.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 10000 })
@@ -319,8 +319,7 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// The end of a session does not wait for a client that does not read, and cuts it
-// off in the end.
+// Close does not wait for a client that does not read; the client is disconnected in the end.
 func TestEndOfASessionWhoseClientDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -342,8 +341,7 @@ func TestEndOfASessionWhoseClientDoesNotRead(t *testing.T) {
 	})
 }
 
-// A request whose session ends gets an end, too, and one that can be told from an
-// answer.
+// A request gets an error when its session is closed.
 func TestRequestsOfASessionThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -376,7 +374,7 @@ func TestHTTP_05_And_HTTP_06_SilentStreamsAreKeptAlive(t *testing.T) {
 		var data [2]string
 		for i, s := range []*eventReader{own, posted} {
 			all.Go(func() {
-				for last := time.Now(); ; last = time.Now() { // as a proxy would look at it
+				for last := time.Now(); ; last = time.Now() { // as seen by a proxy
 					ev, err := s.next()
 					if silent := time.Since(last); silent > 30*time.Second {
 						t.Errorf("silent for %v", silent)

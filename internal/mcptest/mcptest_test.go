@@ -38,7 +38,7 @@ func TestAScriptIsRefused(t *testing.T) {
 	}
 }
 
-// What a Peer sends comes out of the Conn in its order, be it a message or not.
+// The Conn returns the lines that the Peer sends, in order, whether they are valid or not.
 func TestAConnReadsWhatItsPeerSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, p := NewPeer(t, "peer")
@@ -66,7 +66,7 @@ func TestAConnReadsWhatItsPeerSends(t *testing.T) {
 			t.Errorf("read %q, want %s", got, want)
 		}
 		if err := conn.Write(wire.NewNotification("answer", nil), ""); err != nil {
-			t.Error(err) // only what the peer sends has ended
+			t.Error(err) // only the Peer's sending side is closed
 		}
 		p.Want(`{"jsonrpc":"2.0","method":"answer"}`)
 		p.WantNothing()

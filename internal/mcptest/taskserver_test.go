@@ -37,7 +37,7 @@ const (
 	noCapabilities  = `{}`
 )
 
-// send sends a request with members of params, if there are any.
+// send sends a request; params contains members of its params.
 func (c taskClient) send(id, method, params, capabilities string) {
 	if params != "" {
 		params += ","
@@ -46,7 +46,7 @@ func (c taskClient) send(id, method, params, capabilities string) {
 		id, method, params, capabilities)
 }
 
-// request sends a request and returns a value of the answer, as JSON.
+// request sends a request and returns the value at path in the response, as JSON.
 func (c taskClient) request(method, params, capabilities string, path ...string) string {
 	c.t.Helper()
 	c.send("1", method, params, capabilities)
@@ -54,7 +54,7 @@ func (c taskClient) request(method, params, capabilities string, path ...string)
 	return string(value)
 }
 
-// createTask has a tool make a task, and returns a param that names it.
+// createTask calls a tool that creates a task, and returns the member taskId.
 func (c taskClient) createTask(tool string) (taskID string) {
 	c.t.Helper()
 	return `"taskId":` + c.request("tools/call", `"name":"`+tool+`","arguments":{"seconds":60,"filename":"f"}`, allCapabilities, "result", "taskId")
@@ -67,7 +67,7 @@ func (c taskClient) want(what, got, want string) {
 	}
 }
 
-// waitVirtual lets time pass, and what was to happen by then.
+// waitVirtual advances the virtual time, including the work due by then.
 func waitVirtual(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -116,7 +116,7 @@ func TestATaskServerAsks(t *testing.T) {
 	})
 }
 
-// Who has not declared what a call needs, is told so; slow_compute does without.
+// A client without the required capabilities gets an error; slow_compute needs none.
 func TestATaskServerNeedsCapabilities(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
 		id := c.createTask("slow_compute")
@@ -159,7 +159,7 @@ func TestATaskServerTellsWhoListens(t *testing.T) {
 		c.want("ack", c.Next(), `{"jsonrpc":"2.0","id":2`)
 		c.want("told", told(), `"completed"`)
 
-		// A listen that the client ends is told nothing, one that the server ends has a result.
+		// A listen that the client cancels gets nothing; one that the server ends gets a result.
 		c.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
 		c.send("3", "subscriptions/listen", `"notifications":{}`, noCapabilities)
 		c.Want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3},"notifications":{}}}`)
@@ -169,7 +169,7 @@ func TestATaskServerTellsWhoListens(t *testing.T) {
 	})
 }
 
-// A client that does not read its listen is hung up on.
+// A listen whose client does not read is removed.
 func TestATaskServerForgetsWhoDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewTaskServer()

@@ -18,7 +18,7 @@ import (
 	"mcpgateway/internal/mcptest/faults"
 )
 
-// A visitor is a client of a twin.
+// A visitor is a client of an HTTPStub.
 type visitor struct {
 	t       *testing.T
 	twin    *faults.HTTPStub
@@ -27,7 +27,7 @@ type visitor struct {
 	client  http.Client
 }
 
-// visit starts a twin and opens a session.
+// visit starts an HTTPStub and opens a session.
 func visit(t *testing.T, script faults.Script) *visitor {
 	t.Helper()
 	twin := faults.NewHTTPStub(script)
@@ -38,7 +38,7 @@ func visit(t *testing.T, script faults.Script) *visitor {
 	t.Cleanup(twin.Close)
 	v := &visitor{t: t, twin: twin, url: server.URL + "/mcp", client: http.Client{
 		Timeout:       patience,
-		Transport:     &http.Transport{DisableKeepAlives: true}, // so that nothing is tried twice
+		Transport:     &http.Transport{DisableKeepAlives: true}, // prevents retries
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	v.open()
@@ -88,14 +88,14 @@ func TestTheTwinServes(t *testing.T) {
 	}
 }
 
-// What a POST of a deed comes back with.
+// The response to a POST with a fault.
 func TestWhatTheTwinDoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		deed   string
 		status int
 		kind   string // Content-Type
-		body   string // is in it
-		broken bool   // before its end
+		body   string // must be contained
+		broken bool   // the connection ends before the end of the body
 	}{
 		"a status":            {`{"fault":"status","code":503,"retry":"7"}`, 503, "text/html; charset=utf-8", "<html>", false},
 		"HTML":                {`{"fault":"status","code":200,"text":"<p>hi"}`, 200, "text/html; charset=utf-8", "<p>hi", false},

@@ -19,7 +19,7 @@ import (
 	"mcpgateway/internal/mcptest/faults"
 )
 
-// beStub makes of this test binary the stub, which has to be a process to die.
+// beStub makes this test binary run the stub, because some faults end the process.
 const beStub = "FAULTS_TEST_BE_STUB"
 
 func TestMain(m *testing.M) {
@@ -31,12 +31,12 @@ func TestMain(m *testing.M) {
 
 const patience = 20 * time.Second
 
-// A child is a stub that runs.
+// A child is a running stub process.
 type child struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	in     io.WriteCloser
-	lines  chan string // of its stdout; closed at its end
+	lines  chan string // of its stdout; closed at the end
 	stderr bytes.Buffer
 	ended  bool
 }
@@ -46,9 +46,10 @@ func start(t *testing.T, script string) *child {
 	c := &child{t: t, cmd: exec.Command(os.Args[0], "-script", script), lines: make(chan string, 10000)}
 	c.cmd.Env = append(os.Environ(), beStub+"=1")
 	c.cmd.Stderr = &c.stderr
-	c.cmd.WaitDelay = 100 * time.Millisecond // for a grandchild may hold its stderr
+	c.cmd.WaitDelay = 100 * time.Millisecond // a grandchild may keep stderr open
 	c.in, _ = c.cmd.StdinPipe()
-	r, w, err := os.Pipe() // not StdoutPipe: a grandchild that holds it must not keep Wait
+	// Unlike StdoutPipe, Wait does not wait for a grandchild that keeps it open
+	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func (c *child) say(lines ...string) {
 	}
 }
 
-// hear returns the next line, with its end; "" if stdout has ended.
+// hear returns the next line including the newline; "" at the end of stdout.
 func (c *child) hear() string {
 	c.t.Helper()
 	select {
@@ -100,7 +101,7 @@ func (c *child) hear() string {
 	}
 }
 
-// end waits for the process and returns what became of it.
+// end waits for the process and returns its exit state.
 func (c *child) end() string {
 	c.t.Helper()
 	c.ended = true
@@ -143,8 +144,8 @@ func TestEchoReturnsItsArgumentsByteForByte(t *testing.T) {
 	}
 }
 
-// What the stub writes for one deed of a call: all lines up to the answer of a ping
-// behind it, each as a pattern.
+// The lines that the stub writes for a call with one fault, up to the response to a ping, each as
+// a pattern.
 func TestWhatADeedWrites(t *testing.T) {
 	const answer = `^{"jsonrpc":"2.0","id":5,"result":{.*"got":{"fault".*}}}\n$`
 	for name, c := range map[string]struct {
@@ -193,7 +194,7 @@ func TestWhatADeedWrites(t *testing.T) {
 	}
 }
 
-// latin1 makes of each byte the character of its number, so that a pattern can name any.
+// latin1 maps each byte to the character with its number, so that a pattern can match any byte.
 func latin1(s string) string {
 	runes := make([]rune, 0, len(s))
 	for _, b := range []byte(s) {
@@ -206,8 +207,8 @@ func TestHowItDies(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		say    []string
-		lines  int  // that come before
-		half   bool // and half a line
+		lines  int  // complete lines before the end
+		half   bool // followed by half a line
 		end    string
 	}{
 		"at the start":         {`{"on":{"start":[{"fault":"die","code":3}]}}`, nil, 0, false, "exit status 3"},
@@ -259,7 +260,8 @@ func TestItDoesNotRead(t *testing.T) {
 	s := start(t, `{"on":{"start":[{"fault":"deaf"}]}}`)
 	wrote := make(chan error, 1)
 	go func() {
-		_, err := io.WriteString(s.in, strings.Repeat(marker+"\n", 20000)) // more than a pipe holds
+		// More than the capacity of a pipe
+		_, err := io.WriteString(s.in, strings.Repeat(marker+"\n", 20000))
 		wrote <- err
 	}()
 	select {
@@ -319,7 +321,7 @@ func TestNeitherSIGTERMNorTheEndOfStdinEndsIt(t *testing.T) {
 	}
 }
 
-// A grandchild holds stdout open when its parent is gone; here it is found by that.
+// A grandchild keeps stdout open after its parent has exited, which is how the test finds it.
 func TestItLeavesGrandchildren(t *testing.T) {
 	for _, how := range []string{"normal", "stubborn", "setsid"} {
 		t.Run(how, func(t *testing.T) {
