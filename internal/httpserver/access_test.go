@@ -7,7 +7,7 @@ import (
 
 // Remaining tokens keep their sessions and requests, in whatever order they are listed. Sessions
 // and requests of removed tokens end, and no other token can use them.
-func TestTokensAreRenewed(t *testing.T) {
+func TestUpdateAccessKeepsRemainingTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
 		by := func(token string, tr testRequest) testRequest { return tr.withHeader("Authorization", "Bearer "+token) }
@@ -63,7 +63,7 @@ func TestTokensAreRenewed(t *testing.T) {
 }
 
 // The first tokens are added, and all are removed.
-func TestTheFirstTokens(t *testing.T) {
+func TestUpdateAccessFirstTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		echo := func(session, token string) testRequest {
@@ -96,7 +96,7 @@ func TestTheFirstTokens(t *testing.T) {
 }
 
 // A request that was authenticated just before its token was removed opens nothing.
-func TestNothingIsOpenedUnderATokenThatIsGone(t *testing.T) {
+func TestRemovedTokenOpensNothing(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
 	principal := h.server.access.Load().tokens[0].principal
 	h.server.UpdateAccess([]string{"beta"}, nil, nil)
@@ -108,7 +108,7 @@ func TestNothingIsOpenedUnderATokenThatIsGone(t *testing.T) {
 	}
 }
 
-func TestHostsAndOriginsAreRenewed(t *testing.T) {
+func TestUpdateAccessHostsAndOrigins(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Loopback, o.Hosts = true, []string{"gw.example"} })
 	page := testRequest{body: initializeRequest("2025-11-25"), header: map[string]string{"Origin": "https://app.example"}}
 	h.want(page, 403, "*")

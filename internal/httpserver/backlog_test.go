@@ -22,7 +22,7 @@ func (h *harness) unsentBytes() int64 {
 
 // When the unsent bytes of all clients exceed the limit, only the client with the largest backlog
 // is disconnected and logged, with or without a session.
-func TestOutboxOfAllClients(t *testing.T) {
+func TestBacklogOfAllClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		h := newHarness(t, func(o *Options) {
@@ -83,7 +83,7 @@ func TestOutboxOfAllClients(t *testing.T) {
 
 // A closed session keeps the unsent messages of its client. It is disconnected before clients
 // with a smaller backlog.
-func TestOutboxOfAllClients_OfASessionThatIsOver(t *testing.T) {
+func TestBacklogOfAllClients_ClosedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 1<<20 })
 		key, handler := h.initialize("2025-11-25", nil)
@@ -121,7 +121,7 @@ func BenchmarkBacklogQuota(b *testing.B) {
 
 // A client that reads nothing for half a minute is disconnected, because its connection is
 // probably broken. Its unsent messages are retained within the limit, and its session stays open.
-func TestAClientThatStopsReadingIsCutOff(t *testing.T) {
+func TestUnreadStreamIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
@@ -147,7 +147,7 @@ func TestAClientThatStopsReadingIsCutOff(t *testing.T) {
 }
 
 // A client that does not read keep-alives is disconnected.
-func TestAClientThatStopsReadingIsCutOff_Silence(t *testing.T) {
+func TestUnreadStreamIsClosed_KeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)
@@ -162,7 +162,7 @@ func TestAClientThatStopsReadingIsCutOff_Silence(t *testing.T) {
 }
 
 // A stateless client that does not read is disconnected, which cancels its request.
-func TestAClientThatStopsReadingIsCutOff_Stateless(t *testing.T) {
+func TestUnreadStreamIsClosed_Stateless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		s := h.openStream(statelessRequest("1", methodListen, ""))
@@ -181,7 +181,7 @@ func TestAClientThatStopsReadingIsCutOff_Stateless(t *testing.T) {
 }
 
 // A slow client that reads receives everything.
-func TestASlowClientIsNotCutOff(t *testing.T) {
+func TestSlowClientStaysConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)

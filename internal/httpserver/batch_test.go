@@ -80,7 +80,7 @@ func TestBatchAsEvents(t *testing.T) {
 
 // A cancellation in a batch refers to the requests before it. Each request of the batch gets one
 // result at most.
-func TestCancellationsInABatch(t *testing.T) {
+func TestCancellationsInBatch(t *testing.T) {
 	const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 	one, two := requestJSON("1", "hold", "{}"), requestJSON("2", "hold", "{}")
 	for batch, answered := range map[string][]string{
@@ -125,7 +125,7 @@ func TestCancellationsInABatch(t *testing.T) {
 }
 
 // A cancellation that is delivered before the request with its id does not cancel the request.
-func TestACancellationThatIsDeliveredBeforeItsRequest(t *testing.T) {
+func TestCancellationBeforeRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)
@@ -149,7 +149,7 @@ func TestACancellationThatIsDeliveredBeforeItsRequest(t *testing.T) {
 
 // A modern request in a batch is rejected by the SessionHandler; the other requests are served.
 // In a session whose revision has no batches, the whole batch is rejected.
-func TestBatchWithARequestThatIsStateless(t *testing.T) {
+func TestBatchWithModernRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		modern := statelessRequest("2", "echo", "").body
@@ -177,7 +177,7 @@ func TestBatchWithARequestThatIsStateless(t *testing.T) {
 }
 
 // A second request with the id of a request in flight is rejected and does not affect the first.
-func TestID_07_DuplicateIDsDoNotDisturbTheFirst(t *testing.T) {
+func TestID_07_DuplicateRequestID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)

@@ -29,7 +29,7 @@ func (h *harness) heldBytes() int64 {
 
 // Posted bytes count until their requests are answered, even if the client has disconnected or
 // the response is sent on another stream.
-func TestBodiesAreHeldUntilTheyAreAnswered(t *testing.T) {
+func TestBodyLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		want := func(low int64, what string) {
@@ -65,7 +65,7 @@ func TestBodiesAreHeldUntilTheyAreAnswered(t *testing.T) {
 	})
 }
 
-func TestBodiesAreHeldUntilTheyAreAnswered_Batch(t *testing.T) {
+func TestBodyLease_Batch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-03-26", nil)
@@ -83,7 +83,7 @@ func TestBodiesAreHeldUntilTheyAreAnswered_Batch(t *testing.T) {
 	})
 }
 
-func TestBodiesAreHeldUntilTheyAreAnswered_SSE(t *testing.T) {
+func TestBodyLease_SSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		s := h.openStream(testRequest{method: "GET", path: "/sse"})
@@ -119,7 +119,7 @@ func TestBodiesAreHeldUntilTheyAreAnswered_SSE(t *testing.T) {
 }
 
 // The bytes of a stateless request count until its end, for its principal.
-func TestBodiesAreHeldUntilTheyAreAnswered_Stateless(t *testing.T) {
+func TestBodyLease_Stateless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
 			o.MessageLimit, o.BacklogLimit, o.Tokens = 1<<20, 2<<20, []string{"a", "b"}
@@ -151,7 +151,7 @@ func TestBodiesAreHeldUntilTheyAreAnswered_Stateless(t *testing.T) {
 
 // A slot becomes free shortly after the client has its response. The client's next request is not
 // rejected because of that.
-func TestAPlaceIsFreeAfterTheAnswer(t *testing.T) {
+func TestSlotIsFreeAfterResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
 			o.MaxSessions = 1
@@ -169,7 +169,7 @@ func TestAPlaceIsFreeAfterTheAnswer(t *testing.T) {
 }
 
 // Memory is allocated for received bytes, not for the announced length.
-func TestAnAnnouncedBodyTakesNoRoom(t *testing.T) {
+func TestAnnouncedLengthAllocatesNothing(t *testing.T) {
 	for _, announced := range []int64{100, 1 << 20, 1 << 30} {
 		from := &unreadBody{}
 		_, herr := readBody(httptest.NewRecorder(), from, announced, 1<<30)
@@ -189,7 +189,7 @@ func (l *unreadBody) Read(b []byte) (int, error) {
 
 // If the very first body was rejected by its length, releasing its lease caused a panic, because
 // the quota had no entries.
-func TestTheFirstBodyIsTooLong(t *testing.T) {
+func TestFirstBodyTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		h := newHarness(t, func(o *Options) {
@@ -205,7 +205,7 @@ func TestTheFirstBodyIsTooLong(t *testing.T) {
 
 // A token that was the only one at first becomes one of several principals: its sessions share
 // one quota.
-func TestWhoWasAloneHoldsOneShare(t *testing.T) {
+func TestOnlyTokenBecomesOneOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.Tokens, o.MessageLimit, o.BacklogLimit = []string{"alpha"}, 100_000, 300_000 })
 		by := func(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }

@@ -71,7 +71,7 @@ func (c *testConn) isOpen() bool {
 }
 
 // Connections without a valid token do not displace clients, whether they are idle or busy.
-func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
+func TestUnadmittedConnections_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		h := newHarness(t, func(o *Options) {
@@ -118,7 +118,7 @@ func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
 }
 
 // If no unadmitted connection is idle, a busy one is closed, such as one with a slow body.
-func TestBusyStrangers_F_SEC_8(t *testing.T) {
+func TestBusyUnadmittedConnections_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 4, []string{"secret"} })
 		const slow = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
@@ -177,7 +177,7 @@ func TestTooManyConnections(t *testing.T) {
 
 // If all admitted connections are busy, a further client is served on an unadmitted connection,
 // as long as those are within their limit.
-func TestBusyClientsAreNotClosed_F_SEC_8(t *testing.T) {
+func TestBusyClientsStayConnected_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MaxSessions = 2 * maxConnsPerSession; o.Tokens = []string{"secret"} })
 		synctest.Wait()                  // Run has read MaxSessions
@@ -203,7 +203,7 @@ func TestBusyClientsAreNotClosed_F_SEC_8(t *testing.T) {
 }
 
 // Unadmitted connections leave file descriptors to clients and child processes.
-func TestStrangersHaveHalfOfTheDescriptors(t *testing.T) {
+func TestUnadmittedLimit(t *testing.T) {
 	for descriptors, want := range map[int]int{0: maxUnadmittedConns, 1 << 20: maxUnadmittedConns, 1024: 512, 64: 32, 1: 1} {
 		if got := unadmittedLimit(descriptors); got != want {
 			t.Errorf("of %d descriptors strangers have %d, want %d", descriptors, got, want)

@@ -13,7 +13,7 @@ import (
 
 // A body that is not read has to arrive in time, because net/http waits for it before it sends
 // the response.
-func TestABodyThatNobodyReadsHasToCome(t *testing.T) {
+func TestUnreadBodyDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.Loopback = true })
 		for name, head := range map[string]string{
@@ -43,7 +43,7 @@ func TestABodyThatNobodyReadsHasToCome(t *testing.T) {
 
 // A response that the client does not read is not kept forever, whether its session is closed or
 // not.
-func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
+func TestResponseWriteDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)
@@ -66,7 +66,7 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 }
 
 // A server request about a call whose POST has broken goes to a stream with a reader.
-func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
+func TestServerRequestOfAbandonedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-03-26", nil)
@@ -86,7 +86,7 @@ func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
 }
 
 // The bytes arriving at one time are limited over all clients, and each new client gets some.
-func TestBodiesThatArriveHaveABound(t *testing.T) {
+func TestBodyQuotaOfAllClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 4<<20 })
 		var held []io.WriteCloser
@@ -129,7 +129,7 @@ func TestBodiesThatArriveHaveABound(t *testing.T) {
 }
 
 // A pending server request is moved when the client cancels the call.
-func TestAQuestionSurvivesTheEndOfAnotherCall(t *testing.T) {
+func TestServerRequestOutlivesCancelledCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)

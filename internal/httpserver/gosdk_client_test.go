@@ -36,7 +36,7 @@ func (s *modernTool) HandleRequest(r *peer.Request) {
 }
 
 // The client of the Go SDK detects the modern generation, is served, and cancels a call.
-func TestARealClientOfTheStatelessEra(t *testing.T) {
+func TestGoSDKClient(t *testing.T) {
 	waits, over := make(chan bool), make(chan error, 1)
 	open := func(_ SessionInfo, out transport.Writer) SessionHandler {
 		t.Error("the client has opened a session")

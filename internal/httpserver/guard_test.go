@@ -13,7 +13,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func TestSEC_01_OtherHostsAndOriginsAreRefused(t *testing.T) {
+func TestSEC_01_OtherHostsAndOriginsAreRejected(t *testing.T) {
 	h := newHarness(t, func(o *Options) {
 		o.Loopback = true
 		o.Hosts = []string{"gw.example"}
@@ -194,7 +194,7 @@ func TestTooManySessions(t *testing.T) {
 }
 
 // One of several tokens can open half of the sessions at most.
-func TestSessionsUnderOneTokenLeaveRoom(t *testing.T) {
+func TestSessionsPerPrincipal(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 3, []string{"a", "b"} })
 	open := func(token string, status int, text string) (session string) {
 		t.Helper()
@@ -214,7 +214,7 @@ func TestSessionsUnderOneTokenLeaveRoom(t *testing.T) {
 }
 
 // An initialize that fails, or whose client disconnects, leaves no session.
-func TestNoSessionWithoutAgreement(t *testing.T) {
+func TestNoSessionAfterFailedInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		if res := h.want(testRequest{body: requestJSON("1", "initialize", "{}")}, 200, "*"); res.Header.Get("Mcp-Session-Id") != "" {
@@ -249,7 +249,7 @@ func TestNoSessionWithoutAgreement(t *testing.T) {
 	})
 }
 
-func TestAHolderThatClosesEndsTheSession(t *testing.T) {
+func TestHandlerClosesSession(t *testing.T) {
 	h := newHarness(t, func(o *Options) {
 		o.OpenSession = func(_ SessionInfo, out transport.Writer) SessionHandler {
 			_ = out.Close()
@@ -273,7 +273,7 @@ func (p panicHandler) Receive(m wire.Message) {
 }
 
 // A panic in one session closes that session, is logged, and affects no other session.
-func TestAPanicEndsItsSession(t *testing.T) {
+func TestPanicClosesSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		h := newHarness(t, func(o *Options) {
@@ -296,7 +296,7 @@ func TestAPanicEndsItsSession(t *testing.T) {
 }
 
 // A gateway that is its own backend would call itself without end.
-func TestWhoComesFromOurselvesIsRefused(t *testing.T) {
+func TestViaLoopIsRejected(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Via = "mcp-gateway-1" })
 	with := func(via string) testRequest {
 		return testRequest{body: initializeRequest("2025-11-25"), header: map[string]string{"Via": via}}
@@ -307,7 +307,7 @@ func TestWhoComesFromOurselvesIsRefused(t *testing.T) {
 }
 
 // A proxy may check the first of two values while a server uses the last.
-func TestHeadersWithTwoValuesAreRefused(t *testing.T) {
+func TestHeadersWithTwoValuesAreRejected(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha-token"} })
 	token := map[string]string{"Authorization": "Bearer alpha-token"}
 	key, _ := h.initialize("2025-11-25", token)

@@ -63,7 +63,7 @@ func (h *harness) rawConn(tr testRequest, after time.Duration) string {
 
 // A client that closes its sending side gets its response or a closed connection, never an empty
 // response.
-func TestAClientThatClosesItsSendingSideGetsNoEmptyAnswer(t *testing.T) {
+func TestHalfClosedConnectionGetsNoEmptyResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)
@@ -127,7 +127,7 @@ func TestAClientThatClosesItsSendingSideGetsNoEmptyAnswer(t *testing.T) {
 
 // A response that is ready when the disconnect is noticed is sent, because the client may have
 // closed only its sending side.
-func TestAnAnswerThatIsThereIsSent(t *testing.T) {
+func TestHalfClosedConnectionGetsReadyResponse(t *testing.T) {
 	var mu sync.Mutex
 	var leave context.CancelFunc
 	leaving := func() context.CancelFunc {
@@ -187,7 +187,7 @@ func (a disconnectingServer) HandleRequest(r *peer.Request) {
 }
 
 // A request whose client disconnects before delivery is reported to OnRejected.
-func TestARequestThatIsNotDeliveredIsRecorded(t *testing.T) {
+func TestUndeliveredRequestIsReported(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
 	h := newHarness(t, func(o *Options) {

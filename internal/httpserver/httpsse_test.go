@@ -11,7 +11,7 @@ import (
 )
 
 // HTTP+SSE (2024-11-05) uses one stream for all messages, which lasts as long as the session.
-func TestLegacySSE(t *testing.T) {
+func TestHTTPSSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.IdleTimeout = time.Minute })
 		s := h.openStream(testRequest{method: "GET", path: "/sse", header: map[string]string{"Accept": "text/event-stream"}})
@@ -75,7 +75,7 @@ func TestLegacySSE(t *testing.T) {
 	})
 }
 
-func TestLegacySSEWhoseSessionEnds(t *testing.T) {
+func TestHTTPSSESessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		s := h.openStream(testRequest{method: "GET", path: "/sse"})
@@ -93,7 +93,7 @@ func TestLegacySSEWhoseSessionEnds(t *testing.T) {
 }
 
 // Behind a proxy with a path prefix, the endpoint resolves to a URL with that prefix.
-func TestTheEndpointIsRelative_F_DOOR_8(t *testing.T) {
+func TestEndpointIsRelative_F_DOOR_8(t *testing.T) {
 	h := newHarness(t, nil)
 	for address, want := range map[string]string{
 		"https://proxy.example/tools/gw/sse":  "https://proxy.example/tools/gw/message",

@@ -8,7 +8,7 @@ import (
 )
 
 // The size of HTTP headers is limited.
-func TestHeadersHaveABound(t *testing.T) {
+func TestHeaderLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		tr := testRequest{method: "GET", path: "/healthz", header: map[string]string{"X-Long": strings.Repeat("x", 30<<10)}}
@@ -19,7 +19,7 @@ func TestHeadersHaveABound(t *testing.T) {
 }
 
 // A message without a session has a lower size limit.
-func TestAStrangersBodyHasABound(t *testing.T) {
+func TestInitializeBodyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 4 << 20 })
 		hello := func(n int) string {
@@ -33,7 +33,7 @@ func TestAStrangersBodyHasABound(t *testing.T) {
 }
 
 // The number of requests and HTTP exchanges of a session is limited.
-func TestASessionsRequestsHaveABound(t *testing.T) {
+func TestSessionRequestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-03-26", nil)

@@ -33,7 +33,7 @@ func (testTool) HandleRequest(r *peer.Request) {
 }
 
 // The client of mcp-go works over a real network with both transports.
-func TestRealClients(t *testing.T) {
+func TestMCPGoClient(t *testing.T) {
 	srv := New(Options{Loopback: true, OpenSession: func(info SessionInfo, out transport.Writer) SessionHandler {
 		handler := newTestHandler(info, out)
 		handler.Peer = peer.NewPush(out, testTool{}, peer.Options{})

@@ -40,7 +40,7 @@ func TestPagesOfOtherPorts_F_SEC_6(t *testing.T) {
 
 // A request without an Origin that a browser sends for a page of another site or port opens no
 // session.
-func TestPagesThatSendNoOrigin_F_SEC_12(t *testing.T) {
+func TestPagesWithoutOrigin_F_SEC_12(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Loopback, o.Origins = true, []string{"http://localhost:6274"} })
 	for site, ok := range map[string]bool{"cross-site": false, "same-site": false, "Cross-Site": false, "same-origin": true, "none": true, "-": true} {
 		for _, tr := range []testRequest{

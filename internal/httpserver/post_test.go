@@ -9,7 +9,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func TestAnswersComeAsJSON(t *testing.T) {
+func TestJSONResponses(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)
 	h.want(testRequest{session: key, body: requestJSON("7", "echo", `{ "a":1.0,"b":"<\u00e9>"}`)}, 200, resultJSON("7", `{ "a":1.0,"b":"<\u00e9>"}`))
@@ -25,7 +25,7 @@ func TestAnswersComeAsJSON(t *testing.T) {
 }
 
 // Messages before the response, or a late response, open an event stream.
-func TestAnswersComeAsEvents(t *testing.T) {
+func TestEventResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for date, primes := range map[string]bool{"2025-03-26": false, "2025-06-18": false, "2025-11-25": true} {
 			h := newHarness(t, nil)
@@ -61,7 +61,7 @@ func TestAnswersComeAsEvents(t *testing.T) {
 
 // A client that prefers events gets them, even for a single immediate response, and can resume
 // the stream.
-func TestWhoNamesEventsFirstGetsThem(t *testing.T) {
+func TestClientPrefersEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for accept, wants := range map[string]bool{
 			"application/json, text/event-stream":           false,
@@ -91,7 +91,7 @@ func TestWhoNamesEventsFirstGetsThem(t *testing.T) {
 }
 
 // Some clients send a byte order mark before the JSON text.
-func TestAByteOrderMark_F_DOOR_3(t *testing.T) {
+func TestByteOrderMark_F_DOOR_3(t *testing.T) {
 	h := newHarness(t, nil)
 	const mark = "\uFEFF"
 	res := h.want(testRequest{body: mark + initializeRequest("2025-03-26")}, 200, "*")
@@ -115,7 +115,7 @@ func TestNestedTooDeep_F_DOOR_7(t *testing.T) {
 
 // A client that accepts only one format gets that format, even if the response is late and there
 // are other messages.
-func TestOneKindOfAnswer_F_DOOR_4(t *testing.T) {
+func TestSingleFormat_F_DOOR_4(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		json := map[string]string{"Accept": "application/json"}

@@ -41,7 +41,7 @@ func TestSlashes_F_DOOR_2(t *testing.T) {
 }
 
 // A rejection is logged with its reason; many rejections are two records per minute.
-func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
+func TestRejectionsAreLogged_F_DOOR_2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		h := newHarness(t, func(o *Options) {
@@ -106,7 +106,7 @@ func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 }
 
 // OnRejected is called for errors of the Server itself, with the log id of the session.
-func TestRefusedRequestsAreTold(t *testing.T) {
+func TestRejectedRequestsAreReported(t *testing.T) {
 	var told []string
 	var mu sync.Mutex
 	h := newHarness(t, func(o *Options) {

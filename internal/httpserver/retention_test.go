@@ -102,7 +102,7 @@ func TestEviction(t *testing.T) {
 }
 
 // Unread messages displace each other, except the newest.
-func TestNobodyFetches(t *testing.T) {
+func TestEvictionOfUnreadStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.RetainLimit = 10000 })
 		key, handler := h.initialize("2025-11-25", nil)
@@ -143,7 +143,7 @@ func TestNobodyFetches(t *testing.T) {
 
 // All sessions together retain at most 64 times RetainLimit. The session that began first is
 // evicted first.
-func TestWhatAllSessionsKeepIsBounded(t *testing.T) {
+func TestRetainLimitOfAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.RetainLimit = 10000 })
 		var keys []string
@@ -213,7 +213,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 
 // A request that arrives at the moment when its session becomes idle is either served or gets
 // 404. It is not accepted and then lost.
-func TestIdleSessionsEnd_NotUnderARequest(t *testing.T) {
+func TestIdleSessionsEnd_ConcurrentRequest(t *testing.T) {
 	srv := New(Options{IdleTimeout: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
 	for range 20000 {
 		s := srv.newSession(0)
@@ -230,7 +230,7 @@ func TestIdleSessionsEnd_NotUnderARequest(t *testing.T) {
 }
 
 // Closed is called once, with a reason if neither side has closed the session.
-func TestWhyASessionEnds(t *testing.T) {
+func TestCloseReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(h *harness, key string, handler *testHandler)
 		want string

@@ -31,7 +31,7 @@ func (g gracefulHandler) Shutdown() {
 
 // When the Server shuts down, requests in flight are answered within the grace period of the
 // SessionHandler, and new requests are rejected.
-func TestClosing(t *testing.T) {
+func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
 			open := o.OpenSession
@@ -91,7 +91,7 @@ func TestClosing(t *testing.T) {
 }
 
 // A client that does not read delays the shutdown by closeDrainTimeout at most.
-func TestClosingWithAClientThatDoesNotRead(t *testing.T) {
+func TestShutdownWithUnreadStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
@@ -114,7 +114,7 @@ func (failingListener) Accept() (net.Conn, error) { return nil, io.ErrUnexpected
 func (failingListener) Close() error              { return nil }
 func (failingListener) Addr() net.Addr            { return &net.UnixAddr{} }
 
-func TestRunTellsThatTheListenerFailed(t *testing.T) {
+func TestRunReturnsListenerError(t *testing.T) {
 	if err := New(Options{}).Run(t.Context(), failingListener{}); err != io.ErrUnexpectedEOF {
 		t.Errorf("Run: %v", err)
 	}
@@ -204,7 +204,7 @@ func heapInUse() int64 {
 }
 
 // The memory of the Server for an idle session.
-func TestIdleSessionsCostLittle(t *testing.T) {
+func TestIdleSessionMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.OpenSession = openEcho })
 		h.want(testRequest{body: initializeRequest("2025-11-25")}, 200, "*")
@@ -242,7 +242,7 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 
 // Over HTTP/2 an exchange can outlive its connection. Run used to return before the end of such
 // an exchange.
-func TestRunOutlivesTheExchangesOfHTTP2(t *testing.T) {
+func TestRunWaitsForHTTP2Exchanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cert, roots := certificate(t)
 		begun, goOn := make(chan bool), make(chan bool)

@@ -22,7 +22,7 @@ import (
 )
 
 // A single error response has the HTTP status of its code, regardless of the client's preference.
-func TestStatusOfAnAnswer(t *testing.T) {
+func TestResponseStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		fail := func(code int, first bool) {
@@ -58,7 +58,7 @@ func TestStatusOfAnAnswer(t *testing.T) {
 // A stateless stream has no event ids, because it cannot be resumed. It is opened by a message
 // before the response, by a client that prefers events, or by a late response. Until then the
 // HTTP header is held back, because the response may be an error.
-func TestStreamOfARequest(t *testing.T) {
+func TestStatelessStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		go func() {
@@ -140,7 +140,7 @@ func readRequests(n int) (func(context.Context, SessionInfo, transport.Conn), ch
 
 // Disconnecting cancels the request at once, whether the client waits for the header or for
 // events, or has unread messages.
-func TestHangingUpTakesARequestBack(t *testing.T) {
+func TestDisconnectCancelsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		serve, all := readRequests(1)
 		h := newHarness(t, func(o *Options) { o.ServeStateless = serve })
@@ -186,7 +186,7 @@ func TestHangingUpTakesARequestBack(t *testing.T) {
 }
 
 // Disconnecting over a real network.
-func TestHangingUpOverANetwork(t *testing.T) {
+func TestDisconnectOverNetwork(t *testing.T) {
 	serve, all := readRequests(1)
 	srv := New(Options{ServeStateless: serve, Loopback: true})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -223,7 +223,7 @@ func TestHangingUpOverANetwork(t *testing.T) {
 
 // A subscription stays open for hours, sends keep-alives, and gets its result when the gateway
 // shuts down.
-func TestASubscriptionIsALongRequest(t *testing.T) {
+func TestSubscriptionStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listening := make(chan transport.Conn, 1)
 		h := newHarness(t, func(o *Options) {
@@ -269,7 +269,7 @@ func TestASubscriptionIsALongRequest(t *testing.T) {
 }
 
 // A request without a response gets an error.
-func TestARequestThatIsNotAnswered(t *testing.T) {
+func TestStatelessRequestWithoutResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		go func() {
@@ -302,7 +302,7 @@ func TestARequestThatIsNotAnswered(t *testing.T) {
 }
 
 // The backlog of a client is limited; beyond the limit the client is disconnected.
-func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
+func TestStatelessBacklogLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 10000 })
 		s := h.openStream(statelessRequest("1", "hold", "")) // after keepAliveInterval
@@ -340,7 +340,7 @@ func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 }
 
 // A subscriber that does not read is disconnected long before it has a backlog of MessageLimit.
-func TestASubscriberThatDoesNotRead(t *testing.T) {
+func TestSubscriptionBacklogLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 64 << 20 })
 		s := h.openStream(statelessRequest("1", methodListen, ""))
@@ -363,7 +363,7 @@ func TestASubscriberThatDoesNotRead(t *testing.T) {
 }
 
 // A subscriber that reads receives everything, regardless of bursts and pauses.
-func TestASubscriberThatReads(t *testing.T) {
+func TestSubscriptionReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 64 << 20 })
 		s := h.openStream(statelessRequest("1", methodListen, ""))
@@ -382,7 +382,7 @@ func TestASubscriberThatReads(t *testing.T) {
 }
 
 // A response that is not read is dropped in the end, as an event or as JSON.
-func TestAnAnswerToARequestThatIsNotTaken(t *testing.T) {
+func TestStatelessResponseDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		for _, first := range []bool{false, true} {
@@ -439,7 +439,7 @@ func TestTooManyRequests(t *testing.T) {
 }
 
 // One token gets at most half of the slots, and all tokens together at most all of them.
-func TestRequestsUnderOneTokenLeaveRoom(t *testing.T) {
+func TestRequestsPerPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		h := newHarness(t, func(o *Options) {
@@ -485,7 +485,7 @@ func TestRequestsUnderOneTokenLeaveRoom(t *testing.T) {
 }
 
 // Answered and cancelled requests leave nothing behind.
-func TestRequestsLeaveNothingBehind(t *testing.T) {
+func TestStatelessRequestsLeakNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
 			o.ServeStateless = func(ctx context.Context, _ SessionInfo, c transport.Conn) {

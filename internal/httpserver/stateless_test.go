@@ -50,7 +50,7 @@ func (tr testRequest) withRevision(date string) testRequest {
 }
 
 // Each check of a stateless request, in order: status, id and code.
-func TestLadder(t *testing.T) {
+func TestStatelessChecks(t *testing.T) {
 	h := newHarness(t, func(o *Options) {
 		o.Loopback, o.Tokens = true, []string{"secret"}
 		o.ValidateHeaders = func(m wire.Message, get func(string) []string) *wire.Error {
@@ -169,7 +169,7 @@ func TestLadder(t *testing.T) {
 }
 
 // A header that is sent twice names one revision, or none.
-func TestAVersionThatStandsTwice(t *testing.T) {
+func TestRepeatedVersionHeader(t *testing.T) {
 	h := newHarness(t, nil)
 	send := func(dates ...string) int {
 		req := h.newRequest(statelessRequest("5", "echo", ""))
@@ -187,7 +187,7 @@ func TestAVersionThatStandsTwice(t *testing.T) {
 }
 
 // Both generations work at the same URL for the same client, independently.
-func TestBothErasOnOneURL(t *testing.T) {
+func TestBothGenerationsAtOneURL(t *testing.T) {
 	// In a bubble, so that no response counts as late on a slow machine
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -217,7 +217,7 @@ func TestBothErasOnOneURL(t *testing.T) {
 }
 
 // Many requests with the same id can be in flight, independently.
-func TestEachRequestStandsAlone(t *testing.T) {
+func TestStatelessRequestsAreIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		var all sync.WaitGroup
@@ -244,7 +244,7 @@ func TestEachRequestStandsAlone(t *testing.T) {
 }
 
 // A request without a session has the same size limit as one in a session.
-func TestALongRequestNeedsNoSession(t *testing.T) {
+func TestLongRequestWithoutSession(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.MessageLimit = 4 << 20 })
 	text := `"x":"` + strings.Repeat("x", 3<<20) + `"`
 	h.want(statelessRequest("1", "echo", text), 200, resultJSON("1", "{"+meta(modernRevision)+","+text+"}"))
@@ -265,7 +265,7 @@ func TestPrincipals(t *testing.T) {
 }
 
 // Browser pages may send the headers that repeat the tool arguments, whatever their names are.
-func TestCORSOfTheStatelessEra(t *testing.T) {
+func TestCORSForModernClients(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Loopback, o.Origins = true, []string{"http://localhost:6274"} })
 	ask := func(names string) string {
 		t.Helper()

@@ -109,7 +109,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-func TestVersionsThatAreSpokenAreListed(t *testing.T) {
+func TestSupportedVersionsAreListed(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)
 	_, body := h.do(testRequest{session: key, body: requestJSON("1", "ping", "{}"), header: map[string]string{"Mcp-Protocol-Version": "2026-01-01"}})
@@ -129,7 +129,7 @@ func TestVersionsThatAreSpokenAreListed(t *testing.T) {
 }
 
 // A body without Content-Length is read up to the limit; its id is found in the bytes read.
-func TestTooLargeTellsItsID(t *testing.T) {
+func TestTooLargeBodyKeepsID(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)
 	req := h.newRequest(testRequest{session: key, body: requestJSON("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)})
@@ -153,7 +153,7 @@ func TestHTTP_04_UnknownSessionsAre404AndMissingOnes400(t *testing.T) {
 	h.initialize("2025-11-25", nil) // the client initializes again
 }
 
-func TestHTTP_09_GarbageIsRefused(t *testing.T) {
+func TestHTTP_09_GarbageIsRejected(t *testing.T) {
 	h := newHarness(t, nil)
 	for _, tr := range []testRequest{
 		{}, {header: map[string]string{"Content-Type": "text/html"}, body: "<p>"}, {method: "GET", path: "/"}, {path: "/"},

@@ -29,7 +29,7 @@ func (h *harness) write(handler *testHandler, m wire.Message, relatedTo wire.ID)
 }
 
 // Messages that belong to no request go to the standalone stream.
-func TestOwnStream(t *testing.T) {
+func TestStandaloneStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
@@ -63,7 +63,7 @@ func TestOwnStream(t *testing.T) {
 
 // A second standalone stream takes over from the first, whose client may be gone without a sign.
 // No message is lost or skipped.
-func TestTheNewerStreamTakesOver_F_DOOR_1(t *testing.T) {
+func TestNewStandaloneStreamTakesOver_F_DOOR_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, date := range []string{"2025-03-26", "2025-11-25"} {
 			h := newHarness(t, nil)
@@ -151,7 +151,7 @@ func TestResume(t *testing.T) {
 }
 
 // A stream can be resumed even if the server has not noticed that the old connection is dead.
-func TestResumingTakesTheStreamOver(t *testing.T) {
+func TestResumeOfOpenStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
@@ -186,7 +186,7 @@ func TestResumingTakesTheStreamOver(t *testing.T) {
 
 // In revisions without a priming event, a stream can be resumed only after its first event.
 // Before that, nothing is retained.
-func TestAnswerThatNobodyCanAskForIsDropped(t *testing.T) {
+func TestUnresumableResponseIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-06-18", nil)
@@ -205,7 +205,7 @@ func TestAnswerThatNobodyCanAskForIsDropped(t *testing.T) {
 	})
 }
 
-func TestCancelledRequestsGetNoAnswer(t *testing.T) {
+func TestCancelledRequestsGetNoResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)
@@ -294,7 +294,7 @@ func TestEachMessageIsOnOneStream(t *testing.T) {
 }
 
 // Write does not wait for a client that does not read, and the backlog is limited.
-func TestFull(t *testing.T) {
+func TestClientBacklogLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 10000 })
 		key, handler := h.initialize("2025-11-25", nil)
@@ -320,7 +320,7 @@ func TestFull(t *testing.T) {
 }
 
 // Close does not wait for a client that does not read; the client is disconnected in the end.
-func TestEndOfASessionWhoseClientDoesNotRead(t *testing.T) {
+func TestCloseWithUnreadStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
@@ -342,7 +342,7 @@ func TestEndOfASessionWhoseClientDoesNotRead(t *testing.T) {
 }
 
 // A request gets an error when its session is closed.
-func TestRequestsOfASessionThatEnds(t *testing.T) {
+func TestCloseWithOpenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)

@@ -11,7 +11,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func TestAScriptIsWrittenAsItWasRead(t *testing.T) {
+func TestScriptRoundTrip(t *testing.T) {
 	const text = `# prose
 
 hello 2025-06-18
@@ -30,7 +30,7 @@ end
 	}
 }
 
-func TestAScriptIsRefused(t *testing.T) {
+func TestInvalidScript(t *testing.T) {
 	for _, text := range []string{"-> {}", "→{}", "wait", "wait long", "exit 1", " → {}", "End"} {
 		if _, err := parseScript(text+"\n", toBackend, toClient, wait, clientEnd); err == nil {
 			t.Errorf("%q was taken", text)
@@ -39,7 +39,7 @@ func TestAScriptIsRefused(t *testing.T) {
 }
 
 // The Conn returns the lines that the Peer sends, in order, whether they are valid or not.
-func TestAConnReadsWhatItsPeerSends(t *testing.T) {
+func TestPeerSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, p := NewPeer(t, "peer")
 		p.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)

@@ -73,7 +73,7 @@ func waitVirtual(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestATaskServerWorksInVirtualTime(t *testing.T) {
+func TestTaskServerVirtualTime(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
 		slow, lost, wrong, broken := c.createTask("slow_compute"), c.createTask("slow_compute"), c.createTask("failing_job"), c.createTask("protocol_error_job")
 		get := func(id string, path ...string) string {
@@ -96,7 +96,7 @@ func TestATaskServerWorksInVirtualTime(t *testing.T) {
 	})
 }
 
-func TestATaskServerAsks(t *testing.T) {
+func TestTaskServerInput(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
 		id := c.createTask("multi_input")
 		waitVirtual(TaskDelay)
@@ -117,7 +117,7 @@ func TestATaskServerAsks(t *testing.T) {
 }
 
 // A client without the required capabilities gets an error; slow_compute needs none.
-func TestATaskServerNeedsCapabilities(t *testing.T) {
+func TestTaskServerNeedsCapabilities(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
 		id := c.createTask("slow_compute")
 		for method, params := range map[string]string{
@@ -136,7 +136,7 @@ func TestATaskServerNeedsCapabilities(t *testing.T) {
 	})
 }
 
-func TestATaskServerTellsWhoListens(t *testing.T) {
+func TestTaskServerListen(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
 		id := c.createTask("confirm_delete")
 		ids := strings.Replace(id, `"taskId":`, `"taskIds":["unknown",`, 1) + `]`
@@ -170,7 +170,7 @@ func TestATaskServerTellsWhoListens(t *testing.T) {
 }
 
 // A listen whose client does not read is removed.
-func TestATaskServerForgetsWhoDoesNotRead(t *testing.T) {
+func TestTaskServerDropsSlowListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewTaskServer()
 		defer s.Close()
@@ -196,7 +196,7 @@ func TestATaskServerForgetsWhoDoesNotRead(t *testing.T) {
 	})
 }
 
-func TestATaskServerOverHTTP(t *testing.T) {
+func TestTaskServerOverHTTP(t *testing.T) {
 	server := NewTaskServer()
 	defer server.Close()
 	for _, c := range []struct {

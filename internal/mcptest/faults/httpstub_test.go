@@ -18,17 +18,17 @@ import (
 	"mcpgateway/internal/mcptest/faults"
 )
 
-// A visitor is a client of an HTTPStub.
-type visitor struct {
+// A httpClient is a client of an HTTPStub.
+type httpClient struct {
 	t       *testing.T
-	twin    *faults.HTTPStub
+	stub    *faults.HTTPStub
 	url     string
 	session string
 	client  http.Client
 }
 
-// visit starts an HTTPStub and opens a session.
-func visit(t *testing.T, script faults.Script) *visitor {
+// newHTTPClient starts an HTTPStub and opens a session.
+func newHTTPClient(t *testing.T, script faults.Script) *httpClient {
 	t.Helper()
 	twin := faults.NewHTTPStub(script)
 	server := httptest.NewUnstartedServer(twin)
@@ -36,8 +36,8 @@ func visit(t *testing.T, script faults.Script) *visitor {
 	server.Start()
 	t.Cleanup(server.Close)
 	t.Cleanup(twin.Close)
-	v := &visitor{t: t, twin: twin, url: server.URL + "/mcp", client: http.Client{
-		Timeout:       patience,
+	v := &httpClient{t: t, stub: twin, url: server.URL + "/mcp", client: http.Client{
+		Timeout:       waitTimeout,
 		Transport:     &http.Transport{DisableKeepAlives: true}, // prevents retries
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -45,17 +45,17 @@ func visit(t *testing.T, script faults.Script) *visitor {
 	return v
 }
 
-func (v *visitor) open() {
+func (v *httpClient) open() {
 	v.t.Helper()
 	v.session = ""
-	res, _, err := v.post(hello)
+	res, _, err := v.post(initialize)
 	if err != nil {
 		v.t.Fatal(err)
 	}
 	v.session = res.Header.Get("Mcp-Session-Id")
 }
 
-func (v *visitor) post(body string) (res *http.Response, text string, err error) {
+func (v *httpClient) post(body string) (res *http.Response, text string, err error) {
 	req, _ := http.NewRequest(http.MethodPost, v.url, strings.NewReader(body))
 	if v.session != "" {
 		req.Header.Set("Mcp-Session-Id", v.session)
@@ -69,12 +69,12 @@ func (v *visitor) post(body string) (res *http.Response, text string, err error)
 	return res, string(all), err
 }
 
-func TestTheTwinServes(t *testing.T) {
-	v := visit(t, faults.Script{Name: "h1"})
+func TestHTTPStub(t *testing.T) {
+	v := newHTTPClient(t, faults.Script{Name: "h1"})
 	if v.session == "" {
 		t.Fatal("no session")
 	}
-	res, _, err := v.post(greet)
+	res, _, err := v.post(initialized)
 	if err != nil || res.StatusCode != http.StatusAccepted {
 		t.Error(res, err)
 	}
@@ -89,7 +89,7 @@ func TestTheTwinServes(t *testing.T) {
 }
 
 // The response to a POST with a fault.
-func TestWhatTheTwinDoes(t *testing.T) {
+func TestHTTPFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		deed   string
 		status int
@@ -115,7 +115,7 @@ func TestWhatTheTwinDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := visit(t, faults.Script{})
+			v := newHTTPClient(t, faults.Script{})
 			res, body, err := v.post(do(5, c.deed))
 			if res == nil {
 				t.Fatal(err)
@@ -131,8 +131,8 @@ func TestWhatTheTwinDoes(t *testing.T) {
 	}
 }
 
-func TestALostSessionStaysLost(t *testing.T) {
-	v := visit(t, faults.Script{})
+func TestLostSession(t *testing.T) {
+	v := newHTTPClient(t, faults.Script{})
 	v.post(do(5, `{"fault":"session","code":400}`))
 	if res, _, _ := v.post(list); res.StatusCode != http.StatusBadRequest {
 		t.Error(res.Status)
@@ -141,21 +141,21 @@ func TestALostSessionStaysLost(t *testing.T) {
 	if res, _, _ := v.post(list); res.StatusCode != http.StatusOK {
 		t.Error(res.Status)
 	}
-	v.twin.DropSessions(0)
-	if res, _, _ := v.post(list); res.StatusCode != http.StatusNotFound || v.twin.SessionCount() != 0 {
+	v.stub.DropSessions(0)
+	if res, _, _ := v.post(list); res.StatusCode != http.StatusNotFound || v.stub.SessionCount() != 0 {
 		t.Error(res.Status)
 	}
 }
 
-func TestTheTwinResetsConnections(t *testing.T) {
-	v := visit(t, faults.Script{})
+func TestHTTPReset(t *testing.T) {
+	v := newHTTPClient(t, faults.Script{})
 	if _, _, err := v.post(do(5, `{"fault":"reset"}`)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Error(err)
 	}
 }
 
-func TestTheTwinNeverAnswers(t *testing.T) {
-	v := visit(t, faults.Script{})
+func TestHTTPSilent(t *testing.T) {
+	v := newHTTPClient(t, faults.Script{})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, v.url, strings.NewReader(do(5, `{"fault":"silent"}`)))
@@ -165,9 +165,9 @@ func TestTheTwinNeverAnswers(t *testing.T) {
 	}
 }
 
-func TestWhatComesNextIsToldFromOutside(t *testing.T) {
-	v := visit(t, faults.Script{})
-	v.twin.FailNext(faults.Fault{Kind: "status", Code: 500}, 2)
+func TestFailNext(t *testing.T) {
+	v := newHTTPClient(t, faults.Script{})
+	v.stub.FailNext(faults.Fault{Kind: "status", Code: 500}, 2)
 	for _, want := range []int{500, 500, 200} {
 		if res, _, err := v.post(list); err != nil || res.StatusCode != want {
 			t.Errorf("%v, %v: want %d", res, err, want)
@@ -175,8 +175,8 @@ func TestWhatComesNextIsToldFromOutside(t *testing.T) {
 	}
 }
 
-func TestTheTwinSpeaksTheStatelessEra(t *testing.T) {
-	v := visit(t, faults.Script{Generation: "modern"})
+func TestModernHTTPStub(t *testing.T) {
+	v := newHTTPClient(t, faults.Script{Generation: "modern"})
 	if v.session != "" {
 		t.Error("it has sessions")
 	}

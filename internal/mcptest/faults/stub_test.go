@@ -19,35 +19,35 @@ import (
 	"mcpgateway/internal/mcptest/faults"
 )
 
-// beStub makes this test binary run the stub, because some faults end the process.
-const beStub = "FAULTS_TEST_BE_STUB"
+// stubEnv makes this test binary run the stub, because some faults end the process.
+const stubEnv = "FAULTS_TEST_BE_STUB"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(beStub) != "" {
+	if os.Getenv(stubEnv) != "" {
 		os.Exit(faults.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }
 
-const patience = 20 * time.Second
+const waitTimeout = 20 * time.Second
 
-// A child is a running stub process.
-type child struct {
+// A stubProcess is a running stub process.
+type stubProcess struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	in     io.WriteCloser
+	stdin  io.WriteCloser
 	lines  chan string // of its stdout; closed at the end
 	stderr bytes.Buffer
 	ended  bool
 }
 
-func start(t *testing.T, script string) *child {
+func start(t *testing.T, script string) *stubProcess {
 	t.Helper()
-	c := &child{t: t, cmd: exec.Command(os.Args[0], "-script", script), lines: make(chan string, 10000)}
-	c.cmd.Env = append(os.Environ(), beStub+"=1")
+	c := &stubProcess{t: t, cmd: exec.Command(os.Args[0], "-script", script), lines: make(chan string, 10000)}
+	c.cmd.Env = append(os.Environ(), stubEnv+"=1")
 	c.cmd.Stderr = &c.stderr
 	c.cmd.WaitDelay = 100 * time.Millisecond // a grandchild may keep stderr open
-	c.in, _ = c.cmd.StdinPipe()
+	c.stdin, _ = c.cmd.StdinPipe()
 	// Unlike StdoutPipe, Wait does not wait for a grandchild that keeps it open
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -80,73 +80,73 @@ func start(t *testing.T, script string) *child {
 	return c
 }
 
-func (c *child) say(lines ...string) {
+func (c *stubProcess) send(lines ...string) {
 	c.t.Helper()
 	for _, line := range lines {
-		if _, err := io.WriteString(c.in, line+"\n"); err != nil {
+		if _, err := io.WriteString(c.stdin, line+"\n"); err != nil {
 			c.t.Fatal(err)
 		}
 	}
 }
 
-// hear returns the next line including the newline; "" at the end of stdout.
-func (c *child) hear() string {
+// receive returns the next line including the newline; "" at the end of stdout.
+func (c *stubProcess) receive() string {
 	c.t.Helper()
 	select {
 	case line := <-c.lines:
 		return line
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		c.t.Fatalf("nothing was said; stderr: %s", &c.stderr)
 		return ""
 	}
 }
 
-// end waits for the process and returns its exit state.
-func (c *child) end() string {
+// wait waits for the process and returns its exit state.
+func (c *stubProcess) wait() string {
 	c.t.Helper()
 	c.ended = true
-	kill := time.AfterFunc(patience, func() { c.cmd.Process.Kill() })
+	kill := time.AfterFunc(waitTimeout, func() { c.cmd.Process.Kill() })
 	defer kill.Stop()
 	c.cmd.Wait()
 	return c.cmd.ProcessState.String()
 }
 
 const (
-	hello  = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
-	greet  = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
-	list   = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
-	marker = `{"jsonrpc":"2.0","id":"end","method":"ping"}`
+	initialize  = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	list        = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	lastPing    = `{"jsonrpc":"2.0","id":"end","method":"ping"}`
 )
 
 func do(id int, arguments string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"do","arguments":%s,"_meta":{"progressToken":"tok"}}}`, id, arguments)
 }
 
-func TestEchoReturnsItsArgumentsByteForByte(t *testing.T) {
+func TestEchoIsVerbatim(t *testing.T) {
 	c := start(t, `{"name":"s7"}`)
 	const args = `{ "b":9007199254740993, "a" : "<é\u2028>\ud83d\ude00" , "b2":1e400 }`
-	c.say(hello)
-	if got := c.hear(); !strings.Contains(got, `"serverInfo":{"name":"s7"`) || !strings.Contains(got, `"protocolVersion":"2025-11-25"`) {
+	c.send(initialize)
+	if got := c.receive(); !strings.Contains(got, `"serverInfo":{"name":"s7"`) || !strings.Contains(got, `"protocolVersion":"2025-11-25"`) {
 		t.Error(got)
 	}
-	c.say(greet, list)
-	if got := c.hear(); !strings.Contains(got, `"name":"echo"`) || !strings.Contains(got, `"name":"slow"`) || !strings.Contains(got, `"name":"do"`) {
+	c.send(initialized, list)
+	if got := c.receive(); !strings.Contains(got, `"name":"echo"`) || !strings.Contains(got, `"name":"slow"`) || !strings.Contains(got, `"name":"do"`) {
 		t.Error(got)
 	}
-	c.say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":` + args + `}}`)
+	c.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":` + args + `}}`)
 	want := fmt.Sprintf(`"structuredContent":{"stub":"s7","pid":%d,"got":%s}}}`, c.cmd.Process.Pid, args)
-	if got := c.hear(); !strings.Contains(got, want) {
+	if got := c.receive(); !strings.Contains(got, want) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	c.in.Close()
-	if got := c.end(); got != "exit status 0" {
+	c.stdin.Close()
+	if got := c.wait(); got != "exit status 0" {
 		t.Error(got)
 	}
 }
 
 // The lines that the stub writes for a call with one fault, up to the response to a ping, each as
 // a pattern.
-func TestWhatADeedWrites(t *testing.T) {
+func TestFaultOutput(t *testing.T) {
 	const answer = `^{"jsonrpc":"2.0","id":5,"result":{.*"got":{"fault".*}}}\n$`
 	for name, c := range map[string]struct {
 		deed string
@@ -176,13 +176,13 @@ func TestWhatADeedWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, `{}`)
-			s.say(do(5, c.deed))
+			s.send(do(5, c.deed))
 			var got []string
 			for range c.want {
-				got = append(got, s.hear())
+				got = append(got, s.receive())
 			}
-			s.say(marker)
-			if line := s.hear(); !strings.Contains(line, `"id":"end"`) {
+			s.send(lastPing)
+			if line := s.receive(); !strings.Contains(line, `"id":"end"`) {
 				t.Errorf("more than was wanted: %.300s", line)
 			}
 			for i, want := range c.want {
@@ -203,7 +203,7 @@ func latin1(s string) string {
 	return string(runes)
 }
 
-func TestHowItDies(t *testing.T) {
+func TestDie(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		say    []string
@@ -213,11 +213,11 @@ func TestHowItDies(t *testing.T) {
 	}{
 		"at the start":         {`{"on":{"start":[{"fault":"die","code":3}]}}`, nil, 0, false, "exit status 3"},
 		"killed at the start":  {`{"on":{"start":[{"fault":"die","by":"kill"}]}}`, nil, 0, false, "signal: killed"},
-		"at initialize":        {`{"on":{"initialize":[{"fault":"die","code":1}]}}`, []string{hello}, 0, false, "exit status 1"},
-		"after initialize":     {`{"on":{"initialize":[{"fault":"die","at":"after","code":1}]}}`, []string{hello}, 1, false, "exit status 1"},
-		"at initialized":       {`{"on":{"notifications/initialized":[{"fault":"die","code":1}]}}`, []string{hello, greet}, 1, false, "exit status 1"},
-		"at the list":          {`{"on":{"tools/list":[{"fault":"die","code":1}]}}`, []string{hello, greet, list}, 1, false, "exit status 1"},
-		"in the list":          {`{"on":{"tools/list":[{"fault":"die","at":"middle","code":1}]}}`, []string{hello, greet, list}, 1, true, "exit status 1"},
+		"at initialize":        {`{"on":{"initialize":[{"fault":"die","code":1}]}}`, []string{initialize}, 0, false, "exit status 1"},
+		"after initialize":     {`{"on":{"initialize":[{"fault":"die","at":"after","code":1}]}}`, []string{initialize}, 1, false, "exit status 1"},
+		"at initialized":       {`{"on":{"notifications/initialized":[{"fault":"die","code":1}]}}`, []string{initialize, initialized}, 1, false, "exit status 1"},
+		"at the list":          {`{"on":{"tools/list":[{"fault":"die","code":1}]}}`, []string{initialize, initialized, list}, 1, false, "exit status 1"},
+		"in the list":          {`{"on":{"tools/list":[{"fault":"die","at":"middle","code":1}]}}`, []string{initialize, initialized, list}, 1, true, "exit status 1"},
 		"at the second list":   {`{"on":{"tools/list":[{"fault":"die","skip":1}]}}`, []string{list, list}, 1, false, "exit status 0"},
 		"reading a call":       {`{}`, []string{do(5, `{"fault":"die","at":"reading","by":"kill"}`)}, 0, false, "signal: killed"},
 		"before the answer":    {`{}`, []string{do(5, `{"fault":"die","at":"before","code":4}`)}, 0, false, "exit status 4"},
@@ -229,39 +229,39 @@ func TestHowItDies(t *testing.T) {
 			t.Parallel()
 			s := start(t, c.script)
 			for i, line := range c.say {
-				s.say(line)
+				s.send(line)
 				if i < c.lines {
-					if got := s.hear(); !strings.HasSuffix(got, "}\n") {
+					if got := s.receive(); !strings.HasSuffix(got, "}\n") {
 						t.Errorf("line %d: %q", i, got)
 					}
 				}
 			}
-			if got := s.hear(); c.half != (got != "" && !strings.HasSuffix(got, "\n")) || !c.half && got != "" {
+			if got := s.receive(); c.half != (got != "" && !strings.HasSuffix(got, "\n")) || !c.half && got != "" {
 				t.Errorf("at its end it said %q", got)
 			}
-			if got := s.end(); got != c.end {
+			if got := s.wait(); got != c.end {
 				t.Errorf("it ended with %s, not %s", got, c.end)
 			}
 		})
 	}
 }
 
-func TestItDiesOnceOfManyStarts(t *testing.T) {
+func TestDieOnce(t *testing.T) {
 	script := fmt.Sprintf(`{"on":{"start":[{"fault":"die","code":3,"once":%q}]}}`, filepath.Join(t.TempDir(), "died"))
-	if got := start(t, script).end(); got != "exit status 3" {
+	if got := start(t, script).wait(); got != "exit status 3" {
 		t.Error(got)
 	}
 	s := start(t, script)
-	s.say(hello)
-	s.hear()
+	s.send(initialize)
+	s.receive()
 }
 
-func TestItDoesNotRead(t *testing.T) {
+func TestDeaf(t *testing.T) {
 	s := start(t, `{"on":{"start":[{"fault":"deaf"}]}}`)
 	wrote := make(chan error, 1)
 	go func() {
 		// More than the capacity of a pipe
-		_, err := io.WriteString(s.in, strings.Repeat(marker+"\n", 20000))
+		_, err := io.WriteString(s.stdin, strings.Repeat(lastPing+"\n", 20000))
 		wrote <- err
 	}()
 	select {
@@ -273,12 +273,12 @@ func TestItDoesNotRead(t *testing.T) {
 	}
 }
 
-func TestItIsMuteForAWhile(t *testing.T) {
+func TestMute(t *testing.T) {
 	s := start(t, `{}`)
-	s.say(do(5, `{"fault":"mute","for":"50ms"}`), marker)
-	deadline := time.Now().Add(patience)
+	s.send(do(5, `{"fault":"mute","for":"50ms"}`), lastPing)
+	deadline := time.Now().Add(waitTimeout)
 	for time.Now().Before(deadline) {
-		s.say(list)
+		s.send(list)
 		select {
 		case line := <-s.lines:
 			if !strings.Contains(line, `"id":1,`) {
@@ -291,44 +291,44 @@ func TestItIsMuteForAWhile(t *testing.T) {
 	t.Error("it stayed mute")
 }
 
-func TestItFloodsStderr(t *testing.T) {
+func TestStderr(t *testing.T) {
 	s := start(t, `{}`)
-	s.say(do(5, `{"fault":"stderr","bytes":300000}`))
-	s.hear()
-	s.in.Close()
-	s.end()
+	s.send(do(5, `{"fault":"stderr","bytes":300000}`))
+	s.receive()
+	s.stdin.Close()
+	s.wait()
 	if n := s.stderr.Len(); n != 300000 {
 		t.Errorf("%d bytes of stderr", n)
 	}
 }
 
-func TestNeitherSIGTERMNorTheEndOfStdinEndsIt(t *testing.T) {
+func TestStubborn(t *testing.T) {
 	s := start(t, `{"stubborn":true}`)
-	s.say(hello)
-	s.hear()
+	s.send(initialize)
+	s.receive()
 	s.cmd.Process.Signal(syscall.SIGTERM)
-	s.say(list)
-	s.hear()
-	s.in.Close()
+	s.send(list)
+	s.receive()
+	s.stdin.Close()
 	select {
 	case line, more := <-s.lines:
 		t.Errorf("its stdout: %q, %v", line, more)
 	case <-time.After(100 * time.Millisecond):
 	}
 	s.cmd.Process.Kill()
-	if got := s.end(); got != "signal: killed" {
+	if got := s.wait(); got != "signal: killed" {
 		t.Error(got)
 	}
 }
 
 // A grandchild keeps stdout open after its parent has exited, which is how the test finds it.
-func TestItLeavesGrandchildren(t *testing.T) {
+func TestFork(t *testing.T) {
 	for _, how := range []string{"normal", "stubborn", "setsid"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, `{}`)
-			s.say(do(5, `{"fault":"fork","how":"`+how+`"}`))
-			s.hear()
+			s.send(do(5, `{"fault":"fork","how":"`+how+`"}`))
+			s.receive()
 			var pid int
 			all := threads(t, s.cmd.Process.Pid)
 			if all == nil {
@@ -349,11 +349,11 @@ func TestItLeavesGrandchildren(t *testing.T) {
 			if own := group == pid; err != nil || own != (how == "setsid") {
 				t.Errorf("group %d of %d: %v", group, pid, err)
 			}
-			s.in.Close()
-			s.end()
+			s.stdin.Close()
+			s.wait()
 			grandchild, _ := os.FindProcess(pid)
 			grandchild.Kill()
-			if got := s.hear(); got != "" {
+			if got := s.receive(); got != "" {
 				t.Errorf("stdout: %q", got)
 			}
 		})
@@ -368,10 +368,10 @@ func threads(t *testing.T, pid int) []string {
 	return dirs
 }
 
-func TestPagesWithoutEnd(t *testing.T) {
-	page := func(s *child, cursor string) string {
-		s.say(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"` + cursor + `"}}`)
-		return s.hear()
+func TestEndlessPages(t *testing.T) {
+	page := func(s *stubProcess, cursor string) string {
+		s.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"` + cursor + `"}}`)
+		return s.receive()
 	}
 	s := start(t, `{"pages":"endless","page":3}`)
 	if got := page(s, "3000"); !strings.Contains(got, `"more_3002"`) || !strings.Contains(got, `"nextCursor":"3003"`) {
@@ -386,75 +386,75 @@ func TestPagesWithoutEnd(t *testing.T) {
 	}
 }
 
-func TestItRefusesWhatItDeclares(t *testing.T) {
+func TestUnknownMethods(t *testing.T) {
 	s := start(t, `{"capabilities":{"tools":{},"prompts":{}},"refuses":["tools/list"]}`)
-	s.say(hello)
-	if got := s.hear(); !strings.Contains(got, `"capabilities":{"tools":{},"prompts":{}}`) {
+	s.send(initialize)
+	if got := s.receive(); !strings.Contains(got, `"capabilities":{"tools":{},"prompts":{}}`) {
 		t.Error(got)
 	}
-	s.say(list)
-	if got := s.hear(); !strings.Contains(got, `-32601`) {
-		t.Error(got)
-	}
-}
-
-func TestItAsksAndTellsTheReply(t *testing.T) {
-	s := start(t, `{}`)
-	s.say(do(5, `{"fault":"ask","what":"sampling/createMessage","text":"{\"messages\":[]}"}`))
-	if got := s.hear(); !strings.Contains(got, `"id":1,"method":"sampling/createMessage","params":{"messages":[]}`) {
-		t.Error(got)
-	}
-	s.say(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`)
-	if got := s.hear(); !strings.Contains(got, `"reply":{"jsonrpc":"2.0","id":1,"error"`) {
+	s.send(list)
+	if got := s.receive(); !strings.Contains(got, `-32601`) {
 		t.Error(got)
 	}
 }
 
-func TestItAnswersUnderAnothersID(t *testing.T) {
+func TestAsk(t *testing.T) {
 	s := start(t, `{}`)
-	s.say(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`, do(5, `{"fault":"id","how":"other"}`))
-	if got := s.hear(); !strings.Contains(got, `"id":8,`) || !strings.Contains(got, `"fault"`) {
+	s.send(do(5, `{"fault":"ask","what":"sampling/createMessage","text":"{\"messages\":[]}"}`))
+	if got := s.receive(); !strings.Contains(got, `"id":1,"method":"sampling/createMessage","params":{"messages":[]}`) {
+		t.Error(got)
+	}
+	s.send(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`)
+	if got := s.receive(); !strings.Contains(got, `"reply":{"jsonrpc":"2.0","id":1,"error"`) {
 		t.Error(got)
 	}
 }
 
-func TestSlowTellsItsProgressAndIsCancelled(t *testing.T) {
+func TestOtherID(t *testing.T) {
 	s := start(t, `{}`)
-	s.say(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":20,"steps":2},"_meta":{"progressToken":7}}}`)
+	s.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`, do(5, `{"fault":"id","how":"other"}`))
+	if got := s.receive(); !strings.Contains(got, `"id":8,`) || !strings.Contains(got, `"fault"`) {
+		t.Error(got)
+	}
+}
+
+func TestSlow(t *testing.T) {
+	s := start(t, `{}`)
+	s.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":20,"steps":2},"_meta":{"progressToken":7}}}`)
 	for _, want := range []string{`"progressToken":7,"progress":1`, `"progressToken":7,"progress":2`, `"got":{"ms":20`} {
-		if got := s.hear(); !strings.Contains(got, want) {
+		if got := s.receive(); !strings.Contains(got, want) {
 			t.Errorf("%s: want %s", got, want)
 		}
 	}
-	s.say(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`,
-		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`, marker)
-	if got := s.hear(); !strings.Contains(got, `"id":"end"`) {
+	s.send(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`, lastPing)
+	if got := s.receive(); !strings.Contains(got, `"id":"end"`) {
 		t.Error(got)
 	}
-	s.in.Close()
-	if got := s.end(); got != "exit status 0" {
+	s.stdin.Close()
+	if got := s.wait(); got != "exit status 0" {
 		t.Error(got)
 	}
 }
 
-func TestItSpeaksTheStatelessEra(t *testing.T) {
+func TestModernStub(t *testing.T) {
 	s := start(t, `{"era":"modern"}`)
-	s.say(hello)
-	if got := s.hear(); !strings.Contains(got, "-32601") {
+	s.send(initialize)
+	if got := s.receive(); !strings.Contains(got, "-32601") {
 		t.Error(got)
 	}
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
-	s.say(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`)
-	if got := s.hear(); !strings.Contains(got, `"supportedVersions":["2026-07-28"]`) {
+	s.send(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`)
+	if got := s.receive(); !strings.Contains(got, `"supportedVersions":["2026-07-28"]`) {
 		t.Error(got)
 	}
-	s.say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{},` + meta + `}}`)
-	if got := s.hear(); !strings.Contains(got, `"result":{"resultType":"complete"`) {
+	s.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{},` + meta + `}}`)
+	if got := s.receive(); !strings.Contains(got, `"result":{"resultType":"complete"`) {
 		t.Error(got)
 	}
 }
 
-func TestAScriptIsReadStrictly(t *testing.T) {
+func TestParseScript(t *testing.T) {
 	for _, bad := range []string{`{"nonsense":1}`, `{"on":{"start":[{"fault":"dye"}]}}`, `{"on":{"start":[{"fault":"delay","for":5}]}}`, `@/no/such/file`} {
 		if _, err := faults.ParseScript(bad); err == nil {
 			t.Errorf("%s is taken", bad)
