@@ -26,7 +26,7 @@ type servers struct {
 	mu      sync.Mutex
 	started map[string]int
 	held    []func()
-	prompt  bool // nothing is held back any more
+	prompt  bool // no response is delayed any longer
 }
 
 func (f *servers) dial(c config.Backend) (transport.Conn, error) {
@@ -45,7 +45,8 @@ func (f *servers) serve(conn transport.Conn, name string) {
 		if err != nil {
 			return
 		}
-		reply := func(result string) { _ = conn.Write(wire.NewResult(m.ID(), []byte(result)), "") } // who is gone reads nothing
+		// the far end may be closed
+		reply := func(result string) { _ = conn.Write(wire.NewResult(m.ID(), []byte(result)), "") }
 		switch m.Method() {
 		case "initialize":
 			reply(mcptest.InitializeResult)
@@ -99,7 +100,7 @@ func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 	var callers sync.WaitGroup
 	var mu sync.Mutex
 	count := make(map[string]int)
-	var made [4]chan struct{} // each call, if somebody waits for that
+	var made [4]chan struct{} // signals each call, if there is a receiver
 	for i := range made {
 		made[i] = make(chan struct{})
 		session := fmt.Sprint("s", i)
@@ -125,7 +126,8 @@ func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 		})
 	}
 	for i := range 200 {
-		next := []config.Backend{all[0], withEnv(all[1], fmt.Sprint(i)), withEnv(all[3], fmt.Sprint(i/3))}
+		next := []config.Backend{all[0], withEnv(all[1], fmt.Sprint(i)),
+			withEnv(all[3], fmt.Sprint(i/3))}
 		if i%2 == 0 {
 			next = append(next, all[2])
 		}
@@ -137,7 +139,7 @@ func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 		if v := h.View(); !slices.Contains(exposed(v), "same") {
 			t.Errorf("listed %q", exposed(v))
 		}
-		for range 2 { // so that no call is older than one change
+		for range 2 { // so that no call spans two changes
 			for _, c := range made {
 				<-c
 			}
@@ -186,10 +188,11 @@ func (h *harness) callOutcome(session, name string, cancel bool) (string, error)
 	case a.Err == nil && string(a.Part(wire.PartResult)) == `{"by":"`+name+`"}`:
 		return "ok", nil
 	case a.Err == nil:
-		return "wrong", fmt.Errorf("%s was answered with %s", name, a.Raw())
+		return "wrong", fmt.Errorf("%s got the response %s", name, a.Raw())
 	case cancel && errors.Is(a.Err, peer.ErrCancelled):
 		return "cancelled", nil
-	case name == "passing" && strings.HasSuffix(a.Err.Error(), "the configuration"), name == "passing" && a.Err.Error() == "is not configured":
+	case name == "passing" && strings.HasSuffix(a.Err.Error(), "the configuration"),
+		name == "passing" && a.Err.Error() == "is not configured":
 		return "absent", nil
 	}
 	return "lost", fmt.Errorf("a call to %s ended with: %w", name, a.Err)

@@ -14,7 +14,8 @@ import (
 )
 
 // catalogOptions are the catalog options of every harness.
-var catalogOptions = catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__", NameLimit: 50}
+var catalogOptions = catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__",
+	NameLimit: 50}
 
 const removed = "it was removed from the configuration"
 
@@ -80,10 +81,11 @@ func TestApply_OrderChangesNamesOnly(t *testing.T) {
 		select {
 		case <-v.Changed:
 		default:
-			t.Error("nobody is told")
+			t.Error("no notification")
 		}
-		if len(h.dialTimes("a"))+len(h.dialTimes("b")) != 2 || a.Disconnected() || b.Disconnected() {
-			t.Error("something was started anew")
+		if len(h.dialTimes("a"))+len(h.dialTimes("b")) != 2 || a.Disconnected() ||
+			b.Disconnected() {
+			t.Error("something was started again")
 		}
 	})
 }
@@ -113,7 +115,7 @@ func TestApply_BeforeStart(t *testing.T) {
 		c.ServeStartup("u")
 		h.wantNames("t", "u")
 		if len(h.dialTimes("a")) != 1 || len(h.dialTimes("b")) != 0 {
-			t.Error("what was never a member when it began was started")
+			t.Error("a removed backend was started")
 		}
 	})
 }
@@ -150,7 +152,7 @@ func TestApply_AddsAndRemoves(t *testing.T) {
 		<-done
 		h.wantNames("t", "v")
 		if !b.Disconnected() {
-			t.Error("b goes on")
+			t.Error("b is still running")
 		}
 		call, _ := h.call("b")
 		call.want(t, removed)
@@ -165,7 +167,7 @@ func TestApply_AddsAndRemoves(t *testing.T) {
 			t.Errorf("status of %q", names)
 		}
 
-		again := h.startApply(change(all...)) // it comes back
+		again := h.startApply(change(all...)) // it is added again
 		h.nextProcess("b").ServeStartup("u")
 		<-again
 		h.wantNames("t", "u", "v")
@@ -221,7 +223,7 @@ func TestApply_HangingBackendDelaysNoOther(t *testing.T) {
 		<-done
 		h.wantNames("b__w", "c__v")
 		if !a.Disconnected() {
-			t.Error("the old one goes on")
+			t.Error("the old backend is still running")
 		}
 	})
 }
@@ -253,7 +255,7 @@ func TestApply_Disables(t *testing.T) {
 		<-h.startApply(change(off, all[1]))
 		h.wantNames("u")
 		if !a.Disconnected() {
-			t.Error("it goes on")
+			t.Error("it is still running")
 		}
 		c, _ := h.call("a")
 		c.want(t, "it is disabled in the configuration")
@@ -280,7 +282,7 @@ func TestApply_FailingBackendTakesEffect(t *testing.T) {
 		<-done
 		h.wantNames("u")
 		if !a.Disconnected() {
-			t.Error("the old one goes on")
+			t.Error("the old backend is still running")
 		}
 		c, _ := h.call("b")
 		b.SendResult(b.HandleRequest("tools/call").ID(), "{}")
@@ -325,16 +327,17 @@ func TestApply_UsesCachedCatalog(t *testing.T) {
 		h.nextProcess("b").ServeStartup("u")
 		h.wantNames("t", "u")
 	})
-	withHarness(t, backends.Options{Backends: all[1:], StateDir: dir}, func(t *testing.T, h *harness) {
-		h.nextProcess("b").ServeStartup("u")
-		done := h.startApply(change(all...))
-		h.nextProcess("a") // which hangs
-		time.Sleep(time.Second - time.Nanosecond)
-		h.wantNames("u")
-		time.Sleep(time.Nanosecond)
-		h.wantNames("t", "u")
-		<-done
-	})
+	withHarness(t, backends.Options{Backends: all[1:], StateDir: dir},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("b").ServeStartup("u")
+			done := h.startApply(change(all...))
+			h.nextProcess("a") // which hangs
+			time.Sleep(time.Second - time.Nanosecond)
+			h.wantNames("u")
+			time.Sleep(time.Nanosecond)
+			h.wantNames("t", "u")
+			<-done
+		})
 }
 
 func TestApply_Timeout(t *testing.T) {
@@ -350,7 +353,7 @@ func TestApply_Timeout(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		h.wantNames("u")
-		c, _ := h.call("a") // it waits for the start, as at any other
+		c, _ := h.call("a") // queued for the start, like any other
 		c.want(t, "")
 		slow.ServeHandshake("")
 		slow.SendResult(slow.HandleRequest("tools/call").ID(), "{}")
@@ -430,7 +433,7 @@ func TestApply_CatalogOptions(t *testing.T) {
 		<-h.startApply(c)
 		h.wantNames("a--t", "b--t")
 		if len(h.dialTimes("a")) != 1 {
-			t.Error("it was started anew")
+			t.Error("it was started again")
 		}
 	})
 }
@@ -439,23 +442,24 @@ func TestApply_CatalogOptions(t *testing.T) {
 func TestApply_CatalogWait(t *testing.T) {
 	all := legacyBackends("a")
 	all[0].StartTimeout = 0
-	withHarness(t, backends.Options{Backends: all, CatalogWait: time.Hour}, func(t *testing.T, h *harness) {
-		h.nextProcess("a")
-		time.Sleep(time.Minute)
-		c := change(all...)
-		c.CatalogWait = 2 * time.Minute
-		<-h.startApply(c)
-		time.Sleep(time.Minute - time.Second)
-		synctest.Wait()
-		if h.View().Settled {
-			t.Error("it is over too early")
-		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if !h.View().Settled {
-			t.Error("it is not over")
-		}
-	})
+	withHarness(t, backends.Options{Backends: all, CatalogWait: time.Hour},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("a")
+			time.Sleep(time.Minute)
+			c := change(all...)
+			c.CatalogWait = 2 * time.Minute
+			<-h.startApply(c)
+			time.Sleep(time.Minute - time.Second)
+			synctest.Wait()
+			if h.View().Settled {
+				t.Error("it is over too early")
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if !h.View().Settled {
+				t.Error("it is not over")
+			}
+		})
 }
 
 // Backends that delay a change are named, once; the end of the wait does not undo the change.
@@ -472,10 +476,11 @@ func TestApply_OnSlowStart(t *testing.T) {
 		h.nextProcess("quick").ServeStartup("q")
 		h.nextProcess("hang")
 		slow := h.nextProcess("slow")
-		if names := <-late; !slices.Equal(names, []string{"hang", "slow"}) || time.Since(began) != time.Second {
+		if names := <-late; !slices.Equal(names, []string{"hang", "slow"}) ||
+			time.Since(began) != time.Second {
 			t.Errorf("waits for %v after %v", names, time.Since(began))
 		}
-		h.wantNames("t", "q") // the others do not wait
+		h.wantNames("t", "q") // the others are not affected
 		slow.ServeStartup("s")
 		h.wantNames("t", "q", "s")
 		hurry()
@@ -485,7 +490,7 @@ func TestApply_OnSlowStart(t *testing.T) {
 		h.wantNames("t", "q", "s")
 		h.wantState("hang", backends.Starting)
 		if len(late) > 0 {
-			t.Error("it is told twice")
+			t.Error("it is notified twice")
 		}
 		c = change(all[:2]...)
 		c.OnSlowStart = func(names []string) { t.Errorf("waits for %v", names) }

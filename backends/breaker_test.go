@@ -46,7 +46,7 @@ func TestOpenBreaker(t *testing.T) {
 			c.wantErrorPrefix(t, "it is not running: no such file; next try in ")
 		}
 		if len(h.dialTimes("a")) != n || time.Since(began) != 0 {
-			t.Error("a call was waited for, or has started it")
+			t.Error("Apply waited for a call, or the call has started it")
 		}
 		time.Sleep(40 * time.Second)
 		if len(h.dialTimes("a")) != n+1 {
@@ -54,7 +54,7 @@ func TestOpenBreaker(t *testing.T) {
 		}
 		h.breakDial("a", nil)
 		a := h.nextProcess("a")
-		waits, _ := h.call("a") // of a start under way the end is waited for
+		waits, _ := h.call("a") // calls wait for the end of the current start
 		a.ServeHandshake("")
 		a.SendResult(a.HandleRequest("tools/call").ID(), "{}")
 		waits.wantResult(t)
@@ -98,9 +98,9 @@ func TestCrashLoopOpensBreaker(t *testing.T) {
 		refused := 0
 		for i, c := range calls {
 			c.mu.Lock()
-			if len(c.ends) != 1 {
-				t.Errorf("call %d ended %d times", i, len(c.ends))
-			} else if strings.HasPrefix(c.ends[0], "it is not running: exit 3; next try in ") {
+			if len(c.results) != 1 {
+				t.Errorf("call %d ended %d times", i, len(c.results))
+			} else if strings.HasPrefix(c.results[0], "it is not running: exit 3; next try in ") {
 				refused++
 			}
 			c.mu.Unlock()
@@ -123,7 +123,7 @@ func TestQueuedCallEndsWhenBreakerOpens(t *testing.T) {
 		a.ServeStartup("t")
 		a.Exit("exit 3", "")
 		var late []*callRecorder
-		for range 3 { // of which some are at it, and others wait, when it is noticed
+		for range 3 { // some are in flight and others are queued when its end is noticed
 			c, _ := h.call("a")
 			late = append(late, c)
 		}
@@ -131,8 +131,8 @@ func TestQueuedCallEndsWhenBreakerOpens(t *testing.T) {
 		h.wantState("a", backends.BreakerOpen)
 		for _, c := range late {
 			c.mu.Lock()
-			if len(c.ends) != 1 || !strings.Contains(c.ends[0], "exit 3") {
-				t.Errorf("it ended with %q", c.ends)
+			if len(c.results) != 1 || !strings.Contains(c.results[0], "exit 3") {
+				t.Errorf("it ended with %q", c.results)
 			}
 			c.mu.Unlock()
 		}
@@ -143,124 +143,131 @@ func TestQueuedCallEndsWhenBreakerOpens(t *testing.T) {
 
 // New sessions do not start a backend whose breaker is open.
 func TestOpenBreakerAppliesToNewSessions(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		h.nextProcess("a").Exit("gone", "")
-		h.breakDial("a", errors.New("connection refused"))
-		time.Sleep(5 * time.Second)
-		h.wantState("a", backends.BreakerOpen)
-		n := len(h.dialTimes("a"))
-		for i := range 50 {
-			session := fmt.Sprint("s", i)
-			h.OpenSession(session, nil, false)
-			h.callFor(session, "a").wantErrorPrefix(t, "it is not running: connection refused; next try in ")
-			h.callFor(session, "a").wantErrorPrefix(t, "it is not running: connection refused; next try in ")
-		}
-		if more := len(h.dialTimes("a")) - n; more != 0 {
-			t.Errorf("dialled %d times for sessions", more)
-		}
-		h.breakDial("a", nil)
-		shared := h.nextProcess("a")
-		shared.ServeStartup("t")
-		time.Sleep(time.Minute)
-		call := h.callFor("s7", "a")
-		own := h.nextProcess("a")
-		own.ServeHandshake("")
-		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
-		call.wantResult(t)
-	})
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("a").Exit("gone", "")
+			h.breakDial("a", errors.New("connection refused"))
+			time.Sleep(5 * time.Second)
+			h.wantState("a", backends.BreakerOpen)
+			n := len(h.dialTimes("a"))
+			for i := range 50 {
+				session := fmt.Sprint("s", i)
+				h.OpenSession(session, nil, false)
+				h.callFor(session, "a").wantErrorPrefix(t,
+					"it is not running: connection refused; next try in ")
+				h.callFor(session, "a").wantErrorPrefix(t,
+					"it is not running: connection refused; next try in ")
+			}
+			if more := len(h.dialTimes("a")) - n; more != 0 {
+				t.Errorf("dialled %d times for sessions", more)
+			}
+			h.breakDial("a", nil)
+			shared := h.nextProcess("a")
+			shared.ServeStartup("t")
+			time.Sleep(time.Minute)
+			call := h.callFor("s7", "a")
+			own := h.nextProcess("a")
+			own.ServeHandshake("")
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			call.wantResult(t)
+		})
 }
 
 // A backend whose connections fail for one session after the other is not tried for each
 // session; failures of a single session do not affect the others.
 func TestSessionBreakerLimitsStarts(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		h.nextProcess("a").ServeStartup("t")
-		h.breakDial("a", errors.New("no more sessions"))
-		for i := range 200 {
-			session := fmt.Sprint("s", i)
-			h.OpenSession(session, nil, false)
-			h.callFor(session, "a")
-		}
-		if n := len(h.dialTimes("a")) - 1; n < 5 || n > 10 {
-			t.Errorf("%d starts of 200 sessions", n)
-		}
-		h.callFor("s199", "a").wantErrorPrefix(t, "it is not running: no more sessions; next try in ")
-		before := len(h.dialTimes("a"))
-		for range 600 { // ten minutes, a call of each tenth session in every second
-			time.Sleep(time.Second)
-			for i := range 20 {
-				h.callFor(fmt.Sprint("s", 10*i), "a")
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("a").ServeStartup("t")
+			h.breakDial("a", errors.New("no more sessions"))
+			for i := range 200 {
+				session := fmt.Sprint("s", i)
+				h.OpenSession(session, nil, false)
+				h.callFor(session, "a")
 			}
-		}
-		if n := len(h.dialTimes("a")) - before; n > 10 || n < 2 {
-			t.Errorf("%d starts in ten minutes", n)
-		}
-		h.wantState("a", backends.Ready) // the one that all share
-		h.breakDial("a", nil)
-		time.Sleep(10 * time.Minute)
-		call := h.callFor("s3", "a")
-		own := h.nextProcess("a")
-		own.ServeHandshake("")
-		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
-		call.wantResult(t)
-		other := h.callFor("s4", "a")
-		own = h.nextProcess("a")
-		own.ServeHandshake("")
-		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
-		other.wantResult(t)
-	})
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		h.nextProcess("a").ServeStartup("t")
-		h.OpenSession("bad", nil, false)
-		h.breakDial("a", errors.New("no"))
-		for range 600 {
-			time.Sleep(time.Second)
-			h.callFor("bad", "a")
-		}
-		if n := len(h.dialTimes("a")) - 1; n > 12 {
-			t.Errorf("%d starts in ten minutes", n)
-		}
-		h.breakDial("a", nil)
-		h.OpenSession("good", nil, false)
-		call := h.callFor("good", "a")
-		own := h.nextProcess("a")
-		own.ServeHandshake("")
-		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
-		call.wantResult(t)
-	})
+			if n := len(h.dialTimes("a")) - 1; n < 5 || n > 10 {
+				t.Errorf("%d starts of 200 sessions", n)
+			}
+			h.callFor("s199", "a").wantErrorPrefix(t,
+				"it is not running: no more sessions; next try in ")
+			before := len(h.dialTimes("a"))
+			for range 600 { // ten minutes, with a call of every tenth session each second
+				time.Sleep(time.Second)
+				for i := range 20 {
+					h.callFor(fmt.Sprint("s", 10*i), "a")
+				}
+			}
+			if n := len(h.dialTimes("a")) - before; n > 10 || n < 2 {
+				t.Errorf("%d starts in ten minutes", n)
+			}
+			h.wantState("a", backends.Ready) // the shared connection
+			h.breakDial("a", nil)
+			time.Sleep(10 * time.Minute)
+			call := h.callFor("s3", "a")
+			own := h.nextProcess("a")
+			own.ServeHandshake("")
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			call.wantResult(t)
+			other := h.callFor("s4", "a")
+			own = h.nextProcess("a")
+			own.ServeHandshake("")
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			other.wantResult(t)
+		})
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("a").ServeStartup("t")
+			h.OpenSession("bad", nil, false)
+			h.breakDial("a", errors.New("no"))
+			for range 600 {
+				time.Sleep(time.Second)
+				h.callFor("bad", "a")
+			}
+			if n := len(h.dialTimes("a")) - 1; n > 12 {
+				t.Errorf("%d starts in ten minutes", n)
+			}
+			h.breakDial("a", nil)
+			h.OpenSession("good", nil, false)
+			call := h.callFor("good", "a")
+			own := h.nextProcess("a")
+			own.ServeHandshake("")
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			call.wantResult(t)
+		})
 }
 
 // A session whose calls crash its own server does not start it for each of them.
 func TestCrashLoopOfSessionConnection(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		h.nextProcess("a").ServeStartup("t")
-		h.OpenSession("one", nil, false)
-		stop := make(chan struct{})
-		var running sync.WaitGroup
-		running.Go(func() {
-			for {
-				select {
-				case p := <-h.processes("a"):
-					p.ServeHandshake("")
-					p.HandleRequest("tools/call")
-					p.Exit("exit 3", "")
-				case <-stop:
-					return
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("a").ServeStartup("t")
+			h.OpenSession("one", nil, false)
+			stop := make(chan struct{})
+			var running sync.WaitGroup
+			running.Go(func() {
+				for {
+					select {
+					case p := <-h.processes("a"):
+						p.ServeHandshake("")
+						p.HandleRequest("tools/call")
+						p.Exit("exit 3", "")
+					case <-stop:
+						return
+					}
 				}
+			})
+			for range 600 {
+				h.callFor("one", "a")
+				time.Sleep(time.Second)
 			}
+			close(stop)
+			running.Wait()
+			if n := len(h.dialTimes("a")) - 1; n > 12 || n < 6 {
+				t.Errorf("%d starts in ten minutes", n)
+			}
+			h.wantState("a", backends.Ready)
+			time.Sleep(10 * time.Minute)
 		})
-		for range 600 {
-			h.callFor("one", "a")
-			time.Sleep(time.Second)
-		}
-		close(stop)
-		running.Wait()
-		if n := len(h.dialTimes("a")) - 1; n > 12 || n < 6 {
-			t.Errorf("%d starts in ten minutes", n)
-		}
-		h.wantState("a", backends.Ready)
-		time.Sleep(10 * time.Minute)
-	})
 }
 
 // An errRecorder keeps the error with which its call ends.
@@ -287,21 +294,23 @@ func TestCONC04_NoRetryOfCallThatMayHaveRun(t *testing.T) {
 				p := h.nextProcess("a")
 				p.ServeStartup("t")
 				call := &errRecorder{}
-				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), &peer.Call{Handler: call, SessionID: "one"})
+				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)),
+					&peer.Call{Handler: call, SessionID: "one"})
 				if own {
 					p = h.nextProcess("a")
 					p.ServeHandshake("")
 				}
-				p.HandleRequest("tools/call") // it runs, and dies before it has answered
+				p.HandleRequest("tools/call") // it runs, and crashes before the response
 				p.Exit("signal: killed", "")
 				call.want(t, "signal: killed")
-				if lost, ok := errors.AsType[*transport.CallLostError](call.err); !ok || !lost.MayHaveRun {
+				if lost, ok := errors.AsType[*transport.CallLostError](call.err); !ok ||
+					!lost.MayHaveRun {
 					t.Errorf("it ended with %#v", call.err)
 				}
 				other := h.callFor("one", "a")
 				p = h.nextProcess("a")
 				p.ServeHandshake("")
-				p.SendResult(p.HandleRequest("tools/call").ID(), "{}") // the other
+				p.SendResult(p.HandleRequest("tools/call").ID(), "{}") // the other one
 				other.wantResult(t)
 				if !own {
 					p.ServeToolsList(`{"tools":[]}`)

@@ -34,11 +34,11 @@ func TestPrune_OldFiles(t *testing.T) {
 		age        time.Duration
 	}{
 		{"old-0123456789ab.json", `{"version":3}`, 91 * day},
-		{"old-0123456789ac.json", "", 91 * day}, // a power failure
+		{"old-0123456789ac.json", "", 91 * day}, // as after a power failure
 		{"young-0123456789ab.json", `{"version":3}`, 89 * day},
 		{"young-0123456789ab.123.tmp", "x", 59 * time.Minute},
 		{"old-0123456789ab.123.tmp", "x", 61 * time.Minute},
-		// Not ours.
+		// Files of others.
 		{"notes.json", `{"version":3}`, 1000 * day},
 		{"main-0123456789ab.json", `{"files":[]}`, 1000 * day},
 		{"old-0123456789ab.tmp", "x", 1000 * day},
@@ -55,7 +55,8 @@ func TestPrune_OldFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	prune(dir, now)
-	want := []string{"dir-0123456789ab.json", "main-0123456789ab.json", "notes.json", "old-0123456789ab.tmp",
+	want := []string{"dir-0123456789ab.json", "main-0123456789ab.json", "notes.json",
+		"old-0123456789ab.tmp",
 		"young-0123456789ab.123.tmp", "young-0123456789ab.json"}
 	if got := fileNames(t, dir); !slices.Equal(got, want) {
 		t.Errorf("left: %q", got)
@@ -76,7 +77,8 @@ func TestPrune_TooManyFiles(t *testing.T) {
 		}
 	}
 	prune(dir, now)
-	if got := fileNames(t, dir); len(got) != maxCacheFiles || got[len(got)-1] != "b499-0123456789ab.json" {
+	if got := fileNames(t, dir); len(got) != maxCacheFiles ||
+		got[len(got)-1] != "b499-0123456789ab.json" {
 		t.Errorf("%d are left, the last is %s", len(got), got[len(got)-1])
 	}
 }
@@ -101,7 +103,8 @@ func FuzzCatalogCache(f *testing.F) {
 		if err != nil {
 			t.Fatalf("written again it is refused: %v\n%q\n%q", err, text, c.encode())
 		}
-		if again.instructions != c.instructions || !bytes.Equal(again.capabilities, c.capabilities) || again.unprobeable != c.unprobeable {
+		if again.instructions != c.instructions ||
+			!bytes.Equal(again.capabilities, c.capabilities) || again.unprobeable != c.unprobeable {
 			t.Errorf("%q\nbecomes %q", text, c.encode())
 		}
 		for k := range catalog.Kind(catalog.NumKinds) {

@@ -14,9 +14,11 @@ import (
 // sessions, or all of one.
 func BenchmarkCallLimiter(b *testing.B) {
 	for _, n := range []int{1, 32, 1000, 10_000} {
-		queue := func(b *testing.B, owner func(i int) string) (enter func(i int) *peer.Call, next func()) {
+		queue := func(b *testing.B, owner func(i int) string) (enter func(i int) *peer.Call,
+			next func()) {
 			var at *peer.Call
-			cl := newCallLimiter(config.Backend{MaxInFlight: 1, QueueWait: time.Hour}, func(q queuedCall) { at = q.call })
+			cl := newCallLimiter(config.Backend{MaxInFlight: 1, QueueWait: time.Hour},
+				func(q queuedCall) { at = q.call })
 			cl.queueLimit = n
 			enter = func(i int) *peer.Call {
 				c := &peer.Call{SessionID: owner(i), Handler: ignoreResponse{}}
@@ -48,11 +50,13 @@ func BenchmarkCallLimiter(b *testing.B) {
 				enter(0)
 			}
 		})
-		b.Run(fmt.Sprintf("is taken back behind %d of its session", n), func(b *testing.B) {
-			cl := newCallLimiter(config.Backend{MaxInFlight: 1, QueueWait: time.Hour}, func(queuedCall) {})
+		b.Run(fmt.Sprintf("cancelled behind %d of its session", n), func(b *testing.B) {
+			cl := newCallLimiter(config.Backend{MaxInFlight: 1, QueueWait: time.Hour},
+				func(queuedCall) {})
 			cl.queueLimit = n + 1
 			for range n {
-				cl.submit(queuedCall{call: &peer.Call{SessionID: one(0), Handler: ignoreResponse{}}})
+				cl.submit(queuedCall{call: &peer.Call{SessionID: one(0),
+					Handler: ignoreResponse{}}})
 			}
 			b.ReportAllocs()
 			for b.Loop() {

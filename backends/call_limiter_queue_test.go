@@ -63,7 +63,7 @@ func TestLimiter_FullQueueRejectsLongestSession(t *testing.T) {
 		for i := range 1000 {
 			h.callTool(fmt.Sprint(i), "f")
 		}
-		c, _ := h.callTool("1000", "f") // nobody has more there than it would
+		c, _ := h.callTool("1000", "f") // no session has more calls queued
 		c.want(t, "busy: it takes 1 call at a time (max_in_flight), and 1000 wait already")
 		wantToolCalls(t, p, "at")
 	})
@@ -113,8 +113,8 @@ func TestLimiter_ShutdownClearsQueue(t *testing.T) {
 		<-h.done
 		at.want(t, "context canceled")
 		for i, c := range all {
-			if len(c.ends) != 1 || !strings.HasSuffix(c.ends[0], ": the gateway is ending") {
-				t.Fatalf("call %d ended with %q", i, c.ends)
+			if len(c.results) != 1 || !strings.HasSuffix(c.results[0], ": the gateway is ending") {
+				t.Fatalf("call %d ended with %q", i, c.results)
 			}
 		}
 	})
@@ -138,15 +138,16 @@ func TestLimiter_FailsLongQueueWithoutRecursion(t *testing.T) {
 		h.callTool("one", "at")
 		deepest := 0
 		for range 999 {
-			h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), &peer.Call{Handler: &stackDepth{depth: &deepest}})
+			h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
+				&peer.Call{Handler: &stackDepth{depth: &deepest}})
 		}
 		last, _ := h.callTool("two", "last")
 		h.breakDial("a", errors.New("no such file"))
 		p.Exit("exit 1", "")
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if len(last.ends) != 1 || !strings.Contains(last.ends[0], "no such file") {
-			t.Errorf("the last ended with %q", last.ends)
+		if len(last.results) != 1 || !strings.Contains(last.results[0], "no such file") {
+			t.Errorf("the last ended with %q", last.results)
 		}
 		if deepest == 0 || deepest > 50 {
 			t.Errorf("%d calls deep", deepest)

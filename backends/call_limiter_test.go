@@ -76,7 +76,8 @@ func TestLimiter_FIFO(t *testing.T) {
 
 // A rejected call was not sent, and its error names the setting.
 func TestLimiter_QueueWaitExpires(t *testing.T) {
-	for most, words := range map[int]string{1: "busy: it takes 1 call at a time", 16: "busy: it takes 16 calls at a time"} {
+	for most, words := range map[int]string{1: "busy: it takes 1 call at a time",
+		16: "busy: it takes 16 calls at a time"} {
 		withHarness(t, withMaxInFlight(most, 30*time.Second), func(t *testing.T, h *harness) {
 			p := h.nextProcess("a")
 			p.ServeStartup("t")
@@ -84,20 +85,23 @@ func TestLimiter_QueueWaitExpires(t *testing.T) {
 				h.callTool("one", "t")
 			}
 			late := make(peer.ResponseChan, 1)
-			h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"late"}`)), &peer.Call{Handler: late})
+			h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"late"}`)),
+				&peer.Call{Handler: late})
 			time.Sleep(30*time.Second - 1)
 			if len(late) > 0 {
 				t.Fatal("it is refused early")
 			}
 			time.Sleep(time.Nanosecond)
 			lost, _ := errors.AsType[*transport.CallLostError]((<-late).Err)
-			if want := words + " (max_in_flight), and this one's turn did not come within 30s (queue_wait)"; lost == nil || lost.MayHaveRun || !errors.Is(lost, peer.ErrQueueFull) || lost.Error() != want {
+			if want := words +
+				" (max_in_flight), and this one's turn did not come within 30s (queue_wait)"; lost == nil || lost.MayHaveRun || !errors.Is(lost, peer.ErrQueueFull) ||
+				lost.Error() != want {
 				t.Errorf("ended with %v, want %s", lost, want)
 			}
 			names, ids := takeToolCalls(p)
 			p.SendResult(ids[0], "{}")
 			p.WantNothing()
-			c, _ := h.callTool("two", "next") // the place is nobody's
+			c, _ := h.callTool("two", "next") // the slot is free
 			if wantToolCalls(t, p, "next"); len(names) != most {
 				t.Errorf("called %q", names)
 			}
@@ -131,7 +135,8 @@ type chainedCalls struct {
 
 func (a *chainedCalls) OnResponse(m wire.Message, err error) {
 	if a.left--; err == nil && a.left > 0 {
-		a.h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), &peer.Call{Handler: a})
+		a.h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
+			&peer.Call{Handler: a})
 		return
 	}
 	a.callRecorder.OnResponse(m, err)
@@ -142,7 +147,8 @@ func TestLimiter_SlotIsReleasedBeforeResponse(t *testing.T) {
 		p := h.nextProcess("a")
 		p.ServeStartup("t")
 		a := &chainedCalls{h: h, left: 3}
-		h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), &peer.Call{Handler: a})
+		h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
+			&peer.Call{Handler: a})
 		for range 3 {
 			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 		}
@@ -162,7 +168,7 @@ func TestLimiter_CancelQueuedCall(t *testing.T) {
 		first.want(t, "cancelled")
 		second.want(t, "")
 		wantToolCalls(t, p, "at")
-		h.Cancel("a", at, nil) // which gives its place away
+		h.Cancel("a", at, nil) // which releases its slot
 		wantToolCalls(t, p, "second")
 		time.Sleep(time.Hour)
 		second.want(t, "")
@@ -202,7 +208,7 @@ func TestLimiter_CallsQueuedForStartHoldSlots(t *testing.T) {
 		}
 		p.ServeHandshake("")
 		wantToolCalls(t, p, "t0", "t1")
-		p.Exit("exit 1", "") // they end, and the next two wait for the next start
+		p.Exit("exit 1", "") // they end, and the next two are queued for the next start
 		for i, want := range []string{"exit 1", "exit 1", "", ""} {
 			all[i].want(t, want)
 		}
@@ -211,7 +217,8 @@ func TestLimiter_CallsQueuedForStartHoldSlots(t *testing.T) {
 		p.ServeHandshake("")
 		wantToolCalls(t, p, "t2", "t3")
 		time.Sleep(time.Minute)
-		late.want(t, "busy: it takes 2 calls at a time (max_in_flight), and this one's turn did not come within 1m0s (queue_wait)")
+		late.want(t,
+			"busy: it takes 2 calls at a time (max_in_flight), and this one's turn did not come within 1m0s (queue_wait)")
 	})
 }
 
@@ -223,7 +230,7 @@ func TestLimiter_EveryEndReleasesSlot(t *testing.T) {
 		"answers": func(_ *harness, p *mcptest.Peer, _ []*peer.Call, ids []wire.ID) *mcptest.Peer {
 			for _, id := range ids {
 				p.SendResult(id, "{}")
-				p.SendResult(id, "{}") // the second is none
+				p.SendResult(id, "{}") // a notification is not a call
 			}
 			return p
 		},
@@ -298,7 +305,7 @@ func TestLimiter_CountsAllConnections(t *testing.T) {
 		if n := len(h.dialTimes("a")); n != 3 {
 			t.Errorf("dialled %d times", n)
 		}
-		h.CloseSession("two") // its connection ends, and with it its call
+		h.CloseSession("two") // its connection ends with its call
 		p := h.nextProcess("a")
 		p.ServeHandshake("")
 		wantToolCalls(t, p, "three")
@@ -315,7 +322,8 @@ func TestLimiter_RetryKeepsSlot(t *testing.T) {
 		p.ServeToolsList(mcptest.ToolsResult("t"))
 		twice, _ := h.callTool("one", "twice")
 		next, _ := h.callTool("one", "next")
-		p.SendError(wantToolCalls(t, p, "twice")[0], `{"code":-32020,"message":"Mcp-Param-X is missing"}`)
+		p.SendError(wantToolCalls(t, p, "twice")[0],
+			`{"code":-32020,"message":"Mcp-Param-X is missing"}`)
 		p.ServeToolsList(mcptest.ToolsResult("t"))
 		ids := wantToolCalls(t, p, "twice")
 		next.want(t, "")
@@ -336,10 +344,12 @@ func TestLimiter_RequestsWithoutSlot(t *testing.T) {
 		h.callTool("one", "at")
 		p.HandleRequest("tools/call")
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
-			h.Send("a", wire.NewRequest("0", method, []byte(`{"taskId":"x"}`)), &peer.Call{Handler: &callRecorder{}, SessionID: "one"})
+			h.Send("a", wire.NewRequest("0", method, []byte(`{"taskId":"x"}`)),
+				&peer.Call{Handler: &callRecorder{}, SessionID: "one"})
 			p.HandleRequest(method)
 		}
-		h.Subscribe("a", "u", true, wire.NewRequest("0", "resources/subscribe", []byte(`{"uri":"u"}`)), &peer.Call{Handler: &callRecorder{}, SessionID: "one"})
+		h.Subscribe("a", "u", true, wire.NewRequest("0", "resources/subscribe",
+			[]byte(`{"uri":"u"}`)), &peer.Call{Handler: &callRecorder{}, SessionID: "one"})
 		p.HandleRequest("resources/subscribe")
 		h.SetLevel("one", "debug", func() {})
 		p.HandleRequest("logging/setLevel")
@@ -387,8 +397,8 @@ func TestLimiter_Race(t *testing.T) {
 			close(over)
 			playing.Wait()
 			for i, c := range all {
-				if len(c.ends) != 1 {
-					t.Errorf("round %d: call %d ended with %q", round, i, c.ends)
+				if len(c.results) != 1 {
+					t.Errorf("round %d: call %d ended with %q", round, i, c.results)
 				}
 			}
 			for i := range most + 1 {
@@ -398,7 +408,8 @@ func TestLimiter_Race(t *testing.T) {
 			for _, c := range all[:most] {
 				c.want(t, "")
 			}
-			all[most].want(t, "busy: it takes 4 calls at a time (max_in_flight), and this one's turn did not come within 150ms (queue_wait)")
+			all[most].want(t,
+				"busy: it takes 4 calls at a time (max_in_flight), and this one's turn did not come within 150ms (queue_wait)")
 		})
 	}
 }
@@ -442,13 +453,15 @@ func TestMalformedOutputIsRateLimitedAndCut(t *testing.T) {
 		a.ServeStartup("t")
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("x", 1<<20) + `"}}`)
 		for range 5000 {
-			a.FailRead(transport.NewMalformedError([]byte("noise"), wire.Message{}, errors.New("no JSON")))
+			a.FailRead(transport.NewMalformedError([]byte("noise"), wire.Message{},
+				errors.New("no JSON")))
 		}
 		synctest.Wait()
 		if n := len(h.log.Lines("skipped output")); n < 100 || n > 500 {
 			t.Errorf("%d records", n)
 		}
-		if lines := h.log.Lines("log message of the backend"); len(lines) != 1 || len(lines[0]) > 9<<10 {
+		if lines := h.log.Lines("log message of the backend"); len(lines) != 1 ||
+			len(lines[0]) > 9<<10 {
 			t.Errorf("%d records", len(lines))
 		}
 		a.WantNothing()
@@ -458,7 +471,8 @@ func TestMalformedOutputIsRateLimitedAndCut(t *testing.T) {
 // A flood of messages of one backend affects only that backend: others respond meanwhile, and
 // no record of them fills the log.
 func TestFloodOfOneBackendIsIsolated(t *testing.T) {
-	o := backends.Options{Backends: []config.Backend{legacyBackends("a")[0], legacyBackends("b")[0]}}
+	o := backends.Options{Backends: []config.Backend{legacyBackends("a")[0],
+		legacyBackends("b")[0]}}
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		a, b := h.nextProcess("a"), h.nextProcess("b")
 		a.ServeStartup("t")
@@ -478,20 +492,20 @@ func TestFloodOfOneBackendIsIsolated(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		told, lists := 0, 0
-		h.ear.mu.Lock()
-		for _, line := range h.ear.heard {
+		h.clients.mu.Lock()
+		for _, line := range h.clients.messages {
 			if strings.HasSuffix(line, "notifications/message") {
 				told++
 			}
 		}
-		h.ear.mu.Unlock()
+		h.clients.mu.Unlock()
 		for _, line := range a.TakeAll() {
 			if strings.Contains(line, `"tools/list"`) {
 				lists++
 			}
 		}
 		if told == 0 || lists > 1 {
-			t.Errorf("%d told, %d lists", told, lists)
+			t.Errorf("%d notifications, %d lists", told, lists)
 		}
 		if n := len(h.log.Lines("log message of the backend")); n > 1000 {
 			t.Errorf("%d records of %d", n, storm)

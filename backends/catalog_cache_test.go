@@ -30,7 +30,7 @@ func cacheFile(t *testing.T, dir string) string {
 }
 
 func TestCache_StoresCatalog(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state", "mcp-gateway") // made when there is something to keep
+	dir := filepath.Join(t.TempDir(), "state", "mcp-gateway") // created by the first write
 	const tools = `{"tools":[{"name":"búsqueda", "x-unknown":1.10,"inputSchema":{"type":"object"},"description":"<\u003c>"},{"name":"hidden","inputSchema":{"type":"object"}}]}`
 	o := backends.Options{Backends: legacyBackends("a", "b"), StateDir: dir}
 	o.Backends[0].Tools = config.Filter{Deny: []string{"hidden"}}
@@ -43,7 +43,8 @@ func TestCache_StoresCatalog(t *testing.T) {
 		a.ServeToolsList(tools)
 		h.wantNames("b_squeda")
 		path := cacheFile(t, dir)
-		if info, err := os.Stat(path); runtime.GOOS != "windows" && (err != nil || info.Mode().Perm() != 0o600) {
+		if info, err := os.Stat(path); runtime.GOOS != "windows" &&
+			(err != nil || info.Mode().Perm() != 0o600) {
 			t.Errorf("mode %v, %v", info.Mode(), err)
 		}
 	})
@@ -56,13 +57,14 @@ func TestCache_StoresCatalog(t *testing.T) {
 		t.Errorf("kept %s\nwant %s", text, want)
 	}
 
-	o.Backends[0].Tools = config.Filter{} // what is allowed is decided anew
+	o.Backends[0].Tools = config.Filter{} // the filters apply to the cached list
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		h.wantNames("b_squeda", "hidden")
 		v := h.View()
 		page, _ := v.Page(catalog.Tools, nil)
 		list := string(page)
-		if v.Complete || v.Instructions != "## a\n\n<Search> \"all\"" || !strings.Contains(list, `"x-unknown":1.10`) {
+		if v.Complete || v.Instructions != "## a\n\n<Search> \"all\"" ||
+			!strings.Contains(list, `"x-unknown":1.10`) {
 			t.Errorf("complete: %v, instructions %q, list %s", v.Complete, v.Instructions, list)
 		}
 		if s := h.status("a"); s.Counts[catalog.Tools] != 2 || s.Settled {
@@ -71,13 +73,14 @@ func TestCache_StoresCatalog(t *testing.T) {
 		h.nextProcess("b").ServeStartup()
 		synctest.Wait()
 		if !h.View().Complete {
-			t.Error("all that is known or has answered is not complete")
+			t.Error("the View is not complete although all backends are cached or settled")
 		}
-		// It has fewer now, and says so.
+		// It has fewer tools now, and announces that.
 		h.nextProcess("a").ServeStartup("only")
 		h.wantNames("only")
 	})
-	if text, _ := os.ReadFile(cacheFileFor(t, dir, "a-")); !strings.Contains(string(text), `"only"`) {
+	if text, _ := os.ReadFile(cacheFileFor(t, dir, "a-")); !strings.Contains(string(text),
+		`"only"`) {
 		t.Errorf("kept %s", text)
 	}
 }
@@ -108,17 +111,18 @@ func TestCache_UnchangedListIsNotWritten(t *testing.T) {
 		})
 	}
 	if files, _ := os.ReadDir(o.StateDir); len(files) != 0 {
-		t.Error("it was written though it had not changed")
+		t.Error("it was written without a change")
 	}
 }
 
 // Another program under the same name is another backend.
 func TestCache_BelongsToProgram(t *testing.T) {
 	dir := t.TempDir()
-	withHarness(t, backends.Options{Backends: legacyBackends("a"), StateDir: dir}, func(t *testing.T, h *harness) {
-		h.nextProcess("a").ServeStartup("t")
-		h.wantNames("t")
-	})
+	withHarness(t, backends.Options{Backends: legacyBackends("a"), StateDir: dir},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("a").ServeStartup("t")
+			h.wantNames("t")
+		})
 	for _, change := range []func(*config.Backend){
 		func(b *config.Backend) { b.Command = "other" },
 		func(b *config.Backend) { b.Args = []string{"x"} },
@@ -130,7 +134,8 @@ func TestCache_BelongsToProgram(t *testing.T) {
 		change(&o.Backends[0])
 		withHarness(t, o, func(t *testing.T, h *harness) { h.wantNames() })
 	}
-	withHarness(t, backends.Options{Backends: legacyBackends("a"), StateDir: dir}, func(t *testing.T, h *harness) { h.wantNames("t") })
+	withHarness(t, backends.Options{Backends: legacyBackends("a"), StateDir: dir},
+		func(t *testing.T, h *harness) { h.wantNames("t") })
 }
 
 // A file of the version before, without generations, is accepted.
@@ -142,7 +147,8 @@ func TestCache_EarlierVersion(t *testing.T) {
 	})
 	path := cacheFile(t, o.StateDir)
 	text, _ := os.ReadFile(path)
-	if err := os.WriteFile(path, []byte(strings.Replace(string(text), `"version":3`, `"version":2`, 1)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), `"version":3`, `"version":2`,
+		1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	withHarness(t, o, func(t *testing.T, h *harness) {
@@ -173,18 +179,22 @@ func TestCache_DamagedFileIsIgnored(t *testing.T) {
 		"next format":       strings.Replace(good, `"version":3`, `"version":4`, 1),
 		"no version":        strings.Replace(good, `"version":3,`, ``, 1),
 		"as text":           strings.Replace(good, `"version":3`, `"version":"3"`, 1),
-		"no capabilities":   strings.Replace(good, `"capabilities":{`, `"capabilities":[],"x":{`, 1),
-		"no tools":          strings.Replace(good, `"tools":[`, `"tools":{},"x":[`, 1),
-		"UTF-8":             strings.Replace(good, `"t"`, "\"t\xff\"", 1),
-		"too large":         strings.Replace(good, `"tools":`, `"tools": `+strings.Repeat(" ", 5<<20), 1),
-		"too deep":          strings.Replace(good, `"prompts":[`, `"prompts":[`+strings.Repeat("[", 2000)+strings.Repeat("]", 2000), 1),
+		"no capabilities": strings.Replace(good, `"capabilities":{`, `"capabilities":[],"x":{`,
+			1),
+		"no tools": strings.Replace(good, `"tools":[`, `"tools":{},"x":[`, 1),
+		"UTF-8":    strings.Replace(good, `"t"`, "\"t\xff\"", 1),
+		"too large": strings.Replace(good, `"tools":`,
+			`"tools": `+strings.Repeat(" ", 5<<20), 1),
+		"too deep": strings.Replace(good, `"prompts":[`,
+			`"prompts":[`+strings.Repeat("[", 2000)+strings.Repeat("]", 2000), 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			withHarness(t, o, func(t *testing.T, h *harness) {
-				if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "damaged") {
+				if loud := h.log.Warnings(); len(loud) != 1 ||
+					!strings.Contains(loud[0], "damaged") {
 					t.Errorf("logged %q", loud)
 				}
 				h.wantNames()
@@ -192,7 +202,7 @@ func TestCache_DamagedFileIsIgnored(t *testing.T) {
 				h.wantNames("t")
 			})
 			if now, _ := os.ReadFile(path); string(now) != good {
-				t.Errorf("kept %s, want it written anew", now)
+				t.Errorf("kept %s, want it rewritten", now)
 			}
 		})
 	}
@@ -218,7 +228,8 @@ func TestCache_OtherThanFileIsIgnored(t *testing.T) {
 		"a link to nothing":  func() error { return os.Symlink("nothing", path) },
 		"a link to a device": func() error { return os.Symlink("/dev/zero", path) },
 		"a link to a file": func() error {
-			return errors.Join(os.WriteFile(elsewhere, []byte("secret"), 0o600), os.Symlink(elsewhere, path))
+			return errors.Join(os.WriteFile(elsewhere, []byte("secret"), 0o600),
+				os.Symlink(elsewhere, path))
 		},
 		"a pipe": func() error { return mkfifo(path) },
 	} {
@@ -234,7 +245,8 @@ func TestCache_OtherThanFileIsIgnored(t *testing.T) {
 					t.Errorf("logged %q", loud)
 				}
 			})
-			if now, err := os.ReadFile(path); name != "a directory" && string(now) != string(whole) {
+			if now, err := os.ReadFile(path); name != "a directory" &&
+				string(now) != string(whole) {
 				t.Errorf("kept %q, %v", now, err)
 			}
 			if text, err := os.ReadFile(elsewhere); err == nil && string(text) != "secret" {
@@ -251,7 +263,7 @@ func TestCache_OtherThanFileIsIgnored(t *testing.T) {
 // changes or not.
 func TestCache_OwnerOnlyAccess(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		return // there are no such modes
+		return // Windows has no such modes
 	}
 	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	for _, tool := range []string{"t", "t", "u"} {
@@ -288,7 +300,7 @@ func TestCONC11_ConcurrentCacheWriters(t *testing.T) {
 		})
 	}
 	all.Wait()
-	cacheFile(t, dir) // nothing half written beside it
+	cacheFile(t, dir) // no temporary file is left
 }
 
 // A directory that cannot be written to costs the cache and nothing else.
@@ -297,10 +309,12 @@ func TestCache_WriteFailure(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	withHarness(t, backends.Options{Backends: legacyBackends("a"), StateDir: filepath.Join(file, "state")}, func(t *testing.T, h *harness) {
+	withHarness(t, backends.Options{Backends: legacyBackends("a"),
+		StateDir: filepath.Join(file, "state")}, func(t *testing.T, h *harness) {
 		h.nextProcess("a").ServeStartup("t")
 		h.wantNames("t")
-		if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "cannot write catalog cache") {
+		if loud := h.log.Warnings(); len(loud) != 1 ||
+			!strings.Contains(loud[0], "cannot write catalog cache") {
 			t.Errorf("logged %q", loud)
 		}
 	})
@@ -309,7 +323,8 @@ func TestCache_WriteFailure(t *testing.T) {
 // A server that declares its capabilities in an unusual way is cached like any other, and each
 // start finds the last state.
 func TestCache_UnusualCapabilities(t *testing.T) {
-	for _, odd := range []string{`,"capabilities":null`, `,"capabilities":[]`, `,"capabilities":"all"`, ``} {
+	for _, odd := range []string{`,"capabilities":null`, `,"capabilities":[]`,
+		`,"capabilities":"all"`, ``} {
 		o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 		for start := range 2 {
 			withHarness(t, o, func(t *testing.T, h *harness) {
@@ -339,11 +354,12 @@ func TestCache_CatalogIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, o)
 		h.Start()
-		v := h.View() // with no wait at all
+		v := h.View() // without any wait
 		if !v.Settled || !v.Complete || len(v.Entries(catalog.Tools)) != 2 {
-			t.Errorf("settled %v, complete %v, %d tools", v.Settled, v.Complete, len(v.Entries(catalog.Tools)))
+			t.Errorf("settled %v, complete %v, %d tools", v.Settled, v.Complete,
+				len(v.Entries(catalog.Tools)))
 		}
-		b := h.nextProcess("b") // started first, and yet not first in line
+		b := h.nextProcess("b") // started first, but later in the configuration
 		b.ServeStartup("t")
 		synctest.Wait()
 		if h.View() != v {
@@ -354,7 +370,7 @@ func TestCache_CatalogIsSettled(t *testing.T) {
 		select {
 		case <-v.Changed:
 		case <-time.After(time.Second):
-			t.Error("no word of the change")
+			t.Error("the change is not logged")
 		}
 		h.wantNames("t", "more", "b__t")
 	})
@@ -362,7 +378,8 @@ func TestCache_CatalogIsSettled(t *testing.T) {
 
 // With IgnoreCache only the generation of the cache counts, and both are written.
 func TestCache_IgnoreCacheStillWrites(t *testing.T) {
-	o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), StateDir: t.TempDir(), IgnoreCache: true}
+	o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
+		StateDir: t.TempDir(), IgnoreCache: true}
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		h.nextProcess("a").HandleRequest("server/discover")
 		synctest.Wait()
@@ -370,7 +387,7 @@ func TestCache_IgnoreCacheStillWrites(t *testing.T) {
 	})
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
-		p.HandleRequest("server/discover") // it has not answered initialize
+		p.HandleRequest("server/discover") // it has not responded to initialize
 		p.ServeStartup("one", "two")
 		h.wantNames("one", "two")
 	})
@@ -378,9 +395,9 @@ func TestCache_IgnoreCacheStillWrites(t *testing.T) {
 		p := h.nextProcess("a")
 		h.wantNames()
 		if h.View().Complete || h.status("a").Counts[catalog.Tools] != 0 {
-			t.Errorf("what was listed earlier counts: %+v", h.status("a"))
+			t.Errorf("the cached list counts: %+v", h.status("a"))
 		}
-		p.ServeStartup("one") // and is not asked what it is
+		p.ServeStartup("one") // without server/discover
 		h.wantNames("one")
 	})
 	o.IgnoreCache = false
@@ -400,13 +417,15 @@ func TestCache_BackendEndsBeforeListing_F_STATE_1(t *testing.T) {
 			p.HandleRequest("prompts/list")
 		},
 		"a list is refused": func(p *mcptest.Peer) {
-			p.SendError(p.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"fetch failed"}`)
+			p.SendError(p.HandleRequest("tools/list").ID(),
+				`{"code":-32603,"message":"fetch failed"}`)
 			p.SendResult(p.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
 			synctest.Wait()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), StateDir: t.TempDir()}
+			o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
+				StateDir: t.TempDir()}
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
 				p.HandleRequest("server/discover")
@@ -423,7 +442,7 @@ func TestCache_BackendEndsBeforeListing_F_STATE_1(t *testing.T) {
 			}
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				if h.View().Complete {
-					t.Error("the catalog is complete though no list is known")
+					t.Error("the catalog is complete although no list is known")
 				}
 				p := h.nextProcess("a")
 				p.ServeHandshake("") // without server/discover

@@ -46,7 +46,7 @@ func startAll(t *testing.T, all ...config.Backend) *Set {
 		select {
 		case <-v.Changed:
 		case <-late:
-			t.Fatal("not all backends have answered")
+			t.Fatal("not all backends are settled")
 		}
 	}
 	return s
@@ -56,7 +56,9 @@ func startAll(t *testing.T, all ...config.Backend) *Set {
 func TestFRAME05_LargeListInPieces(t *testing.T) {
 	var tools []string
 	for i := range 300 {
-		tools = append(tools, fmt.Sprintf(`{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}`, i, strings.Repeat("x", 5000)))
+		tools = append(tools,
+			fmt.Sprintf(`{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}`, i,
+				strings.Repeat("x", 5000)))
 	}
 	file := filepath.Join(t.TempDir(), "list")
 	text := `{"jsonrpc":"2.0","id":2,"result":{"tools":[` + strings.Join(tools, ",") + "]}}\n"
@@ -75,14 +77,16 @@ func TestFRAME05_StartTimeoutLeavesNoChild(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	b := config.Backend{
 		Name: "s", Command: "sh", Enabled: true, StartTimeout: 200 * time.Millisecond,
-		Args: []string{"-c", "trap '' TERM; echo $$ > '" + file + "'; while :; do sleep 0.05; done"},
+		Args: []string{"-c", "trap '' TERM; echo $$ > '" + file +
+			"'; while :; do sleep 0.05; done"},
 	}
-	s := New(Options{Backends: []config.Backend{b}, MaxMessage: 1 << 20, NoRestart: true, Log: slog.New(slog.DiscardHandler)})
+	s := New(Options{Backends: []config.Backend{b}, MaxMessage: 1 << 20, NoRestart: true,
+		Log: slog.New(slog.DiscardHandler)})
 	end := runUntilSettled(s)
 	if err := s.Status()[0].Err; err == nil || !strings.Contains(err.Error(), "start_timeout") {
-		t.Errorf("it failed for %v", err)
+		t.Errorf("it failed with %v", err)
 	}
-	end() // when it has returned nothing is left
+	end() // nothing is left after it has returned
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -116,8 +120,9 @@ func TestCONFIG04_CONFIG05_ChildDirectory(t *testing.T) {
 	if len(places) != 2 || places["here"] != ours || places["there"] != dir {
 		t.Errorf("they run in %v", places)
 	}
-	if err := s.Status()[2].Err; err == nil || !strings.Contains(err.Error(), "is not a directory") {
-		t.Errorf("nowhere failed for %v", err)
+	if err := s.Status()[2].Err; err == nil || !strings.Contains(err.Error(),
+		"is not a directory") {
+		t.Errorf("nowhere failed with %v", err)
 	}
 }
 
@@ -140,15 +145,19 @@ func TestOutputOfOtherProgramsIsInError(t *testing.T) {
 			t.Parallel()
 			for _, era := range []string{"auto", "legacy"} {
 				s := New(Options{
-					Backends:   []config.Backend{{Name: "s", Command: "sh", Args: []string{"-c", script}, Enabled: true, StartTimeout: time.Minute, Generation: era}},
-					MaxMessage: 1 << 20, NoRestart: true, Log: slog.New(slog.DiscardHandler), Mask: strings.NewReplacer("hunter22", "***").Replace,
+					Backends: []config.Backend{{Name: "s", Command: "sh",
+						Args: []string{"-c", script}, Enabled: true, StartTimeout: time.Minute,
+						Generation: era}},
+					MaxMessage: 1 << 20, NoRestart: true, Log: slog.New(slog.DiscardHandler),
+					Mask: strings.NewReplacer("hunter22", "***").Replace,
 				})
 				want := want
 				if strings.Contains(want, "start_timeout") {
 					s.current().all[0].cfg.StartTimeout = time.Second
 					if era == "auto" {
-						want = strings.Replace(want, "(start_timeout)", "(start_timeout) (it was sent server/discover first and did not respond; "+
-							"if it hangs on unknown requests, set `era: legacy`)", 1)
+						want = strings.Replace(want, "(start_timeout)",
+							"(start_timeout) (it was sent server/discover first and did not respond; "+
+								"if it hangs on unknown requests, set `era: legacy`)", 1)
 					}
 				}
 				ctx, cancel := context.WithCancel(context.Background())
@@ -159,7 +168,7 @@ func TestOutputOfOtherProgramsIsInError(t *testing.T) {
 					<-v.Changed
 				}
 				if err := s.Status()[0].Err; err == nil || err.Error() != want {
-					t.Errorf("%s: it failed for %v, want %s", era, err, want)
+					t.Errorf("%s: it failed with %v, want %s", era, err, want)
 				}
 				cancel()
 				<-done
@@ -173,14 +182,18 @@ func TestOutputOfOtherProgramsIsInError(t *testing.T) {
 func TestProcessStartIsLogged(t *testing.T) {
 	t.Parallel()
 	log, logger := mcptest.NewLog()
-	b := config.Backend{Name: "s", Command: "sh", Enabled: true, Args: []string{"-c", "exit 0", "--token=k3y-of-the-backend", "k3y-of-the-backend", "--password", "sh", strings.Repeat("x", 2*maxLoggedCommand)}}
+	b := config.Backend{Name: "s", Command: "sh", Enabled: true,
+		Args: []string{"-c", "exit 0", "--token=k3y-of-the-backend", "k3y-of-the-backend",
+			"--password", "sh", strings.Repeat("x", 2*maxLoggedCommand)}}
 	s := New(Options{
 		Backends: []config.Backend{b}, MaxMessage: 1 << 20, NoRestart: true, Log: logger,
 		Mask: func(text string) string { return strings.ReplaceAll(text, "k3y-of-the-backend", "***") },
 	})
 	runUntilSettled(s)()
-	lines := log.Lines("level=DEBUG", "backend=s", "started process ", ": sh -c exit 0 --token=*** *** --password *** xxx", "x…")
-	if len(lines) == 0 || len(lines[0]) > maxLoggedCommand+200 || len(log.Lines("k3y-of-the-backend")) > 0 {
+	lines := log.Lines("level=DEBUG", "backend=s", "started process ",
+		": sh -c exit 0 --token=*** *** --password *** xxx", "x…")
+	if len(lines) == 0 || len(lines[0]) > maxLoggedCommand+200 ||
+		len(log.Lines("k3y-of-the-backend")) > 0 {
 		t.Errorf("logged %q", log.Lines(""))
 	}
 }

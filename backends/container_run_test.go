@@ -9,7 +9,8 @@ import (
 )
 
 func TestReadRun_F_PROC_1(t *testing.T) {
-	for line, want := range map[string]string{ // engine | options of the user's that count; "" = no container
+	// engine | options of the user's that count; "" = no container
+	for line, want := range map[string]string{
 		"docker run -i --rm image":                                             "docker | rm",
 		"docker run --rm=false -i image --rm":                                  "docker |",
 		"/usr/bin/docker -H tcp://h:1 --tls run -i image":                      "/usr/bin/docker -H tcp://h:1 --tls |",
@@ -44,8 +45,10 @@ func TestReadRun_F_PROC_1(t *testing.T) {
 			if r.cidfile != "" {
 				got += " cidfile=" + r.cidfile
 			}
-			with := strings.Join(append(words[:1:1], r.withOption(words[1:], "--cidfile", "F")...), " ")
-			if strings.Replace(with, " --cidfile F", "", 1) != line || !strings.Contains(with, "run --cidfile F") {
+			with := strings.Join(append(words[:1:1], r.withOption(words[1:], "--cidfile", "F")...),
+				" ")
+			if strings.Replace(with, " --cidfile F", "", 1) != line ||
+				!strings.Contains(with, "run --cidfile F") {
 				t.Errorf("%s: with a file it is %s", line, with)
 			}
 		}
@@ -92,9 +95,10 @@ func TestStatusContainerWarning_F_PROC_1(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			words := strings.Fields(c.line)
-			s := New(Options{StateDir: c.state, Log: slog.New(slog.DiscardHandler), Backends: []config.Backend{
-				{Name: "b", Command: words[0], Args: words[1:], Enabled: true},
-			}})
+			s := New(Options{StateDir: c.state, Log: slog.New(slog.DiscardHandler),
+				Backends: []config.Backend{
+					{Name: "b", Command: words[0], Args: words[1:], Enabled: true},
+				}})
 			got := s.Status()[0].ContainerWarning
 			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)

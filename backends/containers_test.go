@@ -24,7 +24,8 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 	write := func(t *testing.T, dir, name, engine, owner string) string {
 		t.Helper()
 		text, err := json.Marshal(container{
-			Version: recordVersion, Engine: strings.Fields(engine), CIDFile: "/c", Owner: json.RawMessage(fmt.Sprintf("%q", owner)),
+			Version: recordVersion, Engine: strings.Fields(engine), CIDFile: "/c",
+			Owner: json.RawMessage(fmt.Sprintf("%q", owner)),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -40,15 +41,21 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 		change        func(path string) error
 		left, kept    bool
 	}{
-		"F-PROC-1 of one that is over":   {"docker -H x", "over", nil, true, true},
-		"F-PROC-1 of one that runs":      {"docker", "runs", nil, false, true},
-		"F-PROC-1 another program":       {"rm -rf", "over", nil, false, false},
-		"F-PROC-1 a command, too":        {"docker rm", "over", nil, false, false},
-		"F-PROC-1 no program":            {"", "over", nil, false, false},
-		"F-PROC-1 damaged":               {"docker", "over", func(p string) error { return os.Truncate(p, 10) }, false, false},
-		"F-PROC-1 too large":             {"docker", "over", func(p string) error { return os.Truncate(p, maxContainerRecord+1) }, false, false},
-		"F-PROC-1 too old":               {"docker", "over", func(p string) error { return os.Chtimes(p, now, now.Add(-recordExpiry-time.Hour)) }, false, false},
-		"F-PROC-1 old, of one that runs": {"docker", "runs", func(p string) error { return os.Chtimes(p, now, now.Add(-recordExpiry-time.Hour)) }, false, true},
+		"F-PROC-1 of one that is over": {"docker -H x", "over", nil, true, true},
+		"F-PROC-1 of one that runs":    {"docker", "runs", nil, false, true},
+		"F-PROC-1 another program":     {"rm -rf", "over", nil, false, false},
+		"F-PROC-1 a command, too":      {"docker rm", "over", nil, false, false},
+		"F-PROC-1 no program":          {"", "over", nil, false, false},
+		"F-PROC-1 damaged": {"docker", "over",
+			func(p string) error { return os.Truncate(p, 10) }, false, false},
+		"F-PROC-1 too large": {"docker", "over",
+			func(p string) error { return os.Truncate(p, maxContainerRecord+1) }, false, false},
+		"F-PROC-1 too old": {"docker", "over",
+			func(p string) error { return os.Chtimes(p, now, now.Add(-recordExpiry-time.Hour)) },
+			false, false},
+		"F-PROC-1 old, of one that runs": {"docker", "runs",
+			func(p string) error { return os.Chtimes(p, now, now.Add(-recordExpiry-time.Hour)) },
+			false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -102,10 +109,13 @@ func TestContainerFileIsRegular(t *testing.T) {
 // other file: its engine must be a backend's, or a name in PATH, and its file beside it or a
 // backend's.
 func TestUntrustedContainerRecords(t *testing.T) {
-	set := New(Options{Log: slog.New(slog.DiscardHandler), MaxMessage: 1 << 20, Backends: []config.Backend{
-		{Name: "a", Command: "docker", Args: []string{"-H", "tcp://h", "run", "-i", "x"}, Cwd: "/srv", Enabled: true},
-		{Name: "b", Command: "/opt/bin/podman", Args: []string{"run", "-i", "--cidfile", "id", "x"}, Cwd: "/srv", Enabled: true},
-	}})
+	set := New(Options{Log: slog.New(slog.DiscardHandler), MaxMessage: 1 << 20,
+		Backends: []config.Backend{
+			{Name: "a", Command: "docker", Args: []string{"-H", "tcp://h", "run", "-i", "x"},
+				Cwd: "/srv", Enabled: true},
+			{Name: "b", Command: "/opt/bin/podman", Args: []string{"run", "-i", "--cidfile", "id", "x"},
+				Cwd: "/srv", Enabled: true},
+		}})
 	for _, c := range []struct {
 		engine, file string
 		want         bool
@@ -127,7 +137,8 @@ func TestUntrustedContainerRecords(t *testing.T) {
 		{"docker", "/srv/id", false, ""},
 	} {
 		ct := &container{Engine: strings.Fields(c.engine), CIDFile: c.file, Dir: "/evil"}
-		if got := ct.isTrusted(set.current().all, "/state"); got != c.want || got && ct.Dir != c.dir {
+		if got := ct.isTrusted(set.current().all, "/state"); got != c.want ||
+			got && ct.Dir != c.dir {
 			t.Errorf("%s %s: %t in %q, want %t in %q", c.engine, c.file, got, ct.Dir, c.want, c.dir)
 		}
 	}

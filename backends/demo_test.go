@@ -21,8 +21,9 @@ func TestDemoBackend(t *testing.T) {
 		_, logger := mcptest.NewLog()
 		set := backends.New(backends.Options{
 			Backends: []config.Backend{{Name: "demo", Embedded: "demo", Enabled: true}},
-			Catalog:  catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__", NameLimit: 50},
-			Log:      logger,
+			Catalog: catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__",
+				NameLimit: 50},
+			Log: logger,
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -61,10 +62,11 @@ func TestDemoBackend(t *testing.T) {
 			`{"name":"add","arguments":{"a":-1e308,"b":-1e308}}`: `"isError":true`,
 		} {
 			c := &callRecorder{}
-			set.Send("demo", wire.NewRequest("0", "tools/call", []byte(params)), &peer.Call{Handler: c})
+			set.Send("demo", wire.NewRequest("0", "tools/call", []byte(params)),
+				&peer.Call{Handler: c})
 			synctest.Wait()
-			if len(c.ends) != 1 || !strings.Contains(c.ends[0], want) {
-				t.Errorf("%s: %q, want %s", params, c.ends, want)
+			if len(c.results) != 1 || !strings.Contains(c.results[0], want) {
+				t.Errorf("%s: %q, want %s", params, c.results, want)
 			}
 		}
 		cancel()

@@ -14,7 +14,8 @@ import (
 func TestApply_NothingIsLeftOfDrainedBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := config.Backend{Name: "a", Embedded: "demo", Enabled: true}
-		s := New(Options{Backends: []config.Backend{one}, MaxMessage: 1 << 20, Log: slog.New(slog.DiscardHandler)})
+		s := New(Options{Backends: []config.Backend{one}, MaxMessage: 1 << 20,
+			Log: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
 		apply := func(all ...config.Backend) {
 			t.Helper()
@@ -24,9 +25,10 @@ func TestApply_NothingIsLeftOfDrainedBackends(t *testing.T) {
 		}
 		var many []config.Backend
 		for i := range maxRemovedNames + 10 {
-			many = append(many, config.Backend{Name: fmt.Sprint("b", i), Embedded: "demo", Enabled: true})
+			many = append(many, config.Backend{Name: fmt.Sprint("b", i), Embedded: "demo",
+				Enabled: true})
 		}
-		apply(many...) // which are not started
+		apply(many...) // not started
 		apply(one)
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx, nil) }()
@@ -38,7 +40,7 @@ func TestApply_NothingIsLeftOfDrainedBackends(t *testing.T) {
 		}
 		synctest.Wait()
 		if m := s.current(); len(m.draining) > 0 || len(m.removedNames) != maxRemovedNames {
-			t.Errorf("kept: %d retired, %d names", len(m.draining), len(m.removedNames))
+			t.Errorf("kept: %d draining, %d names", len(m.draining), len(m.removedNames))
 		}
 		cancel()
 		<-done

@@ -24,19 +24,19 @@ func TestApply_SubscriptionsOfModernSuccessor(t *testing.T) {
 		a.acceptListen([]string{"x:y"})
 		a.HandleNotification("notifications/cancelled")
 		sub.wantResult(t)
-		h.ear.want(t)
+		h.clients.want(t)
 		done := h.startApply(change(withEnv(all[0], "new")))
 		next := h.startModernServer(t)
 		next.acceptListen(nil)
 		next.serveLists("new")
 		<-done
 		if !a.Disconnected() {
-			t.Error("the old one goes on")
+			t.Error("the old backend is still running")
 		}
 		id := next.takeListen([]string{"x:y"})
-		h.ear.want(t) // for what is read at an update must not be older than what is listened to
+		h.clients.want(t) // the update must come after the listen
 		next.acknowledge(id, []string{"x:y"})
-		h.ear.want(t, "one told by a: notifications/resources/updated")
+		h.clients.want(t, "one notified by a: notifications/resources/updated")
 	})
 }
 
@@ -83,30 +83,32 @@ func TestApply_SubscriptionsMoveToSuccessor(t *testing.T) {
 		next.ServeHandshake(loggingServer)
 		h.serveLists(next)
 		<-done
-		for range 2 { // one for each session that comes: it does no harm
+		for range 2 { // one for each session: harmless
 			m := next.HandleRequest("resources/subscribe")
 			if uriOf(m) != "x:y" {
-				t.Errorf("told %s", m.Raw())
+				t.Errorf("notified %s", m.Raw())
 			}
 			next.SendResult(m.ID(), "{}")
 		}
 		synctest.Wait()
-		h.ear.wantOnly(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
+		h.clients.wantOnly(t, "one notified by a: notifications/resources/updated",
+			"two notified by a: notifications/resources/updated")
 
-		a.SendResult(asked.ID(), "{}") // it counts although it was agreed to by the old one
+		a.SendResult(asked.ID(), "{}") // it counts, although the old server accepted it
 		late.wantResult(t)
 		m := next.HandleRequest("resources/subscribe")
 		if uriOf(m) != "x:late" {
-			t.Errorf("told %s", m.Raw())
+			t.Errorf("notified %s", m.Raw())
 		}
 		next.SendResult(m.ID(), "{}")
-		h.ear.want(t, "two told by a: notifications/resources/updated")
+		h.clients.want(t, "two notified by a: notifications/resources/updated")
 		if !a.Disconnected() {
-			t.Error("the old one goes on")
+			t.Error("the old backend is still running")
 		}
 
 		next.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
-		h.ear.want(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
+		h.clients.want(t, "one notified by a: notifications/resources/updated",
+			"two notified by a: notifications/resources/updated")
 		h.subscribe("one", "a", "x:y", false).wantResult(t)
 		off := h.subscribe("two", "a", "x:y", false)
 		next.SendResult(next.HandleRequest("resources/unsubscribe").ID(), "{}")
@@ -124,11 +126,11 @@ func (e *clientRecorder) wantOnly(t *testing.T, lines ...string) {
 	t.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	heard := slices.Compact(slices.Sorted(slices.Values(e.heard)))
+	heard := slices.Compact(slices.Sorted(slices.Values(e.messages)))
 	if !slices.Equal(heard, lines) {
-		t.Errorf("heard %q, want %q", e.heard, lines)
+		t.Errorf("received %q, want %q", e.messages, lines)
 	}
-	e.heard = nil
+	e.messages = nil
 }
 
 func TestApply_SubscriptionsOverSessionConnections(t *testing.T) {
@@ -148,12 +150,12 @@ func TestApply_SubscriptionsOverSessionConnections(t *testing.T) {
 		next.ServeHandshake(loggingServer)
 		h.serveLists(next)
 		<-done
-		q := h.nextProcess("a") // it is opened for the subscription's sake
+		q := h.nextProcess("a") // opened because of the subscription
 		q.ServeHandshake(loggingServer)
 		q.SendResult(q.HandleRequest("resources/subscribe").ID(), "{}")
-		h.ear.want(t, "one told by a: notifications/resources/updated")
+		h.clients.want(t, "one notified by a: notifications/resources/updated")
 		if !p.Disconnected() || !shared.Disconnected() {
-			t.Error("the old ones go on")
+			t.Error("the old backends are still running")
 		}
 	})
 }
@@ -176,7 +178,7 @@ func TestApply_SubscriptionsWaitForSlowSuccessor(t *testing.T) {
 		next.ServeHandshake(loggingServer)
 		next.SendResult(next.HandleRequest("resources/subscribe").ID(), "{}")
 		h.serveLists(next)
-		h.ear.want(t, "one told by a: notifications/resources/updated")
+		h.clients.want(t, "one notified by a: notifications/resources/updated")
 		next.WantNothing()
 	})
 }
@@ -206,9 +208,9 @@ func TestApply_SubscriptionsDuringReplay(t *testing.T) {
 		for m.Method() != "resources/subscribe" {
 			m = next.NextMessage()
 		}
-		h.ear.want(t)
+		h.clients.want(t)
 		next.SendResult(m.ID(), "{}")
-		h.ear.want(t, "one told by a: notifications/resources/updated")
+		h.clients.want(t, "one notified by a: notifications/resources/updated")
 	})
 }
 
@@ -226,7 +228,7 @@ func TestApply_LogLevelsOfSuccessor(t *testing.T) {
 		next.ServeHandshake(loggingServer)
 		told := next.HandleRequest("logging/setLevel")
 		next.SendResult(told.ID(), "{}")
-		next.HandleRequest("tools/list") // and while the change waits for that
+		next.HandleRequest("tools/list") // while the change waits for that
 		h.SetLevel("one", "info", func() {})
 		a.HandleRequest("logging/setLevel")
 		<-done
@@ -234,8 +236,9 @@ func TestApply_LogLevelsOfSuccessor(t *testing.T) {
 		for m.Method() != "logging/setLevel" {
 			m = next.NextMessage()
 		}
-		if level, _ := wire.Lookup(m.Part(wire.PartParams), "level"); wire.Unquote(level) != "info" {
-			t.Errorf("told %s", m.Raw())
+		if level, _ := wire.Lookup(m.Part(wire.PartParams),
+			"level"); wire.Unquote(level) != "info" {
+			t.Errorf("notified %s", m.Raw())
 		}
 	})
 }

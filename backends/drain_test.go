@@ -50,7 +50,8 @@ func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 		b.ServeStartup("u")
 		h.OpenSession("one", nil, false)
 		long := &progressRecorder{}
-		h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t","_meta":{"progressToken":"mine"}}`)),
+		h.Send("a", wire.NewRequest("7", "tools/call",
+			[]byte(`{"name":"t","_meta":{"progressToken":"mine"}}`)),
 			&peer.Call{Handler: long, SessionID: "one", Token: `"mine"`})
 		call := a.HandleRequest("tools/call")
 		other := h.callFor("one", "b")
@@ -63,12 +64,12 @@ func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 		}
 		a.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, call.Token())
 		a.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
-		h.ear.want(t, "one asked by a: roots/list")
-		h.ear.asked[0].Reply([]byte(`{"roots":[]}`))
+		h.clients.want(t, "one requested by a: roots/list")
+		h.clients.requests[0].Reply([]byte(`{"roots":[]}`))
 		a.Want(result(`"q"`, `{"roots":[]}`))
 		long.want(t, "")
 
-		since := h.callFor("one", "a") // what is sent now goes to the new one
+		since := h.callFor("one", "a") // a call now goes to the new backend
 		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
 		since.wantResult(t)
 		a.WantNothing()
@@ -79,7 +80,7 @@ func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 			t.Errorf("progress %q", long.progress)
 		}
 		if !a.Disconnected() {
-			t.Error("the old one goes on")
+			t.Error("the old backend is still running")
 		}
 		b.SendResult(b.HandleRequest("tools/call").ID(), "{}")
 		other.wantResult(t)
@@ -116,7 +117,7 @@ func TestApply_CallsEndOnSessionConnections(t *testing.T) {
 			t.Error("the wrong connections ended")
 		}
 		p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
-		h.ear.want(t, "one asked by a: roots/list")
+		h.clients.want(t, "one requested by a: roots/list")
 		p.SendResult(first.ID(), "{}")
 		one.wantResult(t)
 		if !p.Disconnected() || q.Disconnected() {
@@ -126,7 +127,7 @@ func TestApply_CallsEndOnSessionConnections(t *testing.T) {
 		q.SendResult(second.ID(), "{}")
 		two.wantResult(t)
 		if !q.Disconnected() {
-			t.Error("it goes on")
+			t.Error("it is still running")
 		}
 	})
 }
@@ -144,7 +145,7 @@ func TestApply_SessionConnectionsReconnectOnDemand(t *testing.T) {
 		c.wantResult(t)
 		h.replace(withEnv(all[0], "new"))
 		if !p.Disconnected() {
-			t.Error("it goes on")
+			t.Error("it is still running")
 		}
 		if n := len(h.dialTimes("a")); n != 3 {
 			t.Errorf("dialled %d times", n)
@@ -166,37 +167,39 @@ func TestApply_QueuedCallsAreRedirected(t *testing.T) {
 			if kind == "own" {
 				c = perSessionBackend("a")
 			}
-			withHarness(t, backends.Options{Backends: []config.Backend{c, legacyBackends("b")[0]}}, func(t *testing.T, h *harness) {
-				old := h.nextProcess("a")
-				h.OpenSession("one", nil, false)
-				waits := h.callFor("one", "a")
-				if kind == "own" {
-					old = h.nextProcess("a")
-				}
-				waits.want(t, "")
-				old.HandleRequest("initialize") // and that is all
-				done := h.startApply(change(withEnv(c, "new"), legacyBackends("b")[0]))
-				next := h.nextProcess("a")
-				next.ServeStartup("new")
-				<-done
-				if kind == "own" {
-					next = h.nextProcess("a")
-					next.ServeHandshake("")
-				}
-				next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
-				waits.wantResult(t)
-				old.WantNothing()
-				if !old.Disconnected() {
-					t.Error("the old one goes on")
-				}
-			})
-			withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
-				h.nextProcess("a")
-				h.OpenSession("one", nil, false)
-				waits := h.callFor("one", "a")
-				<-h.startApply(change(legacyBackends("b")[0]))
-				waits.want(t, removed)
-			})
+			withHarness(t, backends.Options{Backends: []config.Backend{c, legacyBackends("b")[0]}},
+				func(t *testing.T, h *harness) {
+					old := h.nextProcess("a")
+					h.OpenSession("one", nil, false)
+					waits := h.callFor("one", "a")
+					if kind == "own" {
+						old = h.nextProcess("a")
+					}
+					waits.want(t, "")
+					old.HandleRequest("initialize") // nothing else
+					done := h.startApply(change(withEnv(c, "new"), legacyBackends("b")[0]))
+					next := h.nextProcess("a")
+					next.ServeStartup("new")
+					<-done
+					if kind == "own" {
+						next = h.nextProcess("a")
+						next.ServeHandshake("")
+					}
+					next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
+					waits.wantResult(t)
+					old.WantNothing()
+					if !old.Disconnected() {
+						t.Error("the old backend is still running")
+					}
+				})
+			withHarness(t, backends.Options{Backends: []config.Backend{c}},
+				func(t *testing.T, h *harness) {
+					h.nextProcess("a")
+					h.OpenSession("one", nil, false)
+					waits := h.callFor("one", "a")
+					<-h.startApply(change(legacyBackends("b")[0]))
+					waits.want(t, removed)
+				})
 		})
 	}
 }
@@ -214,7 +217,7 @@ func TestApply_CallsQueuedForSlotAreRedirected(t *testing.T) {
 		three, _ := h.call("a")
 		next := h.replace(withEnv(all[0], "new"))
 		second := next.HandleRequest("tools/call")
-		next.WantNothing() // it has one place, too
+		next.WantNothing() // it has one slot, too
 		next.SendResult(second.ID(), "{}")
 		two.wantResult(t)
 		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
@@ -222,7 +225,7 @@ func TestApply_CallsQueuedForSlotAreRedirected(t *testing.T) {
 		a.SendResult(call.ID(), "{}")
 		one.wantResult(t)
 		if !a.Disconnected() {
-			t.Error("the old one goes on")
+			t.Error("the old backend is still running")
 		}
 	})
 }
@@ -256,7 +259,7 @@ func TestApply_RetriesAreRedirected(t *testing.T) {
 		late, _ := h.call("a")
 		first, second := a.HandleRequest("tools/call"), a.HandleRequest("tools/call")
 		a.SendError(first.ID(), `{"code":-32020,"message":"no"}`)
-		a.HandleRequest("tools/list") // which is not answered
+		a.HandleRequest("tools/list") // without a response
 		waits.want(t, "")
 		done := h.startApply(change(withEnv(all[0], "new")))
 		next := h.nextProcess("a")
@@ -265,11 +268,12 @@ func TestApply_RetriesAreRedirected(t *testing.T) {
 		<-done
 		next.SendResult(next.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`)
 		waits.wantResult(t)
-		a.SendError(second.ID(), `{"code":-32020,"message":"no"}`) // one that is refused now goes there, too
+		// a call that is refused now goes there, too
+		a.SendError(second.ID(), `{"code":-32020,"message":"no"}`)
 		next.SendResult(next.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`)
 		late.wantResult(t)
 		if !a.Disconnected() {
-			t.Error("the old one goes on")
+			t.Error("the old backend is still running")
 		}
 	})
 }
@@ -286,7 +290,7 @@ func TestApply_ModernServer(t *testing.T) {
 		a.takeCancel()
 		a.acceptListen([]string{"x:y"})
 		sub.wantResult(t)
-		h.ear.want(t, "one told by a: notifications/resources/updated")
+		h.clients.want(t, "one notified by a: notifications/resources/updated")
 		c := h.callFor("one", "a")
 		call := a.takeRequest("tools/call")
 		done := h.startApply(change(withEnv(all[0], "new")))
@@ -294,16 +298,16 @@ func TestApply_ModernServer(t *testing.T) {
 		next.acceptListen(nil)
 		next.serveLists("new")
 		<-done
-		next.takeCancel() // the subscription comes with the session
+		next.takeCancel() // the subscription moves with the session
 		next.acceptListen([]string{"x:y"})
-		h.ear.want(t, "one told by a: notifications/resources/updated")
+		h.clients.want(t, "one notified by a: notifications/resources/updated")
 		if a.Disconnected() {
 			t.Error("the old one ended while it was at a call")
 		}
 		a.SendResult(call.ID(), `{"resultType":"complete"}`)
 		c.wantResult(t)
 		if !a.Disconnected() {
-			t.Error("the old one goes on")
+			t.Error("the old backend is still running")
 		}
 	})
 }
@@ -329,16 +333,17 @@ func TestApply_DrainingBackendIsNotRestarted(t *testing.T) {
 // A removed backend that is between two starts is not started again.
 func TestApply_EndsRestartLoop(t *testing.T) {
 	all := legacyBackends("a", "b")
-	withFailingHarness(t, startErrors{"a": errors.New("no such file")}, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
-		h.nextProcess("b").ServeStartup("u")
-		time.Sleep(time.Second)
-		n := len(h.dialTimes("a"))
-		<-h.startApply(change(all[1]))
-		time.Sleep(time.Hour)
-		if again := len(h.dialTimes("a")); n == 0 || again != n {
-			t.Errorf("started %d times, then %d", n, again)
-		}
-	})
+	withFailingHarness(t, startErrors{"a": errors.New("no such file")},
+		backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+			h.nextProcess("b").ServeStartup("u")
+			time.Sleep(time.Second)
+			n := len(h.dialTimes("a"))
+			<-h.startApply(change(all[1]))
+			time.Sleep(time.Hour)
+			if again := len(h.dialTimes("a")); n == 0 || again != n {
+				t.Errorf("started %d times, then %d", n, again)
+			}
+		})
 }
 
 // The calls of a former backend may take long. There are at most four former ones.
@@ -381,7 +386,7 @@ func TestApply_ShutdownEndsDrainingBackends(t *testing.T) {
 		<-h.done
 		c.want(t, "context canceled")
 		if !a.Disconnected() || !next.Disconnected() {
-			t.Error("something goes on")
+			t.Error("something is still running")
 		}
 	})
 }
@@ -391,18 +396,19 @@ func TestApply_CancelAtDrainingBackend(t *testing.T) {
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
 		a.ServeStartup("t")
-		h.wantNames("t") // else it is told that its list is of no interest any more
+		h.wantNames("t") // otherwise it gets a cancellation of its list
 		c, pending := h.call("a")
 		call := a.HandleRequest("tools/call")
-		<-h.startApply(change()) // be it that there is none of that name any more
+		<-h.startApply(change()) // even if there is no backend of that name any longer
 		h.Cancel("a", pending, nil)
 		c.want(t, "cancelled")
 		m := a.HandleNotification("notifications/cancelled")
-		if id, _ := wire.Lookup(m.Part(wire.PartParams), "requestId"); string(id) != string(call.ID()) {
-			t.Errorf("told %s", m.Raw())
+		if id, _ := wire.Lookup(m.Part(wire.PartParams),
+			"requestId"); string(id) != string(call.ID()) {
+			t.Errorf("notified %s", m.Raw())
 		}
 		if !a.Disconnected() {
-			t.Error("it goes on")
+			t.Error("it is still running")
 		}
 	})
 }
@@ -414,7 +420,7 @@ func TestApply_CancelRedirectedCall(t *testing.T) {
 		c, pending := h.call("a")
 		done := h.startApply(change(withBrokenCommand(all[0])))
 		next := h.nextProcess("a")
-		<-done // in half a minute
+		<-done // within half a minute
 		c.want(t, "")
 		h.Cancel("a", pending, nil)
 		c.want(t, "cancelled")
@@ -437,7 +443,7 @@ func TestApply_CloseSessionAtDrainingBackend(t *testing.T) {
 		c.want(t, "")
 		h.CloseSession("one")
 		if !p.Disconnected() {
-			t.Error("it goes on")
+			t.Error("it is still running")
 		}
 	})
 }
@@ -462,7 +468,7 @@ func TestApply_ExclusiveServer(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		if !a.Disconnected() {
-			t.Error("the old one goes on")
+			t.Error("the old backend is still running")
 		}
 	})
 }
@@ -481,16 +487,18 @@ func TestApply_ExclusiveServerClosesSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := legacyBackends("a")
 		processes := make(chan *mcptest.Peer, 10)
-		h := newHarness(t, backends.Options{Backends: all, Dial: func(c config.Backend) (transport.Conn, error) {
-			conn, p := mcptest.NewPeer(t, c.Name)
-			processes <- p
-			return slowCloseConn{conn}, nil
-		}})
+		h := newHarness(t, backends.Options{Backends: all,
+			Dial: func(c config.Backend) (transport.Conn, error) {
+				conn, p := mcptest.NewPeer(t, c.Name)
+				processes <- p
+				return slowCloseConn{conn}, nil
+			}})
 		h.Start()
 		(<-processes).ServeStartup("t")
 		done := h.startApply(change(withEnv(all[0], "new")))
 		fails := <-processes
-		fails.SendError(fails.HandleRequest("initialize").ID(), `{"code":-32603,"message":"address in use"}`)
+		fails.SendError(fails.HandleRequest("initialize").ID(),
+			`{"code":-32603,"message":"address in use"}`)
 		<-done
 		c, _ := h.call("a")
 		next := <-processes
@@ -512,7 +520,7 @@ func TestApply_ExclusiveServerAndLongCall(t *testing.T) {
 		h.breakDial("a", errors.New("address in use"))
 		<-h.startApply(change(withEnv(all[0], "new")))
 		waits, _ := h.call("a")
-		waits.want(t, "") // for the next try, which soon comes
+		waits.want(t, "") // for the next try, which comes soon
 		time.Sleep(10 * time.Minute)
 		waits.want(t, "it did not start: address in use")
 		refused, _ := h.call("a")
@@ -537,7 +545,7 @@ func TestApply_LazyBackendIsNotStarted(t *testing.T) {
 	all := legacyBackends("a")
 	all[0].Lazy = true
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
-		a := h.nextProcess("a") // nothing is known of it
+		a := h.nextProcess("a") // nothing is known about it
 		a.ServeStartup("t")
 		h.wantNames("t")
 		next := all[0]

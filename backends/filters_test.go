@@ -18,7 +18,8 @@ import (
 
 // withDenied returns a backend's configuration with filters that deny these globs of each kind.
 func withDenied(c config.Backend, tools, prompts, resources string) config.Backend {
-	c.Tools.Deny, c.Prompts.Deny, c.Resources.Deny = strings.Fields(tools), strings.Fields(prompts), strings.Fields(resources)
+	c.Tools.Deny, c.Prompts.Deny, c.Resources.Deny = strings.Fields(tools), strings.Fields(prompts),
+		strings.Fields(resources)
 	return c
 }
 
@@ -27,7 +28,8 @@ type callEnd struct{ peer.ResponseChan }
 
 func (h *harness) sendTo(backend, method, params string) callEnd {
 	e := callEnd{make(peer.ResponseChan, 2)}
-	h.Send(backend, wire.NewRequest("0", method, []byte(params)), &peer.Call{Handler: e.ResponseChan, SessionID: "s"})
+	h.Send(backend, wire.NewRequest("0", method, []byte(params)),
+		&peer.Call{Handler: e.ResponseChan, SessionID: "s"})
 	return e
 }
 
@@ -53,10 +55,11 @@ func TestReloadForbidsQueuedCalls_F_SEC_1(t *testing.T) {
 		h.OpenSession("s", nil, false)
 		first, _ := h.callTool("s", "secret")
 		ids := wantToolCalls(t, p, "secret")
-		queued, last := h.sendTo("a", "tools/call", `{"name":"secret"}`), h.sendTo("a", "tools/call", `{"name":"open"}`)
+		queued, last := h.sendTo("a", "tools/call", `{"name":"secret"}`),
+			h.sendTo("a", "tools/call", `{"name":"open"}`)
 		<-h.startApply(change(withDenied(o.Backends[0], "secret", "", "")))
 		h.wantNames("open")
-		p.SendResult(ids[0], "{}") // a call that was sent before ends as it would have
+		p.SendResult(ids[0], "{}") // a call that was sent before ends normally
 		first.wantResult(t)
 		queued.wantForbidden(t, "queued")
 		ids = wantToolCalls(t, p, "open")
@@ -85,7 +88,8 @@ func TestReloadForbidsCallsOfStartingBackend_F_SEC_1(t *testing.T) {
 		} {
 			waiting = append(waiting, h.sendTo("a", method, params))
 		}
-		waiting = append(waiting, h.sendTo("a", "completion/complete", `{"ref":{"type":"ref/resource","uri":"x:secret"}}`))
+		waiting = append(waiting, h.sendTo("a", "completion/complete",
+			`{"ref":{"type":"ref/resource","uri":"x:secret"}}`))
 		<-h.startApply(change(withDenied(all[0], "secret", "secret", "x:secret")))
 		p.ServeStartup("secret", "open")
 		for _, e := range waiting {
@@ -117,7 +121,8 @@ func TestReloadForbidsAtReplacedServer_F_SEC_1(t *testing.T) {
 
 // A backend that is removed or disabled gets no queued call.
 func TestReloadEndsQueuedCallsOfRemovedBackend_F_SEC_1(t *testing.T) {
-	for how, want := range map[string]string{"removed": removed, "disabled": "it is disabled in the configuration"} {
+	for how, want := range map[string]string{"removed": removed,
+		"disabled": "it is disabled in the configuration"} {
 		o := withMaxInFlight(1, time.Minute)
 		withHarness(t, o, func(t *testing.T, h *harness) {
 			p := h.nextProcess("a")
@@ -149,7 +154,8 @@ func TestReloadForbidsRetriedCalls_F_SEC_1(t *testing.T) {
 		p.ServeToolsList(mcptest.ToolsResult("secret"))
 		h.OpenSession("s", nil, false)
 		e := h.sendTo("a", "tools/call", `{"name":"secret"}`)
-		p.SendError(p.HandleRequest("tools/call").ID(), `{"code":-32020,"message":"header mismatch"}`)
+		p.SendError(p.HandleRequest("tools/call").ID(),
+			`{"code":-32020,"message":"header mismatch"}`)
 		list := p.HandleRequest("tools/list")
 		<-h.startApply(change(withDenied(all[0], "secret", "", "")))
 		p.SendResult(list.ID(), mcptest.ToolsResult("secret"))
@@ -170,25 +176,25 @@ func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
 		c := h.subscribe("s", "a", "x:secret", true)
 		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 		c.wantResult(t)
-		const heard = "s told by a: notifications/resources/updated"
+		const heard = "s notified by a: notifications/resources/updated"
 		update := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:secret"}}`
 		p.Send(update)
-		h.ear.want(t, heard)
+		h.clients.want(t, heard)
 		<-h.startApply(change(withDenied(all[0], "", "", "x:*")))
 		p.Send(update)
-		h.ear.want(t)
+		h.clients.want(t)
 		again := h.subscribe("s", "a", "x:secret", true)
 		again.want(t, peer.ErrForbidden.Error())
 		p.Close()
 		next := h.nextProcess("a")
 		next.ServeHandshake(loggingServer)
 		h.serveLists(next)
-		next.WantNothing() // it is not subscribed to again
+		next.WantNothing() // no new subscribe
 		<-h.startApply(change(all[0]))
 		next.SendResult(next.HandleRequest("resources/subscribe").ID(), "{}")
-		h.ear.want(t, heard) // something may have been missed
+		h.clients.want(t, heard) // an update may have been missed
 		next.Send(update)
-		h.ear.want(t, heard)
+		h.clients.want(t, heard)
 	})
 }
 
@@ -213,13 +219,13 @@ func TestFiltersChangeInPlace_F_CLI_5(t *testing.T) {
 			select {
 			case <-v.Changed:
 			default:
-				t.Error("nobody is told")
+				t.Error("no notification")
 			}
 		}
 		if n := len(h.dialTimes("a")); n != 1 || p.Disconnected() {
 			t.Errorf("a was started %d times", n)
 		}
-		p.WantNothing() // it is not listed anew either
+		p.WantNothing() // nor is it listed again
 		p.SendResult(id, "{}")
 		c.wantResult(t)
 	})
@@ -231,7 +237,8 @@ func TestUnmatchedGlobsOfChangedFilter_F_CLI_5(t *testing.T) {
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
 		h.nextProcess("a").ServeStartup("t")
 		<-h.startApply(change(withDenied(all[0], "nope t", "p", "x:y")))
-		if got, want := h.status("a").Unmatched, []string{`tools.deny "nope"`, `prompts.deny "p"`, `resources.deny "x:y"`}; !slices.Equal(got, want) {
+		if got, want := h.status("a").Unmatched, []string{`tools.deny "nope"`, `prompts.deny "p"`,
+			`resources.deny "x:y"`}; !slices.Equal(got, want) {
 			t.Errorf("unmatched %q, want %q", got, want)
 		}
 		<-h.startApply(change(all[0]))

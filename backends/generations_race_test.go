@@ -37,10 +37,13 @@ func TestGenerationsCallsAndCancellationsRace(t *testing.T) {
 					time.Sleep(time.Duration(i%5) * 100 * time.Millisecond)
 					p := &peer.Call{Handler: c, SessionID: []string{"one", "two", ""}[(i+i/6)%3]}
 					if i%6 == 5 {
-						h.Subscribe("a", "x:y", true, wire.NewRequest("7", "resources/subscribe", []byte(`{"uri":"x:y"}`)), p)
+						h.Subscribe("a", "x:y", true,
+							wire.NewRequest("7", "resources/subscribe", []byte(`{"uri":"x:y"}`)), p)
 					} else if i%6 == 4 {
 						time.Sleep(time.Duration(round%3) * 30 * time.Millisecond)
-						h.Subscribe("a", "x:y", false, wire.NewRequest("7", "resources/unsubscribe", []byte(`{"uri":"x:y"}`)), p)
+						h.Subscribe("a", "x:y", false,
+							wire.NewRequest("7", "resources/unsubscribe", []byte(`{"uri":"x:y"}`)),
+							p)
 					} else {
 						h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), p)
 					}
@@ -63,8 +66,9 @@ func TestGenerationsCallsAndCancellationsRace(t *testing.T) {
 			<-h.done
 			synctest.Wait()
 			for i, c := range all {
-				if len(c.ends) != 1 {
-					t.Errorf("round %d: call %d ended %d times: %q", round, i, len(c.ends), c.ends)
+				if len(c.results) != 1 {
+					t.Errorf("round %d: call %d ended %d times: %q", round, i, len(c.results),
+						c.results)
 				}
 			}
 		})

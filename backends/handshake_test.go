@@ -22,7 +22,7 @@ func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 				h.OpenSession("one", nil, false)
 				p := h.nextProcess("a")
 				time.Sleep(time.Second)
-				p.ServeStartup("t") // its first line must be initialize, and the next initialized
+				p.ServeStartup("t") // the first line must be initialize, the second initialized
 				call := h.callFor("one", "a")
 				if sharing == "session" {
 					p = h.nextProcess("a")
@@ -50,7 +50,7 @@ func TestNOTIF20_NothingBlocksSequentialServer(t *testing.T) {
 		synctest.Wait()
 		p.ReceivePings()
 		time.Sleep(24 * time.Hour)
-		p.HandleRequest("ping") // which it leaves unanswered
+		p.HandleRequest("ping") // without a response
 		p.WantNothing()
 	})
 }
@@ -68,15 +68,17 @@ func TestMalformedOutput(t *testing.T) {
 		`"a string"`:                       `err="Invalid request: a message is an object"`,
 	} {
 		t.Run(line, func(t *testing.T) {
-			withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
-				a := h.nextProcess("a")
-				a.Send(line)
-				a.ServeStartup("t")
-				synctest.Wait()
-				if got := h.log.Lines("skipped output that is not a message"); len(got) != 1 || !strings.Contains(got[0], want) {
-					t.Errorf("logged %q, want %s", got, want)
-				}
-			})
+			withHarness(t, backends.Options{Backends: legacyBackends("a")},
+				func(t *testing.T, h *harness) {
+					a := h.nextProcess("a")
+					a.Send(line)
+					a.ServeStartup("t")
+					synctest.Wait()
+					if got := h.log.Lines("skipped output that is not a message"); len(got) != 1 ||
+						!strings.Contains(got[0], want) {
+						t.Errorf("logged %q, want %s", got, want)
+					}
+				})
 		})
 	}
 }

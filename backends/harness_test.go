@@ -26,17 +26,17 @@ import (
 // A harness is a Set in a synctest bubble whose backends the test plays.
 type harness struct {
 	*backends.Set
-	t    *testing.T
-	log  *mcptest.Log
-	ear  *clientRecorder
-	stop context.CancelFunc
-	done chan struct{} // closed when Run has returned
+	t       *testing.T
+	log     *mcptest.Log
+	clients *clientRecorder
+	stop    context.CancelFunc
+	done    chan struct{} // closed when Run has returned
 
-	mu     sync.Mutex
-	dialed map[string][]time.Duration // when, since the beginning
-	queues map[string]chan *mcptest.Peer
-	broken map[string]error // what a dial fails with
-	began  time.Time
+	mu         sync.Mutex
+	dialedAt   map[string][]time.Duration // times since the beginning
+	queues     map[string]chan *mcptest.Peer
+	dialErrors map[string]error // error of the next dial
+	start      time.Time
 }
 
 // legacyBackends returns the configuration of backends with these names, of the legacy
@@ -44,7 +44,8 @@ type harness struct {
 func legacyBackends(names ...string) []config.Backend {
 	var all []config.Backend
 	for _, name := range names {
-		all = append(all, config.Backend{Name: name, Command: name, Enabled: true, StartTimeout: time.Minute, Generation: "legacy"})
+		all = append(all, config.Backend{Name: name, Command: name, Enabled: true,
+			StartTimeout: time.Minute, Generation: "legacy"})
 	}
 	return all
 }
@@ -59,11 +60,12 @@ func withHarness(t *testing.T, o backends.Options, test func(t *testing.T, h *ha
 type startErrors map[string]error
 
 // withFailingHarness is withHarness with backends that fail from the first start on.
-func withFailingHarness(t *testing.T, fail startErrors, o backends.Options, test func(t *testing.T, h *harness)) {
+func withFailingHarness(t *testing.T, fail startErrors, o backends.Options,
+	test func(t *testing.T, h *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, o)
-		maps.Copy(h.broken, fail)
+		maps.Copy(h.dialErrors, fail)
 		h.Start()
 		test(t, h)
 	})
@@ -71,13 +73,13 @@ func withFailingHarness(t *testing.T, fail startErrors, o backends.Options, test
 
 func newHarness(t *testing.T, o backends.Options) *harness {
 	h := &harness{
-		t:      t,
-		ear:    &clientRecorder{},
-		dialed: make(map[string][]time.Duration),
-		queues: make(map[string]chan *mcptest.Peer),
-		broken: make(map[string]error),
-		done:   make(chan struct{}),
-		began:  time.Now(),
+		t:          t,
+		clients:    &clientRecorder{},
+		dialedAt:   make(map[string][]time.Duration),
+		queues:     make(map[string]chan *mcptest.Peer),
+		dialErrors: make(map[string]error),
+		done:       make(chan struct{}),
+		start:      time.Now(),
 	}
 	h.log, o.Log = mcptest.NewLog()
 	if o.Dial == nil {
@@ -94,7 +96,7 @@ func newHarness(t *testing.T, o backends.Options) *harness {
 	h.stop = cancel
 	go func() {
 		defer close(h.done)
-		_ = h.Run(ctx, h.ear)
+		_ = h.Run(ctx, h.clients)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -107,8 +109,8 @@ func (h *harness) dial(c config.Backend) (transport.Conn, error) {
 	queue := h.processes(c.Name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.dialed[c.Name] = append(h.dialed[c.Name], time.Since(h.began))
-	if err := h.broken[c.Name]; err != nil {
+	h.dialedAt[c.Name] = append(h.dialedAt[c.Name], time.Since(h.start))
+	if err := h.dialErrors[c.Name]; err != nil {
 		return nil, err
 	}
 	conn, p := mcptest.NewPeer(h.t, c.Name)
@@ -129,7 +131,7 @@ func (h *harness) processes(name string) chan *mcptest.Peer {
 func (h *harness) breakDial(name string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.broken[name] = err
+	h.dialErrors[name] = err
 }
 
 // dialTimes returns when a backend was dialled, as times since the beginning.
@@ -137,7 +139,7 @@ func (h *harness) dialTimes(name string) []time.Duration {
 	synctest.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clone(h.dialed[name])
+	return slices.Clone(h.dialedAt[name])
 }
 
 // nextProcess returns the next process of a backend, once there is one.
@@ -187,8 +189,8 @@ func (h *harness) status(name string) backends.Status {
 
 // A callRecorder records how a call ends.
 type callRecorder struct {
-	mu   sync.Mutex
-	ends []string
+	mu      sync.Mutex
+	results []string
 }
 
 // Progressed implements peer.ResponseHandler.
@@ -199,9 +201,9 @@ func (c *callRecorder) OnResponse(m wire.Message, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.ends = append(c.ends, err.Error())
+		c.results = append(c.results, err.Error())
 	} else {
-		c.ends = append(c.ends, string(m.Raw()))
+		c.results = append(c.results, string(m.Raw()))
 	}
 }
 
@@ -220,11 +222,11 @@ func (c *callRecorder) want(t *testing.T, want string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	got := ""
-	if len(c.ends) > 0 {
-		got = c.ends[0]
+	if len(c.results) > 0 {
+		got = c.results[0]
 	}
-	if got != want || len(c.ends) > 1 {
-		t.Errorf("the call ended with %q, want %q", c.ends, want)
+	if got != want || len(c.results) > 1 {
+		t.Errorf("the call ended with %q, want %q", c.results, want)
 	}
 }
 
@@ -234,8 +236,8 @@ func (c *callRecorder) wantErrorPrefix(t *testing.T, begins string) {
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.ends) != 1 || !strings.HasPrefix(c.ends[0], begins) {
-		t.Errorf("the call ended with %q, want %q", c.ends, begins)
+	if len(c.results) != 1 || !strings.HasPrefix(c.results[0], begins) {
+		t.Errorf("the call ended with %q, want %q", c.results, begins)
 	}
 }
 
@@ -248,6 +250,6 @@ func (h *harness) wantError(name, want string) {
 	h.t.Helper()
 	synctest.Wait()
 	if err := h.status(name).Err; err == nil || err.Error() != want {
-		h.t.Errorf("%s failed for %v, want %s", name, err, want)
+		h.t.Errorf("%s failed with %v, want %s", name, err, want)
 	}
 }

@@ -19,7 +19,7 @@ type logLines chan string
 func (r logLines) Write(line []byte) (int, error) {
 	select {
 	case r <- string(line):
-	default: // nobody waits for so many
+	default: // no backend is started that often
 	}
 	return len(line), nil
 }
@@ -41,8 +41,10 @@ func TestSameFailureOfTwoRequests(t *testing.T) {
 		want  string
 		hint  bool
 	}{
-		"page":  {func(w http.ResponseWriter, _ *http.Request) { page(w, 200, "Log in") }, "HTTP 200 OK: Log in", false},
-		"500":   {func(w http.ResponseWriter, _ *http.Request) { page(w, 500, "Oops") }, "HTTP 500 Internal Server Error: Oops", false},
+		"page": {func(w http.ResponseWriter, _ *http.Request) { page(w, 200, "Log in") },
+			"HTTP 200 OK: Log in", false},
+		"500": {func(w http.ResponseWriter, _ *http.Request) { page(w, 500, "Oops") },
+			"HTTP 500 Internal Server Error: Oops", false},
 		"other": {func(w http.ResponseWriter, r *http.Request) { page(w, 500, time.Now().String()) }, "HTTP 500", false},
 		"different": {func(w http.ResponseWriter, r *http.Request) {
 			if isDiscover(r) {
@@ -62,10 +64,13 @@ func TestSameFailureOfTwoRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(tt.reply)
 			defer server.Close()
-			s, end := runAll(t, make(logLines, 100), config.Backend{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Generation: "auto", Transport: "auto"})
+			s, end := runAll(t, make(logLines, 100),
+				config.Backend{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute,
+					Generation: "auto", Transport: "auto"})
 			defer end()
 			err := s.Status()[0].Err
-			if err == nil || strings.Count(err.Error(), tt.want) != 1 || strings.Contains(err.Error(), "era: legacy") != tt.hint {
+			if err == nil || strings.Count(err.Error(), tt.want) != 1 ||
+				strings.Contains(err.Error(), "era: legacy") != tt.hint {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
 		})
@@ -84,7 +89,8 @@ func TestReasonsOfHTTPServers_F_HTTP_1(t *testing.T) {
 			_, _ = io.WriteString(w, `{"error":"invalid_token","error_description":"x"}`)
 		}, `HTTP 401 Unauthorized: {"error":"invalid_token","error_description":"x"}`},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "https://me:hunter2@other.test/mcp?key=hunter2", http.StatusPermanentRedirect)
+			http.Redirect(w, r, "https://me:hunter2@other.test/mcp?key=hunter2",
+				http.StatusPermanentRedirect)
 		}, "redirects to https://other.test/mcp: put that into url"},
 		"coding": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "br")
@@ -95,13 +101,16 @@ func TestReasonsOfHTTPServers_F_HTTP_1(t *testing.T) {
 			server := httptest.NewServer(tt.reply)
 			defer server.Close()
 			log := make(logLines, 100)
-			s, end := runAll(t, log, config.Backend{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Generation: "auto", Transport: "auto"})
+			s, end := runAll(t, log, config.Backend{Name: "x", URL: server.URL, Enabled: true,
+				StartTimeout: time.Minute, Generation: "auto", Transport: "auto"})
 			defer end()
 			err := s.Status()[0].Err
-			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
+			if err == nil || !strings.Contains(err.Error(), tt.want) ||
+				strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
-			for want := strings.ReplaceAll(tt.want, `"`, `\"`); !strings.Contains(<-log, want); { // or the test never ends
+			// otherwise the test never ends
+			for want := strings.ReplaceAll(tt.want, `"`, `\"`); !strings.Contains(<-log, want); {
 			}
 		})
 	}
@@ -130,11 +139,14 @@ func TestHTTPSSEServer_F_HTTP_8_F_HTTP_9(t *testing.T) {
 			}
 			<-r.Context().Done()
 		case m.Method() == "initialize":
-			says <- string(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
+			says <- string(wire.NewResult(m.ID(),
+				[]byte(`{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
 		case m.Method() == "tools/list":
-			says <- string(wire.NewResult(m.ID(), []byte(`{"tools":[{"name":"now","inputSchema":{"type":"object"}}]}`)).Raw())
+			says <- string(wire.NewResult(m.ID(),
+				[]byte(`{"tools":[{"name":"now","inputSchema":{"type":"object"}}]}`)).Raw())
 		case m.Method() == "tools/call":
-			time.AfterFunc(50*time.Millisecond, func() { says <- string(wire.NewResult(m.ID(), []byte(`{"content":[]}`)).Raw()) })
+			time.AfterFunc(50*time.Millisecond,
+				func() { says <- string(wire.NewResult(m.ID(), []byte(`{"content":[]}`)).Raw()) })
 			panic(http.ErrAbortHandler)
 		}
 		w.WriteHeader(http.StatusAccepted)
@@ -142,9 +154,12 @@ func TestHTTPSSEServer_F_HTTP_8_F_HTTP_9(t *testing.T) {
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	server.Start()
 	defer server.Close()
-	s, end := runAll(t, io.Discard, config.Backend{Name: "x", URL: server.URL + "/sse", Enabled: true, StartTimeout: time.Minute, Generation: "auto", Transport: "auto", Sharing: "shared"})
+	s, end := runAll(t, io.Discard, config.Backend{Name: "x", URL: server.URL + "/sse",
+		Enabled: true, StartTimeout: time.Minute, Generation: "auto", Transport: "auto",
+		Sharing: "shared"})
 	defer end()
-	if a := <-sendSized(s, "x", 10); a.Err != nil || string(a.Part(wire.PartResult)) != `{"content":[]}` {
+	if a := <-sendSized(s, "x", 10); a.Err != nil ||
+		string(a.Part(wire.PartResult)) != `{"content":[]}` {
 		t.Errorf("got %s, %v; the backend is %+v", a.Raw(), a.Err, s.Status()[0])
 	}
 }

@@ -21,15 +21,15 @@ import (
 // A sessionServer is a server of streamable HTTP. It keeps its sessions until it is told to
 // forget them, and counts the requests that it runs.
 type sessionServer struct {
-	refuse func(w http.ResponseWriter, m wire.Message) // how it says that it does not know a session
-	fickle bool                                        // it knows no session when a tool is called
+	refuse func(w http.ResponseWriter, m wire.Message) // response for an unknown session
+	fickle bool                                        // it forgets its session at each tools/call
 
-	missing string // a method that is answered with 404 in each session
+	missing string // a method that gets 404 in each session
 
 	mu      sync.Mutex
-	session int            // the number of the last one
-	oldest  int            // earlier ones are forgotten
-	ran     map[string]int // method → how often it was acted upon
+	session int            // number of the newest session
+	oldest  int            // earlier sessions are forgotten
+	ran     map[string]int // method → number of requests run
 	refused int
 }
 
@@ -108,7 +108,8 @@ func (s *sessionServer) serve(t *testing.T, sharing string) *Set {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	set, end := runAll(t, io.Discard, config.Backend{
-		Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Generation: "legacy", Transport: "auto", Sharing: sharing,
+		Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Generation: "legacy",
+		Transport: "auto", Sharing: sharing,
 	})
 	t.Cleanup(end)
 	set.OpenSession("one", []byte("{}"), false)
@@ -123,11 +124,13 @@ var unknownSession = map[string]func(w http.ResponseWriter, m wire.Message){
 	"404": notFound,
 	"404 with JSON": func(w http.ResponseWriter, _ wire.Message) {
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`)
+		_, _ = io.WriteString(w,
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`)
 	},
 	"400": func(w http.ResponseWriter, _ wire.Message) {
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`)
+		_, _ = io.WriteString(w,
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`)
 	},
 	"not JSON-RPC": func(w http.ResponseWriter, _ wire.Message) {
 		w.WriteHeader(http.StatusBadRequest)
@@ -158,7 +161,8 @@ func TestCallsOfLostSession_F_HTTP_13(t *testing.T) {
 					}
 					calls += len(waiters)
 					for _, w := range waiters {
-						if a := <-w; a.Err != nil || string(a.Part(wire.PartResult)) != `{"content":[]}` {
+						if a := <-w; a.Err != nil ||
+							string(a.Part(wire.PartResult)) != `{"content":[]}` {
 							t.Errorf("round %d: got %s, %v", round, a.Raw(), a.Err)
 						}
 					}
@@ -166,7 +170,8 @@ func TestCallsOfLostSession_F_HTTP_13(t *testing.T) {
 				if n := s.count("tools/call"); n != calls {
 					t.Errorf("%d calls ran %d times", calls, n)
 				}
-				if n := s.count("initialize") - greeted; n > 6 { // a session's own and the shared one notice
+				// the session's connection and the shared one notice it
+				if n := s.count("initialize") - greeted; n > 6 {
 					t.Errorf("%d times initialize after 3 lost sessions", n)
 				}
 			})
@@ -176,13 +181,15 @@ func TestCallsOfLostSession_F_HTTP_13(t *testing.T) {
 
 // Other requests to a server that has lost their session are sent in the next one.
 func TestRequestsOfLostSession_F_HTTP_13(t *testing.T) {
-	for _, m := range []string{"prompts/get", "resources/read", "completion/complete", "resources/subscribe"} {
+	for _, m := range []string{"prompts/get", "resources/read", "completion/complete",
+		"resources/subscribe"} {
 		t.Run(m, func(t *testing.T) {
 			s := &sessionServer{refuse: notFound}
 			set := s.serve(t, "shared")
 			s.forget()
 			w := make(peer.ResponseChan, 1)
-			set.Send("x", wire.NewRequest("0", m, []byte(`{"uri":"x://y","name":"n"}`)), &peer.Call{Handler: w, SessionID: "one"})
+			set.Send("x", wire.NewRequest("0", m, []byte(`{"uri":"x://y","name":"n"}`)),
+				&peer.Call{Handler: w, SessionID: "one"})
 			if a := <-w; a.Err != nil || string(a.Part(wire.PartResult)) != "{}" {
 				t.Errorf("got %s, %v", a.Raw(), a.Err)
 			}
@@ -203,7 +210,8 @@ func TestSessionLostAgain_F_HTTP_13(t *testing.T) {
 		"404": {notFound, 2},
 		"200": {func(w http.ResponseWriter, m wire.Message) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(wire.NewErrorResponse(m.ID(), wire.Errorf(-32001, "session not found")).Raw())
+			_, _ = w.Write(wire.NewErrorResponse(m.ID(),
+				wire.Errorf(-32001, "session not found")).Raw())
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,7 +243,8 @@ func Test404IsAResponse_F_HTTP_13(t *testing.T) {
 			greeted := s.count("initialize")
 			for range 2 * breakerThreshold {
 				w := make(peer.ResponseChan, 1)
-				set.Send("x", wire.NewRequest("0", s.missing, []byte(`{"name":"n"}`)), &peer.Call{Handler: w, SessionID: "one"})
+				set.Send("x", wire.NewRequest("0", s.missing, []byte(`{"name":"n"}`)),
+					&peer.Call{Handler: w, SessionID: "one"})
 				if a := <-w; a.Err == nil || !strings.Contains(a.Err.Error(), "404") {
 					t.Errorf("what is not there: %s, %v", a.Raw(), a.Err)
 				}
@@ -276,13 +285,15 @@ func TestSettledBackendHasReason_F_HTTP_14(t *testing.T) {
 			server.Start()
 			defer server.Close()
 			tries := 3
-			if name == "404" { // which ends the conversation at any moment
+			if name == "404" { // which ends the connection at any moment
 				tries = 40
 			}
 			for range tries {
-				set := New(Options{MaxMessage: 1 << 20, NoRestart: true, IgnoreCache: true, Log: slog.New(slog.DiscardHandler), Backends: []config.Backend{
-					{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Generation: "legacy", Transport: "http", Sharing: "shared"},
-				}})
+				set := New(Options{MaxMessage: 1 << 20, NoRestart: true, IgnoreCache: true,
+					Log: slog.New(slog.DiscardHandler), Backends: []config.Backend{
+						{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute,
+							Generation: "legacy", Transport: "http", Sharing: "shared"},
+					}})
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error)
 				go func() { done <- set.Run(ctx, nil) }()

@@ -46,7 +46,8 @@ func fillCache(t *testing.T, o backends.Options, tools ...string) {
 
 // A lazy backend whose tools are known is started by the first call, which is queued.
 func TestLazy_FirstCallStartsBackend(t *testing.T) {
-	o := backends.Options{Backends: []config.Backend{legacyBackends("a")[0], perSessionBackend("b"), legacyBackends("c")[0]}, StateDir: t.TempDir()}
+	o := backends.Options{Backends: []config.Backend{legacyBackends("a")[0], perSessionBackend("b"),
+		legacyBackends("c")[0]}, StateDir: t.TempDir()}
 	o.Backends[1].Sharing = "shared"
 	o.Backends[2].Generation = "modern"
 	for i := range o.Backends {
@@ -57,22 +58,24 @@ func TestLazy_FirstCallStartsBackend(t *testing.T) {
 		time.Sleep(time.Hour)
 		h.wantNames("t", "u", "v")
 		if !h.View().Complete {
-			t.Error("it is waited for")
+			t.Error("Apply waits for it")
 		}
 		for _, c := range o.Backends {
 			h.wantState(c.Name, backends.Stopped)
-			if s := h.status(c.Name); len(h.dialTimes(c.Name)) != 0 || s.Err != nil || s.Counts[catalog.Tools] != 1 || !s.Settled {
+			if s := h.status(c.Name); len(h.dialTimes(c.Name)) != 0 || s.Err != nil ||
+				s.Counts[catalog.Tools] != 1 || !s.Settled {
 				t.Errorf("%s: dialled at %v, %+v", c.Name, h.dialTimes(c.Name), s)
 			}
-			if n := len(h.log.Lines("level=INFO", "backend starts on its first call (lazy)", "backend="+c.Name)); n != 1 {
-				t.Errorf("%s: said %d times that it is lazy", c.Name, n)
+			if n := len(h.log.Lines("level=INFO", "backend starts on its first call (lazy)",
+				"backend="+c.Name)); n != 1 {
+				t.Errorf("%s: logged %d times that it is lazy", c.Name, n)
 			}
 			one, _ := h.call(c.Name)
 			two, _ := h.call(c.Name)
 			p := h.nextProcess(c.Name)
 			h.wantState(c.Name, backends.Starting)
 			if n := len(h.log.Lines("level=INFO", "starting backend on demand", "backend="+c.Name)); n != 1 {
-				t.Errorf("%s: said %d times that it is started", c.Name, n)
+				t.Errorf("%s: logged %d times that it is started", c.Name, n)
 			}
 			if c.Generation == "modern" {
 				p.ServeDiscover("")
@@ -83,7 +86,7 @@ func TestLazy_FirstCallStartsBackend(t *testing.T) {
 			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
 			one.wantResult(t)
 			two.wantResult(t)
-			p.ServeToolsList(mcptest.ToolsResult("new" + c.Name)) // what is known may be out of date
+			p.ServeToolsList(mcptest.ToolsResult("new" + c.Name)) // the cache may be outdated
 			h.wantState(c.Name, backends.Ready)
 		}
 		h.wantNames("newa", "newb", "newc")
@@ -121,7 +124,7 @@ func TestLazy_SubscriptionStartsBackend(t *testing.T) {
 		done := false
 		h.SetLevel("one", "error", func() { done = true })
 		if !done || len(h.dialTimes("a")) != 0 {
-			t.Error("a level has started it")
+			t.Error("a log level has started it")
 		}
 		sub := h.subscribe("one", "a", "x:y", true)
 		p := h.nextProcess("a")
@@ -186,7 +189,7 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 					}
 				}
 				rest := func() {
-					if era == "modern" { // it is listened to for changes all the time
+					if era == "modern" { // its listen is always open
 						p.HandleRequest("subscriptions/listen")
 						p.Send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
 					}
@@ -197,7 +200,7 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 				time.Sleep(50 * time.Second)
 				c, _ := h.call("a")
 				m := p.HandleRequest("tools/call")
-				time.Sleep(5 * time.Minute) // it is at work
+				time.Sleep(5 * time.Minute) // it works on a call
 				h.wantState("a", backends.Ready)
 				p.SendResult(m.ID(), `{"content":[]}`)
 				c.wantResult(t)
@@ -208,12 +211,13 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 					t.Error("it was not ended")
 				}
 				h.wantState("a", backends.Stopped)
-				if s := h.status("a"); s.Err != nil || !s.NextTry.IsZero() || s.Counts[catalog.Tools] != 1 {
+				if s := h.status("a"); s.Err != nil || !s.NextTry.IsZero() ||
+					s.Counts[catalog.Tools] != 1 {
 					t.Errorf("status: %+v", s)
 				}
 				time.Sleep(time.Hour)
 				if len(h.dialTimes("a")) != 1 {
-					t.Error("it was started though nobody needs it")
+					t.Error("it was started without demand")
 				}
 				h.wantNames("t")
 				c, _ = h.call("a")
@@ -271,7 +275,7 @@ func TestIdle_WhatCountsAsUse(t *testing.T) {
 			p.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{}}`)
 			synctest.Wait()
 			return func() {
-				h.ear.asked[0].Reply([]byte("{}"))
+				h.clients.requests[0].Reply([]byte("{}"))
 				p.NextMessage()
 				p.Send(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 			}
@@ -294,40 +298,42 @@ func TestIdle_WhatCountsAsUse(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withHarness(t, backends.Options{Backends: []config.Backend{withIdleStop("a")}}, func(t *testing.T, h *harness) {
-				p := h.nextProcess("a")
-				p.ServeHandshake(loggingServer)
-				h.serveLists(p)
-				h.OpenSession("one", nil, false)
-				end := c.does(h, p)
-				time.Sleep(time.Hour)
-				h.wantState("a", backends.Ready)
-				end()
-				time.Sleep(59 * time.Second)
-				h.wantState("a", backends.Ready)
-				time.Sleep(10 * time.Second)
-				h.wantState("a", backends.Stopped)
-			})
+			withHarness(t, backends.Options{Backends: []config.Backend{withIdleStop("a")}},
+				func(t *testing.T, h *harness) {
+					p := h.nextProcess("a")
+					p.ServeHandshake(loggingServer)
+					h.serveLists(p)
+					h.OpenSession("one", nil, false)
+					end := c.does(h, p)
+					time.Sleep(time.Hour)
+					h.wantState("a", backends.Ready)
+					end()
+					time.Sleep(59 * time.Second)
+					h.wantState("a", backends.Ready)
+					time.Sleep(10 * time.Second)
+					h.wantState("a", backends.Stopped)
+				})
 		})
 	}
-	t.Run("nothing of ours", func(t *testing.T) {
+	t.Run("no files of ours", func(t *testing.T) {
 		c := withIdleStop("a")
 		c.IdleStop = 5 * time.Minute
-		withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
-			p := h.nextProcess("a")
-			p.ReceivePings()
-			p.ServeHandshake("")
-			p.SendError(p.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
-			time.Sleep(time.Second)
-			p.ServeToolsList(mcptest.ToolsResult("t"))
-			for range 4 {
-				time.Sleep(30 * time.Second)
-				pong(p)
-			}
-			h.wantState("a", backends.Ready)
-			time.Sleep(time.Minute)
-			h.wantState("a", backends.Stopped)
-		})
+		withHarness(t, backends.Options{Backends: []config.Backend{c}},
+			func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
+				p.ReceivePings()
+				p.ServeHandshake("")
+				p.SendError(p.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
+				time.Sleep(time.Second)
+				p.ServeToolsList(mcptest.ToolsResult("t"))
+				for range 4 {
+					time.Sleep(30 * time.Second)
+					pong(p)
+				}
+				h.wantState("a", backends.Ready)
+				time.Sleep(time.Minute)
+				h.wantState("a", backends.Stopped)
+			})
 	})
 }
 
@@ -385,18 +391,18 @@ func TestIdle_SessionConnectionIsStopped(t *testing.T) {
 		if !one.Disconnected() || two.Disconnected() {
 			t.Error("the wrong one was stopped")
 		}
-		h.wantState("a", backends.Stopped) // the one that all share, too
+		h.wantState("a", backends.Stopped) // the shared connection, too
 		n := len(h.dialTimes("a"))
 		call = h.callFor("one", "a")
 		one = h.nextProcess("a")
 		one.ServeHandshake(loggingServer)
-		one.SendResult(one.HandleRequest("logging/setLevel").ID(), "{}") // what it knew it is told again
+		one.SendResult(one.HandleRequest("logging/setLevel").ID(), "{}") // its state is restored
 		one.SendResult(one.HandleRequest("tools/call").ID(), "{}")
 		call.wantResult(t)
 		if len(h.dialTimes("a")) != n+1 {
 			t.Errorf("started %d times", len(h.dialTimes("a"))-n)
 		}
-		// What it says of its lists has them read, over the line that all share.
+		// Its announcement causes a refresh over the shared connection.
 		one.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		shared := h.nextProcess("a")
 		shared.ServeStartup("new")
@@ -412,49 +418,50 @@ func TestIdle_ConcurrentCallIsNotLost(t *testing.T) {
 		for round := range 100 {
 			c := withIdleStop("a")
 			c.Sharing = sharing
-			withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
-				var calling sync.WaitGroup
-				h.OpenSession("one", nil, false)
-				shared := h.nextProcess("a")
-				shared.ServeStartup("t")
-				p := shared
-				if sharing == "session" {
-					first := h.callFor("one", "a")
-					p = h.nextProcess("a")
-					p.ServeHandshake("")
-					p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
-					first.wantResult(t)
-				}
-				time.Sleep(time.Minute - time.Nanosecond)
-				var calls [8]*callRecorder
-				for i := range calls {
-					calling.Go(func() {
-						time.Sleep(time.Nanosecond) // at the same moment as the stop
-						for range (round + i) % 7 {
-							runtime.Gosched() // before it, or behind it
-						}
-						calls[i] = h.callFor("one", "a")
-					})
-				}
-				calling.Wait()
-				synctest.Wait()
-				live := p
-				if p.Disconnected() {
-					for _, line := range p.TakeAll() {
-						if strings.Contains(line, "tools/call") {
-							t.Errorf("round %d: sent to who is being stopped: %s", round, line)
-						}
+			withHarness(t, backends.Options{Backends: []config.Backend{c}},
+				func(t *testing.T, h *harness) {
+					var calling sync.WaitGroup
+					h.OpenSession("one", nil, false)
+					shared := h.nextProcess("a")
+					shared.ServeStartup("t")
+					p := shared
+					if sharing == "session" {
+						first := h.callFor("one", "a")
+						p = h.nextProcess("a")
+						p.ServeHandshake("")
+						p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+						first.wantResult(t)
 					}
-					live = h.nextProcess("a")
-					live.ServeHandshake("")
-				}
-				for range calls {
-					live.SendResult(live.HandleRequest("tools/call").ID(), "{}")
-				}
-				for _, c := range calls {
-					c.wantResult(t)
-				}
-			})
+					time.Sleep(time.Minute - time.Nanosecond)
+					var calls [8]*callRecorder
+					for i := range calls {
+						calling.Go(func() {
+							time.Sleep(time.Nanosecond) // at the moment of the stop
+							for range (round + i) % 7 {
+								runtime.Gosched() // before or after it
+							}
+							calls[i] = h.callFor("one", "a")
+						})
+					}
+					calling.Wait()
+					synctest.Wait()
+					live := p
+					if p.Disconnected() {
+						for _, line := range p.TakeAll() {
+							if strings.Contains(line, "tools/call") {
+								t.Errorf("round %d: sent to a stopping backend: %s", round, line)
+							}
+						}
+						live = h.nextProcess("a")
+						live.ServeHandshake("")
+					}
+					for range calls {
+						live.SendResult(live.HandleRequest("tools/call").ID(), "{}")
+					}
+					for _, c := range calls {
+						c.wantResult(t)
+					}
+				})
 		}
 	}
 }
@@ -469,16 +476,18 @@ func TestApply_DoesNotStartLazyBackend(t *testing.T) {
 		next := append(legacyBackends("off"), o.Backends[0])
 		next[0].Enabled = false
 		next[1].CallTimeout = time.Hour
-		time.Sleep(time.Second) // they have been started
+		time.Sleep(time.Second) // they were started
 		began := time.Now()
 		if err := h.Apply(t.Context(), backends.Change{Backends: next, Catalog: h.Catalog}); err != nil {
 			t.Fatal(err)
 		}
 		if time.Since(began) != 0 || len(h.dialTimes("a")) != 0 {
-			t.Errorf("it took %v, and started it %d times", time.Since(began), len(h.dialTimes("a")))
+			t.Errorf("it took %v, and started it %d times", time.Since(began),
+				len(h.dialTimes("a")))
 		}
 		all := h.Status()
-		if len(all) != 2 || all[0].Name != "off" || all[0].State != backends.Disabled || all[1].State != backends.Stopped {
+		if len(all) != 2 || all[0].Name != "off" || all[0].State != backends.Disabled ||
+			all[1].State != backends.Stopped {
 			t.Errorf("status: %+v", all)
 		}
 		h.wantNames("t")
@@ -493,22 +502,23 @@ func TestApply_DoesNotStartLazyBackend(t *testing.T) {
 // A backend whose tools could not be listed yet is not stopped, because no call could start it
 // again.
 func TestIdle_NotBeforeListingSucceeds(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{withIdleStop("a")}}, func(t *testing.T, h *harness) {
-		p := h.nextProcess("a")
-		p.ServeHandshake("")
-		ready := time.Now().Add(5 * time.Minute)
-		for {
-			m := p.HandleRequest("tools/list")
-			if time.Now().After(ready) {
-				p.SendResult(m.ID(), mcptest.ToolsResult("t"))
-				break
+	withHarness(t, backends.Options{Backends: []config.Backend{withIdleStop("a")}},
+		func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
+			p.ServeHandshake("")
+			ready := time.Now().Add(5 * time.Minute)
+			for {
+				m := p.HandleRequest("tools/list")
+				if time.Now().After(ready) {
+					p.SendResult(m.ID(), mcptest.ToolsResult("t"))
+					break
+				}
+				p.SendError(m.ID(), `{"code":-32603,"message":"not logged in yet"}`)
 			}
-			p.SendError(m.ID(), `{"code":-32603,"message":"not logged in yet"}`)
-		}
-		h.wantNames("t")
-		time.Sleep(time.Hour)
-		h.wantState("a", backends.Stopped)
-	})
+			h.wantNames("t")
+			time.Sleep(time.Hour)
+			h.wantState("a", backends.Stopped)
+		})
 }
 
 // Lists that a server has announced as changed are read before it is stopped, also if there is
@@ -519,7 +529,7 @@ func TestIdle_NotBeforeChangesAreRead(t *testing.T) {
 	withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
 		p.ServeStartup("t")
-		for range 12 { // it is restless
+		for range 12 { // it announces changes without end
 			synctest.Wait()
 			p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			p.ServeToolsList(mcptest.ToolsResult("t"))
@@ -538,7 +548,8 @@ func TestIdle_MergedSubscriptionsStartSharedConnection(t *testing.T) {
 	c.Sharing, c.Generation = "session", ""
 	withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
-		p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"Method not found"}`)
+		p.SendError(p.HandleRequest("server/discover").ID(),
+			`{"code":-32601,"message":"Method not found"}`)
 		p.ServeStartup("t")
 		h.OpenSession("one", nil, false)
 		sub := h.subscribe("one", "a", "x:y", true)
@@ -547,10 +558,11 @@ func TestIdle_MergedSubscriptionsStartSharedConnection(t *testing.T) {
 		own.SendResult(own.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.wantResult(t)
 		time.Sleep(2 * time.Minute)
-		h.wantState("a", backends.Stopped) // the shared one
+		h.wantState("a", backends.Stopped) // the shared connection
 		own.Exit("killed", "")
 		own = h.nextProcess("a")
-		own.SendError(own.HandleRequest("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
+		own.SendError(own.HandleRequest("initialize").ID(),
+			`{"code":-32601,"message":"Method not found"}`)
 		own = h.nextProcess("a")
 		own.ServeDiscover(discoverWith(`{"tools":{},"resources":{"subscribe":true}}`))
 		synctest.Wait()
@@ -568,20 +580,21 @@ func TestIdle_CountsFromLastCall(t *testing.T) {
 	for _, idle := range []time.Duration{3 * time.Second, 30 * time.Second} {
 		c := withIdleStop("a")
 		c.IdleStop = idle
-		withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
-			p := h.nextProcess("a")
-			p.ServeStartup("t")
-			p.ReceivePings()
-			time.Sleep(idle / 2)
-			call, _ := h.call("a")
-			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
-			call.wantResult(t)
-			time.Sleep(idle - time.Millisecond)
-			if p.Disconnected() {
-				t.Errorf("%v: it was stopped too soon", idle)
-			}
-			time.Sleep(2 * time.Millisecond)
-			h.wantState("a", backends.Stopped)
-		})
+		withHarness(t, backends.Options{Backends: []config.Backend{c}},
+			func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
+				p.ServeStartup("t")
+				p.ReceivePings()
+				time.Sleep(idle / 2)
+				call, _ := h.call("a")
+				p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+				call.wantResult(t)
+				time.Sleep(idle - time.Millisecond)
+				if p.Disconnected() {
+					t.Errorf("%v: it was stopped too soon", idle)
+				}
+				time.Sleep(2 * time.Millisecond)
+				h.wantState("a", backends.Stopped)
+			})
 	}
 }

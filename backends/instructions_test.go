@@ -16,7 +16,8 @@ func TestInstructions_OfBothGenerationsAndReplacedByAReload(t *testing.T) {
 	all := withUnknownGeneration(legacyBackends("a", "b")...)
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
-		a.SendResult(a.HandleRequest("server/discover").ID(), strings.Replace(mcptest.DiscoverResult, "{", `{"instructions":"Use a.",`, 1))
+		a.SendResult(a.HandleRequest("server/discover").ID(),
+			strings.Replace(mcptest.DiscoverResult, "{", `{"instructions":"Use a.",`, 1))
 		a.ServeToolsList(mcptest.ToolsResult("t"))
 		b := h.nextProcess("b")
 		b.SendError(b.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
@@ -24,7 +25,9 @@ func TestInstructions_OfBothGenerationsAndReplacedByAReload(t *testing.T) {
 		b.ServeToolsList(mcptest.ToolsResult("u"))
 		a.WantNothing()
 		v := h.View()
-		if text := v.Instructions; len([]rune(text)) != 2048 || !strings.HasPrefix(text, "## a\n\nUse a.\n\n## b\n\nxx") || !strings.HasSuffix(text, "x…") {
+		if text := v.Instructions; len([]rune(text)) != 2048 ||
+			!strings.HasPrefix(text, "## a\n\nUse a.\n\n## b\n\nxx") ||
+			!strings.HasSuffix(text, "x…") {
 			t.Errorf("got %d: %s", len([]rune(text)), text)
 		}
 		if said := h.log.Lines("level=INFO", "left out"); len(said) != 1 {

@@ -30,7 +30,8 @@ func TestPing_SilentBackend(t *testing.T) {
 		time.Sleep(59 * time.Second)
 		a.WantNothing()
 		time.Sleep(time.Second)
-		a.SendError(a.HandleRequest("ping").ID(), `{"code":-32601,"message":"Method not found"}`) // which is an answer
+		// which counts as a response
+		a.SendError(a.HandleRequest("ping").ID(), `{"code":-32601,"message":"Method not found"}`)
 		time.Sleep(59 * time.Second)
 		a.WantNothing()
 		time.Sleep(time.Second)
@@ -54,7 +55,7 @@ func TestPing_HangingBackendIsRestarted(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		h.wantState("a", backends.Degraded)
 		h.wantError("a", "no response to ping: silent for 10s")
-		a.HandleRequest("ping") // and nothing is said of the first
+		a.HandleRequest("ping") // the first one is not reported
 		time.Sleep(10 * time.Second)
 		a.HandleRequest("ping")
 		died := time.Now()
@@ -67,7 +68,8 @@ func TestPing_HangingBackendIsRestarted(t *testing.T) {
 			t.Errorf("it was started again after %v", took)
 		}
 		h.wantState("a", backends.Ready)
-		if lines := h.log.Lines("level=WARN", "backend ended", "it hangs: 3 pings in a row got no response"); len(lines) != 1 {
+		if lines := h.log.Lines("level=WARN", "backend ended",
+			"it hangs: 3 pings in a row got no response"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Warnings())
 		}
 	})
@@ -87,9 +89,9 @@ func TestPing_AnyMessageEndsDegradedState(t *testing.T) {
 		h.wantState("a", backends.Degraded)
 		c, _ := h.call("a")
 		a.HandleRequest("ping")
-		call := a.HandleRequest("tools/call") // which goes to it all the same
+		call := a.HandleRequest("tools/call") // which still goes to it
 		time.Sleep(time.Hour)
-		a.WantNothing() // it is busy
+		a.WantNothing() // it works on a call
 		h.wantState("a", backends.Degraded)
 		a.SendResult(late.ID(), "{}")
 		time.Sleep(2 * time.Second)
@@ -97,7 +99,7 @@ func TestPing_AnyMessageEndsDegradedState(t *testing.T) {
 		a.SendResult(call.ID(), "{}")
 		c.wantResult(t)
 		if len(h.log.Lines("no longer degraded")) != 1 {
-			t.Error("nobody says that it is well again")
+			t.Error("the recovery is not logged")
 		}
 		time.Sleep(40 * time.Second)
 		a.WantNothing()
@@ -115,7 +117,8 @@ func TestPing_ServerWithoutPing(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		a.WantNothing()
 		h.wantState("a", backends.Ready)
-		if len(h.dialTimes("a")) != 1 || len(h.log.Warnings()) != 0 || len(h.log.Lines("does not respond to ping")) != 1 {
+		if len(h.dialTimes("a")) != 1 || len(h.log.Warnings()) != 0 ||
+			len(h.log.Lines("does not respond to ping")) != 1 {
 			t.Errorf("started %d times, logged %q", len(h.dialTimes("a")), h.log.Warnings())
 		}
 	})
@@ -129,7 +132,7 @@ func TestPROC11_BusyIsNotDead(t *testing.T) {
 		a.ReceivePings()
 		a.ServeStartup("t")
 		time.Sleep(time.Minute)
-		pong(a) // it does answer them
+		pong(a) // it responds to them
 		for _, long := range []time.Duration{30 * time.Second, time.Hour} {
 			c, _ := h.call("a")
 			m := a.HandleRequest("tools/call")
@@ -139,7 +142,7 @@ func TestPROC11_BusyIsNotDead(t *testing.T) {
 			a.SendResult(m.ID(), "{}")
 			c.wantResult(t)
 		}
-		// A call behind a ping that it has not come to: it may be at the call by now.
+		// A call after an unanswered ping: the server may be working on the call by now.
 		time.Sleep(time.Minute)
 		ping := a.HandleRequest("ping")
 		time.Sleep(5 * time.Second)
@@ -159,7 +162,8 @@ func TestPROC11_BusyIsNotDead(t *testing.T) {
 
 // A modern server gets no ping.
 func TestPing_NotForModernServers(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")[0], perSessionBackend("b"))}, func(t *testing.T, h *harness) {
+	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")[0],
+		perSessionBackend("b"))}, func(t *testing.T, h *harness) {
 		for _, name := range []string{"a", "b"} {
 			p := h.nextProcess(name)
 			p.ReceivePings()
@@ -174,116 +178,127 @@ func TestPing_NotForModernServers(t *testing.T) {
 // A backend of 2026-07-28 behind a URL has no connection that could break. Calls show that it
 // is gone; then it gets server/discover until it is back, and its lists are read again.
 func TestUnreachableModernBackend(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-		a := h.nextProcess("a")
-		a.ServeDiscover("")
-		a.ServeToolsList(mcptest.ToolsResult("t"))
-		h.wantState("a", backends.Ready)
-		lose := func(method string) {
-			t.Helper()
-			a.FailRead(&transport.CallLostError{ID: a.HandleRequest(method).ID(), Err: errors.New("connection refused")})
-		}
-		c, _ := h.call("a")
-		lose("tools/call")
-		c.want(t, "connection refused")
-		h.wantState("a", backends.Degraded)
-		h.wantError("a", "connection refused")
-		for range 10 {
+	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			a := h.nextProcess("a")
+			a.ServeDiscover("")
+			a.ServeToolsList(mcptest.ToolsResult("t"))
+			h.wantState("a", backends.Ready)
+			lose := func(method string) {
+				t.Helper()
+				a.FailRead(&transport.CallLostError{ID: a.HandleRequest(method).ID(),
+					Err: errors.New("connection refused")})
+			}
+			c, _ := h.call("a")
+			lose("tools/call")
+			c.want(t, "connection refused")
+			h.wantState("a", backends.Degraded)
+			h.wantError("a", "connection refused")
+			for range 10 {
+				lose("server/discover")
+			}
+			began := time.Now()
 			lose("server/discover")
-		}
-		began := time.Now()
-		lose("server/discover")
-		lose("server/discover")
-		if pause := time.Since(began); pause < 20*time.Second || pause > time.Minute {
-			t.Errorf("asked again after %v", pause)
-		}
-		h.wantNames("t") // which it still has
-		if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "degraded; calls still go to it") {
-			t.Errorf("logged %q", loud)
-		}
-		c, _ = h.call("a")
-		lose("tools/call") // calls go to it all the same
-		c.want(t, "connection refused")
+			lose("server/discover")
+			if pause := time.Since(began); pause < 20*time.Second || pause > time.Minute {
+				t.Errorf("requested again after %v", pause)
+			}
+			h.wantNames("t") // cached
+			if loud := h.log.Warnings(); len(loud) != 1 ||
+				!strings.Contains(loud[0], "degraded; calls still go to it") {
+				t.Errorf("logged %q", loud)
+			}
+			c, _ = h.call("a")
+			lose("tools/call") // calls still go to it
+			c.want(t, "connection refused")
 
-		a.ServeDiscover("")
-		a.ServeToolsList(mcptest.ToolsResult("t", "u"))
-		h.wantState("a", backends.Ready)
-		h.wantNames("t", "u")
+			a.ServeDiscover("")
+			a.ServeToolsList(mcptest.ToolsResult("t", "u"))
+			h.wantState("a", backends.Ready)
+			h.wantNames("t", "u")
 
-		// It is back as soon as a call says so.
-		h.call("a")
-		lose("tools/call")
-		lose("server/discover")
-		lose("server/discover")
-		lose("server/discover")
-		synctest.Wait()
-		h.wantState("a", backends.Degraded)
-		c, _ = h.call("a")
-		a.SendResult(a.HandleRequest("tools/call").ID(), `{"resultType":"complete","content":[]}`)
-		c.wantResult(t)
-		h.wantState("a", backends.Ready)
-		back := time.Now()
-		a.ServeToolsList(mcptest.ToolsResult("v"))
-		if took := time.Since(back); took != 0 {
-			t.Errorf("its lists were read after %v", took)
-		}
-		h.wantNames("v")
-		time.Sleep(time.Hour)
-		a.WantNothing()
-	})
+			// A response ends the degraded state.
+			h.call("a")
+			lose("tools/call")
+			lose("server/discover")
+			lose("server/discover")
+			lose("server/discover")
+			synctest.Wait()
+			h.wantState("a", backends.Degraded)
+			c, _ = h.call("a")
+			a.SendResult(a.HandleRequest("tools/call").ID(), `{"resultType":"complete","content":[]}`)
+			c.wantResult(t)
+			h.wantState("a", backends.Ready)
+			back := time.Now()
+			a.ServeToolsList(mcptest.ToolsResult("v"))
+			if took := time.Since(back); took != 0 {
+				t.Errorf("its lists were read after %v", took)
+			}
+			h.wantNames("v")
+			time.Sleep(time.Hour)
+			a.WantNothing()
+		})
 }
 
 // A server that refuses a call, or breaks it off, is reachable.
 func TestRefusalIsNotUnreachable(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-		a := h.nextProcess("a")
-		a.ServeDiscover("")
-		a.ServeToolsList(mcptest.ToolsResult("t"))
-		for _, err := range []*transport.CallLostError{
-			{Err: &httpclient.StatusError{Code: 401}}, {Err: &httpclient.StatusError{Code: 500}, MayHaveRun: true}, {Err: errors.New("cut off"), MayHaveRun: true},
-		} {
+	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			a := h.nextProcess("a")
+			a.ServeDiscover("")
+			a.ServeToolsList(mcptest.ToolsResult("t"))
+			for _, err := range []*transport.CallLostError{
+				{Err: &httpclient.StatusError{Code: 401}},
+				{Err: &httpclient.StatusError{Code: 500}, MayHaveRun: true},
+				{Err: errors.New("cut off"), MayHaveRun: true},
+			} {
+				h.call("a")
+				err.ID = a.HandleRequest("tools/call").ID()
+				a.FailRead(err)
+				h.wantState("a", backends.Ready)
+			}
 			h.call("a")
-			err.ID = a.HandleRequest("tools/call").ID()
-			a.FailRead(err)
-			h.wantState("a", backends.Ready)
-		}
-		h.call("a")
-		a.FailRead(&transport.CallLostError{ID: a.HandleRequest("tools/call").ID(), Err: &httpclient.StatusError{Code: 503}})
-		h.wantState("a", backends.Degraded)
-	})
+			a.FailRead(&transport.CallLostError{ID: a.HandleRequest("tools/call").ID(),
+				Err: &httpclient.StatusError{Code: 503}})
+			h.wantState("a", backends.Degraded)
+		})
 }
 
 // With a listen: its end shows that the server is gone.
 func TestUnreachable_DetectedByListen(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-		a := h.nextProcess("a")
-		a.ServeDiscover(discoverWith(`{"tools":{"listChanged":true}}`))
-		listen := a.HandleRequest("subscriptions/listen")
-		a.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
-		a.ServeToolsList(mcptest.ToolsResult("t"))
-		h.wantState("a", backends.Ready)
-		a.FailRead(&transport.CallLostError{ID: listen.ID(), Err: errors.New("cut off"), MayHaveRun: true})
-		m := a.HandleRequest("subscriptions/listen")
-		a.FailRead(&transport.CallLostError{ID: m.ID(), Err: errors.New("connection refused")})
-		h.wantState("a", backends.Degraded)
-		a.ServeDiscover(discoverWith(`{"tools":{"listChanged":true}}`))
-		h.wantState("a", backends.Ready)
-	})
+	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			a := h.nextProcess("a")
+			a.ServeDiscover(discoverWith(`{"tools":{"listChanged":true}}`))
+			listen := a.HandleRequest("subscriptions/listen")
+			a.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
+			a.ServeToolsList(mcptest.ToolsResult("t"))
+			h.wantState("a", backends.Ready)
+			a.FailRead(&transport.CallLostError{ID: listen.ID(), Err: errors.New("cut off"),
+				MayHaveRun: true})
+			m := a.HandleRequest("subscriptions/listen")
+			a.FailRead(&transport.CallLostError{ID: m.ID(), Err: errors.New("connection refused")})
+			h.wantState("a", backends.Degraded)
+			a.ServeDiscover(discoverWith(`{"tools":{"listChanged":true}}`))
+			h.wantState("a", backends.Ready)
+		})
 }
 
 // A server that was gone for a moment, and then does not respond to its first ping, does not
 // support pings: it is not degraded.
 func TestUnreachable_ServerWithoutPingRecovers(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		a := h.nextProcess("a")
-		a.ReceivePings()
-		a.ServeStartup("t")
-		time.Sleep(time.Minute)
-		a.FailRead(&transport.CallLostError{ID: a.HandleRequest("ping").ID(), Err: errors.New("connection refused")})
-		h.wantState("a", backends.Degraded)
-		a.HandleRequest("ping")
-		time.Sleep(time.Hour)
-		a.WantNothing()
-		h.wantState("a", backends.Ready)
-	})
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			a := h.nextProcess("a")
+			a.ReceivePings()
+			a.ServeStartup("t")
+			time.Sleep(time.Minute)
+			a.FailRead(&transport.CallLostError{ID: a.HandleRequest("ping").ID(),
+				Err: errors.New("connection refused")})
+			h.wantState("a", backends.Degraded)
+			a.HandleRequest("ping")
+			time.Sleep(time.Hour)
+			a.WantNothing()
+			h.wantState("a", backends.Ready)
+		})
 }

@@ -11,26 +11,27 @@ import (
 // A backend that dies at subscriptions/listen, before its lists were read, is listed first
 // after the restart: its tools can be called whatever happens to the listen.
 func TestListen_BackendThatDiesIsListed(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)}, func(t *testing.T, h *harness) {
-		b := h.startModernServer(t)
-		b.takeListen(nil)
-		b.Exit("exit 5", "")
-		b = h.startModernServer(t)
-		b.serveLists("t")
-		b.takeListen(nil)
-		b.Exit("exit 5", "")
-		synctest.Wait()
-		if _, ok := h.View().Lookup(catalog.Tools, "t"); !ok {
-			t.Error("its tool is not known")
-		}
-		c, _ := h.call("a") // waits for it
-		b = h.startModernServer(t)
-		call := b.HandleRequest("tools/call")
-		id := b.takeListen(nil) // what it has is known: nothing more is asked for before that
-		b.SendResult(call.ID(), `{"resultType":"complete"}`)
-		c.want(t, result(string(call.ID()), `{"resultType":"complete"}`))
-		b.WantNothing()
-		b.acknowledge(id, nil)
-		b.serveLists("t")
-	})
+	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
+		func(t *testing.T, h *harness) {
+			b := h.startModernServer(t)
+			b.takeListen(nil)
+			b.Exit("exit 5", "")
+			b = h.startModernServer(t)
+			b.serveLists("t")
+			b.takeListen(nil)
+			b.Exit("exit 5", "")
+			synctest.Wait()
+			if _, ok := h.View().Lookup(catalog.Tools, "t"); !ok {
+				t.Error("its tool is not known")
+			}
+			c, _ := h.call("a") // queued
+			b = h.startModernServer(t)
+			call := b.HandleRequest("tools/call")
+			id := b.takeListen(nil) // its lists are known: no further request before that
+			b.SendResult(call.ID(), `{"resultType":"complete"}`)
+			c.want(t, result(string(call.ID()), `{"resultType":"complete"}`))
+			b.WantNothing()
+			b.acknowledge(id, nil)
+			b.serveLists("t")
+		})
 }

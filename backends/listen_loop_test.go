@@ -54,8 +54,9 @@ func (b *modernServer) takeListen(uris []string) wire.ID {
 		want["resourceSubscriptions"] = uris
 	}
 	filter, _ := wire.Lookup(m.Part(wire.PartParams), "notifications")
-	if string(filter) != string(wire.Encode(want)) || meta(m, "clientCapabilities") != "{}" || meta(m, "protocolVersion") != `"2026-07-28"` {
-		b.t.Errorf("listened to %s, want %s", m.Raw(), wire.Encode(want))
+	if string(filter) != string(wire.Encode(want)) || meta(m, "clientCapabilities") != "{}" ||
+		meta(m, "protocolVersion") != `"2026-07-28"` {
+		b.t.Errorf("the listen contains %s, want %s", m.Raw(), wire.Encode(want))
 	}
 	return m.ID()
 }
@@ -81,66 +82,68 @@ const changedTools = "notifications/tools/list_changed"
 
 // There is one listen; its notifications count like any other.
 func TestListen_ChangesOfModernBackend(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)}, func(t *testing.T, h *harness) {
-		b := h.startModernServer(t)
-		id := b.acceptListen(nil)
-		b.serveLists("t")
-		h.wantNames("t")
-		b.notifyOn(id, changedTools, "")
-		b.ServeToolsList(mcptest.ToolsResult("u"))
-		h.wantNames("u")
-		time.Sleep(24 * time.Hour) // it has no time limit
-		b.WantNothing()
+	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
+		func(t *testing.T, h *harness) {
+			b := h.startModernServer(t)
+			id := b.acceptListen(nil)
+			b.serveLists("t")
+			h.wantNames("t")
+			b.notifyOn(id, changedTools, "")
+			b.ServeToolsList(mcptest.ToolsResult("u"))
+			h.wantNames("u")
+			time.Sleep(24 * time.Hour) // it has no timeout
+			b.WantNothing()
 
-		// It ends, in an orderly way: it is made anew, and something may have been missed.
-		b.SendResult(id, `{"resultType":"complete"}`)
-		began := time.Now()
-		b.acceptListen(nil)
-		if took := time.Since(began); took > 250*time.Millisecond {
-			t.Errorf("it took %v", took)
-		}
-		b.serveLists("v")
-		h.wantNames("v")
+			// An orderly end: the listen is replaced, and changes may have been missed.
+			b.SendResult(id, `{"resultType":"complete"}`)
+			began := time.Now()
+			b.acceptListen(nil)
+			if took := time.Since(began); took > 250*time.Millisecond {
+				t.Errorf("it took %v", took)
+			}
+			b.serveLists("v")
+			h.wantNames("v")
 
-		// So it is with the next process.
-		b.Exit("exit 1", "")
-		b = h.startModernServer(t)
-		b.acceptListen(nil)
-		b.serveLists("w")
-		h.wantNames("w")
-		if loud := h.log.Warnings(); len(loud) != 1 {
-			t.Errorf("logged %q", loud)
-		}
-	})
+			// The same with the next process.
+			b.Exit("exit 1", "")
+			b = h.startModernServer(t)
+			b.acceptListen(nil)
+			b.serveLists("w")
+			h.wantNames("w")
+			if loud := h.log.Warnings(); len(loud) != 1 {
+				t.Errorf("logged %q", loud)
+			}
+		})
 }
 
 // A server that ends or refuses each listen is tried with growing pauses; one that does not
 // know the method is not tried again.
 func TestListen_FailureBacksOff(t *testing.T) {
 	count := func(t *testing.T, end func(b *modernServer, id wire.ID)) (n int) {
-		withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)}, func(t *testing.T, h *harness) {
-			b := h.startModernServer(t)
-			end(b, b.takeListen(nil))
-			b.serveLists("t")
-			for began := time.Now(); time.Since(began) < 10*time.Minute; time.Sleep(10 * time.Millisecond) {
-				for _, line := range b.TakeAll() {
-					m, _ := wire.Parse([]byte(line))
-					switch m.Method() {
-					case "subscriptions/listen":
-						n++
-						end(b, m.ID())
-					case "tools/list":
-						b.SendResult(m.ID(), mcptest.ToolsResult("t"))
-					default:
-						b.SendResult(m.ID(), `{"resources":[],"resourceTemplates":[]}`)
+		withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
+			func(t *testing.T, h *harness) {
+				b := h.startModernServer(t)
+				end(b, b.takeListen(nil))
+				b.serveLists("t")
+				for began := time.Now(); time.Since(began) < 10*time.Minute; time.Sleep(10 * time.Millisecond) {
+					for _, line := range b.TakeAll() {
+						m, _ := wire.Parse([]byte(line))
+						switch m.Method() {
+						case "subscriptions/listen":
+							n++
+							end(b, m.ID())
+						case "tools/list":
+							b.SendResult(m.ID(), mcptest.ToolsResult("t"))
+						default:
+							b.SendResult(m.ID(), `{"resources":[],"resourceTemplates":[]}`)
+						}
 					}
 				}
-			}
-			if loud := h.log.Warnings(); len(loud) > 1 {
-				t.Errorf("logged %q", loud)
-			}
-			h.wantNames("t")
-		})
+				if loud := h.log.Warnings(); len(loud) > 1 {
+					t.Errorf("logged %q", loud)
+				}
+				h.wantNames("t")
+			})
 		return n
 	}
 	for name, end := range map[string]func(b *modernServer, id wire.ID){
@@ -156,13 +159,14 @@ func TestListen_FailureBacksOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if n := count(t, end); n < 20 || n > 40 {
-				t.Errorf("listened %d times in ten minutes", n)
+				t.Errorf("%d listens in ten minutes", n)
 			}
 		})
 	}
 	t.Run("unknown", func(t *testing.T) {
-		if n := count(t, func(b *modernServer, id wire.ID) { b.SendError(id, `{"code":-32601,"message":"no"}`) }); n != 0 {
-			t.Errorf("listened %d times more", n)
+		if n := count(t,
+			func(b *modernServer, id wire.ID) { b.SendError(id, `{"code":-32601,"message":"no"}`) }); n != 0 {
+			t.Errorf("%d further listens", n)
 		}
 	})
 }
@@ -170,24 +174,25 @@ func TestListen_FailureBacksOff(t *testing.T) {
 // Without an acknowledgement the listen counts as accepted, after ackTimeout; the lists do not
 // wait that long, and are read again.
 func TestListen_MissingAcknowledgement(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)}, func(t *testing.T, h *harness) {
-		h.OpenSession("one", nil, false)
-		b := h.startModernServer(t)
-		id := b.takeListen(nil)
-		began := time.Now()
-		b.serveLists("t")
-		if took := time.Since(began); took != time.Second {
-			t.Errorf("the lists waited for %v", took)
-		}
-		b.serveLists("t")
-		if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
-			t.Errorf("agreed after %v", took)
-		}
-		b.WantNothing() // each list is read once
-		b.notifyOn(id, changedTools, "")
-		b.ServeToolsList(mcptest.ToolsResult("u"))
-		h.wantNames("u")
-	})
+	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
+		func(t *testing.T, h *harness) {
+			h.OpenSession("one", nil, false)
+			b := h.startModernServer(t)
+			id := b.takeListen(nil)
+			began := time.Now()
+			b.serveLists("t")
+			if took := time.Since(began); took != time.Second {
+				t.Errorf("the lists waited for %v", took)
+			}
+			b.serveLists("t")
+			if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
+				t.Errorf("accepted after %v", took)
+			}
+			b.WantNothing() // each list is read once
+			b.notifyOn(id, changedTools, "")
+			b.ServeToolsList(mcptest.ToolsResult("u"))
+			h.wantNames("u")
+		})
 }
 
 // pruneTime is how long unused URIs stay in the listen, at most.
@@ -195,220 +200,236 @@ const pruneTime = 2 * time.Minute
 
 // Over HTTP the new listen is open before the old one ends, so nothing is missed.
 func TestListen_SubscriptionsOverHTTP(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-		h.OpenSession("one", nil, false)
-		h.OpenSession("two", nil, false)
-		b := h.startModernServer(t)
-		first := b.acceptListen(nil)
-		b.serveLists("t")
+	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			h.OpenSession("one", nil, false)
+			h.OpenSession("two", nil, false)
+			b := h.startModernServer(t)
+			first := b.acceptListen(nil)
+			b.serveLists("t")
 
-		one := h.subscribe("one", "a", "x:y", true)
-		id := b.takeListen([]string{"x:y"})
-		one.want(t, "")
-		b.WantNothing()
-		b.acknowledge(id, []string{"x:y"})
-		one.want(t, result("0", "{}"))
-		if m := b.HandleNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
-			t.Errorf("ended %s", m.Raw())
-		}
-		h.subscribe("two", "a", "x:y", true).want(t, result("0", "{}")) // it is listened to
-		b.WantNothing()
-		b.notifyOn(id, "notifications/resources/updated", `"uri":"x:y/z",`)
-		h.ear.want(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
+			one := h.subscribe("one", "a", "x:y", true)
+			id := b.takeListen([]string{"x:y"})
+			one.want(t, "")
+			b.WantNothing()
+			b.acknowledge(id, []string{"x:y"})
+			one.want(t, result("0", "{}"))
+			if m := b.HandleNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
+				t.Errorf("ended %s", m.Raw())
+			}
+			h.subscribe("two", "a", "x:y", true).want(t, result("0", "{}")) // the listen contains it
+			b.WantNothing()
+			b.notifyOn(id, "notifications/resources/updated", `"uri":"x:y/z",`)
+			h.clients.want(t, "one notified by a: notifications/resources/updated",
+				"two notified by a: notifications/resources/updated")
 
-		h.subscribe("one", "a", "x:y", false).want(t, result("0", "{}"))
-		b.WantNothing()
-		b.notifyOn(id, "notifications/resources/updated", `"uri":"x:y",`)
-		h.ear.want(t, "two told by a: notifications/resources/updated")
-		h.CloseSession("two")
-		b.WantNothing() // there is no hurry
-		time.Sleep(pruneTime)
-		b.acceptListen(nil)
-		b.HandleNotification("notifications/cancelled")
-		b.WantNothing()
-	})
+			h.subscribe("one", "a", "x:y", false).want(t, result("0", "{}"))
+			b.WantNothing()
+			b.notifyOn(id, "notifications/resources/updated", `"uri":"x:y",`)
+			h.clients.want(t, "two notified by a: notifications/resources/updated")
+			h.CloseSession("two")
+			b.WantNothing() // replaced later
+			time.Sleep(pruneTime)
+			b.acceptListen(nil)
+			b.HandleNotification("notifications/cancelled")
+			b.WantNothing()
+		})
 }
 
 // A server at a pipe may have one listen only: the old one ends first, and changes that may
 // have been missed are assumed. Many changes are one.
 func TestListen_SubscriptionsOverPipe(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)}, func(t *testing.T, h *harness) {
-		h.OpenSession("one", nil, false)
-		b := h.startModernServer(t)
-		first := b.acceptListen(nil)
-		b.serveLists("t")
-		var all []*callRecorder
-		for _, uri := range []string{"x:1", "x:2", "x:3"} {
-			all = append(all, h.subscribe("one", "a", uri, true))
-		}
-		if m := b.HandleNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
-			t.Errorf("ended %s", m.Raw())
-		}
-		b.WantNothing()
-		b.SendResult(first, `{"resultType":"complete"}`)
-		// Those that came while the old one ended may need another.
-		uris := []string{"x:1", "x:2", "x:3"}
-		m := b.HandleRequest("subscriptions/listen")
-		b.acknowledge(m.ID(), uris)
-		synctest.Wait()
-		for len(all) > 0 {
-			for _, line := range b.TakeAll() {
-				m, _ := wire.Parse([]byte(line))
-				switch m.Method() {
-				case "subscriptions/listen":
-					b.acknowledge(m.ID(), uris)
-				case "notifications/cancelled":
-					b.SendResult(m.RequestID(), `{"resultType":"complete"}`)
-				case "tools/list":
-					b.SendResult(m.ID(), mcptest.ToolsResult("u"))
-				case "resources/list":
-					b.SendResult(m.ID(), `{"resources":[]}`)
-				default:
-					b.SendResult(m.ID(), `{"resourceTemplates":[]}`)
+	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
+		func(t *testing.T, h *harness) {
+			h.OpenSession("one", nil, false)
+			b := h.startModernServer(t)
+			first := b.acceptListen(nil)
+			b.serveLists("t")
+			var all []*callRecorder
+			for _, uri := range []string{"x:1", "x:2", "x:3"} {
+				all = append(all, h.subscribe("one", "a", uri, true))
+			}
+			if m := b.HandleNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
+				t.Errorf("ended %s", m.Raw())
+			}
+			b.WantNothing()
+			b.SendResult(first, `{"resultType":"complete"}`)
+			// Subscribes during the end of the old one may need another.
+			uris := []string{"x:1", "x:2", "x:3"}
+			m := b.HandleRequest("subscriptions/listen")
+			b.acknowledge(m.ID(), uris)
+			synctest.Wait()
+			for len(all) > 0 {
+				for _, line := range b.TakeAll() {
+					m, _ := wire.Parse([]byte(line))
+					switch m.Method() {
+					case "subscriptions/listen":
+						b.acknowledge(m.ID(), uris)
+					case "notifications/cancelled":
+						b.SendResult(m.RequestID(), `{"resultType":"complete"}`)
+					case "tools/list":
+						b.SendResult(m.ID(), mcptest.ToolsResult("u"))
+					case "resources/list":
+						b.SendResult(m.ID(), `{"resources":[]}`)
+					default:
+						b.SendResult(m.ID(), `{"resourceTemplates":[]}`)
+					}
+				}
+				synctest.Wait()
+				if len(all[0].results) > 0 {
+					all[0].want(t, result("0", "{}"))
+					all = all[1:]
 				}
 			}
-			synctest.Wait()
-			if len(all[0].ends) > 0 {
-				all[0].want(t, result("0", "{}"))
-				all = all[1:]
+			h.wantNames("u")
+			h.clients.mu.Lock()
+			heard := len(h.clients.messages)
+			h.clients.mu.Unlock()
+			if heard < 3 {
+				t.Errorf("%d updates, although three may have been missed", heard)
 			}
-		}
-		h.wantNames("u")
-		h.ear.mu.Lock()
-		heard := len(h.ear.heard)
-		h.ear.mu.Unlock()
-		if heard < 3 {
-			t.Errorf("%d updates, though three may have been missed", heard)
-		}
-	})
+		})
 }
 
 // A server that does not end its listen after the cancellation delays nothing.
 func TestListen_EndTimeout(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)}, func(t *testing.T, h *harness) {
-		h.OpenSession("one", nil, false)
-		b := h.startModernServer(t)
-		b.acceptListen(nil)
-		b.serveLists("t")
-		one := h.subscribe("one", "a", "x:y", true)
-		b.HandleNotification("notifications/cancelled")
-		began := time.Now()
-		b.HandleNotification("notifications/cancelled")
-		b.acceptListen([]string{"x:y"})
-		one.want(t, result("0", "{}"))
-		if took := time.Since(began); took != time.Second {
-			t.Errorf("it took %v", took)
-		}
-		b.serveLists("t")
-	})
+	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
+		func(t *testing.T, h *harness) {
+			h.OpenSession("one", nil, false)
+			b := h.startModernServer(t)
+			b.acceptListen(nil)
+			b.serveLists("t")
+			one := h.subscribe("one", "a", "x:y", true)
+			b.HandleNotification("notifications/cancelled")
+			began := time.Now()
+			b.HandleNotification("notifications/cancelled")
+			b.acceptListen([]string{"x:y"})
+			one.want(t, result("0", "{}"))
+			if took := time.Since(began); took != time.Second {
+				t.Errorf("it took %v", took)
+			}
+			b.serveLists("t")
+		})
 }
 
 // A URI that the server refuses, or does not acknowledge, is refused only to the session that
 // has subscribed to it.
 func TestListen_RefusedURI(t *testing.T) {
 	start := func(t *testing.T, test func(h *harness, b *modernServer)) {
-		withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-			h.OpenSession("one", nil, false)
-			h.OpenSession("two", nil, false)
-			b := h.startModernServer(t)
-			b.acceptListen(nil)
-			b.serveLists("t")
-			good := h.subscribe("one", "a", "x:good", true)
-			b.acceptListen([]string{"x:good"})
-			b.HandleNotification("notifications/cancelled")
-			good.want(t, result("0", "{}"))
-			test(h, b)
-		})
+		withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
+			func(t *testing.T, h *harness) {
+				h.OpenSession("one", nil, false)
+				h.OpenSession("two", nil, false)
+				b := h.startModernServer(t)
+				b.acceptListen(nil)
+				b.serveLists("t")
+				good := h.subscribe("one", "a", "x:good", true)
+				b.acceptListen([]string{"x:good"})
+				b.HandleNotification("notifications/cancelled")
+				good.want(t, result("0", "{}"))
+				test(h, b)
+			})
 	}
 	t.Run("by the acknowledgement", func(t *testing.T) {
 		start(t, func(h *harness, b *modernServer) {
 			bad := h.subscribe("two", "a", "x:bad", true)
 			id := b.acceptListen([]string{"x:bad", "x:good"}, "x:bad")
 			b.HandleNotification("notifications/cancelled")
-			bad.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Invalid params: the backend sends no updates of this resource"}}`)
+			bad.want(t,
+				`{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Invalid params: the backend sends no updates of this resource"}}`)
 			b.notifyOn(id, "notifications/resources/updated", `"uri":"x:bad",`)
-			h.ear.want(t)
+			h.clients.want(t)
 			b.notifyOn(id, "notifications/resources/updated", `"uri":"x:good",`)
-			h.ear.want(t, "one told by a: notifications/resources/updated")
+			h.clients.want(t, "one notified by a: notifications/resources/updated")
 		})
 	})
 	t.Run("by an error", func(t *testing.T) {
 		start(t, func(h *harness, b *modernServer) {
 			bad := h.subscribe("two", "a", "x:bad", true)
-			b.SendError(b.takeListen([]string{"x:bad", "x:good"}), `{"code":-32602,"message":"no such resource"}`)
-			bad.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Invalid params: the backend refuses the subscription: no such resource"}}`)
-			b.WantNothing() // the listen that there was goes on
+			b.SendError(b.takeListen([]string{"x:bad", "x:good"}),
+				`{"code":-32602,"message":"no such resource"}`)
+			bad.want(t,
+				`{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Invalid params: the backend refuses the subscription: no such resource"}}`)
+			b.WantNothing() // the existing listen stays open
 			b.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:good"}}`)
-			h.ear.want(t, "one told by a: notifications/resources/updated")
+			h.clients.want(t, "one notified by a: notifications/resources/updated")
 		})
 	})
 	t.Run("because there are none", func(t *testing.T) {
-		withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-			h.OpenSession("one", nil, false)
-			b := &modernServer{h.nextProcess("a"), h, t}
-			b.ServeDiscover(discoverWith(`{"resources":{}}`))
-			b.serveLists()
-			h.subscribe("one", "a", "x:y", true).want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"Method not found: the backend has no subscriptions"}}`)
-			b.WantNothing()
-		})
+		withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
+			func(t *testing.T, h *harness) {
+				h.OpenSession("one", nil, false)
+				b := &modernServer{h.nextProcess("a"), h, t}
+				b.ServeDiscover(discoverWith(`{"resources":{}}`))
+				b.serveLists()
+				h.subscribe("one", "a", "x:y", true).want(t,
+					`{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"Method not found: the backend has no subscriptions"}}`)
+				b.WantNothing()
+			})
 	})
 }
 
 // A pending subscribe can be cancelled, and survives the process.
 func TestListen_PendingSubscribe(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-		h.OpenSession("one", nil, false)
-		early := h.subscribe("one", "a", "x:early", true) // the backend is not up
-		b := h.startModernServer(t)
-		b.acceptListen([]string{"x:early"})
-		b.serveLists("t")
-		early.want(t, result("0", "{}"))
+	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			h.OpenSession("one", nil, false)
+			early := h.subscribe("one", "a", "x:early", true) // the backend is not ready
+			b := h.startModernServer(t)
+			b.acceptListen([]string{"x:early"})
+			b.serveLists("t")
+			early.want(t, result("0", "{}"))
 
-		back := &callRecorder{}
-		pending := &peer.Call{Handler: back, SessionID: "one"}
-		h.Subscribe("a", "x:back", true, wire.NewRequest("7", "resources/subscribe", []byte(`{"uri":"x:back"}`)), pending)
-		b.takeListen([]string{"x:back", "x:early"})
-		h.Cancel("a", pending, nil)
-		back.want(t, "cancelled")
-		b.Exit("exit 1", "")
+			back := &callRecorder{}
+			pending := &peer.Call{Handler: back, SessionID: "one"}
+			h.Subscribe("a", "x:back", true, wire.NewRequest("7", "resources/subscribe",
+				[]byte(`{"uri":"x:back"}`)), pending)
+			b.takeListen([]string{"x:back", "x:early"})
+			h.Cancel("a", pending, nil)
+			back.want(t, "cancelled")
+			b.Exit("exit 1", "")
 
-		synctest.Wait()
-		late := h.subscribe("one", "a", "x:late", true)
-		b = h.startModernServer(t)
-		b.acceptListen([]string{"x:early", "x:late"})
-		b.serveLists("t")
-		b.serveLists("t") // an update may have been missed, and what not else
-		late.want(t, result("0", "{}"))
-		h.ear.want(t, "one told by a: notifications/resources/updated", "one told by a: notifications/resources/updated")
-	})
+			synctest.Wait()
+			late := h.subscribe("one", "a", "x:late", true)
+			b = h.startModernServer(t)
+			b.acceptListen([]string{"x:early", "x:late"})
+			b.serveLists("t")
+			b.serveLists("t") // updates and list changes may have been missed
+			late.want(t, result("0", "{}"))
+			h.clients.want(t, "one notified by a: notifications/resources/updated",
+				"one notified by a: notifications/resources/updated")
+		})
 }
 
 // A backend without announced changes gets no listen.
 func TestListen_NothingToListenTo(t *testing.T) {
-	for _, capabilities := range []string{`{}`, `{"tools":{}}`, `{"resources":{"subscribe":true}}`} {
-		withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)}, func(t *testing.T, h *harness) {
-			p := h.nextProcess("a")
-			p.ServeDiscover(discoverWith(capabilities))
-			p.ServeToolsList(mcptest.ToolsResult("t"))
-			synctest.Wait()
-			for _, line := range p.TakeAll() {
-				if strings.Contains(line, "subscriptions/listen") {
-					t.Errorf("%s: got %s", capabilities, line)
+	for _, capabilities := range []string{`{}`, `{"tools":{}}`,
+		`{"resources":{"subscribe":true}}`} {
+		withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
+			func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
+				p.ServeDiscover(discoverWith(capabilities))
+				p.ServeToolsList(mcptest.ToolsResult("t"))
+				synctest.Wait()
+				for _, line := range p.TakeAll() {
+					if strings.Contains(line, "subscriptions/listen") {
+						t.Errorf("%s: got %s", capabilities, line)
+					}
 				}
-			}
-		})
+			})
 	}
 }
 
 // With one client that has several sessions an update goes to the subscribed ones.
 func TestUpdatesForSingleClient(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...), SingleClient: true}, func(t *testing.T, h *harness) {
+	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...),
+		SingleClient: true}, func(t *testing.T, h *harness) {
 		h.OpenSession("real", nil, false)
 		b := h.startModernServer(t)
 		first := b.acceptListen(nil)
 		b.serveLists("t")
 		b.notifyOn(first, "notifications/resources/updated", `"uri":"x:y",`)
-		h.ear.want(t, "real told by a: notifications/resources/updated")
+		h.clients.want(t, "real notified by a: notifications/resources/updated")
 		h.OpenSession("listens", nil, false)
 		on := h.subscribe("listens", "a", "x:y", true)
 		b.HandleNotification("notifications/cancelled")
@@ -416,45 +437,48 @@ func TestUpdatesForSingleClient(t *testing.T) {
 		id := b.acceptListen([]string{"x:y"})
 		b.serveLists("t")
 		on.want(t, result("0", "{}"))
-		h.ear.want(t, "listens told by a: notifications/resources/updated") // one may have been missed
+		// an update may have been missed
+		h.clients.want(t, "listens notified by a: notifications/resources/updated")
 		b.notifyOn(id, "notifications/resources/updated", `"uri":"x:y",`)
-		h.ear.want(t, "listens told by a: notifications/resources/updated")
+		h.clients.want(t, "listens notified by a: notifications/resources/updated")
 	})
 }
 
 // A subscription beyond the limit is refused, and the others stay. One session leaves room for
 // others.
 func TestTooManySubscriptions(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-		h.OpenSession("one", nil, false)
-		h.OpenSession("two", nil, false)
-		h.OpenSession("three", nil, false)
-		const most = 10_000
-		var uris []string
-		var all, more []*callRecorder
-		for i := range most {
-			uri, session := fmt.Sprintf("x:%05d", i), "one"
-			if i >= most/2 {
-				session = "two"
+	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			h.OpenSession("one", nil, false)
+			h.OpenSession("two", nil, false)
+			h.OpenSession("three", nil, false)
+			const most = 10_000
+			var uris []string
+			var all, more []*callRecorder
+			for i := range most {
+				uri, session := fmt.Sprintf("x:%05d", i), "one"
+				if i >= most/2 {
+					session = "two"
+				}
+				if i == most/2 {
+					more = append(more, h.subscribe("one", "a", "x:more", true))
+				}
+				uris = append(uris, uri)
+				all = append(all, h.subscribe(session, "a", uri, true))
 			}
-			if i == most/2 {
-				more = append(more, h.subscribe("one", "a", "x:more", true))
+			more = append(more, h.subscribe("two", "a", "x:more", true),
+				h.subscribe("three", "a", "x:more", true))
+			b := h.startModernServer(t)
+			b.acceptListen(uris)
+			b.serveLists("t")
+			for _, c := range more {
+				c.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"Too many subscriptions: at most 10000, half of them for one client"}}`)
 			}
-			uris = append(uris, uri)
-			all = append(all, h.subscribe(session, "a", uri, true))
-		}
-		more = append(more, h.subscribe("two", "a", "x:more", true), h.subscribe("three", "a", "x:more", true))
-		b := h.startModernServer(t)
-		b.acceptListen(uris)
-		b.serveLists("t")
-		for _, c := range more {
-			c.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"Too many subscriptions: at most 10000, half of them for one client"}}`)
-		}
-		for _, c := range all[most-10:] {
-			c.want(t, result("0", "{}"))
-		}
-		b.WantNothing()
-	})
+			for _, c := range all[most-10:] {
+				c.want(t, result("0", "{}"))
+			}
+			b.WantNothing()
+		})
 }
 
 // The end of a session ends its queued and pending subscribes; and a closed session is not
@@ -475,7 +499,7 @@ func TestSessionEndEndsPendingSubscribes(t *testing.T) {
 		p.ServeDiscover(discoverWith(changeCapabilities))
 		listen := p.HandleRequest("subscriptions/listen")
 		if strings.Contains(string(listen.Raw()), "x:one") {
-			t.Errorf("it is listened to for who is gone: %s", listen.Raw())
+			t.Errorf("the listen contains a URI of a closed session: %s", listen.Raw())
 		}
 		late := h.subscribe("two", "a", "x:two", true)
 		late.want(t, "")

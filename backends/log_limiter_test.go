@@ -15,7 +15,8 @@ import (
 func TestBackendOutputIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := mcptest.NewLog()
-		says, other := rateLimited(logger.With("backend", "a")), rateLimited(logger.With("backend", "b"))
+		says, other := rateLimited(logger.With("backend", "a")),
+			rateLimited(logger.With("backend", "b"))
 		own := says.With("session", "one")
 		for range 5000 {
 			says.Info("x")
@@ -30,10 +31,11 @@ func TestBackendOutputIsRateLimited(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if lines := log.Lines("log records dropped"); len(lines) != 1 || !strings.Contains(lines[0], "backend=a lost=14500 bytes=1464500") {
-			t.Errorf("told %q", lines)
+		if lines := log.Lines("log records dropped"); len(lines) != 1 ||
+			!strings.Contains(lines[0], "backend=a lost=14500 bytes=1464500") {
+			t.Errorf("notified %q", lines)
 		}
-		for range 1000 { // 1000 a second, for ten
+		for range 1000 { // 1000 records a second, for ten seconds
 			for range 10 {
 				says.Info("z")
 			}
@@ -41,13 +43,15 @@ func TestBackendOutputIsRateLimited(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if n, told := len(log.Lines("msg=z")), len(log.Lines("log records dropped")); n < 1000 || n > 1110 || told != 3 { // a second, then 2, then 4 of being told, the next in 8
+		// reports after 1, 2 and 4 seconds, the next after 8
+		if n, told := len(log.Lines("msg=z")), len(log.Lines("log records dropped")); n < 1000 ||
+			n > 1110 || told != 3 {
 			t.Errorf("%d records, told %d times", n, told)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if told := len(log.Lines("log records dropped")); told > 4 {
-			t.Errorf("told %d times of nothing", told)
+			t.Errorf("notified %d times without a change", told)
 		}
 	})
 }
@@ -75,7 +79,7 @@ func TestBackendOutputIsBoundedInBytes_F_LOG_1(t *testing.T) {
 			t.Errorf("%d bytes in a day", n)
 		}
 		if told := len(log.Lines("log records dropped")); told < 24 || told > 24+12 {
-			t.Errorf("told %d times", told)
+			t.Errorf("reported %d times", told)
 		}
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
@@ -84,7 +88,7 @@ func TestBackendOutputIsBoundedInBytes_F_LOG_1(t *testing.T) {
 			says.Info(line)
 		}
 		if n := len(log.Lines("stderr: ")) - before; n != 20 {
-			t.Errorf("%d lines of 20 are logged after three quiet hours", n)
+			t.Errorf("%d of 20 records are logged after three quiet hours", n)
 		}
 	})
 }

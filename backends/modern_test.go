@@ -34,7 +34,8 @@ func meta(m wire.Message, key string) string {
 
 // discoverWith returns a result of server/discover with these capabilities.
 func discoverWith(capabilities string) string {
-	return `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":` + capabilities + `}`
+	return `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":` +
+		capabilities + `}`
 }
 
 // Each request to a modern backend contains the client metadata, and all go over one
@@ -42,35 +43,43 @@ func discoverWith(capabilities string) string {
 func TestModern_RequestsContainClientMeta(t *testing.T) {
 	each := legacyBackends("each")[0]
 	each.Sharing = "session"
-	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"), legacyBackends("b")[0], each)}, func(t *testing.T, h *harness) {
-		h.OpenSession("one", []byte(`{"roots":{"listChanged":true},"elicitation":{},"x":1.10}`), false)
+	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"),
+		legacyBackends("b")[0], each)}, func(t *testing.T, h *harness) {
+		h.OpenSession("one", []byte(`{"roots":{"listChanged":true},"elicitation":{},"x":1.10}`),
+			false)
 		h.OpenSession("two", []byte(`{"sampling":{}}`), false)
 		h.SetLevel("one", "debug", func() {})
 		for _, name := range []string{"a", "b", "each"} {
 			p := h.nextProcess(name)
-			if m := p.HandleRequest("server/discover"); meta(m, "clientCapabilities") != "{}" || meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` {
-				t.Errorf("asked with %s", m.Raw())
+			if m := p.HandleRequest("server/discover"); meta(m, "clientCapabilities") != "{}" ||
+				meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` {
+				t.Errorf("requested with %s", m.Raw())
 			} else {
 				p.SendResult(m.ID(), discoverWith(`{"tools":{},"logging":{}}`))
 			}
-			if m := p.HandleRequest("tools/list"); meta(m, "protocolVersion") != `"2026-07-28"` || meta(m, "clientCapabilities") != "{}" || meta(m, "logLevel") != "" {
+			if m := p.HandleRequest("tools/list"); meta(m, "protocolVersion") != `"2026-07-28"` ||
+				meta(m, "clientCapabilities") != "{}" || meta(m, "logLevel") != "" {
 				t.Errorf("listed with %s", m.Raw())
 			} else {
 				p.SendResult(m.ID(), mcptest.ToolsResult("t"))
 			}
 			synctest.Wait()
 			for session, want := range map[string][2]string{
-				"one": {`{"roots":{},"elicitation":{},"x":1.10}`, `"debug"`}, "two": {`{"sampling":{}}`, ""}, "": {"{}", ""},
+				"one": {`{"roots":{},"elicitation":{},"x":1.10}`, `"debug"`},
+				"two": {`{"sampling":{}}`, ""}, "": {"{}", ""},
 			} {
 				c := &callRecorder{}
 				pending := &peer.Call{Handler: c, SessionID: session, Token: `"mine"`}
-				h.Send(name, wire.NewRequest("7", "tools/call", []byte(`{"name":"t","_meta":{"progressToken":"mine","trace":1.0}}`)), pending)
+				h.Send(name, wire.NewRequest("7", "tools/call",
+					[]byte(`{"name":"t","_meta":{"progressToken":"mine","trace":1.0}}`)), pending)
 				m := p.HandleRequest("tools/call")
 				if meta(m, "clientCapabilities") != want[0] || meta(m, "logLevel") != want[1] ||
-					meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` || meta(m, "protocolVersion") != `"2026-07-28"` {
+					meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` ||
+					meta(m, "protocolVersion") != `"2026-07-28"` {
 					t.Errorf("%s, session %q: called with %s", name, session, m.Raw())
 				}
-				if !pending.Modern || string(m.Token()) != string(m.ID()) || !strings.Contains(string(m.Raw()), `"trace":1.0`) {
+				if !pending.Modern || string(m.Token()) != string(m.ID()) ||
+					!strings.Contains(string(m.Raw()), `"trace":1.0`) {
 					t.Errorf("%s: called with %s", name, m.Raw())
 				}
 				p.SendResult(m.ID(), `{"resultType":"complete"}`)
@@ -89,70 +98,74 @@ func TestModern_RequestsContainClientMeta(t *testing.T) {
 
 // A message on the stream of a call belongs to its session; a modern server sends no requests.
 func TestModern_OriginOfMessages(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)}, func(t *testing.T, h *harness) {
-		p := h.nextProcess("a")
-		p.ServeDiscover("")
-		p.ServeToolsList(mcptest.ToolsResult("t"))
-		h.OpenSession("one", nil, false)
-		h.OpenSession("two", nil, false)
-		h.SetLevel("one", "info", func() {})
-		h.callFor("two", "a")
-		p.SendResult(p.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`) // of which nothing more is said
-		h.callFor("two", "a")
-		p.HandleRequest("tools/call") // and this one has not asked for logs
-		h.callFor("one", "a")
-		p.HandleRequest("tools/call")
-		p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
-		h.ear.want(t, "one told by a: notifications/message")
-		p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
-		if m := p.NextMessage(); m.ID() != `"q"` || m.Part(wire.PartError) == nil {
-			t.Errorf("answered %s", m.Raw())
-		}
-		h.ear.want(t)
-	})
+	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
+		func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
+			p.ServeDiscover("")
+			p.ServeToolsList(mcptest.ToolsResult("t"))
+			h.OpenSession("one", nil, false)
+			h.OpenSession("two", nil, false)
+			h.SetLevel("one", "info", func() {})
+			h.callFor("two", "a")
+			// without a response
+			p.SendResult(p.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`)
+			h.callFor("two", "a")
+			p.HandleRequest("tools/call") // and this one has no log level
+			h.callFor("one", "a")
+			p.HandleRequest("tools/call")
+			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+			h.clients.want(t, "one notified by a: notifications/message")
+			p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+			if m := p.NextMessage(); m.ID() != `"q"` || m.Part(wire.PartError) == nil {
+				t.Errorf("responded %s", m.Raw())
+			}
+			h.clients.want(t)
+		})
 }
 
 // With a single client that has sessions and sends sessionless requests, a message belongs to
 // the session of its call.
 func TestModern_SingleClientWithSeveralSessions(t *testing.T) {
-	withHarness(t, backends.Options{Backends: legacyBackends("a"), SingleClient: true}, func(t *testing.T, h *harness) {
-		h.OpenSession("real", nil, false)
-		p := h.nextProcess("a")
-		p.ServeStartup("t")
-		h.OpenSession("guest", nil, false)
-		say := func() {
-			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
-		}
-		h.callFor("real", "a")
-		say()
-		h.ear.want(t, "real told by a: notifications/message")
-		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
-		time.Sleep(5 * time.Second)
-		say()
-		h.ear.want(t, "guest told by a: notifications/message")
-		h.CloseSession("guest")
-		say()
-		h.ear.want(t, "real told by a: notifications/message")
-		h.CloseSession("real")
-		say()
-		h.ear.want(t, " told by a: notifications/message")
-	})
+	withHarness(t, backends.Options{Backends: legacyBackends("a"), SingleClient: true},
+		func(t *testing.T, h *harness) {
+			h.OpenSession("real", nil, false)
+			p := h.nextProcess("a")
+			p.ServeStartup("t")
+			h.OpenSession("guest", nil, false)
+			say := func() {
+				p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+			}
+			h.callFor("real", "a")
+			say()
+			h.clients.want(t, "real notified by a: notifications/message")
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			time.Sleep(5 * time.Second)
+			say()
+			h.clients.want(t, "guest notified by a: notifications/message")
+			h.CloseSession("guest")
+			say()
+			h.clients.want(t, "real notified by a: notifications/message")
+			h.CloseSession("real")
+			say()
+			h.clients.want(t, " notified by a: notifications/message")
+		})
 }
 
 // A session's call that comes before it is known that all sessions share one connection goes
 // over that one, and can be cancelled wherever it is.
 func TestModern_CallQueuedDuringProbe(t *testing.T) {
 	wait := func(t *testing.T, test func(h *harness, shared, own *mcptest.Peer, call *callRecorder, pending *peer.Call)) {
-		withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-			h.OpenSession("one", []byte(`{"sampling":{}}`), false)
-			shared := h.nextProcess("a")
-			call := &callRecorder{}
-			pending := &peer.Call{Handler: call, SessionID: "one"}
-			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), pending)
-			test(h, shared, h.nextProcess("a"), call, pending)
-		})
+		withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
+			func(t *testing.T, h *harness) {
+				h.OpenSession("one", []byte(`{"sampling":{}}`), false)
+				shared := h.nextProcess("a")
+				call := &callRecorder{}
+				pending := &peer.Call{Handler: call, SessionID: "one"}
+				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), pending)
+				test(h, shared, h.nextProcess("a"), call, pending)
+			})
 	}
-	t.Run("the session's line knows first", func(t *testing.T) {
+	t.Run("the session's connection detects it first", func(t *testing.T) {
 		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder, _ *peer.Call) {
 			own.ServeDiscover("")
 			synctest.Wait()
@@ -165,7 +178,7 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 			call.wantResult(t)
 			own.WantNothing()
 			if !own.Disconnected() {
-				t.Error("the session's connection goes on")
+				t.Error("the session's connection is still open")
 			}
 			h.callFor("one", "a")
 			shared.ServeToolsList(mcptest.ToolsResult("t"))
@@ -176,7 +189,7 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 			}
 		})
 	})
-	t.Run("the session's line knows last", func(t *testing.T) {
+	t.Run("the session's connection detects it last", func(t *testing.T) {
 		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder, _ *peer.Call) {
 			shared.ServeDiscover("")
 			shared.ServeToolsList(mcptest.ToolsResult("t"))
@@ -185,7 +198,7 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 			call.wantResult(t)
 		})
 	})
-	t.Run("taken back at the session's line", func(t *testing.T) {
+	t.Run("cancelled at the session's connection", func(t *testing.T) {
 		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder, pending *peer.Call) {
 			h.Cancel("a", pending, nil)
 			call.want(t, "cancelled")
@@ -196,7 +209,7 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 			shared.WantNothing()
 		})
 	})
-	t.Run("taken back at the shared line", func(t *testing.T) {
+	t.Run("cancelled at the shared connection", func(t *testing.T) {
 		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder, pending *peer.Call) {
 			own.ServeDiscover("")
 			synctest.Wait()
@@ -207,7 +220,7 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 			shared.WantNothing()
 		})
 	})
-	t.Run("taken back in flight", func(t *testing.T) {
+	t.Run("cancelled in flight", func(t *testing.T) {
 		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder, pending *peer.Call) {
 			own.ServeDiscover("")
 			synctest.Wait()
@@ -225,13 +238,14 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 // never returns them.
 func TestModern_RetriesAfterRefresh(t *testing.T) {
 	start := func(t *testing.T, test func(h *harness, p *mcptest.Peer, call *callRecorder, pending *peer.Call, id wire.ID)) {
-		withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-			p := h.nextProcess("a")
-			p.ServeDiscover("")
-			p.ServeToolsList(mcptest.ToolsResult("t"))
-			call, pending := h.call("a")
-			test(h, p, call, pending, p.HandleRequest("tools/call").ID())
-		})
+		withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
+			func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
+				p.ServeDiscover("")
+				p.ServeToolsList(mcptest.ToolsResult("t"))
+				call, pending := h.call("a")
+				test(h, p, call, pending, p.HandleRequest("tools/call").ID())
+			})
 	}
 	mismatch := `{"code":-32020,"message":"Mcp-Param-X is missing"}`
 	t.Run("headers", func(t *testing.T) {
@@ -249,7 +263,8 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 			p.ServeToolsList(mcptest.ToolsResult("t"))
 			m := p.HandleRequest("tools/call")
 			p.SendError(m.ID(), mismatch)
-			call.want(t, `{"jsonrpc":"2.0","id":`+string(m.ID())+`,"error":{"code":-32603,"message":"backend a refuses the form of the request: Mcp-Param-X is missing"}}`)
+			call.want(t,
+				`{"jsonrpc":"2.0","id":`+string(m.ID())+`,"error":{"code":-32603,"message":"backend a refuses the form of the request: Mcp-Param-X is missing"}}`)
 			p.WantNothing()
 		})
 	})
@@ -262,7 +277,7 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 			call.wantResult(t)
 		})
 	})
-	t.Run("taken back meanwhile", func(t *testing.T) {
+	t.Run("cancelled meanwhile", func(t *testing.T) {
 		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, pending *peer.Call, id wire.ID) {
 			p.SendError(id, mismatch)
 			m := p.HandleRequest("tools/list")
@@ -283,7 +298,7 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 			call.wantResult(t)
 		})
 	})
-	t.Run("what a client lacks", func(t *testing.T) {
+	t.Run("missing client capability", func(t *testing.T) {
 		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ *peer.Call, id wire.ID) {
 			const lacks = `{"code":-32021,"message":"no","data":{"requiredCapabilities":{"sampling":{}}}}`
 			p.SendError(id, lacks)
@@ -291,33 +306,38 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 			p.WantNothing()
 		})
 	})
-	t.Run("the era", func(t *testing.T) {
-		withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-			h.OpenSession("one", nil, false)
-			p := h.nextProcess("a")
-			p.ServeDiscover("")
-			p.ServeToolsList(mcptest.ToolsResult("t"))
-			call := h.callFor("one", "a")
-			// The server behind the URL is another one now.
-			p.FailRead(&transport.CallLostError{ID: p.HandleRequest("tools/call").ID(), Err: &httpclient.StatusError{Code: 400}})
-			p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: httpclient.ErrNotStateless})
-			p = h.nextProcess("a")
-			p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-			h.nextProcess("a").ServeStartup("t")
-			own := h.nextProcess("a")
-			own.ServeHandshake("")
-			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
-			call.wantResult(t)
-		})
+	t.Run("generation", func(t *testing.T) {
+		withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
+			func(t *testing.T, h *harness) {
+				h.OpenSession("one", nil, false)
+				p := h.nextProcess("a")
+				p.ServeDiscover("")
+				p.ServeToolsList(mcptest.ToolsResult("t"))
+				call := h.callFor("one", "a")
+				// The server behind the URL has been replaced.
+				p.FailRead(&transport.CallLostError{ID: p.HandleRequest("tools/call").ID(),
+					Err: &httpclient.StatusError{Code: 400}})
+				p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(),
+					Err: httpclient.ErrNotStateless})
+				p = h.nextProcess("a")
+				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				h.nextProcess("a").ServeStartup("t")
+				own := h.nextProcess("a")
+				own.ServeHandshake("")
+				own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+				call.wantResult(t)
+			})
 	})
 }
 
 // A call that waits for a refresh that hangs times out, also without start_timeout: after its
 // call_timeout, or two minutes.
 func TestModern_RetryTimeout(t *testing.T) {
-	for timeout, ends := range map[time.Duration]time.Duration{0: 2 * time.Minute, 5 * time.Second: 5 * time.Second} {
+	for timeout, ends := range map[time.Duration]time.Duration{0: 2 * time.Minute,
+		5 * time.Second: 5 * time.Second} {
 		for refusal, asks := range map[string]string{
-			`{"code":-32020,"message":"Mcp-Param-X is missing"}`: "tools/list", refusal(`"2026-07-28"`): "server/discover",
+			`{"code":-32020,"message":"Mcp-Param-X is missing"}`: "tools/list",
+			refusal(`"2026-07-28"`):                              "server/discover",
 		} {
 			t.Run(fmt.Sprint(timeout, " ", asks), func(t *testing.T) {
 				o := backends.Options{Backends: modernBackends(perSessionBackend("a"))}
@@ -332,9 +352,10 @@ func TestModern_RetryTimeout(t *testing.T) {
 					time.Sleep(ends - time.Millisecond)
 					call.want(t, "")
 					time.Sleep(time.Millisecond)
-					call.want(t, "it refuses the form of the request, and did not list its tools again within "+ends.String())
+					call.want(t,
+						"it refuses the form of the request, and did not list its tools again within "+ends.String())
 
-					// It is over, whatever comes now; and the next one is served.
+					// It has ended, and a late response is ignored; the next one works.
 					if asks == "server/discover" {
 						p.SendResult(hangs.ID(), mcptest.DiscoverResult)
 						hangs = p.HandleRequest("tools/list")
@@ -359,7 +380,8 @@ func TestModern_RetryHasItsOwnTimeout(t *testing.T) {
 		p.ServeDiscover("")
 		p.ServeToolsList(mcptest.ToolsResult("t"))
 		call, _ := h.call("a")
-		p.SendError(p.HandleRequest("tools/call").ID(), `{"code":-32020,"message":"Mcp-Param-X is missing"}`)
+		p.SendError(p.HandleRequest("tools/call").ID(),
+			`{"code":-32020,"message":"Mcp-Param-X is missing"}`)
 		list := p.HandleRequest("tools/list")
 		time.Sleep(9 * time.Second)
 		p.SendResult(list.ID(), mcptest.ToolsResult("t"))
@@ -377,7 +399,9 @@ func TestHeaderAnnotations(t *testing.T) {
 		`{"name":"good","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}},` +
 		`{"name":"bad","inputSchema":{"type":"object","properties":{"a":{"type":"array","x-mcp-header":"A"}, "b":{}}}}]}`
 	for name, era := range map[string][]config.Backend{
-		"stateless HTTP": modernBackends(perSessionBackend("a")), "stateless pipe": modernBackends(legacyBackends("a")...), "sessions": {perSessionBackend("a")},
+		"stateless HTTP": modernBackends(perSessionBackend("a")),
+		"stateless pipe": modernBackends(legacyBackends("a")...),
+		"sessions":       {perSessionBackend("a")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withHarness(t, backends.Options{Backends: era}, func(t *testing.T, h *harness) {
@@ -392,15 +416,19 @@ func TestHeaderAnnotations(t *testing.T) {
 				synctest.Wait()
 				if name == "stateless HTTP" {
 					want = want[:1]
-					if lines := h.log.Lines("level=WARN", "left out a tool", "tool=bad"); len(lines) != 1 {
+					if lines := h.log.Lines("level=WARN", "left out a tool",
+						"tool=bad"); len(lines) != 1 {
 						t.Errorf("logged %q", h.log.Lines())
 					}
 				}
 				h.wantNames(want...)
-				if schema := string(h.View().Schema("good")); !strings.Contains(schema, `"x-mcp-header":"A"`) {
+				if schema := string(h.View().Schema("good")); !strings.Contains(schema,
+					`"x-mcp-header":"A"`) {
 					t.Errorf("the schema is %s", schema)
 				}
-				if schema := string(h.View().Schema("bad")); len(want) == 2 && (strings.Contains(schema, "x-mcp-header") || !strings.Contains(schema, `{"type":"array"}, "b":{}`)) {
+				if schema := string(h.View().Schema("bad")); len(want) == 2 &&
+					(strings.Contains(schema, "x-mcp-header") ||
+						!strings.Contains(schema, `{"type":"array"}, "b":{}`)) {
 					t.Errorf("the schema is %s", schema)
 				}
 			})
@@ -420,7 +448,7 @@ func TestExpiredListsAreReadAgain(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			if ttl, is := h.View().Freshness(catalog.Tools); ttl != want || is != private {
-				t.Errorf("good for %v, private: %v", ttl, is)
+				t.Errorf("valid for %v, private: %v", ttl, is)
 			}
 		}
 		a, b := h.nextProcess("a"), h.nextProcess("b")
@@ -429,15 +457,15 @@ func TestExpiredListsAreReadAgain(t *testing.T) {
 		fresh(0, true)
 		list(a, 60_000, "public", "t")
 		list(b, 90_000, "public", "u")
-		fresh(60*time.Second, true) // something of b's is hidden
+		fresh(60*time.Second, true) // entries of b are hidden
 		if ttl, private := h.View().Freshness(catalog.Prompts); ttl != 0 || private {
-			t.Errorf("prompts, which nobody has, are good for %v, private: %v", ttl, private)
+			t.Errorf("the missing prompts are valid for %v, private: %v", ttl, private)
 		}
 		time.Sleep(60 * time.Second)
 		list(a, 1, "public", "v")
 		h.wantNames("v")
 		time.Sleep(9 * time.Second)
-		a.WantNothing() // it says that it is old at once
+		a.WantNothing() // its TTL is 0
 		time.Sleep(time.Second)
 		list(a, 0, "public", "v")
 		fresh(0, true)
@@ -451,14 +479,16 @@ func TestExpiredListsAreReadAgain(t *testing.T) {
 
 // A list whose result is not complete counts as failed.
 func TestIncompleteListResult(t *testing.T) {
-	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)}, func(t *testing.T, h *harness) {
-		p := h.nextProcess("a")
-		p.ServeDiscover("")
-		p.ServeToolsList(`{"resultType":"input_required","requestState":"x","tools":[]}`)
-		if err := h.status("a").Err; err == nil || err.Error() != "tools/list: its result is input_required" {
-			t.Errorf("status: %v", err)
-		}
-		p.ServeToolsList(mcptest.ToolsResult("t"))
-		h.wantNames("t")
-	})
+	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
+		func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
+			p.ServeDiscover("")
+			p.ServeToolsList(`{"resultType":"input_required","requestState":"x","tools":[]}`)
+			if err := h.status("a").Err; err == nil ||
+				err.Error() != "tools/list: its result is input_required" {
+				t.Errorf("status: %v", err)
+			}
+			p.ServeToolsList(mcptest.ToolsResult("t"))
+			h.wantNames("t")
+		})
 }

@@ -45,23 +45,25 @@ func (h *harness) wantMoves(lines ...string) {
 func TestNames_ToolWithPrefixOfOtherBackend_F_SEC_3(t *testing.T) {
 	all := legacyBackends("evil", "github")
 	all = append(all, config.Backend{Name: "off", Command: "off"})
-	withFailingHarness(t, startErrors{"github": errors.New("no such file")}, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
-		evil := h.nextProcess("evil")
-		evil.ServeStartup("github__create_issue", "off__x", "own")
-		h.wantNames("evil__github__create_issue", "evil__off__x", "own")
-		h.wantRoute("github__create_issue", "", "")
-		h.wantRoute("off__x", "", "")
-		if name, err := h.WhyUnavailable("github__create_issue"); name != "github" || err == nil {
-			t.Errorf("excused with %q %v", name, err)
-		}
-		warned := h.log.Lines("level=WARN", "begins with the name of another backend")
-		if len(warned) != 2 || !strings.Contains(warned[0], `backend=evil tool=github__create_issue as=evil__github__create_issue owner=github`) {
-			t.Errorf("logged %q", warned)
-		}
-		<-h.startApply(change(all[0])) // off never ran: nobody was shown a tool of it
-		h.wantNames("evil__github__create_issue", "off__x", "own")
-		h.wantRoute("github__create_issue", "", "")
-	})
+	withFailingHarness(t, startErrors{"github": errors.New("no such file")},
+		backends.Options{Backends: all}, func(t *testing.T, h *harness) {
+			evil := h.nextProcess("evil")
+			evil.ServeStartup("github__create_issue", "off__x", "own")
+			h.wantNames("evil__github__create_issue", "evil__off__x", "own")
+			h.wantRoute("github__create_issue", "", "")
+			h.wantRoute("off__x", "", "")
+			if name, err := h.WhyUnavailable("github__create_issue"); name != "github" || err == nil {
+				t.Errorf("explained by %q %v", name, err)
+			}
+			warned := h.log.Lines("level=WARN", "begins with the name of another backend")
+			if len(warned) != 2 || !strings.Contains(warned[0],
+				`backend=evil tool=github__create_issue as=evil__github__create_issue owner=github`) {
+				t.Errorf("logged %q", warned)
+			}
+			<-h.startApply(change(all[0])) // off never ran: no client has seen a tool of it
+			h.wantNames("evil__github__create_issue", "off__x", "own")
+			h.wantRoute("github__create_issue", "", "")
+		})
 }
 
 // An earlier backend lists a tool that a later one has already.
@@ -81,14 +83,14 @@ func TestNames_EarlierBackendAddsTool_F_SEC_3(t *testing.T) {
 		}
 		h.wantMoves()
 
-		b.Close() // it keeps the name while it is down, and when it is there again
+		b.Close() // it keeps the name while it is down, and afterwards
 		h.wantRoute("search", "b", "search")
 		b = h.nextProcess("b")
 		b.ServeStartup("search")
 		h.wantRoute("search", "b", "search")
 		h.wantMoves()
 
-		b.Send(toolsChanged) // it gives it up
+		b.Send(toolsChanged) // it loses the name
 		b.ServeToolsList(mcptest.ToolsResult("other"))
 		h.wantRoute("search", "a", "search")
 		h.wantMoves("tool=search backend=a was=b")
@@ -144,15 +146,16 @@ func TestNames_ReloadMovesNamesByOrderOnly_F_SEC_3(t *testing.T) {
 
 // Names are assigned in configuration order until lists go out.
 func TestNames_AssignedByOrderAtStart_F_SEC_3(t *testing.T) {
-	withHarness(t, backends.Options{Backends: legacyBackends("a", "b")}, func(t *testing.T, h *harness) {
-		a := h.nextProcess("a")
-		h.nextProcess("b").ServeStartup("search")
-		synctest.Wait()
-		a.ServeStartup("search")
-		h.wantNames("search", "b__search")
-		h.wantRoute("search", "a", "search")
-		h.wantMoves()
-	})
+	withHarness(t, backends.Options{Backends: legacyBackends("a", "b")},
+		func(t *testing.T, h *harness) {
+			a := h.nextProcess("a")
+			h.nextProcess("b").ServeStartup("search")
+			synctest.Wait()
+			a.ServeStartup("search")
+			h.wantNames("search", "b__search")
+			h.wantRoute("search", "a", "search")
+			h.wantMoves()
+		})
 }
 
 func TestNames_ManyMovesAreSummedUp_F_SEC_3(t *testing.T) {
@@ -160,18 +163,20 @@ func TestNames_ManyMovesAreSummedUp_F_SEC_3(t *testing.T) {
 	for i := range 25 {
 		names = append(names, "t"+strings.Repeat("x", i+1))
 	}
-	withHarness(t, backends.Options{Backends: legacyBackends("a", "b")}, func(t *testing.T, h *harness) {
-		a := h.nextProcess("a")
-		a.ServeStartup(names...)
-		h.nextProcess("b").ServeStartup(names...)
-		synctest.Wait()
-		a.Send(toolsChanged)
-		a.ServeToolsList(mcptest.ToolsResult("other"))
-		synctest.Wait()
-		if lines := h.log.Lines("belongs to another backend now", "tx, txx, txxx, txxxx, txxxxx and 20 more"); len(lines) != 1 {
-			t.Errorf("logged %q", lines)
-		}
-	})
+	withHarness(t, backends.Options{Backends: legacyBackends("a", "b")},
+		func(t *testing.T, h *harness) {
+			a := h.nextProcess("a")
+			a.ServeStartup(names...)
+			h.nextProcess("b").ServeStartup(names...)
+			synctest.Wait()
+			a.Send(toolsChanged)
+			a.ServeToolsList(mcptest.ToolsResult("other"))
+			synctest.Wait()
+			if lines := h.log.Lines("belongs to another backend now",
+				"tx, txx, txxx, txxxx, txxxxx and 20 more"); len(lines) != 1 {
+				t.Errorf("logged %q", lines)
+			}
+		})
 }
 
 // The backends of this run are compared with the record of the last one, once lists can go out.
@@ -188,7 +193,8 @@ func TestNames_SinceLastRun_F_CLI_6(t *testing.T) {
 		return h.log.Lines("level=WARN", "than in the last run")
 	}
 	t.Run("added before", func(t *testing.T) {
-		withHarness(t, backends.Options{Backends: legacyBackends("first", "a"), NameOwners: record("read", "write")}, func(t *testing.T, h *harness) {
+		withHarness(t, backends.Options{Backends: legacyBackends("first", "a"),
+			NameOwners: record("read", "write")}, func(t *testing.T, h *harness) {
 			h.nextProcess("first").ServeStartup("read", "write", "new")
 			if got := lines(h); len(got) != 0 {
 				t.Errorf("before lists go out: %q", got)
@@ -196,7 +202,8 @@ func TestNames_SinceLastRun_F_CLI_6(t *testing.T) {
 			a := h.nextProcess("a")
 			a.ServeStartup("read", "write")
 			got := lines(h)
-			if len(got) != 1 || !strings.HasSuffix(got[0], `tool="read, write" backend=first was=a`) {
+			if len(got) != 1 || !strings.HasSuffix(got[0],
+				`tool="read, write" backend=first was=a`) {
 				t.Errorf("logged %q", got)
 			}
 			a.Send(toolsChanged)
@@ -207,29 +214,32 @@ func TestNames_SinceLastRun_F_CLI_6(t *testing.T) {
 		})
 	})
 	t.Run("removed, and listed late", func(t *testing.T) {
-		withHarness(t, backends.Options{Backends: legacyBackends("b"), NameOwners: record("read")}, func(t *testing.T, h *harness) {
-			b := h.nextProcess("b")
-			b.ServeStartup("other")
-			h.wantMoves()
-			b.Send(toolsChanged)
-			b.ServeToolsList(mcptest.ToolsResult("other", "read"))
-			h.wantMoves("tool=read backend=b was=a")
-		})
+		withHarness(t, backends.Options{Backends: legacyBackends("b"), NameOwners: record("read")},
+			func(t *testing.T, h *harness) {
+				b := h.nextProcess("b")
+				b.ServeStartup("other")
+				h.wantMoves()
+				b.Send(toolsChanged)
+				b.ServeToolsList(mcptest.ToolsResult("other", "read"))
+				h.wantMoves("tool=read backend=b was=a")
+			})
 	})
 	t.Run("it fails and comes back", func(t *testing.T) {
-		withFailingHarness(t, startErrors{"a": errors.New("no such file")}, backends.Options{Backends: legacyBackends("a", "b"), NameOwners: record("read")}, func(t *testing.T, h *harness) {
-			h.nextProcess("b").ServeStartup("read")
-			h.wantNames("b__read")
-			h.wantRoute("read", "a", "read") // and ends with the reason
-			h.breakDial("a", nil)
-			h.RetryFailed()
-			h.nextProcess("a").ServeStartup("read")
-			h.wantNames("read", "b__read")
-			if got := lines(h); len(got) != 0 {
-				t.Errorf("logged %q", got)
-			}
-			h.wantMoves()
-		})
+		withFailingHarness(t, startErrors{"a": errors.New("no such file")},
+			backends.Options{Backends: legacyBackends("a", "b"), NameOwners: record("read")},
+			func(t *testing.T, h *harness) {
+				h.nextProcess("b").ServeStartup("read")
+				h.wantNames("b__read")
+				h.wantRoute("read", "a", "read") // and ends with the reason
+				h.breakDial("a", nil)
+				h.RetryFailed()
+				h.nextProcess("a").ServeStartup("read")
+				h.wantNames("read", "b__read")
+				if got := lines(h); len(got) != 0 {
+					t.Errorf("logged %q", got)
+				}
+				h.wantMoves()
+			})
 	})
 }
 
@@ -242,11 +252,13 @@ func TestNames_LoggedMovesAreBounded_F_CLI_6(t *testing.T) {
 		names = append(names, name)
 		all[catalog.Tools][name] = catalog.Assignment{Backend: "was" + name, Original: name}
 	}
-	withHarness(t, backends.Options{Backends: legacyBackends("b"), NameOwners: all}, func(t *testing.T, h *harness) {
-		h.nextProcess("b").ServeStartup(names...)
-		synctest.Wait()
-		if one, more := h.log.Lines("than in the last run"), h.log.Lines("names of more backends", "records=5"); len(one) != 20 || len(more) != 1 {
-			t.Errorf("%d lines, %q", len(one), more)
-		}
-	})
+	withHarness(t, backends.Options{Backends: legacyBackends("b"), NameOwners: all},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("b").ServeStartup(names...)
+			synctest.Wait()
+			if one, more := h.log.Lines("than in the last run"),
+				h.log.Lines("names of more backends", "records=5"); len(one) != 20 || len(more) != 1 {
+				t.Errorf("%d lines, %q", len(one), more)
+			}
+		})
 }

@@ -12,7 +12,8 @@ import (
 // A program that echoes its input is not a server, with any generation. It gets no response,
 // and the error names the reason.
 func TestEcho(t *testing.T) {
-	for era, first := range map[string]string{"auto": "server/discover", "modern": "server/discover", "legacy": "initialize"} {
+	for era, first := range map[string]string{"auto": "server/discover",
+		"modern": "server/discover", "legacy": "initialize"} {
 		t.Run(era, func(t *testing.T) {
 			one := legacyBackends("a")
 			one[0].Generation = era
@@ -27,7 +28,7 @@ func TestEcho(t *testing.T) {
 				if at := h.dialTimes("a"); len(at) != 1 {
 					t.Errorf("dialled at %v", at)
 				}
-				if p := h.nextProcess("a"); era == "legacy" { // it is tried again as any other
+				if p := h.nextProcess("a"); era == "legacy" { // it is tried again like any other
 					h.finishLegacyStart(p)
 				} else {
 					p.ServeDiscover("")
@@ -40,18 +41,22 @@ func TestEcho(t *testing.T) {
 
 // Without a connection, the request that could not be sent proves nothing about the server.
 func TestNoConnection(t *testing.T) {
-	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-		p := h.nextProcess("a")
-		p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
-		h.wantError("a", "no connection: dial tcp: connection refused")
-	})
-	// The silence of a host that is not there does not say which revision it speaks.
-	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-		p := h.nextProcess("a")
-		p.HandleRequest("server/discover")
-		time.Sleep(5 * time.Second)
-		p = h.nextProcess("a")
-		p.FailRead(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
-		h.wantError("a", "no connection: dial tcp: connection refused")
-	})
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
+			p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(),
+				Err: errors.New("no connection: dial tcp: connection refused")})
+			h.wantError("a", "no connection: dial tcp: connection refused")
+		})
+	// The silence of an absent host proves nothing about its revision.
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
+			p.HandleRequest("server/discover")
+			time.Sleep(5 * time.Second)
+			p = h.nextProcess("a")
+			p.FailRead(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(),
+				Err: errors.New("no connection: dial tcp: connection refused")})
+			h.wantError("a", "no connection: dial tcp: connection refused")
+		})
 }

@@ -18,13 +18,13 @@ func TestSessionConnectionOpenedDuringDrain(t *testing.T) {
 	s.OpenSession("one", nil, false)
 	b := s.current().byName["a"]
 	b.shared.addSubscriptions("one", []string{"x:y"})
-	b.draining = true // as the first step of retire
+	b.draining = true // as in the first step of drain
 	if bc := b.openSessionConn("one"); !bc.draining {
-		t.Error("the line is not retired")
+		t.Error("the connection is not draining")
 	}
-	_, subscribed := b.shared.startDraining() // as the next
+	_, subscribed := b.shared.startDraining() // as in the next step
 	if !slices.Equal(subscribed["one"], []string{"x:y"}) {
-		t.Errorf("%v is passed on", subscribed)
+		t.Errorf("%v was redirected", subscribed)
 	}
 }
 
@@ -35,10 +35,10 @@ func TestResetBreakerBlocksNoSession(t *testing.T) {
 	circuit := breaker{failures: breakerThreshold, reason: errors.New("no")}
 	b.noteConnEnded(b.shared, false, circuit)
 	if _, reason := b.sessionBreaker.allowStart(time.Now(), 0); reason == nil {
-		t.Error("nobody is barred")
+		t.Error("no session is blocked")
 	}
 	b.noteConnEnded(b.shared, false, breaker{failures: 1, reason: errors.New("no")})
 	if _, reason := b.sessionBreaker.allowStart(time.Now(), 0); reason != nil {
-		t.Errorf("barred: %v", reason)
+		t.Errorf("blocked: %v", reason)
 	}
 }

@@ -29,7 +29,8 @@ func withUnknownGeneration(all ...config.Backend) []config.Backend {
 
 // refusal returns an error object that names supported revisions.
 func refusal(dates string) string {
-	return `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":[` + dates + `],"requested":"x"}}`
+	return `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":[` + dates +
+		`],"requested":"x"}}`
 }
 
 // finishModernStart plays the rest of a modern start, and checks that a call contains client
@@ -39,13 +40,15 @@ func (h *harness) finishModernStart(p *mcptest.Peer) {
 	p.ServeToolsList(mcptest.ToolsResult("t"))
 	call, _ := h.call("a")
 	m := p.HandleRequest("tools/call")
-	if named, _ := wire.Lookup(m.Part(wire.PartMeta), "io.modelcontextprotocol/protocolVersion"); string(named) != `"2026-07-28"` {
-		h.t.Errorf("the call is not stamped: %s", m.Raw())
+	if named, _ := wire.Lookup(m.Part(wire.PartMeta),
+		"io.modelcontextprotocol/protocolVersion"); string(named) != `"2026-07-28"` {
+		h.t.Errorf("the call contains no client metadata: %s", m.Raw())
 	}
 	p.SendResult(m.ID(), `{"resultType":"complete","content":[]}`)
 	call.wantResult(h.t)
 	p.WantNothing()
-	if s := h.status("a"); s.State != backends.Ready || s.Revision != "2026-07-28" || s.Server != "scripted/1" {
+	if s := h.status("a"); s.State != backends.Ready || s.Revision != "2026-07-28" ||
+		s.Server != "scripted/1" {
 		h.t.Errorf("status %+v", s)
 	}
 }
@@ -57,7 +60,7 @@ func (h *harness) finishLegacyStart(p *mcptest.Peer) {
 	call, _ := h.call("a")
 	m := p.HandleRequest("tools/call")
 	if m.Part(wire.PartMeta) != nil {
-		h.t.Errorf("the call is stamped: %s", m.Raw())
+		h.t.Errorf("the call contains client metadata: %s", m.Raw())
 	}
 	p.SendResult(m.ID(), `{"content":[]}`)
 	call.wantResult(h.t)
@@ -96,15 +99,21 @@ func TestProbe_Responses(t *testing.T) {
 	}
 	rows := []row{
 		{"valid DiscoverResult with a common revision", valid, true},
-		{"valid one that does not say its type", answers(`{"supportedVersions":["2099-01-01","2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`), true},
-		{"DiscoverResult without a common revision", answers(`{"resultType":"complete","supportedVersions":["2025-11-25","2099-01-01"],"capabilities":{}}`), false},
+		{"valid one that does not say its type",
+			answers(`{"supportedVersions":["2099-01-01","2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`), true},
+		{"DiscoverResult without a common revision",
+			answers(`{"resultType":"complete","supportedVersions":["2025-11-25","2099-01-01"],"capabilities":{}}`), false},
 		{"empty result", answers(`{}`), false},
-		{"shapeless result", answers(`{"supportedVersions":"2026-07-28","capabilities":{}}`), false},
+		{"shapeless result", answers(`{"supportedVersions":"2026-07-28","capabilities":{}}`),
+			false},
 		{"result that is none", answers(`[]`), false},
-		{"result of an unknown type", answers(`{"resultType":"task","supportedVersions":["2026-07-28"],"capabilities":{}}`), false},
+		{"result of an unknown type",
+			answers(`{"resultType":"task","supportedVersions":["2026-07-28"],"capabilities":{}}`),
+			false},
 		{"-32022 that lists the same revision", then(fails(refusal(`"2026-07-28"`)), valid), true},
 		{"-32022 again and again", fails(refusal(`"2026-07-28"`), refusal(`"2026-07-28"`)), false},
-		{"-32022 that lists only revisions with sessions", fails(refusal(`"2025-11-25","2025-06-18"`)), false},
+		{"-32022 that lists only revisions with sessions",
+			fails(refusal(`"2025-11-25","2025-06-18"`)), false},
 		{"-32022 without a list", fails(code(-32022)), false},
 		{"-32020, and then not", then(fails(code(-32020)), valid), true},
 		{"-32021, and then not", then(fails(code(-32021)), valid), true},
@@ -115,73 +124,81 @@ func TestProbe_Responses(t *testing.T) {
 	}
 	for _, r := range rows {
 		t.Run("pipe: "+r.name, func(t *testing.T) {
-			withHarness(t, backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...)}, func(t *testing.T, h *harness) {
-				p := h.nextProcess("a")
-				r.play(p)
-				if r.modern {
-					h.finishModernStart(p)
-				} else {
-					h.finishLegacyStart(p)
-				}
-				if n := len(h.dialTimes("a")); n != 1 {
-					t.Errorf("dialled %d times", n)
-				}
-			})
+			withHarness(t,
+				backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...)},
+				func(t *testing.T, h *harness) {
+					p := h.nextProcess("a")
+					r.play(p)
+					if r.modern {
+						h.finishModernStart(p)
+					} else {
+						h.finishLegacyStart(p)
+					}
+					if n := len(h.dialTimes("a")); n != 1 {
+						t.Errorf("dialled %d times", n)
+					}
+				})
 		})
 		t.Run("HTTP: "+r.name, func(t *testing.T) {
-			withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-				p := h.nextProcess("a")
-				r.play(p)
-				if r.modern {
-					h.finishModernStart(p)
-					return
-				}
-				p = h.nextProcess("a")
-				h.finishLegacyStart(p)
-				if n := h.dialTimes("a"); len(n) != 2 || n[1] != n[0] {
-					t.Errorf("dialled at %v", n)
-				}
-			})
+			withHarness(t,
+				backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
+				func(t *testing.T, h *harness) {
+					p := h.nextProcess("a")
+					r.play(p)
+					if r.modern {
+						h.finishModernStart(p)
+						return
+					}
+					p = h.nextProcess("a")
+					h.finishLegacyStart(p)
+					if n := h.dialTimes("a"); len(n) != 2 || n[1] != n[0] {
+						t.Errorf("dialled at %v", n)
+					}
+				})
 		})
 	}
 }
 
 // Failures over HTTP that prove nothing about the generation: no authorization, no connection.
 func TestProbe_UndecidedOverHTTP(t *testing.T) {
-	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-		lose := func(err error) {
-			p := h.nextProcess("a")
-			p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: err})
-			synctest.Wait()
-			p.WantNothing()
-		}
-		for _, code := range []int{401, 403} {
-			lose(&httpclient.StatusError{Code: code})
-		}
-		lose(errors.New("connection refused"))
-		at := h.dialTimes("a")
-		for i := 1; i < len(at); i++ {
-			if at[i]-at[i-1] < 200*time.Millisecond {
-				t.Errorf("dialled at %v", at)
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			lose := func(err error) {
+				p := h.nextProcess("a")
+				p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(),
+					Err: err})
+				synctest.Wait()
+				p.WantNothing()
 			}
-		}
-		// 400, 404, 405 without an answer of the era: session era, at once.
-		lose(fmt.Errorf("%w: 404", httpclient.ErrNotStateless))
-		h.finishLegacyStart(h.nextProcess("a"))
-	})
+			for _, code := range []int{401, 403} {
+				lose(&httpclient.StatusError{Code: code})
+			}
+			lose(errors.New("connection refused"))
+			at := h.dialTimes("a")
+			for i := 1; i < len(at); i++ {
+				if at[i]-at[i-1] < 200*time.Millisecond {
+					t.Errorf("dialled at %v", at)
+				}
+			}
+			// 400, 404, 405 without a modern response: legacy, at once.
+			lose(fmt.Errorf("%w: 404", httpclient.ErrNotStateless))
+			h.finishLegacyStart(h.nextProcess("a"))
+		})
 }
 
 // refusals are ways in which legacy servers fail server/discover over HTTP, by the reason in
 // the error.
 var refusals = map[string]func(p *mcptest.Peer, id wire.ID){
 	"HTTP 500 Internal Server Error": func(p *mcptest.Peer, id wire.ID) {
-		p.FailRead(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 500}, MayHaveRun: true})
+		p.FailRead(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 500},
+			MayHaveRun: true})
 	},
 	"HTTP 415 Unsupported Media Type": func(p *mcptest.Peer, id wire.ID) {
 		p.FailRead(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 415}})
 	},
 	"HTTP 202 Accepted": func(p *mcptest.Peer, id wire.ID) {
-		p.FailRead(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 202}, MayHaveRun: true})
+		p.FailRead(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 202},
+			MayHaveRun: true})
 	},
 	"unexpected EOF": func(p *mcptest.Peer, id wire.ID) {
 		p.FailRead(&transport.CallLostError{ID: id, Err: io.ErrUnexpectedEOF, MayHaveRun: true})
@@ -194,7 +211,8 @@ var refusals = map[string]func(p *mcptest.Peer, id wire.ID){
 func TestProbe_DiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 	for reason, refuse := range refusals {
 		t.Run(reason, func(t *testing.T) {
-			o := backends.Options{Backends: withUnknownGeneration(perSessionBackend("a")), StateDir: t.TempDir()}
+			o := backends.Options{Backends: withUnknownGeneration(perSessionBackend("a")),
+				StateDir: t.TempDir()}
 			o.Backends[0].Sharing = "shared"
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				waits, _ := h.call("a")
@@ -209,57 +227,63 @@ func TestProbe_DiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 					t.Errorf("logged %q", said)
 				}
 				p.Exit("gone", "")
-				h.finishLegacyStart(h.nextProcess("a")) // it is not asked again
+				h.finishLegacyStart(h.nextProcess("a")) // not read again
 			})
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
 				if reason != "no answer within 5s" {
-					p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+					p.SendError(p.HandleRequest("server/discover").ID(),
+						`{"code":-32601,"message":"no"}`)
 					p = h.nextProcess("a")
 				}
 				h.finishLegacyStart(p)
 			})
 		})
 		t.Run(reason+", and initialize fails", func(t *testing.T) {
-			withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-				for range 2 {
-					waits, _ := h.call("a")
-					p := h.nextProcess("a")
-					refuse(p, p.HandleRequest("server/discover").ID())
-					p = h.nextProcess("a")
-					p.FailRead(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(), Err: errors.New("boom"), MayHaveRun: true})
-					why := "boom (server/discover failed before that: " + reason + "; if the server does not know it, set `era: legacy`)"
-					waits.want(t, "it did not start: "+why)
-					h.wantError("a", why)
-					time.Sleep(time.Second)
-				}
-				p := h.nextProcess("a") // it is asked for its era again
-				p.ServeDiscover("")
-				h.finishModernStart(p)
-			})
+			withHarness(t,
+				backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
+				func(t *testing.T, h *harness) {
+					for range 2 {
+						waits, _ := h.call("a")
+						p := h.nextProcess("a")
+						refuse(p, p.HandleRequest("server/discover").ID())
+						p = h.nextProcess("a")
+						p.FailRead(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(),
+							Err: errors.New("boom"), MayHaveRun: true})
+						why := "boom (server/discover failed before that: " + reason +
+							"; if the server does not know it, set `era: legacy`)"
+						waits.want(t, "it did not start: "+why)
+						h.wantError("a", why)
+						time.Sleep(time.Second)
+					}
+					p := h.nextProcess("a") // it is probed again
+					p.ServeDiscover("")
+					h.finishModernStart(p)
+				})
 		})
 	}
 }
 
 // A backend that was modern and fails once during its restart is probed once more.
 func TestProbe_ModernServerRestarts_F_HTTP_3(t *testing.T) {
-	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-		p := h.nextProcess("a")
-		p.ServeDiscover("")
-		h.finishModernStart(p)
-		p.Exit("gone", "")
-		p = h.nextProcess("a")
-		refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
-		p = h.nextProcess("a")
-		p.ServeDiscover("")
-		h.finishModernStart(p)
-		p.Exit("gone", "")
-		p = h.nextProcess("a")
-		refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
-		p = h.nextProcess("a")
-		refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
-		h.finishLegacyStart(h.nextProcess("a"))
-	})
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
+			p.ServeDiscover("")
+			h.finishModernStart(p)
+			p.Exit("gone", "")
+			p = h.nextProcess("a")
+			refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
+			p = h.nextProcess("a")
+			p.ServeDiscover("")
+			h.finishModernStart(p)
+			p.Exit("gone", "")
+			p = h.nextProcess("a")
+			refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
+			p = h.nextProcess("a")
+			refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
+			h.finishLegacyStart(h.nextProcess("a"))
+		})
 }
 
 // A server that refuses initialize and names its revisions is offered one of them.
@@ -268,35 +292,38 @@ func TestRevisionIsRefused_F_HTTP_12(t *testing.T) {
 		"-32602 with a list":     {`{"code":-32602,"message":"Unsupported protocol version","data":{"supported":["2024-11-05","2025-03-26"],"requested":"2025-11-25"}}`, "2025-03-26"},
 		"-32022 with a list":     {`{"code":-32022,"message":"no","data":{"supported":["2025-06-18"]}}`, "2025-06-18"},
 		"-32000 and text":        {`{"code":-32000,"message":"Bad Request: Unsupported protocol version: 2025-11-25 (supported versions: 2024-11-05, 2025-06-18)"}`, "2025-06-18"},
-		"both eras":              {`{"code":-32602,"message":"no","data":{"supportedVersions":["2026-07-28","2025-06-18"]}}`, "2025-06-18"},
+		"both generations":       {`{"code":-32602,"message":"no","data":{"supportedVersions":["2026-07-28","2025-06-18"]}}`, "2025-06-18"},
 		"only what was offered":  {`{"code":-32602,"message":"no","data":{"supported":["2025-11-25"]}}`, ""},
 		"only unknown revisions": {`{"code":-32602,"message":"no","data":{"supported":["2023-01-01", 7]}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
-				p := h.nextProcess("a")
-				p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
-				if tt.want == "" {
+			withHarness(t, backends.Options{Backends: legacyBackends("a")},
+				func(t *testing.T, h *harness) {
+					p := h.nextProcess("a")
+					p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
+					if tt.want == "" {
+						p.WantNothing()
+						h.finishLegacyStart(h.nextProcess("a"))
+						return
+					}
+					m := p.HandleRequest("initialize")
+					if date, _ := wire.Lookup(m.Part(wire.PartParams),
+						"protocolVersion"); wire.Unquote(date) != tt.want {
+						t.Errorf("offered %s", m.Raw())
+					}
+					p.SendResult(m.ID(),
+						`{"protocolVersion":"`+tt.want+`","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)
+					p.HandleNotification("notifications/initialized")
+					p.ServeToolsList(mcptest.ToolsResult("t"))
+					if s := h.status("a"); s.State != backends.Ready || s.Revision != tt.want {
+						t.Errorf("status %+v", s)
+					}
+					p.Exit("exit 1", "")
+					p = h.nextProcess("a")
+					p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
+					p.SendError(p.HandleRequest("initialize").ID(), tt.refusal) // one more try, not two
 					p.WantNothing()
-					h.finishLegacyStart(h.nextProcess("a"))
-					return
-				}
-				m := p.HandleRequest("initialize")
-				if date, _ := wire.Lookup(m.Part(wire.PartParams), "protocolVersion"); wire.Unquote(date) != tt.want {
-					t.Errorf("offered %s", m.Raw())
-				}
-				p.SendResult(m.ID(), `{"protocolVersion":"`+tt.want+`","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)
-				p.HandleNotification("notifications/initialized")
-				p.ServeToolsList(mcptest.ToolsResult("t"))
-				if s := h.status("a"); s.State != backends.Ready || s.Revision != tt.want {
-					t.Errorf("status %+v", s)
-				}
-				p.Exit("exit 1", "")
-				p = h.nextProcess("a")
-				p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
-				p.SendError(p.HandleRequest("initialize").ID(), tt.refusal) // one more try, not two
-				p.WantNothing()
-			})
+				})
 		})
 	}
 }
@@ -304,7 +331,8 @@ func TestRevisionIsRefused_F_HTTP_12(t *testing.T) {
 // VERSION-02: a server that exits on any request before initialize is started again at once,
 // without the probe; from then on it is not probed, also by the next gateway.
 func TestVERSION02_ServerThatEndsOnProbe(t *testing.T) {
-	o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), StateDir: t.TempDir()}
+	o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
+		StateDir: t.TempDir()}
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		waits, _ := h.call("a")
 		p := h.nextProcess("a")
@@ -322,7 +350,7 @@ func TestVERSION02_ServerThatEndsOnProbe(t *testing.T) {
 			t.Errorf("logged %q", loud)
 		}
 		if said := h.log.Lines("level=INFO", "era: legacy", "exit 1"); len(said) != 1 {
-			t.Errorf("said of its era: %q", said)
+			t.Errorf("cached generation: %q", said)
 		}
 		p.Exit("exit 2", "")
 		h.finishLegacyStart(h.nextProcess("a"))
@@ -330,10 +358,11 @@ func TestVERSION02_ServerThatEndsOnProbe(t *testing.T) {
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
 		h.finishLegacyStart(p)
-		// It is another one now, and says so.
+		// It has been replaced, and responds accordingly.
 		p.Exit("exit 3", "")
 		p = h.nextProcess("a")
-		p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}`)
+		p.SendError(p.HandleRequest("initialize").ID(),
+			`{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}`)
 		p = h.nextProcess("a")
 		p.ServeDiscover("")
 		h.finishModernStart(p)
@@ -346,18 +375,20 @@ func TestVERSION02_ServerThatEndsOnProbe(t *testing.T) {
 // A program that does not start fails with any request: its end proves nothing about the
 // generation.
 func TestProbe_ProgramThatCannotStart(t *testing.T) {
-	withHarness(t, backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), StateDir: t.TempDir()}, func(t *testing.T, h *harness) {
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
+		StateDir: t.TempDir()}, func(t *testing.T, h *harness) {
 		waits, _ := h.call("a")
 		h.nextProcess("a").Exit("exit 127", "sh: npx: not found")
 		h.nextProcess("a").Exit("exit 127", "sh: npx: not found")
 		waits.want(t, "it did not start: exit 127; its last words: sh: npx: not found")
 		defer func() {
 			if said := h.log.Lines("level=INFO", "server/discover"); len(said) > 0 {
-				t.Errorf("the question is blamed: %q", said)
+				t.Errorf("the probe is named as the reason: %q", said)
 			}
 		}()
-		p := h.nextProcess("a") // it is there now, and modern
-		p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
+		p := h.nextProcess("a") // it is reachable now, and modern
+		p.SendError(p.HandleRequest("initialize").ID(),
+			`{"code":-32601,"message":"Method not found"}`)
 		p = h.nextProcess("a")
 		p.ServeDiscover("")
 		h.finishModernStart(p)
@@ -367,7 +398,8 @@ func TestProbe_ProgramThatCannotStart(t *testing.T) {
 // VERSION-03: a server that is silent when probed is sent initialize after 5 s, in the same
 // process, because it may only be slow; and it is not probed again.
 func TestVERSION03_SilentServer(t *testing.T) {
-	o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), StateDir: t.TempDir()}
+	o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
+		StateDir: t.TempDir()}
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
 		p.HandleRequest("server/discover")
@@ -386,7 +418,8 @@ func TestVERSION03_SilentServer(t *testing.T) {
 func TestProbe_SlowServer(t *testing.T) {
 	slow := func(t *testing.T, test func(h *harness, p *mcptest.Peer, discover wire.ID)) {
 		t.Helper()
-		o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), StateDir: t.TempDir()}
+		o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
+			StateDir: t.TempDir()}
 		o.Backends[0].StartTimeout = 12 * time.Second
 		withHarness(t, o, func(t *testing.T, h *harness) {
 			p := h.nextProcess("a")
@@ -395,7 +428,7 @@ func TestProbe_SlowServer(t *testing.T) {
 			test(h, p, id)
 		})
 	}
-	t.Run("and of the session era", func(t *testing.T) {
+	t.Run("then legacy", func(t *testing.T) {
 		slow(t, func(h *harness, p *mcptest.Peer, discover wire.ID) {
 			p.SendError(discover, `{"code":-32601,"message":"no"}`)
 			h.finishLegacyStart(p)
@@ -408,12 +441,12 @@ func TestProbe_SlowServer(t *testing.T) {
 			p.SendResult(discover, mcptest.DiscoverResult)
 			h.finishLegacyStart(p)
 			p.Exit("exit 1", "")
-			p = h.nextProcess("a") // it is worth asking
+			p = h.nextProcess("a") // it is probed
 			p.ServeDiscover("")
 			h.finishModernStart(p)
 		})
 	})
-	t.Run("and of the stateless era", func(t *testing.T) {
+	t.Run("then modern", func(t *testing.T) {
 		slow(t, func(h *harness, p *mcptest.Peer, discover wire.ID) {
 			p.SendResult(discover, mcptest.DiscoverResult)
 			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
@@ -431,8 +464,10 @@ func TestProbe_SlowServer(t *testing.T) {
 		slow(t, func(h *harness, p *mcptest.Peer, _ wire.ID) {
 			p.HandleRequest("initialize")
 			time.Sleep(8 * time.Second)
-			if err := h.status("a").Err; err == nil || !strings.HasPrefix(err.Error(), "it was not ready within 12s (start_timeout)") || !strings.HasSuffix(err.Error(), "set `era: legacy`)") {
-				t.Errorf("it failed for %v", err)
+			if err := h.status("a").Err; err == nil ||
+				!strings.HasPrefix(err.Error(), "it was not ready within 12s (start_timeout)") ||
+				!strings.HasSuffix(err.Error(), "set `era: legacy`)") {
+				t.Errorf("it failed with %v", err)
 			}
 			h.finishLegacyStart(h.nextProcess("a"))
 		})
@@ -452,87 +487,95 @@ func TestProbe_SlowServer(t *testing.T) {
 
 // The generation is that of the current process, even if the one before had another.
 func TestProbe_GenerationChangesWithProcess(t *testing.T) {
-	for name, one := range map[string]config.Backend{"pipe": legacyBackends("a")[0], "HTTP": perSessionBackend("a")} {
+	for name, one := range map[string]config.Backend{"pipe": legacyBackends("a")[0],
+		"HTTP": perSessionBackend("a")} {
 		t.Run(name, func(t *testing.T) {
-			withHarness(t, backends.Options{Backends: withUnknownGeneration(one)}, func(t *testing.T, h *harness) {
-				h.OpenSession("one", []byte(`{"sampling":{}}`), false)
-				p := h.nextProcess("a")
-				p.ServeDiscover("")
-				h.finishModernStart(p)
-				p.Exit("exit 1", "")
-				synctest.Wait()
-				waits := h.callFor("one", "a") // over the line that all share
+			withHarness(t, backends.Options{Backends: withUnknownGeneration(one)},
+				func(t *testing.T, h *harness) {
+					h.OpenSession("one", []byte(`{"sampling":{}}`), false)
+					p := h.nextProcess("a")
+					p.ServeDiscover("")
+					h.finishModernStart(p)
+					p.Exit("exit 1", "")
+					synctest.Wait()
+					waits := h.callFor("one", "a") // over the shared connection
 
-				p = h.nextProcess("a")
-				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-				if one.URL == "" {
-					p.ServeHandshake("")
-					p.SendResult(p.HandleRequest("tools/call").ID(), `{}`)
-					p.ServeToolsList(mcptest.ToolsResult("t"))
-				} else {
-					shared := h.nextProcess("a")
-					shared.ServeStartup("t")
-					own := h.nextProcess("a") // which a session needs now
-					if m := own.HandleRequest("initialize"); declaredIn(m) != `{"sampling":{}}` {
-						t.Errorf("told %s", m.Raw())
+					p = h.nextProcess("a")
+					p.SendError(p.HandleRequest("server/discover").ID(),
+						`{"code":-32601,"message":"no"}`)
+					if one.URL == "" {
+						p.ServeHandshake("")
+						p.SendResult(p.HandleRequest("tools/call").ID(), `{}`)
+						p.ServeToolsList(mcptest.ToolsResult("t"))
 					} else {
-						own.SendResult(m.ID(), mcptest.InitializeResult)
+						shared := h.nextProcess("a")
+						shared.ServeStartup("t")
+						own := h.nextProcess("a") // which a session needs
+						if m := own.HandleRequest("initialize"); declaredIn(m) != `{"sampling":{}}` {
+							t.Errorf("notified %s", m.Raw())
+						} else {
+							own.SendResult(m.ID(), mcptest.InitializeResult)
+						}
+						own.HandleNotification("notifications/initialized")
+						own.SendResult(own.HandleRequest("tools/call").ID(), `{}`)
+						p = shared
 					}
-					own.HandleNotification("notifications/initialized")
-					own.SendResult(own.HandleRequest("tools/call").ID(), `{}`)
-					p = shared
-				}
-				waits.wantResult(t)
+					waits.wantResult(t)
 
-				p.Exit("exit 1", "")
-				p = h.nextProcess("a") // it is taken for what it was
-				p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
-				p = h.nextProcess("a")
-				p.ServeDiscover("")
-				h.finishModernStart(p)
-			})
+					p.Exit("exit 1", "")
+					p = h.nextProcess("a") // the known generation is used
+					p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+					p = h.nextProcess("a")
+					p.ServeDiscover("")
+					h.finishModernStart(p)
+				})
 		})
 	}
 }
 
 // A server behind a URL that accepts neither generation is not tried again at once.
 func TestProbe_NeitherGeneration(t *testing.T) {
-	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}, func(t *testing.T, h *harness) {
-		p := h.nextProcess("a")
-		p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-		p = h.nextProcess("a")
-		p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
-		if at := h.dialTimes("a"); len(at) != 2 {
-			t.Errorf("dialled at %v", at)
-		}
-		if err := h.status("a").Err; err == nil || err.Error() != "initialize: no" {
-			t.Errorf("it failed for %v", err)
-		}
-		p = h.nextProcess("a")
-		p.ServeDiscover("") // it is asked again, for it is another one perhaps
-		h.finishModernStart(p)
-	})
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			p := h.nextProcess("a")
+			p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+			p = h.nextProcess("a")
+			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			if at := h.dialTimes("a"); len(at) != 2 {
+				t.Errorf("dialled at %v", at)
+			}
+			if err := h.status("a").Err; err == nil || err.Error() != "initialize: no" {
+				t.Errorf("it failed with %v", err)
+			}
+			p = h.nextProcess("a")
+			p.ServeDiscover("") // probed again, because it may have been replaced
+			h.finishModernStart(p)
+		})
 }
 
 func TestPinnedGeneration(t *testing.T) {
-	for name, one := range map[string]config.Backend{"pipe": legacyBackends("a")[0], "HTTP": perSessionBackend("a")} {
+	for name, one := range map[string]config.Backend{"pipe": legacyBackends("a")[0],
+		"HTTP": perSessionBackend("a")} {
 		t.Run("legacy, "+name, func(t *testing.T) {
-			withHarness(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *harness) {
-				p := h.nextProcess("a")
-				p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
-				h.finishLegacyStart(h.nextProcess("a")) // what it says does not change it
-			})
+			withHarness(t, backends.Options{Backends: []config.Backend{one}},
+				func(t *testing.T, h *harness) {
+					p := h.nextProcess("a")
+					p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+					h.finishLegacyStart(h.nextProcess("a")) // its response does not change that
+				})
 		})
 		t.Run("modern, "+name, func(t *testing.T) {
 			one.Generation = "modern"
-			withHarness(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *harness) {
-				p := h.nextProcess("a")
-				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-				h.wantError("a", "it does not speak 2026-07-28: remove `era: modern` (no)")
-				p = h.nextProcess("a")
-				p.ServeDiscover("")
-				h.finishModernStart(p)
-			})
+			withHarness(t, backends.Options{Backends: []config.Backend{one}},
+				func(t *testing.T, h *harness) {
+					p := h.nextProcess("a")
+					p.SendError(p.HandleRequest("server/discover").ID(),
+						`{"code":-32601,"message":"no"}`)
+					h.wantError("a", "it does not speak 2026-07-28: remove `era: modern` (no)")
+					p = h.nextProcess("a")
+					p.ServeDiscover("")
+					h.finishModernStart(p)
+				})
 		})
 	}
 	t.Run("modern, and it ends", func(t *testing.T) {
@@ -542,22 +585,25 @@ func TestPinnedGeneration(t *testing.T) {
 			p := h.nextProcess("a")
 			p.HandleRequest("server/discover")
 			p.Exit("exit 3", "boom")
-			h.wantError("a", "exit 3; its last words: boom (it was sent server/discover because of `era: modern`)")
+			h.wantError("a",
+				"exit 3; its last words: boom (it was sent server/discover because of `era: modern`)")
 		})
 	})
 	t.Run("legacy, and it is not", func(t *testing.T) {
-		withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
-			p := h.nextProcess("a")
-			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
-			h.wantError("a", "it may speak 2026-07-28 alone: remove `era: legacy` (initialize: no)")
-			h.finishLegacyStart(h.nextProcess("a"))
-		})
+		withHarness(t, backends.Options{Backends: legacyBackends("a")},
+			func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
+				p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+				h.wantError("a", "it may speak 2026-07-28 alone: remove `era: legacy` (initialize: no)")
+				h.finishLegacyStart(h.nextProcess("a"))
+			})
 	})
 	t.Run("sse is legacy", func(t *testing.T) {
 		old := perSessionBackend("a")
 		old.Generation, old.Transport = "auto", "sse"
-		withHarness(t, backends.Options{Backends: []config.Backend{old}}, func(t *testing.T, h *harness) {
-			h.finishLegacyStart(h.nextProcess("a"))
-		})
+		withHarness(t, backends.Options{Backends: []config.Backend{old}},
+			func(t *testing.T, h *harness) {
+				h.finishLegacyStart(h.nextProcess("a"))
+			})
 	})
 }

@@ -17,7 +17,8 @@ func BenchmarkPublish(b *testing.B) {
 		b.Run(fmt.Sprintf("%d backends", n), func(b *testing.B) {
 			o := Options{Log: slog.New(slog.DiscardHandler)}
 			for i := range n {
-				o.Backends = append(o.Backends, config.Backend{Name: fmt.Sprintf("b%d", i), Command: "x", Enabled: true})
+				o.Backends = append(o.Backends, config.Backend{Name: fmt.Sprintf("b%d", i),
+					Command: "x", Enabled: true})
 			}
 			s := New(o)
 			items := func(backend, from int) []catalog.Item {
@@ -27,9 +28,12 @@ func BenchmarkPublish(b *testing.B) {
 					if tool%5 == 0 {
 						name = fmt.Sprintf("common_%d", tool)
 					}
-					fmt.Fprintf(&list, `,{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name, strings.Repeat("what it does ", 30))
+					fmt.Fprintf(&list,
+						`,{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name,
+						strings.Repeat("what it does ", 30))
 				}
-				page, err := catalog.ParsePage(catalog.Tools, []byte(`{"tools":[`+list.String()[1:]+`]}`))
+				page, err := catalog.ParsePage(catalog.Tools,
+					[]byte(`{"tools":[`+list.String()[1:]+`]}`))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -24,7 +24,7 @@ type randomServers struct {
 	mu     sync.Mutex
 	random *rand.Rand
 	calm   bool
-	modern bool // those that start now
+	modern bool // the servers that start from now on
 	conns  map[transport.Conn]bool
 }
 
@@ -71,7 +71,7 @@ func (s *randomServers) serve(conn transport.Conn, modern bool) {
 		s.running.Add(1)
 		time.AfterFunc(wait, func() {
 			defer s.running.Done()
-			_ = conn.Write(answer, "") // who is gone reads nothing
+			_ = conn.Write(answer, "") // the far end may be closed
 		})
 	}
 }
@@ -127,7 +127,8 @@ func (s *randomServers) changeRandomly(h *harness, c config.Backend, until time.
 
 // callRandomly is a client that calls, subscribes and cancels, and sometimes is replaced by
 // another one.
-func (s *randomServers) callRandomly(h *harness, name string, made func(*callRecorder), until time.Time) {
+func (s *randomServers) callRandomly(h *harness, name string, made func(*callRecorder),
+	until time.Time) {
 	stateless := s.n(3) == 0
 	session := name
 	h.OpenSession(session, []byte(canSample), stateless)
@@ -167,15 +168,18 @@ func TestRandomFailuresLeaveNothingBehind(t *testing.T) {
 		t.Skip("-short: this test takes seconds")
 	}
 	for seed := range uint64(18) {
-		s := &randomServers{random: rand.New(rand.NewPCG(seed, 0)), conns: make(map[transport.Conn]bool)}
-		c := []config.Backend{perSessionBackend("a"), legacyBackends("a")[0], legacyBackends("a")[0]}[seed%3]
+		s := &randomServers{random: rand.New(rand.NewPCG(seed, 0)),
+			conns: make(map[transport.Conn]bool)}
+		c := []config.Backend{perSessionBackend("a"), legacyBackends("a")[0],
+			legacyBackends("a")[0]}[seed%3]
 		if seed%3 == 1 {
 			c.Sharing = "session"
 		}
 		c.Generation, c.Lazy, c.IdleStop = "", seed%2 == 0, 2*time.Second
 		c.StartTimeout, c.CallTimeout = 20*time.Second, 5*time.Second
 		c.MaxInFlight, c.QueueWait = 3, 4*time.Second
-		o := backends.Options{Backends: []config.Backend{c}, Dial: s.dial, StartParallel: 2, StateDir: t.TempDir()}
+		o := backends.Options{Backends: []config.Backend{c}, Dial: s.dial, StartParallel: 2,
+			StateDir: t.TempDir()}
 		withHarness(t, o, func(t *testing.T, h *harness) {
 			var mu sync.Mutex
 			var calls []*callRecorder
@@ -195,11 +199,11 @@ func TestRandomFailuresLeaveNothingBehind(t *testing.T) {
 			s.mu.Lock()
 			s.calm = true
 			s.mu.Unlock()
-			time.Sleep(6 * time.Minute) // a circuit may be open
+			time.Sleep(6 * time.Minute) // a breaker may be open
 			synctest.Wait()
 			for _, c := range calls {
-				if len(c.ends) != 1 {
-					t.Errorf("seed %d: a call ended with %q", seed, c.ends)
+				if len(c.results) != 1 {
+					t.Errorf("seed %d: a call ended with %q", seed, c.results)
 				}
 			}
 			want := backends.Stopped

@@ -22,7 +22,8 @@ func TestStalledResponses_F_SEC_9(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		switch m.Method() {
 		case "initialize":
-			_, _ = w.Write(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
+			_, _ = w.Write(wire.NewResult(m.ID(),
+				[]byte(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
 		case "tools/list":
 			_, _ = w.Write(wire.NewResult(m.ID(), []byte(`{"tools":[]}`)).Raw())
 		case "tools/call":
@@ -36,9 +37,11 @@ func TestStalledResponses_F_SEC_9(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	stalls := config.Backend{Name: "stalls", URL: server.URL, Enabled: true, Generation: "legacy", StartTimeout: time.Minute, CallTimeout: time.Hour, Sharing: "shared"}
-	s, end := runAll(t, io.Discard, stalls, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
-	const all, fit = 40, 5 // calls, and the answers of 3 MiB that may be held at a time
+	stalls := config.Backend{Name: "stalls", URL: server.URL, Enabled: true, Generation: "legacy",
+		StartTimeout: time.Minute, CallTimeout: time.Hour, Sharing: "shared"}
+	s, end := runAll(t, io.Discard, stalls, config.Backend{Name: "good", Embedded: "demo",
+		Enabled: true})
+	const all, fit = 40, 5 // calls, and the number of 3 MiB responses that fit into the quota
 	ended := make(chan peer.Response, all)
 	for range all {
 		call := sendSized(s, "stalls", 10)
@@ -46,7 +49,8 @@ func TestStalledResponses_F_SEC_9(t *testing.T) {
 	}
 	for range all - fit {
 		a := <-ended
-		if a.Err == nil || !strings.Contains(a.Err.Error(), "messages from this backend that are not complete may have 16777216 bytes together") {
+		if a.Err == nil || !strings.Contains(a.Err.Error(),
+			"messages from this backend that are not complete may have 16777216 bytes together") {
 			t.Errorf("ended with %v, %s", a.Err, a.Raw())
 		}
 		if held := s.receiveQuota.InUse(); held > 16<<20 {

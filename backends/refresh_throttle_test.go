@@ -43,7 +43,8 @@ func TestPARTIAL06_EndlessChangesAreThrottled(t *testing.T) {
 				ours, theirs := transport.Pipe()
 				r := &changingServer{lists: &lists}
 				r.peer = peer.New(theirs, r, peer.Options{})
-				go r.peer.Run(context.Background()) // ends with ours; the bubble waits for it
+				// ends with the connection; the bubble waits for it
+				go r.peer.Run(context.Background())
 				return ours, nil
 			},
 		})

@@ -35,7 +35,7 @@ func TestStartTimeout(t *testing.T) {
 		h.nextProcess("a").ServeStartup("t")
 		h.wantNames("t")
 
-		time.Sleep(time.Hour) // start_timeout: 0 is none
+		time.Sleep(time.Hour) // start_timeout: 0 means no timeout
 		unbound.want(t, "")
 		slow.ServeHandshake("")
 		slow.HandleRequest("tools/call")
@@ -83,34 +83,35 @@ func TestRestartPausesReset(t *testing.T) {
 }
 
 func TestPROC06_CrashFailsCallsInFlightAndQueuesOthers(t *testing.T) {
-	withHarness(t, backends.Options{Backends: legacyBackends("a", "b")}, func(t *testing.T, h *harness) {
-		a, b := h.nextProcess("a"), h.nextProcess("b")
-		a.ServeStartup("t")
-		b.ServeStartup("u")
-		one, _ := h.call("a")
-		two, _ := h.call("a")
-		other, _ := h.call("b")
-		a.Exit("signal: killed", "boom")
-		one.want(t, "signal: killed; its last words: boom")
-		two.want(t, "signal: killed; its last words: boom")
-		other.want(t, "")
-		waits, _ := h.call("a")
-		back, pending := h.call("a")
-		waits.want(t, "")
-		h.Cancel("a", pending, nil)
-		back.want(t, "cancelled")
-		if s := h.status("a"); s.State != backends.BackingOff || s.Counts[catalog.Tools] != 1 {
-			t.Errorf("status: %+v", s)
-		}
-		h.wantNames("t", "u") // PROC-08: tools stay listed
-		again := h.nextProcess("a")
-		again.ServeHandshake("")
-		m := again.HandleRequest("tools/call")
-		again.SendResult(m.ID(), "{}")
-		waits.want(t, result("2", "{}"))
-		again.ServeToolsList(mcptest.ToolsResult("t"))
-		again.WantNothing() // the call that was taken back is not sent, and none is sent twice
-	})
+	withHarness(t, backends.Options{Backends: legacyBackends("a", "b")},
+		func(t *testing.T, h *harness) {
+			a, b := h.nextProcess("a"), h.nextProcess("b")
+			a.ServeStartup("t")
+			b.ServeStartup("u")
+			one, _ := h.call("a")
+			two, _ := h.call("a")
+			other, _ := h.call("b")
+			a.Exit("signal: killed", "boom")
+			one.want(t, "signal: killed; its last words: boom")
+			two.want(t, "signal: killed; its last words: boom")
+			other.want(t, "")
+			waits, _ := h.call("a")
+			back, pending := h.call("a")
+			waits.want(t, "")
+			h.Cancel("a", pending, nil)
+			back.want(t, "cancelled")
+			if s := h.status("a"); s.State != backends.BackingOff || s.Counts[catalog.Tools] != 1 {
+				t.Errorf("status: %+v", s)
+			}
+			h.wantNames("t", "u") // PROC-08: tools stay listed
+			again := h.nextProcess("a")
+			again.ServeHandshake("")
+			m := again.HandleRequest("tools/call")
+			again.SendResult(m.ID(), "{}")
+			waits.want(t, result("2", "{}"))
+			again.ServeToolsList(mcptest.ToolsResult("t"))
+			again.WantNothing() // the cancelled call is not sent, and none is sent twice
+		})
 }
 
 func TestCallsAfterFailedStartFailAtOnce(t *testing.T) {
@@ -125,7 +126,7 @@ func TestCallsAfterFailedStartFailAtOnce(t *testing.T) {
 			t.Errorf("logged %q", h.log.Warnings())
 		}
 		if !h.View().Complete || !h.View().Settled {
-			t.Error("who has failed is still waited for")
+			t.Error("Apply still waits for a failed backend")
 		}
 	})
 }
@@ -161,7 +162,7 @@ func TestCrashDuringListing(t *testing.T) {
 			t.Errorf("logged %q", loud)
 		}
 		if !h.View().Complete {
-			t.Error("it is still waited for")
+			t.Error("Apply still waits for it")
 		}
 		h.nextProcess("a").ServeHandshake("")
 	})
@@ -170,18 +171,20 @@ func TestCrashDuringListing(t *testing.T) {
 // So is a crash right after the handshake, in whatever order its effects are noticed.
 func TestCrashAfterHandshake(t *testing.T) {
 	for range 100 {
-		withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
-			a := h.nextProcess("a")
-			m := a.HandleRequest("initialize")
-			a.SendResult(m.ID(), mcptest.InitializeResult)
-			a.Exit("exit 1", "")
-			synctest.Wait()
-			if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], `backend=a err="exit 1"`) {
-				t.Fatalf("logged %q", loud)
-			}
-			h.nextProcess("a").ServeStartup("t")
-			h.wantNames("t")
-		})
+		withHarness(t, backends.Options{Backends: legacyBackends("a")},
+			func(t *testing.T, h *harness) {
+				a := h.nextProcess("a")
+				m := a.HandleRequest("initialize")
+				a.SendResult(m.ID(), mcptest.InitializeResult)
+				a.Exit("exit 1", "")
+				synctest.Wait()
+				if loud := h.log.Warnings(); len(loud) != 1 ||
+					!strings.Contains(loud[0], `backend=a err="exit 1"`) {
+					t.Fatalf("logged %q", loud)
+				}
+				h.nextProcess("a").ServeStartup("t")
+				h.wantNames("t")
+			})
 	}
 }
 
@@ -189,42 +192,43 @@ func TestCrashAfterHandshake(t *testing.T) {
 // nothing of it is left.
 func TestCallsRestartsAndCancellationsRace(t *testing.T) {
 	for round := range 60 {
-		withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
-			var all [24]*callRecorder
-			for i := range all {
-				go func() {
-					time.Sleep(time.Duration(i%3) * 100 * time.Millisecond)
-					c, p := h.call("a")
-					all[i] = c
-					if i%2 == 0 {
-						time.Sleep(time.Duration(i%5) * 50 * time.Millisecond)
-						h.Cancel("a", p, nil)
-					}
-				}()
-			}
-			a := h.nextProcess("a")
-			if round%3 == 0 {
-				a.Exit("exit 1", "") // it does not start
+		withHarness(t, backends.Options{Backends: legacyBackends("a")},
+			func(t *testing.T, h *harness) {
+				var all [24]*callRecorder
+				for i := range all {
+					go func() {
+						time.Sleep(time.Duration(i%3) * 100 * time.Millisecond)
+						c, p := h.call("a")
+						all[i] = c
+						if i%2 == 0 {
+							time.Sleep(time.Duration(i%5) * 50 * time.Millisecond)
+							h.Cancel("a", p, nil)
+						}
+					}()
+				}
+				a := h.nextProcess("a")
+				if round%3 == 0 {
+					a.Exit("exit 1", "") // it does not start
+					a = h.nextProcess("a")
+				}
+				a.ServeHandshake("")
+				time.Sleep(time.Duration(round%4) * 50 * time.Millisecond)
+				a.Exit("exit 2", "")
 				a = h.nextProcess("a")
-			}
-			a.ServeHandshake("")
-			time.Sleep(time.Duration(round%4) * 50 * time.Millisecond)
-			a.Exit("exit 2", "")
-			a = h.nextProcess("a")
-			a.ServeHandshake("")
-			time.Sleep(time.Second)
-			for _, line := range a.TakeAll() {
-				if m, _ := wire.Parse([]byte(line)); m.Kind() == wire.Request {
-					a.SendResult(m.ID(), `{"tools":[]}`)
+				a.ServeHandshake("")
+				time.Sleep(time.Second)
+				for _, line := range a.TakeAll() {
+					if m, _ := wire.Parse([]byte(line)); m.Kind() == wire.Request {
+						a.SendResult(m.ID(), `{"tools":[]}`)
+					}
 				}
-			}
-			synctest.Wait()
-			for i, c := range all {
-				if len(c.ends) != 1 {
-					t.Errorf("round %d: call %d ended %d times", round, i, len(c.ends))
+				synctest.Wait()
+				for i, c := range all {
+					if len(c.results) != 1 {
+						t.Errorf("round %d: call %d ended %d times", round, i, len(c.results))
+					}
 				}
-			}
-		})
+			})
 	}
 }
 
@@ -237,7 +241,8 @@ func TestFailureIsLoggedOnce(t *testing.T) {
 			h.nextProcess("a").Exit("exit 2", "")
 		}
 		time.Sleep(time.Second)
-		if loud := h.log.Warnings(); len(loud) != 3 || !strings.Contains(loud[0], "exit 1") || !strings.Contains(loud[1], "exit 2") ||
+		if loud := h.log.Warnings(); len(loud) != 3 || !strings.Contains(loud[0], "exit 1") ||
+			!strings.Contains(loud[1], "exit 2") ||
 			!strings.Contains(loud[2], "fails repeatedly") {
 			t.Errorf("logged %q", loud)
 		}

@@ -13,60 +13,64 @@ import (
 
 // A repaired backend is tried at once, and others are not affected.
 func TestRetryFailed_SharedConnections(t *testing.T) {
-	withHarness(t, backends.Options{Backends: legacyBackends("a", "b", "c")}, func(t *testing.T, h *harness) {
-		h.nextProcess("b").ServeStartup("t")
-		h.nextProcess("c") // is starting
-		h.nextProcess("a").Exit("exit 1", "")
-		h.breakDial("a", errors.New("no such file"))
-		time.Sleep(40 * time.Second)
-		h.wantState("a", backends.BreakerOpen)
-		tries := len(h.dialTimes("a"))
-		if names := h.RetryFailed(); !slices.Equal(names, []string{"a"}) {
-			t.Errorf("tried are %v", names)
-		}
-		time.Sleep(time.Second)
-		if n := len(h.dialTimes("a")) - tries; n < 2 { // it fails again, as if for the first time
-			t.Errorf("tried %d times", n)
-		}
-		time.Sleep(time.Minute)
-		h.wantState("a", backends.BreakerOpen)
-		h.breakDial("a", nil)
-		began := time.Now()
-		h.RetryFailed()
-		c, _ := h.call("a")
-		a := h.nextProcess("a")
-		if took := time.Since(began); took != 0 {
-			t.Errorf("tried after %v", took)
-		}
-		a.ServeHandshake("")
-		a.SendResult(a.HandleRequest("tools/call").ID(), "{}")
-		c.wantResult(t)
-		a.ServeToolsList(`{"tools":[]}`)
-		if names := h.RetryFailed(); len(names) != 0 || len(h.dialTimes("b")) != 1 {
-			t.Errorf("tried are %v; b %d times", names, len(h.dialTimes("b")))
-		}
-	})
+	withHarness(t, backends.Options{Backends: legacyBackends("a", "b", "c")},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("b").ServeStartup("t")
+			h.nextProcess("c") // is starting
+			h.nextProcess("a").Exit("exit 1", "")
+			h.breakDial("a", errors.New("no such file"))
+			time.Sleep(40 * time.Second)
+			h.wantState("a", backends.BreakerOpen)
+			tries := len(h.dialTimes("a"))
+			if names := h.RetryFailed(); !slices.Equal(names, []string{"a"}) {
+				t.Errorf("tried are %v", names)
+			}
+			time.Sleep(time.Second)
+			// it fails again, counted as the first failure
+			if n := len(h.dialTimes("a")) - tries; n < 2 {
+				t.Errorf("tried %d times", n)
+			}
+			time.Sleep(time.Minute)
+			h.wantState("a", backends.BreakerOpen)
+			h.breakDial("a", nil)
+			began := time.Now()
+			h.RetryFailed()
+			c, _ := h.call("a")
+			a := h.nextProcess("a")
+			if took := time.Since(began); took != 0 {
+				t.Errorf("tried after %v", took)
+			}
+			a.ServeHandshake("")
+			a.SendResult(a.HandleRequest("tools/call").ID(), "{}")
+			c.wantResult(t)
+			a.ServeToolsList(`{"tools":[]}`)
+			if names := h.RetryFailed(); len(names) != 0 || len(h.dialTimes("b")) != 1 {
+				t.Errorf("tried are %v; b %d times", names, len(h.dialTimes("b")))
+			}
+		})
 }
 
 // So are per-session connections.
 func TestRetryFailed_SessionConnections(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		h.nextProcess("a").Exit("gone", "")
-		h.breakDial("a", errors.New("connection refused"))
-		time.Sleep(5 * time.Second)
-		h.OpenSession("s", nil, false)
-		h.callFor("s", "a").wantErrorPrefix(t, "it is not running: connection refused; next try in ")
-		h.breakDial("a", nil)
-		if names := h.RetryFailed(); !slices.Equal(names, []string{"a"}) {
-			t.Errorf("tried are %v", names)
-		}
-		h.nextProcess("a").ServeStartup("t")
-		c := h.callFor("s", "a")
-		own := h.nextProcess("a")
-		own.ServeHandshake("")
-		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
-		c.wantResult(t)
-	})
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("a").Exit("gone", "")
+			h.breakDial("a", errors.New("connection refused"))
+			time.Sleep(5 * time.Second)
+			h.OpenSession("s", nil, false)
+			h.callFor("s", "a").wantErrorPrefix(t,
+				"it is not running: connection refused; next try in ")
+			h.breakDial("a", nil)
+			if names := h.RetryFailed(); !slices.Equal(names, []string{"a"}) {
+				t.Errorf("tried are %v", names)
+			}
+			h.nextProcess("a").ServeStartup("t")
+			c := h.callFor("s", "a")
+			own := h.nextProcess("a")
+			own.ServeHandshake("")
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			c.wantResult(t)
+		})
 }
 
 // Many handshakes at the same moment would delay the calls of all backends.
@@ -77,7 +81,7 @@ func TestRetryFailed_SpreadsSessionConnections(t *testing.T) {
 		all = append(all, perSessionBackend(name))
 	}
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
-		const sessions = 4 // so few that failures of some do not stop those of the others
+		const sessions = 4 // so few that the session breaker stays closed
 		callAll := func() {
 			for _, name := range names {
 				for i := range sessions {
@@ -93,13 +97,13 @@ func TestRetryFailed_SpreadsSessionConnections(t *testing.T) {
 			h.breakDial(name, errors.New("connection refused"))
 		}
 		callAll()
-		time.Sleep(10 * time.Millisecond) // every connection has failed, and its pause is not over
+		time.Sleep(10 * time.Millisecond) // every connection has failed and is in its pause
 		before := make(map[string]int)
 		for _, name := range names {
 			h.breakDial(name, nil)
 			before[name] = len(h.dialTimes(name))
 		}
-		began := time.Since(h.began)
+		began := time.Since(h.start)
 		h.RetryFailed()
 		callAll()
 		time.Sleep(3 * time.Second)

@@ -36,14 +36,16 @@ func (l *lockedBuffer) String() string {
 func sendSized(s *Set, backend string, size int) peer.ResponseChan {
 	w := make(peer.ResponseChan, 1)
 	params := `{"name":"now","arguments":{"x":"` + strings.Repeat("x", size) + `"}}`
-	s.Send(backend, wire.NewRequest("0", "tools/call", []byte(params)), &peer.Call{Handler: w, SessionID: "one"})
+	s.Send(backend, wire.NewRequest("0", "tools/call", []byte(params)),
+		&peer.Call{Handler: w, SessionID: "one"})
 	return w
 }
 
 // runAll runs backends until each is settled, and returns a function that ends them.
 func runAll(t *testing.T, log io.Writer, all ...config.Backend) (s *Set, end func()) {
 	t.Helper()
-	s = New(Options{Backends: all, MaxMessage: 8 << 20, Log: slog.New(slog.NewTextHandler(log, nil))})
+	s = New(Options{Backends: all, MaxMessage: 8 << 20,
+		Log: slog.New(slog.NewTextHandler(log, nil))})
 	return s, runUntilSettled(s)
 }
 

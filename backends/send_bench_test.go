@@ -18,8 +18,9 @@ func BenchmarkSend(b *testing.B) {
 	for name, places := range map[string]int{"free": 20_000, "queued": 1} {
 		b.Run(name, func(b *testing.B) {
 			set := backends.New(backends.Options{
-				Backends: []config.Backend{{Name: "demo", Embedded: "demo", Enabled: true, MaxInFlight: places, QueueWait: time.Minute}},
-				Log:      slog.New(slog.DiscardHandler),
+				Backends: []config.Backend{{Name: "demo", Embedded: "demo", Enabled: true,
+					MaxInFlight: places, QueueWait: time.Minute}},
+				Log: slog.New(slog.DiscardHandler),
 			})
 			ctx, cancel := context.WithCancel(context.Background())
 			done := make(chan struct{})

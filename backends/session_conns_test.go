@@ -19,22 +19,23 @@ import (
 
 // An clientRecorder is a ClientSide that records the messages of backends, and their sessions.
 type clientRecorder struct {
-	mu    sync.Mutex
-	heard []string // session method
-	asked []*peer.Request
+	mu       sync.Mutex
+	messages []string // session method
+	requests []*peer.Request
 }
 
 func (e *clientRecorder) HandleRequest(session, backend string, r *peer.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.heard = append(e.heard, session+" asked by "+backend+": "+r.Method())
-	e.asked = append(e.asked, r)
+	e.messages = append(e.messages, session+" requested by "+backend+": "+r.Method())
+	e.requests = append(e.requests, r)
 }
 
-func (e *clientRecorder) HandleNotification(session, backend string, m wire.Message, _ peer.Origin) {
+func (e *clientRecorder) HandleNotification(session, backend string, m wire.Message,
+	_ peer.Origin) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.heard = append(e.heard, session+" told by "+backend+": "+m.Method())
+	e.messages = append(e.messages, session+" notified by "+backend+": "+m.Method())
 }
 
 // want checks that exactly these have come since the last want, in this order.
@@ -43,21 +44,23 @@ func (e *clientRecorder) want(t *testing.T, lines ...string) {
 	synctest.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if strings.Join(e.heard, "\n") != strings.Join(lines, "\n") {
-		t.Errorf("heard %q\nwant  %q", e.heard, lines)
+	if strings.Join(e.messages, "\n") != strings.Join(lines, "\n") {
+		t.Errorf("received %q\nwant     %q", e.messages, lines)
 	}
-	e.heard = nil
+	e.messages = nil
 }
 
 // perSessionBackend returns the configuration of a backend with per-session connections.
 func perSessionBackend(name string) config.Backend {
-	return config.Backend{Name: name, URL: "http://" + name, Enabled: true, StartTimeout: time.Minute, Generation: "legacy"}
+	return config.Backend{Name: name, URL: "http://" + name, Enabled: true,
+		StartTimeout: time.Minute, Generation: "legacy"}
 }
 
 // callFor sends a tools/call of a session.
 func (h *harness) callFor(session, backend string) *callRecorder {
 	a := &callRecorder{}
-	h.Send(backend, wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), &peer.Call{Handler: a, SessionID: session})
+	h.Send(backend, wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)),
+		&peer.Call{Handler: a, SessionID: session})
 	return a
 }
 
@@ -67,8 +70,8 @@ func (c *callRecorder) wantResult(t *testing.T) {
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.ends) != 1 || !strings.HasPrefix(c.ends[0], `{"jsonrpc":"2.0","id":`) {
-		t.Errorf("the call ended with %q, want an answer", c.ends)
+	if len(c.results) != 1 || !strings.HasPrefix(c.results[0], `{"jsonrpc":"2.0","id":`) {
+		t.Errorf("the call ended with %q, want a response", c.results)
 	}
 }
 
@@ -92,12 +95,13 @@ func TestS2C02_DeclaredCapabilities(t *testing.T) {
 	const mine = `{"roots":{"listChanged":true},"x-unknown":1.10,"sampling":{}}`
 	t.Run("solo", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHarness(t, backends.Options{SingleClient: true, Backends: []config.Backend{perSessionBackend("a"), legacyBackends("b")[0]}})
+			h := newHarness(t, backends.Options{SingleClient: true,
+				Backends: []config.Backend{perSessionBackend("a"), legacyBackends("b")[0]}})
 			h.OpenSession("one", []byte(mine), false)
 			h.Start()
 			for _, name := range []string{"a", "b"} {
 				if m := h.nextProcess(name).HandleRequest("initialize"); declaredIn(m) != mine {
-					t.Errorf("%s was told %s", name, m.Raw())
+					t.Errorf("%s was sent %s", name, m.Raw())
 				}
 			}
 		})
@@ -107,7 +111,8 @@ func TestS2C02_DeclaredCapabilities(t *testing.T) {
 		shared.Sharing = "shared"
 		each := legacyBackends("each")[0]
 		each.Sharing = "session"
-		withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a"), legacyBackends("b")[0], shared, each}}, func(t *testing.T, h *harness) {
+		withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a"),
+			legacyBackends("b")[0], shared, each}}, func(t *testing.T, h *harness) {
 			h.OpenSession("one", []byte(mine), false)
 			h.OpenSession("two", nil, false)
 			for _, name := range []string{"a", "b", "shared", "each"} {
@@ -136,77 +141,81 @@ func TestS2C02_DeclaredCapabilities(t *testing.T) {
 
 // CONC-09: the effects of a session on a backend's state are its own.
 func TestCONC09_PerSessionConnections(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		h.nextProcess("a").ServeStartup("t")
-		h.OpenSession("one", nil, false)
-		h.OpenSession("two", nil, false)
-		one, again := h.callFor("one", "a"), h.callFor("one", "a")
-		p := h.nextProcess("a")
-		two := h.callFor("two", "a")
-		q := h.nextProcess("a")
-		p.ServeHandshake("")
-		q.ServeHandshake("")
-		p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
-		p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
-		one.wantResult(t)
-		again.wantResult(t)
-		h.CloseSession("one")
-		synctest.Wait()
-		if !p.Disconnected() || q.Disconnected() {
-			t.Error("the wrong connection ended")
-		}
-		q.SendResult(q.HandleRequest("tools/call").ID(), `{"content":[]}`)
-		two.wantResult(t)
-		h.callFor("one", "a").want(t, "it is not running: the session is over")
-		h.CloseSession("one") // does nothing
-		h.CloseSession("two")
-		synctest.Wait()
-		if n := len(h.dialTimes("a")); n != 3 {
-			t.Errorf("dialled %d times", n)
-		}
-	})
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("a").ServeStartup("t")
+			h.OpenSession("one", nil, false)
+			h.OpenSession("two", nil, false)
+			one, again := h.callFor("one", "a"), h.callFor("one", "a")
+			p := h.nextProcess("a")
+			two := h.callFor("two", "a")
+			q := h.nextProcess("a")
+			p.ServeHandshake("")
+			q.ServeHandshake("")
+			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			one.wantResult(t)
+			again.wantResult(t)
+			h.CloseSession("one")
+			synctest.Wait()
+			if !p.Disconnected() || q.Disconnected() {
+				t.Error("the wrong connection ended")
+			}
+			q.SendResult(q.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			two.wantResult(t)
+			h.callFor("one", "a").want(t, "it is not running: the session is over")
+			h.CloseSession("one") // has no effect
+			h.CloseSession("two")
+			synctest.Wait()
+			if n := len(h.dialTimes("a")); n != 3 {
+				t.Errorf("dialled %d times", n)
+			}
+		})
 }
 
 func TestSessionConnectionReconnectsOnDemand(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		h.nextProcess("a").ServeStartup("t")
-		h.OpenSession("one", nil, false)
-		call := h.callFor("one", "a")
-		p := h.nextProcess("a")
-		p.ServeHandshake("")
-		p.HandleRequest("tools/call")
-		p.Close()
-		call.want(t, "it closed the connection")
-		time.Sleep(time.Hour)
-		if n := len(h.dialTimes("a")); n != 2 {
-			t.Errorf("dialled %d times, though nobody wanted anything", n)
-		}
-		call = h.callFor("one", "a")
-		p = h.nextProcess("a")
-		p.ServeHandshake("")
-		p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
-		call.wantResult(t)
-	})
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("a").ServeStartup("t")
+			h.OpenSession("one", nil, false)
+			call := h.callFor("one", "a")
+			p := h.nextProcess("a")
+			p.ServeHandshake("")
+			p.HandleRequest("tools/call")
+			p.Close()
+			call.want(t, "it closed the connection")
+			time.Sleep(time.Hour)
+			if n := len(h.dialTimes("a")); n != 2 {
+				t.Errorf("dialled %d times without demand", n)
+			}
+			call = h.callFor("one", "a")
+			p = h.nextProcess("a")
+			p.ServeHandshake("")
+			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			call.wantResult(t)
+		})
 }
 
 // A backend that cannot be reached is not tried for every call.
 func TestFailedSessionConnectionBacksOff(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		h.nextProcess("a").ServeStartup("t")
-		h.OpenSession("one", nil, false)
-		for range 5 {
-			call := h.callFor("one", "a")
-			p := h.nextProcess("a")
-			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32603,"message":"no"}`)
-			call.want(t, "it did not start: initialize: no")
-			n := len(h.dialTimes("a"))
-			h.callFor("one", "a").wantErrorPrefix(t, "it is not running: initialize: no; next try in ")
-			if len(h.dialTimes("a")) != n {
-				t.Error("tried again at once")
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("a").ServeStartup("t")
+			h.OpenSession("one", nil, false)
+			for range 5 {
+				call := h.callFor("one", "a")
+				p := h.nextProcess("a")
+				p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32603,"message":"no"}`)
+				call.want(t, "it did not start: initialize: no")
+				n := len(h.dialTimes("a"))
+				h.callFor("one", "a").wantErrorPrefix(t,
+					"it is not running: initialize: no; next try in ")
+				if len(h.dialTimes("a")) != n {
+					t.Error("tried again at once")
+				}
+				time.Sleep(time.Minute)
 			}
-			time.Sleep(time.Minute)
-		}
-	})
+		})
 }
 
 func TestOriginOfMessages(t *testing.T) {
@@ -214,47 +223,52 @@ func TestOriginOfMessages(t *testing.T) {
 		p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 	}
-	t.Run("of an own connection", func(t *testing.T) {
-		withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-			shared := h.nextProcess("a")
-			shared.ServeStartup("t")
-			h.OpenSession("one", nil, false)
-			h.callFor("one", "a")
-			p := h.nextProcess("a")
-			p.ServeHandshake("")
-			p.HandleRequest("tools/call")
-			say(p)
-			h.ear.want(t, "one asked by a: roots/list", "one told by a: notifications/message")
-			say(shared)
-			h.ear.want(t, " asked by a: roots/list", " told by a: notifications/message")
-		})
+	t.Run("per-session connection", func(t *testing.T) {
+		withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+			func(t *testing.T, h *harness) {
+				shared := h.nextProcess("a")
+				shared.ServeStartup("t")
+				h.OpenSession("one", nil, false)
+				h.callFor("one", "a")
+				p := h.nextProcess("a")
+				p.ServeHandshake("")
+				p.HandleRequest("tools/call")
+				say(p)
+				h.clients.want(t, "one requested by a: roots/list",
+					"one notified by a: notifications/message")
+				say(shared)
+				h.clients.want(t, " requested by a: roots/list",
+					" notified by a: notifications/message")
+			})
 	})
-	t.Run("of a shared one", func(t *testing.T) {
-		withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
-			p := h.nextProcess("a")
-			p.ServeStartup("t")
-			h.OpenSession("one", nil, false)
-			h.OpenSession("two", nil, false)
-			h.callFor("one", "a")
-			h.callFor("one", "a")
-			first, second := p.HandleRequest("tools/call"), p.HandleRequest("tools/call")
-			p.SendResult(first.ID(), `{}`)
-			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
-			h.ear.want(t, "one told by a: notifications/message")
-			two := h.callFor("two", "a")
-			third := p.HandleRequest("tools/call")
-			say(p)
-			h.ear.want(t, " asked by a: roots/list", " told by a: notifications/message")
-			p.SendResult(second.ID(), `{}`)
-			p.SendResult(third.ID(), `{}`)
-			two.wantResult(t)
-			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
-			h.ear.want(t, " told by a: notifications/message")
-		})
+	t.Run("shared connection", func(t *testing.T) {
+		withHarness(t, backends.Options{Backends: legacyBackends("a")},
+			func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
+				p.ServeStartup("t")
+				h.OpenSession("one", nil, false)
+				h.OpenSession("two", nil, false)
+				h.callFor("one", "a")
+				h.callFor("one", "a")
+				first, second := p.HandleRequest("tools/call"), p.HandleRequest("tools/call")
+				p.SendResult(first.ID(), `{}`)
+				p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+				h.clients.want(t, "one notified by a: notifications/message")
+				two := h.callFor("two", "a")
+				third := p.HandleRequest("tools/call")
+				say(p)
+				h.clients.want(t, " requested by a: roots/list",
+					" notified by a: notifications/message")
+				p.SendResult(second.ID(), `{}`)
+				p.SendResult(third.ID(), `{}`)
+				two.wantResult(t)
+				p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+				h.clients.want(t, " notified by a: notifications/message")
+			})
 	})
-	// Over streamable HTTP what comes on no call's stream can be older than an answer
-	// that has come already, on another connection.
-	t.Run("of a shared one with streams", func(t *testing.T) {
+	// Over streamable HTTP a message outside of any call's stream can be older than a response
+	// that was received already, on another connection.
+	t.Run("shared connection with streams", func(t *testing.T) {
 		o := backends.Options{Backends: []config.Backend{perSessionBackend("a")}}
 		o.Backends[0].Sharing = "shared"
 		withHarness(t, o, func(t *testing.T, h *harness) {
@@ -264,50 +278,54 @@ func TestOriginOfMessages(t *testing.T) {
 			h.callFor("one", "a")
 			p.HandleRequest("tools/call")
 			say(p)
-			h.ear.want(t, " asked by a: roots/list", " told by a: notifications/message")
+			h.clients.want(t, " requested by a: roots/list",
+				" notified by a: notifications/message")
 		})
 	})
-	// What was taken back may still be running: nobody can tell whom the backend
-	// means until it has answered all the same, or a while has passed.
+	// A cancelled call may still be running: it is unknown which session the backend
+	// means until its response arrives, or a while has passed.
 	t.Run("after a cancel", func(t *testing.T) {
-		withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
-			p := h.nextProcess("a")
-			p.ServeStartup("t")
-			h.OpenSession("one", nil, false)
-			h.OpenSession("two", nil, false)
-			cancelled := &peer.Call{Handler: &callRecorder{}, SessionID: "one"}
-			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
-			taken := p.HandleRequest("tools/call")
-			h.Cancel("a", cancelled, nil)
-			p.HandleNotification("notifications/cancelled")
-			h.callFor("two", "a")
-			p.HandleRequest("tools/call")
-			note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
-			p.Send(note)
-			h.ear.want(t, " told by a: notifications/message")
-			p.SendResult(taken.ID(), `{}`)
-			p.Send(note)
-			h.ear.want(t, " told by a: notifications/message") // it may still be about that
-			time.Sleep(3 * time.Second)
-			p.Send(note)
-			h.ear.want(t, "two told by a: notifications/message")
+		withHarness(t, backends.Options{Backends: legacyBackends("a")},
+			func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
+				p.ServeStartup("t")
+				h.OpenSession("one", nil, false)
+				h.OpenSession("two", nil, false)
+				cancelled := &peer.Call{Handler: &callRecorder{}, SessionID: "one"}
+				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
+				taken := p.HandleRequest("tools/call")
+				h.Cancel("a", cancelled, nil)
+				p.HandleNotification("notifications/cancelled")
+				h.callFor("two", "a")
+				p.HandleRequest("tools/call")
+				note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
+				p.Send(note)
+				h.clients.want(t, " notified by a: notifications/message")
+				p.SendResult(taken.ID(), `{}`)
+				p.Send(note)
+				// it may still concern that call
+				h.clients.want(t, " notified by a: notifications/message")
+				time.Sleep(3 * time.Second)
+				p.Send(note)
+				h.clients.want(t, "two notified by a: notifications/message")
 
-			cancelled = &peer.Call{Handler: &callRecorder{}, SessionID: "one"}
-			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
-			p.HandleRequest("tools/call")
-			h.Cancel("a", cancelled, nil)
-			p.HandleNotification("notifications/cancelled")
-			p.Send(note)
-			h.ear.want(t, " told by a: notifications/message")
-			time.Sleep(31 * time.Second)
-			p.Send(note)
-			h.ear.want(t, "two told by a: notifications/message")
-		})
+				cancelled = &peer.Call{Handler: &callRecorder{}, SessionID: "one"}
+				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
+				p.HandleRequest("tools/call")
+				h.Cancel("a", cancelled, nil)
+				p.HandleNotification("notifications/cancelled")
+				p.Send(note)
+				h.clients.want(t, " notified by a: notifications/message")
+				time.Sleep(31 * time.Second)
+				p.Send(note)
+				h.clients.want(t, "two notified by a: notifications/message")
+			})
 	})
 }
 
 func TestClientNotificationsNeedOwnConnection(t *testing.T) {
-	withHarness(t, backends.Options{Backends: append(legacyBackends("a"), perSessionBackend("own"), perSessionBackend("unused"))}, func(t *testing.T, h *harness) {
+	withHarness(t, backends.Options{Backends: append(legacyBackends("a"), perSessionBackend("own"),
+		perSessionBackend("unused"))}, func(t *testing.T, h *harness) {
 		a, lists := h.nextProcess("a"), h.nextProcess("own")
 		a.ServeStartup("t")
 		lists.ServeStartup("t")
@@ -340,18 +358,21 @@ func TestRES06_UnknownListIsEmpty(t *testing.T) {
 		a := h.nextProcess("a")
 		a.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
 		tools, prompts := a.HandleRequest("tools/list"), a.HandleRequest("prompts/list")
-		resources, templates := a.HandleRequest("resources/list"), a.HandleRequest("resources/templates/list")
+		resources, templates := a.HandleRequest("resources/list"),
+			a.HandleRequest("resources/templates/list")
 		a.SendError(prompts.ID(), `{"code":-32601,"message":"Method not found"}`)
 		a.SendResult(resources.ID(), `{"resources":[{"uri":"x:y","name":"y"}]}`)
 		a.SendError(templates.ID(), `{"code":-32603,"message":"oh"}`)
 		a.SendResult(tools.ID(), mcptest.ToolsResult("t"))
 		h.wantNames("t")
 		s := h.status("a")
-		if s.Counts != [4]int{1, 0, 1, 0} || s.Err == nil || s.Err.Error() != "resources/templates/list: oh" {
+		if s.Counts != [4]int{1, 0, 1, 0} || s.Err == nil ||
+			s.Err.Error() != "resources/templates/list: oh" {
 			t.Errorf("status: %+v", s)
 		}
-		// It is asked again for all of them, for one was not to be had.
-		for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
+		// All lists are read again, because one has failed.
+		for _, method := range []string{"tools/list", "prompts/list", "resources/list",
+			"resources/templates/list"} {
 			a.HandleRequest(method)
 		}
 	})
@@ -382,51 +403,54 @@ func TestChangedListIsReadAgain(t *testing.T) {
 
 // Two connections to a server that supports only HTTP+SSE detect that separately.
 func TestConnectionsFallBackInParallel(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		shared := h.nextProcess("a")
-		h.OpenSession("one", nil, false)
-		call := h.callFor("one", "a")
-		own := h.nextProcess("a")
-		of, and := shared.HandleRequest("initialize"), own.HandleRequest("initialize")
-		shared.FailRead(&transport.CallLostError{ID: of.ID(), Err: httpclient.ErrNotStreamable})
-		h.nextProcess("a").ServeStartup("t")
-		own.FailRead(&transport.CallLostError{ID: and.ID(), Err: httpclient.ErrNotStreamable})
-		again := h.nextProcess("a")
-		again.ServeHandshake("")
-		again.SendResult(again.HandleRequest("tools/call").ID(), "{}")
-		call.wantResult(t)
-	})
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			shared := h.nextProcess("a")
+			h.OpenSession("one", nil, false)
+			call := h.callFor("one", "a")
+			own := h.nextProcess("a")
+			of, and := shared.HandleRequest("initialize"), own.HandleRequest("initialize")
+			shared.FailRead(&transport.CallLostError{ID: of.ID(), Err: httpclient.ErrNotStreamable})
+			h.nextProcess("a").ServeStartup("t")
+			own.FailRead(&transport.CallLostError{ID: and.ID(), Err: httpclient.ErrNotStreamable})
+			again := h.nextProcess("a")
+			again.ServeHandshake("")
+			again.SendResult(again.HandleRequest("tools/call").ID(), "{}")
+			call.wantResult(t)
+		})
 }
 
 // A client whose own server announces a changed list is notified when the list has been read
 // over the shared connection, even if it is the same: not before, or the client would read the
 // old list. No other client is notified.
 func TestClientIsNotifiedAfterRefresh(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		shared := h.nextProcess("a")
-		shared.ServeStartup("t")
-		h.OpenSession("one", nil, false)
-		h.OpenSession("two", nil, false)
-		var own [2]*mcptest.Peer
-		for i, session := range []string{"one", "two"} {
-			call := h.callFor(session, "a")
-			own[i] = h.nextProcess("a")
-			own[i].ServeHandshake(loggingServer)
-			own[i].SendResult(own[i].HandleRequest("tools/call").ID(), "{}")
-			call.wantResult(t)
-		}
-		e := h.ear
-		time.Sleep(time.Second)
-		own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		list := shared.HandleRequest("tools/list")
-		e.want(t)
-		own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`) // while it is read
-		synctest.Wait()
-		shared.SendResult(list.ID(), mcptest.ToolsResult("t"))
-		e.want(t, "one told by a: notifications/tools/list_changed")
-		shared.SendResult(shared.HandleRequest("tools/list").ID(), mcptest.ToolsResult("t"))
-		e.want(t, "one told by a: notifications/tools/list_changed")
-		time.Sleep(time.Minute)
-		e.want(t)
-	})
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			shared := h.nextProcess("a")
+			shared.ServeStartup("t")
+			h.OpenSession("one", nil, false)
+			h.OpenSession("two", nil, false)
+			var own [2]*mcptest.Peer
+			for i, session := range []string{"one", "two"} {
+				call := h.callFor(session, "a")
+				own[i] = h.nextProcess("a")
+				own[i].ServeHandshake(loggingServer)
+				own[i].SendResult(own[i].HandleRequest("tools/call").ID(), "{}")
+				call.wantResult(t)
+			}
+			e := h.clients
+			time.Sleep(time.Second)
+			own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			list := shared.HandleRequest("tools/list")
+			e.want(t)
+			// during the refresh
+			own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			synctest.Wait()
+			shared.SendResult(list.ID(), mcptest.ToolsResult("t"))
+			e.want(t, "one notified by a: notifications/tools/list_changed")
+			shared.SendResult(shared.HandleRequest("tools/list").ID(), mcptest.ToolsResult("t"))
+			e.want(t, "one notified by a: notifications/tools/list_changed")
+			time.Sleep(time.Minute)
+			e.want(t)
+		})
 }

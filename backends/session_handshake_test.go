@@ -23,7 +23,7 @@ func shakeHands(t *testing.T, p *mcptest.Peer, can string) {
 	t.Helper()
 	m := p.HandleRequest("initialize")
 	if got := declaredIn(m); got != can {
-		t.Errorf("told of %s, want %s", got, can)
+		t.Errorf("notified of %s, want %s", got, can)
 	}
 	p.SendResult(m.ID(), loggingServer)
 	p.HandleNotification("notifications/initialized")
@@ -114,10 +114,12 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			}
 		})
 	})
-	// It was stateless when the calls began to wait, so that nobody was told anything.
-	t.Run("the era has changed", func(t *testing.T) {
+	// It was modern when the calls were queued, so that it was told no capabilities.
+	t.Run("the generation has changed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHarness(t, backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), SingleClient: true})
+			h := newHarness(t,
+				backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
+					SingleClient: true})
 			h.OpenSession("one", []byte(canSample), true)
 			h.OpenSession("two", []byte(canElicit), true)
 			h.Start()
@@ -138,14 +140,18 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			one.wantResult(t)
 		})
 	})
-	// It was asked before there was a session, is of both eras, and spoken to in the session's own.
-	t.Run("of both eras", func(t *testing.T) {
+	// It was probed before there was a session, supports both generations, and that of the
+	// session is used.
+	t.Run("both generations", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHarness(t, backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...), SingleClient: true})
+			h := newHarness(t,
+				backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
+					SingleClient: true})
 			h.OpenSession("guest", []byte(canSample), true)
 			h.Start()
 			p := h.nextProcess("a")
-			p.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `["2026-07-28"]`, `["2026-07-28","2025-11-25"]`, 1))
+			p.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `["2026-07-28"]`,
+				`["2026-07-28","2025-11-25"]`, 1))
 			p.ServeToolsList(mcptest.ToolsResult("t"))
 			synctest.Wait()
 			h.OpenSession("session", []byte(canElicit), false)
@@ -169,7 +175,8 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 
 // A subscription belongs to the connection over which it was made last, and is restored there.
 func TestSubscriptionStaysOnItsConnection(t *testing.T) {
-	// held checks that the process of one's own line has the subscription, that the next one
+	// held checks that the process of session one's connection has the subscription, that the
+	// next one
 	// gets it, too, and that it ends there.
 	held := func(t *testing.T, h *harness, shared, own *mcptest.Peer) {
 		t.Helper()
@@ -177,7 +184,8 @@ func TestSubscriptionStaysOnItsConnection(t *testing.T) {
 		own = h.nextProcess("a")
 		own.ServeHandshake(loggingServer)
 		respondEmpty(t, own, "resources/subscribe", "x:y")
-		h.ear.want(t, "one told by a: notifications/resources/updated") // one may have been missed
+		// an update may have been missed
+		h.clients.want(t, "one notified by a: notifications/resources/updated")
 		off := h.subscribe("one", "a", "x:y", false)
 		respondEmpty(t, own, "resources/unsubscribe", "x:y")
 		off.wantResult(t)
@@ -186,10 +194,10 @@ func TestSubscriptionStaysOnItsConnection(t *testing.T) {
 		own.Close()
 		time.Sleep(time.Hour)
 		if len(h.dialTimes("a")) != n {
-			t.Error("the session's line is kept up for nothing")
+			t.Error("the session's connection stays up without demand")
 		}
 	}
-	t.Run("it waited for the shared one", func(t *testing.T) {
+	t.Run("queued on the shared connection", func(t *testing.T) {
 		withOtherCapabilities(t, func(t *testing.T, h *harness, p *mcptest.Peer) {
 			p.Close()
 			synctest.Wait()
@@ -204,7 +212,7 @@ func TestSubscriptionStaysOnItsConnection(t *testing.T) {
 			held(t, h, p, own)
 		})
 	})
-	t.Run("it was made over the shared one", func(t *testing.T) {
+	t.Run("made over the shared connection", func(t *testing.T) {
 		withOtherCapabilities(t, func(t *testing.T, h *harness, p *mcptest.Peer) {
 			on := h.subscribe("one", "a", "x:y", true)
 			respondEmpty(t, p, "resources/subscribe", "x:y")
@@ -214,7 +222,7 @@ func TestSubscriptionStaysOnItsConnection(t *testing.T) {
 			shakeHands(t, p, canElicit)
 			respondEmpty(t, p, "resources/subscribe", "x:y")
 			h.serveLists(p)
-			h.ear.want(t, "one told by a: notifications/resources/updated")
+			h.clients.want(t, "one notified by a: notifications/resources/updated")
 
 			call := h.callFor("one", "a")
 			own := h.nextProcess("a")
@@ -223,38 +231,39 @@ func TestSubscriptionStaysOnItsConnection(t *testing.T) {
 			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 			call.wantResult(t)
 			respondEmpty(t, p, "resources/unsubscribe", "x:y")
-			h.ear.want(t, "one told by a: notifications/resources/updated")
+			h.clients.want(t, "one notified by a: notifications/resources/updated")
 			held(t, h, p, own)
 		})
 	})
-	t.Run("each session has a line", func(t *testing.T) {
+	t.Run("per-session connections", func(t *testing.T) {
 		each := legacyBackends("a")
 		each[0].Sharing = "session"
-		withHarness(t, backends.Options{Backends: withUnknownGeneration(each...)}, func(t *testing.T, h *harness) {
-			p := h.nextProcess("a")
-			p.ServeDiscover(discoverWith(`{"resources":{"subscribe":true}}`))
-			p.HandleRequest("tools/list")
-			p.Close()
-			h.OpenSession("one", []byte(canSample), false)
-			synctest.Wait()
-			on := h.subscribe("one", "a", "x:y", true)
-			p = h.nextProcess("a")
-			p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-			shakeHands(t, p, "{}")
-			own := h.nextProcess("a")
-			shakeHands(t, own, canSample)
-			respondEmpty(t, own, "resources/subscribe", "x:y")
-			on.wantResult(t)
-			h.serveLists(p)
-			held(t, h, p, own)
-		})
+		withHarness(t, backends.Options{Backends: withUnknownGeneration(each...)},
+			func(t *testing.T, h *harness) {
+				p := h.nextProcess("a")
+				p.ServeDiscover(discoverWith(`{"resources":{"subscribe":true}}`))
+				p.HandleRequest("tools/list")
+				p.Close()
+				h.OpenSession("one", []byte(canSample), false)
+				synctest.Wait()
+				on := h.subscribe("one", "a", "x:y", true)
+				p = h.nextProcess("a")
+				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				shakeHands(t, p, "{}")
+				own := h.nextProcess("a")
+				shakeHands(t, own, canSample)
+				respondEmpty(t, own, "resources/subscribe", "x:y")
+				on.wantResult(t)
+				h.serveLists(p)
+				held(t, h, p, own)
+			})
 	})
 }
 
 // A subscription of the shared connection ends there, although the session has, or would get,
 // its own.
 func TestUnsubscribeFindsSharedConnection(t *testing.T) {
-	t.Run("there is no line yet", func(t *testing.T) {
+	t.Run("no connection yet", func(t *testing.T) {
 		withOtherCapabilities(t, func(t *testing.T, h *harness, p *mcptest.Peer) {
 			on := h.subscribe("one", "a", "x:y", true)
 			respondEmpty(t, p, "resources/subscribe", "x:y")
@@ -268,7 +277,7 @@ func TestUnsubscribeFindsSharedConnection(t *testing.T) {
 			respondEmpty(t, p, "resources/unsubscribe", "x:y")
 			off.wantResult(t)
 			if n := len(h.dialTimes("a")); n != 2 {
-				t.Errorf("a process was started to be told of the end: %d", n)
+				t.Errorf("a process was started for the end of a session: %d", n)
 			}
 		})
 	})
@@ -291,46 +300,49 @@ func TestUnsubscribeFindsSharedConnection(t *testing.T) {
 			}
 		})
 	})
-	// What waits for the shared line when the session gets its own is not sent any more, be
-	// it that it was asked for again.
+	// A subscribe that is queued on the shared connection when the session gets its own is not
+	// sent,
+	// even if it was repeated.
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprint("it waits, again: ", again), func(t *testing.T) {
 			each := legacyBackends("a")
 			each[0].Sharing = "session"
-			withHarness(t, backends.Options{Backends: withUnknownGeneration(each...)}, func(t *testing.T, h *harness) {
-				p := h.nextProcess("a")
-				p.ServeDiscover(discoverWith(`{"resources":{"subscribe":true}}`))
-				p.HandleRequest("tools/list")
-				p.Close()
-				h.OpenSession("one", []byte(canSample), false)
-				synctest.Wait()
-				on := []*callRecorder{h.subscribe("one", "a", "x:y", true)}
-				p = h.nextProcess("a")
-				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-				hello := p.HandleRequest("initialize")
-				call := h.callFor("one", "a") // from now on it is to have one
-				own := h.nextProcess("a")
-				shakeHands(t, own, canSample)
-				own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
-				call.wantResult(t)
-				if again {
-					on = append(on, h.subscribe("one", "a", "x:y", true))
-					respondEmpty(t, own, "resources/subscribe", "x:y")
-				}
-				off := h.subscribe("one", "a", "x:y", false)
-				if again {
-					respondEmpty(t, own, "resources/unsubscribe", "x:y")
-				}
-				off.wantResult(t)
-				p.SendResult(hello.ID(), loggingServer)
-				p.HandleNotification("notifications/initialized")
-				for _, one := range on {
-					one.wantResult(t)
-				}
-				h.serveLists(p)
-				p.WantNothing()
-				own.WantNothing()
-			})
+			withHarness(t, backends.Options{Backends: withUnknownGeneration(each...)},
+				func(t *testing.T, h *harness) {
+					p := h.nextProcess("a")
+					p.ServeDiscover(discoverWith(`{"resources":{"subscribe":true}}`))
+					p.HandleRequest("tools/list")
+					p.Close()
+					h.OpenSession("one", []byte(canSample), false)
+					synctest.Wait()
+					on := []*callRecorder{h.subscribe("one", "a", "x:y", true)}
+					p = h.nextProcess("a")
+					p.SendError(p.HandleRequest("server/discover").ID(),
+						`{"code":-32601,"message":"no"}`)
+					hello := p.HandleRequest("initialize")
+					call := h.callFor("one", "a") // from now on it needs one
+					own := h.nextProcess("a")
+					shakeHands(t, own, canSample)
+					own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+					call.wantResult(t)
+					if again {
+						on = append(on, h.subscribe("one", "a", "x:y", true))
+						respondEmpty(t, own, "resources/subscribe", "x:y")
+					}
+					off := h.subscribe("one", "a", "x:y", false)
+					if again {
+						respondEmpty(t, own, "resources/unsubscribe", "x:y")
+					}
+					off.wantResult(t)
+					p.SendResult(hello.ID(), loggingServer)
+					p.HandleNotification("notifications/initialized")
+					for _, one := range on {
+						one.wantResult(t)
+					}
+					h.serveLists(p)
+					p.WantNothing()
+					own.WantNothing()
+				})
 		})
 	}
 }

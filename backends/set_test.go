@@ -32,7 +32,7 @@ func TestSTART08_NothingStartsBeforeStart(t *testing.T) {
 		if n := len(h.dialTimes("a")) + len(h.dialTimes("b")); n != 2 {
 			t.Errorf("%d backends were dialled", n)
 		}
-		a.ServeHandshake("") // what was asked before has waited
+		a.ServeHandshake("") // earlier calls were queued
 		a.HandleRequest("tools/call")
 		c.want(t, "")
 	})
@@ -52,7 +52,8 @@ func TestUnstartedSetFailsCalls(t *testing.T) {
 
 func TestShutdownEndsBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, backends.Options{Backends: legacyBackends("ready", "starting", "broken")})
+		h := newHarness(t, backends.Options{Backends: legacyBackends("ready", "starting",
+			"broken")})
 		h.breakDial("broken", errors.New("no such file"))
 		h.Start()
 		ready, starting := h.nextProcess("ready"), h.nextProcess("starting")
@@ -65,7 +66,7 @@ func TestShutdownEndsBackends(t *testing.T) {
 		sent.want(t, "context canceled")
 		waits.want(t, "it did not start: the gateway is ending")
 		if !ready.Disconnected() || !starting.Disconnected() {
-			t.Error("a backend was not hung up on")
+			t.Error("a connection was not closed")
 		}
 		for _, s := range h.Status() {
 			if s.State != backends.Stopped {
@@ -86,7 +87,8 @@ func TestBackendsStartInParallel(t *testing.T) {
 		h := newHarness(t, o)
 		h.breakDial("fails", errors.New("no such file"))
 		h.Start()
-		nonsense, strange, good := h.nextProcess("nonsense"), h.nextProcess("strange"), h.nextProcess("good")
+		nonsense, strange, good := h.nextProcess("nonsense"), h.nextProcess("strange"),
+			h.nextProcess("good")
 		h.nextProcess("hangs")
 		nonsense.ServeHandshake("")
 		nonsense.ServeToolsList(`{"tools":{"name":"x"}}`)
@@ -94,7 +96,7 @@ func TestBackendsStartInParallel(t *testing.T) {
 		good.ServeStartup("one", "two")
 		h.wantNames("one", "two")
 		if v := h.View(); v.Settled || v.Complete {
-			t.Error("the list is settled though one backend is still to come")
+			t.Error("the list is settled although one backend is still starting")
 		}
 		for _, name := range []string{"good", "hangs", "nonsense", "strange", "fails"} {
 			if at := h.dialTimes(name); len(at) != 1 || at[0] != 0 {
@@ -111,14 +113,17 @@ func TestBackendsStartInParallel(t *testing.T) {
 			"nonsense": `tools/list: the result of tools/list has no array "tools"`,
 			"strange":  "initialize: the result is not an object",
 		} {
-			if lines := h.log.Lines("backend="+name, "level=WARN"); len(lines) == 0 || !strings.Contains(strings.Join(lines, "\n"), strings.ReplaceAll(want, `"`, `\"`)) {
+			if lines := h.log.Lines("backend="+name, "level=WARN"); len(lines) == 0 ||
+				!strings.Contains(strings.Join(lines, "\n"), strings.ReplaceAll(want, `"`, `\"`)) {
 				t.Errorf("%s: logged %q, want %s", name, lines, want)
 			}
 		}
-		if s := h.status("off"); len(h.Status()) != 6 || s.State != backends.Disabled || s.Err != nil {
+		if s := h.status("off"); len(h.Status()) != 6 || s.State != backends.Disabled ||
+			s.Err != nil {
 			t.Errorf("%d backends, and %+v", len(h.Status()), s)
 		}
-		if s := h.status("good"); s.State != backends.Ready || s.Counts[catalog.Tools] != 2 || s.Server != "scripted/1" || s.Revision != "2025-11-25" || !s.Settled {
+		if s := h.status("good"); s.State != backends.Ready || s.Counts[catalog.Tools] != 2 ||
+			s.Server != "scripted/1" || s.Revision != "2025-11-25" || !s.Settled {
 			t.Errorf("status: %+v", s)
 		}
 	})
@@ -127,24 +132,25 @@ func TestBackendsStartInParallel(t *testing.T) {
 // NOTIF-19: initialized comes before any request, including queued calls.
 func TestNOTIF19_InitializedComesBeforeTheFirstRequest(t *testing.T) {
 	for range 100 {
-		withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
-			for range 5 {
-				h.call("a")
-			}
-			a := h.nextProcess("a")
-			m := a.HandleRequest("initialize")
-			if want := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{},"clientInfo":{"name":"mcp-gateway","version":"test"},"protocolVersion":"2025-11-25"}}`; string(m.Raw()) != want {
-				t.Errorf("got %s\nwant %s", m.Raw(), want)
-			}
-			go h.call("a")
-			a.WantNothing() // before initialize is answered
-			a.SendResult(m.ID(), mcptest.InitializeResult)
-			go h.call("a")
-			a.HandleNotification("notifications/initialized")
-			for range 7 {
-				a.NextMessage() // five that waited and two; or the list among them
-			}
-		})
+		withHarness(t, backends.Options{Backends: legacyBackends("a")},
+			func(t *testing.T, h *harness) {
+				for range 5 {
+					h.call("a")
+				}
+				a := h.nextProcess("a")
+				m := a.HandleRequest("initialize")
+				if want := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{},"clientInfo":{"name":"mcp-gateway","version":"test"},"protocolVersion":"2025-11-25"}}`; string(m.Raw()) != want {
+					t.Errorf("got %s\nwant %s", m.Raw(), want)
+				}
+				go h.call("a")
+				a.WantNothing() // before the response to initialize
+				a.SendResult(m.ID(), mcptest.InitializeResult)
+				go h.call("a")
+				a.HandleNotification("notifications/initialized")
+				for range 7 {
+					a.NextMessage() // five queued calls and two; or the list among them
+				}
+			})
 	}
 }
 
@@ -155,25 +161,28 @@ func TestVERSION04_RevisionsOfBackends(t *testing.T) {
 	for i := range revisions {
 		names = append(names, fmt.Sprintf("b%d", i))
 	}
-	withHarness(t, backends.Options{Backends: legacyBackends(names...)}, func(t *testing.T, h *harness) {
-		for i, revision := range revisions {
-			p := h.nextProcess(names[i])
-			p.ServeHandshake(fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"serverInfo":{"name":"x","version":"1","title":7,"icons":[{"src":"i","sizes":"48x48"}]}}`, revision))
-			p.ServeToolsList(mcptest.ToolsResult("t" + names[i]))
-			if s := h.status(names[i]); s.State != backends.Ready || s.Revision != revision {
-				t.Errorf("%s: %+v", revision, s)
+	withHarness(t, backends.Options{Backends: legacyBackends(names...)},
+		func(t *testing.T, h *harness) {
+			for i, revision := range revisions {
+				p := h.nextProcess(names[i])
+				p.ServeHandshake(fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"serverInfo":{"name":"x","version":"1","title":7,"icons":[{"src":"i","sizes":"48x48"}]}}`, revision))
+				p.ServeToolsList(mcptest.ToolsResult("t" + names[i]))
+				if s := h.status(names[i]); s.State != backends.Ready || s.Revision != revision {
+					t.Errorf("%s: %+v", revision, s)
+				}
 			}
-		}
-		if warned := h.log.Lines("level=WARN", "unknown protocol revision"); len(warned) != 2 || len(h.listedTools()) != len(names) {
-			t.Errorf("logged %q; listed %q", warned, h.listedTools())
-		}
-	})
+			if warned := h.log.Lines("level=WARN", "unknown protocol revision"); len(warned) != 2 ||
+				len(h.listedTools()) != len(names) {
+				t.Errorf("logged %q; listed %q", warned, h.listedTools())
+			}
+		})
 }
 
 // F-LOG-1: backends that are not ready when the wait is over share one log record.
 func TestLateBackendsShareOneRecord_F_LOG_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, backends.Options{Backends: legacyBackends("a", "b", "c", "d", "e", "f", "g"), CatalogWait: time.Second})
+		h := newHarness(t, backends.Options{Backends: legacyBackends("a", "b", "c", "d", "e", "f",
+			"g"), CatalogWait: time.Second})
 		h.Start()
 		h.nextProcess("a").ServeStartup("t")
 		for _, name := range []string{"b", "c", "d", "e", "f", "g"} {

@@ -44,9 +44,10 @@ func TestFRAME08_FRAME09_BackendThatStopsReadingIsRestarted(t *testing.T) {
 			t.Errorf("call %d ended after %v with %v", i, took, a.Err)
 		}
 	}
-	late := <-sendSized(s, "deaf", 10) // this one, too; or it has been started again, and takes it and says nothing
+	// this one, too; or the restarted server reads it and does not respond
+	late := <-sendSized(s, "deaf", 10)
 	if late.Err == nil {
-		t.Error("it answers")
+		t.Error("it responds")
 	}
 	up := time.Now()
 	for s.Status()[0].State != Ready || !strings.Contains(log.String(), "it does not read") {
@@ -86,7 +87,8 @@ func TestFRAME08_ServerThatNeverReads(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		switch m.Method() {
 		case "initialize":
-			_, _ = w.Write(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
+			_, _ = w.Write(wire.NewResult(m.ID(),
+				[]byte(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
 		case "tools/list":
 			_, _ = w.Write(wire.NewResult(m.ID(), []byte(`{"tools":[]}`)).Raw())
 		case "notifications/initialized":
@@ -97,18 +99,21 @@ func TestFRAME08_ServerThatNeverReads(t *testing.T) {
 				return
 			}
 			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-				t.Cleanup(func() { conn.Close() }) // it is held, and not read
+				// the limiter queues it, the server does not read it
+				t.Cleanup(func() { conn.Close() })
 				_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 			}
 		}
 	})
 	server := httptest.NewServer(greeted)
 	defer server.Close()
-	deaf := config.Backend{Name: "deaf", URL: server.URL, Enabled: true, Generation: "legacy", StartTimeout: time.Minute, CallTimeout: time.Second, Sharing: "shared"}
-	s, end := runAll(t, io.Discard, deaf, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
+	deaf := config.Backend{Name: "deaf", URL: server.URL, Enabled: true, Generation: "legacy",
+		StartTimeout: time.Minute, CallTimeout: time.Second, Sharing: "shared"}
+	s, end := runAll(t, io.Discard, deaf, config.Backend{Name: "good", Embedded: "demo",
+		Enabled: true})
 	began := time.Now()
 	var calls []peer.ResponseChan
-	for range 20 { // 80 MiB: more than may be under way
+	for range 20 { // 80 MiB: more than may be in flight
 		calls = append(calls, sendSized(s, "deaf", 4<<20))
 	}
 	for range 100 {

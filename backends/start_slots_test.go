@@ -14,7 +14,8 @@ import (
 // seconds, and other backends need no slot.
 func TestStartsAreLimited(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a", "b", "c", "d", "e"), StartParallel: 2}
-	o.Backends = append(o.Backends, perSessionBackend("url"), config.Backend{Name: "demo", Embedded: "demo", Enabled: true, Generation: "legacy"})
+	o.Backends = append(o.Backends, perSessionBackend("url"),
+		config.Backend{Name: "demo", Embedded: "demo", Enabled: true, Generation: "legacy"})
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		started := func(names ...string) {
 			t.Helper()
@@ -34,7 +35,7 @@ func TestStartsAreLimited(t *testing.T) {
 		}
 		first := h.startedProcesses()
 		started(append(first, "url", "demo")...)
-		h.nextProcess(first[0]).ServeHandshake("") // it is ready, and makes room for one
+		h.nextProcess(first[0]).ServeHandshake("") // it is ready, and releases its slot
 		if n := h.startCount("a", "b", "c", "d", "e"); n != 3 {
 			t.Errorf("%d are started", n)
 		}
@@ -42,7 +43,7 @@ func TestStartsAreLimited(t *testing.T) {
 		if n := h.startCount("a", "b", "c", "d", "e"); n != 3 {
 			t.Errorf("%d are started", n)
 		}
-		time.Sleep(time.Millisecond) // those that hang count no more
+		time.Sleep(time.Millisecond) // those that hang no longer count
 		if n := h.startCount("a", "b", "c", "d", "e"); n != 5 {
 			t.Errorf("%d are started", n)
 		}
@@ -54,26 +55,27 @@ func TestStartsAreLimited(t *testing.T) {
 func TestStartsOfSessionConnectionsAreLimited(t *testing.T) {
 	c := legacyBackends("a")[0]
 	c.Sharing = "session"
-	withHarness(t, backends.Options{Backends: []config.Backend{c}, StartParallel: 1}, func(t *testing.T, h *harness) {
-		h.nextProcess("a").ServeStartup("t")
-		var calls []*callRecorder
-		for i := range 4 {
-			session := fmt.Sprint("s", i)
-			h.OpenSession(session, nil, false)
-			calls = append(calls, h.callFor(session, "a"))
-			h.startCount("a") // they come in this order
-		}
-		if n := h.startCount("a"); n != 2 {
-			t.Errorf("%d were started", n)
-		}
-		h.CloseSession("s1")
-		calls[1].want(t, "it did not start: the session is over")
-		h.breakDial("a", errors.New("no more"))
-		h.nextProcess("a").Exit("exit 1", "")
-		calls[0].want(t, "it did not start: exit 1")
-		calls[2].want(t, "it did not start: no more")
-		calls[3].want(t, "it did not start: no more")
-	})
+	withHarness(t, backends.Options{Backends: []config.Backend{c}, StartParallel: 1},
+		func(t *testing.T, h *harness) {
+			h.nextProcess("a").ServeStartup("t")
+			var calls []*callRecorder
+			for i := range 4 {
+				session := fmt.Sprint("s", i)
+				h.OpenSession(session, nil, false)
+				calls = append(calls, h.callFor(session, "a"))
+				h.startCount("a") // in this order
+			}
+			if n := h.startCount("a"); n != 2 {
+				t.Errorf("%d were started", n)
+			}
+			h.CloseSession("s1")
+			calls[1].want(t, "it did not start: the session is over")
+			h.breakDial("a", errors.New("no more"))
+			h.nextProcess("a").Exit("exit 1", "")
+			calls[0].want(t, "it did not start: exit 1")
+			calls[2].want(t, "it did not start: no more")
+			calls[3].want(t, "it did not start: no more")
+		})
 }
 
 // startedProcesses returns the backends that are processes and were started, in order.

@@ -42,57 +42,60 @@ func TestSubscriptions_SharedConnection(t *testing.T) {
 		refused.wantResult(t)
 		note := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///dir/part"}}`
 		p.Send(note)
-		h.ear.want(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
+		h.clients.want(t, "one notified by a: notifications/resources/updated",
+			"two notified by a: notifications/resources/updated")
 
-		h.subscribe("one", "a", "file:///dir", false).wantResult(t) // two still wants it
+		h.subscribe("one", "a", "file:///dir", false).wantResult(t) // two is still subscribed
 		p.WantNothing()
 		p.Send(note)
-		h.ear.want(t, "two told by a: notifications/resources/updated")
+		h.clients.want(t, "two notified by a: notifications/resources/updated")
 
-		// The next process is told, and an update may have been missed.
+		// The next process is subscribed, and an update may have been missed.
 		p.Close()
 		p = h.nextProcess("a")
 		p.ServeHandshake(loggingServer)
 		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 		h.serveLists(p)
-		h.ear.want(t, "two told by a: notifications/resources/updated")
+		h.clients.want(t, "two notified by a: notifications/resources/updated")
 
 		h.CloseSession("two")
-		if m := p.HandleRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()), "file:///dir") {
+		if m := p.HandleRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()),
+			"file:///dir") {
 			t.Errorf("got %s", m.Raw())
 		}
 		p.Send(note)
-		h.ear.want(t)
+		h.clients.want(t)
 	})
 }
 
 func TestSubscriptions_KeepSessionConnectionUp(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		shared := h.nextProcess("a")
-		shared.ServeHandshake(loggingServer)
-		h.serveLists(shared)
-		h.OpenSession("one", nil, false)
-		a := h.subscribe("one", "a", "x:y", true)
-		p := h.nextProcess("a")
-		p.ServeHandshake(loggingServer)
-		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
-		a.wantResult(t)
-		p.Close()
-		p = h.nextProcess("a")
-		p.ServeHandshake(loggingServer)
-		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
-		h.ear.want(t, "one told by a: notifications/resources/updated")
-		p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:other"}}`)
-		h.ear.want(t, "one told by a: notifications/resources/updated")
-		off := h.subscribe("one", "a", "x:y", false)
-		p.SendResult(p.HandleRequest("resources/unsubscribe").ID(), "{}")
-		off.wantResult(t)
-		p.Close()
-		time.Sleep(time.Hour)
-		if n := len(h.dialTimes("a")); n != 3 {
-			t.Errorf("dialled %d times", n)
-		}
-	})
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			shared := h.nextProcess("a")
+			shared.ServeHandshake(loggingServer)
+			h.serveLists(shared)
+			h.OpenSession("one", nil, false)
+			a := h.subscribe("one", "a", "x:y", true)
+			p := h.nextProcess("a")
+			p.ServeHandshake(loggingServer)
+			p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+			a.wantResult(t)
+			p.Close()
+			p = h.nextProcess("a")
+			p.ServeHandshake(loggingServer)
+			p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+			h.clients.want(t, "one notified by a: notifications/resources/updated")
+			p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:other"}}`)
+			h.clients.want(t, "one notified by a: notifications/resources/updated")
+			off := h.subscribe("one", "a", "x:y", false)
+			p.SendResult(p.HandleRequest("resources/unsubscribe").ID(), "{}")
+			off.wantResult(t)
+			p.Close()
+			time.Sleep(time.Hour)
+			if n := len(h.dialTimes("a")); n != 3 {
+				t.Errorf("dialled %d times", n)
+			}
+		})
 }
 
 // NOTIF-11: the level goes to the backends with logging, also to later ones.
@@ -105,7 +108,8 @@ func TestNOTIF11_LogLevels(t *testing.T) {
 		}
 		p.SendResult(m.ID(), "{}")
 	}
-	withHarness(t, backends.Options{Backends: append(legacyBackends("a", "mute"), perSessionBackend("own"))}, func(t *testing.T, h *harness) {
+	withHarness(t, backends.Options{Backends: append(legacyBackends("a", "mute"),
+		perSessionBackend("own"))}, func(t *testing.T, h *harness) {
 		a, mute, lists := h.nextProcess("a"), h.nextProcess("mute"), h.nextProcess("own")
 		a.ServeHandshake(loggingServer)
 		h.serveLists(a)
@@ -123,7 +127,7 @@ func TestNOTIF11_LogLevels(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-done:
-			t.Error("done before the backend has answered")
+			t.Error("done before the response of the backend")
 		default:
 		}
 		level(t, a, "error")
@@ -131,7 +135,7 @@ func TestNOTIF11_LogLevels(t *testing.T) {
 		done = set("two", "debug")
 		level(t, a, "debug")
 		<-done
-		<-set("one", "warning") // two wants more
+		<-set("one", "warning") // two subscribes to more
 		a.WantNothing()
 		mute.WantNothing()
 		lists.WantNothing()
@@ -151,7 +155,7 @@ func TestNOTIF11_LogLevels(t *testing.T) {
 		level(t, a, "warning")
 
 		began := time.Now()
-		<-set("one", "alert") // nobody answers
+		<-set("one", "alert") // no response comes
 		if d := time.Since(began); d != 2*time.Second {
 			t.Errorf("waited %v", d)
 		}
@@ -175,7 +179,7 @@ func TestSubscriptions_InFlightSubscribeCounts(t *testing.T) {
 		two.wantResult(t)
 		p.WantNothing()
 
-		// The other way round: the request to stop is under way when somebody subscribes.
+		// The other order: the unsubscribe is in flight when another session subscribes.
 		off := h.subscribe("two", "a", "x:y", false)
 		stop := p.HandleRequest("resources/unsubscribe")
 		h.OpenSession("three", nil, false)
@@ -184,31 +188,32 @@ func TestSubscriptions_InFlightSubscribeCounts(t *testing.T) {
 		p.SendResult(stop.ID(), "{}")
 		off.wantResult(t)
 		three.wantResult(t)
-		p.HandleRequest("resources/subscribe") // once more, for it may have come first
+		p.HandleRequest("resources/subscribe") // once more, because it may have come first
 	})
 }
 
 // A level that is set during a handshake is sent before the queued calls.
 func TestNoCallOvertakesLogLevel(t *testing.T) {
-	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}}, func(t *testing.T, h *harness) {
-		shared := h.nextProcess("a")
-		shared.ServeHandshake(loggingServer)
-		h.serveLists(shared)
-		h.OpenSession("one", nil, false)
-		h.SetLevel("one", "error", func() {})
-		h.callFor("one", "a")
-		p := h.nextProcess("a")
-		p.ServeHandshake(loggingServer)
-		first := p.HandleRequest("logging/setLevel")
-		h.SetLevel("one", "debug", func() {})
-		h.callFor("one", "a")
-		p.SendResult(first.ID(), "{}")
-		if m := p.HandleRequest("logging/setLevel"); !strings.Contains(string(m.Raw()), `"debug"`) {
-			t.Errorf("got %s", m.Raw())
-		}
-		p.HandleRequest("tools/call")
-		p.HandleRequest("tools/call")
-	})
+	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
+		func(t *testing.T, h *harness) {
+			shared := h.nextProcess("a")
+			shared.ServeHandshake(loggingServer)
+			h.serveLists(shared)
+			h.OpenSession("one", nil, false)
+			h.SetLevel("one", "error", func() {})
+			h.callFor("one", "a")
+			p := h.nextProcess("a")
+			p.ServeHandshake(loggingServer)
+			first := p.HandleRequest("logging/setLevel")
+			h.SetLevel("one", "debug", func() {})
+			h.callFor("one", "a")
+			p.SendResult(first.ID(), "{}")
+			if m := p.HandleRequest("logging/setLevel"); !strings.Contains(string(m.Raw()), `"debug"`) {
+				t.Errorf("got %s", m.Raw())
+			}
+			p.HandleRequest("tools/call")
+			p.HandleRequest("tools/call")
+		})
 }
 
 // A session that subscribes once more and is refused keeps its subscription.
@@ -221,8 +226,9 @@ func TestSubscriptions_RefusalKeepsEarlierOne(t *testing.T) {
 		h.subscribe("one", "a", "x:y", true)
 		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 		h.subscribe("one", "a", "x:y", true)
-		p.SendError(p.HandleRequest("resources/subscribe").ID(), `{"code":-32603,"message":"twice"}`)
+		p.SendError(p.HandleRequest("resources/subscribe").ID(),
+			`{"code":-32603,"message":"twice"}`)
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
-		h.ear.want(t, "one told by a: notifications/resources/updated")
+		h.clients.want(t, "one notified by a: notifications/resources/updated")
 	})
 }

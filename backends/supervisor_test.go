@@ -222,7 +222,8 @@ func runScript(t *testing.T, script string) {
 			t.Fatalf("no event: %s", event)
 		}
 		c := s.disposition(now)
-		got := fmt.Sprintf("%s %s", strings.ReplaceAll(string(s.State()), " ", "-"), []string{"goes", "waits", "fails"}[c])
+		got := fmt.Sprintf("%s %s", strings.ReplaceAll(string(s.State()), " ", "-"),
+			[]string{"goes", "waits", "fails"}[c])
 		for _, word := range words[4:] {
 			switch {
 			case word == "next" && !strings.Contains(got, " next "):
@@ -243,7 +244,8 @@ func runScript(t *testing.T, script string) {
 }
 
 func TestBreakerPauses(t *testing.T) {
-	want := []string{"200ms", "200ms", "400ms", "800ms", "1.6s", "30s", "1m0s", "2m0s", "4m0s", "5m0s", "5m0s"}
+	want := []string{"200ms", "200ms", "400ms", "800ms", "1.6s", "30s", "1m0s", "2m0s", "4m0s",
+		"5m0s", "5m0s"}
 	for failures, pause := range want {
 		if got := backoffAfter(failures).String(); got != pause {
 			t.Errorf("after %d failures: %s, want %s", failures, got, pause)
@@ -269,7 +271,7 @@ func TestSessionBreaker(t *testing.T) {
 			t.Errorf("may start: %s, want %s", got, want)
 		}
 	}
-	for range 20 { // one session's trouble is its own
+	for range 20 { // the failures of one session count once
 		may("yes")
 		c.failed(now, "one", no, 0)
 	}
@@ -277,7 +279,7 @@ func TestSessionBreaker(t *testing.T) {
 		c.failed(now, session, no, 0)
 		may("yes")
 	}
-	c.up() // and none after all that did not come up
+	c.up() // none after all starts that failed
 	for i := range breakerThreshold {
 		may("yes")
 		c.failed(now, fmt.Sprint(i), no, 0)
@@ -294,10 +296,11 @@ func TestSessionBreaker(t *testing.T) {
 	may("yes")
 	may("yes")
 
-	c.sharedBreaker = &breaker{failures: breakerThreshold, reason: errors.New("shared"), nextTry: now.Add(20 * time.Second)}
+	c.sharedBreaker = &breaker{failures: breakerThreshold, reason: errors.New("shared"),
+		nextTry: now.Add(20 * time.Second)}
 	may("shared in 20s")
 	now = now.Add(20 * time.Second)
-	may("shared in 1s") // it is being tried
+	may("shared in 1s") // a try is in progress
 	c.sharedBreaker = nil
 	may("yes")
 }
