@@ -22,7 +22,8 @@ func wantUnusable(t *testing.T, client *mcptest.Peer, member string) {
 }
 
 // forEachMember runs a test for each member that an error must name.
-func forEachMember(t *testing.T, of map[string]string, test func(t *testing.T, member, sent string)) {
+func forEachMember(t *testing.T, of map[string]string,
+	test func(t *testing.T, member, sent string)) {
 	for sent, member := range of {
 		t.Run(sent, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test(t, member, sent) })
@@ -35,23 +36,34 @@ func forEachMember(t *testing.T, of map[string]string, test func(t *testing.T, m
 func faultyInputs() map[string]string {
 	const good = `"method":"elicitation/create","params":{"message":"x"}`
 	of := map[string]string{
-		`"inputRequests":{"a":{` + good + `}},"InputRequests":{"a":{"method":"roots/list"}}`: `"InputRequests"`,
-		`"InputRequests":{"a":{` + good + `}},"requestState":"s"`:                            `"InputRequests"`,
-		`"inputRequests":{"a":{` + good + `}},"inputRequest\u017f":{}`:                       `"inputRequestſ"`,
-		`"inputRequests":{"a":{` + good + `}},"inputRequests":{}`:                            `"inputRequests" stands twice`,
-		`"inputRequests":{"a":{` + good + `}},"requestState":"s","requestState":"t"`:         `"requestState" stands twice`,
-		`"inputRequests":{"a":{` + good + `}},"RequestState":"t"`:                            `"RequestState"`,
-		`"inputRequests":{"a":{` + good + `}},"ResultType":"complete"`:                       `"ResultType"`,
+		`"inputRequests":{"a":{` + good +
+			`}},"InputRequests":{"a":{"method":"roots/list"}}`: `"InputRequests"`,
+		`"InputRequests":{"a":{` + good +
+			`}},"requestState":"s"`: `"InputRequests"`,
+		`"inputRequests":{"a":{` + good +
+			`}},"inputRequest\u017f":{}`: `"inputRequestſ"`,
+		`"inputRequests":{"a":{` + good +
+			`}},"inputRequests":{}`: `"inputRequests" stands twice`,
+		`"inputRequests":{"a":{` + good +
+			`}},"requestState":"s","requestState":"t"`: `"requestState" stands twice`,
+		`"inputRequests":{"a":{` + good +
+			`}},"RequestState":"t"`: `"RequestState"`,
+		`"inputRequests":{"a":{` + good +
+			`}},"ResultType":"complete"`: `"ResultType"`,
 	}
 	for more, member := range map[string]string{
-		`,"Params":{"message":"y"}`: `"Params"`, `,"params":{"message":"y"}`: `"params" stands twice`,
-		`,"param\u017f":{}`: `"paramſ"`, `,"Method":"ping"`: `"Method"`, `,"method":"ping"`: `"method" stands twice`,
+		`,"Params":{"message":"y"}`: `"Params"`,
+		`,"params":{"message":"y"}`: `"params" stands twice`,
+		`,"param\u017f":{}`:         `"paramſ"`, `,"Method":"ping"`: `"Method"`,
+		`,"method":"ping"`: `"method" stands twice`,
 	} {
 		of[`"inputRequests":{"b":{"method":"elicitation/create","params":{"message":"x"}},"a":{`+good+more+`}}`] = member
 	}
 	for params, member := range map[string]string{
-		`{}`: `"message" is missing`, `null`: `"message" is missing`, `{"message":null}`: `"message" in params`,
-		`{"message":"x","message":"y"}`: `"message" stands twice`, `{"message":"x","Message":"y"}`: `"Message"`,
+		`{}`: `"message" is missing`, `null`: `"message" is missing`,
+		`{"message":null}`:              `"message" in params`,
+		`{"message":"x","message":"y"}`: `"message" stands twice`,
+		`{"message":"x","Message":"y"}`: `"Message"`,
 	} {
 		of[`"inputRequests":{"a":{"method":"elicitation/create","params":`+params+`}}`] = member
 	}
@@ -64,7 +76,8 @@ func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 	forEachMember(t, faultyInputs(), func(t *testing.T, member, sent string) {
 		_, client, gh := openGeneration(t, "modern")
 		client.Send(firstRequest("1"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required",`+sent+`}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+			`{"resultType":"input_required",`+sent+`}`)
 		wantUnusable(t, client, member)
 		gh.WantNothing()
 	})
@@ -84,7 +97,8 @@ func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 		_, client, gh, ofCall := openModern(t, "2025-11-25", allClientCaps)
 		gh.SendResult(ofCall.ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
 		time.Sleep(time.Second)
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required",`+sent+`}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(),
+			`{"taskId":"t1","status":"input_required",`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
 }
@@ -93,15 +107,19 @@ func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 // ones rejected.
 func TestInputRequestsOfTaskWithoutInputs_F_SEC_5(t *testing.T) {
 	const asks = `{"a":{"method":"elicitation/create","params":{"message":"x"}}}`
-	for _, status := range []string{`"working"`, `"cancelled"`, `"completed","result":{}`, `"failed","error":{}`} {
+	for _, status := range []string{`"working"`, `"cancelled"`, `"completed","result":{}`,
+		`"failed","error":{}`} {
 		synctest.Test(t, func(t *testing.T) {
 			client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
-			for _, faulty := range []string{`"InputRequests":` + asks, `"inputRequests":` + asks + `,"inputRequests":` + asks} {
+			for _, faulty := range []string{`"InputRequests":` + asks,
+				`"inputRequests":` + asks + `,"inputRequests":` + asks} {
 				getTask(client, gh, task, `{"taskId":"t1",`+faulty+`,"status":`+status+`}`)
 				wantUnusable(t, client, "nputRequests")
 			}
-			getTask(client, gh, task, `{"taskId":"t1","inputRequests":`+asks+`,"requestState":"s","status":`+status+`}`)
-			if got := nextWithoutServerInfo(client); strings.Contains(got, "elicitation") || !strings.Contains(got, `"status":`+status) {
+			getTask(client, gh, task,
+				`{"taskId":"t1","inputRequests":`+asks+`,"requestState":"s","status":`+status+`}`)
+			if got := nextWithoutServerInfo(client); strings.Contains(got, "elicitation") ||
+				!strings.Contains(got, `"status":`+status) {
 				t.Errorf("got %s", got)
 			}
 		})
@@ -120,7 +138,8 @@ func TestResultTypeInAnotherCase_F_SEC_5(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, client, gh := openGeneration(t, generation)
 			client.Send(firstRequest("1"))
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[],"ResultType":"input_required","re\u017fultType":"task","x":1.0}`)
+			gh.SendResult(gh.HandleRequest("tools/call").ID(),
+				`{"content":[],"ResultType":"input_required","re\u017fultType":"task","x":1.0}`)
 			client.Want(completeResult("1", `"content":[],"x":1.0}`))
 		})
 	}
@@ -134,7 +153,8 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 		`{"message":"%s","mode":"url"},` +
 		`{"message":"%s","mode":"url"}]},"code":-32042,"message":"go" }`
 	sent := strings.ReplaceAll(failure, "%s", "")
-	newID := strings.Replace(strings.ReplaceAll(failure, "%s", "[gh] "), `"\u00e9"`, `"[gh] \u00e9"`, 1)
+	newID := strings.Replace(strings.ReplaceAll(failure, "%s", "[gh] "), `"\u00e9"`,
+		`"[gh] \u00e9"`, 1)
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, _, ofCall := startCallThatAsks(t, settings{}, allClientCaps)
 		gh.SendError(ofCall.ID(), sent)
@@ -158,8 +178,10 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 		a.Want(`{"jsonrpc":"2.0","id":"ask","error":` + newID + `}`)
 	})
 	for _, plain := range []string{
-		`{"code":-32042,"message":"m"}`, `{"code":-32042,"message":"m","data":{"elicitations":null}}`,
-		`{"code":-32042,"message":"m","data":{"elicitations":[]}}`, `{"code":-32602,"message":"m","data":{"elicitations":[{}]}}`,
+		`{"code":-32042,"message":"m"}`,
+		`{"code":-32042,"message":"m","data":{"elicitations":null}}`,
+		`{"code":-32042,"message":"m","data":{"elicitations":[]}}`,
+		`{"code":-32602,"message":"m","data":{"elicitations":[{}]}}`,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			_, client, gh, _, ofCall := startCallThatAsks(t, settings{}, allClientCaps)
@@ -173,14 +195,22 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
 	const good = `{"mode":"url","url":"https://a.example/x","message":"m"}`
 	of := map[string]string{
-		`"code":-32042,"data":{"elicitations":[` + good + `],"Elicitations":[]}`:           `"Elicitations"`,
-		`"code":-32042,"data":{"Elicitations":[` + good + `]}`:                             `"Elicitations"`,
-		`"code":-32042,"data":{"elicitations":[` + good + `],"elicitations":[]}`:           `"elicitations" stands twice`,
-		`"code":-32042,"data":{},"Data":{"elicitations":[` + good + `]}`:                   `"Data"`,
-		`"code":-32042,"data":{},"data":{"elicitations":[` + good + `]}`:                   `"data" stands twice`,
-		`"code":-1,"Code":-32042,"data":{"elicitations":[` + good + `]}`:                   `"Code"`,
-		`"code":-32042,"data":{"elicitations":` + good + `}`:                               `"elicitations"`,
-		`"code":-32042,"data":{"elicitations":[` + good + `,{"mode":"url","url":"a:b"}]}`:  `"message" is missing`,
+		`"code":-32042,"data":{"elicitations":[` + good +
+			`],"Elicitations":[]}`: `"Elicitations"`,
+		`"code":-32042,"data":{"Elicitations":[` + good +
+			`]}`: `"Elicitations"`,
+		`"code":-32042,"data":{"elicitations":[` + good +
+			`],"elicitations":[]}`: `"elicitations" stands twice`,
+		`"code":-32042,"data":{},"Data":{"elicitations":[` + good +
+			`]}`: `"Data"`,
+		`"code":-32042,"data":{},"data":{"elicitations":[` + good +
+			`]}`: `"data" stands twice`,
+		`"code":-1,"Code":-32042,"data":{"elicitations":[` + good +
+			`]}`: `"Code"`,
+		`"code":-32042,"data":{"elicitations":` + good +
+			`}`: `"elicitations"`,
+		`"code":-32042,"data":{"elicitations":[` + good +
+			`,{"mode":"url","url":"a:b"}]}`: `"message" is missing`,
 		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":null}]}`:             `"message" in`,
 		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":"m","Message":""}]}`: `"Message"`,
 		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":"m","url":"c:d"}]}`:  `"url" stands twice`,
@@ -237,9 +267,11 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 			wantUnusable(t, client, member)
 		}
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
-		gh.SendResult(gh.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"t1","status":"working"},{`+sent+`}]}`)
+		gh.SendResult(gh.HandleRequest("tasks/list").ID(),
+			`{"tasks":[{"taskId":"t1","status":"working"},{`+sent+`}]}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
-		if lines := h.log.Lines("level=WARN", "backend=gh", "listing tasks failed"); len(lines) != 1 {
+		if lines := h.log.Lines("level=WARN", "backend=gh", "listing tasks failed"); len(lines) !=
+			1 {
 			t.Errorf("logged %q", lines)
 		}
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{` + sent + `}}`)
@@ -251,7 +283,8 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		gh.SendResult(ofCall.ID(), `{"resultType":"task",`+sent+`}`)
 		wantUnusable(t, client, member)
 		client.Send(toolsCall("2", "ask"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+			`{"resultType":"task","taskId":"t1","status":"working"}`)
 		time.Sleep(time.Second)
 		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{`+sent+`}`)
 		wantUnusable(t, client, member)
@@ -259,7 +292,8 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 	// Stateless client, legacy backend.
 	forEachMember(t, faultyTasks, func(t *testing.T, member, sent string) {
 		_, client, gh := openTaskBackend(t, settings{})
-		for _, result := range []string{`{"task":{` + sent + `}}`, `{"task":{"taskId":"t1","status":"working"},` + sent + `}`} {
+		for _, result := range []string{`{"task":{` + sent + `}}`,
+			`{"task":{"taskId":"t1","status":"working"},` + sent + `}`} {
 			client.Send(modernRequest(`"make"`, "tools/call", `"name":"job",`, tasky))
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
 			wantUnusable(t, client, member)

@@ -34,7 +34,9 @@ func TestAmbiguousMembers_F_SEC_4(t *testing.T) {
 		} {
 			client.Sendf(`{"jsonrpc":"2.0","id":%d,%s}`, id+10, request)
 			m := client.NextMessage()
-			if e := wire.ReadError(m.Part(wire.PartError)); e.Code != -32600 || !strings.Contains(e.Message, "twice") && !strings.Contains(e.Message, "only in case") {
+			if e := wire.ReadError(m.Part(wire.PartError)); e.Code != -32600 ||
+				!strings.Contains(e.Message, "twice") &&
+					!strings.Contains(e.Message, "only in case") {
 				t.Errorf("%s: answered with %s", request, m.Raw())
 			}
 		}
@@ -48,11 +50,13 @@ func TestAmbiguousMembers_F_SEC_4(t *testing.T) {
 
 		// From the backend:
 		gh.Send(`{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{"message":"x","_meta":{},"_Meta":{}}}`)
-		if m := gh.NextMessage(); m.ID() != "5" || wire.ReadError(m.Part(wire.PartError)).Code != -32600 {
+		if m := gh.NextMessage(); m.ID() != "5" ||
+			wire.ReadError(m.Part(wire.PartError)).Code != -32600 {
 			t.Errorf("the backend was answered with %s", m.Raw())
 		}
 		for _, params := range []string{
-			`"notifications/progress","params":{"progressToken":` + string(asked.ID()) + `,"ProgressToken":7,"progress":1}`,
+			`"notifications/progress","params":{"progressToken":` + string(asked.ID()) +
+				`,"ProgressToken":7,"progress":1}`,
 			`"notifications/resources/updated","params":{"uri":"x:1","URI":"x:2"}`,
 			`"notifications/tasks/status","params":{"taskId":"x","taskId":"y","status":"working"}`,
 			`"notifications/elicitation/complete","params":{"elicitationId":"x","ElicitationId":"y"}`,

@@ -31,12 +31,15 @@ func TestTextsWithoutBackendLabel_F_SEC_5(t *testing.T) {
 			`"MODE"`:                   `"message":"x","MODE":"url"`,
 			`"URL"`:                    `"message":"x","mode":"url","url":"a:b","URL":"c:d"`,
 		} {
-			gh.Send(`{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{` + params + `}}`)
+			gh.Send(`{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{` + params +
+				`}}`)
 			e := wire.ReadError(gh.NextMessage().Part(wire.PartError))
-			if member = strings.ReplaceAll(member, `\u017f`, "ſ"); e.Code != -32602 || !strings.Contains(e.Message, member) {
+			if member = strings.ReplaceAll(member, `\u017f`, "ſ"); e.Code != -32602 ||
+				!strings.Contains(e.Message, member) {
 				t.Errorf("%s: %+v", params, e)
 			}
-			result := `{"inputRequests":{"a":{"method":"elicitation/create","params":{` + params + `}}}}`
+			result := `{"inputRequests":{"a":{"method":"elicitation/create","params":{` + params +
+				`}}}}`
 			if _, _, err := protocol.ReadInputRequests([]byte(result)); err == nil {
 				t.Errorf("read %s", result)
 			}
@@ -46,7 +49,8 @@ func TestTextsWithoutBackendLabel_F_SEC_5(t *testing.T) {
 		}
 		for _, params := range []string{``, `,"params":null`, `,"params":{}`} {
 			gh.Send(`{"jsonrpc":"2.0","id":6,"method":"elicitation/create"` + params + `}`)
-			if e := wire.ReadError(gh.NextMessage().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, `"message" is missing`) {
+			if e := wire.ReadError(gh.NextMessage().Part(wire.PartError)); e.Code != -32602 ||
+				!strings.Contains(e.Message, `"message" is missing`) {
 				t.Errorf("%q: %+v", params, e)
 			}
 		}

@@ -37,7 +37,8 @@ func TestBacklog_FloodingBackendKeepsSession(t *testing.T) {
 			case "tools/list":
 				gh.SendResult(m.ID(), mcptest.ToolsResult("t"))
 			case "resources/list":
-				gh.SendResult(m.ID(), `{"resources":[{"uri":"x:1","name":"n"},{"uri":"x:2","name":"n"}]}`)
+				gh.SendResult(m.ID(),
+					`{"resources":[{"uri":"x:1","name":"n"},{"uri":"x:2","name":"n"}]}`)
 			case "resources/templates/list":
 				gh.SendResult(m.ID(), `{"resourceTemplates":[]}`)
 			}

@@ -21,21 +21,27 @@ func TestBatch_RejectsModernRequest(t *testing.T) {
 		const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`
 		const no = `"error":{"code":-32600,"message":"Invalid request: it is of a revision that has no batches, and has to be sent alone"}}`
 		client.Send(`[` + strings.Join([]string{
-			firstRequest("1"), call, modernRequest("3", "ping", "", clientCaps), modernRequest("4", "server/discover", "", clientCaps),
-			strings.Replace(firstRequest("5"), "2026-07-28", "v999", 1), strings.Replace(firstRequest("6"), "2026-07-28", "2025-03-26", 1),
+			firstRequest("1"), call, modernRequest("3", "ping", "", clientCaps),
+			modernRequest("4", "server/discover", "", clientCaps),
+			strings.Replace(firstRequest("5"), "2026-07-28", "v999", 1),
+			strings.Replace(firstRequest("6"), "2026-07-28", "2025-03-26", 1),
 			`{"jsonrpc":"2.0","id":7,"method":"ping"}`,
 		}, `,`) + `]`)
 		for range 2 { // 2 and 6 name a legacy revision
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		}
 		gh.WantNothing()
-		client.Want(`[{"jsonrpc":"2.0","id":1,` + no + `,{"jsonrpc":"2.0","id":2,"result":{"content":[]}},{"jsonrpc":"2.0","id":3,` + no +
-			`,{"jsonrpc":"2.0","id":4,` + no + `,{"jsonrpc":"2.0","id":5,` + no + `,{"jsonrpc":"2.0","id":6,"result":{"content":[]}},{"jsonrpc":"2.0","id":7,"result":{}}]`)
-		if got := strings.Join(h.auditRecords(), "\n"); strings.Count(got, "outcome=rejected") != 2 || strings.Count(got, "outcome=ok") != 2 {
+		client.Want(`[{"jsonrpc":"2.0","id":1,` + no +
+			`,{"jsonrpc":"2.0","id":2,"result":{"content":[]}},{"jsonrpc":"2.0","id":3,` + no +
+			`,{"jsonrpc":"2.0","id":4,` + no + `,{"jsonrpc":"2.0","id":5,` + no +
+			`,{"jsonrpc":"2.0","id":6,"result":{"content":[]}},{"jsonrpc":"2.0","id":7,"result":{}}]`)
+		if got := strings.Join(h.auditRecords(), "\n"); strings.Count(got, "outcome=rejected") !=
+			2 || strings.Count(got, "outcome=ok") != 2 {
 			t.Errorf("the audit log has\n%s", got)
 		}
 
-		client.Send(modernRequest("8", "tools/call", `"name":"ask",`, `{}`)) // served outside of a batch
+		// served outside of a batch
+		client.Send(modernRequest("8", "tools/call", `"name":"ask",`, `{}`))
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("8", `"content":[]}`))
 	})

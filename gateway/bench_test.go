@@ -26,7 +26,8 @@ type memConn struct {
 }
 
 func newMemConnPair() (a, b memConn) {
-	there, back, over, once := make(chan wire.Message, 16), make(chan wire.Message, 16), make(chan struct{}), new(sync.Once)
+	there, back, over, once := make(chan wire.Message, 16), make(chan wire.Message, 16),
+		make(chan struct{}), new(sync.Once)
 	return memConn{there, back, over, once}, memConn{back, there, over, once}
 }
 
@@ -71,11 +72,12 @@ func newBenchGateway(tb testing.TB, backends int, answer string) *benchGateway {
 	}
 	r := &benchGateway{answer: wire.NewResult("0", []byte(answer))}
 	discard := slog.New(slog.DiscardHandler)
-	g := newGateway(tb, settings{maxMessage: 64 << 20, grace: time.Millisecond}, names, func(name string) (transport.Conn, error) {
-		ours, theirs := newMemConnPair()
-		go r.serveBackend(name, theirs)
-		return ours, nil
-	}, discard, slog.New(slog.NewJSONHandler(io.Discard, nil)))
+	g := newGateway(tb, settings{maxMessage: 64 << 20, grace: time.Millisecond}, names,
+		func(name string) (transport.Conn, error) {
+			ours, theirs := newMemConnPair()
+			go r.serveBackend(name, theirs)
+			return ours, nil
+		}, discard, slog.New(slog.NewJSONHandler(io.Discard, nil)))
 	r.serve = func() memConn {
 		ours, theirs := newMemConnPair()
 		served := make(chan struct{})
@@ -87,12 +89,14 @@ func newBenchGateway(tb testing.TB, backends int, answer string) *benchGateway {
 			theirs.Close()
 			<-served
 		})
-		theirs.roundTrip(tb, wire.NewRequest("1", "initialize", []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)))
+		theirs.roundTrip(tb, wire.NewRequest("1", "initialize",
+			[]byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)))
 		_ = theirs.Write(wire.NewNotification("notifications/initialized", nil), "")
 		return theirs
 	}
 	r.memConn = r.serve()
-	for strings.Count(string(r.roundTrip(tb, wire.NewRequest("1", "tools/list", nil)).Raw()), `"inputSchema"`) < backends*(toolsPerBackend+1) {
+	for strings.Count(string(r.roundTrip(tb, wire.NewRequest("1", "tools/list", nil)).Raw()),
+		`"inputSchema"`) < backends*(toolsPerBackend+1) {
 		time.Sleep(time.Millisecond) // synctest.Wait needs a bubble
 	}
 	return r
@@ -114,7 +118,8 @@ func (r *benchGateway) serveBackend(name string, conn memConn) {
 		id := m.Part(wire.PartID)
 		switch m.Method() {
 		case "initialize":
-			m = wire.NewResult("0", []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"b","version":"1"}}`))
+			m = wire.NewResult("0",
+				[]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"b","version":"1"}}`))
 		case "tools/list":
 			m = wire.NewResult("0", []byte(list.String()))
 		case "tools/call":
@@ -146,7 +151,8 @@ func (l memConn) roundTrip(tb testing.TB, m wire.Message) wire.Message {
 }
 
 func benchToolCall(id int, name string, text string) wire.Message {
-	m, err := wire.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"text":%q}}}`, id, name, text))
+	m, err := wire.Parse(fmt.Appendf(nil,
+		`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"text":%q}}}`, id, name, text))
 	if err != nil {
 		panic(err)
 	}
@@ -168,7 +174,8 @@ func BenchmarkCall(b *testing.B) {
 	for _, n := range []int{1, 20, 200} {
 		b.Run(fmt.Sprintf("%d backends", n), func(b *testing.B) {
 			r := newBenchGateway(b, n, smallResult)
-			benchRequest(b, r, benchToolCall(2, fmt.Sprintf("tool_7_of_b%d", n-1), "thirty-two bytes"))
+			benchRequest(b, r, benchToolCall(2, fmt.Sprintf("tool_7_of_b%d", n-1),
+				"thirty-two bytes"))
 		})
 	}
 	for _, n := range []int{1, 100, 10_000} {
@@ -192,7 +199,8 @@ func BenchmarkCall(b *testing.B) {
 	for _, n := range []int{1, 32, 256, 4096} {
 		b.Run(fmt.Sprintf("%d in flight of clients without sessions", n), func(b *testing.B) {
 			r := newBenchGateway(b, 2, smallResult)
-			meta := protocol.ClientMeta{Revision: "2026-07-28", ClientInfo: []byte(`{"name":"c","version":"1"}`)}
+			meta := protocol.ClientMeta{Revision: "2026-07-28",
+				ClientInfo: []byte(`{"name":"c","version":"1"}`)}
 			for i := range n - 1 {
 				_ = r.Write(meta.AddTo(benchToolCall(3+i, fmt.Sprintf("never_b%d", i%2), "x")), "")
 			}
@@ -214,7 +222,8 @@ func BenchmarkCall(b *testing.B) {
 // adds a few.
 func TestAllocations(t *testing.T) {
 	more := 1.0
-	if info, _ := debug.ReadBuildInfo(); slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if info, _ := debug.ReadBuildInfo(); slices.Contains(info.Settings,
+		debug.BuildSetting{Key: "-race", Value: "true"}) {
 		more = 6
 	}
 	r := newBenchGateway(t, 20, smallResult)

@@ -38,10 +38,14 @@ func TestCONTEXT_05_FilteredToolsCostNothing(t *testing.T) {
 			gh.ServeToolsList(`{"tools":[` + strings.Join(tools, ",") + `]}`)
 			return len(listTools(t, client))
 		}
-		all, allowed, denied := size(config.Filter{}), size(config.Filter{Allow: []string{"search_*"}}), size(config.Filter{Deny: []string{"delete_*"}})
+		all, allowed, denied := size(config.Filter{}),
+			size(config.Filter{Allow: []string{"search_*"}}),
+			size(config.Filter{Deny: []string{"delete_*"}})
 		t.Logf("%d bytes for %d tools, %d for the allowed ones", all, n, allowed)
-		if want := len(`{"tools":[]}`) + len(strings.Join(few, ",")); allowed != want || denied != want || all-want < (n-kept)*len(long) {
-			t.Errorf("%d bytes without a filter, %d with allow, %d with deny; want %d", all, allowed, denied, want)
+		if want := len(`{"tools":[]}`) + len(strings.Join(few, ",")); allowed != want ||
+			denied != want || all-want < (n-kept)*len(long) {
+			t.Errorf("%d bytes without a filter, %d with allow, %d with deny; want %d", all,
+				allowed, denied, want)
 		}
 	})
 }
@@ -60,7 +64,8 @@ func TestCONTEXT_06_LargeResultIsForwarded(t *testing.T) {
 			t.Errorf("listed %s", got)
 		}
 		client.Send(toolsCall("1", "search"))
-		text := `{"content":[{"type":"text","text":"` + strings.Repeat("é", 512<<10) + `"}],"_meta":{"anthropic/maxResultSizeChars":500000}}`
+		text := `{"content":[{"type":"text","text":"` + strings.Repeat("é", 512<<10) +
+			`"}],"_meta":{"anthropic/maxResultSizeChars":500000}}`
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), text)
 		if got, want := client.Next(), `{"jsonrpc":"2.0","id":1,"result":`+text+`}`; got != want {
 			t.Errorf("%d bytes of %d arrived: %.200s", len(got), len(want), got)
@@ -87,23 +92,28 @@ func TestOBS_01_StatusLogJournalAndClientAgree(t *testing.T) {
 		gh.ServeStartup("search")
 		h.nextProcess("docs").ServeStartup("other")
 		listTools(t, client)
-		if s, other := status(); s.State != backends.Ready || other.State != backends.Ready || s.Err != nil || !set.View().Settled || h.log.Warnings() != nil {
+		if s, other := status(); s.State != backends.Ready || other.State != backends.Ready ||
+			s.Err != nil || !set.View().Settled || h.log.Warnings() != nil {
 			t.Errorf("with all backends ready: %+v, %+v; logged %q", s, other, h.log.Warnings())
 		}
 		client.Send(toolsCall("1", "search"))
 		gh.HandleRequest("tools/call")
 		const why = "exit 3; its last words: boom"
 		gh.Exit("exit 3", "boom")
-		if got := client.Next(); !strings.Contains(got, `"data":{"backend":"gh","reason":"`+why+`"}`) {
+		if got := client.Next(); !strings.Contains(got,
+			`"data":{"backend":"gh","reason":"`+why+`"}`) {
 			t.Errorf("the client got %s", got)
 		}
-		if s, other := status(); s.State == backends.Ready || s.Err == nil || s.Err.Error() != why || other.State != backends.Ready || other.Err != nil {
+		if s, other := status(); s.State == backends.Ready || s.Err == nil ||
+			s.Err.Error() != why || other.State != backends.Ready || other.Err != nil {
 			t.Errorf("status: %+v, %+v", s, other)
 		}
-		if got := h.log.Warnings(); len(got) != 1 || !strings.Contains(got[0], "backend=gh") || !strings.Contains(got[0], `err="`+why+`"`) {
+		if got := h.log.Warnings(); len(got) != 1 || !strings.Contains(got[0], "backend=gh") ||
+			!strings.Contains(got[0], `err="`+why+`"`) {
 			t.Errorf("logged %q", got)
 		}
-		if got := h.auditRecords(); len(got) != 1 || !strings.Contains(got[0], "backend=gh") || !strings.Contains(got[0], "outcome=backend_lost") {
+		if got := h.auditRecords(); len(got) != 1 || !strings.Contains(got[0], "backend=gh") ||
+			!strings.Contains(got[0], "outcome=backend_lost") {
 			t.Errorf("recorded: %q", got)
 		}
 		again := h.nextProcess("gh") // the restarted process
@@ -112,7 +122,8 @@ func TestOBS_01_StatusLogJournalAndClientAgree(t *testing.T) {
 		again.SendResult(again.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		time.Sleep(mcptest.JournalDelay)
-		if s, _ := status(); s.State != backends.Ready || s.Err != nil || len(h.auditRecords()) != 2 {
+		if s, _ := status(); s.State != backends.Ready || s.Err != nil ||
+			len(h.auditRecords()) != 2 {
 			t.Errorf("after the restart: %+v; records: %q", s, h.auditRecords())
 		}
 	})

@@ -23,12 +23,14 @@ func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 		edit func(*config.Backend)
 	}{
 		{"another program", false, func(c *config.Backend) { c.Args = []string{"--other"} }},
-		{"another environment", true, func(c *config.Backend) { c.Env = map[string]string{"A": "B"} }},
+		{"another environment", true,
+			func(c *config.Backend) { c.Env = map[string]string{"A": "B"} }},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var set *backends.Set
-				h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}, backendSet: &set}, "gh")
+				h := newHarness(t, settings{generation: map[string]string{"gh": "modern"},
+					backendSet: &set}, "gh")
 				stateless, _ := h.connectClient()
 				stateless.Send(modernRequest("0", "tools/list", "", clientCaps))
 				gh := h.nextProcess("gh")
@@ -46,7 +48,8 @@ func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 				gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
 				request := client.HandleRequest("elicitation/create")
 
-				c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Generation: "modern"}
+				c := config.Backend{Name: "gh", Command: "gh", Enabled: true,
+					StartTimeout: time.Minute, MaxInFlight: 20_000, Generation: "modern"}
 				one.edit(&c)
 				done := make(chan struct{})
 				go func() {
@@ -60,13 +63,15 @@ func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 
 				stateless.Send(retryRequest("2", `{"u":{"action":"accept"}}`, ticket))
 				if one.same {
-					if again := next.HandleRequest("tools/call"); paramAt(t, again, "requestState") != `"S"` {
+					if again := next.HandleRequest("tools/call"); paramAt(t, again,
+						"requestState") != `"S"` {
 						t.Errorf("sent again as %s", again.Raw())
 					}
 					return
 				}
 				failure := wire.ReadError(stateless.NextMessage().Part(wire.PartError))
-				if failure.Code != -32602 || !strings.Contains(failure.Message, "begin the call anew") {
+				if failure.Code != -32602 || !strings.Contains(failure.Message,
+					"begin the call anew") {
 					t.Errorf("%+v", failure)
 				}
 				client.SendResult(request.ID(), `{"action":"accept"}`)

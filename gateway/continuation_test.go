@@ -24,9 +24,11 @@ func TestContinuation_WithoutRequestState(t *testing.T) {
 			`"inputResponses":{"other":{},"q1":{}},`,
 			`"inputResponses":{"q2":{"action":"accept"}},`,
 		} {
-			client.Send(modernRequest("2", "tools/call", `"name":"ask","arguments":{"n":9007199254740993},`+more, clientCaps))
+			client.Send(modernRequest("2", "tools/call",
+				`"name":"ask","arguments":{"n":9007199254740993},`+more, clientCaps))
 			failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
-			if failure.Code != -32602 || !strings.Contains(failure.Message, "inputResponses without requestState") {
+			if failure.Code != -32602 || !strings.Contains(failure.Message,
+				"inputResponses without requestState") {
 				t.Errorf("%s: %+v", more, failure)
 			}
 			gh.WantNothing()
@@ -38,7 +40,8 @@ func TestContinuation_WithoutRequestState(t *testing.T) {
 
 		// Some clients write null for absent members. Responses that nobody requested are passed
 		// to the backend.
-		for _, more := range []string{`"inputResponses":null,"requestState":null,`, `"inputResponses":{},`, `"inputResponses":{"user_name":{"action":"accept"}},`} {
+		for _, more := range []string{`"inputResponses":null,"requestState":null,`,
+			`"inputResponses":{},`, `"inputResponses":{"user_name":{"action":"accept"}},`} {
 			client.Send(modernRequest("4", "tools/call", `"name":"ask",`+more, clientCaps))
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 			client.Want(completeResult("4", `"content":[]}`))
@@ -83,7 +86,8 @@ func TestContinuation_GenerationChanged(t *testing.T) {
 			}
 		}
 		stateless.Send(retryRequest("2", `{"u":{"action":"accept"}}`, ticket))
-		again.SendError(again.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"?"}`)
+		again.SendError(again.HandleRequest("server/discover").ID(),
+			`{"code":-32601,"message":"?"}`)
 		again.ServeStartup("ask")
 		gone()
 		stateless.Send(retryRequest("3", `{"u":{"action":"accept"}}`, ticket))

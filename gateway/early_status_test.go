@@ -99,7 +99,8 @@ func TestEarlyStatus_Limit(t *testing.T) {
 		client, gh, made := callAsTasks(t, 1)
 		long := func(n int) string {
 			empty := taskStatus("t", 1)
-			return strings.Replace(empty, `Message":"1`, `Message":"1`+strings.Repeat("x", n-len(empty)), 1)
+			return strings.Replace(empty, `Message":"1`,
+				`Message":"1`+strings.Repeat("x", n-len(empty)), 1)
 		}
 		gh.Send(long(8<<10 + 1))
 		gh.Send(long(8 << 10))

@@ -45,7 +45,8 @@ func clientMessages(t *testing.T) []string {
 			}
 		}
 		for _, line := range got {
-			if m, _ := wire.Parse([]byte(line)); m.Part(wire.PartError) == nil || !relayed[string(m.Part(wire.PartError))] {
+			if m, _ := wire.Parse([]byte(line)); m.Part(wire.PartError) == nil ||
+				!relayed[string(m.Part(wire.PartError))] {
 				all = append(all, line)
 			}
 		}
@@ -65,7 +66,8 @@ func TestMission_D_EveryMessageHasJSONRPCVersion(t *testing.T) {
 // The gateway's own errors use the five standard codes and one more, outside of the range that
 // MCP reserves.
 func TestMission_B_GatewayErrorCodes(t *testing.T) {
-	ours := []int{wire.CodeParseError, wire.CodeInvalidRequest, wire.CodeMethodNotFound, wire.CodeInvalidParams, wire.CodeInternalError, wire.CodeNotInitialized}
+	ours := []int{wire.CodeParseError, wire.CodeInvalidRequest, wire.CodeMethodNotFound,
+		wire.CodeInvalidParams, wire.CodeInternalError, wire.CodeNotInitialized}
 	if want := []int{-32700, -32600, -32601, -32602, -32603, -32002}; !slices.Equal(ours, want) {
 		t.Errorf("the codes are %v, want %v", ours, want)
 	}

@@ -21,12 +21,14 @@ func TestQueueFullIsRejected(t *testing.T) {
 		id := gh.HandleRequest("tools/call").ID()
 		client.Send(toolsCall("2", "search"))
 		const busy = "busy: it takes 1 call at a time (max_in_flight), and none may wait (queue_wait: 0s)"
-		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"backend gh: ` + busy + `; the call did not run",` +
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"backend gh: ` +
+			busy + `; the call did not run",` +
 			`"data":{"backend":"gh","reason":"` + busy + `"}}}`)
 		gh.SendResult(id, "{}")
 		client.Next()
 		time.Sleep(mcptest.JournalDelay)
-		if len(h.journal.Lines("id=2", "backend=gh", "outcome=rejected")) != 1 || len(h.journal.Lines("id=1", "outcome=ok")) != 1 {
+		if len(h.journal.Lines("id=2", "backend=gh", "outcome=rejected")) != 1 ||
+			len(h.journal.Lines("id=1", "outcome=ok")) != 1 {
 			t.Errorf("recorded %q", h.journal.Lines())
 		}
 	})

@@ -59,8 +59,10 @@ type fuzzHarness struct {
 func newFuzzHarness(t *testing.T, generation string) *fuzzHarness {
 	p := &fuzzHarness{asked: make(map[wire.ID]int), answers: make(map[wire.ID]int)}
 	p.harness = newHarness(t, settings{
-		singleClient: true, inFlight: 8, grace: time.Second, catalogWait: time.Second, startTimeout: 5 * time.Second,
-		callTimeout: map[string]time.Duration{"gh": 5 * time.Second}, generation: map[string]string{"gh": generation},
+		singleClient: true, inFlight: 8, grace: time.Second, catalogWait: time.Second,
+		startTimeout: 5 * time.Second,
+		callTimeout:  map[string]time.Duration{"gh": 5 * time.Second},
+		generation:   map[string]string{"gh": generation},
 	}, "gh")
 	p.client, p.served = p.harness.connectClient()
 	return p
@@ -147,9 +149,11 @@ func (p *fuzzHarness) answerProcess() (more bool) {
 			p.t.Errorf("the backend is sent a malformed message: %v: %.300s", err, line)
 		case m.Kind() != wire.Request:
 		case m.Method() == "initialize":
-			gh.SendResult(m.ID(), `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"serverInfo":{"name":"x","version":"1"}}`)
+			gh.SendResult(m.ID(),
+				`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"serverInfo":{"name":"x","version":"1"}}`)
 		case strings.HasSuffix(m.Method(), "/list"):
-			gh.SendResult(m.ID(), `{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"prompts":[{"name":"p"}],"resources":[{"uri":"u:1","name":"r"}],"resourceTemplates":[{"uriTemplate":"u:{x}","name":"rt"}]}`)
+			gh.SendResult(m.ID(),
+				`{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"prompts":[{"name":"p"}],"resources":[{"uri":"u:1","name":"r"}],"resourceTemplates":[{"uriTemplate":"u:{x}","name":"rt"}]}`)
 		default:
 			params := m.Part(wire.PartParams)
 			if params == nil {
@@ -166,16 +170,28 @@ func (p *fuzzHarness) answerProcess() (more bool) {
 // served, and everything ends.
 func FuzzSession(f *testing.F) {
 	const hello = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"sampling":{},"elicitation":{}},"clientInfo":{"name":"f","version":"1"}}}` + "\n" +
-		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n"
-	noise := "✓ ready\n" + `{"jsonrpc":"2.0","id":999,"result":{}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n" + `{"jsonrpc":"2.0","id":3,"method":"roots/list"}`
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" +
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n"
+	noise := "✓ ready\n" + `{"jsonrpc":"2.0","id":999,"result":{}}` + "\n" +
+		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n" +
+		`{"jsonrpc":"2.0","id":3,"method":"roots/list"}`
 	for _, lines := range []string{
 		hello + `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","arguments":{"a":1},"_meta":{"progressToken":"p"}}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`,
-		hello + `{"jsonrpc":"2.0","id":"2","method":"tools/call","params":{"name":"gh__t"}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2.0,"reason":{}}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":[],"progress":"x"}}`,
-		hello + `{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"u:1"}}` + "\n" + `{"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"debug"}}` + "\n" + `{"jsonrpc":"2.0","id":5,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""}}}`,
-		strings.Replace(hello, "2025-11-25", "2025-03-26", 1) + `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"method":"ping"},7,{"jsonrpc":"2.0","id":null,"method":"x"},[]]`,
-		modernRequest("7", "tools/call", `"name":"t",`, clientCaps) + "\n" + modernRequest(`"s"`, "subscriptions/listen", `"notifications":{"toolsListChanged":true},`, "{}") + "\n" + modernRequest("8", "tasks/get", `"taskId":"x",`, "{}"),
-		`{"jsonrpc":"2.0","id":1,"method":"server/discover"}` + "\n{\n" + `{"id":1}` + "\n" + `{"jsonrpc":"2.0","id":-1.0e3,"method":"prompts/get","params":{"name":"p","Name":"q"}}`,
-		hello + `{"jsonrpc":"2.0","id":6,"method":"resources/read","params":{"uri":"u:\u00e9"}}` + "\n" + `{"jsonrpc":"2.0","id":0,"result":{"roots":[]}}` + "\n" + `{"jsonrpc":"2.0","id":0,"error":7}` + "\n" + hello,
+		hello + `{"jsonrpc":"2.0","id":"2","method":"tools/call","params":{"name":"gh__t"}}` +
+			"\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2.0,"reason":{}}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":[],"progress":"x"}}`,
+		hello + `{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"u:1"}}` +
+			"\n" + `{"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"debug"}}` + "\n" + `{"jsonrpc":"2.0","id":5,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""}}}`,
+		strings.Replace(hello, "2025-11-25", "2025-03-26", 1) +
+			`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"method":"ping"},7,{"jsonrpc":"2.0","id":null,"method":"x"},[]]`,
+		modernRequest("7", "tools/call", `"name":"t",`, clientCaps) + "\n" +
+			modernRequest(`"s"`, "subscriptions/listen",
+				`"notifications":{"toolsListChanged":true},`, "{}") + "\n" +
+			modernRequest("8", "tasks/get", `"taskId":"x",`, "{}"),
+		`{"jsonrpc":"2.0","id":1,"method":"server/discover"}` + "\n{\n" + `{"id":1}` + "\n" +
+			`{"jsonrpc":"2.0","id":-1.0e3,"method":"prompts/get","params":{"name":"p","Name":"q"}}`,
+		hello + `{"jsonrpc":"2.0","id":6,"method":"resources/read","params":{"uri":"u:\u00e9"}}` +
+			"\n" + `{"jsonrpc":"2.0","id":0,"result":{"roots":[]}}` + "\n" +
+			`{"jsonrpc":"2.0","id":0,"error":7}` + "\n" + hello,
 	} {
 		f.Add([]byte(lines), []byte(noise))
 		f.Add([]byte(lines), []byte{})
@@ -212,13 +228,19 @@ func FuzzBackend(f *testing.F) {
 	tools := `{"jsonrpc":"2.0","id":$,"result":` + mcptest.ToolsResult("t") + "}\n"
 	for _, lines := range []string{
 		hello + tools + `{"jsonrpc":"2.0","id":$,"result":{"content":[]}}`,
-		hello + tools + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":$,"progress":1}}` + "\n" + `{"jsonrpc":"2.0","id":"$","result":{}}`,
-		hello + tools + `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?"}}` + "\n" + `{"jsonrpc":"2.0","id":$,"error":{"code":-32042,"message":"x"}}`,
+		hello + tools +
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":$,"progress":1}}` + "\n" + `{"jsonrpc":"2.0","id":"$","result":{}}`,
+		hello + tools +
+			`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?"}}` +
+			"\n" + `{"jsonrpc":"2.0","id":$,"error":{"code":-32042,"message":"x"}}`,
 		hello + `{"jsonrpc":"2.0","id":$,"result":{"tools":[{"name":"t"},{"name":"t"},7],"nextCursor":"c"}}` + "\n" + `{"jsonrpc":"2.0","id":$,"result":{"tools":[],"nextCursor":"c"}}`,
-		`{"jsonrpc":"2.0","id":$,"result":{"protocolVersion":7,"capabilities":[]}}` + "\n" + `{"jsonrpc":"2.0","id":$,"error":{"code":-32601,"message":"no"}}`,
-		`{"jsonrpc":"2.0","id":$,"result":` + mcptest.DiscoverResult + "}\n" + tools + `{"jsonrpc":"2.0","id":$,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"s"}}`,
+		`{"jsonrpc":"2.0","id":$,"result":{"protocolVersion":7,"capabilities":[]}}` + "\n" +
+			`{"jsonrpc":"2.0","id":$,"error":{"code":-32601,"message":"no"}}`,
+		`{"jsonrpc":"2.0","id":$,"result":` + mcptest.DiscoverResult + "}\n" + tools +
+			`{"jsonrpc":"2.0","id":$,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"s"}}`,
 		`{"jsonrpc":"2.0","id":$,"error":{"code":-32022,"message":"v","data":{"supported":["2025-06-18"]}}}` + "\n[" + strings.TrimSpace(hello) + "]\n" + tools,
-		hello + tools + `{"jsonrpc":"2.0","id":$,"result":{"task":{"taskId":"x","status":"working","createdAt":"","ttl":1,"pollInterval":1}}}` + "\n" + `{"jsonrpc":"2.0","id":$,"result":NaN}`,
+		hello + tools +
+			`{"jsonrpc":"2.0","id":$,"result":{"task":{"taskId":"x","status":"working","createdAt":"","ttl":1,"pollInterval":1}}}` + "\n" + `{"jsonrpc":"2.0","id":$,"result":NaN}`,
 	} {
 		for era := range uint8(3) {
 			f.Add([]byte(lines), era)
@@ -238,7 +260,8 @@ func FuzzBackend(f *testing.F) {
 					for _, line := range gh.TakeAll() {
 						m, err := wire.Parse([]byte(line))
 						if err != nil {
-							t.Errorf("the backend is sent a malformed message: %v: %.300s", err, line)
+							t.Errorf("the backend is sent a malformed message: %v: %.300s", err,
+								line)
 						}
 						if more = true; m.Kind() == wire.Request {
 							id = string(m.ID())
@@ -256,8 +279,11 @@ func FuzzBackend(f *testing.F) {
 			p.send(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"sampling":{},"elicitation":{}},"clientInfo":{"name":"f","version":"1"}}}`)
 			p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			for i, method := range []string{
-				`"tools/list"`, `"tools/call","params":{"name":"t","_meta":{"progressToken":1}}`, `"tools/call","params":{"name":"gh__t"}`, `"resources/list"`,
-				`"resources/read","params":{"uri":"u:1"}`, `"prompts/get","params":{"name":"p"}`, `"resources/subscribe","params":{"uri":"u:1"}`, `"logging/setLevel","params":{"level":"info"}`, `"tools/list"`,
+				`"tools/list"`, `"tools/call","params":{"name":"t","_meta":{"progressToken":1}}`,
+				`"tools/call","params":{"name":"gh__t"}`, `"resources/list"`,
+				`"resources/read","params":{"uri":"u:1"}`, `"prompts/get","params":{"name":"p"}`,
+				`"resources/subscribe","params":{"uri":"u:1"}`,
+				`"logging/setLevel","params":{"level":"info"}`, `"tools/list"`,
 			} {
 				p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%s}`, i, method))
 				settle()

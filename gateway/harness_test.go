@@ -23,16 +23,17 @@ import (
 
 // settings are a test gateway's deviations from the defaults.
 type settings struct {
-	prefix              catalog.Prefix
-	separator           string
-	nameLimit           int
-	pageSize            int
-	catalogWait         time.Duration // for a first list; 0 = 3 s
-	startTimeout        time.Duration // 0 = 60 s
-	callTimeout         map[string]time.Duration
-	tools               map[string]config.Filter
-	inFlight            int
-	maxInFlight         int // max_in_flight of each backend, without a queue; 0 = 20000, as in config
+	prefix       catalog.Prefix
+	separator    string
+	nameLimit    int
+	pageSize     int
+	catalogWait  time.Duration // for a first list; 0 = 3 s
+	startTimeout time.Duration // 0 = 60 s
+	callTimeout  map[string]time.Duration
+	tools        map[string]config.Filter
+	inFlight     int
+	// max_in_flight of each backend, without a queue; 0 = 20000, as in config
+	maxInFlight         int
 	maxStatelessClients int
 	grace               time.Duration
 	drain               time.Duration // 0 = 500 ms
@@ -48,12 +49,14 @@ type settings struct {
 
 // newGateway wires a gateway as main does, over backends reached by dial, and runs it until the
 // test ends.
-func newGateway(t testing.TB, o settings, names []string, dial func(string) (transport.Conn, error), log, journal *slog.Logger) *gateway.Gateway {
+func newGateway(t testing.TB, o settings, names []string, dial func(string) (transport.Conn, error),
+	log, journal *slog.Logger) *gateway.Gateway {
 	var all []config.Backend
 	for _, name := range names {
 		all = append(all, config.Backend{
 			Name: name, Command: name, Enabled: true,
-			StartTimeout: cmp.Or(o.startTimeout, time.Minute), CallTimeout: o.callTimeout[name], Tools: o.tools[name],
+			StartTimeout: cmp.Or(o.startTimeout, time.Minute), CallTimeout: o.callTimeout[name],
+			Tools:       o.tools[name],
 			MaxInFlight: cmp.Or(o.maxInFlight, 20_000),
 			Sharing:     o.sharing[name], Generation: cmp.Or(o.generation[name], "legacy"),
 		})
@@ -67,7 +70,8 @@ func newGateway(t testing.TB, o settings, names []string, dial func(string) (tra
 			NameLimit: cmp.Or(o.nameLimit, 50),
 			PageSize:  o.pageSize,
 		},
-		CatalogWait: cmp.Or(o.catalogWait, 3*time.Second), MaxMessage: cmp.Or(o.maxMessage, 1<<20), StateDir: o.stateDir, ClientInfo: info, Log: log, SingleClient: o.singleClient,
+		CatalogWait: cmp.Or(o.catalogWait, 3*time.Second), MaxMessage: cmp.Or(o.maxMessage, 1<<20),
+		StateDir: o.stateDir, ClientInfo: info, Log: log, SingleClient: o.singleClient,
 		Dial: func(c config.Backend) (transport.Conn, error) { return dial(c.Name) },
 	})
 	if o.backendSet != nil {
@@ -80,7 +84,8 @@ func newGateway(t testing.TB, o settings, names []string, dial func(string) (tra
 	}
 	g := gateway.New(gateway.Options{
 		Backends: set, Observers: observers, Info: info,
-		MaxInFlight: o.inFlight, MaxStatelessClients: o.maxStatelessClients, Grace: o.grace, DrainTimeout: cmp.Or(o.drain, 500*time.Millisecond), Log: log, Mask: o.mask,
+		MaxInFlight: o.inFlight, MaxStatelessClients: o.maxStatelessClients, Grace: o.grace,
+		DrainTimeout: cmp.Or(o.drain, 500*time.Millisecond), Log: log, Mask: o.mask,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -96,16 +101,21 @@ func newGateway(t testing.TB, o settings, names []string, dial func(string) (tra
 
 // TestConversations runs the conversations in testdata, with the real package backends.
 func TestConversations(t *testing.T) {
-	mcptest.RunConversations(t, "testdata", func(t *testing.T, s mcptest.GatewaySetup) func(context.Context, transport.Conn) error {
+	mcptest.RunConversations(t, "testdata", func(t *testing.T,
+		s mcptest.GatewaySetup) func(context.Context, transport.Conn) error {
 		g := newGateway(t, readSettings(t, s.Config), s.Backends, s.Dial, s.Log, s.Audit)
-		return func(ctx context.Context, conn transport.Conn) error { return g.Serve(ctx, "", "", conn) }
+		return func(ctx context.Context, conn transport.Conn) error {
+			return g.Serve(ctx, "", "",
+				conn)
+		}
 	})
 }
 
 // readSettings parses a conversation's config section.
 func readSettings(t *testing.T, c map[string]string) settings {
 	o := settings{
-		singleClient: true, callTimeout: make(map[string]time.Duration), tools: make(map[string]config.Filter),
+		singleClient: true, callTimeout: make(map[string]time.Duration),
+		tools:   make(map[string]config.Filter),
 		sharing: make(map[string]string), generation: make(map[string]string),
 	}
 	for key, value := range c {

@@ -180,11 +180,13 @@ func (p *participant) sendUnsolicited(r *peer.Request, at string) {
 	for range p.random(4) {
 		switch p.random(4) {
 		case 0:
-			p.Notify("notifications/progress", fmt.Appendf(nil, `{"progressToken":%s,"progress":1,"message":%q}`, r.Token(), at))
+			p.Notify("notifications/progress",
+				fmt.Appendf(nil, `{"progressToken":%s,"progress":1,"message":%q}`, r.Token(), at))
 		case 1:
 			p.Notify("notifications/message", fmt.Appendf(nil, `{"level":"info","data":%q}`, at))
 		case 2:
-			p.request("a question", "sampling/createMessage", at, fmt.Sprintf(`{"x":%q,"_meta":{"progressToken":0}}`, at))
+			p.request("a question", "sampling/createMessage", at,
+				fmt.Sprintf(`{"x":%q,"_meta":{"progressToken":0}}`, at))
 		case 3:
 			p.request("a question", "elicitation/create", at, fmt.Sprintf(`{"message":%q}`, at))
 		}
@@ -243,7 +245,8 @@ func runOwners(t *testing.T, seed uint64) {
 		p := player(string(letter))
 		go func() { _ = g.Serve(context.Background(), string(letter)+"-session", "", near) }()
 		p.run(markChecker{far, p}, peer.Options{})
-		if _, err := p.Call(t.Context(), "initialize", []byte(`{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}`)); err != nil {
+		if _, err := p.Call(t.Context(), "initialize",
+			[]byte(`{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}`)); err != nil {
 			t.Fatal(err)
 		}
 		_ = p.Notify("notifications/initialized", nil)
@@ -256,7 +259,9 @@ func runOwners(t *testing.T, seed uint64) {
 				for range calls / len(clientLetters) / lanes {
 					at := fmt.Sprintf("%s#%d", p.who, p.next.Add(1))
 					tool := []string{"shared__work", "each__work"}[p.random(2)]
-					p.request("a call", "tools/call", at, fmt.Sprintf(`{"name":%q,"arguments":{"x":%q},"_meta":{"progressToken":0}}`, tool, at))
+					p.request("a call", "tools/call", at,
+						fmt.Sprintf(`{"name":%q,"arguments":{"x":%q},"_meta":{"progressToken":0}}`,
+							tool, at))
 					if p.random(10) == 0 {
 						time.Sleep(time.Duration(p.random(60)) * time.Second)
 					}
@@ -273,9 +278,12 @@ func runOwners(t *testing.T, seed uint64) {
 	defer y.mu.Unlock()
 	t.Log(y.counts)
 	for _, what := range []string{
-		"to a client: response", "to a client: notifications/progress", "to a client: notifications/message",
-		"to a client: sampling/createMessage", "to a client: elicitation/create", "to a client: notifications/cancelled",
-		"a call was answered", "a call ended without an answer", "a question was answered", "a question was refused",
+		"to a client: response", "to a client: notifications/progress",
+		"to a client: notifications/message",
+		"to a client: sampling/createMessage", "to a client: elicitation/create",
+		"to a client: notifications/cancelled",
+		"a call was answered", "a call ended without an answer", "a question was answered",
+		"a question was refused",
 		"a question ended without an answer", "cancelled",
 	} {
 		if y.counts[what] == 0 {

@@ -42,13 +42,17 @@ func TestStatelessTasks_ListenerLimit(t *testing.T) {
 		var tasks []string
 		for i := range 3 {
 			client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","pollInterval":600000}}`, i))
+			gh.SendResult(gh.HandleRequest("tools/call").ID(),
+				fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","pollInterval":600000}}`,
+					i))
 			tasks = append(tasks, nextTaskID(t, client))
 		}
 		h.gateway.FillTaskListeners(2)
-		client.Send(modernRequest(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+strings.Join(tasks, ",")+`]},`, tasky))
+		client.Send(modernRequest(`"l"`, "subscriptions/listen",
+			`"notifications":{"taskIds":[`+strings.Join(tasks, ",")+`]},`, tasky))
 		ack := client.HandleNotification("notifications/subscriptions/acknowledged")
-		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) != `{"taskIds":[`+strings.Join(tasks[:2], ",")+`]}` {
+		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) !=
+			`{"taskIds":[`+strings.Join(tasks[:2], ",")+`]}` {
 			t.Errorf("acknowledged %s", got)
 		}
 		gh.HandleRequest("tasks/get")
@@ -65,7 +69,8 @@ func TestListTasks_PageLimit(t *testing.T) {
 		makeTask(t, a, gh, "gh", "t")
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
 		for i := range 1000 {
-			gh.SendResult(gh.HandleRequest("tasks/list").ID(), fmt.Sprintf(`{"tasks":[],"nextCursor":"%d"}`, i))
+			gh.SendResult(gh.HandleRequest("tasks/list").ID(),
+				fmt.Sprintf(`{"tasks":[],"nextCursor":"%d"}`, i))
 		}
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
 		gh.WantNothing()
@@ -75,15 +80,19 @@ func TestListTasks_PageLimit(t *testing.T) {
 // A task whose backend no longer responds fails its call in the end.
 func TestPolledTask_SilentBackendFailsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}, callTimeout: map[string]time.Duration{"gh": time.Second}}, "gh")
+		h := newHarness(t, settings{singleClient: true,
+			generation:  map[string]string{"gh": "modern"},
+			callTimeout: map[string]time.Duration{"gh": time.Second}}, "gh")
 		client, _ := h.connectClient()
 		client.Initialize("2025-11-25")
 		gh := h.nextProcess("gh")
-		gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`, `"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
+		gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`,
+			`"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
 		gh.ServeToolsList(mcptest.ToolsResult("job"))
 		listTools(t, client)
 		client.Send(toolsCall("1", "job"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t","status":"working","ttlMs":null,"pollIntervalMs":1000}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+			`{"resultType":"task","taskId":"t","status":"working","ttlMs":null,"pollIntervalMs":1000}`)
 		for range 6 {
 			gh.HandleRequest("tasks/get")
 			gh.HandleNotification("notifications/cancelled")
@@ -106,7 +115,8 @@ func TestSuspended_InputRequestLimit(t *testing.T) {
 		for i := range bound + 1 {
 			gh.Sendf(`{"jsonrpc":"2.0","id":"e%d","method":"roots/list"}`, i)
 		}
-		if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"e256","error":{"code":-32603,`) {
+		if got := gh.Next(); !strings.HasPrefix(got,
+			`{"jsonrpc":"2.0","id":"e256","error":{"code":-32603,`) {
 			t.Errorf("got %s", got)
 		}
 		wantInputRequired(t, client, "q1", "q256")
@@ -124,8 +134,10 @@ func TestLongURIIsNotEchoed(t *testing.T) {
 		listTools(t, client)
 		for _, length := range []int{8 << 10, 8<<10 + 1} {
 			uri := strings.Repeat("x", length)
-			client.Sendf(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":%q}}`, uri)
-			if got := client.Next(); !strings.Contains(got, "Resource not found") || strings.Contains(got, uri) != (length == 8<<10) {
+			client.Sendf(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":%q}}`,
+				uri)
+			if got := client.Next(); !strings.Contains(got, "Resource not found") ||
+				strings.Contains(got, uri) != (length == 8<<10) {
 				t.Errorf("%d: got %.300s", length, got)
 			}
 		}
@@ -145,11 +157,14 @@ func TestLongURISubscriptionIsRejected(t *testing.T) {
 		client.Sendf(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"u:%s"}}`, long[:8<<10-2])
 		gh.SendResult(gh.HandleRequest("resources/subscribe").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
-		client.Sendf(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":%q}}`, long)
+		client.Sendf(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":%q}}`,
+			long)
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: the URI of a subscription has at most 8192 bytes"}}`)
 		stateless, _ := h.connectClient()
-		stateless.Send(modernRequest("3", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+long+`"]},`, clientCaps))
-		if e := wire.ReadError(stateless.NextMessage().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "at most 8192 bytes") {
+		stateless.Send(modernRequest("3", "subscriptions/listen",
+			`"notifications":{"resourceSubscriptions":["`+long+`"]},`, clientCaps))
+		if e := wire.ReadError(stateless.NextMessage().Part(wire.PartError)); e.Code != -32602 ||
+			!strings.Contains(e.Message, "at most 8192 bytes") {
 			t.Errorf("%+v", e)
 		}
 		gh.WantNothing()
@@ -162,7 +177,8 @@ func TestClientMetaLimit(t *testing.T) {
 		h := newHarness(t, settings{})
 		client, _ := h.connectClient()
 		client.Send(modernRequest("1", "tools/list", "", `{"x":"`+strings.Repeat("x", 64<<10)+`"}`))
-		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "longer than 65536 bytes") {
+		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32602 ||
+			!strings.Contains(e.Message, "longer than 65536 bytes") {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -177,7 +193,8 @@ func TestStatelessTasks_InputRequestLimit(t *testing.T) {
 		for i := range bound + 1 {
 			gh.Sendf(`{"jsonrpc":"2.0","id":"e%d","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`, i)
 		}
-		if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"e256",`) || strings.Contains(got, "accept") {
+		if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"e256",`) ||
+			strings.Contains(got, "accept") {
 			t.Errorf("got %s", got)
 		}
 		gh.WantNothing()
@@ -194,7 +211,8 @@ func TestRecordRejected_IsAudited(t *testing.T) {
 		m, _ := wire.Parse([]byte(toolsCall("7", "one")))
 		h.gateway.RecordRejected("", m, wire.Errorf(wire.CodeInvalidRequest, "no"))
 		records := h.auditRecords()
-		if len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") || !strings.Contains(records[0], "tool=one") || !strings.Contains(records[0], "id=7") {
+		if len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") ||
+			!strings.Contains(records[0], "tool=one") || !strings.Contains(records[0], "id=7") {
 			t.Errorf("the audit log has %q", records)
 		}
 	})

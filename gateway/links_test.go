@@ -50,11 +50,13 @@ func TestLinks_SessionReadsLinkedResource(t *testing.T) {
 		client.Want(missing(1, "x:linked"))
 
 		client.Send(toolsCall("2", "two"))
-		b.SendResult(b.HandleRequest("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"},`+
-			`{"type":"resource","resource":{"uri":"x:embedded","text":"t"}},{"type":"resource_link","uri":"x:listed","name":"n"}]}`)
+		b.SendResult(b.HandleRequest("tools/call").ID(),
+			`{"content":[{"type":"resource_link","uri":"x:linked","name":"n"},`+
+				`{"type":"resource","resource":{"uri":"x:embedded","text":"t"}},{"type":"resource_link","uri":"x:listed","name":"n"}]}`)
 		client.NextMessage()
 		client.Send(`{"jsonrpc":"2.0","id":3,"method":"prompts/get","params":{"name":"ptwo"}}`)
-		b.SendResult(b.HandleRequest("prompts/get").ID(), `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"x:prompted","name":"n"}}]}`)
+		b.SendResult(b.HandleRequest("prompts/get").ID(),
+			`{"messages":[{"role":"user","content":{"type":"resource_link","uri":"x:prompted","name":"n"}}]}`)
 		client.NextMessage()
 		for i, uri := range []string{"x:linked", "x:embedded", "x:prompted"} {
 			client.Send(read(10+i, uri))
@@ -118,7 +120,8 @@ func TestLinks_StatelessClientReadsLinkedResource(t *testing.T) {
 		serveResourcesStartup(t, b, "two", "")
 		client.NextMessage()
 		client.Send(modernRequest("1", "tools/call", `"name":"two",`, clientCaps))
-		b.SendResult(b.HandleRequest("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"}]}`)
+		b.SendResult(b.HandleRequest("tools/call").ID(),
+			`{"content":[{"type":"resource_link","uri":"x:linked","name":"n"}]}`)
 		client.NextMessage()
 		client.Send(modernRequest("2", "resources/read", `"uri":"x:linked",`, clientCaps))
 		b.SendResult(b.HandleRequest("resources/read").ID(), `{"contents":[]}`)

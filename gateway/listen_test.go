@@ -56,12 +56,15 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		gh := startWithResource(t, h, "gh")
 		client.NextMessage()
 
-		client.Send(listenFor(`"L"`, `{"resourceSubscriptions":["x:a","y:nobody has it","x:a"],"promptsListChanged":true,"unknown":true}`))
+		client.Send(listenFor(`"L"`,
+			`{"resourceSubscriptions":["x:a","y:nobody has it","x:a"],"promptsListChanged":true,"unknown":true}`))
 		armed := gh.HandleRequest("resources/subscribe")
 		client.WantNothing() // not before the backend has confirmed
 		gh.SendResult(armed.ID(), `{}`)
-		gh.SendError(gh.HandleRequest("resources/subscribe").ID(), `{"code":-32002,"message":"I do not have it either"}`)
-		wantAcknowledged(t, client, `"L"`, `{"promptsListChanged":true,"resourceSubscriptions":["x:a"]}`)
+		gh.SendError(gh.HandleRequest("resources/subscribe").ID(),
+			`{"code":-32002,"message":"I do not have it either"}`)
+		wantAcknowledged(t, client, `"L"`,
+			`{"promptsListChanged":true,"resourceSubscriptions":["x:a"]}`)
 
 		client.Send(listenFor(`7`, `{"toolsListChanged":true}`))
 		wantAcknowledged(t, client, `7`, `{"toolsListChanged":true}`)
@@ -80,7 +83,8 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		client.WantNothing()
 
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
-		if m := gh.HandleRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()), `"x:a"`) {
+		if m := gh.HandleRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()),
+			`"x:a"`) {
 			t.Errorf("asked %s", m.Raw())
 		} else {
 			gh.SendResult(m.ID(), `{}`)
@@ -102,10 +106,12 @@ func TestListen_UnsupportedFiltersAreOmitted(t *testing.T) {
 		gh.SendError(gh.HandleRequest("resources/subscribe").ID(), `{"code":-32602,"message":"no"}`)
 		wantAcknowledged(t, client, `1`, `{}`)
 		client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":` + serverInfo + `},"resultType":"complete"}}`)
-		for _, filter := range []string{`[]`, `null`, `{"resourceSubscriptions":"x:a"}`, `{"resourceSubscriptions":[1]}`, `{"resourceSubscriptions":[""]}`,
+		for _, filter := range []string{`[]`, `null`, `{"resourceSubscriptions":"x:a"}`,
+			`{"resourceSubscriptions":[1]}`, `{"resourceSubscriptions":[""]}`,
 			`{"resourceSubscriptions":[` + quotedURIs(1025) + `]}`} {
 			client.Send(listenFor(`2`, filter))
-			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
+			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code !=
+				-32602 {
 				t.Errorf("%.40s: %+v", filter, failure)
 			}
 		}
@@ -198,7 +204,8 @@ func TestListen_EachListenerIsNotifiedOnce(t *testing.T) {
 		}
 		client.WantNothing()
 		for n := range listens {
-			if what := fmt.Sprintf("notifications/tools/list_changed %d", n+1); received[what] != 1 {
+			if what := fmt.Sprintf("notifications/tools/list_changed %d", n+1); received[what] !=
+				1 {
 				t.Errorf("%s came %d times", what, received[what])
 			}
 		}

@@ -52,13 +52,15 @@ func TestMission_C_CollisionIsLoggedOnce(t *testing.T) {
 		h.nextProcess("gh").ServeStartup("search", "own")
 		docs := h.nextProcess("docs")
 		docs.ServeStartup("search")
-		if got := listTools(t, client); got != `{"tools":[{"name":"search","inputSchema":{"type":"object"}},{"name":"own","inputSchema":{"type":"object"}},{"name":"docs__search","inputSchema":{"type":"object"}}]}` {
+		if got := listTools(t, client); got !=
+			`{"tools":[{"name":"search","inputSchema":{"type":"object"}},{"name":"own","inputSchema":{"type":"object"}},{"name":"docs__search","inputSchema":{"type":"object"}}]}` {
 			t.Errorf("got %s", got)
 		}
 		docs.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		docs.ServeToolsList(mcptest.ToolsResult("search", "more"))
 		synctest.Wait()
-		if lines := h.log.Lines("name collision"); len(lines) != 1 || !strings.Contains(lines[0], "backend=docs tool=search as=docs__search owner=gh") {
+		if lines := h.log.Lines("name collision"); len(lines) != 1 ||
+			!strings.Contains(lines[0], "backend=docs tool=search as=docs__search owner=gh") {
 			t.Errorf("logged %q", lines)
 		}
 	})
@@ -66,7 +68,8 @@ func TestMission_C_CollisionIsLoggedOnce(t *testing.T) {
 
 func TestSTART_01_START_07_InitializeDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		names := []string{"b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"} // no backend responds
+		// no backend responds
+		names := []string{"b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"}
 		h := newHarness(t, settings{}, names...)
 		client, _ := h.connectClient()
 		began := time.Now()
@@ -202,7 +205,8 @@ func TestPAGE_03_AllPagesAreListedAndCallable(t *testing.T) {
 			}
 			result := mcptest.ToolsResult(names[page*50 : min(page*50+50, 101)]...)
 			if page < 2 {
-				result = strings.TrimSuffix(result, "}") + `,"nextCursor":` + []string{`"c\u0031"`, `""`}[page] + "}"
+				result = strings.TrimSuffix(result, "}") + `,"nextCursor":` +
+					[]string{`"c\u0031"`, `""`}[page] + "}"
 			}
 			gh.SendResult(m.ID(), result)
 		}
@@ -232,7 +236,8 @@ func TestDamagedCatalogCacheIsIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 		// valid JSON except for one byte that must not reach a client
-		if err := os.WriteFile(files[0], []byte(strings.Replace(string(text), "search", "sear\xff", 1)), 0o600); err != nil {
+		if err := os.WriteFile(files[0], []byte(strings.Replace(string(text), "search", "sear\xff",
+			1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		h = newHarness(t, o, "gh")

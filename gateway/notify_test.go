@@ -19,12 +19,14 @@ func serveFullStartup(p *mcptest.Peer, name string) {
 	p.ServeHandshake(allCapsHandshake)
 	p.ServeToolsList(mcptest.ToolsResult(name))
 	p.SendResult(p.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"`+name+`"}]}`)
-	p.SendResult(p.HandleRequest("resources/list").ID(), `{"resources":[{"uri":"`+name+`://","name":"r"}]}`)
+	p.SendResult(p.HandleRequest("resources/list").ID(),
+		`{"resources":[{"uri":"`+name+`://","name":"r"}]}`)
 	p.SendResult(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 }
 
 // openTwoClients starts a harness with running backends and two clients.
-func openTwoClients(t *testing.T, o settings, names ...string) (h *harness, a, b *mcptest.Peer, backends map[string]*mcptest.Peer) {
+func openTwoClients(t *testing.T, o settings,
+	names ...string) (h *harness, a, b *mcptest.Peer, backends map[string]*mcptest.Peer) {
 	t.Helper()
 	h = newHarness(t, o, names...)
 	first, served := h.connectClient()
@@ -72,7 +74,8 @@ func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 		client, _ = h.connectClient()
 		client.Initialize("2025-11-25")
 		for _, method := range []string{
-			"resources/subscribe", "resources/unsubscribe", "logging/setLevel", "completion/complete",
+			"resources/subscribe", "resources/unsubscribe", "logging/setLevel",
+			"completion/complete",
 			"tasks/get", "tasks/result", "tasks/list", "tasks/cancel",
 		} {
 			client.Send(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{}}`)
@@ -122,7 +125,8 @@ func TestElicitationCompleteReachesItsSession(t *testing.T) {
 		gh.Want(`{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`)
 		const failure = `{"code":-32042,"message":"m","data":{"x":1.0,"elicitations":[{"mode":"url","elicitationId":"e2","message":"%sm"},{"message":"%sn"}]}}`
 		gh.SendError(callOfA.ID(), strings.ReplaceAll(failure, "%s", ""))
-		a.Want(`{"jsonrpc":"2.0","id":1,"error":` + strings.ReplaceAll(failure, "%s", "[gh] ") + `}`)
+		a.Want(`{"jsonrpc":"2.0","id":1,"error":` + strings.ReplaceAll(failure, "%s", "[gh] ") +
+			`}`)
 		complete := func(p *mcptest.Peer, id string) string {
 			line := `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"` + id + `","x":1.0}}`
 			p.Send(line)
@@ -148,7 +152,8 @@ func TestCONC_09_PerSessionConnection(t *testing.T) {
 		a.Send(toolsCall("1", "gh"))
 		ofA := h.nextProcess("gh")
 		m := ofA.HandleRequest("initialize")
-		if caps, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(caps) != allClientCaps {
+		if caps, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(caps) !=
+			allClientCaps {
 			t.Errorf("got %s", caps)
 		}
 		ofA.SendResult(m.ID(), allCapsHandshake)

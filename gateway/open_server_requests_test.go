@@ -41,16 +41,21 @@ func TestServerRequest_LimitPerBackend(t *testing.T) {
 			name         string
 			put, refused int
 		}{{"a", 128, 172}, {"b", 128, 172}, {"c", 8, 292}, {"d", 8, 292}} {
-			if put, refused := sendServerRequests(client, all[c.name], "q", 300); put != c.put || refused != c.refused {
-				t.Errorf("%s: %d reached the client and %d were rejected, want %d and %d", c.name, put, refused, c.put, c.refused)
+			if put, refused := sendServerRequests(client, all[c.name], "q", 300); put != c.put ||
+				refused != c.refused {
+				t.Errorf("%s: %d reached the client and %d were rejected, want %d and %d", c.name,
+					put, refused, c.put, c.refused)
 			}
 		}
 		all["a"].Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q7"}}`)
 		client.HandleNotification("notifications/cancelled")
-		if put, refused := sendServerRequests(client, all["c"], "again", 2); put != 0 || refused != 2 { // b and c get the remaining slots
+		// b and c get the remaining slots
+		if put, refused := sendServerRequests(client, all["c"], "again", 2); put != 0 ||
+			refused != 2 {
 			t.Errorf("%d reached the client and %d were rejected", put, refused)
 		}
-		if put, refused := sendServerRequests(client, all["a"], "again", 2); put != 0 || refused != 2 {
+		if put, refused := sendServerRequests(client, all["a"], "again", 2); put != 0 ||
+			refused != 2 {
 			t.Errorf("%d reached the client and %d were rejected", put, refused)
 		}
 	})
@@ -64,7 +69,8 @@ func TestServerRequest_EndsWithItsCall(t *testing.T) {
 		client.Send(toolsCall("2", "ask"))
 		other := gh.HandleRequest("tools/call")
 		gh.SendOnStream(ofCall.ID(), `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
-		gh.SendOnStream(ofCall.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"m"}}`)
+		gh.SendOnStream(ofCall.ID(),
+			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"m"}}`)
 		gh.SendOnStream(other.ID(), `{"jsonrpc":"2.0","id":"o","method":"roots/list"}`)
 		client.HandleRequest("roots/list")
 		client.HandleRequest("elicitation/create")
@@ -83,7 +89,8 @@ func TestServerRequest_EndsWithItsCall(t *testing.T) {
 			t.Errorf("%d input requests were cancelled and %d calls answered", cancelled, answered)
 		}
 		ends := strings.Join(gh.TakeAll(), "\n")
-		if !strings.Contains(ends, `"id":"r","error":{"code":-32603`) || !strings.Contains(ends, `{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`) {
+		if !strings.Contains(ends, `"id":"r","error":{"code":-32603`) ||
+			!strings.Contains(ends, `{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`) {
 			t.Errorf("the backend got %s", ends)
 		}
 		client.SendResult(ofOther, `{"roots":[]}`)
@@ -120,7 +127,8 @@ func TestServerRequest_WithoutCallTimesOut(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		for range 2 {
 			client.HandleNotification("notifications/cancelled")
-			if got := gh.Next(); !strings.Contains(got, `"error":{"code":-32603`) || !strings.Contains(got, "within 10m0s") {
+			if got := gh.Next(); !strings.Contains(got, `"error":{"code":-32603`) ||
+				!strings.Contains(got, "within 10m0s") {
 				t.Errorf("got %s", got)
 			}
 		}
@@ -148,10 +156,12 @@ func TestServerRequest_NonObjectParamsAreRefused(t *testing.T) {
 			t.Run(method+" "+params, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					_, client, gh, _, _ := startCallThatAsks(t, settings{}, allClientCaps)
-					gh.Send(`{"jsonrpc":"2.0","id":"q","method":"` + method + `","params":` + params + `}`)
+					gh.Send(`{"jsonrpc":"2.0","id":"q","method":"` + method + `","params":` +
+						params + `}`)
 					if want == "" {
 						client.WantNothing()
-						if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"q","error":{"code":-32602,"message":"Invalid params: `) {
+						if got := gh.Next(); !strings.HasPrefix(got,
+							`{"jsonrpc":"2.0","id":"q","error":{"code":-32602,"message":"Invalid params: `) {
 							t.Errorf("got %s", got)
 						}
 						return

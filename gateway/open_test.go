@@ -21,7 +21,8 @@ func (h *harness) openSession(conn transport.Conn) (s *gateway.Session, closed c
 }
 
 // openSessionFor is openSession for a named principal.
-func (h *harness) openSessionFor(principal string, conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
+func (h *harness) openSessionFor(principal string,
+	conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
 	s, closed = h.gateway.Open("", principal, conn), make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -33,12 +34,14 @@ func (h *harness) openSessionFor(principal string, conn transport.Conn) (s *gate
 }
 
 // sessionInCall opens a session with a call in flight and also returns the backend.
-func (h *harness) sessionInCall() (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
+func (h *harness) sessionInCall() (conn transport.Conn, client, gh *mcptest.Peer,
+	s *gateway.Session, closed chan struct{}) {
 	return h.sessionInCallFor("")
 }
 
 // sessionInCallFor is sessionInCall for a named principal.
-func (h *harness) sessionInCallFor(principal string) (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
+func (h *harness) sessionInCallFor(principal string) (conn transport.Conn, client, gh *mcptest.Peer,
+	s *gateway.Session, closed chan struct{}) {
 	conn, client = mcptest.NewPeer(h.t, "client")
 	s, closed = h.openSessionFor(principal, conn)
 	client.Initialize("2025-06-18", `{"roots":{}}`)
@@ -72,10 +75,12 @@ func TestOpen_EndWhenClientDisconnects(t *testing.T) {
 		}
 		synctest.Wait()
 		messages := strings.Join(gh.TakeAll(), "\n")
-		if !strings.Contains(messages, `"id":"q","error":`) || !strings.Contains(messages, "notifications/cancelled") {
+		if !strings.Contains(messages, `"id":"q","error":`) ||
+			!strings.Contains(messages, "notifications/cancelled") {
 			t.Errorf("the backend was sent %s", messages)
 		}
-		if records := h.auditRecords(); len(records) != 2 || !strings.Contains(records[1], "outcome=cancelled") {
+		if records := h.auditRecords(); len(records) != 2 ||
+			!strings.Contains(records[1], "outcome=cancelled") {
 			t.Errorf("recorded %q", records)
 		}
 	})
@@ -173,7 +178,8 @@ func TestPrincipalIsAudited(t *testing.T) {
 			<-closed
 			s.Closed(nil)
 			records := h.auditRecords()
-			if len(records) != 1 || strings.Contains(records[0], "principal=2") != (principal == "2") || strings.Contains(records[0], "principal=\"") {
+			if len(records) != 1 || strings.Contains(records[0], "principal=2") !=
+				(principal == "2") || strings.Contains(records[0], "principal=\"") {
 				t.Errorf("principal %q: the audit log has %q", principal, records)
 			}
 		})
@@ -190,7 +196,8 @@ func TestDisconnectReasonIsLogged(t *testing.T) {
 			<-closed
 			s.Closed(reason)
 			got := h.log.Lines(`msg="client disconnected"`)
-			if len(got) != 1 || strings.Contains(got[0], "err=") != (reason != nil) || reason != nil && !strings.HasSuffix(got[0], `err="idle for 1h0m0s"`) {
+			if len(got) != 1 || strings.Contains(got[0], "err=") != (reason != nil) ||
+				reason != nil && !strings.HasSuffix(got[0], `err="idle for 1h0m0s"`) {
 				t.Errorf("logged %q", got)
 			}
 		})
@@ -206,7 +213,8 @@ func TestGatewayShutdownIsLogged(t *testing.T) {
 		conn.Close()
 		<-closed
 		s.Closed(nil)
-		if got := h.log.Lines(`msg="client disconnected"`, `err="the gateway is ending"`); len(got) != 1 {
+		if got := h.log.Lines(`msg="client disconnected"`,
+			`err="the gateway is ending"`); len(got) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
 		}
 	})

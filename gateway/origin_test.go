@@ -13,7 +13,8 @@ import (
 // no client gets them: elicitations are cancelled, other requests rejected.
 func wantNotDelivered(t *testing.T, gh *mcptest.Peer, stream wire.ID, clients ...*mcptest.Peer) {
 	t.Helper()
-	gh.SendOnStream(stream, `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Delete it?","requestedSchema":{"type":"object"}}}`)
+	gh.SendOnStream(stream,
+		`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Delete it?","requestedSchema":{"type":"object"}}}`)
 	gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
 	gh.SendOnStream(stream, `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 	if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"r","error":`) {
@@ -32,11 +33,13 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 	for sharing, solo := range map[string]bool{"session": false, "shared": false, "": true} {
 		t.Run("sharing "+sharing, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHarness(t, settings{sharing: map[string]string{"gh": sharing}, singleClient: solo}, "gh")
+				h := newHarness(t, settings{sharing: map[string]string{"gh": sharing},
+					singleClient: solo}, "gh")
 				a, _ := h.connectClient()
 				b, _ := h.connectClient()
 				send := func(p *mcptest.Peer, request string) {
-					p.Send(strings.Replace(request, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"debug",`, 1))
+					p.Send(strings.Replace(request, `"_meta":{`,
+						`"_meta":{"io.modelcontextprotocol/logLevel":"debug",`, 1))
 				}
 				send(a, modernRequest("0", "tools/list", "", clientCaps))
 				gh := h.nextProcess("gh")
@@ -80,7 +83,8 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 				gh.SendOnStream(callOfA.ID(), note)
 				wantNotDelivered(t, gh, callOfA.ID(), a, b)
 
-				send(a, modernRequest("3", "completion/complete", `"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, clientCaps))
+				send(a, modernRequest("3", "completion/complete",
+					`"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, clientCaps))
 				completion := next()
 				gh.SendOnStream(completion.ID(), note)
 				wantNotDelivered(t, gh, completion.ID(), a, b)
@@ -95,7 +99,8 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 				wantNotDelivered(t, gh, callOfA.ID(), a, b)
 
 				if sharing != "shared" { // where no capabilities were declared
-					gh.SendOnStream(callOfB.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"And b?"}}`)
+					gh.SendOnStream(callOfB.ID(),
+						`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"And b?"}}`)
 					wantInputRequired(t, b, "q1")
 				}
 				a.WantNothing()
@@ -124,9 +129,11 @@ func TestOrigin_StreamOfEndedSessionCall(t *testing.T) {
 		client.Send(cancelRequest1)
 		gh.HandleNotification("notifications/cancelled")
 		wantNotDelivered(t, gh, one.ID(), client)
-		gh.SendOnStream(one.ID(), `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
+		gh.SendOnStream(one.ID(),
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
 		client.HandleNotification("notifications/message")
-		gh.SendOnStream(one.ID(), `{"jsonrpc":"2.0","id":"t","method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`)
+		gh.SendOnStream(one.ID(),
+			`{"jsonrpc":"2.0","id":"t","method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`)
 		client.HandleRequest("roots/list")
 	})
 }
@@ -138,8 +145,10 @@ func TestOrigin_StreamOfReplacedCall(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
 		asked := gh.HandleRequest("tools/call")
-		gh.SendOnStream(asked.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
-		client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, wantInputRequired(t, client, "q1")))
+		gh.SendOnStream(asked.ID(),
+			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
+		client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`,
+			wantInputRequired(t, client, "q1")))
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
 		gh.SendResult(asked.ID(), `{"content":[]}`)
 		client.Want(completeResult("2", `"content":[]}`))

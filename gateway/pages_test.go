@@ -17,7 +17,8 @@ import (
 )
 
 // requestPage requests a page and returns its result and the next cursor.
-func requestPage(t *testing.T, client *mcptest.Peer, kind catalog.Kind, cursor string) (result, next string) {
+func requestPage(t *testing.T, client *mcptest.Peer, kind catalog.Kind,
+	cursor string) (result, next string) {
 	t.Helper()
 	params := "{}"
 	if cursor != "" {
@@ -81,10 +82,12 @@ func TestPAGE_03_PagesComeFromOneSnapshot(t *testing.T) {
 			client.HandleNotification("notifications/tools/list_changed")
 		})
 		_, cursor := requestPage(t, client, catalog.Tools, "") // of a
-		if got, _ := requestPage(t, client, catalog.Tools, old); got != "Invalid params: unknown cursor" {
+		if got, _ := requestPage(t, client, catalog.Tools, old); got !=
+			"Invalid params: unknown cursor" {
 			t.Errorf("an old cursor returned %s", got)
 		}
-		if got, _ := requestPage(t, client, catalog.Prompts, cursor); got != "Invalid params: unknown cursor" {
+		if got, _ := requestPage(t, client, catalog.Prompts, cursor); got !=
+			"Invalid params: unknown cursor" {
 			t.Errorf("a cursor of tools returned %s", got)
 		}
 		another, _ := h.connectClient() // which was shown nothing, with a cursor of the same list
@@ -106,10 +109,13 @@ func TestNOTIF_07_PromptAndResourceChanges(t *testing.T) {
 		change := func(n int) {
 			t.Helper()
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
-			gh.SendResult(gh.HandleRequest("prompts/list").ID(), fmt.Sprintf(`{"prompts":[{"name":"p%d"}]}`, n))
+			gh.SendResult(gh.HandleRequest("prompts/list").ID(),
+				fmt.Sprintf(`{"prompts":[{"name":"p%d"}]}`, n))
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`)
-			gh.SendResult(gh.HandleRequest("resources/list").ID(), fmt.Sprintf(`{"resources":[{"uri":"r%d://"}]}`, n))
-			gh.SendResult(gh.HandleRequest("resources/templates/list").ID(), fmt.Sprintf(`{"resourceTemplates":[{"uriTemplate":"t%d://{x}"}]}`, n))
+			gh.SendResult(gh.HandleRequest("resources/list").ID(),
+				fmt.Sprintf(`{"resources":[{"uri":"r%d://"}]}`, n))
+			gh.SendResult(gh.HandleRequest("resources/templates/list").ID(),
+				fmt.Sprintf(`{"resourceTemplates":[{"uriTemplate":"t%d://{x}"}]}`, n))
 			time.Sleep(time.Second)
 		}
 		change(1)
@@ -172,7 +178,8 @@ func TestRequestsWaitForStartingBackends(t *testing.T) {
 // A session whose connection is closed ends without grace and without an error.
 func TestDisconnectedSessionEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, gh, served, ofCall := startCallThatAsks(t, settings{grace: time.Hour}, allClientCaps)
+		_, client, gh, served, ofCall := startCallThatAsks(t, settings{grace: time.Hour},
+			allClientCaps)
 		client.FailRead(fmt.Errorf("idle: %w", transport.ErrClosed))
 		began := time.Now()
 		if err := <-served; err != nil || time.Since(began) != 0 {
@@ -197,7 +204,8 @@ func TestSessionIDIsUnique(t *testing.T) {
 		}
 		first, served := serve()
 		second, refused := serve()
-		if err := <-refused; err == nil || errors.Is(err, transport.ErrClosed) || !second.Disconnected() {
+		if err := <-refused; err == nil || errors.Is(err, transport.ErrClosed) ||
+			!second.Disconnected() {
 			t.Errorf("Serve: %v", err)
 		}
 		first.Initialize("2025-11-25")

@@ -16,11 +16,13 @@ import (
 )
 
 // openTaskServerSession starts a gateway in front of a TaskServer, with a session client.
-func openTaskServerSession(t *testing.T, o settings, caps string) (*harness, *mcptest.TaskServer, *mcptest.Peer) {
+func openTaskServerSession(t *testing.T, o settings,
+	caps string) (*harness, *mcptest.TaskServer, *mcptest.Peer) {
 	t.Helper()
 	h, server := openTaskServer(t, o)
 	client, _ := h.connectClient()
-	if got := client.Initialize("2025-11-25", caps); strings.Contains(got, "extensions") || !strings.Contains(got, `"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`) {
+	if got := client.Initialize("2025-11-25", caps); strings.Contains(got, "extensions") ||
+		!strings.Contains(got, `"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`) {
 		t.Errorf("offered %s", got)
 	}
 	listTools(t, client)
@@ -35,19 +37,23 @@ func callTool(id, tool, arguments, more string) string {
 // the gateway polls the task.
 func TestPolledTask_CallWaitsForResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, server, client := openTaskServerSession(t, settings{callTimeout: map[string]time.Duration{"jobs": time.Second}}, "{}")
-		client.Send(callTool("1", "slow_compute", `{"seconds":300}`, `,"_meta":{"progressToken":"p"}`))
+		h, server, client := openTaskServerSession(t,
+			settings{callTimeout: map[string]time.Duration{"jobs": time.Second}}, "{}")
+		client.Send(callTool("1", "slow_compute", `{"seconds":300}`,
+			`,"_meta":{"progressToken":"p"}`))
 		last := ""
 		m := client.NextMessage()
 		for ; m.Kind() == wire.Notification; m = client.NextMessage() {
 			value, _ := wire.Lookup(m.Part(wire.PartParams), "progress")
-			if now := string(value); m.Method() != "notifications/progress" || m.Token() != `"p"` || len(now) < len(last) {
+			if now := string(value); m.Method() != "notifications/progress" || m.Token() != `"p"` ||
+				len(now) < len(last) {
 				t.Errorf("got %s after %s", m.Raw(), last)
 			} else {
 				last = now
 			}
 		}
-		wantText(t, "answer", string(m.Raw()), `{"jsonrpc":"2.0","id":1,"result":{"content":[{"text":"computed for 300 s","type":"text"}],"isError":false}}`)
+		wantText(t, "answer", string(m.Raw()),
+			`{"jsonrpc":"2.0","id":1,"result":{"content":[{"text":"computed for 300 s","type":"text"}],"isError":false}}`)
 		if last == "" {
 			t.Error("no progress")
 		}
@@ -61,8 +67,13 @@ func TestPolledTask_CallWaitsForResult(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 		records := h.auditRecords() // the order of the last two may differ
-		slices.SortFunc(records, func(a, b string) int { return cmp.Compare(a[strings.Index(a, " id="):], b[strings.Index(b, " id="):]) })
-		if len(records) != 4 || !strings.Contains(records[0], "outcome=ok") || !strings.Contains(records[1], "outcome=tool_error") || !strings.Contains(records[2], "outcome=rpc_error") {
+		slices.SortFunc(records, func(a, b string) int {
+			return cmp.Compare(a[strings.Index(a,
+				" id="):], b[strings.Index(b, " id="):])
+		})
+		if len(records) != 4 || !strings.Contains(records[0], "outcome=ok") ||
+			!strings.Contains(records[1], "outcome=tool_error") ||
+			!strings.Contains(records[2], "outcome=rpc_error") {
 			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
 		}
 	})
@@ -81,7 +92,8 @@ func TestPolledTask_Inputs(t *testing.T) {
 			}
 			for range rounds {
 				m := client.HandleRequest("elicitation/create")
-				if text, _ := wire.Lookup(m.Part(wire.PartParams), "message"); !strings.HasPrefix(string(text), `"[jobs] `) {
+				text, _ := wire.Lookup(m.Part(wire.PartParams), "message")
+				if !strings.HasPrefix(string(text), `"[jobs] `) {
 					t.Errorf("asked %s", m.Raw())
 				}
 				if strings.Contains(string(m.Raw()), "related-task") {
@@ -90,11 +102,13 @@ func TestPolledTask_Inputs(t *testing.T) {
 				time.Sleep(time.Minute) // not asked again
 				client.SendResult(m.ID(), `{"action":"accept","content":{"name":"n"}}`)
 			}
-			if m := client.NextMessage(); m.ID() != wire.ID(id) || m.IsToolError() || !strings.Contains(string(m.Raw()), "content") {
+			if m := client.NextMessage(); m.ID() != wire.ID(id) || m.IsToolError() ||
+				!strings.Contains(string(m.Raw()), "content") {
 				t.Errorf("%s: %s", tool, m.Raw())
 			}
 		}
-		if n := server.ToolCalls(); n != 3 { // test_tool_with_task is called again with the response
+		// test_tool_with_task is called again with the response
+		if n := server.ToolCalls(); n != 3 {
 			t.Errorf("%d calls", n)
 		}
 	})
@@ -121,10 +135,13 @@ func TestPolledTask_Cancelled(t *testing.T) {
 					t.Errorf("%d tasks are still running", n)
 				}
 				if what == "cancelled" {
-					client.HandleNotification("notifications/cancelled") // of the request to the client
+					// of the request to the client
+					client.HandleNotification("notifications/cancelled")
 					client.WantNothing()
 				}
-				if records := h.auditRecords(); len(records) != 2 || !strings.Contains(records[0], "outcome=cancelled") || !strings.Contains(records[1], "outcome=cancelled") {
+				if records := h.auditRecords(); len(records) != 2 ||
+					!strings.Contains(records[0], "outcome=cancelled") ||
+					!strings.Contains(records[1], "outcome=cancelled") {
 					t.Errorf("the audit log has %q", records)
 				}
 			})
@@ -162,9 +179,11 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 		wantText(t, "status", result("tasks/get", wrong, "status"), `"working"`)
 		wantText(t, "ttl", result("tasks/get", wrong, "ttl"), `600000`)
 		wantText(t, "result", result("tasks/result", wrong, "isError"), `true`)
-		wantText(t, "related", result("tasks/result", wrong, "_meta"), `{"io.modelcontextprotocol/related-task":{"taskId":"`+wrong+`"}}`)
+		wantText(t, "related", result("tasks/result", wrong, "_meta"),
+			`{"io.modelcontextprotocol/related-task":{"taskId":"`+wrong+`"}}`)
 		wantText(t, "status", result("tasks/get", wrong, "status"), `"failed"`)
-		wantText(t, "cancel", result("tasks/cancel", wrong), `{"code":-32602,"message":"Invalid params: the task has ended"}`)
+		wantText(t, "cancel", result("tasks/cancel", wrong),
+			`{"code":-32602,"message":"Invalid params: the task has ended"}`)
 
 		slow := make("slow_compute", `{"seconds":60}`)
 		wantText(t, "cancel", result("tasks/cancel", slow, "status"), `"cancelled"`)
@@ -175,7 +194,8 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 		quick := make("greet", `{"name":"you"}`) // never a task
 		wantText(t, "status", result("tasks/get", quick, "status"), `"completed"`)
 		for range 2 {
-			wantText(t, "result", result("tasks/result", quick, "content"), `[{"text":"Hello, you!","type":"text"}]`)
+			wantText(t, "result", result("tasks/result", quick, "content"),
+				`[{"text":"Hello, you!","type":"text"}]`)
 		}
 
 		asks := make("confirm_delete", `{"filename":"f"}`)
@@ -183,10 +203,12 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 		wantText(t, "status", result("tasks/get", asks, "status"), `"input_required"`)
 		client.WantNothing() // before tasks/result
 		for _, id := range []string{"a", "b"} {
-			client.Sendf(`{"jsonrpc":"2.0","id":%q,"method":"tasks/result","params":{"taskId":%q}}`, id, asks)
+			client.Sendf(`{"jsonrpc":"2.0","id":%q,"method":"tasks/result","params":{"taskId":%q}}`,
+				id, asks)
 		}
 		m := client.HandleRequest("elicitation/create")
-		if meta, _ := wire.Lookup(m.Part(wire.PartParams), "_meta"); string(meta) != `{"io.modelcontextprotocol/related-task":{"taskId":"`+asks+`"}}` {
+		if meta, _ := wire.Lookup(m.Part(wire.PartParams), "_meta"); string(meta) !=
+			`{"io.modelcontextprotocol/related-task":{"taskId":"`+asks+`"}}` {
 			t.Errorf("asked with _meta %s", meta)
 		}
 		client.WantNothing() // two wait, one sends the input request
@@ -195,7 +217,8 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 		for ended < 2 {
 			switch m := client.NextMessage(); {
 			case m.Method() == "notifications/tasks/status":
-			case m.Part(wire.PartResult) != nil && strings.Contains(string(m.Raw()), `accept f: yes`):
+			case m.Part(wire.PartResult) != nil &&
+				strings.Contains(string(m.Raw()), `accept f: yes`):
 				ended++
 			default:
 				t.Fatalf("got %s", m.Raw())
@@ -209,7 +232,8 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 			status, _ := wire.Lookup(one, "status")
 			listed = append(listed, wire.Unquote(id)+" "+wire.Unquote(status))
 		}
-		wantText(t, "list", strings.Join(listed, ", "), wrong+" failed, "+slow+" cancelled, "+quick+" completed, "+asks+" completed")
+		wantText(t, "list", strings.Join(listed, ", "),
+			wrong+" failed, "+slow+" cancelled, "+quick+" completed, "+asks+" completed")
 		if n := server.ToolCalls(); n != 4 {
 			t.Errorf("%d calls", n)
 		}
@@ -227,14 +251,16 @@ func TestPolledTask_ResultRequestCancelled(t *testing.T) {
 		client.Send(callTool("1", "confirm_delete", `{"filename":"f"}`, `,"task":{}`))
 		value, _ := wire.Lookup(client.NextMessage().Part(wire.PartResult), "task", "taskId")
 		wait := func(id string) {
-			client.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"tasks/result","params":{"taskId":%s}}`, id, value)
+			client.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"tasks/result","params":{"taskId":%s}}`,
+				id, value)
 			client.HandleNotification("notifications/tasks/status")
 		}
 		wait("2")
 		client.HandleRequest("elicitation/create")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		client.HandleNotification("notifications/cancelled")
-		client.Sendf(`{"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":%s}}`, value)
+		client.Sendf(`{"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":%s}}`,
+			value)
 		client.SendResult(client.HandleRequest("elicitation/create").ID(), `{"action":"decline"}`)
 		for m := client.NextMessage(); ; m = client.NextMessage() {
 			if m.Method() == "notifications/tasks/status" {

@@ -16,7 +16,8 @@ func TestRecentIDs_ForgetsOldest(t *testing.T) {
 		r.add("gh", fmt.Sprint(i))
 		r.add("gh", fmt.Sprint(i)) // already in it
 	}
-	if len(r.ids) != maxRecentIDs || r.has("gh", "0") || !r.has("gh", "1") || !r.has("gh", fmt.Sprint(maxRecentIDs)) {
+	if len(r.ids) != maxRecentIDs || r.has("gh", "0") || !r.has("gh", "1") ||
+		!r.has("gh", fmt.Sprint(maxRecentIDs)) {
 		t.Errorf("it holds %d, from %v on", len(r.ids), r.ids[0])
 	}
 	if r.has("docs", "1") || len(r.backends("1")) != 1 || r.backends("0") != nil {
@@ -28,7 +29,8 @@ func TestRecentIDs_ForgetsOldest(t *testing.T) {
 func TestSessionTasks_UniqueClientIDs(t *testing.T) {
 	var all sessionTasks
 	seen := make(map[string]bool)
-	for _, own := range []scopedID{{"a", "t"}, {"b", "t"}, {"b", "b:t"}, {"c", "b:t"}, {"c", "t"}, {"c", "c:t"}, {"c:t", "t"}, {"c", "c:c:t"}, {"d", "c:t~2"}, {"c:c", "t"}} {
+	for _, own := range []scopedID{{"a", "t"}, {"b", "t"}, {"b", "b:t"}, {"c", "b:t"}, {"c", "t"},
+		{"c", "c:t"}, {"c:t", "t"}, {"c", "c:c:t"}, {"d", "c:t~2"}, {"c:c", "t"}} {
 		if !all.reserve() {
 			t.Fatal("rejected")
 		}
@@ -42,7 +44,8 @@ func TestSessionTasks_UniqueClientIDs(t *testing.T) {
 		seen[clientID] = true
 	}
 	all.reserve()
-	if got := all.add("b", "t", &peer.ProgressRelay{}); got != "b:t" || len(all.all) != len(seen) || all.reserved != 0 {
+	if got := all.add("b", "t", &peer.ProgressRelay{}); got != "b:t" || len(all.all) != len(seen) ||
+		all.reserved != 0 {
 		t.Errorf("a task created again is %s", got)
 	}
 }
@@ -65,7 +68,9 @@ func TestSessionTasks_EvictedTaskLeavesNothing(t *testing.T) {
 		all.add("c", fmt.Sprint(i), &peer.ProgressRelay{})
 		all.end("c", fmt.Sprint(i))
 	}
-	if len(all.all) != maxTasks || len(all.byClientID) != maxTasks || len(all.byBackendID) != maxTasks || all.renamed.Load() != 0 || len(all.backends()) != 1 {
-		t.Errorf("%d, %d, %d tasks, %d renamed, of %v", len(all.all), len(all.byClientID), len(all.byBackendID), all.renamed.Load(), all.backends())
+	if len(all.all) != maxTasks || len(all.byClientID) != maxTasks ||
+		len(all.byBackendID) != maxTasks || all.renamed.Load() != 0 || len(all.backends()) != 1 {
+		t.Errorf("%d, %d, %d tasks, %d renamed, of %v", len(all.all), len(all.byClientID),
+			len(all.byBackendID), all.renamed.Load(), all.backends())
 	}
 }

@@ -21,13 +21,16 @@ func openRelayedTask(t *testing.T, more string) (client, gh *mcptest.Peer, task,
 	client, _ = h.connectClient()
 	client.Send(modernRequest("0", "tools/list", "", tasky))
 	gh = h.nextProcess("gh")
-	gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`, `"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
+	gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`,
+		`"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
 	gh.ServeToolsList(mcptest.ToolsResult("ask"))
 	client.NextMessage()
 	client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tasky))
-	gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t1",`+taskTimes+more+`}`)
+	gh.SendResult(gh.HandleRequest("tools/call").ID(),
+		`{"resultType":"task","taskId":"t1",`+taskTimes+more+`}`)
 	m := client.NextMessage()
-	rest := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" || key == "taskId" })
+	rest := wire.EditObject(m.Part(wire.PartResult),
+		func(key string) bool { return key == "_meta" || key == "taskId" })
 	return client, gh, taskIDIn(t, m), string(rest)
 }
 
@@ -40,28 +43,41 @@ func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
 		roots  = `{"method":"roots/list"}`
 	)
 	for _, of := range []struct{ says, told string }{
-		{`"resultType":"complete","taskId":"t1","status":"working","x":1.0,` + taskTimes, `{"resultType":"complete","taskId":"T","status":"working","x":1.0,` + taskTimes + `}`},
-		{`"resultType":"task","taskId":"t1","status":"working"`, `{"resultType":"complete","taskId":"T","status":"working"}`},
-		{`"taskId":"t9","status":"cancelled"`, `{"resultType":"complete","taskId":"T","status":"cancelled"}`},
+		{`"resultType":"complete","taskId":"t1","status":"working","x":1.0,` + taskTimes,
+			`{"resultType":"complete","taskId":"T","status":"working","x":1.0,` + taskTimes + `}`},
+		{`"resultType":"task","taskId":"t1","status":"working"`,
+			`{"resultType":"complete","taskId":"T","status":"working"}`},
+		{`"taskId":"t9","status":"cancelled"`,
+			`{"resultType":"complete","taskId":"T","status":"cancelled"}`},
 		{`"status":"working"`, `{"resultType":"complete","taskId":"T","status":"working"}`},
 		{`"status":"working","taskId":"t1","taskId":"t1"`, `"taskId" stands twice in its task`},
-		{`"taskId":"t1","status":"completed","result":{ "content":[] ,"n":1.50}`, `{"resultType":"complete","taskId":"T","status":"completed","result":{ "content":[] ,"n":1.50}}`},
-		{`"taskId":"t1","status":"failed","error":{"code":-32042,"message":"m"}`, `{"resultType":"complete","taskId":"T","status":"failed","error":{"code":-32603,"message":"m"}}`},
-		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` + sample + `}`,
+		{`"taskId":"t1","status":"completed","result":{ "content":[] ,"n":1.50}`,
+			`{"resultType":"complete","taskId":"T","status":"completed","result":{ "content":[] ,"n":1.50}}`},
+		{`"taskId":"t1","status":"failed","error":{"code":-32042,"message":"m"}`,
+			`{"resultType":"complete","taskId":"T","status":"failed","error":{"code":-32603,"message":"m"}}`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` +
+			sample + `}`,
 			`{"resultType":"complete","taskId":"T","status":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"[gh] m"}},"b":` + sample + `}}`},
-		{`"taskId":"t1","status":"working","requestState":"RAW","inputRequests":{"a":` + roots + `},"result":{},"error":{}`, `{"resultType":"complete","taskId":"T","status":"working"}`},
+		{`"taskId":"t1","status":"working","requestState":"RAW","inputRequests":{"a":` + roots +
+			`},"result":{},"error":{}`,
+			`{"resultType":"complete","taskId":"T","status":"working"}`},
 
-		{`"resultType":"input_required","inputRequests":{"a":` + elicit + `},"requestState":"RAW"`, `its resultType "input_required" is not allowed for this request`},
-		{`"resultType":"banana","taskId":"t1","status":"working"`, `its resultType "banana" is not allowed for this request`},
+		{`"resultType":"input_required","inputRequests":{"a":` + elicit + `},"requestState":"RAW"`,
+			`its resultType "input_required" is not allowed for this request`},
+		{`"resultType":"banana","taskId":"t1","status":"working"`,
+			`its resultType "banana" is not allowed for this request`},
 		{`"resultType":5,"taskId":"t1","status":"working"`, `its resultType is no string: 5`},
 		{`"taskId":"t1","status":"completed"`, `it has completed and does not say how`},
 		{`"taskId":"t1","status":"completed","result":{"resultType":"input_required","requestState":"RAW"}`, `it has completed with a result that is not complete`},
 		{`"taskId":"t1","status":"failed"`, `it has failed and does not say how`},
 		{`"taskId":"t1","status":"banana"`, `its status is \"banana\"`},
-		{`"taskId":"t1","status":"input_required"`, `it has neither inputRequests nor a requestState`},
-		{`"taskId":"t1","status":"input_required","inputRequests":{"a":5}`, `its inputRequests have one without a method`},
+		{`"taskId":"t1","status":"input_required"`,
+			`it has neither inputRequests nor a requestState`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":5}`,
+			`its inputRequests have one without a method`},
 		{`"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}`, `its inputRequests contain tools/call, which is not allowed there`},
-		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` + roots + `}`, `{"code":-32021,"message":"Missing client capability: backend gh requests roots/list: the client has not declared the capability roots","data":{"requiredCapabilities":{"roots":{}}}}`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` +
+			roots + `}`, `{"code":-32021,"message":"Missing client capability: backend gh requests roots/list: the client has not declared the capability roots","data":{"requiredCapabilities":{"roots":{}}}}`},
 	} {
 		t.Run(of.says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -73,7 +89,10 @@ func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
 					if !sameMembers(got, of.told) {
 						t.Errorf("got %s\nwant %s", got, of.told)
 					}
-				case !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `) || !strings.Contains(got, strings.ReplaceAll(strings.ReplaceAll(of.told, `\"`, `"`), `"`, `\"`)):
+				case !strings.HasPrefix(got,
+					`{"code":-32603,"message":"backend gh: its answer is unusable: `) ||
+					!strings.Contains(got, strings.ReplaceAll(strings.ReplaceAll(of.told, `\"`,
+						`"`), `"`, `\"`)):
 					t.Errorf("got %s\nwant %s", got, of.told)
 				}
 				client.WantNothing()
@@ -116,7 +135,9 @@ func TestRelayedTask_Acknowledgements(t *testing.T) {
 					client.Send(taskRequest("1", method, task, `"inputResponses":{"a":{}},`))
 					gh.SendResult(gh.HandleRequest(method).ID(), sent)
 					got := strings.ReplaceAll(nextWithoutServerInfo(client), task, `"T"`)
-					if want[0] == '{' && got != want || want[0] != '{' && !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `+want) {
+					if want[0] == '{' && got != want ||
+						want[0] != '{' && !strings.HasPrefix(got,
+							`{"code":-32603,"message":"backend gh: its answer is unusable: `+want) {
 						t.Errorf("got %s\nwant %s", got, want)
 					}
 				})
@@ -135,7 +156,8 @@ func TestRelayedTask_CreateTaskResult(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			_, _, _, made := openRelayedTask(t, more)
-			if want := `{"resultType":"task",` + taskTimes + `,"status":` + want + `}`; made != want {
+			if want := `{"resultType":"task",` + taskTimes + `,"status":` + want + `}`; made !=
+				want {
 				t.Errorf("got %s\nwant %s", made, want)
 			}
 		})
@@ -154,18 +176,21 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 			gh.SendResult(gh.HandleRequest("tasks/get").ID(), asks)
 			return nextWithoutServerInfo(client)
 		}
-		if got := ask(less); !strings.Contains(got, `"code":-32021`) || !strings.Contains(got, `"data":{"requiredCapabilities":{"sampling":{}}}`) {
+		if got := ask(less); !strings.Contains(got, `"code":-32021`) ||
+			!strings.Contains(got, `"data":{"requiredCapabilities":{"sampling":{}}}`) {
 			t.Errorf("got %s", got)
 		}
 		if got := ask(tasky); !strings.Contains(got, `"inputRequests":{"a":{"method":"sampling`) {
 			t.Errorf("got %s", got)
 		}
-		client.Send(modernRequest(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`]},`, less))
+		client.Send(modernRequest(`"l"`, "subscriptions/listen",
+			`"notifications":{"taskIds":[`+task+`]},`, less))
 		gh.SendResult(gh.HandleRequest("tasks/get").ID(), asks)
 		client.HandleNotification("notifications/subscriptions/acknowledged")
 		client.WantNothing()
 		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"cancelled"}`)
-		if m := client.HandleNotification("notifications/tasks"); !strings.Contains(string(m.Raw()), `"cancelled"`) {
+		if m := client.HandleNotification("notifications/tasks"); !strings.Contains(string(m.Raw()),
+			`"cancelled"`) {
 			t.Errorf("got %s", m.Raw())
 		}
 	})
@@ -173,7 +198,8 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
 		task := createTask(t, client, gh, "")
 		getTask(client, gh, task, `{"taskId":"t1","status":"banana"}`)
-		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"code":-32603,"message":"backend gh: its answer is unusable: its status is`) {
+		if got := nextWithoutServerInfo(client); !strings.Contains(got,
+			`"code":-32603,"message":"backend gh: its answer is unusable: its status is`) {
 			t.Errorf("got %s", got)
 		}
 		getTask(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
@@ -183,7 +209,8 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		client.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`, less))
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required"}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(),
+			`{"taskId":"t1","status":"input_required"}`)
 		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"code":-32021`) {
 			t.Errorf("got %s", got)
 		}
@@ -211,7 +238,8 @@ func TestRelayedTask_CompletedWithoutResult(t *testing.T) {
 		gh.WantNothing()
 		gh.SendResult(result.ID(), `{"content":[],"resultType":"input_required","n":1.50}`)
 		getTask(client, gh, task, ended)
-		wantText(t, "known", nextWithoutServerInfo(client), `{"resultType":"complete","result":{"content":[],"resultType":"complete","n":1.50},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
+		wantText(t, "known", nextWithoutServerInfo(client),
+			`{"resultType":"complete","result":{"content":[],"resultType":"complete","n":1.50},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
 		gh.WantNothing()
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -229,8 +257,10 @@ func TestRelayedTask_CompletedWithoutResult(t *testing.T) {
 		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != early.ID() {
 			t.Errorf("cancelled %s", m.Raw())
 		}
-		gh.SendResult(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`) // for the waiting request
-		wantText(t, "known", nextWithoutServerInfo(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
+		// for the waiting request
+		gh.SendResult(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`)
+		wantText(t, "known", nextWithoutServerInfo(client),
+			`{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
 		gh.WantNothing()
 	})
 }
@@ -241,8 +271,10 @@ func TestRelayedTask_ErrorCode(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
 		task := createTask(t, client, gh, "")
 		getTask(client, gh, task, `{"taskId":"t1","status":"failed"}`)
-		gh.SendError(gh.HandleRequest("tasks/result").ID(), `{"code":-32042,"message":"own words","data":{}}`)
-		wantText(t, "failed", nextWithoutServerInfo(client), `{"resultType":"complete","error":{"code":-32603,"message":"own words","data":{}},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
+		gh.SendError(gh.HandleRequest("tasks/result").ID(),
+			`{"code":-32042,"message":"own words","data":{}}`)
+		wantText(t, "failed", nextWithoutServerInfo(client),
+			`{"resultType":"complete","error":{"code":-32603,"message":"own words","data":{}},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
 	})
 }
 
@@ -273,7 +305,8 @@ func TestRelayedTask_EndsDuringPoll(t *testing.T) {
 			if m := gh.TakeAll(); len(m) > 0 { // abandoned before it arrived
 				return
 			}
-			wantText(t, "known", nextWithoutServerInfo(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
+			wantText(t, "known", nextWithoutServerInfo(client),
+				`{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
 		})
 	}
 }

@@ -49,7 +49,8 @@ func openTaskServerClient(t *testing.T) (*harness, *mcptest.TaskServer, *mcptest
 
 func startTask(t *testing.T, client *mcptest.Peer, tool, arguments string) string {
 	t.Helper()
-	client.Send(modernRequest(`"make"`, "tools/call", `"name":"`+tool+`","arguments":`+arguments+`,`, tasky))
+	client.Send(modernRequest(`"make"`, "tools/call",
+		`"name":"`+tool+`","arguments":`+arguments+`,`, tasky))
 	return nextTaskID(t, client)
 }
 
@@ -66,23 +67,28 @@ func TestRelayedTasks_Requests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, server, client := openTaskServerClient(t)
 		client.Send(modernRequest("1", "server/discover", "", `{}`))
-		if m := client.NextMessage(); !strings.Contains(string(m.Raw()), `"extensions":{"io.modelcontextprotocol/tasks":{}}`) {
+		if m := client.NextMessage(); !strings.Contains(string(m.Raw()),
+			`"extensions":{"io.modelcontextprotocol/tasks":{}}`) {
 			t.Errorf("discovered %s", m.Raw())
 		}
-		broken, wrong, slow := startTask(t, client, "protocol_error_job", `{}`), startTask(t, client, "failing_job", `{}`), startTask(t, client, "slow_compute", `{"seconds":60}`)
+		broken, wrong, slow := startTask(t, client, "protocol_error_job", `{}`),
+			startTask(t, client, "failing_job", `{}`),
+			startTask(t, client, "slow_compute", `{"seconds":60}`)
 		for _, task := range []string{broken, wrong, slow} {
 			wantText(t, "status", taskMember(client, task, "status"), `"working"`)
 			wantText(t, "id", taskMember(client, task, "taskId"), task)
 			wantText(t, "type", taskMember(client, task, "resultType"), `"complete"`)
 		}
 		time.Sleep(time.Second)
-		wantText(t, "an error", taskMember(client, broken, "error"), `{"code":-32603,"message":"the job is broken"}`)
+		wantText(t, "an error", taskMember(client, broken, "error"),
+			`{"code":-32603,"message":"the job is broken"}`)
 		wantText(t, "an error of the tool", taskMember(client, wrong, "status"), `"completed"`)
 		wantText(t, "an error of the tool", taskMember(client, wrong, "result", "isError"), `true`)
 		client.Send(taskRequest("1", "tasks/cancel", slow, ""))
 		wantText(t, "cancel", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
 		wantText(t, "cancelled", taskMember(client, slow, "status"), `"cancelled"`)
-		client.Send(modernRequest("1", "tools/call", `"name":"slow_compute","arguments":{"seconds":0},`, tasky))
+		client.Send(modernRequest("1", "tools/call",
+			`"name":"slow_compute","arguments":{"seconds":0},`, tasky))
 		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"resultType":"complete"`) {
 			t.Errorf("no task, answered with %s", got)
 		}
@@ -107,23 +113,30 @@ func TestRelayedTasks_Inputs(t *testing.T) {
 		_, _, client := openTaskServerClient(t)
 		task := startTask(t, client, "multi_input", `{}`)
 		time.Sleep(time.Second)
-		wantText(t, "asked", taskMember(client, task, "inputRequests", "first", "params", "message"), `"[jobs] First?"`)
-		wantText(t, "asked", taskMember(client, task, "inputRequests", "second", "params", "message"), `"[jobs] Second?"`)
+		wantText(t, "asked", taskMember(client, task, "inputRequests", "first", "params",
+			"message"), `"[jobs] First?"`)
+		wantText(t, "asked", taskMember(client, task, "inputRequests", "second", "params",
+			"message"), `"[jobs] Second?"`)
 		const answer = `{"action":"accept","content":{"name":"n"}}`
-		client.Send(taskRequest("1", "tasks/update", task, `"inputResponses":{"second":`+answer+`,"third":`+answer+`},`))
+		client.Send(taskRequest("1", "tasks/update", task,
+			`"inputResponses":{"second":`+answer+`,"third":`+answer+`},`))
 		wantText(t, "update", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
 		wantText(t, "answered", taskMember(client, task, "inputRequests", "second"), ``)
-		client.Send(taskRequest("1", "tasks/update", task, `"inputResponses":{"first":`+answer+`},`))
+		client.Send(taskRequest("1", "tasks/update", task,
+			`"inputResponses":{"first":`+answer+`},`))
 		nextWithoutServerInfo(client)
 		time.Sleep(time.Second)
-		wantText(t, "result", taskMember(client, task, "result", "content"), `[{"text":"n and n","type":"text"}]`)
+		wantText(t, "result", taskMember(client, task, "result", "content"),
+			`[{"text":"n and n","type":"text"}]`)
 
 		client.Send(modernRequest("1", "tools/call", `"name":"test_tool_with_task",`, tasky))
 		ticket := wantInputRequired(t, client, "user_name")
-		client.Send(modernRequest("2", "tools/call", `"name":"test_tool_with_task","inputResponses":{"user_name":`+answer+`},"requestState":`+ticket+`,`, tasky))
+		client.Send(modernRequest("2", "tools/call",
+			`"name":"test_tool_with_task","inputResponses":{"user_name":`+answer+`},"requestState":`+ticket+`,`, tasky))
 		task = nextTaskID(t, client)
 		time.Sleep(time.Second)
-		wantText(t, "result", taskMember(client, task, "result", "content"), `[{"text":"accept: Hello, n!","type":"text"}]`)
+		wantText(t, "result", taskMember(client, task, "result", "content"),
+			`[{"text":"accept: Hello, n!","type":"text"}]`)
 	})
 }
 
@@ -131,8 +144,10 @@ func TestRelayedTasks_Inputs(t *testing.T) {
 func TestRelayedTasks_Listen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, client := openTaskServerClient(t)
-		task, other := startTask(t, client, "confirm_delete", `{"filename":"f"}`), startTask(t, client, "slow_compute", `{"seconds":60}`)
-		client.Send(modernRequest(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`,`+other+`]},`, tasky))
+		task, other := startTask(t, client, "confirm_delete", `{"filename":"f"}`),
+			startTask(t, client, "slow_compute", `{"seconds":60}`)
+		client.Send(modernRequest(`"l"`, "subscriptions/listen",
+			`"notifications":{"taskIds":[`+task+`,`+other+`]},`, tasky))
 		client.HandleNotification("notifications/subscriptions/acknowledged")
 		field := func(m wire.Message, path ...string) string {
 			value, _ := wire.Lookup(m.Part(wire.PartParams), path...)
@@ -141,10 +156,12 @@ func TestRelayedTasks_Listen(t *testing.T) {
 		m := client.HandleNotification("notifications/tasks")
 		wantText(t, "id", field(m, "taskId"), task)
 		wantText(t, "status", field(m, "status"), `"input_required"`)
-		wantText(t, "question", field(m, "inputRequests", "confirm", "params", "message"), `"[jobs] Delete f?"`)
+		wantText(t, "question", field(m, "inputRequests", "confirm", "params", "message"),
+			`"[jobs] Delete f?"`)
 		wantText(t, "meta", field(m, "_meta"), `{"io.modelcontextprotocol/subscriptionId":"l"}`)
 		wantText(t, "type", field(m, "resultType"), ``)
-		client.Send(taskRequest("1", "tasks/update", task, `"inputResponses":{"confirm":{"action":"accept","content":{"confirm":"yes"}}},`))
+		client.Send(taskRequest("1", "tasks/update", task,
+			`"inputResponses":{"confirm":{"action":"accept","content":{"confirm":"yes"}}},`))
 		nextWithoutServerInfo(client)
 		for status := ""; status != `"completed"`; {
 			status = field(client.HandleNotification("notifications/tasks"), "status")

@@ -18,8 +18,10 @@ import (
 // denyTools makes the configuration deny these globs of the backend gh.
 func denyTools(t *testing.T, set *backends.Set, generation, tools, prompts, resources string) {
 	t.Helper()
-	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Generation: generation}
-	c.Tools.Deny, c.Prompts.Deny, c.Resources.Deny = strings.Fields(tools), strings.Fields(prompts), strings.Fields(resources)
+	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute,
+		MaxInFlight: 20_000, Generation: generation}
+	c.Tools.Deny, c.Prompts.Deny, c.Resources.Deny = strings.Fields(tools), strings.Fields(prompts),
+		strings.Fields(resources)
 	applyConfig(t, set, c)
 }
 
@@ -27,7 +29,8 @@ func denyTools(t *testing.T, set *backends.Set, generation, tools, prompts, reso
 func applyConfig(t *testing.T, set *backends.Set, all ...config.Backend) {
 	t.Helper()
 	err := set.Apply(context.Background(), backends.Change{Backends: all,
-		Catalog: catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__", NameLimit: 50}, CatalogWait: 3 * time.Second})
+		Catalog:     catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__", NameLimit: 50},
+		CatalogWait: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,9 +55,11 @@ func TestListedToolIsForbiddenByReload_F_SEC_1_F_SEC_12(t *testing.T) {
 			case "prompts/list":
 				gh.SendResult(m.ID(), `{"prompts":[{"name":"open"},{"name":"secret"}]}`)
 			case "resources/list":
-				gh.SendResult(m.ID(), `{"resources":[{"uri":"x:open","name":"o"},{"uri":"x:secret","name":"s"}]}`)
+				gh.SendResult(m.ID(),
+					`{"resources":[{"uri":"x:open","name":"o"},{"uri":"x:secret","name":"s"}]}`)
 			case "resources/templates/list":
-				gh.SendResult(m.ID(), `{"resourceTemplates":[{"uriTemplate":"x:secret/{id}","name":"t"}]}`)
+				gh.SendResult(m.ID(),
+					`{"resourceTemplates":[{"uriTemplate":"x:secret/{id}","name":"t"}]}`)
 			}
 		}
 		listTools(t, client)
@@ -62,21 +67,28 @@ func TestListedToolIsForbiddenByReload_F_SEC_1_F_SEC_12(t *testing.T) {
 		gone := `{"code":-32002,"message":"Resource not found","data":{"uri":"%s"}}`
 		for i, one := range []struct{ method, params, failure string }{
 			{"tools/call", `{"name":"secret"}`, `{"code":-32602,"message":"Unknown tool: secret"}`},
-			{"tools/call", `{"name":"gh__secret"}`, `{"code":-32602,"message":"Unknown tool: gh__secret"}`},
-			{"prompts/get", `{"name":"secret"}`, `{"code":-32602,"message":"Unknown prompt: secret"}`},
+			{"tools/call", `{"name":"gh__secret"}`,
+				`{"code":-32602,"message":"Unknown tool: gh__secret"}`},
+			{"prompts/get", `{"name":"secret"}`,
+				`{"code":-32602,"message":"Unknown prompt: secret"}`},
 			{"resources/read", `{"uri":"x:secret"}`, fmt.Sprintf(gone, "x:secret")},
 			{"resources/read", `{"uri":"x:secret/1"}`, fmt.Sprintf(gone, "x:secret/1")},
 			{"resources/subscribe", `{"uri":"x:secret/1"}`, fmt.Sprintf(gone, "x:secret/1")},
-			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"secret"},"argument":{"name":"a","value":""}}`, `{"code":-32602,"message":"Unknown prompt: secret"}`},
-			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"x:secret/{id}"},"argument":{"name":"id","value":""}}`, `{"code":-32602,"message":"Unknown resource: x:secret/{id}"}`},
+			{"completion/complete",
+				`{"ref":{"type":"ref/prompt","name":"secret"},"argument":{"name":"a","value":""}}`,
+				`{"code":-32602,"message":"Unknown prompt: secret"}`},
+			{"completion/complete",
+				`{"ref":{"type":"ref/resource","uri":"x:secret/{id}"},"argument":{"name":"id","value":""}}`, `{"code":-32602,"message":"Unknown resource: x:secret/{id}"}`},
 		} {
 			id := fmt.Sprint(i + 10)
-			client.Send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + one.method + `","params":` + one.params + `}`)
+			client.Send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + one.method + `","params":` +
+				one.params + `}`)
 			for m := client.NextMessage(); ; m = client.NextMessage() {
 				if m.Kind() != wire.Response { // the lists have changed
 					continue
 				}
-				if want := `{"jsonrpc":"2.0","id":` + id + `,"error":` + one.failure + `}`; string(m.Raw()) != want {
+				if want := `{"jsonrpc":"2.0","id":` + id + `,"error":` + one.failure +
+					`}`; string(m.Raw()) != want {
 					t.Errorf("%s %s: got %s, want %s", one.method, one.params, m.Raw(), want)
 				}
 				break
@@ -98,10 +110,13 @@ func TestListedToolIsForbiddenByReload_F_SEC_1_F_SEC_12(t *testing.T) {
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":99,"result":{}}`)
 		records := h.auditRecords()
-		if !strings.Contains(records[0], `reason="the filters of backend gh deny it"`) || !strings.Contains(records[1], `reason="the filters of backend gh deny it"`) {
+		if !strings.Contains(records[0], `reason="the filters of backend gh deny it"`) ||
+			!strings.Contains(records[1], `reason="the filters of backend gh deny it"`) {
 			t.Errorf("the audit record does not name the filter: %q", records)
 		}
-		if len(records) != 3 || !strings.Contains(records[0], "outcome=rejected") || !strings.Contains(records[1], "outcome=rejected") || !strings.Contains(records[2], "outcome=ok") {
+		if len(records) != 3 || !strings.Contains(records[0], "outcome=rejected") ||
+			!strings.Contains(records[1], "outcome=rejected") ||
+			!strings.Contains(records[2], "outcome=ok") {
 			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
 		}
 	})
@@ -134,7 +149,8 @@ func TestQueuedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
 		if lines := again.TakeAll(); strings.Contains(strings.Join(lines, ""), "tools/call") {
 			t.Errorf("the server was sent %q", lines)
 		}
-		if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") {
+		if records := h.auditRecords(); len(records) != 1 ||
+			!strings.Contains(records[0], "outcome=rejected") {
 			t.Errorf("the audit log has %q", records)
 		}
 	})
@@ -144,7 +160,10 @@ func TestQueuedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
 // tool, or no longer has the backend: the call ends, at the backend too.
 func TestSuspendedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	for name, reload := range map[string]func(*testing.T, *backends.Set){
-		"the tool is denied":     func(t *testing.T, set *backends.Set) { denyTools(t, set, "legacy", "ask", "", "") },
+		"the tool is denied": func(t *testing.T,
+			set *backends.Set) {
+			denyTools(t, set, "legacy", "ask", "", "")
+		},
 		"the backend is removed": func(t *testing.T, set *backends.Set) { applyConfig(t, set) },
 		"the backend is disabled": func(t *testing.T, set *backends.Set) {
 			applyConfig(t, set, config.Backend{Name: "gh", Command: "gh", Generation: "legacy"})
@@ -171,7 +190,8 @@ func testSuspendedThenForbidden(t *testing.T, reload func(*testing.T, *backends.
 		client.Send(retryRequest("2", `{"q1":{"action":"accept","content":{}}}`, ticket))
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
 		sent := strings.Join(gh.TakeAll(), "\n")
-		if !strings.Contains(sent, `{"action":"cancel"}`) || !strings.Contains(sent, "notifications/cancelled") || strings.Contains(sent, "accept") {
+		if !strings.Contains(sent, `{"action":"cancel"}`) ||
+			!strings.Contains(sent, "notifications/cancelled") || strings.Contains(sent, "accept") {
 			t.Errorf("the backend was sent %s", sent)
 		}
 		if n := h.gateway.SuspendedCalls(); n != 0 {
@@ -188,7 +208,8 @@ func testSuspendedThenForbidden(t *testing.T, reload func(*testing.T, *backends.
 func TestContinuationIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set *backends.Set
-		h := newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}, backendSet: &set}, "gh")
+		h := newHarness(t, settings{singleClient: true,
+			generation: map[string]string{"gh": "modern"}, backendSet: &set}, "gh")
 		client, _ := h.connectClient()
 		client.Initialize("2025-11-25", `{"elicitation":{}}`)
 		gh := h.nextProcess("gh")
@@ -196,14 +217,16 @@ func TestContinuationIsForbiddenByReload_F_SEC_1(t *testing.T) {
 		gh.ServeToolsList(mcptest.ToolsResult("ask"))
 		listTools(t, client)
 		client.Send(toolsCall("1", "ask"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}}},"requestState":"S"}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+			`{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}}},"requestState":"S"}`)
 		request := client.HandleRequest("elicitation/create")
 		denyTools(t, set, "modern", "ask", "", "")
 		client.HandleNotification("notifications/tools/list_changed")
 		client.SendResult(request.ID(), `{"action":"accept","content":{}}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
 		gh.WantNothing()
-		if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") {
+		if records := h.auditRecords(); len(records) != 1 ||
+			!strings.Contains(records[0], "outcome=rejected") {
 			t.Errorf("the audit log has %q", records)
 		}
 	})

@@ -17,9 +17,11 @@ func TestResult_LegacyResultTypeIsIgnored(t *testing.T) {
 		for _, of := range []struct{ says, rest string }{
 			{`"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m"}}},"requestState":"RAW"`,
 				`"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m"}}},"requestState":"RAW"`},
-			{`"n":1.50,"resultType":"input_required","inputRequests":{"a":{"method":"tools/call"}}`, `"n":1.50,"inputRequests":{"a":{"method":"tools/call"}}`},
+			{`"n":1.50,"resultType":"input_required","inputRequests":{"a":{"method":"tools/call"}}`,
+				`"n":1.50,"inputRequests":{"a":{"method":"tools/call"}}`},
 			{`"resultType":"banana","content":[]`, `"content":[]`},
-			{`"resultType":"task","taskId":"K2","status":"working"`, `"taskId":"K2","status":"working"`},
+			{`"resultType":"task","taskId":"K2","status":"working"`,
+				`"taskId":"K2","status":"working"`},
 			{`"resultType":5,"content":[]`, `"content":[]`},
 			{`"resultType":null,"content":[]`, `"content":[]`},
 		} {
@@ -49,7 +51,8 @@ func TestErrorCodesByGeneration(t *testing.T) {
 	const needs = `,"data":{"requiredCapabilities":{"sampling":{}}}`
 	for _, of := range []struct{ code, data, session, stateless string }{
 		{"-32002", "", "-32603", "-32603"},
-		{"-32020", "", "-32603", ""}, // package backends handles this one for modern backends, and -32022
+		// package backends handles this one for modern backends, and -32022
+		{"-32020", "", "-32603", ""},
 		{"-32021", "", "-32603", "-32603"},
 		{"-32021", needs, "-32021", "-32021"},
 		{"-32022", `,"data":{"supported":["2020-01-01"]}`, "-32603", ""},
@@ -59,16 +62,20 @@ func TestErrorCodesByGeneration(t *testing.T) {
 		{"-32000", "", "-32000", "-32000"},
 		{"-32700", "", "-32700", "-32700"},
 	} {
-		for generation, want := range map[string]string{"legacy": of.session, "modern": of.stateless} {
+		for generation, want := range map[string]string{"legacy": of.session,
+			"modern": of.stateless} {
 			if want == "" {
 				continue
 			}
 			synctest.Test(t, func(t *testing.T) {
 				h, client, gh := openGeneration(t, generation)
 				client.Send(firstRequest("1"))
-				gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":`+of.code+`,"message":"own words"`+of.data+`}`)
-				client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":` + want + `,"message":"own words"` + of.data + `}}`)
-				if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "code="+want) {
+				gh.SendError(gh.HandleRequest("tools/call").ID(),
+					`{"code":`+of.code+`,"message":"own words"`+of.data+`}`)
+				client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":` + want +
+					`,"message":"own words"` + of.data + `}}`)
+				if records := h.auditRecords(); len(records) != 1 ||
+					!strings.Contains(records[0], "code="+want) {
 					t.Errorf("the audit log has %q", records)
 				}
 			})
@@ -87,8 +94,10 @@ func TestNonObjectResult_F_HTTP_11(t *testing.T) {
 					client.Send(firstRequest("1"))
 					gh.SendResult(gh.HandleRequest("tools/call").ID(), sent)
 					text := wire.Quote("the result is not an object: " + sent)
-					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":` + string(text) + `,"data":` + sent + `}}`)
-					if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "outcome=rpc_error") {
+					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":` +
+						string(text) + `,"data":` + sent + `}}`)
+					if records := h.auditRecords(); len(records) != 1 ||
+						!strings.Contains(records[0], "outcome=rpc_error") {
 						t.Errorf("the audit log has %q", records)
 					}
 				})
@@ -133,7 +142,8 @@ func TestResult_InvalidIsReported(t *testing.T) {
 					_, client, gh := openGeneration(t, generation)
 					client.Send(firstRequest("1"))
 					gh.SendResult(gh.HandleRequest("tools/call").ID(), sent)
-					if got := nextWithoutServerInfo(client); !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `+want+`;`) {
+					if got := nextWithoutServerInfo(client); !strings.HasPrefix(got,
+						`{"code":-32603,"message":"backend gh: its answer is unusable: `+want+`;`) {
 						t.Errorf("got %s\nwant %s", got, want)
 					}
 					client.WantNothing()
@@ -149,11 +159,15 @@ func TestResult_NullInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openGeneration(t, "modern")
 		client.Send(firstRequest("1"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":null,"requestState":"RAW"}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+			`{"resultType":"input_required","inputRequests":null,"requestState":"RAW"}`)
 		m := client.NextMessage()
-		result := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
+		result := wire.EditObject(m.Part(wire.PartResult),
+			func(key string) bool { return key == "_meta" })
 		ticket, _ := wire.Lookup(result, "requestState")
-		if want := `{"requestState":` + string(ticket) + `,"resultType":"input_required"}`; string(result) != want || strings.Contains(want, "RAW") {
+		if want := `{"requestState":` + string(ticket) +
+			`,"resultType":"input_required"}`; string(result) != want ||
+			strings.Contains(want, "RAW") {
 			t.Errorf("got %s", result)
 		}
 		client.Send(retryRequest("2", `{}`, string(ticket)))

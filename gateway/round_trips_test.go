@@ -12,9 +12,11 @@ import (
 
 // openModern opens a session with these client capabilities, in front of a modern backend whose
 // tool "ask" is being called; it returns the call as the backend has it.
-func openModern(t *testing.T, date, caps string) (h *harness, client, gh *mcptest.Peer, ofCall wire.Message) {
+func openModern(t *testing.T, date,
+	caps string) (h *harness, client, gh *mcptest.Peer, ofCall wire.Message) {
 	t.Helper()
-	h = newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}}, "gh")
+	h = newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}},
+		"gh")
 	client, _ = h.connectClient()
 	client.Initialize(date, caps)
 	gh = h.nextProcess("gh")
@@ -36,8 +38,9 @@ func paramAt(t *testing.T, m wire.Message, path ...string) string {
 func TestRoundTrips_ClientIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh, first := openModern(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)
-		gh.SendResult(first.ID(), `{"resultType":"input_required","inputRequests":{"user":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}},`+
-			`"model":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}},"requestState":"S\u0031<é>"}`)
+		gh.SendResult(first.ID(),
+			`{"resultType":"input_required","inputRequests":{"user":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}},`+
+				`"model":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}},"requestState":"S\u0031<é>"}`)
 		for range 2 {
 			m := client.NextMessage()
 			switch m.Method() {
@@ -47,7 +50,8 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 				}
 				client.SendResult(m.ID(), `{"action":"accept","content":{"name":"x","n":1.0}}`)
 			case "sampling/createMessage":
-				client.SendResult(m.ID(), `{"role":"assistant","model":"m","content":{"type":"text","text":"<hi>"}}`)
+				client.SendResult(m.ID(),
+					`{"role":"assistant","model":"m","content":{"type":"text","text":"<hi>"}}`)
 			default:
 				t.Fatalf("asked %s", m.Raw())
 			}
@@ -56,7 +60,8 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 		if again.ID() == first.ID() {
 			t.Error("the call was sent again under the same id")
 		}
-		if got := paramAt(t, again, "inputResponses"); got != `{"user":{"action":"accept","content":{"name":"x","n":1.0}},"model":{"role":"assistant","model":"m","content":{"type":"text","text":"<hi>"}}}` {
+		if got := paramAt(t, again, "inputResponses"); got !=
+			`{"user":{"action":"accept","content":{"name":"x","n":1.0}},"model":{"role":"assistant","model":"m","content":{"type":"text","text":"<hi>"}}}` {
 			t.Errorf("the responses are %s", got)
 		}
 		if got := paramAt(t, again, "requestState"); got != `"S\u0031<é>"` {
@@ -75,17 +80,21 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 			t.Errorf("sent again as %s", third.Raw())
 		}
 		// Without a state, none is sent.
-		gh.SendResult(third.ID(), `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+		gh.SendResult(third.ID(),
+			`{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
 		client.SendResult(client.NextMessage().ID(), `{"action":"decline"}`)
 		fourth := gh.HandleRequest("tools/call")
-		if paramAt(t, fourth, "requestState") != "" || paramAt(t, fourth, "inputResponses") != `{"u":{"action":"decline"}}` {
+		if paramAt(t, fourth, "requestState") != "" ||
+			paramAt(t, fourth, "inputResponses") != `{"u":{"action":"decline"}}` {
 			t.Errorf("sent again as %s", fourth.Raw())
 		}
-		gh.SendResult(fourth.ID(), `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[],"x":1.0}`)
+		gh.SendResult(fourth.ID(),
+			`{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[],"x":1.0}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"content":[],"x":1.0}}`)
 		client.WantNothing()
 		gh.WantNothing()
-		if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "outcome=ok") {
+		if records := h.auditRecords(); len(records) != 1 ||
+			!strings.Contains(records[0], "outcome=ok") {
 			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
 		}
 	})
@@ -95,18 +104,24 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 // call, with a text for the model.
 func TestRoundTrips_ClientDeclines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, gh, first := openModern(t, "2025-11-25", `{"elicitation":{"form":{},"url":{}},"sampling":{}}`)
-		gh.SendResult(first.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
-			`"b":{"method":"elicitation/create","params":{"mode":"url","url":"x:y","message":"m"}}}}`)
+		_, client, gh, first := openModern(t, "2025-11-25",
+			`{"elicitation":{"form":{},"url":{}},"sampling":{}}`)
+		gh.SendResult(first.ID(),
+			`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
+				`"b":{"method":"elicitation/create","params":{"mode":"url","url":"x:y","message":"m"}}}}`)
 		for range 2 {
-			client.SendError(client.HandleRequest("elicitation/create").ID(), `{"code":-1,"message":"no"}`)
+			client.SendError(client.HandleRequest("elicitation/create").ID(),
+				`{"code":-1,"message":"no"}`)
 		}
 		again := gh.HandleRequest("tools/call")
-		if got := paramAt(t, again, "inputResponses"); got != `{"a":{"action":"cancel"},"b":{"action":"cancel"}}` {
+		if got := paramAt(t, again, "inputResponses"); got !=
+			`{"a":{"action":"cancel"},"b":{"action":"cancel"}}` {
 			t.Errorf("the responses are %s", got)
 		}
-		gh.SendResult(again.ID(), `{"resultType":"input_required","inputRequests":{"c":{"method":"sampling/createMessage","params":{"messages":[]}}}}`)
-		client.SendError(client.HandleRequest("sampling/createMessage").ID(), `{"code":-1,"message":"no"}`)
+		gh.SendResult(again.ID(),
+			`{"resultType":"input_required","inputRequests":{"c":{"method":"sampling/createMessage","params":{"messages":[]}}}}`)
+		client.SendError(client.HandleRequest("sampling/createMessage").ID(),
+			`{"code":-1,"message":"no"}`)
 		if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
 			t.Errorf("answered %s", m.Raw())
 		}
@@ -160,10 +175,12 @@ func TestRoundTrips_Limit(t *testing.T) {
 func TestRoundTrips_Cancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, first := openModern(t, "2025-11-25", `{"elicitation":{}}`)
-		gh.SendResult(first.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+		gh.SendResult(first.ID(),
+			`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
 		request := client.NextMessage()
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if note := client.HandleNotification("notifications/cancelled"); note.RequestID() != request.ID() {
+		if note := client.HandleNotification("notifications/cancelled"); note.RequestID() !=
+			request.ID() {
 			t.Errorf("got %s", note.Raw())
 		}
 		client.SendResult(request.ID(), `{"action":"accept"}`)
@@ -171,10 +188,12 @@ func TestRoundTrips_Cancelled(t *testing.T) {
 		gh.WantNothing()
 
 		client.Send(toolsCall("2", "ask"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","requestState":"later"}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+			`{"resultType":"input_required","requestState":"later"}`)
 		again := gh.HandleRequest("tools/call")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != again.ID() {
+		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() !=
+			again.ID() {
 			t.Errorf("got %s", note.Raw())
 		}
 		client.WantNothing()
@@ -185,7 +204,8 @@ func TestRoundTrips_Cancelled(t *testing.T) {
 func TestRoundTrips_Errors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, first := openModern(t, "2025-11-25", `{}`)
-		gh.SendError(first.ID(), `{"code":-32021,"message":"needs sampling","data":{"requiredCapabilities":{"sampling":{}}}}`)
+		gh.SendError(first.ID(),
+			`{"code":-32021,"message":"needs sampling","data":{"requiredCapabilities":{"sampling":{}}}}`)
 		if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
 			t.Errorf("answered %s", m.Raw())
 		}
@@ -214,41 +234,51 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 
 		client.Send(firstRequest("1"))
 		asked := gh.HandleRequest("tools/call")
-		if got := paramAt(t, asked, "_meta", "io.modelcontextprotocol/clientCapabilities"); got != clientCaps {
+		if got := paramAt(t, asked, "_meta", "io.modelcontextprotocol/clientCapabilities"); got !=
+			clientCaps {
 			t.Errorf("the backend is sent %s", got)
 		}
-		if got := paramAt(t, asked, "_meta", "io.modelcontextprotocol/clientInfo"); got != serverInfo {
+		if got := paramAt(t, asked, "_meta", "io.modelcontextprotocol/clientInfo"); got !=
+			serverInfo {
 			t.Errorf("the backend is asked by %s", got)
 		}
-		gh.SendResult(asked.ID(), `{"resultType":"input_required","inputRequests":{"user_name":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S\u0031","x":1.0}`)
+		gh.SendResult(asked.ID(),
+			`{"resultType":"input_required","inputRequests":{"user_name":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S\u0031","x":1.0}`)
 		m := client.NextMessage()
-		if requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests"); string(requests) != `{"user_name":{"method":"elicitation/create","params":{"message":"[gh] Who?"}}}` {
+		if requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests"); string(requests) !=
+			`{"user_name":{"method":"elicitation/create","params":{"message":"[gh] Who?"}}}` {
 			t.Errorf("asked %s", requests)
 		}
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		client.Send(retryRequest("2", `{"user_name":{"action":"accept"}}`, string(ticket)))
 		again := gh.HandleRequest("tools/call")
-		if paramAt(t, again, "requestState") != `"S\u0031"` || paramAt(t, again, "inputResponses") != `{"user_name":{"action":"accept"}}` {
+		if paramAt(t, again, "requestState") != `"S\u0031"` ||
+			paramAt(t, again, "inputResponses") != `{"user_name":{"action":"accept"}}` {
 			t.Errorf("sent again as %s", again.Raw())
 		}
 		gh.SendResult(again.ID(), `{"resultType":"complete","content":[],"ttlMs":5}`)
 		m = client.NextMessage()
-		if got := string(m.Part(wire.PartResult)); got != `{"_meta":{"io.modelcontextprotocol/serverInfo":`+serverInfo+`},"resultType":"complete","content":[],"ttlMs":5}` {
+		if got := string(m.Part(wire.PartResult)); got !=
+			`{"_meta":{"io.modelcontextprotocol/serverInfo":`+serverInfo+`},"resultType":"complete","content":[],"ttlMs":5}` {
 			t.Errorf("answered %s", got)
 		}
 		client.Send(retryRequest("3", `{}`, `"`+strings.Trim(string(ticket), `"`)+`x"`))
-		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code !=
+			-32602 {
 			t.Errorf("a forged ticket: %+v", failure)
 		}
 		// A forged state does not reach the backend.
 		client.Send(retryRequest("4", `{}`, `"S1"`))
-		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code !=
+			-32602 {
 			t.Errorf("a forged state: %+v", failure)
 		}
 		gh.WantNothing()
 		// Responses without a state are passed to the backend.
-		client.Send(modernRequest("5", "tools/call", `"name":"ask","inputResponses":{"user_name":{"action":"accept"}},`, clientCaps))
-		if m := gh.HandleRequest("tools/call"); paramAt(t, m, "inputResponses") != `{"user_name":{"action":"accept"}}` || paramAt(t, m, "requestState") != "" {
+		client.Send(modernRequest("5", "tools/call",
+			`"name":"ask","inputResponses":{"user_name":{"action":"accept"}},`, clientCaps))
+		if m := gh.HandleRequest("tools/call"); paramAt(t, m, "inputResponses") !=
+			`{"user_name":{"action":"accept"}}` || paramAt(t, m, "requestState") != "" {
 			t.Errorf("sent as %s", m.Raw())
 		}
 	})
@@ -264,8 +294,10 @@ func TestRoundTrips_EmptyRoundsBetweenInputs(t *testing.T) {
 				gh.SendResult(m.ID(), `{"resultType":"input_required","requestState":"later"}`)
 				m = gh.HandleRequest("tools/call")
 			}
-			gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
-			client.SendResult(client.HandleRequest("elicitation/create").ID(), `{"action":"accept"}`)
+			gh.SendResult(m.ID(),
+				`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+			client.SendResult(client.HandleRequest("elicitation/create").ID(),
+				`{"action":"accept"}`)
 			m = gh.HandleRequest("tools/call")
 		}
 		gh.SendResult(m.ID(), `{"content":[]}`)
@@ -305,8 +337,9 @@ func TestInvalidResultsOfModernBackends(t *testing.T) {
 func TestRoundTrips_OneRequestFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, m := openModern(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)
-		gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
-			`"b":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`)
+		gh.SendResult(m.ID(),
+			`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
+				`"b":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`)
 		rounds, cancelled := 1, 0
 		request := client.NextMessage()
 		if request.Method() == "elicitation/create" {
@@ -316,7 +349,8 @@ func TestRoundTrips_OneRequestFails(t *testing.T) {
 		synctest.Wait() // no time passes
 		lines := client.TakeAll()
 		last, _ := wire.Parse([]byte(lines[len(lines)-1]))
-		if last.ID() != "1" || !last.IsToolError() || !strings.Contains(lines[len(lines)-1], "not now") {
+		if last.ID() != "1" || !last.IsToolError() ||
+			!strings.Contains(lines[len(lines)-1], "not now") {
 			t.Errorf("got %q", lines)
 		}
 		for _, line := range lines[:len(lines)-1] {

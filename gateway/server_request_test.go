@@ -16,7 +16,8 @@ const allClientCaps = `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form"
 
 // startCallThatAsks opens a session with these client capabilities over one backend whose tool
 // "ask" is being called, and returns the call as the backend has it.
-func startCallThatAsks(t *testing.T, o settings, caps string) (h *harness, client, gh *mcptest.Peer, served chan error, ofCall wire.Message) {
+func startCallThatAsks(t *testing.T, o settings,
+	caps string) (h *harness, client, gh *mcptest.Peer, served chan error, ofCall wire.Message) {
 	t.Helper()
 	o.singleClient = true
 	h = newHarness(t, o, "gh")
@@ -33,7 +34,8 @@ func startCallThatAsks(t *testing.T, o settings, caps string) (h *harness, clien
 // as the client itself would.
 func TestS2C_02_UndeclaredRequestsAreRefused(t *testing.T) {
 	const sampling, roots, form, url, tools = `"sampling/createMessage"`, `"roots/list"`,
-		`"elicitation/create","params":{"message":"m"}`, `"elicitation/create","params":{"message":"m","mode":"url","elicitationId":"e"}`,
+		`"elicitation/create","params":{"message":"m"}`,
+		`"elicitation/create","params":{"message":"m","mode":"url","elicitationId":"e"}`,
 		`"sampling/createMessage","params":{"tools":[]}`
 	for _, c := range []struct {
 		can, question string
@@ -54,7 +56,8 @@ func TestS2C_02_UndeclaredRequestsAreRefused(t *testing.T) {
 		{`{"elicitation":{"url":{}}}`, url, 0},
 		{`{"elicitation":{"url":{}}}`, form, -32602},
 		{`{"elicitation":{"form":{},"url":{}}}`, form, 0},
-		{`{"elicitation":{"form":{}}}`, `"elicitation/create","params":{"message":"m","mode":"telepathy"}`, -32602},
+		{`{"elicitation":{"form":{}}}`,
+			`"elicitation/create","params":{"message":"m","mode":"telepathy"}`, -32602},
 		{`{"roots":{}}`, roots, 0},
 		{`{"tasks":{}}`, `"tasks/list"`, -32601},
 		{`{"tasks":{"list":{}}}`, `"tasks/list"`, 0},
@@ -73,7 +76,8 @@ func TestS2C_02_UndeclaredRequestsAreRefused(t *testing.T) {
 					return
 				}
 				client.WantNothing()
-				if failure := wire.ReadError(gh.NextMessage().Part(wire.PartError)); failure.Code != c.code {
+				if failure := wire.ReadError(gh.NextMessage().Part(wire.PartError)); failure.Code !=
+					c.code {
 					t.Errorf("rejected with %+v, want %d", failure, c.code)
 				}
 			})
@@ -234,7 +238,8 @@ func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
 		refused := func() {
 			t.Helper()
 			gh.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}`)
-			if got := gh.Next(); !strings.Contains(got, `"id":"q","error":{"code":-32601,"message":"Method not found: sampling/createMessage: it is not certain which client`) {
+			if got := gh.Next(); !strings.Contains(got,
+				`"id":"q","error":{"code":-32601,"message":"Method not found: sampling/createMessage: it is not certain which client`) {
 				t.Errorf("got %s", got)
 			}
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
@@ -276,7 +281,8 @@ func TestClientTasks_VisibleToTheirBackendOnly(t *testing.T) {
 				t.Errorf("asked with %s", got)
 			}
 			client.SendResult(m.ID(), `{"task":{"taskId":"`+id+`","status":"working","n":1.0}}`)
-			p.Want(`{"jsonrpc":"2.0","id":"make","result":{"task":{"taskId":"` + id + `","status":"working","n":1.0}}}`)
+			p.Want(`{"jsonrpc":"2.0","id":"make","result":{"task":{"taskId":"` + id +
+				`","status":"working","n":1.0}}}`)
 		}
 		create(gh, "g")
 		create(docs, "d")
@@ -288,7 +294,8 @@ func TestClientTasks_VisibleToTheirBackendOnly(t *testing.T) {
 			gh.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown task: d"}}`)
 		}
 		docs.Send(`{"jsonrpc":"2.0","id":3,"method":"tasks/list"}`)
-		client.SendResult(client.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"g"},{"taskId":"d","n":1.0},{"taskId":"mine"}],"x":1}`)
+		client.SendResult(client.HandleRequest("tasks/list").ID(),
+			`{"tasks":[{"taskId":"g"},{"taskId":"d","n":1.0},{"taskId":"mine"}],"x":1}`)
 		docs.Want(`{"jsonrpc":"2.0","id":3,"result":{"tasks":[{"taskId":"d","n":1.0}],"x":1}}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"mine","status":"failed"}}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/future","params":{}}`)
@@ -304,7 +311,8 @@ func TestServerRequest_EndsOnce(t *testing.T) {
 	ends := make(map[string]int)
 	for round := range 40 {
 		synctest.Test(t, func(t *testing.T) {
-			_, client, gh, _, ofCall := startCallThatAsks(t, settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}, allClientCaps)
+			_, client, gh, _, ofCall := startCallThatAsks(t,
+				settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}, allClientCaps)
 			const n = 24
 			for i := range n {
 				gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage","params":{"n":%d}}`, i, i)

@@ -67,9 +67,11 @@ func TestPingWhileSessionCloses(t *testing.T) {
 		synctest.Wait()
 		client.Send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
-		for i, request := range []string{toolsCall("3", "slow"), listRequest, `{"jsonrpc":"2.0","id":5,"method":"initialize"}`} {
+		for i, request := range []string{toolsCall("3", "slow"), listRequest,
+			`{"jsonrpc":"2.0","id":5,"method":"initialize"}`} {
 			client.Send(request)
-			if got := client.Next(); !strings.Contains(got, `"error":{"code":-32603,"message":"The gateway is ending; the request did not run"}`) {
+			if got := client.Next(); !strings.Contains(got,
+				`"error":{"code":-32603,"message":"The gateway is ending; the request did not run"}`) {
 				t.Errorf("request %d: got %s", i, got)
 			}
 		}
@@ -100,9 +102,10 @@ func TestShutdownDrains_F_PROC_2(t *testing.T) {
 		hurry time.Duration // until a second signal; 0 = never
 		want  time.Duration
 	}{
-		"F-PROC-2 the call ends in time": {after: 1500 * time.Millisecond, want: 1500 * time.Millisecond},
-		"F-PROC-2 it does not":           {want: 5 * time.Second},
-		"F-PROC-2 a second signal":       {hurry: time.Second, want: time.Second},
+		"F-PROC-2 the call ends in time": {after: 1500 * time.Millisecond,
+			want: 1500 * time.Millisecond},
+		"F-PROC-2 it does not":     {want: 5 * time.Second},
+		"F-PROC-2 a second signal": {hurry: time.Second, want: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -177,7 +180,8 @@ func TestShutdownDuringCloseShortensGrace(t *testing.T) {
 		}
 		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
 		gh.HandleNotification("notifications/cancelled")
-		if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], `outcome=cancelled reason="the gateway was stopped"`) {
+		if records := h.auditRecords(); len(records) != 1 ||
+			!strings.Contains(records[0], `outcome=cancelled reason="the gateway was stopped"`) {
 			t.Errorf("recorded %q", records)
 		}
 	})
@@ -187,7 +191,8 @@ func TestShutdownDuringCloseShortensGrace(t *testing.T) {
 // waits.
 func TestSessionEndFailsListsWaitingForBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, settings{catalogWait: time.Hour, startTimeout: time.Hour, grace: time.Second}, "gh")
+		h := newHarness(t, settings{catalogWait: time.Hour, startTimeout: time.Hour,
+			grace: time.Second}, "gh")
 		client, served := h.connectClient()
 		client.Initialize("2025-06-18")
 		client.Send(listRequest)
@@ -212,7 +217,8 @@ func TestSessionEndFailsListsWaitingForBackends(t *testing.T) {
 			t.Errorf("got %q\nwant %q", got, want)
 		}
 		records := h.auditRecords()
-		if len(records) != 2 || slices.ContainsFunc(records, func(r string) bool { return !strings.Contains(r, "outcome=cancelled") }) {
+		if len(records) != 2 || slices.ContainsFunc(records,
+			func(r string) bool { return !strings.Contains(r, "outcome=cancelled") }) {
 			t.Errorf("recorded %q", records)
 		}
 	})
@@ -235,7 +241,8 @@ func TestSessionEndFailsRequestsWaitingForInitialized(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the end took %v", took)
 		}
-		if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") {
+		if records := h.auditRecords(); len(records) != 1 ||
+			!strings.Contains(records[0], "outcome=rejected") {
 			t.Errorf("recorded %q", records)
 		}
 	})

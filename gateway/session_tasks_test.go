@@ -28,12 +28,15 @@ func sendTaskRequest(client *mcptest.Peer, method, task string) {
 // that it knows.
 func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b, backends := openTwoClients(t, settings{callTimeout: map[string]time.Duration{"docs": time.Minute}}, "gh", "docs")
+		_, a, b, backends := openTwoClients(t,
+			settings{callTimeout: map[string]time.Duration{"docs": time.Minute}}, "gh", "docs")
 		gh, docs := backends["gh"], backends["docs"]
-		if got, want := makeTask(t, a, gh, "gh", "t"), `{"jsonrpc":"2.0","id":"make","result":{"task":{"taskId":"t","status":"working","n":1.0}}}`; got != want {
+		if got, want := makeTask(t, a, gh, "gh", "t"),
+			`{"jsonrpc":"2.0","id":"make","result":{"task":{"taskId":"t","status":"working","n":1.0}}}`; got != want {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
-		if got, want := makeTask(t, a, docs, "docs", "t"), `{"jsonrpc":"2.0","id":"make","result":{"task":{"taskId":"docs:t","status":"working","n":1.0}}}`; got != want {
+		if got, want := makeTask(t, a, docs, "docs", "t"),
+			`{"jsonrpc":"2.0","id":"make","result":{"task":{"taskId":"docs:t","status":"working","n":1.0}}}`; got != want {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 		sendTaskRequest(a, "tasks/get", "t")
@@ -50,13 +53,15 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 		// tasks/result waits as long as it takes and blocks nothing.
 		a.Send(`{"jsonrpc":"2.0","id":"wait","method":"tasks/result","params":{"taskId":"docs:t","_meta":{"progressToken":"p","io.modelcontextprotocol/related-task":{"taskId":"docs:t"}}}}`)
 		wait := docs.HandleRequest("tasks/result")
-		if got := string(wire.ID(wait.Part(wire.PartParams))); !strings.HasPrefix(got, `{"taskId":"t","_meta"`) || !strings.HasSuffix(got, `related-task":{"taskId":"t"}}}`) {
+		if got := string(wire.ID(wait.Part(wire.PartParams))); !strings.HasPrefix(got,
+			`{"taskId":"t","_meta"`) || !strings.HasSuffix(got, `related-task":{"taskId":"t"}}}`) {
 			t.Errorf("asked with %s", got)
 		}
 		time.Sleep(time.Hour)
 		const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"%s"}}`
 		of := func(id string) string { return fmt.Sprintf(related, id) }
-		docs.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{` + of("t") + `}}`)
+		docs.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{` +
+			of("t") + `}}`)
 		q := a.HandleRequest("sampling/createMessage")
 		if got := string(q.Part(wire.PartParams)); got != `{`+of("docs:t")+`}` {
 			t.Errorf("asked with %s", got)
@@ -64,7 +69,8 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 		a.SendResult(q.ID(), `{`+of("docs:t")+`}`)
 		docs.Want(`{"jsonrpc":"2.0","id":"q","result":{` + of("t") + `}}`)
 		docs.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,%s}}`, wait.Token(), of("t"))
-		a.Want(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p",` + of("docs:t") + `}}`)
+		a.Want(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p",` +
+			of("docs:t") + `}}`)
 		docs.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"x",` + of("t") + `}}`)
 		a.Want(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"docs/x",` + of("docs:t") + `}}`)
 		docs.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"t","status":"completed"}}`)
@@ -127,7 +133,8 @@ func TestSessionTasks_OtherSessionsTasksAreUnknown(t *testing.T) {
 		b.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params: tasks/get needs a taskId"}}`)
 		gh.WantNothing()
 		sendTaskRequest(a, "tasks/cancel", "secret")
-		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"secret","status":"cancelled"}`)
+		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(),
+			`{"taskId":"secret","status":"cancelled"}`)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"secret","status":"cancelled"}}`)
 	})
 }
@@ -147,13 +154,15 @@ func TestListTasks_MergesBackends(t *testing.T) {
 		makeTask(t, b, gh, "gh", "of b")
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{}}`)
 		m := gh.HandleRequest("tasks/list")
-		gh.SendResult(m.ID(), `{"tasks":[{"taskId":"of b"},{"taskId":"nobody's"}],"nextCursor":"\u0063"}`)
+		gh.SendResult(m.ID(),
+			`{"tasks":[{"taskId":"of b"},{"taskId":"nobody's"}],"nextCursor":"\u0063"}`)
 		m = gh.HandleRequest("tasks/list")
 		if got := string(m.Part(wire.PartCursor)); got != `"\u0063"` {
 			t.Errorf("the next page was requested with %s", got)
 		}
 		gh.SendResult(m.ID(), `{"tasks":[{"n":1.0,"taskId":"gh","status":"working"}]}`)
-		docs.SendResult(docs.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"docs"},{"n":1.0,"taskId":"gh","status":"completed"}]}`)
+		docs.SendResult(docs.HandleRequest("tasks/list").ID(),
+			`{"tasks":[{"taskId":"docs"},{"n":1.0,"taskId":"gh","status":"completed"}]}`)
 		bad.SendError(bad.HandleRequest("tasks/list").ID(), `{"code":-1,"message":"no"}`)
 		silent.HandleRequest("tasks/list")
 		a.WantNothing()
@@ -185,7 +194,8 @@ func TestSessionTasks_Limit(t *testing.T) {
 		}
 		const more = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"gh","task":{}}}`
 		a.Send(more)
-		if got := a.Next(); !strings.Contains(got, `"error":{"code":-32603,"message":"Too many tasks`) {
+		if got := a.Next(); !strings.Contains(got,
+			`"error":{"code":-32603,"message":"Too many tasks`) {
 			t.Errorf("got %s", got)
 		}
 		a.Send(toolsCall("2", "gh")) // no task

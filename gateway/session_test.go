@@ -29,7 +29,8 @@ func listTools(t *testing.T, client *mcptest.Peer) string {
 }
 
 func toolsCall(id, tool string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q}}`, id, tool)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q}}`, id,
+		tool)
 }
 
 func TestMission_A_VERSION_04_NegotiationEchoesKnownRevision(t *testing.T) {
@@ -46,11 +47,13 @@ func TestMission_A_VERSION_04_NegotiationEchoesKnownRevision(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHarness(t, settings{})
 				client, _ := h.connectClient()
-				if got := client.Initialize(requested); !strings.Contains(got, `"protocolVersion":"`+want+`"`) {
+				if got := client.Initialize(requested); !strings.Contains(got,
+					`"protocolVersion":"`+want+`"`) {
 					t.Errorf("asked for %s, got %s", requested, got)
 				}
 				synctest.Wait()
-				if lines := h.log.Lines("level=INFO", "client=tester/1", "revision="+want, "asked="); len(lines) != 1 {
+				if lines := h.log.Lines("level=INFO", "client=tester/1", "revision="+want,
+					"asked="); len(lines) != 1 {
 					t.Errorf("logged %q", h.log.Lines())
 				}
 			})
@@ -96,7 +99,10 @@ func TestCallToBackendThatFailedToStart(t *testing.T) {
 
 		log, logger := mcptest.NewLog()
 		journal, auditor := mcptest.NewLog()
-		fails := func(string) (transport.Conn, error) { return nil, errors.New("exit 127; its last words: boom") }
+		fails := func(string) (transport.Conn, error) {
+			return nil,
+				errors.New("exit 127; its last words: boom")
+		}
 		g := newGateway(t, settings{stateDir: state}, []string{"gh"}, fails, logger, auditor)
 		conn, client := mcptest.NewPeer(t, "client")
 		go g.Serve(t.Context(), "", "", conn)
@@ -128,7 +134,8 @@ func TestSecretsAreMaskedForClients(t *testing.T) {
 		client.Send(toolsCall("1", "search"))
 		gh.HandleRequest("tools/call")
 		gh.Exit("exit 1", "bad token hunter2")
-		if got := client.Next(); strings.Contains(got, "hunter2") || !strings.Contains(got, "bad token ***") {
+		if got := client.Next(); strings.Contains(got, "hunter2") ||
+			!strings.Contains(got, "bad token ***") {
 			t.Errorf("got %s", got)
 		}
 	})
@@ -138,7 +145,8 @@ func TestSecretsAreMaskedForClients(t *testing.T) {
 // one else anything.
 func TestCONC_01_FRAME_09_SlowBackendBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, settings{callTimeout: map[string]time.Duration{"slow": 2 * time.Second}}, "slow", "quick")
+		h := newHarness(t, settings{callTimeout: map[string]time.Duration{"slow": 2 * time.Second}},
+			"slow", "quick")
 		client, _ := h.connectClient()
 		client.Initialize("2025-06-18")
 		h.nextProcess("slow").ServeStartup("hang")
@@ -291,7 +299,8 @@ func TestClientDisconnectIsLogged_F_CLI_10(t *testing.T) {
 		}
 		client.CloseSend()
 		synctest.Wait()
-		if lines := h.log.Lines("level=INFO", `msg="client disconnected"`, "session=S", "client=tester/1"); len(lines) != 1 {
+		if lines := h.log.Lines("level=INFO", `msg="client disconnected"`, "session=S",
+			"client=tester/1"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
 		}
 	})
@@ -300,8 +309,11 @@ func TestClientDisconnectIsLogged_F_CLI_10(t *testing.T) {
 // outcomeRecorder records the outcomes of calls.
 type outcomeRecorder struct{ ended []gateway.Outcome }
 
-func (*outcomeRecorder) Begin(*gateway.CallInfo)                      {}
-func (o *outcomeRecorder) End(_ *gateway.CallInfo, e gateway.Outcome) { o.ended = append(o.ended, e) }
+func (*outcomeRecorder) Begin(*gateway.CallInfo) {}
+func (o *outcomeRecorder) End(_ *gateway.CallInfo,
+	e gateway.Outcome) {
+	o.ended = append(o.ended, e)
+}
 
 // F-CLI-10: the time a call waits for its backend to start is separate from the time at the
 // backend.
@@ -320,7 +332,8 @@ func TestQueuedTimeIsSeparateFromDur_F_CLI_10(t *testing.T) {
 		time.Sleep(time.Second)
 		gh.SendResult(call.ID(), `{}`)
 		synctest.Wait()
-		if len(times.ended) != 1 || times.ended[0].Queued != 2*time.Second || times.ended[0].Dur != time.Second {
+		if len(times.ended) != 1 || times.ended[0].Queued != 2*time.Second ||
+			times.ended[0].Dur != time.Second {
 			t.Errorf("ended: %+v", times.ended)
 		}
 	})

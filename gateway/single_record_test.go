@@ -26,7 +26,8 @@ func TestOBS_03_OneEndAndOneRecordPerCall(t *testing.T) {
 	outcomes := make(map[string]int)
 	for round := range 40 {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHarness(t, settings{callTimeout: map[string]time.Duration{"gh": time.Second}, grace: time.Second}, "gh")
+			h := newHarness(t, settings{callTimeout: map[string]time.Duration{"gh": time.Second},
+				grace: time.Second}, "gh")
 			client, served := h.connectClient()
 			client.Initialize("2025-06-18")
 			gh := h.nextProcess("gh")
@@ -87,7 +88,8 @@ func TestOBS_03_OneEndAndOneRecordPerCall(t *testing.T) {
 			}
 			for i := range n {
 				id := fmt.Sprint(i)
-				at := slices.IndexFunc(records, func(r string) bool { return strings.Contains(r, " id="+id+" ") })
+				at := slices.IndexFunc(records,
+					func(r string) bool { return strings.Contains(r, " id="+id+" ") })
 				if at < 0 {
 					t.Fatalf("round %d: no record of call %s", round, id)
 				}
@@ -95,14 +97,17 @@ func TestOBS_03_OneEndAndOneRecordPerCall(t *testing.T) {
 				outcome, _, _ = strings.Cut(outcome, " ")
 				outcomes[outcome]++
 				switch got := answers[wire.ID(id)]; {
-				case outcome == "cancelled" && got != 0, got > 1, outcome != "cancelled" && got == 0 && round%3 != 0:
-					t.Errorf("round %d: call %s was answered %d times and recorded as %s", round, id, got, outcome)
+				case outcome == "cancelled" && got != 0, got > 1, outcome != "cancelled" &&
+					got == 0 && round%3 != 0:
+					t.Errorf("round %d: call %s was answered %d times and recorded as %s", round,
+						id, got, outcome)
 				}
 			}
 		})
 	}
 	t.Log(outcomes)
-	for _, want := range []string{"ok", "tool_error", "rpc_error", "cancelled", "timeout", "backend_lost"} {
+	for _, want := range []string{"ok", "tool_error", "rpc_error", "cancelled", "timeout",
+		"backend_lost"} {
 		if outcomes[want] == 0 {
 			t.Errorf("no call ended with %s: %v", want, slices.Collect(maps.Keys(outcomes)))
 		}
@@ -131,7 +136,8 @@ func TestOBS_05_RecordHasAllIDs(t *testing.T) {
 		seen := make(map[string]bool)
 		for _, r := range h.auditRecords() {
 			var id, backend int
-			if _, err := fmt.Sscanf(r, `level=INFO msg=call session=S client=tester/1 id="\"c%d\"" backend_id=%d tool=search backend=gh backend_tool=search outcome=ok bytes_in=0 bytes_out=2`, &id, &backend); err != nil {
+			if _, err := fmt.Sscanf(r,
+				`level=INFO msg=call session=S client=tester/1 id="\"c%d\"" backend_id=%d tool=search backend=gh backend_tool=search outcome=ok bytes_in=0 bytes_out=2`, &id, &backend); err != nil {
 				t.Fatalf("%s: %v", r, err)
 			}
 			seen[fmt.Sprint(id, backend)] = true

@@ -110,14 +110,20 @@ func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
 		}
 		client.Send(withClientVersion(calls, firstRequest(`"call"`)))
 		call := processes[calls].HandleRequest("tools/call")
-		client.Send(withClientVersion(completes, modernRequest(`"complete"`, "completion/complete", `"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, clientCaps)))
+		client.Send(withClientVersion(completes,
+			modernRequest(`"complete"`, "completion/complete",
+				`"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`,
+				clientCaps)))
 		completion := processes[completes].HandleRequest("completion/complete")
 		client.Send(withClientVersion(parks, firstRequest(`"park"`)))
 		suspended := processes[parks].HandleRequest("tools/call")
 		processes[parks].Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		ticket := wantInputRequired(t, client, "q1")
-		client.Send(withClientVersion(listens, modernRequest(`"L"`, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["x:a"]},`, clientCaps)))
-		processes[listens].SendResult(processes[listens].HandleRequest("resources/subscribe").ID(), `{}`)
+		client.Send(withClientVersion(listens,
+			modernRequest(`"L"`, "subscriptions/listen",
+				`"notifications":{"resourceSubscriptions":["x:a"]},`, clientCaps)))
+		processes[listens].SendResult(processes[listens].HandleRequest("resources/subscribe").ID(),
+			`{}`)
 		wantAcknowledged(t, client, `"L"`, `{"resourceSubscriptions":["x:a"]}`)
 
 		for n := range 20 {
@@ -132,7 +138,8 @@ func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
 		client.Want(completeResult(`"call"`, `"content":[]}`))
 		processes[completes].SendResult(completion.ID(), `{"completion":{"values":[]}}`)
 		client.Want(completeResult(`"complete"`, `"completion":{"values":[]}}`))
-		client.Send(withClientVersion(parks, retryRequest(`"again"`, `{"q1":{"roots":[]}}`, ticket)))
+		client.Send(withClientVersion(parks, retryRequest(`"again"`, `{"q1":{"roots":[]}}`,
+			ticket)))
 		processes[parks].Want(`{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
 		processes[parks].SendResult(suspended.ID(), `{"content":[]}`)
 		client.Want(completeResult(`"again"`, `"content":[]}`))
@@ -186,7 +193,9 @@ func TestStateless_IdleClientsAreEvicted(t *testing.T) {
 // callsFromManyClients starts a gateway whose only backend has a process per statelessClient, and
 // a connection to it. The returned function makes one of many clients call its process, which it
 // returns; nil = it has none yet.
-func callsFromManyClients(t *testing.T, o settings) (client *mcptest.Peer, h *harness, callFrom func(n int, process *mcptest.Peer) *mcptest.Peer) {
+func callsFromManyClients(t *testing.T,
+	o settings) (client *mcptest.Peer, h *harness,
+	callFrom func(n int, process *mcptest.Peer) *mcptest.Peer) {
 	t.Helper()
 	const greeting = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"completions":{},"resources":{"subscribe":true}},"serverInfo":{"name":"gh","version":"1"}}`
 	o.sharing = map[string]string{"gh": "session"}

@@ -19,7 +19,8 @@ func modernMeta(caps, more string) string {
 
 // modernRequest returns a modern request. Params are members, each followed by a comma.
 func modernRequest(id, method, params, caps string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, params, modernMeta(caps, ""))
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, params,
+		modernMeta(caps, ""))
 }
 
 const serverInfo = `{"name":"mcp-gateway","version":"test"}`
@@ -66,11 +67,13 @@ func wantInputRequired(t *testing.T, client *mcptest.Peer, keys ...string) strin
 const clientCaps = `{"elicitation":{},"sampling":{},"roots":{}}`
 
 func retryRequest(id, responses, state string) string {
-	return modernRequest(id, "tools/call", `"name":"ask","arguments":{"n":9007199254740993},"inputResponses":`+responses+`,"requestState":`+state+`,`, clientCaps)
+	return modernRequest(id, "tools/call",
+		`"name":"ask","arguments":{"n":9007199254740993},"inputResponses":`+responses+`,"requestState":`+state+`,`, clientCaps)
 }
 
 func firstRequest(id string) string {
-	return modernRequest(id, "tools/call", `"name":"ask","arguments":{"n":9007199254740993},`, clientCaps)
+	return modernRequest(id, "tools/call", `"name":"ask","arguments":{"n":9007199254740993},`,
+		clientCaps)
 }
 
 // A legacy backend's requests in mid-call reach the stateless client in the response, and are
@@ -87,7 +90,8 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 		gh.Send(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 		m := client.NextMessage()
 		wantPrefix := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",`
-		if !strings.HasPrefix(string(m.Raw()), wantPrefix) && !strings.Contains(string(m.Raw()), `"resultType":"input_required"`) {
+		if !strings.HasPrefix(string(m.Raw()), wantPrefix) &&
+			!strings.Contains(string(m.Raw()), `"resultType":"input_required"`) {
 			t.Fatalf("answered with %s", m.Raw())
 		}
 		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
@@ -98,7 +102,9 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 		gh.WantNothing()
 
 		// One response only: the other is requested again.
-		client.Send(retryRequest("2", `{"q1":{"action":"accept","content":{"name":"<é>","n":1.0}},"other":{}}`, string(ticket)))
+		client.Send(retryRequest("2",
+			`{"q1":{"action":"accept","content":{"name":"<é>","n":1.0}},"other":{}}`,
+			string(ticket)))
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept","content":{"name":"<é>","n":1.0}}}`)
 		again := wantInputRequired(t, client, "q2")
 		client.Send(retryRequest("3", `{"q2":{"roots":[]}}`, again))
@@ -109,7 +115,8 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 
 		// The call has ended: the ticket is no longer valid, and nothing runs again.
 		client.Send(retryRequest("4", `{"q2":{"roots":[]}}`, again))
-		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code !=
+			-32602 {
 			t.Errorf("an ended call continues: %+v", failure)
 		}
 		gh.WantNothing()
@@ -117,8 +124,10 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 			t.Errorf("%d calls are suspended", n)
 		}
 		records := h.auditRecords()
-		if len(records) != 4 || !strings.Contains(records[0], "outcome=input_required") || !strings.Contains(records[1], "outcome=input_required") ||
-			!strings.Contains(records[2], "outcome=ok") || !strings.Contains(records[3], "outcome=rejected") {
+		if len(records) != 4 || !strings.Contains(records[0], "outcome=input_required") ||
+			!strings.Contains(records[1], "outcome=input_required") ||
+			!strings.Contains(records[2], "outcome=ok") ||
+			!strings.Contains(records[3], "outcome=rejected") {
 			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
 		}
 	})
@@ -133,18 +142,22 @@ func TestSuspended_ExpiresAndIsNotRerun(t *testing.T) {
 		asked := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := wantInputRequired(t, client, "q1")
-		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{}}`) // while it is parked
+		// while it is parked
+		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{}}`)
 		time.Sleep(11 * time.Minute)
 		synctest.Wait()
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
-		if failure := gh.NextMessage(); failure.ID() != `"s"` || failure.Part(wire.PartError) == nil {
+		if failure := gh.NextMessage(); failure.ID() != `"s"` ||
+			failure.Part(wire.PartError) == nil {
 			t.Errorf("sampling was answered with %s", failure.Raw())
 		}
-		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != asked.ID() {
+		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() !=
+			asked.ID() {
 			t.Errorf("cancelled %s", note.Raw())
 		}
 		client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, ticket))
-		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 || !strings.Contains(failure.Message, "expired") {
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code !=
+			-32602 || !strings.Contains(failure.Message, "expired") {
 			t.Errorf("%+v", failure)
 		}
 		gh.WantNothing()
@@ -181,16 +194,23 @@ func TestSuspended_TicketIsBoundToCall(t *testing.T) {
 		inner := strings.Trim(ticket, `"`)
 		const answers = `"inputResponses":{"q1":{"action":"accept"}},"requestState":`
 		for what, text := range map[string]string{
-			"other arguments": modernRequest("2", "tools/call", `"name":"ask","arguments":{"n":1},`+answers+ticket+`,`, clientCaps),
-			"another tool":    modernRequest("2", "tools/call", `"name":"gh__ask","arguments":{"n":9007199254740993},`+answers+ticket+`,`, clientCaps),
-			"another method":  modernRequest("2", "resources/read", `"uri":"ask","arguments":{"n":9007199254740993},`+answers+ticket+`,`, clientCaps),
-			"a longer one":    retryRequest("2", `{"q1":{"action":"accept"}}`, `"`+inner+`-TAMPERED"`),
-			"a changed one":   retryRequest("2", `{"q1":{"action":"accept"}}`, `"`+inner[:20]+flipped(inner[20])+inner[21:]+`"`),
-			"an empty one":    retryRequest("2", `{"q1":{"action":"accept"}}`, `""`),
-			"not a string":    retryRequest("2", `{"q1":{"action":"accept"}}`, `17`),
+			"other arguments": modernRequest("2", "tools/call",
+				`"name":"ask","arguments":{"n":1},`+answers+ticket+`,`, clientCaps),
+			"another tool": modernRequest("2", "tools/call",
+				`"name":"gh__ask","arguments":{"n":9007199254740993},`+answers+ticket+`,`,
+				clientCaps),
+			"another method": modernRequest("2", "resources/read",
+				`"uri":"ask","arguments":{"n":9007199254740993},`+answers+ticket+`,`, clientCaps),
+			"a longer one": retryRequest("2", `{"q1":{"action":"accept"}}`,
+				`"`+inner+`-TAMPERED"`),
+			"a changed one": retryRequest("2", `{"q1":{"action":"accept"}}`,
+				`"`+inner[:20]+flipped(inner[20])+inner[21:]+`"`),
+			"an empty one": retryRequest("2", `{"q1":{"action":"accept"}}`, `""`),
+			"not a string": retryRequest("2", `{"q1":{"action":"accept"}}`, `17`),
 		} {
 			client.Send(text)
-			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
+			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code !=
+				-32602 {
 				t.Errorf("%s: %+v", what, failure)
 			}
 		}
@@ -218,7 +238,8 @@ func TestSuspended_OneContinuationWins(t *testing.T) {
 		client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, ticket))
 		client.Send(retryRequest("3", `{"q1":{"action":"accept"}}`, ticket))
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
-		if m := client.NextMessage(); m.ID() != "3" || wire.ReadError(m.Part(wire.PartError)).Code != -32602 {
+		if m := client.NextMessage(); m.ID() != "3" ||
+			wire.ReadError(m.Part(wire.PartError)).Code != -32602 {
 			t.Errorf("the second got %s", m.Raw())
 		}
 		gh.SendResult(asked.ID(), `{"content":[]}`)
@@ -245,7 +266,8 @@ func TestSuspended_Cancelled(t *testing.T) {
 				client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, ticket))
 				gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
 				take(client)
-				if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != asked.ID() {
+				if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() !=
+					asked.ID() {
 					t.Errorf("got %s", note.Raw())
 				}
 				synctest.Wait() // the backend gets its message first
@@ -278,7 +300,8 @@ func TestStateless_MissingCapability(t *testing.T) {
 				if failure.Code != -32021 {
 					t.Errorf("%+v", failure)
 				}
-				if got, _ := wire.Lookup(failure.Data, "requiredCapabilities"); string(got) != required {
+				if got, _ := wire.Lookup(failure.Data, "requiredCapabilities"); string(got) !=
+					required {
 					t.Errorf("missing %s, want %s", got, required)
 				}
 				gh.NextMessage() // the request is answered
@@ -295,22 +318,26 @@ func TestStateless_URLElicitation(t *testing.T) {
 		_, client, gh := openLegacy(t, can)
 		first := modernRequest("1", "tools/call", `"name":"ask",`, can)
 		client.Send(first)
-		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a.example/x","message":"Sign in"}]}}`)
+		gh.SendError(gh.HandleRequest("tools/call").ID(),
+			`{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a.example/x","message":"Sign in"}]}}`)
 		m := client.NextMessage()
 		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
 		if want := `{"q1":{"method":"elicitation/create","params":{"mode":"url","message":"[gh] Sign in","url":"https://a.example/x"}}}`; string(requests) != want {
 			t.Errorf("asked %s", requests)
 		}
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
-		client.Send(modernRequest("2", "tools/call", `"name":"ask","inputResponses":{"q1":{"action":"accept"}},"requestState":`+string(ticket)+`,`, can))
+		client.Send(modernRequest("2", "tools/call",
+			`"name":"ask","inputResponses":{"q1":{"action":"accept"}},"requestState":`+string(ticket)+`,`, can))
 		again := gh.HandleRequest("tools/call")
 		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
 			t.Errorf("sent again with %s", again.Part(wire.PartParams))
 		}
 		gh.SendResult(again.ID(), `{"content":[]}`)
 		client.Want(completeResult("2", `"content":[]}`))
-		client.Send(modernRequest("3", "tools/call", `"name":"ask","inputResponses":{"q1":{"action":"decline"}},"requestState":`+string(ticket)+`,`, can))
-		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
+		client.Send(modernRequest("3", "tools/call",
+			`"name":"ask","inputResponses":{"q1":{"action":"decline"}},"requestState":`+string(ticket)+`,`, can))
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code !=
+			-32602 {
 			t.Errorf("a used ticket: %+v", failure)
 		}
 		gh.WantNothing()
@@ -326,7 +353,8 @@ func TestStateless_CapabilitiesReachBackends(t *testing.T) {
 		client.Send(modernRequest("0", "tools/list", "", clientCaps))
 		gh := h.nextProcess("gh")
 		m := gh.HandleRequest("initialize")
-		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != clientCaps {
+		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) !=
+			clientCaps {
 			t.Errorf("the backend is sent %s", got)
 		}
 		gh.SendResult(m.ID(), mcptest.InitializeResult)
@@ -339,7 +367,8 @@ func TestStateless_CapabilitiesReachBackends(t *testing.T) {
 		client.Send(modernRequest("2", "tools/call", `"name":"ask",`, `{"roots":{}}`))
 		process := h.nextProcess("gh")
 		m = process.HandleRequest("initialize")
-		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != `{"roots":{}}` {
+		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) !=
+			`{"roots":{}}` {
 			t.Errorf("the other one is told %s", got)
 		}
 		process.SendResult(m.ID(), mcptest.InitializeResult)
@@ -354,7 +383,8 @@ func TestStateless_CapabilitiesReachBackends(t *testing.T) {
 func TestStateless_EscapedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
-		text := strings.ReplaceAll(firstRequest("1"), "io.modelcontextprotocol/", `io.modelcontextprotocol\/`)
+		text := strings.ReplaceAll(firstRequest("1"), "io.modelcontextprotocol/",
+			`io.modelcontextprotocol\/`)
 		client.Send(strings.Replace(text, "clientInfo", `\u0063lientInfo`, 1))
 		m := gh.HandleRequest("tools/call")
 		if got := string(m.Part(wire.PartMeta)); got != `{}` {
@@ -420,9 +450,11 @@ func TestStateless_URLElicitationUndeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, `{"elicitation":{}}`)
 		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, `{"elicitation":{}}`))
-		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://a.example/x","message":"m"}]}}`)
+		gh.SendError(gh.HandleRequest("tools/call").ID(),
+			`{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://a.example/x","message":"m"}]}}`)
 		failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
-		if failure.Code != -32021 || string(failure.Data) != `{"requiredCapabilities":{"elicitation":{"url":{}}}}` {
+		if failure.Code != -32021 || string(failure.Data) !=
+			`{"requiredCapabilities":{"elicitation":{"url":{}}}}` {
 			t.Errorf("%+v", failure)
 		}
 	})
@@ -463,7 +495,8 @@ func TestStateless_CancellationWithoutMeta(t *testing.T) {
 		client.Send(firstRequest("1"))
 		asked := gh.HandleRequest("tools/call")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"<é>",` + modernMeta(clientCaps, "") + `}}`)
-		gh.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + string(asked.ID()) + `,"reason":"<é>"}}`)
+		gh.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
+			string(asked.ID()) + `,"reason":"<é>"}}`)
 	})
 }
 
@@ -483,7 +516,8 @@ func TestSuspended_StoredResponseLimit(t *testing.T) {
 			gh.NextMessage() // the input request is answered nevertheless
 		}
 		client.Send(retryRequest("4", `{"q1":{"roots":[]}}`, tickets[1]))
-		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "may have run") {
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code !=
+			-32603 || !strings.Contains(failure.Message, "may have run") {
 			t.Errorf("the second: %+v", failure)
 		}
 		client.Send(retryRequest("3", `{"q1":{"roots":[]}}`, tickets[0]))
@@ -505,14 +539,16 @@ func TestStateless_PerPrincipalLimit(t *testing.T) {
 		conn, many := mcptest.NewPeer(t, "crowd")
 		go func() { _ = h.gateway.Serve(t.Context(), "", "crowd", conn) }()
 		send := func(p *mcptest.Peer, n int) { // a call waiting for its backend to start
-			p.Send(withClientVersion(n, modernRequest(fmt.Sprint(n), "tools/call", `"name":"ask",`, `{}`)))
+			p.Send(withClientVersion(n, modernRequest(fmt.Sprint(n), "tools/call", `"name":"ask",`,
+				`{}`)))
 		}
 		for n := range 5000 {
 			send(many, n)
 		}
 		many.WantNothing()
 		send(many, 5000)
-		if m := many.NextMessage(); m.ID() != "5000" || !strings.Contains(string(m.Raw()), "too many different clients") {
+		if m := many.NextMessage(); m.ID() != "5000" ||
+			!strings.Contains(string(m.Raw()), "too many different clients") {
 			t.Errorf("the next one got %s", m.Raw())
 		}
 		other, alone := mcptest.NewPeer(t, "alone")
@@ -541,7 +577,8 @@ func TestNullCapabilities_F_DOOR_9(t *testing.T) {
 				client.Send(first)
 				gh := h.nextProcess("gh")
 				m := gh.HandleRequest("initialize")
-				if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != told {
+				if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) !=
+					told {
 					t.Errorf("the backend is sent %s", got)
 				}
 			})

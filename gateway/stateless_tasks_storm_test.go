@@ -113,7 +113,8 @@ func (s *legacyTaskServer) sendElicitation(t *legacyTask) {
 	t.asked = true
 	id := wire.ID(wire.Quote("q" + t.id))
 	s.asking[id] = t
-	m := wire.NewRequest(id, "elicitation/create", []byte(`{"message":"`+t.id+`","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+t.id+`"}}}`))
+	m := wire.NewRequest(id, "elicitation/create",
+		[]byte(`{"message":"`+t.id+`","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+t.id+`"}}}`))
 	_ = s.conn.Write(m, "")
 }
 
@@ -122,7 +123,8 @@ func (s *legacyTaskServer) endTask(t *legacyTask, status string) {
 		t.status = status
 	}
 	for _, id := range t.waiting {
-		_ = s.conn.Write(wire.NewResult(id, []byte(`{"content":[{"type":"text","text":"`+t.id+`"}]}`)), "")
+		_ = s.conn.Write(wire.NewResult(id,
+			[]byte(`{"content":[{"type":"text","text":"`+t.id+`"}]}`)), "")
 	}
 	t.waiting = nil
 }
@@ -133,7 +135,8 @@ func (s *legacyTaskServer) endTask(t *legacyTask, status string) {
 func TestStatelessTasks_Storm(t *testing.T) {
 	const clients, each = 20, 50
 	synctest.Test(t, func(t *testing.T) {
-		server := &legacyTaskServer{tasks: make(map[string]*legacyTask), asking: make(map[wire.ID]*legacyTask)}
+		server := &legacyTaskServer{tasks: make(map[string]*legacyTask),
+			asking: make(map[wire.ID]*legacyTask)}
 		modern := mcptest.NewTaskServer()
 		var conns, players sync.WaitGroup
 		t.Cleanup(conns.Wait)
@@ -150,7 +153,9 @@ func TestStatelessTasks_Storm(t *testing.T) {
 		var log, journal *slog.Logger
 		h.log, log = mcptest.NewLog()
 		h.journal, journal = mcptest.NewLog()
-		h.gateway = newGateway(t, settings{singleClient: true, generation: map[string]string{"modern": "modern"}}, []string{"classic", "modern"}, dial, log, journal)
+		h.gateway = newGateway(t, settings{singleClient: true,
+			generation: map[string]string{"modern": "modern"}}, []string{"classic", "modern"}, dial,
+			log, journal)
 		var mu sync.Mutex
 		ends := make(map[string]int)
 		for range clients {
@@ -161,7 +166,8 @@ func TestStatelessTasks_Storm(t *testing.T) {
 					what := "classic"
 					tool := `"name":"job"`
 					if n%2 == 0 {
-						what, tool = "modern", `"name":"confirm_delete","arguments":{"filename":"f"}`
+						what, tool = "modern",
+							`"name":"confirm_delete","arguments":{"filename":"f"}`
 					}
 					client.Send(modernRequest(`"make"`, "tools/call", tool+",", tasky))
 					m := client.NextMessage()
@@ -208,7 +214,8 @@ func runToEnd(client *mcptest.Peer, task string) string {
 	}
 	answer := func() wire.Message {
 		for {
-			if m := client.NextMessage(); m.ID() == wire.ID(fmt.Sprint(n)) { // otherwise an unawaited response
+			// otherwise an unawaited response
+			if m := client.NextMessage(); m.ID() == wire.ID(fmt.Sprint(n)) {
 				return m
 			}
 		}
@@ -231,13 +238,15 @@ func runToEnd(client *mcptest.Peer, task string) string {
 		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
 		var answers []wire.Member
 		wire.Members(requests, func(key string, _ []byte, _ int) {
-			answers = append(answers, wire.Member{Key: key, Text: []byte(`{"action":"accept","content":{"confirm":"yes"}}`)})
+			answers = append(answers, wire.Member{Key: key,
+				Text: []byte(`{"action":"accept","content":{"confirm":"yes"}}`)})
 		})
 		status, _ := wire.Lookup(m.Part(wire.PartResult), "status")
 		switch s := wire.Unquote(status); s {
 		case "input_required":
 			for range 2 { // the second is dropped
-				send("tasks/update", `"inputResponses":`+string(wire.EditObject(nil, nil, answers...))+`,`)
+				send("tasks/update", `"inputResponses":`+string(wire.EditObject(nil, nil,
+					answers...))+`,`)
 				answer()
 			}
 		case "working":

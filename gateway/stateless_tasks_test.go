@@ -78,7 +78,8 @@ func getTask(client, gh *mcptest.Peer, task, legacy string) {
 
 func nextWithoutServerInfo(client *mcptest.Peer) string {
 	m := client.NextMessage()
-	result := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
+	result := wire.EditObject(m.Part(wire.PartResult),
+		func(key string) bool { return key == "_meta" })
 	if failure := m.Part(wire.PartError); failure != nil {
 		return string(failure)
 	}
@@ -99,14 +100,16 @@ func TestStatelessTasks_LegacyBackend(t *testing.T) {
 		h, client, gh := openTaskBackend(t, settings{singleClient: true})
 		task := createTask(t, client, gh, `,"pollInterval":1.5`)
 		getTask(client, gh, task, `{"taskId":"t1","status":"working","ttl":60000}`)
-		wantText(t, "working", nextWithoutServerInfo(client), `{"resultType":"complete","status":"working","ttlMs":60000,"taskId":`+task+`}`)
+		wantText(t, "working", nextWithoutServerInfo(client),
+			`{"resultType":"complete","status":"working","ttlMs":60000,"taskId":`+task+`}`)
 
 		getTask(client, gh, task, `{"taskId":"t1","status":"failed","ttl":60000}`)
 		m := gh.HandleRequest("tasks/result")
 		if want := `{"taskId":"t1"}`; string(m.Part(wire.PartParams)) != want {
 			t.Errorf("tasks/result with %s", m.Part(wire.PartParams))
 		}
-		gh.SendResult(m.ID(), `{"isError":true,"content":[ ],"n":1.0,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`)
+		gh.SendResult(m.ID(),
+			`{"isError":true,"content":[ ],"n":1.0,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`)
 		ended := `{"resultType":"complete","result":{"isError":true,"content":[ ],"n":1.0},"status":"completed","ttlMs":60000,"taskId":` + task + `}`
 		wantText(t, "ended", nextWithoutServerInfo(client), ended)
 		for range 3 { // kept
@@ -114,7 +117,8 @@ func TestStatelessTasks_LegacyBackend(t *testing.T) {
 			wantText(t, "ended", nextWithoutServerInfo(client), ended)
 		}
 		client.Send(taskRequest("1", "tasks/cancel", task, ""))
-		wantText(t, "cancelled when it had ended", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
+		wantText(t, "cancelled when it had ended", nextWithoutServerInfo(client),
+			`{"resultType":"complete"}`)
 		gh.WantNothing()
 
 		time.Sleep(3 * time.Minute)
@@ -132,7 +136,8 @@ func TestStatelessTasks_LegacyBackend(t *testing.T) {
 // A task's requests arrive while tasks/result is open; the client gets them from tasks/get and
 // responds with tasks/update, each once.
 func TestStatelessTasks_Inputs(t *testing.T) {
-	for _, solo := range []bool{true, false} { // the backend's requests may then belong to any client
+	// the backend's requests may then belong to any client
+	for _, solo := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) { testTaskInputs(t, solo) })
 	}
 }
@@ -144,26 +149,34 @@ func testTaskInputs(t *testing.T, solo bool) {
 	getTask(client, gh, task, waits)
 	result := gh.HandleRequest("tasks/result")
 	const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}`
-	gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?",` + related + `}}`)
-	gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"x":1.0,` + related + `}}`)
-	wantText(t, "asked", nextWithoutServerInfo(client), `{"resultType":"complete","inputRequests":{"q1":{"method":"elicitation/create","params":{"message":"[gh] Who?"}},`+
-		`"q2":{"method":"sampling/createMessage","params":{"x":1.0}}},"status":"input_required","ttlMs":60000,"taskId":`+task+`}`)
+	gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?",` +
+		related + `}}`)
+	gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"x":1.0,` +
+		related + `}}`)
+	wantText(t, "asked", nextWithoutServerInfo(client),
+		`{"resultType":"complete","inputRequests":{"q1":{"method":"elicitation/create","params":{"message":"[gh] Who?"}},`+
+			`"q2":{"method":"sampling/createMessage","params":{"x":1.0}}},"status":"input_required","ttlMs":60000,"taskId":`+task+`}`)
 
-	client.Send(taskRequest("1", "tasks/update", task, `"inputResponses":{"q1":{"action":"accept","content":{"n":1.0}},"q2":{"no":"sampling"},"other":{}},`))
+	client.Send(taskRequest("1", "tasks/update", task,
+		`"inputResponses":{"q1":{"action":"accept","content":{"n":1.0}},"q2":{"no":"sampling"},"other":{}},`))
 	wantText(t, "update", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
 	gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept","content":{"n":1.0}}}`)
-	client.Send(taskRequest("1", "tasks/update", task, `"inputResponses":{"q1":{"action":"decline"}},`))
+	client.Send(taskRequest("1", "tasks/update", task,
+		`"inputResponses":{"q1":{"action":"decline"}},`))
 	wantText(t, "again", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
 	gh.WantNothing()
 
 	getTask(client, gh, task, waits) // no second tasks/result
-	wantText(t, "asked", nextWithoutServerInfo(client), `{"resultType":"complete","inputRequests":{"q2":{"method":"sampling/createMessage","params":{"x":1.0}}},"status":"input_required","ttlMs":60000,"taskId":`+task+`}`)
-	client.Send(taskRequest("1", "tasks/update", task, `"inputResponses":{"q2":{"role":"assistant","content":{"type":"text","text":"?"}}},`))
+	wantText(t, "asked", nextWithoutServerInfo(client),
+		`{"resultType":"complete","inputRequests":{"q2":{"method":"sampling/createMessage","params":{"x":1.0}}},"status":"input_required","ttlMs":60000,"taskId":`+task+`}`)
+	client.Send(taskRequest("1", "tasks/update", task,
+		`"inputResponses":{"q2":{"role":"assistant","content":{"type":"text","text":"?"}}},`))
 	nextWithoutServerInfo(client)
 	gh.Want(`{"jsonrpc":"2.0","id":"s","result":{"role":"assistant","content":{"type":"text","text":"?"}}}`)
 	gh.SendResult(result.ID(), `{"content":[]}`)
 	getTask(client, gh, task, `{"taskId":"t1","status":"completed","ttl":60000}`)
-	wantText(t, "ended", nextWithoutServerInfo(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":60000,"taskId":`+task+`}`)
+	wantText(t, "ended", nextWithoutServerInfo(client),
+		`{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":60000,"taskId":`+task+`}`)
 	gh.WantNothing()
 }
 
@@ -175,10 +188,12 @@ func TestStatelessTasks_NoInputAndError(t *testing.T) {
 		task := createTask(t, client, gh, "")
 		getTask(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":null}`)
 		result := gh.HandleRequest("tasks/result")
-		wantText(t, "no inputs", nextWithoutServerInfo(client), `{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
+		wantText(t, "no inputs", nextWithoutServerInfo(client),
+			`{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
 		gh.SendError(result.ID(), `{"code":-32000,"message":"no","data":1.0}`)
 		getTask(client, gh, task, `{"taskId":"t1","status":"failed","ttl":null}`)
-		wantText(t, "failed", nextWithoutServerInfo(client), `{"resultType":"complete","error":{"code":-32000,"message":"no","data":1.0},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
+		wantText(t, "failed", nextWithoutServerInfo(client),
+			`{"resultType":"complete","error":{"code":-32000,"message":"no","data":1.0},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
 	})
 }
 
@@ -188,15 +203,18 @@ func TestStatelessTasks_Cancel(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
 		task := createTask(t, client, gh, "")
 		client.Send(taskRequest("1", "tasks/cancel", task, ""))
-		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t1","status":"cancelled","ttl":60000}`)
+		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(),
+			`{"taskId":"t1","status":"cancelled","ttl":60000}`)
 		wantText(t, "cancel", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
 		client.Send(taskRequest("1", "tasks/get", task, ""))
-		wantText(t, "get", nextWithoutServerInfo(client), `{"resultType":"complete","status":"cancelled","ttlMs":60000,"taskId":`+task+`}`)
+		wantText(t, "get", nextWithoutServerInfo(client),
+			`{"resultType":"complete","status":"cancelled","ttlMs":60000,"taskId":`+task+`}`)
 		gh.WantNothing()
 
 		task = createTask(t, client, gh, "")
 		client.Send(taskRequest("1", "tasks/cancel", task, ""))
-		gh.SendError(gh.HandleRequest("tasks/cancel").ID(), `{"code":-32602,"message":"it has ended"}`)
+		gh.SendError(gh.HandleRequest("tasks/cancel").ID(),
+			`{"code":-32602,"message":"it has ended"}`)
 		wantText(t, "cancel", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
 	})
 }
@@ -211,7 +229,8 @@ func TestStatelessTasks_Undeclared(t *testing.T) {
 		}
 		client.Send(modernRequest("1", "tools/call", `"name":"must",`, clientCaps))
 		failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
-		if failure.Code != -32021 || string(failure.Data) != `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}` {
+		if failure.Code != -32021 || string(failure.Data) !=
+			`{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}` {
 			t.Errorf("a tool that requires a task: %+v", failure)
 		}
 		for _, tool := range []string{"job", "plain"} {
@@ -221,7 +240,8 @@ func TestStatelessTasks_Undeclared(t *testing.T) {
 			}
 			client.Send(modernRequest("1", "tools/call", `"name":"`+tool+`",`, caps))
 			m := gh.HandleRequest("tools/call")
-			if want := `{"name":"` + tool + `","_meta":{}}`; string(m.Part(wire.PartParams)) != want {
+			if want := `{"name":"` + tool + `","_meta":{}}`; string(m.Part(wire.PartParams)) !=
+				want {
 				t.Errorf("%s was called with %s", tool, m.Part(wire.PartParams))
 			}
 			gh.SendResult(m.ID(), `{"content":[]}`)
@@ -229,19 +249,23 @@ func TestStatelessTasks_Undeclared(t *testing.T) {
 		}
 		task := createTask(t, client, gh, "")
 		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
-			if got := code(modernRequest("1", method, `"taskId":`+task+`,"inputResponses":{},`, clientCaps)); got != -32021 {
+			if got := code(modernRequest("1", method, `"taskId":`+task+`,"inputResponses":{},`,
+				clientCaps)); got != -32021 {
 				t.Errorf("%s undeclared: %d", method, got)
 			}
 			for _, unknown := range []string{`"t1"`, `"gh:t1"`} {
-				if got := code(modernRequest("1", method, `"taskId":`+unknown+`,"inputResponses":{},`, tasky)); got != -32602 {
+				if got := code(modernRequest("1", method,
+					`"taskId":`+unknown+`,"inputResponses":{},`, tasky)); got != -32602 {
 					t.Errorf("%s of %s: %d", method, unknown, got)
 				}
 			}
-			if got := code(modernRequest("1", method, `"inputResponses":{},`, tasky)); got != -32602 {
+			if got := code(modernRequest("1", method, `"inputResponses":{},`, tasky)); got !=
+				-32602 {
 				t.Errorf("%s of none: %d", method, got)
 			}
 		}
-		if got := code(modernRequest("1", "tasks/update", `"taskId":`+task+`,`, tasky)); got != -32602 {
+		if got := code(modernRequest("1", "tasks/update", `"taskId":`+task+`,`, tasky)); got !=
+			-32602 {
 			t.Errorf("tasks/update without responses: %d", got)
 		}
 		for _, method := range []string{"tasks/list", "tasks/result"} {
@@ -249,7 +273,8 @@ func TestStatelessTasks_Undeclared(t *testing.T) {
 				t.Errorf("%s: %d", method, got)
 			}
 		}
-		if got := code(modernRequest("1", "subscriptions/listen", `"notifications":{"taskIds":[`+task+`]},`, clientCaps)); got != -32021 {
+		if got := code(modernRequest("1", "subscriptions/listen",
+			`"notifications":{"taskIds":[`+task+`]},`, clientCaps)); got != -32021 {
 			t.Errorf("taskIds undeclared: %d", got)
 		}
 		gh.WantNothing()
@@ -266,20 +291,24 @@ func TestStatelessTasks_BoundToPrincipal(t *testing.T) {
 		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
 			other.Send(taskRequest("1", method, task, `"inputResponses":{},`))
 			kept := other.NextMessage()
-			other.Send(taskRequest("1", method, `"`+strings.Repeat("0", len(task)-2)+`"`, `"inputResponses":{},`))
+			other.Send(taskRequest("1", method, `"`+strings.Repeat("0", len(task)-2)+`"`,
+				`"inputResponses":{},`))
 			none := other.NextMessage()
 			if e := wire.ReadError(kept.Part(wire.PartError)); e.Code != -32602 {
 				t.Errorf("%s: %s", method, kept.Raw())
 			}
-			wantText(t, method, strings.ReplaceAll(string(kept.Raw()), strings.Trim(task, `"`), strings.Repeat("0", len(task)-2)), string(none.Raw()))
+			wantText(t, method, strings.ReplaceAll(string(kept.Raw()), strings.Trim(task, `"`),
+				strings.Repeat("0", len(task)-2)), string(none.Raw()))
 		}
 		gh.WantNothing()
 		// The same principal over another connection, with additional capabilities.
 		conn, again := mcptest.NewPeer(t, "again")
 		go h.gateway.Serve(context.Background(), "", "", conn)
-		again.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`))
+		again.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`,
+			`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`))
 		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"working"}`)
-		wantText(t, "again", nextWithoutServerInfo(again), `{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
+		wantText(t, "again", nextWithoutServerInfo(again),
+			`{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
 	})
 }
 
@@ -297,7 +326,8 @@ func TestStatelessTasks_KeepConnection(t *testing.T) {
 		client.Send(modernRequest(`"make"`, "tools/call", `"name":"job",`, tasky))
 		gh := h.nextProcess("gh")
 		gh.ServeHandshake(taskful)
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"task":{"taskId":"t1","status":"working","ttl":3600000}}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+			`{"task":{"taskId":"t1","status":"working","ttl":3600000}}`)
 		task := nextTaskID(t, client)
 		client.Close()
 		time.Sleep(30 * time.Minute)
@@ -333,13 +363,15 @@ func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 		first := ""
 		for i := range most {
 			client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, i))
+			gh.SendResult(gh.HandleRequest("tools/call").ID(),
+				fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, i))
 			if task := nextTaskID(t, client); i == 0 {
 				first = task
 			}
 		}
 		client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
-		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32603 || !strings.Contains(e.Message, "Too many tasks") {
+		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32603 ||
+			!strings.Contains(e.Message, "Too many tasks") {
 			t.Errorf("%+v", e)
 		}
 		gh.WantNothing()
@@ -347,7 +379,8 @@ func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t0","status":"cancelled"}`)
 		nextWithoutServerInfo(client)
 		client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`) // the backend creates no task
+		// the backend creates no task
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("1", `"content":[]}`))
 		createTask(t, client, gh, "")
 		if n := h.gateway.StatelessTasks(); n != most {
@@ -361,11 +394,13 @@ func TestStatelessTasks_ListenLegacyBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
 		task := createTask(t, client, gh, `,"pollInterval":60000`)
-		client.Send(modernRequest(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`,"other",`+task+`]},`, tasky))
+		client.Send(modernRequest(`"l"`, "subscriptions/listen",
+			`"notifications":{"taskIds":[`+task+`,"other",`+task+`]},`, tasky))
 		state := `"taskId":"t1","pollInterval":60000}`
 		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"status":"working",`+state)
 		ack := client.HandleNotification("notifications/subscriptions/acknowledged")
-		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) != `{"taskIds":[`+task+`]}` {
+		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) !=
+			`{"taskIds":[`+task+`]}` {
 			t.Errorf("acknowledged %s", got)
 		}
 		client.WantNothing()

@@ -17,7 +17,8 @@ func TestStoredResultLimit(t *testing.T) {
 		if !k.Acquire(size, maxResultBytes) {
 			return false
 		}
-		all.addPolled(&polledTask{scopedID: scopedID{"a", id}, result: make([]byte, size), budget: &k})
+		all.addPolled(&polledTask{scopedID: scopedID{"a", id}, result: make([]byte, size),
+			budget: &k})
 		return true
 	}
 	for _, id := range []string{"1", "2", "3", "4"} {
@@ -49,7 +50,8 @@ func TestStoredResultLimit(t *testing.T) {
 func TestPolledTask_InputLimit(t *testing.T) {
 	var p polledTask
 	for i := range maxTaskInputs {
-		newInputs, full := p.claimInputs([]protocol.InputRequest{{Key: "a"}, {Key: string(wire.Quote(string(rune('b' + i))))}})
+		newInputs, full := p.claimInputs([]protocol.InputRequest{{Key: "a"},
+			{Key: string(wire.Quote(string(rune('b' + i))))}})
 		if full != (i == maxTaskInputs-1) {
 			t.Fatalf("%d: full %v", i, full)
 		}
@@ -58,7 +60,8 @@ func TestPolledTask_InputLimit(t *testing.T) {
 		}
 	}
 	p.unclaimInputs([]protocol.InputRequest{{Key: "a"}})
-	if newInputs, full := p.claimInputs([]protocol.InputRequest{{Key: "a"}}); full || len(newInputs) != 1 {
+	if newInputs, full := p.claimInputs([]protocol.InputRequest{{Key: "a"}}); full ||
+		len(newInputs) != 1 {
 		t.Error("a cancelled input request is not sent again")
 	}
 }

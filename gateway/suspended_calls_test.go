@@ -86,7 +86,8 @@ func (s *elicitingServer) Write(m wire.Message, _ wire.ID) error {
 	}
 	switch m.Method() {
 	case "initialize":
-		send(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)), "")
+		send(wire.NewResult(m.ID(),
+			[]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)), "")
 	case "tools/list":
 		send(wire.NewResult(m.ID(), []byte(mcptest.ToolsResult("ask"))), "")
 	case "tools/call":
@@ -94,7 +95,8 @@ func (s *elicitingServer) Write(m wire.Message, _ wire.ID) error {
 		number, _ := strconv.Atoi(string(n))
 		s.calls[m.ID()] = number
 		s.runs[number]++
-		send(wire.NewRequest(wire.ID(`"q`+string(m.ID())+`"`), "elicitation/create", []byte(`{"message":"Who?","requestedSchema":{"type":"object"}}`)), m.ID())
+		send(wire.NewRequest(wire.ID(`"q`+string(m.ID())+`"`), "elicitation/create",
+			[]byte(`{"message":"Who?","requestedSchema":{"type":"object"}}`)), m.ID())
 	case "notifications/cancelled":
 		if number, ok := s.calls[m.RequestID()]; ok {
 			s.cancelled[number]++
@@ -103,7 +105,8 @@ func (s *elicitingServer) Write(m wire.Message, _ wire.ID) error {
 		call := m.ID()[2 : len(m.ID())-1]
 		if number, ok := s.calls[call]; ok {
 			s.answers[number]++
-			if action, _ := wire.Lookup(m.Part(wire.PartResult), "action"); string(action) == `"accept"` {
+			if action, _ := wire.Lookup(m.Part(wire.PartResult), "action"); string(action) ==
+				`"accept"` {
 				send(wire.NewResult(call, fmt.Appendf(nil, `{"content":[],"n":%d}`, number)), "")
 			}
 		}
@@ -145,19 +148,25 @@ func TestSuspended_TenThousand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		server := newElicitingServer()
-		counts := &callCounter{begun: make(map[string]int), ended: make(map[string]int), kinds: make(map[gateway.OutcomeKind]int)}
+		counts := &callCounter{begun: make(map[string]int), ended: make(map[string]int),
+			kinds: make(map[gateway.OutcomeKind]int)}
 		quiet := slog.New(slog.DiscardHandler)
 		dial := func(string) (transport.Conn, error) { return server, nil }
-		g := newGateway(t, settings{sharing: map[string]string{"s": "shared"}, observer: counts, inFlight: 2000}, []string{"s"}, dial, quiet, quiet)
+		g := newGateway(t, settings{sharing: map[string]string{"s": "shared"}, observer: counts,
+			inFlight: 2000}, []string{"s"}, dial, quiet, quiet)
 		peers := make([]*mcptest.Peer, clients)
 		var serving sync.WaitGroup
 		for i := range peers {
 			conn, p := mcptest.NewPeer(t, fmt.Sprint("client ", i))
 			peers[i] = p
-			serving.Go(func() { _ = g.Serve(context.Background(), fmt.Sprint("s", i), fmt.Sprint(i), conn) })
+			serving.Go(func() {
+				_ = g.Serve(context.Background(), fmt.Sprint("s", i), fmt.Sprint(i),
+					conn)
+			})
 		}
 		ask := func(n int, id string, more string) {
-			peers[n%clients].Send(modernRequest(id, "tools/call", fmt.Sprintf(`"name":"ask","arguments":{"n":%d},%s`, n, more), `{"elicitation":{}}`))
+			peers[n%clients].Send(modernRequest(id, "tools/call",
+				fmt.Sprintf(`"name":"ask","arguments":{"n":%d},%s`, n, more), `{"elicitation":{}}`))
 		}
 		answer := func(ticket string) string {
 			return `"inputResponses":{"q1":{"action":"accept"}},"requestState":` + ticket + `,`
@@ -193,7 +202,8 @@ func TestSuspended_TenThousand(t *testing.T) {
 					}
 				}
 				done := func(m wire.Message) {
-					if got, _ := wire.Lookup(m.Part(wire.PartResult), "n"); string(got) != fmt.Sprint(n) {
+					if got, _ := wire.Lookup(m.Part(wire.PartResult), "n"); string(got) !=
+						fmt.Sprint(n) {
 						t.Errorf("call %d: answered %s", n, m.Raw())
 					}
 				}
@@ -220,12 +230,15 @@ func TestSuspended_TenThousand(t *testing.T) {
 					refused(p)
 				case foreign:
 					other := n + 1 + random.IntN(clients-1)
-					peers[other%clients].Send(modernRequest(id, "tools/call", fmt.Sprintf(`"name":"ask","arguments":{"n":%d},%s`, n, answer(tickets[n])), `{"elicitation":{}}`))
+					peers[other%clients].Send(modernRequest(id, "tools/call",
+						fmt.Sprintf(`"name":"ask","arguments":{"n":%d},%s`, n, answer(tickets[n])),
+						`{"elicitation":{}}`))
 					refused(peers[other%clients])
 				case hungUp:
 					// The client does not respond, and cancels its request before it gets the
 					// input requests.
-					p.Send(modernRequest(id, "tools/call", fmt.Sprintf(`"name":"ask","arguments":{"n":%d},"inputResponses":{"q1":{"action":"decline"}},"requestState":%s,`, n, tickets[n]), `{"elicitation":{}}`))
+					p.Send(modernRequest(id, "tools/call",
+						fmt.Sprintf(`"name":"ask","arguments":{"n":%d},"inputResponses":{"q1":{"action":"decline"}},"requestState":%s,`, n, tickets[n]), `{"elicitation":{}}`))
 					p.Send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id))
 				case silent:
 				}
@@ -238,17 +251,20 @@ func TestSuspended_TenThousand(t *testing.T) {
 			server.mu.Lock()
 			for n := range calls {
 				ends := 0
-				if ending[n] == tampered || ending[n] == foreign || ending[n] == hungUp || ending[n] == silent {
+				if ending[n] == tampered || ending[n] == foreign || ending[n] == hungUp ||
+					ending[n] == silent {
 					ends = 1
 				}
 				if runs := server.runs[n]; runs != 1 {
 					t.Errorf("call %d ran %d times", n, runs)
 				}
 				if server.answers[n] != 1 {
-					t.Errorf("call %d: its input request was answered %d times", n, server.answers[n])
+					t.Errorf("call %d: its input request was answered %d times", n,
+						server.answers[n])
 				}
 				if server.cancelled[n] != ends {
-					t.Errorf("call %d, ending %d: cancelled %d times, want %d", n, ending[n], server.cancelled[n], ends)
+					t.Errorf("call %d, ending %d: cancelled %d times, want %d", n, ending[n],
+						server.cancelled[n], ends)
 				}
 			}
 			server.resetLocked()
@@ -259,11 +275,13 @@ func TestSuspended_TenThousand(t *testing.T) {
 			counts.mu.Lock()
 			for key, n := range counts.begun {
 				if n != 1 || counts.ended[key] != 1 {
-					t.Errorf("request %s began %d times and ended %d times", key, n, counts.ended[key])
+					t.Errorf("request %s began %d times and ended %d times", key, n,
+						counts.ended[key])
 				}
 			}
 			t.Logf("%d requests: %v", len(counts.begun), counts.kinds)
-			counts.begun, counts.ended, counts.kinds = make(map[string]int), make(map[string]int), make(map[gateway.OutcomeKind]int)
+			counts.begun, counts.ended, counts.kinds = make(map[string]int), make(map[string]int),
+				make(map[gateway.OutcomeKind]int)
 			counts.mu.Unlock()
 			return full
 		}
@@ -271,7 +289,8 @@ func TestSuspended_TenThousand(t *testing.T) {
 		before := heapInUse()
 		full := round(calls)
 		after := heapInUse()
-		t.Logf("heap: %d KiB before, %d KiB with %d suspended calls, %d KiB after", before>>10, full>>10, calls, after>>10)
+		t.Logf("heap: %d KiB before, %d KiB with %d suspended calls, %d KiB after", before>>10,
+			full>>10, calls, after>>10)
 		if after > before+1<<20 {
 			t.Errorf("memory is not released: %d KiB before, %d KiB after", before>>10, after>>10)
 		}

@@ -12,20 +12,30 @@ import (
 // undeclaredInputs are input requests of a modern backend that the client has not declared.
 var undeclaredInputs = []struct{ can, inputs, text, required string }{
 	{`{}`, `"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}`,
-		`elicitation/create: the client has not declared the capability elicitation`, `{"elicitation":{"form":{}}}`},
-	{`{"elicitation":{}}`, `"a":{"method":"elicitation/create","params":{"mode":"url","url":"x:y","message":"m"}}`,
-		`elicitation/create: the client has not declared the capability elicitation.url`, `{"elicitation":{"url":{}}}`},
-	{`{"elicitation":{"url":{}}}`, `"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}`,
-		`elicitation/create: the client has not declared the capability elicitation.form`, `{"elicitation":{"form":{}}}`},
-	{`{"elicitation":{}}`, `"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`,
-		`sampling/createMessage: the client has not declared the capability sampling`, `{"sampling":{}}`},
-	{`{"sampling":{}}`, `"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"tools":[]}}`,
-		`sampling/createMessage: the client has not declared the capability sampling.tools`, `{"sampling":{"tools":{}}}`},
+		`elicitation/create: the client has not declared the capability elicitation`,
+		`{"elicitation":{"form":{}}}`},
+	{`{"elicitation":{}}`,
+		`"a":{"method":"elicitation/create","params":{"mode":"url","url":"x:y","message":"m"}}`,
+		`elicitation/create: the client has not declared the capability elicitation.url`,
+		`{"elicitation":{"url":{}}}`},
+	{`{"elicitation":{"url":{}}}`,
+		`"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}`,
+		`elicitation/create: the client has not declared the capability elicitation.form`,
+		`{"elicitation":{"form":{}}}`},
+	{`{"elicitation":{}}`,
+		`"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`,
+		`sampling/createMessage: the client has not declared the capability sampling`,
+		`{"sampling":{}}`},
+	{`{"sampling":{}}`,
+		`"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"tools":[]}}`,
+		`sampling/createMessage: the client has not declared the capability sampling.tools`,
+		`{"sampling":{"tools":{}}}`},
 	{`{"elicitation":{}}`, `"a":{"method":"roots/list"}`,
 		`roots/list: the client has not declared the capability roots`, `{"roots":{}}`},
 	// Declared ones are not sent either, and all undeclared ones are named.
-	{`{"elicitation":{}}`, `"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},` +
-		`"b":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}},"c":{"method":"roots/list"}`,
+	{`{"elicitation":{}}`,
+		`"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},` +
+			`"b":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}},"c":{"method":"roots/list"}`,
 		`sampling/createMessage: the client has not declared the capability sampling; roots/list: the client has not declared the capability roots`,
 		`{"roots":{},"sampling":{}}`},
 }
@@ -37,7 +47,8 @@ func TestUndeclaredInput_SessionClient(t *testing.T) {
 		t.Run(tc.can+tc.inputs, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client, gh, m := openModern(t, "2025-11-25", tc.can)
-				gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
+				gh.SendResult(m.ID(),
+					`{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
 				client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":[{"type":"text","text":"The tool needs input that the client does not provide: ` + tc.text + `"}]}}`)
 				client.WantNothing()
 				gh.WantNothing()
@@ -53,7 +64,8 @@ func TestUndeclaredInput_SessionClient(t *testing.T) {
 		t.Run(inputs, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client, gh, m := openModern(t, "2025-06-18", `{"elicitation":{}}`)
-				gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{`+inputs+`}}`)
+				gh.SendResult(m.ID(),
+					`{"resultType":"input_required","inputRequests":{`+inputs+`}}`)
 				if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
 					t.Errorf("answered %s", m.Raw())
 				}
@@ -67,7 +79,8 @@ func TestUndeclaredInput_SessionClient(t *testing.T) {
 // Without a tool there is no model to inform: the result is an error.
 func TestUndeclaredInput_NotATool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}}, "gh")
+		h := newHarness(t, settings{singleClient: true,
+			generation: map[string]string{"gh": "modern"}}, "gh")
 		client, _ := h.connectClient()
 		client.Initialize("2025-11-25")
 		gh := h.nextProcess("gh")
@@ -76,7 +89,8 @@ func TestUndeclaredInput_NotATool(t *testing.T) {
 		gh.SendResult(gh.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
 		synctest.Wait()
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}`)
-		gh.SendResult(gh.HandleRequest("prompts/get").ID(), `{"resultType":"input_required","inputRequests":{`+undeclaredInputs[0].inputs+`}}`)
+		gh.SendResult(gh.HandleRequest("prompts/get").ID(),
+			`{"resultType":"input_required","inputRequests":{`+undeclaredInputs[0].inputs+`}}`)
 		client.WantJSON(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh needs input that the client does not provide: ` + undeclaredInputs[0].text + `"}}`)
 		gh.WantNothing()
 	})
@@ -86,13 +100,16 @@ func TestUndeclaredInput_NotATool(t *testing.T) {
 func TestUndeclaredInput_Task(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, m := openModern(t, "2025-11-25", `{}`)
-		gh.SendResult(m.ID(), `{"resultType":"task","taskId":"t","status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000}`)
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000,"inputRequests":{`+undeclaredInputs[0].inputs+`}}`)
+		gh.SendResult(m.ID(),
+			`{"resultType":"task","taskId":"t","status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(),
+			`{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000,"inputRequests":{`+undeclaredInputs[0].inputs+`}}`)
 		m = client.NextMessage()
 		for m.Method() == "notifications/progress" { // of the task
 			m = client.NextMessage()
 		}
-		if m.ID() != "1" || !m.IsToolError() || !strings.Contains(string(m.Raw()), undeclaredInputs[0].text) {
+		if m.ID() != "1" || !m.IsToolError() ||
+			!strings.Contains(string(m.Raw()), undeclaredInputs[0].text) {
 			t.Errorf("answered %s", m.Raw())
 		}
 		gh.HandleRequest("tasks/cancel")
@@ -114,17 +131,22 @@ func TestUndeclaredInput_StatelessClient(t *testing.T) {
 				gh.ServeToolsList(mcptest.ToolsResult("ask"))
 				client.NextMessage()
 				client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tc.can))
-				gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
+				gh.SendResult(gh.HandleRequest("tools/call").ID(),
+					`{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
 				failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
-				if failure.Code != -32021 || failure.Message != "Missing client capability: backend gh requests "+tc.text {
+				if failure.Code != -32021 || failure.Message !=
+					"Missing client capability: backend gh requests "+tc.text {
 					t.Errorf("answered with %d %s", failure.Code, failure.Message)
 				}
-				if want := `{"requiredCapabilities":` + tc.required + `}`; string(failure.Data) != want {
+				if want := `{"requiredCapabilities":` + tc.required + `}`; string(failure.Data) !=
+					want {
 					t.Errorf("the data is %s, want %s", failure.Data, want)
 				}
 				client.WantNothing()
 				gh.WantNothing()
-				if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "outcome=rpc_error") || !strings.Contains(records[0], "code=-32021") {
+				if records := h.auditRecords(); len(records) != 1 ||
+					!strings.Contains(records[0], "outcome=rpc_error") ||
+					!strings.Contains(records[0], "code=-32021") {
 					t.Errorf("the audit log has %q", records)
 				}
 			})

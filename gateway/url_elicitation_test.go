@@ -14,12 +14,16 @@ const urlElicitationCap = `{"elicitation":{"url":{}}}`
 
 // startURLElicitation has a stateless client's call answered with -32042 for two URLs, and
 // returns the ticket for the rerun and a function that builds the client's retry.
-func startURLElicitation(t *testing.T, client, gh *mcptest.Peer) (ticket string, back func(id, responses, ticket string) string) {
+func startURLElicitation(t *testing.T, client,
+	gh *mcptest.Peer) (ticket string, back func(id, responses, ticket string) string) {
 	t.Helper()
 	client.Send(modernRequest("1", "tools/call", `"name":"ask",`, urlElicitationCap))
-	gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"},{"url":"https://a.example/y","message":"Sign in"}]}}`)
+	gh.SendError(gh.HandleRequest("tools/call").ID(),
+		`{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"},{"url":"https://a.example/y","message":"Sign in"}]}}`)
 	return wantInputRequired(t, client, "q1", "q2"), func(id, responses, ticket string) string {
-		return modernRequest(id, "tools/call", `"name":"ask","inputResponses":`+responses+`,"requestState":`+ticket+`,`, urlElicitationCap)
+		return modernRequest(id, "tools/call",
+			`"name":"ask","inputResponses":`+responses+`,"requestState":`+ticket+`,`,
+			urlElicitationCap)
 	}
 }
 
@@ -68,7 +72,8 @@ func TestURLElicitation_MissingResponsesAreRequestedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, urlElicitationCap)
 		ticket, back := startURLElicitation(t, client, gh)
-		for _, responses := range []string{`{}`, `null`, `17`, `{"x":{"action":"accept"}}`, `{"q1":true,"q2":{}}`, `{"q1":{"action":1}}`} {
+		for _, responses := range []string{`{}`, `null`, `17`, `{"x":{"action":"accept"}}`,
+			`{"q1":true,"q2":{}}`, `{"q1":{"action":1}}`} {
 			client.Send(back("2", responses, ticket))
 			wantInputRequired(t, client, "q1", "q2")
 		}
@@ -111,7 +116,8 @@ func TestURLElicitation_ExpiresAfterTenMinutes(t *testing.T) {
 
 // A user who declines ends the call, whatever else is missing; accepting later changes nothing.
 func TestURLElicitation_Declined(t *testing.T) {
-	for _, responses := range []string{`{"q1":{"action":"accept"},"q2":{"action":"cancel"}}`, `{"q1":{"action":"decline"}}`, `{"q2":{"action":"explode"}}`} {
+	for _, responses := range []string{`{"q1":{"action":"accept"},"q2":{"action":"cancel"}}`,
+		`{"q1":{"action":"decline"}}`, `{"q2":{"action":"explode"}}`} {
 		synctest.Test(t, func(t *testing.T) {
 			_, client, gh := openLegacy(t, urlElicitationCap)
 			ticket, back := startURLElicitation(t, client, gh)
@@ -129,7 +135,8 @@ func TestURLElicitation_Declined(t *testing.T) {
 // startRerunWithTasksFull starts a gateway whose backend creates tasks, with all but a few slots
 // used, and has a call answered with a URL elicitation. Ask makes the call, again is the ticket
 // for its rerun.
-func startRerunWithTasksFull(t *testing.T, but int) (h *harness, client, gh *mcptest.Peer, ask func(id, more string), again string) {
+func startRerunWithTasksFull(t *testing.T,
+	but int) (h *harness, client, gh *mcptest.Peer, ask func(id, more string), again string) {
 	t.Helper()
 	const can = `{"elicitation":{"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	h = newHarness(t, settings{singleClient: true}, "gh")
@@ -139,13 +146,19 @@ func startRerunWithTasksFull(t *testing.T, but int) (h *harness, client, gh *mcp
 	gh.ServeHandshake(taskful)
 	gh.ServeToolsList(jobs)
 	client.Next()
-	ask = func(id, more string) { client.Send(modernRequest(id, "tools/call", `"name":"job",`+more, can)) }
+	ask = func(id, more string) {
+		client.Send(modernRequest(id, "tools/call", `"name":"job",`+more,
+			can))
+	}
 	ask("1", "")
-	gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"}]}}`)
-	again = `"inputResponses":{"q1":{"action":"accept"}},"requestState":` + wantInputRequired(t, client, "q1") + `,`
+	gh.SendError(gh.HandleRequest("tools/call").ID(),
+		`{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"}]}}`)
+	again = `"inputResponses":{"q1":{"action":"accept"}},"requestState":` +
+		wantInputRequired(t, client, "q1") + `,`
 	for i := range 4096 - but {
 		ask("1", "")
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","ttl":60000}}`, i))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+			fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","ttl":60000}}`, i))
 		nextTaskID(t, client)
 	}
 	return h, client, gh, ask, again
@@ -176,7 +189,8 @@ func TestURLElicitation_UnsentCallReservesNoTask(t *testing.T) {
 		ask("1", again)
 		wantErrorCode(t, client, -32603)
 		ask("1", "")
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"task":{"taskId":"x","status":"working"}}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+			`{"task":{"taskId":"x","status":"working"}}`)
 		nextTaskID(t, client)
 		time.Sleep(2 * time.Minute)
 		ask("1", again)

@@ -14,7 +14,8 @@ func TestUsedTickets_Limit(t *testing.T) {
 		var r usedTickets
 		want := func(id, principal string, want error) {
 			t.Helper()
-			if err := r.claim(&rerunClaim{id, principal, time.Now().Add(time.Minute)}); err != want {
+			if err := r.claim(&rerunClaim{id, principal, time.Now().Add(time.Minute)}); err !=
+				want {
 				t.Fatalf("%s of %s: %v, want %v", id, principal, err, want)
 			}
 		}
