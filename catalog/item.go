@@ -22,6 +22,14 @@ type Item struct {
 	sum                        digest      // of raw without the literal of Original
 }
 
+const (
+	// maxEntry bounds one entry of a list, in bytes, because it becomes part of a model's context.
+	maxEntry = 1 << 20
+	// maxNesting bounds the nesting of arrays and objects in an entry. Some clients accept little
+	// more, and nobody needs that much.
+	maxNesting = 100
+)
+
 // A digest identifies a text.
 type digest [16]byte
 
@@ -301,4 +309,28 @@ func (r *repair) ensureName(entry, uri []byte) []byte {
 	r.note("name", "is missing and is taken from the URI")
 	end := len(entry) - 1
 	return slices.Concat(entry[:end], []byte(`,"name":`), uri, entry[end:])
+}
+
+// nestsDeeper reports whether the arrays and objects in a JSON text nest deeper than most.
+func nestsDeeper(text []byte, most int) bool {
+	if bytes.Count(text, []byte{'{'})+bytes.Count(text, []byte{'['}) <= most {
+		return false // nearly always
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > most {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
 }

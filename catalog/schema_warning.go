@@ -9,40 +9,11 @@ import (
 )
 
 const (
-	// maxEntry bounds one entry of a list, in bytes, because it becomes part of a model's context.
-	maxEntry = 1 << 20
-	// maxNesting bounds the nesting of arrays and objects in an entry. Some clients accept little
-	// more, and nobody needs that much.
-	maxNesting = 100
 	// maxSchemaCheckDepth bounds how deep a schema is checked.
 	maxSchemaCheckDepth = 10
 	// maxShownPath bounds the path in a warning, in bytes.
 	maxShownPath = 300
 )
-
-// nestsDeeper reports whether the arrays and objects in a JSON text nest deeper than most.
-func nestsDeeper(text []byte, most int) bool {
-	if bytes.Count(text, []byte{'{'})+bytes.Count(text, []byte{'['}) <= most {
-		return false // nearly always
-	}
-	depth, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '"':
-			quoted = !quoted
-		case quoted && c == '\\':
-			i++
-		case quoted:
-		case c == '{' || c == '[':
-			if depth++; depth > most {
-				return true
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return false
-}
 
 // modelAPIWarning returns the reason for which model APIs may reject a tool's inputSchema, and
 // with it every request that contains the tool; "" if none is known.
