@@ -80,7 +80,8 @@ func (s *Snapshot) MovesSince(last Assignments) (all []Move) {
 	for k := range s.lists {
 		for i := range s.lists[k].entries {
 			e := &s.lists[k].entries[i]
-			if was, known := last[k][e.Exposed]; known && e.Exposed != "" && was.Backend != e.Backend {
+			if was, known := last[k][e.Exposed]; known && e.Exposed != "" &&
+				was.Backend != e.Backend {
 				all = append(all, Move{Kind(k), e.Exposed, was.Backend, e.Backend})
 			}
 		}

@@ -70,7 +70,8 @@ func (s *Snapshot) HasCapability(backend string, capability ...string) bool {
 
 // capabilities returns the capabilities of the backend, nil if they are absent or invalid.
 func (l *Listing) capabilities() []byte {
-	if len(l.Capabilities) > maxCapabilities || !wire.Members(l.Capabilities, func(string, []byte, int) {}) {
+	if len(l.Capabilities) > maxCapabilities ||
+		!wire.Members(l.Capabilities, func(string, []byte, int) {}) {
 		return nil
 	}
 	return l.Capabilities

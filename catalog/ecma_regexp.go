@@ -172,7 +172,8 @@ func (p *regexpParser) name() string {
 		return ""
 	}
 	first, _ := utf8.DecodeRuneInString(name)
-	if !isNameStart(first) || strings.ContainsFunc(name, func(r rune) bool { return !isNamePart(r) }) {
+	if !isNameStart(first) || strings.ContainsFunc(name,
+		func(r rune) bool { return !isNamePart(r) }) {
 		p.fail("invalid group name")
 	}
 	p.at += len(name) + 1
@@ -180,7 +181,8 @@ func (p *regexpParser) name() string {
 }
 
 func isNameStart(r rune) bool {
-	return r == '_' || r == '$' || unicode.In(r, unicode.L, unicode.Nl) && !unicode.Is(unicode.Pattern_Syntax, r)
+	return r == '_' || r == '$' || unicode.In(r, unicode.L, unicode.Nl) &&
+		!unicode.Is(unicode.Pattern_Syntax, r)
 }
 
 func isNamePart(r rune) bool {
@@ -379,7 +381,8 @@ func (p *regexpParser) property() {
 func isCategory(name string) bool {
 	_, short := unicode.Categories[name]
 	_, long := unicode.CategoryAliases[name]
-	return short || long || name == "LC" || name == "Cased_Letter" || name == "Cn" || name == "Unassigned"
+	return short || long || name == "LC" || name == "Cased_Letter" || name == "Cn" ||
+		name == "Unassigned"
 }
 
 // isScript reports whether name is the name of a script in Unicode 15. Clients with an older

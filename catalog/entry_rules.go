@@ -39,7 +39,9 @@ type rule struct {
 type rules map[string]*rule
 
 func stringRule(want string, accepts func(text string) bool) *rule {
-	return &rule{expected: want, accepts: func(v []byte) bool { return isString(v) && (accepts == nil || accepts(wire.Unquote(v))) }}
+	return &rule{expected: want, accepts: func(v []byte) bool {
+		return isString(v) && (accepts == nil || accepts(wire.Unquote(v)))
+	}}
 }
 
 func enumRule(texts ...string) *rule {
@@ -58,7 +60,9 @@ func arrayRule(elements *rule) *rule {
 
 func stringArrayRule(want string, accepts func(text string) bool) *rule {
 	one := stringRule("", accepts)
-	return &rule{expected: want, accepts: func(v []byte) bool { return isArray(v) && allElements(v, one.accepts) }}
+	return &rule{expected: want, accepts: func(v []byte) bool {
+		return isArray(v) && allElements(v, one.accepts)
+	}}
 }
 
 func isString(v []byte) bool { return len(v) > 0 && v[0] == '"' }
@@ -72,7 +76,8 @@ func isWholeNumber(v []byte) bool {
 
 func isFraction(v []byte) bool {
 	f, err := strconv.ParseFloat(string(v), 64)
-	return err == nil && !math.IsNaN(f) && 0 <= f && f <= 1 && (v[0] == '-' || '0' <= v[0] && v[0] <= '9')
+	return err == nil && !math.IsNaN(f) && 0 <= f && f <= 1 &&
+		(v[0] == '-' || '0' <= v[0] && v[0] <= '9')
 }
 
 var rfc3339 = lazy.Regexp(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):\d\d)$`)
@@ -88,21 +93,30 @@ var (
 	anyString = stringRule("a string", nil)
 	boolRule  = &rule{expected: "true or false", accepts: isBool}
 	metaRule  = objectRule(nil)
-	iconsRule = arrayRule(&rule{expected: "an object with src", accepts: wire.IsObject, requiredMember: "src", members: rules{
-		"src": anyString, "mimeType": anyString, "sizes": stringArrayRule("an array of strings", nil), "theme": enumRule("light", "dark"),
-	}})
+	iconsRule = arrayRule(&rule{
+		expected: "an object with src", accepts: wire.IsObject, requiredMember: "src",
+		members: rules{
+			"src": anyString, "mimeType": anyString,
+			"sizes": stringArrayRule("an array of strings", nil),
+			"theme": enumRule("light", "dark"),
+		},
+	})
 	annotationsRule = objectRule(rules{
 		"audience":     stringArrayRule(`an array of "user" and "assistant"`, isRole),
 		"priority":     {expected: "a number from 0 to 1", accepts: isFraction},
 		"lastModified": stringRule("a time with a zone, such as 2025-01-12T15:00:58Z", isTime),
 	})
-	schemaMapRule = &rule{expected: "an object", accepts: wire.IsObject, replacement: emptyObject, everyMember: &rule{
-		expected: "an object", accepts: wire.IsObject, replacement: func(v []byte) string {
-			if string(v) == "false" {
-				return `{"not":{}}` // the object form of false, as {} is that of true
-			}
-			return "{}"
-		}}}
+	schemaMapRule = &rule{
+		expected: "an object", accepts: wire.IsObject, replacement: emptyObject,
+		everyMember: &rule{
+			expected: "an object", accepts: wire.IsObject, replacement: func(v []byte) string {
+				if string(v) == "false" {
+					return `{"not":{}}` // the object form of false, as {} is that of true
+				}
+				return "{}"
+			},
+		},
+	}
 	definitionsRule = &rule{expected: "an object", accepts: wire.IsObject, replacement: emptyObject}
 	requiredRule    = stringArrayRule("an array of strings", nil)
 )
@@ -114,36 +128,55 @@ func emptyObject([]byte) string { return "{}" }
 // not have. The member that identifies an entry is checked elsewhere.
 var entryRules = [NumKinds]rules{
 	Tools: {
-		"name": nil, "title": anyString, "description": anyString, "icons": iconsRule, "_meta": metaRule,
+		"name": nil, "title": anyString, "description": anyString,
+		"icons": iconsRule, "_meta": metaRule,
 		"annotations": objectRule(rules{
-			"title": anyString, "readOnlyHint": boolRule, "destructiveHint": boolRule, "idempotentHint": boolRule, "openWorldHint": boolRule,
+			"title": anyString, "readOnlyHint": boolRule, "destructiveHint": boolRule,
+			"idempotentHint": boolRule, "openWorldHint": boolRule,
 		}),
-		"execution": objectRule(rules{"taskSupport": enumRule("forbidden", "optional", "required")}),
+		"execution": objectRule(rules{
+			"taskSupport": enumRule("forbidden", "optional", "required"),
+		}),
 		"inputSchema": {members: rules{ // repairInputSchema handles values that are not objects
 			"type":       {expected: "a string", accepts: isString, replacement: objectTypeOf},
-			"properties": schemaMapRule, "required": requiredRule, "$defs": definitionsRule, "definitions": definitionsRule,
+			"properties": schemaMapRule, "required": requiredRule,
+			"$defs": definitionsRule, "definitions": definitionsRule,
 			"$schema": anyString, "additionalProperties": nil,
 		}},
 		// The npm SDK compiles it in listTools, and rejects the list if that fails.
-		"outputSchema": {expected: "an object", accepts: wire.IsObject, mustCompile: true, members: rules{
-			"type":       {expected: "a string or an array of strings", accepts: func(v []byte) bool { return isString(v) || requiredRule.accepts(v) }},
-			"properties": schemaMapRule, "required": requiredRule, "$defs": definitionsRule, "definitions": definitionsRule,
-			"$schema": anyString, "additionalProperties": nil,
-		}},
+		"outputSchema": {
+			expected: "an object", accepts: wire.IsObject, mustCompile: true,
+			members: rules{
+				"type": {expected: "a string or an array of strings", accepts: func(v []byte) bool {
+					return isString(v) || requiredRule.accepts(v)
+				}},
+				"properties": schemaMapRule, "required": requiredRule,
+				"$defs": definitionsRule, "definitions": definitionsRule,
+				"$schema": anyString, "additionalProperties": nil,
+			},
+		},
 		"defer_loading": boolRule, // of Anthropic's API; mcp-go reads it
 	},
 	Prompts: {
-		"name": nil, "title": anyString, "description": anyString, "icons": iconsRule, "_meta": metaRule,
-		"arguments": arrayRule(&rule{expected: "an object with a name", accepts: wire.IsObject, requiredMember: "name", members: rules{
-			"name": anyString, "title": anyString, "description": anyString, "required": boolRule,
-		}}),
+		"name": nil, "title": anyString, "description": anyString,
+		"icons": iconsRule, "_meta": metaRule,
+		"arguments": arrayRule(&rule{
+			expected: "an object with a name", accepts: wire.IsObject, requiredMember: "name",
+			members: rules{
+				"name": anyString, "title": anyString,
+				"description": anyString, "required": boolRule,
+			},
+		}),
 	},
 	Resources: {
-		"uri": nil, "name": anyString, "title": anyString, "description": anyString, "mimeType": anyString, "icons": iconsRule, "_meta": metaRule,
-		"annotations": annotationsRule, "size": {expected: "a whole number that is not negative", accepts: isWholeNumber},
+		"uri": nil, "name": anyString, "title": anyString, "description": anyString,
+		"mimeType": anyString, "icons": iconsRule, "_meta": metaRule,
+		"annotations": annotationsRule,
+		"size":        {expected: "a whole number that is not negative", accepts: isWholeNumber},
 	},
 	Templates: {
-		"uriTemplate": nil, "name": anyString, "title": anyString, "description": anyString, "mimeType": anyString, "icons": iconsRule, "_meta": metaRule,
+		"uriTemplate": nil, "name": anyString, "title": anyString, "description": anyString,
+		"mimeType": anyString, "icons": iconsRule, "_meta": metaRule,
 		"annotations": annotationsRule,
 	},
 }
@@ -235,7 +268,8 @@ func (r *repair) checkSchema(schema []byte, path string) (repaired []byte, ok bo
 		return nil, false
 	}
 	if !sameSlice(repaired, schema) {
-		r.note(path, "had $id, which some clients keep for all tools together, and which is removed")
+		r.note(path,
+			"had $id, which some clients keep for all tools together, and which is removed")
 	}
 	return repaired, true
 }
@@ -269,7 +303,8 @@ func (r *repair) applyMembers(rule *rule, object []byte, path string) []byte {
 			changed = changed || !ok || !sameSlice(repaired, value)
 			p.value, p.dropped = repaired, !ok
 			if ok && rule.everyMember == nil { // of duplicates in a schema parsers use the last one
-				if earlier := slices.IndexFunc(kept, func(i int) bool { return parts[i].key == key }); earlier >= 0 {
+				if earlier := slices.IndexFunc(kept,
+					func(i int) bool { return parts[i].key == key }); earlier >= 0 {
 					r.note(path+key, "was there twice, of which the last stays")
 					parts[kept[earlier]].dropped, changed = true, true
 					kept[earlier] = len(parts)

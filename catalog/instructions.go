@@ -115,7 +115,8 @@ func firstRunes(s string, n int) string {
 }
 
 // lineEnds replaces every kind of line end by a line feed.
-var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n",
+	"\u2028", "\n", "\u2029", "\n")
 
 // plainText removes control and format characters from a backend's text and escapes lines that
 // would be headings, so that the text cannot imitate the section of another backend.
@@ -135,7 +136,9 @@ func plainText(text string) string {
 	}, text)
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i, line := range lines {
-		bare := strings.TrimLeftFunc(line, func(r rune) bool { return unicode.IsSpace(r) || r == '\u200c' || r == '\u200d' })
+		bare := strings.TrimLeftFunc(line, func(r rune) bool {
+			return unicode.IsSpace(r) || r == '\u200c' || r == '\u200d'
+		})
 		if isHeading(bare) {
 			lines[i] = `\` + bare
 		}

@@ -57,14 +57,17 @@ func (i Item) Description() string {
 }
 
 // originalLiteral returns the JSON literal of Original as the backend wrote it.
-func (i *Item) originalLiteral() []byte { return i.raw[i.originalStart:i.originalEnd:i.originalEnd] }
+func (i *Item) originalLiteral() []byte {
+	return i.raw[i.originalStart:i.originalEnd:i.originalEnd]
+}
 
 // appendAs appends the entry to b under its exposed name.
 func (i *Item) appendAs(b []byte, exposed string) []byte {
 	if exposed == i.Original {
 		return append(b, i.raw...)
 	}
-	return append(i.appendName(append(b, i.raw[:i.originalStart]...), exposed), i.raw[i.originalEnd:]...)
+	return append(i.appendName(append(b, i.raw[:i.originalStart]...), exposed),
+		i.raw[i.originalEnd:]...)
 }
 
 // appendName appends the literal of the exposed name. If it is not Original it needs no escapes.
@@ -142,17 +145,21 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 		}
 	})
 	if ok && string(list) == "null" {
-		page.Issues = append(page.Issues, Issue{Item: k.ResultMember(), Problem: "it is null, and taken for an empty list", Repaired: true, WholeList: true})
+		page.Issues = append(page.Issues,
+			Issue{Item: k.ResultMember(), Problem: "it is null, and taken for an empty list",
+				Repaired: true, WholeList: true})
 		return page, nil
 	}
 	if !ok || len(list) == 0 || list[0] != '[' {
-		return Page{}, fmt.Errorf("the result of %s has no array %q", k.ListMethod(), k.ResultMember())
+		return Page{}, fmt.Errorf("the result of %s has no array %q", k.ListMethod(),
+			k.ResultMember())
 	}
 	n := 0
 	wire.EachElement(list, func(raw []byte) bool {
 		item, schema, flaw := parseItem(k, raw)
 		if n == maxPageEntries {
-			item, schema, flaw = Item{}, nil, Issue{Problem: "it and what follows are too many for one page"}
+			item, schema, flaw = Item{}, nil,
+				Issue{Problem: "it and what follows are too many for one page"}
 		}
 		if flaw.Problem != "" {
 			if flaw.Item = item.Original; item.Original == "" {
@@ -238,14 +245,16 @@ func findMember(raw []byte, name string) (found memberAt, twice, isObject bool) 
 func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Issue) {
 	key := kinds[k].key
 	own, twice, isObject := findMember(raw, key)
-	i = Item{Original: wire.Unquote(own.value), raw: raw, originalStart: own.at, originalEnd: own.at + int32(len(own.value))}
+	i = Item{Original: wire.Unquote(own.value), raw: raw, originalStart: own.at,
+		originalEnd: own.at + int32(len(own.value))}
 	switch longest := kinds[k].longest; {
 	case !isObject:
 		return Item{}, nil, Issue{Problem: "it is no object"}
 	case i.Original == "":
 		return Item{}, nil, Issue{Problem: "it has no " + key}
 	case len(i.Original) > longest:
-		return Item{}, nil, Issue{Problem: fmt.Sprintf("its %s has more than %d bytes", key, longest)}
+		return Item{}, nil, Issue{Problem: fmt.Sprintf("its %s has more than %d bytes", key,
+			longest)}
 	case len(raw) > maxEntry:
 		return i, nil, Issue{Problem: fmt.Sprintf("it has more than %d bytes", maxEntry)}
 	case nestsDeeper(raw, maxNesting):
@@ -274,7 +283,8 @@ func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Issue) {
 // omitted, it returns the reason.
 func (i Item) repairMembers(k Kind, r *repair) (Item, string) {
 	if text, places := replaceLoneSurrogates(i.raw); places > 0 {
-		if !k.isNamed() && !bytes.Equal(text[i.originalStart:i.originalEnd], i.raw[i.originalStart:i.originalEnd]) {
+		if !k.isNamed() && !bytes.Equal(text[i.originalStart:i.originalEnd],
+			i.raw[i.originalStart:i.originalEnd]) {
 			return i, "its " + kinds[k].key + " has half of a surrogate pair"
 		}
 		// a name stays as the backend wrote it, because it is listed under another one

@@ -22,10 +22,14 @@ var kinds = [NumKinds]struct {
 	changed              string // the list_changed notification
 	capability           string // the capability of servers with such a list
 }{
-	Tools:     {protocol.MethodToolsList, "tools", "tool", "name", maxName, protocol.NotificationToolsListChanged, "tools"},
-	Prompts:   {protocol.MethodPromptsList, "prompts", "prompt", "name", maxName, protocol.NotificationPromptsListChanged, "prompts"},
-	Resources: {protocol.MethodResourcesList, "resources", "resource", "uri", maxURI, protocol.NotificationResourcesListChanged, "resources"},
-	Templates: {protocol.MethodResourcesTemplatesList, "resourceTemplates", "resource template", "uriTemplate", maxURI, protocol.NotificationResourcesListChanged, "resources"},
+	Tools: {protocol.MethodToolsList, "tools", "tool", "name", maxName,
+		protocol.NotificationToolsListChanged, "tools"},
+	Prompts: {protocol.MethodPromptsList, "prompts", "prompt", "name", maxName,
+		protocol.NotificationPromptsListChanged, "prompts"},
+	Resources: {protocol.MethodResourcesList, "resources", "resource", "uri", maxURI,
+		protocol.NotificationResourcesListChanged, "resources"},
+	Templates: {protocol.MethodResourcesTemplatesList, "resourceTemplates", "resource template",
+		"uriTemplate", maxURI, protocol.NotificationResourcesListChanged, "resources"},
 }
 
 const (

@@ -124,7 +124,9 @@ func merge(o Options, listings []Listing, before *Snapshot, anew bool) *Snapshot
 		}
 		s.lists[k].merge(k, o, s, spaces, was, anew)
 	}
-	s.onlyResourceBackend = sync.OnceValue(func() string { return findOnlyResourceBackend(s.listings) })
+	s.onlyResourceBackend = sync.OnceValue(func() string {
+		return findOnlyResourceBackend(s.listings)
+	})
 	for i, complete := range []bool{false, true} {
 		s.capabilities[i] = sync.OnceValue(func() []byte { return s.mergedCapabilities(complete) })
 	}
@@ -146,7 +148,8 @@ func (l *list) merge(k Kind, o Options, s *Snapshot, spaces prefixTable, was *li
 	}
 	l.entries = make([]Entry, 0, all)
 	l.routes = make(map[string]*Entry, all)
-	n.assigned, n.backendByKey, n.originals = l.routes, make(map[string]string), make(map[string]entryRef)
+	n.assigned, n.backendByKey, n.originals = l.routes, make(map[string]string),
+		make(map[string]entryRef)
 	seen := make(map[string]bool)
 	ends := make([]int, len(s.listings))
 	for i := range s.listings {
@@ -204,8 +207,10 @@ func (n *namer) buildAliases(l *list) map[string]*Entry {
 	aliases := make(map[string]*Entry, len(l.entries))
 	for i := range l.entries {
 		e := &l.entries[i]
-		for _, name := range []string{e.Item.Original, e.Backend + n.Separator + e.Item.Original, n.prefixedNameOf(n.kind, e)} {
-			if _, listed := l.routes[name]; listed || !n.isAvailable(e, name) || name == e.Item.Original && !n.isAvailable(e, e.bareName) {
+		for _, name := range []string{e.Item.Original, e.Backend + n.Separator + e.Item.Original,
+			n.prefixedNameOf(n.kind, e)} {
+			if _, listed := l.routes[name]; listed || !n.isAvailable(e, name) ||
+				name == e.Item.Original && !n.isAvailable(e, e.bareName) {
 				continue
 			}
 			if was, dup := aliases[name]; !dup {

@@ -43,7 +43,8 @@ func (n *namer) keepNames(l, was *list) {
 		for i := range l.entries {
 			e := &l.entries[i]
 			before := was.bareOwner(e.bareName)
-			if e.Exposed == "" && before.backend == e.Backend && (before.original == e.Item.Original) == same && n.claim(e, e.bareName) {
+			if e.Exposed == "" && before.backend == e.Backend &&
+				(before.original == e.Item.Original) == same && n.claim(e, e.bareName) {
 				n.noteOriginal(e)
 			}
 		}
@@ -161,5 +162,7 @@ func (l *list) orderTemplates(was *list, anew bool, ends []int) {
 		}
 		return len(places)
 	}
-	slices.SortStableFunc(l.templateOrder, func(a, b rankedTemplate) int { return cmp.Compare(place(a), place(b)) })
+	slices.SortStableFunc(l.templateOrder, func(a, b rankedTemplate) int {
+		return cmp.Compare(place(a), place(b))
+	})
 }

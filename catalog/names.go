@@ -141,7 +141,8 @@ func FindLookAlikes(k Kind, items []Item) []Issue {
 				shown = strings.ToValidUTF8(other[:shownNameBytes], "") + "…"
 			}
 			flaws = append(flaws, Issue{Item: own, ConflictsWith: other, Suspicious: true,
-				Problem: "its name and " + shown + " differ only in case, - and _, which some clients do not tell apart: deny one of them"})
+				Problem: "its name and " + shown +
+					" differ only in case, - and _, which some clients do not tell apart: deny one of them"})
 		}
 	}
 	return flaws
@@ -160,7 +161,8 @@ func RemoveDuplicates(k Kind, items []Item) ([]Item, []Issue) {
 			first[own] = len(kept)
 			kept = append(kept, items[i])
 		case !bytes.Equal(kept[at].raw, items[i].raw):
-			flaws = append(flaws, Issue{Item: own, Problem: "it is a duplicate: an earlier entry of the list, which differs from it, has the same " + kinds[k].key})
+			flaws = append(flaws, Issue{Item: own,
+				Problem: "it is a duplicate: an earlier entry of the list, which differs from it, has the same " + kinds[k].key})
 		}
 	}
 	clear(items[len(kept):])
@@ -266,7 +268,8 @@ func (n *namer) noteOriginal(e *Entry) {
 // originalOwner returns the backend that has the entry's original name, or one that looks like it,
 // "" if there is none. same is true if it is exactly the same name.
 func (n *namer) originalOwner(e *Entry) (backend string, same bool) {
-	if other := n.assigned[e.Item.Original]; other != nil && other.Item.Original == e.Item.Original {
+	if other := n.assigned[e.Item.Original]; other != nil &&
+		other.Item.Original == e.Item.Original {
 		return other.Backend, true
 	}
 	key := n.kind.foldKey(e.Item.Original)
@@ -333,11 +336,13 @@ func (n *namer) assignHashed(entries []*Entry) {
 		if e.Exposed != "" {
 			continue
 		}
-		if owner, same := n.originalOwner(e); n.Prefix == PrefixNever && same && owner != e.Backend {
+		if owner, same := n.originalOwner(e); n.Prefix == PrefixNever && same &&
+			owner != e.Backend {
 			continue
 		}
 		own := fitName(e.Backend+"_"+e.Item.Original, n.kind.String(), e.uniqueKey(), n.NameLimit)
-		for _, stem := range []string{form(n.kind, e), own, fitName(e.Backend, n.kind.String(), e.uniqueKey(), n.NameLimit), n.kind.String(), "x"} {
+		for _, stem := range []string{form(n.kind, e), own,
+			fitName(e.Backend, n.kind.String(), e.uniqueKey(), n.NameLimit), n.kind.String(), "x"} {
 			tag := e.uniqueKey()
 			for try := 0; try < maxHashAttempts && e.Exposed == ""; try++ {
 				n.claim(e, withHash(stem, tag, n.NameLimit))
@@ -376,7 +381,8 @@ func (o Options) prefixedNameOf(k Kind, e *Entry) string {
 	if isValidName(name, o.NameLimit) {
 		return name
 	}
-	if strings.IndexFunc(e.Item.Original, func(r rune) bool { return r < 0x80 && isAlnum(byte(r)) }) < 0 {
+	if strings.IndexFunc(e.Item.Original,
+		func(r rune) bool { return r < 0x80 && isAlnum(byte(r)) }) < 0 {
 		// The original name has no letter or digit.
 		stem := fitName(e.Backend+o.Separator+k.String(), k.String(), e.uniqueKey(), o.NameLimit)
 		return withHash(stem, e.uniqueKey(), o.NameLimit)

@@ -108,7 +108,8 @@ func (l *list) writePage(entries []Entry, size int) (text []byte, rest []Entry) 
 func (p *pages) addCursors(k Kind, sum digest) {
 	stem := append([]byte{byte(k)}, sum[:12]...)
 	for n := range p.results[1:] {
-		p.cursors = append(p.cursors, base64.RawURLEncoding.EncodeToString(binary.AppendUvarint(stem, uint64(n+1))))
+		p.cursors = append(p.cursors,
+			base64.RawURLEncoding.EncodeToString(binary.AppendUvarint(stem, uint64(n+1))))
 	}
 	for i := range p.results {
 		end := "]}"

@@ -58,7 +58,8 @@ func (s *Snapshot) matchTemplates(uri string) string {
 		if p == nil || !p.hasPrefix(uri) {
 			continue
 		}
-		if tried[e.backendIndex] += len(uri) + len(p.template); tried[e.backendIndex] > maxMatchEffort {
+		tried[e.backendIndex] += len(uri) + len(p.template)
+		if tried[e.backendIndex] > maxMatchEffort {
 			continue
 		}
 		if p.matches(uri) {
@@ -91,5 +92,6 @@ func findOnlyResourceBackend(listings []Listing) string {
 // separator.
 func SubscriptionCovers(subscribed, uri string) bool {
 	rest, ok := strings.CutPrefix(uri, subscribed)
-	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") || strings.ContainsRune("/?#", rune(rest[0])))
+	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") ||
+		strings.ContainsRune("/?#", rune(rest[0])))
 }

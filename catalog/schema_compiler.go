@@ -65,7 +65,8 @@ type target struct {
 // checkCompiles returns the path and a description of the first problem for which a JSON Schema
 // compiler rejects schema; problem is "" if there is none.
 func checkCompiles(schema []byte) (at, problem string) {
-	c := schemaCompiler{anchors: make(map[string]location), targets: make(map[string]*target), inline: make(map[string]bool)}
+	c := schemaCompiler{anchors: make(map[string]location), targets: make(map[string]*target),
+		inline: make(map[string]bool)}
 	d := json.NewDecoder(bytes.NewReader(schema))
 	d.UseNumber()
 	if err := d.Decode(&c.root); err != nil {
@@ -92,7 +93,9 @@ func (c *schemaCompiler) fail(path []string, problem string) (ok bool) {
 }
 
 // appendPath returns the path of a member. Results do not share memory.
-func appendPath(path []string, name string) []string { return append(path[:len(path):len(path)], name) }
+func appendPath(path []string, name string) []string {
+	return append(path[:len(path):len(path)], name)
+}
 
 var anchor = lazy.Regexp(`^[A-Za-z_][-A-Za-z0-9._]*$`)
 
@@ -100,9 +103,11 @@ var anchor = lazy.Regexp(`^[A-Za-z_][-A-Za-z0-9._]*$`)
 // member is data.
 var (
 	schemaLists = []string{"items", "allOf", "anyOf", "oneOf"}
-	schemaMaps  = []string{"$defs", "definitions", "properties", "patternProperties", "dependencies"}
+	schemaMaps  = []string{"$defs", "definitions", "properties", "patternProperties",
+		"dependencies"}
 	dataMembers = []string{
-		"default", "enum", "const", "required", "maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf",
+		"default", "enum", "const", "required", "maximum", "minimum", "exclusiveMaximum",
+		"exclusiveMinimum", "multipleOf",
 		"maxLength", "minLength", "pattern", "format", "maxItems", "minItems", "uniqueItems",
 		"maxProperties", "minProperties",
 	}
@@ -167,9 +172,9 @@ func (c *schemaCompiler) findAnchors(schema map[string]any, path []string) (ok b
 // other keywords.
 var ajvKeywords = map[string]func(value any) (want string){
 	"$ref": wantString, "format": wantString, "pattern": wantString,
-	"minimum": wantNumber, "maximum": wantNumber, "exclusiveMinimum": wantNumber, "exclusiveMaximum": wantNumber,
-	"multipleOf": wantNumber,
-	"minLength":  wantNumber, "maxLength": wantNumber, "minItems": wantNumber, "maxItems": wantNumber,
+	"minimum": wantNumber, "maximum": wantNumber, "multipleOf": wantNumber,
+	"exclusiveMinimum": wantNumber, "exclusiveMaximum": wantNumber,
+	"minLength": wantNumber, "maxLength": wantNumber, "minItems": wantNumber, "maxItems": wantNumber,
 	"minProperties": wantNumber, "maxProperties": wantNumber,
 	"formatMinimum": wantString, "formatMaximum": wantString,
 	"formatExclusiveMinimum": wantString, "formatExclusiveMaximum": wantString,
@@ -177,7 +182,8 @@ var ajvKeywords = map[string]func(value any) (want string){
 	"nullable": wantBool, "uniqueItems": wantBool,
 	"properties": wantObject, "patternProperties": wantObject, "dependencies": wantObject,
 	"not": wantSchema, "if": wantSchema, "then": wantSchema, "else": wantSchema,
-	"propertyNames": wantSchema, "contains": wantSchema, "additionalProperties": wantSchema, "additionalItems": wantSchema,
+	"propertyNames": wantSchema, "contains": wantSchema,
+	"additionalProperties": wantSchema, "additionalItems": wantSchema,
 	"const": nil, "$comment": nil,
 	"id": func(any) string { return `a keyword since draft-06 ("$id" is)` },
 	"type": func(v any) string {
@@ -290,7 +296,9 @@ type nesting struct {
 }
 
 // deeper returns the nesting that is this many levels deeper.
-func (n nesting) deeper(levels int) nesting { return nesting{n.depth + levels, n.stopsAtFirstError} }
+func (n nesting) deeper(levels int) nesting {
+	return nesting{n.depth + levels, n.stopsAtFirstError}
+}
 
 // amongSeveral returns the nesting of one of several schemas or keywords in sequence.
 func (n nesting) amongSeveral(several int) nesting {
@@ -304,7 +312,8 @@ func (n nesting) amongSeveral(several int) nesting {
 func (c *schemaCompiler) schema(schema any, path []string, at nesting) (ok bool) {
 	s, isObject := schema.(map[string]any)
 	if c.schemaCount++; c.schemaCount > maxCompiled {
-		return c.fail(nil, "has more than "+strconv.Itoa(maxCompiled)+" schemas, with references followed")
+		return c.fail(nil, "has more than "+strconv.Itoa(maxCompiled)+
+			" schemas, with references followed")
 	}
 	switch {
 	case at.depth > maxCompiledDepth:
@@ -348,7 +357,8 @@ func (c *schemaCompiler) schema(schema any, path []string, at nesting) (ok bool)
 }
 
 // keyword compiles a keyword of a schema and its subschemas. The value has passed ajvKeywords.
-func (c *schemaCompiler) keyword(s map[string]any, key string, path []string, at nesting) (ok bool) {
+func (c *schemaCompiler) keyword(s map[string]any, key string, path []string,
+	at nesting) (ok bool) {
 	switch key {
 	case "$ref":
 		return c.ref(s[key].(string), path, at)
@@ -375,7 +385,8 @@ func (c *schemaCompiler) keyword(s map[string]any, key string, path []string, at
 				}
 			}
 		}
-		return c.checkBranches(len(many), path) && c.schemaMap(many, path, at.amongSeveral(len(many)))
+		return c.checkBranches(len(many), path) &&
+			c.schemaMap(many, path, at.amongSeveral(len(many)))
 	case "properties":
 		many := schemasByName(s[key])
 		return c.schemaMap(many, path, at.amongSeveral(len(many)))
@@ -470,12 +481,14 @@ func (c *schemaCompiler) pattern(text string, path []string) (ok bool) {
 // formatsWithoutOrder are the formats that ajv-formats checks but cannot compare. Ajv ignores
 // unknown formats.
 var formatsWithoutOrder = []string{
-	"duration", "uri", "uri-reference", "uri-template", "url", "email", "hostname", "ipv4", "ipv6", "regex", "uuid",
-	"json-pointer", "json-pointer-uri-fragment", "relative-json-pointer", "byte", "int32", "int64", "float", "double",
+	"duration", "uri", "uri-reference", "uri-template", "url", "email", "hostname", "ipv4", "ipv6",
+	"regex", "uuid", "json-pointer", "json-pointer-uri-fragment", "relative-json-pointer",
+	"byte", "int32", "int64", "float", "double",
 }
 
 // metaSchemas are the schemas that Ajv knows from the start.
-var metaSchemas = []string{"http://json-schema.org/draft-07/schema", "http://json-schema.org/schema"}
+var metaSchemas = []string{"http://json-schema.org/draft-07/schema",
+	"http://json-schema.org/schema"}
 
 // ref compiles the target of a reference.
 func (c *schemaCompiler) ref(text string, path []string, at nesting) (ok bool) {
@@ -500,7 +513,8 @@ func (c *schemaCompiler) ref(text string, path []string, at nesting) (ok bool) {
 		return true // already compiled, or being compiled
 	}
 	if s, _ := to.value.(map[string]any); !to.inline && truthy(s["$async"]) {
-		return c.fail(appendPath(to.path, "$async"), "is refused: clients do not wait for a validator")
+		return c.fail(appendPath(to.path, "$async"),
+			"is refused: clients do not wait for a validator")
 	}
 	at = at.deeper(refDepth)
 	// a target that is not inlined is a function of its own

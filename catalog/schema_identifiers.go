@@ -99,7 +99,8 @@ func (ids identifiers) reference(literal []byte, base string) []byte {
 
 // editSchema replaces the direct subschemas of a schema by the results of made, and its other
 // members by the results of member.
-func editSchema(schema []byte, pointer string, member func(key string, value []byte) (now []byte, keep bool),
+func editSchema(schema []byte, pointer string,
+	member func(key string, value []byte) (now []byte, keep bool),
 	made func(inner []byte, pointer string) []byte) []byte {
 	object := func(value []byte, pointer string) []byte {
 		if !wire.IsObject(value) {
@@ -136,7 +137,9 @@ func pointerToken(name string) string {
 
 // editMembers replaces the members of an object by the results of made. It returns object itself
 // if nothing changes or if it is not an object.
-func editMembers(object []byte, made func(key string, value []byte) (now []byte, keep bool)) []byte {
+func editMembers(
+	object []byte, made func(key string, value []byte) (now []byte, keep bool),
+) []byte {
 	var b []byte // nil until the first change
 	end := len("{")
 	ok := wire.Members(object, func(key string, value []byte, at int) {

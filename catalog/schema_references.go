@@ -42,7 +42,8 @@ func (c *schemaCompiler) follow(text string) (p location, problem string) {
 }
 
 // hasNoIdentifier contains the tokens of JSON pointers after which Ajv does not check for an $id.
-var hasNoIdentifier = []string{"properties", "patternProperties", "enum", "dependencies", "definitions"}
+var hasNoIdentifier = []string{"properties", "patternProperties", "enum", "dependencies",
+	"definitions"}
 
 // find returns the location of a JSON pointer or an anchor.
 func (c *schemaCompiler) find(ref string) (p location, isPointer, ok bool) {
@@ -80,9 +81,11 @@ func (c *schemaCompiler) find(ref string) (p location, isPointer, ok bool) {
 			return location{}, true, false
 		}
 		p.path = append(p.path, token)
-		p.inData = p.inData || !names && (token == "const" || token == "enum" || token == "default" || token == "examples")
+		p.inData = p.inData || !names && (token == "const" || token == "enum" ||
+			token == "default" || token == "examples")
 		names = !names && slices.Contains(schemaMaps, token)
-		if s, _ := p.value.(map[string]any); truthy(s["$id"]) && !slices.Contains(hasNoIdentifier, token) {
+		if s, _ := p.value.(map[string]any); truthy(s["$id"]) &&
+			!slices.Contains(hasNoIdentifier, token) {
 			return location{}, true, false // Ajv would resolve references relative to it
 		}
 	}

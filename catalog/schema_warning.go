@@ -28,12 +28,14 @@ func modelAPIWarning(schema []byte) string {
 	}, kindSchema, maxSchemaCheckDepth-1)
 	switch {
 	case top != "":
-		return "its inputSchema has " + top + " at its top, for which some model APIs refuse every request that lists it"
+		return "its inputSchema has " + top +
+			" at its top, for which some model APIs refuse every request that lists it"
 	case want != "":
 		if len(at) > maxShownPath { // the backend chooses the keys
 			at = strings.ToValidUTF8(at[:maxShownPath], "") + "…"
 		}
-		return fmt.Sprintf("its inputSchema is not valid in JSON Schema 2020-12, for which some model APIs refuse every request that lists it: %s is not %s", at, want)
+		return fmt.Sprintf("its inputSchema is not valid in JSON Schema 2020-12, for which "+
+			"some model APIs refuse every request that lists it: %s is not %s", at, want)
 	}
 	return ""
 }
@@ -58,15 +60,22 @@ const (
 // that are often wrong.
 var keywordKinds = map[string]schemaKind{
 	"type": kindTypeName, "enum": kindArray, "required": kindStringArray, "examples": kindArray,
-	"minimum": kindNumber, "maximum": kindNumber, "exclusiveMinimum": kindNumber, "exclusiveMaximum": kindNumber, "multipleOf": kindNumber,
-	"minLength": kindCount, "maxLength": kindCount, "minItems": kindCount, "maxItems": kindCount, "minProperties": kindCount, "maxProperties": kindCount,
+	"minimum": kindNumber, "maximum": kindNumber,
+	"exclusiveMinimum": kindNumber, "exclusiveMaximum": kindNumber, "multipleOf": kindNumber,
+	"minLength": kindCount, "maxLength": kindCount, "minItems": kindCount, "maxItems": kindCount,
+	"minProperties": kindCount, "maxProperties": kindCount,
 	"minContains": kindCount, "maxContains": kindCount,
-	"pattern": kindString, "format": kindString, "title": kindString, "description": kindString, "$ref": kindString, "$schema": kindString, "$id": kindString,
+	"pattern": kindString, "format": kindString, "title": kindString, "description": kindString,
+	"$ref": kindString, "$schema": kindString, "$id": kindString,
 	"uniqueItems": kindBool, "deprecated": kindBool, "readOnly": kindBool, "writeOnly": kindBool,
-	"items": kindSchema, "additionalProperties": kindSchema, "propertyNames": kindSchema, "contains": kindSchema, "not": kindSchema,
-	"if": kindSchema, "then": kindSchema, "else": kindSchema, "unevaluatedItems": kindSchema, "unevaluatedProperties": kindSchema,
-	"allOf": kindSchemaArray, "anyOf": kindSchemaArray, "oneOf": kindSchemaArray, "prefixItems": kindSchemaArray,
-	"properties": kindSchemaMap, "patternProperties": kindSchemaMap, "dependentSchemas": kindSchemaMap, "$defs": kindSchemaMap, "definitions": kindSchemaMap,
+	"items": kindSchema, "additionalProperties": kindSchema, "propertyNames": kindSchema,
+	"contains": kindSchema, "not": kindSchema,
+	"if": kindSchema, "then": kindSchema, "else": kindSchema,
+	"unevaluatedItems": kindSchema, "unevaluatedProperties": kindSchema,
+	"allOf": kindSchemaArray, "anyOf": kindSchemaArray,
+	"oneOf": kindSchemaArray, "prefixItems": kindSchemaArray,
+	"properties": kindSchemaMap, "patternProperties": kindSchemaMap,
+	"dependentSchemas": kindSchemaMap, "$defs": kindSchemaMap, "definitions": kindSchemaMap,
 }
 
 // findMismatch returns the path to the first value that is not of the required kind, and that
@@ -93,9 +102,11 @@ func findMismatch(value []byte, must schemaKind, levels int) (at string, want sc
 		if first == 't' || first == 'f' {
 			return "", ""
 		}
-		return findMemberMismatch(value, func(key string) schemaKind { return keywordKinds[key] }, must, levels-1)
+		return findMemberMismatch(value, func(key string) schemaKind { return keywordKinds[key] },
+			must, levels-1)
 	case kindSchemaMap:
-		return findMemberMismatch(value, func(string) schemaKind { return kindSchema }, must, levels)
+		return findMemberMismatch(value, func(string) schemaKind { return kindSchema }, must,
+			levels)
 	case kindSchemaArray:
 		ok = first == '[' && len(bytes.TrimSpace(value[1:len(value)-1])) > 0
 		for i, one := range wire.Elements(value) {
@@ -111,7 +122,9 @@ func findMismatch(value []byte, must schemaKind, levels int) (at string, want sc
 }
 
 // findMemberMismatch does the same for the members of an object; of returns the kind for each key.
-func findMemberMismatch(object []byte, of func(key string) schemaKind, must schemaKind, levels int) (at string, want schemaKind) {
+func findMemberMismatch(
+	object []byte, of func(key string) schemaKind, must schemaKind, levels int,
+) (at string, want schemaKind) {
 	if object[0] != '{' {
 		return "", must
 	}

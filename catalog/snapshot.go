@@ -40,7 +40,8 @@ type Route struct {
 }
 
 func (e *Entry) route() Route {
-	return Route{Backend: e.Backend, Original: e.Item.Original, OriginalJSON: e.Item.originalLiteral()}
+	return Route{Backend: e.Backend, Original: e.Item.Original,
+		OriginalJSON: e.Item.originalLiteral()}
 }
 
 // Lookup returns the route for a name: a listed name or, for tools and prompts, another
@@ -65,7 +66,8 @@ func (l *list) lookup(name string) *Entry {
 // reservedRoute returns the route for a name or URI that is reserved for a backend.
 func (l *list) reservedRoute(name string) (Route, bool) {
 	if h, ok := l.reserved[name]; ok {
-		return Route{Backend: h.backend, Original: h.original, OriginalJSON: wire.Quote(h.original)}, true
+		return Route{Backend: h.backend, Original: h.original,
+			OriginalJSON: wire.Quote(h.original)}, true
 	}
 	return Route{}, false
 }

@@ -47,7 +47,8 @@ func (i Item) withURIPattern(r *repair) (_ Item, wrong string) {
 		return i, ""
 	}
 	p := &uriPattern{template: i.Original, prefix: i.Original}
-	if n := strings.IndexFunc(i.Original, func(r rune) bool { return r == '{' || r > '~' }); n >= 0 {
+	if n := strings.IndexFunc(i.Original,
+		func(r rune) bool { return r == '{' || r > '~' }); n >= 0 {
 		p.prefix = i.Original[:n]
 	}
 	p.compiled = sync.OnceValue(p.compile)

@@ -72,8 +72,9 @@ func (d *embeddedServer) HandleRequest(r *peer.Request) {
 		_ = json.Unmarshal(r.Part(wire.PartParams), &params) // Negotiate accepts anything
 		r.Reply(wire.Encode(map[string]any{
 			"protocolVersion": protocol.Negotiate(params.ProtocolVersion).Date,
-			"capabilities":    map[string]any{"tools": struct{}{}, "prompts": struct{}{}, "resources": struct{}{}},
-			"serverInfo":      mcp.Implementation{Name: d.name, Version: "1"},
+			"capabilities": map[string]any{"tools": struct{}{}, "prompts": struct{}{},
+				"resources": struct{}{}},
+			"serverInfo": mcp.Implementation{Name: d.name, Version: "1"},
 		}))
 	case protocol.MethodToolsList:
 		r.Reply([]byte(demoTools))
@@ -150,7 +151,8 @@ func (s demoSchema) read(raw []byte) (args map[string]any, problem string) {
 	}
 	for _, name := range s.Required {
 		if args[name] == nil {
-			return nil, fmt.Sprintf("the argument %s (%s) is missing", name, s.Properties[name].Type)
+			return nil, fmt.Sprintf("the argument %s (%s) is missing", name,
+				s.Properties[name].Type)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {

@@ -27,11 +27,15 @@ func AdaptResponse(m wire.Message, method string, to Features) wire.Message {
 			adapted = adaptStructured(adapted, to)
 		}
 		if hasUnknownContent(result, to) {
-			adapted = mapMember(adapted, "content", func(content []byte) []byte { return adaptContent(content, to) })
+			adapted = mapMember(adapted, "content", func(content []byte) []byte {
+				return adaptContent(content, to)
+			})
 		}
 	case MethodPromptsGet:
 		if hasUnknownContent(result, to) {
-			adapted = mapMember(adapted, "messages", func(messages []byte) []byte { return adaptPromptMessages(messages, to) })
+			adapted = mapMember(adapted, "messages", func(messages []byte) []byte {
+				return adaptPromptMessages(messages, to)
+			})
 		}
 	case MethodToolsList:
 		if !to.NonObjectStructured && containsQuoted(result, `"outputSchema"`) {
@@ -69,14 +73,18 @@ func containsQuoted(text []byte, quoted string) bool {
 
 // adaptContent converts content blocks to types that the revision has.
 func adaptContent(content []byte, to Features) []byte {
-	return mapElements(content, func(i int, block []byte) [][]byte { return [][]byte{adaptBlock(i, block, to)} })
+	return mapElements(content, func(i int, block []byte) [][]byte {
+		return [][]byte{adaptBlock(i, block, to)}
+	})
 }
 
 // adaptPromptMessages does the same for the messages of a prompt, which have one content block
 // each.
 func adaptPromptMessages(messages []byte, to Features) []byte {
 	return mapElements(messages, func(i int, message []byte) [][]byte {
-		return [][]byte{mapMember(message, "content", func(block []byte) []byte { return adaptBlock(i, block, to) })}
+		return [][]byte{mapMember(message, "content", func(block []byte) []byte {
+			return adaptBlock(i, block, to)
+		})}
 	})
 }
 
@@ -104,7 +112,8 @@ func audioAsResource(i int, audio []byte) []byte {
 	}
 	resource := wire.EditObject(nil, nil, append(put, wire.Member{Key: "blob", Text: data})...)
 	drop := func(key string) bool { return key == "data" || key == "mimeType" }
-	return wire.EditObject(audio, drop, wire.Member{Key: "type", Text: []byte(`"resource"`)}, wire.Member{Key: "resource", Text: resource})
+	return wire.EditObject(audio, drop, wire.Member{Key: "type", Text: []byte(`"resource"`)},
+		wire.Member{Key: "resource", Text: resource})
 }
 
 // linkAsText converts a resource link to text.
@@ -116,8 +125,9 @@ func linkAsText(link []byte) []byte {
 	if description := stringMember(link, "description"); description != "" {
 		text += "\n" + description
 	}
-	return wire.EditObject(link, func(key string) bool { return key != "annotations" && key != "_meta" },
-		wire.Member{Key: "type", Text: []byte(`"text"`)}, wire.Member{Key: "text", Text: wire.Quote(text)})
+	drop := func(key string) bool { return key != "annotations" && key != "_meta" }
+	return wire.EditObject(link, drop, wire.Member{Key: "type", Text: []byte(`"text"`)},
+		wire.Member{Key: "text", Text: wire.Quote(text)})
 }
 
 // adaptStructured returns the result of a tool with an object as its structuredContent, if there
@@ -140,8 +150,10 @@ func adaptStructured(result []byte, to Features) []byte {
 	if hasText || content != nil && content[0] != '[' {
 		return result
 	}
-	text := wire.EditObject(nil, nil, wire.Member{Key: "type", Text: []byte(`"text"`)}, wire.Member{Key: "text", Text: wire.Quote(string(value))})
-	return wire.EditObject(result, nil, wire.Member{Key: "content", Text: joinArray(append(blocks, text))})
+	text := wire.EditObject(nil, nil, wire.Member{Key: "type", Text: []byte(`"text"`)},
+		wire.Member{Key: "text", Text: wire.Quote(string(value))})
+	return wire.EditObject(result, nil, wire.Member{Key: "content",
+		Text: joinArray(append(blocks, text))})
 }
 
 // stringMember returns the string value of a member of an object, "" if the member is not a

@@ -49,7 +49,8 @@ func adaptElicitation(params []byte, to Features, caps []byte) ([]byte, error) {
 // sent forms; an elicitation capability without modes means forms ("an empty object is equivalent
 // to declaring support for form mode only").
 func adaptForm(params []byte, to Features, caps []byte) (adapted []byte, err error) {
-	if requireCapability(caps, "elicitation", "url") == nil && requireCapability(caps, "elicitation", "form") != nil {
+	if requireCapability(caps, "elicitation", "url") == nil &&
+		requireCapability(caps, "elicitation", "form") != nil {
 		return nil, errors.New("the client has no capability form")
 	}
 	if to.TitledEnums {
@@ -94,7 +95,8 @@ func adaptFormField(field []byte) (old []byte, err error) {
 		return field, errors.New("oneOf has no choices")
 	}
 	return wire.EditObject(field, func(key string) bool { return key == "oneOf" },
-		wire.Member{Key: "enum", Text: joinArray(values)}, wire.Member{Key: "enumNames", Text: joinArray(titles)}), nil
+		wire.Member{Key: "enum", Text: joinArray(values)},
+		wire.Member{Key: "enumNames", Text: joinArray(titles)}), nil
 }
 
 func adaptSampling(params []byte, to Features, caps []byte) (adapted []byte, err error) {
@@ -106,7 +108,8 @@ func adaptSampling(params []byte, to Features, caps []byte) (adapted []byte, err
 			return nil, err
 		}
 	}
-	if context := stringMember(params, "includeContext"); to.SamplingContext && (context == "thisServer" || context == "allServers") &&
+	if context := stringMember(params, "includeContext"); to.SamplingContext &&
+		(context == "thisServer" || context == "allServers") &&
 		requireCapability(caps, "sampling", "context") != nil {
 		params = dropMember(params, "includeContext")
 	}

@@ -35,7 +35,8 @@ func toObjectSchema(schema []byte) []byte {
 			wire.Member{Key: "required", Text: []byte(`["result"]`)})
 		return wire.EditObject(nil, nil, put...)
 	}
-	defs := wire.EditObject(nil, nil, wire.Member{Key: "value", Text: relocateRefs(schema, "#/$defs/value")})
+	defs := wire.EditObject(nil, nil, wire.Member{Key: "value",
+		Text: relocateRefs(schema, "#/$defs/value")})
 	put = append(put, wire.Member{Key: "$defs", Text: defs}, wire.Member{Key: "anyOf", Text: []byte(
 		`[{"$ref":"#/$defs/value"},{"properties":{"result":{"$ref":"#/$defs/value"}},"required":["result"]}]`)})
 	return wire.EditObject(nil, nil, put...)
@@ -49,7 +50,9 @@ func rootType(schema []byte) (types string, may bool) {
 	case value == nil:
 		return "", true
 	case value[0] == '[':
-		return "", slices.ContainsFunc(wire.Elements(value), func(t []byte) bool { return wire.Unquote(t) == "object" })
+		return "", slices.ContainsFunc(wire.Elements(value), func(t []byte) bool {
+			return wire.Unquote(t) == "object"
+		})
 	}
 	return string(value), wire.Unquote(value) == "object"
 }
@@ -62,7 +65,9 @@ func rootType(schema []byte) (types string, may bool) {
 func relocateRefs(schema []byte, place string) []byte {
 	switch {
 	case schema[0] == '[':
-		return mapElements(schema, func(_ int, one []byte) [][]byte { return [][]byte{relocateRefs(one, place)} })
+		return mapElements(schema, func(_ int, one []byte) [][]byte {
+			return [][]byte{relocateRefs(one, place)}
+		})
 	case schema[0] != '{' || stringMember(schema, "$id") != "":
 		return schema
 	}
@@ -77,8 +82,11 @@ func relocateRefs(schema []byte, place string) []byte {
 			}
 			return value
 		case schemaMapKeywords[keyword] && value[0] == '{':
-			return mapMembers(value, func(_ string, one []byte) []byte { return relocateRefs(one, place) })
-		case keyword == "const" || keyword == "enum" || keyword == "default" || keyword == "examples":
+			return mapMembers(value, func(_ string, one []byte) []byte {
+				return relocateRefs(one, place)
+			})
+		case keyword == "const" || keyword == "enum" || keyword == "default" ||
+			keyword == "examples":
 			return value
 		}
 		return relocateRefs(value, place)

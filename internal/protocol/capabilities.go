@@ -9,7 +9,9 @@ func ClientCapabilitiesToModern(caps []byte) []byte {
 	if !wire.IsObject(caps) {
 		return []byte("{}")
 	}
-	caps = mapMember(caps, "roots", func(roots []byte) []byte { return dropMember(roots, "listChanged") })
+	caps = mapMember(caps, "roots", func(roots []byte) []byte {
+		return dropMember(roots, "listChanged")
+	})
 	return dropMember(caps, "tasks")
 }
 
@@ -22,7 +24,9 @@ func ServerCapabilitiesToLegacy(caps []byte) []byte {
 	} else if string(rest) == "{}" {
 		return dropMember(caps, "extensions")
 	}
-	return mapMember(caps, "extensions", func(extensions []byte) []byte { return dropMember(extensions, TasksExtension) })
+	return mapMember(caps, "extensions", func(extensions []byte) []byte {
+		return dropMember(extensions, TasksExtension)
+	})
 }
 
 // ServerCapabilitiesToModern returns the capabilities of a server for modern clients: without the
@@ -33,6 +37,7 @@ func ServerCapabilitiesToModern(caps []byte, tasks bool) []byte {
 		return caps
 	}
 	extensions, _ := wire.Lookup(caps, "extensions")
-	extensions = wire.EditObject(extensions, nil, wire.Member{Key: TasksExtension, Text: []byte("{}")})
+	extensions = wire.EditObject(extensions, nil,
+		wire.Member{Key: TasksExtension, Text: []byte("{}")})
 	return wire.EditObject(caps, nil, wire.Member{Key: "extensions", Text: extensions})
 }

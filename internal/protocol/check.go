@@ -49,7 +49,8 @@ func NormalizeServerRequest(m wire.Message) (wire.Message, error) {
 	switch {
 	case token == nil:
 	case wire.IsNull(token):
-		m, _ = m.Set(wire.EditObject(meta, func(key string) bool { return key == "progressToken" }), "params", "_meta")
+		m, _ = m.Set(wire.EditObject(meta, func(key string) bool { return key == "progressToken" }),
+			"params", "_meta")
 	case token[0] != '"' && token[0] != '-' && (token[0] < '0' || token[0] > '9'):
 		return m, errors.New(`"progressToken" in params._meta must be a string or a number`)
 	}

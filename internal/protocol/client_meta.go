@@ -43,13 +43,16 @@ func RejectInBatch(m wire.Message) *wire.Error {
 	if !IsModern(m) {
 		return nil
 	}
-	return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: it is of a revision that has no batches, and has to be sent alone")
+	return wire.Errorf(wire.CodeInvalidRequest,
+		"Invalid request: it is of a revision that has no batches, and has to be sent alone")
 }
 
 // mayContainMember reports whether object may have a member of this name: the text contains the
 // name, or an escape with which the name could be written.
 func mayContainMember(object []byte, name string) bool {
-	has := func(text string) bool { return len(object) >= len(text) && bytes.Contains(object, []byte(text)) }
+	has := func(text string) bool {
+		return len(object) >= len(text) && bytes.Contains(object, []byte(text))
+	}
 	return has(name) || has(`\u`) || has(`\/`)
 }
 
@@ -59,12 +62,15 @@ func mayContainMember(object []byte, name string) bool {
 func ParseClientMeta(m wire.Message) (ClientMeta, *wire.Error) {
 	meta := m.Part(wire.PartMeta)
 	get := func(key string) []byte { v, _ := wire.Lookup(meta, key); return v }
-	s := ClientMeta{Revision: RevisionOf(m), Capabilities: get(MetaClientCapabilities), ClientInfo: get(MetaClientInfo)}
+	s := ClientMeta{Revision: RevisionOf(m), Capabilities: get(MetaClientCapabilities),
+		ClientInfo: get(MetaClientInfo)}
 	switch date := get(MetaProtocolVersion); {
 	case wire.IsNull(date) || date[0] != '"':
-		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s", MetaProtocolVersion)
+		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s",
+			MetaProtocolVersion)
 	case !wire.IsObject(s.Capabilities):
-		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s, an object", MetaClientCapabilities)
+		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s, an object",
+			MetaClientCapabilities)
 	}
 	if t, known := FindRevision(s.Revision); !known || !t.Modern {
 		return s, UnsupportedVersionError(s.Revision)
@@ -75,7 +81,8 @@ func ParseClientMeta(m wire.Message) (ClientMeta, *wire.Error) {
 	}
 	if level := get(MetaLogLevel); !wire.IsNull(level) {
 		if s.LogLevel = wire.Unquote(level); LogSeverity(s.LogLevel) < 0 {
-			return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s is one of %s", MetaLogLevel, strings.Join(LogLevels, ", "))
+			return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s is one of %s",
+				MetaLogLevel, strings.Join(LogLevels, ", "))
 		}
 	}
 	return s, nil
@@ -97,8 +104,10 @@ func UnsupportedLegacyVersionError(date string) *wire.Error {
 
 func versionError(date string, all []string) *wire.Error {
 	date = date[:min(len(date), maxRequestedVersion)] // keeps the response short
-	e := wire.Errorf(CodeUnsupportedVersion, "Unsupported protocol version: supported are %s", strings.Join(all, ", "))
-	e.Data = wire.Encode(map[string]any{"supported": all, "requested": strings.ToValidUTF8(date, "\uFFFD")})
+	e := wire.Errorf(CodeUnsupportedVersion, "Unsupported protocol version: supported are %s",
+		strings.Join(all, ", "))
+	e.Data = wire.Encode(map[string]any{"supported": all,
+		"requested": strings.ToValidUTF8(date, "\uFFFD")})
 	return e
 }
 
@@ -145,7 +154,8 @@ func StripParamsMeta(params []byte) []byte {
 
 func isModernMetaKey(key string) bool {
 	switch key {
-	case MetaProtocolVersion, MetaClientCapabilities, MetaClientInfo, MetaLogLevel, MetaServerInfo, MetaSubscriptionID:
+	case MetaProtocolVersion, MetaClientCapabilities, MetaClientInfo, MetaLogLevel, MetaServerInfo,
+		MetaSubscriptionID:
 		return true
 	}
 	return false

@@ -27,9 +27,11 @@ func CheckHeaderSchema(schema []byte) string {
 		case !reached || len(path) == 0:
 			flaw = HeaderAnnotation + " stands where properties alone do not lead"
 		case !isToken(name):
-			flaw = fmt.Sprintf("%s of %s is no name of a header", HeaderAnnotation, strings.Join(path, "."))
+			flaw = fmt.Sprintf("%s of %s is no name of a header", HeaderAnnotation,
+				strings.Join(path, "."))
 		case !isHeaderType(property):
-			flaw = fmt.Sprintf("%s of %s, which is no string, integer or boolean", HeaderAnnotation, strings.Join(path, "."))
+			flaw = fmt.Sprintf("%s of %s, which is no string, integer or boolean", HeaderAnnotation,
+				strings.Join(path, "."))
 		case seen[lower]:
 			flaw = fmt.Sprintf("%s %s stands twice", HeaderAnnotation, name)
 		case len(seen) == maxParamHeaders:
@@ -46,7 +48,9 @@ func StripHeaderAnnotations(schema []byte) []byte {
 	if !mayHaveAnnotation(schema) {
 		return schema
 	}
-	return mapSchemas(schema, func(schema []byte) ([]byte, bool) { return dropMember(schema, HeaderAnnotation), true })
+	return mapSchemas(schema, func(schema []byte) ([]byte, bool) {
+		return dropMember(schema, HeaderAnnotation), true
+	})
 }
 
 // eachParamHeader calls visit for each argument that a header repeats, with the path to the
@@ -72,7 +76,8 @@ func eachAnnotation(schema []byte, visit annotationVisitor) {
 	eachAnnotationIn(schema, nil, true, maxSchemaDepth, visit)
 }
 
-func eachAnnotationIn(schema []byte, path []string, reached bool, levels int, visit annotationVisitor) {
+func eachAnnotationIn(schema []byte, path []string, reached bool, levels int,
+	visit annotationVisitor) {
 	if levels == 0 || !mayHaveAnnotation(schema) || !wire.IsObject(schema) {
 		return
 	}
@@ -100,7 +105,9 @@ func mayHaveAnnotation(schema []byte) bool {
 func isHeaderType(schema []byte) bool {
 	types, _ := wire.Lookup(schema, "type")
 	if len(types) > 0 && types[0] == '[' {
-		return !slices.ContainsFunc(wire.Elements(types), func(t []byte) bool { return !isHeaderTypeName(t) }) && len(wire.Elements(types)) > 0
+		return !slices.ContainsFunc(wire.Elements(types), func(t []byte) bool {
+			return !isHeaderTypeName(t)
+		}) && len(wire.Elements(types)) > 0
 	}
 	return isHeaderTypeName(types)
 }
@@ -114,7 +121,8 @@ func isHeaderTypeName(literal []byte) bool {
 func isToken(name string) bool {
 	for i := 0; i < len(name); i++ {
 		c := name[i]
-		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') &&
+			strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
 			return false
 		}
 	}

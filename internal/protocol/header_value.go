@@ -79,7 +79,8 @@ func headerEquals(text string, value []byte) bool {
 // double represents exactly.
 func parseSafeInteger(text string) (n int64, ok bool) {
 	for i := 0; i < len(text); i++ {
-		if c := text[i]; (c < '0' || c > '9') && c != '-' && c != '+' && c != '.' && c != 'e' && c != 'E' {
+		if c := text[i]; (c < '0' || c > '9') && c != '-' && c != '+' && c != '.' && c != 'e' &&
+			c != 'E' {
 			return 0, false
 		}
 	}

@@ -23,7 +23,8 @@ const maxInputRequests = 256
 // JSON text of its requestState, nil if it has none. It returns an error if the result has
 // neither, or if the input requests cannot be read.
 func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err error) {
-	if err := checkMembers(result, "its result", "inputRequests", "requestState", "resultType"); err != nil {
+	if err := checkMembers(result, "its result", "inputRequests", "requestState",
+		"resultType"); err != nil {
 		return nil, nil, err
 	}
 	state, _ = wire.Lookup(result, "requestState")
@@ -92,8 +93,10 @@ func encodeInputRequests(inputs []InputRequest) []byte {
 		if params == nil {
 			params = []byte("{}") // go-sdk 1.8.0 cannot read a request without params
 		}
-		one := []wire.Member{{Key: "method", Text: wire.Quote(in.Method)}, {Key: "params", Text: params}}
-		requests = append(requests, wire.Member{Key: in.Key, Text: wire.EditObject(nil, nil, one...)})
+		one := []wire.Member{{Key: "method", Text: wire.Quote(in.Method)},
+			{Key: "params", Text: params}}
+		requests = append(requests, wire.Member{Key: in.Key,
+			Text: wire.EditObject(nil, nil, one...)})
 	}
 	return wire.EditObject(nil, nil, requests...)
 }
@@ -118,7 +121,9 @@ func StripNullInputs(m wire.Message) wire.Message {
 // StripInputRequired removes the members that belong to input_required from a result.
 func StripInputRequired(m wire.Message) wire.Message {
 	result := m.Part(wire.PartResult)
-	rest := dropMembers(result, func(key string) bool { return key == "inputRequests" || key == "requestState" })
+	rest := dropMembers(result, func(key string) bool {
+		return key == "inputRequests" || key == "requestState"
+	})
 	if sameSlice(rest, result) {
 		return m
 	}
@@ -130,9 +135,12 @@ func StripInputRequired(m wire.Message) wire.Message {
 func SetRequestState(m wire.Message, state string) wire.Message {
 	const key = "requestState"
 	if state == "" {
-		return setResult(m, wire.EditObject(m.Part(wire.PartResult), func(k string) bool { return k == key }))
+		return setResult(m, wire.EditObject(m.Part(wire.PartResult), func(k string) bool {
+			return k == key
+		}))
 	}
-	return setResult(m, wire.EditObject(m.Part(wire.PartResult), nil, wire.Member{Key: key, Text: wire.Quote(state)}))
+	return setResult(m, wire.EditObject(m.Part(wire.PartResult), nil,
+		wire.Member{Key: key, Text: wire.Quote(state)}))
 }
 
 // ReadContinuation returns the inputResponses of a request, nil if they are not an object, and its
@@ -157,5 +165,6 @@ func SetContinuation(m wire.Message, responses, state []byte) wire.Message {
 		put = append(put, wire.Member{Key: "requestState", Text: state})
 	}
 	drop := func(key string) bool { return key == "inputResponses" || key == "requestState" }
-	return m.Splice(wire.Edit{Part: wire.PartParams, Text: wire.EditObject(m.Part(wire.PartParams), drop, put...)})
+	return m.Splice(wire.Edit{Part: wire.PartParams,
+		Text: wire.EditObject(m.Part(wire.PartParams), drop, put...)})
 }

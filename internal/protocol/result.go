@@ -59,8 +59,8 @@ func checkObject(result []byte) error {
 
 // cacheable contains the methods whose complete results have ttlMs and cacheScope.
 var cacheable = map[string]bool{
-	MethodServerDiscover: true, MethodToolsList: true, MethodPromptsList: true, MethodResourcesList: true,
-	MethodResourcesTemplatesList: true, MethodResourcesRead: true,
+	MethodServerDiscover: true, MethodToolsList: true, MethodPromptsList: true,
+	MethodResourcesList: true, MethodResourcesTemplatesList: true, MethodResourcesRead: true,
 }
 
 // ToModern returns the response to a request of this method in the form of the modern generation:
@@ -89,11 +89,13 @@ func ToModern(m wire.Message, method string, server []byte, stateless bool) wire
 		}
 	}
 	say(memberResultType, `"complete"`)
-	if kind, _ := said[memberResultType].resultType(); cacheable[method] && (!stateless || kind == ResultComplete) {
+	if kind, _ := said[memberResultType].resultType(); cacheable[method] &&
+		(!stateless || kind == ResultComplete) {
 		say(memberTTL, "0")
 		say(memberCacheScope, `"private"`)
 	}
-	meta := wire.EditObject(said[memberMeta].value, nil, wire.Member{Key: MetaServerInfo, Text: server})
+	meta := wire.EditObject(said[memberMeta].value, nil,
+		wire.Member{Key: MetaServerInfo, Text: server})
 	put = append(put, wire.Member{Key: modernMembers[memberMeta], Text: meta})
 	return m.EditResult(differsInCaseOnly, put...)
 }
@@ -110,7 +112,8 @@ func differsInCaseOnly(key string) bool {
 }
 
 // modernMembers are the members that any modern result may have.
-var modernMembers = []string{memberMeta: "_meta", memberResultType: "resultType", memberTTL: "ttlMs", memberCacheScope: "cacheScope"}
+var modernMembers = []string{memberMeta: "_meta", memberResultType: "resultType",
+	memberTTL: "ttlMs", memberCacheScope: "cacheScope"}
 
 const (
 	memberMeta = iota
@@ -126,7 +129,8 @@ func readModernMembers(result []byte, stateless bool) []memberValue {
 	case stateless:
 		return lookupAll(result, modernMembers...)
 	case mayContainMember(result, modernMembers[memberMeta]):
-		return append(lookupAll(result, modernMembers[memberMeta]), memberValue{}, memberValue{}, memberValue{})
+		return append(lookupAll(result, modernMembers[memberMeta]), memberValue{}, memberValue{},
+			memberValue{})
 	}
 	return make([]memberValue, len(modernMembers))
 }
@@ -145,7 +149,8 @@ func ToLegacy(m wire.Message) wire.Message {
 		return kept
 	})
 	rest = dropMembers(rest, func(key string) bool {
-		return key == "resultType" || key == "ttlMs" || key == "cacheScope" || key == "_meta" && bare
+		return key == "resultType" || key == "ttlMs" || key == "cacheScope" ||
+			key == "_meta" && bare
 	})
 	if sameSlice(rest, result) {
 		return m
@@ -186,7 +191,9 @@ func ErrorToModern(failure []byte, method string) []byte {
 	if is == 0 {
 		return failure
 	}
-	return mapMember(failure, "code", func([]byte) []byte { return strconv.AppendInt(nil, int64(is), 10) })
+	return mapMember(failure, "code", func([]byte) []byte {
+		return strconv.AppendInt(nil, int64(is), 10)
+	})
 }
 
 // errorCode returns the code of an error object, which may be written as -32042.0; 0 if it has
@@ -209,7 +216,8 @@ func errorCode(failure []byte) int {
 // for the resource uri; "" means that the request was for something else.
 func ErrorToLegacy(m wire.Message, uri string) wire.Message {
 	e := wire.ReadError(m.Part(wire.PartError))
-	if about, _ := wire.Lookup(e.Data, "uri"); e.Code == wire.CodeInvalidParams && uri != "" && wire.Unquote(about) == uri {
+	if about, _ := wire.Lookup(e.Data, "uri"); e.Code == wire.CodeInvalidParams && uri != "" &&
+		wire.Unquote(about) == uri {
 		m, _ = m.Set(strconv.AppendInt(nil, CodeResourceNotFound, 10), "error", "code")
 	}
 	return m

@@ -35,10 +35,11 @@ var revisions = []Features{
 	{Date: "2024-11-05", Batches: true},
 	{Date: "2025-03-26", Batches: true, Audio: true},
 	{Date: "2025-06-18", Audio: true, ResourceLinks: true, StructuredContent: true},
-	{Date: "2025-11-25", PrimingEvents: true, Audio: true, ResourceLinks: true, StructuredContent: true,
-		TitledEnums: true, SamplingTools: true, SamplingContext: true},
-	{Date: "2026-07-28", Modern: true, Audio: true, ResourceLinks: true, StructuredContent: true, NonObjectStructured: true,
-		TitledEnums: true, SamplingTools: true, SamplingContext: true},
+	{Date: "2025-11-25", PrimingEvents: true, Audio: true, ResourceLinks: true,
+		StructuredContent: true, TitledEnums: true, SamplingTools: true, SamplingContext: true},
+	{Date: "2026-07-28", Modern: true, Audio: true, ResourceLinks: true,
+		StructuredContent: true, NonObjectStructured: true, TitledEnums: true, SamplingTools: true,
+		SamplingContext: true},
 }
 
 // Newest returns the newest revision.
@@ -103,5 +104,7 @@ func NewestModernOf(dates []string) (Features, bool) {
 // belongs to the modern generation. Unknown dates after the first modern revision do, and so does
 // any text that sorts after that revision. "" belongs to no generation.
 func IsModernRevision(date string) bool {
-	return slices.ContainsFunc(revisions, func(t Features) bool { return t.Modern && date >= t.Date })
+	return slices.ContainsFunc(revisions, func(t Features) bool {
+		return t.Modern && date >= t.Date
+	})
 }

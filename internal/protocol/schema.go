@@ -8,12 +8,14 @@ import "mcpgateway/internal/wire"
 var (
 	schemaKeywords = map[string]bool{
 		"items": true, "prefixItems": true, "additionalItems": true, "contains": true,
-		"additionalProperties": true, "unevaluatedProperties": true, "unevaluatedItems": true, "propertyNames": true,
-		"oneOf": true, "anyOf": true, "allOf": true, "not": true, "if": true, "then": true, "else": true,
-		"contentSchema": true,
+		"additionalProperties": true, "unevaluatedProperties": true, "unevaluatedItems": true,
+		"propertyNames": true, "contentSchema": true,
+		"oneOf": true, "anyOf": true, "allOf": true,
+		"not": true, "if": true, "then": true, "else": true,
 	}
 	schemaMapKeywords = map[string]bool{
-		"properties": true, "patternProperties": true, "dependentSchemas": true, "dependencies": true,
+		"properties": true, "patternProperties": true,
+		"dependentSchemas": true, "dependencies": true,
 		"$defs": true, "definitions": true,
 	}
 )
@@ -28,9 +30,14 @@ func eachSchema(schema []byte, visit func(keyword, name string, inner []byte)) {
 	wire.Members(schema, func(keyword string, value []byte, _ int) {
 		switch {
 		case schemaMapKeywords[keyword]:
-			wire.Members(value, func(name string, inner []byte, _ int) { visit(keyword, name, inner) })
+			wire.Members(value, func(name string, inner []byte, _ int) {
+				visit(keyword, name, inner)
+			})
 		case schemaKeywords[keyword] && value[0] == '[':
-			wire.EachElement(value, func(inner []byte) bool { visit(keyword, "", inner); return true })
+			wire.EachElement(value, func(inner []byte) bool {
+				visit(keyword, "", inner)
+				return true
+			})
 		case schemaKeywords[keyword]:
 			visit(keyword, "", value)
 		}
@@ -44,7 +51,8 @@ func mapSchemas(schema []byte, change func(schema []byte) (to []byte, inside boo
 	return mapSchemasDown(maxSchemaDepth, schema, change)
 }
 
-func mapSchemasDown(levels int, schema []byte, change func(schema []byte) (to []byte, inside bool)) []byte {
+func mapSchemasDown(levels int, schema []byte,
+	change func(schema []byte) (to []byte, inside bool)) []byte {
 	if levels == 0 || !wire.IsObject(schema) {
 		return schema
 	}
@@ -58,7 +66,9 @@ func mapSchemasDown(levels int, schema []byte, change func(schema []byte) (to []
 		case schemaMapKeywords[keyword]:
 			return mapMembers(value, func(_ string, schema []byte) []byte { return inner(schema) })
 		case schemaKeywords[keyword] && value[0] == '[':
-			return mapElements(value, func(_ int, schema []byte) [][]byte { return [][]byte{inner(schema)} })
+			return mapElements(value, func(_ int, schema []byte) [][]byte {
+				return [][]byte{inner(schema)}
+			})
 		case schemaKeywords[keyword]:
 			return inner(value)
 		}

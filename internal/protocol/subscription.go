@@ -8,7 +8,8 @@ func SetResultSubscriptionID(m wire.Message, id wire.ID) wire.Message {
 	result := m.Part(wire.PartResult)
 	meta, _ := wire.Lookup(result, "_meta")
 	put := wire.Member{Key: MetaSubscriptionID, Text: []byte(id)}
-	return setResult(m, wire.EditObject(result, nil, wire.Member{Key: "_meta", Text: wire.EditObject(meta, nil, put)}))
+	return setResult(m, wire.EditObject(result, nil,
+		wire.Member{Key: "_meta", Text: wire.EditObject(meta, nil, put)}))
 }
 
 // SetSubscriptionID adds the id of the subscription to a notification: the JSON text of the id of

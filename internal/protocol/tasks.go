@@ -74,10 +74,13 @@ func SanitizeTask(task []byte, id string) []byte {
 	status := TaskStatus(task)
 	task = dropMembers(task, func(key string) bool {
 		return key == "requestState" || key == "result" && status != TaskCompleted ||
-			key == "error" && status != TaskFailed || key == "inputRequests" && status != TaskInputRequired
+			key == "error" && status != TaskFailed ||
+			key == "inputRequests" && status != TaskInputRequired
 	})
 	task = withCompleteType(task)
-	task = mapMember(task, "error", func(failure []byte) []byte { return ErrorToModern(failure, MethodToolsCall) })
+	task = mapMember(task, "error", func(failure []byte) []byte {
+		return ErrorToModern(failure, MethodToolsCall)
+	})
 	return ensureTaskID(task, id)
 }
 
@@ -87,7 +90,8 @@ func SanitizeCreateTaskResult(result []byte, id string) []byte {
 	result = dropMembers(result, func(key string) bool {
 		return key == "requestState" || key == "result" || key == "error" || key == "inputRequests"
 	})
-	if status := TaskStatus(result); status != TaskCancelled && IsTerminalStatus(status) || status == TaskInputRequired {
+	if status := TaskStatus(result); status != TaskCancelled && IsTerminalStatus(status) ||
+		status == TaskInputRequired {
 		result = mapMember(result, "status", func([]byte) []byte { return wire.Quote(TaskWorking) })
 	}
 	return ensureTaskID(result, id)
@@ -105,7 +109,9 @@ func ensureTaskID(task []byte, id string) []byte {
 // NewTaskNotification returns the notification that a task has changed, for a
 // subscriptions/listen; task is the result of tasks/get.
 func NewTaskNotification(task []byte) wire.Message {
-	return wire.NewNotification(NotificationTasks, wire.EditObject(task, func(key string) bool { return key == "resultType" || key == "_meta" }))
+	return wire.NewNotification(NotificationTasks, wire.EditObject(task, func(key string) bool {
+		return key == "resultType" || key == "_meta"
+	}))
 }
 
 // CreateTaskResultToModern converts the legacy result that contains a created task to the modern
@@ -115,7 +121,8 @@ func CreateTaskResultToModern(result []byte) []byte {
 	task, _ := wire.Lookup(result, "task")
 	put := []wire.Member{{Key: "resultType", Text: []byte(`"task"`)}}
 	wire.Members(StripRelatedTask(result), func(key string, value []byte, _ int) {
-		if there, _ := wire.Lookup(task, key); key != "task" && there == nil && !isModernTaskMember(key) {
+		if there, _ := wire.Lookup(task, key); key != "task" && there == nil &&
+			!isModernTaskMember(key) {
 			put = append(put, wire.Member{Key: key, Text: value})
 		}
 	})
@@ -128,7 +135,8 @@ func buildModernTask(task []byte, o TaskOutcome, put ...wire.Member) []byte {
 	case status == TaskCancelled:
 	case o.Result != nil:
 		status = TaskCompleted
-		put = append(put, wire.Member{Key: "result", Text: withCompleteType(StripRelatedTask(o.Result))})
+		put = append(put, wire.Member{Key: "result",
+			Text: withCompleteType(StripRelatedTask(o.Result))})
 	case o.Error != nil:
 		status = TaskFailed
 		put = append(put, wire.Member{Key: "error", Text: o.Error})
@@ -140,7 +148,9 @@ func buildModernTask(task []byte, o TaskOutcome, put ...wire.Member) []byte {
 	}
 	put = append(put, statusAndTimes(task, status)...)
 	put = append(put, durations(task, "ttlMs", "pollIntervalMs")...)
-	drop := func(key string) bool { return key == "ttl" || key == "pollInterval" || isModernTaskMember(key) }
+	drop := func(key string) bool {
+		return key == "ttl" || key == "pollInterval" || isModernTaskMember(key)
+	}
 	return wire.EditObject(StripRelatedTask(task), drop, put...)
 }
 
@@ -155,7 +165,8 @@ func withCompleteType(result []byte) []byte {
 // does not have in legacy ones.
 func isModernTaskMember(key string) bool {
 	switch key {
-	case "resultType", "ttlMs", "pollIntervalMs", "result", "error", "inputRequests", "requestState":
+	case "resultType", "ttlMs", "pollIntervalMs", "result", "error", "inputRequests",
+		"requestState":
 		return true
 	}
 	return false
@@ -166,7 +177,8 @@ func isModernTaskMember(key string) bool {
 // becomes null. All other members stay.
 func TaskToLegacy(task []byte) []byte {
 	status := TaskStatus(task)
-	if wrong, _ := wire.Lookup(task, "result", "isError"); status == TaskCompleted && string(wrong) == "true" {
+	if wrong, _ := wire.Lookup(task, "result", "isError"); status == TaskCompleted &&
+		string(wrong) == "true" {
 		status = TaskFailed
 	}
 	put := append(statusAndTimes(task, status), durations(task, "ttl", "pollInterval")...)
@@ -214,7 +226,8 @@ func WithStatusCancelled(task []byte) []byte {
 func ReadTaskOutcome(task []byte) (o TaskOutcome, err error) {
 	result, _ := wire.Lookup(task, "result")
 	failure, _ := wire.Lookup(task, "error")
-	if err := checkMembers(result, "its result", "resultType", "inputRequests", "requestState"); err != nil {
+	if err := checkMembers(result, "its result", "resultType", "inputRequests",
+		"requestState"); err != nil {
 		return TaskOutcome{}, err
 	}
 	switch status := TaskStatus(task); {
@@ -252,7 +265,10 @@ func TaskTTL(task []byte) (life time.Duration, ok bool) {
 }
 
 func firstPresent(task []byte, keys ...string) []byte {
-	i := slices.IndexFunc(keys, func(key string) bool { value, _ := wire.Lookup(task, key); return !wire.IsNull(value) })
+	i := slices.IndexFunc(keys, func(key string) bool {
+		value, _ := wire.Lookup(task, key)
+		return !wire.IsNull(value)
+	})
 	if i < 0 {
 		return nil
 	}
@@ -265,7 +281,8 @@ func firstPresent(task []byte, keys ...string) []byte {
 func statusAndTimes(task []byte, status string) []wire.Member {
 	put := []wire.Member{{Key: "status", Text: wire.Quote(status)}}
 	created, _ := wire.Lookup(task, "createdAt")
-	if updated, _ := wire.Lookup(task, "lastUpdatedAt"); wire.IsNull(updated) && !wire.IsNull(created) {
+	if updated, _ := wire.Lookup(task, "lastUpdatedAt"); wire.IsNull(updated) &&
+		!wire.IsNull(created) {
 		put = append(put, wire.Member{Key: "lastUpdatedAt", Text: created})
 	}
 	return put
@@ -278,7 +295,8 @@ func durations(task []byte, ttl, interval string) []wire.Member {
 	if ms, ok := parseMilliseconds(firstPresent(task, "ttl", "ttlMs"), math.Floor); ok {
 		put[0].Text = strconv.AppendInt(nil, ms, 10)
 	}
-	if ms, ok := parseMilliseconds(firstPresent(task, "pollInterval", "pollIntervalMs"), math.Ceil); ok && ms > 0 {
+	if ms, ok := parseMilliseconds(firstPresent(task, "pollInterval", "pollIntervalMs"),
+		math.Ceil); ok && ms > 0 {
 		put = append(put, wire.Member{Key: interval, Text: strconv.AppendInt(nil, ms, 10)})
 	}
 	return put

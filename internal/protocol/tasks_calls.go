@@ -25,15 +25,18 @@ func AddTasksExtension(capabilities []byte) []byte {
 		return capabilities
 	}
 	extensions, _ := wire.Lookup(capabilities, "extensions")
-	extensions = wire.EditObject(extensions, nil, wire.Member{Key: TasksExtension, Text: []byte("{}")})
+	extensions = wire.EditObject(extensions, nil,
+		wire.Member{Key: TasksExtension, Text: []byte("{}")})
 	return wire.EditObject(capabilities, nil, wire.Member{Key: "extensions", Text: extensions})
 }
 
 // MissingTasksError returns the error for a client without the tasks extension: requests about
 // tasks need it, and so do calls whose only possible result is a task.
 func MissingTasksError() *wire.Error {
-	e := wire.Errorf(CodeMissingCapability, "Missing required client capability: the extension %s", TasksExtension)
-	e.Data = wire.EditObject(nil, nil, wire.Member{Key: "requiredCapabilities", Text: AddTasksExtension(nil)})
+	e := wire.Errorf(CodeMissingCapability, "Missing required client capability: the extension %s",
+		TasksExtension)
+	e.Data = wire.EditObject(nil, nil, wire.Member{Key: "requiredCapabilities",
+		Text: AddTasksExtension(nil)})
 	return e
 }
 

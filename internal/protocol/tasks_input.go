@@ -20,18 +20,22 @@ func ParseTaskUpdate(m wire.Message) (id string, responses []InputResponse, err 
 	params := m.Part(wire.PartParams)
 	literal, _ := wire.Lookup(params, "taskId")
 	if id = wire.Unquote(literal); id == "" {
-		return "", nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: tasks/update needs a taskId")
+		return "", nil, wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: tasks/update needs a taskId")
 	}
 	given, _ := wire.Lookup(params, "inputResponses")
 	if !wire.IsObject(given) {
-		return "", nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: tasks/update needs inputResponses, an object")
+		return "", nil, wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: tasks/update needs inputResponses, an object")
 	}
 	wire.Members(given, func(key string, value []byte, _ int) {
 		switch {
 		case !wire.IsObject(value):
-			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: of inputResponses each is an object")
+			err = wire.Errorf(wire.CodeInvalidParams,
+				"Invalid params: of inputResponses each is an object")
 		case len(responses) == maxInputRequests:
-			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: more than %d inputResponses", maxInputRequests)
+			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: more than %d inputResponses",
+				maxInputRequests)
 		default:
 			responses = append(responses, InputResponse{Key: key, Result: value})
 		}
@@ -61,7 +65,8 @@ func ListenTaskIDs(m wire.Message) (ids []string, err *wire.Error) {
 		case id == "":
 			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: taskIds is a list of ids")
 		case len(ids) == maxListenTaskIDs:
-			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: more than %d taskIds", maxListenTaskIDs)
+			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: more than %d taskIds",
+				maxListenTaskIDs)
 		default:
 			ids = append(ids, id)
 		}

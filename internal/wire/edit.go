@@ -74,7 +74,8 @@ type Member struct {
 // bytes and order; white space between them is not preserved. A value that is not an object is
 // treated as {}.
 func EditObject(object []byte, drop func(key string) bool, put ...Member) []byte {
-	return appendEdited(make([]byte, 0, len(object)+extraCap(put)), object, drop, put, func(string, span) {})
+	return appendEdited(make([]byte, 0, len(object)+extraCap(put)), object, drop, put,
+		func(string, span) {})
 }
 
 // EditResult applies EditObject to the result of a response in one pass, without parsing the new
@@ -112,7 +113,8 @@ func extraCap(put []Member) int {
 
 // appendEdited appends the result of EditObject to b. It calls lies with the key of each member
 // and the span of its value.
-func appendEdited(b, object []byte, drop func(key string) bool, put []Member, lies func(key string, value span)) []byte {
+func appendEdited(b, object []byte, drop func(key string) bool, put []Member,
+	lies func(key string, value span)) []byte {
 	b = append(b, '{')
 	empty := len(b)
 	for _, m := range put {

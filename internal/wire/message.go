@@ -118,7 +118,8 @@ func (m Message) OneLine() Message {
 // request: it has a method and an id, so that the sender waits for a response.
 func (m Message) WantsResponse() bool {
 	method := m.Part(PartMethod)
-	return m.kind == Invalid && Unquote(m.Part(partVersion)) == "2.0" && len(method) > 0 && method[0] == '"' &&
+	return m.kind == Invalid && Unquote(m.Part(partVersion)) == "2.0" && len(method) > 0 &&
+		method[0] == '"' &&
 		m.Part(PartID) != nil && !IsNull(m.Part(PartID))
 }
 

@@ -5,7 +5,8 @@ var methods = func() map[string]string {
 	known := make(map[string]string)
 	for _, method := range []string{
 		"ping", "tools/call", "tools/list", "resources/read", "prompts/get", "completion/complete",
-		"notifications/progress", "notifications/cancelled", "notifications/message", "notifications/initialized",
+		"notifications/progress", "notifications/cancelled", "notifications/message",
+		"notifications/initialized",
 	} {
 		known[`"`+method+`"`] = method
 	}

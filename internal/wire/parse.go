@@ -48,7 +48,8 @@ func Parse(text []byte) (Message, error) {
 	case s.err != nil:
 		return Message{}, Errorf(CodeParseError, "Parse error: %v", s.err)
 	case s.badUTF8:
-		return Message{}, &Error{Code: CodeParseError, Message: "Parse error: " + ErrUTF8.Error(), cause: ErrUTF8}
+		return Message{}, &Error{Code: CodeParseError, Message: "Parse error: " + ErrUTF8.Error(),
+			cause: ErrUTF8}
 	}
 	m.multiline = s.multiline
 	problem := s.problem
@@ -178,7 +179,8 @@ func (s *scanner) members(i int, m *Message, o *objectSpec) (end int) {
 		n, exact := o.find(key)
 		if !exact {
 			if n >= 0 && s.problem == "" {
-				s.problem = string(Quote(string(key))) + o.context + " differs from a known member only in case"
+				s.problem = string(Quote(string(key))) + o.context +
+					" differs from a known member only in case"
 			}
 			m.hasUnknownMembers = m.hasUnknownMembers || o == envelopeSpec
 			i = s.value(i)

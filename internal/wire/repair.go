@@ -32,11 +32,14 @@ func (m Message) Repair() (repaired Message, repair string) {
 	failure, result := m.part(PartError), m.part(PartResult)
 	switch {
 	case failure != nil && !isError(failure):
-		repaired, repair = m.toInternalError(errorText(failure), failure), "an error without an integer code and a message"
+		repaired, repair = m.toInternalError(errorText(failure), failure),
+			"an error without an integer code and a message"
 	case failure == nil && result[0] != '{':
-		repaired, repair = m.toInternalError("the result is not an object: "+Excerpt(result), result), "a result that is not an object"
+		repaired, repair = m.toInternalError("the result is not an object: "+Excerpt(result),
+			result), "a result that is not an object"
 	case m.hasUnknownMembers || m.part(PartParams) != nil:
-		repaired, repair = mustParse(withoutUnknownMembers(m.raw)), "members that are not part of a response"
+		repaired, repair = mustParse(withoutUnknownMembers(m.raw)),
+			"members that are not part of a response"
 	default:
 		return m, ""
 	}
@@ -49,7 +52,8 @@ func (m Message) Repair() (repaired Message, repair string) {
 // the zero Message.
 func (m Message) Salvage() Message {
 	failure, id := m.part(PartError), m.part(PartID)
-	if m.kind != Invalid || id == nil || IsNull(failure) || m.part(PartMethod) != nil || !IsNull(m.part(PartResult)) {
+	if m.kind != Invalid || id == nil || IsNull(failure) || m.part(PartMethod) != nil ||
+		!IsNull(m.part(PartResult)) {
 		return Message{}
 	}
 	if !isError(failure) {

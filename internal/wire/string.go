@@ -13,7 +13,8 @@ func (s *scanner) str(i int) (end int, escaped bool) {
 	if i+8 <= len(s.b) { // most strings are short, plain, and end here
 		w := binary.LittleEndian.Uint64(s.b[i : i+8])
 		stop := firstStopBits(w) &^ w & highBits
-		if k := bits.TrailingZeros64(stop) / 8; k < 8 && s.b[i+k] == '"' && w&(stop-1)&highBits == 0 {
+		if k := bits.TrailingZeros64(stop) / 8; k < 8 && s.b[i+k] == '"' &&
+			w&(stop-1)&highBits == 0 {
 			return i + k + 1, false
 		}
 	}
@@ -63,7 +64,8 @@ func firstStopBits(w uint64) uint64 {
 // or a control character. It takes two operations more than firstStopBits.
 func allStopBits(w uint64) uint64 {
 	low := w &^ highBits // so that no sum carries into the next byte
-	return highBits &^ ((low^repeatByte*2+repeatByte*(0x80-0x21))&(low^repeatByte*'\\'+repeatByte*(0x80-1)) | w)
+	return highBits &^ ((low^repeatByte*2+repeatByte*(0x80-0x21))&(low^repeatByte*'\\'+
+		repeatByte*(0x80-1)) | w)
 }
 
 // skipPlain skips the bytes from i that are not a quotation mark, backslash or control character.
@@ -129,14 +131,16 @@ func escapeLen(text []byte) int {
 	switch {
 	case len(text) >= 2 && shortEscapes[text[1]]:
 		return 2
-	case len(text) >= 6 && text[1] == 'u' && isHex(text[2]) && isHex(text[3]) && isHex(text[4]) && isHex(text[5]):
+	case len(text) >= 6 && text[1] == 'u' && isHex(text[2]) && isHex(text[3]) && isHex(text[4]) &&
+		isHex(text[5]):
 		return 6
 	}
 	return 0
 }
 
 // shortEscapes contains the bytes that follow the backslash in an escape of two bytes.
-var shortEscapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+var shortEscapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true,
+	'r': true, 't': true}
 
 func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
