@@ -219,7 +219,7 @@ func TestToolRepairsAreLogged(t *testing.T) {
 			"tool=bad"); len(out) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
 		}
-		want := catalog.Issue{Item: "bad", Problem: "its inputSchema is no object"}
+		want := catalog.Issue{Item: "bad", Problem: "its inputSchema is not an object"}
 		if s := h.status("a"); len(s.Omitted) != 1 || s.Omitted[0] != want {
 			t.Errorf("left out: %v", s.Omitted)
 		}

@@ -13,7 +13,7 @@ import (
 func regexpProblem(text string) string {
 	p := regexpParser{text: text}
 	if p.names, p.captures = scanGroups(text); p.names == nil {
-		return "a name of two groups"
+		return "two groups have the same name"
 	}
 	if p.captures > maxCaptures {
 		return "too many groups"
@@ -139,7 +139,7 @@ func (p *regexpParser) pattern() {
 			p.class()
 			repeats = true
 		case ']', '}':
-			p.fail("a bracket without its other")
+			p.fail("unmatched bracket")
 		default:
 			repeats = true
 		}
@@ -230,7 +230,7 @@ func (p *regexpParser) class() {
 		p.next()
 		switch last := p.classAtom(); {
 		case first == classRune || last == classRune:
-			p.fail("a class of characters at the end of a range")
+			p.fail("a character class at the end of a range")
 		case first > last:
 			p.fail("range out of order")
 		}
@@ -281,14 +281,14 @@ func (p *regexpParser) escape(inClass bool) rune {
 	case '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		p.at--
 		if number, _ := p.digits(); inClass || len(number) > 6 || atoi(number) > p.captures {
-			p.fail("a number of no group")
+			p.fail("unknown group number")
 		}
 		return classRune
 	case 'k':
 		if inClass || !p.accept("<") {
 			p.fail("invalid named reference")
 		} else if name := p.name(); p.problem == "" && !p.names[name] {
-			p.fail("a name of no group")
+			p.fail("unknown group name")
 		}
 		return classRune
 	case 'b', '-':

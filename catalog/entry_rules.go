@@ -269,7 +269,7 @@ func (r *repair) checkSchema(schema []byte, path string) (repaired []byte, ok bo
 	}
 	if !sameSlice(repaired, schema) {
 		r.note(path,
-			"had $id, which some clients keep for all tools together, and which is removed")
+			"had $id, which some clients share between all tools, and which is removed")
 	}
 	return repaired, true
 }
@@ -305,7 +305,7 @@ func (r *repair) applyMembers(rule *rule, object []byte, path string) []byte {
 			if ok && rule.everyMember == nil { // of duplicates in a schema parsers use the last one
 				if earlier := slices.IndexFunc(kept,
 					func(i int) bool { return parts[i].key == key }); earlier >= 0 {
-					r.note(path+key, "was there twice, of which the last stays")
+					r.note(path+key, "occurred twice, and the last one stays")
 					parts[kept[earlier]].dropped, changed = true, true
 					kept[earlier] = len(parts)
 				} else {

@@ -146,7 +146,7 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 	})
 	if ok && string(list) == "null" {
 		page.Issues = append(page.Issues,
-			Issue{Item: k.ResultMember(), Problem: "it is null, and taken for an empty list",
+			Issue{Item: k.ResultMember(), Problem: "it is null and counts as an empty list",
 				Repaired: true, WholeList: true})
 		return page, nil
 	}
@@ -159,7 +159,7 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 		item, schema, flaw := parseItem(k, raw)
 		if n == maxPageEntries {
 			item, schema, flaw = Item{}, nil,
-				Issue{Problem: "it and what follows are too many for one page"}
+				Issue{Problem: "it and the following entries are too many for one page"}
 		}
 		if flaw.Problem != "" {
 			if flaw.Item = item.Original; item.Original == "" {
@@ -249,7 +249,7 @@ func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Issue) {
 		originalEnd: own.at + int32(len(own.value))}
 	switch longest := kinds[k].longest; {
 	case !isObject:
-		return Item{}, nil, Issue{Problem: "it is no object"}
+		return Item{}, nil, Issue{Problem: "it is not an object"}
 	case i.Original == "":
 		return Item{}, nil, Issue{Problem: "it has no " + key}
 	case len(i.Original) > longest:
@@ -260,7 +260,7 @@ func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Issue) {
 	case nestsDeeper(raw, maxNesting):
 		return i, nil, Issue{Problem: fmt.Sprintf("it nests deeper than %d", maxNesting)}
 	case twice:
-		return i, nil, Issue{Problem: "its " + key + " stands twice"}
+		return i, nil, Issue{Problem: "its " + key + " occurs twice"}
 	}
 	var r repair
 	i, what := i.repairMembers(k, &r)
@@ -285,18 +285,18 @@ func (i Item) repairMembers(k Kind, r *repair) (Item, string) {
 	if text, places := replaceLoneSurrogates(i.raw); places > 0 {
 		if !k.isNamed() && !bytes.Equal(text[i.originalStart:i.originalEnd],
 			i.raw[i.originalStart:i.originalEnd]) {
-			return i, "its " + kinds[k].key + " has half of a surrogate pair"
+			return i, "its " + kinds[k].key + " contains an unpaired surrogate"
 		}
 		// a name stays as the backend wrote it, because it is listed under another one
 		copy(text[i.originalStart:i.originalEnd], i.originalLiteral())
 		if !bytes.Equal(text, i.raw) {
-			r.note("text", "had half of a surrogate pair, which is replaced by U+FFFD")
+			r.note("text", "contained an unpaired surrogate, which is replaced by U+FFFD")
 		}
 		i.raw = text
 	}
 	text, places := clampNumbers(i.raw)
 	if places > 0 {
-		r.note("number", "was larger than a double can hold, and is the largest that it can")
+		r.note("number", "exceeded the range of a double and is replaced by the largest one")
 	}
 	text = r.applyMembers(&rule{members: entryRules[k]}, text, "")
 	if !k.isNamed() {

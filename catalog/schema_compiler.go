@@ -138,7 +138,7 @@ func (c *schemaCompiler) findAnchors(schema map[string]any, path []string) (ok b
 				return c.fail(appendPath(path, key), "is not an anchor")
 			}
 			if _, twice := c.anchors[name]; twice {
-				return c.fail(appendPath(path, key), "is there twice")
+				return c.fail(appendPath(path, key), "occurs twice")
 			}
 			c.anchors[name] = location{value: schema, path: path}
 		}
@@ -341,7 +341,7 @@ func (c *schemaCompiler) schema(schema any, path []string, at nesting) (ok bool)
 			types = []any{text}
 		}
 		if len(types) == 0 {
-			return c.fail(appendPath(path, "nullable"), "is there without a type")
+			return c.fail(appendPath(path, "nullable"), "is present without a type")
 		}
 		if s["nullable"] == false && slices.Contains(types, any("null")) {
 			return c.fail(appendPath(path, "nullable"), "contradicts the type")
@@ -367,9 +367,9 @@ func (c *schemaCompiler) keyword(s map[string]any, key string, path []string,
 	case "formatMinimum", "formatMaximum", "formatExclusiveMinimum", "formatExclusiveMaximum":
 		switch format, there := s["format"].(string); {
 		case !there:
-			return c.fail(path, "is there without a format")
+			return c.fail(path, "is present without a format")
 		case slices.Contains(formatsWithoutOrder, format):
-			return c.fail(path, "is there with the format "+format+", whose values have no order")
+			return c.fail(path, "is present with the format "+format+", whose values have no order")
 		}
 	case "patternProperties":
 		many := schemasByName(s[key])

@@ -23,16 +23,16 @@ func outputOf(t *testing.T, schema string) (listed, notes string) {
 func TestOutputSchemasThatDoNotCompile_F_LIST_2(t *testing.T) {
 	in := func(schema string) string { return `{"type":"object","properties":{"a":` + schema + `}}` }
 	for schema, say := range map[string]string{
-		in(`{"$ref":"#/$defs/x"}`):             "outputSchema.properties.a.$ref leads nowhere in the schema",
-		in(`{"$ref":"https://example.com/x"}`): "outputSchema.properties.a.$ref leads nowhere",
-		in(`{"$ref":"#/properties/%zz"}`):      "outputSchema.properties.a.$ref leads nowhere",
-		in(`{"$ref":"#nope"}`):                 "outputSchema.properties.a.$ref leads nowhere",
+		in(`{"$ref":"#/$defs/x"}`):             "outputSchema.properties.a.$ref has no target in the schema",
+		in(`{"$ref":"https://example.com/x"}`): "outputSchema.properties.a.$ref has no target",
+		in(`{"$ref":"#/properties/%zz"}`):      "outputSchema.properties.a.$ref has no target",
+		in(`{"$ref":"#nope"}`):                 "outputSchema.properties.a.$ref has no target",
 		in(`{"$ref":null}`):                    "outputSchema.properties.a.$ref is not a string",
-		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}`: "outputSchema.$ref leads back to itself",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}`: "outputSchema.$ref refers to itself",
 		`{"$ref":"#/$defs/a","$defs":{"a":{"properties":{"b":{"pattern":"("}}}}}`:          "outputSchema.$defs.a.properties.b.pattern is not a regular expression",
 		in(`{"pattern":"^(?P<x>a)$"}`):                                       "outputSchema.properties.a.pattern is not a regular expression",
 		in(`{"patternProperties":{"[":{"type":"string"}}}`):                  "outputSchema.properties.a.patternProperties.[ is not",
-		in(`{"nullable":true}`):                                              "outputSchema.properties.a.nullable is there without a type",
+		in(`{"nullable":true}`):                                              "outputSchema.properties.a.nullable is present without a type",
 		in(`{"type":["string","null"],"nullable":false}`):                    "outputSchema.properties.a.nullable contradicts",
 		in(`{"exclusiveMinimum":true,"minimum":0}`):                          "outputSchema.properties.a.exclusiveMinimum is not a number",
 		in(`{"enum":[]}`):                                                    "outputSchema.properties.a.enum is not an array with a value",
@@ -41,30 +41,30 @@ func TestOutputSchemasThatDoNotCompile_F_LIST_2(t *testing.T) {
 		in(`{"id":"x"}`):                                                     `outputSchema.properties.a.id is not a keyword`,
 		in(`{"$anchor":"1"}`):                                                "outputSchema.properties.a.$anchor is not an anchor",
 		`{"$id":5}`:                                                          "outputSchema.$id is not a string",
-		`{"$ref":"#/x/0","x":[{"$id":"a","type":"string"}]}`:                 "outputSchema.$ref leads nowhere",
-		`{"$ref":"#/x/0/b","x":[{"$id":"a","b":{}}]}`:                        "outputSchema.$ref leads nowhere",
-		`{"$ref":"#/const/a","const":{"a":{"$ref":"#/const"}}}`:              "outputSchema.$ref leads nowhere",
+		`{"$ref":"#/x/0","x":[{"$id":"a","type":"string"}]}`:                 "outputSchema.$ref has no target",
+		`{"$ref":"#/x/0/b","x":[{"$id":"a","b":{}}]}`:                        "outputSchema.$ref has no target",
+		`{"$ref":"#/const/a","const":{"a":{"$ref":"#/const"}}}`:              "outputSchema.$ref has no target",
 		`{"$async":true}`:                                                    "outputSchema.$async is refused",
 		in(`{"type":"string","$async":1}`):                                   "outputSchema.properties.a.$async is refused",
 		`{"$ref":"#/x","x":{"$async":1,"y":[{"$ref":"#"}]},"type":"object"}`: "outputSchema.x.$async is refused",
-		`{"$ref":"#"}`:                                                       "outputSchema.$ref leads back to itself",
-		`{"$ref":""}`:                                                        "outputSchema.$ref leads back to itself",
-		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#"}}}`:                    "outputSchema.$ref leads back to itself",
-		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/"}}}`:                   "outputSchema.$ref leads back to itself",
+		`{"$ref":"#"}`:                                                       "outputSchema.$ref refers to itself",
+		`{"$ref":""}`:                                                        "outputSchema.$ref refers to itself",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#"}}}`:                    "outputSchema.$ref refers to itself",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/"}}}`:                   "outputSchema.$ref refers to itself",
 		`{"$anchor":"1"}`:                                                    "outputSchema.$anchor is not an anchor",
-		`{"$anchor":"a","$defs":{"b":{"$dynamicAnchor":"a"}}}`:               "outputSchema.$defs.b.$dynamicAnchor is there twice",
-		`{"$anchor":"a","items":{"$ref":"#a"}}`:                              "outputSchema.items.$ref leads nowhere",
-		`{"items":{"$ref":"##"}}`:                                            "outputSchema.items.$ref leads nowhere",
-		`{"items":{"$ref":"#/a#"},"a#":{}}`:                                  "outputSchema.items.$ref leads nowhere",
-		`{"items":{"$ref":"#/a#/"},"a#":{"":{}}}`:                            "outputSchema.items.$ref leads nowhere",
-		`{"items":{"$ref":"#/__proto__/a"},"__proto__":{"a":{}}}`:            "outputSchema.items.$ref leads nowhere",
-		`{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{},"$id":{}}}`:           "outputSchema.items.$ref leads nowhere",
-		`{"items":{"$ref":"#/$defs/a/b"},"$defs":{"a":{"$id":5,"b":{}}}}`:    "outputSchema.items.$ref leads nowhere",
-		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/const"}},"const":{"not":{"$ref":"#/x"}},"x":{}}`: "outputSchema.$defs.a.$ref leads nowhere",
+		`{"$anchor":"a","$defs":{"b":{"$dynamicAnchor":"a"}}}`:               "outputSchema.$defs.b.$dynamicAnchor occurs twice",
+		`{"$anchor":"a","items":{"$ref":"#a"}}`:                              "outputSchema.items.$ref has no target",
+		`{"items":{"$ref":"##"}}`:                                            "outputSchema.items.$ref has no target",
+		`{"items":{"$ref":"#/a#"},"a#":{}}`:                                  "outputSchema.items.$ref has no target",
+		`{"items":{"$ref":"#/a#/"},"a#":{"":{}}}`:                            "outputSchema.items.$ref has no target",
+		`{"items":{"$ref":"#/__proto__/a"},"__proto__":{"a":{}}}`:            "outputSchema.items.$ref has no target",
+		`{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{},"$id":{}}}`:           "outputSchema.items.$ref has no target",
+		`{"items":{"$ref":"#/$defs/a/b"},"$defs":{"a":{"$id":5,"b":{}}}}`:    "outputSchema.items.$ref has no target",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/const"}},"const":{"not":{"$ref":"#/x"}},"x":{}}`: "outputSchema.$defs.a.$ref has no target",
 		`{"type":"object","$ref":"#/x","x":{"$async":1,"$ref":"#"}}`:                                  "outputSchema.x.$async is refused",
 		in(`{"required":[{"toString":1}]}`):                                                           "outputSchema.properties.a.required is not an array of strings",
 		in(`{"dependencies":{"b":[["a"]]}}`):                                                          "outputSchema.properties.a.dependencies.b is not an array of strings",
-		`{"allOf":[{"$anchor":"a"},{"$anchor":"a"}]}`:                                                 "outputSchema.allOf.1.$anchor is there twice",
+		`{"allOf":[{"$anchor":"a"},{"$anchor":"a"}]}`:                                                 "outputSchema.allOf.1.$anchor occurs twice",
 	} {
 		if got, notes := outputOf(t, schema); got != "" || !strings.HasPrefix(notes, say) || !strings.HasSuffix(notes, "; outputSchema is removed") {
 			t.Errorf("%s: %s, %q", schema, got, notes)
@@ -93,9 +93,9 @@ func TestLimitsOfFormats_F_LIST_2(t *testing.T) {
 	for _, keyword := range []string{"formatMinimum", "formatMaximum", "formatExclusiveMinimum", "formatExclusiveMaximum"} {
 		in := func(value, more string) string { return `{"items":{"` + keyword + `":` + value + more + `}}` }
 		for schema, say := range map[string]string{
-			in(`5`, ``): "is not a string", in(`"a"`, ``): "is there without a format", in(`"a"`, `,"format":"email"`): "is there with the format email",
-			in(`"a"`, `,"format":"int32"`): "is there with the format int32", in(`null`, `,"format":"date"`): "is not a string",
-			`{"anyOf":[{"` + keyword + `":"a"},{"pattern":"("}]}`: "is there without a format",
+			in(`5`, ``): "is not a string", in(`"a"`, ``): "is present without a format", in(`"a"`, `,"format":"email"`): "is present with the format email",
+			in(`"a"`, `,"format":"int32"`): "is present with the format int32", in(`null`, `,"format":"date"`): "is not a string",
+			`{"anyOf":[{"` + keyword + `":"a"},{"pattern":"("}]}`: "is present without a format",
 		} {
 			if got, notes := outputOf(t, schema); got != "" || !strings.Contains(notes, keyword+" "+say) {
 				t.Errorf("%s: %s, %q", schema, got, notes)
@@ -226,14 +226,14 @@ func TestOutputSchemasAreBounded_F_LIST_2(t *testing.T) {
 		"names":    {members("items", "dependencies", `["a"]`, 1300), members("if", "dependencies", `["a"]`, 1300), "nests too deep"},
 		"tuple":    {elements("contains", "items", 1300), elements("if", "items", 1300), "nests too deep"},
 		"chain":    {chain(50), chain(100), "nests too deep"},
-		"bare":     {bare(300), bare(500), "through too many references"},
+		"bare":     {bare(300), bare(500), "too many references in a row"},
 		"copies":   {copies(90), copies(101), "more than 10000 schemas"},
 		"anyOf":    {branches("anyOf", maxBranches), branches("anyOf", maxBranches+1), "outputSchema.anyOf has more than 1000"},
 		"oneOf":    {branches("oneOf", maxBranches), branches("oneOf", maxBranches+1), "outputSchema.oneOf has more than 1000"},
 		"patterns": {patterns(maxBranches), patterns(maxBranches + 1), "outputSchema.patternProperties has more than 1000"},
 		"fan": {chain(20), `{"$ref":"#/$defs/d0","$defs":{` + many(40, func(i int) string {
 			return fmt.Sprintf(`"d%d":{"properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/%%24defs/d%d"}}}`, i, i+1, i+1)
-		}) + `}}`, "leads nowhere"},
+		}) + `}}`, "has no target"},
 	} {
 		if got, notes := outputOf(t, tt.ok); got != tt.ok || notes != "" {
 			t.Errorf("%s: %.100s, %q", name, got, notes)

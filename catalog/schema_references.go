@@ -21,7 +21,7 @@ func normalRef(ref string) string {
 func (c *schemaCompiler) follow(text string) (p location, problem string) {
 	p, isPointer, ok := c.find(text)
 	if !ok {
-		return p, "leads nowhere in the schema"
+		return p, "has no target in the schema"
 	}
 	for range maxBareRefs {
 		s, _ := p.value.(map[string]any)
@@ -38,7 +38,7 @@ func (c *schemaCompiler) follow(text string) (p location, problem string) {
 		}
 		p, isPointer = further, pointer
 	}
-	return p, "leads back to itself, or through too many references"
+	return p, "refers to itself, or to too many references in a row"
 }
 
 // hasNoIdentifier contains the tokens of JSON pointers after which Ajv does not check for an $id.

@@ -43,7 +43,7 @@ func (i Item) withURIPattern(r *repair) (_ Item, wrong string) {
 		problem = fmt.Sprintf("it has more than %d variables", maxVariables)
 	}
 	if problem != "" {
-		r.note("uriTemplate", "finds no resource: "+problem)
+		r.note("uriTemplate", "matches no resource: "+problem)
 		return i, ""
 	}
 	p := &uriPattern{template: i.Original, prefix: i.Original}

@@ -70,7 +70,7 @@ func (i Item) repairInputSchema(r *repair) (mended Item, schema []byte, why stri
 		r.note("inputSchema", "was not an object and is replaced by {"+objectTypeMember+"}")
 		return i.replaceRange(at, at+int32(len(schema)), `{`+objectTypeMember+`}`), nil, ""
 	case !wire.IsObject(schema):
-		return i, nil, "its inputSchema is no object"
+		return i, nil, "its inputSchema is not an object"
 	}
 	kind := ""
 	members, typed := 0, false

@@ -43,9 +43,9 @@ func faultyInputs() map[string]string {
 		`"inputRequests":{"a":{` + good +
 			`}},"inputRequest\u017f":{}`: `"inputRequestſ"`,
 		`"inputRequests":{"a":{` + good +
-			`}},"inputRequests":{}`: `"inputRequests" stands twice`,
+			`}},"inputRequests":{}`: `"inputRequests" occurs twice`,
 		`"inputRequests":{"a":{` + good +
-			`}},"requestState":"s","requestState":"t"`: `"requestState" stands twice`,
+			`}},"requestState":"s","requestState":"t"`: `"requestState" occurs twice`,
 		`"inputRequests":{"a":{` + good +
 			`}},"RequestState":"t"`: `"RequestState"`,
 		`"inputRequests":{"a":{` + good +
@@ -53,16 +53,16 @@ func faultyInputs() map[string]string {
 	}
 	for more, member := range map[string]string{
 		`,"Params":{"message":"y"}`: `"Params"`,
-		`,"params":{"message":"y"}`: `"params" stands twice`,
+		`,"params":{"message":"y"}`: `"params" occurs twice`,
 		`,"param\u017f":{}`:         `"paramſ"`, `,"Method":"ping"`: `"Method"`,
-		`,"method":"ping"`: `"method" stands twice`,
+		`,"method":"ping"`: `"method" occurs twice`,
 	} {
 		of[`"inputRequests":{"b":{"method":"elicitation/create","params":{"message":"x"}},"a":{`+good+more+`}}`] = member
 	}
 	for params, member := range map[string]string{
 		`{}`: `"message" is missing`, `null`: `"message" is missing`,
 		`{"message":null}`:              `"message" in params`,
-		`{"message":"x","message":"y"}`: `"message" stands twice`,
+		`{"message":"x","message":"y"}`: `"message" occurs twice`,
 		`{"message":"x","Message":"y"}`: `"Message"`,
 	} {
 		of[`"inputRequests":{"a":{"method":"elicitation/create","params":`+params+`}}`] = member
@@ -200,11 +200,11 @@ func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
 		`"code":-32042,"data":{"Elicitations":[` + good +
 			`]}`: `"Elicitations"`,
 		`"code":-32042,"data":{"elicitations":[` + good +
-			`],"elicitations":[]}`: `"elicitations" stands twice`,
+			`],"elicitations":[]}`: `"elicitations" occurs twice`,
 		`"code":-32042,"data":{},"Data":{"elicitations":[` + good +
 			`]}`: `"Data"`,
 		`"code":-32042,"data":{},"data":{"elicitations":[` + good +
-			`]}`: `"data" stands twice`,
+			`]}`: `"data" occurs twice`,
 		`"code":-1,"Code":-32042,"data":{"elicitations":[` + good +
 			`]}`: `"Code"`,
 		`"code":-32042,"data":{"elicitations":` + good +
@@ -213,7 +213,7 @@ func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
 			`,{"mode":"url","url":"a:b"}]}`: `"message" is missing`,
 		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":null}]}`:             `"message" in`,
 		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":"m","Message":""}]}`: `"Message"`,
-		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":"m","url":"c:d"}]}`:  `"url" stands twice`,
+		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":"m","url":"c:d"}]}`:  `"url" occurs twice`,
 		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":"m","URL":"c:d"}]}`:  `"URL"`,
 		`"code":-32042,"data":{"elicitations":[7]}`:                                        `"message" is missing`,
 	}
@@ -232,11 +232,11 @@ func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
 
 // faultyTasks are members of a task in which a client could read another task.
 var faultyTasks = map[string]string{
-	`"taskId":"t1","taskId":"theirs","status":"working"`:        `"taskId" stands twice`,
+	`"taskId":"t1","taskId":"theirs","status":"working"`:        `"taskId" occurs twice`,
 	`"taskId":"t1","TaskID":"theirs","status":"working"`:        `"TaskID"`,
 	`"TASKID":"theirs","status":"working"`:                      `"TASKID"`,
 	`"taskId":"t1","ta\u017fkId":"theirs","status":"working"`:   `"taſkId"`,
-	`"taskId":"t1","status":"working","status":"completed"`:     `"status" stands twice`,
+	`"taskId":"t1","status":"working","status":"completed"`:     `"status" occurs twice`,
 	`"taskId":"t1","status":"working","Status":"completed"`:     `"Status"`,
 	`"taskId":"t1","status":"working","tas\u212aId":"somebody"`: `differs from "taskId"`,
 }
@@ -259,7 +259,7 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		making(`{"task":{"taskId":"t1","status":"working"},"Task":{` + sent + `}}`)
 		wantUnusable(t, client, `"Task"`)
 		making(`{"task":{"taskId":"t1","status":"working"},"task":{` + sent + `}}`)
-		wantUnusable(t, client, `"task" stands twice`)
+		wantUnusable(t, client, `"task" occurs twice`)
 		makeTask(t, client, gh, "gh", "t1")
 		for _, method := range []string{"tasks/get", "tasks/cancel"} {
 			sendTaskRequest(client, method, "t1")

@@ -21,13 +21,13 @@ func TestTextsWithoutBackendLabel_F_SEC_5(t *testing.T) {
 		client.Send(toolsCall("1", "a"))
 		asked := gh.HandleRequest("tools/call")
 		for member, params := range map[string]string{
-			`"message" stands twice`:   `"message":"x","message":"y"`,
+			`"message" occurs twice`:   `"message":"x","message":"y"`,
 			`"Message"`:                `"Message":"x"`,
 			`"me\u017fsage"`:           `"message":"x","me\u017fsage":"y"`,
 			`"message" in params`:      `"message":7`,
 			`"message" in params must`: `"message":null`,
 			`"message" is missing`:     `"mode":"form"`,
-			`"mode" stands twice`:      `"message":"x","mode":"form","mode":"url"`,
+			`"mode" occurs twice`:      `"message":"x","mode":"form","mode":"url"`,
 			`"MODE"`:                   `"message":"x","MODE":"url"`,
 			`"URL"`:                    `"message":"x","mode":"url","url":"a:b","URL":"c:d"`,
 		} {

@@ -19,7 +19,7 @@ func TestBatch_RejectsModernRequest(t *testing.T) {
 		client.NextMessage()
 
 		const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`
-		const no = `"error":{"code":-32600,"message":"Invalid request: it is of a revision that has no batches, and has to be sent alone"}}`
+		const no = `"error":{"code":-32600,"message":"Invalid request: its protocol revision has no batches; send it on its own"}}`
 		client.Send(`[` + strings.Join([]string{
 			firstRequest("1"), call, modernRequest("3", "ping", "", clientCaps),
 			modernRequest("4", "server/discover", "", clientCaps),

@@ -125,8 +125,8 @@ func openGeneration(t *testing.T, generation string) (h *harness, client, gh *mc
 // The error for an invalid result names the problem.
 func TestResult_InvalidIsReported(t *testing.T) {
 	for sent, want := range map[string]string{
-		`{"resultType":5}`: `its resultType is no string: 5`,
-		`{"resultType":"complete","resultType":"input_required"}`: `its resultType stands there twice`,
+		`{"resultType":5}`: `its resultType is not a string: 5`,
+		`{"resultType":"complete","resultType":"input_required"}`: `its resultType occurs twice`,
 		`{"resultType":""}`:       `its resultType \"\" is not allowed for this request`,
 		`{"resultType":"banana"}`: `its resultType \"banana\" is not allowed for this request`,
 		`{"resultType":"input_required","inputRequests":null,"requestState":null}`:                                                    `it has neither inputRequests nor a requestState`,

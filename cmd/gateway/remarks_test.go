@@ -13,9 +13,9 @@ import (
 // lists a thousand bad tools fill the screen.
 func TestCheckNamesWhatIsLeftOut(t *testing.T) {
 	a := &app{mask: logging.NewMask("s3cret")}
-	bad := catalog.Issue{Item: "bad\x1b[2J s3cret", Problem: "its inputSchema is no object"}
+	bad := catalog.Issue{Item: "bad\x1b[2J s3cret", Problem: "its inputSchema is not an object"}
 	s := backends.Status{Omitted: []catalog.Issue{bad}}
-	if got, want := a.remarks(s), "left out bad\uFFFD[2J ***: its inputSchema is no object"; got != want {
+	if got, want := a.remarks(s), "left out bad\uFFFD[2J ***: its inputSchema is not an object"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for range 99 {
@@ -30,8 +30,8 @@ func TestCheckNamesWhatIsLeftOut(t *testing.T) {
 func TestSCHEMA03_SCHEMA04_CheckNamesWhatModelsMayRefuse(t *testing.T) {
 	a := &app{mask: logging.NewMask()}
 	odd := catalog.Issue{Item: "t", Problem: "its inputSchema has anyOf at its top", Suspicious: true}
-	s := backends.Status{Omitted: []catalog.Issue{{Item: "bad", Problem: "it is no object"}}, Suspicious: []catalog.Issue{odd}}
-	if got, want := a.remarks(s), "left out bad: it is no object; t: its inputSchema has anyOf at its top"; got != want {
+	s := backends.Status{Omitted: []catalog.Issue{{Item: "bad", Problem: "it is not an object"}}, Suspicious: []catalog.Issue{odd}}
+	if got, want := a.remarks(s), "left out bad: it is not an object; t: its inputSchema has anyOf at its top"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for range 99 {

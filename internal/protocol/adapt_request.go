@@ -21,7 +21,7 @@ func AdaptServerRequest(method string, params []byte, to Features, caps []byte) 
 	case MethodRootsList:
 		return params, requireCapability(caps, "roots")
 	}
-	return nil, fmt.Errorf("%q is nothing that clients are asked", wire.Excerpt(method))
+	return nil, fmt.Errorf("%q is not a request for clients", wire.Excerpt(method))
 }
 
 // requireCapability returns an error if the client did not declare a capability.
@@ -40,7 +40,7 @@ func adaptElicitation(params []byte, to Features, caps []byte) ([]byte, error) {
 	case mode == nil || wire.Unquote(mode) == "form":
 		return adaptForm(params, to, caps)
 	case wire.Unquote(mode) != "url":
-		return nil, fmt.Errorf("there is no elicitation of mode %s", wire.Excerpt(mode))
+		return nil, fmt.Errorf("unknown elicitation mode %s", wire.Excerpt(mode))
 	}
 	return params, requireCapability(caps, "elicitation", "url")
 }
@@ -73,7 +73,7 @@ func adaptForm(params []byte, to Features, caps []byte) (adapted []byte, err err
 // adaptFormField converts a form field for revisions whose only enums are enum with enumNames.
 func adaptFormField(field []byte) (old []byte, err error) {
 	if stringMember(field, "type") == "array" {
-		return field, errors.New("the client's revision has none of which one picks several")
+		return field, errors.New("the client's revision has no multiple selection")
 	}
 	choices, _ := wire.Lookup(field, "oneOf")
 	if choices == nil {
@@ -84,7 +84,7 @@ func adaptFormField(field []byte) (old []byte, err error) {
 		value, _ := wire.Lookup(choice, "const")
 		title, _ := wire.Lookup(choice, "title")
 		if value == nil {
-			return field, errors.New("oneOf has a choice that is no const")
+			return field, errors.New("oneOf has a choice without const")
 		}
 		if title == nil {
 			title = value

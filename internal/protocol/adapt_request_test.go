@@ -35,14 +35,14 @@ func TestAdaptQuestion(t *testing.T) {
 		{"elicitation/create", "2025-11-25", `{}`, form(titled), "!no capability elicitation"},
 		{"elicitation/create", "2025-11-25", all, url, ""},
 		{"elicitation/create", "2025-11-25", `{"elicitation":{}}`, url, "!no capability url"},
-		{"elicitation/create", "2025-11-25", all, `{"mode":"telepathy"}`, "!no elicitation of mode"},
+		{"elicitation/create", "2025-11-25", all, `{"mode":"telepathy"}`, "!unknown elicitation mode"},
 		{"elicitation/create", "2025-06-18", all, url, ""},
 		{"elicitation/create", "2025-06-18", `{"elicitation":{}}`, url, "!no capability url"},
 		{"elicitation/create", "2025-06-18", `{"elicitation":{}}`, form(titled), form(plain)},
 		{"elicitation/create", "2025-06-18", `{"elicitation":{}}`, form(`{"type":"string","enum":["a"],"enumNames":["A"]}`), ""},
 		{"elicitation/create", "2025-06-18", `{"elicitation":{}}`, `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{}}}`, ""},
-		{"elicitation/create", "2025-06-18", `{"elicitation":{}}`, form(many), "!picks several"},
-		{"elicitation/create", "2025-06-18", `{"elicitation":{}}`, form(`{"type":"string","oneOf":[{"pattern":"a"}]}`), "!no const"},
+		{"elicitation/create", "2025-06-18", `{"elicitation":{}}`, form(many), "!no multiple selection"},
+		{"elicitation/create", "2025-06-18", `{"elicitation":{}}`, form(`{"type":"string","oneOf":[{"pattern":"a"}]}`), "!without const"},
 		{"elicitation/create", "2025-06-18", `{"elicitation":{}}`, form(`{"type":"string","oneOf":[]}`), "!no choices"},
 		{"elicitation/create", "2025-03-26", all, form(titled), form(plain)},
 		{"elicitation/create", "2025-03-26", `{}`, form(titled), "!no capability elicitation"},
@@ -70,7 +70,7 @@ func TestAdaptQuestion(t *testing.T) {
 
 		{"roots/list", "2024-11-05", all, ``, ""},
 		{"roots/list", "2024-11-05", `{}`, ``, "!no capability roots"},
-		{"tools/call", "2025-11-25", all, `{}`, "!nothing that clients are asked"},
+		{"tools/call", "2025-11-25", all, `{}`, "!not a request for clients"},
 	} {
 		params := []byte(tt.params)
 		got, err := protocol.AdaptServerRequest(tt.method, params, featuresOf(t, tt.to), []byte(tt.caps))

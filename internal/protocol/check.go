@@ -87,7 +87,7 @@ func checkMembers(object []byte, where string, names ...string) (err error) {
 			case key != name:
 				err = fmt.Errorf("%q in %s differs from %q only in case", key, where, name)
 			case seen&(1<<i) != 0:
-				err = fmt.Errorf("%q stands twice in %s", name, where)
+				err = fmt.Errorf("%q occurs twice in %s", name, where)
 			default:
 				seen |= 1 << i
 			}

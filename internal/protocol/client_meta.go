@@ -44,7 +44,7 @@ func RejectInBatch(m wire.Message) *wire.Error {
 		return nil
 	}
 	return wire.Errorf(wire.CodeInvalidRequest,
-		"Invalid request: it is of a revision that has no batches, and has to be sent alone")
+		"Invalid request: its protocol revision has no batches; send it on its own")
 }
 
 // mayContainMember reports whether object may have a member of this name: the text contains the

@@ -56,7 +56,7 @@ func URLElicitations(failure []byte) (list []byte, err error) {
 	}
 	if !wire.EachElement(list, func(one []byte) bool {
 		if unclear := CheckElicitationParams(one); unclear != nil {
-			err = fmt.Errorf("an entry of its elicitations is not clear: %w", unclear)
+			err = fmt.Errorf("an entry of its elicitations is ambiguous: %w", unclear)
 		}
 		return err == nil
 	}) {

@@ -25,17 +25,17 @@ func CheckHeaderSchema(schema []byte) string {
 		switch {
 		case flaw != "":
 		case !reached || len(path) == 0:
-			flaw = HeaderAnnotation + " stands where properties alone do not lead"
+			flaw = HeaderAnnotation + " is at a place that properties alone do not reach"
 		case !isToken(name):
-			flaw = fmt.Sprintf("%s of %s is no name of a header", HeaderAnnotation,
+			flaw = fmt.Sprintf("%s of %s is not a valid header name", HeaderAnnotation,
 				strings.Join(path, "."))
 		case !isHeaderType(property):
-			flaw = fmt.Sprintf("%s of %s, which is no string, integer or boolean", HeaderAnnotation,
+			flaw = fmt.Sprintf("%s of %s, which is not a string, integer or boolean", HeaderAnnotation,
 				strings.Join(path, "."))
 		case seen[lower]:
-			flaw = fmt.Sprintf("%s %s stands twice", HeaderAnnotation, name)
+			flaw = fmt.Sprintf("%s %s occurs twice", HeaderAnnotation, name)
 		case len(seen) == maxParamHeaders:
-			flaw = fmt.Sprintf("%s stands more than %d times", HeaderAnnotation, maxParamHeaders)
+			flaw = fmt.Sprintf("%s occurs more than %d times", HeaderAnnotation, maxParamHeaders)
 		}
 		seen[lower] = true
 	})

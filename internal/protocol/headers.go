@@ -48,9 +48,9 @@ func CheckHeaders(m wire.Message, get func(string) []string, schema []byte) *wir
 	method := m.Method()
 	switch given, ok := singleValue(get(HeaderMethod)); {
 	case !ok:
-		return headerMismatch(HeaderMethod, "must be there, once")
+		return headerMismatch(HeaderMethod, "must be present exactly once")
 	case given != method:
-		return headerMismatch(HeaderMethod, "is not the method of the body")
+		return headerMismatch(HeaderMethod, "differs from the method in the body")
 	}
 	if err := checkName(m, method, get(HeaderName)); err != nil || method != MethodToolsCall {
 		return err
@@ -71,16 +71,16 @@ func checkName(m wire.Message, method string, values []string) *wire.Error {
 	case member == "" || literal == nil && len(values) == 0:
 		return nil
 	case literal == nil:
-		return headerMismatch(HeaderName, "is there, and no params."+member)
+		return headerMismatch(HeaderName, "is present, but params."+member+" is not")
 	}
 	given, ok := singleValue(values)
 	if !ok {
-		return headerMismatch(HeaderName, "must be there, once")
+		return headerMismatch(HeaderName, "must be present exactly once")
 	}
 	if text, ok := decodeHeaderValue(given); !ok {
-		return headerMismatch(HeaderName, "is not Base64")
+		return headerMismatch(HeaderName, "is not valid Base64")
 	} else if text != wire.Unquote(literal) {
-		return headerMismatch(HeaderName, "is not params."+member)
+		return headerMismatch(HeaderName, "differs from params."+member)
 	}
 	return nil
 }
@@ -89,21 +89,21 @@ func checkParam(arguments []byte, path []string, header string, values []string)
 	value, times := lookupCounted(arguments, path...)
 	given, ok := singleValue(values)
 	if times > 1 {
-		return headerMismatch(header, "has an argument that stands twice")
+		return headerMismatch(header, "repeats an argument that occurs twice")
 	}
 	if _, can := headerValue(value); !can {
 		if given != "" || len(values) > 1 {
-			return headerMismatch(header, "is there, and not the argument "+strings.Join(path, "."))
+			return headerMismatch(header, "is present, but the argument "+strings.Join(path, ".")+" is not")
 		}
 		return nil
 	}
 	if !ok {
-		return headerMismatch(header, "must be there, once")
+		return headerMismatch(header, "must be present exactly once")
 	}
 	if text, ok := decodeHeaderValue(given); !ok {
-		return headerMismatch(header, "is not Base64")
+		return headerMismatch(header, "is not valid Base64")
 	} else if !headerEquals(text, value) {
-		return headerMismatch(header, "is not the argument "+strings.Join(path, "."))
+		return headerMismatch(header, "differs from the argument "+strings.Join(path, "."))
 	}
 	return nil
 }

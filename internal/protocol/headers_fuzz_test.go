@@ -10,7 +10,7 @@ import (
 )
 
 // What is described is what is checked: headers made of a message pass, are fit to be sent, and do not pass any more once
-// one is gone, is there twice or says something else. Whatever the headers are, they are only refused for what is wrong.
+// one is gone, occurs twice or says something else. Whatever the headers are, they are only refused for what is wrong.
 func FuzzHeaders(f *testing.F) {
 	for _, seed := range []struct{ body, schema, value string }{
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"region":"eu","n":42,"dry":true,"at":{"zone":"z"}}}}`, headerCases, "eu"},
@@ -38,7 +38,7 @@ func FuzzHeaders(f *testing.F) {
 		}
 		flaw := protocol.CheckHeaderSchema(schema)
 		refused := protocol.CheckHeaders(m, h.Values, schema)
-		if fit := strings.Trim(m.Method(), " \t") == m.Method(); refused != nil && flaw == "" && fit && !strings.Contains(refused.Message, "stands twice") {
+		if fit := strings.Trim(m.Method(), " \t") == m.Method(); refused != nil && flaw == "" && fit && !strings.Contains(refused.Message, "occurs twice") {
 			t.Errorf("what was described is refused: %s\n%s\n%q", refused.Message, body, h)
 		}
 		if m.Kind() != wire.Request || refused != nil || flaw != "" {
@@ -51,7 +51,7 @@ func FuzzHeaders(f *testing.F) {
 			was := h.Get(name)
 			h.Add(name, was)
 			if protocol.CheckHeaders(m, h.Values, schema) == nil {
-				t.Errorf("%s stands twice and passes", name)
+				t.Errorf("%s occurs twice and passes", name)
 			}
 			h.Del(name)
 			if protocol.CheckHeaders(m, h.Values, schema) == nil {

@@ -32,7 +32,7 @@ func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err 
 	if wire.IsNull(state) {
 		state = nil
 	} else if state[0] != '"' {
-		return nil, nil, errors.New("its requestState is no string")
+		return nil, nil, errors.New("its requestState is not a string")
 	}
 	if wire.IsNull(requests) {
 		requests = []byte("{}")
@@ -51,20 +51,20 @@ func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err 
 		switch {
 		case err != nil:
 		case unclear != nil:
-			err = fmt.Errorf("an entry of its inputRequests is not clear: %w", unclear)
+			err = fmt.Errorf("an entry of its inputRequests is ambiguous: %w", unclear)
 		case in.Method == "":
-			err = errors.New("its inputRequests have one without a method")
+			err = errors.New("an entry of its inputRequests has no method")
 		case in.Params != nil && !wire.IsObject(params):
-			err = errors.New("its inputRequests have one whose params are no object")
+			err = errors.New("an entry of its inputRequests has params that are not an object")
 		case slices.ContainsFunc(inputs, func(other InputRequest) bool { return other.Key == key }):
-			err = errors.New("its inputRequests have two of one name")
+			err = errors.New("its inputRequests have two entries with the same key")
 		case len(inputs) == maxInputRequests:
 			err = fmt.Errorf("it has more than %d inputRequests", maxInputRequests)
 		default:
 			inputs = append(inputs, in)
 		}
 	}) {
-		err = errors.New("its inputRequests are no object")
+		err = errors.New("its inputRequests are not an object")
 	}
 	if err == nil && len(inputs) == 0 && state == nil {
 		err = errors.New("it has neither inputRequests nor a requestState")

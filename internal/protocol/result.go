@@ -41,18 +41,18 @@ func ParseResultType(result []byte) (string, error) {
 func (f memberValue) resultType() (string, error) {
 	switch {
 	case f.count > 1:
-		return "", errors.New("its resultType stands there twice")
+		return "", errors.New("its resultType occurs twice")
 	case wire.IsNull(f.value):
 		return ResultComplete, nil
 	case f.value[0] != '"':
-		return "", fmt.Errorf("its resultType is no string: %s", wire.Excerpt(f.value))
+		return "", fmt.Errorf("its resultType is not a string: %s", wire.Excerpt(f.value))
 	}
 	return wire.Unquote(f.value), nil
 }
 
 func checkObject(result []byte) error {
 	if !wire.IsObject(result) {
-		return errors.New("its result is no object")
+		return errors.New("its result is not an object")
 	}
 	return nil
 }

@@ -23,12 +23,12 @@ func TestTypeOf(t *testing.T) {
 func TestReadType(t *testing.T) {
 	for result, want := range map[string]string{
 		`{}`: "complete", `{"resultType":null}`: "complete", `{"resultType":""}`: "", `{"resultType":"banana"}`: "banana",
-		`null`:              "its result is no object",
-		`"resultType"`:      "its result is no object",
-		`["resultType"]`:    "its result is no object",
-		`{"resultType":5}`:  "its resultType is no string: 5",
-		`{"resultType":{}}`: "its resultType is no string: {}",
-		`{"resultType":"complete","result\u0054ype":"complete"}`: "its resultType stands there twice",
+		`null`:              "its result is not an object",
+		`"resultType"`:      "its result is not an object",
+		`["resultType"]`:    "its result is not an object",
+		`{"resultType":5}`:  "its resultType is not a string: 5",
+		`{"resultType":{}}`: "its resultType is not a string: {}",
+		`{"resultType":"complete","result\u0054ype":"complete"}`: "its resultType occurs twice",
 	} {
 		kind, err := protocol.ParseResultType([]byte(result))
 		if err != nil && (kind == "" || kind == protocol.ResultComplete) {

@@ -243,7 +243,7 @@ func ReadTaskOutcome(task []byte) (o TaskOutcome, err error) {
 			err = errors.New("it has no inputRequests")
 		}
 	case status == TaskCompleted, status == TaskFailed:
-		err = fmt.Errorf("it has %s and does not say how", status)
+		err = fmt.Errorf("its status is %s, but its result or error is missing", status)
 	case status != TaskWorking && status != TaskCancelled:
 		err = fmt.Errorf("its status is %q", status)
 	}

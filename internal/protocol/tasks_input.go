@@ -32,7 +32,7 @@ func ParseTaskUpdate(m wire.Message) (id string, responses []InputResponse, err 
 		switch {
 		case !wire.IsObject(value):
 			err = wire.Errorf(wire.CodeInvalidParams,
-				"Invalid params: of inputResponses each is an object")
+				"Invalid params: each of inputResponses must be an object")
 		case len(responses) == maxInputRequests:
 			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: more than %d inputResponses",
 				maxInputRequests)
@@ -57,13 +57,13 @@ func ListenTaskIDs(m wire.Message) (ids []string, err *wire.Error) {
 		return nil, nil
 	}
 	if list[0] != '[' {
-		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: taskIds is a list")
+		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: taskIds must be a list")
 	}
 	wire.EachElement(list, func(one []byte) bool {
 		id := wire.Unquote(one)
 		switch {
 		case id == "":
-			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: taskIds is a list of ids")
+			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: taskIds must be a list of ids")
 		case len(ids) == maxListenTaskIDs:
 			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: more than %d taskIds",
 				maxListenTaskIDs)

@@ -175,13 +175,13 @@ func members(object []byte) (all []string) {
 
 func TestOutcomesThatAreNone(t *testing.T) {
 	for task, want := range map[string]string{
-		`{"status":"completed"}`: "it has completed and does not say how",
+		`{"status":"completed"}`: "its status is completed, but its result or error is missing",
 		`{"status":"completed","result":{"resultType":"input_required","requestState":"s"}}`: "it has completed with a result that is not complete",
-		`{"status":"completed","result":[]}`:                                                 "it has completed and does not say how",
-		`{"status":"failed","result":{}}`:                                                    "it has failed and does not say how",
+		`{"status":"completed","result":[]}`:                                                 "its status is completed, but its result or error is missing",
+		`{"status":"failed","result":{}}`:                                                    "its status is failed, but its result or error is missing",
 		`{"status":"input_required"}`:                                                        "it has neither inputRequests nor a requestState",
 		`{"status":"input_required","requestState":"s"}`:                                     "it has no inputRequests",
-		`{"status":"input_required","inputRequests":{"a":1}}`:                                "its inputRequests have one without a method",
+		`{"status":"input_required","inputRequests":{"a":1}}`:                                "an entry of its inputRequests has no method",
 		`{"status":"gone"}`:                                                                  `its status is "gone"`,
 		`{}`:                                                                                 `its status is ""`,
 	} {

@@ -190,7 +190,7 @@ func (s *scanner) members(i int, m *Message, o *objectSpec) (end int) {
 		if seen&(1<<n) != 0 && !o.lenient {
 			s.manyIDs = s.manyIDs || found.part == PartID
 			if s.problem == "" {
-				s.problem = `"` + found.name + `" stands twice` + o.context
+				s.problem = `"` + found.name + `" occurs twice` + o.context
 			}
 		}
 		seen |= 1 << n

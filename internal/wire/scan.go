@@ -70,7 +70,7 @@ func (s *scanner) skipSpace(i int) (at int, c byte) {
 // value scans a value of any type that begins at i.
 func (s *scanner) value(i int) (end int) {
 	if i >= len(s.b) {
-		return s.fail(i, "the text ends where a value should stand")
+		return s.fail(i, "the text ends where a value is expected")
 	}
 	switch c := s.b[i]; {
 	case c == '"':
@@ -97,7 +97,7 @@ func (s *scanner) value(i int) (end int) {
 	case c == 'n':
 		return s.literal(i, "null")
 	default:
-		return s.fail(i, "%q where a value should stand", c)
+		return s.fail(i, "%q where a value is expected", c)
 	}
 }
 
@@ -120,7 +120,7 @@ func (s *scanner) nextMember(i int) (at int, ok bool) {
 	case '}':
 		return s.closeBracket(i)
 	default:
-		return s.fail(i, "a comma or } should stand here"), false
+		return s.fail(i, "expected a comma or }"), false
 	}
 }
 
@@ -141,7 +141,7 @@ func (s *scanner) nextElement(i int) (at int, ok bool) {
 	case ']':
 		return s.closeBracket(i)
 	default:
-		return s.fail(i, "a comma or ] should stand here"), false
+		return s.fail(i, "expected a comma or ]"), false
 	}
 }
 
@@ -149,7 +149,7 @@ func (s *scanner) nextElement(i int) (at int, ok bool) {
 func (s *scanner) openBracket(i int, bracket byte) (at int, c byte) {
 	i, c = s.peek(i)
 	if c != bracket {
-		return s.fail(i, "%q should stand here", bracket), 0
+		return s.fail(i, "expected %q", bracket), 0
 	}
 	if s.depth++; s.depth > maxDepth {
 		if s.allowDeep {
@@ -176,7 +176,7 @@ func (s *scanner) skipTooDeep(i int) (at int, c byte) {
 			if open--; open == 0 && c == closing {
 				return i, c
 			} else if open == 0 {
-				return s.fail(i, "%q should stand here", closing), 0
+				return s.fail(i, "expected %q", closing), 0
 			}
 		}
 	}
@@ -193,13 +193,13 @@ func (s *scanner) closeBracket(i int) (at int, ok bool) {
 // keyAndColon scans a member's key and colon and returns the offset of its value.
 func (s *scanner) keyAndColon(i int) (at int, ok bool) {
 	if i >= len(s.b) || s.b[i] != '"' {
-		return s.fail(i, "a member's key should stand here"), false
+		return s.fail(i, "expected a member's key"), false
 	}
 	end, escaped := s.str(i)
 	s.keyAt, s.escaped = span{int32(i), int32(end)}, escaped
 	i, c := s.peek(end)
 	if c != ':' {
-		return s.fail(i, "a colon should stand here"), false
+		return s.fail(i, "expected a colon"), false
 	}
 	i, _ = s.peek(i + 1)
 	return i, true
@@ -244,14 +244,14 @@ func (s *scanner) digits(i int) (end int) {
 		i++
 	}
 	if i == lo {
-		return s.fail(i, "a digit should stand here")
+		return s.fail(i, "expected a digit")
 	}
 	return i
 }
 
 func (s *scanner) literal(i int, word string) (end int) {
 	if !bytes.HasPrefix(s.b[i:], []byte(word)) {
-		return s.fail(i, "%q should stand here", word)
+		return s.fail(i, "expected %q", word)
 	}
 	return i + len(word)
 }

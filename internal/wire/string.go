@@ -35,7 +35,7 @@ func (s *scanner) str(i int) (end int, escaped bool) {
 			escaped = true
 			n := escapeLen(s.b[i:])
 			if n == 0 {
-				return s.fail(i, "not an escape of JSON"), escaped
+				return s.fail(i, "invalid escape"), escaped
 			}
 			i, a = skipPlainAndEscapes(s.b, i+n)
 			ascii = ascii && a
