@@ -7,8 +7,11 @@ import (
 
 // FillUsedTickets fills the table of used tickets, with entries that expire within a time.
 func (g *Gateway) FillUsedTickets(within time.Duration) {
-	for n := 0; g.usedTickets.claim(&rerunClaim{fmt.Sprint(n), "", time.Now().Add(within)}) ==
-		nil; n++ {
+	for n := 0; ; n++ {
+		claim := &rerunClaim{fmt.Sprint(n), "", time.Now().Add(within)}
+		if g.usedTickets.claim(claim) != nil {
+			return
+		}
 	}
 }
 

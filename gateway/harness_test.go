@@ -101,12 +101,11 @@ func newGateway(t testing.TB, o settings, names []string, dial func(string) (tra
 
 // TestConversations runs the conversations in testdata, with the real package backends.
 func TestConversations(t *testing.T) {
-	mcptest.RunConversations(t, "testdata", func(t *testing.T,
-		s mcptest.GatewaySetup) func(context.Context, transport.Conn) error {
+	type serve = func(context.Context, transport.Conn) error
+	mcptest.RunConversations(t, "testdata", func(t *testing.T, s mcptest.GatewaySetup) serve {
 		g := newGateway(t, readSettings(t, s.Config), s.Backends, s.Dial, s.Log, s.Audit)
 		return func(ctx context.Context, conn transport.Conn) error {
-			return g.Serve(ctx, "", "",
-				conn)
+			return g.Serve(ctx, "", "", conn)
 		}
 	})
 }

@@ -204,8 +204,8 @@ func TestListen_EachListenerIsNotifiedOnce(t *testing.T) {
 		}
 		client.WantNothing()
 		for n := range listens {
-			if what := fmt.Sprintf("notifications/tools/list_changed %d", n+1); received[what] !=
-				1 {
+			what := fmt.Sprintf("notifications/tools/list_changed %d", n+1)
+			if received[what] != 1 {
 				t.Errorf("%s came %d times", what, received[what])
 			}
 		}

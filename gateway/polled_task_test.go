@@ -68,8 +68,7 @@ func TestPolledTask_CallWaitsForResult(t *testing.T) {
 		}
 		records := h.auditRecords() // the order of the last two may differ
 		slices.SortFunc(records, func(a, b string) int {
-			return cmp.Compare(a[strings.Index(a,
-				" id="):], b[strings.Index(b, " id="):])
+			return cmp.Compare(a[strings.Index(a, " id="):], b[strings.Index(b, " id="):])
 		})
 		if len(records) != 4 || !strings.Contains(records[0], "outcome=ok") ||
 			!strings.Contains(records[1], "outcome=tool_error") ||

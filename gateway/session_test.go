@@ -100,8 +100,7 @@ func TestCallToBackendThatFailedToStart(t *testing.T) {
 		log, logger := mcptest.NewLog()
 		journal, auditor := mcptest.NewLog()
 		fails := func(string) (transport.Conn, error) {
-			return nil,
-				errors.New("exit 127; its last words: boom")
+			return nil, errors.New("exit 127; its last words: boom")
 		}
 		g := newGateway(t, settings{stateDir: state}, []string{"gh"}, fails, logger, auditor)
 		conn, client := mcptest.NewPeer(t, "client")
