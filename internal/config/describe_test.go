@@ -19,7 +19,7 @@ func describe(t *testing.T, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// The summary has every value as it is written, with the defaults of its references.
+// The description contains each value as written, with the defaults of its references.
 func TestDescribeShowsDefaults_F_SEC_2(t *testing.T) {
 	for text, want := range map[string]string{
 		`backends: [{name: docs, command: "${NODE:-sh}", args: ["${SERVER_JS:--c}", "${X:-echo PWNED > /tmp/pwned}"]}]`: `
@@ -36,7 +36,7 @@ backend a starts: ${C:-sh} -c ${X:-evil}
 backend a gets the variables of your environment: C, X
 backend b starts: ${C:-sh} -c ${X:-evil}
 backend b gets the variables of your environment: C, X`,
-		// what decides whether a backend is enabled is not known yet
+		// it is not known yet whether these backends are enabled
 		`backends: [{name: a, command: sh, enabled: "${X:-false}"}, {name: b, command: sh, enabled: "${X:-true}"},` +
 			` {name: c, command: sh, enabled: "${X}"}, {name: d, command: sh, enabled: false}, {name: e, command: sh, enabled: "fals${X:-e}"}]`: `
 backend a starts: sh
@@ -67,7 +67,8 @@ listens on: ${L:-0.0.0.0:1}`,
 	}
 }
 
-// The summary names the variables of the user's environment that a backend gets, and the files.
+// The description names the variables of the user's environment that a backend gets, and the
+// files.
 func TestDescribeNamesVariables_F_SEC_2(t *testing.T) {
 	for text, want := range map[string]string{
 		`backends: [{name: api, url: "https://h/?v=${AWS_SECRET_ACCESS_KEY}", headers: {X-Trace: "${GITHUB_PAT:-${OTHER}}"},` +
@@ -129,7 +130,7 @@ func TestDescribeShowsURLs_F_SEC_2(t *testing.T) {
 	}
 }
 
-// With any variables, what is shown of a URL leads to the same host as the URL.
+// For all values of the variables, the shown URL has the same host as the URL.
 func FuzzShownURL_F_SEC_2(f *testing.F) {
 	for _, seed := range []string{
 		"http://evil:8${A:-@good.example}", "http://u:${A:-x}@evil/?x",
@@ -156,9 +157,9 @@ func FuzzShownURL_F_SEC_2(f *testing.F) {
 	})
 }
 
-// Each backend of a valid file that starts a program or calls a URL is described, whatever the
-// variables are.
-func TestDescribeLeavesOutNoBackend_F_SEC_2(t *testing.T) {
+// Each backend of a valid file that starts a program or calls a URL is described, for all values
+// of the variables.
+func TestDescribeNamesAllBackends_F_SEC_2(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.good.yml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(err)
@@ -176,7 +177,7 @@ func TestDescribeLeavesOutNoBackend_F_SEC_2(t *testing.T) {
 					value != "" && !strings.HasPrefix(name, "GATEWAY_")
 			}
 			loaded, err := load(source{path: file, data: data}, Options{Env: env})
-			if err != nil { // with these variables it is not valid
+			if err != nil { // invalid with these variables
 				continue
 			}
 			for _, b := range loaded.Config.Backends {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// of loads a file with this text.
-func of(t *testing.T, text string) *Config {
+// loadText loads a file with this text.
+func loadText(t *testing.T, text string) *Config {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gateway.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -27,8 +27,8 @@ func of(t *testing.T, text string) *Config {
 	return loaded.Config
 }
 
-// said is what Changes has, on one line.
-func said(c Changes) string {
+// summary returns the non-empty fields of c on one line.
+func summary(c Changes) string {
 	var all []string
 	for f, v := range reflect.ValueOf(c).Fields() {
 		if v.Len() > 0 {
@@ -91,11 +91,11 @@ func TestDiff(t *testing.T) {
 			"NeedRestart:[auth.tokens]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			old, next := of(t, c.old), of(t, c.next)
-			if got := said(Diff(old, next)); got != c.want {
+			old, next := loadText(t, c.old), loadText(t, c.next)
+			if got := summary(Diff(old, next)); got != c.want {
 				t.Errorf("\n got %s\nwant %s", got, c.want)
 			}
-			// What is kept of a configuration serves as well as it does, and shows no value.
+			// A stored digest gives the same result as the configuration, and contains no value.
 			text, err := json.Marshal(NewDigest(old, "salt"))
 			if err != nil {
 				t.Fatal(err)
@@ -104,7 +104,7 @@ func TestDiff(t *testing.T) {
 			if err := json.Unmarshal(text, &kept); err != nil {
 				t.Fatal(err)
 			}
-			if got := said(kept.Diff(next)); got != c.want {
+			if got := summary(kept.Diff(next)); got != c.want {
 				t.Errorf("by digest\n got %s\nwant %s", got, c.want)
 			}
 			if c.old != "" && strings.Contains(string(text), "0123456789abcdef") {
@@ -113,21 +113,21 @@ func TestDiff(t *testing.T) {
 			if again := Diff(old.Effective(next, Diff(old, next)),
 				next); !slices.Equal(again.NeedRestart, Diff(old, next).NeedRestart) ||
 				len(again.Applied) > 0 || again.AnyBackend() {
-				t.Errorf("after it was loaded: %s", said(again))
+				t.Errorf("after it was loaded: %s", summary(again))
 			}
 		})
 	}
 }
 
 func TestDiffLeavesOutFlags(t *testing.T) {
-	old, next := of(t, "listen: 127.0.0.1:1\n"), of(t, "log: {format: json}")
-	if got := said(NewDigest(old, "").Diff(next, "listen")); got != "NeedRestart:[log.format]" {
+	old, next := loadText(t, "listen: 127.0.0.1:1\n"), loadText(t, "log: {format: json}")
+	if got := summary(NewDigest(old, "").Diff(next, "listen")); got != "NeedRestart:[log.format]" {
 		t.Error(got)
 	}
 }
 
-// A key that the table does not know would need a restart without anybody having decided so.
-func TestEveryKeyHasItsFate(t *testing.T) {
+// Each key outside of backends has an explicit reload effect, because the default is a restart.
+func TestEveryKeyHasAReloadEffect(t *testing.T) {
 	var keys []string
 	var walk func(t reflect.Type, path string)
 	walk = func(typ reflect.Type, path string) {
@@ -148,8 +148,8 @@ func TestEveryKeyHasItsFate(t *testing.T) {
 	}
 }
 
-// Every field of a Backend counts: one that Diff overlooked would never be taken over.
-func TestEveryFieldOfABackendMakesItAnother(t *testing.T) {
+// Each field of a Backend is compared: a field that Diff overlooked would never be applied.
+func TestDiffComparesAllFields(t *testing.T) {
 	for i, f := range slices.Collect(fieldsOf(reflect.TypeFor[Backend]())) {
 		// The last counts with Misconfigured.
 		if f == "Name" || f == "Enabled" || f == "PermissionUnknown" {
@@ -176,7 +176,7 @@ func TestEveryFieldOfABackendMakesItAnother(t *testing.T) {
 			t.Errorf("%s: of an unknown type", f)
 		}
 		if c := Diff(&old, &next); len(c.Changed) != 1 {
-			t.Errorf("%s: %s", f, said(c))
+			t.Errorf("%s: %s", f, summary(c))
 		}
 	}
 }
@@ -191,10 +191,10 @@ func fieldsOf(t reflect.Type) func(func(string) bool) {
 	}
 }
 
-// A page never becomes longer than the longest message that the gateway was built for.
-func TestAfterKeepsPagesWithinMessages(t *testing.T) {
-	old, next := of(t, "limits: {message: 1MiB}"),
-		of(t, "limits: {message: 64MiB, page: 8MiB}\nstate: none")
+// The page limit is never larger than the message limit that the gateway was started with.
+func TestEffectiveLimitsPages(t *testing.T) {
+	old, next := loadText(t, "limits: {message: 1MiB}"),
+		loadText(t, "limits: {message: 64MiB, page: 8MiB}\nstate: none")
 	got := old.Effective(next, Diff(old, next))
 	if got.Limits.Message != 1<<20 || got.Limits.Page != 1<<20 || got.State != old.State ||
 		got.StateDir != old.StateDir {
@@ -202,9 +202,9 @@ func TestAfterKeepsPagesWithinMessages(t *testing.T) {
 	}
 }
 
-// Digests under two salts have nothing in common, so that what two hold cannot be compared.
+// Digests with different salts have no sum in common and cannot be compared.
 func TestDigestDependsOnSalt(t *testing.T) {
-	c := of(t, "listen: 127.0.0.1:1\nbackends: [{name: a, command: a, env: {T: tttt}}]")
+	c := loadText(t, "listen: 127.0.0.1:1\nbackends: [{name: a, command: a, env: {T: tttt}}]")
 	a, b := NewDigest(c, "one"), NewDigest(c, "two")
 	for key, sum := range a.Keys {
 		if b.Keys[key] == sum {

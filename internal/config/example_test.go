@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// The example loads as it is, without a variable set, and what it shows as the
-// defaults are the defaults.
+// The example can be loaded without variables, and the values that it shows as defaults are the
+// defaults.
 func TestExampleShowsTheDefaults(t *testing.T) {
 	loaded, err := Load(Options{Path: "../../config.example.yaml",
 		Env: func(name string) (string, bool) {
@@ -38,7 +38,7 @@ func TestExampleShowsTheDefaults(t *testing.T) {
 	}
 }
 
-// The example shows every key there is, of a backend in one or another.
+// The example contains every key; a key of backends in at least one of them.
 func TestExampleShowsEveryKey(t *testing.T) {
 	data, err := os.ReadFile("../../config.example.yaml")
 	if err != nil {

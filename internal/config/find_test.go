@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// write puts files, by slashed path, below dir.
+// write writes files below dir, by slash-separated path.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, data := range files {
@@ -24,7 +24,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// TestLookup tells which of several files is loaded: each names itself in log.level.
+// TestLookup checks which of several files is loaded: each file has its name in log.level.
 func TestLookup(t *testing.T) {
 	const (
 		cwd   = "cwd/gateway.yaml"
@@ -180,7 +180,8 @@ func TestStateDir(t *testing.T) {
 	}
 }
 
-// A gateway reads its file again when something has happened to it, and does nothing if it is the same.
+// A gateway reads its file again after a change notification, and does nothing if the file is the
+// same.
 func TestUnchanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gateway.yaml")
 	write := func(text string) {
@@ -226,8 +227,8 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// Where a file is named nothing else is looked for.
-func TestPlaces(t *testing.T) {
+// If a file is named, no other file is searched for.
+func TestSearchPaths(t *testing.T) {
 	env := map[string]string{"HOME": "/home/u"}
 	user := filepath.Join("/home/u", ".config", "mcp-gateway", "config.yaml")
 	if got := SearchPaths(Options{Env: lookup(env)}); len(got) != 2 || got[0] != "gateway.yaml" ||

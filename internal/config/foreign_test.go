@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// A gateway.yaml of another program is passed over, and the log says so; what has a key of ours is not.
-func TestForeignFileIsPassedOver(t *testing.T) {
+// A gateway.yaml of another program is ignored with a warning. A file with a key of the gateway
+// is used.
+func TestForeignFileIsIgnored(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string
 		foreign    bool

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzLoad feeds files to the loader. None may break it; a configuration it
-// accepts is valid; an error is one of ours, with the file in it.
+// FuzzLoad loads arbitrary files. An accepted configuration is valid, and an error is one of this
+// package with the name of the file.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"testdata/*.yml", "clientimport/testdata/*.txtar"} {
 		files, _ := filepath.Glob(pattern)
@@ -40,7 +40,7 @@ func FuzzLoad(f *testing.F) {
 			}
 			return
 		}
-		// A backend that a variable makes wrong is accepted, and never started.
+		// A backend that is invalid because of a variable is accepted and never started.
 		loaded.Config.Backends = slices.DeleteFunc(loaded.Config.Backends,
 			func(b Backend) bool { return b.Misconfigured != "" })
 		c := &checker{}

@@ -70,8 +70,8 @@ func TestLiteralValues_F_CFG_1(t *testing.T) {
 	}
 }
 
-// What stays literal in the files of other clients is mentioned with the keys of these files.
-func TestLiteralValuesOfOthers_F_CFG_1(t *testing.T) {
+// Warnings about literal values in files of other clients name the keys of these files.
+func TestLiteralValuesOfOtherClients_F_CFG_1(t *testing.T) {
 	text := `{"mcpServers": {"a": {"command": "C:\temp\x.exe", "env": {"A": "${env:SET}", "B": "$TOKEN"}}}}`
 	loaded, err := load(source{path: ".mcp.json",
 		data: []byte(strings.ReplaceAll(text, `\x`, `\nx`))},
@@ -86,7 +86,7 @@ func TestLiteralValuesOfOthers_F_CFG_1(t *testing.T) {
 	}
 }
 
-// A backslash that the parser refuses is explained, and so is a reference of another client.
+// Errors about an invalid backslash and about a reference of another client have a hint.
 func TestEscapesAndReferences_F_CFG_1(t *testing.T) {
 	for text, want := range map[string]string{
 		`backends: [{name: a, command: "C:\Users\me"}]`:             "in single quotes",
@@ -106,7 +106,7 @@ func TestEscapesAndReferences_F_CFG_1(t *testing.T) {
 	}
 }
 
-func TestBackendsThatLookAlike_F_CFG_1(t *testing.T) {
+func TestSimilarNames_F_CFG_1(t *testing.T) {
 	for text, want := range map[string]bool{
 		"backends: [{name: my-docs, command: x}, {name: my_docs, command: x}]":                 true,
 		"backends: [{name: my-docs, command: x}, {name: my_docs, command: x, enabled: false}]": false,

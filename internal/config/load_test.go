@@ -30,8 +30,7 @@ func lookup(vars map[string]string) func(string) (string, bool) {
 	}
 }
 
-// TestBad loads every *.bad.yml: its *.bad.txt holds the exact messages, each with
-// its hint.
+// TestBad loads every *.bad.yml; the *.bad.txt has the exact messages with their hints.
 func TestBad(t *testing.T) {
 	for _, file := range glob(t, "testdata/*.bad.yml") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -57,8 +56,8 @@ func TestBad(t *testing.T) {
 	}
 }
 
-// TestGood loads every *.good.yml: its *.good.json holds what comes of it, less
-// what is empty or as Default has it.
+// TestGood loads every *.good.yml; the *.good.json has the result without empty and default
+// values.
 func TestGood(t *testing.T) {
 	for _, file := range glob(t, "testdata/*.good.yml") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -71,9 +70,8 @@ func TestGood(t *testing.T) {
 	}
 }
 
-// TestServersFile loads files that other clients own, by the names they have:
-// whose a file is tells what its timeout counts in, where it lies what it calls
-// its workspace.
+// TestServersFile loads files of other clients under their usual names: the client decides the
+// unit of timeout, the folder the workspace.
 func TestServersFile(t *testing.T) {
 	for _, tc := range []struct {
 		path, entry string
@@ -109,8 +107,8 @@ func TestServersFile(t *testing.T) {
 	}
 }
 
-// TestHinted: each hint comes right after its error, or the last of several in a
-// row that share it.
+// TestHinted: a hint comes directly after its error, or after the last of consecutive errors with
+// the same hint.
 func TestHinted(t *testing.T) {
 	errs := Errors{
 		{Problem: "1"}, {Problem: "2", Hint: "a"}, {Problem: "3", Hint: "a"},
@@ -158,8 +156,7 @@ func fromJSON(t *testing.T, v any) map[string]any {
 	return out
 }
 
-// lean drops what is empty from mappings and shows long numbers, which are
-// durations, as such.
+// lean removes empty values from mappings and formats large numbers as durations.
 func lean(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A variable that a backend lacks makes this backend misconfigured, and no other.
+// A variable that is not set makes its backend misconfigured, and no other backend.
 func TestMisconfigured_F_CLI_11(t *testing.T) {
 	vars := lookup(map[string]string{"EMPTY": "", "BLANK": " ", "SCHEME": "ftp", "WORD": "many",
 		"SET": "s3cr3t"})
@@ -50,7 +50,7 @@ func TestMisconfigured_F_CLI_11(t *testing.T) {
 	}
 }
 
-// What is no matter of variables stays an error of the file, and so does a variable elsewhere.
+// Other problems are errors of the file, and so are variables outside of backends.
 func TestNotMisconfigured_F_CLI_11(t *testing.T) {
 	for _, text := range []string{
 		`backends: [{name: a, command: "${NO}", comand: x}]`,
@@ -83,7 +83,8 @@ func TestDiffSeesMisconfigured_F_CLI_11(t *testing.T) {
 	}
 }
 
-// A reload with an entry that lacks a variable leaves the backend as it was, but for its filters.
+// If an entry lacks a variable, a reload keeps the older entry of the backend, except for its
+// filters.
 func TestHeld_F_CLI_11(t *testing.T) {
 	read := func(entry string) *Config {
 		t.Helper()

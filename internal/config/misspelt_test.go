@@ -25,8 +25,8 @@ func TestMisspeltVariables_F_CLI_9(t *testing.T) {
 	}
 }
 
-// A variable or a flag for a key that none can set is named, with the place where the key is written.
-func TestVariablesOfKeysThatNoneSets(t *testing.T) {
+// The warning about a variable or flag for a key that neither can set names the place of the key.
+func TestVariablesOfUnsettableKeys(t *testing.T) {
 	const inFile = "; write it into the configuration file, where ${VARIABLE} stands for the value of a variable"
 	names := map[string]string{
 		"GATEWAY_AUTH_TOKENS":         "auth.tokens cannot be set by a variable" + inFile,
@@ -71,7 +71,7 @@ func TestVariablesOfKeysThatNoneSets(t *testing.T) {
 	}
 }
 
-func TestHintsForFlagsOfKeys(t *testing.T) {
+func TestFlagHint(t *testing.T) {
 	for flag, want := range map[string]string{
 		"auth-tokens":           "auth.tokens cannot be set by a flag or a variable",
 		"audit.file":            "audit.file has no flag: write it into the configuration file, or set GATEWAY_AUDIT_FILE",

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestPrecedence sets one key in ever more places: flag over environment over
-// file over default.
+// TestPrecedence sets one key in more and more layers: flag over environment over file over
+// default.
 func TestPrecedence(t *testing.T) {
 	file := "log: { level: warn }\ncatalog: { wait: 1s }\n"
 	for _, tc := range []struct {
@@ -42,7 +42,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestEveryKeyHasAVariable names the variables that are promised.
+// TestEveryKeyHasAVariable lists the documented variables.
 func TestEveryKeyHasAVariable(t *testing.T) {
 	values := map[string]string{
 		"GATEWAY_STATE":                  "none",
@@ -113,8 +113,8 @@ GATEWAY_LIMITS_IN_FLIGHT: must be a whole number, not "many"
 	}
 }
 
-// TestListenOverrides: who names an address by variable or flag is told so in
-// those words, and the file is where tokens come from.
+// TestListenOverrides: an error about an address from a variable or flag names that, and tokens
+// come from the file.
 func TestListenOverrides(t *testing.T) {
 	for _, tc := range []struct {
 		file, env, flag string
@@ -161,7 +161,7 @@ func TestListenOverrides(t *testing.T) {
 	}
 }
 
-// TestTLSOverrides: half of a pair is reported where it was given.
+// TestTLSOverrides: an incomplete pair is reported where its half was set.
 func TestTLSOverrides(t *testing.T) {
 	opts := Options{Env: lookup(map[string]string{"GATEWAY_TLS_KEY": "~/k.pem", "HOME": "/h"})}
 	_, err := load(source{path: "g.yaml", data: nil}, opts)
@@ -175,8 +175,8 @@ func TestTLSOverrides(t *testing.T) {
 	}
 }
 
-// TestDemoTakesOverrides: without a file, flags and environment still count.
-func TestDemoTakesOverrides(t *testing.T) {
+// TestOverridesWithoutFile: flags and variables are used without a file too.
+func TestOverridesWithoutFile(t *testing.T) {
 	loaded, err := load(source{},
 		Options{Env: lookup(map[string]string{"GATEWAY_DEFAULTS_CALL_TIMEOUT": "2s"}),
 			Flags: map[string]string{"state": "none"}})

@@ -43,7 +43,7 @@ func TestWritableByOthers_F_SEC_2(t *testing.T) {
 	}
 }
 
-func TestOwner_F_SEC_2(t *testing.T) {
+func TestForeignOwner_F_SEC_2(t *testing.T) {
 	info, err := os.Stat(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

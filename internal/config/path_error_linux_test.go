@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// The hint for a pipe with a relative name is not about the folder: the pipe was found.
-func TestHintForARelativePathThatIsThere(t *testing.T) {
+// The hint about a pipe with a relative name does not mention the folder, because the pipe was
+// found.
+func TestHintForAnExistingRelativePath(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := syscall.Mkfifo("cert", 0o600); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A file that was found must be a regular one: the open of a pipe waits for a writer.
-func TestFoundFilesAreRegular(t *testing.T) {
+// A file that the user did not name must be regular, because opening a pipe blocks.
+func TestFoundFilesMustBeRegular(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		make func(path string) error
@@ -45,7 +45,7 @@ func TestFoundFilesAreRegular(t *testing.T) {
 		}, ""},
 	} {
 		for _, place := range []string{"gateway.yaml", "mcp-gateway/config.yaml"} {
-			dir, err := os.MkdirTemp("", "c") // the path of a socket is short
+			dir, err := os.MkdirTemp("", "c") // paths of sockets must be short
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestFoundFilesAreRegular(t *testing.T) {
 	}
 }
 
-// A pipe that was named is read, but nobody waits for it without end.
+// A named pipe is read, with a time limit.
 func TestNamedPipes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -84,13 +84,13 @@ func TestNamedPipes(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	w, err := os.OpenFile(path, os.O_WRONLY, 0) // the read that was given up has it open
+	w, err := os.OpenFile(path, os.O_WRONLY, 0) // the abandoned read has it open
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
 
-	path += "2" // of the first, the read that was given up may take what is written
+	path += "2" // the abandoned read may consume the data of the first pipe
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}

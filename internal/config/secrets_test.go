@@ -76,8 +76,8 @@ func TestFilterPermits(t *testing.T) {
 	}
 }
 
-// TestSecrets_F_MASK_1: what has neither the name nor the form of a secret is not masked, nor is
-// what the log has to show.
+// TestSecrets_F_MASK_1: values without the name or form of a secret are not masked, nor are
+// values that the log shows anyway.
 func TestSecrets_F_MASK_1(t *testing.T) {
 	const token, hex = "gh" + "p_0123456789abcdefghij", "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 	vars := map[string]string{
@@ -113,7 +113,7 @@ func TestSecrets_F_MASK_1(t *testing.T) {
 			[]string{"header-value-1", "Custom a-long-plain-value", "a-long-plain-value"}},
 		{`url: "https://h/mcp", headers: { Cookie: "session=cookie-1; theme=dark" }`,
 			[]string{"session=cookie-1; theme=dark", "cookie-1"}},
-		// not what people read
+		// opaque values
 		{`command: x, args: ["${OPAQUE}", "--code=${CODE}"], env: { A: "x-${OPAQUE}", B: "P@ss!word", MODEL: a1b2c3d4e5, TEAM_ID: "${TEAM_ID}" }, inherit_env: [OPAQUE]`,
 			[]string{"abcdefgh12345678", `Sek/ret+1x"y`, "x-abcdefgh12345678", "P@ss!word"}},
 		{`url: "https://h/${OPAQUE}/mcp", headers: { User-Agent: "${CODE}", Accept: "a/${OPAQUE}" }`,
@@ -142,7 +142,8 @@ func TestSecrets_F_MASK_1(t *testing.T) {
 	}
 }
 
-// Where the place of a secret is known it is hidden also if it is short, or a word that the log has elsewhere.
+// A secret at a known position is hidden even if it is short, or a word that is common in the
+// log.
 func TestHideArguments(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"-c x --password postgres --token abc", "-c x --password *** --token ***"},

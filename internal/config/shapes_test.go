@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The form that a hint shows for a list can be written into a configuration in JSON and in YAML.
-func TestHintsForLists(t *testing.T) {
+// The form of a list in a hint is valid in JSON and YAML.
+func TestListHints(t *testing.T) {
 	for _, c := range []struct{ before, wrong, after string }{
 		{`{"backends": [{"name": "a", "command": "x", "args": `, `"-y"`, `}]}`},
 		{`{"mcpServers": {"a": {"command": "x", "args": `, `"-y"`, `}}}`},

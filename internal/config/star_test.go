@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// The error about a value that begins with * and has no quotes says so, whatever follows the *. It
-// does not show the value.
-func TestValuesThatBeginWithAStar(t *testing.T) {
+// The error about an unquoted value that begins with * explains this for any text after the *. It
+// does not contain the value.
+func TestValuesThatBeginWithStar(t *testing.T) {
 	const head = "backends:\n- name: a\n  command: x\n  tools:\n"
 	for _, c := range []struct {
 		text string

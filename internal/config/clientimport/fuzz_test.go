@@ -17,8 +17,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// importable are the paths of files that can be imported: of every client, which say the format,
-// and of nobody's.
+// importable returns the paths of importable files: those of every client, which decide the
+// format, and unknown ones.
 func importable() []string {
 	all := []string{"/nowhere/x.json", "/nowhere/x.toml", "/nowhere/x.yaml"}
 	for _, c := range dialect.Clients {
@@ -29,8 +29,8 @@ func importable() []string {
 	return all
 }
 
-// FuzzImport feeds files of other clients to the importer, under every name it
-// knows. Whatever YAML comes out must load once its variables are set.
+// FuzzImport imports arbitrary files under all known names. The resulting YAML must load when its
+// variables are set.
 func FuzzImport(f *testing.F) {
 	paths := importable()
 	for _, file := range glob(f, "testdata/*.txtar") {
@@ -87,7 +87,7 @@ func FuzzImport(f *testing.F) {
 			t.Fatalf("%d backends of %d servers\n%s", got, want, out)
 		}
 		for i := range im.result.servers {
-			if found := im.secretsLeft(&im.result.servers[i]); found != "" { // F-CLI-1
+			if found := im.secretsLeft(&im.result.servers[i]); found != "" {
 				t.Errorf("%s shows in\n%s", found, out)
 			}
 		}
@@ -101,8 +101,8 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-// onlyURLs tells whether all that is wrong are URLs made of variables, which no
-// value fits always.
+// onlyURLs reports whether all errors are about URLs with variables, for which no value is always
+// valid.
 func onlyURLs(errs config.Errors) bool {
 	for _, one := range errs {
 		if one.Key != "url" {
@@ -112,7 +112,7 @@ func onlyURLs(errs config.Errors) bool {
 	return true
 }
 
-// secretsLeft returns a secret that hideSecrets would replace in s, "" if there is none.
+// secretsLeft returns a secret that hideSecrets would replace in s; "" = none.
 func (im *importer) secretsLeft(s *importedServer) string {
 	copied := *s
 	copied.args, copied.env, copied.headers = slices.Clone(s.args), slices.Clone(s.env),
@@ -127,8 +127,8 @@ func (im *importer) secretsLeft(s *importedServer) string {
 	return ""
 }
 
-// FuzzImportHides puts a token between any two texts, in each place of an entry that may hold a
-// secret. It never stands in the output.
+// FuzzImportHides puts a token between arbitrary texts, in each position of an entry that may
+// contain a secret. The output never contains the token.
 func FuzzImportHides(f *testing.F) {
 	const token = "gh" + "p_Zq9Zq8Zq7Zq6Zq5Zq4Zq3"
 	for _, around := range [][2]string{
@@ -142,7 +142,7 @@ func FuzzImportHides(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		if !utf8.ValidString(before) || !utf8.ValidString(after) ||
 			wordy.MatchString(before+"|"+after) {
-			return // a longer word, which is another token
+			return // a longer word, and thus another token
 		}
 		if strings.HasSuffix(before, "$") || strings.HasSuffix(before, "${") ||
 			strings.HasSuffix(before, "env:") {
@@ -170,5 +170,5 @@ func FuzzImportHides(f *testing.F) {
 	})
 }
 
-// wordy matches a text that makes a longer word of the token between its halves.
+// wordy matches texts that would extend the token between them to a longer word.
 var wordy = regexp.MustCompile(`[^\s"'=:;,&?#/<>(){}\[\]|]\|[^\s"'=:;,&?#/<>(){}\[\]]?|\|[^\s"'=:;,&?#/<>(){}\[\]]`)

@@ -72,7 +72,7 @@ func TestImport(t *testing.T) {
 					t.Errorf("the secret in %s shows", name)
 				}
 			}
-			loads(t, im)
+			mustLoad(t, im)
 		})
 	}
 }
@@ -99,8 +99,8 @@ func rewrite(t *testing.T, file string, archive *txtar.Archive, got map[string]s
 	}
 }
 
-// loads checks that the result can be loaded when the variables are set.
-func loads(t *testing.T, im *importer) *config.Config {
+// mustLoad checks that the result can be loaded when the variables are set.
+func mustLoad(t *testing.T, im *importer) *config.Config {
 	t.Helper()
 	set := func(name string) (string, bool) {
 		value, known := im.variables[name]
@@ -119,9 +119,9 @@ func loads(t *testing.T, im *importer) *config.Config {
 	return loaded.Config
 }
 
-// TestImportMeansTheSame loads a file of Claude Code directly, and imports and loads it: the
+// TestImportEqualsLoad loads a file of Claude Code directly, and imports and loads it: the
 // backends must be equal except for the order of Expanded.
-func TestImportMeansTheSame(t *testing.T) {
+func TestImportEqualsLoad(t *testing.T) {
 	const file = `{ "mcpServers": {
 	"plain": { "command": "npx", "args": ["-y", "@scope/server", "costs 5$ or $5", "a: b", "- c", "# d", "", "tab\there", "two\nlines", "~", "null", "8080", "*x"] },
 	"secrets": {
@@ -144,7 +144,7 @@ func TestImportMeansTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	im.finish()
-	imported := loads(t, im)
+	imported := mustLoad(t, im)
 	const note = `its keys headers.Accept, headers.content-TYPE, headers.Mcp-Session-Id`
 	if all := strings.Join(im.result.Notes, "\n"); !strings.Contains(all, note) {
 		t.Errorf("the notes are %s", all)
@@ -191,7 +191,7 @@ func TestImportNothing(t *testing.T) {
 }
 
 // A server whose URL is not supported with any value of its variables is not imported.
-func TestImportLeavesOutURLsOfOtherKinds(t *testing.T) {
+func TestImportSkipsUnsupportedURLs(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a.json": `{ "mcpServers": {
 		"socket": { "url": "wss://h?token=${TOKEN}" }, "typo": { "url": "Gttps://h/${PATH_OF}" },
@@ -229,9 +229,9 @@ func TestImportEmptyFile(t *testing.T) {
 	}
 }
 
-// TestImportLeavesOutGateways: a gateway on this machine is recognized by its response, at any
+// TestImportSkipsGateways: a gateway on this machine is recognized by its response, at any
 // port, or by its name. Other machines are not asked.
-func TestImportLeavesOutGateways(t *testing.T) {
+func TestImportSkipsGateways(t *testing.T) {
 	var asked []string
 	im := newImporter(Options{Home: "/h", Cwd: "/w", Env: lookup(nil),
 		IsGateway: func(url string) bool {
@@ -269,9 +269,9 @@ func TestImportLeavesOutGateways(t *testing.T) {
 	}
 }
 
-// TestImportSet: a variable that the user has set need not be set again, unless it replaces a
+// TestImportListsUnsetVariables: a variable that the user has set need not be set again, unless it replaces a
 // secret.
-func TestImportSet(t *testing.T) {
+func TestImportListsUnsetVariables(t *testing.T) {
 	im := newImporter(Options{Home: "/h", Cwd: "/w",
 		Env: lookup(map[string]string{"HOME": "/h", "A_KEY": "other"})})
 	file := `{ "mcpServers": { "a": { "command": "${HOME}/x", "args": ["${B}", "${C:-c}", "${D:-${E}}"], "env": { "A_KEY": "v" } } } }`
@@ -286,7 +286,7 @@ func TestImportSet(t *testing.T) {
 }
 
 // In the home directory, the files of the user's clients belong to the user, not to a project.
-func TestImportInTheHomeDirectory(t *testing.T) {
+func TestImportInHomeDirectory(t *testing.T) {
 	home := t.TempDir()
 	write(t, home, map[string]string{
 		".cursor/mcp.json":      `{"mcpServers": {"a": {"command": "x"}}}`,
@@ -306,7 +306,7 @@ func TestImportInTheHomeDirectory(t *testing.T) {
 }
 
 // The command, cwd and PATH of an imported entry decide whether its program is a gateway.
-func TestImportOfAnotherProgramOfTheName(t *testing.T) {
+func TestImportOfOtherProgramNamedGateway(t *testing.T) {
 	dir, exe := t.TempDir(), ""
 	if runtime.GOOS == "windows" {
 		exe = ".exe"

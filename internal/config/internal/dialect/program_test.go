@@ -9,7 +9,7 @@ import (
 
 // A program is the gateway if it is the executable of this process under any name, or has its
 // name and is built from its module. Another program with the name is an ordinary server.
-func TestAnotherProgramOfTheName(t *testing.T) {
+func TestIsGateway(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable() // of this module
 	if err != nil {
