@@ -12,11 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"mcpgateway/internal/config/clientimport"
-
 	"github.com/spf13/cobra"
 
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/config/clientimport"
 	"mcpgateway/internal/httpserver"
 )
 

@@ -10,7 +10,6 @@ import (
 
 	"mcpgateway/internal/config/internal/expand"
 	"mcpgateway/internal/config/internal/node"
-
 	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/secrets"
 )
@@ -122,11 +121,11 @@ func (c *checker) limits(l Limits) {
 }
 
 // literalSecrets returns warnings about secrets in the text of the file, one for each backend. It
-// skips values that have an error in said.
-func (c *checker) literalSecrets(cfg *Config, said Errors) (all []string) {
-	isSaid := func(path string) bool {
+// skips values that have an error in reported.
+func (c *checker) literalSecrets(cfg *Config, reported Errors) (all []string) {
+	isReported := func(path string) bool {
 		key := c.errorAt(path).Key
-		return slices.ContainsFunc(said, func(e *Error) bool { return e.Key == key })
+		return slices.ContainsFunc(reported, func(e *Error) bool { return e.Key == key })
 	}
 	for i, b := range cfg.Backends {
 		if !b.Enabled || b.URL == "" {
@@ -134,13 +133,13 @@ func (c *checker) literalSecrets(cfg *Config, said Errors) (all []string) {
 		}
 		at := fmt.Sprintf("backends[%d]", i)
 		var keys []string
-		if !c.fromVariables[at+".url"] && !isSaid(at+".url") && secrets.Find("", b.URL) != nil {
+		if !c.fromVariables[at+".url"] && !isReported(at+".url") && secrets.Find("", b.URL) != nil {
 			keys = append(keys, "url")
 		}
 		for _, name := range slices.Sorted(maps.Keys(b.Headers)) {
 			path := at + ".headers." + name
 			if value := secrets.AfterScheme(b.Headers[name]); !c.fromVariables[path] &&
-				!isSaid(path) && !isTrivial(value) && secrets.IsSecret(name, value) {
+				!isReported(path) && !isTrivial(value) && secrets.IsSecret(name, value) {
 				keys = append(keys, "headers."+name)
 			}
 		}

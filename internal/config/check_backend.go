@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/config/internal/node"
 	"mcpgateway/internal/lazy"
 )
 
@@ -74,21 +77,21 @@ func (c *checker) checkName(name, at string, named map[string]int) {
 
 // target checks that b has exactly one target, and a valid one.
 func (c *checker) target(b *Backend, at string) {
-	var says []string
+	var targets []string
 	for _, t := range []struct{ key, value string }{{"command", b.Command}, {"url", b.URL},
 		{"embedded", b.Embedded}} {
 		if t.value != "" {
-			says = append(says, t.key)
+			targets = append(targets, t.key)
 		}
 	}
 	switch {
-	case len(says) == 0 && !c.reported[at] && len(c.misconfigured[at].problems) == 0:
+	case len(targets) == 0 && !c.reported[at] && len(c.misconfigured[at].problems) == 0:
 		c.fail(at, "needs one of command, url and embedded", "")
-	case len(says) > 1:
-		c.fail(at, "has "+strings.Join(says, " and ")+", and may have only one of them", "")
+	case len(targets) > 1:
+		c.fail(at, "has "+strings.Join(targets, " and ")+", and may have only one of them", "")
 	}
-	if len(says) == 1 {
-		c.misplacedKeys(b, at, says[0])
+	if len(targets) == 1 {
+		c.misplacedKeys(b, at, targets[0])
 	}
 	if b.Embedded != "" && b.Embedded != "demo" {
 		c.fail(at+".embedded", "must be demo"+c.not(at+".embedded"), "")
@@ -179,5 +182,61 @@ func (c *checker) globs(globs []string, at string) {
 			c.fail(here, "is not a valid glob",
 				`* and ? stand for anything, [a-z] for one of a range, \ takes the next character as it is`)
 		}
+	}
+}
+
+// reservedHeader is the error for a header that cannot be configured.
+const reservedHeader = "belongs to the protocol or to HTTP itself: the gateway sets it for each request"
+
+// reserved are the HTTP headers that the gateway sets itself in requests to backends. All headers
+// that begin with Mcp- are reserved too.
+var reserved = []string{
+	"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type",
+	"expect",
+	"keep-alive", "last-event-id", "proxy-connection", "te", "trailer", "transfer-encoding",
+	"upgrade", "via",
+}
+
+// IsReservedHeader reports whether only the gateway may set a header.
+func IsReservedHeader(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "mcp-") || slices.Contains(reserved, name)
+}
+
+// isHostHeader reports whether value is valid in the Host header.
+func isHostHeader(value string) bool {
+	u, err := url.Parse("http://" + value)
+	return err == nil && u.Hostname() != "" && u.Host == value
+}
+
+// dropReserved returns a mapping of headers without the reserved ones, and the names of these.
+// Files of other clients may contain them without effect.
+func dropReserved(headers *yaml.Node) (kept *yaml.Node, dropped []string) {
+	if headers.Kind != yaml.MappingNode {
+		return headers, nil
+	}
+	copied := *headers
+	copied.Content = nil
+	for i := 0; i+1 < len(headers.Content); i += 2 {
+		if name := headers.Content[i].Value; IsReservedHeader(name) {
+			dropped = append(dropped, "headers."+node.ShowKey(name))
+		} else {
+			copied.Content = append(copied.Content, headers.Content[i], headers.Content[i+1])
+		}
+	}
+	return &copied, dropped
+}
+
+// clientTLS checks the TLS settings of a backend. It does not open the files.
+func (c *checker) clientTLS(b *Backend, at string) {
+	const hint = "name both files, or none"
+	switch t := b.TLS; {
+	case t == ClientTLS{}:
+	case strings.HasPrefix(strings.ToLower(b.URL), "http://"):
+		c.fail(at, "requires a url with https", "")
+	case t.Cert != "" && t.Key == "":
+		c.fail(at+".cert", "requires key", hint)
+	case t.Key != "" && t.Cert == "":
+		c.fail(at+".key", "requires cert", hint)
 	}
 }

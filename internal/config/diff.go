@@ -247,7 +247,7 @@ func (c *Changes) backends(old, now []BackendDigest, mayHold map[string]bool) {
 		c.backend(old[i], b, mayHold[b.Name])
 	}
 	for _, b := range old {
-		if _, gone := before[b.Name]; gone {
+		if _, removed := before[b.Name]; removed {
 			c.Removed = append(c.Removed, b.Name)
 			c.noteInactive(b)
 		}

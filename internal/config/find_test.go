@@ -39,7 +39,7 @@ func TestLookup(t *testing.T) {
 		env   map[string]string // values below the root
 		want  string            // "" = none
 	}{
-		{name: "nothing at all"},
+		{name: "no file"},
 		{name: "flag first", files: []string{other, cwd, xdg}, path: other,
 			env:  map[string]string{"GATEWAY_CONFIG": "/" + cwd, "XDG_CONFIG_HOME": "/xdg"},
 			want: other},
@@ -59,7 +59,7 @@ func TestLookup(t *testing.T) {
 			env: map[string]string{"XDG_CONFIG_HOME": "/xdg", "HOME": "/home"}},
 		{name: "~/.config without XDG", files: []string{user},
 			env: map[string]string{"HOME": "/home"}, want: user},
-		{name: "relative XDG does not count", files: []string{user},
+		{name: "relative XDG is ignored", files: []string{user},
 			env: map[string]string{"XDG_CONFIG_HOME": "xdg", "HOME": "/home"}, want: user},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 
-	"mcpgateway/internal/config/internal/dialect"
-	"mcpgateway/internal/config/internal/expand"
-
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
+
+	"mcpgateway/internal/config/internal/dialect"
+	"mcpgateway/internal/config/internal/expand"
 )
 
 // Options controls how a configuration is found and loaded. The zero value is the command line

@@ -125,7 +125,7 @@ func TestHeld_F_CLI_11(t *testing.T) {
 		if a.Misconfigured != "" || a.Command != "x" ||
 			!slices.Equal(a.Args, old.Backends[0].Args) ||
 			!slices.Equal(a.Tools.Deny, next.Backends[0].Tools.Deny) {
-			t.Errorf("%s: it runs by %+v", entry, a)
+			t.Errorf("%s: the held backend is %+v", entry, a)
 		}
 		if next.Backends[0].Misconfigured == "" ||
 			!slices.Contains(Secrets(after), "s3cr3t-of-before") {
@@ -133,7 +133,7 @@ func TestHeld_F_CLI_11(t *testing.T) {
 		}
 		if again := Diff(after, next); again.AnyBackend() &&
 			len(again.Changed)+len(again.Removed) > 0 || len(again.Held) != 1 {
-			t.Errorf("%s: after it, %+v", entry, again)
+			t.Errorf("%s: Diff after Effective is %+v", entry, again)
 		}
 	}
 	wrong := read(`command: "${NO}"`)

@@ -55,8 +55,8 @@ func misspeltVariables(names []string, used map[string]bool) (warnings []string)
 	}
 	slices.Sort(near)
 	for _, name := range slices.Sorted(slices.Values(names)) {
-		bare, ours := strings.CutPrefix(name, "GATEWAY_")
-		if !ours || used[name] || slices.Contains(known, bare) {
+		bare, hasPrefix := strings.CutPrefix(name, "GATEWAY_")
+		if !hasPrefix || used[name] || slices.Contains(known, bare) {
 			continue
 		}
 		if f, ok := unsettableKeyOf(bare, fixed); ok {

@@ -4,11 +4,10 @@ import (
 	"strconv"
 	"time"
 
-	"mcpgateway/internal/config/internal/dialect"
-
-	"mcpgateway/internal/config/internal/node"
-
 	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/config/internal/dialect"
+	"mcpgateway/internal/config/internal/node"
 )
 
 // entry reads the values of one server, translates them, and records problems.
@@ -138,13 +137,13 @@ func (e entry) arguments(key string) []string {
 // variablesSet returns the variables that the entry sets, except for those that it passes on: A:
 // ${A}.
 func (e entry) variablesSet() map[string]bool {
-	own := map[string]bool{}
+	set := map[string]bool{}
 	for _, key := range []string{"env", "environment", "envs"} {
 		for name, value := range dialect.VariablesSet(node.Child(e.node, key)) {
-			own[name] = value
+			set[name] = value
 		}
 	}
-	return own
+	return set
 }
 
 func (e entry) table(key string) []namedValue {

@@ -6,91 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"mcpgateway/internal/config/internal/dialect"
-
-	"mcpgateway/internal/config/internal/node"
-
 	"mcpgateway/internal/config"
-
-	"go.yaml.in/yaml/v3"
+	"mcpgateway/internal/config/internal/dialect"
 )
-
-// A format describes the files of a client.
-type format struct {
-	// is recognizes the content of a file; nil = the key is sufficient, unless it is mcpServers,
-	// which many clients use.
-	is   func(root, servers *yaml.Node) bool
-	list bool // servers are a list, not a mapping
-	read func(entry) importedServer
-}
-
-// formats has the special formats, by the ID of the client. The default is a mapping of entries
-// for readCommon.
-var formats = map[string]format{
-	"claude-code": {is: isClaudeCode, read: readCommon},
-	"gemini":      {read: readGemini},
-	"qwen":        {read: readGemini},
-	"opencode":    {is: isOpencode, read: readOpencode},
-	"crush":       {is: isCrush, read: readCommon},
-	"codex":       {read: readCodex},
-	"zed":         {read: readZed},
-	"continue":    {is: isList, list: true, read: readContinue},
-	"goose":       {is: isGoose, read: readGoose},
-}
-
-// formatOf returns the format of the files of c.
-func formatOf(c *dialect.Client) format {
-	if f, ok := formats[c.ID]; ok {
-		return f
-	}
-	return format{read: readCommon}
-}
-
-// recognize returns the client of a file, by its name and content, or by its content alone; nil =
-// unknown.
-func recognize(path string, root *yaml.Node) *dialect.Client {
-	for i, c := range dialect.Clients {
-		if c.Matches(path) && fits(&c, root) {
-			return &dialect.Clients[i]
-		}
-	}
-	for i, c := range dialect.Clients {
-		is := c.Key != "mcpServers" || c.ID == "other"
-		if f := formatOf(&c); f.is != nil {
-			is = f.is(root, lookUpPath(root, c.Key))
-		}
-		if is && c.Key != "" && fits(&c, root) {
-			return &dialect.Clients[i]
-		}
-	}
-	return nil
-}
-
-// fits reports whether a file has servers under the key of c.
-func fits(c *dialect.Client, root *yaml.Node) bool {
-	kind := yaml.MappingNode
-	if formatOf(c).list {
-		kind = yaml.SequenceNode
-	}
-	servers := lookUpPath(root, c.Key)
-	return servers != nil && servers.Kind == kind ||
-		c.ID == "claude-code" && node.Child(root, "projects") != nil
-}
-
-// lookUpPath returns the value of a key, a.b for b within a; nil = none. Settings may also have
-// a.b as a single key.
-func lookUpPath(root *yaml.Node, key string) *yaml.Node {
-	if key == "" {
-		return nil
-	}
-	if n := node.Child(root, key); n != nil {
-		return n
-	}
-	if outer, inner, ok := strings.Cut(key, "."); ok {
-		return lookUpPath(node.Child(root, outer), inner)
-	}
-	return nil
-}
 
 // usualFiles returns the existing files of all clients that contain servers, those of the project
 // first. It adds notes about the others.

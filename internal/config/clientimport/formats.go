@@ -4,14 +4,43 @@ import (
 	"strings"
 	"time"
 
-	"mcpgateway/internal/config/internal/dialect"
-
-	"mcpgateway/internal/config/internal/expand"
-
-	"mcpgateway/internal/config/internal/node"
-
 	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/config/internal/dialect"
+	"mcpgateway/internal/config/internal/expand"
+	"mcpgateway/internal/config/internal/node"
 )
+
+// A format describes the files of a client.
+type format struct {
+	// is recognizes the content of a file; nil = the key is sufficient, unless it is mcpServers,
+	// which many clients use.
+	is   func(root, servers *yaml.Node) bool
+	list bool // servers are a list, not a mapping
+	read func(entry) importedServer
+}
+
+// formats has the special formats, by the ID of the client. The default is a mapping of entries
+// for readCommon.
+var formats = map[string]format{
+	"claude-code": {is: isClaudeCode, read: readCommon},
+	"gemini":      {read: readGemini},
+	"qwen":        {read: readGemini},
+	"opencode":    {is: isOpencode, read: readOpencode},
+	"crush":       {is: isCrush, read: readCommon},
+	"codex":       {read: readCodex},
+	"zed":         {read: readZed},
+	"continue":    {is: isList, list: true, read: readContinue},
+	"goose":       {is: isGoose, read: readGoose},
+}
+
+// formatOf returns the format of the files of c.
+func formatOf(c *dialect.Client) format {
+	if f, ok := formats[c.ID]; ok {
+		return f
+	}
+	return format{read: readCommon}
+}
 
 // Readers of the entries of clients. Keys that a reader does not use, such as approvals and UI
 // state, are named in a note.

@@ -10,11 +10,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"mcpgateway/internal/config/internal/dialect"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"mcpgateway/internal/config"
-
-	"github.com/rogpeppe/go-internal/txtar"
+	"mcpgateway/internal/config/internal/dialect"
 )
 
 // importable returns the paths of importable files: those of every client, which decide the

@@ -22,13 +22,10 @@ import (
 	"slices"
 	"strings"
 
-	"mcpgateway/internal/config/internal/dialect"
-
-	"mcpgateway/internal/config/internal/expand"
-
-	"mcpgateway/internal/config/internal/node"
-
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/config/internal/dialect"
+	"mcpgateway/internal/config/internal/expand"
+	"mcpgateway/internal/config/internal/node"
 )
 
 // Options has the environment in which Read finds files.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/internal/config"
-
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"mcpgateway/internal/config"
 )
 
 // TestImport runs every testdata/*.txtar. The comment names the files to import, none = the usual
@@ -208,9 +208,9 @@ func TestImportSkipsUnsupportedURLs(t *testing.T) {
 			t.Errorf("%s is there: %v\n%s", name, !want, out)
 		}
 	}
-	if said := strings.Join(im.Notes, "\n"); strings.Count(said,
+	if notes := strings.Join(im.Notes, "\n"); strings.Count(notes,
 		"must begin with http:// or https://") != 2 {
-		t.Errorf("said %s", said)
+		t.Errorf("notes: %s", notes)
 	}
 }
 

@@ -6,9 +6,7 @@ import (
 	"strings"
 
 	"mcpgateway/internal/config/internal/expand"
-
 	"mcpgateway/internal/config/internal/node"
-
 	"mcpgateway/internal/lazy"
 )
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"mcpgateway/internal/config/internal/dialect"
-
 	"mcpgateway/internal/config/internal/expand"
 )
 
@@ -103,9 +102,9 @@ func (im *importer) noteSimilarNames() {
 
 // noteDisabled adds a note about disabled servers for each file and reason.
 func (im *importer) noteDisabled() {
-	var said []string
+	var noted []string
 	for _, s := range im.result.servers {
-		if !s.isDisabled() || slices.Contains(said, s.disabledReason()) {
+		if !s.isDisabled() || slices.Contains(noted, s.disabledReason()) {
 			continue
 		}
 		var names []string
@@ -115,7 +114,7 @@ func (im *importer) noteDisabled() {
 			}
 		}
 		im.note("%s: %s", s.disabledReason(), strings.Join(names, ", "))
-		said = append(said, s.disabledReason())
+		noted = append(noted, s.disabledReason())
 	}
 }
 

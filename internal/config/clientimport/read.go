@@ -9,13 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"mcpgateway/internal/config/internal/dialect"
-
-	"mcpgateway/internal/config/internal/node"
+	"go.yaml.in/yaml/v3"
 
 	"mcpgateway/internal/config"
-
-	"go.yaml.in/yaml/v3"
+	"mcpgateway/internal/config/internal/dialect"
+	"mcpgateway/internal/config/internal/node"
 )
 
 // importedServer is an entry of another client. All strings are in the syntax of the gateway:

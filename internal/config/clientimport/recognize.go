@@ -4,12 +4,57 @@ import (
 	"slices"
 	"strings"
 
-	"mcpgateway/internal/config/internal/dialect"
-
-	"mcpgateway/internal/config/internal/node"
-
 	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/config/internal/dialect"
+	"mcpgateway/internal/config/internal/node"
 )
+
+// recognize returns the client of a file, by its name and content, or by its content alone; nil =
+// unknown.
+func recognize(path string, root *yaml.Node) *dialect.Client {
+	for i, c := range dialect.Clients {
+		if c.Matches(path) && fits(&c, root) {
+			return &dialect.Clients[i]
+		}
+	}
+	for i, c := range dialect.Clients {
+		is := c.Key != "mcpServers" || c.ID == "other"
+		if f := formatOf(&c); f.is != nil {
+			is = f.is(root, lookUpPath(root, c.Key))
+		}
+		if is && c.Key != "" && fits(&c, root) {
+			return &dialect.Clients[i]
+		}
+	}
+	return nil
+}
+
+// fits reports whether a file has servers under the key of c.
+func fits(c *dialect.Client, root *yaml.Node) bool {
+	kind := yaml.MappingNode
+	if formatOf(c).list {
+		kind = yaml.SequenceNode
+	}
+	servers := lookUpPath(root, c.Key)
+	return servers != nil && servers.Kind == kind ||
+		c.ID == "claude-code" && node.Child(root, "projects") != nil
+}
+
+// lookUpPath returns the value of a key, a.b for b within a; nil = none. Settings may also have
+// a.b as a single key.
+func lookUpPath(root *yaml.Node, key string) *yaml.Node {
+	if key == "" {
+		return nil
+	}
+	if n := node.Child(root, key); n != nil {
+		return n
+	}
+	if outer, inner, ok := strings.Cut(key, "."); ok {
+		return lookUpPath(node.Child(root, outer), inner)
+	}
+	return nil
+}
 
 // These functions recognize the client by the content of a file, where several clients use the
 // same key.

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"mcpgateway/internal/config/internal/expand"
-
 	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/secrets"
 )

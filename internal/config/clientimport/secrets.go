@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"mcpgateway/internal/config/internal/expand"
-
 	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/secrets"
 )
@@ -249,19 +248,19 @@ func (im *importer) replaceSecret(s *importedServer, what, name, text string,
 // freeVariable returns a variable name similar to want that is free or already stands for
 // literal.
 func (im *importer) freeVariable(s *importedServer, want, literal string) string {
-	own := want
+	prefixedName := want
 	if prefix := expand.VariableName(s.name) + "_"; !strings.HasPrefix(want, prefix) {
-		own = prefix + want
+		prefixedName = prefix + want
 	}
 	for name, n := want, 2; ; n++ {
 		if value, taken := im.variables[name]; !taken || value == literal {
 			im.variables[name] = literal
 			return name
 		}
-		if name == want && own != want {
-			name, n = own, n-1
+		if name == want && prefixedName != want {
+			name, n = prefixedName, n-1
 		} else {
-			name = fmt.Sprintf("%s_%d", own, n)
+			name = fmt.Sprintf("%s_%d", prefixedName, n)
 		}
 	}
 }

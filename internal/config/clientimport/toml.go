@@ -7,12 +7,11 @@ import (
 	"regexp"
 	"slices"
 
-	"mcpgateway/internal/config/internal/node"
-
-	"mcpgateway/internal/config"
-
 	"github.com/pelletier/go-toml/v2"
 	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/config/internal/node"
 )
 
 // parseTOML parses TOML into YAML nodes.

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"time"
 
-	"mcpgateway/internal/config/internal/node"
-
 	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/config/internal/node"
 )
 
 // YAML returns a configuration that Load accepts when the variables in Notes are set, with the

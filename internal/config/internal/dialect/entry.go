@@ -6,12 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"mcpgateway/internal/config/internal/expand"
-
-	"mcpgateway/internal/config/internal/node"
-
 	"go.yaml.in/yaml/v3"
 
+	"mcpgateway/internal/config/internal/expand"
+	"mcpgateway/internal/config/internal/node"
 	"mcpgateway/internal/lazy"
 )
 
@@ -89,21 +87,21 @@ func IgnoredKeys(keys []string, program bool) string {
 
 // VariablesSet returns the variables that a mapping sets, except for those that it passes on.
 func VariablesSet(table *yaml.Node) map[string]bool {
-	own := map[string]bool{}
+	set := map[string]bool{}
 	for name, value := range node.Children(table) {
 		if expand.NameLength(name) == len(name) && name != "" &&
 			!strings.Contains(value.Value, name) {
-			own[name] = true
+			set[name] = true
 		}
 	}
-	return own
+	return set
 }
 
 // EscapeEntryVariables returns the arguments of an entry with $${X} in place of ${X} if the entry
 // sets X, because mcp-remote and others expand such references themselves.
 func EscapeEntryVariables(args, env *yaml.Node) *yaml.Node {
-	own := VariablesSet(env)
-	if len(own) == 0 || args.Kind != yaml.SequenceNode {
+	set := VariablesSet(env)
+	if len(set) == 0 || args.Kind != yaml.SequenceNode {
 		return args
 	}
 	kept := *args
@@ -112,7 +110,7 @@ func EscapeEntryVariables(args, env *yaml.Node) *yaml.Node {
 		if n := node.Deref(item); n.Kind == yaml.ScalarNode {
 			changed := *n
 			changed.Value = ownReference().ReplaceAllStringFunc(n.Value, func(whole string) string {
-				if own[whole[2:len(whole)-1]] {
+				if set[whole[2:len(whole)-1]] {
 					return "$" + whole
 				}
 				return whole

@@ -85,12 +85,12 @@ func isThisExecutable(file string) bool {
 	if err != nil {
 		return false
 	}
-	ours, err := os.Stat(self)
+	selfInfo, err := os.Stat(self)
 	if err != nil {
 		return false
 	}
 	info, err := os.Stat(file)
-	return err == nil && os.SameFile(ours, info)
+	return err == nil && os.SameFile(selfInfo, info)
 }
 
 // areServeArgs reports whether a gateway with these arguments would serve: none, the verb serve,

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"mcpgateway/internal/config/internal/node"
-
 	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/config/internal/node"
 )
 
 // Tool filters in the entries of other clients. A restriction is converted, or named in a warning

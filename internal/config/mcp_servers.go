@@ -1,17 +1,101 @@
 package config
 
 import (
+	"cmp"
+	"fmt"
 	"iter"
 	"slices"
-
-	"mcpgateway/internal/config/internal/dialect"
-
-	"mcpgateway/internal/config/internal/expand"
-
-	"mcpgateway/internal/config/internal/node"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/config/internal/dialect"
+	"mcpgateway/internal/config/internal/expand"
+	"mcpgateway/internal/config/internal/node"
 )
+
+// readServersFile reads a file with mcpServers at pairs[at]. The other keys are keys of the
+// gateway or of another client.
+func (r *reader) readServersFile(pairs []pair, at int, top location) map[string]any {
+	var gatewayPairs []pair
+	for i, p := range pairs {
+		_, known := fieldOf(settingsType, p.key)
+		switch {
+		case i == at:
+		case p.key == "backends":
+			r.fail(top.child(p.key, p.shown, p.line), "cannot be combined with mcpServers",
+				"move all servers under one of them")
+		case known:
+			gatewayPairs = append(gatewayPairs, p)
+		case didYouMean(p.key, settingsType) != "":
+			r.warn(top.child(p.key, p.shown, p.line),
+				"unknown key"+didYouMean(p.key, settingsType)+", ignored")
+		}
+	}
+	out := r.record(gatewayPairs, settingsType, top)
+	servers := pairs[at]
+	if !node.IsAbsent(node.Deref(servers.value)) {
+		out["backends"] = r.mcpServers(servers.value,
+			top.child("mcpServers", "mcpServers", servers.line))
+	}
+	return out
+}
+
+// mcpServers reads mcpServers as a list of backends, in the order of the file.
+func (r *reader) mcpServers(n *yaml.Node, at location) []any {
+	out := []any{}
+	taken := map[string]bool{}
+	pairs := r.pairs(n, at)
+	for _, p := range pairs {
+		taken[p.key] = backendName().MatchString(p.key)
+	}
+	r.inForeignEntry = true
+	for i, p := range pairs {
+		here := location{path: fmt.Sprintf("backends[%d]", i), key: joinPath(at.key, p.shown),
+			line: p.line}
+		r.locations[here.path] = here
+		name := p.key
+		if !taken[p.key] {
+			name = UsableName(p.key, taken)
+			r.warn(here, fmt.Sprintf("the name is not usable as a prefix; it is %q here", name))
+		}
+		before := len(r.errs)
+		converted := r.convertEntry(r.pairs(p.value, here), here)
+		converted = append(converted, pair{"name", "name", p.line, node.String(name)})
+		out = append(out, r.backend(converted, here))
+		r.reported[here.path] = len(r.errs) > before
+	}
+	r.inForeignEntry = false
+	return out
+}
+
+func (r *reader) warn(at location, text string) {
+	r.warnings = append(r.warnings,
+		(&Error{File: r.file, Line: at.line, Key: at.key, Problem: text}).Error())
+}
+
+// UsableName converts a name into a valid backend name that is not taken, and marks it as taken.
+func UsableName(name string, taken map[string]bool) string {
+	fit := name
+	if !backendName().MatchString(name) {
+		fit = strings.Map(func(c rune) rune {
+			switch {
+			case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_':
+				return c
+			case 'A' <= c && c <= 'Z':
+				return c - 'A' + 'a'
+			}
+			return '-'
+		}, name)
+		fit = cmp.Or(strings.Trim(fit, "-_"), "server")
+	}
+	unique := fit
+	for i := 2; taken[unique]; i++ {
+		unique = fmt.Sprintf("%s-%d", fit, i)
+	}
+	taken[unique] = true
+	return unique
+}
 
 // foreignEntry is an entry of another client while it is converted.
 type foreignEntry struct {
@@ -27,7 +111,7 @@ type foreignEntry struct {
 // convertEntry converts an entry of another client into pairs with our keys. Keys that cannot be
 // converted are named in a warning. An entry that cannot work is disabled, so that the others in
 // the file can be used.
-func (r *reader) convertEntry(pairs []pair, at location) (ours []pair) {
+func (r *reader) convertEntry(pairs []pair, at location) (converted []pair) {
 	e := &foreignEntry{values: map[string]*yaml.Node{}, handled: []string{"disabled", "enabled"}}
 	for _, p := range pairs {
 		if v := node.Deref(p.value); !node.IsAbsent(v) {
@@ -49,26 +133,26 @@ func (r *reader) convertEntry(pairs []pair, at location) (ours []pair) {
 		}
 	}
 	if e.disabled {
-		ours = append(ours, pair{"enabled", "enabled", at.line, node.False()})
+		converted = append(converted, pair{"enabled", "enabled", at.line, node.False()})
 	}
 	tools, read, wrong := dialect.ReadToolFilter(func(key string) *yaml.Node { return e.values[key] })
 	if wrong != "" {
 		r.fail(at, wrong, "")
 	}
 	if n := tools.Node(at.line); n != nil {
-		ours = append(ours, pair{"tools", "tools", at.line, n})
+		converted = append(converted, pair{"tools", "tools", at.line, n})
 	}
 	e.handled = append(e.handled, read...)
 	for _, p := range pairs {
 		if p, ok := r.convertKey(p, e, at); ok {
-			ours = append(ours, p)
+			converted = append(converted, p)
 		}
 	}
 	if len(e.ignored) > 0 {
 		r.warn(at, "the gateway ignores its "+
 			dialect.IgnoredKeys(e.ignored, e.values["command"] != nil))
 	}
-	return ours
+	return converted
 }
 
 // convertKey converts one pair of e. ok is false if the result is empty.

@@ -5,11 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"mcpgateway/internal/config/internal/expand"
-
-	"mcpgateway/internal/config/internal/node"
-
 	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/config/internal/expand"
+	"mcpgateway/internal/config/internal/node"
 )
 
 // scalar reads one value. A string is used as written, even 8080 or true. A value of another type

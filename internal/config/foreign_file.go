@@ -5,10 +5,9 @@ import (
 	"errors"
 	"io"
 
-	"mcpgateway/internal/config/internal/node"
-
 	"go.yaml.in/yaml/v3"
 
+	"mcpgateway/internal/config/internal/node"
 	"mcpgateway/internal/lazy"
 )
 

@@ -66,6 +66,6 @@ func TestForeignFileIsIgnored(t *testing.T) {
 	}
 	if loaded, err := Load(Options{Path: "", Dir: t.TempDir(), Env: lookup(nil)}); err != nil ||
 		loaded.Source != "" {
-		t.Errorf("without a file: %v", err)
+		t.Errorf("Load without a file: %v", err)
 	}
 }
