@@ -15,7 +15,7 @@ import (
 	"mcpgateway/internal/mcptest/proctest"
 )
 
-// A shell is a shell script in a group, which runs until its stdin is closed.
+// A shell is a shell script in a Group. It runs until its stdin is closed.
 type shell struct {
 	cmd   *exec.Cmd
 	group *Group
@@ -46,8 +46,8 @@ func (s *shell) end() {
 	})
 }
 
-// PROC-04: the watchdog leads the group from before the process runs, and kills the group when its
-// pipe is closed.
+// PROC-04: the watchdog is the leader of the group before the process runs, and kills the group
+// when its pipe is closed.
 func TestPROC04TheWatchdogKillsItsGroupWhenThePipeCloses(t *testing.T) {
 	cmd := exec.Command("sleep", "30")
 	g, err := Start(cmd)
@@ -99,7 +99,7 @@ func TestAProcessWithoutTheMarkerIsNotKilled(t *testing.T) {
 	pid := proctest.PIDFrom(t, file)
 	s.end()
 	if !proctest.Running(pid) {
-		t.Error("it was killed")
+		t.Error("the process was killed")
 	}
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 	proctest.Eventually(t, "the process is reaped", func() bool { return !proctest.Exists(pid) })
@@ -140,17 +140,18 @@ func TestZombiesAreReapedAndExitStatusesAreKept(t *testing.T) {
 	registry.mu.Lock()
 	defer registry.mu.Unlock()
 	if len(registry.started) != 0 || registry.starting != 0 {
-		t.Errorf("%d children are registered, and %d are starting", len(registry.started), registry.starting)
+		t.Errorf("%d children are registered, and %d are starting", len(registry.started),
+			registry.starting)
 	}
 }
 
-// The first zombie that the reaper finds may be one of our own that is not waited for yet, such as
-// a watchdog that somebody has killed. The zombies behind it are reaped all the same.
+// The first zombie that the reaper finds may be a registered child that was not waited for, such
+// as a watchdog that a user has killed. The zombies after it are reaped all the same.
 func TestZombiesBehindAnOwnChildAreReaped(t *testing.T) {
 	if !proctest.InSubreaper(t, BecomeSubreaper) {
 		return
 	}
-	runtime.LockOSThread() // its own children are found first
+	runtime.LockOSThread() // children of this thread are found first
 	defer runtime.UnlockOSThread()
 	addStarting := func(n int) {
 		registry.mu.Lock()
@@ -164,24 +165,25 @@ func TestZombiesBehindAnOwnChildAreReaped(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	second := startShell(t, proctest.Detached(file, "exit"))
 	pid := proctest.PIDFrom(t, file)
-	proctest.Eventually(t, "both end", func() bool { return !proctest.Running(watchdog.Pid) && !proctest.Running(pid) })
+	proctest.Eventually(t, "both end",
+		func() bool { return !proctest.Running(watchdog.Pid) && !proctest.Running(pid) })
 	addStarting(-1)
 	registry.reap()
 	if proctest.Exists(pid) {
-		t.Error("it was not reaped")
+		t.Error("the zombie was not reaped")
 	}
 	second.end()
 	first.end()
 	registry.mu.Lock()
 	defer registry.mu.Unlock()
 	if len(registry.started) != 0 {
-		t.Error("an own child was reaped before it was waited for")
+		t.Error("a registered child was reaped before it was waited for")
 	}
 }
 
 // PROC-04: a watchdog exists at every moment between the end of a process and the search for its
-// orphans. Without that, every other of the gateways that were killed while their backends crashed
-// left an orphan.
+// orphans. Without it, half of the gateways that were killed while their backends crashed left an
+// orphan.
 func TestPROC04OrphansAreGuardedFromTheEndOfTheProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -190,7 +192,9 @@ func TestPROC04OrphansAreGuardedFromTheEndOfTheProcess(t *testing.T) {
 	if victim == nil {
 		BecomeSubreaper()
 		dir := os.Getenv("DIR")
-		cmd := exec.Command("/bin/sh", "-c", proctest.Detached(dir+"/pid", proctest.IgnoreSignals)+"until [ -s "+dir+"/pid ]; do sleep 0.01; done")
+		cmd := exec.Command("/bin/sh", "-c",
+			proctest.Detached(dir+"/pid",
+				proctest.IgnoreSignals)+"until [ -s "+dir+"/pid ]; do sleep 0.01; done")
 		g, err := Start(cmd)
 		if err != nil {
 			t.Fatal(err)

@@ -15,13 +15,18 @@ func TestReadStat(t *testing.T) {
 		want procInfo
 		ok   bool
 	}{
-		"plain":                  {"7 (server)" + fields, procInfo{process{7, 8765432101}, 41, false}, true},
-		"a name like the fields": {"7 (a) R 1 (b) Z)" + fields, procInfo{process{7, 8765432101}, 41, false}, true},
-		"a zombie":               {"7 (server)" + strings.Replace(fields, "S", "Z", 1), procInfo{process{7, 8765432101}, 41, true}, true},
-		"cut behind the start":   {"7 (server)" + strings.SplitAfter(fields, "8765432101 ")[0], procInfo{process{7, 8765432101}, 41, false}, true},
-		"cut in the start":       {"7 (server)" + strings.SplitAfter(fields, "87654")[0], procInfo{}, false},
-		"cut in the name":        {"7 (ser", procInfo{}, false},
-		"nothing":                {"", procInfo{}, false},
+		"plain": {"7 (server)" + fields,
+			procInfo{process{7, 8765432101}, 41, false}, true},
+		"a name like the fields": {"7 (a) R 1 (b) Z)" + fields,
+			procInfo{process{7, 8765432101}, 41, false}, true},
+		"a zombie": {"7 (server)" + strings.Replace(fields, "S", "Z", 1),
+			procInfo{process{7, 8765432101}, 41, true}, true},
+		"cut after the start": {"7 (server)" + strings.SplitAfter(fields, "8765432101 ")[0],
+			procInfo{process{7, 8765432101}, 41, false}, true},
+		"cut in the start": {"7 (server)" + strings.SplitAfter(fields, "87654")[0],
+			procInfo{}, false},
+		"cut in the name": {"7 (ser", procInfo{}, false},
+		"nothing":         {"", procInfo{}, false},
 	} {
 		if got, ok := readStat(7, []byte(c.text)); got != c.want || ok != c.ok {
 			t.Errorf("%s: %+v %v", name, got, ok)
@@ -29,7 +34,7 @@ func TestReadStat(t *testing.T) {
 	}
 }
 
-// Whoever asks for the processes sees what was there when it asked, however many ask at that time.
+// processes returns the processes that run when it is called, even with concurrent calls.
 func TestAScanStartsAfterTheCall(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
@@ -41,12 +46,12 @@ func TestAScanStartsAfterTheCall(t *testing.T) {
 					return
 				}
 				if !isChildIn(processes(), cmd.Process.Pid) {
-					t.Errorf("%d was there, and is not seen", cmd.Process.Pid)
+					t.Errorf("%d runs and is missing", cmd.Process.Pid)
 				}
 				_ = cmd.Process.Kill()
 				registry.wait(cmd)
 				if isChildIn(processes(), cmd.Process.Pid) {
-					t.Errorf("%d had gone, and is seen", cmd.Process.Pid)
+					t.Errorf("%d has ended and is listed", cmd.Process.Pid)
 				}
 			}
 		})
@@ -54,7 +59,7 @@ func TestAScanStartsAfterTheCall(t *testing.T) {
 	all.Wait()
 }
 
-// isChildIn reports whether a process is among all, as a child of this one.
+// isChildIn reports whether the process pid is in all, as a child of this process.
 func isChildIn(all []procInfo, pid int) bool {
 	for _, p := range all {
 		if p.pid == pid && p.parent == os.Getpid() {

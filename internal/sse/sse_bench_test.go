@@ -29,7 +29,8 @@ var eventSizes = []int{32, 4 << 10, 64 << 10, 1 << 20}
 func eventsOf(n int) *Reader {
 	r := NewReader(4<<20, nil)
 	r.Open(&endlessReader{text: "event: message\nid: 1-17\n" +
-		`data: {"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", n) + `"}]}}` + "\n\n"})
+		`data: {"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` +
+		strings.Repeat("x", n) + `"}]}}` + "\n\n"})
 	return r
 }
 
@@ -62,7 +63,8 @@ func TestAllocations_OfEvents(t *testing.T) {
 				}
 			}
 		}); got > bound {
-			t.Errorf("%d events of %d bytes: %v allocations, at most %v are expected", many, n, got, bound)
+			t.Errorf("%d events of %d bytes: %v allocations, at most %v are expected", many, n, got,
+				bound)
 		}
 	}
 }

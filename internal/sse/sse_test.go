@@ -52,7 +52,7 @@ func TestEventReader(t *testing.T) {
 	}
 }
 
-// readers are ways in which a stream may arrive.
+// readers returns readers that return the stream in different pieces.
 func readers(stream string) map[string]io.Reader {
 	return map[string]io.Reader{
 		"at once":        strings.NewReader(stream),
@@ -61,8 +61,8 @@ func readers(stream string) map[string]io.Reader {
 	}
 }
 
-// readEvents reads until the stream ends. An event is shown as its data, with
-// its name before it if it has one.
+// readEvents reads until the stream ends. It returns the data of each event, after its type if
+// there is one.
 func readEvents(r *Reader, body io.Reader) (all []string, err error) {
 	r.Open(body)
 	for {
@@ -70,7 +70,8 @@ func readEvents(r *Reader, body io.Reader) (all []string, err error) {
 		var large *transport.OversizedError
 		switch {
 		case errors.As(err, &large):
-			all = append(all, "too large: "+string(large.Head[:min(10, len(large.Head))])+" id "+string(large.ID))
+			all = append(all,
+				"too large: "+string(large.Head[:min(10, len(large.Head))])+" id "+string(large.ID))
 		case err != nil:
 			return all, err
 		default:
@@ -87,7 +88,8 @@ func TestEventReaderKeepsTheLastEventID(t *testing.T) {
 	const first = "id: 1\nretry: 250\ndata: a\n\nid: 2\ndata:\n\nid: bad\x00id\nretry: soon\ndata: b\n\nid: 4\n"
 	readEvents(r, strings.NewReader(first))
 	if r.LastEventID != "2" || r.Retry != 250*time.Millisecond {
-		t.Errorf("lastID %q, retry %v; want 2, for event 4 never came, and 250ms", r.LastEventID, r.Retry)
+		t.Errorf("lastID %q, retry %v; want 2, because event 4 is incomplete, and 250ms",
+			r.LastEventID, r.Retry)
 	}
 	readEvents(r, strings.NewReader("data: c\n\n"))
 	if r.LastEventID != "2" {
@@ -113,7 +115,7 @@ func TestEventReaderDropsTheEndOfABrokenStream(t *testing.T) {
 	}
 }
 
-// A CR ends a line even while nothing follows it.
+// A CR ends a line even if nothing follows.
 func TestEventReaderDoesNotWaitAfterCR(t *testing.T) {
 	pr, pw := io.Pipe()
 	defer pw.Close()
@@ -128,14 +130,17 @@ func TestEventReaderDoesNotWaitAfterCR(t *testing.T) {
 func TestEventReaderSkipsOversizedEvents(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	tests := []struct{ name, stream, want string }{
-		{"one line", `data: {"a":"` + long + `","id":7}` + "\n\ndata: b\n\n", `too large: {"a":"xxxx id 7|b`},
-		{"many lines", strings.Repeat("data: 0123456789\n", 20) + "\ndata: b\n\n", "too large: 0123456789 id |b"},
+		{"one line", `data: {"a":"` + long + `","id":7}` + "\n\ndata: b\n\n",
+			`too large: {"a":"xxxx id 7|b`},
+		{"many lines", strings.Repeat("data: 0123456789\n", 20) + "\ndata: b\n\n",
+			"too large: 0123456789 id |b"},
 		{"just over", "data: " + long[:101] + "\n\ndata: b\n\n", "too large: xxxxxxxxxx id |b"},
 		{"just not", "data: " + long[:100] + "\n\n", long[:100]},
 		{"at the end", "data: " + long, "too large: xxxxxxxxxx id "},
 		{"a comment", "data: a\n: " + long + "\ndata: b\n\n", "a\nb"},
 		{"another field", "data: a\nid: " + long + "\n\n", "a"},
-		{"then more data", "data: " + long + "\ndata: a\n\ndata: b\n\n", "too large: xxxxxxxxxx id |b"},
+		{"then more data", "data: " + long + "\ndata: a\n\ndata: b\n\n",
+			"too large: xxxxxxxxxx id |b"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -149,7 +154,7 @@ func TestEventReaderSkipsOversizedEvents(t *testing.T) {
 	}
 }
 
-// What was handed out must not change when more is read.
+// Returned events do not change when more is read.
 func TestEventReaderDoesNotModifyReturnedEvents(t *testing.T) {
 	var stream bytes.Buffer
 	for i := range 2000 {
@@ -171,8 +176,8 @@ func TestEventReaderDoesNotModifyReturnedEvents(t *testing.T) {
 	}
 }
 
-// The reference reads all first and follows the text of the standard, but for
-// the event that the end of the stream cuts off.
+// The reference implementation reads the whole stream first and follows the text of the standard,
+// except for an event that is cut off by the end of the stream.
 func referenceEvents(stream string) (all []string, lastID, retry string) {
 	stream = strings.TrimPrefix(stream, "\uFEFF")
 	lines := regexp.MustCompile(`\r\n|\n|\r`).Split(stream, -1)
@@ -197,8 +202,9 @@ func referenceEvents(stream string) (all []string, lastID, retry string) {
 			data += value + "\n"
 		case field == "event":
 			name = value
-		case field == "id" && strings.ContainsFunc(value, unicode.IsControl) && !strings.Contains(value, "\x00"):
-			id = "" // no header can have it
+		case field == "id" && strings.ContainsFunc(value, unicode.IsControl) &&
+			!strings.Contains(value, "\x00"):
+			id = "" // it cannot be sent in a header
 		case field == "id" && !strings.Contains(value, "\x00"):
 			id = value
 		case field == "retry" && regexp.MustCompile(`^0*[0-9]{1,9}$`).MatchString(value):
@@ -228,13 +234,14 @@ func FuzzEventReader(f *testing.F) {
 		if r.LastEventID != lastID {
 			t.Errorf("last id %q, want %q", r.LastEventID, lastID)
 		}
-		if ms, err := strconv.Atoi(retry); err == nil && r.Retry != time.Duration(ms)*time.Millisecond {
+		if ms, err := strconv.Atoi(retry); err == nil &&
+			r.Retry != time.Duration(ms)*time.Millisecond {
 			t.Errorf("retry %v, want %dms", r.Retry, ms)
 		}
 		small := NewReader(8, nil)
 		few, _ := readEvents(small, strings.NewReader(stream))
 		if len(few) > len(want)+strings.Count(stream, "data") {
-			t.Errorf("%d events where no more than %d can be", len(few), len(want))
+			t.Errorf("%d events, more than the possible %d", len(few), len(want))
 		}
 		if small.LastEventID != lastID && len(lastID) < 8 {
 			t.Errorf("with a small limit the last id is %q, want %q", small.LastEventID, lastID)
@@ -242,7 +249,7 @@ func FuzzEventReader(f *testing.F) {
 	})
 }
 
-// chunkedReader is a reader that gives a few bytes at a time.
+// A chunkedReader returns a few bytes at a time.
 type chunkedReader struct {
 	rest string
 	size int

@@ -9,21 +9,22 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// sizes are of the text in a message, in bytes.
+// sizes are the sizes of the text in a message, in bytes.
 var sizes = []int{32, 4 << 10, 64 << 10, 1 << 20}
 
 func messageOfSize(n int) string {
-	return `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", n) + `"}]}}`
+	return `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` +
+		strings.Repeat("x", n) + `"}]}}`
 }
 
-// A repeatingReader is a stream that says the same over and over.
+// A repeatingReader is a stream that repeats a text.
 type repeatingReader struct {
 	text string
 	at   int
 }
 
 func (o *repeatingReader) Read(b []byte) (n int, _ error) {
-	for n < len(b) && n < chunkSize { // as a pipe does, it has so much at a time
+	for n < len(b) && n < chunkSize { // like a pipe, it returns a limited number of bytes
 		k := copy(b[n:min(len(b), chunkSize)], o.text[o.at:])
 		n += k
 		o.at = (o.at + k) % len(o.text)
@@ -35,7 +36,7 @@ func readerOfLines(n int) *LineReader {
 	return &LineReader{r: &repeatingReader{text: messageOfSize(n) + "\n"}, limit: 4 << 20}
 }
 
-// discardingQueue is an outbox whose stream takes everything at once.
+// discardingQueue returns a WriteQueue whose stream takes everything at once.
 func discardingQueue(tb testing.TB) *WriteQueue {
 	o := newWriteQueue(io.Discard, io.Discard.Write, 64<<20)
 	tb.Cleanup(o.Close)
@@ -65,8 +66,7 @@ func bySize(b *testing.B, of func(b *testing.B, n int) func() error) {
 	}
 }
 
-// BenchmarkLines is what a message costs to be read from a pipe and parsed, but for the system
-// call.
+// BenchmarkLines measures reading a message from a pipe and parsing it, without the system call.
 func BenchmarkLines(b *testing.B) {
 	bySize(b, func(_ *testing.B, n int) func() error {
 		l := readerOfLines(n)
@@ -74,7 +74,7 @@ func BenchmarkLines(b *testing.B) {
 	})
 }
 
-// BenchmarkWriteQueue is what one costs to be written.
+// BenchmarkWriteQueue measures writing a message.
 func BenchmarkWriteQueue(b *testing.B) {
 	bySize(b, func(b *testing.B, n int) func() error {
 		o, m := discardingQueue(b), parse(b, messageOfSize(n))
@@ -82,9 +82,8 @@ func BenchmarkWriteQueue(b *testing.B) {
 	})
 }
 
-// What is read is kept in chunks, of which each is new; what is written costs nothing. The bounds
-// are what it costs now, and one or two more: one small object for each line, and up to three for
-// each event.
+// Reading allocates new chunks and one small object for each line; writing allocates nothing. The
+// bounds are the current allocations, and one or two more.
 func TestAllocations(t *testing.T) {
 	check := func(what string, n int, max float64, do func() error) {
 		t.Helper()
@@ -97,7 +96,7 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 	for i, n := range sizes {
-		many := min(1000, max(1, 100_000/n)) // at a time: short ones share a chunk
+		many := min(1000, max(1, 100_000/n)) // because short lines share a chunk
 		each := func(do func() error) func() error {
 			return func() error {
 				for range many {
@@ -109,7 +108,8 @@ func TestAllocations(t *testing.T) {
 			}
 		}
 		l := readerOfLines(n)
-		check("lines", n, []float64{1004, 27, 5, 8 + racePoolMisses}[i], each(func() error { _, err := l.ReadMessage(); return err }))
+		check("lines", n, []float64{1004, 27, 5, 8 + racePoolMisses}[i],
+			each(func() error { _, err := l.ReadMessage(); return err }))
 		o, m := discardingQueue(t), parse(t, messageOfSize(n))
 		check("sending", n, 0, func() error { return o.Send(m) })
 	}

@@ -11,7 +11,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// pipedQueue returns an outbox at a pipe, and what comes out of that.
+// pipedQueue returns a WriteQueue that writes to a pipe, and the other end of the pipe.
 func pipedQueue(t testing.TB) (*WriteQueue, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -29,15 +29,15 @@ func pipedQueue(t testing.TB) (*WriteQueue, *os.File) {
 
 func paddedMessage(t testing.TB, i, size int) wire.Message {
 	t.Helper()
-	m, err := wire.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"m","params":{"i":%d,"text":%q}}`, i, strings.Repeat("x", size)))
+	m, err := wire.Parse(fmt.Appendf(nil,
+		`{"jsonrpc":"2.0","method":"m","params":{"i":%d,"text":%q}}`, i, strings.Repeat("x", size)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-// TestABurstIsWrittenInOneCall: nothing is written while the messages of a burst are sent, and all
-// of it at its end.
+// Nothing is written while the messages of a burst are sent, and all of them at its end.
 func TestABurstIsWrittenInOneCall(t *testing.T) {
 	o, r := pipedQueue(t)
 	writes := 0
@@ -68,7 +68,7 @@ func TestABurstIsWrittenInOneCall(t *testing.T) {
 	}
 }
 
-// TestAMessageOutsideABurstFlushesCoalescedLines: it does not overtake it, and does not wait.
+// A message outside of a burst is written at once, after the coalesced lines.
 func TestAMessageOutsideABurstFlushesCoalescedLines(t *testing.T) {
 	o, r := pipedQueue(t)
 	burst := new(wire.Burst)
@@ -83,15 +83,15 @@ func TestAMessageOutsideABurstFlushesCoalescedLines(t *testing.T) {
 	}
 	lines := bufio.NewReader(r)
 	for i := range 2 {
-		if line, err := lines.ReadString('\n'); line != string(paddedMessage(t, i, 10).Raw())+"\n" || err != nil {
+		if line, err := lines.ReadString('\n'); line != string(paddedMessage(t, i,
+			10).Raw())+"\n" || err != nil {
 			t.Fatalf("line %d: %q, %v", i, line, err)
 		}
 	}
 	burst.End()
 }
 
-// TestLinesKeepTheirOrderInBursts: of any length, to a far side that takes them slower than they
-// come.
+// Lines of all lengths keep their order in bursts, if the reader is slower than the writer.
 func TestLinesKeepTheirOrderInBursts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -134,8 +134,8 @@ func TestLinesKeepTheirOrderInBursts(t *testing.T) {
 	}
 }
 
-// TestLineReaderReportsBursts: lines that are there at one time are of one burst, which is over
-// when the reader has to read again; a line alone is of none.
+// Lines that are available at one time form a burst, which ends when the reader has to read
+// again; a single line has no burst.
 func TestLineReaderReportsBursts(t *testing.T) {
 	const line = `{"jsonrpc":"2.0","method":"m"}` + "\n"
 	r, w := io.Pipe()
@@ -156,14 +156,14 @@ func TestLineReaderReportsBursts(t *testing.T) {
 	}
 	over := false
 	if !second.Burst().OnEnd(func() { over = true }) || over {
-		t.Fatal("the burst is over before its last message is seen to")
+		t.Fatal("the burst ended before its last message was processed")
 	}
 	write(line[5:])
 	if third, err := l.ReadMessage(); err != nil || third.Burst() != nil || !over {
 		t.Fatalf("the next one: %v, %v, over: %v", third.Burst(), err, over)
 	}
 	if first.Burst().OnEnd(func() {}) {
-		t.Error("a burst that is over takes more")
+		t.Error("a burst that has ended accepts functions")
 	}
 	w.Close()
 }

@@ -14,7 +14,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// lines reads a stream to its end and says then of each piece what it was.
+// lines reads a stream to its end and returns a description of each line.
 func lines(l *LineReader) (all []string) {
 	var kept []wire.Message
 	defer func() {
@@ -26,12 +26,14 @@ func lines(l *LineReader) (all []string) {
 	}()
 	for {
 		m, err := l.ReadMessage()
-		var noise *MalformedError
+		var malformed *MalformedError
 		switch {
 		case err == nil:
 			kept, all = append(kept, m), append(all, "")
-		case errors.As(err, &noise):
-			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", noise.Err.Code, noise.ID, noise.Text))
+		case errors.As(err, &malformed):
+			all = append(all,
+				fmt.Sprintf("malformed %d id=%s %.20s", malformed.Err.Code, malformed.ID,
+					malformed.Text))
 		case err == io.EOF:
 			return all
 		default:
@@ -50,19 +52,23 @@ func TestLinesAreMessages(t *testing.T) {
 		in   string
 		want []string
 	}{
-		"one":                       {note + "\n", []string{note}},
-		"the last without its end":  {note + "\n" + quest, []string{note, quest}},
-		"CRLF":                      {note + "\r\n" + quest + "\r\n", []string{note, quest}},
-		"blank lines":               {"\n\r\n  \t\n" + note + "\n\n\n", []string{note}},
-		"a byte order mark":         {"\uFEFF" + note + "\n" + quest + "\n", []string{note, quest}},
-		"F-DOOR-3 a mark per line":  {note + "\n\uFEFF" + quest + "\r\n\uFEFF\n\uFEFF" + note, []string{note, quest, note}},
-		"a mark within a line":      {"{\uFEFF}\n", []string{"noise -32700 id= {\uFEFF}"}},
-		"FRAME_01 a banner":         {"✓ server ready\n\n" + note + "\n", []string{"noise -32700 id= ✓ server ready", note}},
-		"JSON that is no message":   {`{"id":"x","method":1}` + "\n" + note + "\n", []string{`noise -32600 id="x" {"id":"x","method":1`, note}},
-		"a batch":                   {"[" + note + "]\n", []string{"[" + note + "]"}},
-		"nothing":                   {"", nil},
-		"an end in mid-message":     {`{"jsonrpc":`, []string{`noise -32700 id= {"jsonrpc":`}},
-		"a string with a line mark": {`{"jsonrpc":"2.0","method":"a\n"}` + "\n", []string{`{"jsonrpc":"2.0","method":"a\n"}`}},
+		"one":                      {note + "\n", []string{note}},
+		"the last without its end": {note + "\n" + quest, []string{note, quest}},
+		"CRLF":                     {note + "\r\n" + quest + "\r\n", []string{note, quest}},
+		"blank lines":              {"\n\r\n  \t\n" + note + "\n\n\n", []string{note}},
+		"a byte order mark":        {"\uFEFF" + note + "\n" + quest + "\n", []string{note, quest}},
+		"F-DOOR-3 a mark per line": {note + "\n\uFEFF" + quest + "\r\n\uFEFF\n\uFEFF" + note,
+			[]string{note, quest, note}},
+		"a mark within a line": {"{\uFEFF}\n", []string{"malformed -32700 id= {\uFEFF}"}},
+		"FRAME_01 a banner": {"✓ server ready\n\n" + note + "\n",
+			[]string{"malformed -32700 id= ✓ server ready", note}},
+		"JSON that is no message": {`{"id":"x","method":1}` + "\n" + note + "\n",
+			[]string{`malformed -32600 id="x" {"id":"x","method":1`, note}},
+		"a batch":               {"[" + note + "]\n", []string{"[" + note + "]"}},
+		"nothing":               {"", nil},
+		"an end in mid-message": {`{"jsonrpc":`, []string{`malformed -32700 id= {"jsonrpc":`}},
+		"a string with a line mark": {`{"jsonrpc":"2.0","method":"a\n"}` + "\n",
+			[]string{`{"jsonrpc":"2.0","method":"a\n"}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for how, r := range map[string]io.Reader{
@@ -80,7 +86,7 @@ func TestLinesAreMessages(t *testing.T) {
 	}
 }
 
-// FRAME-04: lines of every length up to the limit arrive whole.
+// FRAME-04: lines of every length up to the limit are returned completely.
 func TestFRAME_04_LinesOfAnyLengthUpToTheLimit(t *testing.T) {
 	for _, size := range []int{4096, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1 << 20, 10 << 20} {
 		m := wire.NewResult("1", wire.Quote(strings.Repeat("x", size)))
@@ -96,7 +102,7 @@ func TestFRAME_04_LinesOfAnyLengthUpToTheLimit(t *testing.T) {
 	}
 }
 
-// A line over the limit costs only itself, and whoever waits for it is found.
+// A line over the limit is skipped alone, and the id of its message is found.
 func TestALineOverTheLimitIsSkippedAndItsIDFound(t *testing.T) {
 	const limit = 100
 	for _, size := range []int{limit, 200, 100 << 10, 1 << 20} {
@@ -107,8 +113,10 @@ func TestALineOverTheLimitIsSkippedAndItsIDFound(t *testing.T) {
 			in := fmt.Sprintf(form, strings.Repeat("x", size)) + "\n" + note + "\n"
 			l := &LineReader{r: strings.NewReader(in), limit: limit}
 			_, err := l.ReadMessage()
-			var noise *MalformedError
-			if !errors.As(err, &noise) || noise.ID != "42" || noise.Err.Code != wire.CodeInvalidRequest || len(noise.Text) > maxMalformed {
+			var malformed *MalformedError
+			if !errors.As(err, &malformed) || malformed.ID != "42" ||
+				malformed.Err.Code != wire.CodeInvalidRequest ||
+				len(malformed.Text) > maxMalformed {
 				t.Errorf("size %d: got %#v", size, err)
 			}
 			if got := lines(l); fmt.Sprint(got) != fmt.Sprint([]string{note}) {
@@ -118,12 +126,13 @@ func TestALineOverTheLimitIsSkippedAndItsIDFound(t *testing.T) {
 	}
 }
 
-// What was handed out stays as it is, whatever comes after.
+// Returned messages stay unchanged when further lines are read.
 func TestAMessageMayBeKept(t *testing.T) {
 	var in bytes.Buffer
 	var want []string
 	for i := range 5000 {
-		text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"%s"}`, i, strings.Repeat("m", i%300))
+		text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"%s"}`, i,
+			strings.Repeat("m", i%300))
 		want = append(want, text)
 		in.WriteString(text + "\n")
 	}
@@ -146,41 +155,45 @@ func TestAMessageMayBeKept(t *testing.T) {
 	}
 }
 
-// FRAME-11: a backend's invalid UTF-8 is mended, a client's refused.
+// FRAME-11: invalid UTF-8 of a backend is repaired, that of a client rejected.
 func TestFRAME_11_InvalidUTF8(t *testing.T) {
 	in := "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xb0\xa1\"}\n"
-	mended := 0
-	backend := &LineReader{r: strings.NewReader(in), limit: 1000, repairUTF8: true, onRepair: func() { mended++ }}
-	if got, want := lines(backend), `{"jsonrpc":"2.0","id":1,"result":"`+"\uFFFD"+`"}`; len(got) != 1 || got[0] != want || mended != 1 {
-		t.Errorf("from a backend: %q, mended %d times", got, mended)
+	repaired := 0
+	backend := &LineReader{r: strings.NewReader(in), limit: 1000, repairUTF8: true,
+		onRepair: func() { repaired++ }}
+	if got, want := lines(backend), `{"jsonrpc":"2.0","id":1,"result":"`+"\uFFFD"+`"}`; len(
+		got) != 1 || got[0] != want || repaired != 1 {
+		t.Errorf("from a backend: %q, repaired %d times", got, repaired)
 	}
 	client := &LineReader{r: strings.NewReader(in), limit: 1000}
-	if got := lines(client); len(got) != 1 || !strings.HasPrefix(got[0], "noise -32700") {
+	if got := lines(client); len(got) != 1 || !strings.HasPrefix(got[0], "malformed -32700") {
 		t.Errorf("from a client: %q", got)
 	}
 }
 
-// What is no JSON may be the answer to a call all the same: the NaN that Python
-// writes must not leave a caller waiting.
+// Invalid JSON may be the response to a call: the NaN that Python writes must not leave a caller
+// waiting.
 func TestABrokenResponseNamesItsID(t *testing.T) {
 	for in, answer := range map[string]bool{
-		`{"jsonrpc":"2.0","id":5,"result":{"x":NaN}}`:                                                     true,
-		`{"result":"a` + "\t" + `b","jsonrpc":"2.0","id":5}`:                                              true,
-		`{"jsonrpc":"2.0","id":5,"error":{"code":1,}}`:                                                    true,
-		`{"jsonrpc":"2.0","id":5,"method":"ping","params":{NaN}}`:                                         false,
-		`{"level":30,"id":5,"msg":NaN}`:                                                                   false,
-		`{"jsonrpc":"2.0","id":5,"result":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "}": true,
+		`{"jsonrpc":"2.0","id":5,"result":{"x":NaN}}`: true,
+		`{"result":"a` + "\t" +
+			`b","jsonrpc":"2.0","id":5}`: true,
+		`{"jsonrpc":"2.0","id":5,"error":{"code":1,}}`:            true,
+		`{"jsonrpc":"2.0","id":5,"method":"ping","params":{NaN}}`: false,
+		`{"level":30,"id":5,"msg":NaN}`:                           false,
+		`{"jsonrpc":"2.0","id":5,"result":` + strings.Repeat("[", 2000) +
+			strings.Repeat("]", 2000) + "}": true,
 	} {
 		_, err := (&LineReader{r: strings.NewReader(in + "\n"), limit: 1 << 20}).ReadMessage()
-		var noise *MalformedError
-		if !errors.As(err, &noise) || noise.LooksLikeResponse != answer || answer && noise.ID != "5" {
-			t.Errorf("%.60s: %+v", in, noise)
+		var malformed *MalformedError
+		if !errors.As(err, &malformed) || malformed.LooksLikeResponse != answer || answer &&
+			malformed.ID != "5" {
+			t.Errorf("%.60s: %+v", in, malformed)
 		}
 	}
 }
 
-// FuzzLines holds the reader of the clients' bytes against a plain splitting of
-// the same text, however the bytes arrive.
+// FuzzLines compares a LineReader with plain splitting of the same text, for different read sizes.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte(note+"\r\n\n"+quest), uint16(100), true)
 	f.Add([]byte("\xEF\xBB\xBF[1]\nx\n"), uint16(3), false)
@@ -198,16 +211,21 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// FuzzLongLines is FuzzLines for lines that are longer than one chunk, or two, or end where a
-// chunk does. Of each three bytes of script one says how many halves of a chunk a line is long,
-// one how many bytes more or less, and one how it ends; limit is on the lengths that are so made,
-// too.
+// FuzzLongLines does the same for lines that are longer than one or two chunks, or end where a
+// chunk ends. Of each three bytes of script one gives the length of a line in halves of a chunk,
+// one the bytes more or less, and one its line end; limit is encoded like a length.
 func FuzzLongLines(f *testing.F) {
-	f.Add([]byte{2, 128, 0, 4, 127, 1, 0, 160, 0, 7, 129, 1, 3, 0, 2}, uint8(6), uint8(128), uint32(70_000))
-	f.Add([]byte{4, 128, 1, 4, 129, 0, 4, 127, 0, 5, 0, 1, 9, 255, 0, 1, 255, 0}, uint8(4), uint8(128), uint32(1<<17))
-	f.Add([]byte{0, 255, 0, 1, 0, 0, 1, 200, 0, 2, 1, 0, 8, 1, 0, 0, 140, 1, 6, 128, 2}, uint8(12), uint8(0), uint32(999))
+	f.Add([]byte{2, 128, 0, 4, 127, 1, 0, 160, 0, 7, 129, 1, 3, 0, 2}, uint8(6), uint8(128),
+		uint32(70_000))
+	f.Add([]byte{4, 128, 1, 4, 129, 0, 4, 127, 0, 5, 0, 1, 9, 255, 0, 1, 255, 0}, uint8(4),
+		uint8(128), uint32(1<<17))
+	f.Add([]byte{0, 255, 0, 1, 0, 0, 1, 200, 0, 2, 1, 0, 8, 1, 0, 0, 140, 1, 6, 128, 2}, uint8(12),
+		uint8(0), uint32(999))
 	f.Fuzz(func(t *testing.T, script []byte, halves, more uint8, piece uint32) {
-		length := func(halves, more byte) int { return max(0, int(halves%16)*chunkSize/2+int(more)-128) }
+		length := func(halves, more byte) int {
+			return max(0,
+				int(halves%16)*chunkSize/2+int(more)-128)
+		}
 		var in []byte
 		for line := range slices.Chunk(script[:min(len(script), 60)], 3) {
 			if len(line) < 3 {
@@ -215,18 +233,22 @@ func FuzzLongLines(f *testing.F) {
 			}
 			n := length(line[0], line[1])
 			text := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"`, len(in))
-			text = append(text, bytes.Repeat([]byte{'a' + byte(len(in)%26)}, max(0, n-len(text)-2))...)
-			in = append(append(in, text...), []string{"\"}\n", "\"}\r\n", "\"}", "\n", "\"}\r\n\r\n\n"}[line[2]%5]...)
+			text = append(text,
+				bytes.Repeat([]byte{'a' + byte(len(in)%26)}, max(0, n-len(text)-2))...)
+			in = append(append(in, text...),
+				[]string{"\"}\n", "\"}\r\n", "\"}", "\n", "\"}\r\n\r\n\n"}[line[2]%5]...)
 		}
 		limit := length(halves, more)
-		r := &chunkedReader{r: bytes.NewReader(in), size: func() int { return 1 + int(piece%(3*chunkSize)) }}
+		r := &chunkedReader{r: bytes.NewReader(in),
+			size: func() int { return 1 + int(piece%(3*chunkSize)) }}
 		got, want := lines(&LineReader{r: r, limit: limit}), plainLines(in, limit)
 		if len(got) != len(want) {
 			t.Fatalf("limit %d: %d lines, want %d", limit, len(got), len(want))
 		}
 		for i := range got {
 			if got[i] != want[i] {
-				t.Errorf("limit %d, line %d:\ngot  %d bytes, %.60q\nwant %d bytes, %.60q", limit, i, len(got[i]), got[i], len(want[i]), want[i])
+				t.Errorf("limit %d, line %d:\ngot  %d bytes, %.60q\nwant %d bytes, %.60q", limit, i,
+					len(got[i]), got[i], len(want[i]), want[i])
 			}
 		}
 	})
@@ -242,7 +264,9 @@ func plainLines(in []byte, limit int) []string {
 		if len(line) > limit {
 			var skim wire.Skimmer
 			skim.Write(line)
-			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", wire.CodeInvalidRequest, skim.ID(), line[:min(len(line), maxMalformed, limit+1)]))
+			all = append(all,
+				fmt.Sprintf("malformed %d id=%s %.20s", wire.CodeInvalidRequest, skim.ID(),
+					line[:min(len(line), maxMalformed, limit+1)]))
 			continue
 		}
 		if len(all) == 0 && !hasShortLines(split[:i], limit) {
@@ -260,7 +284,9 @@ func plainLines(in []byte, limit int) []string {
 				skim.Write(line)
 				id = skim.ID()
 			}
-			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", err.(*wire.Error).Code, id, line[:min(len(line), maxMalformed)]))
+			all = append(all,
+				fmt.Sprintf("malformed %d id=%s %.20s", err.(*wire.Error).Code, id,
+					line[:min(len(line), maxMalformed)]))
 			continue
 		}
 		all = append(all, string(line))
@@ -268,7 +294,7 @@ func plainLines(in []byte, limit int) []string {
 	return all
 }
 
-// hasShortLines says whether a line that was not skipped has gone before.
+// hasShortLines reports whether one of the lines is not longer than limit.
 func hasShortLines(before [][]byte, limit int) bool {
 	for _, line := range before {
 		if len(line) <= limit {
@@ -278,7 +304,7 @@ func hasShortLines(before [][]byte, limit int) bool {
 	return false
 }
 
-// One long line must not be held in memory by the short ones that come behind it.
+// Short lines do not keep an earlier long line in memory.
 func TestLaterLinesDoNotRetainALongLine(t *testing.T) {
 	long := `{"jsonrpc":"2.0","method":"` + strings.Repeat("x", 5<<20) + `"}`
 	l := &LineReader{r: strings.NewReader(long + "\n" + note + "\n" + quest + "\n"), limit: 8 << 20}
@@ -287,25 +313,31 @@ func TestLaterLinesDoNotRetainALongLine(t *testing.T) {
 			t.Fatalf("%v, %.50s", err, m.Raw())
 		}
 		if cap(l.buf) > chunkSize {
-			t.Errorf("behind a line of %d bytes %d are held", len(want), cap(l.buf))
+			t.Errorf("after a line of %d bytes the buffer has %d", len(want), cap(l.buf))
 		}
 	}
 }
 
-// TestLinesOfAllLengthsMayBeKept: however the stream is cut into reads, what was handed out stays
-// as it was while the arrays of long lines are used again.
+// Returned lines stay unchanged for every division into reads, although the arrays of long lines
+// are reused.
 func TestLinesOfAllLengthsMayBeKept(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
 		random := rand.New(rand.NewPCG(seed, 0))
 		var text []byte
 		var want []string
 		for range 100 {
-			size := []int{5, 200, 5000, chunkSize / 2, chunkSize - 300, chunkSize, 3 * chunkSize, 10 * chunkSize}[random.IntN(8)]
-			line := fmt.Sprintf(`{"jsonrpc":"2.0","method":"%d","params":{"x":%q}}`, len(want), strings.Repeat(string(rune('a'+random.IntN(26))), size/2+random.IntN(size)))
+			size := []int{5, 200, 5000, chunkSize / 2, chunkSize - 300, chunkSize, 3 * chunkSize,
+				10 * chunkSize}[random.IntN(8)]
+			line := fmt.Sprintf(`{"jsonrpc":"2.0","method":"%d","params":{"x":%q}}`, len(want),
+				strings.Repeat(string(rune('a'+random.IntN(26))), size/2+random.IntN(size)))
 			want = append(want, line)
 			text = append(append(text, line...), '\n')
 		}
-		pieces := &chunkedReader{r: bytes.NewReader(text), size: func() int { return 1 + random.IntN([]int{100, 2000, 2 * chunkSize}[random.IntN(3)]) }}
+		pieces := &chunkedReader{r: bytes.NewReader(text),
+			size: func() int {
+				return 1 +
+					random.IntN([]int{100, 2000, 2 * chunkSize}[random.IntN(3)])
+			}}
 		got := lines(&LineReader{r: pieces, limit: 20 * chunkSize})
 		if !slices.Equal(got, want) {
 			t.Fatalf("seed %d: %d lines, want %d, or other ones", seed, len(got), len(want))
@@ -313,7 +345,7 @@ func TestLinesOfAllLengthsMayBeKept(t *testing.T) {
 	}
 }
 
-// A chunkedReader reader gives so much at a time.
+// A chunkedReader returns a fixed number of bytes at a time.
 type chunkedReader struct {
 	r    io.Reader
 	size func() int

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file may say that it does not block. It does, and cannot be waited for: the first page that
-// was not in memory was the end.
+// A regular file may be in non-blocking mode. It blocks all the same and cannot be polled: reading
+// used to end at the first page that was not in memory.
 func TestStdioReadsANonblockingFile(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/in")
 	if err != nil {
@@ -28,7 +28,7 @@ func TestStdioReadsANonblockingFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{f.Sync(), clearNonblock(f), syscall.SetNonblock(fd, true)} {
+	for _, err := range []error{f.Sync(), dropPages(f), syscall.SetNonblock(fd, true)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,13 +51,14 @@ func TestStdioReadsANonblockingFile(t *testing.T) {
 	}
 }
 
-// clearNonblock takes a file's pages out of memory.
-func clearNonblock(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
+// dropPages removes the pages of a file from memory.
+func dropPages(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
-// Where the kernel, or a filter of system calls in front of it, does not know what is asked of it
-// pipes are read and written as others do it.
+// If the kernel, or a filter of system calls, does not support RWF_NOWAIT, pipes are read and
+// written with ordinary system calls.
 func TestWithoutNowait(t *testing.T) {
-	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.EINVAL, syscall.ENOSYS, syscall.EOPNOTSUPP} {
+	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.EINVAL, syscall.ENOSYS,
+		syscall.EOPNOTSUPP} {
 		t.Run(errno.Error(), func(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
@@ -74,7 +75,8 @@ func TestWithoutNowait(t *testing.T) {
 				if n, err := from.Read(b); string(b[:n]) != text || err != nil {
 					t.Errorf("read %q, %v", b[:n], err)
 				}
-				if n, err := try([]byte(strings.Repeat("x", 1<<20))); n == 0 || n == 1<<20 || err != nil {
+				if n, err := try([]byte(strings.Repeat("x", 1<<20))); n == 0 || n == 1<<20 ||
+					err != nil {
 					t.Errorf("wrote %d, %v", n, err)
 				}
 				if n, err := try([]byte(text)); n != 0 || err != nil {
@@ -90,11 +92,13 @@ func TestWithoutNowait(t *testing.T) {
 	}
 }
 
-// rejectCalls has system calls of this thread fail.
+// rejectCalls makes system calls of this thread fail.
 func rejectCalls(t *testing.T, errno syscall.Errno, calls ...uint32) {
 	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the number
 	for i, call := range calls {
-		filter = append(filter, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(len(calls) - i), K: call})
+		filter = append(filter,
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
+				Jt: uint8(len(calls) - i), K: call})
 	}
 	filter = append(filter,
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},

@@ -2,6 +2,6 @@
 
 package transport
 
-// dropped is how many chunks more than else a long line may take: the race detector has a
-// [sync.Pool] forget what it is given, one in four.
+// racePoolMisses is the number of additional chunks of a long line with the race detector, which
+// makes [sync.Pool] drop one object in four.
 const dropped = 17

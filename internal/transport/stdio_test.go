@@ -27,7 +27,7 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// blocking returns the file as a process inherits it.
+// blocking returns the file in blocking mode, as a process inherits it.
 func blocking(t *testing.T, f *os.File) *os.File {
 	t.Helper()
 	fd, err := syscall.Dup(int(f.Fd())) // Fd sets the blocking mode
@@ -65,8 +65,7 @@ func TestStdioTransfersMessagesAndEndsWithItsInput(t *testing.T) {
 	}
 }
 
-// Close unblocks Read, gives the pipes their mode back, and writes first what
-// was sent.
+// Close first writes the queued messages, then unblocks Read and restores the mode of the pipes.
 func TestStdioClose(t *testing.T) {
 	inR, _ := pipe(t)
 	outR, outW := pipe(t)
@@ -95,12 +94,13 @@ func TestStdioClose(t *testing.T) {
 	if n := <-got; n < 1<<20 {
 		t.Errorf("%d bytes were written", n)
 	}
-	if flags, err := unix.FcntlInt(in.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
+	if flags, err := unix.FcntlInt(in.Fd(), unix.F_GETFL, 0); err != nil ||
+		flags&unix.O_NONBLOCK != 0 {
 		t.Errorf("the pipe was left non-blocking: %x, %v", flags, err)
 	}
 }
 
-// A client that does not read holds up the end for no longer than promised.
+// A client that does not read delays Close only for the documented time.
 func TestStdioCloseWhenNobodyReads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -118,8 +118,9 @@ func TestStdioCloseWhenNobodyReads(t *testing.T) {
 	}
 }
 
-// A client whose side of stdout is closed is gone, though somebody holds stdin open: a child of
-// its, say, that has inherited it. The gateway went on for ever, and ran calls for nobody.
+// A client that has closed its end of stdout is gone, even if another process keeps stdin open,
+// such as a child that has inherited it. The gateway used to run for ever, and to execute calls
+// without a receiver.
 func TestStdioEndsWhenItsOutputIsClosed(t *testing.T) {
 	inR, _ := pipe(t)
 	outR, outW := pipe(t)
@@ -141,15 +142,16 @@ func TestStdioEndsWhenItsOutputIsClosed(t *testing.T) {
 	}
 }
 
-// So it is when the write was put off, to the end of a burst or until the pipe takes more, and
-// nothing is written any more that would fail.
+// The same holds if the write was delayed, to the end of a burst or until the pipe is read, and no
+// later write fails.
 func TestStdioEndsWhenItsOutputIsClosedDuringAWrite(t *testing.T) {
 	burst := new(wire.Burst)
 	for how, tt := range map[string]struct {
 		m    wire.Message
 		shut func(outR *os.File)
 	}{
-		"held":   {numbered(1, 0).WithBurst(burst), func(outR *os.File) { outR.Close(); burst.End() }},
+		"coalesced": {numbered(1, 0).WithBurst(burst),
+			func(outR *os.File) { outR.Close(); burst.End() }},
 		"queued": {numbered(1, 1<<20), func(outR *os.File) { outR.Close() }},
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -172,8 +174,8 @@ func TestStdioEndsWhenItsOutputIsClosedDuringAWrite(t *testing.T) {
 	}
 }
 
-// Where stdout shares its pipe with stderr it stays in the blocking mode, for
-// whoever else writes there. Close ends all the same.
+// If stdout shares its pipe with stderr, it stays in blocking mode because of other writers. Close
+// returns all the same.
 func TestStdioCloseOfABlockingPipe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -194,7 +196,7 @@ func TestStdioCloseOfABlockingPipe(t *testing.T) {
 	}
 }
 
-// What cannot be polled is read all the same, and Close ends it: a terminal.
+// A terminal, which cannot be polled, can be read, and Close ends the reading.
 func TestStdioCloseUnblocksATerminal(t *testing.T) {
 	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {

@@ -9,50 +9,51 @@ import (
 	"time"
 )
 
-// A far side may leave unread what it likes for as long as it stirs, or nothing waits.
+// A reader may leave bytes unread as long as it makes progress or sends something.
 func TestAStalledReaderIsDistinguishedFromASlowOne(t *testing.T) {
-	const patience = 10 * time.Second
+	const stallTimeout = 10 * time.Second
 	take := func(r io.Reader, n int) {
 		if _, err := io.CopyN(io.Discard, r, int64(n)); err != nil {
 			panic(err)
 		}
 	}
 	for name, tt := range map[string]struct {
-		play func(r io.Reader, o *WriteQueue)
-		deaf time.Duration // when, 0 = never
+		play    func(r io.Reader, o *WriteQueue)
+		stalled time.Duration // time of OnStall; 0 = never
 	}{
-		"reads nothing":          {func(io.Reader, *WriteQueue) {}, patience},
-		"begins, and then stops": {func(r io.Reader, _ *WriteQueue) { take(r, 100) }, patience},
+		"reads nothing":          {func(io.Reader, *WriteQueue) {}, stallTimeout},
+		"begins, and then stops": {func(r io.Reader, _ *WriteQueue) { take(r, 100) }, stallTimeout},
 		"reads slowly": {func(r io.Reader, _ *WriteQueue) {
 			for range 16 {
 				time.Sleep(9 * time.Second)
 				take(r, 64<<10)
 			}
-		}, 16*9*time.Second + 2*patience - 4*time.Second},
+		}, 16*9*time.Second + 2*stallTimeout - 4*time.Second},
 		"says something": {func(_ io.Reader, o *WriteQueue) {
 			time.Sleep(9 * time.Second)
 			o.progress.Add(1)
-		}, 2 * patience},
+		}, 2 * stallTimeout},
 		"reads all, and then again nothing": {func(r io.Reader, o *WriteQueue) {
 			time.Sleep(9 * time.Second)
 			take(r, 4<<20)
 			synctest.Wait()
 			time.Sleep(time.Hour)
 			_ = o.Send(numbered(1, 10))
-		}, 9*time.Second + time.Hour + patience},
+		}, 9*time.Second + time.Hour + stallTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, w := io.Pipe()
 				o := newWriteQueue(w, nil, 8<<20)
-				began, deaf := time.Now(), time.Duration(0)
-				o.stallTimeout, o.onStall = patience, func() { deaf = time.Since(began) }
-				_ = o.Send(numbered(0, 4<<20-len(numbered(0, 0).Raw())-1)) // 4 MiB with its line end
+				began, stalled := time.Now(), time.Duration(0)
+				o.stallTimeout, o.onStall = stallTimeout, func() { stalled = time.Since(began) }
+				// 4 MiB with its line end
+				_ = o.Send(numbered(0, 4<<20-len(numbered(0, 0).Raw())-1))
 				tt.play(r, o)
 				time.Sleep(24 * time.Hour)
 				synctest.Wait()
-				if deaf != tt.deaf {
-					t.Errorf("given up after %v, want %v", deaf, tt.deaf)
+				if stalled != tt.stalled {
+					t.Errorf("stalled after %v, want %v", stalled, tt.stalled)
 				}
 				r.Close()
 				w.Close()
@@ -66,7 +67,7 @@ func TestAnEmptyQueueDoesNotStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		o := newWriteQueue(w, nil, 8<<20)
-		o.stallTimeout, o.onStall = time.Second, func() { t.Error("given up") }
+		o.stallTimeout, o.onStall = time.Second, func() { t.Error("OnStall was called") }
 		go func() { _, _ = io.Copy(io.Discard, r) }()
 		for i := range 100 {
 			_ = o.Send(numbered(i, i<<10))

@@ -14,11 +14,12 @@ import (
 )
 
 func numbered(i, size int) wire.Message {
-	return wire.NewNotification("n", fmt.Appendf(nil, `{"i":%d,"x":"%s"}`, i, strings.Repeat("x", size)))
+	return wire.NewNotification("n",
+		fmt.Appendf(nil, `{"i":%d,"x":"%s"}`, i, strings.Repeat("x", size)))
 }
 
-// Lines come out whole and in order, whether the stream takes them at once, in
-// part or late.
+// Lines are written completely and in order, whether the stream takes them at once, in part or
+// late.
 func TestWriteQueueKeepsOrder(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -27,7 +28,7 @@ func TestWriteQueueKeepsOrder(t *testing.T) {
 	o := newWriteQueue(w, tryWriter(w), 1<<30)
 	const n = 300
 	sizes := []int{0, 10, 5000, maxCoalesced - 10, maxCoalesced + 10, 200 << 10}
-	for i := range n { // nobody reads yet: the pipe is full soon
+	for i := range n { // without a reader the pipe is full soon
 		if err := o.Send(numbered(i, sizes[i%len(sizes)])); err != nil {
 			t.Fatal(err)
 		}
@@ -35,20 +36,20 @@ func TestWriteQueueKeepsOrder(t *testing.T) {
 	in := bufio.NewReaderSize(r, 1<<20)
 	for i := range n {
 		line, err := in.ReadString('\n')
-		if want := string(numbered(i, sizes[i%len(sizes)]).Raw()) + "\n"; err != nil || line != want {
+		if want := string(numbered(i, sizes[i%len(sizes)]).Raw()) + "\n"; err != nil ||
+			line != want {
 			t.Fatalf("line %d: %v, %.60s", i, err, line)
 		}
 	}
 	o.flush()
 	if o.queuedBytes != 0 {
-		t.Errorf("%d bytes still wait", o.queuedBytes)
+		t.Errorf("%d bytes are still queued", o.queuedBytes)
 	}
 	w.Close()
 	o.Close()
 }
 
-// FRAME-08, FRAME-09: a stream that is not read never holds up a writer, and at
-// the bound the writer is told.
+// FRAME-08, FRAME-09: a stream that is not read never blocks a writer, and at the limit Send fails.
 func TestFRAME_08_WriteNeverWaits(t *testing.T) {
 	for name, try := range map[string]bool{"trying": true, "never trying": false} {
 		t.Run(name, func(t *testing.T) {
@@ -69,15 +70,16 @@ func TestFRAME_08_WriteNeverWaits(t *testing.T) {
 				t.Errorf("after %d messages: %v", sent, err)
 			}
 			w.Close()
-			o.Close() // must not wait either
-			if err := o.Send(numbered(0, 0)); !errors.Is(err, ErrClosed) && !errors.Is(err, os.ErrClosed) {
+			o.Close() // must not block either
+			if err := o.Send(numbered(0, 0)); !errors.Is(err, ErrClosed) &&
+				!errors.Is(err, os.ErrClosed) {
 				t.Errorf("after close: %v", err)
 			}
 		})
 	}
 }
 
-// Short lines that wait take no more memory than their bytes: the bound is one of memory.
+// Queued short lines take no more memory than their bytes, because the limit is one of memory.
 func TestQueuedShortLinesTakeOnlyTheirBytes(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -99,7 +101,7 @@ func TestQueuedShortLinesTakeOnlyTheirBytes(t *testing.T) {
 	waiting := o.queuedBytes
 	o.mu.Unlock()
 	if held > 3*waiting/2 || parts > 1000 {
-		t.Errorf("%d bytes wait in %d parts of %d bytes together", waiting, parts, held)
+		t.Errorf("%d bytes are queued in %d slices of %d bytes together", waiting, parts, held)
 	}
 	w.Close()
 	o.Close()
@@ -131,7 +133,8 @@ func TestPipeEndsAfterTheWrittenMessages(t *testing.T) {
 			a.Close()
 		}()
 		for i := range 3 {
-			if m, _, err := b.Read(); err != nil || string(m.Raw()) != string(numbered(i, 0).Raw()) {
+			if m, _, err := b.Read(); err != nil ||
+				string(m.Raw()) != string(numbered(i, 0).Raw()) {
 				t.Errorf("%s, %v", m.Raw(), err)
 			}
 		}
@@ -147,8 +150,8 @@ func TestPipeEndsAfterTheWrittenMessages(t *testing.T) {
 	})
 }
 
-// The bytes that a reader takes from a long queue count as taken at once, so that a client that
-// reads steadily does not count as a client that does not read.
+// Bytes that a reader takes from a long queue are subtracted at once, so that a client that reads
+// steadily is not treated like a client that does not read.
 func TestReadBytesOfAQueueCountAtOnce(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -165,7 +168,7 @@ func TestReadBytesOfAQueueCountAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.Backlogged() {
-		t.Error("it is crowded though three quarters were read")
+		t.Error("it is backlogged though three quarters were read")
 	}
 	w.Close()
 	o.Close()

@@ -23,11 +23,13 @@ import (
 )
 
 func notification(i, size int) wire.Message {
-	return wire.NewNotification("n", fmt.Appendf(nil, `{"i":%d,"x":"%s"}`, i, strings.Repeat("x", size)))
+	return wire.NewNotification("n",
+		fmt.Appendf(nil, `{"i":%d,"x":"%s"}`, i, strings.Repeat("x", size)))
 }
 
 func shell(script string) Command {
-	return Command{Path: "sh", Args: []string{"-c", script}, Env: []string{"PATH=" + os.Getenv("PATH")}, Limit: 1 << 20, Grace: 300 * time.Millisecond}
+	return Command{Path: "sh", Args: []string{"-c", script},
+		Env: []string{"PATH=" + os.Getenv("PATH")}, Limit: 1 << 20, Grace: 300 * time.Millisecond}
 }
 
 func spawn(t *testing.T, c Command) *Process {
@@ -64,7 +66,8 @@ func TestChildEchoesLineByLine(t *testing.T) {
 		}
 	}
 	for i := range 50 {
-		if m, _, err := p.Read(); err != nil || string(m.Raw()) != string(notification(i, i*300).Raw()) {
+		if m, _, err := p.Read(); err != nil ||
+			string(m.Raw()) != string(notification(i, i*300).Raw()) {
 			t.Fatalf("message %d: %v", i, err)
 		}
 	}
@@ -76,17 +79,20 @@ func TestChildEchoesLineByLine(t *testing.T) {
 	}
 }
 
-// START-04: the end of a child is told with its exit code and its last words.
+// START-04: the error of Read contains the exit code and the last lines of stderr.
 func TestSTART04ExitErrorContainsExitCodeAndStderr(t *testing.T) {
-	p := spawn(t, shell("i=0; while [ $i -lt 20 ]; do echo line $i >&2; i=$((i+1)); done; echo boom >&2; exit 127"))
+	p := spawn(t,
+		shell("i=0; while [ $i -lt 20 ]; do echo line $i >&2; i=$((i+1)); done; echo boom >&2; exit 127"))
 	_, _, err := p.Read()
 	var exit *ExitError
-	if !errors.As(err, &exit) || exit.Status != "exit 127" || !strings.HasSuffix(exit.Stderr, "line 19 | boom") || strings.Contains(exit.Stderr, "line 15 ") {
+	if !errors.As(err, &exit) || exit.Status != "exit 127" ||
+		!strings.HasSuffix(exit.Stderr, "line 19 | boom") ||
+		strings.Contains(exit.Stderr, "line 15 ") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// The cause of an end stands above the trace that follows it.
+// The cause of the end precedes a stack trace.
 func TestStderrTailBeginsWithTheCause(t *testing.T) {
 	for _, cause := range []string{
 		"Error: Cannot find module 'x'", "panic: runtime error: index out of range", "panic: no such table",
@@ -102,7 +108,7 @@ func TestStderrTailBeginsWithTheCause(t *testing.T) {
 	}
 }
 
-// What a child wrote long before its end is not told as if it were the cause.
+// Old lines of stderr are not presented as the cause of the end.
 func TestExitErrorShowsTheAgeOfOldStderr(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l stderrTail
@@ -133,19 +139,19 @@ func TestExitErrorNamesTheSignal(t *testing.T) {
 	}
 }
 
-// What a child wrote before it died is read first.
+// The output of a child is read before its end is reported.
 func TestLastMessagesOfAnEndedChildAreRead(t *testing.T) {
 	p := spawn(t, shell(say+"say 1; say 2; exit 3"))
 	proctest.Eventually(t, "exit", func() bool { return p.waitExit(0) })
 	if readNumber(t, p) != 1 || readNumber(t, p) != 2 {
-		t.Error("out of order")
+		t.Error("messages are out of order")
 	}
 	if _, _, err := p.Read(); err == nil || err.Error() != "exit 3" {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Whoever writes to a dead child learns how it died, not that a pipe broke.
+// After a write to a child that has ended, Read reports how it ended, not a broken pipe.
 func TestWritingToAnEndedChild(t *testing.T) {
 	p := spawn(t, shell("exit 3"))
 	proctest.Eventually(t, "exit", func() bool { return p.waitExit(0) })
@@ -157,7 +163,7 @@ func TestWritingToAnEndedChild(t *testing.T) {
 	}
 }
 
-// A child that closes its stdin and lives on is of no use: it is ended.
+// A child that closes its stdin and goes on is ended, because it is of no use.
 func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
 	t.Parallel()
 	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
@@ -165,12 +171,13 @@ func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
 	if err := p.Write(notification(1, 0), ""); err != nil {
 		t.Errorf("Write: %v", err)
 	}
-	if _, _, err := p.Read(); err == nil || err.Error() != "it closed its stdin but ran on, so that the gateway ended it (signal: terminated)" {
+	if _, _, err := p.Read(); err == nil ||
+		err.Error() != "it closed its stdin but ran on, so that the gateway ended it (signal: terminated)" {
 		t.Errorf("Read: %v", err)
 	}
 }
 
-// So it is when the write that fails was put off to the end of a burst, and none follows.
+// The same holds if the failed write was delayed to the end of a burst and no write follows.
 func TestAChildThatClosesItsStdinDuringAWriteIsEnded(t *testing.T) {
 	t.Parallel()
 	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
@@ -180,12 +187,13 @@ func TestAChildThatClosesItsStdinDuringAWriteIsEnded(t *testing.T) {
 		t.Errorf("Write: %v", err)
 	}
 	burst.End()
-	if _, _, err := p.Read(); err == nil || err.Error() != "it closed its stdin but ran on, so that the gateway ended it (signal: terminated)" {
+	if _, _, err := p.Read(); err == nil ||
+		err.Error() != "it closed its stdin but ran on, so that the gateway ended it (signal: terminated)" {
 		t.Errorf("Read: %v", err)
 	}
 }
 
-// FRAME-07: a child that floods its stderr is not held up by it.
+// FRAME-07: a child that floods its stderr is not blocked.
 func TestFRAME07StderrIsReadFromTheStart(t *testing.T) {
 	var mu sync.Mutex
 	count := 0
@@ -206,13 +214,14 @@ func TestFRAME07StderrIsReadFromTheStart(t *testing.T) {
 
 func TestStderrLinesAreCutNotSplit(t *testing.T) {
 	var got []string
-	copyLines(strings.NewReader(strings.Repeat("x", 3*maxStderrLine)+"\nshort\r\n\nlast"), nil, func(s string) { got = append(got, s) })
+	copyLines(strings.NewReader(strings.Repeat("x", 3*maxStderrLine)+"\nshort\r\n\nlast"), nil,
+		func(s string) { got = append(got, s) })
 	if len(got) != 3 || len(got[0]) != maxStderrLine || got[1] != "short" || got[2] != "last" {
 		t.Errorf("%d lines, the first of %d bytes", len(got), len(got[0]))
 	}
 }
 
-// The steps of the end: stdin closed, SIGTERM, SIGKILL; each is given its time.
+// Close closes stdin, sends SIGTERM and sends SIGKILL, and waits after each step.
 func TestCloseEndsTheChildStepByStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -222,8 +231,10 @@ func TestCloseEndsTheChildStepByStep(t *testing.T) {
 		name, script, mark string
 	}{
 		{"on stdin's end", "cat >/dev/null; echo eof > $MARK", "eof"},
-		{"on SIGTERM", "trap 'echo term > $MARK; exit' TERM; " + say + "say 0; while :; do sleep 0.01; done", "term"},
-		{"on SIGKILL", "trap '' TERM; " + say + "say 0; echo started > $MARK; while :; do sleep 0.01; done", "started"},
+		{"on SIGTERM", "trap 'echo term > $MARK; exit' TERM; " + say +
+			"say 0; while :; do sleep 0.01; done", "term"},
+		{"on SIGKILL", "trap '' TERM; " + say +
+			"say 0; echo started > $MARK; while :; do sleep 0.01; done", "started"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			mark := filepath.Join(dir, strings.ReplaceAll(tt.name, " ", "-"))
@@ -239,16 +250,16 @@ func TestCloseEndsTheChildStepByStep(t *testing.T) {
 				t.Errorf("took %v", took)
 			}
 			if text, _ := os.ReadFile(mark); strings.TrimSpace(string(text)) != tt.mark {
-				t.Errorf("it noted %q", text)
+				t.Errorf("the script wrote %q", text)
 			}
 			if proctest.Exists(p.Pid()) {
-				t.Error("it lives on")
+				t.Error("the process still runs")
 			}
 		})
 	}
 }
 
-// PROC-01: what a child started goes with it, by Close or when the child dies.
+// PROC-01: the descendants of a child end with it, by Close or when the child dies.
 func TestPROC01GrandchildrenEndWithTheChild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -258,16 +269,17 @@ func TestPROC01GrandchildrenEndWithTheChild(t *testing.T) {
 		"death": func(p *Process) { _ = syscall.Kill(p.Pid(), syscall.SIGKILL) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := spawn(t, shell(say+"trap '' TERM; sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' & say $!; wait"))
+			p := spawn(t,
+				shell(say+"trap '' TERM; sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' & say $!; wait"))
 			grandchild := readNumber(t, p)
 			end(p)
-			proctest.Eventually(t, "the grandchild's end", func() bool { return !proctest.Exists(grandchild) })
+			proctest.Eventually(t, "the grandchild's end",
+				func() bool { return !proctest.Exists(grandchild) })
 		})
 	}
 }
 
-// A child that dies is noticed though a process that left its group holds its
-// stdout open.
+// The end of a child is noticed even if a process outside of its group keeps its stdout open.
 func TestTheEndOfAChildIsNoticedDespiteAnOpenStdout(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("setsid"); err != nil {
@@ -281,7 +293,7 @@ func TestTheEndOfAChildIsNoticedDespiteAnOpenStdout(t *testing.T) {
 	}
 }
 
-// FRAME-08: a child that never reads is written to without waiting, and ended.
+// FRAME-08: writing to a child that never reads does not block, and Close ends the child.
 func TestFRAME08AChildThatNeverReads(t *testing.T) {
 	t.Parallel()
 	p := spawn(t, shell("trap '' TERM; while :; do sleep 0.01; done"))
@@ -299,7 +311,7 @@ func TestFRAME08AChildThatNeverReads(t *testing.T) {
 	}
 }
 
-// A relative path is seen from the directory that the child runs in.
+// A relative path is relative to the directory of the child.
 func TestARelativeCommandIsRelativeToItsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "run.sh"), []byte("#!/bin/sh\nexit 8\n"), 0o755); err != nil {
@@ -321,7 +333,8 @@ func TestAChildThatClosesItsStdinAndIgnoresSIGTERMIsKilled(t *testing.T) {
 	if err := p.Write(notification(1, 0), ""); err != nil {
 		t.Errorf("Write: %v", err)
 	}
-	if _, _, err := p.Read(); err == nil || err.Error() != "it closed its stdin but ran on, so that the gateway ended it (signal: killed)" {
+	if _, _, err := p.Read(); err == nil ||
+		err.Error() != "it closed its stdin but ran on, so that the gateway ended it (signal: killed)" {
 		t.Errorf("Read: %v", err)
 	}
 }
@@ -333,11 +346,13 @@ func TestStartErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ path, env, want string }{
-		{"no-such-command", "PATH=" + dir, `command "no-such-command" is in no directory of its PATH`},
+		{"no-such-command", "PATH=" + dir,
+			`command "no-such-command" is in no directory of its PATH`},
 		{"no-such-command", "X=", `command "no-such-command" is in no directory of its PATH (`},
 		{filepath.Join(dir, "none"), "", `does not exist`},
 		{file, "", `may not be executed`},
-		{"sh -c 'echo x'", "PATH=/bin:/usr/bin", `command "sh -c 'echo x'" is in no directory of its PATH (/bin:/usr/bin): "sh" is a program, what follows it belongs in args`},
+		{"sh -c 'echo x'", "PATH=/bin:/usr/bin",
+			`command "sh -c 'echo x'" is in no directory of its PATH (/bin:/usr/bin): "sh" is a program, what follows it belongs in args`},
 		{"/bin/sh -c true", "", `"/bin/sh" is a program, what follows it belongs in args`},
 		{"no-such-command -c true", "PATH=" + dir, `is in no directory of its PATH`},
 	} {
@@ -349,11 +364,11 @@ func TestStartErrors(t *testing.T) {
 	c := shell("true")
 	c.Dir = filepath.Join(dir, "missing")
 	if _, err := Start(c); err == nil {
-		t.Error("a missing directory is no error")
+		t.Error("no error for a missing directory")
 	}
 }
 
-// A name is looked up in the child's own PATH.
+// A bare name is looked up in the PATH of the child.
 func TestCommandIsLookedUpInItsOwnPATH(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("#!/bin/sh\nexit 9\n"), 0o755); err != nil {
@@ -365,15 +380,16 @@ func TestCommandIsLookedUpInItsOwnPATH(t *testing.T) {
 	}
 }
 
-// PROC-04: when this process is killed, its children are, and theirs, also if
-// they ignore every signal but SIGKILL. The test starts itself to be killed.
+// PROC-04: when this process is killed, its descendants are killed, even if they ignore all signals
+// but SIGKILL. The test starts itself as the process to kill.
 func TestPROC04ChildrenDoNotOutliveAKilledParent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
 	if os.Getenv("BE_THE_PARENT") != "" {
 		p, err := Start(func() Command {
-			c := shell(say + "trap '' TERM HUP INT; sh -c 'trap \"\" TERM HUP INT; while :; do sleep 0.05; done' & say $$; say $!; while :; do sleep 0.05; done")
+			c := shell(say +
+				"trap '' TERM HUP INT; sh -c 'trap \"\" TERM HUP INT; while :; do sleep 0.05; done' & say $$; say $!; while :; do sleep 0.05; done")
 			return c
 		}())
 		if err != nil {
@@ -396,41 +412,48 @@ func TestPROC04ChildrenDoNotOutliveAKilledParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !proctest.Exists(child) || !proctest.Exists(grandchild) {
-		t.Fatal("they do not live")
+		t.Fatal("the processes do not run")
 	}
 	_ = parent.Process.Kill()
 	_ = parent.Wait()
-	proctest.Eventually(t, "their end", func() bool { return !proctest.Exists(child) && !proctest.Exists(grandchild) })
+	proctest.Eventually(t, "their end",
+		func() bool { return !proctest.Exists(child) && !proctest.Exists(grandchild) })
 }
 
-// Where there is no PATH at all, programs are where they always are.
+// Without any PATH, programs are looked up in the standard directories.
 func TestACommandIsFoundWithoutAnyPATH(t *testing.T) {
-	t.Setenv("PATH", "") // so that it comes back
+	t.Setenv("PATH", "") // restored at the end of the test
 	os.Unsetenv("PATH")
-	p := spawn(t, Command{Path: "sh", Args: []string{"-c", "exit 6"}, Env: []string{"X=1"}, Limit: 1000})
+	p := spawn(t,
+		Command{Path: "sh", Args: []string{"-c", "exit 6"}, Env: []string{"X=1"}, Limit: 1000})
 	if _, _, err := p.Read(); err == nil || err.Error() != "exit 6" {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Of a file that is there and cannot be started, the error says what is wrong with it.
+// If a file exists but cannot be started, the error explains why.
 func TestStartErrorsOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, tt := range map[string]struct{ text, want string }{
-		"no program":     {"no program, and no script", `is no program of this system, nor a script that begins with #!`},
-		"empty":          {"", `is no program of this system`},
-		"no interpreter": {"#!/no/such/node\n", `is a script whose first line names a program that does not exist: "#!/no/such/node"`},
-		"from Windows":   {"#!/bin/sh\r\necho\n", `is a script whose first line names a program that does not exist: "#!/bin/sh\r"`},
+		"no program": {"no program, and no script",
+			`is no program of this system, nor a script that begins with #!`},
+		"empty": {"", `is no program of this system`},
+		"no interpreter": {"#!/no/such/node\n",
+			`is a script whose first line names a program that does not exist: "#!/no/such/node"`},
+		"from Windows": {"#!/bin/sh\r\necho\n",
+			`is a script whose first line names a program that does not exist: "#!/bin/sh\r"`},
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(tt.text), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Start(Command{Path: path, Limit: 1000}); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := Start(Command{Path: path, Limit: 1000}); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", name, err, tt.want)
 		}
 	}
-	if _, err := Start(Command{Path: dir, Limit: 1000}); err == nil || !strings.Contains(err.Error(), "is a directory") {
+	if _, err := Start(Command{Path: dir, Limit: 1000}); err == nil ||
+		!strings.Contains(err.Error(), "is a directory") {
 		t.Errorf("a directory: %v", err)
 	}
 	if _, err := Start(Command{Path: "/bin/sh", Args: []string{strings.Repeat("x", 4<<20)}, Limit: 1000}); err == nil || !strings.Contains(err.Error(), "too long") {
@@ -438,35 +461,37 @@ func TestStartErrorsOfFiles(t *testing.T) {
 	}
 }
 
-// A child that closes its stdout and lives on has ended, as far as we are concerned.
+// A child that closes its stdout is treated as ended, even if it goes on.
 func TestAChildThatClosesItsStdoutHasEnded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
-	p := spawn(t, shell("echo 'going silent' >&2; exec >&-; trap '' TERM; while :; do sleep 0.01; done"))
+	p := spawn(t,
+		shell("echo 'going silent' >&2; exec >&-; trap '' TERM; while :; do sleep 0.01; done"))
 	_, _, err := p.Read()
 	var exit *ExitError
-	if !errors.As(err, &exit) || exit.Status != "it closed its stdout but runs on" || exit.Stderr != "going silent" {
+	if !errors.As(err, &exit) || exit.Status != "it closed its stdout but runs on" ||
+		exit.Stderr != "going silent" {
 		t.Errorf("got %v", err)
 	}
 	p.Close()
 	if proctest.Exists(p.Pid()) {
-		t.Error("it lives on")
+		t.Error("the process still runs")
 	}
 }
 
-// A child that has stopped itself hears no SIGTERM, but ends all the same.
+// A stopped child does not receive SIGTERM, but is ended all the same.
 func TestAChildThatIsStoppedIsEnded(t *testing.T) {
 	t.Parallel()
 	p := spawn(t, shell(say+"trap 'exit' TERM; say 1; kill -s STOP $$; read -r never"))
 	readNumber(t, p)
 	p.Close()
 	if proctest.Exists(p.Pid()) {
-		t.Error("it lives on")
+		t.Error("the process still runs")
 	}
 }
 
-// A child that goes into the background ends with what it has put there.
+// The error of a child that goes into the background mentions the process that it has left.
 func TestExitErrorOfADaemon(t *testing.T) {
 	p := spawn(t, shell(say+"say 1; sleep 60 & exit 0"))
 	readNumber(t, p)
@@ -475,17 +500,18 @@ func TestExitErrorOfADaemon(t *testing.T) {
 	}
 }
 
-// TestStartErrorWithoutDescriptors: a fork that has no room for the descriptors of the new
-// process fails with EBADF, of which nobody could tell what to do.
+// A fork that has no free descriptors for the new process fails with EBADF, which would not tell
+// the operator what to do.
 func TestStartErrorWithoutDescriptors(t *testing.T) {
-	err := explainStartError("/bin/sh", &fs.PathError{Op: "fork/exec", Path: "/bin/sh", Err: syscall.EBADF})
+	err := explainStartError("/bin/sh",
+		&fs.PathError{Op: "fork/exec", Path: "/bin/sh", Err: syscall.EBADF})
 	if !errors.Is(err, syscall.EMFILE) || !strings.HasPrefix(err.Error(), "too many open files") {
 		t.Errorf("%v", err)
 	}
 }
 
-// FRAME-08: the conversation with a child that does not read ends, and says so; not so with one
-// that has taken everything and is busy.
+// FRAME-08: the connection to a child that does not read ends with an error that tells so; a child
+// that has read everything may be busy.
 func TestFRAME08AChildThatDoesNotReadIsDisconnected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -501,7 +527,9 @@ func TestFRAME08AChildThatDoesNotReadIsDisconnected(t *testing.T) {
 		}
 	}
 	_, _, err := p.Read()
-	if took := time.Since(began); err == nil || !strings.HasPrefix(err.Error(), "it does not read: for 300ms ") || took < c.StallTimeout || took > 5*time.Second {
+	if took := time.Since(began); err == nil ||
+		!strings.HasPrefix(err.Error(), "it does not read: for 300ms ") || took < c.StallTimeout ||
+		took > 5*time.Second {
 		t.Errorf("after %v: %v", took, err)
 	}
 	c = shell(say + "read -r l; sleep 1; say 0; sleep 60")

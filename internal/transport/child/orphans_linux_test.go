@@ -12,8 +12,7 @@ import (
 	"mcpgateway/internal/procgroup"
 )
 
-// PROC-01: what a child leaves behind in a session of its own ends with it, and
-// when Close returns it has.
+// PROC-01: an orphan in a session of its own ends with its child, before Close returns.
 func TestPROC01OrphansEndWithTheChild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -26,9 +25,10 @@ func TestPROC01OrphansEndWithTheChild(t *testing.T) {
 		"death": func(p *Process) { _ = syscall.Kill(p.Pid(), syscall.SIGKILL) },
 	} {
 		for what, does := range map[string]string{
-			"sleeps":                              proctest.Sleep,
-			"ignores SIGTERM":                     proctest.IgnoreSignals,
-			"has a child without its environment": "env -i sh -c 'echo $$ > " + t.TempDir() + "/deep; " + proctest.IgnoreSignals + "' & wait",
+			"sleeps":          proctest.Sleep,
+			"ignores SIGTERM": proctest.IgnoreSignals,
+			"has a child without its environment": "env -i sh -c 'echo $$ > " + t.TempDir() +
+				"/deep; " + proctest.IgnoreSignals + "' & wait",
 		} {
 			t.Run(name+", "+what, func(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "pid")
@@ -42,7 +42,7 @@ func TestPROC01OrphansEndWithTheChild(t *testing.T) {
 				end(p)
 				for _, pid := range all {
 					if name == "Close" && proctest.Running(pid) {
-						t.Errorf("%d is there after Close", pid)
+						t.Errorf("%d runs after Close", pid)
 					}
 					proctest.Eventually(t, "its end", func() bool { return !proctest.Exists(pid) })
 				}
@@ -51,54 +51,61 @@ func TestPROC01OrphansEndWithTheChild(t *testing.T) {
 	}
 }
 
-// What a child leaves behind is asked to end before it is made to.
+// An orphan gets SIGTERM before SIGKILL.
 func TestOrphansGetSIGTERMFirst(t *testing.T) {
 	if !proctest.InSubreaper(t, procgroup.BecomeSubreaper) {
 		return
 	}
 	dir := t.TempDir()
 	said := filepath.Join(dir, "said")
-	c := shell(proctest.Detached(dir+"/pid", "trap 'echo bye > "+said+"; exit' TERM; while :; do sleep 0.01; done") + "read -r never")
+	c := shell(proctest.Detached(dir+"/pid",
+		"trap 'echo bye > "+said+"; exit' TERM; while :; do sleep 0.01; done") + "read -r never")
 	c.Grace = 5 * time.Second
 	p := spawn(t, c)
 	proctest.PIDFrom(t, dir+"/pid")
 	p.Close()
 	if text, _ := os.ReadFile(said); string(text) != "bye\n" {
-		t.Errorf("it said %q", text)
+		t.Errorf("the orphan wrote %q", text)
 	}
 }
 
-// Whom a child leaves behind while another lives is told from what that one has left.
+// The orphans of a child that has ended are killed, those of other children are not.
 func TestOrphansOfAnotherChildAreNotKilled(t *testing.T) {
 	if !proctest.InSubreaper(t, procgroup.BecomeSubreaper) {
 		return
 	}
 	dir := t.TempDir()
 	a := spawn(t, shell(proctest.Detached(dir+"/a", proctest.Sleep)+"read -r never"))
-	b := spawn(t, shell(proctest.Detached(dir+"/b", proctest.Sleep)+"setsid sleep 60 & echo $! > "+dir+"/c; read -r never"))
-	ofA, ofB, stillB := proctest.PIDFrom(t, dir+"/a"), proctest.PIDFrom(t, dir+"/b"), proctest.PIDFrom(t, dir+"/c")
+	b := spawn(t,
+		shell(proctest.Detached(dir+"/b",
+			proctest.Sleep)+"setsid sleep 60 & echo $! > "+dir+"/c; read -r never"))
+	ofA, ofB, stillB := proctest.PIDFrom(t, dir+"/a"), proctest.PIDFrom(t,
+		dir+"/b"), proctest.PIDFrom(t, dir+"/c")
 	a.Close()
 	if proctest.Running(ofA) {
-		t.Error("what the ended one left is there")
+		t.Error("the orphan of the ended child runs")
 	}
 	if !proctest.Running(ofB) || !proctest.Running(stillB) || b.waitExit(0) {
-		t.Error("the sibling was hit")
+		t.Error("the other child was killed")
 	}
 	b.Close()
 	if proctest.Running(ofB) || proctest.Running(stillB) {
-		t.Error("what the other one left is there")
+		t.Error("the orphan of the other child runs")
 	}
 }
 
-// A server that makes a daemon of itself is told not to.
+// The error of a server that turns itself into a daemon tells that it must not.
 func TestExitErrorMentionsAnOrphan(t *testing.T) {
 	if !proctest.InSubreaper(t, procgroup.BecomeSubreaper) {
 		return
 	}
 	file := filepath.Join(t.TempDir(), "pid")
-	daemon := proctest.Detached(file, proctest.Sleep) + "until [ -s " + file + " ]; do sleep 0.01; done; " // its end must not overtake it
+	// the child must not end before
+	daemon := proctest.Detached(file, proctest.Sleep) + "until [ -s " + file +
+		" ]; do sleep 0.01; done; "
 	for script, want := range map[string]string{
-		daemon + "exit 0": "exit 0; it has left a process behind, but a server must not go into the background",
+		daemon +
+			"exit 0": "exit 0; it has left a process behind, but a server must not go into the background",
 		daemon + "exit 3": "exit 3",
 		"exit 0":          "exit 0",
 	} {
@@ -110,7 +117,7 @@ func TestExitErrorMentionsAnOrphan(t *testing.T) {
 	}
 }
 
-// PROC-04: with a parent that is killed goes also what has left the group of its child.
+// PROC-04: when the parent is killed, processes that have left the group of its child are killed.
 func TestPROC04TheWatchdogKillsOrphans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -118,18 +125,20 @@ func TestPROC04TheWatchdogKillsOrphans(t *testing.T) {
 	victim := proctest.StartSubprocess(t)
 	if victim == nil {
 		procgroup.BecomeSubreaper()
-		spawn(t, shell(proctest.Detached(os.Getenv("DIR")+"/pid", proctest.IgnoreSignals)+"read -r never"))
+		spawn(t,
+			shell(proctest.Detached(os.Getenv("DIR")+"/pid",
+				proctest.IgnoreSignals)+"read -r never"))
 		select {}
 	}
 	pid := victim.PIDFrom(t, "pid")
 	if !proctest.Exists(pid) {
-		t.Fatal("it does not live")
+		t.Fatal("the process does not run")
 	}
 	victim.Kill()
 	proctest.Eventually(t, "its end", func() bool { return !proctest.Exists(pid) })
 }
 
-// PROC-04: so does what was left behind by a child that is dead, while it is given its grace.
+// PROC-04: the same holds for the orphans of a child that has ended, during their grace.
 func TestPROC04OrphansAreGuardedDuringTheirGrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -138,7 +147,9 @@ func TestPROC04OrphansAreGuardedDuringTheirGrace(t *testing.T) {
 	if victim == nil {
 		procgroup.BecomeSubreaper()
 		dir := os.Getenv("DIR")
-		c := shell(proctest.Detached(dir+"/pid", "trap 'echo $$ > "+dir+"/asked' TERM; while :; do sleep 0.01; done") + "until [ -s " + dir + "/pid ]; do sleep 0.01; done")
+		c := shell(proctest.Detached(dir+"/pid",
+			"trap 'echo $$ > "+dir+"/asked' TERM; while :; do sleep 0.01; done") + "until [ -s " +
+			dir + "/pid ]; do sleep 0.01; done")
 		c.Grace = time.Hour
 		spawn(t, c)
 		select {}
