@@ -14,7 +14,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func TestHTTPAnswers(t *testing.T) {
+func TestHTTPResponses(t *testing.T) {
 	const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":9,"progress":1}}`
 	const question = `{"jsonrpc":"2.0","id":0,"method":"roots/list"}`
 	tests := []struct {
@@ -22,26 +22,26 @@ func TestHTTPAnswers(t *testing.T) {
 		serve func(w http.ResponseWriter, m wire.Message)
 		want  []string // R stands for the result
 	}{
-		{"JSON", func(w http.ResponseWriter, m wire.Message) { answer(w, m, `{"a":1}`) }, []string{"R"}},
+		{"JSON", func(w http.ResponseWriter, m wire.Message) { writeResult(w, m, `{"a":1}`) }, []string{"R"}},
 		{"JSON of another media type", func(w http.ResponseWriter, m wire.Message) {
 			w.Header().Set("Content-Type", "text/plain")
-			fmt.Fprint(w, "\uFEFF"+result(m, `{"a":1}`))
+			fmt.Fprint(w, "\uFEFF"+resultOf(m, `{"a":1}`))
 		}, []string{"R"}},
 		{"stream", func(w http.ResponseWriter, m wire.Message) {
-			stream(w, sseEvent(progress), sseEvent(question), sseEvent(result(m, `{"a":1}`)))
+			writeStream(w, messageEvent(progress), messageEvent(question), messageEvent(resultOf(m, `{"a":1}`)))
 		}, []string{progress, question, "R"}},
 		{"stream that goes on", func(w http.ResponseWriter, m wire.Message) {
-			stream(w, sseEvent(result(m, `{"a":1}`)), sseEvent(progress))
+			writeStream(w, messageEvent(resultOf(m, `{"a":1}`)), messageEvent(progress))
 		}, []string{"R", progress}},
 		{"other events", func(w http.ResponseWriter, m wire.Message) {
 			w.Header().Set("Content-Type", "Text/Event-Stream; charset=utf-8")
-			fmt.Fprint(w, "event: ping\ndata: {}\n\n: hello\n\nevent: message\n"+sseEvent(result(m, `{"a":1}`)))
+			fmt.Fprint(w, "event: ping\ndata: {}\n\n: hello\n\nevent: message\n"+messageEvent(resultOf(m, `{"a":1}`)))
 		}, []string{"R"}},
 		{"JSON batch", func(w http.ResponseWriter, m wire.Message) {
-			fmt.Fprint(w, "["+progress+", "+result(m, `{"a":1}`)+"]")
+			fmt.Fprint(w, "["+progress+", "+resultOf(m, `{"a":1}`)+"]")
 		}, []string{progress, "R"}},
 		{"batch in a stream", func(w http.ResponseWriter, m wire.Message) {
-			stream(w, sseEvent("["+progress+","+result(m, `{"a":1}`)+"]"))
+			writeStream(w, messageEvent("["+progress+","+resultOf(m, `{"a":1}`)+"]"))
 		}, []string{progress, "R"}},
 	}
 	for _, tt := range tests {
@@ -78,7 +78,7 @@ func TestFRAME_14_DataOfSeveralLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			stream(w, "\uFEFFid: 1\r\ndata: {\"jsonrpc\":\"2.0\",\r\n", ": ping\r\nfoo: bar\r\n",
+			writeStream(w, "\uFEFFid: 1\r\ndata: {\"jsonrpc\":\"2.0\",\r\n", ": ping\r\nfoo: bar\r\n",
 				"data: \"id\":"+string(m.ID())+",\r\n", "data: \"result\":{}}\r\n\r\n")
 		}
 		c := ready(t, s, nil)
@@ -153,11 +153,11 @@ func TestHTTPReadsErrorsOnAnyStatus(t *testing.T) {
 	}
 }
 
-func TestHTTPMendsUTF8(t *testing.T) {
+func TestHTTPReplacesInvalidUTF8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			answer(w, m, `"ok"`)
+			writeResult(w, m, `"ok"`)
 		}
 		c := ready(t, s, nil)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
@@ -175,7 +175,7 @@ func TestHTTPMendsUTF8(t *testing.T) {
 
 // A message that is no request needs no body in return, and whatever the server
 // says to it is nobody's answer.
-func TestHTTPNotificationsNeedNoAnswer(t *testing.T) {
+func TestHTTPNotificationsNeedNoResponseBody(t *testing.T) {
 	replies := map[string]func(http.ResponseWriter){
 		"202":     func(w http.ResponseWriter) { w.WriteHeader(202) },
 		"204":     func(w http.ResponseWriter) { w.WriteHeader(204) },
@@ -188,8 +188,8 @@ func TestHTTPNotificationsNeedNoAnswer(t *testing.T) {
 			w.WriteHeader(400)
 			fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}`)
 		},
-		"broken": func(http.ResponseWriter) { hangUp() },
-		"stream": func(w http.ResponseWriter) { stream(w, "id: 1\n", "data:\n\n") },
+		"broken": func(http.ResponseWriter) { abortConnection() },
+		"stream": func(w http.ResponseWriter) { writeStream(w, "id: 1\n", "data:\n\n") },
 	}
 	for name, reply := range replies {
 		t.Run(name, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestHTTPWriteIsBounded(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.post = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { hang(r) }
+		s.post = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { blockUntilAborted(r) }
 		c := ready(t, s, nil)
 		synctest.Wait()
 		var err error
@@ -241,7 +241,7 @@ func TestHTTPWriteIsBounded(t *testing.T) {
 func TestHTTPWriteBoundsBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { hang(r) }
+		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { blockUntilAborted(r) }
 		c := dialStub(t, s, nil)
 		few := wire.NewNotification("x", nil)
 		conn := c.Conn.(*streamable)
@@ -266,13 +266,13 @@ func TestHTTPWriteBoundsBytes(t *testing.T) {
 func TestHTTPCloseEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.get = func(w http.ResponseWriter, r *http.Request) { stream(w); hang(r) }
+		s.get = func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) }
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			if m.Method() == "tools/call" {
-				hang(r)
+				blockUntilAborted(r)
 			}
-			stream(w, ": still at it\n")
-			hang(r)
+			writeStream(w, ": still at it\n")
+			blockUntilAborted(r)
 		}
 		c := ready(t, s, nil)
 		c.call("tools/call")
@@ -304,7 +304,7 @@ func TestHTTPCloseEndsTheSession(t *testing.T) {
 func TestHTTPCloseDoesNotWaitForTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.end = func(_ http.ResponseWriter, r *http.Request) { hang(r) }
+		s.end = func(_ http.ResponseWriter, r *http.Request) { blockUntilAborted(r) }
 		c := ready(t, s, nil)
 		began := time.Now()
 		c.Close()
@@ -318,7 +318,9 @@ func TestHTTPCloseDoesNotWaitForTheServer(t *testing.T) {
 func TestHTTPCloseWhileBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.get = func(w http.ResponseWriter, _ *http.Request) { stream(w, sseEvent(`{"jsonrpc":"2.0","method":"x"}`)) }
+		s.get = func(w http.ResponseWriter, _ *http.Request) {
+			writeStream(w, messageEvent(`{"jsonrpc":"2.0","method":"x"}`))
+		}
 		c := ready(t, s, nil)
 		var writers sync.WaitGroup
 		for i := range 8 {
@@ -344,7 +346,7 @@ func TestHTTPCloseWhileBusy(t *testing.T) {
 	})
 }
 
-func TestHTTPCloseBeforeAnything(t *testing.T) {
+func TestHTTPCloseBeforeAnyMessage(t *testing.T) {
 	for _, url := range []string{"http://stub.test/mcp", "", "ftp://user:hunter2@h/", "http://[::1/?key=hunter2", "x\x00"} {
 		c := DialStreamable(Options{URL: url})
 		if url != "http://stub.test/mcp" {
@@ -366,13 +368,13 @@ func TestHTTPCloseBeforeAnything(t *testing.T) {
 func TestLEAK_02_NothingIsLeftOfAConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.get = func(w http.ResponseWriter, r *http.Request) { stream(w); hang(r) }
+		s.get = func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) }
 		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
 			http.Error(w, "session not found", http.StatusNotFound)
 		}
 		for range 500 {
 			c := ready(t, s, nil)
-			c.lost(c.call("tools/call"), false)
+			c.wantLost(c.call("tools/call"), false)
 			if _, _, err := c.Read(); !errors.Is(err, ErrSessionLost) {
 				t.Fatal(err)
 			}

@@ -76,7 +76,7 @@ func TestHTTPErrorOfInitialize_F_HTTP_1(t *testing.T) {
 			fmt.Fprint(w, `{"error":"invalid_token","error_description":"x"}`)
 		}
 		c := dialStub(t, s, nil)
-		wantText(t, c.lost(c.call("initialize"), false), `HTTP 401 Unauthorized: {"error":"invalid_token","error_description":"x"}`)
+		wantErrorText(t, c.wantLost(c.call("initialize"), false), `HTTP 401 Unauthorized: {"error":"invalid_token","error_description":"x"}`)
 	})
 }
 
@@ -149,8 +149,8 @@ func TestHTTPNamesTheTargetOfARedirect_F_HTTP_6(t *testing.T) {
 				}
 				s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { redirect(w) }
 				c := ready(t, s, nil)
-				err := c.lost(c.call("tools/call"), false)
-				wantText(t, err, tt.want)
+				err := c.wantLost(c.call("tools/call"), false)
+				wantErrorText(t, err, tt.want)
 				if strings.Contains(err.Error(), "hunter2") {
 					t.Errorf("a secret is shown: %v", err)
 				}
@@ -161,7 +161,7 @@ func TestHTTPNamesTheTargetOfARedirect_F_HTTP_6(t *testing.T) {
 				old := dialStubBy(DialHTTPSSE, t, s, nil)
 				old.call("initialize")
 				_, _, err = old.Read()
-				wantText(t, err, tt.want)
+				wantErrorText(t, err, tt.want)
 			})
 		})
 	}
@@ -173,21 +173,21 @@ func TestHTTPEndpointEvent_F_HTTP_8(t *testing.T) {
 		s := newStub(t)
 		gone := make(chan bool, 2)
 		open := func(w http.ResponseWriter, r *http.Request) {
-			stream(w, ": hello\n\n", "event: endpoint\ndata: /messages?sessionId=1\n\n")
-			hang(r)
+			writeStream(w, ": hello\n\n", "event: endpoint\ndata: /messages?sessionId=1\n\n")
+			blockUntilAborted(r)
 			gone <- true
 		}
 		s.init = func(w http.ResponseWriter, r *http.Request, _ wire.Message) { open(w, r) }
 		s.post = s.init
 		c := dialStub(t, s, nil)
-		err := c.lost(c.call("initialize"), false)
-		wantText(t, err, "set transport to sse or auto")
+		err := c.wantLost(c.call("initialize"), false)
+		wantErrorText(t, err, "set transport to sse or auto")
 		if !errors.Is(err, ErrNotStreamable) {
 			t.Errorf("got %v", err)
 		}
 		<-gone // at once, not when the Conn is closed
 		modern := dialStubBy(DialStateless, t, s, nil)
-		if err := modern.lost(modern.call("server/discover"), false); !errors.Is(err, ErrNotStateless) {
+		if err := modern.wantLost(modern.call("server/discover"), false); !errors.Is(err, ErrNotStateless) {
 			t.Errorf("got %v", err)
 		}
 		<-gone
@@ -199,7 +199,7 @@ func TestHTTPEndpointEventLater_F_HTTP_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			stream(w, "event: endpoint\ndata: /x\n\n", sseEvent(result(m, "{}")))
+			writeStream(w, "event: endpoint\ndata: /x\n\n", messageEvent(resultOf(m, "{}")))
 		}
 		c := ready(t, s, nil)
 		c.call("tools/call")
@@ -210,13 +210,13 @@ func TestHTTPEndpointEventLater_F_HTTP_8(t *testing.T) {
 // A request that was written waits for its answer on the stream, whatever becomes of its POST.
 func TestSSEBrokenPost_F_HTTP_9(t *testing.T) {
 	for name, reply := range map[string]http.HandlerFunc{
-		"without a response": func(http.ResponseWriter, *http.Request) { hangUp() },
+		"without a response": func(http.ResponseWriter, *http.Request) { abortConnection() },
 		"after 202": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			w.WriteHeader(202)
 			fmt.Fprint(w, "Acc")
 			w.(http.Flusher).Flush()
-			hangUp()
+			abortConnection()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestSSEBrokenPost_F_HTTP_9(t *testing.T) {
 				if n := s.count("tools/call"); n != 1 {
 					t.Errorf("the server got %d calls", n)
 				}
-				s.says <- sseEvent(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"late":1}}`, id))
+				s.events <- messageEvent(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"late":1}}`, id))
 				c.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"late":1}}`, id))
 			})
 		})
@@ -240,12 +240,12 @@ func TestSSEBrokenPost_F_HTTP_9(t *testing.T) {
 func TestSSEBrokenPostAndStream_F_HTTP_9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)
-		s.post = func(http.ResponseWriter, *http.Request, wire.Message) { hangUp() }
+		s.post = func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() }
 		c := s.ready(t)
 		c.call("tools/call")
 		synctest.Wait()
-		close(s.says)
-		wantText(t, c.over(), "the stream of events ended")
+		close(s.events)
+		wantErrorText(t, c.wantEnd(), "the stream of events ended")
 	})
 }
 
@@ -263,14 +263,14 @@ func TestHTTPErrorEvents_F_HTTP_10(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
 				s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
-					stream(w, "event: error\n"+sseEvent(tt.data))
+					writeStream(w, "event: error\n"+messageEvent(tt.data))
 				}
 				c := ready(t, s, nil)
 				c.call("tools/call")
 				if tt.want != "" {
 					c.want(tt.want)
 				} else {
-					wantText(t, c.lost("101", true), tt.lost)
+					wantErrorText(t, c.wantLost("101", true), tt.lost)
 				}
 			})
 		})
@@ -283,8 +283,8 @@ func TestSSEErrorEvent_F_HTTP_10(t *testing.T) {
 		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { w.WriteHeader(202) }
 		c := s.ready(t)
 		id := c.call("tools/call")
-		s.says <- "event: error\n" + sseEvent("not a message")
-		s.says <- "event: error\n" + sseEvent(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"m"}}`, id))
+		s.events <- "event: error\n" + messageEvent("not a message")
+		s.events <- "event: error\n" + messageEvent(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"m"}}`, id))
 		c.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"m"}}`, id))
 	})
 }

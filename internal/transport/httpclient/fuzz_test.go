@@ -15,8 +15,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A hostile server answers some requests as a fuzzer has it, and the others well.
-type hostile struct {
+// A hostileServer server answers some requests as a fuzzer has it, and the others well.
+type hostileServer struct {
 	which  uint8 // bits: initialize or discover, notifications, calls, GET
 	status int
 	header http.Header
@@ -33,7 +33,7 @@ const (
 )
 
 // RoundTrip implements http.RoundTripper.
-func (h *hostile) RoundTrip(r *http.Request) (*http.Response, error) {
+func (h *hostileServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	var m wire.Message
 	if r.Body != nil {
 		text, _ := io.ReadAll(r.Body)
@@ -52,13 +52,13 @@ func (h *hostile) RoundTrip(r *http.Request) (*http.Response, error) {
 	case m.Kind() != wire.Request || strings.HasSuffix(r.URL.Path, "/post"):
 		return h.response(r, 202, nil, io.NopCloser(strings.NewReader(""))), nil
 	case m.Method() == "server/discover":
-		return h.response(r, 200, http.Header{"Content-Type": {"application/json"}}, io.NopCloser(strings.NewReader(result(m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}`)))), nil
+		return h.response(r, 200, http.Header{"Content-Type": {"application/json"}}, io.NopCloser(strings.NewReader(resultOf(m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}`)))), nil
 	}
 	return h.response(r, 200, http.Header{"Content-Type": {"application/json"}, "Mcp-Session-Id": {"s"}},
-		io.NopCloser(strings.NewReader(result(m, `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x","version":"1"}}`)))), nil
+		io.NopCloser(strings.NewReader(resultOf(m, `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x","version":"1"}}`)))), nil
 }
 
-func (h *hostile) response(r *http.Request, status int, header http.Header, body io.ReadCloser) *http.Response {
+func (h *hostileServer) response(r *http.Request, status int, header http.Header, body io.ReadCloser) *http.Response {
 	if header == nil {
 		header = make(http.Header)
 	}
@@ -117,7 +117,7 @@ func FuzzAnswers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind, which uint8, status uint16, content, session, extra string, body []byte, piece uint8, cut bool) {
 		const limit = 4096
-		h := &hostile{which: which, status: 100 + int(status)%900, header: make(http.Header), body: string(body), piece: int(piece) + 1, cut: cut}
+		h := &hostileServer{which: which, status: 100 + int(status)%900, header: make(http.Header), body: string(body), piece: int(piece) + 1, cut: cut}
 		for name, value := range map[string]string{"Content-Type": content, "Mcp-Session-Id": session, "Location": extra, "Retry-After": extra, "Mcp-Protocol-Version": extra} {
 			if value != "" {
 				h.header.Set(name, value)
@@ -132,9 +132,9 @@ func FuzzAnswers(f *testing.F) {
 				dial = DialStateless
 			}
 			c := dial(Options{URL: url, RoundTripper: h, Limit: limit})
-			heard := &hearer{t: t, limit: limit, lost: make(map[wire.ID]bool), answered: make(map[wire.ID]bool)}
+			heard := &checkingReader{t: t, limit: limit, lost: make(map[wire.ID]bool), answered: make(map[wire.ID]bool)}
 			var reading sync.WaitGroup
-			reading.Go(func() { heard.listen(c) })
+			reading.Go(func() { heard.readAll(c) })
 			hello := `"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`
 			if kind%3 == 2 {
 				hello = `"server/discover","params":{}`
@@ -158,14 +158,14 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// A hearer reads a Conn to its end and holds it to what it promises.
-type hearer struct {
+// A checkingReader reads a Conn to its end and holds it to what it promises.
+type checkingReader struct {
 	t              *testing.T
 	limit          int
 	lost, answered map[wire.ID]bool
 }
 
-func (h *hearer) listen(c transport.Conn) {
+func (h *checkingReader) readAll(c transport.Conn) {
 	for {
 		m, _, err := c.Read()
 		var noise *transport.MalformedError

@@ -15,8 +15,8 @@ import (
 
 var dialers = map[string]func(Options) transport.Conn{"streamable HTTP": DialStreamable, "HTTP+SSE": DialHTTPSSE}
 
-// refused returns why a request with this method to a server behind a URL was lost.
-func refused(t *testing.T, dial func(Options) transport.Conn, method string, o Options) string {
+// wantLost returns why a request with this method to a server behind a URL was lost.
+func wantLost(t *testing.T, dial func(Options) transport.Conn, method string, o Options) string {
 	t.Helper()
 	o.Limit, o.Log = 1<<20, slog.New(slog.DiscardHandler)
 	c := dial(o)
@@ -84,7 +84,7 @@ func TestWrongScheme(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for kind, dial := range dialers {
-				got := refused(t, dial, "initialize", Options{URL: tt.url})
+				got := wantLost(t, dial, "initialize", Options{URL: tt.url})
 				if strings.Contains(got, "in url") != (tt.want != "") || strings.Count(got, tt.want) != 1 && tt.want != "" || strings.Contains(got, "may be no server") && tt.want != "" {
 					t.Errorf("%s: %s, want %q", kind, got, tt.want)
 				}
@@ -134,7 +134,7 @@ func TestUnauthorized(t *testing.T) {
 			}))
 			defer server.Close()
 			for kind, dial := range dialers {
-				got := refused(t, dial, "initialize", Options{URL: server.URL, Headers: tt.headers})
+				got := wantLost(t, dial, "initialize", Options{URL: server.URL, Headers: tt.headers})
 				if !strings.HasSuffix(got, "; "+tt.want) || strings.Contains(got, secret) {
 					t.Errorf("%s: %s, want %s", kind, got, tt.want)
 				}

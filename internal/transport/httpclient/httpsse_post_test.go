@@ -12,7 +12,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func TestSSERefusedPost(t *testing.T) {
+func TestSSERejectedPost(t *testing.T) {
 	status := func(code int, text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) { http.Error(w, text, code) }
 	}
@@ -43,8 +43,8 @@ func TestSSERefusedPost(t *testing.T) {
 				s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) { tt.reply(w, r) }
 				s.note = s.post
 				c := s.dialSSE(t, nil)
-				err := c.lost(c.call("tools/call"), tt.ran)
-				wantText(t, err, tt.want)
+				err := c.wantLost(c.call("tools/call"), tt.ran)
+				wantErrorText(t, err, tt.want)
 				if errors.Is(err, ErrNotStreamable) {
 					t.Error("that is for streamable HTTP to say")
 				}
@@ -56,8 +56,8 @@ func TestSSERefusedPost(t *testing.T) {
 				if n := s.count("tools/call"); n != 1 {
 					t.Errorf("the server got %d calls", n)
 				}
-				s.post, s.note = s.takes, nil // the conversation goes on
-				c.answered()
+				s.post, s.note = s.acceptPost, nil // the conversation goes on
+				c.wantCallWorks()
 			})
 		})
 	}
@@ -66,16 +66,16 @@ func TestSSERefusedPost(t *testing.T) {
 // A session that was in use and is not known any more does not come back, though
 // the stream may hang on.
 func TestSSESessionIsLost(t *testing.T) {
-	for name, reply := range forgotten {
+	for name, reply := range lostSessionResponses {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSSEStub(t)
 				c := s.ready(t)
 				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) { reply(w) }
-				if err := c.lost(c.call("tools/call"), false); !errors.Is(err, ErrSessionLost) {
+				if err := c.wantLost(c.call("tools/call"), false); !errors.Is(err, ErrSessionLost) {
 					t.Errorf("got %v", err)
 				}
-				if err := c.over(); !errors.Is(err, ErrSessionLost) {
+				if err := c.wantEnd(); !errors.Is(err, ErrSessionLost) {
 					t.Errorf("Read ends with %v", err)
 				}
 			})
@@ -84,15 +84,15 @@ func TestSSESessionIsLost(t *testing.T) {
 }
 
 // Some servers answer in the response to the POST.
-func TestSSEAnswersInTheBody(t *testing.T) {
+func TestSSEResponsesInTheBody(t *testing.T) {
 	tests := []struct {
 		name, body string
 		status     int
 		want       []string
 	}{
 		{"result", `{"jsonrpc":"2.0","id":101,"result":{}}`, 200, []string{`{"jsonrpc":"2.0","id":101,"result":{}}`}},
-		{"with more", "[" + serverSays(1) + `,{"jsonrpc":"2.0","id":101,"result":{}}]`, 200,
-			[]string{serverSays(1), `{"jsonrpc":"2.0","id":101,"result":{}}`}},
+		{"with more", "[" + serverNotification(1) + `,{"jsonrpc":"2.0","id":101,"result":{}}]`, 200,
+			[]string{serverNotification(1), `{"jsonrpc":"2.0","id":101,"result":{}}`}},
 		{"error", `{"jsonrpc":"2.0","id":101,"error":{"code":1,"message":"no"}}`, 400,
 			[]string{`{"jsonrpc":"2.0","id":101,"error":{"code":1,"message":"no"}}`}},
 		{"error that names nothing", `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}`, 404,
@@ -111,14 +111,14 @@ func TestSSEAnswersInTheBody(t *testing.T) {
 				for _, text := range tt.want {
 					c.want(text)
 				}
-				c.answered()
+				c.wantCallWorks()
 			})
 		})
 	}
 }
 
 // What is no answer is none, whatever the status says of success.
-func TestSSETakenPost(t *testing.T) {
+func TestSSEAcceptedPost(t *testing.T) {
 	for name, reply := range map[string]func(http.ResponseWriter){
 		"200":         func(w http.ResponseWriter) {},
 		"202":         func(w http.ResponseWriter) { w.WriteHeader(202) },
@@ -132,12 +132,12 @@ func TestSSETakenPost(t *testing.T) {
 				s := newSSEStub(t)
 				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 					reply(w)
-					s.answers(r, m)
+					s.respond(r, m)
 				}
 				c := s.dialSSE(t, nil)
-				c.answered()
+				c.wantCallWorks()
 				c.write(`{"jsonrpc":"2.0","method":"a"}`)
-				c.answered()
+				c.wantCallWorks()
 				synctest.Wait()
 				if text := s.log.String(); strings.Contains(text, "WARN") {
 					t.Errorf("the log is %s", text)
@@ -148,30 +148,30 @@ func TestSSETakenPost(t *testing.T) {
 }
 
 // The answer may overtake the response to its POST, which counts for nothing then.
-func TestSSEAnswerOvertakesItsPost(t *testing.T) {
+func TestSSEResponseOvertakesItsPost(t *testing.T) {
 	for name, then := range map[string]func(http.ResponseWriter, *http.Request){
 		"refused": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
-		"broken":  func(http.ResponseWriter, *http.Request) { hangUp() },
-		"hanging": func(_ http.ResponseWriter, r *http.Request) { hang(r) },
+		"broken":  func(http.ResponseWriter, *http.Request) { abortConnection() },
+		"hanging": func(_ http.ResponseWriter, r *http.Request) { blockUntilAborted(r) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSSEStub(t)
 				left := make(chan time.Duration, 1)
 				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-					s.answers(r, m)
+					s.respond(r, m)
 					time.Sleep(time.Millisecond) // until the answer has arrived
 					began := time.Now()
 					defer func() { left <- time.Since(began) }()
 					then(w, r)
 				}
 				c := s.dialSSE(t, nil)
-				c.answered()
+				c.wantCallWorks()
 				if d := <-left; d > lingerTimeout {
 					t.Errorf("the POST went on for %v", d)
 				}
-				s.post = s.takes
-				c.answered()
+				s.post = s.acceptPost
+				c.wantCallWorks()
 			})
 		})
 	}
@@ -184,7 +184,7 @@ func TestSSECancel(t *testing.T) {
 		aborted := make(chan bool, 1)
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			if m.Method() == "slow" {
-				hang(r)
+				blockUntilAborted(r)
 				aborted <- true
 			}
 			w.WriteHeader(202)
@@ -213,8 +213,8 @@ func TestSSECancel(t *testing.T) {
 		if n := s.count("notifications/cancelled"); n != 2 || s.count("tools/list") != 0 {
 			t.Errorf("%d cancellations; arrived: %s", n, s.order())
 		}
-		s.post = s.takes
-		c.answered()
+		s.post = s.acceptPost
+		c.wantCallWorks()
 	})
 }
 
@@ -225,7 +225,7 @@ func TestSSEWriteIsBounded(t *testing.T) {
 		c := s.ready(t)
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			if m.Method() == "slow" {
-				hang(r)
+				blockUntilAborted(r)
 			}
 			w.WriteHeader(202)
 		}
@@ -244,17 +244,17 @@ func TestSSEWriteIsBounded(t *testing.T) {
 	})
 }
 
-func TestSSESendsAgainWhatWasPutOff(t *testing.T) {
+func TestSSERetriesAfterRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-			s.post = s.takes
+			s.post = s.acceptPost
 			w.Header().Set("Retry-After", "5")
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
 		c := s.dialSSE(t, nil)
 		began := time.Now()
-		c.answered()
+		c.wantCallWorks()
 		if d := time.Since(began); d != 5*time.Second {
 			t.Errorf("took %v", d)
 		}

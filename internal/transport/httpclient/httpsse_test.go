@@ -20,7 +20,7 @@ import (
 type sseStub struct {
 	*stub
 	opening string      // the beginning of the stream
-	says    chan string // what is sent on it; "" breaks it, and closing says ends it
+	events  chan string // what is sent on it; "" breaks it, and closing says ends it
 }
 
 const endpoint = "event: endpoint\ndata: /post?session=hunter6\n\n"
@@ -28,37 +28,37 @@ const endpoint = "event: endpoint\ndata: /post?session=hunter6\n\n"
 func newSSEStub(t *testing.T) *sseStub {
 	s := &sseStub{newStub(t), endpoint, make(chan string)}
 	s.get = func(w http.ResponseWriter, r *http.Request) {
-		stream(w, s.opening)
+		writeStream(w, s.opening)
 		for {
 			select {
-			case text, ok := <-s.says:
+			case text, ok := <-s.events:
 				if !ok {
 					return
 				}
 				if text == "" {
-					hangUp()
+					abortConnection()
 				}
-				stream(w, text)
+				writeStream(w, text)
 			case <-r.Context().Done():
 				return
 			}
 		}
 	}
-	s.init = s.takes
-	s.post = s.takes
+	s.init = s.acceptPost
+	s.post = s.acceptPost
 	return s
 }
 
-// takes takes a request and has it answered on the stream.
-func (s *sseStub) takes(w http.ResponseWriter, r *http.Request, m wire.Message) {
+// acceptPost takes a request and has it answered on the stream.
+func (s *sseStub) acceptPost(w http.ResponseWriter, r *http.Request, m wire.Message) {
 	w.WriteHeader(http.StatusAccepted)
 	io.WriteString(w, "Accepted")
-	s.answers(r, m)
+	s.respond(r, m)
 }
 
-func (s *sseStub) answers(r *http.Request, m wire.Message) {
+func (s *sseStub) respond(r *http.Request, m wire.Message) {
 	select {
-	case s.says <- "event: message\n" + sseEvent(result(m, `{}`)):
+	case s.events <- "event: message\n" + messageEvent(resultOf(m, `{}`)):
 	case <-r.Context().Done():
 	}
 }
@@ -69,13 +69,13 @@ func (s *sseStub) dialSSE(t *testing.T, change func(*Options)) *client {
 
 func (s *sseStub) ready(t *testing.T) *client {
 	c := s.dialSSE(t, nil)
-	c.shake()
+	c.handshake()
 	synctest.Wait()
 	return c
 }
 
-// answered makes a call and checks that it is answered.
-func (c *client) answered() {
+// wantCallWorks makes a call and checks that it is answered.
+func (c *client) wantCallWorks() {
 	c.Helper()
 	id := c.call("tools/call")
 	if m := c.read(); m.ID() != id || m.Part(wire.PartResult) == nil {
@@ -83,19 +83,19 @@ func (c *client) answered() {
 	}
 }
 
-// fails begins a conversation that fails at once, and returns why.
-func (c *client) fails() error {
+// wantConnectFails begins a conversation that fails at once, and returns why.
+func (c *client) wantConnectFails() error {
 	c.Helper()
-	lost := c.lost(c.call("initialize"), false)
-	err := c.over()
+	lost := c.wantLost(c.call("initialize"), false)
+	err := c.wantEnd()
 	if err.Error() != lost.Error() {
 		c.Errorf("Lost says %q, Read then %q", lost, err)
 	}
 	return err
 }
 
-// over reads the error that ends the conversation.
-func (c *client) over() error {
+// wantEnd reads the error that ends the conversation.
+func (c *client) wantEnd() error {
 	c.Helper()
 	m, _, err := c.Read()
 	if lost := new(transport.CallLostError); err == nil || errors.As(err, &lost) {
@@ -107,25 +107,25 @@ func (c *client) over() error {
 	return err
 }
 
-func TestSSEConverses(t *testing.T) {
+func TestSSECallsAndNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)
 		c := s.dialSSE(t, func(o *Options) { o.Headers = map[string]string{"Authorization": "Bearer secret"} })
-		c.shake()
-		c.answered()
+		c.handshake()
+		c.wantCallWorks()
 		question := `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`
-		s.says <- sseEvent(serverSays(1)) + "event: message\n" + sseEvent("["+question+","+serverSays(2)+"]") + sseEvent("nonsense") +
-			"event: ping\n" + sseEvent("{}") + "event: endpoint\n" + sseEvent("http://other.test/")
-		c.want(serverSays(1))
+		s.events <- messageEvent(serverNotification(1)) + "event: message\n" + messageEvent("["+question+","+serverNotification(2)+"]") + messageEvent("nonsense") +
+			"event: ping\n" + messageEvent("{}") + "event: endpoint\n" + messageEvent("http://other.test/")
+		c.want(serverNotification(1))
 		c.want(question)
-		c.want(serverSays(2))
+		c.want(serverNotification(2))
 		_, _, err := c.Read()
 		if noise := new(transport.MalformedError); !errors.As(err, &noise) {
 			t.Errorf("got %v, want Noise", err)
 		}
 		c.write(`{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
 		synctest.Wait()
-		c.answered()
+		c.wantCallWorks()
 		c.Close()
 		if got := s.order(); got != "initialize notifications/initialized tools/call  tools/call" {
 			t.Errorf("arrived: %s", got)
@@ -178,11 +178,11 @@ func TestSSEEndpoint(t *testing.T) {
 				s.opening = "event: endpoint\ndata: " + tt.endpoint + "\n\n"
 				c := s.dialSSE(t, func(o *Options) { o.URL = "http://me:hunter2@stub.test/v1/mcp" })
 				if tt.refusal == "" {
-					c.answered()
+					c.wantCallWorks()
 				} else {
-					wantText(t, c.fails(), tt.refusal)
+					wantErrorText(t, c.wantConnectFails(), tt.refusal)
 				}
-				for _, a := range s.those("POST") {
+				for _, a := range s.requests("POST") {
 					user, _, _ := (&http.Request{Header: a.header}).BasicAuth()
 					if a.host == "other.test" || a.uri != tt.uri || user != "me" {
 						t.Errorf("posted to %s%s as %s", a.host, a.uri, user)
@@ -233,11 +233,11 @@ func TestSSERedirect(t *testing.T) {
 				}
 				c := s.dialSSE(t, nil)
 				if tt.want == "" {
-					wantText(t, c.fails(), "no stream of events: HTTP 302 Found")
+					wantErrorText(t, c.wantConnectFails(), "no stream of events: HTTP 302 Found")
 					return
 				}
-				c.answered()
-				if got := s.those("POST")[0].uri; got != tt.want {
+				c.wantCallWorks()
+				if got := s.requests("POST")[0].uri; got != tt.want {
 					t.Errorf("posted to %s", got)
 				}
 			})
@@ -246,7 +246,7 @@ func TestSSERedirect(t *testing.T) {
 }
 
 // However a stream begins, and whatever it has for ends of lines.
-func TestSSEOpenings(t *testing.T) {
+func TestSSEStreamBeginnings(t *testing.T) {
 	for name, opening := range map[string]string{
 		"CR LF":                 "event: endpoint\r\ndata: /post\r\n\r\n",
 		"CR":                    "event: endpoint\rdata: /post\r\r",
@@ -254,8 +254,8 @@ func TestSSEOpenings(t *testing.T) {
 		"no spaces":             "event:endpoint\ndata:/post\n\n",
 		"byte order mark":       "\uFEFFevent: endpoint\ndata: /post\n\n",
 		"comment and ping":      ": hello\n\nevent: ping\ndata: 1\n\n" + "id: 7\nretry: 10\nevent: endpoint\ndata: /post\n\n",
-		"message before it":     sseEvent(serverSays(1)) + "event: endpoint\ndata: /post\n\n",
-		"too large before it":   sseEvent(strings.Repeat("x", 2<<20)) + "event: endpoint\ndata: /post\n\n",
+		"message before it":     messageEvent(serverNotification(1)) + "event: endpoint\ndata: /post\n\n",
+		"too large before it":   messageEvent(strings.Repeat("x", 2<<20)) + "event: endpoint\ndata: /post\n\n",
 		"blanks around the URL": "event: endpoint\ndata:  \t/post \n\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -263,8 +263,8 @@ func TestSSEOpenings(t *testing.T) {
 				s := newSSEStub(t)
 				s.opening = opening
 				c := s.dialSSE(t, nil)
-				c.answered()
-				if got := s.those("POST")[0].uri; got != "/post" {
+				c.wantCallWorks()
+				if got := s.requests("POST")[0].uri; got != "/post" {
 					t.Errorf("posted to %s", got)
 				}
 			})
@@ -286,7 +286,7 @@ func TestSSEMessagesWaitForTheEndpoint(t *testing.T) {
 		if s.count("POST") != 0 {
 			t.Errorf("posted before there was an endpoint: %s", s.order())
 		}
-		s.says <- endpoint
+		s.events <- endpoint
 		if m := c.read(); m.ID() != id {
 			t.Errorf("got %s", m.Raw())
 		}
@@ -294,7 +294,7 @@ func TestSSEMessagesWaitForTheEndpoint(t *testing.T) {
 			t.Errorf("arrived: %s", got)
 		}
 		time.Sleep(time.Hour) // the time for the endpoint is long over
-		c.answered()
+		c.wantCallWorks()
 	})
 }
 
@@ -314,16 +314,16 @@ func TestSSEWithoutAStream(t *testing.T) {
 		{"500", status(500), "no stream of events: HTTP 500 Internal Server Error", 1},
 		{"502", status(502), "no stream of events: HTTP 502 Bad Gateway", 1 + maxRetries},
 		{"a page", status(200), "no stream of events: HTTP 200 OK: *** says no", 1},
-		{"connection broken", func(http.ResponseWriter, *http.Request) { hangUp() }, "no stream of events: unexpected EOF", 1 + maxRetries},
-		{"empty", func(w http.ResponseWriter, _ *http.Request) { stream(w) },
+		{"connection broken", func(http.ResponseWriter, *http.Request) { abortConnection() }, "no stream of events: unexpected EOF", 1 + maxRetries},
+		{"empty", func(w http.ResponseWriter, _ *http.Request) { writeStream(w) },
 			"the stream of events ended before it named an endpoint: unexpected EOF", 1},
 		{"no endpoint", func(w http.ResponseWriter, _ *http.Request) {
-			stream(w, sseEvent("/post"), "event: endpoint\ndata:\n\n")
+			writeStream(w, messageEvent("/post"), "event: endpoint\ndata:\n\n")
 		},
 			"the stream of events ended before it named an endpoint: unexpected EOF", 1},
-		{"silent", func(w http.ResponseWriter, r *http.Request) { stream(w); hang(r) },
+		{"silent", func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) },
 			"the server has named no endpoint within 1m0s", 1},
-		{"without an answer", func(_ http.ResponseWriter, r *http.Request) { hang(r) },
+		{"without an answer", func(_ http.ResponseWriter, r *http.Request) { blockUntilAborted(r) },
 			"the server has named no endpoint within 1m0s", 1},
 	}
 	for _, tt := range tests {
@@ -332,8 +332,8 @@ func TestSSEWithoutAStream(t *testing.T) {
 				s := newSSEStub(t)
 				s.get = tt.get
 				c := s.dialSSE(t, func(o *Options) { o.URL += "?key=hunter4" })
-				err := c.fails()
-				wantText(t, err, tt.want)
+				err := c.wantConnectFails()
+				wantErrorText(t, err, tt.want)
 				if errors.Is(err, io.EOF) {
 					t.Error("that was no orderly end")
 				}
@@ -352,7 +352,7 @@ func TestSSENoConnection(t *testing.T) {
 		s.ready(t)
 		s.refusing = 1000
 		c := s.dialSSE(t, nil)
-		wantText(t, c.fails(), "no stream of events: dial tcp: connection refused")
+		wantErrorText(t, c.wantConnectFails(), "no stream of events: dial tcp: connection refused")
 	})
 }
 
@@ -363,9 +363,9 @@ func TestSSEStreamEnds(t *testing.T) {
 		orderly bool
 		want    string
 	}{
-		{"orderly", func(s *sseStub) { close(s.says) }, true, "the stream of events ended: EOF"},
-		{"broken", func(s *sseStub) { s.says <- "" }, false, "the stream of events ended: unexpected EOF"},
-		{"in an event", func(s *sseStub) { s.says <- "data: {"; s.says <- "" }, false, "the stream of events ended: unexpected EOF"},
+		{"orderly", func(s *sseStub) { close(s.events) }, true, "the stream of events ended: EOF"},
+		{"broken", func(s *sseStub) { s.events <- "" }, false, "the stream of events ended: unexpected EOF"},
+		{"in an event", func(s *sseStub) { s.events <- "data: {"; s.events <- "" }, false, "the stream of events ended: unexpected EOF"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -374,7 +374,7 @@ func TestSSEStreamEnds(t *testing.T) {
 				c := s.ready(t)
 				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 					if m.Method() == "slow" {
-						hang(r)
+						blockUntilAborted(r)
 					}
 					w.WriteHeader(202)
 				}
@@ -382,9 +382,9 @@ func TestSSEStreamEnds(t *testing.T) {
 				id := c.call("slow")
 				synctest.Wait()
 				tt.cut(s)
-				wantText(t, c.lost(id, true), tt.want)
-				err := c.over()
-				wantText(t, err, tt.want)
+				wantErrorText(t, c.wantLost(id, true), tt.want)
+				err := c.wantEnd()
+				wantErrorText(t, err, tt.want)
 				if errors.Is(err, io.EOF) != tt.orderly {
 					t.Errorf("%v: io.EOF %v", err, !tt.orderly)
 				}
@@ -404,21 +404,21 @@ func TestSSEKeepsTheBytesOfALargeEvent(t *testing.T) {
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) { w.WriteHeader(202) }
 		large := `{"jsonrpc":"2.0", "id":101,"result":"` + strings.Repeat("\\u00e9x ", 100_000) + `"}`
 		c.call("tools/call")
-		s.says <- sseEvent(large)
+		s.events <- messageEvent(large)
 		c.want(large)
 	})
 }
 
-func TestSSEPassesOverTooLargeAnEvent(t *testing.T) {
+func TestSSESkipsOversizedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)
 		c := s.ready(t)
-		s.says <- sseEvent(`{"jsonrpc":"2.0","id":101,"result":"` + strings.Repeat("x", 2<<20) + `"}`)
+		s.events <- messageEvent(`{"jsonrpc":"2.0","id":101,"result":"` + strings.Repeat("x", 2<<20) + `"}`)
 		_, _, err := c.Read()
 		if noise := new(transport.MalformedError); !errors.As(err, &noise) || noise.ID != "101" || !noise.LooksLikeResponse {
 			t.Errorf("got %v", err)
 		}
-		c.answered()
+		c.wantCallWorks()
 	})
 }
 
@@ -432,26 +432,26 @@ func TestSSENotificationsKeepTheirOrder(t *testing.T) {
 			w.WriteHeader(202)
 		}
 		c := s.dialSSE(t, nil)
-		c.shake()
+		c.handshake()
 		c.write(`{"jsonrpc":"2.0","method":"a"}`)
 		c.write(`{"jsonrpc":"2.0","method":"b"}`)
-		c.answered()
+		c.wantCallWorks()
 		if got := s.order(); got != "initialize notifications/initialized a b tools/call" {
 			t.Errorf("arrived: %s", got)
 		}
 	})
 }
 
-func TestSSECloseFreesEverything(t *testing.T) {
+func TestSSECloseLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			switch m.Method() {
 			case "hangs":
-				hang(r)
+				blockUntilAborted(r)
 			case "speaks":
 				for r.Context().Err() == nil {
-					s.answers(r, m)
+					s.respond(r, m)
 				}
 			}
 			w.WriteHeader(202)
@@ -483,7 +483,7 @@ func TestSSECloseFreesEverything(t *testing.T) {
 	})
 }
 
-func TestSSECloseBeforeAnything(t *testing.T) {
+func TestSSECloseBeforeAnyMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)
 		c := s.dialSSE(t, nil)
@@ -515,9 +515,9 @@ func TestSSEShowsNoSecrets(t *testing.T) {
 		s.note = s.post
 		c := s.dialSSE(t, func(o *Options) { o.Headers = map[string]string{"X-Api-Key": "hunter3"} })
 		c.write(`{"jsonrpc":"2.0","method":"a"}`)
-		err := c.lost(c.call("tools/call"), true)
-		wantText(t, err, "HTTP 500 Internal Server Error: /post?*** of ***: *** *** failed")
-		s.note = func(http.ResponseWriter, *http.Request, wire.Message) { hangUp() }
+		err := c.wantLost(c.call("tools/call"), true)
+		wantErrorText(t, err, "HTTP 500 Internal Server Error: /post?*** of ***: *** *** failed")
+		s.note = func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() }
 		c.write(`{"jsonrpc":"2.0","method":"a"}`)
 		synctest.Wait()
 		if text := s.log.String(); strings.Contains(text, "hunter") || strings.Count(text, "did not accept") != 2 {

@@ -47,36 +47,36 @@ func TestHTTPLost(t *testing.T) {
 			fmt.Fprint(w, "<html>log in</html>")
 		}, "HTTP 200 OK: log in", true},
 		{"truncated JSON", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			fmt.Fprint(w, result(m, `{}`)[:20])
+			fmt.Fprint(w, resultOf(m, `{}`)[:20])
 		}, "the answer is not a message: Parse error", true},
 		{"both result and error", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":1,"error":{"code":1,"message":"m"}}`, m.ID())
 		}, "the answer is not a message: Invalid request", true},
 		{"too long", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			answer(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
+			writeResult(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
 		}, "the answer is longer than limits.message, 1048576 bytes", true},
 		{"too long, length unknown", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			w.(http.Flusher).Flush()
-			answer(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
+			writeResult(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
 		}, "the answer is longer than limits.message, 1048576 bytes", true},
 		{"too long an event", func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-			stream(w, sseEvent(result(m, string(wire.Quote(strings.Repeat("x", 1<<20))))))
-			hang(r)
+			writeStream(w, messageEvent(resultOf(m, string(wire.Quote(strings.Repeat("x", 1<<20))))))
+			blockUntilAborted(r)
 		}, "the answer is longer than limits.message, 1048576 bytes", true},
-		{"connection broken", func(http.ResponseWriter, *http.Request, wire.Message) { hangUp() },
+		{"connection broken", func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() },
 			"the connection broke before the answer: EOF", true},
 		{"broken in a body", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			w.Header().Set("Content-Length", "1000")
-			fmt.Fprint(w, result(m, `{}`))
+			fmt.Fprint(w, resultOf(m, `{}`))
 			w.(http.Flusher).Flush()
-			hangUp()
+			abortConnection()
 		}, "the connection broke before the answer was complete: unexpected EOF", true},
 		{"stream ended", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
-			stream(w, ": hello\n\n")
+			writeStream(w, ": hello\n\n")
 		}, "the stream ended without the answer: EOF", true},
 		{"stream broken", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			stream(w, "data: "+result(m, `{}`)+"\n")
-			hangUp()
+			writeStream(w, "data: "+resultOf(m, `{}`)+"\n")
+			abortConnection()
 		}, "the stream ended without the answer: unexpected EOF", true},
 		{"stream on a refusal", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -89,7 +89,7 @@ func TestHTTPLost(t *testing.T) {
 				s := newStub(t)
 				s.post = tt.serve
 				c := ready(t, s, nil)
-				wantText(t, c.lost(c.call("tools/call"), tt.ran), tt.want)
+				wantErrorText(t, c.wantLost(c.call("tools/call"), tt.ran), tt.want)
 				s.post = nil // the conversation goes on
 				id := c.call("tools/call")
 				if m := c.read(); m.ID() != id {
@@ -102,11 +102,11 @@ func TestHTTPLost(t *testing.T) {
 
 // What is no message in a stream is noise; it is said what the stream had when
 // it ends without the answer.
-func TestHTTPNoiseInAStream(t *testing.T) {
+func TestHTTPMalformedMessagesInAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			stream(w, sseEvent("nonsense"), sseEvent(`{"jsonrpc":"2.0","id":`+string(m.ID())+`}`), sseEvent(result(m, `{}`)))
+			writeStream(w, messageEvent("nonsense"), messageEvent(`{"jsonrpc":"2.0","id":`+string(m.ID())+`}`), messageEvent(resultOf(m, `{}`)))
 		}
 		c := ready(t, s, nil)
 		id := c.call("tools/call")
@@ -117,7 +117,7 @@ func TestHTTPNoiseInAStream(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 		}
-		wantText(t, c.lost(id, true), "the answer is not a message")
+		wantErrorText(t, c.wantLost(id, true), "the answer is not a message")
 	})
 }
 
@@ -128,7 +128,7 @@ func TestHTTPDialErrors(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(10 * time.Second) // the pool is empty now
 		s.dialled, s.refusing = 0, 1000
-		wantText(t, c.lost(c.call("tools/call"), false), "no connection: dial tcp: connection refused")
+		wantErrorText(t, c.wantLost(c.call("tools/call"), false), "no connection: dial tcp: connection refused")
 		if s.dialled != 1+maxRetries {
 			t.Errorf("dialled %d times", s.dialled)
 		}
@@ -144,14 +144,14 @@ func TestHTTPDialErrors(t *testing.T) {
 }
 
 // Whatever goes wrong, a call that may have run is not sent again.
-func TestCONC_04_CallIsNeverReplayed(t *testing.T) {
+func TestCONC_04_ACallThatMayHaveRunIsNotRetried(t *testing.T) {
 	failures := map[string]func(http.ResponseWriter, *http.Request){
-		"connection broken": func(http.ResponseWriter, *http.Request) { hangUp() },
+		"connection broken": func(http.ResponseWriter, *http.Request) { abortConnection() },
 		"broken in a body": func(w http.ResponseWriter, _ *http.Request) {
 			w.(http.Flusher).Flush()
-			hangUp()
+			abortConnection()
 		},
-		"stream broken": func(w http.ResponseWriter, _ *http.Request) { stream(w, "id: 1\ndata:\n\n"); hangUp() },
+		"stream broken": func(w http.ResponseWriter, _ *http.Request) { writeStream(w, "id: 1\ndata:\n\n"); abortConnection() },
 		"500":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
 		"502":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) },
 		"503":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
@@ -164,8 +164,8 @@ func TestCONC_04_CallIsNeverReplayed(t *testing.T) {
 				s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) { fail(w, r) }
 				c := ready(t, s, nil)
 				c.call("ping") // leaves a connection in the pool, so that the call goes out on an old one
-				c.lost("101", true)
-				c.lost(c.call("tools/call"), true)
+				c.wantLost("101", true)
+				c.wantLost(c.call("tools/call"), true)
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				if n := s.count("tools/call"); n != 1 {
@@ -176,7 +176,7 @@ func TestCONC_04_CallIsNeverReplayed(t *testing.T) {
 	}
 }
 
-func TestHTTPSendsAgain(t *testing.T) {
+func TestHTTPRetries(t *testing.T) {
 	putOff := func(status int, after string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) {
 			w.Header().Set("Retry-After", after)
@@ -200,7 +200,7 @@ func TestHTTPSendsAgain(t *testing.T) {
 		{"a list on 502", "tools/list", status(502), true, 250 * time.Millisecond},
 		{"a list on 503", "resources/templates/list", status(503), true, 250 * time.Millisecond},
 		{"a resource on 504", "resources/read", status(504), true, 250 * time.Millisecond},
-		{"a prompt when the connection breaks", "prompts/get", func(http.ResponseWriter) { hangUp() }, true, 250 * time.Millisecond},
+		{"a prompt when the connection breaks", "prompts/get", func(http.ResponseWriter) { abortConnection() }, true, 250 * time.Millisecond},
 		{"not a list on 500", "tools/list", status(500), false, 0},
 		{"not an unknown method", "x/y", status(502), false, 0},
 	}
@@ -217,7 +217,7 @@ func TestHTTPSendsAgain(t *testing.T) {
 						tt.fail(w)
 						return
 					}
-					answer(w, m, "{}")
+					writeResult(w, m, "{}")
 				}
 				began := time.Now()
 				id := c.call(tt.method)
@@ -234,7 +234,7 @@ func TestHTTPSendsAgain(t *testing.T) {
 }
 
 // Ways in which servers say that they do not know the session.
-var forgotten = map[string]func(http.ResponseWriter){
+var lostSessionResponses = map[string]func(http.ResponseWriter){
 	"404":           func(w http.ResponseWriter) { http.Error(w, "Invalid session ID", 404) },
 	"404 with JSON": func(w http.ResponseWriter) { rpcError(w, 404, "null", -32001, "Session not found") },
 	"400 of the TypeScript examples": func(w http.ResponseWriter) {
@@ -253,19 +253,19 @@ func rpcError(w http.ResponseWriter, status int, id string, code int, message st
 }
 
 func TestHTTP_02_SessionIsLost(t *testing.T) {
-	for name, reply := range forgotten {
+	for name, reply := range lostSessionResponses {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
 				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 					if m.Method() == "slow" {
-						hang(r)
+						blockUntilAborted(r)
 					}
 					reply(w)
 				}
 				c := ready(t, s, nil)
 				c.call("tools/call")
-				err := c.lost("101", false)
+				err := c.wantLost("101", false)
 				if !errors.Is(err, ErrSessionLost) {
 					t.Errorf("got %v", err)
 				}
@@ -284,10 +284,10 @@ func TestHTTP_02_SessionIsLost(t *testing.T) {
 func TestHTTP_02_OpenRequestsAreLostWithTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.get = func(w http.ResponseWriter, r *http.Request) { stream(w); hang(r) }
+		s.get = func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) }
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			if m.Method() == "slow" {
-				hang(r)
+				blockUntilAborted(r)
 			}
 			w.WriteHeader(404)
 		}
@@ -347,8 +347,8 @@ func TestHTTP404WithoutASession(t *testing.T) {
 		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { http.NotFound(w, nil) }
 		c := ready(t, s, nil)
 		for range 2 {
-			err := c.lost(c.call("tools/call"), false)
-			wantText(t, err, "HTTP 404 Not Found: 404 page not found")
+			err := c.wantLost(c.call("tools/call"), false)
+			wantErrorText(t, err, "HTTP 404 Not Found: 404 page not found")
 		}
 		c.Close()
 		if s.count("DELETE") != 0 {
@@ -405,7 +405,7 @@ func TestHTTPNotStreamable(t *testing.T) {
 		{"502", status(502, "oh"), false, "HTTP 502 Bad Gateway: oh"},
 		{"a page", status(200, "<html>"), false, "(HTTP 200 OK)"},
 		{"403 with an error that names nothing", failure(403, "null"), false, ""},
-		{"connection broken", func(http.ResponseWriter, wire.Message) { hangUp() }, false, "the connection broke"},
+		{"connection broken", func(http.ResponseWriter, wire.Message) { abortConnection() }, false, "the connection broke"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -420,7 +420,7 @@ func TestHTTPNotStreamable(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 				if tt.want != "" {
-					wantText(t, err, tt.want)
+					wantErrorText(t, err, tt.want)
 				} else if m.ID() != id || m.Part(wire.PartError) == nil {
 					t.Errorf("got %s, %v", m.Raw(), err)
 				}
@@ -436,9 +436,9 @@ func TestHTTPNotStreamable(t *testing.T) {
 
 // 404 says that the session is gone, unless the server answers in that session. Some servers, and
 // routers in front of them, give it for what a request asks for.
-func TestA404InASessionThatLives_F_HTTP_13(t *testing.T) {
+func TestA404InAnExistingSession_F_HTTP_13(t *testing.T) {
 	const missing = "prompts/get" // what is never found
-	pong := func(w http.ResponseWriter, _ *http.Request, m wire.Message) { answer(w, m, "{}") }
+	pong := func(w http.ResponseWriter, _ *http.Request, m wire.Message) { writeResult(w, m, "{}") }
 	for name, tt := range map[string]struct {
 		body string
 		ping func(http.ResponseWriter, *http.Request, wire.Message)
@@ -447,17 +447,20 @@ func TestA404InASessionThatLives_F_HTTP_13(t *testing.T) {
 		"a ping is answered": {"", pong, false},
 		"with a body":        {`{"error":"no such document"}`, pong, false},
 		"a ping is answered on a stream": {"", func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-			stream(w, sseEvent(result(m, "{}")))
-			hang(r)
+			writeStream(w, messageEvent(resultOf(m, "{}")))
+			blockUntilAborted(r)
 		}, false},
 		"the body tells of the session": {"Unknown session", pong, true},
 		"a ping gets 404":               {"", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { w.WriteHeader(404) }, true},
 		"a ping gets an error": {"", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			rpcError(w, 200, string(m.ID()), -32001, "no session")
 		}, true},
-		"a ping is not answered":           {"", func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { hang(r) }, true},
-		"the connection breaks at a ping":  {"", func(http.ResponseWriter, *http.Request, wire.Message) { hangUp() }, true},
-		"a ping is answered with an event": {"", func(w http.ResponseWriter, r *http.Request, _ wire.Message) { stream(w, ": hello\n\n"); hang(r) }, true},
+		"a ping is not answered":          {"", func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { blockUntilAborted(r) }, true},
+		"the connection breaks at a ping": {"", func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() }, true},
+		"a ping is answered with an event": {"", func(w http.ResponseWriter, r *http.Request, _ wire.Message) {
+			writeStream(w, ": hello\n\n")
+			blockUntilAborted(r)
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -470,19 +473,19 @@ func TestA404InASessionThatLives_F_HTTP_13(t *testing.T) {
 					case "ping":
 						tt.ping(w, r, m)
 					default:
-						answer(w, m, "{}")
+						writeResult(w, m, "{}")
 					}
 				}
 				c := ready(t, s, nil)
 				for range 3 {
-					err := c.lost(c.call(missing), false)
+					err := c.wantLost(c.call(missing), false)
 					if lost := errors.Is(err, ErrSessionLost); lost != tt.lost || !strings.Contains(err.Error(), "404") {
 						t.Errorf("got %v", err)
 					}
 					if tt.lost {
 						break
 					}
-					c.answered()
+					c.wantCallWorks()
 				}
 				if tt.lost {
 					return
@@ -499,7 +502,7 @@ func TestA404InASessionThatLives_F_HTTP_13(t *testing.T) {
 					}
 					delete(want, lost.ID)
 				}
-				c.answered()
+				c.wantCallWorks()
 			})
 		})
 	}
@@ -514,9 +517,9 @@ func TestACancelledRequestThatGot404_F_HTTP_13(t *testing.T) {
 			case "prompts/get":
 				w.WriteHeader(404)
 			case "ping":
-				hang(r)
+				blockUntilAborted(r)
 			default:
-				answer(w, m, "{}")
+				writeResult(w, m, "{}")
 			}
 		}
 		c := ready(t, s, nil)
@@ -525,13 +528,13 @@ func TestACancelledRequestThatGot404_F_HTTP_13(t *testing.T) {
 		c.cancel(id)
 		synctest.Wait()
 		time.Sleep(2 * sessionCheckTimeout)
-		c.answered()
+		c.wantCallWorks()
 	})
 }
 
 // A server that answers pings without a session, and has forgotten that of the client, is found
 // out.
-func TestPingsThatNeedNoSession_F_HTTP_13(t *testing.T) {
+func TestPingsWithoutASession_F_HTTP_13(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
@@ -539,12 +542,12 @@ func TestPingsThatNeedNoSession_F_HTTP_13(t *testing.T) {
 				w.WriteHeader(404)
 				return
 			}
-			answer(w, m, "{}")
+			writeResult(w, m, "{}")
 		}
 		c := ready(t, s, nil)
 		began := time.Now()
 		for {
-			err := c.lost(c.call("tools/call"), false)
+			err := c.wantLost(c.call("tools/call"), false)
 			lost, late := errors.Is(err, ErrSessionLost), time.Since(began) > max404Duration
 			if lost != late {
 				t.Fatalf("after %v: %v", time.Since(began), err)

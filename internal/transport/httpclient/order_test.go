@@ -32,7 +32,7 @@ func TestNOTIF_19_InitializedIsDeliveredFirst(t *testing.T) {
 					rpcError(w, 200, string(m.ID()), -32600, "not initialized")
 					return
 				}
-				answer(w, m, "{}")
+				writeResult(w, m, "{}")
 			}
 			c := ready(t, s, nil)
 			for range 3 {
@@ -71,7 +71,7 @@ func TestHTTPNotificationsKeepTheirOrder(t *testing.T) {
 func TestHTTPNotificationThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { hang(r) }
+		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { blockUntilAborted(r) }
 		began := time.Now()
 		c := ready(t, s, nil)
 		for range 5 {
@@ -99,12 +99,12 @@ func TestHTTPCancel(t *testing.T) {
 		aborted := make(chan time.Time, 1)
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			if m.Method() == "tools/call" {
-				stream(w, ": hello\n\n")
-				hang(r)
+				writeStream(w, ": hello\n\n")
+				blockUntilAborted(r)
 				aborted <- time.Now()
 				return
 			}
-			answer(w, m, "{}")
+			writeResult(w, m, "{}")
 		}
 		c := ready(t, s, nil)
 		id := c.call("tools/call")
@@ -132,9 +132,9 @@ func TestHTTPCancelIsOutOfBand(t *testing.T) {
 		release := make(chan bool)
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			if m.Method() == "tools/call" {
-				hang(r)
+				blockUntilAborted(r)
 			}
-			answer(w, m, "{}")
+			writeResult(w, m, "{}")
 		}
 		c := ready(t, s, nil)
 		id := c.call("tools/call")
@@ -171,7 +171,7 @@ func TestHTTPCancelIsOutOfBand(t *testing.T) {
 
 // An answer that comes while its request is being cancelled is dropped, and a
 // cancellation that comes too late is still sent.
-func TestHTTPCancelAndAnswerCross(t *testing.T) {
+func TestHTTPCancelAndResponseCross(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		release := make(chan bool)
@@ -179,7 +179,7 @@ func TestHTTPCancelAndAnswerCross(t *testing.T) {
 			if m.Method() == "tools/call" {
 				<-release
 			}
-			answer(w, m, "{}")
+			writeResult(w, m, "{}")
 		}
 		s.note = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			if m.Method() == "notifications/cancelled" && m.RequestID() == "101" {
@@ -206,7 +206,7 @@ func TestHTTPCancelAndAnswerCross(t *testing.T) {
 }
 
 // A response to the server's question is a POST like any other.
-func TestHTTPAnswersTheServer(t *testing.T) {
+func TestHTTPRespondsToTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		answered := make(chan string, 1)
@@ -217,8 +217,8 @@ func TestHTTPAnswersTheServer(t *testing.T) {
 			w.WriteHeader(202)
 		}
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			stream(w, sseEvent(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`))
-			stream(w, sseEvent(result(m, fmt.Sprintf(`{"asked":%s}`, <-answered))))
+			writeStream(w, messageEvent(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`))
+			writeStream(w, messageEvent(resultOf(m, fmt.Sprintf(`{"asked":%s}`, <-answered))))
 		}
 		c := ready(t, s, nil)
 		c.call("tools/call")
@@ -228,7 +228,7 @@ func TestHTTPAnswersTheServer(t *testing.T) {
 	})
 }
 
-func TestHTTPRefusesABatch(t *testing.T) {
+func TestHTTPRejectsABatch(t *testing.T) {
 	c := DialStreamable(Options{URL: "http://stub.test/mcp"})
 	defer c.Close()
 	err := c.Write(wire.NewBatch([]wire.Message{wire.NewRequest("1", "ping", nil)}), "")
@@ -240,7 +240,7 @@ func TestHTTPRefusesABatch(t *testing.T) {
 // A server puts the questions that belong to no request on the GET stream, or
 // nowhere if there is none: it has to be open before the first call. One that
 // keeps its headers back is not waited for.
-func TestHTTPCallsWaitForTheGETStream(t *testing.T) {
+func TestHTTPCallsWaitForTheStandaloneStream(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration
 		want  time.Duration // until the call arrives
@@ -261,12 +261,12 @@ func TestHTTPCallsWaitForTheGETStream(t *testing.T) {
 					w.Header().Set("Content-Type", "text/event-stream")
 					w.WriteHeader(200)
 					w.(http.Flusher).Flush()
-					hang(r)
+					blockUntilAborted(r)
 				}
 				var arrived time.Duration
 				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 					arrived = time.Since(began)
-					answer(w, m, "{}")
+					writeResult(w, m, "{}")
 				}
 				conn := ready(t, s, nil)
 				conn.call("tools/call")
@@ -279,14 +279,14 @@ func TestHTTPCallsWaitForTheGETStream(t *testing.T) {
 	}
 }
 
-// A slow is a network on which a request to call a tool takes its time. It notes
+// A slowTransport is a network on which a request to call a tool takes its time. It notes
 // when a cancellation comes.
-type slow struct {
+type slowTransport struct {
 	http.RoundTripper
 	cancelled chan time.Time
 }
 
-func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		text, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(text))
@@ -306,11 +306,11 @@ func TestHTTPCancelDoesNotOvertakeItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-			stream(w, ": hello\n\n")
-			hang(r)
+			writeStream(w, ": hello\n\n")
+			blockUntilAborted(r)
 		}
 		cancelled := make(chan time.Time, 1)
-		c := ready(t, s, func(o *Options) { o.RoundTripper = slow{o.RoundTripper, cancelled} })
+		c := ready(t, s, func(o *Options) { o.RoundTripper = slowTransport{o.RoundTripper, cancelled} })
 		synctest.Wait()
 		began := time.Now()
 		id := c.call("tools/call")

@@ -13,10 +13,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-const quarter = 256 << 10 // bytes of an answer, of which a few fill the ReceiveQuota of these tests
+const quotaQuarter = 256 << 10 // bytes of an answer, of which a few fill the ReceiveQuota of these tests
 
-// noRoom reads the CallLostError of a request for which there was no room.
-func (c *client) noRoom() {
+// wantQuotaExceeded reads the CallLostError of a request for which there was no room.
+func (c *client) wantQuotaExceeded() {
 	c.Helper()
 	_, _, err := c.Read()
 	if lost, is := errors.AsType[*transport.CallLostError](err); !is || !strings.Contains(lost.Error(), "the answer cannot be read: messages from this backend that are not complete may have") {
@@ -26,20 +26,20 @@ func (c *client) noRoom() {
 
 // Bodies that stall fill the ReceiveQuota: one more large answer fails, a short one does not, and
 // when the others are gone there is room again.
-func TestIntakeOfBodies_F_SEC_9(t *testing.T) {
+func TestReceiveQuotaOfBodies_F_SEC_9(t *testing.T) {
 	for _, announced := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStub(t)
 			in := transport.NewReceiveQuota(1<<20, transport.NewReceiveQuota(1<<30, nil))
 			stalled := make(chan bool)
 			s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-				text := result(m, `{"a":"`+strings.Repeat("x", quarter)+`"}`)
+				text := resultOf(m, `{"a":"`+strings.Repeat("x", quotaQuarter)+`"}`)
 				if announced && m.Method() == "tools/call" {
 					w.Header().Set("Content-Length", fmt.Sprint(len(text)))
 				}
 				switch m.Method() {
 				case "prompts/list":
-					answer(w, m, "{}")
+					writeResult(w, m, "{}")
 				case "resources/read":
 					io.WriteString(w, text)
 				default:
@@ -61,7 +61,7 @@ func TestIntakeOfBodies_F_SEC_9(t *testing.T) {
 				if in.InUse() > before {
 					continue // it stalls
 				}
-				c.noRoom()
+				c.wantQuotaExceeded()
 				failed++
 			}
 			if failed < 6 || failed > 8 {
@@ -88,7 +88,7 @@ func TestIntakeOfBodies_F_SEC_9(t *testing.T) {
 }
 
 // An event counts until its blank line has come, whether it has one line of data or many.
-func TestIntakeOfStreams_F_SEC_9(t *testing.T) {
+func TestReceiveQuotaOfStreams_F_SEC_9(t *testing.T) {
 	for name, data := range map[string]func(string) string{
 		"a line without its end": func(text string) string { return "data: " + text },
 		"a line":                 func(text string) string { return "data: " + text + "\n" },
@@ -102,12 +102,12 @@ func TestIntakeOfStreams_F_SEC_9(t *testing.T) {
 				in := transport.NewReceiveQuota(1<<20, nil)
 				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 					if m.Method() != "tools/call" {
-						stream(w, sseEvent(result(m, "{}")))
+						writeStream(w, messageEvent(resultOf(m, "{}")))
 						return
 					}
-					text := result(m, `["`+strings.Repeat(strings.Repeat("x", 1<<10)+`","`, quarter>>10)+`"]`)
-					stream(w, data(strings.ReplaceAll(text, `x","`, `x", "`)))
-					hang(r)
+					text := resultOf(m, `["`+strings.Repeat(strings.Repeat("x", 1<<10)+`","`, quotaQuarter>>10)+`"]`)
+					writeStream(w, data(strings.ReplaceAll(text, `x","`, `x", "`)))
+					blockUntilAborted(r)
 				}
 				c := ready(t, s, func(o *Options) { o.Quota = in })
 				var open []wire.ID
@@ -115,7 +115,7 @@ func TestIntakeOfStreams_F_SEC_9(t *testing.T) {
 					open = append(open, c.call("tools/call"))
 					synctest.Wait()
 				}
-				if n := in.InUse(); n < quarter || n > 1<<20 {
+				if n := in.InUse(); n < quotaQuarter || n > 1<<20 {
 					t.Errorf("%d bytes are held", n)
 				}
 				id := c.call("ping")
@@ -140,17 +140,17 @@ func TestIntakeOfStreams_F_SEC_9(t *testing.T) {
 }
 
 // A whole event for which there is no room makes its request fail.
-func TestIntakeOfAnEvent_F_SEC_9(t *testing.T) {
+func TestReceiveQuotaOfAnEvent_F_SEC_9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		in := transport.NewReceiveQuota(64<<10, transport.NewReceiveQuota(1<<30, nil))
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-			stream(w, sseEvent(result(m, `{"a":"`+strings.Repeat("x", quarter)+`"}`)))
-			hang(r)
+			writeStream(w, messageEvent(resultOf(m, `{"a":"`+strings.Repeat("x", quotaQuarter)+`"}`)))
+			blockUntilAborted(r)
 		}
 		c := ready(t, s, func(o *Options) { o.Quota = in })
 		c.call("tools/call")
-		c.noRoom()
+		c.wantQuotaExceeded()
 		c.Close()
 		if n := in.InUse(); n != 0 {
 			t.Errorf("%d bytes are held", n)

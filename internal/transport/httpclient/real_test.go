@@ -111,7 +111,7 @@ func dialReal(t *testing.T, handler http.Handler, revision string) (*client, *ht
 	t.Cleanup(server.Close)
 	c := &client{T: t, Conn: DialStreamable(Options{URL: server.URL})}
 	t.Cleanup(func() { c.Close() })
-	c.greetReal(revision)
+	c.handshakeReal(revision)
 	return c, server
 }
 
@@ -124,11 +124,11 @@ func dialRealSSE(t *testing.T, handler http.Handler) (*client, *httptest.Server)
 	return c, server
 }
 
-// greetReal shakes hands in a revision.
-func (c *client) greetReal(revision string) {
+// handshakeReal shakes hands in a revision.
+func (c *client) handshakeReal(revision string) {
 	c.Helper()
 	c.initialize(revision)
-	if m := c.until("1"); !strings.Contains(string(m.Part(wire.PartResult)), revision) {
+	if m := c.readUntil("1"); !strings.Contains(string(m.Part(wire.PartResult)), revision) {
 		c.Fatalf("initialize was answered with %s", m.Raw())
 	}
 	c.write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -145,8 +145,8 @@ func (c *client) tool(id, name, text string) {
 	c.write(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name + `","arguments":{"text":"` + text + `"}}}`)
 }
 
-// until reads on to the message that is of the method, or answers the id.
-func (c *client) until(what string) wire.Message {
+// readUntil reads on to the message that is of the method, or answers the id.
+func (c *client) readUntil(what string) wire.Message {
 	c.Helper()
 	for {
 		if m := c.read(); m.Method() == what || m.Kind() == wire.Response && string(m.ID()) == what {
@@ -157,7 +157,7 @@ func (c *client) until(what string) wire.Message {
 
 func (c *client) wantResult(id, text string) {
 	c.Helper()
-	if m := c.until(id); !strings.Contains(string(m.Part(wire.PartResult)), text) {
+	if m := c.readUntil(id); !strings.Contains(string(m.Part(wire.PartResult)), text) {
 		c.Errorf("got %s", m.Raw())
 	}
 }
@@ -168,14 +168,14 @@ func TestHTTPRealServers(t *testing.T) {
 			t.Run(name+" "+revision, func(t *testing.T) {
 				t.Parallel()
 				c, _ := dialReal(t, start(), revision)
-				c.converse()
+				c.callTools()
 			})
 		}
 	}
 }
 
-// converse does what can be done with each of the real servers.
-func (c *client) converse() {
+// callTools does what can be done with each of the real servers.
+func (c *client) callTools() {
 	c.Helper()
 	c.write(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
 	c.wantResult("2", `"name":"echo"`)
@@ -184,7 +184,7 @@ func (c *client) converse() {
 	c.tool("4", "grow", "more")
 	c.wantResult("4", `"text":"more"`)
 	c.tool("5", "no-such-tool", "")
-	if m := c.until("5"); m.Part(wire.PartError) == nil {
+	if m := c.readUntil("5"); m.Part(wire.PartError) == nil {
 		c.Errorf("got %s", m.Raw())
 	}
 }
@@ -202,36 +202,36 @@ func TestSSERealServers(t *testing.T) {
 				if _, _, err := first.Read(); !errors.Is(err, ErrNotStreamable) {
 					t.Errorf("over streamable HTTP: %v", err)
 				}
-				c.greetReal(revision)
-				c.converse()
+				c.handshakeReal(revision)
+				c.callTools()
 			})
 		}
 	}
 }
 
-func TestSSERealServersSpeakUnasked(t *testing.T) {
+func TestSSERealServersSendNotifications(t *testing.T) {
 	for name, start := range realSSEServers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, _ := dialRealSSE(t, start())
-			c.greetReal("2025-06-18")
+			c.handshakeReal("2025-06-18")
 			c.tool("2", "grow", "more")
-			c.until("notifications/tools/list_changed")
+			c.readUntil("notifications/tools/list_changed")
 		})
 	}
 }
 
-func TestSSERealServerAsksBack(t *testing.T) {
+func TestSSERealServerSendsRequests(t *testing.T) {
 	c, _ := dialRealSSE(t, goSDKSSE()())
-	c.greetReal("2025-11-25")
+	c.handshakeReal("2025-11-25")
 	c.tool("2", "roots", "")
-	question := c.until("roots/list")
+	question := c.readUntil("roots/list")
 	c.write(`{"jsonrpc":"2.0","id":` + string(question.ID()) + `,"result":{"roots":[{"uri":"file:///here"}]}}`)
 	c.wantResult("2", "file:///here")
 }
 
 // What the server says of itself comes on the GET stream.
-func TestHTTPRealServersSpeakUnasked(t *testing.T) {
+func TestHTTPRealServersSendNotifications(t *testing.T) {
 	for _, name := range []string{"go-sdk, streams", "go-sdk, JSON", "go-sdk, resumable", "mcp-go"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -239,34 +239,34 @@ func TestHTTPRealServersSpeakUnasked(t *testing.T) {
 			handler := realServers[name]()
 			c, _ := dialReal(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == "GET" {
-					handler.ServeHTTP(&flushNoter{ResponseWriter: w, flushed: sync.OnceFunc(func() { close(opened) })}, r)
+					handler.ServeHTTP(&flushRecorder{ResponseWriter: w, flushed: sync.OnceFunc(func() { close(opened) })}, r)
 					return
 				}
 				handler.ServeHTTP(w, r)
 			}), "2025-06-18")
 			<-opened
 			c.tool("4", "grow", "more")
-			c.until("notifications/tools/list_changed")
+			c.readUntil("notifications/tools/list_changed")
 		})
 	}
 }
 
-// A flushNoter tells when the response's header has gone out.
-type flushNoter struct {
+// A flushRecorder tells when the response's header has gone out.
+type flushRecorder struct {
 	http.ResponseWriter
 	flushed func()
 }
 
-func (f *flushNoter) Unwrap() http.ResponseWriter { return f.ResponseWriter }
-func (f *flushNoter) Flush() {
+func (f *flushRecorder) Unwrap() http.ResponseWriter { return f.ResponseWriter }
+func (f *flushRecorder) Flush() {
 	f.ResponseWriter.(http.Flusher).Flush()
 	f.flushed()
 }
 
-func TestHTTPRealServerAsksBack(t *testing.T) {
+func TestHTTPRealServerSendsRequests(t *testing.T) {
 	c, _ := dialReal(t, realServers["go-sdk, streams"](), "2025-11-25")
 	c.tool("2", "roots", "")
-	question := c.until("roots/list")
+	question := c.readUntil("roots/list")
 	c.write(`{"jsonrpc":"2.0","id":` + string(question.ID()) + `,"result":{"roots":[{"uri":"file:///here"}]}}`)
 	c.wantResult("2", "file:///here")
 }
@@ -279,7 +279,7 @@ func TestHTTPRealServerIsResumed(t *testing.T) {
 }
 
 // A server that was started anew does not know the session.
-func TestHTTPRealServerForgets(t *testing.T) {
+func TestHTTPRealServerLosesTheSession(t *testing.T) {
 	for _, name := range []string{"go-sdk, streams", "mcp-go"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -292,7 +292,7 @@ func TestHTTPRealServerForgets(t *testing.T) {
 			c.wantResult("2", "hello")
 			handler.Store(http.HandlerFunc(realServers[name]().ServeHTTP))
 			c.tool("3", "echo", "hello")
-			if err := c.lost("3", false); !errors.Is(err, ErrSessionLost) {
+			if err := c.wantLost("3", false); !errors.Is(err, ErrSessionLost) {
 				t.Errorf("got %v", err)
 			}
 			if _, _, err := c.Read(); !errors.Is(err, ErrSessionLost) {

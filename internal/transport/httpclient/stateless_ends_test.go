@@ -17,9 +17,9 @@ import (
 func TestStatelessCancelClosesTheStream(t *testing.T) {
 	tests := map[string]func(w http.ResponseWriter, m wire.Message){
 		"before the headers": func(http.ResponseWriter, wire.Message) {},
-		"in the stream":      func(w http.ResponseWriter, _ wire.Message) { stream(w, ":\n\n") },
+		"in the stream":      func(w http.ResponseWriter, _ wire.Message) { writeStream(w, ":\n\n") },
 		"in the body": func(w http.ResponseWriter, m wire.Message) {
-			fmt.Fprint(w, result(m, "{}")[:10])
+			fmt.Fprint(w, resultOf(m, "{}")[:10])
 			w.(http.Flusher).Flush()
 		},
 	}
@@ -30,11 +30,11 @@ func TestStatelessCancelClosesTheStream(t *testing.T) {
 				closed := make(chan time.Time, 1)
 				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 					if m.Method() != "tools/call" {
-						answer(w, m, "{}")
+						writeResult(w, m, "{}")
 						return
 					}
 					begin(w, m)
-					hang(r)
+					blockUntilAborted(r)
 					closed <- time.Now()
 				}
 				c := dialStateless(t, s, nil)
@@ -48,11 +48,11 @@ func TestStatelessCancelClosesTheStream(t *testing.T) {
 				c.cancel(id) // once more does nothing
 				c.call("tools/list")
 				c.want(`{"jsonrpc":"2.0","id":102,"result":{}}`)
-				c.idle()
+				c.wantNothing()
 				if got := s.order(); got != "tools/call tools/list" {
 					t.Errorf("arrived: %s", got)
 				}
-				s.onlyPosts(t)
+				s.wantOnlyPosts(t)
 			})
 		})
 	}
@@ -60,10 +60,10 @@ func TestStatelessCancelClosesTheStream(t *testing.T) {
 
 // What was cancelled before it was sent is never sent: behind a notification that
 // hangs, or while there is no connection.
-func TestStatelessCancelOfWhatWaits(t *testing.T) {
+func TestStatelessCancelBeforeSending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { hang(r) }
+		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { blockUntilAborted(r) }
 		s.refusing = 1000
 		c := dialStateless(t, s, nil)
 		c.cancel(c.call("tools/call")) // at some point on its way
@@ -75,7 +75,7 @@ func TestStatelessCancelOfWhatWaits(t *testing.T) {
 		c.write(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 		c.cancel(c.call("tools/call"))
 		c.cancel("77") // nobody's
-		c.idle()
+		c.wantNothing()
 		if n := s.count("tools/call"); n != 0 {
 			t.Errorf("%d calls were sent", n)
 		}
@@ -95,7 +95,7 @@ func TestStatelessCancelComesTooLate(t *testing.T) {
 		c.cancel(id)
 		c.want(`{"jsonrpc":"2.0","id":101,"result":{}}`)
 		c.cancel(id)
-		c.idle()
+		c.wantNothing()
 		if got := s.order(); got != "tools/call" {
 			t.Errorf("arrived: %s", got)
 		}
@@ -122,16 +122,16 @@ func TestStatelessLost(t *testing.T) {
 		ran   bool
 	}{
 		{"stream ended", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
-			stream(w, ":\n\n")
+			writeStream(w, ":\n\n")
 		}, "the stream ended without the answer: EOF", true},
 		{"stream with ids ended", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
-			stream(w, "retry: 1\nid: 1\ndata:\n\n", "id: 2\n\n")
+			writeStream(w, "retry: 1\nid: 1\ndata:\n\n", "id: 2\n\n")
 		}, "the stream ended without the answer: EOF", true},
 		{"stream with ids broken", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			stream(w, "id: 1\n\n", "data: "+result(m, `{}`)+"\n")
-			hangUp()
+			writeStream(w, "id: 1\n\n", "data: "+resultOf(m, `{}`)+"\n")
+			abortConnection()
 		}, "the stream ended without the answer: unexpected EOF", true},
-		{"connection broken", func(http.ResponseWriter, *http.Request, wire.Message) { hangUp() },
+		{"connection broken", func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() },
 			"the connection broke before the answer: EOF", true},
 		{"202 for a request", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
 			w.WriteHeader(202)
@@ -144,15 +144,15 @@ func TestStatelessLost(t *testing.T) {
 			http.Error(w, "oh", http.StatusInternalServerError)
 		},
 			"HTTP 500 Internal Server Error: oh", true},
-		{"too long", func(w http.ResponseWriter, _ *http.Request, m wire.Message) { answer(w, m, long) },
+		{"too long", func(w http.ResponseWriter, _ *http.Request, m wire.Message) { writeResult(w, m, long) },
 			"the answer is longer than limits.message, 1048576 bytes", true},
 		{"too long, length unknown", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			w.(http.Flusher).Flush()
-			answer(w, m, long)
+			writeResult(w, m, long)
 		}, "the answer is longer than limits.message, 1048576 bytes", true},
 		{"too long an event", func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-			stream(w, sseEvent(result(m, long)))
-			hang(r)
+			writeStream(w, messageEvent(resultOf(m, long)))
+			blockUntilAborted(r)
 		}, "the answer is longer than limits.message, 1048576 bytes", true},
 	}
 	for _, method := range []string{"tools/call", "subscriptions/listen"} {
@@ -162,15 +162,15 @@ func TestStatelessLost(t *testing.T) {
 					s := newStub(t)
 					s.post = tt.serve
 					c := dialStateless(t, s, nil)
-					wantText(t, c.lost(c.call(method), tt.ran), tt.want)
+					wantErrorText(t, c.wantLost(c.call(method), tt.ran), tt.want)
 					s.post = nil // the conversation goes on
 					c.call("tools/list")
 					c.want(`{"jsonrpc":"2.0","id":102,"result":{}}`)
-					c.idle()
+					c.wantNothing()
 					if n := s.count(method); n != 1 {
 						t.Errorf("it was sent %d times", n)
 					}
-					s.onlyPosts(t)
+					s.wantOnlyPosts(t)
 				})
 			})
 		}
@@ -178,7 +178,7 @@ func TestStatelessLost(t *testing.T) {
 }
 
 // What does no harm is sent again when a gateway gives up on it.
-func TestStatelessSendsAgain(t *testing.T) {
+func TestStatelessRetries(t *testing.T) {
 	for method, again := range map[string]bool{
 		"server/discover": true, "tools/list": true, "tasks/get": true,
 		"tools/call": false, "tasks/update": false, "tasks/cancel": false, "subscriptions/listen": false,
@@ -191,7 +191,7 @@ func TestStatelessSendsAgain(t *testing.T) {
 						w.WriteHeader(502)
 						return
 					}
-					answer(w, m, "{}")
+					writeResult(w, m, "{}")
 				}
 				c := dialStateless(t, s, nil)
 				c.call(method)
@@ -210,13 +210,13 @@ func TestStatelessSendsAgain(t *testing.T) {
 }
 
 // Without a connection there is no verdict on the era.
-func TestStatelessNobodyAtHome(t *testing.T) {
+func TestStatelessNoConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.refusing = 1000
 		c := dialStateless(t, s, nil)
-		err := c.lost(c.call("server/discover"), false)
-		wantText(t, err, "no connection: dial tcp: connection refused")
+		err := c.wantLost(c.call("server/discover"), false)
+		wantErrorText(t, err, "no connection: dial tcp: connection refused")
 		if errors.Is(err, ErrNotStateless) {
 			t.Errorf("got %v", err)
 		}
@@ -230,7 +230,10 @@ func TestStatelessWriteIsBounded(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) { stream(w, ":\n\n"); hang(r) }
+		s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) {
+			writeStream(w, ":\n\n")
+			blockUntilAborted(r)
+		}
 		c := dialStateless(t, s, nil)
 		var err error
 		n := 0
@@ -253,15 +256,15 @@ func TestStatelessWriteIsBounded(t *testing.T) {
 func TestStatelessCloseLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.get = func(w http.ResponseWriter, r *http.Request) { stream(w); hang(r) }
+		s.get = func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) }
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			switch m.Method() {
 			case "subscriptions/listen":
-				stream(w, sseEvent(`{"jsonrpc":"2.0","method":"x"}`), ":\n\n")
+				writeStream(w, messageEvent(`{"jsonrpc":"2.0","method":"x"}`), ":\n\n")
 			case "resources/read":
-				stream(w, sseEvent(result(m, "{}"))) // and it lingers
+				writeStream(w, messageEvent(resultOf(m, "{}"))) // and it lingers
 			}
-			hang(r)
+			blockUntilAborted(r)
 		}
 		c := dialStateless(t, s, nil)
 		for range 10 {
@@ -283,6 +286,6 @@ func TestStatelessCloseLeavesNothing(t *testing.T) {
 		if _, _, err := c.Read(); err != transport.ErrClosed {
 			t.Errorf("Read: %v", err)
 		}
-		s.onlyPosts(t)
+		s.wantOnlyPosts(t)
 	})
 }

@@ -20,8 +20,8 @@ var realStatelessServers = map[string]realServer{
 	"mcp-go":          mcpGoStreamable(mcpgo.WithStateLess(true)),
 }
 
-// describe is Options.Describe for the few requests of these tests.
-func describe(m wire.Message) map[string]string {
+// metaHeaders is Options.Describe for the few requests of these tests.
+func metaHeaders(m wire.Message) map[string]string {
 	h := map[string]string{"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": m.Method()}
 	if m.Method() == "tools/call" {
 		h["Mcp-Name"] = m.Name()
@@ -33,13 +33,13 @@ func describe(m wire.Message) map[string]string {
 func dialRealStateless(t *testing.T, handler http.Handler) (*client, *httptest.Server) {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	c := &client{T: t, Conn: DialStateless(Options{URL: server.URL, RequestHeaders: describe})}
+	c := &client{T: t, Conn: DialStateless(Options{URL: server.URL, RequestHeaders: metaHeaders})}
 	t.Cleanup(func() { c.Close() }) // first: the server waits for its streams to end
 	return c, server
 }
 
-// ask writes a request that says who asks; params are members of an object.
-func (c *client) ask(id, method, params string) {
+// writeRequest writes a request that says who asks; params are members of an object.
+func (c *client) writeRequest(id, method, params string) {
 	c.Helper()
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}`
@@ -60,15 +60,15 @@ func TestStatelessRealServers(t *testing.T) {
 				}
 				handler.ServeHTTP(w, r)
 			}))
-			c.ask("1", "server/discover", "")
+			c.writeRequest("1", "server/discover", "")
 			c.wantResult("1", `"2026-07-28"`)
-			c.ask("2", "tools/list", "")
+			c.writeRequest("2", "tools/list", "")
 			c.wantResult("2", `"name":"echo"`)
-			c.ask("3", "tools/call", `"name":"echo","arguments":{"text":"hello"}`)
+			c.writeRequest("3", "tools/call", `"name":"echo","arguments":{"text":"hello"}`)
 			c.wantResult("3", `"text":"hello"`)
-			c.ask("4", "tools/call", `"name":"no-such-tool"`)
+			c.writeRequest("4", "tools/call", `"name":"no-such-tool"`)
 			c.wantError("4")
-			c.ask("5", "no/such", "")
+			c.writeRequest("5", "no/such", "")
 			c.wantError("5")
 		})
 	}
@@ -76,14 +76,14 @@ func TestStatelessRealServers(t *testing.T) {
 
 func (c *client) wantError(id string) {
 	c.Helper()
-	if m := c.until(id); m.Part(wire.PartError) == nil {
+	if m := c.readUntil(id); m.Part(wire.PartError) == nil {
 		c.Errorf("got %s", m.Raw())
 	}
 }
 
 // A change comes on the stream of the request that asked to be told, and the
 // server sees when that stream is closed.
-func TestStatelessRealServersAreListenedTo(t *testing.T) {
+func TestStatelessRealServersSendChanges(t *testing.T) {
 	for _, name := range []string{"go-sdk, streams", "mcp-go"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,9 +95,9 @@ func TestStatelessRealServersAreListenedTo(t *testing.T) {
 					over <- r.Context().Err() != nil
 				}
 			}))
-			c.ask("1", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
-			c.until("notifications/subscriptions/acknowledged")
-			c.ask("2", "tools/call", `"name":"grow","arguments":{"text":"more"}`)
+			c.writeRequest("1", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
+			c.readUntil("notifications/subscriptions/acknowledged")
+			c.writeRequest("2", "tools/call", `"name":"grow","arguments":{"text":"more"}`)
 			for seen := 0; seen < 2; {
 				m, about, err := c.Read()
 				switch {
@@ -111,7 +111,7 @@ func TestStatelessRealServersAreListenedTo(t *testing.T) {
 			if !<-over {
 				t.Error("the server ended the stream")
 			}
-			c.ask("3", "tools/list", "")
+			c.writeRequest("3", "tools/list", "")
 			c.wantResult("3", `"name":"new"`)
 		})
 	}
@@ -124,7 +124,7 @@ func TestStatelessProbeOfRealServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			probe, server := dialRealStateless(t, start())
-			probe.ask("1", "server/discover", "")
+			probe.writeRequest("1", "server/discover", "")
 			if m, _, err := probe.Read(); err != nil && !errors.Is(err, ErrNotStateless) {
 				t.Errorf("got %s, %v", m.Raw(), err)
 			} else if knows := strings.Contains(string(m.Part(wire.PartResult)), "2026-07-28"); knows != (strings.HasPrefix(name, "mcp-go") || strings.Contains(name, "without sessions")) {
@@ -132,15 +132,15 @@ func TestStatelessProbeOfRealServers(t *testing.T) {
 			}
 			c := &client{T: t, Conn: DialStreamable(Options{URL: server.URL})}
 			defer c.Close()
-			c.greetReal("2025-11-25")
-			c.converse()
+			c.handshakeReal("2025-11-25")
+			c.callTools()
 		})
 	}
 	for name, start := range realSSEServers {
 		t.Run("HTTP+SSE, "+name, func(t *testing.T) {
 			t.Parallel()
 			probe, _ := dialRealStateless(t, start())
-			probe.ask("1", "server/discover", "")
+			probe.writeRequest("1", "server/discover", "")
 			if m, _, err := probe.Read(); !errors.Is(err, ErrNotStateless) {
 				t.Errorf("got %s, %v", m.Raw(), err)
 			}

@@ -19,8 +19,8 @@ func dialStateless(t *testing.T, s *stub, change func(*Options)) *client {
 	return dialStubBy(DialStateless, t, s, change)
 }
 
-// idle checks that Read has nothing more to say, now and within an hour.
-func (c *client) idle() {
+// wantNothing checks that Read has nothing more to say, now and within an hour.
+func (c *client) wantNothing() {
 	c.Helper()
 	read := make(chan string, 1)
 	go func() {
@@ -41,9 +41,9 @@ func (c *client) idle() {
 	}
 }
 
-// onlyPosts checks that the server has seen neither GET nor DELETE, and that
+// wantOnlyPosts checks that the server has seen neither GET nor DELETE, and that
 // nothing was said of a session.
-func (s *stub) onlyPosts(t *testing.T) {
+func (s *stub) wantOnlyPosts(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func TestStatelessSendsItsHeaders(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			w.Header().Set("Mcp-Session-Id", "session-1") // is nothing to a client of this era
-			answer(w, m, `{"protocolVersion":"2025-06-18"}`)
+			writeResult(w, m, `{"protocolVersion":"2025-06-18"}`)
 		}
 		var mu sync.Mutex
 		var described []string
@@ -98,41 +98,43 @@ func TestStatelessSendsItsHeaders(t *testing.T) {
 				t.Errorf("%s: an empty header was left out", a.method)
 			}
 		}
-		s.onlyPosts(t)
+		s.wantOnlyPosts(t)
 	})
 }
 
 // Not even initialize makes a session of it.
-func TestStatelessKnowsNoSession(t *testing.T) {
+func TestStatelessIgnoresSessionIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.get = func(w http.ResponseWriter, r *http.Request) { stream(w); hang(r) }
+		s.get = func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) }
 		c := dialStateless(t, s, nil)
-		c.shake()
+		c.handshake()
 		c.call("tools/list")
 		c.read()
 		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { http.Error(w, "Session not found", 404) }
-		if err := c.lost(c.call("tools/list"), false); errors.Is(err, ErrSessionLost) || errors.Is(err, ErrNotStateless) {
+		if err := c.wantLost(c.call("tools/list"), false); errors.Is(err, ErrSessionLost) || errors.Is(err, ErrNotStateless) {
 			t.Errorf("got %v", err)
 		}
 		s.post = nil
 		c.call("tools/list")
 		c.read()
 		c.Close()
-		s.onlyPosts(t)
+		s.wantOnlyPosts(t)
 	})
 }
 
-func TestStatelessAnswers(t *testing.T) {
+func TestStatelessResponses(t *testing.T) {
 	const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":9,"progress":1}}`
 	tests := map[string]func(http.ResponseWriter, wire.Message){
-		"JSON":   func(w http.ResponseWriter, m wire.Message) { answer(w, m, "{}") },
-		"stream": func(w http.ResponseWriter, m wire.Message) { stream(w, sseEvent(progress), sseEvent(result(m, "{}"))) },
+		"JSON": func(w http.ResponseWriter, m wire.Message) { writeResult(w, m, "{}") },
+		"stream": func(w http.ResponseWriter, m wire.Message) {
+			writeStream(w, messageEvent(progress), messageEvent(resultOf(m, "{}")))
+		},
 		"stream with keep-alives": func(w http.ResponseWriter, m wire.Message) {
-			stream(w, ":\n\n", sseEvent(progress), ":\n\n:\n\n", sseEvent(result(m, "{}")))
+			writeStream(w, ":\n\n", messageEvent(progress), ":\n\n:\n\n", messageEvent(resultOf(m, "{}")))
 		},
 		"stream with ids": func(w http.ResponseWriter, m wire.Message) {
-			stream(w, "id: 1\n"+sseEvent(progress), "id: 2\n"+sseEvent(result(m, "{}")))
+			writeStream(w, "id: 1\n"+messageEvent(progress), "id: 2\n"+messageEvent(resultOf(m, "{}")))
 		},
 	}
 	for name, serve := range tests {
@@ -149,8 +151,8 @@ func TestStatelessAnswers(t *testing.T) {
 					}
 				}
 				c.want(`{"jsonrpc":"2.0","id":101,"result":{}}`)
-				c.idle()
-				s.onlyPosts(t)
+				c.wantNothing()
+				s.wantOnlyPosts(t)
 			})
 		})
 	}
@@ -158,21 +160,21 @@ func TestStatelessAnswers(t *testing.T) {
 
 // A stream without a verdict of ours: headers after two hours, a word now and
 // then, and an orderly end.
-func TestStatelessListensForHours(t *testing.T) {
+func TestStatelessLongStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const change = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			if m.Method() != "subscriptions/listen" {
-				answer(w, m, "{}")
+				writeResult(w, m, "{}")
 				return
 			}
 			time.Sleep(2 * time.Hour)
-			stream(w, ":\n\n")
+			writeStream(w, ":\n\n")
 			time.Sleep(20 * time.Hour)
-			stream(w, sseEvent(change))
+			writeStream(w, messageEvent(change))
 			time.Sleep(200 * time.Hour)
-			stream(w, sseEvent(result(m, "{}")))
+			writeStream(w, messageEvent(resultOf(m, "{}")))
 		}
 		c := dialStateless(t, s, nil)
 		began := time.Now()
@@ -215,7 +217,7 @@ func TestStatelessNotifications(t *testing.T) {
 }
 
 // A caller that answers a question mistakes the era.
-func TestStatelessRefusesResponses(t *testing.T) {
+func TestStatelessRejectsResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		c := dialStateless(t, s, nil)
@@ -227,7 +229,7 @@ func TestStatelessRefusesResponses(t *testing.T) {
 				t.Errorf("%s: got %v", m.Raw(), err)
 			}
 		}
-		c.idle()
+		c.wantNothing()
 		if s.count("POST") != 0 {
 			t.Errorf("arrived: %s", s.order())
 		}
@@ -248,14 +250,14 @@ func TestStatelessReadsErrorsOnAnyStatus(t *testing.T) {
 							w.WriteHeader(status)
 							text := `{"jsonrpc":"2.0",` + id + `"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"]}}}`
 							if kind == eventStream {
-								text = sseEvent(text)
+								text = messageEvent(text)
 							}
 							fmt.Fprint(w, text)
 						}
 						c := dialStateless(t, s, nil)
 						c.call("server/discover")
 						c.want(`{"jsonrpc":"2.0","id":101,"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"]}}}`)
-						c.idle()
+						c.wantNothing()
 					})
 				})
 			}
@@ -289,7 +291,7 @@ func TestNotStateless(t *testing.T) {
 		}, true, "HTTP 400 Bad Request"},
 		{"400 with the request's result", func(w http.ResponseWriter, m wire.Message) {
 			w.WriteHeader(400)
-			fmt.Fprint(w, result(m, "{}"))
+			fmt.Fprint(w, resultOf(m, "{}"))
 		}, false, ""},
 		{"400 with the request's error", func(w http.ResponseWriter, m wire.Message) {
 			rpcError(w, 400, string(m.ID()), -32600, "no")
@@ -306,7 +308,7 @@ func TestNotStateless(t *testing.T) {
 		{"502", status(502, "oh"), false, "HTTP 502 Bad Gateway: oh"},
 		{"a page", status(200, "<html>"), false, "(HTTP 200 OK)"},
 		{"nothing", status(202, ""), false, "HTTP 202 Accepted"},
-		{"connection broken", func(http.ResponseWriter, wire.Message) { hangUp() }, false, "the connection broke"},
+		{"connection broken", func(http.ResponseWriter, wire.Message) { abortConnection() }, false, "the connection broke"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -323,7 +325,7 @@ func TestNotStateless(t *testing.T) {
 					t.Errorf("%s is lost", lost.ID)
 				}
 				if tt.want != "" {
-					wantText(t, err, tt.want)
+					wantErrorText(t, err, tt.want)
 				} else if m.ID() != id || err != nil {
 					t.Errorf("got %s, %v", m.Raw(), err)
 				}
@@ -337,11 +339,11 @@ func TestNotStateless(t *testing.T) {
 }
 
 // A notification that is too long does not end the stream it comes on.
-func TestStatelessPassesOverALongEvent(t *testing.T) {
+func TestStatelessSkipsOversizedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			stream(w, sseEvent(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"`+strings.Repeat("x", 3<<20)+`"}}`), sseEvent(result(m, "{}")))
+			writeStream(w, messageEvent(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"`+strings.Repeat("x", 3<<20)+`"}}`), messageEvent(resultOf(m, "{}")))
 		}
 		c := dialStateless(t, s, nil)
 		c.call("subscriptions/listen")
@@ -353,7 +355,7 @@ func TestStatelessPassesOverALongEvent(t *testing.T) {
 	})
 }
 
-func TestStatelessOfNoURL(t *testing.T) {
+func TestStatelessInvalidURL(t *testing.T) {
 	c := DialStateless(Options{URL: "ftp://user:hunter2@h/"})
 	if _, _, err := c.Read(); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("Read: %v", err)
@@ -373,10 +375,10 @@ func TestStatelessProbeThenHandshake(t *testing.T) {
 				http.Error(w, "Missing session", 400)
 				return
 			}
-			answer(w, m, "{}")
+			writeResult(w, m, "{}")
 		}
 		probe := dialStateless(t, s, nil)
-		if err := probe.lost(probe.call("server/discover"), true); !errors.Is(err, ErrNotStateless) {
+		if err := probe.wantLost(probe.call("server/discover"), true); !errors.Is(err, ErrNotStateless) {
 			t.Errorf("got %v", err)
 		}
 		probe.Close()

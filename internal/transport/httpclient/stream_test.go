@@ -13,39 +13,39 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func serverSays(n int) string {
+func serverNotification(n int) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"n":%d}}`, n)
 }
 
-func TestHTTPListens(t *testing.T) {
+func TestHTTPStandaloneStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.get = func(w http.ResponseWriter, r *http.Request) {
-			stream(w, ": hello\n\n", sseEvent(serverSays(1)), sseEvent("nonsense"), sseEvent(serverSays(2)))
-			hang(r)
+			writeStream(w, ": hello\n\n", messageEvent(serverNotification(1)), messageEvent("nonsense"), messageEvent(serverNotification(2)))
+			blockUntilAborted(r)
 		}
 		c := dialStub(t, s, nil)
 		synctest.Wait()
 		if s.count("GET") != 0 {
 			t.Error("GET before initialized")
 		}
-		c.shake()
-		c.want(serverSays(1))
+		c.handshake()
+		c.want(serverNotification(1))
 		_, _, err := c.Read()
 		if noise := new(transport.MalformedError); !errors.As(err, &noise) {
 			t.Errorf("got %v, want Noise", err)
 		}
-		c.want(serverSays(2))
+		c.want(serverNotification(2))
 	})
 }
 
-func TestHTTPPassesOverTooLongAnEvent(t *testing.T) {
+func TestHTTPSkipsOversizedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		long := sseEvent(`{"jsonrpc":"2.0","id":"q","params":"` + strings.Repeat("x", 2000) + `","method":"m"}`)
+		long := messageEvent(`{"jsonrpc":"2.0","id":"q","params":"` + strings.Repeat("x", 2000) + `","method":"m"}`)
 		s.get = func(w http.ResponseWriter, r *http.Request) {
-			stream(w, long, sseEvent(serverSays(1)))
-			hang(r)
+			writeStream(w, long, messageEvent(serverNotification(1)))
+			blockUntilAborted(r)
 		}
 		c := ready(t, s, func(o *Options) { o.Limit = 1000 })
 		_, _, err := c.Read()
@@ -53,12 +53,12 @@ func TestHTTPPassesOverTooLongAnEvent(t *testing.T) {
 		if !errors.As(err, &noise) || noise.ID != `"q"` {
 			t.Errorf("got %v", err)
 		}
-		c.want(serverSays(1))
+		c.want(serverNotification(1))
 	})
 }
 
 // HTTP-10: nor is the Conn any worse for it.
-func TestPARTIAL_06_HTTP_10_GetRefusedOnceIsNeverAskedAgain(t *testing.T) {
+func TestPARTIAL_06_HTTP_10_ARejectedGETIsNotRepeated(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 404, 405, 406, 409, 501, 200, 204, 302} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestPARTIAL_06_HTTP_10_GetRefusedOnceIsNeverAskedAgain(t *testing.T) {
 	}
 }
 
-func TestHTTPListensAgain(t *testing.T) {
+func TestHTTPReopensTheStandaloneStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		began := time.Now()
@@ -93,10 +93,10 @@ func TestHTTPListensAgain(t *testing.T) {
 			at = append(at, fmt.Sprint(time.Since(began), " ", r.Header.Get("Last-Event-ID")))
 			switch len(at) {
 			case 1:
-				stream(w, "id: a\nretry: 5000\n"+sseEvent(serverSays(1)))
+				writeStream(w, "id: a\nretry: 5000\n"+messageEvent(serverNotification(1)))
 			case 2:
-				stream(w, "id: b\n"+sseEvent(serverSays(2)))
-				hangUp()
+				writeStream(w, "id: b\n"+messageEvent(serverNotification(2)))
+				abortConnection()
 			case 3:
 				w.WriteHeader(400) // is the place to resume that is refused?
 			case 4:
@@ -104,13 +104,13 @@ func TestHTTPListensAgain(t *testing.T) {
 			case 5:
 				w.WriteHeader(409) // it has not noticed that the stream broke
 			default:
-				stream(w, sseEvent(serverSays(3)))
-				hang(r)
+				writeStream(w, messageEvent(serverNotification(3)))
+				blockUntilAborted(r)
 			}
 		}
 		c := ready(t, s, nil)
 		for i := range 3 {
-			c.want(serverSays(i + 1))
+			c.want(serverNotification(i + 1))
 		}
 		synctest.Wait()
 		if got := strings.Join(at, ","); got != "0s ,5s a,10s b,15s ,20s ,28s " {
@@ -119,7 +119,7 @@ func TestHTTPListensAgain(t *testing.T) {
 	})
 }
 
-func TestHTTPListensAgainMoreAndMoreSlowly(t *testing.T) {
+func TestHTTPReopensTheStandaloneStreamWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		began := time.Now()
@@ -128,19 +128,19 @@ func TestHTTPListensAgainMoreAndMoreSlowly(t *testing.T) {
 			at = append(at, time.Since(began).String())
 			switch len(at) {
 			case 9:
-				stream(w, sseEvent(serverSays(1)))
+				writeStream(w, messageEvent(serverNotification(1)))
 			case 10:
-				stream(w)
+				writeStream(w)
 				time.Sleep(time.Minute)
 			case 11:
-				stream(w)
-				hang(r)
+				writeStream(w)
+				blockUntilAborted(r)
 			default:
-				stream(w)
+				writeStream(w)
 			}
 		}
 		c := ready(t, s, nil)
-		c.want(serverSays(1))
+		c.want(serverNotification(1))
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		want := "0s,1s,3s,7s,15s,31s,1m1s,1m31s,2m1s,2m2s,3m3s"
@@ -155,7 +155,7 @@ func TestHTTPSessionIsLostOnTheStream(t *testing.T) {
 		s := newStub(t)
 		s.get = func(w http.ResponseWriter, _ *http.Request) {
 			if s.count("GET") == 1 {
-				stream(w)
+				writeStream(w)
 				return
 			}
 			http.Error(w, "session not found", 404)
@@ -176,22 +176,22 @@ func TestHTTPResumes(t *testing.T) {
 		var call wire.Message
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			call = m
-			stream(w, "id: p0\nretry: 2000\ndata:\n\n")
+			writeStream(w, "id: p0\nretry: 2000\ndata:\n\n")
 		}
 		s.get = func(w http.ResponseWriter, r *http.Request) {
 			switch r.Header.Get("Last-Event-ID") {
 			case "p0":
-				stream(w, "id: p1\n"+sseEvent(serverSays(1)))
-				hangUp()
+				writeStream(w, "id: p1\n"+messageEvent(serverNotification(1)))
+				abortConnection()
 			case "p1":
-				stream(w, "id: p2\n"+sseEvent(result(call, "{}")))
+				writeStream(w, "id: p2\n"+messageEvent(resultOf(call, "{}")))
 			default:
 				w.WriteHeader(405)
 			}
 		}
 		c := ready(t, s, nil)
 		id := c.call("tools/call")
-		c.want(serverSays(1))
+		c.want(serverNotification(1))
 		c.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, id))
 		if d := time.Since(began); d != 4*time.Second {
 			t.Errorf("took %v", d)
@@ -202,7 +202,7 @@ func TestHTTPResumes(t *testing.T) {
 	})
 }
 
-func TestHTTPResumesInVain(t *testing.T) {
+func TestHTTPResumesAreBounded(t *testing.T) {
 	tests := []struct {
 		name string
 		get  http.HandlerFunc
@@ -210,19 +210,19 @@ func TestHTTPResumesInVain(t *testing.T) {
 		gets int
 	}{
 		{"refused", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }, "HTTP 405", 1},
-		{"empty", func(w http.ResponseWriter, _ *http.Request) { stream(w) }, "without the answer: EOF", maxResumes},
+		{"empty", func(w http.ResponseWriter, _ *http.Request) { writeStream(w) }, "without the answer: EOF", maxResumes},
 		{"failing", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, "HTTP 502", maxResumes},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
-				s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { stream(w, "id: 1\ndata:\n\n") }
+				s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { writeStream(w, "id: 1\ndata:\n\n") }
 				c := ready(t, s, nil)
 				synctest.Wait()
 				gets := s.count("GET")
 				s.get = tt.get
-				wantText(t, c.lost(c.call("tools/call"), true), tt.want)
+				wantErrorText(t, c.wantLost(c.call("tools/call"), true), tt.want)
 				if n := s.count("GET") - gets; n != tt.gets {
 					t.Errorf("%d GETs, want %d", n, tt.gets)
 				}
@@ -232,13 +232,13 @@ func TestHTTPResumesInVain(t *testing.T) {
 }
 
 // The stream of a call ends after an event whose id cannot be sent back: the call ends at once.
-func TestHTTPDoesNotResumeAtAnIDThatNoHeaderCanHave(t *testing.T) {
+func TestHTTPDoesNotResumeWithAnInvalidID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { stream(w, "id: 1\x7f\ndata:\n\n") }
+		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { writeStream(w, "id: 1\x7f\ndata:\n\n") }
 		c := ready(t, s, nil)
 		began := time.Now()
-		wantText(t, c.lost(c.call("tools/call"), true), "without the answer: EOF")
+		wantErrorText(t, c.wantLost(c.call("tools/call"), true), "without the answer: EOF")
 		if d := time.Since(began); d != 0 {
 			t.Errorf("took %v", d)
 		}
@@ -246,18 +246,18 @@ func TestHTTPDoesNotResumeAtAnIDThatNoHeaderCanHave(t *testing.T) {
 }
 
 // An answer is one, whatever stream it comes on.
-func TestHTTPAnswerOnAnotherStream(t *testing.T) {
+func TestHTTPResponseOnAnotherStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		says := make(chan string)
 		s.get = func(w http.ResponseWriter, r *http.Request) {
-			stream(w, <-says)
-			hang(r)
+			writeStream(w, <-says)
+			blockUntilAborted(r)
 		}
 		left := make(chan time.Time, 1)
 		s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) {
-			stream(w)
-			hang(r)
+			writeStream(w)
+			blockUntilAborted(r)
 			left <- time.Now()
 		}
 		c := ready(t, s, nil)
@@ -265,7 +265,7 @@ func TestHTTPAnswerOnAnotherStream(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, id)
-		says <- sseEvent(answer)
+		says <- messageEvent(answer)
 		c.want(answer)
 		if d := (<-left).Sub(began); d != lingerTimeout {
 			t.Errorf("left after %v", d)
@@ -279,20 +279,20 @@ func TestHTTPAnswerOnAnotherStream(t *testing.T) {
 }
 
 // A server that leaves the stream open after the answer does not hold on to us.
-func TestHTTPStreamIsGivenUpAfterTheAnswer(t *testing.T) {
+func TestHTTPStreamIsClosedAfterTheResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		left := make(chan time.Time, 1)
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-			stream(w, sseEvent(result(m, "{}")), sseEvent(serverSays(1)))
-			hang(r)
+			writeStream(w, messageEvent(resultOf(m, "{}")), messageEvent(serverNotification(1)))
+			blockUntilAborted(r)
 			left <- time.Now()
 		}
 		c := ready(t, s, nil)
 		began := time.Now()
 		c.call("tools/call")
 		c.read()
-		c.want(serverSays(1))
+		c.want(serverNotification(1))
 		if d := (<-left).Sub(began); d != lingerTimeout {
 			t.Errorf("left after %v", d)
 		}
@@ -300,15 +300,15 @@ func TestHTTPStreamIsGivenUpAfterTheAnswer(t *testing.T) {
 }
 
 // Connections are used again, whatever the answers come in.
-func TestHTTPUsesConnectionsAgain(t *testing.T) {
+func TestHTTPReusesConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			if m.Method() == "stream" {
-				stream(w, sseEvent(result(m, "{}")))
+				writeStream(w, messageEvent(resultOf(m, "{}")))
 				return
 			}
-			answer(w, m, "{}")
+			writeResult(w, m, "{}")
 		}
 		c := ready(t, s, nil)
 		for range 50 {

@@ -27,7 +27,7 @@ type stub struct {
 	init func(w http.ResponseWriter, r *http.Request, m wire.Message) // of initialize; nil accepts
 
 	mu       sync.Mutex
-	asked    []asked
+	asked    []receivedRequest
 	session  string
 	conns    map[net.Conn]bool // open on the server's side
 	dialled  int
@@ -37,8 +37,8 @@ type stub struct {
 	log      logBuffer
 }
 
-// asked is one HTTP request that has arrived.
-type asked struct {
+// receivedRequest is one HTTP request that has arrived.
+type receivedRequest struct {
 	verb, method string // of HTTP and of JSON-RPC
 	header       http.Header
 	host, uri    string
@@ -137,7 +137,7 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	m, _ := wire.Parse(body)
 	s.mu.Lock()
-	s.asked = append(s.asked, asked{r.Method, m.Method(), r.Header.Clone(), r.Host, r.RequestURI, string(body)})
+	s.asked = append(s.asked, receivedRequest{r.Method, m.Method(), r.Header.Clone(), r.Host, r.RequestURI, string(body)})
 	s.mu.Unlock()
 	switch {
 	case r.Method == "DELETE" && s.end != nil:
@@ -152,11 +152,11 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.init(w, r, m)
 	case m.Method() == "initialize":
 		w.Header().Set("Mcp-Session-Id", s.session)
-		answer(w, m, `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"stub","version":"1"}}`)
+		writeResult(w, m, `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"stub","version":"1"}}`)
 	case m.Kind() == wire.Request && s.post != nil:
 		s.post(w, r, m)
 	case m.Kind() == wire.Request:
-		answer(w, m, `{}`)
+		writeResult(w, m, `{}`)
 	case s.note != nil:
 		s.note(w, r, m)
 	default:
@@ -164,13 +164,13 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func answer(w http.ResponseWriter, m wire.Message, result string) {
+func writeResult(w http.ResponseWriter, m wire.Message, result string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Write(wire.NewResult(m.ID(), []byte(result)).Raw())
 }
 
-// stream answers with a stream of events.
-func stream(w http.ResponseWriter, events ...string) {
+// writeStream answers with a stream of events.
+func writeStream(w http.ResponseWriter, events ...string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for _, e := range events {
 		io.WriteString(w, e)
@@ -180,26 +180,26 @@ func stream(w http.ResponseWriter, events ...string) {
 }
 
 // sse is an event whose data is the message.
-func sseEvent(m string) string { return "data: " + m + "\n\n" }
+func messageEvent(m string) string { return "data: " + m + "\n\n" }
 
-// result is the response to m.
-func result(m wire.Message, result string) string {
+// resultOf is the response to m.
+func resultOf(m wire.Message, result string) string {
 	return string(wire.NewResult(m.ID(), []byte(result)).Raw())
 }
 
-// hang keeps the exchange open until the other side gives it up.
-func hang(r *http.Request) { <-r.Context().Done() }
+// blockUntilAborted keeps the exchange open until the other side gives it up.
+func blockUntilAborted(r *http.Request) { <-r.Context().Done() }
 
-// hangUp breaks the connection.
-func hangUp() { panic(http.ErrAbortHandler) }
+// abortConnection breaks the connection.
+func abortConnection() { panic(http.ErrAbortHandler) }
 
 // count tells how many requests with that verb of HTTP, or method of JSON-RPC,
 // have arrived.
 func (s *stub) count(what string) (n int) {
-	return len(s.those(what))
+	return len(s.requests(what))
 }
 
-func (s *stub) those(what string) (all []asked) {
+func (s *stub) requests(what string) (all []receivedRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.asked {
@@ -213,7 +213,7 @@ func (s *stub) those(what string) (all []asked) {
 // order tells in which order the messages arrived.
 func (s *stub) order() string {
 	var all []string
-	for _, a := range s.those("POST") {
+	for _, a := range s.requests("POST") {
 		all = append(all, a.method)
 	}
 	return strings.Join(all, " ")
@@ -255,11 +255,11 @@ func dialStubBy(dial func(Options) transport.Conn, t *testing.T, s *stub, change
 // ready returns a Conn that has shaken hands, and waits until nothing moves.
 func ready(t *testing.T, s *stub, change func(*Options)) *client {
 	c := dialStub(t, s, change)
-	c.shake()
+	c.handshake()
 	return c
 }
 
-func (c *client) shake() {
+func (c *client) handshake() {
 	c.Helper()
 	c.write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 	if m := c.read(); m.Kind() != wire.Response || m.Part(wire.PartResult) == nil {
@@ -309,8 +309,8 @@ func (c *client) want(text string) {
 	}
 }
 
-// lost reads the CallLostError of a request.
-func (c *client) lost(id wire.ID, ran bool) error {
+// wantLost reads the CallLostError of a request.
+func (c *client) wantLost(id wire.ID, ran bool) error {
 	c.Helper()
 	m, _, err := c.Read()
 	var lost *transport.CallLostError
@@ -323,8 +323,8 @@ func (c *client) lost(id wire.ID, ran bool) error {
 	return err
 }
 
-// wantText checks that an error says something.
-func wantText(t testing.TB, err error, text string) {
+// wantErrorText checks that an error says something.
+func wantErrorText(t testing.TB, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
 		t.Errorf("the error is %q, want %q in it", err, text)

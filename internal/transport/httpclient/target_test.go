@@ -37,7 +37,7 @@ func TestHTTPRedirects(t *testing.T) {
 				s := newStub(t)
 				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 					if r.URL.Path == "/there" {
-						answer(w, m, "{}")
+						writeResult(w, m, "{}")
 						return
 					}
 					w.Header().Set("Location", tt.to)
@@ -52,10 +52,10 @@ func TestHTTPRedirects(t *testing.T) {
 				} else if _, _, err := c.Read(); err == nil {
 					t.Error("it was followed")
 				}
-				if n := len(s.those("tools/call")); n > 4 {
+				if n := len(s.requests("tools/call")); n > 4 {
 					t.Errorf("%d redirects were followed", n-1)
 				}
-				for _, a := range s.those("tools/call") {
+				for _, a := range s.requests("tools/call") {
 					if a.host != "stub.test" && a.host != "STUB.test:80" || a.header.Get("X-Api-Key") != "hunter2" {
 						t.Errorf("%s was asked, key %q", a.host, a.header.Get("X-Api-Key"))
 					}
@@ -81,9 +81,9 @@ func TestHTTPShowsNoSecrets(t *testing.T) {
 			w.Header().Set("Location", "http://[::/"+r.URL.RawQuery)
 			w.WriteHeader(307)
 		},
-		"broken":      func(http.ResponseWriter, *http.Request) { hangUp() },
+		"broken":      func(http.ResponseWriter, *http.Request) { abortConnection() },
 		"nonsense":    func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hunter2 hunter3") },
-		"in a stream": func(w http.ResponseWriter, _ *http.Request) { stream(w, ": hunter2\n\n") },
+		"in a stream": func(w http.ResponseWriter, _ *http.Request) { writeStream(w, ": hunter2\n\n") },
 	}
 	for name, reply := range replies {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestHTTPSendsTheUserOfItsURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		ready(t, s, func(o *Options) { o.URL = "http://admin:hunter2@stub.test/mcp" })
-		if got := s.those("initialize")[0].header.Get("Authorization"); !strings.HasPrefix(got, "Basic ") {
+		if got := s.requests("initialize")[0].header.Get("Authorization"); !strings.HasPrefix(got, "Basic ") {
 			t.Errorf("Authorization is %q", got)
 		}
 	})
@@ -136,7 +136,7 @@ func TestHTTPOverTLS(t *testing.T) {
 	t.Run("with a certificate that is not trusted", func(t *testing.T) {
 		c := &client{T: t, Conn: DialStreamable(Options{URL: server.URL})}
 		defer c.Close()
-		wantText(t, c.lost(c.call("ping"), false), "certificate")
+		wantErrorText(t, c.wantLost(c.call("ping"), false), "certificate")
 	})
 	t.Run("with HTTP/2", func(t *testing.T) {
 		pool := newPool()
@@ -144,9 +144,9 @@ func TestHTTPOverTLS(t *testing.T) {
 		c := &client{T: t, Conn: DialStreamable(Options{URL: server.URL, RoundTripper: pool}), next: 100}
 		defer c.Close()
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-			stream(w, sseEvent(result(m, `"`+r.Proto+`"`)))
+			writeStream(w, messageEvent(resultOf(m, `"`+r.Proto+`"`)))
 		}
-		c.shake()
+		c.handshake()
 		c.call("tools/call")
 		c.want(`{"jsonrpc":"2.0","id":101,"result":"HTTP/2.0"}`)
 	})
@@ -155,6 +155,6 @@ func TestHTTPOverTLS(t *testing.T) {
 		defer plain.Close()
 		c := &client{T: t, Conn: DialStreamable(Options{URL: "https" + strings.TrimPrefix(plain.URL, "http")})}
 		defer c.Close()
-		wantText(t, c.lost(c.call("ping"), false), "HTTPS client")
+		wantErrorText(t, c.wantLost(c.call("ping"), false), "HTTPS client")
 	})
 }

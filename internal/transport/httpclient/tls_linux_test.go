@@ -10,7 +10,7 @@ import (
 
 // A pipe, which nobody writes to, a device and a directory are errors, and nobody waits for them.
 // So is a file that is too long (maxPEM).
-func TestFilesOfTLSAreRegular(t *testing.T) {
+func TestTLSFilesAreRegular(t *testing.T) {
 	dir := t.TempDir()
 	pipe, long, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "long"), filepath.Join(dir, "link")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

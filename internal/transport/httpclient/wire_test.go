@@ -31,22 +31,22 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A packer compresses, and can flush.
-type packer interface {
+// A compressor compresses, and can flush.
+type compressor interface {
 	io.WriteCloser
 	Flush() error
 }
 
-var packers = map[string]func(io.Writer) packer{
-	"gzip":    func(w io.Writer) packer { return gzip.NewWriter(w) },
-	"X-GZip":  func(w io.Writer) packer { return gzip.NewWriter(w) },
-	"deflate": func(w io.Writer) packer { return zlib.NewWriter(w) },
-	"Deflate": func(w io.Writer) packer { raw, _ := flate.NewWriter(w, 6); return raw },
+var compressors = map[string]func(io.Writer) compressor{
+	"gzip":    func(w io.Writer) compressor { return gzip.NewWriter(w) },
+	"X-GZip":  func(w io.Writer) compressor { return gzip.NewWriter(w) },
+	"deflate": func(w io.Writer) compressor { return zlib.NewWriter(w) },
+	"Deflate": func(w io.Writer) compressor { raw, _ := flate.NewWriter(w, 6); return raw },
 }
 
-func pack(coding, text string) []byte {
+func compress(coding, text string) []byte {
 	var b bytes.Buffer
-	p := packers[coding](&b)
+	p := compressors[coding](&b)
 	io.WriteString(p, text)
 	p.Close()
 	return b.Bytes()
@@ -61,23 +61,23 @@ func TestHTTPCodings_F_HTTP_2(t *testing.T) {
 		want   string // in the error
 	}
 	replies := map[string]reply{
-		"two codings":         {"deflate, gzip", pack("gzip", string(pack("deflate", text))), ""},
+		"two codings":         {"deflate, gzip", compress("gzip", string(compress("deflate", text))), ""},
 		"identity":            {"identity", []byte(text), ""},
-		"two members":         {"gzip", append(pack("gzip", text[:10]), pack("gzip", text[10:])...), ""},
-		"padding":             {"gzip", append(pack("gzip", text), 0, 0, 0), ""},
+		"two members":         {"gzip", append(compress("gzip", text[:10]), compress("gzip", text[10:])...), ""},
+		"padding":             {"gzip", append(compress("gzip", text), 0, 0, 0), ""},
 		"not compressed":      {"gzip", []byte(text), ""},
 		"not compressed, too": {"deflate", []byte(text), ""},
 		"br":                  {"br", []byte("\x0b\x02\x80"), `the answer cannot be read: the body has the Content-Encoding "br"`},
-		"br within gzip":      {"br, gzip", pack("gzip", "\x0b"), `Content-Encoding "br"`},
+		"br within gzip":      {"br, gzip", compress("gzip", "\x0b"), `Content-Encoding "br"`},
 		"zstd":                {"zstd", []byte("\x28\xb5\x2f\xfd"), `Content-Encoding "zstd"`},
-		"many":                {"gzip, gzip, gzip, gzip", pack("gzip", text), "more than 3 codings"},
-		"cut":                 {"gzip", pack("gzip", text)[:30], "the connection broke before the answer was complete: unexpected EOF"},
-		"cut in the header":   {"gzip", pack("gzip", text)[:5], "unexpected EOF"},
-		"damaged":             {"gzip", append(pack("gzip", text)[:20], "damage, damage"...), "the answer was complete"},
+		"many":                {"gzip, gzip, gzip, gzip", compress("gzip", text), "more than 3 codings"},
+		"cut":                 {"gzip", compress("gzip", text)[:30], "the connection broke before the answer was complete: unexpected EOF"},
+		"cut in the header":   {"gzip", compress("gzip", text)[:5], "unexpected EOF"},
+		"damaged":             {"gzip", append(compress("gzip", text)[:20], "damage, damage"...), "the answer was complete"},
 		"empty":               {"gzip", nil, "what came back is not an answer: HTTP 200 OK"},
 	}
-	for coding := range packers {
-		replies[coding] = reply{coding, pack(coding, text), ""}
+	for coding := range compressors {
+		replies[coding] = reply{coding, compress(coding, text), ""}
 	}
 	for name, reply := range replies {
 		t.Run(name, func(t *testing.T) {
@@ -92,9 +92,9 @@ func TestHTTPCodings_F_HTTP_2(t *testing.T) {
 				if reply.want == "" {
 					c.want(text)
 				} else {
-					wantText(t, c.lost("101", true), reply.want)
+					wantErrorText(t, c.wantLost("101", true), reply.want)
 				}
-				if a := s.those("tools/call")[0]; a.header.Get("Accept-Encoding") != "identity" {
+				if a := s.requests("tools/call")[0]; a.header.Get("Accept-Encoding") != "identity" {
 					t.Errorf("Accept-Encoding: %s", a.header.Get("Accept-Encoding"))
 				}
 			})
@@ -103,7 +103,7 @@ func TestHTTPCodings_F_HTTP_2(t *testing.T) {
 }
 
 func TestHTTPCodingOfAnError_F_HTTP_2(t *testing.T) {
-	for coding, body := range map[string][]byte{"gzip": pack("gzip", `{"error":"invalid_token"}`), "br": []byte("\x0b")} {
+	for coding, body := range map[string][]byte{"gzip": compress("gzip", `{"error":"invalid_token"}`), "br": []byte("\x0b")} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStub(t)
 			s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
@@ -113,14 +113,14 @@ func TestHTTPCodingOfAnError_F_HTTP_2(t *testing.T) {
 			}
 			c := ready(t, s, nil)
 			want := map[string]string{"gzip": `HTTP 401 Unauthorized: {"error":"invalid_token"}`, "br": `HTTP 401 Unauthorized: the body has the Content-Encoding "br"`}
-			wantText(t, c.lost(c.call("tools/call"), false), want[coding])
+			wantErrorText(t, c.wantLost(c.call("tools/call"), false), want[coding])
 		})
 	}
 }
 
 // Events of a compressed stream arrive when the server flushes them.
 func TestHTTPCodingOfStreams_F_HTTP_2(t *testing.T) {
-	for coding := range packers {
+	for coding := range compressors {
 		for _, members := range []bool{false, true} { // each event is a member of its own
 			if members && !strings.EqualFold(coding, "gzip") {
 				continue
@@ -132,21 +132,21 @@ func TestHTTPCodingOfStreams_F_HTTP_2(t *testing.T) {
 					s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 						w.Header().Set("Content-Encoding", coding)
 						w.Header().Set("Content-Type", "text/event-stream")
-						p := packers[coding](w)
-						for _, e := range []string{sseEvent(serverSays(1)), sseEvent(serverSays(2)), sseEvent(result(m, "{}"))} {
+						p := compressors[coding](w)
+						for _, e := range []string{messageEvent(serverNotification(1)), messageEvent(serverNotification(2)), messageEvent(resultOf(m, "{}"))} {
 							io.WriteString(p, e)
 							if p.Flush(); members {
 								p.Close()
-								p = packers[coding](w)
+								p = compressors[coding](w)
 							}
 							w.(http.Flusher).Flush()
 							<-next
 						}
-						hang(r)
+						blockUntilAborted(r)
 					}
 					c := ready(t, s, nil)
 					c.call("tools/call")
-					for _, text := range []string{serverSays(1), serverSays(2), `{"jsonrpc":"2.0","id":101,"result":{}}`} {
+					for _, text := range []string{serverNotification(1), serverNotification(2), `{"jsonrpc":"2.0","id":101,"result":{}}`} {
 						c.want(text) // while the server waits
 						next <- true
 					}
@@ -157,7 +157,7 @@ func TestHTTPCodingOfStreams_F_HTTP_2(t *testing.T) {
 }
 
 // A body that grows beyond all measure fails, and costs neither memory nor time.
-func TestHTTPBombs_F_HTTP_2(t *testing.T) {
+func TestHTTPDecompressionBombs_F_HTTP_2(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
@@ -180,7 +180,7 @@ func TestHTTPBombs_F_HTTP_2(t *testing.T) {
 					w.Write(bomb.Bytes())
 				}
 				c := ready(t, s, nil)
-				wantText(t, c.lost(c.call("tools/call"), true), want)
+				wantErrorText(t, c.wantLost(c.call("tools/call"), true), want)
 			})
 		})
 	}
@@ -193,7 +193,7 @@ func TestHTTPCookies_F_HTTP_4(t *testing.T) {
 		s.init = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			w.Header().Add("Set-Cookie", "NODE=node-zero; Path=/; HttpOnly")
 			w.Header().Add("Set-Cookie", "OTHER=x; Domain=other.test")
-			answer(w, m, `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"stub","version":"1"}}`)
+			writeResult(w, m, `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"stub","version":"1"}}`)
 		}
 		tries := 0
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
@@ -204,33 +204,33 @@ func TestHTTPCookies_F_HTTP_4(t *testing.T) {
 				http.Error(w, "no "+r.Header.Get("Cookie")+" here", 500)
 			default:
 				w.Header().Add("Set-Cookie", "NODE=node-one; Path=/")
-				answer(w, m, "{}")
+				writeResult(w, m, "{}")
 			}
 		}
 		c := ready(t, s, func(o *Options) { o.Headers = map[string]string{"Cookie": "mine=1"} })
 		c.call("tools/list")
 		c.read()
-		err := c.lost(c.call("tools/call"), true)
-		wantText(t, err, "no ***; NODE=*** here")
+		err := c.wantLost(c.call("tools/call"), true)
+		wantErrorText(t, err, "no ***; NODE=*** here")
 		synctest.Wait()
-		for _, a := range s.those("tools/list") {
+		for _, a := range s.requests("tools/list") {
 			if got := a.header.Get("Cookie"); got != "mine=1; NODE=node-zero" {
 				t.Errorf("tools/list has the cookie %q", got)
 			}
 		}
-		if got := s.those("tools/call")[0].header.Get("Cookie"); got != "mine=1; NODE=node-one" {
+		if got := s.requests("tools/call")[0].header.Get("Cookie"); got != "mine=1; NODE=node-one" {
 			t.Errorf("tools/call has the cookie %q", got)
 		}
-		if got := s.those("GET")[0].header.Get("Cookie"); got != "mine=1; NODE=node-zero" {
+		if got := s.requests("GET")[0].header.Get("Cookie"); got != "mine=1; NODE=node-zero" {
 			t.Errorf("GET has the cookie %q", got)
 		}
-		if got := s.those("initialize")[0].header.Get("Cookie"); got != "mine=1" {
+		if got := s.requests("initialize")[0].header.Get("Cookie"); got != "mine=1" {
 			t.Errorf("initialize has the cookie %q", got)
 		}
 		other := dialStub(t, s, nil) // another connection has none of them
 		other.call("initialize")
 		other.read()
-		if got := s.those("initialize")[1].header.Get("Cookie"); got != "" {
+		if got := s.requests("initialize")[1].header.Get("Cookie"); got != "" {
 			t.Errorf("another connection has the cookie %q", got)
 		}
 		if strings.Contains(s.log.String(), "node-") {
@@ -249,7 +249,7 @@ func TestSSECookies_F_HTTP_4(t *testing.T) {
 		}
 		s.ready(t)
 		synctest.Wait()
-		for _, a := range s.those("POST") {
+		for _, a := range s.requests("POST") {
 			if got := a.header.Get("Cookie"); got != "NODE=0" {
 				t.Errorf("%s has the cookie %q", a.method, got)
 			}
@@ -285,7 +285,7 @@ func TestHTTPHost_F_HTTP_5(t *testing.T) {
 			http.Error(w, "unknown host "+r.Host, 500)
 		}
 		c := ready(t, s, func(o *Options) { o.Headers = map[string]string{"host": "docs.example:8443", "X-Key": "k"} })
-		wantText(t, c.lost(c.call("tools/call"), true), "unknown host docs.example:8443")
+		wantErrorText(t, c.wantLost(c.call("tools/call"), true), "unknown host docs.example:8443")
 		synctest.Wait()
 		c.Close()
 		for _, a := range s.asked {
@@ -351,7 +351,7 @@ func TestClientTLS_F_HTTP_7(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		m, _ := wire.Parse(body)
-		answer(w, m, `{"of":"`+r.TLS.PeerCertificates[0].Subject.CommonName+`"}`)
+		writeResult(w, m, `{"of":"`+r.TLS.PeerCertificates[0].Subject.CommonName+`"}`)
 	}))
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	server.TLS = &tls.Config{
@@ -395,7 +395,7 @@ func TestClientTLS_F_HTTP_7(t *testing.T) {
 			}
 			switch {
 			case tt.want != "":
-				wantText(t, err, tt.want)
+				wantErrorText(t, err, tt.want)
 			case err != nil || string(m.Part(wire.PartResult)) != `{"of":"us"}`:
 				t.Errorf("got %s, %v", m.Raw(), err)
 			}

@@ -9,14 +9,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// TestGoroutinesThatPostAreUsedAgain: of many that were busy at one time a few stay, and post
+// TestPostingGoroutinesAreReused: of many that were busy at one time a few stay, and post
 // what comes then.
-func TestGoroutinesThatPostAreUsedAgain(t *testing.T) {
+func TestPostingGoroutinesAreReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, result(m, `{}`))
+			fmt.Fprint(w, resultOf(m, `{}`))
 		}
 		c := ready(t, s, nil)
 		conn := c.Conn.(*streamable)
