@@ -22,20 +22,24 @@ func TestHTTPResponses(t *testing.T) {
 		serve func(w http.ResponseWriter, m wire.Message)
 		want  []string // R stands for the result
 	}{
-		{"JSON", func(w http.ResponseWriter, m wire.Message) { writeResult(w, m, `{"a":1}`) }, []string{"R"}},
+		{"JSON", func(w http.ResponseWriter, m wire.Message) { writeResult(w, m, `{"a":1}`) },
+			[]string{"R"}},
 		{"JSON of another media type", func(w http.ResponseWriter, m wire.Message) {
 			w.Header().Set("Content-Type", "text/plain")
 			fmt.Fprint(w, "\uFEFF"+resultOf(m, `{"a":1}`))
 		}, []string{"R"}},
 		{"stream", func(w http.ResponseWriter, m wire.Message) {
-			writeStream(w, messageEvent(progress), messageEvent(question), messageEvent(resultOf(m, `{"a":1}`)))
+			writeStream(w, messageEvent(progress), messageEvent(question),
+				messageEvent(resultOf(m, `{"a":1}`)))
 		}, []string{progress, question, "R"}},
 		{"stream that goes on", func(w http.ResponseWriter, m wire.Message) {
 			writeStream(w, messageEvent(resultOf(m, `{"a":1}`)), messageEvent(progress))
 		}, []string{"R", progress}},
 		{"other events", func(w http.ResponseWriter, m wire.Message) {
 			w.Header().Set("Content-Type", "Text/Event-Stream; charset=utf-8")
-			fmt.Fprint(w, "event: ping\ndata: {}\n\n: hello\n\nevent: message\n"+messageEvent(resultOf(m, `{"a":1}`)))
+			fmt.Fprint(w,
+				"event: ping\ndata: {}\n\n: hello\n\nevent: message\n"+messageEvent(resultOf(m,
+					`{"a":1}`)))
 		}, []string{"R"}},
 		{"JSON batch", func(w http.ResponseWriter, m wire.Message) {
 			fmt.Fprint(w, "["+progress+", "+resultOf(m, `{"a":1}`)+"]")
@@ -48,7 +52,10 @@ func TestHTTPResponses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
-				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) { tt.serve(w, m) }
+				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+					tt.serve(w,
+						m)
+				}
 				c := ready(t, s, nil)
 				id := c.call("tools/call")
 				for _, text := range tt.want {
@@ -62,12 +69,15 @@ func TestHTTPResponses(t *testing.T) {
 	}
 }
 
-// A body is handed out as it came, however it is laid out.
+// The bytes of a body are returned unchanged, whatever their layout.
 func TestHTTPKeepsTheBytesOfABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pretty = "{\n  \"result\" : {\"n\": 1.50, \"s\":\"\\u00e9\"},\n  \"id\":101, \"jsonrpc\":\"2.0\"\n}\n"
 		s := newStub(t)
-		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { fmt.Fprint(w, pretty) }
+		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			fmt.Fprint(w,
+				pretty)
+		}
 		c := ready(t, s, nil)
 		c.call("tools/call")
 		c.want(pretty)
@@ -78,7 +88,8 @@ func TestFRAME_14_DataOfSeveralLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			writeStream(w, "\uFEFFid: 1\r\ndata: {\"jsonrpc\":\"2.0\",\r\n", ": ping\r\nfoo: bar\r\n",
+			writeStream(w, "\uFEFFid: 1\r\ndata: {\"jsonrpc\":\"2.0\",\r\n",
+				": ping\r\nfoo: bar\r\n",
 				"data: \"id\":"+string(m.ID())+",\r\n", "data: \"result\":{}}\r\n\r\n")
 		}
 		c := ready(t, s, nil)
@@ -131,18 +142,18 @@ func TestHTTPSendsItsHeaders(t *testing.T) {
 	})
 }
 
-// An error response is the answer whatever the status, and whether or not it
-// says to what.
+// A JSON-RPC error is the response whatever the HTTP status is, with and without an id.
 func TestHTTPReadsErrorsOnAnyStatus(t *testing.T) {
 	for _, status := range []int{200, 400, 401, 403, 404, 405, 422, 429, 500, 502, 503} {
 		for _, id := range []string{`"id":101,`, `"id":null,`, ""} {
 			t.Run(fmt.Sprint(status, id), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newStub(t)
-					s.session = "" // 404 would mean another thing
+					s.session = "" // 404 has another meaning in a session
 					s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 						w.WriteHeader(status)
-						fmt.Fprintf(w, `{"jsonrpc":"2.0",%s"error":{"code":-32000,"message":"no","data":[1]}}`, id)
+						fmt.Fprintf(w,
+							`{"jsonrpc":"2.0",%s"error":{"code":-32000,"message":"no","data":[1]}}`, id)
 					}
 					c := ready(t, s, nil)
 					c.call("tools/call")
@@ -173,16 +184,18 @@ func TestHTTPReplacesInvalidUTF8(t *testing.T) {
 	})
 }
 
-// A message that is no request needs no body in return, and whatever the server
-// says to it is nobody's answer.
+// A notification or response needs no response body, and a body is not a response to any request.
 func TestHTTPNotificationsNeedNoResponseBody(t *testing.T) {
 	replies := map[string]func(http.ResponseWriter){
-		"202":     func(w http.ResponseWriter) { w.WriteHeader(202) },
-		"204":     func(w http.ResponseWriter) { w.WriteHeader(204) },
-		"200":     func(w http.ResponseWriter) {},
-		"text":    func(w http.ResponseWriter) { fmt.Fprint(w, "Accepted") },
-		"object":  func(w http.ResponseWriter) { fmt.Fprint(w, "{}") },
-		"result":  func(w http.ResponseWriter) { fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"result":{}}`) },
+		"202":    func(w http.ResponseWriter) { w.WriteHeader(202) },
+		"204":    func(w http.ResponseWriter) { w.WriteHeader(204) },
+		"200":    func(w http.ResponseWriter) {},
+		"text":   func(w http.ResponseWriter) { fmt.Fprint(w, "Accepted") },
+		"object": func(w http.ResponseWriter) { fmt.Fprint(w, "{}") },
+		"result": func(w http.ResponseWriter) {
+			fmt.Fprint(w,
+				`{"jsonrpc":"2.0","id":null,"result":{}}`)
+		},
 		"refusal": func(w http.ResponseWriter) { http.Error(w, "no", 400) },
 		"error": func(w http.ResponseWriter) {
 			w.WriteHeader(400)
@@ -217,7 +230,10 @@ func TestHTTPWriteIsBounded(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.post = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { blockUntilAborted(r) }
+		s.post = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) {
+			blockUntilAborted(
+				r)
+		}
 		c := ready(t, s, nil)
 		synctest.Wait()
 		var err error
@@ -229,7 +245,7 @@ func TestHTTPWriteIsBounded(t *testing.T) {
 			t.Errorf("after %d requests: %v", n, err)
 		}
 		synctest.Wait()
-		c.cancel("1000") // is always possible, and makes room
+		c.cancel("1000") // is always accepted, and reduces the load
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if err := c.Write(wire.NewRequest("9", "tools/call", nil), ""); err != nil {
@@ -241,21 +257,25 @@ func TestHTTPWriteIsBounded(t *testing.T) {
 func TestHTTPWriteBoundsBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { blockUntilAborted(r) }
+		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) {
+			blockUntilAborted(
+				r)
+		}
 		c := dialStub(t, s, nil)
 		few := wire.NewNotification("x", nil)
 		conn := c.Conn.(*streamable)
-		conn.pendingBytes = 2*maxPendingBytes - 1 // as if that much were under way
+		conn.pendingBytes = 2*maxPendingBytes - 1 // as if so many bytes were being sent
 		if err := c.Write(few, ""); err != nil {
 			t.Error(err)
 		}
 		if err := c.Write(few, ""); !errors.Is(err, errTooManyMessages) {
 			t.Errorf("got %v", err)
 		}
-		if err := c.Write(wire.NewRequest("9", "tools/call", nil), ""); !errors.Is(err, errTooManyMessages) {
+		if err := c.Write(wire.NewRequest("9", "tools/call", nil), ""); !errors.Is(err,
+			errTooManyMessages) {
 			t.Errorf("a request: %v", err)
 		}
-		time.Sleep(notificationTimeout) // the first is given up
+		time.Sleep(notificationTimeout) // the first is abandoned
 		synctest.Wait()
 		if err := c.Write(few, ""); err != nil {
 			t.Error(err)
@@ -266,7 +286,11 @@ func TestHTTPWriteBoundsBytes(t *testing.T) {
 func TestHTTPCloseEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.get = func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) }
+		s.get = func(w http.ResponseWriter, r *http.Request) {
+			writeStream(w)
+			blockUntilAborted(
+				r)
+		}
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			if m.Method() == "tools/call" {
 				blockUntilAborted(r)
@@ -314,7 +338,7 @@ func TestHTTPCloseDoesNotWaitForTheServer(t *testing.T) {
 	})
 }
 
-// Close while answers pour in that nobody reads, and while others write.
+// Close while responses arrive that nobody reads, and while other goroutines write.
 func TestHTTPCloseWhileBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -347,7 +371,8 @@ func TestHTTPCloseWhileBusy(t *testing.T) {
 }
 
 func TestHTTPCloseBeforeAnyMessage(t *testing.T) {
-	for _, url := range []string{"http://stub.test/mcp", "", "ftp://user:hunter2@h/", "http://[::1/?key=hunter2", "x\x00"} {
+	for _, url := range []string{"http://stub.test/mcp", "", "ftp://user:hunter2@h/",
+		"http://[::1/?key=hunter2", "x\x00"} {
 		c := DialStreamable(Options{URL: url})
 		if url != "http://stub.test/mcp" {
 			if _, _, err := c.Read(); err == nil || strings.Contains(err.Error(), "hunter2") {
@@ -364,11 +389,15 @@ func TestHTTPCloseBeforeAnyMessage(t *testing.T) {
 	}
 }
 
-// Close what is replaced: nothing is left of a Conn, however it ends.
+// No goroutine or connection remains of a closed Conn, however it has ended.
 func TestLEAK_02_NothingIsLeftOfAConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.get = func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) }
+		s.get = func(w http.ResponseWriter, r *http.Request) {
+			writeStream(w)
+			blockUntilAborted(
+				r)
+		}
 		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
 			http.Error(w, "session not found", http.StatusNotFound)
 		}
@@ -385,7 +414,7 @@ func TestLEAK_02_NothingIsLeftOfAConn(t *testing.T) {
 			}
 		}
 		if n := s.count("DELETE"); n != 0 {
-			t.Errorf("%d DELETEs for sessions that were gone", n)
+			t.Errorf("%d DELETEs for lost sessions", n)
 		}
 	})
 }

@@ -12,37 +12,50 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A body with an HTTP error is one of JSON-RPC only if its error is an object with an
-// integer code. Every other body is shown, shortened and on one line.
+// The body of an HTTP error is a JSON-RPC error only if its error is an object with an integer
+// code. Every other body is shown, shortened and on one line.
 func TestHTTPErrorBodies_F_HTTP_1(t *testing.T) {
 	tests := []struct {
 		name, kind, body string
 		status           int
-		want             string // of the error; "" = an answer of JSON-RPC
+		want             string // in the error; "" = a JSON-RPC response
 	}{
 		{"OAuth", "application/json", `{"error":"invalid_token","error_description":"x"}`, 401,
 			`HTTP 401 Unauthorized: {"error":"invalid_token","error_description":"x"}`},
 		{"error without a code", "application/json", `{"error":{"message":"boom"}}`, 500,
 			`HTTP 500 Internal Server Error: {"error":{"message":"boom"}}`},
-		{"whole response without a code", "application/json", `{"jsonrpc":"2.0","id":null,"error":{"message":"boom"}}`, 500,
+		{"whole response without a code", "application/json",
+			`{"jsonrpc":"2.0","id":null,"error":{"message":"boom"}}`, 500,
 			`HTTP 500 Internal Server Error: {"jsonrpc":"2.0","id":null,"error":{"message":"boom"}}`},
-		{"own id without a code", "application/json", `{"jsonrpc":"2.0","id":101,"error":"boom"}`, 500,
+		{"own id without a code", "application/json", `{"jsonrpc":"2.0","id":101,"error":"boom"}`,
+			500,
 			`HTTP 500 Internal Server Error: {"jsonrpc":"2.0","id":101,"error":"boom"}`},
 		{"code is text", "application/json", `{"error":{"code":"E7","message":"boom"}}`, 422,
 			`HTTP 422 Unprocessable Entity: {"error":{"code":"E7","message":"boom"}}`},
-		{"code has a fraction", "application/json", `{"error":{"code":1.5,"message":"boom"}}`, 422, "HTTP 422 Unprocessable Entity"},
-		{"error is null", "application/json", `{"error":null,"detail":"why"}`, 403, `HTTP 403 Forbidden: {"error":null,"detail":"why"}`},
-		{"array", "application/json", `[{"error":"a"},{"error":"b"}]`, 400, `HTTP 400 Bad Request: [{"error":"a"},{"error":"b"}]`},
-		{"problem", "application/problem+json", `{"title":"no","status":403}`, 403, `HTTP 403 Forbidden: {"title":"no","status":403}`},
-		{"title of a page", "text/html", "<!doctype html><html><head><TITLE>\n Just a&nbsp;moment &amp; wait</TITLE><style>b{}</style>", 403,
+		{"code has a fraction", "application/json", `{"error":{"code":1.5,"message":"boom"}}`, 422,
+			"HTTP 422 Unprocessable Entity"},
+		{"error is null", "application/json", `{"error":null,"detail":"why"}`, 403,
+			`HTTP 403 Forbidden: {"error":null,"detail":"why"}`},
+		{"array", "application/json", `[{"error":"a"},{"error":"b"}]`, 400,
+			`HTTP 400 Bad Request: [{"error":"a"},{"error":"b"}]`},
+		{"problem", "application/problem+json", `{"title":"no","status":403}`, 403,
+			`HTTP 403 Forbidden: {"title":"no","status":403}`},
+		{"title of a page", "text/html",
+			"<!doctype html><html><head><TITLE>\n Just a&nbsp;moment &amp; wait</TITLE><style>b{}</style>", 403,
 			"HTTP 403 Forbidden: Just a moment & wait"},
-		{"text of a page", "text/html", "<html><!-- <p>no --><script>if(a<b){}</script><h1>Bad</h1><p>gateway", 502, "HTTP 502 Bad Gateway: Bad gateway"},
+		{"text of a page", "text/html",
+			"<html><!-- <p>no --><script>if(a<b){}</script><h1>Bad</h1><p>gateway", 502, "HTTP 502 Bad Gateway: Bad gateway"},
 		{"page without text", "text/html", "<html><body><", 502, "HTTP 502 Bad Gateway"},
-		{"XML", "application/xml", "<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", 403, "HTTP 403 Forbidden: AccessDenied"},
-		{"control characters", "text/plain", "a\x1b[31mb\u202ec\r\n\x00d\xff", 500, "HTTP 500 Internal Server Error: a [31mb c d"},
-		{"stream", "text/event-stream", "data: {\"error\":\"invalid_token\"}\n\n", 401, `HTTP 401 Unauthorized: {"error":"invalid_token"}`},
-		{"JSON-RPC without an id", "application/json", `{"error":{"code":-32000,"message":"m"}}`, 500, ""},
-		{"JSON-RPC", "application/json", `{"jsonrpc":"2.0","id":101,"error":{"code":-32000,"message":"m"}}`, 500, ""},
+		{"XML", "application/xml", "<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>",
+			403, "HTTP 403 Forbidden: AccessDenied"},
+		{"control characters", "text/plain", "a\x1b[31mb\u202ec\r\n\x00d\xff", 500,
+			"HTTP 500 Internal Server Error: a [31mb c d"},
+		{"stream", "text/event-stream", "data: {\"error\":\"invalid_token\"}\n\n", 401,
+			`HTTP 401 Unauthorized: {"error":"invalid_token"}`},
+		{"JSON-RPC without an id", "application/json", `{"error":{"code":-32000,"message":"m"}}`,
+			500, ""},
+		{"JSON-RPC", "application/json",
+			`{"jsonrpc":"2.0","id":101,"error":{"code":-32000,"message":"m"}}`, 500, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -60,7 +73,9 @@ func TestHTTPErrorBodies_F_HTTP_1(t *testing.T) {
 					return
 				}
 				_, _, err := c.Read()
-				if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || !strings.HasPrefix(lost.Error(), tt.want) || strings.Contains(lost.Error(), "\x1b") {
+				if lost, ok := errors.AsType[*transport.CallLostError](err); !ok ||
+					!strings.HasPrefix(lost.Error(), tt.want) ||
+					strings.Contains(lost.Error(), "\x1b") {
 					t.Errorf("got %v, want %s", err, tt.want)
 				}
 			})
@@ -76,11 +91,12 @@ func TestHTTPErrorOfInitialize_F_HTTP_1(t *testing.T) {
 			fmt.Fprint(w, `{"error":"invalid_token","error_description":"x"}`)
 		}
 		c := dialStub(t, s, nil)
-		wantErrorText(t, c.wantLost(c.call("initialize"), false), `HTTP 401 Unauthorized: {"error":"invalid_token","error_description":"x"}`)
+		wantErrorText(t, c.wantLost(c.call("initialize"), false),
+			`HTTP 401 Unauthorized: {"error":"invalid_token","error_description":"x"}`)
 	})
 }
 
-// Servers say in many ways that they do not know a session.
+// Servers report an unknown session in many ways.
 func TestHTTPLostSessionBodies_F_HTTP_1(t *testing.T) {
 	for _, tt := range []struct {
 		status int
@@ -125,15 +141,23 @@ func TestHTTPNamesTheTargetOfARedirect_F_HTTP_6(t *testing.T) {
 		to, want string
 		status   int
 	}{
-		{"https://stub.test/mcp?key=hunter2#f", "HTTP 301 Moved Permanently: redirects to https://stub.test/mcp: put that into url", 301},
-		{"https://stub.test:8443/a%20b", "HTTP 308 Permanent Redirect: redirects to https://stub.test:8443/a%20b: put that into url", 308},
-		{"http://me:hunter2@other.test/mcp", "HTTP 307 Temporary Redirect: redirects to http://other.test/mcp: put that into url", 307},
+		{"https://stub.test/mcp?key=hunter2#f",
+			"HTTP 301 Moved Permanently: redirects to https://stub.test/mcp: put that into url", 301},
+		{"https://stub.test:8443/a%20b",
+			"HTTP 308 Permanent Redirect: redirects to https://stub.test:8443/a%20b: put that into url", 308},
+		{"http://me:hunter2@other.test/mcp",
+			"HTTP 307 Temporary Redirect: redirects to http://other.test/mcp: put that into url", 307},
 		{"/mcp/", "HTTP 302 Found: redirects to http://stub.test/mcp/: put that into url", 302},
-		{"//other.test/x", "HTTP 307 Temporary Redirect: redirects to http://other.test/x: put that into url", 307},
-		{"http://other.test/" + strings.Repeat("x", 1000), strings.Repeat("x", 100) + "…: put that into url", 307},
-		{"/mcp", "HTTP 307 Temporary Redirect: redirects in a loop, back to http://stub.test/mcp: check the server", 307},
-		{"/mcp#again", "HTTP 308 Permanent Redirect: redirects in a loop, back to http://stub.test/mcp: check the server", 308},
-		{"http://stub.test/mcp", "HTTP 302 Found: redirects in a loop, back to http://stub.test/mcp: check the server", 302},
+		{"//other.test/x",
+			"HTTP 307 Temporary Redirect: redirects to http://other.test/x: put that into url", 307},
+		{"http://other.test/" + strings.Repeat("x", 1000),
+			strings.Repeat("x", 100) + "…: put that into url", 307},
+		{"/mcp",
+			"HTTP 307 Temporary Redirect: redirects in a loop, back to http://stub.test/mcp: check the server", 307},
+		{"/mcp#again",
+			"HTTP 308 Permanent Redirect: redirects in a loop, back to http://stub.test/mcp: check the server", 308},
+		{"http://stub.test/mcp",
+			"HTTP 302 Found: redirects in a loop, back to http://stub.test/mcp: check the server", 302},
 		{"/mcp?a=1", "HTTP 302 Found: redirects to http://stub.test/mcp: put that into url", 302},
 		{"javascript:alert(1)", "HTTP 302 Found", 302},
 		{"", "HTTP 304 Not Modified", 304},
@@ -147,7 +171,10 @@ func TestHTTPNamesTheTargetOfARedirect_F_HTTP_6(t *testing.T) {
 					}
 					w.WriteHeader(tt.status)
 				}
-				s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { redirect(w) }
+				s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+					redirect(
+						w)
+				}
 				c := ready(t, s, nil)
 				err := c.wantLost(c.call("tools/call"), false)
 				wantErrorText(t, err, tt.want)
@@ -167,7 +194,7 @@ func TestHTTPNamesTheTargetOfARedirect_F_HTTP_6(t *testing.T) {
 	}
 }
 
-// A server of HTTP+SSE that opens its stream for a POST, too, is known by its first event.
+// An HTTP+SSE server that opens its stream for a POST, too, is recognised by the first event.
 func TestHTTPEndpointEvent_F_HTTP_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -185,16 +212,17 @@ func TestHTTPEndpointEvent_F_HTTP_8(t *testing.T) {
 		if !errors.Is(err, ErrNotStreamable) {
 			t.Errorf("got %v", err)
 		}
-		<-gone // at once, not when the Conn is closed
+		<-gone // at once, not only when the Conn is closed
 		modern := dialStubBy(DialStateless, t, s, nil)
-		if err := modern.wantLost(modern.call("server/discover"), false); !errors.Is(err, ErrNotStateless) {
+		if err := modern.wantLost(modern.call("server/discover"), false); !errors.Is(err,
+			ErrNotStateless) {
 			t.Errorf("got %v", err)
 		}
 		<-gone
 	})
 }
 
-// In the middle of a conversation the event says nothing.
+// After initialize such an event is ignored.
 func TestHTTPEndpointEventLater_F_HTTP_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -207,7 +235,7 @@ func TestHTTPEndpointEventLater_F_HTTP_8(t *testing.T) {
 	})
 }
 
-// A request that was written waits for its answer on the stream, whatever becomes of its POST.
+// A request that was written waits for its response on the stream, even if its POST breaks.
 func TestSSEBrokenPost_F_HTTP_9(t *testing.T) {
 	for name, reply := range map[string]http.HandlerFunc{
 		"without a response": func(http.ResponseWriter, *http.Request) { abortConnection() },
@@ -222,21 +250,25 @@ func TestSSEBrokenPost_F_HTTP_9(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSSEStub(t)
-				s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) { reply(w, r) }
+				s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) {
+					reply(w,
+						r)
+				}
 				c := s.ready(t)
 				id := c.call("tools/call")
 				synctest.Wait()
 				if n := s.count("tools/call"); n != 1 {
 					t.Errorf("the server got %d calls", n)
 				}
-				s.events <- messageEvent(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"late":1}}`, id))
+				s.events <- messageEvent(
+					fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"late":1}}`, id))
 				c.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"late":1}}`, id))
 			})
 		})
 	}
 }
 
-// The stream's end ends what waits for it.
+// When the stream ends, the requests that wait for it are lost.
 func TestSSEBrokenPostAndStream_F_HTTP_9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)
@@ -249,14 +281,17 @@ func TestSSEBrokenPostAndStream_F_HTTP_9(t *testing.T) {
 	})
 }
 
-// An event with the name error is the answer if it has the request's id.
+// An event of type error is the response if it has the id of the request.
 func TestHTTPErrorEvents_F_HTTP_10(t *testing.T) {
 	const failure = `"error":{"code":-32001,"message":"m"}}`
 	for _, tt := range []struct{ name, data, want, lost string }{
 		{"own", `{"jsonrpc":"2.0","id":101,` + failure, `{"jsonrpc":"2.0","id":101,` + failure, ""},
-		{"own id as null", `{"jsonrpc":"2.0","id":null,` + failure, `{"jsonrpc":"2.0","id":101,` + failure, ""},
-		{"another's", `{"jsonrpc":"2.0","id":7,` + failure, "", `but with an error: {"jsonrpc":"2.0","id":7,`},
-		{"text", `out of cheese`, "", "the stream ended without the answer, but with an error: out of cheese"},
+		{"own id as null", `{"jsonrpc":"2.0","id":null,` + failure,
+			`{"jsonrpc":"2.0","id":101,` + failure, ""},
+		{"another's", `{"jsonrpc":"2.0","id":7,` + failure, "",
+			`but with an error: {"jsonrpc":"2.0","id":7,`},
+		{"text", `out of cheese`, "",
+			"the stream ended without the answer, but with an error: out of cheese"},
 		{"object", `{"error":"invalid_token"}`, "", `but with an error: {"error":"invalid_token"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -284,12 +319,15 @@ func TestSSEErrorEvent_F_HTTP_10(t *testing.T) {
 		c := s.ready(t)
 		id := c.call("tools/call")
 		s.events <- "event: error\n" + messageEvent("not a message")
-		s.events <- "event: error\n" + messageEvent(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"m"}}`, id))
+		s.events <- "event: error\n" +
+			messageEvent(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"m"}}`,
+				id))
 		c.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"m"}}`, id))
 	})
 }
 
-// With 404 an answer of one call is that; what tells of the session, or of no call, is not.
+// With 404 a response with the id of a call belongs to that call; a response without an id, or
+// one that mentions the session, reports a lost session.
 func TestHTTP404OfOneCall_F_HTTP_10(t *testing.T) {
 	for _, tt := range []struct {
 		id, text string
@@ -311,7 +349,8 @@ func TestHTTP404OfOneCall_F_HTTP_10(t *testing.T) {
 				}
 				c.call("tools/call")
 				m, _, err := c.Read()
-				if lost := errors.Is(err, ErrSessionLost); lost != tt.lost || !lost && m.ID() != "101" {
+				if lost := errors.Is(err, ErrSessionLost); lost != tt.lost || !lost &&
+					m.ID() != "101" {
 					t.Errorf("got %s, %v", m.Raw(), err)
 				}
 			})

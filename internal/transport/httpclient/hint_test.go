@@ -13,9 +13,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-var dialers = map[string]func(Options) transport.Conn{"streamable HTTP": DialStreamable, "HTTP+SSE": DialHTTPSSE}
+var dialers = map[string]func(Options) transport.Conn{"streamable HTTP": DialStreamable,
+	"HTTP+SSE": DialHTTPSSE}
 
-// wantLost returns why a request with this method to a server behind a URL was lost.
+// wantLost returns the error of a request with this method, which must be lost.
 func wantLost(t *testing.T, dial func(Options) transport.Conn, method string, o Options) string {
 	t.Helper()
 	o.Limit, o.Log = 1<<20, slog.New(slog.DiscardHandler)
@@ -34,7 +35,7 @@ func wantLost(t *testing.T, dial func(Options) transport.Conn, method string, o 
 	return err.Error()
 }
 
-// What a URL with the wrong scheme fails with says which one to write.
+// The error for a URL with the wrong scheme names the right one.
 func TestWrongScheme(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
@@ -51,7 +52,7 @@ func TestWrongScheme(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s.URL
 	}
-	writes := func(text string) string { // to whoever connects
+	writes := func(text string) string { // to each connection
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -71,9 +72,11 @@ func TestWrongScheme(t *testing.T) {
 		return "//" + ln.Addr().String()
 	}
 	for name, tt := range map[string]struct{ url, want string }{
-		"http to Go":       {"http" + strings.TrimPrefix(secure.URL, "https"), hintUseHTTPS},
-		"http to nginx":    {says(400, "<title>400 The plain HTTP request was sent to HTTPS port</title>"), hintUseHTTPS},
-		"http to Apache":   {says(400, "<title>400 Bad Request</title>Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />"), hintUseHTTPS},
+		"http to Go": {"http" + strings.TrimPrefix(secure.URL, "https"), hintUseHTTPS},
+		"http to nginx": {says(400,
+			"<title>400 The plain HTTP request was sent to HTTPS port</title>"), hintUseHTTPS},
+		"http to Apache": {says(400,
+			"<title>400 Bad Request</title>Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />"), hintUseHTTPS},
 		"an alert":         {"http:" + writes("\x15\x03\x01\x00\x02\x02\x46"), hintUseHTTPS},
 		"another 400":      {says(400, "bad"), ""},
 		"another status":   {says(500, "Client sent an HTTP request to an HTTPS server."), ""},
@@ -85,7 +88,9 @@ func TestWrongScheme(t *testing.T) {
 			t.Parallel()
 			for kind, dial := range dialers {
 				got := wantLost(t, dial, "initialize", Options{URL: tt.url})
-				if strings.Contains(got, "in url") != (tt.want != "") || strings.Count(got, tt.want) != 1 && tt.want != "" || strings.Contains(got, "may be no server") && tt.want != "" {
+				if strings.Contains(got, "in url") != (tt.want != "") ||
+					strings.Count(got, tt.want) != 1 && tt.want != "" ||
+					strings.Contains(got, "may be no server") && tt.want != "" {
 					t.Errorf("%s: %s, want %q", kind, got, tt.want)
 				}
 			}
@@ -93,7 +98,8 @@ func TestWrongScheme(t *testing.T) {
 	}
 }
 
-// A 401 says what the backend needs in the configuration, and nothing of what was sent.
+// The error for a 401 names the missing configuration and shows nothing of the headers that were
+// sent.
 func TestUnauthorized(t *testing.T) {
 	const (
 		wants   = "the server wants authorization: set a header Authorization in headers of the backend"

@@ -40,31 +40,34 @@ func TestSSERejectedPost(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSSEStub(t)
-				s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) { tt.reply(w, r) }
+				s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) {
+					tt.reply(w,
+						r)
+				}
 				s.note = s.post
 				c := s.dialSSE(t, nil)
 				err := c.wantLost(c.call("tools/call"), tt.ran)
 				wantErrorText(t, err, tt.want)
 				if errors.Is(err, ErrNotStreamable) {
-					t.Error("that is for streamable HTTP to say")
+					t.Error("an error of streamable HTTP")
 				}
 				c.write(`{"jsonrpc":"2.0","method":"a"}`)
 				synctest.Wait()
-				if n := strings.Count(s.log.String(), "did not accept"); n != 1 && tt.name != "truncated answer" {
+				if n := strings.Count(s.log.String(), "did not accept"); n != 1 &&
+					tt.name != "truncated answer" {
 					t.Errorf("%d warnings: %s", n, s.log.String())
 				}
 				if n := s.count("tools/call"); n != 1 {
 					t.Errorf("the server got %d calls", n)
 				}
-				s.post, s.note = s.acceptPost, nil // the conversation goes on
+				s.post, s.note = s.acceptPost, nil // the connection stays open
 				c.wantCallWorks()
 			})
 		})
 	}
 }
 
-// A session that was in use and is not known any more does not come back, though
-// the stream may hang on.
+// If the server no longer knows the session, the connection ends, even if the stream stays open.
 func TestSSESessionIsLost(t *testing.T) {
 	for name, reply := range lostSessionResponses {
 		t.Run(name, func(t *testing.T) {
@@ -83,19 +86,21 @@ func TestSSESessionIsLost(t *testing.T) {
 	}
 }
 
-// Some servers answer in the response to the POST.
+// Some servers send the response in the HTTP response to the POST.
 func TestSSEResponsesInTheBody(t *testing.T) {
 	tests := []struct {
 		name, body string
 		status     int
 		want       []string
 	}{
-		{"result", `{"jsonrpc":"2.0","id":101,"result":{}}`, 200, []string{`{"jsonrpc":"2.0","id":101,"result":{}}`}},
+		{"result", `{"jsonrpc":"2.0","id":101,"result":{}}`, 200,
+			[]string{`{"jsonrpc":"2.0","id":101,"result":{}}`}},
 		{"with more", "[" + serverNotification(1) + `,{"jsonrpc":"2.0","id":101,"result":{}}]`, 200,
 			[]string{serverNotification(1), `{"jsonrpc":"2.0","id":101,"result":{}}`}},
 		{"error", `{"jsonrpc":"2.0","id":101,"error":{"code":1,"message":"no"}}`, 400,
 			[]string{`{"jsonrpc":"2.0","id":101,"error":{"code":1,"message":"no"}}`}},
-		{"error that names nothing", `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}`, 404,
+		{"error that names nothing",
+			`{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}`, 404,
 			[]string{`{"jsonrpc":"2.0","id":101,"error":{"code":1,"message":"no"}}`}},
 	}
 	for _, tt := range tests {
@@ -117,7 +122,7 @@ func TestSSEResponsesInTheBody(t *testing.T) {
 	}
 }
 
-// What is no answer is none, whatever the status says of success.
+// A body that is not a response is ignored if the status is a success.
 func TestSSEAcceptedPost(t *testing.T) {
 	for name, reply := range map[string]func(http.ResponseWriter){
 		"200":         func(w http.ResponseWriter) {},
@@ -147,12 +152,12 @@ func TestSSEAcceptedPost(t *testing.T) {
 	}
 }
 
-// The answer may overtake the response to its POST, which counts for nothing then.
+// If the response arrives before the HTTP response to its POST, the HTTP response is ignored.
 func TestSSEResponseOvertakesItsPost(t *testing.T) {
 	for name, then := range map[string]func(http.ResponseWriter, *http.Request){
-		"refused": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
-		"broken":  func(http.ResponseWriter, *http.Request) { abortConnection() },
-		"hanging": func(_ http.ResponseWriter, r *http.Request) { blockUntilAborted(r) },
+		"rejected": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+		"broken":   func(http.ResponseWriter, *http.Request) { abortConnection() },
+		"hanging":  func(_ http.ResponseWriter, r *http.Request) { blockUntilAborted(r) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -160,7 +165,7 @@ func TestSSEResponseOvertakesItsPost(t *testing.T) {
 				left := make(chan time.Duration, 1)
 				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 					s.respond(r, m)
-					time.Sleep(time.Millisecond) // until the answer has arrived
+					time.Sleep(time.Millisecond) // until the response has arrived
 					began := time.Now()
 					defer func() { left <- time.Since(began) }()
 					then(w, r)
@@ -207,7 +212,7 @@ func TestSSECancel(t *testing.T) {
 		for _, id := range []wire.ID{taken, posting, waiting} {
 			c.cancel(id)
 		}
-		<-aborted // the POST is given up once the cancellation was taken
+		<-aborted // the POST is aborted when the cancellation was accepted
 		close(release)
 		synctest.Wait()
 		if n := s.count("notifications/cancelled"); n != 2 || s.count("tools/list") != 0 {
@@ -218,7 +223,7 @@ func TestSSECancel(t *testing.T) {
 	})
 }
 
-// What the server has taken does not count any more.
+// Accepted messages no longer count.
 func TestSSEWriteIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)

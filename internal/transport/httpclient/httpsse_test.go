@@ -15,12 +15,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An sseStub is a stub that speaks HTTP+SSE: it takes each POST and answers
-// requests on its stream.
+// An sseStub is a stub of HTTP+SSE: it accepts each POST and responds to requests on its stream.
 type sseStub struct {
 	*stub
 	opening string      // the beginning of the stream
-	events  chan string // what is sent on it; "" breaks it, and closing says ends it
+	events  chan string // sent on the stream; "" breaks the stream, and closing the channel ends it
 }
 
 const endpoint = "event: endpoint\ndata: /post?session=hunter6\n\n"
@@ -49,7 +48,7 @@ func newSSEStub(t *testing.T) *sseStub {
 	return s
 }
 
-// acceptPost takes a request and has it answered on the stream.
+// acceptPost accepts a POST and sends the response on the stream.
 func (s *sseStub) acceptPost(w http.ResponseWriter, r *http.Request, m wire.Message) {
 	w.WriteHeader(http.StatusAccepted)
 	io.WriteString(w, "Accepted")
@@ -74,7 +73,7 @@ func (s *sseStub) ready(t *testing.T) *client {
 	return c
 }
 
-// wantCallWorks makes a call and checks that it is answered.
+// wantCallWorks makes a call and checks that it gets a result.
 func (c *client) wantCallWorks() {
 	c.Helper()
 	id := c.call("tools/call")
@@ -83,7 +82,7 @@ func (c *client) wantCallWorks() {
 	}
 }
 
-// wantConnectFails begins a conversation that fails at once, and returns why.
+// wantConnectFails writes a first request, checks that the connection fails, and returns the error.
 func (c *client) wantConnectFails() error {
 	c.Helper()
 	lost := c.wantLost(c.call("initialize"), false)
@@ -94,7 +93,7 @@ func (c *client) wantConnectFails() error {
 	return err
 }
 
-// wantEnd reads the error that ends the conversation.
+// wantEnd reads the error that ends the connection.
 func (c *client) wantEnd() error {
 	c.Helper()
 	m, _, err := c.Read()
@@ -110,18 +109,21 @@ func (c *client) wantEnd() error {
 func TestSSECallsAndNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)
-		c := s.dialSSE(t, func(o *Options) { o.Headers = map[string]string{"Authorization": "Bearer secret"} })
+		c := s.dialSSE(t,
+			func(o *Options) { o.Headers = map[string]string{"Authorization": "Bearer secret"} })
 		c.handshake()
 		c.wantCallWorks()
 		question := `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`
-		s.events <- messageEvent(serverNotification(1)) + "event: message\n" + messageEvent("["+question+","+serverNotification(2)+"]") + messageEvent("nonsense") +
-			"event: ping\n" + messageEvent("{}") + "event: endpoint\n" + messageEvent("http://other.test/")
+		s.events <- messageEvent(serverNotification(1)) + "event: message\n" +
+			messageEvent("["+question+","+serverNotification(2)+"]") + messageEvent("nonsense") +
+			"event: ping\n" + messageEvent("{}") + "event: endpoint\n" +
+			messageEvent("http://other.test/")
 		c.want(serverNotification(1))
 		c.want(question)
 		c.want(serverNotification(2))
 		_, _, err := c.Read()
 		if noise := new(transport.MalformedError); !errors.As(err, &noise) {
-			t.Errorf("got %v, want Noise", err)
+			t.Errorf("got %v, want a MalformedError", err)
 		}
 		c.write(`{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
 		synctest.Wait()
@@ -135,7 +137,8 @@ func TestSSECallsAndNotifications(t *testing.T) {
 			if a.verb == "GET" {
 				uri, accept = "/mcp", "text/event-stream"
 			}
-			if a.host != "stub.test" || a.uri != uri || a.header.Get("Accept") != accept || a.header.Get("Authorization") != "Bearer secret" {
+			if a.host != "stub.test" || a.uri != uri || a.header.Get("Accept") != accept ||
+				a.header.Get("Authorization") != "Bearer secret" {
 				t.Errorf("%s %s%s: %v", a.verb, a.host, a.uri, a.header)
 			}
 			if a.header.Get("Mcp-Session-Id") != "" || a.header.Get("Last-Event-ID") != "" {
@@ -193,9 +196,10 @@ func TestSSEEndpoint(t *testing.T) {
 	}
 }
 
-// Whatever a server names, messages stay on its origin.
+// For any endpoint, messages are sent only to the origin of the server.
 func FuzzEndpoint(f *testing.F) {
-	for _, seed := range []string{"/post", "?a=b", "//h/x", "http://stub.test:80/", "http:x", "\\\\h", "http://a@stub.test\\@h/", "%", "http://[::1]%25/"} {
+	for _, seed := range []string{"/post", "?a=b", "//h/x", "http://stub.test:80/", "http:x",
+		"\\\\h", "http://a@stub.test\\@h/", "%", "http://[::1]%25/"} {
 		f.Add(seed)
 	}
 	base, _ := url.Parse("http://stub.test/v1/mcp")
@@ -205,13 +209,15 @@ func FuzzEndpoint(f *testing.F) {
 			return
 		}
 		req, err := http.NewRequest("POST", u.String(), nil)
-		if err == nil && (!strings.EqualFold(req.URL.Hostname(), "stub.test") || req.URL.Scheme != "http" || req.URL.Port() != "" && req.URL.Port() != "80") {
+		if err == nil &&
+			(!strings.EqualFold(req.URL.Hostname(), "stub.test") || req.URL.Scheme != "http" ||
+				req.URL.Port() != "" && req.URL.Port() != "80") {
 			t.Errorf("%q leads to %s", name, req.URL)
 		}
 	})
 }
 
-// The endpoint is relative to where the stream was found.
+// The endpoint is relative to the URL of the stream after redirects.
 func TestSSERedirect(t *testing.T) {
 	tests := []struct{ to, want string }{
 		{"/there/sse", "/there/post"},
@@ -245,17 +251,20 @@ func TestSSERedirect(t *testing.T) {
 	}
 }
 
-// However a stream begins, and whatever it has for ends of lines.
+// Streams may begin in many ways and have any line ends.
 func TestSSEStreamBeginnings(t *testing.T) {
 	for name, opening := range map[string]string{
-		"CR LF":                 "event: endpoint\r\ndata: /post\r\n\r\n",
-		"CR":                    "event: endpoint\rdata: /post\r\r",
-		"mcp-go's":              "event: endpoint\ndata: /post\r\n\r\n",
-		"no spaces":             "event:endpoint\ndata:/post\n\n",
-		"byte order mark":       "\uFEFFevent: endpoint\ndata: /post\n\n",
-		"comment and ping":      ": hello\n\nevent: ping\ndata: 1\n\n" + "id: 7\nretry: 10\nevent: endpoint\ndata: /post\n\n",
-		"message before it":     messageEvent(serverNotification(1)) + "event: endpoint\ndata: /post\n\n",
-		"too large before it":   messageEvent(strings.Repeat("x", 2<<20)) + "event: endpoint\ndata: /post\n\n",
+		"CR LF":           "event: endpoint\r\ndata: /post\r\n\r\n",
+		"CR":              "event: endpoint\rdata: /post\r\r",
+		"mcp-go's":        "event: endpoint\ndata: /post\r\n\r\n",
+		"no spaces":       "event:endpoint\ndata:/post\n\n",
+		"byte order mark": "\uFEFFevent: endpoint\ndata: /post\n\n",
+		"comment and ping": ": hello\n\nevent: ping\ndata: 1\n\n" +
+			"id: 7\nretry: 10\nevent: endpoint\ndata: /post\n\n",
+		"message before it": messageEvent(serverNotification(1)) +
+			"event: endpoint\ndata: /post\n\n",
+		"too large before it": messageEvent(strings.Repeat("x", 2<<20)) +
+			"event: endpoint\ndata: /post\n\n",
 		"blanks around the URL": "event: endpoint\ndata:  \t/post \n\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,7 +293,7 @@ func TestSSEMessagesWaitForTheEndpoint(t *testing.T) {
 		id := c.call("tools/list")
 		time.Sleep(50 * time.Second)
 		if s.count("POST") != 0 {
-			t.Errorf("posted before there was an endpoint: %s", s.order())
+			t.Errorf("posted before the endpoint: %s", s.order())
 		}
 		s.events <- endpoint
 		if m := c.read(); m.ID() != id {
@@ -293,14 +302,17 @@ func TestSSEMessagesWaitForTheEndpoint(t *testing.T) {
 		if got := s.order(); got != "a b tools/list" {
 			t.Errorf("arrived: %s", got)
 		}
-		time.Sleep(time.Hour) // the time for the endpoint is long over
+		time.Sleep(time.Hour) // endpointTimeout has passed
 		c.wantCallWorks()
 	})
 }
 
 func TestSSEWithoutAStream(t *testing.T) {
 	status := func(code int) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "hunter4 says\nno", code) }
+		return func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "hunter4 says\nno",
+				code)
+		}
 	}
 	tests := []struct {
 		name string
@@ -314,14 +326,16 @@ func TestSSEWithoutAStream(t *testing.T) {
 		{"500", status(500), "no stream of events: HTTP 500 Internal Server Error", 1},
 		{"502", status(502), "no stream of events: HTTP 502 Bad Gateway", 1 + maxRetries},
 		{"a page", status(200), "no stream of events: HTTP 200 OK: *** says no", 1},
-		{"connection broken", func(http.ResponseWriter, *http.Request) { abortConnection() }, "no stream of events: unexpected EOF", 1 + maxRetries},
+		{"connection broken", func(http.ResponseWriter, *http.Request) { abortConnection() },
+			"no stream of events: unexpected EOF", 1 + maxRetries},
 		{"empty", func(w http.ResponseWriter, _ *http.Request) { writeStream(w) },
 			"the stream of events ended before it named an endpoint: unexpected EOF", 1},
 		{"no endpoint", func(w http.ResponseWriter, _ *http.Request) {
 			writeStream(w, messageEvent("/post"), "event: endpoint\ndata:\n\n")
 		},
 			"the stream of events ended before it named an endpoint: unexpected EOF", 1},
-		{"silent", func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) },
+		{"silent",
+			func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) },
 			"the server has named no endpoint within 1m0s", 1},
 		{"without an answer", func(_ http.ResponseWriter, r *http.Request) { blockUntilAborted(r) },
 			"the server has named no endpoint within 1m0s", 1},
@@ -335,7 +349,7 @@ func TestSSEWithoutAStream(t *testing.T) {
 				err := c.wantConnectFails()
 				wantErrorText(t, err, tt.want)
 				if errors.Is(err, io.EOF) {
-					t.Error("that was no orderly end")
+					t.Error("the stream did not end in an orderly way")
 				}
 				if s.count("GET") != tt.gets || s.count("POST") != 0 {
 					t.Errorf("%d GETs, %d POSTs", s.count("GET"), s.count("POST"))
@@ -364,8 +378,10 @@ func TestSSEStreamEnds(t *testing.T) {
 		want    string
 	}{
 		{"orderly", func(s *sseStub) { close(s.events) }, true, "the stream of events ended: EOF"},
-		{"broken", func(s *sseStub) { s.events <- "" }, false, "the stream of events ended: unexpected EOF"},
-		{"in an event", func(s *sseStub) { s.events <- "data: {"; s.events <- "" }, false, "the stream of events ended: unexpected EOF"},
+		{"broken", func(s *sseStub) { s.events <- "" }, false,
+			"the stream of events ended: unexpected EOF"},
+		{"in an event", func(s *sseStub) { s.events <- "data: {"; s.events <- "" }, false,
+			"the stream of events ended: unexpected EOF"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -378,7 +394,7 @@ func TestSSEStreamEnds(t *testing.T) {
 					}
 					w.WriteHeader(202)
 				}
-				c.call("tools/call") // is taken; what becomes of it is for the peer to say
+				c.call("tools/call") // is accepted and gets no response
 				id := c.call("slow")
 				synctest.Wait()
 				tt.cut(s)
@@ -402,7 +418,8 @@ func TestSSEKeepsTheBytesOfALargeEvent(t *testing.T) {
 		s := newSSEStub(t)
 		c := s.ready(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) { w.WriteHeader(202) }
-		large := `{"jsonrpc":"2.0", "id":101,"result":"` + strings.Repeat("\\u00e9x ", 100_000) + `"}`
+		large := `{"jsonrpc":"2.0", "id":101,"result":"` + strings.Repeat("\\u00e9x ", 100_000) +
+			`"}`
 		c.call("tools/call")
 		s.events <- messageEvent(large)
 		c.want(large)
@@ -413,9 +430,11 @@ func TestSSESkipsOversizedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)
 		c := s.ready(t)
-		s.events <- messageEvent(`{"jsonrpc":"2.0","id":101,"result":"` + strings.Repeat("x", 2<<20) + `"}`)
+		s.events <- messageEvent(`{"jsonrpc":"2.0","id":101,"result":"` +
+			strings.Repeat("x", 2<<20) + `"}`)
 		_, _, err := c.Read()
-		if noise := new(transport.MalformedError); !errors.As(err, &noise) || noise.ID != "101" || !noise.LooksLikeResponse {
+		if noise := new(transport.MalformedError); !errors.As(err, &noise) || noise.ID != "101" ||
+			!noise.LooksLikeResponse {
 			t.Errorf("got %v", err)
 		}
 		c.wantCallWorks()
@@ -427,7 +446,7 @@ func TestSSENotificationsKeepTheirOrder(t *testing.T) {
 		s := newSSEStub(t)
 		wait := 9 * time.Second
 		s.note = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
-			wait -= 2 * time.Second // the first takes longest
+			wait -= 2 * time.Second // the first takes the longest
 			time.Sleep(wait)
 			w.WriteHeader(202)
 		}
@@ -489,7 +508,7 @@ func TestSSECloseBeforeAnyMessage(t *testing.T) {
 		c := s.dialSSE(t, nil)
 		synctest.Wait()
 		if s.dialled != 0 {
-			t.Error("dialled before there was anything to say")
+			t.Error("dialled before the first message")
 		}
 		c.Close()
 		if _, _, err := c.Read(); err != transport.ErrClosed {
@@ -503,7 +522,7 @@ func TestSSECloseBeforeAnyMessage(t *testing.T) {
 	})
 }
 
-// Neither an error nor the log shows the session that the endpoint names.
+// Neither errors nor the log show the session in the endpoint.
 func TestSSEShowsNoSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)
@@ -513,14 +532,16 @@ func TestSSEShowsNoSecrets(t *testing.T) {
 			fmt.Fprintf(w, "%s of hunter3: hunter6+hunter7 hunter6 failed", r.RequestURI)
 		}
 		s.note = s.post
-		c := s.dialSSE(t, func(o *Options) { o.Headers = map[string]string{"X-Api-Key": "hunter3"} })
+		c := s.dialSSE(t,
+			func(o *Options) { o.Headers = map[string]string{"X-Api-Key": "hunter3"} })
 		c.write(`{"jsonrpc":"2.0","method":"a"}`)
 		err := c.wantLost(c.call("tools/call"), true)
 		wantErrorText(t, err, "HTTP 500 Internal Server Error: /post?*** of ***: *** *** failed")
 		s.note = func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() }
 		c.write(`{"jsonrpc":"2.0","method":"a"}`)
 		synctest.Wait()
-		if text := s.log.String(); strings.Contains(text, "hunter") || strings.Count(text, "did not accept") != 2 {
+		if text := s.log.String(); strings.Contains(text, "hunter") ||
+			strings.Count(text, "did not accept") != 2 {
 			t.Errorf("the log is %s", text)
 		}
 	})

@@ -15,7 +15,10 @@ import (
 
 func TestHTTPLost(t *testing.T) {
 	status := func(code int, text string) func(http.ResponseWriter, *http.Request, wire.Message) {
-		return func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { http.Error(w, text, code) }
+		return func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			http.Error(w, text,
+				code)
+		}
 	}
 	tests := []struct {
 		name  string
@@ -29,10 +32,12 @@ func TestHTTPLost(t *testing.T) {
 		{"405", status(405, ""), "HTTP 405 Method Not Allowed", false},
 		{"413", status(413, ""), "HTTP 413 Request Entity Too Large", false},
 		{"429", status(429, "slow down"), "HTTP 429 Too Many Requests: slow down", false},
-		{"500", status(500, strings.Repeat("é", 150)), "HTTP 500 Internal Server Error: " + strings.Repeat("é", 100) + "…", true},
+		{"500", status(500, strings.Repeat("é", 150)),
+			"HTTP 500 Internal Server Error: " + strings.Repeat("é", 100) + "…", true},
 		{"501", status(501, ""), "HTTP 501 Not Implemented", false},
 		{"502", status(502, "<h1>Bad\tGateway</h1>"), "HTTP 502 Bad Gateway: Bad Gateway", true},
-		{"503", status(503, "upstream connect error"), "HTTP 503 Service Unavailable: upstream connect error", true},
+		{"503", status(503, "upstream connect error"),
+			"HTTP 503 Service Unavailable: upstream connect error", true},
 		{"599", status(599, ""), "HTTP 599", true},
 		{"no text", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
 			w.Header().Set("Content-Type", "image/png")
@@ -50,7 +55,8 @@ func TestHTTPLost(t *testing.T) {
 			fmt.Fprint(w, resultOf(m, `{}`)[:20])
 		}, "the answer is not a message: Parse error", true},
 		{"both result and error", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":1,"error":{"code":1,"message":"m"}}`, m.ID())
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":1,"error":{"code":1,"message":"m"}}`,
+				m.ID())
 		}, "the answer is not a message: Invalid request", true},
 		{"too long", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			writeResult(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
@@ -60,10 +66,12 @@ func TestHTTPLost(t *testing.T) {
 			writeResult(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
 		}, "the answer is longer than limits.message, 1048576 bytes", true},
 		{"too long an event", func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-			writeStream(w, messageEvent(resultOf(m, string(wire.Quote(strings.Repeat("x", 1<<20))))))
+			writeStream(w,
+				messageEvent(resultOf(m, string(wire.Quote(strings.Repeat("x", 1<<20))))))
 			blockUntilAborted(r)
 		}, "the answer is longer than limits.message, 1048576 bytes", true},
-		{"connection broken", func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() },
+		{"connection broken",
+			func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() },
 			"the connection broke before the answer: EOF", true},
 		{"broken in a body", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			w.Header().Set("Content-Length", "1000")
@@ -90,7 +98,7 @@ func TestHTTPLost(t *testing.T) {
 				s.post = tt.serve
 				c := ready(t, s, nil)
 				wantErrorText(t, c.wantLost(c.call("tools/call"), tt.ran), tt.want)
-				s.post = nil // the conversation goes on
+				s.post = nil // the connection stays open
 				id := c.call("tools/call")
 				if m := c.read(); m.ID() != id {
 					t.Errorf("then got %s", m.Raw())
@@ -100,20 +108,22 @@ func TestHTTPLost(t *testing.T) {
 	}
 }
 
-// What is no message in a stream is noise; it is said what the stream had when
-// it ends without the answer.
+// Input in a stream that is not a message is reported; if the stream then ends without the
+// response, the error mentions it.
 func TestHTTPMalformedMessagesInAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			writeStream(w, messageEvent("nonsense"), messageEvent(`{"jsonrpc":"2.0","id":`+string(m.ID())+`}`), messageEvent(resultOf(m, `{}`)))
+			writeStream(w, messageEvent("nonsense"),
+				messageEvent(`{"jsonrpc":"2.0","id":`+string(m.ID())+`}`), messageEvent(resultOf(m,
+					`{}`)))
 		}
 		c := ready(t, s, nil)
 		id := c.call("tools/call")
 		for _, text := range []string{"nonsense", `{"jsonrpc":`} {
 			_, _, err := c.Read()
-			var noise *transport.MalformedError
-			if !errors.As(err, &noise) || !strings.HasPrefix(string(noise.Text), text) {
+			var malformed *transport.MalformedError
+			if !errors.As(err, &malformed) || !strings.HasPrefix(string(malformed.Text), text) {
 				t.Fatalf("got %v", err)
 			}
 		}
@@ -126,9 +136,10 @@ func TestHTTPDialErrors(t *testing.T) {
 		s := newStub(t)
 		c := ready(t, s, nil)
 		synctest.Wait()
-		time.Sleep(10 * time.Second) // the pool is empty now
+		time.Sleep(10 * time.Second) // the pool is empty then
 		s.dialled, s.refusing = 0, 1000
-		wantErrorText(t, c.wantLost(c.call("tools/call"), false), "no connection: dial tcp: connection refused")
+		wantErrorText(t, c.wantLost(c.call("tools/call"), false),
+			"no connection: dial tcp: connection refused")
 		if s.dialled != 1+maxRetries {
 			t.Errorf("dialled %d times", s.dialled)
 		}
@@ -143,7 +154,7 @@ func TestHTTPDialErrors(t *testing.T) {
 	})
 }
 
-// Whatever goes wrong, a call that may have run is not sent again.
+// A call that may have run is never retried.
 func TestCONC_04_ACallThatMayHaveRunIsNotRetried(t *testing.T) {
 	failures := map[string]func(http.ResponseWriter, *http.Request){
 		"connection broken": func(http.ResponseWriter, *http.Request) { abortConnection() },
@@ -151,11 +162,15 @@ func TestCONC_04_ACallThatMayHaveRunIsNotRetried(t *testing.T) {
 			w.(http.Flusher).Flush()
 			abortConnection()
 		},
-		"stream broken": func(w http.ResponseWriter, _ *http.Request) { writeStream(w, "id: 1\ndata:\n\n"); abortConnection() },
-		"500":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
-		"502":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) },
-		"503":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
-		"504":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(504) },
+		"stream broken": func(w http.ResponseWriter, _ *http.Request) {
+			writeStream(w,
+				"id: 1\ndata:\n\n")
+			abortConnection()
+		},
+		"500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+		"502": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) },
+		"503": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
+		"504": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(504) },
 	}
 	for name, fail := range failures {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +178,7 @@ func TestCONC_04_ACallThatMayHaveRunIsNotRetried(t *testing.T) {
 				s := newStub(t)
 				s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) { fail(w, r) }
 				c := ready(t, s, nil)
-				c.call("ping") // leaves a connection in the pool, so that the call goes out on an old one
+				c.call("ping") // leaves a connection in the pool, which the call then uses
 				c.wantLost("101", true)
 				c.wantLost(c.call("tools/call"), true)
 				time.Sleep(time.Hour)
@@ -194,13 +209,15 @@ func TestHTTPRetries(t *testing.T) {
 	}{
 		{"a call on 429 with Retry-After", "tools/call", putOff(429, "20"), true, 20 * time.Second},
 		{"a call on 503 with Retry-After", "tools/call", putOff(503, "30"), true, 30 * time.Second},
-		{"a call on 429 with a date", "tools/call", putOff(429, "Sat, 01 Jan 2000 00:00:07 GMT"), true, 7 * time.Second},
+		{"a call on 429 with a date", "tools/call", putOff(429, "Sat, 01 Jan 2000 00:00:07 GMT"),
+			true, 7 * time.Second},
 		{"not if that is too long", "tools/call", putOff(429, "31"), false, 0},
 		{"not a call on 500 with Retry-After", "tools/call", putOff(500, "1"), false, 0},
 		{"a list on 502", "tools/list", status(502), true, 250 * time.Millisecond},
 		{"a list on 503", "resources/templates/list", status(503), true, 250 * time.Millisecond},
 		{"a resource on 504", "resources/read", status(504), true, 250 * time.Millisecond},
-		{"a prompt when the connection breaks", "prompts/get", func(http.ResponseWriter) { abortConnection() }, true, 250 * time.Millisecond},
+		{"a prompt when the connection breaks", "prompts/get",
+			func(http.ResponseWriter) { abortConnection() }, true, 250 * time.Millisecond},
 		{"not a list on 500", "tools/list", status(500), false, 0},
 		{"not an unknown method", "x/y", status(502), false, 0},
 	}
@@ -233,17 +250,32 @@ func TestHTTPRetries(t *testing.T) {
 	}
 }
 
-// Ways in which servers say that they do not know the session.
+// lostSessionResponses are responses of servers that do not know the session.
 var lostSessionResponses = map[string]func(http.ResponseWriter){
-	"404":           func(w http.ResponseWriter) { http.Error(w, "Invalid session ID", 404) },
-	"404 with JSON": func(w http.ResponseWriter) { rpcError(w, 404, "null", -32001, "Session not found") },
+	"404": func(w http.ResponseWriter) { http.Error(w, "Invalid session ID", 404) },
+	"404 with JSON": func(w http.ResponseWriter) {
+		rpcError(w, 404, "null", -32001,
+			"Session not found")
+	},
 	"400 of the TypeScript examples": func(w http.ResponseWriter) {
 		rpcError(w, 400, "101", -32000, "Bad Request: No valid session ID provided")
 	},
-	"400 of a server started anew": func(w http.ResponseWriter) { rpcError(w, 400, "null", -32000, "Bad Request: Server not initialized") },
-	"400 with text":                func(w http.ResponseWriter) { http.Error(w, "Invalid session ID", 400) },
-	"200 with -32600":              func(w http.ResponseWriter) { rpcError(w, 200, "101", -32600, "Session not found") },
-	"200 with -32001":              func(w http.ResponseWriter) { rpcError(w, 200, "null", -32001, "session not found") },
+	"400 of a server started anew": func(w http.ResponseWriter) {
+		rpcError(w, 400, "null", -32000,
+			"Bad Request: Server not initialized")
+	},
+	"400 with text": func(w http.ResponseWriter) {
+		http.Error(w,
+			"Invalid session ID", 400)
+	},
+	"200 with -32600": func(w http.ResponseWriter) {
+		rpcError(w, 200, "101", -32600,
+			"Session not found")
+	},
+	"200 with -32001": func(w http.ResponseWriter) {
+		rpcError(w, 200, "null", -32001,
+			"session not found")
+	},
 }
 
 func rpcError(w http.ResponseWriter, status int, id string, code int, message string) {
@@ -270,10 +302,12 @@ func TestHTTP_02_SessionIsLost(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 				_, _, err = c.Read()
-				if lost := new(transport.CallLostError); errors.As(err, &lost) || !errors.Is(err, ErrSessionLost) {
+				if lost := new(transport.CallLostError); errors.As(err, &lost) ||
+					!errors.Is(err, ErrSessionLost) {
 					t.Errorf("Read ends with %v", err)
 				}
-				if err := c.Write(wire.NewRequest("9", "ping", nil), ""); !errors.Is(err, ErrSessionLost) {
+				if err := c.Write(wire.NewRequest("9", "ping", nil), ""); !errors.Is(err,
+					ErrSessionLost) {
 					t.Errorf("Write: %v", err)
 				}
 			})
@@ -284,7 +318,11 @@ func TestHTTP_02_SessionIsLost(t *testing.T) {
 func TestHTTP_02_OpenRequestsAreLostWithTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.get = func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) }
+		s.get = func(w http.ResponseWriter, r *http.Request) {
+			writeStream(w)
+			blockUntilAborted(
+				r)
+		}
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			if m.Method() == "slow" {
 				blockUntilAborted(r)
@@ -309,21 +347,30 @@ func TestHTTP_02_OpenRequestsAreLostWithTheSession(t *testing.T) {
 			ran[lost.ID] = lost.MayHaveRun
 		}
 		if len(ran) != 3 || !ran["101"] || !ran["102"] || ran["103"] {
-			t.Errorf("which ran: %v", ran)
+			t.Errorf("may have run: %v", ran)
 		}
 		c.Close()
 		if s.count("DELETE") != 0 {
-			t.Error("DELETE for a session that was lost")
+			t.Error("DELETE for a lost session")
 		}
 	})
 }
 
-// These only look as if.
+// These responses do not report a lost session.
 func TestHTTP_02_SessionIsNotLost(t *testing.T) {
 	replies := map[string]func(http.ResponseWriter){
-		"unknown method with 404": func(w http.ResponseWriter) { rpcError(w, 404, "101", -32601, "Method not found") },
-		"a tool's own session":    func(w http.ResponseWriter) { rpcError(w, 200, "101", -32000, "browser session not found") },
-		"invalid params":          func(w http.ResponseWriter) { rpcError(w, 400, "101", -32602, "invalid params: session_id") },
+		"unknown method with 404": func(w http.ResponseWriter) {
+			rpcError(w, 404, "101", -32601,
+				"Method not found")
+		},
+		"a tool's own session": func(w http.ResponseWriter) {
+			rpcError(w, 200, "101", -32000,
+				"browser session not found")
+		},
+		"invalid params": func(w http.ResponseWriter) {
+			rpcError(w, 400, "101", -32602,
+				"invalid params: session_id")
+		},
 	}
 	for name, reply := range replies {
 		t.Run(name, func(t *testing.T) {
@@ -344,7 +391,10 @@ func TestHTTP404WithoutASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.session = ""
-		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { http.NotFound(w, nil) }
+		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			http.NotFound(w,
+				nil)
+		}
 		c := ready(t, s, nil)
 		for range 2 {
 			err := c.wantLost(c.call("tools/call"), false)
@@ -357,7 +407,7 @@ func TestHTTP404WithoutASession(t *testing.T) {
 	})
 }
 
-// A notification tells, too.
+// The response to a notification reports a lost session, too.
 func TestHTTPSessionIsLostWithANotification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -369,8 +419,7 @@ func TestHTTPSessionIsLostWithANotification(t *testing.T) {
 	})
 }
 
-// What a server answers to initialize tells whether the older transport is worth
-// a try.
+// The response to initialize shows whether HTTP+SSE is worth a try.
 func TestHTTPNotStreamable(t *testing.T) {
 	status := func(code int, body string) func(http.ResponseWriter, wire.Message) {
 		return func(w http.ResponseWriter, _ wire.Message) { http.Error(w, body, code) }
@@ -384,17 +433,21 @@ func TestHTTPNotStreamable(t *testing.T) {
 		name  string
 		reply func(http.ResponseWriter, wire.Message)
 		older bool
-		want  string // of the error; "" if there is an answer
+		want  string // in the error; "" = there is a response
 	}{
-		{"400", status(400, "sessionid must be provided"), true, "HTTP 400 Bad Request: sessionid must be provided"},
-		{"404", status(404, "<pre>Cannot POST /sse</pre>"), true, "HTTP 404 Not Found: Cannot POST /sse"},
+		{"400", status(400, "sessionid must be provided"), true,
+			"HTTP 400 Bad Request: sessionid must be provided"},
+		{"404", status(404, "<pre>Cannot POST /sse</pre>"), true,
+			"HTTP 404 Not Found: Cannot POST /sse"},
 		{"405", status(405, ""), true, "HTTP 405 Method Not Allowed"},
-		{"404 with other JSON", status(404, `{"detail":"Not Found"}`), true, `HTTP 404 Not Found: {"detail":"Not Found"}`},
+		{"404 with other JSON", status(404, `{"detail":"Not Found"}`), true,
+			`HTTP 404 Not Found: {"detail":"Not Found"}`},
 		{"405 with a stream", func(w http.ResponseWriter, _ wire.Message) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			w.WriteHeader(405)
 		}, true, "HTTP 405 Method Not Allowed"},
-		{"400 with an error that names nothing", failure(400, "null"), true, `HTTP 400 Bad Request: {"jsonrpc":"2.0","id":null,"error"`},
+		{"400 with an error that names nothing", failure(400, "null"), true,
+			`HTTP 400 Bad Request: {"jsonrpc":"2.0","id":null,"error"`},
 		{"400 with the request's error", failure(400, "ID"), false, ""},
 		{"404 with the request's error", failure(404, "ID"), false, ""},
 		{"405 with the request's error", failure(405, "ID"), false, ""},
@@ -405,13 +458,17 @@ func TestHTTPNotStreamable(t *testing.T) {
 		{"502", status(502, "oh"), false, "HTTP 502 Bad Gateway: oh"},
 		{"a page", status(200, "<html>"), false, "(HTTP 200 OK)"},
 		{"403 with an error that names nothing", failure(403, "null"), false, ""},
-		{"connection broken", func(http.ResponseWriter, wire.Message) { abortConnection() }, false, "the connection broke"},
+		{"connection broken", func(http.ResponseWriter, wire.Message) { abortConnection() }, false,
+			"the connection broke"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
-				s.init = func(w http.ResponseWriter, _ *http.Request, m wire.Message) { tt.reply(w, m) }
+				s.init = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+					tt.reply(w,
+						m)
+				}
 				s.session = ""
 				c := dialStub(t, s, nil)
 				id := c.call("initialize")
@@ -424,8 +481,11 @@ func TestHTTPNotStreamable(t *testing.T) {
 				} else if m.ID() != id || m.Part(wire.PartError) == nil {
 					t.Errorf("got %s, %v", m.Raw(), err)
 				}
-				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) { tt.reply(w, m) }
-				c.call("tools/call") // is no sign of anything
+				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+					tt.reply(w,
+						m)
+				}
+				c.call("tools/call") // does not show the transport
 				if _, _, err := c.Read(); errors.Is(err, ErrNotStreamable) {
 					t.Errorf("for another request: %v", err)
 				}
@@ -434,10 +494,10 @@ func TestHTTPNotStreamable(t *testing.T) {
 	}
 }
 
-// 404 says that the session is gone, unless the server answers in that session. Some servers, and
-// routers in front of them, give it for what a request asks for.
+// 404 reports a lost session, unless the server responds to a ping in that session. Some servers,
+// and routers in front of them, send it for the object of a request.
 func TestA404InAnExistingSession_F_HTTP_13(t *testing.T) {
-	const missing = "prompts/get" // what is never found
+	const missing = "prompts/get" // always gets 404
 	pong := func(w http.ResponseWriter, _ *http.Request, m wire.Message) { writeResult(w, m, "{}") }
 	for name, tt := range map[string]struct {
 		body string
@@ -446,21 +506,32 @@ func TestA404InAnExistingSession_F_HTTP_13(t *testing.T) {
 	}{
 		"a ping is answered": {"", pong, false},
 		"with a body":        {`{"error":"no such document"}`, pong, false},
-		"a ping is answered on a stream": {"", func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-			writeStream(w, messageEvent(resultOf(m, "{}")))
-			blockUntilAborted(r)
-		}, false},
+		"a ping is answered on a stream": {"",
+			func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+				writeStream(w, messageEvent(resultOf(m, "{}")))
+				blockUntilAborted(r)
+			}, false},
 		"the body tells of the session": {"Unknown session", pong, true},
-		"a ping gets 404":               {"", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { w.WriteHeader(404) }, true},
+		"a ping gets 404": {"",
+			func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+				w.WriteHeader(
+					404)
+			}, true},
 		"a ping gets an error": {"", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			rpcError(w, 200, string(m.ID()), -32001, "no session")
 		}, true},
-		"a ping is not answered":          {"", func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { blockUntilAborted(r) }, true},
-		"the connection breaks at a ping": {"", func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() }, true},
-		"a ping is answered with an event": {"", func(w http.ResponseWriter, r *http.Request, _ wire.Message) {
-			writeStream(w, ": hello\n\n")
-			blockUntilAborted(r)
-		}, true},
+		"a ping is not answered": {"",
+			func(_ http.ResponseWriter, r *http.Request, _ wire.Message) {
+				blockUntilAborted(
+					r)
+			}, true},
+		"the connection breaks at a ping": {"",
+			func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() }, true},
+		"a ping is answered with an event": {"",
+			func(w http.ResponseWriter, r *http.Request, _ wire.Message) {
+				writeStream(w, ": hello\n\n")
+				blockUntilAborted(r)
+			}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -479,7 +550,8 @@ func TestA404InAnExistingSession_F_HTTP_13(t *testing.T) {
 				c := ready(t, s, nil)
 				for range 3 {
 					err := c.wantLost(c.call(missing), false)
-					if lost := errors.Is(err, ErrSessionLost); lost != tt.lost || !strings.Contains(err.Error(), "404") {
+					if lost := errors.Is(err, ErrSessionLost); lost != tt.lost ||
+						!strings.Contains(err.Error(), "404") {
 						t.Errorf("got %v", err)
 					}
 					if tt.lost {
@@ -508,7 +580,7 @@ func TestA404InAnExistingSession_F_HTTP_13(t *testing.T) {
 	}
 }
 
-// A request that is cancelled while the gateway asks for the session costs nobody the session.
+// A request that is cancelled during the check of the session does not end the session.
 func TestACancelledRequestThatGot404_F_HTTP_13(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -524,7 +596,7 @@ func TestACancelledRequestThatGot404_F_HTTP_13(t *testing.T) {
 		}
 		c := ready(t, s, nil)
 		id := c.call("prompts/get")
-		synctest.Wait() // until the ping hangs
+		synctest.Wait() // the ping hangs
 		c.cancel(id)
 		synctest.Wait()
 		time.Sleep(2 * sessionCheckTimeout)
@@ -532,8 +604,7 @@ func TestACancelledRequestThatGot404_F_HTTP_13(t *testing.T) {
 	})
 }
 
-// A server that answers pings without a session, and has forgotten that of the client, is found
-// out.
+// A lost session is noticed even if the server responds to pings without a session.
 func TestPingsWithoutASession_F_HTTP_13(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)

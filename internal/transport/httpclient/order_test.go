@@ -14,7 +14,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A strict server that refuses all that comes before it has taken initialized.
+// A strict server rejects all messages before it has accepted initialized.
 func TestNOTIF_19_InitializedIsDeliveredFirst(t *testing.T) {
 	for i := range 100 {
 		synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestHTTPNotificationsKeepTheirOrder(t *testing.T) {
 		s := newStub(t)
 		wait := 9 * time.Second
 		s.note = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
-			wait -= 2 * time.Second // the first takes longest
+			wait -= 2 * time.Second // the first takes the longest
 			time.Sleep(wait)
 			w.WriteHeader(202)
 		}
@@ -67,11 +67,14 @@ func TestHTTPNotificationsKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// A server that leaves a notification hanging costs half a minute, once.
+// A notification that hangs delays later messages by half a minute, once.
 func TestHTTPNotificationThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { blockUntilAborted(r) }
+		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) {
+			blockUntilAborted(
+				r)
+		}
 		began := time.Now()
 		c := ready(t, s, nil)
 		for range 5 {
@@ -92,7 +95,7 @@ func TestHTTPNotificationThatHangs(t *testing.T) {
 	})
 }
 
-// The cancellation goes out while its request hangs, and ends it.
+// The cancellation is sent while its request hangs, and ends the request.
 func TestHTTPCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -125,7 +128,7 @@ func TestHTTPCancel(t *testing.T) {
 	})
 }
 
-// The cancellation overtakes what waits, and holds nothing up.
+// The cancellation overtakes waiting messages and delays none.
 func TestHTTPCancelIsOutOfBand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -152,12 +155,12 @@ func TestHTTPCancelIsOutOfBand(t *testing.T) {
 			got != "initialize notifications/initialized tools/call notifications/cancelled a" {
 			t.Errorf("arrived: %s", got)
 		}
-		waiting := c.call("tools/list") // behind a, which hangs
+		waiting := c.call("tools/list") // after the notification a, which hangs
 		synctest.Wait()
 		if s.count("tools/list") != 0 {
-			t.Error("tools/list did not wait")
+			t.Error("tools/list was not delayed")
 		}
-		c.cancel(waiting) // never went out: neither does its cancellation
+		c.cancel(waiting) // was not sent, so its cancellation is not sent either
 		close(release)
 		next := c.call("ping")
 		if m := c.read(); m.ID() != next {
@@ -169,8 +172,8 @@ func TestHTTPCancelIsOutOfBand(t *testing.T) {
 	})
 }
 
-// An answer that comes while its request is being cancelled is dropped, and a
-// cancellation that comes too late is still sent.
+// A response that arrives while its request is being cancelled is dropped, and a late
+// cancellation is still sent.
 func TestHTTPCancelAndResponseCross(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -205,7 +208,7 @@ func TestHTTPCancelAndResponseCross(t *testing.T) {
 	})
 }
 
-// A response to the server's question is a POST like any other.
+// The response to a request of the server is a POST like any other.
 func TestHTTPRespondsToTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -237,16 +240,16 @@ func TestHTTPRejectsABatch(t *testing.T) {
 	}
 }
 
-// A server puts the questions that belong to no request on the GET stream, or
-// nowhere if there is none: it has to be open before the first call. One that
-// keeps its headers back is not waited for.
+// A server sends its requests on the standalone stream, or drops them if there is none, so the
+// stream must be open before the first call. If the server delays its headers, the Conn does not
+// wait.
 func TestHTTPCallsWaitForTheStandaloneStream(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration
-		want  time.Duration // until the call arrives
+		want  time.Duration // before the call arrives
 	}{
-		"open":     {300 * time.Millisecond, 300 * time.Millisecond},
-		"hesitant": {time.Minute, time.Second},
+		"open": {300 * time.Millisecond, 300 * time.Millisecond},
+		"slow": {time.Minute, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -279,8 +282,7 @@ func TestHTTPCallsWaitForTheStandaloneStream(t *testing.T) {
 	}
 }
 
-// A slowTransport is a network on which a request to call a tool takes its time. It notes
-// when a cancellation comes.
+// A slowTransport sends a tools/call slowly, and records when a cancellation arrives.
 type slowTransport struct {
 	http.RoundTripper
 	cancelled chan time.Time
@@ -300,8 +302,7 @@ func (s slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-// A cancellation is not sent before the request that it is about: the server would
-// not know what to make of it, and go on.
+// A cancellation is not sent before its request, because the server would ignore it.
 func TestHTTPCancelDoesNotOvertakeItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -310,11 +311,12 @@ func TestHTTPCancelDoesNotOvertakeItsRequest(t *testing.T) {
 			blockUntilAborted(r)
 		}
 		cancelled := make(chan time.Time, 1)
-		c := ready(t, s, func(o *Options) { o.RoundTripper = slowTransport{o.RoundTripper, cancelled} })
+		c := ready(t, s,
+			func(o *Options) { o.RoundTripper = slowTransport{o.RoundTripper, cancelled} })
 		synctest.Wait()
 		began := time.Now()
 		id := c.call("tools/call")
-		synctest.Wait() // it is being sent
+		synctest.Wait() // the request is being sent
 		c.cancel(id)
 		if took := (<-cancelled).Sub(began); took != 300*time.Millisecond {
 			t.Errorf("the cancellation was sent after %v", took)

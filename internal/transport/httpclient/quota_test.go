@@ -13,19 +13,22 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-const quotaQuarter = 256 << 10 // bytes of an answer, of which a few fill the ReceiveQuota of these tests
+// bytes of a response; a few of them exhaust the quota of these tests
+const quotaQuarter = 256 << 10
 
-// wantQuotaExceeded reads the CallLostError of a request for which there was no room.
+// wantQuotaExceeded reads the CallLostError of a request that exceeds the quota.
 func (c *client) wantQuotaExceeded() {
 	c.Helper()
 	_, _, err := c.Read()
-	if lost, is := errors.AsType[*transport.CallLostError](err); !is || !strings.Contains(lost.Error(), "the answer cannot be read: messages from this backend that are not complete may have") {
+	if lost, is := errors.AsType[*transport.CallLostError](err); !is ||
+		!strings.Contains(lost.Error(),
+			"the answer cannot be read: messages from this backend that are not complete may have") {
 		c.Errorf("got %v", err)
 	}
 }
 
-// Bodies that stall fill the ReceiveQuota: one more large answer fails, a short one does not, and
-// when the others are gone there is room again.
+// Stalled bodies exhaust the quota: a further large response fails, a short one does not, and
+// when the stalled bodies have ended a large response succeeds again.
 func TestReceiveQuotaOfBodies_F_SEC_9(t *testing.T) {
 	for _, announced := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -59,7 +62,7 @@ func TestReceiveQuotaOfBodies_F_SEC_9(t *testing.T) {
 				c.call("tools/call")
 				synctest.Wait()
 				if in.InUse() > before {
-					continue // it stalls
+					continue // the body stalls
 				}
 				c.wantQuotaExceeded()
 				failed++
@@ -87,7 +90,7 @@ func TestReceiveQuotaOfBodies_F_SEC_9(t *testing.T) {
 	}
 }
 
-// An event counts until its blank line has come, whether it has one line of data or many.
+// An event counts until its blank line, whether it has one line of data or many.
 func TestReceiveQuotaOfStreams_F_SEC_9(t *testing.T) {
 	for name, data := range map[string]func(string) string{
 		"a line without its end": func(text string) string { return "data: " + text },
@@ -105,7 +108,9 @@ func TestReceiveQuotaOfStreams_F_SEC_9(t *testing.T) {
 						writeStream(w, messageEvent(resultOf(m, "{}")))
 						return
 					}
-					text := resultOf(m, `["`+strings.Repeat(strings.Repeat("x", 1<<10)+`","`, quotaQuarter>>10)+`"]`)
+					text := resultOf(m,
+						`["`+strings.Repeat(strings.Repeat("x", 1<<10)+`","`,
+							quotaQuarter>>10)+`"]`)
 					writeStream(w, data(strings.ReplaceAll(text, `x","`, `x", "`)))
 					blockUntilAborted(r)
 				}
@@ -119,7 +124,7 @@ func TestReceiveQuotaOfStreams_F_SEC_9(t *testing.T) {
 					t.Errorf("%d bytes are held", n)
 				}
 				id := c.call("ping")
-				for { // what is given up is told when its event ends, or never
+				for { // a dropped message is reported when its event ends, or never
 					m, _, err := c.Read()
 					if err == nil && m.ID() == id {
 						break
@@ -139,13 +144,14 @@ func TestReceiveQuotaOfStreams_F_SEC_9(t *testing.T) {
 	}
 }
 
-// A whole event for which there is no room makes its request fail.
+// A complete event that exceeds the quota makes its request fail.
 func TestReceiveQuotaOfAnEvent_F_SEC_9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		in := transport.NewReceiveQuota(64<<10, transport.NewReceiveQuota(1<<30, nil))
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
-			writeStream(w, messageEvent(resultOf(m, `{"a":"`+strings.Repeat("x", quotaQuarter)+`"}`)))
+			writeStream(w,
+				messageEvent(resultOf(m, `{"a":"`+strings.Repeat("x", quotaQuarter)+`"}`)))
 			blockUntilAborted(r)
 		}
 		c := ready(t, s, func(o *Options) { o.Quota = in })

@@ -18,8 +18,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A real server has two tools: echo, and grow, which adds a tool, so that the
-// server says tools/list_changed of itself.
+// A realServer has two tools: echo, and grow, which adds a tool, so that the server sends
+// tools/list_changed.
 type realServer func() http.Handler
 
 func goSDK(handler func(*gosdk.Server) http.Handler) realServer {
@@ -28,35 +28,43 @@ func goSDK(handler func(*gosdk.Server) http.Handler) realServer {
 		type text struct {
 			Text string `json:"text"`
 		}
-		echo := func(_ context.Context, _ *gosdk.CallToolRequest, in text) (*gosdk.CallToolResult, any, error) {
+		echo := func(_ context.Context, _ *gosdk.CallToolRequest, in text) (*gosdk.CallToolResult,
+			any, error) {
 			return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: in.Text}}}, nil, nil
 		}
 		gosdk.AddTool(server, &gosdk.Tool{Name: "echo"}, echo)
-		gosdk.AddTool(server, &gosdk.Tool{Name: "grow"}, func(ctx context.Context, r *gosdk.CallToolRequest, in text) (*gosdk.CallToolResult, any, error) {
-			gosdk.AddTool(server, &gosdk.Tool{Name: "new"}, echo)
-			return echo(ctx, r, in)
-		})
-		gosdk.AddTool(server, &gosdk.Tool{Name: "roots"}, func(ctx context.Context, r *gosdk.CallToolRequest, in text) (*gosdk.CallToolResult, any, error) {
-			//lint:ignore SA1019 this revision has roots
-			roots, err := r.Session.ListRoots(ctx, nil)
-			if err != nil {
-				return nil, nil, err
-			}
-			return echo(ctx, r, text{roots.Roots[0].URI})
-		})
-		gosdk.AddTool(server, &gosdk.Tool{Name: "later"}, func(ctx context.Context, r *gosdk.CallToolRequest, in text) (*gosdk.CallToolResult, any, error) {
-			if r.Extra.CloseSSEStream != nil {
-				r.Extra.CloseSSEStream(gosdk.CloseSSEStreamArgs{RetryAfter: 10 * time.Millisecond})
-			}
-			return echo(ctx, r, in)
-		})
+		gosdk.AddTool(server, &gosdk.Tool{Name: "grow"},
+			func(ctx context.Context, r *gosdk.CallToolRequest, in text) (*gosdk.CallToolResult,
+				any, error) {
+				gosdk.AddTool(server, &gosdk.Tool{Name: "new"}, echo)
+				return echo(ctx, r, in)
+			})
+		gosdk.AddTool(server, &gosdk.Tool{Name: "roots"},
+			func(ctx context.Context, r *gosdk.CallToolRequest, in text) (*gosdk.CallToolResult,
+				any, error) {
+				//lint:ignore SA1019 this revision has roots
+				roots, err := r.Session.ListRoots(ctx, nil)
+				if err != nil {
+					return nil, nil, err
+				}
+				return echo(ctx, r, text{roots.Roots[0].URI})
+			})
+		gosdk.AddTool(server, &gosdk.Tool{Name: "later"},
+			func(ctx context.Context, r *gosdk.CallToolRequest, in text) (*gosdk.CallToolResult,
+				any, error) {
+				if r.Extra.CloseSSEStream != nil {
+					r.Extra.CloseSSEStream(gosdk.CloseSSEStreamArgs{RetryAfter: 10 * time.Millisecond})
+				}
+				return echo(ctx, r, in)
+			})
 		return handler(server)
 	}
 }
 
 func goSDKStreamable(o gosdk.StreamableHTTPOptions) realServer {
 	return goSDK(func(server *gosdk.Server) http.Handler {
-		return gosdk.NewStreamableHTTPHandler(func(*http.Request) *gosdk.Server { return server }, &o)
+		return gosdk.NewStreamableHTTPHandler(func(*http.Request) *gosdk.Server { return server },
+			&o)
 	})
 }
 
@@ -69,14 +77,17 @@ func goSDKSSE() realServer {
 func mcpGo(handler func(*mcpgo.MCPServer) http.Handler) realServer {
 	return func() http.Handler {
 		server := mcpgo.NewMCPServer("mcp-go", "1", mcpgo.WithToolCapabilities(true))
-		echo := func(_ context.Context, r mark3labs.CallToolRequest) (*mark3labs.CallToolResult, error) {
+		echo := func(_ context.Context, r mark3labs.CallToolRequest) (*mark3labs.CallToolResult,
+			error) {
 			return mark3labs.NewToolResultText(r.GetString("text", "")), nil
 		}
 		server.AddTool(mark3labs.NewTool("echo"), echo)
-		server.AddTool(mark3labs.NewTool("grow"), func(ctx context.Context, r mark3labs.CallToolRequest) (*mark3labs.CallToolResult, error) {
-			server.AddTool(mark3labs.NewTool("new"), echo)
-			return echo(ctx, r)
-		})
+		server.AddTool(mark3labs.NewTool("grow"),
+			func(ctx context.Context, r mark3labs.CallToolRequest) (*mark3labs.CallToolResult,
+				error) {
+				server.AddTool(mark3labs.NewTool("new"), echo)
+				return echo(ctx, r)
+			})
 		return handler(server)
 	}
 }
@@ -86,26 +97,29 @@ func mcpGoStreamable(o ...mcpgo.StreamableHTTPOption) realServer {
 }
 
 func mcpGoSSE(o ...mcpgo.SSEOption) realServer {
-	return mcpGo(func(server *mcpgo.MCPServer) http.Handler { return mcpgo.NewSSEServer(server, o...) })
+	return mcpGo(
+		func(server *mcpgo.MCPServer) http.Handler { return mcpgo.NewSSEServer(server, o...) })
 }
 
 var realServers = map[string]realServer{
-	"go-sdk, streams":          goSDKStreamable(gosdk.StreamableHTTPOptions{}),
-	"go-sdk, JSON":             goSDKStreamable(gosdk.StreamableHTTPOptions{JSONResponse: true}),
-	"go-sdk, resumable":        goSDKStreamable(gosdk.StreamableHTTPOptions{EventStore: gosdk.NewMemoryEventStore(nil)}),
+	"go-sdk, streams": goSDKStreamable(gosdk.StreamableHTTPOptions{}),
+	"go-sdk, JSON":    goSDKStreamable(gosdk.StreamableHTTPOptions{JSONResponse: true}),
+	"go-sdk, resumable": goSDKStreamable(
+		gosdk.StreamableHTTPOptions{EventStore: gosdk.NewMemoryEventStore(nil)}),
 	"go-sdk, without sessions": goSDKStreamable(gosdk.StreamableHTTPOptions{Stateless: true}),
 	"mcp-go":                   mcpGoStreamable(mcpgo.WithStateful(true)),
 	"mcp-go, without sessions": mcpGoStreamable(mcpgo.WithStateLess(true)),
 }
 
-// Those that speak HTTP+SSE.
+// Servers of HTTP+SSE.
 var realSSEServers = map[string]realServer{
-	"go-sdk":                  goSDKSSE(),
-	"mcp-go":                  mcpGoSSE(mcpgo.WithSSEEndpoint("/")),
-	"mcp-go, with keep-alive": mcpGoSSE(mcpgo.WithSSEEndpoint("/"), mcpgo.WithKeepAliveInterval(time.Millisecond)),
+	"go-sdk": goSDKSSE(),
+	"mcp-go": mcpGoSSE(mcpgo.WithSSEEndpoint("/")),
+	"mcp-go, with keep-alive": mcpGoSSE(mcpgo.WithSSEEndpoint("/"),
+		mcpgo.WithKeepAliveInterval(time.Millisecond)),
 }
 
-// dialReal starts a real server and shakes hands with it in a revision.
+// dialReal starts a real server and performs the handshake with this revision.
 func dialReal(t *testing.T, handler http.Handler, revision string) (*client, *httptest.Server) {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -120,11 +134,11 @@ func dialRealSSE(t *testing.T, handler http.Handler) (*client, *httptest.Server)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	c := &client{T: t, Conn: DialHTTPSSE(Options{URL: server.URL})}
-	t.Cleanup(func() { c.Close() }) // first: the server waits for its stream to end
+	t.Cleanup(func() { c.Close() }) // runs first, because the server waits for its stream to end
 	return c, server
 }
 
-// handshakeReal shakes hands in a revision.
+// handshakeReal performs the handshake with this revision.
 func (c *client) handshakeReal(revision string) {
 	c.Helper()
 	c.initialize(revision)
@@ -136,20 +150,23 @@ func (c *client) handshakeReal(revision string) {
 
 func (c *client) initialize(revision string) {
 	c.Helper()
-	c.write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + revision +
+	c.write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` +
+		revision +
 		`","capabilities":{"roots":{}},"clientInfo":{"name":"t","version":"1"}}}`)
 }
 
 func (c *client) tool(id, name, text string) {
 	c.Helper()
-	c.write(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name + `","arguments":{"text":"` + text + `"}}}`)
+	c.write(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name +
+		`","arguments":{"text":"` + text + `"}}}`)
 }
 
-// readUntil reads on to the message that is of the method, or answers the id.
+// readUntil reads to the message with this method, or to the response with this id.
 func (c *client) readUntil(what string) wire.Message {
 	c.Helper()
 	for {
-		if m := c.read(); m.Method() == what || m.Kind() == wire.Response && string(m.ID()) == what {
+		if m := c.read(); m.Method() == what || m.Kind() == wire.Response &&
+			string(m.ID()) == what {
 			return m
 		}
 	}
@@ -174,7 +191,7 @@ func TestHTTPRealServers(t *testing.T) {
 	}
 }
 
-// callTools does what can be done with each of the real servers.
+// callTools calls the tools that all real servers have.
 func (c *client) callTools() {
 	c.Helper()
 	c.write(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
@@ -189,7 +206,7 @@ func (c *client) callTools() {
 	}
 }
 
-// A server of HTTP+SSE is found out, and then spoken with.
+// A server of HTTP+SSE is detected, and then used.
 func TestSSERealServers(t *testing.T) {
 	for name, start := range realSSEServers {
 		for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
@@ -230,7 +247,7 @@ func TestSSERealServerSendsRequests(t *testing.T) {
 	c.wantResult("2", "file:///here")
 }
 
-// What the server says of itself comes on the GET stream.
+// Unsolicited notifications arrive on the standalone stream.
 func TestHTTPRealServersSendNotifications(t *testing.T) {
 	for _, name := range []string{"go-sdk, streams", "go-sdk, JSON", "go-sdk, resumable", "mcp-go"} {
 		t.Run(name, func(t *testing.T) {
@@ -251,7 +268,7 @@ func TestHTTPRealServersSendNotifications(t *testing.T) {
 	}
 }
 
-// A flushRecorder tells when the response's header has gone out.
+// A flushRecorder records when the headers of the response were sent.
 type flushRecorder struct {
 	http.ResponseWriter
 	flushed func()
@@ -271,14 +288,14 @@ func TestHTTPRealServerSendsRequests(t *testing.T) {
 	c.wantResult("2", "file:///here")
 }
 
-// The server ends the stream of a call and has its answer fetched.
+// The server closes the stream of a call, and the client resumes it to get the response.
 func TestHTTPRealServerIsResumed(t *testing.T) {
 	c, _ := dialReal(t, realServers["go-sdk, resumable"](), "2025-11-25")
 	c.tool("2", "later", "at last")
 	c.wantResult("2", "at last")
 }
 
-// A server that was started anew does not know the session.
+// A restarted server does not know the session.
 func TestHTTPRealServerLosesTheSession(t *testing.T) {
 	for _, name := range []string{"go-sdk, streams", "mcp-go"} {
 		t.Run(name, func(t *testing.T) {

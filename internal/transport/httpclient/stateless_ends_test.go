@@ -13,11 +13,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Closing the stream is the cancellation: nothing else is sent.
+// A request is cancelled by closing its stream; nothing else is sent.
 func TestStatelessCancelClosesTheStream(t *testing.T) {
 	tests := map[string]func(w http.ResponseWriter, m wire.Message){
 		"before the headers": func(http.ResponseWriter, wire.Message) {},
-		"in the stream":      func(w http.ResponseWriter, _ wire.Message) { writeStream(w, ":\n\n") },
+		"in the stream": func(w http.ResponseWriter, _ wire.Message) {
+			writeStream(w,
+				":\n\n")
+		},
 		"in the body": func(w http.ResponseWriter, m wire.Message) {
 			fmt.Fprint(w, resultOf(m, "{}")[:10])
 			w.(http.Flusher).Flush()
@@ -43,9 +46,9 @@ func TestStatelessCancelClosesTheStream(t *testing.T) {
 				began := time.Now()
 				c.cancel(id)
 				if d := (<-closed).Sub(began); d != 0 {
-					t.Errorf("the server sees it after %v", d)
+					t.Errorf("the server noticed it after %v", d)
 				}
-				c.cancel(id) // once more does nothing
+				c.cancel(id) // a second time has no effect
 				c.call("tools/list")
 				c.want(`{"jsonrpc":"2.0","id":102,"result":{}}`)
 				c.wantNothing()
@@ -58,23 +61,26 @@ func TestStatelessCancelClosesTheStream(t *testing.T) {
 	}
 }
 
-// What was cancelled before it was sent is never sent: behind a notification that
-// hangs, or while there is no connection.
+// A request that was cancelled before it was sent is never sent: after a notification that hangs,
+// or while there is no connection.
 func TestStatelessCancelBeforeSending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { blockUntilAborted(r) }
+		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) {
+			blockUntilAborted(
+				r)
+		}
 		s.refusing = 1000
 		c := dialStateless(t, s, nil)
-		c.cancel(c.call("tools/call")) // at some point on its way
+		c.cancel(c.call("tools/call")) // while it is being sent
 		id := c.call("tools/call")
 		synctest.Wait()
-		c.cancel(id) // between two tries
+		c.cancel(id) // between two retries
 		synctest.Wait()
 		s.refusing = 0
 		c.write(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 		c.cancel(c.call("tools/call"))
-		c.cancel("77") // nobody's
+		c.cancel("77") // unknown
 		c.wantNothing()
 		if n := s.count("tools/call"); n != 0 {
 			t.Errorf("%d calls were sent", n)
@@ -85,7 +91,7 @@ func TestStatelessCancelBeforeSending(t *testing.T) {
 	})
 }
 
-// A cancellation that comes when the answer is there changes nothing.
+// A cancellation after the response has no effect.
 func TestStatelessCancelComesTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -102,7 +108,7 @@ func TestStatelessCancelComesTooLate(t *testing.T) {
 	})
 }
 
-// outcome reads what came of the request that was called last.
+// outcome reads the response or error of the latest request.
 func (c *client) outcome() (wire.Message, error) {
 	for {
 		m, _, err := c.Read()
@@ -112,7 +118,7 @@ func (c *client) outcome() (wire.Message, error) {
 	}
 }
 
-// There is no way back to a stream that ended, whatever its events look like.
+// A stream that has ended is not resumed, whatever its events look like.
 func TestStatelessLost(t *testing.T) {
 	long := string(wire.Quote(strings.Repeat("x", 1<<20)))
 	tests := []struct {
@@ -131,7 +137,8 @@ func TestStatelessLost(t *testing.T) {
 			writeStream(w, "id: 1\n\n", "data: "+resultOf(m, `{}`)+"\n")
 			abortConnection()
 		}, "the stream ended without the answer: unexpected EOF", true},
-		{"connection broken", func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() },
+		{"connection broken",
+			func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() },
 			"the connection broke before the answer: EOF", true},
 		{"202 for a request", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
 			w.WriteHeader(202)
@@ -144,7 +151,11 @@ func TestStatelessLost(t *testing.T) {
 			http.Error(w, "oh", http.StatusInternalServerError)
 		},
 			"HTTP 500 Internal Server Error: oh", true},
-		{"too long", func(w http.ResponseWriter, _ *http.Request, m wire.Message) { writeResult(w, m, long) },
+		{"too long",
+			func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+				writeResult(w, m,
+					long)
+			},
 			"the answer is longer than limits.message, 1048576 bytes", true},
 		{"too long, length unknown", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			w.(http.Flusher).Flush()
@@ -163,7 +174,7 @@ func TestStatelessLost(t *testing.T) {
 					s.post = tt.serve
 					c := dialStateless(t, s, nil)
 					wantErrorText(t, c.wantLost(c.call(method), tt.ran), tt.want)
-					s.post = nil // the conversation goes on
+					s.post = nil // the connection stays open
 					c.call("tools/list")
 					c.want(`{"jsonrpc":"2.0","id":102,"result":{}}`)
 					c.wantNothing()
@@ -177,7 +188,7 @@ func TestStatelessLost(t *testing.T) {
 	}
 }
 
-// What does no harm is sent again when a gateway gives up on it.
+// Idempotent requests are retried when a proxy fails.
 func TestStatelessRetries(t *testing.T) {
 	for method, again := range map[string]bool{
 		"server/discover": true, "tools/list": true, "tasks/get": true,
@@ -199,8 +210,8 @@ func TestStatelessRetries(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 				s.dialled, s.refusing = 0, 1
-				time.Sleep(10 * time.Second) // the pool is empty now
-				c.call(method)               // surely was not executed
+				time.Sleep(10 * time.Second) // the pool is empty then
+				c.call(method)               // certainly not executed
 				if _, err := c.outcome(); err != nil || s.dialled != 2 {
 					t.Errorf("dialled %d times: %v", s.dialled, err)
 				}
@@ -209,7 +220,7 @@ func TestStatelessRetries(t *testing.T) {
 	}
 }
 
-// Without a connection there is no verdict on the era.
+// Without a connection the generation is not known.
 func TestStatelessNoConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -223,7 +234,7 @@ func TestStatelessNoConnection(t *testing.T) {
 	})
 }
 
-// A subscription counts among what may be under way, and cancelling it makes room.
+// A subscription counts as a message being sent until it is cancelled.
 func TestStatelessWriteIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -238,7 +249,8 @@ func TestStatelessWriteIsBounded(t *testing.T) {
 		var err error
 		n := 0
 		for ; err == nil && n <= maxOpen; n++ {
-			err = c.Write(wire.NewRequest(wire.ID(fmt.Sprint(n+1000)), "subscriptions/listen", nil), "")
+			err = c.Write(wire.NewRequest(wire.ID(fmt.Sprint(n+1000)), "subscriptions/listen", nil),
+				"")
 		}
 		if !errors.Is(err, errTooManyMessages) || n != maxOpen+1 {
 			t.Errorf("after %d requests: %v", n, err)
@@ -252,17 +264,21 @@ func TestStatelessWriteIsBounded(t *testing.T) {
 	})
 }
 
-// The bubble would not end if a goroutine were left.
+// A remaining goroutine would fail the test.
 func TestStatelessCloseLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.get = func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) }
+		s.get = func(w http.ResponseWriter, r *http.Request) {
+			writeStream(w)
+			blockUntilAborted(
+				r)
+		}
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			switch m.Method() {
 			case "subscriptions/listen":
 				writeStream(w, messageEvent(`{"jsonrpc":"2.0","method":"x"}`), ":\n\n")
 			case "resources/read":
-				writeStream(w, messageEvent(resultOf(m, "{}"))) // and it lingers
+				writeStream(w, messageEvent(resultOf(m, "{}"))) // and the stream stays open
 			}
 			blockUntilAborted(r)
 		}

@@ -13,14 +13,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Those that speak the revision without sessions.
+// Servers of the revision without sessions.
 var realStatelessServers = map[string]realServer{
 	"go-sdk, streams": goSDKStreamable(gosdk.StreamableHTTPOptions{Stateless: true}),
-	"go-sdk, JSON":    goSDKStreamable(gosdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true}),
-	"mcp-go":          mcpGoStreamable(mcpgo.WithStateLess(true)),
+	"go-sdk, JSON": goSDKStreamable(gosdk.StreamableHTTPOptions{Stateless: true,
+		JSONResponse: true}),
+	"mcp-go": mcpGoStreamable(mcpgo.WithStateLess(true)),
 }
 
-// metaHeaders is Options.Describe for the few requests of these tests.
+// metaHeaders implements Options.RequestHeaders for the requests of these tests.
 func metaHeaders(m wire.Message) map[string]string {
 	h := map[string]string{"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": m.Method()}
 	if m.Method() == "tools/call" {
@@ -34,11 +35,12 @@ func dialRealStateless(t *testing.T, handler http.Handler) (*client, *httptest.S
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	c := &client{T: t, Conn: DialStateless(Options{URL: server.URL, RequestHeaders: metaHeaders})}
-	t.Cleanup(func() { c.Close() }) // first: the server waits for its streams to end
+	t.Cleanup(func() { c.Close() }) // runs first, because the server waits for its streams to end
 	return c, server
 }
 
-// writeRequest writes a request that says who asks; params are members of an object.
+// writeRequest writes a request with client metadata; params contains further members of its
+// params.
 func (c *client) writeRequest(id, method, params string) {
 	c.Helper()
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
@@ -46,7 +48,8 @@ func (c *client) writeRequest(id, method, params string) {
 	if params != "" {
 		params += ","
 	}
-	c.write(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + meta + `}}`)
+	c.write(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params +
+		meta + `}}`)
 }
 
 func TestStatelessRealServers(t *testing.T) {
@@ -54,12 +57,13 @@ func TestStatelessRealServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			handler := start()
-			c, _ := dialRealStateless(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method != "POST" || r.Header.Get("Mcp-Session-Id") != "" {
-					t.Errorf("%s with session %q", r.Method, r.Header.Get("Mcp-Session-Id"))
-				}
-				handler.ServeHTTP(w, r)
-			}))
+			c, _ := dialRealStateless(t,
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method != "POST" || r.Header.Get("Mcp-Session-Id") != "" {
+						t.Errorf("%s with session %q", r.Method, r.Header.Get("Mcp-Session-Id"))
+					}
+					handler.ServeHTTP(w, r)
+				}))
 			c.writeRequest("1", "server/discover", "")
 			c.wantResult("1", `"2026-07-28"`)
 			c.writeRequest("2", "tools/list", "")
@@ -81,20 +85,21 @@ func (c *client) wantError(id string) {
 	}
 }
 
-// A change comes on the stream of the request that asked to be told, and the
-// server sees when that stream is closed.
+// A change arrives on the stream of the request that has subscribed, and the server notices when
+// the stream is closed.
 func TestStatelessRealServersSendChanges(t *testing.T) {
 	for _, name := range []string{"go-sdk, streams", "mcp-go"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			over := make(chan bool, 1)
 			handler := realStatelessServers[name]()
-			c, _ := dialRealStateless(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				handler.ServeHTTP(w, r)
-				if r.Header.Get("Mcp-Method") == "subscriptions/listen" {
-					over <- r.Context().Err() != nil
-				}
-			}))
+			c, _ := dialRealStateless(t,
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					handler.ServeHTTP(w, r)
+					if r.Header.Get("Mcp-Method") == "subscriptions/listen" {
+						over <- r.Context().Err() != nil
+					}
+				}))
 			c.writeRequest("1", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
 			c.readUntil("notifications/subscriptions/acknowledged")
 			c.writeRequest("2", "tools/call", `"name":"grow","arguments":{"text":"more"}`)
@@ -103,7 +108,8 @@ func TestStatelessRealServersSendChanges(t *testing.T) {
 				switch {
 				case err != nil:
 					t.Fatal(err)
-				case m.Method() == "notifications/tools/list_changed" && about == "1", string(m.ID()) == "2":
+				case m.Method() == "notifications/tools/list_changed" &&
+					about == "1", string(m.ID()) == "2":
 					seen++
 				}
 			}
@@ -117,8 +123,8 @@ func TestStatelessRealServersSendChanges(t *testing.T) {
 	}
 }
 
-// The probe is put to servers of every kind. Those of older revisions say so, and
-// are then spoken with as ever.
+// All real servers are probed. Servers of legacy revisions are recognised and then used with a
+// handshake.
 func TestStatelessProbeOfRealServers(t *testing.T) {
 	for name, start := range realServers {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ func dialStateless(t *testing.T, s *stub, change func(*Options)) *client {
 	return dialStubBy(DialStateless, t, s, change)
 }
 
-// wantNothing checks that Read has nothing more to say, now and within an hour.
+// wantNothing checks that Read returns nothing within an hour.
 func (c *client) wantNothing() {
 	c.Helper()
 	read := make(chan string, 1)
@@ -41,14 +41,15 @@ func (c *client) wantNothing() {
 	}
 }
 
-// wantOnlyPosts checks that the server has seen neither GET nor DELETE, and that
-// nothing was said of a session.
+// wantOnlyPosts checks that the server has received neither GET nor DELETE, nor headers of a
+// session.
 func (s *stub) wantOnlyPosts(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.asked {
-		if a.verb != "POST" || a.header.Get("Mcp-Session-Id") != "" || a.header.Get("Last-Event-Id") != "" {
+		if a.verb != "POST" || a.header.Get("Mcp-Session-Id") != "" ||
+			a.header.Get("Last-Event-Id") != "" {
 			t.Errorf("%s %s %v", a.verb, a.method, a.header)
 		}
 	}
@@ -58,7 +59,7 @@ func TestStatelessSendsItsHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			w.Header().Set("Mcp-Session-Id", "session-1") // is nothing to a client of this era
+			w.Header().Set("Mcp-Session-Id", "session-1") // is ignored by this transport
 			writeResult(w, m, `{"protocolVersion":"2025-06-18"}`)
 		}
 		var mu sync.Mutex
@@ -70,7 +71,8 @@ func TestStatelessSendsItsHeaders(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				described = append(described, m.Method())
-				return map[string]string{"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": m.Method(), "mcp-param-Empty": ""}
+				return map[string]string{"MCP-Protocol-Version": "2026-07-28",
+					"Mcp-Method": m.Method(), "mcp-param-Empty": ""}
 			}
 		})
 		for _, method := range []string{"server/discover", "tools/call"} {
@@ -80,8 +82,9 @@ func TestStatelessSendsItsHeaders(t *testing.T) {
 		c.write(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 		synctest.Wait()
 		c.Close()
-		if got := s.order(); got != "server/discover tools/call notifications/x" || strings.Join(described, " ") != got {
-			t.Errorf("arrived: %s, described: %s", got, described)
+		if got := s.order(); got != "server/discover tools/call notifications/x" ||
+			strings.Join(described, " ") != got {
+			t.Errorf("arrived: %s, headers for: %s", got, described)
 		}
 		for _, a := range s.asked {
 			want := map[string]string{
@@ -102,17 +105,25 @@ func TestStatelessSendsItsHeaders(t *testing.T) {
 	})
 }
 
-// Not even initialize makes a session of it.
+// Not even initialize creates a session.
 func TestStatelessIgnoresSessionIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.get = func(w http.ResponseWriter, r *http.Request) { writeStream(w); blockUntilAborted(r) }
+		s.get = func(w http.ResponseWriter, r *http.Request) {
+			writeStream(w)
+			blockUntilAborted(
+				r)
+		}
 		c := dialStateless(t, s, nil)
 		c.handshake()
 		c.call("tools/list")
 		c.read()
-		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { http.Error(w, "Session not found", 404) }
-		if err := c.wantLost(c.call("tools/list"), false); errors.Is(err, ErrSessionLost) || errors.Is(err, ErrNotStateless) {
+		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			http.Error(w,
+				"Session not found", 404)
+		}
+		if err := c.wantLost(c.call("tools/list"), false); errors.Is(err, ErrSessionLost) ||
+			errors.Is(err, ErrNotStateless) {
 			t.Errorf("got %v", err)
 		}
 		s.post = nil
@@ -131,17 +142,22 @@ func TestStatelessResponses(t *testing.T) {
 			writeStream(w, messageEvent(progress), messageEvent(resultOf(m, "{}")))
 		},
 		"stream with keep-alives": func(w http.ResponseWriter, m wire.Message) {
-			writeStream(w, ":\n\n", messageEvent(progress), ":\n\n:\n\n", messageEvent(resultOf(m, "{}")))
+			writeStream(w, ":\n\n", messageEvent(progress), ":\n\n:\n\n",
+				messageEvent(resultOf(m, "{}")))
 		},
 		"stream with ids": func(w http.ResponseWriter, m wire.Message) {
-			writeStream(w, "id: 1\n"+messageEvent(progress), "id: 2\n"+messageEvent(resultOf(m, "{}")))
+			writeStream(w, "id: 1\n"+messageEvent(progress),
+				"id: 2\n"+messageEvent(resultOf(m, "{}")))
 		},
 	}
 	for name, serve := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
-				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) { serve(w, m) }
+				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+					serve(w,
+						m)
+				}
 				c := dialStateless(t, s, nil)
 				id := c.call("tools/call")
 				if name != "JSON" {
@@ -158,8 +174,8 @@ func TestStatelessResponses(t *testing.T) {
 	}
 }
 
-// A stream without a verdict of ours: headers after two hours, a word now and
-// then, and an orderly end.
+// A stream that lives for hours: headers after two hours, an event now and then, and an orderly
+// end.
 func TestStatelessLongStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const change = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
@@ -179,7 +195,7 @@ func TestStatelessLongStreams(t *testing.T) {
 		c := dialStateless(t, s, nil)
 		began := time.Now()
 		id := c.call("subscriptions/listen")
-		c.call("tools/list") // is not held up
+		c.call("tools/list") // is not delayed
 		c.want(`{"jsonrpc":"2.0","id":102,"result":{}}`)
 		if m, about, err := c.Read(); string(m.Raw()) != change || about != id || err != nil {
 			t.Errorf("got %s about %s, %v", m.Raw(), about, err)
@@ -189,7 +205,7 @@ func TestStatelessLongStreams(t *testing.T) {
 			t.Errorf("took %v", d)
 		}
 		if s.count("subscriptions/listen") != 1 {
-			t.Error("it was sent again")
+			t.Error("the request was sent again")
 		}
 	})
 }
@@ -207,7 +223,7 @@ func TestStatelessNotifications(t *testing.T) {
 				if got := s.order(); got != "notifications/x tools/list" {
 					t.Errorf("arrived: %s", got)
 				}
-				synctest.Wait() // what is sent behind the notification does not wait for the log
+				synctest.Wait() // the next message does not wait for the log
 				if warned := strings.Contains(s.log.String(), "WARN"); warned != (status == 400) {
 					t.Errorf("the log is %q", s.log.String())
 				}
@@ -216,7 +232,7 @@ func TestStatelessNotifications(t *testing.T) {
 	}
 }
 
-// A caller that answers a question mistakes the era.
+// A response cannot be written with this transport.
 func TestStatelessRejectsResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -225,7 +241,8 @@ func TestStatelessRejectsResponses(t *testing.T) {
 			wire.NewResult("1", []byte("{}")),
 			wire.NewBatch([]wire.Message{wire.NewRequest("1", "tools/list", nil)}),
 		} {
-			if err := c.Write(m, ""); err == nil || errors.Is(err, transport.ErrFull) || errors.Is(err, transport.ErrClosed) {
+			if err := c.Write(m, ""); err == nil || errors.Is(err, transport.ErrFull) ||
+				errors.Is(err, transport.ErrClosed) {
 				t.Errorf("%s: got %v", m.Raw(), err)
 			}
 		}
@@ -236,8 +253,7 @@ func TestStatelessRejectsResponses(t *testing.T) {
 	})
 }
 
-// A JSON-RPC response is the answer whatever the status, and whether or not an
-// error says to what.
+// A JSON-RPC response is accepted whatever the HTTP status is, and an error also without an id.
 func TestStatelessReadsErrorsOnAnyStatus(t *testing.T) {
 	for _, status := range []int{200, 400, 401, 403, 404, 405, 406, 429, 500, 503} {
 		for _, id := range []string{`"id":101,`, `"id":null,`, ""} {
@@ -248,7 +264,8 @@ func TestStatelessReadsErrorsOnAnyStatus(t *testing.T) {
 						s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
 							w.Header().Set("Content-Type", kind)
 							w.WriteHeader(status)
-							text := `{"jsonrpc":"2.0",` + id + `"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"]}}}`
+							text := `{"jsonrpc":"2.0",` + id +
+								`"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"]}}}`
 							if kind == eventStream {
 								text = messageEvent(text)
 							}
@@ -265,8 +282,7 @@ func TestStatelessReadsErrorsOnAnyStatus(t *testing.T) {
 	}
 }
 
-// What a server answers to server/discover tells whether the revisions with
-// sessions are worth a try.
+// The response to server/discover shows whether the revisions with sessions are worth a try.
 func TestNotStateless(t *testing.T) {
 	status := func(code int, body string) func(http.ResponseWriter, wire.Message) {
 		return func(w http.ResponseWriter, _ wire.Message) { http.Error(w, body, code) }
@@ -275,19 +291,23 @@ func TestNotStateless(t *testing.T) {
 		name  string
 		reply func(http.ResponseWriter, wire.Message)
 		older bool
-		want  string // of the error; "" if there is an answer
+		want  string // in the error; "" = there is a response
 	}{
 		{"400", status(400, "Missing session"), true, "HTTP 400 Bad Request: Missing session"},
-		{"404", status(404, "<pre>Cannot POST /sse</pre>"), true, "HTTP 404 Not Found: Cannot POST /sse"},
+		{"404", status(404, "<pre>Cannot POST /sse</pre>"), true,
+			"HTTP 404 Not Found: Cannot POST /sse"},
 		{"405", status(405, ""), true, "HTTP 405 Method Not Allowed"},
-		{"400 that repeats a secret", status(400, "who is hunter2?"), true, "HTTP 400 Bad Request: who is ***?"},
-		{"404 with other JSON", status(404, `{"detail":"Not Found"}`), true, `HTTP 404 Not Found: {"detail":"Not Found"}`},
+		{"400 that repeats a secret", status(400, "who is hunter2?"), true,
+			"HTTP 400 Bad Request: who is ***?"},
+		{"404 with other JSON", status(404, `{"detail":"Not Found"}`), true,
+			`HTTP 404 Not Found: {"detail":"Not Found"}`},
 		{"404 with a stream", func(w http.ResponseWriter, _ wire.Message) {
 			w.Header().Set("Content-Type", eventStream)
 			w.WriteHeader(404)
 		}, true, "HTTP 404 Not Found"},
 		{"400 with another's error", func(w http.ResponseWriter, _ wire.Message) {
-			rpcError(w, 400, `"server-error"`, -32600, "Bad Request: Missing session ID") // the Python SDK of that era
+			// the legacy Python SDK
+			rpcError(w, 400, `"server-error"`, -32600, "Bad Request: Missing session ID")
 		}, true, "HTTP 400 Bad Request"},
 		{"400 with the request's result", func(w http.ResponseWriter, m wire.Message) {
 			w.WriteHeader(400)
@@ -297,7 +317,8 @@ func TestNotStateless(t *testing.T) {
 			rpcError(w, 400, string(m.ID()), -32600, "no")
 		}, false, ""},
 		{"400 with an error that names nothing", func(w http.ResponseWriter, _ wire.Message) {
-			rpcError(w, 400, "null", -32000, "Bad Request: Server not initialized") // the TypeScript SDK of that era
+			// the legacy TypeScript SDK
+			rpcError(w, 400, "null", -32000, "Bad Request: Server not initialized")
 		}, false, ""},
 		{"401", status(401, "who are you"), false, "HTTP 401 Unauthorized: who are you"},
 		{"403", status(403, ""), false, "HTTP 403 Forbidden"},
@@ -308,14 +329,19 @@ func TestNotStateless(t *testing.T) {
 		{"502", status(502, "oh"), false, "HTTP 502 Bad Gateway: oh"},
 		{"a page", status(200, "<html>"), false, "(HTTP 200 OK)"},
 		{"nothing", status(202, ""), false, "HTTP 202 Accepted"},
-		{"connection broken", func(http.ResponseWriter, wire.Message) { abortConnection() }, false, "the connection broke"},
+		{"connection broken", func(http.ResponseWriter, wire.Message) { abortConnection() }, false,
+			"the connection broke"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
-				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) { tt.reply(w, m) }
-				c := dialStateless(t, s, func(o *Options) { o.Headers = map[string]string{"X-Api-Key": "hunter2"} })
+				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+					tt.reply(w,
+						m)
+				}
+				c := dialStateless(t, s,
+					func(o *Options) { o.Headers = map[string]string{"X-Api-Key": "hunter2"} })
 				id := c.call("server/discover")
 				m, err := c.outcome()
 				if errors.Is(err, ErrNotStateless) != tt.older {
@@ -329,7 +355,7 @@ func TestNotStateless(t *testing.T) {
 				} else if m.ID() != id || err != nil {
 					t.Errorf("got %s, %v", m.Raw(), err)
 				}
-				c.call("tools/call") // is no sign of anything
+				c.call("tools/call") // does not show the generation
 				if _, err := c.outcome(); errors.Is(err, ErrNotStateless) {
 					t.Errorf("for another request: %v", err)
 				}
@@ -338,17 +364,19 @@ func TestNotStateless(t *testing.T) {
 	}
 }
 
-// A notification that is too long does not end the stream it comes on.
+// A notification that is too long does not end its stream.
 func TestStatelessSkipsOversizedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
-			writeStream(w, messageEvent(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"`+strings.Repeat("x", 3<<20)+`"}}`), messageEvent(resultOf(m, "{}")))
+			writeStream(w,
+				messageEvent(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"`+strings.Repeat("x", 3<<20)+`"}}`), messageEvent(resultOf(m, "{}")))
 		}
 		c := dialStateless(t, s, nil)
 		c.call("subscriptions/listen")
 		_, _, err := c.Read()
-		if noise := new(transport.MalformedError); !errors.As(err, &noise) || len(noise.Text) > 4<<10 {
+		if noise := new(transport.MalformedError); !errors.As(err, &noise) ||
+			len(noise.Text) > 4<<10 {
 			t.Errorf("got %v", err)
 		}
 		c.want(`{"jsonrpc":"2.0","id":101,"result":{}}`)
@@ -360,13 +388,14 @@ func TestStatelessInvalidURL(t *testing.T) {
 	if _, _, err := c.Read(); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("Read: %v", err)
 	}
-	if err := c.Write(wire.NewRequest("1", "server/discover", nil), ""); !errors.Is(err, transport.ErrClosed) {
+	if err := c.Write(wire.NewRequest("1", "server/discover", nil), ""); !errors.Is(err,
+		transport.ErrClosed) {
 		t.Errorf("Write: %v", err)
 	}
 	c.Close()
 }
 
-// A probe leaves nothing behind that the older dialect could stumble over.
+// A probe has no effect on a later handshake.
 func TestStatelessProbeThenHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -378,7 +407,8 @@ func TestStatelessProbeThenHandshake(t *testing.T) {
 			writeResult(w, m, "{}")
 		}
 		probe := dialStateless(t, s, nil)
-		if err := probe.wantLost(probe.call("server/discover"), true); !errors.Is(err, ErrNotStateless) {
+		if err := probe.wantLost(probe.call("server/discover"), true); !errors.Is(err,
+			ErrNotStateless) {
 			t.Errorf("got %v", err)
 		}
 		probe.Close()

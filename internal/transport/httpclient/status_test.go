@@ -6,14 +6,15 @@ import (
 	"testing"
 )
 
-// Of what a server says with a status that is an error so much is shown, and so much is looked at.
+// The excerpt of an error body, and the part that is examined for it, are bounded.
 func TestExcerptsAreBounded(t *testing.T) {
 	resp := &http.Response{Header: http.Header{"Content-Type": {"text/plain"}}}
 	s := &httpTarget{redactor: strings.NewReplacer()}
 	if got := s.excerpt(resp, []byte(strings.Repeat("x", maxExcerpt))); len(got) != maxExcerpt {
 		t.Errorf("%d bytes", len(got))
 	}
-	if got := s.excerpt(resp, []byte(strings.Repeat("x", maxExcerpt+1))); got != strings.Repeat("x", maxExcerpt)+"…" {
+	if got := s.excerpt(resp, []byte(strings.Repeat("x", maxExcerpt+1))); got != strings.Repeat("x",
+		maxExcerpt)+"…" {
 		t.Errorf("%s", got)
 	}
 	if got := s.excerpt(resp, []byte(strings.Repeat(" ", maxHead)+"x")); got != "" {

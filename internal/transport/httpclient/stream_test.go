@@ -21,7 +21,8 @@ func TestHTTPStandaloneStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.get = func(w http.ResponseWriter, r *http.Request) {
-			writeStream(w, ": hello\n\n", messageEvent(serverNotification(1)), messageEvent("nonsense"), messageEvent(serverNotification(2)))
+			writeStream(w, ": hello\n\n", messageEvent(serverNotification(1)),
+				messageEvent("nonsense"), messageEvent(serverNotification(2)))
 			blockUntilAborted(r)
 		}
 		c := dialStub(t, s, nil)
@@ -33,7 +34,7 @@ func TestHTTPStandaloneStream(t *testing.T) {
 		c.want(serverNotification(1))
 		_, _, err := c.Read()
 		if noise := new(transport.MalformedError); !errors.As(err, &noise) {
-			t.Errorf("got %v, want Noise", err)
+			t.Errorf("got %v, want a MalformedError", err)
 		}
 		c.want(serverNotification(2))
 	})
@@ -42,7 +43,8 @@ func TestHTTPStandaloneStream(t *testing.T) {
 func TestHTTPSkipsOversizedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		long := messageEvent(`{"jsonrpc":"2.0","id":"q","params":"` + strings.Repeat("x", 2000) + `","method":"m"}`)
+		long := messageEvent(`{"jsonrpc":"2.0","id":"q","params":"` + strings.Repeat("x", 2000) +
+			`","method":"m"}`)
 		s.get = func(w http.ResponseWriter, r *http.Request) {
 			writeStream(w, long, messageEvent(serverNotification(1)))
 			blockUntilAborted(r)
@@ -57,7 +59,7 @@ func TestHTTPSkipsOversizedEvents(t *testing.T) {
 	})
 }
 
-// HTTP-10: nor is the Conn any worse for it.
+// HTTP-10: the Conn works without a standalone stream.
 func TestPARTIAL_06_HTTP_10_ARejectedGETIsNotRepeated(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 404, 405, 406, 409, 501, 200, 204, 302} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -98,11 +100,11 @@ func TestHTTPReopensTheStandaloneStream(t *testing.T) {
 				writeStream(w, "id: b\n"+messageEvent(serverNotification(2)))
 				abortConnection()
 			case 3:
-				w.WriteHeader(400) // is the place to resume that is refused?
+				w.WriteHeader(400) // maybe because of the id
 			case 4:
 				w.WriteHeader(503)
 			case 5:
-				w.WriteHeader(409) // it has not noticed that the stream broke
+				w.WriteHeader(409) // the server has not noticed that the stream broke
 			default:
 				writeStream(w, messageEvent(serverNotification(3)))
 				blockUntilAborted(r)
@@ -167,8 +169,7 @@ func TestHTTPSessionIsLostOnTheStream(t *testing.T) {
 	})
 }
 
-// The server closes the stream of a long call and has the client come back for
-// the answer.
+// The server closes the stream of a long call, and the client resumes it for the response.
 func TestHTTPResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -209,15 +210,21 @@ func TestHTTPResumesAreBounded(t *testing.T) {
 		want string
 		gets int
 	}{
-		{"refused", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }, "HTTP 405", 1},
-		{"empty", func(w http.ResponseWriter, _ *http.Request) { writeStream(w) }, "without the answer: EOF", maxResumes},
-		{"failing", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, "HTTP 502", maxResumes},
+		{"refused", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }, "HTTP 405",
+			1},
+		{"empty", func(w http.ResponseWriter, _ *http.Request) { writeStream(w) },
+			"without the answer: EOF", maxResumes},
+		{"failing", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, "HTTP 502",
+			maxResumes},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
-				s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { writeStream(w, "id: 1\ndata:\n\n") }
+				s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+					writeStream(
+						w, "id: 1\ndata:\n\n")
+				}
 				c := ready(t, s, nil)
 				synctest.Wait()
 				gets := s.count("GET")
@@ -231,11 +238,15 @@ func TestHTTPResumesAreBounded(t *testing.T) {
 	}
 }
 
-// The stream of a call ends after an event whose id cannot be sent back: the call ends at once.
+// The stream of a call ends after an event whose id is not valid in a header: the call fails at
+// once.
 func TestHTTPDoesNotResumeWithAnInvalidID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { writeStream(w, "id: 1\x7f\ndata:\n\n") }
+		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			writeStream(w,
+				"id: 1\x7f\ndata:\n\n")
+		}
 		c := ready(t, s, nil)
 		began := time.Now()
 		wantErrorText(t, c.wantLost(c.call("tools/call"), true), "without the answer: EOF")
@@ -245,7 +256,7 @@ func TestHTTPDoesNotResumeWithAnInvalidID(t *testing.T) {
 	})
 }
 
-// An answer is one, whatever stream it comes on.
+// A response is accepted on any stream.
 func TestHTTPResponseOnAnotherStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -268,7 +279,7 @@ func TestHTTPResponseOnAnotherStream(t *testing.T) {
 		says <- messageEvent(answer)
 		c.want(answer)
 		if d := (<-left).Sub(began); d != lingerTimeout {
-			t.Errorf("left after %v", d)
+			t.Errorf("the stream was closed after %v", d)
 		}
 		s.post = nil
 		next := c.call("tools/call")
@@ -278,7 +289,7 @@ func TestHTTPResponseOnAnotherStream(t *testing.T) {
 	})
 }
 
-// A server that leaves the stream open after the answer does not hold on to us.
+// If the server leaves the stream open after the response, the client closes it.
 func TestHTTPStreamIsClosedAfterTheResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -294,12 +305,12 @@ func TestHTTPStreamIsClosedAfterTheResponse(t *testing.T) {
 		c.read()
 		c.want(serverNotification(1))
 		if d := (<-left).Sub(began); d != lingerTimeout {
-			t.Errorf("left after %v", d)
+			t.Errorf("the stream was closed after %v", d)
 		}
 	})
 }
 
-// Connections are used again, whatever the answers come in.
+// Connections are reused, whatever the form of the responses.
 func TestHTTPReusesConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -320,7 +331,7 @@ func TestHTTPReusesConnections(t *testing.T) {
 			synctest.Wait()
 		}
 		if s.dialled > 2 {
-			t.Errorf("%d connections for calls one after the other", s.dialled)
+			t.Errorf("%d connections for consecutive calls", s.dialled)
 		}
 	})
 }

@@ -17,35 +17,38 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A stub is an MCP server over HTTP of which each part can be replaced. Its
-// network is in memory, so that it runs in a synctest bubble.
+// A stub is an MCP server over HTTP with replaceable parts. Its network is in memory, so that it
+// runs in a synctest bubble.
 type stub struct {
-	post func(w http.ResponseWriter, r *http.Request, m wire.Message) // of requests but initialize; nil gives a result
-	note func(w http.ResponseWriter, r *http.Request, m wire.Message) // of notifications and responses; nil accepts
-	get  http.HandlerFunc                                             // nil refuses with 405
-	end  http.HandlerFunc                                             // of DELETE; nil answers 204
-	init func(w http.ResponseWriter, r *http.Request, m wire.Message) // of initialize; nil accepts
+	// handles requests except initialize; nil = sends a result
+	post func(w http.ResponseWriter, r *http.Request, m wire.Message)
+	// handles notifications and responses; nil = accepts
+	note func(w http.ResponseWriter, r *http.Request, m wire.Message)
+	get  http.HandlerFunc // nil = 405
+	end  http.HandlerFunc // handles DELETE; nil = 204
+	// handles initialize; nil = accepts
+	init func(w http.ResponseWriter, r *http.Request, m wire.Message)
 
 	mu       sync.Mutex
 	asked    []receivedRequest
 	session  string
-	conns    map[net.Conn]bool // open on the server's side
+	conns    map[net.Conn]bool // open connections
 	dialled  int
-	refusing int // how many connections are still refused
+	refusing int // number of connections that are still refused
 	accept   chan net.Conn
 	done     chan struct{}
 	log      logBuffer
 }
 
-// receivedRequest is one HTTP request that has arrived.
+// A receivedRequest is an HTTP request that has arrived.
 type receivedRequest struct {
-	verb, method string // of HTTP and of JSON-RPC
+	verb, method string // HTTP verb and JSON-RPC method
 	header       http.Header
 	host, uri    string
 	body         string
 }
 
-// A logBuffer is a log that may be read while it is written to.
+// A logBuffer is a log that may be read while it is written.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -63,10 +66,12 @@ func (l *logBuffer) String() string {
 	return l.buf.String()
 }
 
-// newStub starts a stub for the length of the test.
+// newStub starts a stub that runs until the end of the test.
 func newStub(t *testing.T) *stub {
-	s := &stub{session: "session-1", conns: map[net.Conn]bool{}, accept: make(chan net.Conn), done: make(chan struct{})}
-	server := &http.Server{Handler: s, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), ConnState: s.connState}
+	s := &stub{session: "session-1", conns: map[net.Conn]bool{}, accept: make(chan net.Conn),
+		done: make(chan struct{})}
+	server := &http.Server{Handler: s, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+		ConnState: s.connState}
 	served := make(chan struct{})
 	go func() {
 		server.Serve(s)
@@ -90,7 +95,7 @@ func (s *stub) connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Accept, Close and Addr make the stub its own listener.
+// Accept, Close and Addr implement net.Listener.
 func (s *stub) Accept() (net.Conn, error) {
 	select {
 	case c := <-s.accept:
@@ -137,7 +142,8 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	m, _ := wire.Parse(body)
 	s.mu.Lock()
-	s.asked = append(s.asked, receivedRequest{r.Method, m.Method(), r.Header.Clone(), r.Host, r.RequestURI, string(body)})
+	s.asked = append(s.asked,
+		receivedRequest{r.Method, m.Method(), r.Header.Clone(), r.Host, r.RequestURI, string(body)})
 	s.mu.Unlock()
 	switch {
 	case r.Method == "DELETE" && s.end != nil:
@@ -152,7 +158,8 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.init(w, r, m)
 	case m.Method() == "initialize":
 		w.Header().Set("Mcp-Session-Id", s.session)
-		writeResult(w, m, `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"stub","version":"1"}}`)
+		writeResult(w, m,
+			`{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"stub","version":"1"}}`)
 	case m.Kind() == wire.Request && s.post != nil:
 		s.post(w, r, m)
 	case m.Kind() == wire.Request:
@@ -169,7 +176,7 @@ func writeResult(w http.ResponseWriter, m wire.Message, result string) {
 	w.Write(wire.NewResult(m.ID(), []byte(result)).Raw())
 }
 
-// writeStream answers with a stream of events.
+// writeStream responds with a stream of events.
 func writeStream(w http.ResponseWriter, events ...string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for _, e := range events {
@@ -187,14 +194,13 @@ func resultOf(m wire.Message, result string) string {
 	return string(wire.NewResult(m.ID(), []byte(result)).Raw())
 }
 
-// blockUntilAborted keeps the exchange open until the other side gives it up.
+// blockUntilAborted keeps the exchange open until the client aborts it.
 func blockUntilAborted(r *http.Request) { <-r.Context().Done() }
 
 // abortConnection breaks the connection.
 func abortConnection() { panic(http.ErrAbortHandler) }
 
-// count tells how many requests with that verb of HTTP, or method of JSON-RPC,
-// have arrived.
+// count returns the number of received requests with this HTTP verb or JSON-RPC method.
 func (s *stub) count(what string) (n int) {
 	return len(s.requests(what))
 }
@@ -210,7 +216,7 @@ func (s *stub) requests(what string) (all []receivedRequest) {
 	return all
 }
 
-// order tells in which order the messages arrived.
+// order returns the methods of the received messages in order.
 func (s *stub) order() string {
 	var all []string
 	for _, a := range s.requests("POST") {
@@ -225,7 +231,7 @@ func (s *stub) openConns() int {
 	return len(s.conns)
 }
 
-// client is a Conn with a test around it.
+// A client is a Conn with test helpers.
 type client struct {
 	*testing.T
 	transport.Conn
@@ -237,7 +243,8 @@ func dialStub(t *testing.T, s *stub, change func(*Options)) *client {
 	return dialStubBy(DialStreamable, t, s, change)
 }
 
-func dialStubBy(dial func(Options) transport.Conn, t *testing.T, s *stub, change func(*Options)) *client {
+func dialStubBy(dial func(Options) transport.Conn, t *testing.T, s *stub,
+	change func(*Options)) *client {
 	pool := newPool()
 	pool.Proxy, pool.DialContext = nil, s.dial
 	o := Options{
@@ -252,7 +259,7 @@ func dialStubBy(dial func(Options) transport.Conn, t *testing.T, s *stub, change
 	return c
 }
 
-// ready returns a Conn that has shaken hands, and waits until nothing moves.
+// ready returns a Conn after the handshake, when all goroutines are idle.
 func ready(t *testing.T, s *stub, change func(*Options)) *client {
 	c := dialStub(t, s, change)
 	c.handshake()
@@ -301,7 +308,7 @@ func (c *client) read() wire.Message {
 	return m
 }
 
-// want reads a message with that text.
+// want reads a message and compares it with text.
 func (c *client) want(text string) {
 	c.Helper()
 	if m := c.read(); string(m.Raw()) != text {
@@ -309,7 +316,7 @@ func (c *client) want(text string) {
 	}
 }
 
-// wantLost reads the CallLostError of a request.
+// wantLost reads the CallLostError of a request and returns its reason.
 func (c *client) wantLost(id wire.ID, ran bool) error {
 	c.Helper()
 	m, _, err := c.Read()
@@ -323,7 +330,7 @@ func (c *client) wantLost(id wire.ID, ran bool) error {
 	return err
 }
 
-// wantErrorText checks that an error says something.
+// wantErrorText checks that the text of an error contains text.
 func wantErrorText(t testing.TB, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {

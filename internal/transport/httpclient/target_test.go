@@ -43,21 +43,23 @@ func TestHTTPRedirects(t *testing.T) {
 					w.Header().Set("Location", tt.to)
 					w.WriteHeader(tt.status)
 				}
-				c := ready(t, s, func(o *Options) { o.Headers = map[string]string{"X-Api-Key": "hunter2"} })
+				c := ready(t, s,
+					func(o *Options) { o.Headers = map[string]string{"X-Api-Key": "hunter2"} })
 				id := c.call("tools/call")
 				if tt.followed {
 					if m := c.read(); m.ID() != id {
 						t.Errorf("got %s", m.Raw())
 					}
 				} else if _, _, err := c.Read(); err == nil {
-					t.Error("it was followed")
+					t.Error("the redirect was followed")
 				}
 				if n := len(s.requests("tools/call")); n > 4 {
 					t.Errorf("%d redirects were followed", n-1)
 				}
 				for _, a := range s.requests("tools/call") {
-					if a.host != "stub.test" && a.host != "STUB.test:80" || a.header.Get("X-Api-Key") != "hunter2" {
-						t.Errorf("%s was asked, key %q", a.host, a.header.Get("X-Api-Key"))
+					if a.host != "stub.test" && a.host != "STUB.test:80" ||
+						a.header.Get("X-Api-Key") != "hunter2" {
+						t.Errorf("%s was requested, key %q", a.host, a.header.Get("X-Api-Key"))
 					}
 				}
 			})
@@ -65,14 +67,14 @@ func TestHTTPRedirects(t *testing.T) {
 	}
 }
 
-// No error and no line of the log shows what is secret in the configuration,
-// not even if the server repeats it.
+// No error and no log record shows a secret of the configuration, even if the server repeats it.
 func TestHTTPShowsNoSecrets(t *testing.T) {
 	basic := base64.StdEncoding.EncodeToString([]byte("admin:hunter2"))
 	replies := map[string]func(w http.ResponseWriter, r *http.Request){
 		"echo": func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(500)
-			fmt.Fprintf(w, "%s said %q, %s, %s, 日本", r.RequestURI, r.Header, "admin", "hunter2 hunter3")
+			fmt.Fprintf(w, "%s said %q, %s, %s, 日本", r.RequestURI, r.Header, "admin",
+				"hunter2 hunter3")
 		},
 		"redirect": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://other.test/?"+r.URL.RawQuery, http.StatusTemporaryRedirect)
@@ -81,15 +83,24 @@ func TestHTTPShowsNoSecrets(t *testing.T) {
 			w.Header().Set("Location", "http://[::/"+r.URL.RawQuery)
 			w.WriteHeader(307)
 		},
-		"broken":      func(http.ResponseWriter, *http.Request) { abortConnection() },
-		"nonsense":    func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hunter2 hunter3") },
-		"in a stream": func(w http.ResponseWriter, _ *http.Request) { writeStream(w, ": hunter2\n\n") },
+		"broken": func(http.ResponseWriter, *http.Request) { abortConnection() },
+		"nonsense": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w,
+				"hunter2 hunter3")
+		},
+		"in a stream": func(w http.ResponseWriter, _ *http.Request) {
+			writeStream(w,
+				": hunter2\n\n")
+		},
 	}
 	for name, reply := range replies {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
-				s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) { reply(w, r) }
+				s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) {
+					reply(w,
+						r)
+				}
 				s.note = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 					if reply(w, r); m.Method() != "notifications/initialized" {
 						w.WriteHeader(400)
@@ -115,12 +126,13 @@ func TestHTTPShowsNoSecrets(t *testing.T) {
 	}
 }
 
-// The URL's user and password are for the server.
+// The user and password in the URL are sent to the server.
 func TestHTTPSendsTheUserOfItsURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		ready(t, s, func(o *Options) { o.URL = "http://admin:hunter2@stub.test/mcp" })
-		if got := s.requests("initialize")[0].header.Get("Authorization"); !strings.HasPrefix(got, "Basic ") {
+		if got := s.requests("initialize")[0].header.Get("Authorization"); !strings.HasPrefix(got,
+			"Basic ") {
 			t.Errorf("Authorization is %q", got)
 		}
 	})
@@ -141,7 +153,8 @@ func TestHTTPOverTLS(t *testing.T) {
 	t.Run("with HTTP/2", func(t *testing.T) {
 		pool := newPool()
 		pool.TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-		c := &client{T: t, Conn: DialStreamable(Options{URL: server.URL, RoundTripper: pool}), next: 100}
+		c := &client{T: t, Conn: DialStreamable(Options{URL: server.URL, RoundTripper: pool}),
+			next: 100}
 		defer c.Close()
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			writeStream(w, messageEvent(resultOf(m, `"`+r.Proto+`"`)))
@@ -153,7 +166,8 @@ func TestHTTPOverTLS(t *testing.T) {
 	t.Run("where there is none", func(t *testing.T) {
 		plain := httptest.NewServer(s)
 		defer plain.Close()
-		c := &client{T: t, Conn: DialStreamable(Options{URL: "https" + strings.TrimPrefix(plain.URL, "http")})}
+		c := &client{T: t,
+			Conn: DialStreamable(Options{URL: "https" + strings.TrimPrefix(plain.URL, "http")})}
 		defer c.Close()
 		wantErrorText(t, c.wantLost(c.call("ping"), false), "HTTPS client")
 	})

@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// A pipe, which nobody writes to, a device and a directory are errors, and nobody waits for them.
-// So is a file that is too long (maxPEM).
+// A pipe, a device and a directory are rejected without waiting for a writer, and so is a file of
+// more than maxPEM bytes.
 func TestTLSFilesAreRegular(t *testing.T) {
 	dir := t.TempDir()
-	pipe, long, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "long"), filepath.Join(dir, "link")
+	pipe, long, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "long"), filepath.Join(dir,
+		"link")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -27,10 +28,13 @@ func TestTLSFilesAreRegular(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		pipe: "is a pipe or a device", link: "is a pipe or a device", "/dev/zero": "is a pipe or a device",
-		dir: "is a directory", long: "is longer than 16 MiB", filepath.Join(dir, "none"): "no such file",
+		dir: "is a directory", long: "is longer than 16 MiB", filepath.Join(dir,
+			"none"): "no such file",
 	} {
-		for key, files := range map[string]ClientTLS{"tls.ca": {CA: path}, "tls.cert": {Cert: path, Key: path}} {
-			if _, err := files.load(); err == nil || !strings.HasPrefix(err.Error(), key+": "+path+": "+want) {
+		for key, files := range map[string]ClientTLS{"tls.ca": {CA: path},
+			"tls.cert": {Cert: path, Key: path}} {
+			if _, err := files.load(); err == nil ||
+				!strings.HasPrefix(err.Error(), key+": "+path+": "+want) {
 				t.Errorf("%s %s: %v", key, path, err)
 			}
 		}

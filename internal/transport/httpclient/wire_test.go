@@ -31,7 +31,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A compressor compresses, and can flush.
+// A compressor is a compressing writer that can flush.
 type compressor interface {
 	io.WriteCloser
 	Flush() error
@@ -52,7 +52,7 @@ func compress(coding, text string) []byte {
 	return b.Bytes()
 }
 
-// A body is read in gzip and deflate, too, though neither is asked for.
+// Bodies in gzip and deflate are read, though only identity is requested.
 func TestHTTPCodings_F_HTTP_2(t *testing.T) {
 	const text = `{"jsonrpc":"2.0","id":101,"result":{"a":1}}`
 	type reply struct {
@@ -61,20 +61,26 @@ func TestHTTPCodings_F_HTTP_2(t *testing.T) {
 		want   string // in the error
 	}
 	replies := map[string]reply{
-		"two codings":         {"deflate, gzip", compress("gzip", string(compress("deflate", text))), ""},
-		"identity":            {"identity", []byte(text), ""},
-		"two members":         {"gzip", append(compress("gzip", text[:10]), compress("gzip", text[10:])...), ""},
+		"two codings": {"deflate, gzip",
+			compress("gzip", string(compress("deflate", text))), ""},
+		"identity": {"identity", []byte(text), ""},
+		"two members": {"gzip",
+			append(compress("gzip", text[:10]), compress("gzip", text[10:])...), ""},
 		"padding":             {"gzip", append(compress("gzip", text), 0, 0, 0), ""},
 		"not compressed":      {"gzip", []byte(text), ""},
 		"not compressed, too": {"deflate", []byte(text), ""},
-		"br":                  {"br", []byte("\x0b\x02\x80"), `the answer cannot be read: the body has the Content-Encoding "br"`},
-		"br within gzip":      {"br, gzip", compress("gzip", "\x0b"), `Content-Encoding "br"`},
-		"zstd":                {"zstd", []byte("\x28\xb5\x2f\xfd"), `Content-Encoding "zstd"`},
-		"many":                {"gzip, gzip, gzip, gzip", compress("gzip", text), "more than 3 codings"},
-		"cut":                 {"gzip", compress("gzip", text)[:30], "the connection broke before the answer was complete: unexpected EOF"},
-		"cut in the header":   {"gzip", compress("gzip", text)[:5], "unexpected EOF"},
-		"damaged":             {"gzip", append(compress("gzip", text)[:20], "damage, damage"...), "the answer was complete"},
-		"empty":               {"gzip", nil, "what came back is not an answer: HTTP 200 OK"},
+		"br": {"br", []byte("\x0b\x02\x80"),
+			`the answer cannot be read: the body has the Content-Encoding "br"`},
+		"br within gzip": {"br, gzip", compress("gzip", "\x0b"), `Content-Encoding "br"`},
+		"zstd":           {"zstd", []byte("\x28\xb5\x2f\xfd"), `Content-Encoding "zstd"`},
+		"many": {"gzip, gzip, gzip, gzip", compress("gzip", text),
+			"more than 3 codings"},
+		"cut": {"gzip", compress("gzip", text)[:30],
+			"the connection broke before the answer was complete: unexpected EOF"},
+		"cut in the header": {"gzip", compress("gzip", text)[:5], "unexpected EOF"},
+		"damaged": {"gzip", append(compress("gzip", text)[:20], "damage, damage"...),
+			"the answer was complete"},
+		"empty": {"gzip", nil, "what came back is not an answer: HTTP 200 OK"},
 	}
 	for coding := range compressors {
 		replies[coding] = reply{coding, compress(coding, text), ""}
@@ -103,7 +109,8 @@ func TestHTTPCodings_F_HTTP_2(t *testing.T) {
 }
 
 func TestHTTPCodingOfAnError_F_HTTP_2(t *testing.T) {
-	for coding, body := range map[string][]byte{"gzip": compress("gzip", `{"error":"invalid_token"}`), "br": []byte("\x0b")} {
+	for coding, body := range map[string][]byte{"gzip": compress("gzip",
+		`{"error":"invalid_token"}`), "br": []byte("\x0b")} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStub(t)
 			s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
@@ -112,7 +119,8 @@ func TestHTTPCodingOfAnError_F_HTTP_2(t *testing.T) {
 				w.Write(body)
 			}
 			c := ready(t, s, nil)
-			want := map[string]string{"gzip": `HTTP 401 Unauthorized: {"error":"invalid_token"}`, "br": `HTTP 401 Unauthorized: the body has the Content-Encoding "br"`}
+			want := map[string]string{"gzip": `HTTP 401 Unauthorized: {"error":"invalid_token"}`,
+				"br": `HTTP 401 Unauthorized: the body has the Content-Encoding "br"`}
 			wantErrorText(t, c.wantLost(c.call("tools/call"), false), want[coding])
 		})
 	}
@@ -121,7 +129,7 @@ func TestHTTPCodingOfAnError_F_HTTP_2(t *testing.T) {
 // Events of a compressed stream arrive when the server flushes them.
 func TestHTTPCodingOfStreams_F_HTTP_2(t *testing.T) {
 	for coding := range compressors {
-		for _, members := range []bool{false, true} { // each event is a member of its own
+		for _, members := range []bool{false, true} { // each event is a gzip member of its own
 			if members && !strings.EqualFold(coding, "gzip") {
 				continue
 			}
@@ -133,7 +141,8 @@ func TestHTTPCodingOfStreams_F_HTTP_2(t *testing.T) {
 						w.Header().Set("Content-Encoding", coding)
 						w.Header().Set("Content-Type", "text/event-stream")
 						p := compressors[coding](w)
-						for _, e := range []string{messageEvent(serverNotification(1)), messageEvent(serverNotification(2)), messageEvent(resultOf(m, "{}"))} {
+						for _, e := range []string{messageEvent(serverNotification(1)),
+							messageEvent(serverNotification(2)), messageEvent(resultOf(m, "{}"))} {
 							io.WriteString(p, e)
 							if p.Flush(); members {
 								p.Close()
@@ -146,8 +155,9 @@ func TestHTTPCodingOfStreams_F_HTTP_2(t *testing.T) {
 					}
 					c := ready(t, s, nil)
 					c.call("tools/call")
-					for _, text := range []string{serverNotification(1), serverNotification(2), `{"jsonrpc":"2.0","id":101,"result":{}}`} {
-						c.want(text) // while the server waits
+					for _, text := range []string{serverNotification(1), serverNotification(2),
+						`{"jsonrpc":"2.0","id":101,"result":{}}`} {
+						c.want(text) // while the stream is open
 						next <- true
 					}
 				})
@@ -156,7 +166,7 @@ func TestHTTPCodingOfStreams_F_HTTP_2(t *testing.T) {
 	}
 }
 
-// A body that grows beyond all measure fails, and costs neither memory nor time.
+// Reading a decompression bomb fails, and costs neither memory nor time.
 func TestHTTPDecompressionBombs_F_HTTP_2(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -186,20 +196,21 @@ func TestHTTPDecompressionBombs_F_HTTP_2(t *testing.T) {
 	}
 }
 
-// A cookie that the server sets goes with each later request of the connection.
+// A cookie that the server sets is sent with each later request of the Conn.
 func TestHTTPCookies_F_HTTP_4(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.init = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			w.Header().Add("Set-Cookie", "NODE=node-zero; Path=/; HttpOnly")
 			w.Header().Add("Set-Cookie", "OTHER=x; Domain=other.test")
-			writeResult(w, m, `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"stub","version":"1"}}`)
+			writeResult(w, m,
+				`{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"stub","version":"1"}}`)
 		}
 		tries := 0
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			switch tries++; {
 			case m.Method() == "tools/list" && tries < 3:
-				w.WriteHeader(502) // it is asked again
+				w.WriteHeader(502) // the request is retried
 			case m.Method() == "tools/call":
 				http.Error(w, "no "+r.Header.Get("Cookie")+" here", 500)
 			default:
@@ -227,11 +238,11 @@ func TestHTTPCookies_F_HTTP_4(t *testing.T) {
 		if got := s.requests("initialize")[0].header.Get("Cookie"); got != "mine=1" {
 			t.Errorf("initialize has the cookie %q", got)
 		}
-		other := dialStub(t, s, nil) // another connection has none of them
+		other := dialStub(t, s, nil) // another Conn has no cookies
 		other.call("initialize")
 		other.read()
 		if got := s.requests("initialize")[1].header.Get("Cookie"); got != "" {
-			t.Errorf("another connection has the cookie %q", got)
+			t.Errorf("another Conn has the cookie %q", got)
 		}
 		if strings.Contains(s.log.String(), "node-") {
 			t.Errorf("a cookie is logged: %s", s.log.String())
@@ -261,7 +272,9 @@ func TestCookiesAreBounded_F_HTTP_4(t *testing.T) {
 	j := newCookieJar()
 	u, _ := url.Parse("http://stub.test/mcp")
 	for i := range 10 * maxCookies {
-		j.SetCookies(u, []*http.Cookie{{Name: fmt.Sprint("c", i), Value: "v", Path: "/"}, {Name: fmt.Sprint("p", i), Value: "v", Path: fmt.Sprint("/", i)}})
+		j.SetCookies(u,
+			[]*http.Cookie{{Name: fmt.Sprint("c", i), Value: "v", Path: "/"},
+				{Name: fmt.Sprint("p", i), Value: "v", Path: fmt.Sprint("/", i)}})
 		if n := len(j.values); n > maxCookies {
 			t.Fatalf("%d cookies are kept", n)
 		}
@@ -277,26 +290,31 @@ func TestCookiesAreBounded_F_HTTP_4(t *testing.T) {
 	}
 }
 
-// The header Host is that of the request.
+// The configured header Host is the host of the requests.
 func TestHTTPHost_F_HTTP_5(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			http.Error(w, "unknown host "+r.Host, 500)
 		}
-		c := ready(t, s, func(o *Options) { o.Headers = map[string]string{"host": "docs.example:8443", "X-Key": "k"} })
+		c := ready(t, s,
+			func(o *Options) {
+				o.Headers = map[string]string{"host": "docs.example:8443",
+					"X-Key": "k"}
+			})
 		wantErrorText(t, c.wantLost(c.call("tools/call"), true), "unknown host docs.example:8443")
 		synctest.Wait()
 		c.Close()
 		for _, a := range s.asked {
-			if a.host != "docs.example:8443" || a.header.Get("Host") != "" || a.header.Get("X-Key") != "k" {
+			if a.host != "docs.example:8443" || a.header.Get("Host") != "" ||
+				a.header.Get("X-Key") != "k" {
 				t.Errorf("%s %s: host %s, %v", a.verb, a.method, a.host, a.header)
 			}
 		}
 	})
 }
 
-// certificate makes a certificate and its key, signed by those of an authority, or by itself.
+// certificate returns a certificate with its key, signed by signer; nil = self-signed.
 func certificate(t *testing.T, name string, signer *tls.Certificate) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -325,7 +343,7 @@ func certificate(t *testing.T, name string, signer *tls.Certificate) tls.Certifi
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// write writes a certificate and its key to files.
+// writeCertificate writes a certificate and its key to files.
 func writeCertificate(t *testing.T, c tls.Certificate) (cert, key string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -334,7 +352,8 @@ func writeCertificate(t *testing.T, c tls.Certificate) (cert, key string) {
 		t.Fatal(err)
 	}
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: c.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: der}} {
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE",
+		Bytes: c.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: der}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -342,17 +361,19 @@ func writeCertificate(t *testing.T, c tls.Certificate) (cert, key string) {
 	return cert, key
 }
 
-// A server may have a certificate of a private authority, for another name, and ask for one.
+// A server may have a certificate of a private authority or for another name, and request a client
+// certificate.
 func TestClientTLS_F_HTTP_7(t *testing.T) {
 	authority := certificate(t, "authority", nil)
 	us := certificate(t, "us", &authority)
 	pool := x509.NewCertPool()
 	pool.AddCert(authority.Leaf)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		m, _ := wire.Parse(body)
-		writeResult(w, m, `{"of":"`+r.TLS.PeerCertificates[0].Subject.CommonName+`"}`)
-	}))
+	server := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			m, _ := wire.Parse(body)
+			writeResult(w, m, `{"of":"`+r.TLS.PeerCertificates[0].Subject.CommonName+`"}`)
+		}))
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	server.TLS = &tls.Config{
 		Certificates: []tls.Certificate{certificate(t, "docs.example", &authority)},
@@ -374,17 +395,23 @@ func TestClientTLS_F_HTTP_7(t *testing.T) {
 		tls  ClientTLS
 		want string // in the error
 	}{
-		"all":                 {ClientTLS{CA: ca, Cert: cert, Key: key, ServerName: "docs.example"}, ""},
-		"unknown authority":   {ClientTLS{Cert: cert, Key: key, ServerName: "docs.example"}, "set tls.ca of the backend, or SSL_CERT_FILE"},
-		"nothing":             {ClientTLS{}, "x509: "},
-		"another name":        {ClientTLS{CA: ca, Cert: cert, Key: key}, "set tls.server_name of the backend"},
-		"no certificate":      {ClientTLS{CA: ca, ServerName: "docs.example"}, "set tls.cert and tls.key of the backend"},
-		"no such file":        {ClientTLS{CA: "none.pem"}, "tls.ca: " + filepath.Join(here, "none.pem") + ": "},
+		"all": {ClientTLS{CA: ca, Cert: cert, Key: key, ServerName: "docs.example"},
+			""},
+		"unknown authority": {ClientTLS{Cert: cert, Key: key, ServerName: "docs.example"},
+			"set tls.ca of the backend, or SSL_CERT_FILE"},
+		"nothing": {ClientTLS{}, "x509: "},
+		"another name": {ClientTLS{CA: ca, Cert: cert, Key: key},
+			"set tls.server_name of the backend"},
+		"no certificate": {ClientTLS{CA: ca, ServerName: "docs.example"},
+			"set tls.cert and tls.key of the backend"},
+		"no such file": {ClientTLS{CA: "none.pem"},
+			"tls.ca: " + filepath.Join(here, "none.pem") + ": "},
 		"nothing in the file": {ClientTLS{CA: empty}, "has no certificate in PEM"},
 		"no such key":         {ClientTLS{Cert: cert, Key: key + "x"}, "tls.key: " + key + "x: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &client{T: t, Conn: DialStreamable(Options{URL: server.URL, TLS: tt.tls}), next: 100}
+			c := &client{T: t, Conn: DialStreamable(Options{URL: server.URL, TLS: tt.tls}),
+				next: 100}
 			defer c.Close()
 			m, err := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`))
 			if err != nil {
@@ -399,8 +426,9 @@ func TestClientTLS_F_HTTP_7(t *testing.T) {
 			case err != nil || string(m.Part(wire.PartResult)) != `{"of":"us"}`:
 				t.Errorf("got %s, %v", m.Raw(), err)
 			}
-			if lost, is := errors.AsType[*transport.CallLostError](err); is && lost.MayHaveRun && name != "no certificate" {
-				t.Errorf("it may have run: %v", err)
+			if lost, is := errors.AsType[*transport.CallLostError](err); is && lost.MayHaveRun &&
+				name != "no certificate" {
+				t.Errorf("the call may have run: %v", err)
 			}
 		})
 	}

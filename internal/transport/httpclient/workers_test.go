@@ -9,8 +9,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// TestPostingGoroutinesAreReused: of many that were busy at one time a few stay, and post
-// what comes then.
+// After many concurrent POSTs a few goroutines stay and send the next messages.
 func TestPostingGoroutinesAreReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -25,7 +24,7 @@ func TestPostingGoroutinesAreReused(t *testing.T) {
 			defer conn.mu.Unlock()
 			return conn.goroutines, conn.idle
 		}
-		const calls = 3 * maxIdle // more than there are goroutines that stay
+		const calls = 3 * maxIdle // more than the goroutines that stay
 		first, _ := goroutines()
 		for round := range 3 {
 			for i := range calls {
@@ -40,7 +39,8 @@ func TestPostingGoroutinesAreReused(t *testing.T) {
 			}
 			synctest.Wait()
 			if running, spare := goroutines(); spare != maxIdle || running > first+maxIdle {
-				t.Errorf("round %d: %d goroutines, of which %d have nothing to do; want %d of those, beside %d", round, running, spare, maxIdle, first)
+				t.Errorf("round %d: %d goroutines, %d of them idle; want %d idle besides %d", round,
+					running, spare, maxIdle, first)
 			}
 		}
 	})
