@@ -294,7 +294,7 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{})
 		for _, result := range []string{`{"task":{` + sent + `}}`,
 			`{"task":{"taskId":"t1","status":"working"},` + sent + `}`} {
-			client.Send(modernRequest(`"make"`, "tools/call", `"name":"job",`, tasky))
+			client.Send(modernRequest(`"make"`, "tools/call", `"name":"job",`, tasksCap))
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
 			wantUnusable(t, client, member)
 		}
@@ -308,7 +308,7 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 	// Stateless client, modern backend.
 	forEachMember(t, faultyTasks, func(t *testing.T, member, sent string) {
 		client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
-		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tasky))
+		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tasksCap))
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task",`+sent+`}`)
 		wantUnusable(t, client, member)
 		getTask(client, gh, task, `{`+sent+`}`)

@@ -288,7 +288,7 @@ func (c *clientCall) forward(m wire.Message) {
 			m = m.Splice(wire.Edit{Part: wire.PartError, Text: marked})
 		}
 	}
-	m = protocol.AdaptResponse(m, c.Method, c.s.traits())
+	m = protocol.AdaptResponse(m, c.Method, c.s.revision())
 	c.recordLinks(m)
 	early := c.earlyStatuses()
 	if c.r.Forward(m) {

@@ -209,16 +209,16 @@ func (p *participant) run(conn transport.Conn, opts peer.Options) {
 	})
 }
 
-func TestOwners_SessionsAreIsolated(t *testing.T) {
+func TestIsolation_NothingReachesAnotherClient(t *testing.T) {
 	for range 4 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { runOwners(t, seed) })
+			synctest.Test(t, func(t *testing.T) { runIsolation(t, seed) })
 		})
 	}
 }
 
-func runOwners(t *testing.T, seed uint64) {
+func runIsolation(t *testing.T, seed uint64) {
 	y := &deliveryCount{counts: make(map[string]int)}
 	number := uint64(0)
 	var numbering sync.Mutex

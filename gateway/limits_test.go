@@ -41,7 +41,7 @@ func TestStatelessTasks_ListenerLimit(t *testing.T) {
 		h, client, gh := openTaskBackend(t, settings{singleClient: true})
 		var tasks []string
 		for i := range 3 {
-			client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
+			client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasksCap))
 			gh.SendResult(gh.HandleRequest("tools/call").ID(),
 				fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","pollInterval":600000}}`,
 					i))
@@ -49,7 +49,7 @@ func TestStatelessTasks_ListenerLimit(t *testing.T) {
 		}
 		h.gateway.FillTaskListeners(2)
 		client.Send(modernRequest(`"l"`, "subscriptions/listen",
-			`"notifications":{"taskIds":[`+strings.Join(tasks, ",")+`]},`, tasky))
+			`"notifications":{"taskIds":[`+strings.Join(tasks, ",")+`]},`, tasksCap))
 		ack := client.HandleNotification("notifications/subscriptions/acknowledged")
 		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) !=
 			`{"taskIds":[`+strings.Join(tasks[:2], ",")+`]}` {

@@ -94,7 +94,7 @@ func (s *Session) adaptPage(kind catalog.Kind, page []byte) []byte {
 		return page
 	}
 	return protocol.AdaptResponse(wire.NewResult("0", page), kind.ListMethod(),
-		s.traits()).Part(wire.PartResult)
+		s.revision()).Part(wire.PartResult)
 }
 
 // notifyCatalogChanged notifies the client of each list that differs from the one it was shown,

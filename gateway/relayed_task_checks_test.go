@@ -19,13 +19,13 @@ func openRelayedTask(t *testing.T, more string) (client, gh *mcptest.Peer, task,
 	t.Helper()
 	h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}}, "gh")
 	client, _ = h.connectClient()
-	client.Send(modernRequest("0", "tools/list", "", tasky))
+	client.Send(modernRequest("0", "tools/list", "", tasksCap))
 	gh = h.nextProcess("gh")
 	gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`,
 		`"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
 	gh.ServeToolsList(mcptest.ToolsResult("ask"))
 	client.NextMessage()
-	client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tasky))
+	client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tasksCap))
 	gh.SendResult(gh.HandleRequest("tools/call").ID(),
 		`{"resultType":"task","taskId":"t1",`+taskTimes+more+`}`)
 	m := client.NextMessage()
@@ -180,7 +180,7 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 			!strings.Contains(got, `"data":{"requiredCapabilities":{"sampling":{}}}`) {
 			t.Errorf("got %s", got)
 		}
-		if got := ask(tasky); !strings.Contains(got, `"inputRequests":{"a":{"method":"sampling`) {
+		if got := ask(tasksCap); !strings.Contains(got, `"inputRequests":{"a":{"method":"sampling`) {
 			t.Errorf("got %s", got)
 		}
 		client.Send(modernRequest(`"l"`, "subscriptions/listen",

@@ -42,7 +42,7 @@ func openTaskServerClient(t *testing.T) (*harness, *mcptest.TaskServer, *mcptest
 	t.Helper()
 	h, server := openTaskServer(t, settings{})
 	client, _ := h.connectClient()
-	client.Send(modernRequest("0", "tools/list", "", tasky))
+	client.Send(modernRequest("0", "tools/list", "", tasksCap))
 	client.NextMessage()
 	return h, server, client
 }
@@ -50,7 +50,7 @@ func openTaskServerClient(t *testing.T) (*harness, *mcptest.TaskServer, *mcptest
 func startTask(t *testing.T, client *mcptest.Peer, tool, arguments string) string {
 	t.Helper()
 	client.Send(modernRequest(`"make"`, "tools/call",
-		`"name":"`+tool+`","arguments":`+arguments+`,`, tasky))
+		`"name":"`+tool+`","arguments":`+arguments+`,`, tasksCap))
 	return nextTaskID(t, client)
 }
 
@@ -88,7 +88,7 @@ func TestRelayedTasks_Requests(t *testing.T) {
 		wantText(t, "cancel", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
 		wantText(t, "cancelled", taskMember(client, slow, "status"), `"cancelled"`)
 		client.Send(modernRequest("1", "tools/call",
-			`"name":"slow_compute","arguments":{"seconds":0},`, tasky))
+			`"name":"slow_compute","arguments":{"seconds":0},`, tasksCap))
 		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"resultType":"complete"`) {
 			t.Errorf("no task, answered with %s", got)
 		}
@@ -129,10 +129,10 @@ func TestRelayedTasks_Inputs(t *testing.T) {
 		wantText(t, "result", taskMember(client, task, "result", "content"),
 			`[{"text":"n and n","type":"text"}]`)
 
-		client.Send(modernRequest("1", "tools/call", `"name":"test_tool_with_task",`, tasky))
+		client.Send(modernRequest("1", "tools/call", `"name":"test_tool_with_task",`, tasksCap))
 		ticket := wantInputRequired(t, client, "user_name")
 		client.Send(modernRequest("2", "tools/call",
-			`"name":"test_tool_with_task","inputResponses":{"user_name":`+answer+`},"requestState":`+ticket+`,`, tasky))
+			`"name":"test_tool_with_task","inputResponses":{"user_name":`+answer+`},"requestState":`+ticket+`,`, tasksCap))
 		task = nextTaskID(t, client)
 		time.Sleep(time.Second)
 		wantText(t, "result", taskMember(client, task, "result", "content"),
@@ -147,7 +147,7 @@ func TestRelayedTasks_Listen(t *testing.T) {
 		task, other := startTask(t, client, "confirm_delete", `{"filename":"f"}`),
 			startTask(t, client, "slow_compute", `{"seconds":60}`)
 		client.Send(modernRequest(`"l"`, "subscriptions/listen",
-			`"notifications":{"taskIds":[`+task+`,`+other+`]},`, tasky))
+			`"notifications":{"taskIds":[`+task+`,`+other+`]},`, tasksCap))
 		client.HandleNotification("notifications/subscriptions/acknowledged")
 		field := func(m wire.Message, path ...string) string {
 			value, _ := wire.Lookup(m.Part(wire.PartParams), path...)

@@ -182,7 +182,7 @@ func (c *clientCall) clientRequests(
 		return nil, wire.Errorf(protocol.CodeMissingCapability, "%s", &missing)
 	}
 	for _, input := range inputs {
-		params, err := protocol.AdaptServerRequest(input.Method, input.Params, s.traits(), caps)
+		params, err := protocol.AdaptServerRequest(input.Method, input.Params, s.revision(), caps)
 		if err != nil {
 			return nil, wire.Errorf(wire.CodeInvalidParams, "%s: %v", truncate(input.Method), err)
 		}
@@ -293,8 +293,8 @@ func (c *clientCall) toLegacy(m wire.Message) wire.Message {
 	return protocol.ErrorToLegacy(m, uri)
 }
 
-// traits returns those of the revision that was agreed on with the client.
-func (s *Session) traits() protocol.Features {
+// revision returns the features of the negotiated protocol revision.
+func (s *Session) revision() protocol.Features {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.negotiated.Revision

@@ -104,7 +104,7 @@ func (s *Session) run(ctx context.Context) error {
 	if errors.Is(err, transport.ErrClosed) {
 		grace, err = 0, nil
 	}
-	s.shutDown(grace)
+	s.closeWithGrace(grace)
 	if !stop() {
 		<-shutdownDone
 		err = nil
@@ -127,7 +127,7 @@ func (s *Session) Shutdown() {
 		grace = min(grace, shutdownGrace)
 	}
 	s.mu.Unlock()
-	s.shutDown(grace)
+	s.closeWithGrace(grace)
 }
 
 // Closed must be called once the Conn of a session begun by [Gateway.Open] is closed and nothing
@@ -135,7 +135,7 @@ func (s *Session) Shutdown() {
 // client or the session closed the Conn.
 func (s *Session) Closed(reason error) {
 	s.peer.Disconnected()
-	s.shutDown(0)
+	s.closeWithGrace(0)
 	s.cleanUp(reason)
 }
 
@@ -171,9 +171,9 @@ func (s *Session) closeError() *wire.Error {
 	return errSessionEnding
 }
 
-// shutDown closes the session: it accepts no new requests, waits up to grace for those in flight,
-// then closes the connection. Of two concurrent calls the shorter grace wins.
-func (s *Session) shutDown(grace time.Duration) {
+// closeWithGrace closes the session: it accepts no new requests, waits up to grace for those in
+// flight, then closes the connection. Of two concurrent calls the shorter grace wins.
+func (s *Session) closeWithGrace(grace time.Duration) {
 	s.mu.Lock()
 	s.state = closing
 	s.mu.Unlock()

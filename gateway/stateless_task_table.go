@@ -172,16 +172,16 @@ func (t *statelessTasks) removeLocked(st *statelessTask) bool {
 	st.removed = true
 	st.timer.Stop()
 	delete(t.byID, st.id)
-	t.byBackendID[st.scopedID] = without(t.byBackendID[st.scopedID], st)
+	t.byBackendID[st.scopedID] = removeTask(t.byBackendID[st.scopedID], st)
 	if len(t.byBackendID[st.scopedID]) == 0 {
 		delete(t.byBackendID, st.scopedID)
 	}
-	t.all = without(t.all, st)
+	t.all = removeTask(t.all, st)
 	t.counter.Release(st.principal)
 	return true
 }
 
-func without(all []*statelessTask, st *statelessTask) []*statelessTask {
+func removeTask(all []*statelessTask, st *statelessTask) []*statelessTask {
 	if i := slices.Index(all, st); i >= 0 {
 		return slices.Delete(all, i, i+1)
 	}

@@ -61,9 +61,9 @@ func (s *legacyTaskServer) handle(m wire.Message) {
 	task := s.tasks[wire.Unquote(value)]
 	switch method := m.Method(); {
 	case method == "initialize":
-		reply(taskful)
+		reply(tasksHandshake)
 	case method == "tools/list":
-		reply(jobs)
+		reply(jobTools)
 	case method == "tools/call":
 		s.calls++
 		task = &legacyTask{id: fmt.Sprint("t", s.calls), status: "working"}
@@ -169,7 +169,7 @@ func TestStatelessTasks_Storm(t *testing.T) {
 						what, tool = "modern",
 							`"name":"confirm_delete","arguments":{"filename":"f"}`
 					}
-					client.Send(modernRequest(`"make"`, "tools/call", tool+",", tasky))
+					client.Send(modernRequest(`"make"`, "tools/call", tool+",", tasksCap))
 					m := client.NextMessage()
 					for m.ID() != `"make"` {
 						m = client.NextMessage() // an unawaited response

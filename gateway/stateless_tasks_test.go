@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	tasky   = `{"elicitation":{},"sampling":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
-	taskful = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"scripted","version":"1"}}`
-	jobs    = `{"tools":[{"name":"plain","inputSchema":{"type":"object"}},` +
+	tasksCap       = `{"elicitation":{},"sampling":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	tasksHandshake = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"scripted","version":"1"}}`
+	jobTools       = `{"tools":[{"name":"plain","inputSchema":{"type":"object"}},` +
 		`{"name":"job","execution":{"taskSupport":"optional"},"inputSchema":{"type":"object"}},` +
 		`{"name":"must","execution":{"taskSupport":"required"},"inputSchema":{"type":"object"}}]}`
 )
@@ -25,10 +25,10 @@ func openTaskBackend(t *testing.T, o settings) (h *harness, client, gh *mcptest.
 	t.Helper()
 	h = newHarness(t, o, "gh")
 	client, _ = h.connectClient()
-	client.Send(modernRequest("0", "tools/list", "", tasky))
+	client.Send(modernRequest("0", "tools/list", "", tasksCap))
 	gh = h.nextProcess("gh")
-	gh.ServeHandshake(taskful)
-	gh.ServeToolsList(jobs)
+	gh.ServeHandshake(tasksHandshake)
+	gh.ServeToolsList(jobTools)
 	if got := client.Next(); strings.Contains(got, "execution") {
 		t.Errorf("the client got execution: %s", got)
 	}
@@ -39,7 +39,7 @@ func openTaskBackend(t *testing.T, o settings) (h *harness, client, gh *mcptest.
 // JSON.
 func createTask(t *testing.T, client, gh *mcptest.Peer, more string) string {
 	t.Helper()
-	client.Send(modernRequest(`"make"`, "tools/call", `"name":"job","task":{"ttl":7},`, tasky))
+	client.Send(modernRequest(`"make"`, "tools/call", `"name":"job","task":{"ttl":7},`, tasksCap))
 	m := gh.HandleRequest("tools/call")
 	if task, _ := wire.Lookup(m.Part(wire.PartParams), "task"); string(task) != "{}" {
 		t.Errorf("sent with task %s", task)
@@ -65,11 +65,10 @@ func taskIDIn(t *testing.T, m wire.Message) string {
 }
 
 func taskRequest(id, method, task, more string) string {
-	return modernRequest(id, method, `"taskId":`+task+`,`+more, tasky)
+	return modernRequest(id, method, `"taskId":`+task+`,`+more, tasksCap)
 }
 
-// getTask sends tasks/get, makes the backend respond, and returns the client's result without
-// serverInfo.
+// getTask sends tasks/get and makes the backend respond with legacy.
 func getTask(client, gh *mcptest.Peer, task, legacy string) {
 	client.Send(taskRequest(`"get"`, "tasks/get", task, ""))
 	m := gh.HandleRequest("tasks/get")
@@ -236,7 +235,7 @@ func TestStatelessTasks_Undeclared(t *testing.T) {
 		for _, tool := range []string{"job", "plain"} {
 			caps := clientCaps
 			if tool == "plain" {
-				caps = tasky
+				caps = tasksCap
 			}
 			client.Send(modernRequest("1", "tools/call", `"name":"`+tool+`",`, caps))
 			m := gh.HandleRequest("tools/call")
@@ -255,16 +254,16 @@ func TestStatelessTasks_Undeclared(t *testing.T) {
 			}
 			for _, unknown := range []string{`"t1"`, `"gh:t1"`} {
 				if got := code(modernRequest("1", method,
-					`"taskId":`+unknown+`,"inputResponses":{},`, tasky)); got != -32602 {
+					`"taskId":`+unknown+`,"inputResponses":{},`, tasksCap)); got != -32602 {
 					t.Errorf("%s of %s: %d", method, unknown, got)
 				}
 			}
-			if got := code(modernRequest("1", method, `"inputResponses":{},`, tasky)); got !=
+			if got := code(modernRequest("1", method, `"inputResponses":{},`, tasksCap)); got !=
 				-32602 {
 				t.Errorf("%s of none: %d", method, got)
 			}
 		}
-		if got := code(modernRequest("1", "tasks/update", `"taskId":`+task+`,`, tasky)); got !=
+		if got := code(modernRequest("1", "tasks/update", `"taskId":`+task+`,`, tasksCap)); got !=
 			-32602 {
 			t.Errorf("tasks/update without responses: %d", got)
 		}
@@ -318,14 +317,14 @@ func TestStatelessTasks_KeepConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
 		client, _ := h.connectClient()
-		client.Send(modernRequest("0", "tools/list", "", tasky))
+		client.Send(modernRequest("0", "tools/list", "", tasksCap))
 		shared := h.nextProcess("gh")
-		shared.ServeHandshake(taskful)
-		shared.ServeToolsList(jobs)
+		shared.ServeHandshake(tasksHandshake)
+		shared.ServeToolsList(jobTools)
 		client.Next()
-		client.Send(modernRequest(`"make"`, "tools/call", `"name":"job",`, tasky))
+		client.Send(modernRequest(`"make"`, "tools/call", `"name":"job",`, tasksCap))
 		gh := h.nextProcess("gh")
-		gh.ServeHandshake(taskful)
+		gh.ServeHandshake(tasksHandshake)
 		gh.SendResult(gh.HandleRequest("tools/call").ID(),
 			`{"task":{"taskId":"t1","status":"working","ttl":3600000}}`)
 		task := nextTaskID(t, client)
@@ -362,14 +361,14 @@ func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 		const most = 4096
 		first := ""
 		for i := range most {
-			client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
+			client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasksCap))
 			gh.SendResult(gh.HandleRequest("tools/call").ID(),
 				fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, i))
 			if task := nextTaskID(t, client); i == 0 {
 				first = task
 			}
 		}
-		client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
+		client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasksCap))
 		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32603 ||
 			!strings.Contains(e.Message, "Too many tasks") {
 			t.Errorf("%+v", e)
@@ -378,7 +377,7 @@ func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 		client.Send(taskRequest("1", "tasks/cancel", first, ""))
 		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t0","status":"cancelled"}`)
 		nextWithoutServerInfo(client)
-		client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
+		client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasksCap))
 		// the backend creates no task
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("1", `"content":[]}`))
@@ -395,7 +394,7 @@ func TestStatelessTasks_ListenLegacyBackend(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
 		task := createTask(t, client, gh, `,"pollInterval":60000`)
 		client.Send(modernRequest(`"l"`, "subscriptions/listen",
-			`"notifications":{"taskIds":[`+task+`,"other",`+task+`]},`, tasky))
+			`"notifications":{"taskIds":[`+task+`,"other",`+task+`]},`, tasksCap))
 		state := `"taskId":"t1","pollInterval":60000}`
 		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"status":"working",`+state)
 		ack := client.HandleNotification("notifications/subscriptions/acknowledged")

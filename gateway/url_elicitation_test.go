@@ -143,8 +143,8 @@ func startRerunWithTasksFull(t *testing.T,
 	client, _ = h.connectClient()
 	client.Send(modernRequest("0", "tools/list", "", can))
 	gh = h.nextProcess("gh")
-	gh.ServeHandshake(taskful)
-	gh.ServeToolsList(jobs)
+	gh.ServeHandshake(tasksHandshake)
+	gh.ServeToolsList(jobTools)
 	client.Next()
 	ask = func(id, more string) {
 		client.Send(modernRequest(id, "tools/call", `"name":"job",`+more,
