@@ -41,7 +41,7 @@ type Status struct {
 	Suspicious []catalog.Issue
 }
 
-// A Backend is one MCP server and what is known about it.
+// A Backend is one MCP server and its known state.
 type Backend struct {
 	set           *Set
 	cfg           config.Backend // without its filters
@@ -245,7 +245,7 @@ func (b *Backend) Status() Status {
 	return s
 }
 
-// currentListing returns what the backend is known to list, and whether that is reliable.
+// currentListing returns the known listing of the backend, and whether it is reliable.
 func (b *Backend) currentListing() (catalog.Listing, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

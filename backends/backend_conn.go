@@ -166,9 +166,9 @@ func (bc *backendConn) markReady(p *peer.Peer) {
 	}
 }
 
-// markDisconnected notes that the connection of p has ended, for the reason why as far as it is
-// known. From now on calls are queued for the next connection. markFailed follows when all of
-// the old connection is gone.
+// markDisconnected notes that the connection of p has ended, and the reason if it is known.
+// From now on calls are queued for the next connection. markFailed follows when all of the old
+// connection is gone.
 func (bc *backendConn) markDisconnected(p *peer.Peer, why error) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -237,8 +237,8 @@ func (bc *backendConn) close() {
 	}
 }
 
-// whyUnavailable returns what is wrong with the backend, in the words with which a call would
-// end; nil if it is healthy or the state is not known.
+// whyUnavailable returns the fault of the backend, in the words with which a call would end;
+// nil if it is healthy or the state is not known.
 func (bc *backendConn) whyUnavailable() error {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

@@ -130,8 +130,8 @@ func (t *backendTable) keeping(stays func(*Backend) bool, names []string) *backe
 	return &next
 }
 
-// withPredecessors returns the table with the missing backends replaced by those in now of the
-// same name, if there are any.
+// withPredecessors returns the table with the missing backends replaced by the backends of the
+// same names in now, if there are any.
 func (t *backendTable) withPredecessors(missing []*Backend, now *backendTable) *backendTable {
 	next := *t
 	next.all, next.byName = nil, make(map[string]*Backend)

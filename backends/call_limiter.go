@@ -123,8 +123,8 @@ func (cl *callLimiter) enqueueLocked(s *slot, q queuedCall) (refused *slot, why 
 	return refused, why
 }
 
-// queueFullError returns the error of a call that has no slot; and says why it is not queued,
-// or is no longer.
+// queueFullError returns the error of a call without a slot. and is why it is not queued, or no
+// longer queued.
 func (cl *callLimiter) queueFullError(and string) error {
 	calls := "calls"
 	if cl.limit == 1 {

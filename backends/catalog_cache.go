@@ -205,8 +205,8 @@ func writeFile(path string, text []byte) error {
 	return atomicfile.Write(path, text, atomicfile.Options{Temp: temp})
 }
 
-// copyFrom takes over what is known about old, of the same name, if it runs the same program,
-// as a cache would.
+// copyFrom copies the known state of old, of the same name, if it runs the same program, as a
+// cache would.
 func (b *Backend) copyFrom(old *Backend) {
 	if b.programID != old.programID {
 		return

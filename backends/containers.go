@@ -38,8 +38,7 @@ const (
 	sweepParallel = 4
 )
 
-// A container is what is known about a container that a backend may run. It is also the format
-// of a record.
+// A container describes a container that a backend may run. It is also the format of a record.
 type container struct {
 	Version int      `json:"version"`
 	Backend string   `json:"backend"`
@@ -62,11 +61,11 @@ type containerConn struct {
 }
 
 func (c *containerConn) Read() (wire.Message, wire.ID, error) {
-	m, about, err := c.Conn.Read()
+	m, relatedTo, err := c.Conn.Read()
 	if err != nil && isA[*child.ExitError](err) {
 		c.exitedFirst.Store(true)
 	}
-	return m, about, err
+	return m, relatedTo, err
 }
 
 // Close ends the process as Conn does. The process forwards the end of stdin and SIGTERM to the
@@ -256,8 +255,8 @@ func (s *Set) sweepContainers(ctx context.Context) {
 	if s.StateDir == "" || s.HasExited == nil {
 		return
 	}
-	places := make(chan struct{}, sweepParallel)
-	var ending sync.WaitGroup
+	slots := make(chan struct{}, sweepParallel)
+	var stopping sync.WaitGroup
 	dir, err := filepath.Abs(filepath.Join(s.StateDir, containersDir))
 	if err != nil {
 		return
@@ -268,9 +267,9 @@ func (s *Set) sweepContainers(ctx context.Context) {
 				"backend", ct.Backend, "file", ct.record)
 			continue
 		}
-		places <- struct{}{}
-		ending.Go(func() {
-			defer func() { <-places }()
+		slots <- struct{}{}
+		stopping.Go(func() {
+			defer func() { <-slots }()
 			env := childEnv(nil, s.ChildEnv, nil)
 			for _, b := range s.current().all {
 				if b.cfg.Name == ct.Backend {
@@ -286,7 +285,7 @@ func (s *Set) sweepContainers(ctx context.Context) {
 			}
 		})
 	}
-	ending.Wait()
+	stopping.Wait()
 }
 
 // isTrusted reports whether a record may be used: it comes from a directory that others may
@@ -319,8 +318,8 @@ func (ct *container) isTrusted(all []*Backend, dir string) bool {
 
 // orphanedContainers returns the containers of gateways that have ended. It removes records
 // that are too old or too many.
-func orphanedContainers(dir string, over func(owner []byte) bool,
-	now time.Time) (left []*container) {
+func orphanedContainers(dir string, hasExited func(owner []byte) bool,
+	now time.Time) (orphans []*container) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil
@@ -340,16 +339,16 @@ func orphanedContainers(dir string, over func(owner []byte) bool,
 		}
 		ct, err := readContainer(path, info.Size())
 		switch {
-		case err == nil && !over(ct.Owner):
+		case err == nil && !hasExited(ct.Owner):
 		case err != nil || now.Sub(info.ModTime()) > recordExpiry || kept == maxContainerRecords:
 			_ = os.Remove(path)
 			_ = os.Remove(strings.TrimSuffix(path, ".json") + ".cid")
 		default:
 			kept++
-			left = append(left, ct)
+			orphans = append(orphans, ct)
 		}
 	}
-	return left
+	return orphans
 }
 
 // readContainer reads a record. Its command line is run, so it must be one that

@@ -53,9 +53,9 @@ func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serv
 }
 
 // discover sends server/discover. It returns the result of a modern server, a legacyServerError
-// if the server responds otherwise, or else why it did not respond. If the server reports
-// another supported version or a header mismatch, discover retries once. It ignores ttlMs: the
-// result is valid for the lifetime of the connection.
+// for any other response, or else why there was no response. If the server reports another
+// supported version or a header mismatch, discover retries once. It ignores ttlMs: the result
+// is valid for the lifetime of the connection.
 func (bc *backendConn) discover(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	revision := protocol.Newest()
 	for retry := false; ; retry = true {

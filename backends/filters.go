@@ -162,11 +162,11 @@ func (b *Backend) setFilters(f config.Filters) bool {
 
 // resubscribePermitted subscribes the server to URIs that only the second filter permits: the
 // server may have been started in between.
-func (bc *backendConn) resubscribePermitted(was, is config.Filter) {
+func (bc *backendConn) resubscribePermitted(before, after config.Filter) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	for _, uri := range bc.subs.acceptedURIs() {
-		if !was.PermitsURI(uri) && is.PermitsURI(uri) {
+		if !before.PermitsURI(uri) && after.PermitsURI(uri) {
 			bc.resubscribeURIs = append(bc.resubscribeURIs, uri)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A detectedGeneration is what is known about a backend's generation.
+// A detectedGeneration is the detected generation of a backend.
 type detectedGeneration struct {
 	generation protocol.Generation
 	// the backend ended, or became silent, when it was probed. This is kept for the next start
@@ -36,8 +36,7 @@ func (bc *backendConn) followsClient() bool {
 	return set.SingleClient && bc.b.cfg.URL == "" && set.isSessionClient(set.soleSession())
 }
 
-// generation returns what is known about the backend's generation, and whether the
-// configuration pins it.
+// generation returns the generation of the backend, and whether the configuration pins it.
 func (b *Backend) generation() (d detectedGeneration, pinned bool) {
 	switch {
 	case b.cfg.Generation == "legacy" || b.cfg.Transport == "sse":

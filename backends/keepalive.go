@@ -88,13 +88,13 @@ func (k *keepAlive) run(ctx context.Context) error {
 }
 
 // nextCheck returns when the next check is due, after one at looked; zero = never.
-func (k *keepAlive) nextCheck(checkedAt time.Time) (first time.Time) {
+func (k *keepAlive) nextCheck(checkedAt time.Time) (next time.Time) {
 	t := k.peer.Activity()
 	if k.pings {
-		first = laterOf(t.LastReceived.Add(pingAfter), checkedAt.Add(pingTimeout))
+		next = laterOf(t.LastReceived.Add(pingAfter), checkedAt.Add(pingTimeout))
 		if k.unanswered > 0 {
 			// to notice a message soon
-			first = laterOf(k.lastPing.Add(pingTimeout), checkedAt.Add(time.Second))
+			next = laterOf(k.lastPing.Add(pingTimeout), checkedAt.Add(time.Second))
 		}
 	}
 	if k.idleStop > 0 {
@@ -102,11 +102,11 @@ func (k *keepAlive) nextCheck(checkedAt time.Time) (first time.Time) {
 		if !due.After(checkedAt) { // it is in use
 			due = checkedAt.Add(min(k.idleStop, pingTimeout))
 		}
-		if first.IsZero() || due.Before(first) {
-			first = due
+		if next.IsZero() || due.Before(next) {
+			next = due
 		}
 	}
-	return first
+	return next
 }
 
 // pingIfDue pings the server if that is due.

@@ -72,7 +72,7 @@ func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo,
 		}
 		if r.err != nil {
 			r.err = fmt.Errorf("%s: %w", r.kind.ListMethod(), timeoutCause(ctx, r.err))
-			if repeats, tell := b.countListFailure(r.kind); tell {
+			if repeats, shouldLog := b.countListFailure(r.kind); shouldLog {
 				b.outputLog.Warn("listing failed; will retry", "err", r.err, "records", repeats)
 			}
 		}

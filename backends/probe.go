@@ -36,7 +36,7 @@ type discoverResult struct {
 }
 
 // probe detects the generation of a backend at a pipe, and shakes hands accordingly. A backend
-// that ends because of server/discover is unprobeable: retryOtherError. One that is silent may
+// that ends because of server/discover is unprobeable: retryOtherError. A silent backend may
 // only be slow to start, so it is not ended but sent initialize as well, and the response that
 // comes counts.
 func (bc *backendConn) probe(ctx context.Context, p *peer.Peer) (serverInfo, error) {

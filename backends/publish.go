@@ -18,9 +18,9 @@ func (s *Set) publish() {
 	}
 }
 
-// publishLocked makes a View. Names stay with the backends that have them, unless anew is set
+// publishLocked makes a View. Names stay with the backends that have them, unless reassign is set
 // or no lists have gone out yet: then they are assigned in configuration order.
-func (s *Set) publishLocked(anew bool) {
+func (s *Set) publishLocked(reassign bool) {
 	s.published = s.changes.Load() // before reading the listings
 	t := s.current()
 	var missing []string
@@ -35,7 +35,7 @@ func (s *Set) publishLocked(anew bool) {
 	previous := s.viewChanged
 	s.viewChanged = make(chan struct{})
 	v := &catalog.View{
-		Snapshot:        s.lastSnapshot.Next(t.catalog, listings, anew || !s.listsSent),
+		Snapshot:        s.lastSnapshot.Next(t.catalog, listings, reassign || !s.listsSent),
 		Settled:         len(missing) == 0 || s.waitOver,
 		Complete:        len(missing) == 0,
 		MissingPrefixes: missing,

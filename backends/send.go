@@ -188,9 +188,9 @@ func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (deferred 
 
 // belongsElsewhereLocked reports whether a call on the shared connection belongs on its
 // session's own: the server is legacy, and either each session is to have a connection
-// (Backend.hasPerSessionConns), or the server was told other capabilities than those of the
-// session's client. The answer depends on the handshake, so it is valid only while there is a
-// connection.
+// (Backend.hasPerSessionConns), or the server was told capabilities that differ from the ones
+// of the session's client. The answer depends on the handshake, so it is valid only while there
+// is a connection.
 func (bc *backendConn) belongsElsewhereLocked(q queuedCall) bool {
 	if bc.isPerSession() || bc.server.modern || q.pinned || q.call.SessionID == "" {
 		return false

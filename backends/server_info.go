@@ -18,7 +18,7 @@ type serverInfo struct {
 	bothGenerations bool // a DiscoverResult that includes legacy revisions
 }
 
-// displayName returns the server's name/version, as far as it is known.
+// displayName returns the server's name/version; parts that the server omits are empty.
 func (s serverInfo) displayName() string {
 	var info struct{ Name, Version json.RawMessage }
 	_ = json.Unmarshal(s.ServerInfo, &info)

@@ -16,8 +16,8 @@ func (bc *backendConn) recordEnd(err error) {
 	bc.mu.Unlock()
 	bc.b.noteConnEnded(bc, wasReady, state)
 	next := roundDuration(state.pause)
-	switch first := state.failures == breakerThreshold; {
-	case open && first:
+	switch justOpened := state.failures == breakerThreshold; {
+	case open && justOpened:
 		bc.log.Warn("backend fails repeatedly; until it is up, its calls fail at once", "err", err,
 			"next", next)
 	case wasReady:

@@ -13,164 +13,164 @@ import (
 func TestSupervisor(t *testing.T) {
 	for name, script := range map[string]string{
 		"a start": `
-			0s      new          stopped     waits
-			0s      start        starting    waits
-			1s      up           ready       goes
-			1h      stop         stopped     fails  it is not running: stop`,
-		"it is not needed for a while": `
-			0s      new          stopped     waits
-			0s      start        starting    waits
-			1s      up           ready       goes
-			1h      sleep        stopped     waits
-			2h      start        starting    waits`,
-		"what was up for long is waited for, and comes back after the first pause": `
-			0s      start        starting    waits
-			0s      up           ready       goes
-			30s     lost         backing-off waits
-			30s     failed       backing-off waits  next 30.2s
-			30.1s   look         backing-off waits  next 30.2s
-			30.2s   start        starting    waits
-			31s     up           ready       goes   down 1s`,
-		"if it does not come back calls fail at once": `
-			0s      start        starting    waits
-			0s      up           ready       goes
-			1m      lost         backing-off waits
-			1m      failed       backing-off waits  next 1m0.2s
-			1m0.2s  start        starting    waits
-			1m1s    failed       backing-off fails  next 1m1.2s  it is not running: failed; next try in 1s
-			1m1.2s  look         backing-off waits
-			1m1.2s  start        starting    waits
-			1m2s    failed       backing-off fails  next 1m2.4s
-			1m2.4s  start        starting    waits
-			1m3s    up           ready       goes   down 3s`,
+			0s      new          stopped     queue
+			0s      start        starting    queue
+			1s      up           ready       send
+			1h      stop         stopped     reject it is not running: stop`,
+		"no demand for a while": `
+			0s      new          stopped     queue
+			0s      start        starting    queue
+			1s      up           ready       send
+			1h      idle         stopped     queue
+			2h      start        starting    queue`,
+		"the end of a stable connection queues calls, and is retried after the first pause": `
+			0s      start        starting    queue
+			0s      up           ready       send
+			30s     lost         backing-off queue
+			30s     failed       backing-off queue  next 30.2s
+			30.1s   look         backing-off queue  next 30.2s
+			30.2s   start        starting    queue
+			31s     up           ready       send   down 1s`,
+		"if the retry fails, calls are rejected": `
+			0s      start        starting    queue
+			0s      up           ready       send
+			1m      lost         backing-off queue
+			1m      failed       backing-off queue  next 1m0.2s
+			1m0.2s  start        starting    queue
+			1m1s    failed       backing-off reject next 1m1.2s  it is not running: failed; next try in 1s
+			1m1.2s  look         backing-off queue
+			1m1.2s  start        starting    queue
+			1m2s    failed       backing-off reject next 1m2.4s
+			1m2.4s  start        starting    queue
+			1m3s    up           ready       send   down 3s`,
 		"starts that fail": `
-			0s      start        starting    waits
-			0s      failed       backing-off fails  next 200ms   it is not running: failed; next try in 1s
-			1s      start        starting    waits
-			1s      failed       backing-off fails  next 1.4s
-			2s      start        starting    waits
-			2s      failed       backing-off fails  next 2.8s
-			3s      start        starting    waits
-			3s      failed       backing-off fails  next 4.6s    it is not running: failed; next try in 2s
-			5s      start        starting    waits
-			5s      failed       open        fails  next 35s     it is not running: failed; next try in 30s
-			5.5s    look         open        fails  next 35s     it is not running: failed; next try in 30s
-			34s     look         open        fails  next 35s     it is not running: failed; next try in 1s
-			35s     look         open        waits
-			35s     start        starting    waits
-			36s     failed       open        fails  next 1m36s
-			2m      start        starting    waits
-			2m      failed       open        fails  next 4m0s
-			4m      start        starting    waits
-			4m      failed       open        fails  next 8m0s
-			8m      start        starting    waits
-			8m      failed       open        fails  next 13m0s
-			13m     start        starting    waits
-			13m     failed       open        fails  next 18m0s
-			18m     start        starting    waits
-			18m     up           ready       goes   down 18m0s`,
-		"a crash loop is a failure in a row, and ends in an open circuit": `
-			0s      start        starting    waits
-			0s      up           ready       goes
-			1s      lost         backing-off waits
-			1s      failed       backing-off waits  next 1.2s
-			2s      start        starting    waits
-			2s      up           ready       goes
-			31.9s   lost         backing-off waits
-			31.9s   failed       backing-off waits  next 32.3s
-			33s     start        starting    waits
-			33s     up           ready       goes
-			34s     lost         backing-off waits
-			34s     failed       backing-off waits  next 34.8s
-			35s     start        starting    waits
-			35s     up           ready       goes
-			36s     failed       backing-off waits  next 37.6s
-			38s     start        starting    waits
-			38s     up           ready       goes
-			39s     lost         backing-off waits
-			39s     failed       open        fails  next 1m9s    it is not running: failed; next try in 30s
-			1m9s    start        starting    waits
-			1m9s    up           ready       goes
-			1m10s   lost         backing-off waits
-			1m10s   failed       open        fails  next 2m10s
-			2m10s   start        starting    waits
-			2m10s   up           ready       goes
-			2m40s   lost         backing-off waits
-			2m40s   failed       backing-off waits  next 2m40.2s
-			2m41s   start        starting    waits
-			2m41s   failed       backing-off fails  next 2m41.2s`,
-		"a circuit that was opened stays so until it has settled": `
-			0s      start        starting    waits
-			0s      failed       backing-off fails
-			0s      start        starting    waits
-			0s      failed       backing-off fails
-			0s      start        starting    waits
-			0s      failed       backing-off fails
-			0s      start        starting    waits
-			0s      failed       backing-off fails
-			0s      start        starting    waits
-			0s      failed       open        fails  next 30s
-			30s     start        starting    waits
-			30s     up           ready       goes
-			31s     lost         backing-off waits
-			31s     failed       open        fails  next 1m31s`,
-		"a failure is told twice: the pause begins when nothing is left": `
-			0s      start        starting    waits
-			1s      failed       backing-off fails  next 1.2s
-			2.5s    failed       backing-off fails  next 2.7s
-			2.7s    start        starting    waits
-			3s      failed       backing-off fails  next 3.4s`,
+			0s      start        starting    queue
+			0s      failed       backing-off reject next 200ms   it is not running: failed; next try in 1s
+			1s      start        starting    queue
+			1s      failed       backing-off reject next 1.4s
+			2s      start        starting    queue
+			2s      failed       backing-off reject next 2.8s
+			3s      start        starting    queue
+			3s      failed       backing-off reject next 4.6s    it is not running: failed; next try in 2s
+			5s      start        starting    queue
+			5s      failed       open        reject next 35s     it is not running: failed; next try in 30s
+			5.5s    look         open        reject next 35s     it is not running: failed; next try in 30s
+			34s     look         open        reject next 35s     it is not running: failed; next try in 1s
+			35s     look         open        queue
+			35s     start        starting    queue
+			36s     failed       open        reject next 1m36s
+			2m      start        starting    queue
+			2m      failed       open        reject next 4m0s
+			4m      start        starting    queue
+			4m      failed       open        reject next 8m0s
+			8m      start        starting    queue
+			8m      failed       open        reject next 13m0s
+			13m     start        starting    queue
+			13m     failed       open        reject next 18m0s
+			18m     start        starting    queue
+			18m     up           ready       send   down 18m0s`,
+		"a crash loop counts as failures in a row, and opens the breaker": `
+			0s      start        starting    queue
+			0s      up           ready       send
+			1s      lost         backing-off queue
+			1s      failed       backing-off queue  next 1.2s
+			2s      start        starting    queue
+			2s      up           ready       send
+			31.9s   lost         backing-off queue
+			31.9s   failed       backing-off queue  next 32.3s
+			33s     start        starting    queue
+			33s     up           ready       send
+			34s     lost         backing-off queue
+			34s     failed       backing-off queue  next 34.8s
+			35s     start        starting    queue
+			35s     up           ready       send
+			36s     failed       backing-off queue  next 37.6s
+			38s     start        starting    queue
+			38s     up           ready       send
+			39s     lost         backing-off queue
+			39s     failed       open        reject next 1m9s    it is not running: failed; next try in 30s
+			1m9s    start        starting    queue
+			1m9s    up           ready       send
+			1m10s   lost         backing-off queue
+			1m10s   failed       open        reject next 2m10s
+			2m10s   start        starting    queue
+			2m10s   up           ready       send
+			2m40s   lost         backing-off queue
+			2m40s   failed       backing-off queue  next 2m40.2s
+			2m41s   start        starting    queue
+			2m41s   failed       backing-off reject next 2m41.2s`,
+		"an open breaker stays open until the connection is stable": `
+			0s      start        starting    queue
+			0s      failed       backing-off reject
+			0s      start        starting    queue
+			0s      failed       backing-off reject
+			0s      start        starting    queue
+			0s      failed       backing-off reject
+			0s      start        starting    queue
+			0s      failed       backing-off reject
+			0s      start        starting    queue
+			0s      failed       open        reject next 30s
+			30s     start        starting    queue
+			30s     up           ready       send
+			31s     lost         backing-off queue
+			31s     failed       open        reject next 1m31s`,
+		"a failure is reported twice: the pause begins when nothing is left": `
+			0s      start        starting    queue
+			1s      failed       backing-off reject next 1.2s
+			2.5s    failed       backing-off reject next 2.7s
+			2.7s    start        starting    queue
+			3s      failed       backing-off reject next 3.4s`,
 		"jitter is up to a quarter": `
-			0s      start        starting    waits
-			0s      failed+0.5   backing-off fails  next 225ms
-			1s      start        starting    waits
-			1s      failed+1     backing-off fails  next 1.5s`,
-		"ills": `
-			0s      start        starting    waits
-			0s      up           ready       goes
-			1s      ill          degraded    goes   because ill
-			2s      ping         degraded    goes   because ill
-			3s      well         degraded    goes   because ping
-			4s      pong         ready       goes
-			5s      ill          degraded    goes
-			6s      lost         backing-off waits
-			6s      failed       backing-off waits  because failed
-			7s      start        starting    waits  because failed
-			8s      up           ready       goes`,
-		"what has failed is pardoned": `
-			0s      start        starting    waits
-			0s      failed       backing-off fails  next 200ms
-			1s      pardon       backing-off waits  next 200ms
-			1s      start        starting    waits
-			1s      failed       backing-off fails  next 1.2s
-			2s      start        starting    waits
-			2s      failed       backing-off fails  next 2.4s
-			3s      start        starting    waits
-			3s      failed       backing-off fails  next 3.8s
-			4s      start        starting    waits
-			4s      failed       backing-off fails  next 5.6s
-			6s      start        starting    waits
-			6s      failed       open        fails  next 36s
-			7s      pardon       backing-off waits  next 7.2s
-			7s      anew         backing-off waits  next 7s
-			7s      start        starting    waits
-			7s      pardon       starting    waits
-			7s      up           ready       goes   down 7s
-			8s      pardon       ready       goes`,
-		"barred by others": `
-			0s      new          stopped     waits
-			0s      bar          open        fails  next 10s     it is not running: bar; next try in 10s
-			10s     look         open        waits
-			10s     start        starting    waits
-			11s     failed       backing-off fails  next 11.2s`,
-		"an orderly stop is no failure, and the failures before it are forgotten": `
-			0s      start        starting    waits
-			0s      failed       backing-off fails  next 200ms
-			1s      start        starting    waits
-			1s      up           ready       goes
-			2s      sleep        stopped     waits
-			3s      start        starting    waits
-			3s      failed       backing-off fails  next 3.2s`,
+			0s      start        starting    queue
+			0s      failed+0.5   backing-off reject next 225ms
+			1s      start        starting    queue
+			1s      failed+1     backing-off reject next 1.5s`,
+		"issues": `
+			0s      start        starting    queue
+			0s      up           ready       send
+			1s      lists        degraded    send   because lists
+			2s      ping         degraded    send   because lists
+			3s      lists-ok     degraded    send   because ping
+			4s      ping-ok      ready       send
+			5s      lists        degraded    send
+			6s      lost         backing-off queue
+			6s      failed       backing-off queue  because failed
+			7s      start        starting    queue  because failed
+			8s      up           ready       send`,
+		"the backoff is reset": `
+			0s      start        starting    queue
+			0s      failed       backing-off reject next 200ms
+			1s      reset        backing-off queue  next 200ms
+			1s      start        starting    queue
+			1s      failed       backing-off reject next 1.2s
+			2s      start        starting    queue
+			2s      failed       backing-off reject next 2.4s
+			3s      start        starting    queue
+			3s      failed       backing-off reject next 3.8s
+			4s      start        starting    queue
+			4s      failed       backing-off reject next 5.6s
+			6s      start        starting    queue
+			6s      failed       open        reject next 36s
+			7s      reset        backing-off queue  next 7.2s
+			7s      reset-now    backing-off queue  next 7s
+			7s      start        starting    queue
+			7s      reset        starting    queue
+			7s      up           ready       send   down 7s
+			8s      reset        ready       send`,
+		"blocked by others": `
+			0s      new          stopped     queue
+			0s      block        open        reject next 10s     it is not running: block; next try in 10s
+			10s     look         open        queue
+			10s     start        starting    queue
+			11s     failed       backing-off reject next 11.2s`,
+		"an idle stop is not a failure, and resets earlier failures": `
+			0s      start        starting    queue
+			0s      failed       backing-off reject next 200ms
+			1s      start        starting    queue
+			1s      up           ready       send
+			2s      idle         stopped     queue
+			3s      start        starting    queue
+			3s      failed       backing-off reject next 3.2s`,
 	} {
 		t.Run(name, func(t *testing.T) { runScript(t, script) })
 	}
@@ -202,28 +202,28 @@ func runScript(t *testing.T, script string) {
 			s.failed(now, errors.New("failed"), random)
 		case "stop":
 			s.stop(errors.New("stop"))
-		case "sleep":
+		case "idle":
 			s.stop(nil)
-		case "pardon":
+		case "reset":
 			s.resetBackoff(now, firstPause)
-		case "anew":
+		case "reset-now":
 			s.resetBackoff(now, 0)
-		case "bar":
-			s.blockUntil(errors.New("bar"), now.Add(10*time.Second))
-		case "ill":
-			s.issues[issueLists] = errors.New("ill")
-		case "well":
+		case "block":
+			s.blockUntil(errors.New("block"), now.Add(10*time.Second))
+		case "lists":
+			s.issues[issueLists] = errors.New("lists")
+		case "lists-ok":
 			s.issues[issueLists] = nil
 		case "ping":
 			s.issues[issueNoPong] = errors.New("ping")
-		case "pong":
+		case "ping-ok":
 			s.issues[issueNoPong] = nil
 		default:
 			t.Fatalf("no event: %s", event)
 		}
 		c := s.disposition(now)
 		got := fmt.Sprintf("%s %s", strings.ReplaceAll(string(s.State()), " ", "-"),
-			[]string{"goes", "waits", "fails"}[c])
+			[]string{"send", "queue", "reject"}[c])
 		for _, word := range words[4:] {
 			switch {
 			case word == "next" && !strings.Contains(got, " next "):
