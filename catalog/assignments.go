@@ -98,16 +98,16 @@ type Transfer struct {
 
 // Transfers groups moves, in their order.
 func Transfers(moves []Move) (all []Transfer) {
-	places := make(map[Move]int) // by a Move without a name
+	index := make(map[Move]int) // by a Move without a name
 	for _, m := range moves {
-		pair := Move{Kind: m.Kind, From: m.From, To: m.To}
-		at, known := places[pair]
+		key := Move{Kind: m.Kind, From: m.From, To: m.To}
+		i, known := index[key]
 		if !known {
-			at = len(all)
-			places[pair] = at
+			i = len(all)
+			index[key] = i
 			all = append(all, Transfer{Kind: m.Kind, From: m.From, To: m.To})
 		}
-		all[at].Names = append(all[at].Names, m.Name)
+		all[i].Names = append(all[i].Names, m.Name)
 	}
 	return all
 }

@@ -17,8 +17,10 @@ const (
 // negotiate again when a backend is added. alwaysDeclared applies if the capabilities of all
 // backends are known; possiblyDeclared is added otherwise.
 const (
-	alwaysDeclared   = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}`
-	possiblyDeclared = `{"resources":{"subscribe":true},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
+	alwaysDeclared = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},` +
+		`"resources":{"listChanged":true}}`
+	possiblyDeclared = `{"resources":{"subscribe":true},"logging":{},"completions":{},` +
+		`"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 )
 
 // Capabilities returns the capabilities to declare to a client: the union of those of the

@@ -207,7 +207,7 @@ const (
 	maxNote = 100
 )
 
-func (r *repair) note(path, what string) {
+func (r *repair) note(path, change string) {
 	if len(r.notes) == maxNotes {
 		r.omitted++
 		return
@@ -215,7 +215,7 @@ func (r *repair) note(path, what string) {
 	if len(path) > maxNote {
 		path = strings.ToValidUTF8(path[:maxNote], "") + "…"
 	}
-	r.notes = append(r.notes, path+" "+what)
+	r.notes = append(r.notes, path+" "+change)
 }
 
 // String returns the notes as one text, "" if there are none.
@@ -371,12 +371,12 @@ func (r *repair) applyElements(rule *rule, array []byte, path string) []byte {
 
 // replaceLoneSurrogates replaces each unpaired surrogate in a JSON text by U+FFFD, because strict
 // parsers reject the whole text. The length of the text does not change.
-func replaceLoneSurrogates(text []byte) (mended []byte, places int) {
-	mended = text
+func replaceLoneSurrogates(text []byte) (result []byte, replaced int) {
+	result = text
 	for i := 0; ; {
 		at := bytes.IndexByte(text[i:], '\\')
 		if at < 0 || i+at+1 >= len(text) {
-			return mended, places
+			return result, replaced
 		}
 		at += i
 		i = at + 2
@@ -388,20 +388,20 @@ func replaceLoneSurrogates(text []byte) (mended []byte, places int) {
 			i = at + 12
 			continue
 		}
-		if places == 0 {
-			mended = bytes.Clone(text)
+		if replaced == 0 {
+			result = bytes.Clone(text)
 		}
-		places++
-		copy(mended[at:], `\ufffd`)
+		replaced++
+		copy(result[at:], `\ufffd`)
 		i = at + 6
 	}
 }
 
 // clampNumbers replaces numbers in a JSON text that exceed the range of a double by the nearest
 // one in range, because strict parsers reject the whole text.
-func clampNumbers(text []byte) (mended []byte, places int) {
+func clampNumbers(text []byte) (result []byte, replaced int) {
 	const exponent = "1.7976931348623157e308"
-	from := 0 // end of the text that is already in mended
+	from := 0 // end of the text that is already in result
 	for i := 0; i < len(text); {
 		switch c := text[i]; {
 		case c == '"':
@@ -417,23 +417,23 @@ func clampNumbers(text []byte) (mended []byte, places int) {
 				end++
 			}
 			if number := text[i:end]; exceedsDouble(number) {
-				mended = append(mended, text[from:i]...)
+				result = append(result, text[from:i]...)
 				if c == '-' {
-					mended = append(mended, '-')
+					result = append(result, '-')
 				}
-				mended = append(mended, exponent...)
+				result = append(result, exponent...)
 				from = end
-				places++
+				replaced++
 			}
 			i = end
 		default:
 			i++
 		}
 	}
-	if places == 0 {
+	if replaced == 0 {
 		return text, 0
 	}
-	return append(mended, text[from:]...), places
+	return append(result, text[from:]...), replaced
 }
 
 // exceedsDouble reports whether a number exceeds the range of a double.

@@ -35,8 +35,8 @@ func instructions(o Options, listings []Listing) (text string, cut int) {
 	fixed, least, whole := 0, 0, 0
 	for _, l := range listings {
 		text := l.Instructions
-		if own, set := o.BackendInstructions[l.Backend]; set {
-			text = own
+		if replacement, ok := o.BackendInstructions[l.Backend]; ok {
+			text = replacement
 		}
 		if text = plainText(text); text == "" {
 			continue

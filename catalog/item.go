@@ -156,18 +156,18 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 	}
 	n := 0
 	wire.EachElement(list, func(raw []byte) bool {
-		item, schema, flaw := parseItem(k, raw)
+		item, schema, issue := parseItem(k, raw)
 		if n == maxPageEntries {
-			item, schema, flaw = Item{}, nil,
+			item, schema, issue = Item{}, nil,
 				Issue{Problem: "it and the following entries are too many for one page"}
 		}
-		if flaw.Problem != "" {
-			if flaw.Item = item.Original; item.Original == "" {
-				flaw.Item = fmt.Sprintf("%s[%d]", k.ResultMember(), n)
+		if issue.Problem != "" {
+			if issue.Item = item.Original; item.Original == "" {
+				issue.Item = fmt.Sprintf("%s[%d]", k.ResultMember(), n)
 			}
-			page.Issues = append(page.Issues, flaw)
+			page.Issues = append(page.Issues, issue)
 		}
-		if flaw.Problem == "" || flaw.Repaired {
+		if issue.Problem == "" || issue.Repaired {
 			page.add(item, schema)
 		}
 		n++
@@ -183,8 +183,8 @@ func (p *Page) add(item Item, schema []byte) {
 	if schema == nil {
 		return
 	}
-	if what := modelAPIWarning(schema); what != "" {
-		p.Issues = append(p.Issues, Issue{Item: item.Original, Problem: what, Suspicious: true})
+	if warning := modelAPIWarning(schema); warning != "" {
+		p.Issues = append(p.Issues, Issue{Item: item.Original, Problem: warning, Suspicious: true})
 	}
 }
 
@@ -242,11 +242,11 @@ func findMember(raw []byte, name string) (found memberAt, twice, isObject bool) 
 // parseItem reads one entry. The member that identifies it must be valid; the other members are
 // repaired if they do not conform to MCP's schema. For a tool it returns the inputSchema, unless
 // the schema was added by the repair.
-func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Issue) {
+func parseItem(k Kind, raw []byte) (i Item, schema []byte, issue Issue) {
 	key := kinds[k].key
-	own, twice, isObject := findMember(raw, key)
-	i = Item{Original: wire.Unquote(own.value), raw: raw, originalStart: own.at,
-		originalEnd: own.at + int32(len(own.value))}
+	original, twice, isObject := findMember(raw, key)
+	i = Item{Original: wire.Unquote(original.value), raw: raw, originalStart: original.at,
+		originalEnd: original.at + int32(len(original.value))}
 	switch longest := kinds[k].longest; {
 	case !isObject:
 		return Item{}, nil, Issue{Problem: "it is not an object"}
@@ -263,26 +263,26 @@ func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Issue) {
 		return i, nil, Issue{Problem: "its " + key + " occurs twice"}
 	}
 	var r repair
-	i, what := i.repairMembers(k, &r)
-	if what == "" && k == Tools {
-		i, schema, what = i.repairInputSchema(&r)
+	i, problem := i.repairMembers(k, &r)
+	if problem == "" && k == Tools {
+		i, schema, problem = i.repairInputSchema(&r)
 	}
-	if what != "" {
-		return i, nil, Issue{Problem: what}
+	if problem != "" {
+		return i, nil, Issue{Problem: problem}
 	}
 	if k == Templates {
-		if i, what = i.withURIPattern(&r); what != "" {
-			return i, nil, Issue{Problem: what}
+		if i, problem = i.withURIPattern(&r); problem != "" {
+			return i, nil, Issue{Problem: problem}
 		}
 	}
-	what = r.String()
-	return i, schema, Issue{Problem: what, Repaired: what != ""}
+	problem = r.String()
+	return i, schema, Issue{Problem: problem, Repaired: problem != ""}
 }
 
 // repairMembers applies the rules of the kind to the members of an entry. If the entry has to be
 // omitted, it returns the reason.
 func (i Item) repairMembers(k Kind, r *repair) (Item, string) {
-	if text, places := replaceLoneSurrogates(i.raw); places > 0 {
+	if text, replaced := replaceLoneSurrogates(i.raw); replaced > 0 {
 		if !k.isNamed() && !bytes.Equal(text[i.originalStart:i.originalEnd],
 			i.raw[i.originalStart:i.originalEnd]) {
 			return i, "its " + kinds[k].key + " contains an unpaired surrogate"
@@ -294,8 +294,8 @@ func (i Item) repairMembers(k Kind, r *repair) (Item, string) {
 		}
 		i.raw = text
 	}
-	text, places := clampNumbers(i.raw)
-	if places > 0 {
+	text, replaced := clampNumbers(i.raw)
+	if replaced > 0 {
 		r.note("number", "exceeded the range of a double and is replaced by the largest one")
 	}
 	text = r.applyMembers(&rule{members: entryRules[k]}, text, "")

@@ -5,7 +5,8 @@
 //	Merge, Next ─┬ names.go         assigns names to tools and prompts
 //	             ├ moves.go         keeps names with their backends, reports moves
 //	             ├ assignments.go   record of the names for the next run
-//	             └ resource.go      URIs: first backend that lists it, then templates, then the only backend
+//	             └ resource.go      URIs: first backend that lists it, then templates, then the only
+//	                                backend
 //	Snapshot.Page          pages.go, written on first use
 //	Snapshot.Capabilities  capabilities.go, the same
 //
@@ -102,11 +103,11 @@ func Merge(o Options, listings []Listing) *Snapshot { return merge(o, listings, 
 // while it lists the entry or its list is unknown; new names are assigned in the order of the
 // listings. If reassign is true, the names in known lists are assigned as by [Merge].
 // [Snapshot.Moves] returns the names that have changed their backend.
-func (s *Snapshot) Next(o Options, listings []Listing, anew bool) *Snapshot {
-	return merge(o, listings, s, anew)
+func (s *Snapshot) Next(o Options, listings []Listing, reassign bool) *Snapshot {
+	return merge(o, listings, s, reassign)
 }
 
-func merge(o Options, listings []Listing, before *Snapshot, anew bool) *Snapshot {
+func merge(o Options, listings []Listing, before *Snapshot, reassign bool) *Snapshot {
 	o = o.withDefaults()
 	s := &Snapshot{listings: slices.Clone(listings)}
 	s.Instructions, s.InstructionsCut = instructions(o, listings)
@@ -122,7 +123,7 @@ func merge(o Options, listings []Listing, before *Snapshot, anew bool) *Snapshot
 		if before != nil {
 			was = &before.lists[k]
 		}
-		s.lists[k].merge(k, o, s, spaces, was, anew)
+		s.lists[k].merge(k, o, s, spaces, was, reassign)
 	}
 	s.onlyResourceBackend = sync.OnceValue(func() string {
 		return findOnlyResourceBackend(s.listings)
@@ -133,7 +134,7 @@ func merge(o Options, listings []Listing, before *Snapshot, anew bool) *Snapshot
 	return s
 }
 
-func (l *list) merge(k Kind, o Options, s *Snapshot, spaces prefixTable, was *list, anew bool) {
+func (l *list) merge(k Kind, o Options, s *Snapshot, spaces prefixTable, was *list, reassign bool) {
 	l.kind, l.alwaysPrefixed = k, o.Prefix == PrefixAlways && k.isNamed()
 	l.pages = sync.OnceValue(func() pages { return l.writePages(o.PageSize) })
 	l.sum = sync.OnceValue(func() digest { return l.digest(o.PageSize) })
@@ -165,7 +166,7 @@ func (l *list) merge(k Kind, o Options, s *Snapshot, spaces prefixTable, was *li
 		}
 	}
 	if was != nil && !l.alwaysPrefixed {
-		if !anew {
+		if !reassign {
 			n.keepNames(l, was)
 		}
 		n.reserveUnlisted(l, was, s.byBackend)
@@ -183,7 +184,7 @@ func (l *list) merge(k Kind, o Options, s *Snapshot, spaces prefixTable, was *li
 		l.noteMoves(was)
 	}
 	if k == Templates {
-		l.orderTemplates(was, anew, ends)
+		l.orderTemplates(was, reassign, ends)
 	}
 }
 

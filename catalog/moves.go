@@ -142,25 +142,25 @@ type rankedTemplate struct {
 
 // orderTemplates determines the order in which templates are tried for a URI: as before, then new
 // ones, so that a new template does not take a URI away from its backend.
-func (l *list) orderTemplates(was *list, anew bool, ends []int) {
+func (l *list) orderTemplates(was *list, reassign bool, ends []int) {
 	l.templateOrder = make([]rankedTemplate, 0, len(l.entries))
 	for place, end := range ends {
 		for i := len(l.templateOrder); i < end; i++ {
 			l.templateOrder = append(l.templateOrder, rankedTemplate{&l.entries[i], place})
 		}
 	}
-	if was == nil || anew {
+	if was == nil || reassign {
 		return
 	}
-	places := make(map[entryRef]int, len(was.templateOrder))
+	ranks := make(map[entryRef]int, len(was.templateOrder))
 	for i, e := range was.templateOrder {
-		places[entryRef{e.Backend, e.Item.Original}] = i
+		ranks[entryRef{e.Backend, e.Item.Original}] = i
 	}
 	place := func(e rankedTemplate) int {
-		if i, known := places[entryRef{e.Backend, e.Item.Original}]; known {
+		if i, known := ranks[entryRef{e.Backend, e.Item.Original}]; known {
 			return i
 		}
-		return len(places)
+		return len(ranks)
 	}
 	slices.SortStableFunc(l.templateOrder, func(a, b rankedTemplate) int {
 		return cmp.Compare(place(a), place(b))

@@ -12,7 +12,7 @@ import (
 // digit first, at most limit bytes. A valid name stays. A truncated name gets a hash of unique, so
 // that the result depends only on the arguments and is the same at every start. base is used if
 // nothing is left of the name.
-func fitName(name, stem, tag string, limit int) string {
+func fitName(name, base, unique string, limit int) string {
 	if isValidName(name, limit) {
 		return name
 	}
@@ -30,9 +30,9 @@ func fitName(name, stem, tag string, limit int) string {
 	}
 	switch s := b.String(); {
 	case s == "":
-		return withHash(stem, tag, limit)
+		return withHash(base, unique, limit)
 	case len(s) > limit:
-		return withHash(s, tag, limit)
+		return withHash(s, unique, limit)
 	default:
 		return s
 	}
@@ -56,8 +56,8 @@ func isAlnum(c byte) bool {
 
 // withHash appends a hash of unique to name and truncates name if necessary. At least one byte of
 // the name stays, because a name begins with a letter or digit.
-func withHash(name, tag string, limit int) string {
-	sum := sha256.Sum256([]byte(tag))
+func withHash(name, unique string, limit int) string {
+	sum := sha256.Sum256([]byte(unique))
 	tail := "_" + hex.EncodeToString(sum[:4])
 	head := name[:min(len(name), max(limit-len(tail), 1))]
 	return head + tail[:min(len(tail), limit-len(head))]
@@ -127,46 +127,48 @@ func FindLookAlikes(k Kind, items []Item) []Issue {
 	if !k.isNamed() {
 		return nil
 	}
-	var flaws []Issue
+	var issues []Issue
 	first := make(map[string]string, len(items))
 	for i := range items {
-		own := items[i].Original
-		other, known := first[fold(own)]
+		original := items[i].Original
+		earlier, known := first[fold(original)]
 		switch {
 		case !known:
-			first[fold(own)] = own
-		case other != own:
-			shown := other
-			if len(other) > shownNameBytes {
-				shown = strings.ToValidUTF8(other[:shownNameBytes], "") + "…"
+			first[fold(original)] = original
+		case earlier != original:
+			shown := earlier
+			if len(earlier) > shownNameBytes {
+				shown = strings.ToValidUTF8(earlier[:shownNameBytes], "") + "…"
 			}
-			flaws = append(flaws, Issue{Item: own, ConflictsWith: other, Suspicious: true,
+			issues = append(issues, Issue{Item: original, ConflictsWith: earlier, Suspicious: true,
 				Problem: "its name and " + shown +
-					" differ only in case, - and _, which some clients do not tell apart: deny one of them"})
+					" differ only in case, - and _, which some clients do not tell apart: " +
+					"deny one of them"})
 		}
 	}
-	return flaws
+	return issues
 }
 
 // RemoveDuplicates removes entries from a backend's list that have the name or URI of an earlier
 // entry. It returns an issue for each of them that differs from the earlier entry.
 func RemoveDuplicates(k Kind, items []Item) ([]Item, []Issue) {
 	first := make(map[string]int, len(items))
-	var flaws []Issue
+	var issues []Issue
 	kept := items[:0]
 	for i := range items {
-		own := items[i].Original
-		switch at, known := first[own]; {
+		original := items[i].Original
+		switch at, known := first[original]; {
 		case !known:
-			first[own] = len(kept)
+			first[original] = len(kept)
 			kept = append(kept, items[i])
 		case !bytes.Equal(kept[at].raw, items[i].raw):
-			flaws = append(flaws, Issue{Item: own,
-				Problem: "it is a duplicate: an earlier entry of the list, which differs from it, has the same " + kinds[k].key})
+			issues = append(issues, Issue{Item: original,
+				Problem: "it is a duplicate: an earlier entry of the list, which differs from " +
+					"it, has the same " + kinds[k].key})
 		}
 	}
 	clear(items[len(kept):])
-	return kept, flaws
+	return kept, issues
 }
 
 // prefixTable contains the backends by their folded names. A backend owns the names that begin
@@ -227,18 +229,18 @@ func (n *namer) respectsPrefixes(e *Entry, name string) bool {
 // even if x would get it, too. Entries that already have a name keep it.
 func (n *namer) assignNames(entries []Entry) {
 	order := make([]*Entry, 0, len(entries))
-	var mended []*Entry
+	var converted []*Entry
 	for i := range entries {
 		if e := &entries[i]; isValidName(e.Item.Original, n.NameLimit) {
 			order = append(order, e)
 		} else {
-			mended = append(mended, e)
+			converted = append(converted, e)
 		}
 	}
 	byName := func(a, b *Entry) int { return strings.Compare(a.Item.Original, b.Item.Original) }
 	slices.SortFunc(order, byName)
-	slices.SortFunc(mended, byName)
-	order = append(order, mended...)
+	slices.SortFunc(converted, byName)
+	order = append(order, converted...)
 	if n.Prefix != PrefixAlways {
 		n.assign(order, n.bareIfUnclaimed)
 	}
@@ -326,7 +328,7 @@ const maxHashAttempts = 8
 
 // assignHashed gives each entry without a name a unique name with a hash. With PrefixNever it
 // skips entries whose original name an earlier backend has. The name begins like the entry's
-// original name, or with its backend if the former has the prefix of another backend.
+// original name, or with its backend if that one has the prefix of another backend.
 func (n *namer) assignHashed(entries []*Entry) {
 	form := n.prefixedNameOf
 	if n.Prefix == PrefixNever {
@@ -340,13 +342,14 @@ func (n *namer) assignHashed(entries []*Entry) {
 			owner != e.Backend {
 			continue
 		}
-		own := fitName(e.Backend+"_"+e.Item.Original, n.kind.String(), e.uniqueKey(), n.NameLimit)
-		for _, stem := range []string{form(n.kind, e), own,
+		withBackend := fitName(e.Backend+"_"+e.Item.Original, n.kind.String(), e.uniqueKey(),
+			n.NameLimit)
+		for _, base := range []string{form(n.kind, e), withBackend,
 			fitName(e.Backend, n.kind.String(), e.uniqueKey(), n.NameLimit), n.kind.String(), "x"} {
-			tag := e.uniqueKey()
+			unique := e.uniqueKey()
 			for try := 0; try < maxHashAttempts && e.Exposed == ""; try++ {
-				n.claim(e, withHash(stem, tag, n.NameLimit))
-				tag += "\x00"
+				n.claim(e, withHash(base, unique, n.NameLimit))
+				unique += "\x00"
 			}
 		}
 	}
@@ -384,8 +387,8 @@ func (o Options) prefixedNameOf(k Kind, e *Entry) string {
 	if strings.IndexFunc(e.Item.Original,
 		func(r rune) bool { return r < 0x80 && isAlnum(byte(r)) }) < 0 {
 		// The original name has no letter or digit.
-		stem := fitName(e.Backend+o.Separator+k.String(), k.String(), e.uniqueKey(), o.NameLimit)
-		return withHash(stem, e.uniqueKey(), o.NameLimit)
+		base := fitName(e.Backend+o.Separator+k.String(), k.String(), e.uniqueKey(), o.NameLimit)
+		return withHash(base, e.uniqueKey(), o.NameLimit)
 	}
 	return fitName(name, k.String(), e.uniqueKey(), o.NameLimit)
 }

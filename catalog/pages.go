@@ -106,10 +106,10 @@ func (l *list) writePage(entries []Entry, size int) (text []byte, rest []Entry) 
 
 // addCursors writes the end of each page, with the cursor of the next page if there is one.
 func (p *pages) addCursors(k Kind, sum digest) {
-	stem := append([]byte{byte(k)}, sum[:12]...)
+	prefix := append([]byte{byte(k)}, sum[:12]...)
 	for n := range p.results[1:] {
 		p.cursors = append(p.cursors,
-			base64.RawURLEncoding.EncodeToString(binary.AppendUvarint(stem, uint64(n+1))))
+			base64.RawURLEncoding.EncodeToString(binary.AppendUvarint(prefix, uint64(n+1))))
 	}
 	for i := range p.results {
 		end := "]}"

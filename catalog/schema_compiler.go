@@ -174,7 +174,8 @@ var ajvKeywords = map[string]func(value any) (want string){
 	"$ref": wantString, "format": wantString, "pattern": wantString,
 	"minimum": wantNumber, "maximum": wantNumber, "multipleOf": wantNumber,
 	"exclusiveMinimum": wantNumber, "exclusiveMaximum": wantNumber,
-	"minLength": wantNumber, "maxLength": wantNumber, "minItems": wantNumber, "maxItems": wantNumber,
+	"minLength": wantNumber, "maxLength": wantNumber,
+	"minItems": wantNumber, "maxItems": wantNumber,
 	"minProperties": wantNumber, "maxProperties": wantNumber,
 	"formatMinimum": wantString, "formatMaximum": wantString,
 	"formatExclusiveMinimum": wantString, "formatExclusiveMaximum": wantString,
@@ -335,7 +336,7 @@ func (c *schemaCompiler) schema(schema any, path []string, at nesting) (ok bool)
 			}
 		}
 	}
-	if _, there := s["nullable"]; there {
+	if _, ok := s["nullable"]; ok {
 		types, _ := s["type"].([]any)
 		if text, _ := s["type"].(string); text != "" {
 			types = []any{text}
@@ -365,8 +366,8 @@ func (c *schemaCompiler) keyword(s map[string]any, key string, path []string,
 	case "pattern":
 		return c.pattern(s[key].(string), path)
 	case "formatMinimum", "formatMaximum", "formatExclusiveMinimum", "formatExclusiveMaximum":
-		switch format, there := s["format"].(string); {
-		case !there:
+		switch format, ok := s["format"].(string); {
+		case !ok:
 			return c.fail(path, "is present without a format")
 		case slices.Contains(formatsWithoutOrder, format):
 			return c.fail(path, "is present with the format "+format+", whose values have no order")
@@ -448,7 +449,7 @@ func (c *schemaCompiler) keyword(s map[string]any, key string, path []string,
 // schemasByName returns the schemas in an object that Ajv reads.
 func schemasByName(value any) map[string]any {
 	many := value.(map[string]any)
-	if _, there := many["__proto__"]; there {
+	if _, ok := many["__proto__"]; ok {
 		many = maps.Clone(many)
 		delete(many, "__proto__")
 	}
@@ -472,8 +473,8 @@ func (c *schemaCompiler) checkBranches(n int, path []string) (ok bool) {
 }
 
 func (c *schemaCompiler) pattern(text string, path []string) (ok bool) {
-	if fault := regexpProblem(text); fault != "" {
-		return c.fail(path, "is not a regular expression of JavaScript ("+fault+")")
+	if problem := regexpProblem(text); problem != "" {
+		return c.fail(path, "is not a regular expression of JavaScript ("+problem+")")
 	}
 	return true
 }
@@ -498,15 +499,15 @@ func (c *schemaCompiler) ref(text string, path []string, at nesting) (ok bool) {
 	}
 	to, known := c.targets[text]
 	if !known {
-		place, problem := c.follow(text)
+		loc, problem := c.follow(text)
 		if problem != "" {
 			return c.fail(path, problem)
 		}
-		path := strings.Join(place.path, "\x00")
+		path := strings.Join(loc.path, "\x00")
 		if _, seen := c.inline[path]; !seen {
-			c.inline[path] = !hasReference(place.value)
+			c.inline[path] = !hasReference(loc.value)
 		}
-		to = &target{place, c.inline[path]}
+		to = &target{loc, c.inline[path]}
 		c.targets[text] = to
 	}
 	if known && !to.inline || len(to.path) == 0 {

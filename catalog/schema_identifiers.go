@@ -40,18 +40,18 @@ func withoutIdentifiers(schema []byte) []byte {
 
 // find records the identifiers of the schema at pointer and of its subschemas.
 func (ids identifiers) find(schema []byte, pointer string) {
-	id, there := "", false
+	id, hasID := "", false
 	editSchema(schema, pointer, func(key string, value []byte) ([]byte, bool) {
 		if key == "$id" && isString(value) {
 			// of duplicates the last one counts
-			id, there = strings.TrimSuffix(wire.Unquote(value), "#"), true
+			id, hasID = strings.TrimSuffix(wire.Unquote(value), "#"), true
 		}
 		return value, true
 	}, func(inner []byte, pointer string) []byte {
 		ids.find(inner, pointer)
 		return inner
 	})
-	if !there {
+	if !hasID {
 		return
 	}
 	ids.locations[pointer] = true

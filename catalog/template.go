@@ -76,9 +76,9 @@ func ExpandTemplate(template string, given map[string]string) (uri string, err e
 
 // syntaxFault returns the text of the library's error without the template, which is in the Issue.
 func syntaxFault(err error) string {
-	what, _, _ := strings.Cut(err.Error(), ": ")
-	what, _, _ = strings.Cut(what, " (hint")
-	return what
+	text, _, _ := strings.Cut(err.Error(), ": ")
+	text, _, _ = strings.Cut(text, " (hint")
+	return text
 }
 
 // matches reports whether the template can be expanded to the URI.

@@ -58,7 +58,7 @@ const objectTypeMember = `"type":"object"`
 // repairInputSchema returns a tool whose inputSchema is an object with "type": "object", as every
 // revision of MCP requires ("tools", data types). If the tool has to be omitted, why is the
 // reason. The schema is nil if the repair added it.
-func (i Item) repairInputSchema(r *repair) (mended Item, schema []byte, why string) {
+func (i Item) repairInputSchema(r *repair) (repaired Item, schema []byte, why string) {
 	schema, at := i.findSchema()
 	switch {
 	case schema == nil:

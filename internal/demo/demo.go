@@ -1,5 +1,5 @@
-// Package demo is a small MCP server inside the process. A backend with `embedded: demo` is one,
-// so that a newcomer sees tools before any server is installed.
+// Package demo is a small MCP server inside the process, used by backends with `embedded: demo`, so
+// that new users see tools before they install a server.
 package demo
 
 import (
@@ -20,50 +20,65 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Connect starts a demo server called name, and returns the client's end of a connection to it. The
-// server ends when that is closed.
+// Connect starts a demo server with this name and returns the client's end of a connection to it.
+// The server ends when the connection is closed.
 func Connect(name string) transport.Conn {
-	ours, theirs := transport.Pipe()
-	c := &embedded{Conn: ours, done: make(chan struct{})}
+	client, remote := transport.Pipe()
+	c := &serverConn{Conn: client, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		server := &embeddedServer{name: name}
-		p := peer.New(theirs, server, peer.Options{})
-		_ = p.Run(context.Background()) // ends when ours is closed
+		server := &demoServer{name: name}
+		p := peer.New(remote, server, peer.Options{})
+		_ = p.Run(context.Background()) // ends when client is closed
 		p.Close()
 	}()
 	return c
 }
 
-type embedded struct {
+type serverConn struct {
 	transport.Conn
 	done chan struct{} // closed when the server has ended
 }
 
-func (e *embedded) Close() error {
+func (e *serverConn) Close() error {
 	err := e.Conn.Close()
 	<-e.done
 	return err
 }
 
-type embeddedServer struct{ name string }
+type demoServer struct{ name string }
 
 const (
-	demoTools = `{"tools":[` +
-		`{"name":"echo","description":"Returns the text it is given.","inputSchema":{"type":"object","properties":{"text":{"type":"string","description":"what to return"}},"required":["text"]},"annotations":{"readOnlyHint":true}},` +
-		`{"name":"add","description":"Adds two numbers.","inputSchema":{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}},"required":["a","b"]},"outputSchema":{"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]},"annotations":{"readOnlyHint":true}},` +
-		`{"name":"now","description":"Tells the time.","inputSchema":{"type":"object","properties":{}},"annotations":{"readOnlyHint":true}}]}`
-	demoPrompts   = `{"prompts":[{"name":"hello","description":"Asks the model to try the demo tools."}]}`
-	demoPrompt    = `{"messages":[{"role":"user","content":{"type":"text","text":"Call the tools echo, add and now, and tell me what they answer."}}]}`
-	demoResources = `{"resources":[{"uri":"demo://readme","name":"readme","mimeType":"text/plain"}]}`
-	demoResource  = `{"contents":[{"uri":"demo://readme","mimeType":"text/plain","text":"This is the gateway's embedded demo backend. Configure servers of your own to replace it."}]}`
+	toolList = `{"tools":[` +
+		`{"name":"echo","description":"Returns the text it is given.",` +
+		`"inputSchema":{"type":"object","properties":{` +
+		`"text":{"type":"string","description":"what to return"}},"required":["text"]},` +
+		`"annotations":{"readOnlyHint":true}},` +
+		`{"name":"add","description":"Adds two numbers.",` +
+		`"inputSchema":{"type":"object","properties":{` +
+		`"a":{"type":"number"},"b":{"type":"number"}},"required":["a","b"]},` +
+		`"outputSchema":{"type":"object","properties":{` +
+		`"sum":{"type":"number"}},"required":["sum"]},` +
+		`"annotations":{"readOnlyHint":true}},` +
+		`{"name":"now","description":"Tells the time.",` +
+		`"inputSchema":{"type":"object","properties":{}},` +
+		`"annotations":{"readOnlyHint":true}}]}`
+	promptList = `{"prompts":[{"name":"hello",` +
+		`"description":"Asks the model to try the demo tools."}]}`
+	prompt = `{"messages":[{"role":"user","content":{"type":"text",` +
+		`"text":"Call the tools echo, add and now, and tell me what they answer."}}]}`
+	resourceList = `{"resources":[{"uri":"demo://readme","name":"readme",` +
+		`"mimeType":"text/plain"}]}`
+	resource = `{"contents":[{"uri":"demo://readme","mimeType":"text/plain",` +
+		`"text":"This is the gateway's embedded demo backend. ` +
+		`Configure servers of your own to replace it."}]}`
 )
 
-// Told implements peer.Handler.
-func (d *embeddedServer) HandleNotification(wire.Message, peer.Origin) {}
+// HandleNotification implements peer.Handler.
+func (d *demoServer) HandleNotification(wire.Message, peer.Origin) {}
 
-// Asked implements peer.Handler.
-func (d *embeddedServer) HandleRequest(r *peer.Request) {
+// HandleRequest implements peer.Handler.
+func (d *demoServer) HandleRequest(r *peer.Request) {
 	switch r.Method() {
 	case protocol.MethodInitialize:
 		var params struct {
@@ -77,75 +92,75 @@ func (d *embeddedServer) HandleRequest(r *peer.Request) {
 			"serverInfo": mcp.Implementation{Name: d.name, Version: "1"},
 		}))
 	case protocol.MethodToolsList:
-		r.Reply([]byte(demoTools))
+		r.Reply([]byte(toolList))
 	case protocol.MethodToolsCall:
 		d.call(r)
 	case protocol.MethodPromptsList:
-		r.Reply([]byte(demoPrompts))
+		r.Reply([]byte(promptList))
 	case protocol.MethodPromptsGet:
-		r.Reply([]byte(demoPrompt))
+		r.Reply([]byte(prompt))
 	case protocol.MethodResourcesList:
-		r.Reply([]byte(demoResources))
+		r.Reply([]byte(resourceList))
 	case protocol.MethodResourcesRead:
-		r.Reply([]byte(demoResource))
+		r.Reply([]byte(resource))
 	default:
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 	}
 }
 
-func (d *embeddedServer) call(r *peer.Request) {
-	schema, known := demoSchemas[r.Name()]
+func (d *demoServer) call(r *peer.Request) {
+	schema, known := toolSchemas[r.Name()]
 	if !known {
 		r.Fail(wire.Errorf(wire.CodeInvalidParams, "Unknown tool: %s", r.Name()))
 		return
 	}
 	args, problem := schema.read(r.Part(wire.PartArguments))
 	if problem != "" {
-		r.Reply(text(r.Name()+": "+problem, true, nil))
+		r.Reply(toolResult(r.Name()+": "+problem, true, nil))
 		return
 	}
 	switch r.Name() {
 	case "echo":
-		r.Reply(text(args["text"].(string), false, nil))
+		r.Reply(toolResult(args["text"].(string), false, nil))
 	case "add":
 		sum := args["a"].(float64) + args["b"].(float64)
 		if math.IsInf(sum, 0) { // JSON has no such number
-			r.Reply(text("the sum is beyond what a number can hold", true, nil))
+			r.Reply(toolResult("the sum is beyond what a number can hold", true, nil))
 			return
 		}
-		r.Reply(text(strconv.FormatFloat(sum, 'f', -1, 64), false, map[string]any{"sum": sum}))
+		r.Reply(toolResult(strconv.FormatFloat(sum, 'f', -1, 64), false, map[string]any{"sum": sum}))
 	case "now":
-		r.Reply(text(time.Now().Format(time.RFC3339), false, nil))
+		r.Reply(toolResult(time.Now().Format(time.RFC3339), false, nil))
 	}
 }
 
-// A demoSchema is the part of a tool's inputSchema that its arguments are checked against.
-type demoSchema struct {
+// A toolSchema is the part of a tool's inputSchema that its arguments are checked against.
+type toolSchema struct {
 	Properties map[string]struct{ Type string }
 	Required   []string
 }
 
-// demoSchemas holds the schema of each tool.
-var demoSchemas = func() map[string]demoSchema {
+// toolSchemas contains the schema of each tool.
+var toolSchemas = func() map[string]toolSchema {
 	var list struct {
 		Tools []struct {
 			Name        string
-			InputSchema demoSchema
+			InputSchema toolSchema
 		}
 	}
-	if err := json.Unmarshal([]byte(demoTools), &list); err != nil {
+	if err := json.Unmarshal([]byte(toolList), &list); err != nil {
 		panic(err)
 	}
-	all := make(map[string]demoSchema)
+	all := make(map[string]toolSchema)
 	for _, t := range list.Tools {
 		all[t.Name] = t.InputSchema
 	}
 	return all
 }()
 
-// read returns the arguments in raw, or the first problem with them. Other arguments than those of
-// the schema are allowed, as in any schema that does not forbid them.
-func (s demoSchema) read(raw []byte) (args map[string]any, problem string) {
+// read returns the arguments in raw, or the first problem with them. Arguments that the schema does
+// not mention are allowed.
+func (s toolSchema) read(raw []byte) (args map[string]any, problem string) {
 	if raw != nil && json.Unmarshal(raw, &args) != nil {
 		return nil, "the arguments must be a JSON object, with numbers that a float64 can hold"
 	}
@@ -170,8 +185,8 @@ func (s demoSchema) read(raw []byte) (args map[string]any, problem string) {
 	return args, ""
 }
 
-// text makes a tool's result.
-func text(s string, isError bool, structured any) []byte {
+// toolResult returns the result of a tool.
+func toolResult(s string, isError bool, structured any) []byte {
 	result := map[string]any{"content": []any{map[string]string{"type": "text", "text": s}}}
 	if isError {
 		result["isError"] = true

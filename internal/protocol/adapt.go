@@ -12,7 +12,7 @@ import (
 //
 //	audio               to an embedded resource
 //	resource_link       to text: its name, URI and description
-//	structuredContent   if not an object, to {"result": value}; repeated as text if there is no text
+//	structuredContent   if not an object, to {"result": value}; also as text if there is no text
 //	outputSchema        if not of an object, to the schema of {"result": value}
 //
 // Members that the revision does not know are harmless and stay. All other bytes stay as well, and

@@ -59,11 +59,11 @@ func adaptForm(params []byte, to Features, caps []byte) (adapted []byte, err err
 	adapted = mapMember(params, "requestedSchema", func(schema []byte) []byte {
 		return mapMember(schema, "properties", func(properties []byte) []byte {
 			return mapMembers(properties, func(name string, field []byte) []byte {
-				old, problem := adaptFormField(field)
+				result, problem := adaptFormField(field)
 				if problem != nil {
 					err = fmt.Errorf("the form's field %q: %w", wire.Excerpt(name), problem)
 				}
-				return old
+				return result
 			})
 		})
 	})
@@ -71,7 +71,7 @@ func adaptForm(params []byte, to Features, caps []byte) (adapted []byte, err err
 }
 
 // adaptFormField converts a form field for revisions whose only enums are enum with enumNames.
-func adaptFormField(field []byte) (old []byte, err error) {
+func adaptFormField(field []byte) (adapted []byte, err error) {
 	if stringMember(field, "type") == "array" {
 		return field, errors.New("the client's revision has no multiple selection")
 	}
@@ -118,11 +118,11 @@ func adaptSampling(params []byte, to Features, caps []byte) (adapted []byte, err
 	}
 	adapted = mapMember(params, "messages", func(messages []byte) []byte {
 		return mapElements(messages, func(_ int, message []byte) [][]byte {
-			old, problem := adaptSamplingMessage(message, to)
+			result, problem := adaptSamplingMessage(message, to)
 			if problem != nil {
 				err = problem
 			}
-			return old
+			return result
 		})
 	})
 	return adapted, err

@@ -38,7 +38,8 @@ func toObjectSchema(schema []byte) []byte {
 	defs := wire.EditObject(nil, nil, wire.Member{Key: "value",
 		Text: relocateRefs(schema, "#/$defs/value")})
 	put = append(put, wire.Member{Key: "$defs", Text: defs}, wire.Member{Key: "anyOf", Text: []byte(
-		`[{"$ref":"#/$defs/value"},{"properties":{"result":{"$ref":"#/$defs/value"}},"required":["result"]}]`)})
+		`[{"$ref":"#/$defs/value"},` +
+			`{"properties":{"result":{"$ref":"#/$defs/value"}},"required":["result"]}]`)})
 	return wire.EditObject(nil, nil, put...)
 }
 
@@ -62,11 +63,11 @@ func rootType(schema []byte) (types string, may bool) {
 // that schema and stay; references to anchors work anywhere. Objects in unknown keywords are
 // treated as schemas, because references may point there. The recursion is as deep as the schema,
 // which package catalog bounds.
-func relocateRefs(schema []byte, place string) []byte {
+func relocateRefs(schema []byte, pointer string) []byte {
 	switch {
 	case schema[0] == '[':
 		return mapElements(schema, func(_ int, one []byte) [][]byte {
-			return [][]byte{relocateRefs(one, place)}
+			return [][]byte{relocateRefs(one, pointer)}
 		})
 	case schema[0] != '{' || stringMember(schema, "$id") != "":
 		return schema
@@ -76,19 +77,19 @@ func relocateRefs(schema []byte, place string) []byte {
 		case keyword == "$ref" && value[0] == '"':
 			switch ref := wire.Unquote(value); {
 			case ref == "" || ref == "#" || ref == "#/": // Ajv treats "#/" as "#"
-				return wire.Quote(place)
+				return wire.Quote(pointer)
 			case strings.HasPrefix(ref, "#/"):
-				return wire.Quote(place + ref[1:])
+				return wire.Quote(pointer + ref[1:])
 			}
 			return value
 		case schemaMapKeywords[keyword] && value[0] == '{':
 			return mapMembers(value, func(_ string, one []byte) []byte {
-				return relocateRefs(one, place)
+				return relocateRefs(one, pointer)
 			})
 		case keyword == "const" || keyword == "enum" || keyword == "default" ||
 			keyword == "examples":
 			return value
 		}
-		return relocateRefs(value, place)
+		return relocateRefs(value, pointer)
 	})
 }

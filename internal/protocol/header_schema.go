@@ -17,29 +17,30 @@ const maxParamHeaders = 64
 // if nothing is. Over HTTP a tool with invalid annotations must not be used ("Clients MUST
 // exclude").
 func CheckHeaderSchema(schema []byte) string {
-	flaw := ""
+	problem := ""
 	seen := make(map[string]bool)
 	eachAnnotation(schema, func(path []string, reached bool, property, value []byte) {
 		name := wire.Unquote(value)
 		lower := strings.ToLower(name)
 		switch {
-		case flaw != "":
+		case problem != "":
 		case !reached || len(path) == 0:
-			flaw = HeaderAnnotation + " is at a place that properties alone do not reach"
+			problem = HeaderAnnotation + " is at a place that properties alone do not reach"
 		case !isToken(name):
-			flaw = fmt.Sprintf("%s of %s is not a valid header name", HeaderAnnotation,
+			problem = fmt.Sprintf("%s of %s is not a valid header name", HeaderAnnotation,
 				strings.Join(path, "."))
 		case !isHeaderType(property):
-			flaw = fmt.Sprintf("%s of %s, which is not a string, integer or boolean", HeaderAnnotation,
+			problem = fmt.Sprintf("%s of %s, which is not a string, integer or boolean",
+				HeaderAnnotation,
 				strings.Join(path, "."))
 		case seen[lower]:
-			flaw = fmt.Sprintf("%s %s occurs twice", HeaderAnnotation, name)
+			problem = fmt.Sprintf("%s %s occurs twice", HeaderAnnotation, name)
 		case len(seen) == maxParamHeaders:
-			flaw = fmt.Sprintf("%s occurs more than %d times", HeaderAnnotation, maxParamHeaders)
+			problem = fmt.Sprintf("%s occurs more than %d times", HeaderAnnotation, maxParamHeaders)
 		}
 		seen[lower] = true
 	})
-	return flaw
+	return problem
 }
 
 // StripHeaderAnnotations returns a tool's inputSchema without header annotations. All other bytes

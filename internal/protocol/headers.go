@@ -93,7 +93,8 @@ func checkParam(arguments []byte, path []string, header string, values []string)
 	}
 	if _, can := headerValue(value); !can {
 		if given != "" || len(values) > 1 {
-			return headerMismatch(header, "is present, but the argument "+strings.Join(path, ".")+" is not")
+			return headerMismatch(header,
+				"is present, but the argument "+strings.Join(path, ".")+" is not")
 		}
 		return nil
 	}

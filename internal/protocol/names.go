@@ -60,8 +60,8 @@ const (
 	HeaderLastEventID     = "Last-Event-Id"
 )
 
-// HTTP headers that repeat parts of the body of a modern request, for intermediaries that do not read
-// the body.
+// HTTP headers that repeat parts of the body of a modern request, for intermediaries that do not
+// read the body.
 const (
 	HeaderMethod      = mcp.HeaderMethod
 	HeaderName        = mcp.HeaderName

@@ -69,11 +69,11 @@ var cacheable = map[string]bool{
 //     any
 //     other.
 //   - The complete result of a cacheable method gets ttlMs 0 and cacheScope "private".
-//   - If stateless is true the responder is modern, too, and its own resultType, ttlMs and
+//   - If fromModern is true the responder is modern, too, and its own resultType, ttlMs and
 //     cacheScope
 //     stay. Otherwise members of these names have no meaning and are replaced.
 //   - Errors are converted, see [ErrorToModern].
-func ToModern(m wire.Message, method string, server []byte, stateless bool) wire.Message {
+func ToModern(m wire.Message, method string, server []byte, fromModern bool) wire.Message {
 	result := m.Part(wire.PartResult)
 	switch {
 	case m.Part(wire.PartError) != nil:
@@ -81,20 +81,20 @@ func ToModern(m wire.Message, method string, server []byte, stateless bool) wire
 	case !wire.IsObject(result):
 		return m
 	}
-	said := readModernMembers(result, stateless)
+	members := readModernMembers(result, fromModern)
 	var put []wire.Member
-	say := func(i int, text string) {
-		if !stateless || wire.IsNull(said[i].value) {
+	setDefault := func(i int, text string) {
+		if !fromModern || wire.IsNull(members[i].value) {
 			put = append(put, wire.Member{Key: modernMembers[i], Text: []byte(text)})
 		}
 	}
-	say(memberResultType, `"complete"`)
-	if kind, _ := said[memberResultType].resultType(); cacheable[method] &&
-		(!stateless || kind == ResultComplete) {
-		say(memberTTL, "0")
-		say(memberCacheScope, `"private"`)
+	setDefault(memberResultType, `"complete"`)
+	if kind, _ := members[memberResultType].resultType(); cacheable[method] &&
+		(!fromModern || kind == ResultComplete) {
+		setDefault(memberTTL, "0")
+		setDefault(memberCacheScope, `"private"`)
 	}
-	meta := wire.EditObject(said[memberMeta].value, nil,
+	meta := wire.EditObject(members[memberMeta].value, nil,
 		wire.Member{Key: MetaServerInfo, Text: server})
 	put = append(put, wire.Member{Key: modernMembers[memberMeta], Text: meta})
 	return m.EditResult(differsInCaseOnly, put...)
@@ -122,11 +122,11 @@ const (
 	memberCacheScope
 )
 
-// readModernMembers reads modernMembers from a result; only _meta unless stateless is true.
+// readModernMembers reads modernMembers from a result; only _meta unless fromModern is true.
 // Results are large, so it does not scan a result that cannot have the member.
-func readModernMembers(result []byte, stateless bool) []memberValue {
+func readModernMembers(result []byte, fromModern bool) []memberValue {
 	switch {
-	case stateless:
+	case fromModern:
 		return lookupAll(result, modernMembers...)
 	case mayContainMember(result, modernMembers[memberMeta]):
 		return append(lookupAll(result, modernMembers[memberMeta]), memberValue{}, memberValue{},
@@ -180,19 +180,19 @@ func ErrorToModern(failure []byte, method string) []byte {
 	data := wire.ReadError(failure).Data
 	uri, _ := wire.Lookup(data, "uri")
 	required, _ := wire.Lookup(data, "requiredCapabilities")
-	is := 0
+	converted := 0
 	switch code := errorCode(failure); {
 	case code == CodeResourceNotFound && (uri != nil || method == MethodResourcesRead):
-		is = wire.CodeInvalidParams
+		converted = wire.CodeInvalidParams
 	case code == CodeMissingCapability && wire.IsObject(required):
 	case code == CodeResourceNotFound, code <= firstReservedCode && code >= lastReservedCode:
-		is = wire.CodeInternalError
+		converted = wire.CodeInternalError
 	}
-	if is == 0 {
+	if converted == 0 {
 		return failure
 	}
 	return mapMember(failure, "code", func([]byte) []byte {
-		return strconv.AppendInt(nil, int64(is), 10)
+		return strconv.AppendInt(nil, int64(converted), 10)
 	})
 }
 

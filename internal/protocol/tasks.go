@@ -15,13 +15,16 @@ import (
 // extension [TasksExtension]. This file converts between the two. The files tasks_ids.go,
 // tasks_calls.go and tasks_input.go handle task ids, calls and inputs.
 //
-//	                legacy                             modern
-//	created         {"task":{…}}                       {"resultType":"task",…}
-//	tasks/get       {…}                                {"resultType":"complete",…,result|error|inputRequests}
-//	notification    notifications/tasks/status {…}     notifications/tasks {…,result|error|inputRequests}
-//	time to live    ttl                                ttlMs
-//	poll interval   pollInterval                       pollIntervalMs
-//	failed          an error, or a result isError      an error only
+//	                legacy                         modern
+//	created         {"task":{…}}                   {"resultType":"task",…}
+//	tasks/get       {…}                            {"resultType":"complete",…,OUTCOME}
+//	notification    notifications/tasks/status     notifications/tasks
+//	                {…}                            {…,OUTCOME}
+//	time to live    ttl                            ttlMs
+//	poll interval   pollInterval                   pollIntervalMs
+//	failed          an error, or a result isError  an error only
+//
+// OUTCOME is a result, an error, or inputRequests, see [TaskOutcome].
 
 // The statuses of a task, the same in both generations.
 const (

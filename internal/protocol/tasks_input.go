@@ -63,7 +63,8 @@ func ListenTaskIDs(m wire.Message) (ids []string, err *wire.Error) {
 		id := wire.Unquote(one)
 		switch {
 		case id == "":
-			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: taskIds must be a list of ids")
+			err = wire.Errorf(wire.CodeInvalidParams,
+				"Invalid params: taskIds must be a list of ids")
 		case len(ids) == maxListenTaskIDs:
 			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: more than %d taskIds",
 				maxListenTaskIDs)

@@ -111,16 +111,16 @@ func extraCap(put []Member) int {
 	return size
 }
 
-// appendEdited appends the result of EditObject to b. It calls lies with the key of each member
+// appendEdited appends the result of EditObject to b. It calls record with the key of each member
 // and the span of its value.
 func appendEdited(b, object []byte, drop func(key string) bool, put []Member,
-	lies func(key string, value span)) []byte {
+	record func(key string, value span)) []byte {
 	b = append(b, '{')
 	empty := len(b)
 	for _, m := range put {
 		b = append(append(appendComma(b, empty), Quote(m.Key)...), ':')
 		b = append(b, m.Text...)
-		lies(m.Key, span{int32(len(b) - len(m.Text)), int32(len(b))})
+		record(m.Key, span{int32(len(b) - len(m.Text)), int32(len(b))})
 	}
 	s := scan(object)
 	i, ok := s.enterObject(0)
@@ -129,7 +129,7 @@ func appendEdited(b, object []byte, drop func(key string) bool, put []Member,
 		i = s.value(i)
 		if s.err == nil && (drop == nil || !drop(key)) && !hasKey(put, key) {
 			b = append(appendComma(b, empty), object[lo:i]...)
-			lies(key, span{int32(len(b) - (i - value)), int32(len(b))})
+			record(key, span{int32(len(b) - (i - value)), int32(len(b))})
 		}
 		i, ok = s.nextMember(i)
 	}

@@ -66,8 +66,8 @@ func Parse(text []byte) (Message, error) {
 		problem = m.classify()
 	}
 	if problem == problemBothParts {
-		if mended, ok := m.withoutNullPart(); ok {
-			return mended, nil
+		if repaired, ok := m.withoutNullPart(); ok {
+			return repaired, nil
 		}
 	}
 	if problem != "" {
@@ -240,8 +240,8 @@ func (m *Message) classify() (problem string) {
 // resolveToken chooses between the two places of the progress token. A null token counts as
 // absent.
 func (m *Message) resolveToken() (problem string) {
-	if own := m.parts[partParamsToken]; m.kind == Notification && own != (span{}) {
-		m.parts[PartToken] = own
+	if top := m.parts[partParamsToken]; m.kind == Notification && top != (span{}) {
+		m.parts[PartToken] = top
 	}
 	m.parts[partParamsToken] = span{}
 	token := m.part(PartToken)
@@ -262,7 +262,7 @@ func isID(value []byte) bool {
 
 // withoutNullPart repairs a response in the style of JSON-RPC 1.0, which has both a result and an
 // error, one of them null. Strict clients reject it, so the null member is removed.
-func (m Message) withoutNullPart() (mended Message, ok bool) {
+func (m Message) withoutNullPart() (repaired Message, ok bool) {
 	result, failure := m.part(PartResult), m.part(PartError)
 	switch {
 	case IsNull(failure):

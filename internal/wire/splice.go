@@ -56,13 +56,13 @@ func (m *Message) firstEdit(edits []Edit, done int32) *Edit {
 // message before all edits: edits do not overlap, so the original offsets determine what each one
 // moves.
 func (m *Message) shift(at span, delta int32, was *Message) {
-	for p, place := range was.parts {
+	for p, s := range was.parts {
 		switch {
-		case place.hi == place.lo:
-		case place.lo >= at.hi:
+		case s.hi == s.lo:
+		case s.lo >= at.hi:
 			m.parts[p].lo += delta
 			m.parts[p].hi += delta
-		case place.hi >= at.hi:
+		case s.hi >= at.hi:
 			m.parts[p].hi += delta
 		}
 	}
