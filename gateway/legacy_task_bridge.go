@@ -202,7 +202,8 @@ func (rr *resultRequest) OnResponse(m wire.Message, err error) {
 	wanted := b.result == rr // not abandoned
 	if err == nil {
 		open, b.inputRequests = b.inputRequests, nil
-		if size := len(m.Raw()); wanted && !b.closed && b.task.g.resultBytes.Acquire(size, maxResultBytes) {
+		size := len(m.Raw())
+		if wanted && !b.closed && b.task.g.resultBytes.Acquire(size, maxResultBytes) {
 			rr.storedBytes = size
 		}
 	}

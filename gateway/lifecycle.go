@@ -121,7 +121,8 @@ func (s *Session) initialize(r *peer.Request) {
 	s.mu.Lock()
 	s.negotiated = caller // running backends may need it at once
 	s.mu.Unlock()
-	attrs := []any{"client", caller.Name, "revision", caller.Revision.Date, "asked", truncate(requested)}
+	attrs := []any{"client", caller.Name, "revision", caller.Revision.Date,
+		"asked", truncate(requested)}
 	if s.principal != "" {
 		attrs = append(attrs, "principal", s.principal)
 	}

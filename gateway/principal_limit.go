@@ -12,7 +12,8 @@ func perPrincipalLimit(principal string, limit int) int {
 	return quota.Half(limit)
 }
 
-// acquireShare counts one more item of a principal, unless limit or its perPrincipalLimit is reached.
+// acquireShare counts one more item of a principal, unless limit or its perPrincipalLimit is
+// reached.
 func acquireShare(c *quota.Counter[string], principal string, limit int) bool {
 	return c.Acquire(principal, limit, perPrincipalLimit(principal, limit)) == quota.None
 }

@@ -299,8 +299,8 @@ func (c *clientCall) validateResult(m wire.Message) error {
 }
 
 func errUnexpectedType(kind string) error {
-	return &peer.BadResponseError{Err: fmt.Errorf("its resultType %q is not allowed for this request",
-		truncate(kind))}
+	return &peer.BadResponseError{Err: fmt.Errorf(
+		"its resultType %q is not allowed for this request", truncate(kind))}
 }
 
 // checkInputs validates the input requests of a result. Session clients are checked later, by

@@ -252,7 +252,7 @@ func (sc *statelessClient) handleRequest(backend string, r *peer.Request) {
 		return
 	}
 	r.Fail(wire.Errorf(wire.CodeMethodNotFound,
-		"Method not found: %s: the client accepts requests only during its calls, and none is in flight",
+		"Method not found: %s: the client accepts requests only during its calls",
 		truncate(r.Method())))
 }
 

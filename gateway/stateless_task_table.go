@@ -227,6 +227,6 @@ func (t *statelessTasks) withBackendID(backend, id string) []*statelessTask {
 	return slices.Clone(t.byBackendID[scopedID{backend, id}])
 }
 
-// maxResultBytes bounds the stored results of tasks and suspended calls, in bytes. Beyond it results
-// are not stored: backends are asked again.
+// maxResultBytes bounds the stored results of tasks and suspended calls, in bytes. Beyond it
+// results are not stored: backends are asked again.
 const maxResultBytes = 64 << 20

@@ -223,7 +223,8 @@ func acknowledged() peer.Response {
 
 // forward forwards a request to a modern backend. Only the id is translated, and elicitations get
 // the backend's label.
-func (st *statelessTask) forward(ctx context.Context, m wire.Message, sessionID string) peer.Response {
+func (st *statelessTask) forward(ctx context.Context, m wire.Message,
+	sessionID string) peer.Response {
 	resp := st.g.callTask(ctx, st.backend, protocol.SetMessageTaskID(m, st.scopedID.id),
 		&peer.Call{SessionID: sessionID})
 	get := m.Method() == protocol.MethodTasksGet
