@@ -78,8 +78,9 @@ func (c *checker) checkName(name, at string, named map[string]int) {
 // target checks that b has exactly one target, and a valid one.
 func (c *checker) target(b *Backend, at string) {
 	var targets []string
-	for _, t := range []struct{ key, value string }{{"command", b.Command}, {"url", b.URL},
-		{"embedded", b.Embedded}} {
+	for _, t := range []struct{ key, value string }{
+		{"command", b.Command}, {"url", b.URL}, {"embedded", b.Embedded},
+	} {
 		if t.value != "" {
 			targets = append(targets, t.key)
 		}

@@ -33,8 +33,8 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
 		return nil, false
 	}
 	r.fromVariables[at.path] = len(x.Expanded) > 0
-	if name := emptyVariable(x.Expanded, strings.TrimPrefix(at.path, r.backendPath+"."),
-		text); name != "" && !r.disabled &&
+	key := strings.TrimPrefix(at.path, r.backendPath+".")
+	if name := emptyVariable(x.Expanded, key, text); name != "" && !r.disabled &&
 		r.misconfigure(at, "variable "+name+" is empty: set it where the gateway is started") {
 		return nil, false
 	}
@@ -100,8 +100,8 @@ func (r *reader) misconfigure(at location, problem string) bool {
 		return false
 	}
 	r.reported[at.path] = true
-	r.misconfigured[r.backendPath] = r.misconfigured[r.backendPath].with(strings.TrimPrefix(at.path,
-		r.backendPath+"."), problem)
+	key := strings.TrimPrefix(at.path, r.backendPath+".")
+	r.misconfigured[r.backendPath] = r.misconfigured[r.backendPath].with(key, problem)
 	return true
 }
 
@@ -123,7 +123,7 @@ func (f variableProblems) with(key, problem string) variableProblems {
 // emptyVariable returns the name of an empty variable that leaves a required value empty: a
 // target, or a header, which may also consist of a scheme such as Bearer alone. "" = there is
 // none.
-func emptyVariable(came []expand.Variable, key, text string) string {
+func emptyVariable(expanded []expand.Variable, key, text string) string {
 	header := strings.HasPrefix(key, "headers.")
 	if !header && key != "command" && key != "url" && key != "embedded" {
 		return ""
@@ -132,7 +132,7 @@ func emptyVariable(came []expand.Variable, key, text string) string {
 		!(header && rest != text && !strings.Contains(rest, " ")) {
 		return ""
 	}
-	for _, a := range came {
+	for _, a := range expanded {
 		if strings.TrimSpace(a.Value) == "" {
 			return a.Name
 		}

@@ -110,8 +110,8 @@ func TestDiff(t *testing.T) {
 			if c.old != "" && strings.Contains(string(text), "0123456789abcdef") {
 				t.Errorf("a value in %s", text)
 			}
-			if again := Diff(old.Effective(next, Diff(old, next)),
-				next); !slices.Equal(again.NeedRestart, Diff(old, next).NeedRestart) ||
+			again := Diff(old.Effective(next, Diff(old, next)), next)
+			if !slices.Equal(again.NeedRestart, Diff(old, next).NeedRestart) ||
 				len(again.Applied) > 0 || again.AnyBackend() {
 				t.Errorf("Diff after Effective: %s", summary(again))
 			}

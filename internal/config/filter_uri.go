@@ -97,8 +97,8 @@ func webAuthority(text, port string) (authority, path string) {
 	host = strings.ToLower(host[strings.LastIndexByte(host, '@')+1:])
 	host = strings.TrimSuffix(strings.TrimSuffix(host, port), ":")
 	host = strings.TrimSuffix(host, ".")
-	if host == "" || strings.ContainsFunc(host,
-		func(r rune) bool { return r > unicode.MaxASCII || r == '%' }) {
+	isOdd := func(r rune) bool { return r > unicode.MaxASCII || r == '%' }
+	if host == "" || strings.ContainsFunc(host, isOdd) {
 		return "", ""
 	}
 	return "//" + host, path

@@ -89,10 +89,9 @@ func TestLookup(t *testing.T) {
 					b[0].Name != "demo" || b[0].Embedded != "demo" || !b[0].Enabled {
 					t.Fatalf("got %q with %+v, want the demo", loaded.Source, b)
 				}
-				if homeless := vars["HOME"]+
-					vars["XDG_CONFIG_HOME"] == ""; homeless != strings.Contains(strings.Join(loaded.Warnings,
-					"\n"),
-					"HOME is not set") {
+				warnings := strings.Join(loaded.Warnings, "\n")
+				homeless := vars["HOME"]+vars["XDG_CONFIG_HOME"] == ""
+				if homeless != strings.Contains(warnings, "HOME is not set") {
 					t.Errorf("warnings: %q", loaded.Warnings)
 				}
 				return

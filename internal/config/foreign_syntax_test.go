@@ -116,8 +116,9 @@ func TestSimilarNames_F_CFG_1(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(loaded.Warnings, "\n"); want != strings.Contains(got,
-			"my-docs and my_docs differ in - and _ only") || !want && got != "" {
+		got := strings.Join(loaded.Warnings, "\n")
+		warned := strings.Contains(got, "my-docs and my_docs differ in - and _ only")
+		if warned != want || !want && got != "" {
 			t.Errorf("%s: %q", text, got)
 		}
 	}

@@ -135,7 +135,8 @@ func (r *reader) convertEntry(pairs []pair, at location) (converted []pair) {
 	if e.disabled {
 		converted = append(converted, pair{"enabled", "enabled", at.line, node.False()})
 	}
-	tools, read, wrong := dialect.ReadToolFilter(func(key string) *yaml.Node { return e.values[key] })
+	tools, read, wrong := dialect.ReadToolFilter(
+		func(key string) *yaml.Node { return e.values[key] })
 	if wrong != "" {
 		r.fail(at, wrong, "")
 	}
@@ -195,7 +196,7 @@ func (r *reader) convertKey(p pair, e *foreignEntry, at location) (_ pair, ok bo
 
 // readDisabled returns whether disabled or enabled disable an entry.
 func (r *reader) readDisabled(pairs []pair, at location) bool {
-	off := false
+	disabled := false
 	for _, p := range pairs {
 		value := node.Deref(p.value)
 		switch {
@@ -203,12 +204,12 @@ func (r *reader) readDisabled(pairs []pair, at location) bool {
 		case value.Value != "true" && value.Value != "false":
 			r.fail(at.child(p.key, p.shown, p.line), "must be true or false", "")
 		case p.key == "disabled":
-			off = off || value.Value == "true"
+			disabled = disabled || value.Value == "true"
 		default:
-			off = off || value.Value == "false"
+			disabled = disabled || value.Value == "false"
 		}
 	}
-	return off
+	return disabled
 }
 
 // whyUnusable explains why an entry cannot work in a gateway with any variables; "" = it can.

@@ -38,8 +38,8 @@ func variableName(key string) string {
 // variable of a key: it is misspelt, or no variable can set that key. It skips variables that the
 // file uses.
 func misspeltVariables(names []string, used map[string]bool) (warnings []string) {
-	if !slices.ContainsFunc(names,
-		func(name string) bool { return strings.HasPrefix(name, "GATEWAY_") }) {
+	hasPrefix := func(name string) bool { return strings.HasPrefix(name, "GATEWAY_") }
+	if !slices.ContainsFunc(names, hasPrefix) {
 		return nil
 	}
 	known := []string{"CONFIG"} // without the prefix, which all of them share

@@ -208,8 +208,8 @@ func TestImportSkipsUnsupportedURLs(t *testing.T) {
 			t.Errorf("%s is there: %v\n%s", name, !want, out)
 		}
 	}
-	if notes := strings.Join(im.Notes, "\n"); strings.Count(notes,
-		"must begin with http:// or https://") != 2 {
+	notes := strings.Join(im.Notes, "\n")
+	if strings.Count(notes, "must begin with http:// or https://") != 2 {
 		t.Errorf("notes: %s", notes)
 	}
 }
@@ -259,9 +259,12 @@ func TestImportSkipsGateways(t *testing.T) {
 	if got, want := strings.Join(names, " "), "other elsewhere path variable"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := strings.Join(asked, " "),
-		"http://127.0.0.1:7432/mcp https://[::1]:7432/mcp http://LocalHost:7432/sse http://localhost:9002/mcp"; got != want {
-		t.Errorf("asked %s, want %s", got, want)
+	wantAsked := []string{
+		"http://127.0.0.1:7432/mcp", "https://[::1]:7432/mcp", "http://LocalHost:7432/sse",
+		"http://localhost:9002/mcp",
+	}
+	if !slices.Equal(asked, wantAsked) {
+		t.Errorf("asked %s, want %s", asked, wantAsked)
 	}
 	if len(im.result.Notes) != 5 ||
 		im.result.Notes[0] != `/w/.mcp.json: server "hub" is not imported: it is this gateway itself` {
@@ -311,8 +314,8 @@ func TestImportOfOtherProgramNamedGateway(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		exe = ".exe"
 	}
-	if err := os.WriteFile(filepath.Join(dir, "gateway"+exe), []byte("#!/bin/sh\n"),
-		0o700); err != nil {
+	program := filepath.Join(dir, "gateway"+exe)
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", "")

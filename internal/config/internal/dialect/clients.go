@@ -292,8 +292,8 @@ func AnyClient(Client) bool { return true }
 // Workspace returns the value of ${workspaceFolder} in the file at path: the folder of its
 // project if a client with such references uses the file, otherwise cwd.
 func Workspace(path, cwd, home string) string {
-	if folder := ProjectDir(path, home,
-		func(c Client) bool { return c.Refs.Prefixed }); folder != "" {
+	hasPrefixed := func(c Client) bool { return c.Refs.Prefixed }
+	if folder := ProjectDir(path, home, hasPrefixed); folder != "" {
 		return folder
 	}
 	if cwd == "" {

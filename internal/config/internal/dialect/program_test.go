@@ -24,8 +24,9 @@ func TestIsGateway(t *testing.T) {
 		exe = ".exe"
 	}
 	at := func(folder string) string { return filepath.Join(dir, folder, "gateway"+exe) }
-	for path, content := range map[string][]byte{at("ours"): content,
-		at("other"): []byte("#!/bin/sh\n")} {
+	for path, content := range map[string][]byte{
+		at("ours"): content, at("other"): []byte("#!/bin/sh\n"),
+	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
