@@ -480,8 +480,8 @@ func TestFloodOfOneBackendIsIsolated(t *testing.T) {
 		h.OpenSession("one", nil, false)
 		h.callFor("one", "a")
 		a.HandleRequest("tools/call")
-		const storm = 5000
-		for i := range storm {
+		const flood = 5000
+		for i := range flood {
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			if i%500 == 0 {
@@ -491,11 +491,11 @@ func TestFloodOfOneBackendIsIsolated(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second)
-		told, lists := 0, 0
+		reports, lists := 0, 0
 		h.clients.mu.Lock()
 		for _, line := range h.clients.messages {
 			if strings.HasSuffix(line, "notifications/message") {
-				told++
+				reports++
 			}
 		}
 		h.clients.mu.Unlock()
@@ -504,11 +504,11 @@ func TestFloodOfOneBackendIsIsolated(t *testing.T) {
 				lists++
 			}
 		}
-		if told == 0 || lists > 1 {
-			t.Errorf("%d notifications, %d lists", told, lists)
+		if reports == 0 || lists > 1 {
+			t.Errorf("%d notifications, %d lists", reports, lists)
 		}
 		if n := len(h.log.Lines("log message of the backend")); n > 1000 {
-			t.Errorf("%d records of %d", n, storm)
+			t.Errorf("%d records of %d", n, flood)
 		}
 	})
 }

@@ -153,8 +153,8 @@ func TestCache_EarlierVersion(t *testing.T) {
 	}
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		h.wantNames("t")
-		if loud := h.log.Warnings(); len(loud) > 0 {
-			t.Errorf("logged %q", loud)
+		if warnings := h.log.Warnings(); len(warnings) > 0 {
+			t.Errorf("logged %q", warnings)
 		}
 	})
 }
@@ -193,9 +193,9 @@ func TestCache_DamagedFileIsIgnored(t *testing.T) {
 				t.Fatal(err)
 			}
 			withHarness(t, o, func(t *testing.T, h *harness) {
-				if loud := h.log.Warnings(); len(loud) != 1 ||
-					!strings.Contains(loud[0], "damaged") {
-					t.Errorf("logged %q", loud)
+				if warnings := h.log.Warnings(); len(warnings) != 1 ||
+					!strings.Contains(warnings[0], "damaged") {
+					t.Errorf("logged %q", warnings)
 				}
 				h.wantNames()
 				h.nextProcess("a").ServeStartup("t")
@@ -241,8 +241,8 @@ func TestCache_OtherThanFileIsIgnored(t *testing.T) {
 				h.wantNames()
 				h.nextProcess("a").ServeStartup("t")
 				h.wantNames("t")
-				if loud := h.log.Warnings(); len(loud) > 1 {
-					t.Errorf("logged %q", loud)
+				if warnings := h.log.Warnings(); len(warnings) > 1 {
+					t.Errorf("logged %q", warnings)
 				}
 			})
 			if now, err := os.ReadFile(path); name != "a directory" &&
@@ -290,8 +290,8 @@ func TestCONC11_ConcurrentCacheWriters(t *testing.T) {
 			for j := range 10 {
 				o := backends.Options{Backends: legacyBackends("a"), StateDir: dir}
 				withHarness(t, o, func(t *testing.T, h *harness) {
-					if loud := h.log.Warnings(); len(loud) != 0 {
-						t.Errorf("logged %q", loud)
+					if warnings := h.log.Warnings(); len(warnings) != 0 {
+						t.Errorf("logged %q", warnings)
 					}
 					h.nextProcess("a").ServeStartup(fmt.Sprintf("t%d_%d", i, j))
 					h.wantNames(fmt.Sprintf("t%d_%d", i, j))
@@ -313,9 +313,9 @@ func TestCache_WriteFailure(t *testing.T) {
 		StateDir: filepath.Join(file, "state")}, func(t *testing.T, h *harness) {
 		h.nextProcess("a").ServeStartup("t")
 		h.wantNames("t")
-		if loud := h.log.Warnings(); len(loud) != 1 ||
-			!strings.Contains(loud[0], "cannot write catalog cache") {
-			t.Errorf("logged %q", loud)
+		if warnings := h.log.Warnings(); len(warnings) != 1 ||
+			!strings.Contains(warnings[0], "cannot write catalog cache") {
+			t.Errorf("logged %q", warnings)
 		}
 	})
 }
@@ -335,8 +335,8 @@ func TestCache_UnusualCapabilities(t *testing.T) {
 				a.ServeHandshake(`{"protocolVersion":"2025-11-25"` + odd + `}`)
 				a.ServeToolsList(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
 				h.wantNames("t")
-				if loud := h.log.Warnings(); len(loud) != 0 {
-					t.Errorf("%s: logged %q", odd, loud)
+				if warnings := h.log.Warnings(); len(warnings) != 0 {
+					t.Errorf("%s: logged %q", odd, warnings)
 				}
 			})
 		}
@@ -448,8 +448,8 @@ func TestCache_BackendEndsBeforeListing_F_STATE_1(t *testing.T) {
 				p.ServeHandshake("") // without server/discover
 				p.ServeToolsList(mcptest.ToolsResult("t"))
 				h.wantNames("t")
-				if loud := h.log.Warnings(); len(loud) > 0 {
-					t.Errorf("logged %q", loud)
+				if warnings := h.log.Warnings(); len(warnings) > 0 {
+					t.Errorf("logged %q", warnings)
 				}
 			})
 		})

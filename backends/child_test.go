@@ -143,18 +143,18 @@ func TestOutputOfOtherProgramsIsInError(t *testing.T) {
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
-			for _, era := range []string{"auto", "legacy"} {
+			for _, generation := range []string{"auto", "legacy"} {
 				s := New(Options{
 					Backends: []config.Backend{{Name: "s", Command: "sh",
 						Args: []string{"-c", script}, Enabled: true, StartTimeout: time.Minute,
-						Generation: era}},
+						Generation: generation}},
 					MaxMessage: 1 << 20, NoRestart: true, Log: slog.New(slog.DiscardHandler),
 					Mask: strings.NewReplacer("hunter22", "***").Replace,
 				})
 				want := want
 				if strings.Contains(want, "start_timeout") {
 					s.current().all[0].cfg.StartTimeout = time.Second
-					if era == "auto" {
+					if generation == "auto" {
 						want = strings.Replace(want, "(start_timeout)",
 							"(start_timeout) (it was sent server/discover first and did not respond; "+
 								"if it hangs on unknown requests, set `era: legacy`)", 1)
@@ -168,7 +168,7 @@ func TestOutputOfOtherProgramsIsInError(t *testing.T) {
 					<-v.Changed
 				}
 				if err := s.Status()[0].Err; err == nil || err.Error() != want {
-					t.Errorf("%s: it failed with %v, want %s", era, err, want)
+					t.Errorf("%s: it failed with %v, want %s", generation, err, want)
 				}
 				cancel()
 				<-done

@@ -122,15 +122,15 @@ func uriOf(m wire.Message) string {
 }
 
 // wantOnly checks that each of these has come, any number of times, and nothing else.
-func (e *clientRecorder) wantOnly(t *testing.T, lines ...string) {
+func (cr *clientRecorder) wantOnly(t *testing.T, lines ...string) {
 	t.Helper()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	heard := slices.Compact(slices.Sorted(slices.Values(e.messages)))
-	if !slices.Equal(heard, lines) {
-		t.Errorf("received %q, want %q", e.messages, lines)
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
+	got := slices.Compact(slices.Sorted(slices.Values(cr.messages)))
+	if !slices.Equal(got, lines) {
+		t.Errorf("received %q, want %q", cr.messages, lines)
 	}
-	e.messages = nil
+	cr.messages = nil
 }
 
 func TestApply_SubscriptionsOverSessionConnections(t *testing.T) {

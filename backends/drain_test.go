@@ -32,7 +32,7 @@ type progressRecorder struct {
 	progress []string
 }
 
-// Progressed implements peer.ResponseHandler.
+// OnProgress implements peer.ResponseHandler.
 func (c *progressRecorder) OnProgress(m wire.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,8 +90,8 @@ func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 		if n := len(h.dialTimes("a")); n != 2 {
 			t.Errorf("a was started %d times", n)
 		}
-		if loud := h.log.Warnings(); len(loud) > 0 {
-			t.Errorf("logged %q", loud)
+		if warnings := h.log.Warnings(); len(warnings) > 0 {
+			t.Errorf("logged %q", warnings)
 		}
 	})
 }

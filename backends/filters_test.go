@@ -176,10 +176,10 @@ func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
 		c := h.subscribe("s", "a", "x:secret", true)
 		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 		c.wantResult(t)
-		const heard = "s notified by a: notifications/resources/updated"
+		const notification = "s notified by a: notifications/resources/updated"
 		update := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:secret"}}`
 		p.Send(update)
-		h.clients.want(t, heard)
+		h.clients.want(t, notification)
 		<-h.startApply(change(withDenied(all[0], "", "", "x:*")))
 		p.Send(update)
 		h.clients.want(t)
@@ -192,9 +192,9 @@ func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
 		next.WantNothing() // no new subscribe
 		<-h.startApply(change(all[0]))
 		next.SendResult(next.HandleRequest("resources/subscribe").ID(), "{}")
-		h.clients.want(t, heard) // an update may have been missed
+		h.clients.want(t, notification) // an update may have been missed
 		next.Send(update)
-		h.clients.want(t, heard)
+		h.clients.want(t, notification)
 	})
 }
 

@@ -193,10 +193,10 @@ type callRecorder struct {
 	results []string
 }
 
-// Progressed implements peer.ResponseHandler.
+// OnProgress implements peer.ResponseHandler.
 func (c *callRecorder) OnProgress(wire.Message) {}
 
-// Done implements peer.ResponseHandler.
+// OnResponse implements peer.ResponseHandler.
 func (c *callRecorder) OnResponse(m wire.Message, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -152,7 +152,7 @@ func TestCallsOfLostSession_F_HTTP_13(t *testing.T) {
 				if a := <-sendSized(set, "x", 1); a.Err != nil {
 					t.Fatal(a.Err)
 				}
-				calls, greeted := 1, s.count("initialize")
+				calls, initializes := 1, s.count("initialize")
 				for round := range 3 {
 					s.forget()
 					var waiters []peer.ResponseChan
@@ -171,7 +171,7 @@ func TestCallsOfLostSession_F_HTTP_13(t *testing.T) {
 					t.Errorf("%d calls ran %d times", calls, n)
 				}
 				// the session's connection and the shared one notice it
-				if n := s.count("initialize") - greeted; n > 6 {
+				if n := s.count("initialize") - initializes; n > 6 {
 					t.Errorf("%d times initialize after 3 lost sessions", n)
 				}
 			})
@@ -240,7 +240,7 @@ func Test404IsAResponse_F_HTTP_13(t *testing.T) {
 			if a := <-sendSized(set, "x", 1); a.Err != nil {
 				t.Fatal(a.Err)
 			}
-			greeted := s.count("initialize")
+			initializes := s.count("initialize")
 			for range 2 * breakerThreshold {
 				w := make(peer.ResponseChan, 1)
 				set.Send("x", wire.NewRequest("0", s.missing, []byte(`{"name":"n"}`)),
@@ -252,8 +252,8 @@ func Test404IsAResponse_F_HTTP_13(t *testing.T) {
 					t.Errorf("what is there: %v", a.Err)
 				}
 			}
-			if n := s.count("initialize"); n != greeted {
-				t.Errorf("initialize %d times more", n-greeted)
+			if n := s.count("initialize"); n != initializes {
+				t.Errorf("initialize %d times more", n-initializes)
 			}
 		})
 	}

@@ -90,8 +90,8 @@ func TestLazy_FirstCallStartsBackend(t *testing.T) {
 			h.wantState(c.Name, backends.Ready)
 		}
 		h.wantNames("newa", "newb", "newc")
-		if loud := h.log.Warnings(); len(loud) != 0 {
-			t.Errorf("logged %q", loud)
+		if warnings := h.log.Warnings(); len(warnings) != 0 {
+			t.Errorf("logged %q", warnings)
 		}
 	})
 }
@@ -175,21 +175,21 @@ func TestLazy_FailingBackend(t *testing.T) {
 
 // An idle backend is stopped, its tools stay listed, and the next call starts it.
 func TestIdle_BackendIsStopped(t *testing.T) {
-	for _, era := range []string{"legacy", "modern"} {
-		t.Run(era, func(t *testing.T) {
+	for _, generation := range []string{"legacy", "modern"} {
+		t.Run(generation, func(t *testing.T) {
 			o := backends.Options{Backends: []config.Backend{withIdleStop("a")}}
-			o.Backends[0].Generation = era
+			o.Backends[0].Generation = generation
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
 				start := func() {
-					if era == "modern" {
+					if generation == "modern" {
 						p.ServeDiscover(discoverWith(`{"tools":{"listChanged":true}}`))
 					} else {
 						p.ServeHandshake("")
 					}
 				}
 				rest := func() {
-					if era == "modern" { // its listen is always open
+					if generation == "modern" { // its listen is always open
 						p.HandleRequest("subscriptions/listen")
 						p.Send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
 					}
@@ -227,8 +227,8 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 				c.wantResult(t)
 				rest()
 				h.wantState("a", backends.Ready)
-				if loud := h.log.Warnings(); len(loud) != 0 {
-					t.Errorf("logged %q", loud)
+				if warnings := h.log.Warnings(); len(warnings) != 0 {
+					t.Errorf("logged %q", warnings)
 				}
 			})
 		})

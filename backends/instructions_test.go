@@ -30,8 +30,8 @@ func TestInstructions_OfBothGenerationsAndReplacedByAReload(t *testing.T) {
 			!strings.HasSuffix(text, "x…") {
 			t.Errorf("got %d: %s", len([]rune(text)), text)
 		}
-		if said := h.log.Lines("level=INFO", "left out"); len(said) != 1 {
-			t.Errorf("logged %q", said)
+		if records := h.log.Lines("level=INFO", "left out"); len(records) != 1 {
+			t.Errorf("logged %q", records)
 		}
 		for i := range all {
 			all[i].Instructions = "other"

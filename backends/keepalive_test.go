@@ -204,9 +204,9 @@ func TestUnreachableModernBackend(t *testing.T) {
 				t.Errorf("requested again after %v", pause)
 			}
 			h.wantNames("t") // cached
-			if loud := h.log.Warnings(); len(loud) != 1 ||
-				!strings.Contains(loud[0], "degraded; calls still go to it") {
-				t.Errorf("logged %q", loud)
+			if warnings := h.log.Warnings(); len(warnings) != 1 ||
+				!strings.Contains(warnings[0], "degraded; calls still go to it") {
+				t.Errorf("logged %q", warnings)
 			}
 			c, _ = h.call("a")
 			lose("tools/call") // calls still go to it

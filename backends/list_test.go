@@ -296,7 +296,7 @@ func TestUnmatchedGlobsAreLogged(t *testing.T) {
 	o.Backends[0].Tools = config.Filter{Allow: []string{"t*", "x?"},
 		Deny: []string{"tdelete", "t_delete"}}
 	withHarness(t, o, func(t *testing.T, h *harness) {
-		told := func(times int, want ...string) {
+		wantLogged := func(times int, want ...string) {
 			t.Helper()
 			synctest.Wait()
 			if s := h.status("a"); !slices.Equal(s.Unmatched, want) {
@@ -307,18 +307,18 @@ func TestUnmatchedGlobsAreLogged(t *testing.T) {
 				t.Errorf("logged %q", lines)
 			}
 		}
-		told(0)
+		wantLogged(0)
 		a := h.nextProcess("a")
 		a.ServeStartup("t", "t_delete")
-		told(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
+		wantLogged(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		a.ServeToolsList(mcptest.ToolsResult("t", "t_delete", "u"))
-		told(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
+		wantLogged(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		a.SendError(a.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"not now"}`)
-		told(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
+		wantLogged(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
 		a.ServeToolsList(mcptest.ToolsResult("t", "tdelete", "x1", "t_delete"))
-		told(1)
+		wantLogged(1)
 	})
 }
 
@@ -491,8 +491,8 @@ func TestNullListIsEmpty_F_LIST_6(t *testing.T) {
 		a.SendResult(a.HandleRequest("resources/list").ID(), `{"resources":null}`)
 		a.SendResult(a.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 		time.Sleep(25 * time.Second)
-		if loud := h.log.Warnings(); len(loud) != 2 || !strings.Contains(loud[0], "is null") {
-			t.Errorf("logged %q", loud)
+		if warnings := h.log.Warnings(); len(warnings) != 2 || !strings.Contains(warnings[0], "is null") {
+			t.Errorf("logged %q", warnings)
 		}
 		if s := h.status("a"); s.State != backends.Ready || s.Err != nil {
 			t.Errorf("%+v", s)

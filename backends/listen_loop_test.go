@@ -110,8 +110,8 @@ func TestListen_ChangesOfModernBackend(t *testing.T) {
 			b.acceptListen(nil)
 			b.serveLists("w")
 			h.wantNames("w")
-			if loud := h.log.Warnings(); len(loud) != 1 {
-				t.Errorf("logged %q", loud)
+			if warnings := h.log.Warnings(); len(warnings) != 1 {
+				t.Errorf("logged %q", warnings)
 			}
 		})
 }
@@ -139,8 +139,8 @@ func TestListen_FailureBacksOff(t *testing.T) {
 						}
 					}
 				}
-				if loud := h.log.Warnings(); len(loud) > 1 {
-					t.Errorf("logged %q", loud)
+				if warnings := h.log.Warnings(); len(warnings) > 1 {
+					t.Errorf("logged %q", warnings)
 				}
 				h.wantNames("t")
 			})

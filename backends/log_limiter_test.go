@@ -44,14 +44,14 @@ func TestBackendOutputIsRateLimited(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		// reports after 1, 2 and 4 seconds, the next after 8
-		if n, told := len(log.Lines("msg=z")), len(log.Lines("log records dropped")); n < 1000 ||
-			n > 1110 || told != 3 {
-			t.Errorf("%d records, told %d times", n, told)
+		if n, reports := len(log.Lines("msg=z")), len(log.Lines("log records dropped")); n < 1000 ||
+			n > 1110 || reports != 3 {
+			t.Errorf("%d records, told %d times", n, reports)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if told := len(log.Lines("log records dropped")); told > 4 {
-			t.Errorf("notified %d times without a change", told)
+		if reports := len(log.Lines("log records dropped")); reports > 4 {
+			t.Errorf("notified %d times without a change", reports)
 		}
 	})
 }
@@ -78,8 +78,8 @@ func TestBackendOutputIsBoundedInBytes_F_LOG_1(t *testing.T) {
 		if n := size(); n < 20<<20 || n > 26<<20 {
 			t.Errorf("%d bytes in a day", n)
 		}
-		if told := len(log.Lines("log records dropped")); told < 24 || told > 24+12 {
-			t.Errorf("reported %d times", told)
+		if reports := len(log.Lines("log records dropped")); reports < 24 || reports > 24+12 {
+			t.Errorf("reported %d times", reports)
 		}
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
@@ -98,16 +98,16 @@ func TestBackendOutputIsBoundedInBytes_F_LOG_1(t *testing.T) {
 func TestFailingListIsLoggedRarely_F_LOG_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Backend{}
-		told, sum := 0, 0
+		reports, sum := 0, 0
 		for range 24 * 3600 {
 			if n, tell := b.countListFailure(catalog.Tools); tell {
-				told++
+				reports++
 				sum += n
 			}
 			time.Sleep(time.Second)
 		}
-		if told < 24 || told > 32 || sum < 23*3600 {
-			t.Errorf("%d records for %d failures in a day", told, sum)
+		if reports < 24 || reports > 32 || sum < 23*3600 {
+			t.Errorf("%d records for %d failures in a day", reports, sum)
 		}
 		if n, tell := b.countListFailure(catalog.Prompts); n != 1 || !tell {
 			t.Errorf("the first failure of another list: %d, %v", n, tell)

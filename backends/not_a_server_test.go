@@ -12,11 +12,11 @@ import (
 // A program that echoes its input is not a server, with any generation. It gets no response,
 // and the error names the reason.
 func TestEcho(t *testing.T) {
-	for era, first := range map[string]string{"auto": "server/discover",
+	for generation, first := range map[string]string{"auto": "server/discover",
 		"modern": "server/discover", "legacy": "initialize"} {
-		t.Run(era, func(t *testing.T) {
+		t.Run(generation, func(t *testing.T) {
 			one := legacyBackends("a")
-			one[0].Generation = era
+			one[0].Generation = generation
 			withHarness(t, backends.Options{Backends: one}, func(t *testing.T, h *harness) {
 				call, _ := h.call("a")
 				p := h.nextProcess("a")
@@ -28,7 +28,7 @@ func TestEcho(t *testing.T) {
 				if at := h.dialTimes("a"); len(at) != 1 {
 					t.Errorf("dialled at %v", at)
 				}
-				if p := h.nextProcess("a"); era == "legacy" { // it is tried again like any other
+				if p := h.nextProcess("a"); generation == "legacy" { // it is tried again like any other
 					h.finishLegacyStart(p)
 				} else {
 					p.ServeDiscover("")

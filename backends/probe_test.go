@@ -223,8 +223,8 @@ func TestProbe_DiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 				p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 				waits.wantResult(t)
 				p.ServeToolsList(mcptest.ToolsResult("t"))
-				if said := h.log.Lines("level=INFO", "era: legacy"); len(said) != 1 {
-					t.Errorf("logged %q", said)
+				if records := h.log.Lines("level=INFO", "era: legacy"); len(records) != 1 {
+					t.Errorf("logged %q", records)
 				}
 				p.Exit("gone", "")
 				h.finishLegacyStart(h.nextProcess("a")) // not read again
@@ -346,11 +346,11 @@ func TestVERSION02_ServerThatEndsOnProbe(t *testing.T) {
 		if at := h.dialTimes("a"); len(at) != 2 || at[1] != at[0] {
 			t.Errorf("dialled at %v", at)
 		}
-		if loud := h.log.Warnings(); len(loud) > 0 {
-			t.Errorf("logged %q", loud)
+		if warnings := h.log.Warnings(); len(warnings) > 0 {
+			t.Errorf("logged %q", warnings)
 		}
-		if said := h.log.Lines("level=INFO", "era: legacy", "exit 1"); len(said) != 1 {
-			t.Errorf("cached generation: %q", said)
+		if records := h.log.Lines("level=INFO", "era: legacy", "exit 1"); len(records) != 1 {
+			t.Errorf("cached generation: %q", records)
 		}
 		p.Exit("exit 2", "")
 		h.finishLegacyStart(h.nextProcess("a"))
@@ -382,8 +382,8 @@ func TestProbe_ProgramThatCannotStart(t *testing.T) {
 		h.nextProcess("a").Exit("exit 127", "sh: npx: not found")
 		waits.want(t, "it did not start: exit 127; its last words: sh: npx: not found")
 		defer func() {
-			if said := h.log.Lines("level=INFO", "server/discover"); len(said) > 0 {
-				t.Errorf("the probe is named as the reason: %q", said)
+			if records := h.log.Lines("level=INFO", "server/discover"); len(records) > 0 {
+				t.Errorf("the probe is named as the reason: %q", records)
 			}
 		}()
 		p := h.nextProcess("a") // it is reachable now, and modern

@@ -158,8 +158,8 @@ func TestCrashDuringListing(t *testing.T) {
 		synctest.Wait()
 		c, _ := h.call("a")
 		c.want(t, "")
-		if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "backend ended") {
-			t.Errorf("logged %q", loud)
+		if warnings := h.log.Warnings(); len(warnings) != 1 || !strings.Contains(warnings[0], "backend ended") {
+			t.Errorf("logged %q", warnings)
 		}
 		if !h.View().Complete {
 			t.Error("Apply still waits for it")
@@ -178,9 +178,9 @@ func TestCrashAfterHandshake(t *testing.T) {
 				a.SendResult(m.ID(), mcptest.InitializeResult)
 				a.Exit("exit 1", "")
 				synctest.Wait()
-				if loud := h.log.Warnings(); len(loud) != 1 ||
-					!strings.Contains(loud[0], `backend=a err="exit 1"`) {
-					t.Fatalf("logged %q", loud)
+				if warnings := h.log.Warnings(); len(warnings) != 1 ||
+					!strings.Contains(warnings[0], `backend=a err="exit 1"`) {
+					t.Fatalf("logged %q", warnings)
 				}
 				h.nextProcess("a").ServeStartup("t")
 				h.wantNames("t")
@@ -241,10 +241,10 @@ func TestFailureIsLoggedOnce(t *testing.T) {
 			h.nextProcess("a").Exit("exit 2", "")
 		}
 		time.Sleep(time.Second)
-		if loud := h.log.Warnings(); len(loud) != 3 || !strings.Contains(loud[0], "exit 1") ||
-			!strings.Contains(loud[1], "exit 2") ||
-			!strings.Contains(loud[2], "fails repeatedly") {
-			t.Errorf("logged %q", loud)
+		if warnings := h.log.Warnings(); len(warnings) != 3 || !strings.Contains(warnings[0], "exit 1") ||
+			!strings.Contains(warnings[1], "exit 2") ||
+			!strings.Contains(warnings[2], "fails repeatedly") {
+			t.Errorf("logged %q", warnings)
 		}
 	})
 }

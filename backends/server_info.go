@@ -18,7 +18,8 @@ type serverInfo struct {
 	bothGenerations bool // a DiscoverResult that includes legacy revisions
 }
 
-// displayName returns the server's name/version; parts that the server omits are empty.
+// displayName returns the server's name/version; a part that the server omits is empty, and so
+// is the whole if it omits both.
 func (s serverInfo) displayName() string {
 	var info struct{ Name, Version json.RawMessage }
 	_ = json.Unmarshal(s.ServerInfo, &info)

@@ -17,37 +17,37 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An clientRecorder is a ClientSide that records the messages of backends, and their sessions.
+// A clientRecorder is a ClientSide that records the messages of backends, and their sessions.
 type clientRecorder struct {
 	mu       sync.Mutex
 	messages []string // session method
 	requests []*peer.Request
 }
 
-func (e *clientRecorder) HandleRequest(session, backend string, r *peer.Request) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.messages = append(e.messages, session+" requested by "+backend+": "+r.Method())
-	e.requests = append(e.requests, r)
+func (cr *clientRecorder) HandleRequest(session, backend string, r *peer.Request) {
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
+	cr.messages = append(cr.messages, session+" requested by "+backend+": "+r.Method())
+	cr.requests = append(cr.requests, r)
 }
 
-func (e *clientRecorder) HandleNotification(session, backend string, m wire.Message,
+func (cr *clientRecorder) HandleNotification(session, backend string, m wire.Message,
 	_ peer.Origin) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.messages = append(e.messages, session+" notified by "+backend+": "+m.Method())
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
+	cr.messages = append(cr.messages, session+" notified by "+backend+": "+m.Method())
 }
 
 // want checks that exactly these have come since the last want, in this order.
-func (e *clientRecorder) want(t *testing.T, lines ...string) {
+func (cr *clientRecorder) want(t *testing.T, lines ...string) {
 	t.Helper()
 	synctest.Wait()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if strings.Join(e.messages, "\n") != strings.Join(lines, "\n") {
-		t.Errorf("received %q\nwant     %q", e.messages, lines)
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
+	if strings.Join(cr.messages, "\n") != strings.Join(lines, "\n") {
+		t.Errorf("received %q\nwant     %q", cr.messages, lines)
 	}
-	e.messages = nil
+	cr.messages = nil
 }
 
 // perSessionBackend returns the configuration of a backend with per-session connections.
@@ -438,19 +438,19 @@ func TestClientIsNotifiedAfterRefresh(t *testing.T) {
 				own[i].SendResult(own[i].HandleRequest("tools/call").ID(), "{}")
 				call.wantResult(t)
 			}
-			e := h.clients
+			cr := h.clients
 			time.Sleep(time.Second)
 			own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			list := shared.HandleRequest("tools/list")
-			e.want(t)
+			cr.want(t)
 			// during the refresh
 			own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			synctest.Wait()
 			shared.SendResult(list.ID(), mcptest.ToolsResult("t"))
-			e.want(t, "one notified by a: notifications/tools/list_changed")
+			cr.want(t, "one notified by a: notifications/tools/list_changed")
 			shared.SendResult(shared.HandleRequest("tools/list").ID(), mcptest.ToolsResult("t"))
-			e.want(t, "one notified by a: notifications/tools/list_changed")
+			cr.want(t, "one notified by a: notifications/tools/list_changed")
 			time.Sleep(time.Minute)
-			e.want(t)
+			cr.want(t)
 		})
 }

@@ -23,11 +23,11 @@ func TestFRAME08_FRAME09_BackendThatStopsReadingIsRestarted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
-	deaf := scriptBackend(`printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}\n'; test -e "$MARK" || { : > "$MARK"; trap '' TERM; exec sleep 60; }`)
-	deaf.Name, deaf.CallTimeout = "deaf", 500*time.Millisecond
-	deaf.Env = map[string]string{"MARK": filepath.Join(t.TempDir(), "mark")}
+	stalled := scriptBackend(`printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}\n'; test -e "$MARK" || { : > "$MARK"; trap '' TERM; exec sleep 60; }`)
+	stalled.Name, stalled.CallTimeout = "deaf", 500*time.Millisecond
+	stalled.Env = map[string]string{"MARK": filepath.Join(t.TempDir(), "mark")}
 	var log lockedBuffer
-	s, end := runAll(t, &log, deaf, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
+	s, end := runAll(t, &log, stalled, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
 	began := time.Now()
 	var calls []peer.ResponseChan
 	for range 3 {
@@ -107,9 +107,9 @@ func TestFRAME08_ServerThatNeverReads(t *testing.T) {
 	})
 	server := httptest.NewServer(greeted)
 	defer server.Close()
-	deaf := config.Backend{Name: "deaf", URL: server.URL, Enabled: true, Generation: "legacy",
+	stalled := config.Backend{Name: "deaf", URL: server.URL, Enabled: true, Generation: "legacy",
 		StartTimeout: time.Minute, CallTimeout: time.Second, Sharing: "shared"}
-	s, end := runAll(t, io.Discard, deaf, config.Backend{Name: "good", Embedded: "demo",
+	s, end := runAll(t, io.Discard, stalled, config.Backend{Name: "good", Embedded: "demo",
 		Enabled: true})
 	began := time.Now()
 	var calls []peer.ResponseChan
