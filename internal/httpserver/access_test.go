@@ -73,10 +73,10 @@ func TestUpdateAccessFirstTokens(t *testing.T) {
 			}
 			return k
 		}
-		nobody, _ := h.initialize("2025-11-25", nil)
+		noToken, _ := h.initialize("2025-11-25", nil)
 		h.server.UpdateAccess([]string{"alpha"}, nil, nil)
-		h.wantError(echo(nobody, ""), 401, "null", -32600)
-		if res, body := h.do(echo(nobody, "alpha")); res.StatusCode != 404 {
+		h.wantError(echo(noToken, ""), 401, "null", -32600)
+		if res, body := h.do(echo(noToken, "alpha")); res.StatusCode != 404 {
 			t.Errorf("alpha finds what was nobody's: %s %s", res.Status, body)
 		}
 

@@ -29,40 +29,40 @@ func TestBacklogOfAllClients(t *testing.T) {
 			o.MessageLimit, o.BacklogLimit = 1<<20, 1<<20
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		visit := h.openStream(statelessRequest("1", "hold", "")) // after keepAliveInterval
+		stateless := h.openStream(statelessRequest("1", "hold", "")) // after keepAliveInterval
 		<-h.heldRequests
 		v := <-h.handlers
 		var streams []*eventReader
-		var guests []*testHandler
+		var handlers []*testHandler
 		for range 3 { // sessions
 			key, handler := h.initialize("2025-11-25", nil)
 			s := h.openStream(testRequest{method: "GET", session: key})
 			s.want("0-0", "")
-			streams, guests = append(streams, s), append(guests, handler)
+			streams, handlers = append(streams, s), append(handlers, handler)
 		}
-		h.write(guests[0], largeNotification(0, 200_000), "")
-		h.write(guests[1], largeNotification(0, 300_000), "")
+		h.write(handlers[0], largeNotification(0, 200_000), "")
+		h.write(handlers[1], largeNotification(0, 300_000), "")
 		h.write(v, largeNotification(0, 500_000), "")
 		synctest.Wait()
 		if log.String() != "" {
 			t.Fatalf("the log has %s", log.String())
 		}
 		// More than 1 MiB in total: the stateless request has the largest backlog
-		h.write(guests[2], largeNotification(0, 100_000), "")
+		h.write(handlers[2], largeNotification(0, 100_000), "")
 		synctest.Wait()
-		gone := func(handler *testHandler) bool {
+		isClosed := func(handler *testHandler) bool {
 			return errors.Is(handler.Write(logMessage(1), ""), transport.ErrClosed)
 		}
-		if !gone(v) {
+		if !isClosed(v) {
 			t.Error("it is not hung up on who has most")
 		}
-		if _, err := visit.next(); err == nil {
+		if _, err := stateless.next(); err == nil {
 			t.Error("its client has the message")
 		}
-		h.write(guests[2], largeNotification(1, 350_000), "")
-		h.write(guests[0], largeNotification(1, 150_000), "")
+		h.write(handlers[2], largeNotification(1, 350_000), "")
+		h.write(handlers[0], largeNotification(1, 150_000), "")
 		synctest.Wait()
-		if !gone(guests[2]) {
+		if !isClosed(handlers[2]) {
 			t.Error("it is not hung up on the session that has most")
 		}
 		if _, err := streams[2].next(); err == nil {
@@ -71,13 +71,13 @@ func TestBacklogOfAllClients(t *testing.T) {
 		streams[0].want("0-1", string(largeNotification(0, 200_000).Raw()))
 		streams[0].want("0-2", string(largeNotification(1, 150_000).Raw()))
 		streams[1].want("0-1", string(largeNotification(0, 300_000).Raw()))
-		if n := strings.Count(log.String(), "closed the slowest client"); n != 2 || !strings.Contains(log.String(), "session="+guests[2].ID) || !strings.Contains(log.String(), "session="+v.ID) {
+		if n := strings.Count(log.String(), "closed the slowest client"); n != 2 || !strings.Contains(log.String(), "session="+handlers[2].ID) || !strings.Contains(log.String(), "session="+v.ID) {
 			t.Errorf("the log has\n%s", log.String())
 		}
 		for _, s := range streams {
 			s.disconnect()
 		}
-		visit.disconnect()
+		stateless.disconnect()
 	})
 }
 
@@ -107,13 +107,13 @@ func TestBacklogOfAllClients_ClosedSession(t *testing.T) {
 // With 10,000 clients that have a backlog, each message costs a few map look-ups.
 func BenchmarkBacklogQuota(b *testing.B) {
 	o := backlogQuota{limit: 1 << 40}
-	piles := make([]backlog, 10_000)
-	for i := range piles {
-		o.add(&piles[i], 1000)
+	backlogs := make([]backlog, 10_000)
+	for i := range backlogs {
+		o.add(&backlogs[i], 1000)
 	}
 	b.ResetTimer()
 	for i := range b.N {
-		one := &piles[i%len(piles)]
+		one := &backlogs[i%len(backlogs)]
 		o.add(one, 500)
 		o.add(one, -500)
 	}
@@ -135,8 +135,8 @@ func TestUnreadStreamIsClosed(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if n, kept := h.unsentBytes(), handler.retained(); n != 0 || kept < 100_000 {
-			t.Errorf("%d bytes wait for a client that does not read, %d are kept", n, kept)
+		if n, retained := h.unsentBytes(), handler.retained(); n != 0 || retained < 100_000 {
+			t.Errorf("%d bytes wait for a client that does not read, %d are kept", n, retained)
 		}
 		s.disconnect()
 		again := h.openStream(lastSeen(key, "0-0"))

@@ -154,17 +154,17 @@ func TestBatchWithModernRequest(t *testing.T) {
 		h := newHarness(t, nil)
 		modern := statelessRequest("2", "echo", "").body
 		m, _ := wire.Parse([]byte(modern))
-		no := string(wire.NewErrorResponse("2", protocol.RejectInBatch(m)).Raw())
+		rejected := string(wire.NewErrorResponse("2", protocol.RejectInBatch(m)).Raw())
 		mixed := "[" + requestJSON("1", "echo", `{"a":1}`) + "," + modern + "," + requestJSON("3", "echo", `{"b":2}`) + "]"
 		key, _ := h.initialize("2025-03-26", nil)
 		for _, header := range []map[string]string{nil, {"Mcp-Protocol-Version": "2025-03-26"}} {
-			h.want(testRequest{session: key, header: header, body: mixed}, 200, "["+resultJSON("1", `{"a":1}`)+","+no+","+resultJSON("3", `{"b":2}`)+"]")
-			h.want(testRequest{session: key, header: header, body: "[" + modern + "]"}, 200, "["+no+"]")
+			h.want(testRequest{session: key, header: header, body: mixed}, 200, "["+resultJSON("1", `{"a":1}`)+","+rejected+","+resultJSON("3", `{"b":2}`)+"]")
+			h.want(testRequest{session: key, header: header, body: "[" + modern + "]"}, 200, "["+rejected+"]")
 		}
 		held := "[" + modern + "," + requestJSON("1", "hold", "{}") + "]"
 		s := h.openStream(testRequest{session: key, body: held})
 		(<-h.heldRequests).Reply([]byte("{}"))
-		s.want("1-1", "["+no+","+resultJSON("1", "{}")+"]")
+		s.want("1-1", "["+rejected+","+resultJSON("1", "{}")+"]")
 		s.wantEnd()
 		// No request of the batch is left
 		h.want(testRequest{session: key, body: requestJSON("2", "echo", "{}")}, 200, resultJSON("2", "{}"))

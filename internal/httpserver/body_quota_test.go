@@ -127,10 +127,10 @@ func TestBodyLease_Stateless(t *testing.T) {
 		by := func(token, id string, n int) testRequest {
 			return statelessRequest(id, "hold", `"x":"`+strings.Repeat("x", n)+`"`).withHeader("Authorization", "Bearer "+token)
 		}
-		over := make(chan bool)
+		ended := make(chan bool)
 		go func() {
 			h.want(by("a", "1", 1<<20-1000), 200, resultJSON("1", "{}"))
-			close(over)
+			close(ended)
 		}()
 		r := <-h.heldRequests
 		if n := h.heldBytes(); n < 1<<20-1000 {
@@ -142,7 +142,7 @@ func TestBodyLease_Stateless(t *testing.T) {
 		go func() { (<-h.heldRequests).Reply([]byte("{}")) }()
 		h.want(by("b", "3", 100_000), 200, resultJSON("3", "{}"))
 		r.Reply([]byte("{}"))
-		<-over
+		<-ended
 		if n := h.heldBytes(); n != 0 {
 			t.Errorf("%d bytes are held", n)
 		}

@@ -82,7 +82,7 @@ func TestUnadmittedConnections_F_SEC_8(t *testing.T) {
 		if got := client.post("echo", "secret"); got != 200 {
 			t.Fatalf("the client gets %d", got)
 		}
-		var strangers []*testConn
+		var unadmitted []*testConn
 		for i := range maxUnadmittedConns {
 			c := h.newCaller()
 			if i%16 == 1 { // with a wrong token
@@ -90,7 +90,7 @@ func TestUnadmittedConnections_F_SEC_8(t *testing.T) {
 					t.Fatalf("a stranger gets %d", got)
 				}
 			}
-			strangers = append(strangers, c)
+			unadmitted = append(unadmitted, c)
 		}
 		synctest.Wait()
 		if strings.Contains(log.String(), "too many connections") {
@@ -104,10 +104,10 @@ func TestUnadmittedConnections_F_SEC_8(t *testing.T) {
 		if got := client.post("echo", "secret"); got != 200 {
 			t.Errorf("the client gets %d", got)
 		}
-		if strangers[0].isOpen() {
+		if unadmitted[0].isOpen() {
 			t.Error("the oldest stranger is still there")
 		}
-		if !strangers[1].isOpen() || !strangers[maxUnadmittedConns-1].isOpen() {
+		if !unadmitted[1].isOpen() || !unadmitted[maxUnadmittedConns-1].isOpen() {
 			// One closed connection is enough for all connections that are admitted afterwards
 			t.Error("a newer stranger was closed")
 		}

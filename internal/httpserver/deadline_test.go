@@ -105,11 +105,11 @@ func TestBodyQuotaOfAllClients(t *testing.T) {
 			held = append(held, w)
 		}
 		synctest.Wait()
-		newcomer, _ := h.initialize("2025-11-25", nil)
+		newClient, _ := h.initialize("2025-11-25", nil)
 		full := requestJSON("1", "echo", `"`+strings.Repeat("x", 1<<20-100)+`"`)
-		h.want(testRequest{session: newcomer, body: full}, 503, "*")
+		h.want(testRequest{session: newClient, body: full}, 503, "*")
 		one := requestJSON("1", "hold", `"`+strings.Repeat("x", 10<<10)+`"`)
-		s := h.openStream(testRequest{session: newcomer, body: one})
+		s := h.openStream(testRequest{session: newClient, body: one})
 		// A small body is accepted, because it may be a cancellation
 		h.want(testRequest{session: key, body: requestJSON("2", "echo", `{}`)}, 200, resultJSON("2", "{}"))
 		if res := h.want(testRequest{session: key, body: one}, 503, "*"); res.Header.Get("Retry-After") != "1" {

@@ -45,16 +45,16 @@ func FuzzListen(f *testing.F) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			srv := New(Options{OpenSession: openNotifying, MessageLimit: 64 << 10, Loopback: true})
-			hello := httptest.NewRequest("POST", "/mcp", strings.NewReader(initializeRequest("2025-11-25")))
-			hello.Host, hello.Header = "localhost", http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
-			welcome := httptest.NewRecorder()
-			srv.ServeHTTP(welcome, hello)
-			real := welcome.Header().Get(sessionHeader)
-			if real == "" {
-				t.Fatalf("no session: %d %s", welcome.Code, welcome.Body)
+			initRequest := httptest.NewRequest("POST", "/mcp", strings.NewReader(initializeRequest("2025-11-25")))
+			initRequest.Host, initRequest.Header = "localhost", http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+			initResponse := httptest.NewRecorder()
+			srv.ServeHTTP(initResponse, initRequest)
+			sessionKey := initResponse.Header().Get(sessionHeader)
+			if sessionKey == "" {
+				t.Fatalf("no session: %d %s", initResponse.Code, initResponse.Body)
 			}
-			session := srv.sessions[real]
-			key, path := strings.ReplaceAll(key, "KEY", real), strings.ReplaceAll(path, "KEY", real)
+			session := srv.sessions[sessionKey]
+			key, path := strings.ReplaceAll(key, "KEY", sessionKey), strings.ReplaceAll(path, "KEY", sessionKey)
 			if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || !printable(path) || strings.ContainsAny(path, "%#") {
 				path = "/mcp"
 			}
@@ -76,21 +76,21 @@ func FuzzListen(f *testing.F) {
 			if w.Code >= 500 && r.URL.Path != "/readyz" {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
-			heard := receivedOn(t, w)
-			if r.URL.Path == "/mcp" && heard != nil && (key != real || verb != "GET") {
-				t.Errorf("%s under the key %q hears %q", verb, key, heard)
+			received := receivedOn(t, w)
+			if r.URL.Path == "/mcp" && received != nil && (key != sessionKey || verb != "GET") {
+				t.Errorf("%s under the key %q hears %q", verb, key, received)
 			}
 			if r.URL.Path == "/mcp" && w.Code == 200 && verb == "GET" {
 				var all []string
 				for i := range 3 {
 					all = append(all, string(progressNotification(i).Raw()))
 				}
-				if at := len(all) - len(heard); at < 0 || !slices.Equal(heard, all[at:]) || last == "" && at != 0 || slices.Contains([]string{"0-1", "0-2", "0-3"}, last) && last != fmt.Sprint("0-", at) {
-					t.Errorf("from %q on it hears %q", last, heard)
+				if at := len(all) - len(received); at < 0 || !slices.Equal(received, all[at:]) || last == "" && at != 0 || slices.Contains([]string{"0-1", "0-2", "0-3"}, last) && last != fmt.Sprint("0-", at) {
+					t.Errorf("from %q on it hears %q", last, received)
 				}
 			}
-			if over := session.isClosed(); over != (verb == "DELETE" && key == real && w.Code/100 == 2) {
-				t.Errorf("%s under the key %q (%q): %d, the session is over: %v", verb, key, real, w.Code, over)
+			if closed := session.isClosed(); closed != (verb == "DELETE" && key == sessionKey && w.Code/100 == 2) {
+				t.Errorf("%s under the key %q (%q): %d, the session is over: %v", verb, key, sessionKey, w.Code, closed)
 			}
 			srv.shutDownSessions()
 		})

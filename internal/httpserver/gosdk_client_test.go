@@ -37,15 +37,15 @@ func (s *modernTool) HandleRequest(r *peer.Request) {
 
 // The client of the Go SDK detects the modern generation, is served, and cancels a call.
 func TestGoSDKClient(t *testing.T) {
-	waits, over := make(chan bool), make(chan error, 1)
+	started, exchangeEnded := make(chan bool), make(chan error, 1)
 	open := func(_ SessionInfo, out transport.Writer) SessionHandler {
 		t.Error("the client has opened a session")
 		return silentHandler{out}
 	}
 	srv := New(Options{Loopback: true, OpenSession: open, ServeStateless: func(ctx context.Context, _ SessionInfo, c transport.Conn) {
-		s := &modernTool{waiting: waits}
+		s := &modernTool{waiting: started}
 		if err := peer.New(c, s, peer.Options{}).Run(ctx); s.waited {
-			over <- err
+			exchangeEnded <- err
 		}
 	}})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,12 +78,12 @@ func TestGoSDKClient(t *testing.T) {
 		_, err := c.CallTool(calling, &mcp.CallToolParams{Name: "wait"})
 		called <- err
 	}()
-	<-waits
+	<-started
 	hangUp()
 	if err := <-called; !errors.Is(err, context.Canceled) {
 		t.Errorf("the call that is taken back: %v", err)
 	}
-	if err := <-over; !errors.Is(err, transport.ErrClosed) {
+	if err := <-exchangeEnded; !errors.Is(err, transport.ErrClosed) {
 		t.Errorf("its visit ends: %v", err)
 	}
 	_ = c.Close()

@@ -205,11 +205,11 @@ func TestSessionsPerPrincipal(t *testing.T) {
 		return res.Header.Get("Mcp-Session-Id")
 	}
 	open("a", 200, "")
-	gone := open("a", 200, "")
+	closed := open("a", 200, "")
 	open("a", 503, "Too many sessions are open under this token")
 	open("b", 200, "")
 	open("b", 503, "Too many sessions are open")
-	h.want(testRequest{method: "DELETE", session: gone}.withHeader("Authorization", "Bearer a"), 204, "")
+	h.want(testRequest{method: "DELETE", session: closed}.withHeader("Authorization", "Bearer a"), 204, "")
 	open("a", 200, "")
 }
 

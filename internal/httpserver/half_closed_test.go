@@ -109,8 +109,8 @@ func TestHalfClosedConnectionGetsNoEmptyResponse(t *testing.T) {
 				t.Errorf("%s: a stream without its answer was ended as if it was complete: %q", name, got)
 			}
 		}
-		legacy := h.openStream(testRequest{method: "GET", path: "/sse"})
-		endpoint, err := legacy.next()
+		httpSSE := h.openStream(testRequest{method: "GET", path: "/sse"})
+		endpoint, err := httpSSE.next()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestHalfClosedConnectionGetsNoEmptyResponse(t *testing.T) {
 				t.Errorf("HTTP+SSE: %q", got)
 			}
 		}
-		legacy.disconnect()
+		httpSSE.disconnect()
 	})
 }
 

@@ -104,8 +104,8 @@ func newHarness(t *testing.T, change func(*Options)) *harness {
 		if n := h.server.statelessCounter.Total(); n != 0 || h.server.statelessCounter.Keys() > 0 {
 			t.Errorf("%d exchanges are left, of %d principals", n, h.server.statelessCounter.Keys())
 		}
-		if total, piles := h.backlog(); total != 0 || piles > 0 {
-			t.Errorf("%d bytes wait for %d clients that are gone", total, piles)
+		if total, clients := h.backlog(); total != 0 || clients > 0 {
+			t.Errorf("%d bytes wait for %d clients that are gone", total, clients)
 		}
 		if b := &h.server.bodyQuota; b.total != 0 || len(b.byKey) > 0 {
 			t.Errorf("%d bytes are held for requests that are over, %v", b.total, b.byKey)

@@ -92,8 +92,8 @@ func (srv *Server) postHTTPSSE(w http.ResponseWriter, r *http.Request, principal
 // rejectStateless responds to a modern request, which HTTP+SSE does not support. The error makes
 // the client start with initialize.
 func (s *httpSession) rejectStateless(w http.ResponseWriter, r *http.Request, p *postedMessage) {
-	no := protocol.UnsupportedLegacyVersionError(protocol.RevisionOf(p.m))
-	if s.Write(wire.NewErrorResponse(p.m.ID(), no), "") != nil {
+	rpcErr := protocol.UnsupportedLegacyVersionError(protocol.RevisionOf(p.m))
+	if s.Write(wire.NewErrorResponse(p.m.ID(), rpcErr), "") != nil {
 		s.closeWith(errors.New("the client does not read"))
 		s.server.rejectPosted(w, r, p, s.logID, sessionNotFound())
 		return

@@ -55,8 +55,8 @@ func TestHTTPSSE(t *testing.T) {
 		h.wantError(testRequest{path: "/message?session=x", body: requestJSON("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
 		h.wantError(testRequest{path: "/message", body: requestJSON("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
 		h.wantError(testRequest{session: strings.TrimPrefix(first.data, "message?session="), body: requestJSON("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
-		if kept := handler.retained(); kept != 0 {
-			t.Errorf("%d bytes are kept of what cannot be resumed", kept)
+		if retained := handler.retained(); retained != 0 {
+			t.Errorf("%d bytes are kept of what cannot be resumed", retained)
 		}
 
 		for range 20 { // much longer than IdleTimeout

@@ -22,11 +22,11 @@ func TestHeaderLimit(t *testing.T) {
 func TestInitializeBodyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 4 << 20 })
-		hello := func(n int) string {
+		initBody := func(n int) string {
 			return strings.Replace(initializeRequest("2025-11-25"), `"t"`, `"`+strings.Repeat("x", n)+`"`, 1)
 		}
-		h.want(testRequest{body: hello(1<<20 - 300)}, 200, "*")
-		h.want(testRequest{body: hello(1 << 20)}, 413, "*")
+		h.want(testRequest{body: initBody(1<<20 - 300)}, 200, "*")
+		h.want(testRequest{body: initBody(1 << 20)}, 413, "*")
 		key, _ := h.initialize("2025-11-25", nil)
 		h.want(testRequest{session: key, body: largeRequest("1", "echo", 1<<20)}, 200, "*")
 	})

@@ -62,8 +62,8 @@ func TestMCPGoClient(t *testing.T) {
 			if err := c.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			hello := mcp.InitializeRequest{Params: mcp.InitializeParams{ProtocolVersion: "2025-11-25", ClientInfo: mcp.Implementation{Name: "t", Version: "1"}}}
-			if r, err := c.Initialize(t.Context(), hello); err != nil || r.ServerInfo.Name != "door" {
+			initRequest := mcp.InitializeRequest{Params: mcp.InitializeParams{ProtocolVersion: "2025-11-25", ClientInfo: mcp.Implementation{Name: "t", Version: "1"}}}
+			if r, err := c.Initialize(t.Context(), initRequest); err != nil || r.ServerInfo.Name != "door" {
 				t.Fatalf("%+v %v", r, err)
 			}
 			call := mcp.CallToolRequest{Params: mcp.CallToolParams{Name: "greet"}}

@@ -95,13 +95,13 @@ func (p *postedMessage) classifyBatch() *httpError {
 		}
 		return true
 	})
-	kept := p.cancelledIDs[:0]
+	remaining := p.cancelledIDs[:0]
 	for i, id := range p.cancelledIDs {
 		if before, ok := seen[id]; !ok || i >= before {
-			kept = append(kept, id)
+			remaining = append(remaining, id)
 		}
 	}
-	p.cancelledIDs = kept
+	p.cancelledIDs = remaining
 	switch {
 	case len(seen) < len(p.requestIDs):
 		return newHTTPError(http.StatusBadRequest,

@@ -107,13 +107,13 @@ func TestRejectionsAreLogged_F_DOOR_2(t *testing.T) {
 
 // OnRejected is called for errors of the Server itself, with the log id of the session.
 func TestRejectedRequestsAreReported(t *testing.T) {
-	var told []string
+	var reported []string
 	var mu sync.Mutex
 	h := newHarness(t, func(o *Options) {
 		o.OnRejected = func(session string, m wire.Message, err *wire.Error) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, fmt.Sprintf("%t %s %s %d", session != "", m.Method(), m.ID(), err.Code))
+			reported = append(reported, fmt.Sprintf("%t %s %s %d", session != "", m.Method(), m.ID(), err.Code))
 		}
 	})
 	key, _ := h.initialize("2025-03-26", nil)
@@ -129,11 +129,11 @@ func TestRejectedRequestsAreReported(t *testing.T) {
 		{testRequest{session: key, body: `{"jsonrpc":"2.0","id":6,"method":`}, "true   -32700"},
 		{testRequest{body: requestJSON("7", "tools/call", `{"name":"echo"}`), header: map[string]string{versionHeader: "2026-07-28"}}, "false tools/call 7 -32602"},
 	} {
-		told = nil
+		reported = nil
 		if res, body := h.do(c.knock); res.StatusCode < 400 {
 			t.Errorf("%s: %s %s", c.knock.body, res.Status, body)
 		}
-		if got := strings.Join(told, "|"); got != c.want {
+		if got := strings.Join(reported, "|"); got != c.want {
 			t.Errorf("%s: told %q, want %q", c.knock.body, got, c.want)
 		}
 	}

@@ -38,7 +38,7 @@ func TestEviction(t *testing.T) {
 				}
 			}
 		}
-		kept := func() int {
+		retained := func() int {
 			synctest.Wait()
 			n := handler.retained()
 			if n > 20000 {
@@ -63,7 +63,7 @@ func TestEviction(t *testing.T) {
 		broken.disconnect()
 		synctest.Wait()
 		h.write(handler, largeNotification(1, 3000), "3")
-		if n := kept(); n < 12000 {
+		if n := retained(); n < 12000 {
 			t.Errorf("%d bytes are kept", n)
 		}
 		own := h.openStream(testRequest{method: "GET", session: key})
@@ -72,18 +72,18 @@ func TestEviction(t *testing.T) {
 		h.write(handler, largeNotification(0, 3000), "") // evicts stream 2
 		h.write(handler, largeNotification(1, 3000), "")
 		read(own, 2)
-		kept()
+		retained()
 		h.wantError(lastSeen(key, "2-0"), 410, "null", wire.CodeInvalidRequest)
 		for i := range 2 { // then the sent events of stream 1
 			h.write(handler, largeNotification(2+i, 3000), "")
 			read(own, 1)
 		}
-		kept()
+		retained()
 		h.wantError(lastSeen(key, "1-0"), 410, "null", wire.CodeInvalidRequest)
 		for i := range 6 { // then those of stream 3 and of the standalone stream
 			h.write(handler, largeNotification(4+i, 3000), "")
 			read(own, 1)
-			kept()
+			retained()
 		}
 		h.wantError(lastSeen(key, "3-0"), 410, "null", wire.CodeInvalidRequest)
 		h.wantError(lastSeen(key, "0-0"), 410, "null", wire.CodeInvalidRequest)

@@ -50,7 +50,7 @@ func TestShutdown(t *testing.T) {
 			close(fast)
 		}()
 		r1, _, r3 := <-h.heldRequests, <-h.heldRequests, <-h.heldRequests
-		nobody, err := h.dial(t.Context(), "", "") // a connection without a request
+		idleConn, err := h.dial(t.Context(), "", "") // a connection without a request
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestShutdown(t *testing.T) {
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("closing took %v", took)
 		}
-		if _, err := nobody.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := idleConn.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("the connection on which nothing was asked: %v", err)
 		}
 	})
@@ -128,9 +128,9 @@ func TestTricklingBody(t *testing.T) {
 		r, w := io.Pipe()
 		req := h.newRequest(testRequest{session: key})
 		req.Body, req.ContentLength = r, 1000
-		over := make(chan bool)
+		ended := make(chan bool)
 		go func() {
-			defer close(over)
+			defer close(ended)
 			for {
 				if _, err := w.Write([]byte(" ")); err != nil {
 					return
@@ -147,7 +147,7 @@ func TestTricklingBody(t *testing.T) {
 				t.Errorf("%s", res.Status)
 			}
 		}
-		<-over
+		<-ended
 		if took := time.Since(began).Truncate(2 * time.Second); took < bodyTimeout || took > bodyTimeout+time.Second {
 			t.Errorf("it took %v", took)
 		}

@@ -286,18 +286,18 @@ func TestStatelessRequestWithoutResponse(t *testing.T) {
 		s.want("", string(wire.NewErrorResponse("1", errUnanswered).Raw()))
 		s.wantEnd()
 
-		gone := newHarness(t, func(o *Options) { o.ServeStateless = func(context.Context, SessionInfo, transport.Conn) {} })
-		gone.want(statelessRequest("1", "x", ""), 200, string(wire.NewErrorResponse("1", errUnanswered).Raw()))
+		silent := newHarness(t, func(o *Options) { o.ServeStateless = func(context.Context, SessionInfo, transport.Conn) {} })
+		silent.want(statelessRequest("1", "x", ""), 200, string(wire.NewErrorResponse("1", errUnanswered).Raw()))
 
 		// The Server shuts down before there is a response, without a grace period.
-		asked := make(chan bool)
+		started := make(chan bool)
 		go func() {
 			h.want(statelessRequest("1", "hold", ""), 200, string(wire.NewErrorResponse("1", errUnanswered).Raw()))
-			close(asked)
+			close(started)
 		}()
 		<-h.heldRequests
 		h.stop()
-		<-asked
+		<-started
 	})
 }
 

@@ -197,8 +197,8 @@ func TestUnresumableResponseIsDropped(t *testing.T) {
 		// It is still in flight
 		h.wantError(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 400, "1", wire.CodeInvalidRequest)
 		r.Reply([]byte(`"` + strings.Repeat("x", 1000) + `"`))
-		if kept := handler.retained(); kept != 0 {
-			t.Errorf("%d bytes are kept", kept)
+		if retained := handler.retained(); retained != 0 {
+			t.Errorf("%d bytes are kept", retained)
 		}
 		h.wantError(lastSeen(key, "1-0"), 410, "null", wire.CodeInvalidRequest)
 		h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 200, resultJSON("1", "{}"))

@@ -143,7 +143,7 @@ func TestTaskServerListen(t *testing.T) {
 		c.send(`"l"`, "subscriptions/listen", `"notifications":{`+ids+`}`, allCapabilities)
 		const meta = `"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}`
 		c.Want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{` + meta + `,"notifications":{` + strings.Replace(ids, `"unknown",`, "", 1) + `}}}`)
-		told := func() string {
+		notified := func() string {
 			params := c.HandleNotification("notifications/tasks").Part(wire.PartParams)
 			got := c.request("tasks/get", id, allCapabilities, "result")
 			if !sameJSON(string(wire.EditObject(params, nil, wire.Member{Key: "resultType", Text: []byte(`"complete"`)}, wire.Member{Key: "_meta", Text: []byte("1")})),
@@ -153,11 +153,11 @@ func TestTaskServerListen(t *testing.T) {
 			status, _ := wire.Lookup(params, "status")
 			return string(status)
 		}
-		c.want("told", told(), `"input_required"`)
+		c.want("told", notified(), `"input_required"`)
 		c.send("2", "tasks/update", id+`,"inputResponses":{"confirm":{"action":"accept"}}`, allCapabilities)
 		c.want("told", c.Next(), `{"jsonrpc":"2.0","method":"notifications/tasks"`)
 		c.want("ack", c.Next(), `{"jsonrpc":"2.0","id":2`)
-		c.want("told", told(), `"completed"`)
+		c.want("told", notified(), `"completed"`)
 
 		// A listen that the client cancels gets nothing; one that the server ends gets a result.
 		c.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
@@ -183,14 +183,14 @@ func TestTaskServerDropsSlowListener(t *testing.T) {
 			id = string(literal)
 			return true
 		})
-		heard := 0
+		sent := 0
 		s.handle(body("subscriptions/listen", `"notifications":{"taskIds":[`+id+`]}`), nil, func(wire.Message) bool {
-			heard++
-			return heard == 1
+			sent++
+			return sent == 1
 		})
 		waitVirtual(time.Second)
-		if s.mu.Lock(); heard != 2 || len(s.listeners) != 0 {
-			t.Errorf("told %d times, %d listens", heard, len(s.listeners))
+		if s.mu.Lock(); sent != 2 || len(s.listeners) != 0 {
+			t.Errorf("told %d times, %d listens", sent, len(s.listeners))
 		}
 		s.mu.Unlock()
 	})

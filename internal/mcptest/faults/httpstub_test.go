@@ -30,37 +30,37 @@ type httpClient struct {
 // newHTTPClient starts an HTTPStub and opens a session.
 func newHTTPClient(t *testing.T, script faults.Script) *httpClient {
 	t.Helper()
-	twin := faults.NewHTTPStub(script)
-	server := httptest.NewUnstartedServer(twin)
+	stub := faults.NewHTTPStub(script)
+	server := httptest.NewUnstartedServer(stub)
 	server.Config.ErrorLog = nil
 	server.Start()
 	t.Cleanup(server.Close)
-	t.Cleanup(twin.Close)
-	v := &httpClient{t: t, stub: twin, url: server.URL + "/mcp", client: http.Client{
+	t.Cleanup(stub.Close)
+	hc := &httpClient{t: t, stub: stub, url: server.URL + "/mcp", client: http.Client{
 		Timeout:       waitTimeout,
 		Transport:     &http.Transport{DisableKeepAlives: true}, // prevents retries
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	v.open()
-	return v
+	hc.open()
+	return hc
 }
 
-func (v *httpClient) open() {
-	v.t.Helper()
-	v.session = ""
-	res, _, err := v.post(initialize)
+func (hc *httpClient) open() {
+	hc.t.Helper()
+	hc.session = ""
+	res, _, err := hc.post(initialize)
 	if err != nil {
-		v.t.Fatal(err)
+		hc.t.Fatal(err)
 	}
-	v.session = res.Header.Get("Mcp-Session-Id")
+	hc.session = res.Header.Get("Mcp-Session-Id")
 }
 
-func (v *httpClient) post(body string) (res *http.Response, text string, err error) {
-	req, _ := http.NewRequest(http.MethodPost, v.url, strings.NewReader(body))
-	if v.session != "" {
-		req.Header.Set("Mcp-Session-Id", v.session)
+func (hc *httpClient) post(body string) (res *http.Response, text string, err error) {
+	req, _ := http.NewRequest(http.MethodPost, hc.url, strings.NewReader(body))
+	if hc.session != "" {
+		req.Header.Set("Mcp-Session-Id", hc.session)
 	}
-	res, err = v.client.Do(req)
+	res, err = hc.client.Do(req)
 	if err != nil {
 		return nil, "", err
 	}
@@ -70,19 +70,19 @@ func (v *httpClient) post(body string) (res *http.Response, text string, err err
 }
 
 func TestHTTPStub(t *testing.T) {
-	v := newHTTPClient(t, faults.Script{Name: "h1"})
-	if v.session == "" {
+	hc := newHTTPClient(t, faults.Script{Name: "h1"})
+	if hc.session == "" {
 		t.Fatal("no session")
 	}
-	res, _, err := v.post(initialized)
+	res, _, err := hc.post(initialized)
 	if err != nil || res.StatusCode != http.StatusAccepted {
 		t.Error(res, err)
 	}
-	_, text, err := v.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{ "a":1e400 }}}`)
+	_, text, err := hc.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{ "a":1e400 }}}`)
 	if want := `"structuredContent":{"stub":"h1","pid":0,"got":{ "a":1e400 }}}}`; err != nil || !strings.HasSuffix(text, want) {
 		t.Errorf("%s, %v\nwant %s", text, err, want)
 	}
-	_, text, _ = v.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":3,"steps":1},"_meta":{"progressToken":"p"}}}`)
+	_, text, _ = hc.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":3,"steps":1},"_meta":{"progressToken":"p"}}}`)
 	if !strings.Contains(text, `"progressToken":"p","progress":1`) || !strings.Contains(text, `"got":{"ms":3`) {
 		t.Error(text)
 	}
@@ -115,8 +115,8 @@ func TestHTTPFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := newHTTPClient(t, faults.Script{})
-			res, body, err := v.post(do(5, c.deed))
+			hc := newHTTPClient(t, faults.Script{})
+			res, body, err := hc.post(do(5, c.deed))
 			if res == nil {
 				t.Fatal(err)
 			}
@@ -132,59 +132,59 @@ func TestHTTPFaults(t *testing.T) {
 }
 
 func TestLostSession(t *testing.T) {
-	v := newHTTPClient(t, faults.Script{})
-	v.post(do(5, `{"fault":"session","code":400}`))
-	if res, _, _ := v.post(list); res.StatusCode != http.StatusBadRequest {
+	hc := newHTTPClient(t, faults.Script{})
+	hc.post(do(5, `{"fault":"session","code":400}`))
+	if res, _, _ := hc.post(list); res.StatusCode != http.StatusBadRequest {
 		t.Error(res.Status)
 	}
-	v.open()
-	if res, _, _ := v.post(list); res.StatusCode != http.StatusOK {
+	hc.open()
+	if res, _, _ := hc.post(list); res.StatusCode != http.StatusOK {
 		t.Error(res.Status)
 	}
-	v.stub.DropSessions(0)
-	if res, _, _ := v.post(list); res.StatusCode != http.StatusNotFound || v.stub.SessionCount() != 0 {
+	hc.stub.DropSessions(0)
+	if res, _, _ := hc.post(list); res.StatusCode != http.StatusNotFound || hc.stub.SessionCount() != 0 {
 		t.Error(res.Status)
 	}
 }
 
 func TestHTTPReset(t *testing.T) {
-	v := newHTTPClient(t, faults.Script{})
-	if _, _, err := v.post(do(5, `{"fault":"reset"}`)); !errors.Is(err, syscall.ECONNRESET) {
+	hc := newHTTPClient(t, faults.Script{})
+	if _, _, err := hc.post(do(5, `{"fault":"reset"}`)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Error(err)
 	}
 }
 
 func TestHTTPSilent(t *testing.T) {
-	v := newHTTPClient(t, faults.Script{})
+	hc := newHTTPClient(t, faults.Script{})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, v.url, strings.NewReader(do(5, `{"fault":"silent"}`)))
-	req.Header.Set("Mcp-Session-Id", v.session)
-	if res, err := v.client.Do(req); !errors.Is(err, context.DeadlineExceeded) {
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, hc.url, strings.NewReader(do(5, `{"fault":"silent"}`)))
+	req.Header.Set("Mcp-Session-Id", hc.session)
+	if res, err := hc.client.Do(req); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(res, err)
 	}
 }
 
 func TestFailNext(t *testing.T) {
-	v := newHTTPClient(t, faults.Script{})
-	v.stub.FailNext(faults.Fault{Kind: "status", Code: 500}, 2)
+	hc := newHTTPClient(t, faults.Script{})
+	hc.stub.FailNext(faults.Fault{Kind: "status", Code: 500}, 2)
 	for _, want := range []int{500, 500, 200} {
-		if res, _, err := v.post(list); err != nil || res.StatusCode != want {
+		if res, _, err := hc.post(list); err != nil || res.StatusCode != want {
 			t.Errorf("%v, %v: want %d", res, err, want)
 		}
 	}
 }
 
 func TestModernHTTPStub(t *testing.T) {
-	v := newHTTPClient(t, faults.Script{Generation: "modern"})
-	if v.session != "" {
+	hc := newHTTPClient(t, faults.Script{Generation: "modern"})
+	if hc.session != "" {
 		t.Error("it has sessions")
 	}
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{%q:"2026-07-28"}}}`, "io.modelcontextprotocol/protocolVersion")
-	if _, text, err := v.post(body); err != nil || !bytes.Contains([]byte(text), []byte(`"supportedVersions"`)) {
+	if _, text, err := hc.post(body); err != nil || !bytes.Contains([]byte(text), []byte(`"supportedVersions"`)) {
 		t.Error(text, err)
 	}
-	res, err := v.client.Get(v.url)
+	res, err := hc.client.Get(hc.url)
 	if err != nil {
 		t.Fatal(err)
 	}

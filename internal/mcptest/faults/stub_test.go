@@ -43,27 +43,27 @@ type stubProcess struct {
 
 func start(t *testing.T, script string) *stubProcess {
 	t.Helper()
-	c := &stubProcess{t: t, cmd: exec.Command(os.Args[0], "-script", script), lines: make(chan string, 10000)}
-	c.cmd.Env = append(os.Environ(), stubEnv+"=1")
-	c.cmd.Stderr = &c.stderr
-	c.cmd.WaitDelay = 100 * time.Millisecond // a grandchild may keep stderr open
-	c.stdin, _ = c.cmd.StdinPipe()
+	p := &stubProcess{t: t, cmd: exec.Command(os.Args[0], "-script", script), lines: make(chan string, 10000)}
+	p.cmd.Env = append(os.Environ(), stubEnv+"=1")
+	p.cmd.Stderr = &p.stderr
+	p.cmd.WaitDelay = 100 * time.Millisecond // a grandchild may keep stderr open
+	p.stdin, _ = p.cmd.StdinPipe()
 	// Unlike StdoutPipe, Wait does not wait for a grandchild that keeps it open
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.cmd.Stdout = w
-	if err := c.cmd.Start(); err != nil {
+	p.cmd.Stdout = w
+	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
 	go func() {
-		defer close(c.lines)
+		defer close(p.lines)
 		for out := bufio.NewReader(r); ; {
 			line, err := out.ReadString('\n')
 			if line != "" {
-				c.lines <- line
+				p.lines <- line
 			}
 			if err != nil {
 				return
@@ -71,44 +71,44 @@ func start(t *testing.T, script string) *stubProcess {
 		}
 	}()
 	t.Cleanup(func() {
-		if !c.ended {
-			c.cmd.Process.Kill()
-			c.cmd.Wait()
+		if !p.ended {
+			p.cmd.Process.Kill()
+			p.cmd.Wait()
 		}
 		r.Close()
 	})
-	return c
+	return p
 }
 
-func (c *stubProcess) send(lines ...string) {
-	c.t.Helper()
+func (p *stubProcess) send(lines ...string) {
+	p.t.Helper()
 	for _, line := range lines {
-		if _, err := io.WriteString(c.stdin, line+"\n"); err != nil {
-			c.t.Fatal(err)
+		if _, err := io.WriteString(p.stdin, line+"\n"); err != nil {
+			p.t.Fatal(err)
 		}
 	}
 }
 
 // receive returns the next line including the newline; "" at the end of stdout.
-func (c *stubProcess) receive() string {
-	c.t.Helper()
+func (p *stubProcess) receive() string {
+	p.t.Helper()
 	select {
-	case line := <-c.lines:
+	case line := <-p.lines:
 		return line
 	case <-time.After(waitTimeout):
-		c.t.Fatalf("nothing was said; stderr: %s", &c.stderr)
+		p.t.Fatalf("nothing was said; stderr: %s", &p.stderr)
 		return ""
 	}
 }
 
 // wait waits for the process and returns its exit state.
-func (c *stubProcess) wait() string {
-	c.t.Helper()
-	c.ended = true
-	kill := time.AfterFunc(waitTimeout, func() { c.cmd.Process.Kill() })
+func (p *stubProcess) wait() string {
+	p.t.Helper()
+	p.ended = true
+	kill := time.AfterFunc(waitTimeout, func() { p.cmd.Process.Kill() })
 	defer kill.Stop()
-	c.cmd.Wait()
-	return c.cmd.ProcessState.String()
+	p.cmd.Wait()
+	return p.cmd.ProcessState.String()
 }
 
 const (
@@ -123,23 +123,23 @@ func do(id int, arguments string) string {
 }
 
 func TestEchoIsVerbatim(t *testing.T) {
-	c := start(t, `{"name":"s7"}`)
+	p := start(t, `{"name":"s7"}`)
 	const args = `{ "b":9007199254740993, "a" : "<é\u2028>\ud83d\ude00" , "b2":1e400 }`
-	c.send(initialize)
-	if got := c.receive(); !strings.Contains(got, `"serverInfo":{"name":"s7"`) || !strings.Contains(got, `"protocolVersion":"2025-11-25"`) {
+	p.send(initialize)
+	if got := p.receive(); !strings.Contains(got, `"serverInfo":{"name":"s7"`) || !strings.Contains(got, `"protocolVersion":"2025-11-25"`) {
 		t.Error(got)
 	}
-	c.send(initialized, list)
-	if got := c.receive(); !strings.Contains(got, `"name":"echo"`) || !strings.Contains(got, `"name":"slow"`) || !strings.Contains(got, `"name":"do"`) {
+	p.send(initialized, list)
+	if got := p.receive(); !strings.Contains(got, `"name":"echo"`) || !strings.Contains(got, `"name":"slow"`) || !strings.Contains(got, `"name":"do"`) {
 		t.Error(got)
 	}
-	c.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":` + args + `}}`)
-	want := fmt.Sprintf(`"structuredContent":{"stub":"s7","pid":%d,"got":%s}}}`, c.cmd.Process.Pid, args)
-	if got := c.receive(); !strings.Contains(got, want) {
+	p.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":` + args + `}}`)
+	want := fmt.Sprintf(`"structuredContent":{"stub":"s7","pid":%d,"got":%s}}}`, p.cmd.Process.Pid, args)
+	if got := p.receive(); !strings.Contains(got, want) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	c.stdin.Close()
-	if got := c.wait(); got != "exit status 0" {
+	p.stdin.Close()
+	if got := p.wait(); got != "exit status 0" {
 		t.Error(got)
 	}
 }
@@ -175,14 +175,14 @@ func TestFaultOutput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, `{}`)
-			s.send(do(5, c.deed))
+			p := start(t, `{}`)
+			p.send(do(5, c.deed))
 			var got []string
 			for range c.want {
-				got = append(got, s.receive())
+				got = append(got, p.receive())
 			}
-			s.send(lastPing)
-			if line := s.receive(); !strings.Contains(line, `"id":"end"`) {
+			p.send(lastPing)
+			if line := p.receive(); !strings.Contains(line, `"id":"end"`) {
 				t.Errorf("more than was wanted: %.300s", line)
 			}
 			for i, want := range c.want {
@@ -227,19 +227,19 @@ func TestDie(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, c.script)
+			p := start(t, c.script)
 			for i, line := range c.say {
-				s.send(line)
+				p.send(line)
 				if i < c.lines {
-					if got := s.receive(); !strings.HasSuffix(got, "}\n") {
+					if got := p.receive(); !strings.HasSuffix(got, "}\n") {
 						t.Errorf("line %d: %q", i, got)
 					}
 				}
 			}
-			if got := s.receive(); c.half != (got != "" && !strings.HasSuffix(got, "\n")) || !c.half && got != "" {
+			if got := p.receive(); c.half != (got != "" && !strings.HasSuffix(got, "\n")) || !c.half && got != "" {
 				t.Errorf("at its end it said %q", got)
 			}
-			if got := s.wait(); got != c.end {
+			if got := p.wait(); got != c.end {
 				t.Errorf("it ended with %s, not %s", got, c.end)
 			}
 		})
@@ -251,21 +251,21 @@ func TestDieOnce(t *testing.T) {
 	if got := start(t, script).wait(); got != "exit status 3" {
 		t.Error(got)
 	}
-	s := start(t, script)
-	s.send(initialize)
-	s.receive()
+	p := start(t, script)
+	p.send(initialize)
+	p.receive()
 }
 
 func TestDeaf(t *testing.T) {
-	s := start(t, `{"on":{"start":[{"fault":"deaf"}]}}`)
+	p := start(t, `{"on":{"start":[{"fault":"deaf"}]}}`)
 	wrote := make(chan error, 1)
 	go func() {
 		// More than the capacity of a pipe
-		_, err := io.WriteString(s.stdin, strings.Repeat(lastPing+"\n", 20000))
+		_, err := io.WriteString(p.stdin, strings.Repeat(lastPing+"\n", 20000))
 		wrote <- err
 	}()
 	select {
-	case line := <-s.lines:
+	case line := <-p.lines:
 		t.Errorf("it answered: %s", line)
 	case err := <-wrote:
 		t.Errorf("all was taken: %v", err)
@@ -274,13 +274,13 @@ func TestDeaf(t *testing.T) {
 }
 
 func TestMute(t *testing.T) {
-	s := start(t, `{}`)
-	s.send(do(5, `{"fault":"mute","for":"50ms"}`), lastPing)
+	p := start(t, `{}`)
+	p.send(do(5, `{"fault":"mute","for":"50ms"}`), lastPing)
 	deadline := time.Now().Add(waitTimeout)
 	for time.Now().Before(deadline) {
-		s.send(list)
+		p.send(list)
 		select {
-		case line := <-s.lines:
+		case line := <-p.lines:
 			if !strings.Contains(line, `"id":1,`) {
 				t.Errorf("it said %s", line)
 			}
@@ -292,31 +292,31 @@ func TestMute(t *testing.T) {
 }
 
 func TestStderr(t *testing.T) {
-	s := start(t, `{}`)
-	s.send(do(5, `{"fault":"stderr","bytes":300000}`))
-	s.receive()
-	s.stdin.Close()
-	s.wait()
-	if n := s.stderr.Len(); n != 300000 {
+	p := start(t, `{}`)
+	p.send(do(5, `{"fault":"stderr","bytes":300000}`))
+	p.receive()
+	p.stdin.Close()
+	p.wait()
+	if n := p.stderr.Len(); n != 300000 {
 		t.Errorf("%d bytes of stderr", n)
 	}
 }
 
 func TestStubborn(t *testing.T) {
-	s := start(t, `{"stubborn":true}`)
-	s.send(initialize)
-	s.receive()
-	s.cmd.Process.Signal(syscall.SIGTERM)
-	s.send(list)
-	s.receive()
-	s.stdin.Close()
+	p := start(t, `{"stubborn":true}`)
+	p.send(initialize)
+	p.receive()
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	p.send(list)
+	p.receive()
+	p.stdin.Close()
 	select {
-	case line, more := <-s.lines:
+	case line, more := <-p.lines:
 		t.Errorf("its stdout: %q, %v", line, more)
 	case <-time.After(100 * time.Millisecond):
 	}
-	s.cmd.Process.Kill()
-	if got := s.wait(); got != "signal: killed" {
+	p.cmd.Process.Kill()
+	if got := p.wait(); got != "signal: killed" {
 		t.Error(got)
 	}
 }
@@ -326,11 +326,11 @@ func TestFork(t *testing.T) {
 	for _, how := range []string{"normal", "stubborn", "setsid"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, `{}`)
-			s.send(do(5, `{"fault":"fork","how":"`+how+`"}`))
-			s.receive()
+			p := start(t, `{}`)
+			p.send(do(5, `{"fault":"fork","how":"`+how+`"}`))
+			p.receive()
 			var pid int
-			all := threads(t, s.cmd.Process.Pid)
+			all := threads(t, p.cmd.Process.Pid)
 			if all == nil {
 				t.Log("only Linux shows them")
 				return
@@ -349,11 +349,11 @@ func TestFork(t *testing.T) {
 			if own := group == pid; err != nil || own != (how == "setsid") {
 				t.Errorf("group %d of %d: %v", group, pid, err)
 			}
-			s.stdin.Close()
-			s.wait()
+			p.stdin.Close()
+			p.wait()
 			grandchild, _ := os.FindProcess(pid)
 			grandchild.Kill()
-			if got := s.receive(); got != "" {
+			if got := p.receive(); got != "" {
 				t.Errorf("stdout: %q", got)
 			}
 		})
@@ -369,87 +369,87 @@ func threads(t *testing.T, pid int) []string {
 }
 
 func TestEndlessPages(t *testing.T) {
-	page := func(s *stubProcess, cursor string) string {
-		s.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"` + cursor + `"}}`)
-		return s.receive()
+	page := func(p *stubProcess, cursor string) string {
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"` + cursor + `"}}`)
+		return p.receive()
 	}
-	s := start(t, `{"pages":"endless","page":3}`)
-	if got := page(s, "3000"); !strings.Contains(got, `"more_3002"`) || !strings.Contains(got, `"nextCursor":"3003"`) {
+	p := start(t, `{"pages":"endless","page":3}`)
+	if got := page(p, "3000"); !strings.Contains(got, `"more_3002"`) || !strings.Contains(got, `"nextCursor":"3003"`) {
 		t.Error(got)
 	}
-	s = start(t, `{"pages":"circle","page":2}`)
-	if got := page(s, ""); !strings.Contains(got, `"nextCursor":"2"`) {
+	p = start(t, `{"pages":"circle","page":2}`)
+	if got := page(p, ""); !strings.Contains(got, `"nextCursor":"2"`) {
 		t.Error(got)
 	}
-	if got := page(s, "2"); !strings.Contains(got, `"nextCursor":"0"`) {
+	if got := page(p, "2"); !strings.Contains(got, `"nextCursor":"0"`) {
 		t.Error(got)
 	}
 }
 
 func TestUnknownMethods(t *testing.T) {
-	s := start(t, `{"capabilities":{"tools":{},"prompts":{}},"refuses":["tools/list"]}`)
-	s.send(initialize)
-	if got := s.receive(); !strings.Contains(got, `"capabilities":{"tools":{},"prompts":{}}`) {
+	p := start(t, `{"capabilities":{"tools":{},"prompts":{}},"refuses":["tools/list"]}`)
+	p.send(initialize)
+	if got := p.receive(); !strings.Contains(got, `"capabilities":{"tools":{},"prompts":{}}`) {
 		t.Error(got)
 	}
-	s.send(list)
-	if got := s.receive(); !strings.Contains(got, `-32601`) {
+	p.send(list)
+	if got := p.receive(); !strings.Contains(got, `-32601`) {
 		t.Error(got)
 	}
 }
 
 func TestAsk(t *testing.T) {
-	s := start(t, `{}`)
-	s.send(do(5, `{"fault":"ask","what":"sampling/createMessage","text":"{\"messages\":[]}"}`))
-	if got := s.receive(); !strings.Contains(got, `"id":1,"method":"sampling/createMessage","params":{"messages":[]}`) {
+	p := start(t, `{}`)
+	p.send(do(5, `{"fault":"ask","what":"sampling/createMessage","text":"{\"messages\":[]}"}`))
+	if got := p.receive(); !strings.Contains(got, `"id":1,"method":"sampling/createMessage","params":{"messages":[]}`) {
 		t.Error(got)
 	}
-	s.send(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`)
-	if got := s.receive(); !strings.Contains(got, `"reply":{"jsonrpc":"2.0","id":1,"error"`) {
+	p.send(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`)
+	if got := p.receive(); !strings.Contains(got, `"reply":{"jsonrpc":"2.0","id":1,"error"`) {
 		t.Error(got)
 	}
 }
 
 func TestOtherID(t *testing.T) {
-	s := start(t, `{}`)
-	s.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`, do(5, `{"fault":"id","how":"other"}`))
-	if got := s.receive(); !strings.Contains(got, `"id":8,`) || !strings.Contains(got, `"fault"`) {
+	p := start(t, `{}`)
+	p.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`, do(5, `{"fault":"id","how":"other"}`))
+	if got := p.receive(); !strings.Contains(got, `"id":8,`) || !strings.Contains(got, `"fault"`) {
 		t.Error(got)
 	}
 }
 
 func TestSlow(t *testing.T) {
-	s := start(t, `{}`)
-	s.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":20,"steps":2},"_meta":{"progressToken":7}}}`)
+	p := start(t, `{}`)
+	p.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":20,"steps":2},"_meta":{"progressToken":7}}}`)
 	for _, want := range []string{`"progressToken":7,"progress":1`, `"progressToken":7,"progress":2`, `"got":{"ms":20`} {
-		if got := s.receive(); !strings.Contains(got, want) {
+		if got := p.receive(); !strings.Contains(got, want) {
 			t.Errorf("%s: want %s", got, want)
 		}
 	}
-	s.send(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`,
+	p.send(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`, lastPing)
-	if got := s.receive(); !strings.Contains(got, `"id":"end"`) {
+	if got := p.receive(); !strings.Contains(got, `"id":"end"`) {
 		t.Error(got)
 	}
-	s.stdin.Close()
-	if got := s.wait(); got != "exit status 0" {
+	p.stdin.Close()
+	if got := p.wait(); got != "exit status 0" {
 		t.Error(got)
 	}
 }
 
 func TestModernStub(t *testing.T) {
-	s := start(t, `{"era":"modern"}`)
-	s.send(initialize)
-	if got := s.receive(); !strings.Contains(got, "-32601") {
+	p := start(t, `{"era":"modern"}`)
+	p.send(initialize)
+	if got := p.receive(); !strings.Contains(got, "-32601") {
 		t.Error(got)
 	}
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
-	s.send(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`)
-	if got := s.receive(); !strings.Contains(got, `"supportedVersions":["2026-07-28"]`) {
+	p.send(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`)
+	if got := p.receive(); !strings.Contains(got, `"supportedVersions":["2026-07-28"]`) {
 		t.Error(got)
 	}
-	s.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{},` + meta + `}}`)
-	if got := s.receive(); !strings.Contains(got, `"result":{"resultType":"complete"`) {
+	p.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{},` + meta + `}}`)
+	if got := p.receive(); !strings.Contains(got, `"result":{"resultType":"complete"`) {
 		t.Error(got)
 	}
 }
