@@ -12,7 +12,7 @@ func TestUpdateAccessKeepsRemainingTokens(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
 		by := func(token string, tr testRequest) testRequest { return tr.withHeader("Authorization", "Bearer "+token) }
 		echo := func(session string) testRequest {
-			return testRequest{session: session, body: requestJSON("1", "echo", "{}")}
+			return post(session, requestJSON("1", "echo", "{}"))
 		}
 		alpha, _ := h.initialize("2025-11-25", map[string]string{"Authorization": "Bearer alpha"})
 		beta, _ := h.initialize("2025-11-25", map[string]string{"Authorization": "Bearer beta"})
@@ -24,7 +24,7 @@ func TestUpdateAccessKeepsRemainingTokens(t *testing.T) {
 		<-h.heldRequests
 		stays := make(chan bool)
 		go func() {
-			h.want(by("beta", testRequest{session: beta, body: requestJSON("8", "hold", "{}")}), 200, resultJSON("8", "{}"))
+			h.want(by("beta", post(beta, requestJSON("8", "hold", "{}"))), 200, resultJSON("8", "{}"))
 			close(stays)
 		}()
 		call := <-h.heldRequests
@@ -67,7 +67,7 @@ func TestUpdateAccessFirstTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		echo := func(session, token string) testRequest {
-			k := testRequest{session: session, body: requestJSON("1", "echo", "{}")}
+			k := post(session, requestJSON("1", "echo", "{}"))
 			if token != "" {
 				k = k.withHeader("Authorization", "Bearer "+token)
 			}

@@ -87,7 +87,7 @@ func TestBacklogOfAllClients_ClosedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 1<<20 })
 		key, handler := h.initialize("2025-11-25", nil)
-		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
+		s := h.openStream(post(key, requestJSON("1", "hold", "{}")))
 		s.want("1-0", "")
 		h.write(handler, largeNotification(0, 800_000), "1")
 		synctest.Wait()

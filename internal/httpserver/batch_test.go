@@ -16,7 +16,7 @@ func TestBatches(t *testing.T) {
 	for date, allowed := range map[string]bool{"2024-11-05": true, "2025-03-26": true, "2025-06-18": false, "2025-11-25": false} {
 		key, _ := h.initialize(date, nil)
 		batch := func(elements ...string) testRequest {
-			return testRequest{session: key, body: "[" + strings.Join(elements, ",") + "]"}
+			return post(key, "["+strings.Join(elements, ",")+"]")
 		}
 		note := `{"jsonrpc":"2.0","method":"notifications/x"}`
 		one, two := requestJSON("1", "echo", `{"a":1}`), requestJSON(`"1"`, "echo", `{"b":2}`)
@@ -51,28 +51,28 @@ func TestBatchAsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-03-26", nil)
-		s := h.openStream(testRequest{session: key, body: "[" + requestJSON("1", "hold", "{}") + "," + requestJSON("2", "hold", "{}") + "," + requestJSON("3", "hold", "{}") + "]"})
+		s := h.openStream(post(key, "["+requestJSON("1", "hold", "{}")+","+requestJSON("2", "hold", "{}")+","+requestJSON("3", "hold", "{}")+"]"))
 		r1, r2, _ := <-h.heldRequests, <-h.heldRequests, <-h.heldRequests
 		r2.Notify(progressNotification(2))
 		r1.Notify(progressNotification(1))
 		s.want("1-1", string(progressNotification(2).Raw()))
 		s.want("1-2", string(progressNotification(1).Raw()))
 		r2.Reply([]byte(`{"n":2}`))
-		h.wantError(testRequest{session: key, body: requestJSON("2", "echo", "{}")}, 400, "2", wire.CodeInvalidRequest)
-		h.want(testRequest{session: key, body: `[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}]`}, 202, "")
+		h.wantError(post(key, requestJSON("2", "echo", "{}")), 400, "2", wire.CodeInvalidRequest)
+		h.want(post(key, `[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}]`), 202, "")
 		r1.Reply([]byte(`{"n":1}`))
 		s.want("1-3", "["+resultJSON("1", `{"n":1}`)+","+resultJSON("2", `{"n":2}`)+"]")
 		s.wantEnd()
-		h.want(testRequest{session: key, body: requestJSON("2", "echo", "{}")}, 200, resultJSON("2", "{}"))
+		h.want(post(key, requestJSON("2", "echo", "{}")), 200, resultJSON("2", "{}"))
 
 		got := make(chan *eventReader)
 		go func() {
-			got <- h.openStream(testRequest{session: key, body: "[" + requestJSON("1", "hold", "{}") + "," + requestJSON("2", "hold", "{}") + "]"})
+			got <- h.openStream(post(key, "["+requestJSON("1", "hold", "{}")+","+requestJSON("2", "hold", "{}")+"]"))
 		}()
 		<-h.heldRequests
 		<-h.heldRequests
 		for _, id := range []string{"1", "2"} {
-			h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`}, 202, "")
+			h.want(post(key, cancelJSON(id)), 202, "")
 		}
 		(<-got).wantEnd()
 	})
@@ -81,7 +81,7 @@ func TestBatchAsEvents(t *testing.T) {
 // A cancellation in a batch refers to the requests before it. Each request of the batch gets one
 // result at most.
 func TestCancellationsInBatch(t *testing.T) {
-	const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
+	cancel := cancelJSON("1")
 	one, two := requestJSON("1", "hold", "{}"), requestJSON("2", "hold", "{}")
 	for batch, answered := range map[string][]string{
 		cancel + "," + one:                                        {"1"},
@@ -115,7 +115,7 @@ func TestCancellationsInBatch(t *testing.T) {
 						t.Errorf("answered with %q, want %s", body, want)
 					}
 					// None of its requests is in flight
-					h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 200, resultJSON("1", "{}"))
+					h.want(post(key, requestJSON("1", "echo", "{}")), 200, resultJSON("1", "{}"))
 					time.Sleep(time.Minute)
 					close(h.heldRequests)
 				})
@@ -130,14 +130,14 @@ func TestCancellationBeforeRequest(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)
 		s := h.server.findSession(key, 0, false)
-		r, w := h.newRequest(testRequest{session: key, body: requestJSON("1", "echo", "{}")}), httptest.NewRecorder()
+		r, w := h.newRequest(post(key, requestJSON("1", "echo", "{}"))), httptest.NewRecorder()
 		p, _ := h.server.readPost(w, r, true, h.server.quotaKeyFor(0, s))
 		defer p.lease.release()
 		st, sw, herr := s.registerPost(w, p)
 		if herr != nil {
 			t.Fatal(herr.err)
 		}
-		h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`}, 202, "")
+		h.want(post(key, cancelJSON("1")), 202, "")
 		if err := s.deliver(t.Context(), p, st); err != nil {
 			t.Fatal(err)
 		}
@@ -162,17 +162,17 @@ func TestBatchWithModernRequest(t *testing.T) {
 			h.want(testRequest{session: key, header: header, body: "[" + modern + "]"}, 200, "["+rejected+"]")
 		}
 		held := "[" + modern + "," + requestJSON("1", "hold", "{}") + "]"
-		s := h.openStream(testRequest{session: key, body: held})
+		s := h.openStream(post(key, held))
 		(<-h.heldRequests).Reply([]byte("{}"))
 		s.want("1-1", "["+rejected+","+resultJSON("1", "{}")+"]")
 		s.wantEnd()
 		// No request of the batch is left
-		h.want(testRequest{session: key, body: requestJSON("2", "echo", "{}")}, 200, resultJSON("2", "{}"))
+		h.want(post(key, requestJSON("2", "echo", "{}")), 200, resultJSON("2", "{}"))
 
-		h.wantError(testRequest{session: key, body: mixed}.withRevision("2026-07-28"), 400, "null", wire.CodeInvalidRequest)
+		h.wantError(post(key, mixed).withRevision("2026-07-28"), 400, "null", wire.CodeInvalidRequest)
 		h.wantError(testRequest{body: mixed}.withRevision("2026-07-28"), 400, "null", wire.CodeInvalidRequest)
 		key, _ = h.initialize("2025-11-25", nil)
-		h.wantError(testRequest{session: key, body: mixed}, 400, "null", wire.CodeInvalidRequest)
+		h.wantError(post(key, mixed), 400, "null", wire.CodeInvalidRequest)
 	})
 }
 
@@ -182,10 +182,10 @@ func TestID_07_DuplicateRequestID(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)
 		for _, id := range []string{"1", `"1"`, "null"} {
-			first := h.openStream(testRequest{session: key, body: requestJSON(id, "hold", `{}`)})
+			first := h.openStream(post(key, requestJSON(id, "hold", `{}`)))
 			r := <-h.heldRequests
-			h.wantError(testRequest{session: key, body: requestJSON(id, "echo", `{}`)}, 400, id, wire.CodeInvalidRequest)
-			h.wantError(testRequest{session: key, body: requestJSON(id, "ping", `{}`)}, 400, id, wire.CodeInvalidRequest)
+			h.wantError(post(key, requestJSON(id, "echo", `{}`)), 400, id, wire.CodeInvalidRequest)
+			h.wantError(post(key, requestJSON(id, "ping", `{}`)), 400, id, wire.CodeInvalidRequest)
 			if first, err := first.next(); err != nil || first.data != "" {
 				t.Errorf("%+v %v", first, err)
 			}
@@ -194,12 +194,12 @@ func TestID_07_DuplicateRequestID(t *testing.T) {
 				t.Errorf("%+v %v", answer, err)
 			}
 			first.wantEnd()
-			h.want(testRequest{session: key, body: requestJSON(id, "echo", `{}`)}, 200, resultJSON(id, "{}"))
+			h.want(post(key, requestJSON(id, "echo", `{}`)), 200, resultJSON(id, "{}"))
 		}
 		other, _ := h.initialize("2025-11-25", nil)
-		a := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
+		a := h.openStream(post(key, requestJSON("1", "hold", `{}`)))
 		// The same id of another client
-		b := h.openStream(testRequest{session: other, body: requestJSON("1", "hold", `{}`)})
+		b := h.openStream(post(other, requestJSON("1", "hold", `{}`)))
 		(<-h.heldRequests).Reply([]byte(`"a"`))
 		(<-h.heldRequests).Reply([]byte(`"b"`))
 		a.want("4-0", "")

@@ -39,7 +39,7 @@ func TestBodyLease(t *testing.T) {
 			}
 		}
 		key, handler := h.initialize("2025-11-25", nil)
-		s := h.openStream(testRequest{session: key, body: largeRequest("1", "hold", 100_000)})
+		s := h.openStream(post(key, largeRequest("1", "hold", 100_000)))
 		r := <-h.heldRequests
 		want(100_000, "in flight")
 		s.disconnect()
@@ -47,19 +47,19 @@ func TestBodyLease(t *testing.T) {
 		r.Reply([]byte("{}"))
 		want(0, "answered")
 
-		s = h.openStream(testRequest{session: key, body: largeRequest("2", "hold", 100_000)})
+		s = h.openStream(post(key, largeRequest("2", "hold", 100_000)))
 		<-h.heldRequests
-		h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`}, 202, "")
+		h.want(post(key, cancelJSON("2")), 202, "")
 		s.disconnect()
 		want(0, "taken back")
 
-		s = h.openStream(testRequest{session: key, body: largeRequest("3", "hold", 100_000)})
+		s = h.openStream(post(key, largeRequest("3", "hold", 100_000)))
 		<-h.heldRequests
 		handler.Writer.Close()
 		s.disconnect()
 		want(0, "its session is over")
 
-		h.want(testRequest{session: "nobody", body: largeRequest("4", "hold", 100_000)}, 404, "*")
+		h.want(post("nobody", largeRequest("4", "hold", 100_000)), 404, "*")
 		h.want(testRequest{body: "[[]]"}, 400, "*")
 		want(0, "refused")
 	})
@@ -69,7 +69,7 @@ func TestBodyLease_Batch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-03-26", nil)
-		s := h.openStream(testRequest{session: key, body: "[" + largeRequest("1", "hold", 100_000) + "," + largeRequest("2", "hold", 10) + "]"})
+		s := h.openStream(post(key, "["+largeRequest("1", "hold", 100_000)+","+largeRequest("2", "hold", 10)+"]"))
 		a, b := <-h.heldRequests, <-h.heldRequests
 		a.Reply([]byte("{}"))
 		if n := h.heldBytes(); n < 100_000 {
@@ -91,17 +91,17 @@ func TestBodyLease_SSE(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		post := func(body string) {
+		postSSE := func(body string) {
 			t.Helper()
 			h.want(testRequest{path: ev.data, body: body}, 202, "")
 		}
-		post(initializeRequest("2025-03-26"))
+		postSSE(initializeRequest("2025-03-26"))
 		if _, err := s.next(); err != nil {
 			t.Fatal(err)
 		}
-		post(largeRequest("1", "hold", 100_000))
-		post(largeRequest("2", "hold", 100_000))
-		post("[" + largeRequest("3", "hold", 100_000) + "]")
+		postSSE(largeRequest("1", "hold", 100_000))
+		postSSE(largeRequest("2", "hold", 100_000))
+		postSSE("[" + largeRequest("3", "hold", 100_000) + "]")
 		one, _, three := <-h.heldRequests, <-h.heldRequests, <-h.heldRequests
 		if n := h.heldBytes(); n < 300_000 {
 			t.Errorf("%d bytes are held", n)
@@ -110,7 +110,7 @@ func TestBodyLease_SSE(t *testing.T) {
 		s.want("", resultJSON("1", "{}"))
 		three.Reply([]byte("{}"))
 		s.want("", "["+resultJSON("3", "{}")+"]")
-		post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		postSSE(cancelJSON("2"))
 		if n := h.heldBytes(); n != 0 {
 			t.Errorf("%d bytes are held", n)
 		}

@@ -71,7 +71,7 @@ func TestServerRequestOfAbandonedStream(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-03-26", nil)
 		alone := h.openStream(testRequest{method: "GET", session: key})
-		res := h.send(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
+		res := h.send(post(key, requestJSON("1", "hold", "{}")))
 		r := <-h.heldRequests
 		res.Body.Close() // before the first event, so that the client cannot resume
 		synctest.Wait()
@@ -107,12 +107,12 @@ func TestBodyQuotaOfAllClients(t *testing.T) {
 		synctest.Wait()
 		newClient, _ := h.initialize("2025-11-25", nil)
 		full := requestJSON("1", "echo", `"`+strings.Repeat("x", 1<<20-100)+`"`)
-		h.want(testRequest{session: newClient, body: full}, 503, "*")
+		h.want(post(newClient, full), 503, "*")
 		one := requestJSON("1", "hold", `"`+strings.Repeat("x", 10<<10)+`"`)
-		s := h.openStream(testRequest{session: newClient, body: one})
+		s := h.openStream(post(newClient, one))
 		// A small body is accepted, because it may be a cancellation
-		h.want(testRequest{session: key, body: requestJSON("2", "echo", `{}`)}, 200, resultJSON("2", "{}"))
-		if res := h.want(testRequest{session: key, body: one}, 503, "*"); res.Header.Get("Retry-After") != "1" {
+		h.want(post(key, requestJSON("2", "echo", `{}`)), 200, resultJSON("2", "{}"))
+		if res := h.want(post(key, one), 503, "*"); res.Header.Get("Retry-After") != "1" {
 			t.Errorf("headers: %v", res.Header)
 		}
 		(<-h.heldRequests).Reply([]byte("{}"))
@@ -124,7 +124,7 @@ func TestBodyQuotaOfAllClients(t *testing.T) {
 		if n := h.heldBytes(); n != 0 {
 			t.Errorf("%d bytes are still counted", n)
 		}
-		h.want(testRequest{session: key, body: requestJSON("1", "echo", `{}`)}, 200, resultJSON("1", "{}"))
+		h.want(post(key, requestJSON("1", "echo", `{}`)), 200, resultJSON("1", "{}"))
 	})
 }
 
@@ -133,7 +133,7 @@ func TestServerRequestOutlivesCancelledCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
-		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
+		s := h.openStream(post(key, requestJSON("1", "hold", "{}")))
 		s.want("1-0", "")
 		r := <-h.heldRequests
 		s.disconnect()
@@ -142,7 +142,7 @@ func TestServerRequestOutlivesCancelledCall(t *testing.T) {
 		if err := handler.Writer.Write(question, r.RemoteID()); err != nil {
 			t.Fatal(err)
 		}
-		h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`}, 202, "")
+		h.want(post(key, cancelJSON("1")), 202, "")
 		alone := h.openStream(testRequest{method: "GET", session: key})
 		alone.want("0-0", "")
 		alone.want("0-1", string(question.Raw()))

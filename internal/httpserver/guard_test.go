@@ -286,9 +286,9 @@ func TestPanicClosesSession(t *testing.T) {
 			return h.want(testRequest{body: initializeRequest("2025-03-26")}, 200, "*").Header.Get("Mcp-Session-Id")
 		}
 		one, other := enter(), enter()
-		h.wantError(testRequest{session: one, body: requestJSON("1", "bug", "{}")}, 404, "1", codeSessionNotFound)
-		h.wantError(testRequest{session: one, body: requestJSON("2", "x", "{}")}, 404, "2", codeSessionNotFound)
-		h.want(testRequest{session: other, body: requestJSON("2", "x", "{}")}, 200, "*")
+		h.wantError(post(one, requestJSON("1", "bug", "{}")), 404, "1", codeSessionNotFound)
+		h.wantError(post(one, requestJSON("2", "x", "{}")), 404, "2", codeSessionNotFound)
+		h.want(post(other, requestJSON("2", "x", "{}")), 200, "*")
 		if !strings.Contains(log.String(), `level=ERROR msg="session closed: panic" session=`+one[:32]+` err="a bug\n`) {
 			t.Error(log.String())
 		}

@@ -87,7 +87,7 @@ func TestHalfClosedConnectionGetsNoEmptyResponse(t *testing.T) {
 				_, id, named := strings.Cut(head, "Mcp-Session-Id: ")
 				id, _, _ = strings.Cut(id, "\r")
 				if named {
-					h.want(testRequest{session: id, body: requestJSON("9", "ping", `{}`)}, 200, resultJSON("9", "{}"))
+					h.want(post(id, requestJSON("9", "ping", `{}`)), 200, resultJSON("9", "{}"))
 				}
 			}
 		}

@@ -211,6 +211,9 @@ type testRequest struct {
 	host               string
 }
 
+// post returns a POST with that body in a session.
+func post(session, body string) testRequest { return testRequest{session: session, body: body} }
+
 func (h *harness) newRequest(tr testRequest) *http.Request {
 	h.Helper()
 	if tr.path == "" {
@@ -317,6 +320,10 @@ func (h *harness) initialize(date string, header map[string]string) (key string,
 
 func requestJSON(id, method, params string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params + `}`
+}
+
+func cancelJSON(id string) string {
+	return `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`
 }
 
 func resultJSON(id, result string) string {

@@ -20,7 +20,7 @@ func TestHTTPSSE(t *testing.T) {
 			t.Fatalf("%+v %v", first, err)
 		}
 		handler := <-h.handlers
-		post := func(body string) testRequest {
+		postSSE := func(body string) testRequest {
 			return testRequest{path: first.data, body: body, header: map[string]string{"Accept": "-"}}
 		}
 		want := func(data string) {
@@ -30,14 +30,14 @@ func TestHTTPSSE(t *testing.T) {
 			}
 		}
 		// A modern client gets an error that makes it use initialize.
-		h.want(post(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`), 202, "")
+		h.want(postSSE(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`), 202, "")
 		want(`{"jsonrpc":"2.0","id":"d","error":{"code":-32022,"message":"Unsupported protocol version: supported are 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05",` +
 			`"data":{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18","2025-03-26","2024-11-05"]}}}`)
-		h.want(post(initializeRequest("2024-11-05")), 202, "")
+		h.want(postSSE(initializeRequest("2024-11-05")), 202, "")
 		want(resultJSON(`"init"`, `{"protocolVersion":"2024-11-05","capabilities":{}}`))
-		h.want(post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), 202, "")
-		h.want(post(requestJSON("1", "hold", "{}")), 202, "")
-		h.want(post(requestJSON("2", "echo", `{"a":1}`)), 202, "")
+		h.want(postSSE(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), 202, "")
+		h.want(postSSE(requestJSON("1", "hold", "{}")), 202, "")
+		h.want(postSSE(requestJSON("2", "echo", `{"a":1}`)), 202, "")
 		want(resultJSON("2", `{"a":1}`))
 		r := <-h.heldRequests
 		r.Notify(progressNotification(1))
@@ -46,15 +46,15 @@ func TestHTTPSSE(t *testing.T) {
 		want(string(logMessage(1).Raw()))
 		r.Reply([]byte("{}"))
 		want(resultJSON("1", "{}"))
-		h.want(post("["+requestJSON("3", "echo", `{}`)+"]"), 202, "")
+		h.want(postSSE("["+requestJSON("3", "echo", `{}`)+"]"), 202, "")
 		want("[" + resultJSON("3", `{}`) + "]")
 
-		h.wantError(post("{"), 400, "null", wire.CodeParseError)
-		h.wantError(post(`{"jsonrpc":"2.0","id":4}`), 400, "4", wire.CodeInvalidRequest)
-		h.wantError(post(requestJSON("4", "echo", `"`+strings.Repeat("x", 2<<20)+`"`)), 413, "null", wire.CodeInvalidRequest)
+		h.wantError(postSSE("{"), 400, "null", wire.CodeParseError)
+		h.wantError(postSSE(`{"jsonrpc":"2.0","id":4}`), 400, "4", wire.CodeInvalidRequest)
+		h.wantError(postSSE(requestJSON("4", "echo", `"`+strings.Repeat("x", 2<<20)+`"`)), 413, "null", wire.CodeInvalidRequest)
 		h.wantError(testRequest{path: "/message?session=x", body: requestJSON("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
 		h.wantError(testRequest{path: "/message", body: requestJSON("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
-		h.wantError(testRequest{session: strings.TrimPrefix(first.data, "message?session="), body: requestJSON("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		h.wantError(post(strings.TrimPrefix(first.data, "message?session="), requestJSON("4", "ping", "{}")), 404, "4", codeSessionNotFound)
 		if retained := handler.retained(); retained != 0 {
 			t.Errorf("%d bytes are kept of what cannot be resumed", retained)
 		}
@@ -64,11 +64,11 @@ func TestHTTPSSE(t *testing.T) {
 				t.Errorf("%+v %v", ev, err)
 			}
 		}
-		h.want(post(requestJSON("5", "ping", "{}")), 202, "")
+		h.want(postSSE(requestJSON("5", "ping", "{}")), 202, "")
 		want(resultJSON("5", "{}"))
 		s.disconnect()
 		synctest.Wait()
-		h.wantError(post(requestJSON("6", "ping", "{}")), 404, "6", codeSessionNotFound)
+		h.wantError(postSSE(requestJSON("6", "ping", "{}")), 404, "6", codeSessionNotFound)
 		if err := handler.Write(logMessage(1), ""); err == nil {
 			t.Error("the session goes on")
 		}

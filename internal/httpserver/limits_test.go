@@ -28,7 +28,7 @@ func TestInitializeBodyLimit(t *testing.T) {
 		h.want(testRequest{body: initBody(1<<20 - 300)}, 200, "*")
 		h.want(testRequest{body: initBody(1 << 20)}, 413, "*")
 		key, _ := h.initialize("2025-11-25", nil)
-		h.want(testRequest{session: key, body: largeRequest("1", "echo", 1<<20)}, 200, "*")
+		h.want(post(key, largeRequest("1", "echo", 1<<20)), 200, "*")
 	})
 }
 
@@ -41,8 +41,8 @@ func TestSessionRequestLimit(t *testing.T) {
 		for i := range batch {
 			batch[i] = requestJSON(fmt.Sprint(i), "hold", "{}")
 		}
-		s := h.openStream(testRequest{session: key, body: "[" + strings.Join(batch, ",") + "]"})
-		if res := h.want(testRequest{session: key, body: requestJSON(`"one"`, "echo", "{}")}, 429, "*"); res.Header.Get("Retry-After") != "1" {
+		s := h.openStream(post(key, "["+strings.Join(batch, ",")+"]"))
+		if res := h.want(post(key, requestJSON(`"one"`, "echo", "{}")), 429, "*"); res.Header.Get("Retry-After") != "1" {
 			t.Errorf("headers: %v", res.Header)
 		}
 		s.disconnect()
@@ -50,13 +50,13 @@ func TestSessionRequestLimit(t *testing.T) {
 		for range maxOpenRequests {
 			(<-h.heldRequests).Reply([]byte("{}"))
 		}
-		h.want(testRequest{session: key, body: requestJSON(`"one"`, "echo", "{}")}, 200, "*")
+		h.want(post(key, requestJSON(`"one"`, "echo", "{}")), 200, "*")
 
 		one := handler.Writer.(*httpSession) // the maximum number of exchanges
 		one.mu.Lock()
 		one.activeExchanges += maxOpenRequests
 		one.mu.Unlock()
-		h.want(testRequest{session: key, body: requestJSON(`"one"`, "echo", "{}")}, 429, "*")
+		h.want(post(key, requestJSON(`"one"`, "echo", "{}")), 429, "*")
 		h.want(testRequest{method: "GET", session: key}, 429, "*")
 	})
 }

@@ -12,16 +12,16 @@ import (
 func TestJSONResponses(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)
-	h.want(testRequest{session: key, body: requestJSON("7", "echo", `{ "a":1.0,"b":"<\u00e9>"}`)}, 200, resultJSON("7", `{ "a":1.0,"b":"<\u00e9>"}`))
-	h.want(testRequest{session: key, body: requestJSON("null", "echo", `{}`)}, 200, resultJSON("null", `{}`))
-	h.want(testRequest{session: key, body: requestJSON("1", "ping", `{}`)}, 200, resultJSON("1", `{}`))
-	res := h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","id":9,"method":"what"}`}, 200, "*")
+	h.want(post(key, requestJSON("7", "echo", `{ "a":1.0,"b":"<\u00e9>"}`)), 200, resultJSON("7", `{ "a":1.0,"b":"<\u00e9>"}`))
+	h.want(post(key, requestJSON("null", "echo", `{}`)), 200, resultJSON("null", `{}`))
+	h.want(post(key, requestJSON("1", "ping", `{}`)), 200, resultJSON("1", `{}`))
+	res := h.want(post(key, `{"jsonrpc":"2.0","id":9,"method":"what"}`), 200, "*")
 	if kind := res.Header.Get("Content-Type"); kind != "application/json" || res.Header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("headers: %v", res.Header)
 	}
-	h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","id":9,"result":{}}`}, 202, "")
+	h.want(post(key, `{"jsonrpc":"2.0","id":9,"result":{}}`), 202, "")
 	h.want(testRequest{session: key, method: "DELETE"}, 204, "")
-	h.wantError(testRequest{session: key, body: requestJSON("3", "ping", `{}`)}, 404, "3", codeSessionNotFound)
+	h.wantError(post(key, requestJSON("3", "ping", `{}`)), 404, "3", codeSessionNotFound)
 }
 
 // Messages before the response, or a late response, open an event stream.
@@ -35,7 +35,7 @@ func TestEventResponses(t *testing.T) {
 				r.Notify(progressNotification(1))
 				r.Reply([]byte(`{}`))
 			}()
-			s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
+			s := h.openStream(post(key, requestJSON("1", "hold", `{}`)))
 			if got := s.res.Header; got.Get("Cache-Control") != "no-cache" || got.Get("X-Accel-Buffering") != "no" {
 				t.Errorf("headers: %v", got)
 			}
@@ -47,7 +47,7 @@ func TestEventResponses(t *testing.T) {
 			s.wantEnd()
 
 			// After sseDelay
-			s = h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
+			s = h.openStream(post(key, requestJSON("1", "hold", `{}`)))
 			if primes {
 				s.want("2-0", "")
 			}
@@ -96,12 +96,12 @@ func TestByteOrderMark_F_DOOR_3(t *testing.T) {
 	const mark = "\uFEFF"
 	res := h.want(testRequest{body: mark + initializeRequest("2025-03-26")}, 200, "*")
 	key := res.Header.Get("Mcp-Session-Id")
-	h.want(testRequest{session: key, body: mark + requestJSON("1", "echo", `{"a":1}`)}, 200, resultJSON("1", `{"a":1}`))
-	h.want(testRequest{session: key, body: mark + "[" + requestJSON("1", "echo", `{}`) + "]"}, 200, "["+resultJSON("1", `{}`)+"]")
+	h.want(post(key, mark+requestJSON("1", "echo", `{"a":1}`)), 200, resultJSON("1", `{"a":1}`))
+	h.want(post(key, mark+"["+requestJSON("1", "echo", `{}`)+"]"), 200, "["+resultJSON("1", `{}`)+"]")
 	stateless := statelessRequest("1", "echo", "")
 	stateless.body = mark + stateless.body
 	h.want(stateless, 200, "*")
-	h.wantError(testRequest{session: key, body: mark}, 400, "null", -32700)
+	h.wantError(post(key, mark), 400, "null", -32700)
 }
 
 // A message with too many levels of nesting is rejected with its id.
@@ -109,8 +109,8 @@ func TestNestedTooDeep_F_DOOR_7(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)
 	deep := `{"arguments":` + strings.Repeat("[", 1100) + strings.Repeat("]", 1100) + "}"
-	h.wantError(testRequest{session: key, body: requestJSON(`"x"`, "tools/call", deep)}, 400, `"x"`, wire.CodeInvalidRequest)
-	h.wantError(testRequest{session: key, body: "[" + requestJSON("1", "tools/call", deep) + "]"}, 400, "null", wire.CodeInvalidRequest)
+	h.wantError(post(key, requestJSON(`"x"`, "tools/call", deep)), 400, `"x"`, wire.CodeInvalidRequest)
+	h.wantError(post(key, "["+requestJSON("1", "tools/call", deep)+"]"), 400, "null", wire.CodeInvalidRequest)
 }
 
 // A client that accepts only one format gets that format, even if the response is late and there
@@ -150,7 +150,7 @@ func TestSingleFormat_F_DOOR_4(t *testing.T) {
 			close(done)
 		}()
 		<-h.heldRequests
-		h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`, header: json}, 202, "")
+		h.want(testRequest{session: key, body: cancelJSON("3"), header: json}, 202, "")
 		<-done
 
 		// The session is closed.

@@ -68,7 +68,7 @@ func TestRejectionsAreLogged_F_DOOR_2(t *testing.T) {
 		want(1, "level=INFO", `err="POST /mpc: 404 Not found: the MCP endpoint is /mcp"`)
 		h.do(valid(testRequest{body: "{}"}).withHeader("Content-Encoding", "gzip"))
 		want(1, "415 Unsupported media type: the body is encoded (gzip)")
-		h.do(valid(testRequest{body: requestJSON("1", "x", "{}"), session: "gone"}))
+		h.do(valid(post("gone", requestJSON("1", "x", "{}"))))
 		want(1, "404 Session not found")
 		h.do(valid(testRequest{method: "PUT"}))
 		want(1, "405 Method not allowed")
@@ -122,11 +122,11 @@ func TestRejectedRequestsAreReported(t *testing.T) {
 		want  string
 	}{
 		{testRequest{body: requestJSON("1", "tools/call", `{"name":"echo"}`)}, "false tools/call 1 -32002"},
-		{testRequest{session: "other", body: requestJSON("2", "tools/call", `{"name":"echo"}`)}, "false tools/call 2 -32001"},
+		{post("other", requestJSON("2", "tools/call", `{"name":"echo"}`)), "false tools/call 2 -32001"},
 		{testRequest{session: key, body: requestJSON("3", "tools/call", `{"name":"echo"}`), header: map[string]string{versionHeader: "1999-01-01"}}, "true tools/call 3 -32022"},
-		{testRequest{session: key, body: `[` + requestJSON("4", "tools/call", `{"name":"echo"}`) + `,` + requestJSON("4", "tools/call", `{"name":"echo"}`) + `]`}, "true tools/call 4 -32600|true tools/call 4 -32600"},
-		{testRequest{session: key, body: `{"jsonrpc":"2.0","id":5,"method":"tools/call","Method":"x","params":{"name":"echo"}}`}, "true tools/call 5 -32600"},
-		{testRequest{session: key, body: `{"jsonrpc":"2.0","id":6,"method":`}, "true   -32700"},
+		{post(key, `[`+requestJSON("4", "tools/call", `{"name":"echo"}`)+`,`+requestJSON("4", "tools/call", `{"name":"echo"}`)+`]`), "true tools/call 4 -32600|true tools/call 4 -32600"},
+		{post(key, `{"jsonrpc":"2.0","id":5,"method":"tools/call","Method":"x","params":{"name":"echo"}}`), "true tools/call 5 -32600"},
+		{post(key, `{"jsonrpc":"2.0","id":6,"method":`), "true   -32700"},
 		{testRequest{body: requestJSON("7", "tools/call", `{"name":"echo"}`), header: map[string]string{versionHeader: "2026-07-28"}}, "false tools/call 7 -32602"},
 	} {
 		reported = nil

@@ -24,7 +24,7 @@ func TestEviction(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.RetainLimit = 20000 })
 		key, handler := h.initialize("2025-11-25", nil)
 		open := func(id string) *eventReader {
-			s := h.openStream(testRequest{session: key, body: requestJSON(id, "hold", "{}")})
+			s := h.openStream(post(key, requestJSON(id, "hold", "{}")))
 			if _, err := s.next(); err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +119,7 @@ func TestEvictionOfUnreadStreams(t *testing.T) {
 
 		var answers []*eventReader
 		for i := range 4 { // responses larger than the limit, for disconnected clients
-			s := h.openStream(testRequest{session: key, body: requestJSON(fmt.Sprint(i), "hold", "{}")})
+			s := h.openStream(post(key, requestJSON(fmt.Sprint(i), "hold", "{}")))
 			s.want(fmt.Sprint(i+1, "-0"), "")
 			answers = append(answers, s)
 		}
@@ -176,14 +176,14 @@ func TestIdleSessionsEnd(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.IdleTimeout = time.Minute })
 		ping := func(key string, status int) {
 			t.Helper()
-			h.want(testRequest{session: key, body: requestJSON("9", "ping", "{}")}, status, "*")
+			h.want(post(key, requestJSON("9", "ping", "{}")), status, "*")
 		}
 		idle, handler := h.initialize("2025-11-25", nil)
 		pinged, _ := h.initialize("2025-11-25", nil)
 		asking, _ := h.initialize("2025-11-25", nil)
 		listening, _ := h.initialize("2025-11-25", nil)
 		s := h.openStream(testRequest{method: "GET", session: listening})
-		call := h.openStream(testRequest{session: asking, body: requestJSON("1", "hold", "{}")})
+		call := h.openStream(post(asking, requestJSON("1", "hold", "{}")))
 		call.want("1-0", "")
 		call.disconnect() // the request stays open while the client may resume
 		go func() {

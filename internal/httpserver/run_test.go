@@ -38,15 +38,15 @@ func TestShutdown(t *testing.T) {
 			o.OpenSession = func(info SessionInfo, out transport.Writer) SessionHandler { return gracefulHandler{open(info, out)} }
 		})
 		key, handler := h.initialize("2025-11-25", nil)
-		slow := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
+		slow := h.openStream(post(key, requestJSON("1", "hold", "{}")))
 		slow.want("1-0", "")
-		never := h.openStream(testRequest{session: key, body: requestJSON("2", "hold", "{}")})
+		never := h.openStream(post(key, requestJSON("2", "hold", "{}")))
 		never.want("2-0", "")
 		own := h.openStream(testRequest{method: "GET", session: key})
 		own.want("0-0", "")
 		fast := make(chan bool)
 		go func() {
-			h.want(testRequest{session: key, body: requestJSON("3", "hold", "{}")}, 200, resultJSON("3", "{}"))
+			h.want(post(key, requestJSON("3", "hold", "{}")), 200, resultJSON("3", "{}"))
 			close(fast)
 		}()
 		r1, _, r3 := <-h.heldRequests, <-h.heldRequests, <-h.heldRequests
@@ -71,7 +71,7 @@ func TestShutdown(t *testing.T) {
 			}
 		}
 		// A response that a call in flight may need
-		h.want(testRequest{session: key, body: resultJSON("9", "{}")}, 202, "")
+		h.want(post(key, resultJSON("9", "{}")), 202, "")
 		r1.Reply([]byte("{}"))
 		slow.want("1-1", resultJSON("1", "{}"))
 		slow.wantEnd()
@@ -151,7 +151,7 @@ func TestTricklingBody(t *testing.T) {
 		if took := time.Since(began).Truncate(2 * time.Second); took < bodyTimeout || took > bodyTimeout+time.Second {
 			t.Errorf("it took %v", took)
 		}
-		h.wantError(testRequest{session: key, body: requestJSON("1", "ping", "{}")}, 404, "1", codeSessionNotFound)
+		h.wantError(post(key, requestJSON("1", "ping", "{}")), 404, "1", codeSessionNotFound)
 	})
 }
 
@@ -304,7 +304,7 @@ func TestTLS(t *testing.T) {
 			res := send(testRequest{body: initializeRequest("2025-11-25")})
 			res.Body.Close()
 			session := res.Header.Get("Mcp-Session-Id")
-			s := h.readEvents(send(testRequest{session: session, body: requestJSON("1", "hold", "{}")}))
+			s := h.readEvents(send(post(session, requestJSON("1", "hold", "{}"))))
 			s.want("1-0", "")
 			r := <-h.heldRequests
 			r.Notify(progressNotification(1))

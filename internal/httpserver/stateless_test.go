@@ -19,7 +19,8 @@ const (
 
 // meta returns the client metadata of a request.
 func meta(date string) string {
-	return `"_meta":{"` + metaPrefix + `protocolVersion":"` + date + `","` + metaPrefix + `clientCapabilities":{}}`
+	return `"_meta":{"` + metaPrefix + `protocolVersion":"` + date + `",` +
+		`"` + metaPrefix + `clientCapabilities":{}}`
 }
 
 // statelessRequest returns a correct modern request; params contains members of its params.
@@ -27,9 +28,8 @@ func statelessRequest(id, method, params string) testRequest {
 	if params != "" {
 		params = "," + params
 	}
-	return testRequest{body: requestJSON(id, method, "{"+meta(modernRevision)+params+"}"), header: map[string]string{
-		"Mcp-Protocol-Version": modernRevision, "Mcp-Method": method,
-	}}
+	return post("", requestJSON(id, method, "{"+meta(modernRevision)+params+"}")).
+		withHeader("Mcp-Protocol-Version", modernRevision, "Mcp-Method", method)
 }
 
 func (tr testRequest) withHeader(header ...string) testRequest {
@@ -66,85 +66,97 @@ func TestStatelessChecks(t *testing.T) {
 		}
 	})
 	good := statelessRequest("5", "echo", "")
-	with := func(body string, header ...string) testRequest { return testRequest{body: body}.withHeader(header...) }
+	named := func(date, body string) testRequest { return post("", body).withRevision(date) }
+	modern := func(body string) testRequest { return named(modernRevision, body) }
 	const version = "Mcp-Protocol-Version"
+	const (
+		invalid     = wire.CodeInvalidRequest
+		params      = wire.CodeInvalidParams
+		method      = wire.CodeMethodNotFound
+		mismatch    = protocol.CodeHeaderMismatch
+		unsupported = protocol.CodeUnsupportedVersion
+	)
 	bare := requestJSON("5", "echo", "{}")
 	other := func(date string) string { return requestJSON("5", "echo", "{"+meta(date)+"}") }
 	session, _ := h.initialize("2025-11-25", map[string]string{"Authorization": "Bearer secret"})
 	in := func(tr testRequest) testRequest { tr.session = session; return tr }
-	verb := func(verb string, tr testRequest) testRequest { tr.method = verb; return tr }
+	with := func(method string, tr testRequest) testRequest { tr.method = method; return tr }
+	withMeta := func(members string) string {
+		return requestJSON("5", "echo", `{"_meta":{`+strings.ReplaceAll(members, "P/", metaPrefix)+`}}`)
+	}
 	for name, row := range map[string]struct {
 		testRequest
 		status int
 		id     string
 		code   int // 0: no error
 	}{
-		"good":             {good, 200, "", 0},
-		"session ignored":  {in(good), 200, "", 0},
-		"unknown session":  {testRequest{body: good.body, header: good.header, session: "x"}, 200, "", 0},
-		"seen ignored":     {good.withHeader("Last-Event-ID", "7-7"), 200, "", 0},
-		"GET":              {verb("GET", testRequest{}.withRevision(modernRevision)), 405, "null", wire.CodeInvalidRequest},
-		"GET, session":     {verb("GET", in(testRequest{}.withRevision(modernRevision))), 405, "null", wire.CodeInvalidRequest},
-		"GET, newer":       {verb("GET", testRequest{}.withRevision("2027-01-01")), 405, "null", wire.CodeInvalidRequest},
-		"DELETE":           {verb("DELETE", testRequest{}.withRevision(modernRevision)), 405, "null", wire.CodeInvalidRequest},
-		"DELETE, session":  {verb("DELETE", in(testRequest{}.withRevision(modernRevision))), 405, "null", wire.CodeInvalidRequest},
-		"PUT":              {verb("PUT", good), 405, "null", wire.CodeInvalidRequest},
-		"host":             {testRequest{host: "evil.example", body: good.body, header: good.header}, 403, "null", wire.CodeInvalidRequest},
-		"origin":           {good.withHeader("Origin", "http://evil.example"), 403, "null", wire.CodeInvalidRequest},
-		"token":            {good.withHeader("Authorization", "Bearer guess"), 401, "null", wire.CodeInvalidRequest},
-		"no token":         {good.withHeader("Authorization", "-"), 401, "null", wire.CodeInvalidRequest},
-		"type":             {good.withHeader("Content-Type", "text/plain"), 415, "null", wire.CodeInvalidRequest},
-		"accept json":      {good.withHeader("Accept", "application/json"), 200, "", 0},
-		"accept neither":   {good.withHeader("Accept", "text/html"), 406, "null", wire.CodeInvalidRequest},
-		"size":             {statelessRequest("5", "echo", `"x":"`+strings.Repeat("x", 1<<20)+`"`), 413, "null", wire.CodeInvalidRequest},
-		"no JSON":          {with("{", version, modernRevision), 400, "null", wire.CodeParseError},
-		"no message":       {with(`{"jsonrpc":"2.0","id":5}`, version, modernRevision), 400, "5", wire.CodeInvalidRequest},
-		"response":         {with(resultJSON("5", "{}"), version, modernRevision), 400, "null", wire.CodeInvalidRequest},
-		"response, newer":  {with(resultJSON("5", "{}"), version, "2027-01-01"), 400, "null", wire.CodeInvalidRequest},
-		"batch":            {with("["+good.body+"]", version, modernRevision), 400, "null", wire.CodeInvalidRequest},
-		"batch, session":   {in(testRequest{body: "[" + good.body + "]"}), 400, "null", wire.CodeInvalidRequest},
-		"empty batch":      {with("[]", version, modernRevision), 400, "null", wire.CodeInvalidRequest},
-		"note":             {with(`{"jsonrpc":"2.0","method":"x"}`, version, modernRevision), 202, "", 0},
-		"note, newer":      {with(`{"jsonrpc":"2.0","method":"x"}`, version, "2027-01-01"), 202, "", 0},
-		"note, cancels":    {with(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`, version, modernRevision), 202, "", 0},
-		"note says itself": {with(`{"jsonrpc":"2.0","method":"x","params":{` + meta(modernRevision) + `}}`), 202, "", 0},
+		"good":               {good, 200, "", 0},
+		"session ignored":    {in(good), 200, "", 0},
+		"unknown session":    {testRequest{body: good.body, header: good.header, session: "x"}, 200, "", 0},
+		"last event ignored": {good.withHeader("Last-Event-ID", "7-7"), 200, "", 0},
+		"GET":                {with("GET", testRequest{}.withRevision(modernRevision)), 405, "null", invalid},
+		"GET, session":       {with("GET", in(testRequest{}.withRevision(modernRevision))), 405, "null", invalid},
+		"GET, newer":         {with("GET", testRequest{}.withRevision("2027-01-01")), 405, "null", invalid},
+		"DELETE":             {with("DELETE", testRequest{}.withRevision(modernRevision)), 405, "null", invalid},
+		"DELETE, session":    {with("DELETE", in(testRequest{}.withRevision(modernRevision))), 405, "null", invalid},
+		"PUT":                {with("PUT", good), 405, "null", invalid},
+		"host":               {testRequest{host: "evil.example", body: good.body, header: good.header}, 403, "null", invalid},
+		"origin":             {good.withHeader("Origin", "http://evil.example"), 403, "null", invalid},
+		"token":              {good.withHeader("Authorization", "Bearer guess"), 401, "null", invalid},
+		"no token":           {good.withHeader("Authorization", "-"), 401, "null", invalid},
+		"type":               {good.withHeader("Content-Type", "text/plain"), 415, "null", invalid},
+		"accept json":        {good.withHeader("Accept", "application/json"), 200, "", 0},
+		"accept neither":     {good.withHeader("Accept", "text/html"), 406, "null", invalid},
+		"size":               {statelessRequest("5", "echo", `"x":"`+strings.Repeat("x", 1<<20)+`"`), 413, "null", invalid},
+		"not JSON":           {modern("{"), 400, "null", wire.CodeParseError},
+		"not a message":      {modern(`{"jsonrpc":"2.0","id":5}`), 400, "5", invalid},
+		"response":           {modern(resultJSON("5", "{}")), 400, "null", invalid},
+		"response, newer":    {named("2027-01-01", resultJSON("5", "{}")), 400, "null", invalid},
+		"batch":              {modern("[" + good.body + "]"), 400, "null", invalid},
+		"batch, session":     {in(testRequest{body: "[" + good.body + "]"}), 400, "null", invalid},
+		"empty batch":        {modern("[]"), 400, "null", invalid},
+		"note":               {modern(`{"jsonrpc":"2.0","method":"x"}`), 202, "", 0},
+		"note, newer":        {named("2027-01-01", `{"jsonrpc":"2.0","method":"x"}`), 202, "", 0},
+		"note, cancels":      {modern(cancelJSON("5")), 202, "", 0},
+		"note, modern _meta": {post("", `{"jsonrpc":"2.0","method":"x","params":{`+meta(modernRevision)+`}}`), 202, "", 0},
 
-		"no meta":             {with(bare, version, modernRevision), 400, "5", wire.CodeInvalidParams},
-		"no meta, newer":      {with(bare, version, "2027-01-01"), 400, "5", wire.CodeInvalidParams},
-		"no meta, session":    {in(with(bare, version, modernRevision)), 400, "5", wire.CodeInvalidParams},
-		"no params":           {with(`{"jsonrpc":"2.0","id":5,"method":"echo"}`, version, modernRevision), 400, "5", wire.CodeInvalidParams},
-		"no version":          {with(requestJSON("5", "echo", `{"_meta":{"`+metaPrefix+`clientCapabilities":{}}}`), version, modernRevision), 400, "5", wire.CodeInvalidParams},
-		"version null":        {with(requestJSON("5", "echo", `{"_meta":{"`+metaPrefix+`protocolVersion":null,"`+metaPrefix+`clientCapabilities":{}}}`), version, modernRevision), 400, "5", wire.CodeInvalidParams},
-		"no capabilities":     {with(requestJSON("5", "echo", `{"_meta":{"`+metaPrefix+`protocolVersion":"`+modernRevision+`"}}`), version, modernRevision), 400, "5", wire.CodeInvalidParams},
-		"capabilities, older": {with(requestJSON("5", "echo", `{"_meta":{"`+metaPrefix+`protocolVersion":"2025-11-25"}}`), version, modernRevision), 400, "5", wire.CodeInvalidParams},
-		"bad level":           {with(requestJSON("5", "echo", `{"_meta":{"`+metaPrefix+`protocolVersion":"`+modernRevision+`","`+metaPrefix+`clientCapabilities":{},"`+metaPrefix+`logLevel":"loud"}}`), version, modernRevision), 400, "5", wire.CodeInvalidParams},
-		"no meta, initialize": {with(initializeRequest("2025-11-25"), version, modernRevision), 400, `"init"`, protocol.CodeHeaderMismatch},
-		"newer, initialize":   {with(initializeRequest("2027-01-01"), version, "2027-01-01"), 400, `"init"`, protocol.CodeHeaderMismatch},
+		"no meta":             {modern(bare), 400, "5", params},
+		"no meta, newer":      {named("2027-01-01", bare), 400, "5", params},
+		"no meta, session":    {in(modern(bare)), 400, "5", params},
+		"no params":           {modern(`{"jsonrpc":"2.0","id":5,"method":"echo"}`), 400, "5", params},
+		"no version":          {modern(withMeta(`"P/clientCapabilities":{}`)), 400, "5", params},
+		"version is null":     {modern(withMeta(`"P/protocolVersion":null,"P/clientCapabilities":{}`)), 400, "5", params},
+		"no capabilities":     {modern(withMeta(`"P/protocolVersion":"2026-07-28"`)), 400, "5", params},
+		"capabilities, older": {modern(withMeta(`"P/protocolVersion":"2025-11-25"`)), 400, "5", params},
+		"bad level": {modern(withMeta(`"P/protocolVersion":"2026-07-28","P/clientCapabilities":{},` +
+			`"P/logLevel":"loud"`)), 400, "5", params},
+		"no meta, initialize": {modern(initializeRequest("2025-11-25")), 400, `"init"`, mismatch},
+		"newer, initialize":   {named("2027-01-01", initializeRequest("2027-01-01")), 400, `"init"`, mismatch},
 
-		"no header":                {good.withHeader(version, "-"), 400, "5", protocol.CodeHeaderMismatch},
-		"no header, session":       {in(good.withHeader(version, "-")), 400, "5", protocol.CodeHeaderMismatch},
-		"header of a session":      {in(good.withHeader(version, "2025-11-25")), 400, "5", protocol.CodeHeaderMismatch},
-		"header of a newer one":    {good.withHeader(version, "2027-01-01"), 400, "5", protocol.CodeHeaderMismatch},
-		"header before version":    {with(other("2027-01-01"), version, modernRevision), 400, "5", protocol.CodeHeaderMismatch},
-		"meta of a session":        {with(other("2025-11-25"), version, modernRevision), 400, "5", protocol.CodeHeaderMismatch},
-		"header spaced":            {good.withHeader(version, " "+modernRevision+"\t"), 200, "", 0},
-		"newer":                    {with(other("2027-01-01"), version, "2027-01-01"), 400, "5", protocol.CodeUnsupportedVersion},
-		"newer, session":           {in(with(other("2027-01-01"), version, "2027-01-01")), 400, "5", protocol.CodeUnsupportedVersion},
-		"garbage":                  {with(other("v999.0.0"), version, "v999.0.0"), 400, "5", protocol.CodeUnsupportedVersion},
-		"older garbage":            {with(other("1900-01-01"), version, "1900-01-01"), 400, "5", protocol.CodeUnsupportedVersion},
-		"garbage, initialize":      {with(requestJSON("5", "initialize", "{"+meta("v9")+"}"), version, "v9"), 400, "5", protocol.CodeUnsupportedVersion},
-		"meta of a session, alone": {with(other("2025-11-25")), 400, "5", wire.CodeNotInitialized},
+		"no header":              {good.withHeader(version, "-"), 400, "5", mismatch},
+		"no header, session":     {in(good.withHeader(version, "-")), 400, "5", mismatch},
+		"header of a session":    {in(good.withHeader(version, "2025-11-25")), 400, "5", mismatch},
+		"newer header":           {good.withHeader(version, "2027-01-01"), 400, "5", mismatch},
+		"header before version":  {modern(other("2027-01-01")), 400, "5", mismatch},
+		"meta of a session":      {modern(other("2025-11-25")), 400, "5", mismatch},
+		"header spaced":          {good.withHeader(version, " "+modernRevision+"\t"), 200, "", 0},
+		"newer":                  {named("2027-01-01", other("2027-01-01")), 400, "5", unsupported},
+		"newer, session":         {in(named("2027-01-01", other("2027-01-01"))), 400, "5", unsupported},
+		"garbage":                {named("v999.0.0", other("v999.0.0")), 400, "5", unsupported},
+		"older garbage":          {named("1900-01-01", other("1900-01-01")), 400, "5", unsupported},
+		"garbage, initialize":    {named("v9", requestJSON("5", "initialize", "{"+meta("v9")+"}")), 400, "5", unsupported},
+		"meta of a session only": {post("", other("2025-11-25")), 400, "5", wire.CodeNotInitialized},
 
-		"initialize":           {statelessRequest("5", "initialize", ""), 404, "5", wire.CodeMethodNotFound},
-		"ping":                 {statelessRequest(`"five"`, "ping", ""), 404, `"five"`, wire.CodeMethodNotFound},
-		"ping, session":        {in(statelessRequest("5", "ping", "")), 404, "5", wire.CodeMethodNotFound},
-		"method header":        {good.withHeader("Mcp-Method", "Echo"), 400, "5", protocol.CodeHeaderMismatch},
-		"no method header":     {good.withHeader("Mcp-Method", "-"), 400, "5", protocol.CodeHeaderMismatch},
-		"unknown tool":         {statelessRequest("5", "echo", `"name":"unknown"`), 200, "5", wire.CodeInvalidParams},
-		"unknown further in":   {statelessRequest("5", "what", ""), 404, "5", wire.CodeMethodNotFound},
-		"id null":              {statelessRequest("null", "what", ""), 404, "null", wire.CodeMethodNotFound},
-		"probe without header": {with(requestJSON("5", "server/discover", "{}")), 404, "5", wire.CodeMethodNotFound},
-		"probe of a newer one": {with(requestJSON("5", "server/discover", "{}"), version, "2027-01-01"), 400, "5", wire.CodeInvalidParams},
+		"initialize":           {statelessRequest("5", "initialize", ""), 404, "5", method},
+		"ping":                 {statelessRequest(`"five"`, "ping", ""), 404, `"five"`, method},
+		"ping, session":        {in(statelessRequest("5", "ping", "")), 404, "5", method},
+		"method header":        {good.withHeader("Mcp-Method", "Echo"), 400, "5", mismatch},
+		"no method header":     {good.withHeader("Mcp-Method", "-"), 400, "5", mismatch},
+		"unknown tool":         {statelessRequest("5", "echo", `"name":"unknown"`), 200, "5", params},
+		"unknown method":       {statelessRequest("5", "what", ""), 404, "5", method},
+		"id null":              {statelessRequest("null", "what", ""), 404, "null", method},
+		"probe without header": {post("", requestJSON("5", "server/discover", "{}")), 404, "5", method},
+		"newer probe":          {named("2027-01-01", requestJSON("5", "server/discover", "{}")), 400, "5", params},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := *h
@@ -158,7 +170,8 @@ func TestStatelessChecks(t *testing.T) {
 			} else {
 				res = h.wantError(row.testRequest, row.status, row.id, row.code)
 			}
-			if allow := res.Header.Get("Allow"); row.status == 405 && allow != "POST" || row.status != 405 && allow != "" {
+			allow := res.Header.Get("Allow")
+			if row.status == 405 && allow != "POST" || row.status != 405 && allow != "" {
 				t.Errorf("Allow: %s", allow)
 			}
 			if res.Header.Get("Mcp-Session-Id") != "" {
@@ -205,7 +218,7 @@ func TestBothGenerationsAtOneURL(t *testing.T) {
 			all.Go(func() {
 				for n := range 20 {
 					id := fmt.Sprint(i*1000 + n)
-					h.want(testRequest{session: key, body: requestJSON(id, "echo", `{"a":1}`)}, 200, resultJSON(id, `{"a":1}`))
+					h.want(post(key, requestJSON(id, "echo", `{"a":1}`)), 200, resultJSON(id, `{"a":1}`))
 					h.want(statelessRequest(id, "echo", `"b":2`), 200, resultJSON(id, "{"+meta(modernRevision)+`,"b":2}`))
 				}
 			})

@@ -20,78 +20,80 @@ func TestStatuses(t *testing.T) {
 	h.want(testRequest{session: ended, method: "DELETE"}, 204, "")
 	ping := requestJSON("5", "ping", `{}`)
 	note := `{"jsonrpc":"2.0","method":"notifications/x"}`
-	with := func(header ...string) map[string]string {
-		m := make(map[string]string)
-		for i := 0; i < len(header); i += 2 {
-			m[header[i]] = header[i+1]
-		}
-		return m
-	}
+	get := testRequest{method: "GET", session: key}
+	const version = "Mcp-Protocol-Version"
+	const (
+		invalid     = wire.CodeInvalidRequest
+		parse       = wire.CodeParseError
+		noInit      = wire.CodeNotInitialized
+		noSession   = codeSessionNotFound
+		unsupported = protocol.CodeUnsupportedVersion
+	)
 	for name, row := range map[string]struct {
 		testRequest
 		status int
 		id     string
 		code   int // 0: no error
 	}{
-		"request":                         {testRequest{session: key, body: ping}, 200, "", 0},
-		"notification":                    {testRequest{session: key, body: note}, 202, "", 0},
-		"response":                        {testRequest{session: key, body: resultJSON("1", "{}")}, 202, "", 0},
-		"no session":                      {testRequest{body: ping}, 400, "5", wire.CodeNotInitialized},
-		"no session, call":                {testRequest{body: requestJSON("5", "tools/call", `{"name":"x"}`)}, 400, "5", wire.CodeNotInitialized},
-		"no session, notification":        {testRequest{body: note}, 400, "null", wire.CodeNotInitialized},
-		"no session, batch":               {testRequest{body: "[" + initializeRequest("2025-03-26") + "]"}, 400, "null", wire.CodeNotInitialized},
+		"request":                         {post(key, ping), 200, "", 0},
+		"notification":                    {post(key, note), 202, "", 0},
+		"response":                        {post(key, resultJSON("1", "{}")), 202, "", 0},
+		"no session":                      {testRequest{body: ping}, 400, "5", noInit},
+		"no session, call":                {testRequest{body: requestJSON("5", "tools/call", `{"name":"x"}`)}, 400, "5", noInit},
+		"no session, notification":        {testRequest{body: note}, 400, "null", noInit},
+		"no session, batch":               {testRequest{body: "[" + initializeRequest("2025-03-26") + "]"}, 400, "null", noInit},
 		"no session, probe":               {testRequest{body: requestJSON("5", "server/discover", `{}`)}, 404, "5", wire.CodeMethodNotFound},
-		"unknown session":                 {testRequest{session: key[:len(key)-1] + "x", body: ping}, 404, "5", codeSessionNotFound},
-		"name of a session":               {testRequest{session: key[:32], body: ping}, 404, "5", codeSessionNotFound},
-		"unknown session, initialize":     {testRequest{session: "x", body: initializeRequest("2025-11-25")}, 404, `"init"`, codeSessionNotFound},
-		"ended session":                   {testRequest{session: ended, body: ping}, 404, "5", codeSessionNotFound},
-		"second initialize":               {testRequest{session: key, body: initializeRequest("2025-11-25")}, 200, "", 0},
-		"version known":                   {testRequest{session: key, body: ping, header: with("Mcp-Protocol-Version", "2025-06-18")}, 200, "", 0},
-		"version unknown":                 {testRequest{session: key, body: ping, header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "5", protocol.CodeUnsupportedVersion},
-		"version unknown, GET":            {testRequest{session: key, method: "GET", header: with("Mcp-Protocol-Version", "v9")}, 400, "null", protocol.CodeUnsupportedVersion},
-		"version unknown, DELETE":         {testRequest{session: key, method: "DELETE", header: with("Mcp-Protocol-Version", "v9")}, 400, "null", protocol.CodeUnsupportedVersion},
-		"accept all":                      {testRequest{session: key, body: ping, header: with("Accept", "*/*")}, 200, "", 0},
-		"accept nothing said":             {testRequest{session: key, body: ping, header: with("Accept", "-")}, 200, "", 0},
-		"accept ranges":                   {testRequest{session: key, body: ping, header: with("Accept", "application/*; q=0.8 , TEXT/*;q=0.1")}, 200, "", 0},
-		"accept parameters":               {testRequest{session: key, body: ping, header: with("Accept", "application/json;charset=utf-8, text/event-stream")}, 200, "", 0},
-		"accept json alone":               {testRequest{session: key, body: ping, header: with("Accept", "application/json")}, 200, "", 0},
-		"accept events alone":             {testRequest{session: key, body: ping, header: with("Accept", "text/event-stream")}, 200, "", 0},
-		"accept all but events":           {testRequest{session: key, body: ping, header: with("Accept", "*/*, text/event-stream;q=0")}, 200, "", 0},
-		"accept neither":                  {testRequest{session: key, body: ping, header: with("Accept", "text/html, */*;q=0")}, 406, "null", wire.CodeInvalidRequest},
-		"accept nonsense":                 {testRequest{session: key, body: ping, header: with("Accept", ",;/=")}, 406, "null", wire.CodeInvalidRequest},
-		"content text":                    {testRequest{session: key, body: ping, header: with("Content-Type", "text/plain")}, 415, "null", wire.CodeInvalidRequest},
-		"content not said":                {testRequest{session: key, body: ping, header: with("Content-Type", "-")}, 415, "null", wire.CodeInvalidRequest},
-		"content with charset":            {testRequest{session: key, body: ping, header: with("Content-Type", "application/json; charset=utf-8")}, 200, "", 0},
-		"content coded":                   {testRequest{session: key, body: ping, header: with("Content-Encoding", "gzip")}, 415, "null", wire.CodeInvalidRequest},
-		"too large":                       {testRequest{session: key, body: requestJSON("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)}, 413, "null", wire.CodeInvalidRequest},
-		"no JSON":                         {testRequest{session: key, body: `{"jsonrpc":"2.0","id":5,`}, 400, "null", wire.CodeParseError},
-		"no UTF-8":                        {testRequest{session: key, body: requestJSON("5", "echo", "\"\xff\"")}, 400, "null", wire.CodeParseError},
-		"nothing":                         {testRequest{session: key}, 400, "null", wire.CodeParseError},
-		"JSON, no message":                {testRequest{session: key, body: `{"jsonrpc":"2.0","id":5}`}, 400, "5", wire.CodeInvalidRequest},
-		"JSON, no object":                 {testRequest{session: key, body: `7`}, 400, "null", wire.CodeInvalidRequest},
-		"two ids":                         {testRequest{session: key, body: `{"jsonrpc":"2.0","id":5,"id":6,"method":"x"}`}, 400, "null", wire.CodeInvalidRequest},
-		"batch in a revision without":     {testRequest{session: key, body: "[" + ping + "]"}, 400, "null", wire.CodeInvalidRequest},
-		"verb PUT":                        {testRequest{session: key, method: "PUT", body: ping}, 405, "null", wire.CodeInvalidRequest},
-		"verb HEAD":                       {testRequest{session: key, method: "PATCH"}, 405, "null", wire.CodeInvalidRequest},
-		"GET, no session":                 {testRequest{method: "GET"}, 400, "null", wire.CodeNotInitialized},
-		"GET, unknown session":            {testRequest{method: "GET", session: "x"}, 404, "null", codeSessionNotFound},
-		"GET, accept json":                {testRequest{method: "GET", session: key, header: with("Accept", "application/json")}, 406, "null", wire.CodeInvalidRequest},
-		"GET, event never sent":           {testRequest{method: "GET", session: key, header: with("Last-Event-ID", "0-1")}, 400, "null", wire.CodeInvalidRequest},
-		"GET, stream never there":         {testRequest{method: "GET", session: key, header: with("Last-Event-ID", "9-1")}, 400, "null", wire.CodeInvalidRequest},
-		"GET, no event id":                {testRequest{method: "GET", session: key, header: with("Last-Event-ID", "0-00")}, 400, "null", wire.CodeInvalidRequest},
-		"GET, negative event id":          {testRequest{method: "GET", session: key, header: with("Last-Event-ID", "0--1")}, 400, "null", wire.CodeInvalidRequest},
-		"DELETE, no session":              {testRequest{method: "DELETE"}, 400, "null", wire.CodeNotInitialized},
-		"DELETE, unknown session":         {testRequest{method: "DELETE", session: "x"}, 404, "null", codeSessionNotFound},
-		"DELETE, ended session":           {testRequest{method: "DELETE", session: ended}, 404, "null", codeSessionNotFound},
-		"another path":                    {testRequest{path: "/x", body: ping}, 404, "null", wire.CodeInvalidRequest},
-		"streamable HTTP at /sse":         {testRequest{path: "/sse", body: initializeRequest("2025-11-25")}, 405, "null", wire.CodeInvalidRequest},
+		"unknown session":                 {post(key[:len(key)-1]+"x", ping), 404, "5", noSession},
+		"log id of a session":             {post(key[:32], ping), 404, "5", noSession},
+		"unknown session, initialize":     {post("x", initializeRequest("2025-11-25")), 404, `"init"`, noSession},
+		"ended session":                   {post(ended, ping), 404, "5", noSession},
+		"second initialize":               {post(key, initializeRequest("2025-11-25")), 200, "", 0},
+		"version known":                   {post(key, ping).withHeader(version, "2025-06-18"), 200, "", 0},
+		"version unknown":                 {post(key, ping).withHeader(version, "2024-10-07"), 400, "5", unsupported},
+		"version unknown, GET":            {get.withHeader(version, "v9"), 400, "null", unsupported},
+		"version unknown, DELETE":         {testRequest{method: "DELETE", session: key}.withHeader(version, "v9"), 400, "null", unsupported},
+		"accept all":                      {post(key, ping).withHeader("Accept", "*/*"), 200, "", 0},
+		"accept missing":                  {post(key, ping).withHeader("Accept", "-"), 200, "", 0},
+		"accept ranges":                   {post(key, ping).withHeader("Accept", "application/*; q=0.8 , TEXT/*;q=0.1"), 200, "", 0},
+		"accept parameters":               {post(key, ping).withHeader("Accept", "application/json;charset=utf-8, text/event-stream"), 200, "", 0},
+		"accept json only":                {post(key, ping).withHeader("Accept", "application/json"), 200, "", 0},
+		"accept events only":              {post(key, ping).withHeader("Accept", "text/event-stream"), 200, "", 0},
+		"accept all but events":           {post(key, ping).withHeader("Accept", "*/*, text/event-stream;q=0"), 200, "", 0},
+		"accept neither":                  {post(key, ping).withHeader("Accept", "text/html, */*;q=0"), 406, "null", invalid},
+		"accept nonsense":                 {post(key, ping).withHeader("Accept", ",;/="), 406, "null", invalid},
+		"content text":                    {post(key, ping).withHeader("Content-Type", "text/plain"), 415, "null", invalid},
+		"content type missing":            {post(key, ping).withHeader("Content-Type", "-"), 415, "null", invalid},
+		"content with charset":            {post(key, ping).withHeader("Content-Type", "application/json; charset=utf-8"), 200, "", 0},
+		"content encoded":                 {post(key, ping).withHeader("Content-Encoding", "gzip"), 415, "null", invalid},
+		"too large":                       {post(key, requestJSON("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)), 413, "null", invalid},
+		"not JSON":                        {post(key, `{"jsonrpc":"2.0","id":5,`), 400, "null", parse},
+		"not UTF-8":                       {post(key, requestJSON("5", "echo", "\"\xff\"")), 400, "null", parse},
+		"empty body":                      {testRequest{session: key}, 400, "null", parse},
+		"JSON, not a message":             {post(key, `{"jsonrpc":"2.0","id":5}`), 400, "5", invalid},
+		"JSON, not an object":             {post(key, `7`), 400, "null", invalid},
+		"two ids":                         {post(key, `{"jsonrpc":"2.0","id":5,"id":6,"method":"x"}`), 400, "null", invalid},
+		"batch in a revision without":     {post(key, "["+ping+"]"), 400, "null", invalid},
+		"method PUT":                      {testRequest{session: key, method: "PUT", body: ping}, 405, "null", invalid},
+		"method PATCH":                    {testRequest{session: key, method: "PATCH"}, 405, "null", invalid},
+		"GET, no session":                 {testRequest{method: "GET"}, 400, "null", noInit},
+		"GET, unknown session":            {testRequest{method: "GET", session: "x"}, 404, "null", noSession},
+		"GET, accept json":                {get.withHeader("Accept", "application/json"), 406, "null", invalid},
+		"GET, event never sent":           {get.withHeader("Last-Event-ID", "0-1"), 400, "null", invalid},
+		"GET, unknown stream":             {get.withHeader("Last-Event-ID", "9-1"), 400, "null", invalid},
+		"GET, invalid event id":           {get.withHeader("Last-Event-ID", "0-00"), 400, "null", invalid},
+		"GET, negative event id":          {get.withHeader("Last-Event-ID", "0--1"), 400, "null", invalid},
+		"DELETE, no session":              {testRequest{method: "DELETE"}, 400, "null", noInit},
+		"DELETE, unknown session":         {testRequest{method: "DELETE", session: "x"}, 404, "null", noSession},
+		"DELETE, ended session":           {testRequest{method: "DELETE", session: ended}, 404, "null", noSession},
+		"another path":                    {testRequest{path: "/x", body: ping}, 404, "null", invalid},
+		"streamable HTTP at /sse":         {testRequest{path: "/sse", body: initializeRequest("2025-11-25")}, 405, "null", invalid},
 		"initialize without a version":    {testRequest{body: requestJSON("5", "initialize", `{}`)}, 200, "", 0},
-		"initialize as a notification":    {testRequest{body: `{"jsonrpc":"2.0","method":"initialize"}`}, 400, "null", wire.CodeNotInitialized},
-		"initialize in a newer revision":  {testRequest{body: initializeRequest("2025-11-25"), header: with("Mcp-Protocol-Version", "2026-07-28")}, 400, `"init"`, protocol.CodeHeaderMismatch},
-		"version that has no sessions":    {testRequest{session: key, body: ping, header: with("Mcp-Protocol-Version", "2026-07-28")}, 400, "5", wire.CodeInvalidParams},
-		"version of none, session":        {testRequest{session: key, body: ping, header: with("Mcp-Protocol-Version", "v9")}, 400, "5", protocol.CodeUnsupportedVersion},
-		"version of an older one":         {testRequest{body: ping, header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "5", wire.CodeNotInitialized},
-		"session of streamable HTTP, SSE": {testRequest{path: "/message?session=" + key, body: ping}, 404, "5", codeSessionNotFound},
+		"initialize as a notification":    {testRequest{body: `{"jsonrpc":"2.0","method":"initialize"}`}, 400, "null", noInit},
+		"initialize in a newer revision":  {post("", initializeRequest("2025-11-25")).withHeader(version, "2026-07-28"), 400, `"init"`, protocol.CodeHeaderMismatch},
+		"version without sessions":        {post(key, ping).withHeader(version, "2026-07-28"), 400, "5", wire.CodeInvalidParams},
+		"version unknown, session":        {post(key, ping).withHeader(version, "v9"), 400, "5", unsupported},
+		"version older, no session":       {post("", ping).withHeader(version, "2024-10-07"), 400, "5", noInit},
+		"session of streamable HTTP, SSE": {testRequest{path: "/message?session=" + key, body: ping}, 404, "5", noSession},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := *h
@@ -132,7 +134,7 @@ func TestSupportedVersionsAreListed(t *testing.T) {
 func TestTooLargeBodyKeepsID(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)
-	req := h.newRequest(testRequest{session: key, body: requestJSON("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)})
+	req := h.newRequest(post(key, requestJSON("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)))
 	req.ContentLength = -1
 	res, err := h.client.Do(req)
 	if err != nil {
@@ -143,12 +145,12 @@ func TestTooLargeBodyKeepsID(t *testing.T) {
 	if _, err := body.ReadFrom(res.Body); err != nil || res.StatusCode != 413 || !strings.HasPrefix(body.String(), `{"jsonrpc":"2.0","id":5,"error":`) {
 		t.Errorf("%d %s %v", res.StatusCode, body.String(), err)
 	}
-	h.want(testRequest{session: key, body: requestJSON("1", "echo", `"`+strings.Repeat("x", 1<<20-60)+`"`)}, 200, "*")
+	h.want(post(key, requestJSON("1", "echo", `"`+strings.Repeat("x", 1<<20-60)+`"`)), 200, "*")
 }
 
 func TestHTTP_04_UnknownSessionsAre404AndMissingOnes400(t *testing.T) {
 	h := newHarness(t, nil)
-	h.wantError(testRequest{session: "bogus", body: requestJSON("1", "tools/list", "{}")}, 404, "1", codeSessionNotFound)
+	h.wantError(post("bogus", requestJSON("1", "tools/list", "{}")), 404, "1", codeSessionNotFound)
 	h.wantError(testRequest{body: requestJSON("1", "tools/list", "{}")}, 400, "1", wire.CodeNotInitialized)
 	h.initialize("2025-11-25", nil) // the client initializes again
 }

@@ -96,7 +96,7 @@ func TestNewStandaloneStreamTakesOver_F_DOOR_1(t *testing.T) {
 			}
 			h.write(handler, logMessage(200), "")
 			s.want("0-9", string(logMessage(200).Raw()))
-			h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 200, resultJSON("1", "{}"))
+			h.want(post(key, requestJSON("1", "echo", "{}")), 200, resultJSON("1", "{}"))
 			s.disconnect()
 			hanging.disconnect()
 			h.stop()
@@ -110,8 +110,8 @@ func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
-		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
-		other := h.openStream(testRequest{session: key, body: requestJSON("2", "hold", `{}`)})
+		s := h.openStream(post(key, requestJSON("1", "hold", `{}`)))
+		other := h.openStream(post(key, requestJSON("2", "hold", `{}`)))
 		r, r2 := <-h.heldRequests, <-h.heldRequests
 		s.want("1-0", "")
 		other.want("2-0", "")
@@ -155,7 +155,7 @@ func TestResumeOfOpenStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
-		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
+		s := h.openStream(post(key, requestJSON("1", "hold", `{}`)))
 		r := <-h.heldRequests
 		s.want("1-0", "")
 		r.Notify(progressNotification(1))
@@ -190,18 +190,18 @@ func TestUnresumableResponseIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-06-18", nil)
-		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
+		s := h.openStream(post(key, requestJSON("1", "hold", `{}`)))
 		s.disconnect()
 		synctest.Wait()
 		r := <-h.heldRequests
 		// It is still in flight
-		h.wantError(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 400, "1", wire.CodeInvalidRequest)
+		h.wantError(post(key, requestJSON("1", "echo", "{}")), 400, "1", wire.CodeInvalidRequest)
 		r.Reply([]byte(`"` + strings.Repeat("x", 1000) + `"`))
 		if retained := handler.retained(); retained != 0 {
 			t.Errorf("%d bytes are kept", retained)
 		}
 		h.wantError(lastSeen(key, "1-0"), 410, "null", wire.CodeInvalidRequest)
-		h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 200, resultJSON("1", "{}"))
+		h.want(post(key, requestJSON("1", "echo", "{}")), 200, resultJSON("1", "{}"))
 	})
 }
 
@@ -210,9 +210,9 @@ func TestCancelledRequestsGetNoResponse(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)
 		cancel := func(id string) {
-			h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`}, 202, "")
+			h.want(post(key, cancelJSON(id)), 202, "")
 		}
-		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
+		s := h.openStream(post(key, requestJSON("1", "hold", `{}`)))
 		s.want("1-0", "")
 		r := <-h.heldRequests
 		r.Notify(progressNotification(1))
@@ -225,7 +225,7 @@ func TestCancelledRequestsGetNoResponse(t *testing.T) {
 		s.wantEnd()
 
 		got := make(chan *eventReader)
-		go func() { got <- h.openStream(testRequest{session: key, body: requestJSON("2", "hold", `{}`)}) }()
+		go func() { got <- h.openStream(post(key, requestJSON("2", "hold", `{}`))) }()
 		<-h.heldRequests
 		cancel("2") // before the HTTP header is sent
 		(<-got).wantEnd()
@@ -261,7 +261,7 @@ func TestEachMessageIsOnOneStream(t *testing.T) {
 	for i := range calls {
 		posts.Go(func() {
 			id := fmt.Sprint(i)
-			res := h.send(testRequest{session: key, body: requestJSON(id, "hold", `{}`)})
+			res := h.send(post(key, requestJSON(id, "hold", `{}`)))
 			defer res.Body.Close()
 			if res.Header.Get("Content-Type") == "application/json" {
 				t.Errorf("%s: %s", id, res.Status)
@@ -324,7 +324,7 @@ func TestCloseWithUnreadStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
-		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
+		s := h.openStream(post(key, requestJSON("1", "hold", "{}")))
 		s.want("1-0", "")
 		(<-h.heldRequests).Notify(wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)))
 		synctest.Wait()
@@ -346,11 +346,11 @@ func TestCloseWithOpenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
-		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
+		s := h.openStream(post(key, requestJSON("1", "hold", "{}")))
 		s.want("1-0", "")
 		done := make(chan bool)
 		go func() {
-			h.wantError(testRequest{session: key, body: requestJSON("2", "hold", "{}")}, 404, "2", codeSessionNotFound)
+			h.wantError(post(key, requestJSON("2", "hold", "{}")), 404, "2", codeSessionNotFound)
 			close(done)
 		}()
 		<-h.heldRequests
@@ -368,7 +368,7 @@ func TestHTTP_05_And_HTTP_06_SilentStreamsAreKeptAlive(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
 		own := h.openStream(testRequest{method: "GET", session: key})
-		posted := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
+		posted := h.openStream(post(key, requestJSON("1", "hold", "{}")))
 		r := <-h.heldRequests
 		var all sync.WaitGroup
 		var data [2]string
