@@ -10,7 +10,9 @@ import (
 func TestUpdateAccessKeepsRemainingTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
-		by := func(token string, tr testRequest) testRequest { return tr.withHeader("Authorization", "Bearer "+token) }
+		by := func(token string, tr testRequest) testRequest {
+			return tr.withHeader("Authorization", "Bearer "+token)
+		}
 		echo := func(session string) testRequest {
 			return post(session, requestJSON("1", "echo", "{}"))
 		}
@@ -24,7 +26,8 @@ func TestUpdateAccessKeepsRemainingTokens(t *testing.T) {
 		<-h.heldRequests
 		stays := make(chan bool)
 		go func() {
-			h.want(by("beta", post(beta, requestJSON("8", "hold", "{}"))), 200, resultJSON("8", "{}"))
+			h.want(by("beta", post(beta, requestJSON("8", "hold", "{}"))), 200,
+				resultJSON("8", "{}"))
 			close(stays)
 		}()
 		call := <-h.heldRequests
@@ -32,7 +35,7 @@ func TestUpdateAccessKeepsRemainingTokens(t *testing.T) {
 
 		h.server.UpdateAccess([]string{"gamma", "beta"}, nil, nil)
 		if body := <-held; body == resultJSON("7", "{}") {
-			t.Errorf("what alpha asked is answered: %s", body)
+			t.Errorf("request of the removed token alpha was answered: %s", body)
 		}
 		for _, err := stream.next(); err == nil; _, err = stream.next() {
 		}
@@ -42,22 +45,22 @@ func TestUpdateAccessKeepsRemainingTokens(t *testing.T) {
 		h.wantError(by("alpha", echo(alpha)), 401, "null", -32600)
 		for _, token := range []string{"gamma", "beta"} {
 			if res, body := h.do(by(token, echo(alpha))); res.StatusCode != 404 {
-				t.Errorf("%s finds alpha's session: %s %s", token, res.Status, body)
+				t.Errorf("%s can access alpha's session: %s %s", token, res.Status, body)
 			}
 		}
 		if res, body := h.do(by("gamma", echo(beta))); res.StatusCode != 404 {
-			t.Errorf("gamma finds beta's session: %s %s", res.Status, body)
+			t.Errorf("gamma can access beta's session: %s %s", res.Status, body)
 		}
 		h.want(by("gamma", statelessRequest("1", "echo", "")), 200, "*")
 
 		h.server.UpdateAccess([]string{"alpha", "beta"}, nil, nil)
 		if res, body := h.do(by("alpha", echo(alpha))); res.StatusCode != 404 {
-			t.Errorf("what has ended is there again: %s %s", res.Status, body)
+			t.Errorf("the closed session is open again: %s %s", res.Status, body)
 		}
 		h.want(by("beta", echo(beta)), 200, resultJSON("1", "{}"))
 		synctest.Wait()
 		if n := len(h.server.statelessExchanges); n != 0 {
-			t.Errorf("%d visits are left", n)
+			t.Errorf("%d stateless exchanges are left", n)
 		}
 	})
 }
@@ -77,7 +80,7 @@ func TestUpdateAccessFirstTokens(t *testing.T) {
 		h.server.UpdateAccess([]string{"alpha"}, nil, nil)
 		h.wantError(echo(noToken, ""), 401, "null", -32600)
 		if res, body := h.do(echo(noToken, "alpha")); res.StatusCode != 404 {
-			t.Errorf("alpha finds what was nobody's: %s %s", res.Status, body)
+			t.Errorf("alpha can access a session opened without a token: %s %s", res.Status, body)
 		}
 
 		one := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha"} })
@@ -85,12 +88,13 @@ func TestUpdateAccessFirstTokens(t *testing.T) {
 		one.server.UpdateAccess([]string{"beta", "alpha"}, nil, nil)
 		one.want(echo(alpha, "alpha"), 200, resultJSON("1", "{}"))
 		if res, body := one.do(echo(alpha, "beta")); res.StatusCode != 404 {
-			t.Errorf("beta finds alpha's session: %s %s", res.Status, body)
+			t.Errorf("beta can access alpha's session: %s %s", res.Status, body)
 		}
 		one.server.UpdateAccess([]string{"beta"}, nil, nil)
 		one.wantError(echo(alpha, "alpha"), 401, "null", -32600)
 		if res, body := one.do(echo(alpha, "beta")); res.StatusCode != 404 {
-			t.Errorf("beta, who is alone now, finds alpha's session: %s %s", res.Status, body)
+			t.Errorf("beta, the only token now, can access alpha's session: %s %s", res.Status,
+				body)
 		}
 	})
 }
@@ -100,17 +104,20 @@ func TestRemovedTokenOpensNothing(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
 	principal := h.server.access.Load().tokens[0].principal
 	h.server.UpdateAccess([]string{"beta"}, nil, nil)
-	if herr := h.server.openSession(h.server.newSession(principal)); herr == nil || herr.status != 401 {
-		t.Errorf("a session: %+v", herr)
+	if herr := h.server.openSession(h.server.newSession(principal)); herr == nil ||
+		herr.status != 401 {
+		t.Errorf("openSession: %+v", herr)
 	}
-	if herr := h.server.startStateless(&statelessExchange{server: h.server, principal: principal}); herr == nil || herr.status != 401 {
-		t.Errorf("a request: %+v", herr)
+	if herr := h.server.startStateless(&statelessExchange{server: h.server,
+		principal: principal}); herr == nil || herr.status != 401 {
+		t.Errorf("startStateless: %+v", herr)
 	}
 }
 
 func TestUpdateAccessHostsAndOrigins(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Loopback, o.Hosts = true, []string{"gw.example"} })
-	page := testRequest{body: initializeRequest("2025-11-25"), header: map[string]string{"Origin": "https://app.example"}}
+	page := testRequest{body: initializeRequest("2025-11-25"),
+		header: map[string]string{"Origin": "https://app.example"}}
 	h.want(page, 403, "*")
 	h.want(testRequest{body: initializeRequest("2025-11-25"), host: "gw.example"}, 200, "*")
 	h.server.UpdateAccess(nil, []string{"https://app.example"}, nil)

@@ -54,24 +54,26 @@ func TestBacklogOfAllClients(t *testing.T) {
 			return errors.Is(handler.Write(logMessage(1), ""), transport.ErrClosed)
 		}
 		if !isClosed(v) {
-			t.Error("it is not hung up on who has most")
+			t.Error("the client with the largest backlog is still connected")
 		}
 		if _, err := stateless.next(); err == nil {
-			t.Error("its client has the message")
+			t.Error("its client received the message")
 		}
 		h.write(handlers[2], largeNotification(1, 350_000), "")
 		h.write(handlers[0], largeNotification(1, 150_000), "")
 		synctest.Wait()
 		if !isClosed(handlers[2]) {
-			t.Error("it is not hung up on the session that has most")
+			t.Error("the session with the largest backlog is still open")
 		}
 		if _, err := streams[2].next(); err == nil {
-			t.Error("its client has the message")
+			t.Error("its client received the message")
 		}
 		streams[0].want("0-1", string(largeNotification(0, 200_000).Raw()))
 		streams[0].want("0-2", string(largeNotification(1, 150_000).Raw()))
 		streams[1].want("0-1", string(largeNotification(0, 300_000).Raw()))
-		if n := strings.Count(log.String(), "closed the slowest client"); n != 2 || !strings.Contains(log.String(), "session="+handlers[2].ID) || !strings.Contains(log.String(), "session="+v.ID) {
+		if n := strings.Count(log.String(), "closed the slowest client"); n != 2 ||
+			!strings.Contains(log.String(), "session="+handlers[2].ID) ||
+			!strings.Contains(log.String(), "session="+v.ID) {
 			t.Errorf("the log has\n%s", log.String())
 		}
 		for _, s := range streams {
@@ -98,7 +100,7 @@ func TestBacklogOfAllClients_ClosedSession(t *testing.T) {
 		h.write(og, largeNotification(0, 400_000), "")
 		os.want("0-1", string(largeNotification(0, 400_000).Raw()))
 		if _, err := s.next(); err == nil {
-			t.Error("the whole message came")
+			t.Error("the whole message arrived")
 		}
 		os.disconnect()
 	})
@@ -131,12 +133,12 @@ func TestUnreadStreamIsClosed(t *testing.T) {
 		time.Sleep(transferTimeout(100_000) - time.Second)
 		synctest.Wait()
 		if n := h.unsentBytes(); n < 100_000 {
-			t.Errorf("%d bytes wait", n)
+			t.Errorf("%d bytes are unsent", n)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if n, retained := h.unsentBytes(), handler.retained(); n != 0 || retained < 100_000 {
-			t.Errorf("%d bytes wait for a client that does not read, %d are kept", n, retained)
+			t.Errorf("%d bytes are unsent, %d bytes are retained", n, retained)
 		}
 		s.disconnect()
 		again := h.openStream(lastSeen(key, "0-0"))
@@ -171,10 +173,10 @@ func TestUnreadStreamIsClosed_Stateless(t *testing.T) {
 		h.write(handler, largeNotification(0, 100_000), "")
 		time.Sleep(transferTimeout(100_000) + time.Second)
 		if n := h.unsentBytes(); n != 0 {
-			t.Errorf("%d bytes wait", n)
+			t.Errorf("%d bytes are unsent", n)
 		}
 		if err := <-handler.closed; !errors.Is(err, transport.ErrClosed) {
-			t.Errorf("it has ended: %v", err)
+			t.Errorf("the exchange has ended: %v", err)
 		}
 		s.disconnect()
 	})

@@ -13,7 +13,8 @@ import (
 
 func TestBatches(t *testing.T) {
 	h := newHarness(t, nil)
-	for date, allowed := range map[string]bool{"2024-11-05": true, "2025-03-26": true, "2025-06-18": false, "2025-11-25": false} {
+	for date, allowed := range map[string]bool{"2024-11-05": true, "2025-03-26": true,
+		"2025-06-18": false, "2025-11-25": false} {
 		key, _ := h.initialize(date, nil)
 		batch := func(elements ...string) testRequest {
 			return post(key, "["+strings.Join(elements, ",")+"]")
@@ -29,15 +30,18 @@ func TestBatches(t *testing.T) {
 			h.wantError(batch(note), 400, "null", wire.CodeInvalidRequest)
 			continue
 		}
-		h.want(batch(one, note, two), 200, "["+resultJSON("1", `{"a":1}`)+","+resultJSON(`"1"`, `{"b":2}`)+"]")
+		h.want(batch(one, note, two), 200,
+			"["+resultJSON("1", `{"a":1}`)+","+resultJSON(`"1"`, `{"b":2}`)+"]")
 		h.want(batch(one), 200, "["+resultJSON("1", `{"a":1}`)+"]")
 		h.want(batch(note, resultJSON("9", "{}"), note), 202, "")
 		for range 3 {
 			<-h.notifications
 		}
 		res, body := h.do(batch(one, "7"))
-		if res.StatusCode != 200 || !strings.HasPrefix(body, "["+resultJSON("1", `{"a":1}`)+`,{"jsonrpc":"2.0","id":null,"error":{"code":-32600`) {
-			t.Errorf("one is no message: %d %s", res.StatusCode, body)
+		if res.StatusCode != 200 ||
+			!strings.HasPrefix(body, "["+resultJSON("1", `{"a":1}`)+
+				`,{"jsonrpc":"2.0","id":null,"error":{"code":-32600`) {
+			t.Errorf("batch with an invalid message: %d %s", res.StatusCode, body)
 		}
 		h.wantError(batch("7", note), 400, "null", wire.CodeInvalidRequest)
 		h.wantError(batch(), 400, "null", wire.CodeInvalidRequest)
@@ -51,7 +55,9 @@ func TestBatchAsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-03-26", nil)
-		s := h.openStream(post(key, "["+requestJSON("1", "hold", "{}")+","+requestJSON("2", "hold", "{}")+","+requestJSON("3", "hold", "{}")+"]"))
+		s := h.openStream(post(key,
+			"["+requestJSON("1", "hold", "{}")+","+requestJSON("2", "hold", "{}")+","+
+				requestJSON("3", "hold", "{}")+"]"))
 		r1, r2, _ := <-h.heldRequests, <-h.heldRequests, <-h.heldRequests
 		r2.Notify(progressNotification(2))
 		r1.Notify(progressNotification(1))
@@ -59,7 +65,8 @@ func TestBatchAsEvents(t *testing.T) {
 		s.want("1-2", string(progressNotification(1).Raw()))
 		r2.Reply([]byte(`{"n":2}`))
 		h.wantError(post(key, requestJSON("2", "echo", "{}")), 400, "2", wire.CodeInvalidRequest)
-		h.want(post(key, `[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}]`), 202, "")
+		h.want(post(key,
+			"["+cancelJSON("3")+"]"), 202, "")
 		r1.Reply([]byte(`{"n":1}`))
 		s.want("1-3", "["+resultJSON("1", `{"n":1}`)+","+resultJSON("2", `{"n":2}`)+"]")
 		s.wantEnd()
@@ -67,7 +74,8 @@ func TestBatchAsEvents(t *testing.T) {
 
 		got := make(chan *eventReader)
 		go func() {
-			got <- h.openStream(post(key, "["+requestJSON("1", "hold", "{}")+","+requestJSON("2", "hold", "{}")+"]"))
+			got <- h.openStream(post(key,
+				"["+requestJSON("1", "hold", "{}")+","+requestJSON("2", "hold", "{}")+"]"))
 		}()
 		<-h.heldRequests
 		<-h.heldRequests
@@ -94,7 +102,8 @@ func TestCancellationsInBatch(t *testing.T) {
 		two + "," + one + "," + cancel:                            {"2"},
 		requestJSON("1", "ping", "{}") + "," + cancel + "," + two: {"1", "2"},
 	} {
-		for _, accept := range []string{"application/json, text/event-stream", "application/json", "text/event-stream, */*;q=0.5"} {
+		for _, accept := range []string{"application/json, text/event-stream", "application/json",
+			"text/event-stream, */*;q=0.5"} {
 			t.Run(batch+" "+accept, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := newHarness(t, nil)
@@ -105,14 +114,16 @@ func TestCancellationsInBatch(t *testing.T) {
 							r.Reply([]byte("{}"))
 						}
 					}()
-					_, body := h.do(testRequest{session: key, body: "[" + batch + "]", header: map[string]string{"Accept": accept}})
+					_, body := h.do(testRequest{session: key, body: "[" + batch + "]",
+						header: map[string]string{"Accept": accept}})
 					var results []string
 					for _, id := range answered {
 						results = append(results, resultJSON(id, "{}"))
 					}
 					want := "[" + strings.Join(results, ",") + "]"
-					if len(answered) == 0 && strings.Contains(body, "result") || len(answered) > 0 && !strings.Contains(body, want) {
-						t.Errorf("answered with %q, want %s", body, want)
+					if len(answered) == 0 && strings.Contains(body, "result") ||
+						len(answered) > 0 && !strings.Contains(body, want) {
+						t.Errorf("got %q, want %s", body, want)
 					}
 					// None of its requests is in flight
 					h.want(post(key, requestJSON("1", "echo", "{}")), 200, resultJSON("1", "{}"))
@@ -142,7 +153,7 @@ func TestCancellationBeforeRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.writeResponse(w, r, p, st, sw, sseDelay); w.Body.String() != resultJSON("1", "{}") {
-			t.Errorf("answered with %q", w.Body)
+			t.Errorf("got %q", w.Body)
 		}
 	})
 }
@@ -155,11 +166,14 @@ func TestBatchWithModernRequest(t *testing.T) {
 		modern := statelessRequest("2", "echo", "").body
 		m, _ := wire.Parse([]byte(modern))
 		rejected := string(wire.NewErrorResponse("2", protocol.RejectInBatch(m)).Raw())
-		mixed := "[" + requestJSON("1", "echo", `{"a":1}`) + "," + modern + "," + requestJSON("3", "echo", `{"b":2}`) + "]"
+		mixed := "[" + requestJSON("1", "echo", `{"a":1}`) + "," + modern + "," +
+			requestJSON("3", "echo", `{"b":2}`) + "]"
 		key, _ := h.initialize("2025-03-26", nil)
 		for _, header := range []map[string]string{nil, {"Mcp-Protocol-Version": "2025-03-26"}} {
-			h.want(testRequest{session: key, header: header, body: mixed}, 200, "["+resultJSON("1", `{"a":1}`)+","+rejected+","+resultJSON("3", `{"b":2}`)+"]")
-			h.want(testRequest{session: key, header: header, body: "[" + modern + "]"}, 200, "["+rejected+"]")
+			h.want(testRequest{session: key, header: header, body: mixed}, 200,
+				"["+resultJSON("1", `{"a":1}`)+","+rejected+","+resultJSON("3", `{"b":2}`)+"]")
+			h.want(testRequest{session: key, header: header, body: "[" + modern + "]"}, 200,
+				"["+rejected+"]")
 		}
 		held := "[" + modern + "," + requestJSON("1", "hold", "{}") + "]"
 		s := h.openStream(post(key, held))
@@ -169,8 +183,10 @@ func TestBatchWithModernRequest(t *testing.T) {
 		// No request of the batch is left
 		h.want(post(key, requestJSON("2", "echo", "{}")), 200, resultJSON("2", "{}"))
 
-		h.wantError(post(key, mixed).withRevision("2026-07-28"), 400, "null", wire.CodeInvalidRequest)
-		h.wantError(testRequest{body: mixed}.withRevision("2026-07-28"), 400, "null", wire.CodeInvalidRequest)
+		h.wantError(post(key, mixed).withRevision("2026-07-28"), 400, "null",
+			wire.CodeInvalidRequest)
+		h.wantError(testRequest{body: mixed}.withRevision("2026-07-28"), 400, "null",
+			wire.CodeInvalidRequest)
 		key, _ = h.initialize("2025-11-25", nil)
 		h.wantError(post(key, mixed), 400, "null", wire.CodeInvalidRequest)
 	})

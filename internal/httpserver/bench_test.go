@@ -36,12 +36,14 @@ func startBenchServer(b *testing.B, h http.Handler) string {
 	return "http://" + ln.Addr().String() + "/mcp"
 }
 
-func benchPost(b *testing.B, client *http.Client, url, key, body string, header ...string) *http.Response {
+func benchPost(b *testing.B, client *http.Client, url, key, body string,
+	header ...string) *http.Response {
 	req, err := http.NewRequest("POST", url, strings.NewReader(body))
 	if err != nil {
 		b.Fatal(err)
 	}
-	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	req.Header = http.Header{"Content-Type": {"application/json"},
+		"Accept": {"application/json, text/event-stream"}}
 	if key != "" {
 		req.Header[sessionHeader] = []string{key}
 	}
@@ -75,7 +77,8 @@ func BenchmarkCall(b *testing.B) {
 					b.Fatal(herr)
 				}
 			}
-			key := benchPost(b, client, url, "", initializeRequest("2025-11-25")).Header.Get(sessionHeader)
+			key := benchPost(b, client, url, "", initializeRequest("2025-11-25")).
+				Header.Get(sessionHeader)
 			b.ReportAllocs()
 			for b.Loop() {
 				benchPost(b, client, url, key, benchCall)
@@ -120,7 +123,7 @@ func TestAllocations_OfEvents(t *testing.T) {
 			}
 		}
 		if got := testing.AllocsPerRun(100, send); got > 6 {
-			t.Errorf("%d events cost %v allocations", n, got)
+			t.Errorf("%d events: %v allocations", n, got)
 		}
 	}
 }

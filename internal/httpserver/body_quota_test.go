@@ -35,7 +35,7 @@ func TestBodyLease(t *testing.T) {
 		want := func(low int64, what string) {
 			t.Helper()
 			if n := h.heldBytes(); n < low || n > low+1000 {
-				t.Errorf("%s: %d bytes are held, want %d", what, n, low)
+				t.Errorf("%s: %d bytes are in use, want %d", what, n, low)
 			}
 		}
 		key, handler := h.initialize("2025-11-25", nil)
@@ -69,16 +69,17 @@ func TestBodyLease_Batch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-03-26", nil)
-		s := h.openStream(post(key, "["+largeRequest("1", "hold", 100_000)+","+largeRequest("2", "hold", 10)+"]"))
+		s := h.openStream(post(key,
+			"["+largeRequest("1", "hold", 100_000)+","+largeRequest("2", "hold", 10)+"]"))
 		a, b := <-h.heldRequests, <-h.heldRequests
 		a.Reply([]byte("{}"))
 		if n := h.heldBytes(); n < 100_000 {
-			t.Errorf("%d bytes are held", n)
+			t.Errorf("%d bytes are in use", n)
 		}
 		b.Reply([]byte("{}"))
 		s.disconnect()
 		if n := h.heldBytes(); n != 0 {
-			t.Errorf("%d bytes are held", n)
+			t.Errorf("%d bytes are in use", n)
 		}
 	})
 }
@@ -104,7 +105,7 @@ func TestBodyLease_SSE(t *testing.T) {
 		postSSE("[" + largeRequest("3", "hold", 100_000) + "]")
 		one, _, three := <-h.heldRequests, <-h.heldRequests, <-h.heldRequests
 		if n := h.heldBytes(); n < 300_000 {
-			t.Errorf("%d bytes are held", n)
+			t.Errorf("%d bytes are in use", n)
 		}
 		one.Reply([]byte("{}"))
 		s.want("", resultJSON("1", "{}"))
@@ -112,7 +113,7 @@ func TestBodyLease_SSE(t *testing.T) {
 		s.want("", "["+resultJSON("3", "{}")+"]")
 		postSSE(cancelJSON("2"))
 		if n := h.heldBytes(); n != 0 {
-			t.Errorf("%d bytes are held", n)
+			t.Errorf("%d bytes are in use", n)
 		}
 		s.disconnect()
 	})
@@ -125,7 +126,8 @@ func TestBodyLease_Stateless(t *testing.T) {
 			o.MessageLimit, o.BacklogLimit, o.Tokens = 1<<20, 2<<20, []string{"a", "b"}
 		})
 		by := func(token, id string, n int) testRequest {
-			return statelessRequest(id, "hold", `"x":"`+strings.Repeat("x", n)+`"`).withHeader("Authorization", "Bearer "+token)
+			return statelessRequest(id, "hold", `"x":"`+strings.Repeat("x", n)+`"`).
+				withHeader("Authorization", "Bearer "+token)
 		}
 		ended := make(chan bool)
 		go func() {
@@ -134,7 +136,7 @@ func TestBodyLease_Stateless(t *testing.T) {
 		}()
 		r := <-h.heldRequests
 		if n := h.heldBytes(); n < 1<<20-1000 {
-			t.Errorf("%d bytes are held", n)
+			t.Errorf("%d bytes are in use", n)
 		}
 		if res := h.want(by("a", "2", 100_000), 503, "*"); res.Header.Get("Retry-After") != "1" {
 			t.Errorf("headers: %v", res.Header)
@@ -144,7 +146,7 @@ func TestBodyLease_Stateless(t *testing.T) {
 		r.Reply([]byte("{}"))
 		<-ended
 		if n := h.heldBytes(); n != 0 {
-			t.Errorf("%d bytes are held", n)
+			t.Errorf("%d bytes are in use", n)
 		}
 	})
 }
@@ -174,7 +176,7 @@ func TestAnnouncedLengthAllocatesNothing(t *testing.T) {
 		from := &unreadBody{}
 		_, herr := readBody(httptest.NewRecorder(), from, announced, 1<<30)
 		if herr == nil || from.bufSize > 2*smallBody {
-			t.Errorf("%d bytes announced: %v, room for %d", announced, herr, from.bufSize)
+			t.Errorf("Content-Length %d: %v, buffer of %d bytes", announced, herr, from.bufSize)
 		}
 	}
 }
@@ -193,7 +195,8 @@ func TestFirstBodyTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		h := newHarness(t, func(o *Options) {
-			o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			o.Log = slog.New(slog.NewTextHandler(&log,
+				&slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
 		h.want(testRequest{body: strings.Repeat(" ", 2<<20)}, 413, "*")
 		h.stop()
@@ -207,10 +210,15 @@ func TestFirstBodyTooLong(t *testing.T) {
 // one quota.
 func TestOnlyTokenBecomesOneOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, func(o *Options) { o.Tokens, o.MessageLimit, o.BacklogLimit = []string{"alpha"}, 100_000, 300_000 })
-		by := func(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }
+		h := newHarness(t, func(o *Options) {
+			o.Tokens, o.MessageLimit, o.BacklogLimit = []string{"alpha"}, 100_000, 300_000
+		})
+		by := func(token string) map[string]string {
+			return map[string]string{"Authorization": "Bearer " + token}
+		}
 		hold := func(id, token, key string) testRequest {
-			return testRequest{session: key, body: largeRequest(id, "hold", 80_000), header: by(token)}
+			return testRequest{session: key, body: largeRequest(id, "hold", 80_000),
+				header: by(token)}
 		}
 		one, _ := h.initialize("2025-11-25", by("alpha"))
 		two, _ := h.initialize("2025-11-25", by("alpha"))
@@ -218,7 +226,7 @@ func TestOnlyTokenBecomesOneOfSeveral(t *testing.T) {
 		beta, _ := h.initialize("2025-11-25", by("beta"))
 		s := h.openStream(hold("1", "alpha", one))
 		if res, _ := h.do(hold("2", "alpha", two)); res.StatusCode != 503 {
-			t.Errorf("a second session gets its own share: %s", res.Status)
+			t.Errorf("a second session has its own quota: %s", res.Status)
 		}
 		h.openStream(hold("3", "beta", beta)).disconnect()
 		s.disconnect()

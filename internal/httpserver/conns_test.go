@@ -80,36 +80,36 @@ func TestUnadmittedConnections_F_SEC_8(t *testing.T) {
 		})
 		client := h.newCaller()
 		if got := client.post("echo", "secret"); got != 200 {
-			t.Fatalf("the client gets %d", got)
+			t.Fatalf("the client got status %d", got)
 		}
 		var unadmitted []*testConn
 		for i := range maxUnadmittedConns {
 			c := h.newCaller()
 			if i%16 == 1 { // with a wrong token
 				if got := c.post("echo", "guess"); got != 401 {
-					t.Fatalf("a stranger gets %d", got)
+					t.Fatalf("an unauthenticated request got status %d", got)
 				}
 			}
 			unadmitted = append(unadmitted, c)
 		}
 		synctest.Wait()
 		if strings.Contains(log.String(), "too many connections") {
-			t.Errorf("at the bound:\n%s", log.String())
+			t.Errorf("at the limit:\n%s", log.String())
 		}
 		for range 10 {
 			if got := h.newCaller().post("echo", "secret"); got != 200 {
-				t.Errorf("a further client gets %d", got)
+				t.Errorf("a further client got status %d", got)
 			}
 		}
 		if got := client.post("echo", "secret"); got != 200 {
-			t.Errorf("the client gets %d", got)
+			t.Errorf("the client got status %d", got)
 		}
 		if unadmitted[0].isOpen() {
-			t.Error("the oldest stranger is still there")
+			t.Error("the oldest unadmitted connection is still open")
 		}
 		if !unadmitted[1].isOpen() || !unadmitted[maxUnadmittedConns-1].isOpen() {
 			// One closed connection is enough for all connections that are admitted afterwards
-			t.Error("a newer stranger was closed")
+			t.Error("a newer unadmitted connection was closed")
 		}
 		if n := strings.Count(log.String(), "too many unauthenticated connections"); n != 1 {
 			t.Errorf("the log has\n%s", log.String())
@@ -130,7 +130,7 @@ func TestBusyUnadmittedConnections_F_SEC_8(t *testing.T) {
 		synctest.Wait()
 		for range 3 {
 			if got := h.newCaller().post("echo", "secret"); got != 200 {
-				t.Errorf("a client gets %d", got)
+				t.Errorf("a client got status %d", got)
 			}
 		}
 	})
@@ -148,19 +148,19 @@ func TestTooManyConnections(t *testing.T) {
 		for range 4 * maxConnsPerSession {
 			c := h.newCaller()
 			if got := c.post("echo", ""); got != 200 {
-				t.Fatalf("a client gets %d", got)
+				t.Fatalf("a client got status %d", got)
 			}
 			synctest.Wait() // the server reports idle only after the response
 			clients = append(clients, c)
 		}
 		// So that it is not the one that has been idle the longest
 		if got := clients[0].post("echo", ""); got != 200 {
-			t.Errorf("the first client gets %d", got)
+			t.Errorf("the first client got status %d", got)
 		}
 		synctest.Wait()
 		for range 2 {
 			if got := h.newCaller().post("echo", ""); got != 200 {
-				t.Errorf("one more gets %d", got)
+				t.Errorf("a further client got status %d", got)
 			}
 			synctest.Wait()
 		}
@@ -179,7 +179,10 @@ func TestTooManyConnections(t *testing.T) {
 // as long as those are within their limit.
 func TestBusyClientsStayConnected_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, func(o *Options) { o.MaxSessions = 2 * maxConnsPerSession; o.Tokens = []string{"secret"} })
+		h := newHarness(t, func(o *Options) {
+			o.MaxSessions = 2 * maxConnsPerSession
+			o.Tokens = []string{"secret"}
+		})
 		synctest.Wait()                  // Run has read MaxSessions
 		h.server.opts.MaxSessions = 1000 // so that the limit of requests is higher
 		done := make(chan int, 1000)
@@ -190,13 +193,13 @@ func TestBusyClientsStayConnected_F_SEC_8(t *testing.T) {
 		synctest.Wait()
 		for range 3 {
 			if got := h.newCaller().post("echo", "secret"); got != 200 {
-				t.Errorf("one more gets %d", got)
+				t.Errorf("a further client got status %d", got)
 			}
 		}
 		for range 2 * maxConnsPerSession * maxConnsPerSession {
 			(<-h.heldRequests).Reply([]byte("{}"))
 			if got := <-done; got != 200 {
-				t.Errorf("a busy client gets %d", got)
+				t.Errorf("a busy client got status %d", got)
 			}
 		}
 	})
@@ -204,9 +207,10 @@ func TestBusyClientsStayConnected_F_SEC_8(t *testing.T) {
 
 // Unadmitted connections leave file descriptors to clients and child processes.
 func TestUnadmittedLimit(t *testing.T) {
-	for descriptors, want := range map[int]int{0: maxUnadmittedConns, 1 << 20: maxUnadmittedConns, 1024: 512, 64: 32, 1: 1} {
+	for descriptors, want := range map[int]int{0: maxUnadmittedConns, 1 << 20: maxUnadmittedConns,
+		1024: 512, 64: 32, 1: 1} {
 		if got := unadmittedLimit(descriptors); got != want {
-			t.Errorf("of %d descriptors strangers have %d, want %d", descriptors, got, want)
+			t.Errorf("%d descriptors: limit %d, want %d", descriptors, got, want)
 		}
 	}
 }
@@ -215,12 +219,14 @@ func TestUnadmittedLimit(t *testing.T) {
 // debug.
 func TestAcceptErrorsAreWarnings(t *testing.T) {
 	var log logBuffer
-	server := slog.NewLogLogger(&acceptErrorHandler{Handler: slog.NewTextHandler(&log, nil)}, slog.LevelDebug)
+	server := slog.NewLogLogger(&acceptErrorHandler{Handler: slog.NewTextHandler(&log, nil)},
+		slog.LevelDebug)
 	for range 3 {
 		server.Print("http: Accept error: accept tcp: too many open files; retrying in 5ms")
 	}
 	server.Print("http: TLS handshake error from 127.0.0.1:1: EOF")
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "too many open files") {
+	if got := log.String(); strings.Count(got, "\n") != 1 ||
+		!strings.Contains(got, "level=WARN") || !strings.Contains(got, "too many open files") {
 		t.Errorf("the log has %q", got)
 	}
 }

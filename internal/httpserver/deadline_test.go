@@ -32,7 +32,9 @@ func TestUnreadBodyDeadline(t *testing.T) {
 				began := time.Now()
 				fmt.Fprintf(c, "%s%s\r\n\r\n", head, length)
 				_, _ = io.Copy(io.Discard, c)
-				if took := time.Since(began); took > transferTimeout(1000)+time.Second && length[0] == 'C' || took > transferTimeout(int64(h.server.opts.MessageLimit))+time.Second {
+				if took := time.Since(began); took > transferTimeout(1000)+time.Second &&
+					length[0] == 'C' || took > transferTimeout(int64(h.server.opts.MessageLimit))+
+					time.Second {
 					t.Errorf("%s, %s: the connection ended after %v", name, length, took)
 				}
 				c.Close()
@@ -53,14 +55,15 @@ func TestResponseWriteDeadline(t *testing.T) {
 		}
 		defer c.Close()
 		body := requestJSON("1", "echo", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
-		fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
-			"Mcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", key, len(body), body)
+		fmt.Fprintf(c,
+			"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+				"Mcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", key, len(body), body)
 		synctest.Wait()
 		h.want(testRequest{session: key, method: "DELETE"}, 204, "")
 		time.Sleep(transferTimeout(2 << 20))
 		synctest.Wait()
 		if n, err := io.Copy(io.Discard, c); err != nil || n > 1<<20 {
-			t.Errorf("%d bytes were still to be had, %v", n, err)
+			t.Errorf("%d more bytes could be read, %v", n, err)
 		}
 	})
 }
@@ -122,7 +125,7 @@ func TestBodyQuotaOfAllClients(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := h.heldBytes(); n != 0 {
-			t.Errorf("%d bytes are still counted", n)
+			t.Errorf("%d bytes are still in use", n)
 		}
 		h.want(post(key, requestJSON("1", "echo", `{}`)), 200, resultJSON("1", "{}"))
 	})

@@ -58,7 +58,8 @@ func serveEcho(ctx context.Context, _ SessionInfo, c transport.Conn) {
 // For any body and headers there is no panic, no 5xx status, and a valid response. A modern
 // request neither needs nor gets a session, and its response has its id.
 func FuzzPost(f *testing.F) {
-	srv := New(Options{OpenSession: openEcho, ServeStateless: serveEcho, MessageLimit: 64 << 10, MaxSessions: 1 << 30, IdleTimeout: time.Second, Loopback: true})
+	srv := New(Options{OpenSession: openEcho, ServeStateless: serveEcho, MessageLimit: 64 << 10,
+		MaxSessions: 1 << 30, IdleTimeout: time.Second, Loopback: true})
 	go srv.sweepIdle(f.Context())
 	open := func() string {
 		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(initializeRequest("2025-03-26")))
@@ -72,28 +73,41 @@ func FuzzPost(f *testing.F) {
 	}
 	const mcp, accept = "/mcp", "application/json, text/event-stream"
 	for _, body := range []string{
-		requestJSON("1", "echo", "{}"), initializeRequest("2025-03-26"), "[]", "[" + requestJSON("1", "a", "{}") + "," + requestJSON(`"1"`, "b", "{}") + "]",
-		`[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}]`, resultJSON("1", "{}"), "", "{", "7", `{"jsonrpc":"2.0","id":null,"method":""}`,
+		requestJSON("1", "echo", "{}"), initializeRequest("2025-03-26"), "[]", "[" +
+			requestJSON("1", "a", "{}") + "," + requestJSON(`"1"`, "b", "{}") + "]",
+		"[" + cancelJSON("1") + "]", resultJSON("1",
+			"{}"), "", "{", "7", `{"jsonrpc":"2.0","id":null,"method":""}`,
 	} {
-		f.Add([]byte(body), "POST", mcp, true, "application/json", accept, "2025-03-26", "", "http://localhost", "localhost")
-		f.Add([]byte(body), "POST", mcp, false, "application/json; x=y", "*/*;q=0.1, text/*", "", "0-1", "", "[::1]:80")
-		f.Add([]byte(body), "POST", "/message?session=x", false, "application/json", accept, "", "", "null", "evil.com")
+		f.Add([]byte(body), "POST", mcp, true, "application/json", accept, "2025-03-26", "",
+			"http://localhost", "localhost")
+		f.Add([]byte(body), "POST", mcp, false, "application/json; x=y", "*/*;q=0.1, text/*", "",
+			"0-1", "", "[::1]:80")
+		f.Add([]byte(body), "POST", "/message?session=x", false, "application/json", accept, "",
+			"", "null", "evil.com")
 	}
-	const id, capabilities = `{"jsonrpc":"2.0","id":"i","method":`, metaPrefix + `clientCapabilities":{}`
+	const id, capabilities = `{"jsonrpc":"2.0","id":"i","method":`, metaPrefix +
+		`clientCapabilities":{}`
 	for date, body := range map[string]string{
-		modernRevision: statelessRequest("7", "tools/call", `"name":"x"`).body, "2027-01-01": requestJSON("7", "echo", "{"+meta("v9")+"}"), "2025-11-25": statelessRequest("1", "initialize", "").body,
-		" " + modernRevision: id + `"server/discover"}`, "v9": id + `"x","params":{"_meta":{"` + capabilities + `}}}`, "": requestJSON("null", "x", "{"+meta("2025-03-26")+"}"),
+		modernRevision: statelessRequest("7", "tools/call", `"name":"x"`).
+			body, "2027-01-01": requestJSON("7", "echo",
+			"{"+meta("v9")+"}"), "2025-11-25": statelessRequest("1", "initialize", "").body,
+		" " + modernRevision: id + `"server/discover"}`, "v9": id + `"x","params":{"_meta":{"` +
+			capabilities + `}}}`, "": requestJSON("null", "x", "{"+meta("2025-03-26")+"}"),
 		"2026-07-2": `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,` + meta(modernRevision) + `}}`,
 	} {
 		for _, named := range []string{date, modernRevision, "2025-11-25"} {
-			f.Add([]byte(body), "POST", mcp, false, "application/json", accept, named, "", "", "localhost")
-			f.Add([]byte(body), "POST", mcp, true, "application/json", "text/event-stream, application/json", named, "1-1", "", "localhost")
+			f.Add([]byte(body), "POST", mcp, false, "application/json", accept, named, "", "",
+				"localhost")
+			f.Add([]byte(body), "POST", mcp, true, "application/json",
+				"text/event-stream, application/json", named, "1-1", "", "localhost")
 		}
 		f.Add([]byte(body), "DELETE", mcp, true, "", "", date, "", "", "localhost")
 	}
-	f.Fuzz(func(t *testing.T, body []byte, verb, path string, session bool, content, accept, version, seen, origin, host string) {
+	f.Fuzz(func(t *testing.T, body []byte, verb, path string, session bool, content, accept,
+		version, seen, origin, host string) {
 		target := mcp
-		if strings.HasPrefix(path, "/") && !strings.ContainsAny(path, " %#") && !strings.HasPrefix(path, "//") && printable(path) {
+		if strings.HasPrefix(path, "/") && !strings.ContainsAny(path, " %#") &&
+			!strings.HasPrefix(path, "//") && printable(path) {
 			target = path
 		}
 		if verb != "POST" && verb != "DELETE" && verb != "PUT" { // a GET would open a stream
@@ -101,7 +115,8 @@ func FuzzPost(f *testing.F) {
 		}
 		r := httptest.NewRequest(verb, target, strings.NewReader(string(body)))
 		r.Host = host
-		for name, value := range map[string]string{"Content-Type": content, "Accept": accept, "Mcp-Protocol-Version": version, "Last-Event-ID": seen, "Origin": origin} {
+		for name, value := range map[string]string{"Content-Type": content, "Accept": accept,
+			"Mcp-Protocol-Version": version, "Last-Event-ID": seen, "Origin": origin} {
 			if value != "" {
 				r.Header.Set(name, value)
 			}
@@ -114,14 +129,18 @@ func FuzzPost(f *testing.F) {
 		if w.Code >= 500 && r.URL.Path != "/readyz" {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
-		if strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") && !json.Valid(w.Body.Bytes()) {
-			t.Errorf("no JSON: %s", w.Body)
+		if strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") &&
+			!json.Valid(w.Body.Bytes()) {
+			t.Errorf("not JSON: %s", w.Body)
 		}
-		if m, err := wire.Parse(body); err == nil && m.Kind() == wire.Request && protocol.IsModern(m) && target == mcp && verb == "POST" {
+		if m, err := wire.Parse(body); err == nil && m.Kind() == wire.Request &&
+			protocol.IsModern(m) && target == mcp && verb == "POST" {
 			// A rejection before the body is read has no id.
 			answer, err := wire.Parse(w.Body.Bytes())
-			if read := w.Code != 401 && w.Code != 403 && w.Code != 406 && w.Code != 413 && w.Code != 415; read && err == nil && answer.ID() != m.ID() ||
-				w.Header().Get(sessionHeader) != "" || w.Code == 200 && strings.TrimSpace(version) != protocol.RevisionOf(m) {
+			if read := w.Code != 401 && w.Code != 403 && w.Code != 406 && w.Code != 413 &&
+				w.Code != 415; read && err == nil && answer.ID() != m.ID() ||
+				w.Header().Get(sessionHeader) != "" ||
+				w.Code == 200 && strings.TrimSpace(version) != protocol.RevisionOf(m) {
 				t.Errorf("%d %s %s", w.Code, w.Header(), w.Body)
 			}
 		}

@@ -23,7 +23,9 @@ func (s *modernTool) HandleRequest(r *peer.Request) {
 	const common = `"resultType":"complete"`
 	switch {
 	case r.Method() == "server/discover":
-		r.Reply([]byte(`{` + common + `,"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`))
+		r.Reply([]byte(`{` + common +
+			`,"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}},` +
+			`"ttlMs":0,"cacheScope":"private"}`))
 	case r.Name() == "wait":
 		s.waited = true
 		s.waiting <- true
@@ -42,12 +44,13 @@ func TestGoSDKClient(t *testing.T) {
 		t.Error("the client has opened a session")
 		return silentHandler{out}
 	}
-	srv := New(Options{Loopback: true, OpenSession: open, ServeStateless: func(ctx context.Context, _ SessionInfo, c transport.Conn) {
-		s := &modernTool{waiting: started}
-		if err := peer.New(c, s, peer.Options{}).Run(ctx); s.waited {
-			exchangeEnded <- err
-		}
-	}})
+	srv := New(Options{Loopback: true, OpenSession: open,
+		ServeStateless: func(ctx context.Context, _ SessionInfo, c transport.Conn) {
+			s := &modernTool{waiting: started}
+			if err := peer.New(c, s, peer.Options{}).Run(ctx); s.waited {
+				exchangeEnded <- err
+			}
+		}})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -58,14 +61,20 @@ func TestGoSDKClient(t *testing.T) {
 
 	progressed := make(chan bool, 10)
 	client := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, &mcp.ClientOptions{
-		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { progressed <- true },
+		ProgressNotificationHandler: func(
+			context.Context, *mcp.ProgressNotificationClientRequest,
+		) {
+			progressed <- true
+		},
 	})
-	c, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://" + ln.Addr().String() + "/mcp", DisableStandaloneSSE: true}, nil)
+	c, err := client.Connect(t.Context(),
+		&mcp.StreamableClientTransport{Endpoint: "http://" + ln.Addr().String() + "/mcp",
+			DisableStandaloneSSE: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := c.InitializeResult().ProtocolVersion; got != modernRevision {
-		t.Errorf("agreed on %s", got)
+		t.Errorf("negotiated %s", got)
 	}
 	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet"})
 	if err != nil || len(r.Content) != 1 || r.Content[0].(*mcp.TextContent).Text != "greet" {
@@ -81,10 +90,10 @@ func TestGoSDKClient(t *testing.T) {
 	<-started
 	hangUp()
 	if err := <-called; !errors.Is(err, context.Canceled) {
-		t.Errorf("the call that is taken back: %v", err)
+		t.Errorf("cancelled call: %v", err)
 	}
 	if err := <-exchangeEnded; !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("its visit ends: %v", err)
+		t.Errorf("its exchange ended with %v", err)
 	}
 	_ = c.Close()
 	cancel()

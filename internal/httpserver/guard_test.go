@@ -70,8 +70,10 @@ func TestSEC_01_OtherHostsAndOriginsAreRejected(t *testing.T) {
 			if (res.StatusCode < 300) != row.ok || !row.ok && res.StatusCode != 403 {
 				t.Errorf("%s %s from %q: %s", tr.method, row.host, row.origin, res.Status)
 			}
-			if cors := res.Header.Get("Access-Control-Allow-Origin"); row.ok && row.origin != "-" && cors != row.origin || !row.ok && cors != "" {
-				t.Errorf("%s %s from %q may read: %q", tr.method, row.host, row.origin, cors)
+			if cors := res.Header.Get("Access-Control-Allow-Origin"); row.ok &&
+				row.origin != "-" && cors != row.origin || !row.ok && cors != "" {
+				t.Errorf("%s %s from %q: Access-Control-Allow-Origin %q", tr.method, row.host,
+					row.origin, cors)
 			}
 		}
 	}
@@ -92,7 +94,8 @@ func TestOriginsBeyondLoopback(t *testing.T) {
 		{"rebound.example", "http://rebound.example", false},
 		{"gw.example", "http://localhost:3000", false},
 	} {
-		res := h.send(testRequest{body: initializeRequest("2025-11-25"), host: row.host, header: map[string]string{"Origin": row.origin}})
+		res := h.send(testRequest{body: initializeRequest("2025-11-25"), host: row.host,
+			header: map[string]string{"Origin": row.origin}})
 		res.Body.Close()
 		if (res.StatusCode == 200) != row.ok {
 			t.Errorf("%s from %s: %s", row.host, row.origin, res.Status)
@@ -102,7 +105,8 @@ func TestOriginsBeyondLoopback(t *testing.T) {
 
 func TestCORS(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Loopback, o.Tokens = true, []string{"secret"} })
-	origin := map[string]string{"Origin": "http://localhost:6274", "Access-Control-Request-Method": "POST", "Authorization": "-"}
+	origin := map[string]string{"Origin": "http://localhost:6274",
+		"Access-Control-Request-Method": "POST", "Authorization": "-"}
 	res := h.want(testRequest{method: "OPTIONS", header: origin}, 204, "")
 	for name, want := range map[string]string{
 		"Access-Control-Allow-Origin":  "http://localhost:6274",
@@ -113,12 +117,14 @@ func TestCORS(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	for _, name := range []string{"Authorization", "Content-Type", "Last-Event-ID", "Mcp-Protocol-Version", "Mcp-Session-Id"} {
+	for _, name := range []string{"Authorization", "Content-Type", "Last-Event-ID",
+		"Mcp-Protocol-Version", "Mcp-Session-Id"} {
 		if !strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), name) {
-			t.Errorf("%s may not be sent", name)
+			t.Errorf("header %s is not allowed", name)
 		}
 	}
-	res = h.wantError(testRequest{body: initializeRequest("2025-11-25"), header: origin}, 401, "null", -32600)
+	res = h.wantError(testRequest{body: initializeRequest("2025-11-25"), header: origin}, 401,
+		"null", -32600)
 	if !strings.Contains(res.Header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") {
 		t.Errorf("401: %v", res.Header)
 	}
@@ -127,8 +133,9 @@ func TestCORS(t *testing.T) {
 	if !strings.Contains(res.Header.Get("Access-Control-Expose-Headers"), "Mcp-Session-Id") {
 		t.Errorf("the page cannot read its session: %v", res.Header)
 	}
-	if res := h.want(testRequest{method: "OPTIONS"}, 204, ""); res.Header.Get("Allow") == "" || res.Header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("OPTIONS of no browser: %v", res.Header)
+	if res := h.want(testRequest{method: "OPTIONS"}, 204, ""); res.Header.Get("Allow") == "" ||
+		res.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("OPTIONS without Origin: %v", res.Header)
 	}
 }
 
@@ -137,30 +144,39 @@ func TestTokens(t *testing.T) {
 		var log logBuffer
 		h := newHarness(t, func(o *Options) {
 			o.Tokens = []string{"alpha-token", "beta-token"}
-			o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			o.Log = slog.New(slog.NewTextHandler(&log,
+				&slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
 		bearer := func(s string) map[string]string { return map[string]string{"Authorization": s} }
-		for _, a := range []string{"-", "", "Bearer", "Bearer ", "Bearer x", "Bearer alpha-toke", "Bearer alpha-token2", "Basic alpha-token", "alpha-token", "Bearer alpha-token beta-token"} {
-			for _, tr := range []testRequest{{body: initializeRequest("2025-11-25")}, {method: "GET"}, {method: "DELETE"}, {method: "GET", path: "/sse"}, {path: "/message?session=x", body: "{}"}} {
+		for _, a := range []string{"-", "", "Bearer", "Bearer ", "Bearer x", "Bearer alpha-toke",
+			"Bearer alpha-token2", "Basic alpha-token", "alpha-token", "Bearer alpha-token beta-token"} {
+			for _, tr := range []testRequest{{body: initializeRequest("2025-11-25")},
+				{method: "GET"}, {method: "DELETE"}, {method: "GET",
+					path: "/sse"}, {path: "/message?session=x", body: "{}"}} {
 				tr.header = bearer(a)
-				if res := h.wantError(tr, 401, "null", -32600); res.Header.Get("WWW-Authenticate") != "Bearer" {
+				res := h.wantError(tr, 401, "null", -32600)
+				if res.Header.Get("WWW-Authenticate") != "Bearer" {
 					t.Errorf("%q: %v", a, res.Header)
 				}
 			}
 		}
 		h.initialize("2025-11-25", bearer("bearer  beta-token"))
 		key, _ := h.initialize("2025-11-25", bearer("Bearer alpha-token"))
-		for _, tr := range []testRequest{{session: key, body: requestJSON("1", "echo", "{}")}, {method: "GET", session: key}, {method: "DELETE", session: key}} {
+		for _, tr := range []testRequest{{session: key, body: requestJSON("1", "echo", "{}")},
+			{method: "GET", session: key}, {method: "DELETE", session: key}} {
 			tr.header = bearer("Bearer beta-token") // a session belongs to its principal
 			if res, body := h.do(tr); res.StatusCode != 404 {
 				t.Errorf("%s: %s %s", tr.method, res.Status, body)
 			}
 		}
-		h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}"), header: bearer("Bearer alpha-token")}, 200, resultJSON("1", "{}"))
+		h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}"),
+			header: bearer("Bearer alpha-token")}, 200, resultJSON("1", "{}"))
 
-		sse := h.openStream(testRequest{method: "GET", path: "/sse", header: bearer("Bearer alpha-token")})
+		sse := h.openStream(testRequest{method: "GET", path: "/sse",
+			header: bearer("Bearer alpha-token")})
 		first, _ := sse.next()
-		h.wantError(testRequest{path: first.data, body: requestJSON("1", "echo", "{}"), header: bearer("Bearer beta-token")}, 404, "1", codeSessionNotFound)
+		h.wantError(testRequest{path: first.data, body: requestJSON("1", "echo", "{}"),
+			header: bearer("Bearer beta-token")}, 404, "1", codeSessionNotFound)
 		sse.disconnect()
 		_, secret, _ := strings.Cut(key, "-")
 		for _, s := range []string{"alpha-token", "beta-token", secret} {
@@ -169,7 +185,7 @@ func TestTokens(t *testing.T) {
 			}
 		}
 		if !strings.Contains(log.String(), key[:32]) {
-			t.Errorf("the session is not in the log:\n%s", log.String())
+			t.Errorf("the log id of the session is not in the log:\n%s", log.String())
 		}
 	})
 }
@@ -182,9 +198,12 @@ func TestTooManySessions(t *testing.T) {
 	if _, err := sse.next(); err != nil {
 		t.Fatal(err)
 	}
-	for _, tr := range []testRequest{{body: initializeRequest("2025-11-25")}, {method: "GET", path: "/sse"}} {
+	for _, tr := range []testRequest{{body: initializeRequest("2025-11-25")},
+		{method: "GET", path: "/sse"}} {
 		res, body := h.do(tr)
-		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || res.Header.Get("Mcp-Session-Id") != "" || !strings.Contains(body, "Too many sessions") {
+		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" ||
+			res.Header.Get("Mcp-Session-Id") != "" ||
+			!strings.Contains(body, "Too many sessions") {
 			t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 		}
 	}
@@ -209,7 +228,8 @@ func TestSessionsPerPrincipal(t *testing.T) {
 	open("a", 503, "Too many sessions are open under this token")
 	open("b", 200, "")
 	open("b", 503, "Too many sessions are open")
-	h.want(testRequest{method: "DELETE", session: closed}.withHeader("Authorization", "Bearer a"), 204, "")
+	h.want(testRequest{method: "DELETE", session: closed}.withHeader("Authorization", "Bearer a"),
+		204, "")
 	open("a", 200, "")
 }
 
@@ -217,16 +237,19 @@ func TestSessionsPerPrincipal(t *testing.T) {
 func TestNoSessionAfterFailedInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
-		if res := h.want(testRequest{body: requestJSON("1", "initialize", "{}")}, 200, "*"); res.Header.Get("Mcp-Session-Id") != "" {
+		res := h.want(testRequest{body: requestJSON("1", "initialize", "{}")}, 200, "*")
+		if res.Header.Get("Mcp-Session-Id") != "" {
 			t.Errorf("%v", res.Header)
 		}
 		synctest.Wait()
 		if len(h.server.sessions) != 0 {
-			t.Error("there is a session")
+			t.Error("a session was opened")
 		}
 
 		silent := newHarness(t, func(o *Options) {
-			o.OpenSession = func(_ SessionInfo, out transport.Writer) SessionHandler { return silentHandler{out} }
+			o.OpenSession = func(_ SessionInfo, out transport.Writer) SessionHandler {
+				return silentHandler{out}
+			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan bool)
@@ -238,13 +261,13 @@ func TestNoSessionAfterFailedInitialize(t *testing.T) {
 		}()
 		synctest.Wait()
 		if len(silent.server.sessions) != 1 {
-			t.Error("there is no session")
+			t.Error("no session was opened")
 		}
 		cancel()
 		<-done
 		synctest.Wait()
 		if len(silent.server.sessions) != 0 {
-			t.Error("there is a session")
+			t.Error("a session was opened")
 		}
 	})
 }
@@ -257,7 +280,8 @@ func TestHandlerClosesSession(t *testing.T) {
 		}
 	})
 	res, body := h.do(testRequest{body: initializeRequest("2025-11-25")})
-	if res.StatusCode != 404 || !bytes.Contains([]byte(body), []byte(`"id":"init"`)) || res.Header.Get("Mcp-Session-Id") != "" {
+	if res.StatusCode != 404 || !bytes.Contains([]byte(body), []byte(`"id":"init"`)) ||
+		res.Header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 	}
 }
@@ -283,13 +307,15 @@ func TestPanicClosesSession(t *testing.T) {
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		enter := func() string {
-			return h.want(testRequest{body: initializeRequest("2025-03-26")}, 200, "*").Header.Get("Mcp-Session-Id")
+			return h.want(testRequest{body: initializeRequest("2025-03-26")}, 200, "*").
+				Header.Get("Mcp-Session-Id")
 		}
 		one, other := enter(), enter()
 		h.wantError(post(one, requestJSON("1", "bug", "{}")), 404, "1", codeSessionNotFound)
 		h.wantError(post(one, requestJSON("2", "x", "{}")), 404, "2", codeSessionNotFound)
 		h.want(post(other, requestJSON("2", "x", "{}")), 200, "*")
-		if !strings.Contains(log.String(), `level=ERROR msg="session closed: panic" session=`+one[:32]+` err="a bug\n`) {
+		if !strings.Contains(log.String(),
+			`level=ERROR msg="session closed: panic" session=`+one[:32]+` err="a bug\n`) {
 			t.Error(log.String())
 		}
 	})
@@ -299,10 +325,12 @@ func TestPanicClosesSession(t *testing.T) {
 func TestViaLoopIsRejected(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Via = "mcp-gateway-1" })
 	with := func(via string) testRequest {
-		return testRequest{body: initializeRequest("2025-11-25"), header: map[string]string{"Via": via}}
+		return testRequest{body: initializeRequest("2025-11-25"),
+			header: map[string]string{"Via": via}}
 	}
 	h.wantError(with("1.1 mcp-gateway-1"), http.StatusLoopDetected, "null", wire.CodeInvalidRequest)
-	h.wantError(with("1.1 proxy, 1.1 mcp-gateway-1 (x)"), http.StatusLoopDetected, "null", wire.CodeInvalidRequest)
+	h.wantError(with("1.1 proxy, 1.1 mcp-gateway-1 (x)"), http.StatusLoopDetected, "null",
+		wire.CodeInvalidRequest)
 	h.initialize("2025-11-25", map[string]string{"Via": "1.1 mcp-gateway-2"})
 }
 
@@ -318,7 +346,8 @@ func TestHeadersWithTwoValuesAreRejected(t *testing.T) {
 		"Content-Type":   {"application/json", "text/plain"},
 	} {
 		send := func(a, b string) int {
-			req := h.newRequest(testRequest{session: key, body: requestJSON("1", "echo", "{}"), header: token})
+			req := h.newRequest(testRequest{session: key, body: requestJSON("1", "echo", "{}"),
+				header: token})
 			req.Header[name] = []string{a, b}
 			res, err := h.client.Do(req)
 			if err != nil {
@@ -331,7 +360,7 @@ func TestHeadersWithTwoValuesAreRejected(t *testing.T) {
 			t.Errorf("%s with two values: %d", name, status)
 		}
 		if status := send(values[0], values[0]); status != http.StatusOK {
-			t.Errorf("%s with one value that stands twice: %d", name, status)
+			t.Errorf("%s with the same value twice: %d", name, status)
 		}
 	}
 }

@@ -73,16 +73,19 @@ func TestHalfClosedConnectionGetsNoEmptyResponse(t *testing.T) {
 			"echo":       {session: key, body: requestJSON("1", "echo", `{"a":1}`)},
 			"ping":       {session: key, body: requestJSON("2", "ping", `{}`)},
 			"error":      {session: key, body: requestJSON("3", "what", `{}`)},
-			"events":     {session: key, body: requestJSON("4", "echo", `{"a":1}`), header: map[string]string{"Accept": "text/event-stream, */*;q=0.5"}},
-			"JSON":       {session: key, body: requestJSON("5", "echo", `{"a":1}`), header: map[string]string{"Accept": "application/json"}},
+			"events": {session: key, body: requestJSON("4", "echo", `{"a":1}`),
+				header: map[string]string{"Accept": "text/event-stream, */*;q=0.5"}},
+			"JSON": {session: key, body: requestJSON("5", "echo", `{"a":1}`),
+				header: map[string]string{"Accept": "application/json"}},
 			"stateless":  statelessRequest("6", "echo", ""),
 			"no session": {session: "x", body: requestJSON("7", "ping", `{}`)},
 		} {
 			for i := range 20 {
 				got := h.rawConn(tr, 0)
 				head, body, _ := strings.Cut(got, "\r\n\r\n")
-				if got != "" && !strings.Contains(body, `"result"`) && !strings.Contains(body, `"error"`) {
-					t.Fatalf("%s, %d: an answer without a message: %q", name, i, got)
+				if got != "" && !strings.Contains(body, `"result"`) &&
+					!strings.Contains(body, `"error"`) {
+					t.Fatalf("%s, %d: response without a message: %q", name, i, got)
 				}
 				_, id, named := strings.Cut(head, "Mcp-Session-Id: ")
 				id, _, _ = strings.Cut(id, "\r")
@@ -92,12 +95,13 @@ func TestHalfClosedConnectionGetsNoEmptyResponse(t *testing.T) {
 			}
 		}
 		for name, tr := range map[string]testRequest{
-			"session":   {session: key, body: requestJSON("10", "hold", `{}`)},
-			"JSON":      {session: key, body: requestJSON("11", "hold", `{}`), header: map[string]string{"Accept": "application/json"}},
+			"session": {session: key, body: requestJSON("10", "hold", `{}`)},
+			"JSON": {session: key, body: requestJSON("11", "hold", `{}`),
+				header: map[string]string{"Accept": "application/json"}},
 			"stateless": statelessRequest("12", "hold", ""),
 		} {
 			if got := h.rawConn(tr, time.Millisecond); got != "" {
-				t.Errorf("%s: answered before there is an answer: %q", name, got)
+				t.Errorf("%s: premature response: %q", name, got)
 			}
 		}
 		for name, tr := range map[string]testRequest{
@@ -105,8 +109,10 @@ func TestHalfClosedConnectionGetsNoEmptyResponse(t *testing.T) {
 			"old session": {session: old, body: requestJSON("14", "hold", `{}`)},
 			"stateless":   statelessRequest("15", "hold", ""),
 		} {
-			if got := h.rawConn(tr, 20*time.Second); !strings.Contains(got, "text/event-stream") || strings.HasSuffix(got, "\r\n0\r\n\r\n") {
-				t.Errorf("%s: a stream without its answer was ended as if it was complete: %q", name, got)
+			if got := h.rawConn(tr, 20*time.Second); !strings.Contains(got, "text/event-stream") ||
+				strings.HasSuffix(got, "\r\n0\r\n\r\n") {
+				t.Errorf("%s: a stream without the response was ended as if complete: %q",
+					name, got)
 			}
 		}
 		httpSSE := h.openStream(testRequest{method: "GET", path: "/sse"})
@@ -157,17 +163,21 @@ func TestHalfClosedConnectionGetsReadyResponse(t *testing.T) {
 		return w
 	}
 	for i := range 100 {
-		key := ask(testRequest{body: initializeRequest("2025-11-25")}).Header().Get("Mcp-Session-Id")
+		key := ask(testRequest{body: initializeRequest("2025-11-25")}).Header().
+			Get("Mcp-Session-Id")
 		if key == "" {
 			t.Fatalf("%d: no session", i)
 		}
 		for name, tr := range map[string]testRequest{
-			"session":   {session: key, body: requestJSON("1", "echo", `{}`)},
-			"JSON":      {session: key, body: requestJSON("1", "echo", `{}`), header: map[string]string{"Accept": "application/json"}},
-			"events":    {session: key, body: requestJSON("1", "echo", `{}`), header: map[string]string{"Accept": "text/event-stream, */*;q=0.5"}},
+			"session": {session: key, body: requestJSON("1", "echo", `{}`)},
+			"JSON": {session: key, body: requestJSON("1", "echo", `{}`),
+				header: map[string]string{"Accept": "application/json"}},
+			"events": {session: key, body: requestJSON("1", "echo", `{}`),
+				header: map[string]string{"Accept": "text/event-stream, */*;q=0.5"}},
 			"stateless": statelessRequest("1", "echo", ""),
 		} {
-			if w := ask(tr); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"result"`) {
+			if w := ask(tr); w.Code != http.StatusOK ||
+				!strings.Contains(w.Body.String(), `"result"`) {
 				t.Fatalf("%s, %d: %d %q", name, i, w.Code, w.Body)
 			}
 		}
@@ -202,13 +212,14 @@ func TestUndeliveredRequestIsReported(t *testing.T) {
 	cancel()
 	for _, tr := range []testRequest{
 		{session: key, body: requestJSON("1", "hold", `{}`)},
-		{session: key, body: "[" + requestJSON("2", "hold", `{}`) + "," + requestJSON("3", "hold", `{}`) + "]"},
+		{session: key, body: "[" + requestJSON("2", "hold", `{}`) + "," +
+			requestJSON("3", "hold", `{}`) + "]"},
 		statelessRequest("4", "hold", ""),
 	} {
 		func() {
 			defer func() {
 				if bug := recover(); bug != http.ErrAbortHandler {
-					t.Errorf("%s: the handler ends with %v", tr.body, bug)
+					t.Errorf("%s: ServeHTTP panics with %v", tr.body, bug)
 				}
 			}()
 			h.server.ServeHTTP(httptest.NewRecorder(), h.newRequest(tr).WithContext(ctx))
@@ -218,9 +229,9 @@ func TestUndeliveredRequestIsReported(t *testing.T) {
 	const why = " The client has closed the connection; the request did not run"
 	want := "true 1" + why + "\ntrue 2" + why + "\ntrue 3" + why + "\ntrue 4" + why
 	if text := strings.Join(got, "\n"); text != want {
-		t.Errorf("recorded:\n%s\nwant:\n%s", text, want)
+		t.Errorf("reported:\n%s\nwant:\n%s", text, want)
 	}
 	if len(h.heldRequests) > 0 {
-		t.Error("a request was delivered whose client is gone")
+		t.Error("a request of a disconnected client was delivered")
 	}
 }

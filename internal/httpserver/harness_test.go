@@ -70,15 +70,18 @@ func (handler *testHandler) retained() int {
 
 // newHarness starts a harness for the duration of the test; change may be nil.
 func newHarness(t *testing.T, change func(*Options)) *harness {
-	h := &harness{T: t, heldRequests: make(chan *peer.Request, 5000), notifications: make(chan string, 5000), handlers: make(chan *testHandler, 20000),
+	h := &harness{T: t, heldRequests: make(chan *peer.Request, 5000),
+		notifications: make(chan string, 5000), handlers: make(chan *testHandler, 20000),
 		accept: make(chan net.Conn), done: make(chan struct{})}
-	o := Options{OpenSession: h.openSession, ServeStateless: h.serveStateless, MessageLimit: 1 << 20, Log: slog.New(slog.DiscardHandler)}
+	o := Options{OpenSession: h.openSession, ServeStateless: h.serveStateless,
+		MessageLimit: 1 << 20, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
 	}
 	h.server = New(o)
 	h.closeDone = sync.OnceFunc(func() { close(h.done) })
-	h.pool = &http.Transport{DialContext: h.dial, DisableCompression: true, MaxIdleConnsPerHost: 100}
+	h.pool = &http.Transport{DialContext: h.dial, DisableCompression: true,
+		MaxIdleConnsPerHost: 100}
 	h.client = &http.Client{Transport: h.pool}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -96,19 +99,21 @@ func newHarness(t *testing.T, change func(*Options)) *harness {
 		h.stop()
 		h.pool.CloseIdleConnections()
 		if n := h.server.retained.Load(); n != 0 {
-			t.Errorf("%d bytes are kept for sessions that are gone", n)
+			t.Errorf("%d bytes are retained for closed sessions", n)
 		}
-		if len(h.server.sessions) > 0 || h.server.sessionCounter.Keys() > 0 || h.server.retainers.Len() > 0 {
-			t.Errorf("sessions are left: %d, %d principals, %d", len(h.server.sessions), h.server.sessionCounter.Keys(), h.server.retainers.Len())
+		if len(h.server.sessions) > 0 || h.server.sessionCounter.Keys() > 0 ||
+			h.server.retainers.Len() > 0 {
+			t.Errorf("sessions are left: %d, %d principals, %d", len(h.server.sessions),
+				h.server.sessionCounter.Keys(), h.server.retainers.Len())
 		}
 		if n := h.server.statelessCounter.Total(); n != 0 || h.server.statelessCounter.Keys() > 0 {
 			t.Errorf("%d exchanges are left, of %d principals", n, h.server.statelessCounter.Keys())
 		}
 		if total, clients := h.backlog(); total != 0 || clients > 0 {
-			t.Errorf("%d bytes wait for %d clients that are gone", total, clients)
+			t.Errorf("%d bytes are unsent for %d disconnected clients", total, clients)
 		}
 		if b := &h.server.bodyQuota; b.total != 0 || len(b.byKey) > 0 {
-			t.Errorf("%d bytes are held for requests that are over, %v", b.total, b.byKey)
+			t.Errorf("%d posted bytes of finished requests are in use, %v", b.total, b.byKey)
 		}
 	})
 	return h
@@ -145,7 +150,7 @@ func (h *harness) Close() error {
 	return nil
 }
 
-func (h *harness) Addr() net.Addr { return &net.UnixAddr{Name: "house"} }
+func (h *harness) Addr() net.Addr { return &net.UnixAddr{Name: "harness"} }
 
 func (h *harness) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	near, far := net.Pipe()
@@ -163,7 +168,10 @@ func (h *harness) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // "hold" is answered by the test, other methods are errors.
 func (h *harness) openSession(info SessionInfo, out transport.Writer) SessionHandler {
 	handler := newTestHandler(info, out)
-	handler.Peer = peer.NewPush(out, &echoServer{h, handler}, peer.Options{AllowBatches: func() bool { return true }, RejectInBatch: protocol.RejectInBatch})
+	handler.Peer = peer.NewPush(out, &echoServer{h, handler},
+		peer.Options{
+			AllowBatches: func() bool { return true }, RejectInBatch: protocol.RejectInBatch,
+		})
 	h.handlers <- handler
 	return handler
 }
@@ -192,7 +200,8 @@ func (s *echoServer) HandleRequest(r *peer.Request) {
 			r.Fail(wire.Errorf(wire.CodeInvalidParams, "no version"))
 			return
 		}
-		r.Reply(fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{}}`, protocol.Negotiate(params.ProtocolVersion).Date))
+		r.Reply(fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{}}`,
+			protocol.Negotiate(params.ProtocolVersion).Date))
 	case "echo":
 		r.Reply(r.Part(wire.PartParams))
 	case "hold", methodListen:
@@ -225,7 +234,8 @@ func (h *harness) newRequest(tr testRequest) *http.Request {
 	if tr.method == "" {
 		tr.method = http.MethodPost
 	}
-	req, err := http.NewRequest(tr.method, "http://localhost:7420"+tr.path, strings.NewReader(tr.body))
+	req, err := http.NewRequest(tr.method, "http://localhost:7420"+tr.path,
+		strings.NewReader(tr.body))
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -274,7 +284,8 @@ func (h *harness) want(tr testRequest, status int, body string) *http.Response {
 	h.Helper()
 	res, got := h.do(tr)
 	if res.StatusCode != status || body != "*" && got != body {
-		h.Errorf("%s %s %s:\n got %d %s\nwant %d %s", tr.method, tr.path, tr.body, res.StatusCode, got, status, body)
+		h.Errorf("%s %s %s:\n got %d %s\nwant %d %s", tr.method, tr.path, tr.body, res.StatusCode,
+			got, status, body)
 	}
 	return res
 }
@@ -291,19 +302,24 @@ func (h *harness) wantError(tr testRequest, status int, id string, code int) *ht
 			Message string
 		}
 	}
-	if err := json.Unmarshal([]byte(got), &e); err != nil || res.StatusCode != status || e.Jsonrpc != "2.0" || string(e.ID) != id ||
-		e.Error.Code != code || e.Error.Message == "" || res.Header.Get("Content-Type") != "application/json" {
-		h.Errorf("%s %s %.100s:\n got %d %s\nwant %d, id %s, code %d", tr.method, tr.path, tr.body, res.StatusCode, got, status, id, code)
+	if err := json.Unmarshal([]byte(got), &e); err != nil || res.StatusCode != status ||
+		e.Jsonrpc != "2.0" || string(e.ID) != id ||
+		e.Error.Code != code || e.Error.Message == "" ||
+		res.Header.Get("Content-Type") != "application/json" {
+		h.Errorf("%s %s %.100s:\n got %d %s\nwant %d, id %s, code %d", tr.method, tr.path, tr.body,
+			res.StatusCode, got, status, id, code)
 	}
 	return res
 }
 
 func initializeRequest(date string) string {
-	return `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"` + date + `","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+	return `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"` +
+		date + `","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 }
 
 // initialize opens a session and returns its key and handler.
-func (h *harness) initialize(date string, header map[string]string) (key string, handler *testHandler) {
+func (h *harness) initialize(date string, header map[string]string) (key string,
+	handler *testHandler) {
 	h.Helper()
 	res := h.want(testRequest{body: initializeRequest(date), header: header}, 200,
 		`{"jsonrpc":"2.0","id":"init","result":{"protocolVersion":"`+date+`","capabilities":{}}}`)
@@ -311,9 +327,10 @@ func (h *harness) initialize(date string, header map[string]string) (key string,
 	if key == "" {
 		h.Fatal("no session")
 	}
-	h.want(testRequest{session: key, header: header, body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`}, 202, "")
+	h.want(testRequest{session: key, header: header,
+		body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`}, 202, "")
 	if m := <-h.notifications; m != "notifications/initialized" {
-		h.Errorf("told %s", m)
+		h.Errorf("notification %s", m)
 	}
 	return key, <-h.handlers
 }
@@ -331,7 +348,8 @@ func resultJSON(id, result string) string {
 }
 
 func progressNotification(n int) wire.Message {
-	return wire.NewNotification("notifications/progress", fmt.Appendf(nil, `{"progressToken":"t","progress":%d}`, n))
+	return wire.NewNotification("notifications/progress",
+		fmt.Appendf(nil, `{"progressToken":"t","progress":%d}`, n))
 }
 
 // An eventReader reads an event stream.
@@ -348,7 +366,7 @@ func (h *harness) readEvents(res *http.Response) *eventReader {
 	h.Helper()
 	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" {
 		body, _ := io.ReadAll(res.Body)
-		h.Fatalf("no stream of events: %d %s %s", res.StatusCode, res.Header, body)
+		h.Fatalf("not an event stream: %d %s %s", res.StatusCode, res.Header, body)
 	}
 	return &eventReader{h, res, bufio.NewReader(res.Body)}
 }
@@ -383,7 +401,7 @@ func (e *eventReader) next() (ev event, err error) {
 		case "":
 			ev.comment = value
 		default:
-			e.Errorf("a line of an event is %q", line)
+			e.Errorf("unexpected line in an event: %q", line)
 		}
 	}
 }
@@ -405,7 +423,7 @@ func (e *eventReader) want(id, data string) {
 func (e *eventReader) wantEnd() {
 	e.Helper()
 	if ev, err := e.next(); err != io.EOF {
-		e.Errorf("the stream goes on: %+v, %v", ev, err)
+		e.Errorf("the stream has not ended: %+v, %v", ev, err)
 	}
 	e.res.Body.Close()
 }

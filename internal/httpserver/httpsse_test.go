@@ -14,14 +14,17 @@ import (
 func TestHTTPSSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.IdleTimeout = time.Minute })
-		s := h.openStream(testRequest{method: "GET", path: "/sse", header: map[string]string{"Accept": "text/event-stream"}})
+		s := h.openStream(testRequest{method: "GET", path: "/sse",
+			header: map[string]string{"Accept": "text/event-stream"}})
 		first, err := s.next()
-		if err != nil || first.name != "endpoint" || !strings.HasPrefix(first.data, "message?session=") || len(first.data) < 80 {
+		if err != nil || first.name != "endpoint" ||
+			!strings.HasPrefix(first.data, "message?session=") || len(first.data) < 80 {
 			t.Fatalf("%+v %v", first, err)
 		}
 		handler := <-h.handlers
 		postSSE := func(body string) testRequest {
-			return testRequest{path: first.data, body: body, header: map[string]string{"Accept": "-"}}
+			return testRequest{path: first.data, body: body,
+				header: map[string]string{"Accept": "-"}}
 		}
 		want := func(data string) {
 			t.Helper()
@@ -51,12 +54,16 @@ func TestHTTPSSE(t *testing.T) {
 
 		h.wantError(postSSE("{"), 400, "null", wire.CodeParseError)
 		h.wantError(postSSE(`{"jsonrpc":"2.0","id":4}`), 400, "4", wire.CodeInvalidRequest)
-		h.wantError(postSSE(requestJSON("4", "echo", `"`+strings.Repeat("x", 2<<20)+`"`)), 413, "null", wire.CodeInvalidRequest)
-		h.wantError(testRequest{path: "/message?session=x", body: requestJSON("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
-		h.wantError(testRequest{path: "/message", body: requestJSON("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
-		h.wantError(post(strings.TrimPrefix(first.data, "message?session="), requestJSON("4", "ping", "{}")), 404, "4", codeSessionNotFound)
+		h.wantError(postSSE(requestJSON("4", "echo", `"`+strings.Repeat("x", 2<<20)+`"`)), 413,
+			"null", wire.CodeInvalidRequest)
+		h.wantError(testRequest{path: "/message?session=x", body: requestJSON("4", "ping", "{}")},
+			404, "4", codeSessionNotFound)
+		h.wantError(testRequest{path: "/message", body: requestJSON("4", "ping", "{}")}, 404, "4",
+			codeSessionNotFound)
+		h.wantError(post(strings.TrimPrefix(first.data, "message?session="),
+			requestJSON("4", "ping", "{}")), 404, "4", codeSessionNotFound)
 		if retained := handler.retained(); retained != 0 {
-			t.Errorf("%d bytes are kept of what cannot be resumed", retained)
+			t.Errorf("%d bytes are retained although nothing can be resumed", retained)
 		}
 
 		for range 20 { // much longer than IdleTimeout
@@ -70,7 +77,7 @@ func TestHTTPSSE(t *testing.T) {
 		synctest.Wait()
 		h.wantError(postSSE(requestJSON("6", "ping", "{}")), 404, "6", codeSessionNotFound)
 		if err := handler.Write(logMessage(1), ""); err == nil {
-			t.Error("the session goes on")
+			t.Error("the session is still open")
 		}
 	})
 }
@@ -104,7 +111,8 @@ func TestEndpointIsRelative_F_DOOR_8(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := h.openStream(testRequest{method: "GET", path: base.Path[strings.Index(base.Path, "/sse"):]})
+		s := h.openStream(testRequest{method: "GET",
+			path: base.Path[strings.Index(base.Path, "/sse"):]})
 		first, err := s.next()
 		if err != nil {
 			t.Fatal(err)

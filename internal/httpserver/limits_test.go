@@ -11,7 +11,8 @@ import (
 func TestHeaderLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
-		tr := testRequest{method: "GET", path: "/healthz", header: map[string]string{"X-Long": strings.Repeat("x", 30<<10)}}
+		tr := testRequest{method: "GET", path: "/healthz",
+			header: map[string]string{"X-Long": strings.Repeat("x", 30<<10)}}
 		h.want(tr, 200, "ok\n")
 		tr.header["X-Long"] = strings.Repeat("x", 40<<10)
 		h.want(tr, 431, "*")
@@ -23,7 +24,8 @@ func TestInitializeBodyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 4 << 20 })
 		initBody := func(n int) string {
-			return strings.Replace(initializeRequest("2025-11-25"), `"t"`, `"`+strings.Repeat("x", n)+`"`, 1)
+			return strings.Replace(initializeRequest("2025-11-25"), `"t"`,
+				`"`+strings.Repeat("x", n)+`"`, 1)
 		}
 		h.want(testRequest{body: initBody(1<<20 - 300)}, 200, "*")
 		h.want(testRequest{body: initBody(1 << 20)}, 413, "*")
@@ -42,7 +44,8 @@ func TestSessionRequestLimit(t *testing.T) {
 			batch[i] = requestJSON(fmt.Sprint(i), "hold", "{}")
 		}
 		s := h.openStream(post(key, "["+strings.Join(batch, ",")+"]"))
-		if res := h.want(post(key, requestJSON(`"one"`, "echo", "{}")), 429, "*"); res.Header.Get("Retry-After") != "1" {
+		if res := h.want(post(key, requestJSON(`"one"`, "echo", "{}")), 429,
+			"*"); res.Header.Get("Retry-After") != "1" {
 			t.Errorf("headers: %v", res.Header)
 		}
 		s.disconnect()

@@ -26,12 +26,14 @@ func TestNoOAuth_F_DOOR_5(t *testing.T) {
 				Description string `json:"error_description"`
 			}
 			err := json.Unmarshal([]byte(body), &e)
-			if res.StatusCode != 404 || err != nil || res.Header.Get("Content-Type") != "application/json" || e.Error == "" ||
+			if res.StatusCode != 404 || err != nil ||
+				res.Header.Get("Content-Type") != "application/json" || e.Error == "" ||
 				strings.Contains(e.Description, "Authorization: Bearer TOKEN") != (tokens != nil) {
 				t.Errorf("%s %s: %s %v %s", tr.method, tr.path, res.Status, err, body)
 			}
 			h.wantError(tr.withHeader("Origin", "http://evil.example"), 403, "null", -32600)
 		}
-		h.wantError(testRequest{path: "/registers", body: "{}"}.withHeader("Authorization", "Bearer secret"), 404, "null", -32600)
+		h.wantError(testRequest{path: "/registers", body: "{}"}.withHeader("Authorization",
+			"Bearer secret"), 404, "null", -32600)
 	}
 }

@@ -12,11 +12,13 @@ import (
 func TestJSONResponses(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)
-	h.want(post(key, requestJSON("7", "echo", `{ "a":1.0,"b":"<\u00e9>"}`)), 200, resultJSON("7", `{ "a":1.0,"b":"<\u00e9>"}`))
+	h.want(post(key, requestJSON("7", "echo", `{ "a":1.0,"b":"<\u00e9>"}`)), 200,
+		resultJSON("7", `{ "a":1.0,"b":"<\u00e9>"}`))
 	h.want(post(key, requestJSON("null", "echo", `{}`)), 200, resultJSON("null", `{}`))
 	h.want(post(key, requestJSON("1", "ping", `{}`)), 200, resultJSON("1", `{}`))
 	res := h.want(post(key, `{"jsonrpc":"2.0","id":9,"method":"what"}`), 200, "*")
-	if kind := res.Header.Get("Content-Type"); kind != "application/json" || res.Header.Get("Mcp-Session-Id") != "" {
+	if kind := res.Header.Get("Content-Type"); kind != "application/json" ||
+		res.Header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("headers: %v", res.Header)
 	}
 	h.want(post(key, `{"jsonrpc":"2.0","id":9,"result":{}}`), 202, "")
@@ -27,7 +29,8 @@ func TestJSONResponses(t *testing.T) {
 // Messages before the response, or a late response, open an event stream.
 func TestEventResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for date, primes := range map[string]bool{"2025-03-26": false, "2025-06-18": false, "2025-11-25": true} {
+		for date, primes := range map[string]bool{"2025-03-26": false, "2025-06-18": false,
+			"2025-11-25": true} {
 			h := newHarness(t, nil)
 			key, _ := h.initialize(date, nil)
 			go func() {
@@ -36,7 +39,8 @@ func TestEventResponses(t *testing.T) {
 				r.Reply([]byte(`{}`))
 			}()
 			s := h.openStream(post(key, requestJSON("1", "hold", `{}`)))
-			if got := s.res.Header; got.Get("Cache-Control") != "no-cache" || got.Get("X-Accel-Buffering") != "no" {
+			if got := s.res.Header; got.Get("Cache-Control") != "no-cache" ||
+				got.Get("X-Accel-Buffering") != "no" {
 				t.Errorf("headers: %v", got)
 			}
 			if first, _ := s.r.Peek(3); primes && string(first) == "id:" {
@@ -73,14 +77,16 @@ func TestClientPrefersEvents(t *testing.T) {
 		} {
 			h := newHarness(t, nil)
 			key, _ := h.initialize("2025-11-25", nil)
-			tr := testRequest{session: key, body: requestJSON("1", "ping", `{}`), header: map[string]string{"Accept": accept}}
+			tr := testRequest{session: key, body: requestJSON("1", "ping", `{}`),
+				header: map[string]string{"Accept": accept}}
 			if !wants {
 				h.want(tr, 200, resultJSON("1", "{}"))
 				h.stop()
 				continue
 			}
 			s := h.openStream(tr)
-			if first, err := s.next(); err != nil || first.id != "1-0" || first.retry != sseRetryMillis || first.data != "" {
+			if first, err := s.next(); err != nil || first.id != "1-0" ||
+				first.retry != sseRetryMillis || first.data != "" {
 				t.Errorf("%s: the first event is %+v, %v", accept, first, err)
 			}
 			s.want("1-1", resultJSON("1", "{}"))
@@ -97,7 +103,8 @@ func TestByteOrderMark_F_DOOR_3(t *testing.T) {
 	res := h.want(testRequest{body: mark + initializeRequest("2025-03-26")}, 200, "*")
 	key := res.Header.Get("Mcp-Session-Id")
 	h.want(post(key, mark+requestJSON("1", "echo", `{"a":1}`)), 200, resultJSON("1", `{"a":1}`))
-	h.want(post(key, mark+"["+requestJSON("1", "echo", `{}`)+"]"), 200, "["+resultJSON("1", `{}`)+"]")
+	h.want(post(key, mark+"["+requestJSON("1", "echo", `{}`)+"]"), 200,
+		"["+resultJSON("1", `{}`)+"]")
 	stateless := statelessRequest("1", "echo", "")
 	stateless.body = mark + stateless.body
 	h.want(stateless, 200, "*")
@@ -109,8 +116,10 @@ func TestNestedTooDeep_F_DOOR_7(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)
 	deep := `{"arguments":` + strings.Repeat("[", 1100) + strings.Repeat("]", 1100) + "}"
-	h.wantError(post(key, requestJSON(`"x"`, "tools/call", deep)), 400, `"x"`, wire.CodeInvalidRequest)
-	h.wantError(post(key, "["+requestJSON("1", "tools/call", deep)+"]"), 400, "null", wire.CodeInvalidRequest)
+	h.wantError(post(key, requestJSON(`"x"`, "tools/call", deep)), 400, `"x"`,
+		wire.CodeInvalidRequest)
+	h.wantError(post(key, "["+requestJSON("1", "tools/call", deep)+"]"), 400, "null",
+		wire.CodeInvalidRequest)
 }
 
 // A client that accepts only one format gets that format, even if the response is late and there
@@ -120,21 +129,24 @@ func TestSingleFormat_F_DOOR_4(t *testing.T) {
 		h := newHarness(t, nil)
 		json := map[string]string{"Accept": "application/json"}
 		key, handler := h.initialize("2025-11-25", json)
-		h.want(testRequest{session: key, body: requestJSON("1", "ping", "{}"), header: json}, 200, resultJSON("1", "{}"))
+		h.want(testRequest{session: key, body: requestJSON("1", "ping", "{}"), header: json}, 200,
+			resultJSON("1", "{}"))
 		own := h.openStream(testRequest{session: key, method: "GET"})
 		own.want("0-0", "")
 		go func() {
 			r := <-h.heldRequests
 			r.Notify(progressNotification(1))
-			h.write(handler, wire.NewRequest("77", "sampling/createMessage", []byte("{}")), r.RemoteID())
+			h.write(handler, wire.NewRequest("77", "sampling/createMessage", []byte("{}")),
+				r.RemoteID())
 			time.Sleep(time.Hour)
 			r.Reply([]byte(`{"a":1}`))
 		}()
 		done := make(chan bool)
 		go func() {
-			res := h.want(testRequest{session: key, body: requestJSON("2", "hold", "{}"), header: json}, 200, resultJSON("2", `{"a":1}`))
+			res := h.want(testRequest{session: key, body: requestJSON("2", "hold", "{}"),
+				header: json}, 200, resultJSON("2", `{"a":1}`))
 			if kind := res.Header.Get("Content-Type"); kind != "application/json" {
-				t.Errorf("the answer is %s", kind)
+				t.Errorf("the response is %s", kind)
 			}
 			close(done)
 		}()
@@ -146,7 +158,8 @@ func TestSingleFormat_F_DOOR_4(t *testing.T) {
 		// The client cancels the request.
 		done = make(chan bool)
 		go func() {
-			h.want(testRequest{session: key, body: requestJSON("3", "hold", "{}"), header: json}, 202, "")
+			h.want(testRequest{session: key, body: requestJSON("3", "hold", "{}"), header: json},
+				202, "")
 			close(done)
 		}()
 		<-h.heldRequests
@@ -156,7 +169,8 @@ func TestSingleFormat_F_DOOR_4(t *testing.T) {
 		// The session is closed.
 		done = make(chan bool)
 		go func() {
-			h.wantError(testRequest{session: key, body: requestJSON("4", "hold", "{}"), header: json}, 200, "4", wire.CodeInternalError)
+			h.wantError(testRequest{session: key, body: requestJSON("4", "hold", "{}"),
+				header: json}, 200, "4", wire.CodeInternalError)
 			close(done)
 		}()
 		<-h.heldRequests
@@ -170,9 +184,12 @@ func TestSingleFormat_F_DOOR_4(t *testing.T) {
 			time.Sleep(time.Hour)
 			r.Reply([]byte(`{"a":1}`))
 		}()
-		h.want(statelessRequest("5", "hold", "").withHeader("Accept", "application/json"), 200, resultJSON("5", `{"a":1}`))
-		h.wantError(statelessRequest("6", methodListen, "").withHeader("Accept", "application/json"), 406, "6", wire.CodeInvalidRequest)
-		s := h.openStream(statelessRequest("7", "echo", "").withHeader("Accept", "text/event-stream"))
+		h.want(statelessRequest("5", "hold", "").withHeader("Accept", "application/json"), 200,
+			resultJSON("5", `{"a":1}`))
+		h.wantError(statelessRequest("6", methodListen, "").
+			withHeader("Accept", "application/json"), 406, "6", wire.CodeInvalidRequest)
+		s := h.openStream(statelessRequest("7", "echo", "").
+			withHeader("Accept", "text/event-stream"))
 		if ev, err := s.next(); err != nil || !strings.Contains(ev.data, `"id":7`) {
 			t.Errorf("%+v %v", ev, err)
 		}
@@ -187,7 +204,8 @@ func TestSingleFormat_F_DOOR_4(t *testing.T) {
 			}
 		}
 		s.wantEnd()
-		s = h.openStream(testRequest{session: key, body: requestJSON("1", "ping", "{}"), header: events})
+		s = h.openStream(testRequest{session: key, body: requestJSON("1", "ping", "{}"),
+			header: events})
 		s.want("2-0", "")
 		s.want("2-1", resultJSON("1", "{}"))
 		s.wantEnd()
@@ -200,12 +218,15 @@ func TestEncodedBodies_F_DOOR_4(t *testing.T) {
 	key, _ := h.initialize("2025-11-25", nil)
 	for _, coding := range []string{"gzip", "br", "GZIP", "deflate, gzip"} {
 		for _, path := range []string{"/mcp", "/message?session=x"} {
-			res, body := h.do(testRequest{path: path, session: key, body: "x", header: map[string]string{"Content-Encoding": coding}})
-			if res.StatusCode != 415 || !strings.Contains(body, strings.ToLower(coding)) || !strings.Contains(body, "Content-Encoding") ||
+			res, body := h.do(testRequest{path: path, session: key, body: "x",
+				header: map[string]string{"Content-Encoding": coding}})
+			if res.StatusCode != 415 || !strings.Contains(body, strings.ToLower(coding)) ||
+				!strings.Contains(body, "Content-Encoding") ||
 				res.Header.Get("Accept-Encoding") != "identity" {
 				t.Errorf("%s: %s %v %s", coding, res.Status, res.Header, body)
 			}
 		}
 	}
-	h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}"), header: map[string]string{"Content-Encoding": "identity"}}, 200, "*")
+	h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}"),
+		header: map[string]string{"Content-Encoding": "identity"}}, 200, "*")
 }

@@ -17,8 +17,10 @@ func TestSlashes_F_DOOR_2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		for _, path := range []string{"/mcp/", "/mcp//", "//mcp"} {
-			key := h.want(testRequest{path: path, body: initializeRequest("2025-11-25")}, 200, "*").Header.Get("Mcp-Session-Id")
-			h.want(testRequest{path: path, session: key, body: requestJSON("1", "echo", "{}")}, 200, resultJSON("1", "{}"))
+			key := h.want(testRequest{path: path, body: initializeRequest("2025-11-25")}, 200,
+				"*").Header.Get("Mcp-Session-Id")
+			h.want(testRequest{path: path, session: key, body: requestJSON("1", "echo", "{}")},
+				200, resultJSON("1", "{}"))
 			h.openStream(testRequest{path: path, method: "GET", session: key}).disconnect()
 			h.want(testRequest{path: path, method: "DELETE", session: key}, 204, "")
 		}
@@ -28,7 +30,8 @@ func TestSlashes_F_DOOR_2(t *testing.T) {
 		if !ok {
 			t.Fatalf("the endpoint is %q", first.data)
 		}
-		h.want(testRequest{path: "/message/?session=" + session, body: requestJSON("1", "echo", "{}")}, 202, "")
+		h.want(testRequest{path: "/message/?session=" + session,
+			body: requestJSON("1", "echo", "{}")}, 202, "")
 		if ev, err := s.next(); err != nil || ev.data != resultJSON("1", "{}") {
 			t.Errorf("%+v %v", ev, err)
 		}
@@ -48,7 +51,9 @@ func TestRejectionsAreLogged_F_DOOR_2(t *testing.T) {
 			o.Tokens = []string{"secret-token"}
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		valid := func(tr testRequest) testRequest { return tr.withHeader("Authorization", "Bearer secret-token") }
+		valid := func(tr testRequest) testRequest {
+			return tr.withHeader("Authorization", "Bearer secret-token")
+		}
 		want := func(records int, with ...string) {
 			t.Helper()
 			text := log.String()
@@ -81,12 +86,14 @@ func TestRejectionsAreLogged_F_DOOR_2(t *testing.T) {
 		want(0)
 		time.Sleep(repeatPeriod)
 		synctest.Wait()
-		want(2, `level=INFO msg="further requests rejected" records=1000`, `level=WARN msg="further requests rejected" records=1000`)
+		want(2, `level=INFO msg="further requests rejected" records=1000`,
+			`level=WARN msg="further requests rejected" records=1000`)
 		h.do(valid(testRequest{path: "/other", body: "{}"}))
 		want(1, "404 Not found")
 
 		for i := range 10 * maxReasons { // each with a different reason
-			h.do(valid(testRequest{body: requestJSON("1", "x", "{}")}).withHeader("Content-Encoding", fmt.Sprint("x", i)))
+			h.do(valid(testRequest{body: requestJSON("1", "x", "{}")}).
+				withHeader("Content-Encoding", fmt.Sprint("x", i)))
 		}
 		want(maxReasons) // one reason was already counted, and one entry covers the rest
 		time.Sleep(repeatPeriod)
@@ -113,7 +120,8 @@ func TestRejectedRequestsAreReported(t *testing.T) {
 		o.OnRejected = func(session string, m wire.Message, err *wire.Error) {
 			mu.Lock()
 			defer mu.Unlock()
-			reported = append(reported, fmt.Sprintf("%t %s %s %d", session != "", m.Method(), m.ID(), err.Code))
+			reported = append(reported,
+				fmt.Sprintf("%t %s %s %d", session != "", m.Method(), m.ID(), err.Code))
 		}
 	})
 	key, _ := h.initialize("2025-03-26", nil)
@@ -121,20 +129,27 @@ func TestRejectedRequestsAreReported(t *testing.T) {
 		knock testRequest
 		want  string
 	}{
-		{testRequest{body: requestJSON("1", "tools/call", `{"name":"echo"}`)}, "false tools/call 1 -32002"},
-		{post("other", requestJSON("2", "tools/call", `{"name":"echo"}`)), "false tools/call 2 -32001"},
-		{testRequest{session: key, body: requestJSON("3", "tools/call", `{"name":"echo"}`), header: map[string]string{versionHeader: "1999-01-01"}}, "true tools/call 3 -32022"},
-		{post(key, `[`+requestJSON("4", "tools/call", `{"name":"echo"}`)+`,`+requestJSON("4", "tools/call", `{"name":"echo"}`)+`]`), "true tools/call 4 -32600|true tools/call 4 -32600"},
-		{post(key, `{"jsonrpc":"2.0","id":5,"method":"tools/call","Method":"x","params":{"name":"echo"}}`), "true tools/call 5 -32600"},
+		{testRequest{body: requestJSON("1", "tools/call", `{"name":"echo"}`)},
+			"false tools/call 1 -32002"},
+		{post("other", requestJSON("2", "tools/call", `{"name":"echo"}`)),
+			"false tools/call 2 -32001"},
+		{testRequest{session: key, body: requestJSON("3", "tools/call", `{"name":"echo"}`),
+			header: map[string]string{versionHeader: "1999-01-01"}}, "true tools/call 3 -32022"},
+		{post(key, `[`+requestJSON("4", "tools/call", `{"name":"echo"}`)+`,`+
+			requestJSON("4", "tools/call", `{"name":"echo"}`)+
+			`]`), "true tools/call 4 -32600|true tools/call 4 -32600"},
+		{post(key,
+			`{"jsonrpc":"2.0","id":5,"method":"tools/call","Method":"x","params":{"name":"echo"}}`), "true tools/call 5 -32600"},
 		{post(key, `{"jsonrpc":"2.0","id":6,"method":`), "true   -32700"},
-		{testRequest{body: requestJSON("7", "tools/call", `{"name":"echo"}`), header: map[string]string{versionHeader: "2026-07-28"}}, "false tools/call 7 -32602"},
+		{testRequest{body: requestJSON("7", "tools/call", `{"name":"echo"}`),
+			header: map[string]string{versionHeader: "2026-07-28"}}, "false tools/call 7 -32602"},
 	} {
 		reported = nil
 		if res, body := h.do(c.knock); res.StatusCode < 400 {
 			t.Errorf("%s: %s %s", c.knock.body, res.Status, body)
 		}
 		if got := strings.Join(reported, "|"); got != c.want {
-			t.Errorf("%s: told %q, want %q", c.knock.body, got, c.want)
+			t.Errorf("%s: reported %q, want %q", c.knock.body, got, c.want)
 		}
 	}
 }

@@ -14,7 +14,8 @@ import (
 
 // largeNotification returns a message of about n bytes.
 func largeNotification(i, n int) wire.Message {
-	return wire.NewNotification("big", fmt.Appendf(nil, `{"i":%d,"x":"%s"}`, i, strings.Repeat("x", n)))
+	return wire.NewNotification("big",
+		fmt.Appendf(nil, `{"i":%d,"x":"%s"}`, i, strings.Repeat("x", n)))
 }
 
 // TestEviction exceeds RetainLimit and checks the order of eviction: complete sent streams, sent
@@ -42,7 +43,7 @@ func TestEviction(t *testing.T) {
 			synctest.Wait()
 			n := handler.retained()
 			if n > 20000 {
-				t.Errorf("%d bytes are kept", n)
+				t.Errorf("%d bytes are retained", n)
 			}
 			return n
 		}
@@ -64,7 +65,7 @@ func TestEviction(t *testing.T) {
 		synctest.Wait()
 		h.write(handler, largeNotification(1, 3000), "3")
 		if n := retained(); n < 12000 {
-			t.Errorf("%d bytes are kept", n)
+			t.Errorf("%d bytes are retained", n)
 		}
 		own := h.openStream(testRequest{method: "GET", session: key})
 		own.want("0-0", "")
@@ -154,11 +155,11 @@ func TestRetainLimitOfAllSessions(t *testing.T) {
 				h.write(handler, largeNotification(i, 1000), "")
 			}
 			if n := h.server.retained.Load(); n > 64*10000 {
-				t.Fatalf("%d bytes are kept", n)
+				t.Fatalf("%d bytes are retained", n)
 			}
 		}
 		if n := h.server.retained.Load(); n < 60*9000 {
-			t.Errorf("only %d bytes are kept", n)
+			t.Errorf("only %d bytes are retained", n)
 		}
 		for i, key := range keys {
 			s := h.openStream(testRequest{method: "GET", session: key})
@@ -224,7 +225,7 @@ func TestIdleSessionsEnd_ConcurrentRequest(t *testing.T) {
 		s.enforceAndUnlock()
 		both.Wait()
 		if refused == nil && s.closed {
-			t.Fatal("a session has ended under a request that it has taken")
+			t.Fatal("a session was closed during a request that it had accepted")
 		}
 	}
 }
@@ -235,11 +236,15 @@ func TestCloseReason(t *testing.T) {
 		end  func(h *harness, key string, handler *testHandler)
 		want string
 	}{
-		"idle": {func(*harness, string, *testHandler) { time.Sleep(2 * time.Hour) }, "idle for 1h0m0s: limits.session_idle"},
+		"idle": {func(*harness, string, *testHandler) {
+			time.Sleep(2 * time.Hour)
+		}, "idle for 1h0m0s: limits.session_idle"},
 		"deleted": {func(h *harness, key string, _ *testHandler) {
 			h.want(testRequest{method: "DELETE", session: key}, 204, "")
 		}, "<nil>"},
-		"closed": {func(_ *harness, _ string, handler *testHandler) { _ = handler.Writer.Close() }, "<nil>"},
+		"closed": {func(_ *harness, _ string, handler *testHandler) {
+			_ = handler.Writer.Close()
+		}, "<nil>"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -248,7 +253,7 @@ func TestCloseReason(t *testing.T) {
 				c.end(h, key, handler)
 				<-handler.closed
 				if got := fmt.Sprint(handler.reason); got != c.want {
-					t.Errorf("it has ended since %s, want %s", got, c.want)
+					t.Errorf("reason %s, want %s", got, c.want)
 				}
 			})
 		})
@@ -262,7 +267,7 @@ func TestCloseReason(t *testing.T) {
 			<-handler.closed
 			time.Sleep(2 * time.Hour)
 			if len(handler.closed) > 0 || handler.reason != nil {
-				t.Errorf("it has ended twice, or since %v", handler.reason)
+				t.Errorf("Closed was called twice, or with %v", handler.reason)
 			}
 		})
 	})

@@ -35,7 +35,9 @@ func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
 			open := o.OpenSession
-			o.OpenSession = func(info SessionInfo, out transport.Writer) SessionHandler { return gracefulHandler{open(info, out)} }
+			o.OpenSession = func(info SessionInfo, out transport.Writer) SessionHandler {
+				return gracefulHandler{open(info, out)}
+			}
 		})
 		key, handler := h.initialize("2025-11-25", nil)
 		slow := h.openStream(post(key, requestJSON("1", "hold", "{}")))
@@ -63,10 +65,13 @@ func TestShutdown(t *testing.T) {
 		synctest.Wait()
 		r3.Reply([]byte("{}"))
 		<-fast
-		h.want(testRequest{method: "GET", path: "/readyz"}, 503, "not ready: the gateway is ending\n")
+		h.want(testRequest{method: "GET", path: "/readyz"}, 503,
+			"not ready: the gateway is ending\n")
 		h.want(testRequest{method: "GET", path: "/healthz"}, 200, "ok\n")
-		for _, tr := range []testRequest{{body: initializeRequest("2025-11-25")}, {session: key, body: requestJSON("4", "echo", "{}")}} {
-			if res, body := h.do(tr); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(body, "ending") {
+		for _, tr := range []testRequest{{body: initializeRequest("2025-11-25")},
+			{session: key, body: requestJSON("4", "echo", "{}")}} {
+			if res, body := h.do(tr); res.StatusCode != 503 ||
+				res.Header.Get("Retry-After") == "" || !strings.Contains(body, "ending") {
 				t.Errorf("%d %s", res.StatusCode, body)
 			}
 		}
@@ -82,10 +87,10 @@ func TestShutdown(t *testing.T) {
 		never.wantEnd()
 		<-stopped
 		if took := time.Since(began); took != time.Second {
-			t.Errorf("closing took %v", took)
+			t.Errorf("the shutdown took %v", took)
 		}
 		if _, err := idleConn.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("the connection on which nothing was asked: %v", err)
+			t.Errorf("connection without a request: %v", err)
 		}
 	})
 }
@@ -101,7 +106,7 @@ func TestShutdownWithUnreadStream(t *testing.T) {
 		began := time.Now()
 		h.stop()
 		if took := time.Since(began); took > closeDrainTimeout {
-			t.Errorf("closing took %v", took)
+			t.Errorf("the shutdown took %v", took)
 		}
 		s.disconnect()
 	})
@@ -148,7 +153,8 @@ func TestTricklingBody(t *testing.T) {
 			}
 		}
 		<-ended
-		if took := time.Since(began).Truncate(2 * time.Second); took < bodyTimeout || took > bodyTimeout+time.Second {
+		if took := time.Since(began).
+			Truncate(2 * time.Second); took < bodyTimeout || took > bodyTimeout+time.Second {
 			t.Errorf("it took %v", took)
 		}
 		h.wantError(post(key, requestJSON("1", "ping", "{}")), 404, "1", codeSessionNotFound)
@@ -174,10 +180,10 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 			synctest.Wait()
 			// This includes goroutines of other tests that end late.
 			if n := runtime.NumGoroutine() - goroutines; n > 100 {
-				t.Errorf("%d goroutines for 10000 sessions in which nothing happens", n)
+				t.Errorf("%d goroutines for 10000 idle sessions", n)
 			}
 			if res, _ := h.do(testRequest{body: initializeRequest("2025-11-25")}); res.StatusCode != 503 {
-				t.Errorf("the 10001st: %s", res.Status)
+				t.Errorf("session 10001: %s", res.Status)
 			}
 			time.Sleep(31 * time.Minute)
 			synctest.Wait()
@@ -189,7 +195,7 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 		// Leaked sessions would make every round grow. The runtime itself sometimes keeps 0.5 to
 		// 1.4 MB more from some round on.
 		if n := min(heap[1]-heap[0], heap[2]-heap[1]); n > 1<<19 {
-			t.Errorf("%d bytes are left of every 10000 sessions: %d", n, heap)
+			t.Errorf("%d bytes are leaked per 10000 sessions: %d", n, heap)
 		}
 		h.initialize("2025-11-25", nil)
 	})
@@ -215,9 +221,9 @@ func TestIdleSessionMemory(t *testing.T) {
 		}
 		synctest.Wait()
 		each := (heapInUse() - heap) / n
-		t.Logf("%d bytes of heap for each session", each)
+		t.Logf("%d bytes of heap per session", each)
 		if each > 1<<10 {
-			t.Errorf("%d bytes of heap for each session", each)
+			t.Errorf("%d bytes of heap per session", each)
 		}
 	})
 }
@@ -229,7 +235,8 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{"localhost"}}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, leaf, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -260,7 +267,7 @@ func TestRunWaitsForHTTP2Exchanges(t *testing.T) {
 		req.URL.Scheme = "https"
 		go func() {
 			if res, err := h.client.Do(req); err == nil {
-				t.Errorf("the answer is %s", res.Status)
+				t.Errorf("the response is %s", res.Status)
 			}
 		}()
 		<-begun
@@ -297,7 +304,7 @@ func TestTLS(t *testing.T) {
 					t.Fatal(err)
 				}
 				if res.Proto != proto {
-					t.Errorf("spoken is %s", res.Proto)
+					t.Errorf("protocol %s", res.Proto)
 				}
 				return res
 			}
@@ -322,7 +329,7 @@ func TestTLS(t *testing.T) {
 			handler := <-h.handlers
 			alone.disconnect()
 			if err := <-handler.closed; !errors.Is(err, transport.ErrClosed) {
-				t.Errorf("it has ended: %v", err)
+				t.Errorf("the session was closed: %v", err)
 			}
 			own := h.readEvents(send(testRequest{method: "GET", session: session}))
 			own.want("0-0", "")

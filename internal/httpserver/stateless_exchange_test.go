@@ -41,7 +41,8 @@ func TestResponseStatus(t *testing.T) {
 			h.want(statelessRequest(`"a"`, "hold", ""), status, answer)
 			if status != 200 {
 				go fail(code, false)
-				res := h.want(statelessRequest(`"a"`, "hold", "").withHeader("Accept", "text/event-stream, application/json"), status, answer)
+				res := h.want(statelessRequest(`"a"`, "hold", "").
+					withHeader("Accept", "text/event-stream, application/json"), status, answer)
 				if kind := res.Header.Get("Content-Type"); kind != "application/json" {
 					t.Errorf("%d is sent as %s", code, kind)
 				}
@@ -69,16 +70,19 @@ func TestStatelessStream(t *testing.T) {
 			r.Notify(progressNotification(1))
 			// Response to an id that the client did not send
 			h.write(handler, wire.NewResult("2", []byte("{}")), "2")
-			if err := handler.Write(wire.NewRequest("9", "roots/list", nil), r.RemoteID()); err == nil {
-				t.Error("the client is asked")
+			err := handler.Write(wire.NewRequest("9", "roots/list", nil), r.RemoteID())
+			if err == nil {
+				t.Error("a request to the client was accepted")
 			}
 			r.Reply([]byte("[\r\n1,\n2]"))
-			if err := handler.Write(logMessage(2), r.RemoteID()); !errors.Is(err, transport.ErrClosed) {
-				t.Errorf("after the answer: %v", err)
+			if err := handler.Write(logMessage(2), r.RemoteID()); !errors.Is(err,
+				transport.ErrClosed) {
+				t.Errorf("after the response: %v", err)
 			}
 		}()
 		s := h.openStream(statelessRequest("1", "hold", ""))
-		if got := s.res.Header; got.Get("Cache-Control") != "no-cache" || got.Get("X-Accel-Buffering") != "no" || got.Get("Mcp-Session-Id") != "" {
+		if got := s.res.Header; got.Get("Cache-Control") != "no-cache" ||
+			got.Get("X-Accel-Buffering") != "no" || got.Get("Mcp-Session-Id") != "" {
 			t.Errorf("headers: %v", got)
 		}
 		s.want("", string(logMessage(1).Raw()))
@@ -86,7 +90,8 @@ func TestStatelessStream(t *testing.T) {
 		s.want("", resultJSON("1", "[  1, 2]"))
 		s.wantEnd()
 
-		s = h.openStream(statelessRequest("1", "echo", "").withHeader("Accept", "text/event-stream, application/json"))
+		s = h.openStream(statelessRequest("1", "echo", "").
+			withHeader("Accept", "text/event-stream, application/json"))
 		s.want("", resultJSON("1", "{"+meta(modernRevision)+"}"))
 		s.wantEnd()
 
@@ -105,9 +110,10 @@ func TestStatelessStream(t *testing.T) {
 		began := time.Now()
 		s = h.openStream(statelessRequest("1", "hold", ""))
 		if took := time.Since(began); took != keepAliveInterval {
-			t.Errorf("the headers came after %v", took)
+			t.Errorf("the header arrived after %v", took)
 		}
-		if ev, err := s.next(); err != nil || ev.comment != "keep-alive" || time.Since(began) != 2*keepAliveInterval {
+		if ev, err := s.next(); err != nil || ev.comment != "keep-alive" ||
+			time.Since(began) != 2*keepAliveInterval {
 			t.Errorf("%+v, %v", ev, err)
 		}
 		if ev, err := s.next(); err != nil || !strings.Contains(ev.data, "-32021") {
@@ -179,7 +185,7 @@ func TestDisconnectCancelsRequest(t *testing.T) {
 				t.Errorf("%s: write: %v", name, err)
 			}
 			if n := h.server.statelessCounter.Total(); n != 0 {
-				t.Errorf("%s: %d visits", name, n)
+				t.Errorf("%s: %d stateless exchanges", name, n)
 			}
 		}
 	})
@@ -202,7 +208,8 @@ func TestDisconnectOverNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 		body := statelessRequest("1", "x", "").body
-		fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Protocol-Version: %s\r\nContent-Length: %d\r\n\r\n%s", modernRevision, len(body), body)
+		fmt.Fprintf(c,
+			"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Protocol-Version: %s\r\nContent-Length: %d\r\n\r\n%s", modernRevision, len(body), body)
 		g := <-all
 		if begun {
 			_ = g.Write(logMessage(1), "")
@@ -229,7 +236,8 @@ func TestSubscriptionStaysOpen(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
 			o.ServeStateless = func(ctx context.Context, _ SessionInfo, c transport.Conn) {
 				m, _, _ := c.Read()
-				_ = c.Write(wire.NewNotification("notifications/subscriptions/acknowledged", nil), m.ID())
+				_ = c.Write(wire.NewNotification("notifications/subscriptions/acknowledged", nil),
+					m.ID())
 				listening <- c
 				<-ctx.Done()
 				time.Sleep(100 * time.Millisecond)
@@ -244,7 +252,8 @@ func TestSubscriptionStaysOpen(t *testing.T) {
 		end := time.Now().Add(5 * time.Hour)
 		for time.Now().Before(end) {
 			last := time.Now()
-			if ev, err := s.next(); err != nil || ev.comment != "keep-alive" || time.Since(last) > keepAliveInterval {
+			if ev, err := s.next(); err != nil || ev.comment != "keep-alive" ||
+				time.Since(last) > keepAliveInterval {
 				t.Fatalf("%+v %v after %v", ev, err, time.Since(last))
 			}
 		}
@@ -259,7 +268,8 @@ func TestSubscriptionStaysOpen(t *testing.T) {
 		}()
 		synctest.Wait()
 		res, body := h.do(statelessRequest("2", "subscriptions/listen", ""))
-		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(body, `"id":2`) {
+		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" ||
+			!strings.Contains(body, `"id":2`) {
 			t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 		}
 		s.want("", resultJSON(`"L"`, `{"resultType":"complete"}`))
@@ -276,7 +286,8 @@ func TestStatelessRequestWithoutResponse(t *testing.T) {
 			<-h.heldRequests
 			(<-h.handlers).Writer.Close()
 		}()
-		h.want(statelessRequest("1", "hold", ""), 200, string(wire.NewErrorResponse("1", errUnanswered).Raw()))
+		h.want(statelessRequest("1", "hold", ""), 200,
+			string(wire.NewErrorResponse("1", errUnanswered).Raw()))
 		go func() {
 			(<-h.heldRequests).Notify(progressNotification(1))
 			(<-h.handlers).Writer.Close()
@@ -286,13 +297,17 @@ func TestStatelessRequestWithoutResponse(t *testing.T) {
 		s.want("", string(wire.NewErrorResponse("1", errUnanswered).Raw()))
 		s.wantEnd()
 
-		silent := newHarness(t, func(o *Options) { o.ServeStateless = func(context.Context, SessionInfo, transport.Conn) {} })
-		silent.want(statelessRequest("1", "x", ""), 200, string(wire.NewErrorResponse("1", errUnanswered).Raw()))
+		silent := newHarness(t, func(o *Options) {
+			o.ServeStateless = func(context.Context, SessionInfo, transport.Conn) {}
+		})
+		silent.want(statelessRequest("1", "x", ""), 200,
+			string(wire.NewErrorResponse("1", errUnanswered).Raw()))
 
 		// The Server shuts down before there is a response, without a grace period.
 		started := make(chan bool)
 		go func() {
-			h.want(statelessRequest("1", "hold", ""), 200, string(wire.NewErrorResponse("1", errUnanswered).Raw()))
+			h.want(statelessRequest("1", "hold", ""), 200,
+				string(wire.NewErrorResponse("1", errUnanswered).Raw()))
 			close(started)
 		}()
 		<-h.heldRequests
@@ -326,15 +341,15 @@ func TestStatelessBacklogLimit(t *testing.T) {
 		synctest.Wait()
 		r.Notify(progressNotification(1)) // beyond the limit: the peer closes the Conn
 		if err := <-handler.closed; !errors.Is(err, transport.ErrClosed) {
-			t.Errorf("it has ended: %v", err)
+			t.Errorf("the exchange has ended: %v", err)
 		}
 		time.Sleep(closeDrainTimeout + time.Second)
 		if _, err := s.next(); err == nil {
-			t.Error("the whole event came")
+			t.Error("the whole event arrived")
 		}
 		synctest.Wait()
 		if n := h.server.statelessCounter.Total(); n != 0 {
-			t.Errorf("%d visits", n)
+			t.Errorf("%d stateless exchanges", n)
 		}
 	})
 }
@@ -350,14 +365,14 @@ func TestSubscriptionBacklogLimit(t *testing.T) {
 		h.write(handler, logMessage(1), "") // it may just be slow
 		time.Sleep(time.Second)
 		if err := handler.Write(logMessage(2), ""); !errors.Is(err, transport.ErrFull) {
-			t.Errorf("it is still told: %v", err)
+			t.Errorf("Write succeeded: %v", err)
 		}
 		_ = handler.Writer.Close()
 		time.Sleep(closeDrainTimeout + time.Second)
 		s.disconnect()
 		synctest.Wait()
 		if n := h.server.statelessCounter.Total(); n != 0 {
-			t.Errorf("%d visits", n)
+			t.Errorf("%d stateless exchanges", n)
 		}
 	})
 }
@@ -391,7 +406,8 @@ func TestStatelessResponseDeadline(t *testing.T) {
 				t.Fatal(err)
 			}
 			body := statelessRequest("1", "hold", "").body
-			fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Protocol-Version: %s\r\nContent-Length: %d\r\n\r\n%s", modernRevision, len(body), body)
+			fmt.Fprintf(c,
+				"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Protocol-Version: %s\r\nContent-Length: %d\r\n\r\n%s", modernRevision, len(body), body)
 			r := <-h.heldRequests
 			if first {
 				r.Notify(largeNotification(1, 100_000))
@@ -401,12 +417,12 @@ func TestStatelessResponseDeadline(t *testing.T) {
 			time.Sleep(transferTimeout(2 << 20))
 			synctest.Wait()
 			if n, err := io.Copy(io.Discard, c); err != nil || n > 1<<20 {
-				t.Errorf("%d bytes were still to be had, %v", n, err)
+				t.Errorf("%d more bytes could be read, %v", n, err)
 			}
 			c.Close()
 			synctest.Wait()
 			if n := h.server.statelessCounter.Total(); n != 0 {
-				t.Errorf("%d visits", n)
+				t.Errorf("%d stateless exchanges", n)
 			}
 		}
 	})
@@ -426,7 +442,8 @@ func TestTooManyRequests(t *testing.T) {
 			t.Errorf("%v", res.Header)
 		}
 		// Regardless of the limit
-		h.wantError(statelessRequest("7", "echo", "").withRevision("2025-11-25"), 400, "7", protocol.CodeHeaderMismatch)
+		h.wantError(statelessRequest("7", "echo", "").withRevision("2025-11-25"), 400, "7",
+			protocol.CodeHeaderMismatch)
 		for range 2 {
 			h.want(testRequest{body: initializeRequest("2025-11-25")}, 200, "*")
 		}
@@ -446,17 +463,22 @@ func TestRequestsPerPrincipal(t *testing.T) {
 			o.MaxSessions, o.Tokens = 4, []string{"a", "b", "c"}
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		by := func(token string, tr testRequest) testRequest { return tr.withHeader("Authorization", "Bearer "+token) }
+		by := func(token string, tr testRequest) testRequest {
+			return tr.withHeader("Authorization", "Bearer "+token)
+		}
 		refused := func(token, text string) {
 			t.Helper()
 			res, body := h.do(by(token, statelessRequest("7", "echo", "")))
-			if res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" || !strings.Contains(body, `"id":7,"error":{"code":-32600,"message":"`+text+`"}`) {
+			if res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" ||
+				!strings.Contains(body, `"id":7,"error":{"code":-32600,"message":"`+text+`"}`) {
 				t.Errorf("%s: %d %v %s", token, res.StatusCode, res.Header, body)
 			}
 		}
 		var all sync.WaitGroup
 		hold := func(token string) *peer.Request {
-			all.Go(func() { h.want(by(token, statelessRequest("1", "hold", "")), 200, resultJSON("1", "{}")) })
+			all.Go(func() {
+				h.want(by(token, statelessRequest("1", "hold", "")), 200, resultJSON("1", "{}"))
+			})
 			return <-h.heldRequests
 		}
 		held := []*peer.Request{hold("a"), hold("a")}
@@ -468,7 +490,8 @@ func TestRequestsPerPrincipal(t *testing.T) {
 			refused("a", "Too many requests are open")
 			refused("c", "Too many requests are open")
 		}
-		if n := strings.Count(log.String(), "too many requests without a session"); n != 1 || !strings.Contains(log.String(), "principal=1") {
+		if n := strings.Count(log.String(), "too many requests without a session"); n != 1 ||
+			!strings.Contains(log.String(), "principal=1") {
 			t.Errorf("the log has\n%s", log.String())
 		}
 		held[0].Reply([]byte("{}"))
@@ -508,13 +531,15 @@ func TestStatelessRequestsLeakNothing(t *testing.T) {
 				}
 			}
 			synctest.Wait()
-			if n := runtime.NumGoroutine() - goroutines; n > 2 || h.server.statelessCounter.Total() != 0 {
-				t.Errorf("%d goroutines and %d visits are left", n, h.server.statelessCounter.Total())
+			if n := runtime.NumGoroutine() - goroutines; n > 2 ||
+				h.server.statelessCounter.Total() != 0 {
+				t.Errorf("%d goroutines and %d stateless exchanges are left", n,
+					h.server.statelessCounter.Total())
 			}
 			heap[round] = heapInUse()
 		}
 		if n := heap[2] - heap[0]; n > 1<<20 {
-			t.Errorf("%d bytes are left of 6000 requests", n)
+			t.Errorf("%d bytes are leaked by 6000 requests", n)
 		}
 	})
 }

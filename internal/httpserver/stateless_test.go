@@ -82,7 +82,8 @@ func TestStatelessChecks(t *testing.T) {
 	in := func(tr testRequest) testRequest { tr.session = session; return tr }
 	with := func(method string, tr testRequest) testRequest { tr.method = method; return tr }
 	withMeta := func(members string) string {
-		return requestJSON("5", "echo", `{"_meta":{`+strings.ReplaceAll(members, "P/", metaPrefix)+`}}`)
+		return requestJSON("5", "echo",
+			`{"_meta":{`+strings.ReplaceAll(members, "P/", metaPrefix)+`}}`)
 	}
 	for name, row := range map[string]struct {
 		testRequest
@@ -90,73 +91,95 @@ func TestStatelessChecks(t *testing.T) {
 		id     string
 		code   int // 0: no error
 	}{
-		"good":               {good, 200, "", 0},
-		"session ignored":    {in(good), 200, "", 0},
-		"unknown session":    {testRequest{body: good.body, header: good.header, session: "x"}, 200, "", 0},
+		"good":            {good, 200, "", 0},
+		"session ignored": {in(good), 200, "", 0},
+		"unknown session": {testRequest{body: good.body, header: good.header, session: "x"},
+			200, "", 0},
 		"last event ignored": {good.withHeader("Last-Event-ID", "7-7"), 200, "", 0},
-		"GET":                {with("GET", testRequest{}.withRevision(modernRevision)), 405, "null", invalid},
-		"GET, session":       {with("GET", in(testRequest{}.withRevision(modernRevision))), 405, "null", invalid},
-		"GET, newer":         {with("GET", testRequest{}.withRevision("2027-01-01")), 405, "null", invalid},
-		"DELETE":             {with("DELETE", testRequest{}.withRevision(modernRevision)), 405, "null", invalid},
-		"DELETE, session":    {with("DELETE", in(testRequest{}.withRevision(modernRevision))), 405, "null", invalid},
-		"PUT":                {with("PUT", good), 405, "null", invalid},
-		"host":               {testRequest{host: "evil.example", body: good.body, header: good.header}, 403, "null", invalid},
-		"origin":             {good.withHeader("Origin", "http://evil.example"), 403, "null", invalid},
-		"token":              {good.withHeader("Authorization", "Bearer guess"), 401, "null", invalid},
-		"no token":           {good.withHeader("Authorization", "-"), 401, "null", invalid},
-		"type":               {good.withHeader("Content-Type", "text/plain"), 415, "null", invalid},
-		"accept json":        {good.withHeader("Accept", "application/json"), 200, "", 0},
-		"accept neither":     {good.withHeader("Accept", "text/html"), 406, "null", invalid},
-		"size":               {statelessRequest("5", "echo", `"x":"`+strings.Repeat("x", 1<<20)+`"`), 413, "null", invalid},
-		"not JSON":           {modern("{"), 400, "null", wire.CodeParseError},
-		"not a message":      {modern(`{"jsonrpc":"2.0","id":5}`), 400, "5", invalid},
-		"response":           {modern(resultJSON("5", "{}")), 400, "null", invalid},
-		"response, newer":    {named("2027-01-01", resultJSON("5", "{}")), 400, "null", invalid},
-		"batch":              {modern("[" + good.body + "]"), 400, "null", invalid},
-		"batch, session":     {in(testRequest{body: "[" + good.body + "]"}), 400, "null", invalid},
-		"empty batch":        {modern("[]"), 400, "null", invalid},
-		"note":               {modern(`{"jsonrpc":"2.0","method":"x"}`), 202, "", 0},
-		"note, newer":        {named("2027-01-01", `{"jsonrpc":"2.0","method":"x"}`), 202, "", 0},
-		"note, cancels":      {modern(cancelJSON("5")), 202, "", 0},
-		"note, modern _meta": {post("", `{"jsonrpc":"2.0","method":"x","params":{`+meta(modernRevision)+`}}`), 202, "", 0},
+		"GET": {with("GET", testRequest{}.withRevision(modernRevision)), 405,
+			"null", invalid},
+		"GET, session": {with("GET", in(testRequest{}.withRevision(modernRevision))), 405,
+			"null", invalid},
+		"GET, newer": {with("GET", testRequest{}.withRevision("2027-01-01")), 405, "null",
+			invalid},
+		"DELETE": {with("DELETE", testRequest{}.withRevision(modernRevision)), 405,
+			"null", invalid},
+		"DELETE, session": {with("DELETE", in(testRequest{}.withRevision(modernRevision))), 405,
+			"null", invalid},
+		"PUT": {with("PUT", good), 405, "null", invalid},
+		"host": {testRequest{host: "evil.example", body: good.body,
+			header: good.header}, 403, "null", invalid},
+		"origin": {good.withHeader("Origin", "http://evil.example"), 403, "null",
+			invalid},
+		"token": {good.withHeader("Authorization", "Bearer guess"), 401, "null",
+			invalid},
+		"no token":       {good.withHeader("Authorization", "-"), 401, "null", invalid},
+		"type":           {good.withHeader("Content-Type", "text/plain"), 415, "null", invalid},
+		"accept json":    {good.withHeader("Accept", "application/json"), 200, "", 0},
+		"accept neither": {good.withHeader("Accept", "text/html"), 406, "null", invalid},
+		"size": {statelessRequest("5", "echo",
+			`"x":"`+strings.Repeat("x", 1<<20)+`"`), 413, "null", invalid},
+		"not JSON":        {modern("{"), 400, "null", wire.CodeParseError},
+		"not a message":   {modern(`{"jsonrpc":"2.0","id":5}`), 400, "5", invalid},
+		"response":        {modern(resultJSON("5", "{}")), 400, "null", invalid},
+		"response, newer": {named("2027-01-01", resultJSON("5", "{}")), 400, "null", invalid},
+		"batch":           {modern("[" + good.body + "]"), 400, "null", invalid},
+		"batch, session":  {in(testRequest{body: "[" + good.body + "]"}), 400, "null", invalid},
+		"empty batch":     {modern("[]"), 400, "null", invalid},
+		"note":            {modern(`{"jsonrpc":"2.0","method":"x"}`), 202, "", 0},
+		"note, newer":     {named("2027-01-01", `{"jsonrpc":"2.0","method":"x"}`), 202, "", 0},
+		"note, cancels":   {modern(cancelJSON("5")), 202, "", 0},
+		"note, modern _meta": {post("",
+			`{"jsonrpc":"2.0","method":"x","params":{`+meta(modernRevision)+`}}`), 202, "", 0},
 
-		"no meta":             {modern(bare), 400, "5", params},
-		"no meta, newer":      {named("2027-01-01", bare), 400, "5", params},
-		"no meta, session":    {in(modern(bare)), 400, "5", params},
-		"no params":           {modern(`{"jsonrpc":"2.0","id":5,"method":"echo"}`), 400, "5", params},
-		"no version":          {modern(withMeta(`"P/clientCapabilities":{}`)), 400, "5", params},
-		"version is null":     {modern(withMeta(`"P/protocolVersion":null,"P/clientCapabilities":{}`)), 400, "5", params},
-		"no capabilities":     {modern(withMeta(`"P/protocolVersion":"2026-07-28"`)), 400, "5", params},
-		"capabilities, older": {modern(withMeta(`"P/protocolVersion":"2025-11-25"`)), 400, "5", params},
+		"no meta":          {modern(bare), 400, "5", params},
+		"no meta, newer":   {named("2027-01-01", bare), 400, "5", params},
+		"no meta, session": {in(modern(bare)), 400, "5", params},
+		"no params": {modern(`{"jsonrpc":"2.0","id":5,"method":"echo"}`), 400, "5",
+			params},
+		"no version": {modern(withMeta(`"P/clientCapabilities":{}`)), 400, "5", params},
+		"version is null": {modern(withMeta(`"P/protocolVersion":null,"P/clientCapabilities":{}`)),
+			400, "5", params},
+		"no capabilities": {modern(withMeta(`"P/protocolVersion":"2026-07-28"`)), 400, "5",
+			params},
+		"capabilities, older": {modern(withMeta(`"P/protocolVersion":"2025-11-25"`)), 400, "5",
+			params},
 		"bad level": {modern(withMeta(`"P/protocolVersion":"2026-07-28","P/clientCapabilities":{},` +
 			`"P/logLevel":"loud"`)), 400, "5", params},
 		"no meta, initialize": {modern(initializeRequest("2025-11-25")), 400, `"init"`, mismatch},
-		"newer, initialize":   {named("2027-01-01", initializeRequest("2027-01-01")), 400, `"init"`, mismatch},
+		"newer, initialize": {named("2027-01-01", initializeRequest("2027-01-01")), 400,
+			`"init"`, mismatch},
 
-		"no header":              {good.withHeader(version, "-"), 400, "5", mismatch},
-		"no header, session":     {in(good.withHeader(version, "-")), 400, "5", mismatch},
-		"header of a session":    {in(good.withHeader(version, "2025-11-25")), 400, "5", mismatch},
-		"newer header":           {good.withHeader(version, "2027-01-01"), 400, "5", mismatch},
-		"header before version":  {modern(other("2027-01-01")), 400, "5", mismatch},
-		"meta of a session":      {modern(other("2025-11-25")), 400, "5", mismatch},
-		"header spaced":          {good.withHeader(version, " "+modernRevision+"\t"), 200, "", 0},
-		"newer":                  {named("2027-01-01", other("2027-01-01")), 400, "5", unsupported},
-		"newer, session":         {in(named("2027-01-01", other("2027-01-01"))), 400, "5", unsupported},
-		"garbage":                {named("v999.0.0", other("v999.0.0")), 400, "5", unsupported},
-		"older garbage":          {named("1900-01-01", other("1900-01-01")), 400, "5", unsupported},
-		"garbage, initialize":    {named("v9", requestJSON("5", "initialize", "{"+meta("v9")+"}")), 400, "5", unsupported},
-		"meta of a session only": {post("", other("2025-11-25")), 400, "5", wire.CodeNotInitialized},
+		"no header":             {good.withHeader(version, "-"), 400, "5", mismatch},
+		"no header, session":    {in(good.withHeader(version, "-")), 400, "5", mismatch},
+		"header of a session":   {in(good.withHeader(version, "2025-11-25")), 400, "5", mismatch},
+		"newer header":          {good.withHeader(version, "2027-01-01"), 400, "5", mismatch},
+		"header before version": {modern(other("2027-01-01")), 400, "5", mismatch},
+		"meta of a session":     {modern(other("2025-11-25")), 400, "5", mismatch},
+		"header spaced":         {good.withHeader(version, " "+modernRevision+"\t"), 200, "", 0},
+		"newer":                 {named("2027-01-01", other("2027-01-01")), 400, "5", unsupported},
+		"newer, session": {in(named("2027-01-01", other("2027-01-01"))), 400, "5",
+			unsupported},
+		"garbage":       {named("v999.0.0", other("v999.0.0")), 400, "5", unsupported},
+		"older garbage": {named("1900-01-01", other("1900-01-01")), 400, "5", unsupported},
+		"garbage, initialize": {named("v9", requestJSON("5", "initialize", "{"+meta("v9")+"}")),
+			400, "5", unsupported},
+		"meta of a session only": {post("", other("2025-11-25")), 400, "5",
+			wire.CodeNotInitialized},
 
-		"initialize":           {statelessRequest("5", "initialize", ""), 404, "5", method},
-		"ping":                 {statelessRequest(`"five"`, "ping", ""), 404, `"five"`, method},
-		"ping, session":        {in(statelessRequest("5", "ping", "")), 404, "5", method},
-		"method header":        {good.withHeader("Mcp-Method", "Echo"), 400, "5", mismatch},
-		"no method header":     {good.withHeader("Mcp-Method", "-"), 400, "5", mismatch},
-		"unknown tool":         {statelessRequest("5", "echo", `"name":"unknown"`), 200, "5", params},
-		"unknown method":       {statelessRequest("5", "what", ""), 404, "5", method},
-		"id null":              {statelessRequest("null", "what", ""), 404, "null", method},
-		"probe without header": {post("", requestJSON("5", "server/discover", "{}")), 404, "5", method},
-		"newer probe":          {named("2027-01-01", requestJSON("5", "server/discover", "{}")), 400, "5", params},
+		"initialize":       {statelessRequest("5", "initialize", ""), 404, "5", method},
+		"ping":             {statelessRequest(`"five"`, "ping", ""), 404, `"five"`, method},
+		"ping, session":    {in(statelessRequest("5", "ping", "")), 404, "5", method},
+		"method header":    {good.withHeader("Mcp-Method", "Echo"), 400, "5", mismatch},
+		"no method header": {good.withHeader("Mcp-Method", "-"), 400, "5", mismatch},
+		"unknown tool": {statelessRequest("5", "echo", `"name":"unknown"`), 200, "5",
+			params},
+		"unknown method": {statelessRequest("5", "what", ""), 404, "5", method},
+		"id null":        {statelessRequest("null", "what", ""), 404, "null", method},
+		"probe without header": {post("", requestJSON("5", "server/discover", "{}")), 404, "5",
+			method},
+		"newer probe": {named("2027-01-01", requestJSON("5", "server/discover", "{}")),
+			400, "5", params},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := *h
@@ -175,7 +198,7 @@ func TestStatelessChecks(t *testing.T) {
 				t.Errorf("Allow: %s", allow)
 			}
 			if res.Header.Get("Mcp-Session-Id") != "" {
-				t.Error("there is a session")
+				t.Error("a session was opened")
 			}
 		})
 	}
@@ -194,7 +217,8 @@ func TestRepeatedVersionHeader(t *testing.T) {
 		res.Body.Close()
 		return res.StatusCode
 	}
-	if a, b, c := send(modernRevision, modernRevision), send(modernRevision, "2025-11-25"), send("2025-11-25", modernRevision); a != 200 || b != 400 || c != 400 {
+	if a, b, c := send(modernRevision, modernRevision), send(modernRevision,
+		"2025-11-25"), send("2025-11-25", modernRevision); a != 200 || b != 400 || c != 400 {
 		t.Errorf("%d %d %d", a, b, c)
 	}
 }
@@ -205,21 +229,24 @@ func TestBothGenerationsAtOneURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		// Before any session
-		h.want(statelessRequest("1", "echo", ""), 200, resultJSON("1", "{"+meta(modernRevision)+"}"))
+		h.want(statelessRequest("1", "echo", ""), 200,
+			resultJSON("1", "{"+meta(modernRevision)+"}"))
 		if handler := <-h.handlers; !handler.Stateless {
-			t.Error("a request is in a session")
+			t.Error("SessionInfo.Stateless is not set for a request")
 		}
 		key, handler := h.initialize("2025-11-25", nil)
 		if handler.Stateless {
-			t.Error("a session is stateless")
+			t.Error("SessionInfo.Stateless is set for a session")
 		}
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
 				for n := range 20 {
 					id := fmt.Sprint(i*1000 + n)
-					h.want(post(key, requestJSON(id, "echo", `{"a":1}`)), 200, resultJSON(id, `{"a":1}`))
-					h.want(statelessRequest(id, "echo", `"b":2`), 200, resultJSON(id, "{"+meta(modernRevision)+`,"b":2}`))
+					h.want(post(key, requestJSON(id, "echo", `{"a":1}`)), 200,
+						resultJSON(id, `{"a":1}`))
+					h.want(statelessRequest(id, "echo", `"b":2`), 200,
+						resultJSON(id, "{"+meta(modernRevision)+`,"b":2}`))
 				}
 			})
 		}
@@ -251,7 +278,7 @@ func TestStatelessRequestsAreIndependent(t *testing.T) {
 			}
 		}
 		if len(names) != 10 {
-			t.Errorf("%d names of 10 visits", len(names))
+			t.Errorf("%d ids of 10 stateless exchanges", len(names))
 		}
 	})
 }
@@ -260,26 +287,32 @@ func TestStatelessRequestsAreIndependent(t *testing.T) {
 func TestLongRequestWithoutSession(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.MessageLimit = 4 << 20 })
 	text := `"x":"` + strings.Repeat("x", 3<<20) + `"`
-	h.want(statelessRequest("1", "echo", text), 200, resultJSON("1", "{"+meta(modernRevision)+","+text+"}"))
-	h.wantError(testRequest{body: requestJSON("1", "echo", "{"+text+"}")}, 413, "null", wire.CodeInvalidRequest)
+	h.want(statelessRequest("1", "echo", text), 200,
+		resultJSON("1", "{"+meta(modernRevision)+","+text+"}"))
+	h.wantError(testRequest{body: requestJSON("1", "echo", "{"+text+"}")}, 413, "null",
+		wire.CodeInvalidRequest)
 }
 
 func TestPrincipals(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
 	for token, want := range map[string]string{"alpha": "1", "beta": "2"} {
-		h.want(statelessRequest("1", "echo", "").withHeader("Authorization", "Bearer "+token), 200, "*")
+		h.want(statelessRequest("1", "echo", "").withHeader("Authorization", "Bearer "+token), 200,
+			"*")
 		if handler := <-h.handlers; handler.Principal != want {
-			t.Errorf("%s is %q", token, handler.Principal)
+			t.Errorf("token %s: principal %q", token, handler.Principal)
 		}
-		if _, handler := h.initialize("2025-11-25", map[string]string{"Authorization": "Bearer " + token}); handler.Principal != want {
-			t.Errorf("%s is %q in a session", token, handler.Principal)
+		if _, handler := h.initialize("2025-11-25",
+			map[string]string{"Authorization": "Bearer " + token}); handler.Principal != want {
+			t.Errorf("token %s: principal %q in a session", token, handler.Principal)
 		}
 	}
 }
 
 // Browser pages may send the headers that repeat the tool arguments, whatever their names are.
 func TestCORSForModernClients(t *testing.T) {
-	h := newHarness(t, func(o *Options) { o.Loopback, o.Origins = true, []string{"http://localhost:6274"} })
+	h := newHarness(t, func(o *Options) {
+		o.Loopback, o.Origins = true, []string{"http://localhost:6274"}
+	})
 	ask := func(names string) string {
 		t.Helper()
 		res := h.want(testRequest{method: "OPTIONS", header: map[string]string{
@@ -288,10 +321,12 @@ func TestCORSForModernClients(t *testing.T) {
 		return res.Header.Get("Access-Control-Allow-Headers")
 	}
 	got := ask("content-type, mcp-param-region,Mcp-Param-Some-Id, x-evil, xmcp-param-a")
-	if !strings.HasSuffix(got, "Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, Mcp-Param-Region, Mcp-Param-Some-Id") || strings.Contains(got, "vil") {
+	if !strings.HasSuffix(got,
+		"Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, Mcp-Param-Region, Mcp-Param-Some-Id") || strings.Contains(got, "vil") {
 		t.Errorf("%s", got)
 	}
-	if n := strings.Count(ask(strings.Repeat("mcp-param-a,", 1000)), "Mcp-Param-A"); n != maxParamHeaders {
+	if n := strings.Count(ask(strings.Repeat("mcp-param-a,", 1000)),
+		"Mcp-Param-A"); n != maxParamHeaders {
 		t.Errorf("%d headers", n)
 	}
 }

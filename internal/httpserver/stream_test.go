@@ -198,7 +198,7 @@ func TestUnresumableResponseIsDropped(t *testing.T) {
 		h.wantError(post(key, requestJSON("1", "echo", "{}")), 400, "1", wire.CodeInvalidRequest)
 		r.Reply([]byte(`"` + strings.Repeat("x", 1000) + `"`))
 		if retained := handler.retained(); retained != 0 {
-			t.Errorf("%d bytes are kept", retained)
+			t.Errorf("%d bytes are retained", retained)
 		}
 		h.wantError(lastSeen(key, "1-0"), 410, "null", wire.CodeInvalidRequest)
 		h.want(post(key, requestJSON("1", "echo", "{}")), 200, resultJSON("1", "{}"))
@@ -274,8 +274,10 @@ func TestEachMessageIsOnOneStream(t *testing.T) {
 		r := <-h.heldRequests
 		posts.Go(func() {
 			for n := range each {
-				h.write(handler, wire.NewNotification("notifications/progress", fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.RemoteID(), n)), r.RemoteID())
-				h.write(handler, wire.NewNotification("notifications/message", fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.RemoteID(), n)), "")
+				h.write(handler, wire.NewNotification("notifications/progress",
+					fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.RemoteID(), n)), r.RemoteID())
+				h.write(handler, wire.NewNotification("notifications/message",
+					fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.RemoteID(), n)), "")
 			}
 			r.Reply([]byte("{}"))
 		})
@@ -288,7 +290,7 @@ func TestEachMessageIsOnOneStream(t *testing.T) {
 	}
 	for data, n := range seen {
 		if n != 1 || strings.Contains(data, "/message") != (where[data] == "own") {
-			t.Errorf("%d times, last on %s: %s", n, where[data], data)
+			t.Errorf("received %d times, last on %s: %s", n, where[data], data)
 		}
 	}
 }
@@ -326,7 +328,8 @@ func TestCloseWithUnreadStream(t *testing.T) {
 		key, handler := h.initialize("2025-11-25", nil)
 		s := h.openStream(post(key, requestJSON("1", "hold", "{}")))
 		s.want("1-0", "")
-		(<-h.heldRequests).Notify(wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)))
+		(<-h.heldRequests).Notify(wire.NewNotification("x",
+			[]byte(`"`+strings.Repeat("x", 100000)+`"`)))
 		synctest.Wait()
 		began := time.Now()
 		handler.Writer.Close()
@@ -335,7 +338,7 @@ func TestCloseWithUnreadStream(t *testing.T) {
 		}
 		time.Sleep(closeDrainTimeout + time.Second)
 		if _, err := s.next(); err == nil {
-			t.Error("the whole event came")
+			t.Error("the whole event arrived")
 		}
 		h.want(testRequest{method: "GET", path: "/healthz"}, 200, "ok\n")
 	})
@@ -391,7 +394,7 @@ func TestHTTP_05_And_HTTP_06_SilentStreamsAreKeptAlive(t *testing.T) {
 		h.write(handler, logMessage(1), "")
 		synctest.Wait()
 		if data[0] != string(logMessage(1).Raw()) || data[1] != resultJSON("1", "{}") {
-			t.Errorf("arrived: %q", data)
+			t.Errorf("received %q", data)
 		}
 		own.disconnect()
 		all.Wait()
