@@ -1,9 +1,9 @@
-// Package idmap holds values under ids that it assigns: a gateway stores each outbound call under the
-// id that it is sent with, and finds it again when the response arrives.
+// Package idmap holds values under ids that it assigns: a gateway stores each outbound call under
+// the id that it is sent with, and finds it again when the response arrives.
 //
-// A value leaves the table exactly once, with [Table.Take] or [Table.Drain]; the function that takes
-// it completes the call, and no other can. So every call completes once, whichever comes first: a
-// response, a cancellation, a timeout or the end of the connection.
+// A value leaves the table exactly once, with [Table.Take] or [Table.Drain]; the function that
+// takes it completes the call, and no other can. So every call completes once, whichever comes
+// first: a response, a cancellation, a timeout or the end of the connection.
 //
 // The package knows neither JSON nor MCP. After Close or Drain it accepts no more values.
 package idmap
@@ -73,8 +73,8 @@ func (t *Table[V]) Len() int {
 	return len(t.values)
 }
 
-// CloseIf closes the table and returns true if ok returns true for every value; otherwise it changes
-// nothing and returns false. The table is locked meanwhile: ok must not use it.
+// CloseIf closes the table and returns true if ok returns true for every value; otherwise it
+// changes nothing and returns false. The table is locked meanwhile: ok must not use it.
 func (t *Table[V]) CloseIf(ok func(V) bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -46,7 +46,7 @@ var toolsCall = wire.NewRequest("0", "tools/call",
 // BenchmarkCall measures a call and its response, with other calls in flight and with sessions
 // whose calls were answered recently.
 func BenchmarkCall(b *testing.B) {
-	ask := func(b *testing.B, p *Peer, session func(int) string) {
+	benchmark := func(b *testing.B, p *Peer, session func(int) string) {
 		to := make(ResponseChan, 1)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
@@ -60,7 +60,7 @@ func BenchmarkCall(b *testing.B) {
 		b.Run(fmt.Sprintf("%d in flight", n), func(b *testing.B) {
 			p := connect(b, respondingHandler{[]byte(`{"content":[]}`)})
 			addInFlight(p, n-1)
-			ask(b, p, func(int) string { return "o" })
+			benchmark(b, p, func(int) string { return "o" })
 		})
 	}
 	for _, n := range []int{1, 100, 10_000} {
@@ -70,7 +70,7 @@ func BenchmarkCall(b *testing.B) {
 			for i := range sessions {
 				sessions[i] = fmt.Sprint("session", i)
 			}
-			ask(b, p, func(i int) string { return sessions[i%n] })
+			benchmark(b, p, func(i int) string { return sessions[i%n] })
 		})
 	}
 }

@@ -37,20 +37,20 @@ type Call struct {
 	SessionID  string          // session that the call is made for; "" = none
 	RelatedTo  wire.ID         // request of the remote side that the call belongs to; "" = none
 	Timeout    time.Duration   // since the start, or since the last progress; 0 = none
-	// Modern tells that the call was sent over a connection of the modern generation (2026-07-28),
-	// and so that the response is modern. It is set before the call is sent.
+	// Modern is true if the call is sent over a connection of the modern generation (2026-07-28);
+	// the response is modern then. It is set before the call is sent.
 	Modern bool
-	// AllowTask tells that a modern server may respond with a task, whatever capabilities the
+	// AllowTask is true if a modern server may respond with a task, whatever capabilities the
 	// client has declared: the sender of the call handles the task.
 	AllowTask bool
-	// IsContinuation tells that the request carries the inputResponses to an input_required result
+	// IsContinuation is true if the request carries the inputResponses to an input_required result
 	// of a modern server. A legacy server would take it for a new call, so the call fails there
 	// with a *[wire.Error].
 	IsContinuation bool
 	// ServerKey identifies the server that the call is sent to. It is set before the call is sent.
 	// If it is set in a continuation, the call fails with a *[wire.Error] at any other server.
 	ServerKey string
-	// Internal tells that the gateway makes the call for itself: it does not count as use, see
+	// Internal is true if the gateway makes the call for itself: it does not count as use, see
 	// [Activity].
 	Internal bool
 	// InterceptResponse, if not nil, receives the response or error before Handler does, except on

@@ -367,10 +367,10 @@ func TestPROC_06_TheEndOfTheConnectionFailsAllCalls(t *testing.T) {
 }
 
 func TestOnDisconnectIsCalledBeforeTheCallsEnd(t *testing.T) {
-	heard := 0
+	calls := 0
 	c := &recordingHandler{}
 	over := func(error) {
-		heard++
+		calls++
 		if len(c.responses) != 0 {
 			t.Error("the call has ended already")
 		}
@@ -379,8 +379,8 @@ func TestOnDisconnectIsCalledBeforeTheCallsEnd(t *testing.T) {
 		k.Send(request("1", ""), &peer.Call{Handler: c})
 		k.remote.CloseSend()
 		c.wantOutcome(t)
-		if heard != 1 {
-			t.Errorf("OnDisconnect was called %d times", heard)
+		if calls != 1 {
+			t.Errorf("OnDisconnect was called %d times", calls)
 		}
 	})
 }
@@ -575,17 +575,17 @@ func TestDisconnectDuringAWrite_F_HTTP_13(t *testing.T) {
 				_ = p.Run(t.Context())
 				close(e.over)
 			}()
-			asked := &recordingHandler{}
-			c := &peer.Call{Handler: asked}
+			handler := &recordingHandler{}
+			c := &peer.Call{Handler: handler}
 			err := p.TrySend(request("1", ""), c)
 			if failure != nil {
-				asked.wantOpen(t)
+				handler.wantOpen(t)
 				if !errors.Is(err, transport.ErrClosed) || !c.SentAt().IsZero() {
 					t.Errorf("a failed write: %v, sent %v", err, c.SentAt())
 				}
 				return
 			}
-			_, why := asked.wantOutcome(t)
+			_, why := handler.wantOutcome(t)
 			if lost, ok := errors.AsType[*transport.CallLostError](why); err != nil || !ok ||
 				!lost.MayHaveRun {
 				t.Errorf("a write that succeeded: %v, ended with %v", err, why)

@@ -136,7 +136,7 @@ func (p *Peer) Receive(m wire.Message) {
 	p.dispatch(m, Origin{}, nil, 0)
 }
 
-// Disconnected tells a push peer that the connection was closed: all calls in flight complete with
+// Disconnected ends a push peer whose connection was closed: all calls in flight complete with
 // a [transport.CallLostError].
 func (p *Peer) Disconnected() { p.endConnection(transport.ErrClosed) }
 

@@ -348,7 +348,7 @@ func TestACancelHandlerIsRejectedOrCalled(t *testing.T) {
 func TestARemoteSideThatDoesNotReadIsDisconnected(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	synctest.Test(t, func(t *testing.T) {
-		conn, remote := mcptest.NewPausedPeer(t, "deaf")
+		conn, remote := mcptest.NewPausedPeer(t, "paused")
 		k := &testPeer{requests: make(chan *peer.Request, 200)}
 		p := peer.New(conn, k, peer.Options{Log: func() *slog.Logger { return logger }})
 		ended := make(chan error, 1)

@@ -13,6 +13,7 @@ func dieWithParent(*syscall.SysProcAttr) {}
 // descentLimit returns 0: without /proc there is no limit to read.
 func descentLimit() uint64 { return 0 }
 
-// hasOrphans and killOrphans find nothing, because orphans cannot be told from other processes.
+// hasOrphans and killOrphans find nothing, because orphans cannot be distinguished from other
+// processes.
 func hasOrphans(string) bool            { return false }
 func killOrphans(string, time.Duration) {}

@@ -281,14 +281,14 @@ const minRead = 4 << 10
 
 // fill reads once. If the buffer is full it starts a new one, twice as large as the bytes that it
 // has to copy; slices that were returned stay unchanged. It fails, and reads nothing, if the
-// quota has no room for the new buffer.
+// quota does not allow the new buffer.
 func (r *Reader) fill() error {
 	if cap(r.buf)-len(r.buf) < minRead/8 {
-		room := max(minRead, min(2*len(r.buf), r.limit+fieldOverhead+minRead))
-		if err := r.lease.Resize(room + r.dataBytes); err != nil {
+		size := max(minRead, min(2*len(r.buf), r.limit+fieldOverhead+minRead))
+		if err := r.lease.Resize(size + r.dataBytes); err != nil {
 			return err
 		}
-		r.buf = append(make([]byte, 0, room), r.buf...)
+		r.buf = append(make([]byte, 0, size), r.buf...)
 	}
 	n, err := r.r.Read(r.buf[len(r.buf):cap(r.buf)])
 	r.buf, r.err = r.buf[:len(r.buf)+n], err

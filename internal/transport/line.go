@@ -124,7 +124,7 @@ func (l *LineReader) startBurst() {
 // fill reads once. If the chunk is full it starts a new one. It copies a short incomplete line to
 // the new chunk; of a longer one it moves the full chunk to head or parts, and returns true.
 func (l *LineReader) fill() (moved bool) {
-	if room := cap(l.buf) - len(l.buf); room == 0 || room < 512 && l.longLen() == 0 {
+	if free := cap(l.buf) - len(l.buf); free == 0 || free < 512 && l.longLen() == 0 {
 		switch {
 		case len(l.buf) <= chunkSize/2 && l.longLen() == 0:
 			l.buf = append(make([]byte, 0, chunkSize), l.buf...)

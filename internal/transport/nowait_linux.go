@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readNoWait and writeNoWait return functions that transfer the bytes that can be transferred without
-// blocking, or fail with EAGAIN. The functions must not be called concurrently.
+// readNoWait and writeNoWait return functions that transfer the bytes that can be transferred
+// without blocking, or fail with EAGAIN. The functions must not be called concurrently.
 //
 // Each call passes RWF_NOWAIT to the kernel. It does not depend on the mode of the open pipe, which
 // other processes may change, so the runtime need not be told that the call may block: that is half

@@ -19,14 +19,14 @@ func TrimBOM(text []byte) []byte { return bytes.TrimPrefix(text, byteOrderMark) 
 func ReadText(
 	r io.Reader, announced int64, trusted, limit int, lease *ReceiveLease,
 ) ([]byte, error) {
-	room := min(trusted, limit+1)
+	capacity := min(trusted, limit+1)
 	if announced >= 0 {
-		room = int(min(int64(room), announced+1)) // one more byte, to detect the end
+		capacity = int(min(int64(capacity), announced+1)) // one more byte, to detect the end
 	}
-	if err := lease.Resize(room); err != nil {
+	if err := lease.Resize(capacity); err != nil {
 		return nil, err
 	}
-	text := make([]byte, 0, room)
+	text := make([]byte, 0, capacity)
 	for {
 		n, err := r.Read(text[len(text):cap(text)])
 		text = text[:len(text)+n]
@@ -36,14 +36,14 @@ func ReadText(
 		case err != nil || len(text) > limit:
 			return text, err
 		case len(text) == cap(text):
-			if room = 2 * len(text); int64(room) <= announced {
-				room = int(min(int64(2*room), announced)) + 1
+			if capacity = 2 * len(text); int64(capacity) <= announced {
+				capacity = int(min(int64(2*capacity), announced)) + 1
 			}
-			room = min(room, limit+1)
-			if err := lease.Resize(room); err != nil {
+			capacity = min(capacity, limit+1)
+			if err := lease.Resize(capacity); err != nil {
 				return text, err
 			}
-			text = append(make([]byte, 0, room), text...)
+			text = append(make([]byte, 0, capacity), text...)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestAStalledReaderIsDistinguishedFromASlowOne(t *testing.T) {
 				take(r, 64<<10)
 			}
 		}, 16*9*time.Second + 2*stallTimeout - 4*time.Second},
-		"says something": {func(_ io.Reader, o *WriteQueue) {
+		"sends something": {func(_ io.Reader, o *WriteQueue) {
 			time.Sleep(9 * time.Second)
 			o.progress.Add(1)
 		}, 2 * stallTimeout},

@@ -57,14 +57,14 @@ func TestOrphansGetSIGTERMFirst(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	said := filepath.Join(dir, "said")
+	file := filepath.Join(dir, "signals")
 	c := shell(proctest.Detached(dir+"/pid",
-		"trap 'echo bye > "+said+"; exit' TERM; while :; do sleep 0.01; done") + "read -r never")
+		"trap 'echo bye > "+file+"; exit' TERM; while :; do sleep 0.01; done") + "read -r never")
 	c.Grace = 5 * time.Second
 	p := spawn(t, c)
 	proctest.PIDFrom(t, dir+"/pid")
 	p.Close()
-	if text, _ := os.ReadFile(said); string(text) != "bye\n" {
+	if text, _ := os.ReadFile(file); string(text) != "bye\n" {
 		t.Errorf("the orphan wrote %q", text)
 	}
 }
@@ -148,13 +148,13 @@ func TestPROC04OrphansAreGuardedDuringTheirGrace(t *testing.T) {
 		procgroup.BecomeSubreaper()
 		dir := os.Getenv("DIR")
 		c := shell(proctest.Detached(dir+"/pid",
-			"trap 'echo $$ > "+dir+"/asked' TERM; while :; do sleep 0.01; done") + "until [ -s " +
+			"trap 'echo $$ > "+dir+"/signalled' TERM; while :; do sleep 0.01; done") + "until [ -s " +
 			dir + "/pid ]; do sleep 0.01; done")
 		c.Grace = time.Hour
 		spawn(t, c)
 		select {}
 	}
-	pid := victim.PIDFrom(t, "asked")
+	pid := victim.PIDFrom(t, "signalled")
 	victim.Kill()
 	proctest.Eventually(t, "its end", func() bool { return !proctest.Exists(pid) })
 }

@@ -110,10 +110,10 @@ func TestHTTPSendsItsHeaders(t *testing.T) {
 		c.read()
 		synctest.Wait()
 		c.Close()
-		if n := len(s.asked); n != 5 {
+		if n := len(s.received); n != 5 {
 			t.Fatalf("%d HTTP requests, want initialize, initialized, ping, GET, DELETE", n)
 		}
-		for _, a := range s.asked {
+		for _, a := range s.received {
 			both, session, revision := "application/json, text/event-stream", "session-1", "2025-06-18"
 			switch {
 			case a.verb == "GET":

@@ -149,10 +149,10 @@ func FuzzAnswers(f *testing.F) {
 				dial = DialStateless
 			}
 			c := dial(Options{URL: url, RoundTripper: h, Limit: limit})
-			heard := &checkingReader{t: t, limit: limit, lost: make(map[wire.ID]bool),
+			reader := &checkingReader{t: t, limit: limit, lost: make(map[wire.ID]bool),
 				answered: make(map[wire.ID]bool)}
 			var reading sync.WaitGroup
-			reading.Go(func() { heard.readAll(c) })
+			reading.Go(func() { reader.readAll(c) })
 			hello := `"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`
 			if kind%3 == 2 {
 				hello = `"server/discover","params":{}`

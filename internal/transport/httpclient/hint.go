@@ -45,7 +45,7 @@ func (t *httpTarget) authHint(resp *http.Response) string {
 	return "the server wants authorization: set a header Authorization in headers of the backend"
 }
 
-// wantsTLS reports whether the body of a 400 tells that the port expects TLS. The texts are those
+// wantsTLS reports whether the body of a 400 reports that the port expects TLS. The texts are those
 // of Go, nginx and Apache.
 func wantsTLS(body []byte) bool {
 	return containsAny(strings.ToLower(string(body[:min(len(body), maxHead)])),

@@ -43,7 +43,7 @@ func TestWrongScheme(t *testing.T) {
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	says := func(status int, body string) string {
+	responds := func(status int, body string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			w.WriteHeader(status)
@@ -73,13 +73,13 @@ func TestWrongScheme(t *testing.T) {
 	}
 	for name, tt := range map[string]struct{ url, want string }{
 		"http to Go": {"http" + strings.TrimPrefix(secure.URL, "https"), hintUseHTTPS},
-		"http to nginx": {says(400,
+		"http to nginx": {responds(400,
 			"<title>400 The plain HTTP request was sent to HTTPS port</title>"), hintUseHTTPS},
-		"http to Apache": {says(400,
+		"http to Apache": {responds(400,
 			"<title>400 Bad Request</title>Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />"), hintUseHTTPS},
 		"an alert":         {"http:" + writes("\x15\x03\x01\x00\x02\x02\x46"), hintUseHTTPS},
-		"another 400":      {says(400, "bad"), ""},
-		"another status":   {says(500, "Client sent an HTTP request to an HTTPS server."), ""},
+		"another 400":      {responds(400, "bad"), ""},
+		"another status":   {responds(500, "Client sent an HTTP request to an HTTPS server."), ""},
 		"https to Go":      {"https" + strings.TrimPrefix(plain.URL, "http"), hintUseHTTP},
 		"https to a text":  {"https:" + writes("<html>what is this?</html>"), hintUseHTTP},
 		"https to nothing": {"https:" + writes(""), ""},

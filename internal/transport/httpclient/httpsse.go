@@ -29,7 +29,7 @@ import (
 // the query of the endpoint, which contains the session, is not shown either. A request fails
 // with a CallLostError if its POST was rejected, or broke before all of it was written. Other
 // requests wait for the response on the stream, or get it in the HTTP response, as from some
-// servers. If the POST breaks later, that tells nothing about the response. A cancelled request
+// servers. If the POST breaks later, the response may still arrive. A cancelled request
 // may still be answered.
 //
 // The connection ends with the stream, which cannot be resumed. Read then returns an error, which

@@ -88,7 +88,7 @@ func (c *client) wantConnectFails() error {
 	lost := c.wantLost(c.call("initialize"), false)
 	err := c.wantEnd()
 	if err.Error() != lost.Error() {
-		c.Errorf("Lost says %q, Read then %q", lost, err)
+		c.Errorf("CallLostError is %q, then Read returned %q", lost, err)
 	}
 	return err
 }
@@ -122,7 +122,7 @@ func TestSSECallsAndNotifications(t *testing.T) {
 		c.want(question)
 		c.want(serverNotification(2))
 		_, _, err := c.Read()
-		if noise := new(transport.MalformedError); !errors.As(err, &noise) {
+		if malformed := new(transport.MalformedError); !errors.As(err, &malformed) {
 			t.Errorf("got %v, want a MalformedError", err)
 		}
 		c.write(`{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
@@ -132,7 +132,7 @@ func TestSSECallsAndNotifications(t *testing.T) {
 		if got := s.order(); got != "initialize notifications/initialized tools/call  tools/call" {
 			t.Errorf("arrived: %s", got)
 		}
-		for _, a := range s.asked {
+		for _, a := range s.received {
 			uri, accept := "/post?session=hunter6", "application/json, text/event-stream"
 			if a.verb == "GET" {
 				uri, accept = "/mcp", "text/event-stream"
@@ -433,8 +433,8 @@ func TestSSESkipsOversizedEvents(t *testing.T) {
 		s.events <- messageEvent(`{"jsonrpc":"2.0","id":101,"result":"` +
 			strings.Repeat("x", 2<<20) + `"}`)
 		_, _, err := c.Read()
-		if noise := new(transport.MalformedError); !errors.As(err, &noise) || noise.ID != "101" ||
-			!noise.LooksLikeResponse {
+		if malformed := new(transport.MalformedError); !errors.As(err, &malformed) || malformed.ID != "101" ||
+			!malformed.LooksLikeResponse {
 			t.Errorf("got %v", err)
 		}
 		c.wantCallWorks()

@@ -289,7 +289,7 @@ func (p *outgoingPost) claim() bool {
 }
 
 // sessionLost ends the connection because the server does not know the session in which p was sent.
-// The server has not acted on p then. certain tells that the response has no other explanation.
+// The server has not acted on p then. certain is true if the response has no other explanation.
 func (p *outgoingPost) sessionLost(err error, certain bool) {
 	err = &sessionError{fmt.Errorf("%w: %w", ErrSessionLost, err), certain}
 	p.c.endSessionLost(err)
@@ -304,7 +304,7 @@ type sessionError struct {
 
 func (e *sessionError) Unwrap() error { return e.error }
 
-// IsUnknownSession reports whether err, the reason of a [transport.CallLostError], tells that the
+// IsUnknownSession reports whether err, the reason of a [transport.CallLostError], means that the
 // server rejected the request only because it does not know the session. The request may then be
 // sent in a new session.
 func IsUnknownSession(err error) bool {

@@ -50,10 +50,10 @@ func (p *outgoingPost) handleMessage(m wire.Message, malformed *transport.Malfor
 	case failure != nil && p.isInitialize && suggestsOtherTransport(p.status):
 		// reported by finishUnanswered
 	case failure != nil:
-		p.handleAnswer(wire.NewErrorResponse(p.id, failure), false)
+		p.handleRPCResponse(wire.NewErrorResponse(p.id, failure), false)
 	case malformed != nil && malformed.LooksLikeResponse && malformed.ID == p.id && p.id != "" &&
 		m.Salvage().Kind() == wire.Response:
-		p.handleAnswer(m.Salvage(), true)
+		p.handleRPCResponse(m.Salvage(), true)
 	case malformed != nil:
 		p.malformed = malformed
 		if p.isStream {
@@ -63,7 +63,7 @@ func (p *outgoingPost) handleMessage(m wire.Message, malformed *transport.Malfor
 			p.failUnanswered(fmt.Errorf("the answer is not a message: %w", malformed), true)
 		}
 	case m.Kind() == wire.Response && (m.ID() == p.id || p.id == ""):
-		p.handleAnswer(m, m.ID() == p.id)
+		p.handleRPCResponse(m, m.ID() == p.id)
 	default:
 		p.c.deliver(readResult{m: m, relatedTo: p.id})
 	}
@@ -100,8 +100,8 @@ func errorWithoutID(m wire.Message) *wire.Error {
 	return wire.ReadError(failure)
 }
 
-// handleAnswer processes the response to p. hasID tells that it has the id of p.
-func (p *outgoingPost) handleAnswer(m wire.Message, hasID bool) {
+// handleRPCResponse processes the response to p. hasID is true if it has the id of p.
+func (p *outgoingPost) handleRPCResponse(m wire.Message, hasID bool) {
 	failure := m.Part(wire.PartError)
 	if failure != nil && p.inSession {
 		if e := wire.ReadError(failure); isSessionLost(p.status, e, hasID) {

@@ -35,7 +35,7 @@ type retryPolicy struct {
 	onWritten  func() // called when the request has been written; may be nil
 
 	// State of the current attempt, set by package net/http.
-	connRequested atomic.Bool // a connection was requested; false if the RoundTripper does not tell
+	connRequested atomic.Bool // a connection was requested; false without tracing
 	connected     atomic.Bool // there is a connection, so the request may have been sent
 	written       atomic.Bool // the whole request was written
 }

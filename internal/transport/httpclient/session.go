@@ -101,7 +101,7 @@ func (c *streamable) knowsSession(p *outgoingPost) bool {
 	retry := &retryPolicy{method: protocol.MethodPing, log: c.log}
 	resp, err := c.send(ctx, http.MethodPost, header, ping.Raw(), retry)
 	if err != nil {
-		return p.ctx.Err() != nil // p was cancelled, which tells nothing about the session
+		return p.ctx.Err() != nil // p was cancelled, which has no meaning for the session
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 300 {

@@ -13,7 +13,7 @@ import (
 // ErrNotStateless is wrapped by the CallLostError of a request server/discover if the server
 // responded like a server that knows only revisions with sessions: with 400, 404 or 405, and
 // without a JSON-RPC response to that request ("Backward Compatibility"). [DialStreamable] is
-// worth a try then. Other statuses tell nothing about the revisions.
+// worth a try then. Other statuses do not depend on the revisions.
 var ErrNotStateless = errors.New("this may be no server of a revision without sessions")
 
 // errResponseNotAllowed is returned when a response is written.

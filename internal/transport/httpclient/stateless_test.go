@@ -47,7 +47,7 @@ func (s *stub) wantOnlyPosts(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range s.asked {
+	for _, a := range s.received {
 		if a.verb != "POST" || a.header.Get("Mcp-Session-Id") != "" ||
 			a.header.Get("Last-Event-Id") != "" {
 			t.Errorf("%s %s %v", a.verb, a.method, a.header)
@@ -86,7 +86,7 @@ func TestStatelessSendsItsHeaders(t *testing.T) {
 			strings.Join(described, " ") != got {
 			t.Errorf("arrived: %s, headers for: %s", got, described)
 		}
-		for _, a := range s.asked {
+		for _, a := range s.received {
 			want := map[string]string{
 				"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "Authorization": "Bearer secret",
 				"User-Agent": "mcp-gateway", "Via": "1.1 us", "Cookie": "", "Accept-Encoding": "identity",
@@ -375,8 +375,8 @@ func TestStatelessSkipsOversizedEvents(t *testing.T) {
 		c := dialStateless(t, s, nil)
 		c.call("subscriptions/listen")
 		_, _, err := c.Read()
-		if noise := new(transport.MalformedError); !errors.As(err, &noise) ||
-			len(noise.Text) > 4<<10 {
+		if malformed := new(transport.MalformedError); !errors.As(err, &malformed) ||
+			len(malformed.Text) > 4<<10 {
 			t.Errorf("got %v", err)
 		}
 		c.want(`{"jsonrpc":"2.0","id":101,"result":{}}`)
@@ -417,7 +417,7 @@ func TestStatelessProbeThenHandshake(t *testing.T) {
 		c.want(`{"jsonrpc":"2.0","id":101,"result":{}}`)
 		c.Close()
 		verbs := []string{}
-		for _, a := range s.asked {
+		for _, a := range s.received {
 			verbs = append(verbs, a.verb+" "+a.method)
 		}
 		if want := []string{"POST server/discover", "POST initialize", "POST notifications/initialized", "GET ", "POST tools/list", "DELETE "}; !slices.Equal(verbs, want) {

@@ -53,7 +53,7 @@ func suggestsOtherTransport(status int) bool {
 // the session does not exist. The specification defines 404 for it ("Session Management" 3).
 // Servers also send 400 or 410 with one of several errors, or another status with "session not
 // found". failure is the error in the response; for a body that is not a message it has no code.
-// hasID tells that the response has the id of the request: with 404 it is then an ordinary
+// hasID is true if the response has the id of the request: with 404 it is then an ordinary
 // response, unless it mentions the session.
 func isSessionLost(status int, failure *wire.Error, hasID bool) bool {
 	text := strings.ToLower(failure.Message)
@@ -80,7 +80,7 @@ func isSessionLost(status int, failure *wire.Error, hasID bool) bool {
 	return false
 }
 
-// mentionsLostSession reports whether an error text, in lower case, tells of an unknown session.
+// mentionsLostSession reports whether an error text, in lower case, reports an unknown session.
 func mentionsLostSession(text string) bool {
 	return strings.Contains(text, "not initialized") || strings.Contains(text, "session") &&
 		containsAny(text, "not found", "no valid", "invalid", "expired", "unknown", "terminated",

@@ -73,15 +73,15 @@ func (p *outgoingPost) eventHandler() (
 	handle func(sse.Event, *transport.OversizedError), stop func() bool,
 ) {
 	p.isStream = true
-	linger := time.AfterFunc(time.Hour, p.cancel)
-	linger.Stop()
+	closeTimer := time.AfterFunc(time.Hour, p.cancel)
+	closeTimer.Stop()
 	handle = func(e sse.Event, large *transport.OversizedError) {
 		before := p.settled
 		if p.handleEvent(e, large); p.settled != before {
-			linger.Reset(lingerTimeout)
+			closeTimer.Reset(lingerTimeout)
 		}
 	}
-	return handle, linger.Stop
+	return handle, closeTimer.Stop
 }
 
 // streamEnded completes p because the stream has ended with err before the response.

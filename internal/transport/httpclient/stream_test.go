@@ -33,7 +33,7 @@ func TestHTTPStandaloneStream(t *testing.T) {
 		c.handshake()
 		c.want(serverNotification(1))
 		_, _, err := c.Read()
-		if noise := new(transport.MalformedError); !errors.As(err, &noise) {
+		if malformed := new(transport.MalformedError); !errors.As(err, &malformed) {
 			t.Errorf("got %v, want a MalformedError", err)
 		}
 		c.want(serverNotification(2))
@@ -51,8 +51,8 @@ func TestHTTPSkipsOversizedEvents(t *testing.T) {
 		}
 		c := ready(t, s, func(o *Options) { o.Limit = 1000 })
 		_, _, err := c.Read()
-		var noise *transport.MalformedError
-		if !errors.As(err, &noise) || noise.ID != `"q"` {
+		var malformed *transport.MalformedError
+		if !errors.As(err, &malformed) || malformed.ID != `"q"` {
 			t.Errorf("got %v", err)
 		}
 		c.want(serverNotification(1))
@@ -260,9 +260,9 @@ func TestHTTPDoesNotResumeWithAnInvalidID(t *testing.T) {
 func TestHTTPResponseOnAnotherStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		says := make(chan string)
+		events := make(chan string)
 		s.get = func(w http.ResponseWriter, r *http.Request) {
-			writeStream(w, <-says)
+			writeStream(w, <-events)
 			blockUntilAborted(r)
 		}
 		left := make(chan time.Time, 1)
@@ -276,7 +276,7 @@ func TestHTTPResponseOnAnotherStream(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, id)
-		says <- messageEvent(answer)
+		events <- messageEvent(answer)
 		c.want(answer)
 		if d := (<-left).Sub(began); d != lingerTimeout {
 			t.Errorf("the stream was closed after %v", d)

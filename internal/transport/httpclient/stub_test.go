@@ -30,7 +30,7 @@ type stub struct {
 	init func(w http.ResponseWriter, r *http.Request, m wire.Message)
 
 	mu       sync.Mutex
-	asked    []receivedRequest
+	received []receivedRequest
 	session  string
 	conns    map[net.Conn]bool // open connections
 	dialled  int
@@ -127,10 +127,10 @@ func (s *stub) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if refuse {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	}
-	near, far := net.Pipe()
+	clientEnd, serverEnd := net.Pipe()
 	select {
-	case s.accept <- far:
-		return near, nil
+	case s.accept <- serverEnd:
+		return clientEnd, nil
 	case <-s.done:
 		return nil, net.ErrClosed
 	case <-ctx.Done():
@@ -142,7 +142,7 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	m, _ := wire.Parse(body)
 	s.mu.Lock()
-	s.asked = append(s.asked,
+	s.received = append(s.received,
 		receivedRequest{r.Method, m.Method(), r.Header.Clone(), r.Host, r.RequestURI, string(body)})
 	s.mu.Unlock()
 	switch {
@@ -186,7 +186,7 @@ func writeStream(w http.ResponseWriter, events ...string) {
 	w.(http.Flusher).Flush()
 }
 
-// sse is an event whose data is the message.
+// messageEvent returns an event whose data is the message.
 func messageEvent(m string) string { return "data: " + m + "\n\n" }
 
 // resultOf is the response to m.
@@ -208,7 +208,7 @@ func (s *stub) count(what string) (n int) {
 func (s *stub) requests(what string) (all []receivedRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range s.asked {
+	for _, a := range s.received {
 		if a.verb == what || a.method == what {
 			all = append(all, a)
 		}

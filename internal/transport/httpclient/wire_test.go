@@ -305,7 +305,7 @@ func TestHTTPHost_F_HTTP_5(t *testing.T) {
 		wantErrorText(t, c.wantLost(c.call("tools/call"), true), "unknown host docs.example:8443")
 		synctest.Wait()
 		c.Close()
-		for _, a := range s.asked {
+		for _, a := range s.received {
 			if a.host != "docs.example:8443" || a.header.Get("Host") != "" ||
 				a.header.Get("X-Key") != "k" {
 				t.Errorf("%s %s: host %s, %v", a.verb, a.method, a.host, a.header)
