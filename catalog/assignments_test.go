@@ -8,7 +8,7 @@ import (
 )
 
 // A name is given to another backend than in the last run.
-func TestNamesSinceTheLastRun_F_CLI_6(t *testing.T) {
+func TestMovesSinceTheLastRun_F_CLI_6(t *testing.T) {
 	last := []Listing{named(t, "a", "read", "write"), named(t, "b", "read", "list")}
 	for name, c := range map[string]struct {
 		o        Options
@@ -64,7 +64,7 @@ func TestABareNameIsPrefixedInTheNextRun_F_CLI_6(t *testing.T) {
 
 // A backend whose list is not known keeps its bare names over the restart, and URIs and prompts
 // are as tools.
-func TestNamesWaitOverARestart_F_CLI_6(t *testing.T) {
+func TestNamesAreReservedAfterARestart_F_CLI_6(t *testing.T) {
 	for _, k := range []Kind{Tools, Prompts, Resources} {
 		name := "x"
 		if k == Resources {
@@ -93,7 +93,7 @@ func TestNamesWaitOverARestart_F_CLI_6(t *testing.T) {
 }
 
 // What nobody has any longer is remembered for the run in which another backend has it.
-func TestReleasedNamesStayInTheRecord_F_CLI_6(t *testing.T) {
+func TestReleasedNamesStayInAssignments_F_CLI_6(t *testing.T) {
 	record := Merge(Options{}, []Listing{named(t, "a", "read")}).Assignments()
 	for range 3 {
 		record = FromAssignments(record).Next(Options{}, []Listing{named(t, "b", "other")}, true).Assignments()
@@ -105,7 +105,7 @@ func TestReleasedNamesStayInTheRecord_F_CLI_6(t *testing.T) {
 	}
 }
 
-func TestTheRecordOfNamesIsBounded_F_CLI_6(t *testing.T) {
+func TestAssignmentsAreBounded_F_CLI_6(t *testing.T) {
 	var all []string
 	for i := range 3000 {
 		all = append(all, fmt.Sprintf("file:///%d/%s", i, strings.Repeat("x", 4000)))
@@ -122,7 +122,7 @@ func TestTheRecordOfNamesIsBounded_F_CLI_6(t *testing.T) {
 	}
 }
 
-func TestTransfersSumMovesUp_F_CLI_6(t *testing.T) {
+func TestTransfersGroupMoves_F_CLI_6(t *testing.T) {
 	got := Transfers([]Move{{Tools, "x", "a", "b"}, {Prompts, "x", "a", "b"}, {Tools, "y", "a", "c"}, {Tools, "z", "a", "b"}})
 	if want := "[{tool a b [x z]} {prompt a b [x]} {tool a c [y]}]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)

@@ -59,8 +59,8 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// TestCapabilitiesThatMayCome: a client cannot be told of a capability later.
-func TestCapabilitiesThatMayCome(t *testing.T) {
+// TestIncompleteCapabilities: a client cannot be told of a capability later.
+func TestIncompleteCapabilities(t *testing.T) {
 	const first = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true`
 	for of, want := range map[string]string{
 		``:                                  first + `},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`,
@@ -102,7 +102,7 @@ func TestCapabilitiesAreBounded(t *testing.T) {
 	}
 }
 
-func TestBackendsWithACapability(t *testing.T) {
+func TestBackendsWith(t *testing.T) {
 	s := capable(
 		`{"logging":{},"tasks":{"list":{},"requests":{"tools":{"call":{}}}},"resources":{"subscribe":true}}`,
 		``,

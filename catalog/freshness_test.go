@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestPagesSayHowLongTheyAreGood(t *testing.T) {
+func TestPageTTL(t *testing.T) {
 	for text, want := range map[string]Page{
 		`{"tools":[]}`: {},
 		`{"tools":[],"ttlMs":1500,"cacheScope":"public"}`:                  {TTL: 1500 * time.Millisecond, Public: true},

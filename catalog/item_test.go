@@ -25,9 +25,9 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestFlawsOfOtherKinds: without a name or a URI that is plain, an entry is left
+// TestIssuesOfOtherKinds: without a name or a URI that is plain, an entry is left
 // out; members that MCP does not have for its kind are not looked at.
-func TestFlawsOfOtherKinds(t *testing.T) {
+func TestIssuesOfOtherKinds(t *testing.T) {
 	for _, k := range []Kind{Prompts, Resources, Templates} {
 		key, upper := kinds[k].key, strings.ToUpper(kinds[k].key)
 		longest := strings.Repeat("u", kinds[k].longest)

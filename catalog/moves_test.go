@@ -70,7 +70,7 @@ func TestNamesOfOtherBackends_F_SEC_3(t *testing.T) {
 
 // A backend's name may begin like another backend's name and the separator. Then names belong to the
 // longer one.
-func TestBackendsWithinEachOther_F_SEC_3(t *testing.T) {
+func TestNestedBackendPrefixes_F_SEC_3(t *testing.T) {
 	o := Options{ReservedBackends: []string{"a", "a__b", "a_"}}
 	s := Merge(o, []Listing{named(t, "a", "b__c", "_x", "c"), named(t, "a__b", "c", "d")})
 	wantRoutes(t, s, Tools, map[string]string{
@@ -104,7 +104,7 @@ func TestNamesThatLookAlike_F_SEC_3(t *testing.T) {
 
 // The backend that has a name keeps it for as long as it lists the entry, whatever an earlier backend
 // lists later.
-func TestOwnersKeepTheirNames_F_SEC_3(t *testing.T) {
+func TestBackendsKeepTheirNames_F_SEC_3(t *testing.T) {
 	for _, k := range []Kind{Tools, Prompts, Resources, Templates} {
 		o := Options{}
 		one, two := "x:one", "x:two"
@@ -164,7 +164,7 @@ func TestOwnersKeepTheirNames_F_SEC_3(t *testing.T) {
 
 // A name that is kept for a backend that is not known yet is nobody else's, not as another spelling
 // either.
-func TestKeptNamesAreNobodyElses_F_SEC_3(t *testing.T) {
+func TestReservedNamesAreNotAssigned_F_SEC_3(t *testing.T) {
 	s := Merge(Options{}, []Listing{named(t, "a"), named(t, "b", "search", "a.b")})
 	unknown := Listing{Backend: "b", Unknown: [NumKinds]bool{true, true, true, true}}
 	s = s.Next(Options{}, []Listing{named(t, "a", "search", "Search", "a_b", "a.b"), unknown}, false)
@@ -189,7 +189,7 @@ func TestTemplatesAreTriedAsBefore_F_SEC_3(t *testing.T) {
 
 // Whatever happens to lists, no name leads to another backend without a move, as long as
 // its own lists it.
-func TestNoNameMovesInSilence_F_SEC_3(t *testing.T) {
+func TestMovesAreReported_F_SEC_3(t *testing.T) {
 	names := []string{"x", "X", "y", "a.b", "a_b", "a-b", "b__x", "a__x", "c__y", "_x", strings.Repeat("long", 20)}
 	random := rand.New(rand.NewPCG(3, 4))
 	for round := range 200 {

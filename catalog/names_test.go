@@ -51,7 +51,7 @@ func TestNAME_03_BackendNames(t *testing.T) {
 	}
 }
 
-func TestNAME_05_UnfitCharacters(t *testing.T) {
+func TestNAME_05_InvalidCharacters(t *testing.T) {
 	s := Merge(Options{}, []Listing{named(t, "b", "admin.tools.list", "user/update", "Query all x", "búsqueda")})
 	for exposed, own := range map[string]string{
 		"admin_tools_list": "admin.tools.list", "user_update": "user/update", "Query_all_x": "Query all x", "b_squeda": "búsqueda",
@@ -98,10 +98,10 @@ func TestNAME_11_NamesThatStartWithUnderscores(t *testing.T) {
 	}
 }
 
-// TestNamesDependOnListingsAlone: the same listings, in the order of the
+// TestNamesDependOnlyOnListings: the same listings, in the order of the
 // configuration, make the same catalog, and the order in which a backend lists
 // its own changes no name.
-func TestNamesDependOnListingsAlone(t *testing.T) {
+func TestNamesDependOnlyOnListings(t *testing.T) {
 	names := []string{"x", "y", "b__x", "a__x", "b__b__x", "c__y", "a.b", "a b", "a/b", "a_b", "_x", "__x", "b__a_b", "搜索", "検索", "", "é",
 		strings.Repeat("long", 20), strings.Repeat("long", 20) + "er", strings.Repeat("long.", 20)}
 	names = slices.DeleteFunc(names, func(s string) bool { return s == "" })
@@ -155,7 +155,7 @@ func TestEarlierBackendsKeepTheirNames(t *testing.T) {
 	}
 }
 
-func TestTheFirstOfTwoToolsWithOneNameStays(t *testing.T) {
+func TestFirstOfDuplicateToolsStays(t *testing.T) {
 	l := listing(t, "a", `{"name":"x","inputSchema":{"type":"object"},"n":1}
 		{"name":"\u0078","inputSchema":{"type":"object"},"n":2}`)
 	s := Merge(Options{}, []Listing{l})
@@ -164,8 +164,8 @@ func TestTheFirstOfTwoToolsWithOneNameStays(t *testing.T) {
 	}
 }
 
-// TestHashesThatAreTaken: a tool may be named like another one's hash.
-func TestHashesThatAreTaken(t *testing.T) {
+// TestHashCollisions: a tool may be named like another one's hash.
+func TestHashCollisions(t *testing.T) {
 	o := Options{NameLimit: 20}
 	first := Merge(o, []Listing{named(t, "a", strings.Repeat("n", 30))}).Entries(Tools)[0].Exposed
 	listings := []Listing{named(t, "a", strings.Repeat("n", 30), first, "a__"+first)}

@@ -63,7 +63,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-func TestNoPageIsEmptyButOfAnEmptyList(t *testing.T) {
+func TestOnlyEmptyListsHaveEmptyPages(t *testing.T) {
 	s := Merge(Options{PageSize: 1, Prefix: PrefixNever}, []Listing{
 		named(t, "a", "x"), named(t, "b", "x"), named(t, "c", "x", "y"), named(t, "d", "x", "y"),
 	})
@@ -78,9 +78,9 @@ func TestNoPageIsEmptyButOfAnEmptyList(t *testing.T) {
 	}
 }
 
-// TestPAGECursorsOfOurs: a cursor leads on as long as the list is the same, and
+// TestPAGE_GatewayCursors: a cursor leads on as long as the list is the same, and
 // else nowhere.
-func TestPAGECursorsOfOurs(t *testing.T) {
+func TestPAGE_GatewayCursors(t *testing.T) {
 	o := Options{PageSize: 500}
 	s := Merge(o, many(t, Tools, 60))
 	of := cursors(t, s, Tools)
@@ -145,8 +145,8 @@ func TestPAGECursorsOfOurs(t *testing.T) {
 	}
 }
 
-// TestALargeEntryHasAPageOfItsOwn, between its neighbours.
-func TestALargeEntryHasAPageOfItsOwn(t *testing.T) {
+// TestLargeEntryHasItsOwnPage, between its neighbours.
+func TestLargeEntryHasItsOwnPage(t *testing.T) {
 	large := `{"uri":"l:","x":"` + strings.Repeat("x", 2000) + `"}`
 	page := page(t, Resources, `{"resources":[{"uri":"a:"},`+large+`,{"uri":"b:"},{"uri":"c:"}]}`)
 	s := Merge(Options{PageSize: 1000}, []Listing{{Backend: "a", Items: [NumKinds][]Item{Resources: page.Items}}})
@@ -198,7 +198,7 @@ func TestSameList_ReadsEachListOnce(t *testing.T) {
 }
 
 // Lists are told apart without being written out, as they would be if they were.
-func TestSameList_IsWhatIsWritten(t *testing.T) {
+func TestSameList_MatchesPages(t *testing.T) {
 	tools := func(backend, text string) Listing {
 		return Listing{Backend: backend, Items: [NumKinds][]Item{Tools: page(t, Tools, `{"tools":[`+text+`]}`).Items}}
 	}

@@ -121,7 +121,7 @@ func TestEntriesAreBounded(t *testing.T) {
 
 // Where in a schema something is wrong is told in few words, whatever the keys are: it is
 // remembered, and logged.
-func TestThePathToWhatIsWrongIsBounded(t *testing.T) {
+func TestWarningPathIsBounded(t *testing.T) {
 	what := modelAPIWarning([]byte(`{"type":"object","properties":{"` + strings.Repeat("ä", maxShownPath) + `":{"minimum":"1"}}}`))
 	if len(what) > maxShownPath+200 || !strings.Contains(what, ".properties.ää") || strings.ToValidUTF8(what, "") != what {
 		t.Errorf("%d bytes: %s", len(what), what)

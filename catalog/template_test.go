@@ -125,8 +125,8 @@ func TestInvalidTemplatesAreLeftOut_F_LIST_1(t *testing.T) {
 	}
 }
 
-// TestTemplatesThatFindNothing are listed all the same.
-func TestTemplatesThatFindNothing(t *testing.T) {
+// TestTemplatesBeyondBounds are listed all the same.
+func TestTemplatesBeyondBounds(t *testing.T) {
 	for text, problem := range map[string]string{
 		strings.Repeat("a", 1025):             "more than 1024 bytes",
 		strings.Repeat("{a}", 33):             "more than 32 variables",

@@ -81,7 +81,7 @@ func TestSCHEMA_05(t *testing.T) {
 	}
 }
 
-func TestNamelessToolsAreLeftOut(t *testing.T) {
+func TestToolsWithoutNameAreOmitted(t *testing.T) {
 	long := strings.Repeat("n", maxName)
 	for tool, want := range map[string]string{
 		`{}`:                           "it has no name",
@@ -136,7 +136,7 @@ func TestPAGECursors(t *testing.T) {
 	}
 }
 
-func TestNonsensePages(t *testing.T) {
+func TestInvalidPages(t *testing.T) {
 	for _, text := range []string{
 		``, ` `, `null`, `[]`, `"tools"`, `{}`, `{"tools":{}}`, `{"tools":"[]"}`, `{"Tools":[]}`, `{"tools":[}`,
 		`{"tools":[]`, `{"tools":[]}}`, `{"tools":[{"name":"a"},]}`, "{\"tools\":[\"\xff\"]}", `{"tools":[` + strings.Repeat("[", 2000),

@@ -128,7 +128,8 @@ func (d *demoServer) call(r *peer.Request) {
 			r.Reply(toolResult("the sum is beyond what a number can hold", true, nil))
 			return
 		}
-		r.Reply(toolResult(strconv.FormatFloat(sum, 'f', -1, 64), false, map[string]any{"sum": sum}))
+		sumText := strconv.FormatFloat(sum, 'f', -1, 64)
+		r.Reply(toolResult(sumText, false, map[string]any{"sum": sum}))
 	case "now":
 		r.Reply(toolResult(time.Now().Format(time.RFC3339), false, nil))
 	}

@@ -7,7 +7,7 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-func TestAdaptQuestion(t *testing.T) {
+func TestAdaptServerRequest(t *testing.T) {
 	form := func(field string) string {
 		return `{"message":"\u00e9","requestedSchema":{ "type":"object", "properties":{ "a":` + field + `, "b":{"type":"string"} } }}`
 	}

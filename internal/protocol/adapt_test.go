@@ -20,7 +20,7 @@ func featuresOf(t testing.TB, date string) protocol.Features {
 	return to
 }
 
-func TestAdapt(t *testing.T) {
+func TestAdaptResponse(t *testing.T) {
 	const (
 		audio    = `{"type":"audio","data":"UklG","mimeType":"audio/wav","annotations":{"priority":0.50},"x":"\u003c"}`
 		embedded = `{"type":"resource","resource":{"uri":"audio://content/1","mimeType":"audio/wav","blob":"UklG"},"annotations":{"priority":0.50},"x":"\u003c"}`
@@ -97,7 +97,7 @@ func TestAdapt(t *testing.T) {
 
 // What a schema says of a value, the one that older clients are told says of what they
 // are told of the value.
-func TestAdaptedResultsAreValidByAdaptedSchemas(t *testing.T) {
+func TestAdaptedResultsMatchAdaptedSchemas(t *testing.T) {
 	values := []string{`null`, `7`, `"s"`, `[]`, `[1]`, `["a"]`, `{}`, `{"n":1}`, `{"n":"a"}`, `{"next":{"next":{}}}`, `{"next":[1]}`, `[[],[[]]]`, `{"result":7}`}
 	to := featuresOf(t, "2025-11-25")
 	for _, schema := range []string{

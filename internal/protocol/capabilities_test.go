@@ -6,7 +6,7 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-func TestModernCapabilities(t *testing.T) {
+func TestClientCapabilitiesToModern(t *testing.T) {
 	for caps, want := range map[string]string{
 		"": "{}", "null": "{}", "[]": "{}", "{}": "{}",
 		`{"roots":{"listChanged":true}}`: `{"roots":{}}`,
@@ -48,7 +48,7 @@ func TestServerCapabilities(t *testing.T) {
 	}
 }
 
-func TestUnstampParams(t *testing.T) {
+func TestStripParamsMeta(t *testing.T) {
 	for params, want := range map[string]string{
 		``:                  ``,
 		`{"requestId":1.0}`: `{"requestId":1.0}`,

@@ -18,7 +18,7 @@ func meta(t testing.TB, members string) wire.Message {
 
 func full(text string) string { return strings.ReplaceAll(text, "io/", "io.modelcontextprotocol/") }
 
-func TestWhichRequestsAreStateless(t *testing.T) {
+func TestIsModern(t *testing.T) {
 	for members, want := range map[string]struct {
 		named     string
 		stateless bool
@@ -49,7 +49,7 @@ func TestWhichRequestsAreStateless(t *testing.T) {
 	}
 }
 
-func TestReadStamp(t *testing.T) {
+func TestParseClientMeta(t *testing.T) {
 	const good = `"io/protocolVersion":"2026-07-28","io/clientCapabilities":{ "roots":{} }`
 	for _, tt := range []struct {
 		members string
@@ -84,7 +84,7 @@ func TestReadStamp(t *testing.T) {
 	}
 }
 
-func TestUnsupported(t *testing.T) {
+func TestUnsupportedVersionError(t *testing.T) {
 	for date, want := range map[string]string{"v9": "v9", "": "", "a\xff": "a\uFFFD", strings.Repeat("é", 60): strings.Repeat("é", 50), "\"": "\""} {
 		var data struct {
 			Supported []string
@@ -101,7 +101,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-func TestStampOn(t *testing.T) {
+func TestClientMetaAddTo(t *testing.T) {
 	all := protocol.ClientMeta{Revision: "2026-07-28", Capabilities: []byte(`{"roots": {}}`), ClientInfo: []byte(`{"name":"g"}`), LogLevel: "error"}
 	const (
 		bare    = `"io/protocolVersion":"2026-07-28","io/clientCapabilities":{}`
@@ -140,7 +140,7 @@ func TestStampOn(t *testing.T) {
 	}
 }
 
-func TestSubscriptionsOfNotifications(t *testing.T) {
+func TestSubscriptionID(t *testing.T) {
 	for _, id := range []wire.ID{`7`, `"7"`, `9007199254740993`, `"\u00e9"`} {
 		for _, params := range []string{``, `{"uri":"u:1"}`, `{"_meta":{"a":1,"io.modelcontextprotocol/subscriptionId":3}}`} {
 			m := wire.NewNotification("notifications/resources/updated", nil)
@@ -161,9 +161,9 @@ func TestSubscriptionsOfNotifications(t *testing.T) {
 	}
 }
 
-// FuzzStamp: whatever a client says in its _meta is read or refused, and a stamp on it is
+// FuzzClientMeta: whatever a client says in its _meta is read or refused, and a stamp on it is
 // the one that is read.
-func FuzzStamp(f *testing.F) {
+func FuzzClientMeta(f *testing.F) {
 	for _, text := range []string{`{}`, `[]`, `7`, `{"_meta":null}`, `{` + testClientMeta + `}`, full(`{"_meta":{"io/protocolVersion":"","io/logLevel":"\ud800","io\/clientInfo":[]}}`)} {
 		f.Add([]byte(text), "2026-07-28", "info")
 	}
@@ -193,7 +193,7 @@ func FuzzStamp(f *testing.F) {
 	})
 }
 
-func BenchmarkStampOn(b *testing.B) {
+func BenchmarkClientMetaAddTo(b *testing.B) {
 	s := protocol.ClientMeta{Revision: "2026-07-28", Capabilities: []byte(`{"sampling":{},"elicitation":{}}`), ClientInfo: []byte(`{"name":"gateway","version":"1"}`)}
 	page := strings.Repeat(`line 17 of a file, with an escape\n`, 120)
 	for name, params := range map[string]string{

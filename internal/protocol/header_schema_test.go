@@ -18,7 +18,7 @@ func nestedSchema(n int, inner string) string {
 }
 
 // Those of the scenario http-invalid-tool-headers, and others.
-func TestHeaderFlaw(t *testing.T) {
+func TestCheckHeaderSchema(t *testing.T) {
 	many := `{"properties":{`
 	for i := range 65 {
 		many += fmt.Sprintf(`"p%d":{"type":"string","x-mcp-header":"H%[1]d"},`, i)
@@ -65,7 +65,7 @@ func TestHeaderFlaw(t *testing.T) {
 	}
 }
 
-func TestWithoutHeaders(t *testing.T) {
+func TestStripHeaderAnnotations(t *testing.T) {
 	for schema, want := range map[string]string{
 		"": "", "true": "true", `{ "type": "object" }`: `{ "type": "object" }`,
 		`{ "properties": { "a": {"type": "string","x-mcp-header":"R"}, "b": {"type":"string" } } }`: `{ "properties": { "a": {"type": "string"}, "b": {"type":"string" } } }`,

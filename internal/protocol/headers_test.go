@@ -26,7 +26,7 @@ const headerCases = `{"type":"object","properties":{
 	"at":{"type":"object","properties":{"zone":{"x-mcp-header":"Zone","type":"string"}}},
 	"q":{"type":"string"}}}`
 
-func TestDescribe(t *testing.T) {
+func TestRequestHeaders(t *testing.T) {
 	for _, tt := range []struct {
 		method, params, schema string
 		want                   string // name=value, in any order
@@ -194,7 +194,7 @@ func TestCheckHeaders(t *testing.T) {
 	}
 }
 
-func BenchmarkDescribe(b *testing.B) {
+func BenchmarkRequestHeaders(b *testing.B) {
 	m := request(b, "tools/call", `{"name":"a","arguments":{"region":"eu","n":42,"dry":false},`+testClientMeta+`}`)
 	for name, schema := range map[string]string{"plain": strings.ReplaceAll(headerCases, "x-mcp-header", "x-header"), "headers": headerCases} {
 		b.Run(name, func(b *testing.B) {

@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func TestReadInputs(t *testing.T) {
+func TestReadInputRequests(t *testing.T) {
 	some := func(n int) string {
 		var all []string
 		for i := range n {
@@ -63,7 +63,7 @@ func TestReadInputs(t *testing.T) {
 	}
 }
 
-func TestWriteInputs(t *testing.T) {
+func TestInputRequiredResult(t *testing.T) {
 	inputs := []protocol.InputRequest{{Key: "é\"", Method: "roots/list"}, {Key: "b", Method: "elicitation/create", Params: []byte(`{ "message":"1.0" }`)}}
 	const requests = `"inputRequests":{"é\"":{"method":"roots/list","params":{}},"b":{"method":"elicitation/create","params":{ "message":"1.0" }}}`
 	for _, tt := range []struct {
@@ -80,7 +80,7 @@ func TestWriteInputs(t *testing.T) {
 	}
 }
 
-func TestSetState(t *testing.T) {
+func TestSetRequestState(t *testing.T) {
 	for _, tt := range []struct{ was, state, is string }{
 		{`{"resultType":"input_required", "requestState":"a", "inputRequests": {} }`, "b\"", `{"requestState":"b\"","resultType":"input_required","inputRequests": {}}`},
 		{`{"inputRequests": {}}`, "b", `{"requestState":"b","inputRequests": {}}`},
@@ -92,7 +92,7 @@ func TestSetState(t *testing.T) {
 	}
 }
 
-func TestResponses(t *testing.T) {
+func TestReadContinuation(t *testing.T) {
 	for _, tt := range []struct {
 		params, responses, state string
 		retry                    bool
@@ -119,7 +119,7 @@ func TestResponses(t *testing.T) {
 
 // What a backend could read in another way than we do is no request at all: else the
 // state of somebody else would pass unseen.
-func TestStatesThatCouldBeReadInTwoWays(t *testing.T) {
+func TestAmbiguousRequestStates(t *testing.T) {
 	for _, params := range []string{
 		`{"requestState":"a","requestState":"b"}`, `{"requestState":"a","\u0072equestState":"b"}`, `{"RequestState":"a"}`, `{"requeststate":"a"}`,
 		`{"inputResponses":{},"inputResponses":{}}`, `{"InputResponses":{}}`,
@@ -130,7 +130,7 @@ func TestStatesThatCouldBeReadInTwoWays(t *testing.T) {
 	}
 }
 
-func TestRetry(t *testing.T) {
+func TestSetContinuation(t *testing.T) {
 	for _, tt := range []struct{ was, responses, state, is string }{
 		{`{"name":"a", "arguments":{"n":1.0}}`, `{"k": {}}`, `"\u0073"`, `{"inputResponses":{"k": {}},"requestState":"\u0073","name":"a","arguments":{"n":1.0}}`},
 		{`{"requestState":"x","name":"a","inputResponses":{}}`, "", "", `{"name":"a"}`},
@@ -151,9 +151,9 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// FuzzReadInputs: whatever a backend asks is read or refused, and what is read and written
+// FuzzReadInputRequests: whatever a backend asks is read or refused, and what is read and written
 // again is read the same.
-func FuzzReadInputs(f *testing.F) {
+func FuzzReadInputRequests(f *testing.F) {
 	for _, text := range []string{
 		`{"inputRequests":{"b":{"method":"roots/list"},"\u0061":{"params":{ "message":"1.0" },"method":"elicitation/create"}},"requestState":"\u0073 "}`,
 		`{"inputRequests":{"a":{"method":"m","params":null}},"requestState":null}`, `[]`, `{"requestState":""}`, `{"inputRequests":{"":{"method":"\ud800"}}}`, `{"inputRequests":`,
@@ -184,7 +184,7 @@ func FuzzReadInputs(f *testing.F) {
 	})
 }
 
-func TestWithoutNulls(t *testing.T) {
+func TestStripNullInputs(t *testing.T) {
 	for was, is := range map[string]string{ // "" = the very same message
 		`{"resultType":"input_required","inputRequests":null,"requestState":"s","x":null}`: `{"resultType":"input_required","requestState":"s","x":null}`,
 		`{"resultType":"input_required","inputRequests":{},"requestState":null}`:           `{"resultType":"input_required","inputRequests":{}}`,

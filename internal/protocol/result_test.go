@@ -8,7 +8,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func TestTypeOf(t *testing.T) {
+func TestResultType(t *testing.T) {
 	for result, want := range map[string]string{
 		``: "complete", `null`: "complete", `{}`: "complete", `{"a":"resultType"}`: "complete", `{"resultType":null}`: "complete",
 		`{"resultType":"complete"}`: "complete", `{"resultType":"input_\u0072equired"}`: "input_required", `{"resultType":"task"}`: "task",
@@ -20,7 +20,7 @@ func TestTypeOf(t *testing.T) {
 	}
 }
 
-func TestReadType(t *testing.T) {
+func TestParseResultType(t *testing.T) {
 	for result, want := range map[string]string{
 		`{}`: "complete", `{"resultType":null}`: "complete", `{"resultType":""}`: "", `{"resultType":"banana"}`: "banana",
 		`null`:              "its result is not an object",
@@ -46,7 +46,7 @@ func response(t testing.TB, member string) wire.Message {
 	return parse(t, full(`{"jsonrpc":"2.0", "id":"\u0069",`+member+`}`))
 }
 
-func TestModernAnswers(t *testing.T) {
+func TestToModern(t *testing.T) {
 	const me = `"_meta":{"io/serverInfo":{"name":"g"}`
 	for _, tt := range []struct{ method, was, is string }{
 		{"tools/call", `"result":{}`, `"result":{"resultType":"complete",` + me + `}}`},
@@ -76,7 +76,7 @@ func TestModernAnswers(t *testing.T) {
 }
 
 // A code that means something else in the stateless era, or nothing, is not passed on.
-func TestModernErrors(t *testing.T) {
+func TestErrorToModern(t *testing.T) {
 	const caps = `{"requiredCapabilities":{"sampling":{}}}`
 	for _, tt := range []struct {
 		code, data string
@@ -122,7 +122,7 @@ func TestModernErrors(t *testing.T) {
 }
 
 // What a server of the session era says by names that only the other era has means nothing.
-func TestModernAnswers_OfTheSessionEra(t *testing.T) {
+func TestToModern_FromLegacy(t *testing.T) {
 	const me = `"_meta":{"io/serverInfo":{"name":"g"}}`
 	for _, tt := range []struct{ method, was, is string }{
 		{"tools/call", `{ "content" : [1.0] }`, `{"resultType":"complete",` + me + `,"content" : [1.0]}`},
@@ -144,7 +144,7 @@ func TestModernAnswers_OfTheSessionEra(t *testing.T) {
 	}
 }
 
-func TestClassicAnswers(t *testing.T) {
+func TestToLegacy(t *testing.T) {
 	for was, is := range map[string]string{ // "" = the very same message
 		`"result":{}`: "",
 		`"result":{ "content":[], "_meta":{"a":1} }`:          "",
@@ -171,7 +171,7 @@ func TestClassicAnswers(t *testing.T) {
 	}
 }
 
-func TestClassicErrors(t *testing.T) {
+func TestErrorToLegacy(t *testing.T) {
 	for _, tt := range []struct{ uri, was, is string }{
 		{"u:1", `"error":{"code":-32602, "message":"\u00e9","data":{"uri":"u:1"}}`, `"error":{"code":-32002, "message":"\u00e9","data":{"uri":"u:1"}}`},
 		{"u:2", `"error":{"code":-32602,"data":{"uri":"u:1"}}`, `"error":{"code":-32602,"data":{"uri":"u:1"}}`},
@@ -189,7 +189,7 @@ func TestClassicErrors(t *testing.T) {
 
 // What is told to a client of the other era and back is what it was, but for what was
 // put in front.
-func TestAnswersThereAndBack(t *testing.T) {
+func TestResultsRoundTrip(t *testing.T) {
 	for i, result := range []string{`{}`, `{"tools":[{"n":1e400}],"nextCursor":"c"}`, `{"_meta":{"a":1},"content":[]}`} {
 		stateless := i%2 == 0
 		m := protocol.ToLegacy(protocol.ToModern(wire.NewResult("1", []byte(result)), "tools/list", []byte(`{}`), stateless))
@@ -199,9 +199,9 @@ func TestAnswersThereAndBack(t *testing.T) {
 	}
 }
 
-// BenchmarkModern is what it costs to tell a client of the stateless era what an older server has
+// BenchmarkToModern is what it costs to tell a client of the stateless era what an older server has
 // answered, beside one walk over as much JSON.
-func BenchmarkModern(b *testing.B) {
+func BenchmarkToModern(b *testing.B) {
 	const row = `{"id":12345,"ok":true,"path":"src/a.go","score":0.25,"tags":["a","bc"],"next":null},`
 	for name, content := range map[string]string{
 		"text 4KiB":      `{"type":"text","text":"` + strings.Repeat(`line 17 of a file, with an escape\n`, 4<<10/35) + `"}`,

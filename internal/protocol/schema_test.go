@@ -6,7 +6,7 @@ import (
 )
 
 // Schemas in schemas are looked for so deep; what lies deeper is left as it is.
-func TestSchemasInSchemasAreBounded(t *testing.T) {
+func TestNestedSchemasAreBounded(t *testing.T) {
 	seen := 0
 	deep := strings.Repeat(`{"not":`, 2*maxSchemaDepth) + "{}" + strings.Repeat("}", 2*maxSchemaDepth)
 	same := mapSchemas([]byte(deep), func(schema []byte) ([]byte, bool) {

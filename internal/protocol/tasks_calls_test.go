@@ -11,7 +11,7 @@ import (
 )
 
 // In whatever a task stands, its id alone is exchanged.
-func TestIDsOfTasks(t *testing.T) {
+func TestTaskID(t *testing.T) {
 	for _, object := range []string{
 		`{ "taskId" : "t","n": 1.0, "task":{"ttl":1}}`,
 		`{"task": { "n":1.0, "taskId":"t" } , "_meta":{"taskId":"no"}}`,
@@ -67,7 +67,7 @@ func TestRelatedTasks(t *testing.T) {
 	}
 }
 
-func TestWhoDeclaresTasks(t *testing.T) {
+func TestHasTasksExtension(t *testing.T) {
 	const ext = `"io.modelcontextprotocol/tasks"`
 	for capabilities, want := range map[string]string{
 		``:                                     `{"extensions":{` + ext + `:{}}}`,
@@ -94,7 +94,7 @@ func TestWhoDeclaresTasks(t *testing.T) {
 	}
 }
 
-func TestToolsThatAreTasks(t *testing.T) {
+func TestTaskSupport(t *testing.T) {
 	for tool, want := range map[string]string{
 		`{ "name":"a" }`: "forbidden",
 		`{ "name":"execution","execution2":{"taskSupport":"required"} }`: "forbidden",
@@ -132,7 +132,7 @@ func TestToolsThatAreTasks(t *testing.T) {
 	}
 }
 
-func TestUpdatesOfTasks(t *testing.T) {
+func TestParseTaskUpdate(t *testing.T) {
 	responses := []protocol.InputResponse{{Key: "b", Result: []byte(`{ "n":1.0}`)}, {Key: "a", Result: []byte(`{"action":"cancel"}`)}}
 	params := []byte(`{"taskId":"t","inputResponses":{"b":{ "n":1.0},"a":{"action":"cancel"}}}`)
 	id, got, err := protocol.ParseTaskUpdate(wire.NewRequest("1", "tasks/update", params))
@@ -154,7 +154,7 @@ func TestUpdatesOfTasks(t *testing.T) {
 	}
 }
 
-func TestListensForTasks(t *testing.T) {
+func TestListenTaskIDs(t *testing.T) {
 	listen := func(filter string) ([]string, *wire.Error) {
 		return protocol.ListenTaskIDs(wire.NewRequest("1", "subscriptions/listen", []byte(`{"notifications":`+filter+`}`)))
 	}

@@ -13,7 +13,7 @@ import (
 
 // What becomes of a modern task is a task to mcp-go, which has those of 2025-11-25; and
 // what mcp-go says of a task becomes a modern one.
-func TestTasksOfMCPGo(t *testing.T) {
+func TestMCPGoTasks(t *testing.T) {
 	const fields = `"taskId":"t","status":"working","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:40:00Z","ttlMs":6e4,"pollIntervalMs":5.5`
 	ttl, pace := int64(60000), int64(6)
 	want := mcp.Task{TaskId: "t", Status: mcp.TaskStatusWorking, CreatedAt: "2025-11-25T10:30:00Z", LastUpdatedAt: "2025-11-25T10:40:00Z", TTL: &ttl, PollInterval: &pace}

@@ -21,7 +21,7 @@ func legacyTask(status string) []byte {
 	return []byte(strings.Replace(workingTask, `"working"`, `"`+status+`"`, 1))
 }
 
-func TestModernTask(t *testing.T) {
+func TestTaskToModern(t *testing.T) {
 	result := []byte(`{"content":[ ],"isError":true,"n":1.0}`)
 	failure := []byte(`{"code":-32603, "message":"no","data":1.0}`)
 	inputs := []protocol.InputRequest{{Key: "a", Method: "elicitation/create", Params: []byte(`{"message": "?"}`)}, {Key: "b", Method: "roots/list"}}
@@ -55,7 +55,7 @@ func TestModernTask(t *testing.T) {
 	}
 }
 
-func TestClassicTask(t *testing.T) {
+func TestTaskToLegacy(t *testing.T) {
 	for modern, want := range map[string]string{
 		`{"resultType":"complete","taskId":"t","status":"working","ttlMs":60000,"pollIntervalMs":5000,"requestState":"s","x":1.0}`: `{"status":"working","ttl":60000,"pollInterval":5000,"taskId":"t","x":1.0}`,
 		`{"taskId":"t","status":"completed","ttlMs":null,"result":{"isError":false}}`:                                              `{"status":"completed","ttl":null,"taskId":"t"}`,
@@ -73,7 +73,7 @@ func TestClassicTask(t *testing.T) {
 }
 
 // Durations are whole numbers in both, whatever number they were.
-func TestDurationsOfTasks(t *testing.T) {
+func TestTaskDurations(t *testing.T) {
 	for _, c := range []struct{ ttl, interval, wantTTL, wantInterval string }{
 		{"60000", "5000", "60000", "5000"},
 		{"1.0", "1.0", "1", "1"},
@@ -110,7 +110,7 @@ func TestDurationsOfTasks(t *testing.T) {
 	}
 }
 
-func TestTasksThatWereMade(t *testing.T) {
+func TestCreateTaskResults(t *testing.T) {
 	const (
 		made = `{"_meta":{"io.modelcontextprotocol/model-immediate-response":"soon","io.modelcontextprotocol/related-task":{"taskId":"t"}},"task":` + workingTask + `,"beside":1.0,"status":"no","error":"no"}`
 		flat = `{"resultType":"task","_meta":{"io.modelcontextprotocol/model-immediate-response":"soon"},"beside":1.0,"status":"working","ttlMs":60000,"pollIntervalMs":5000,"taskId":"t",` + rest
@@ -142,7 +142,7 @@ func TestTasksThatWereMade(t *testing.T) {
 }
 
 // There and back nothing is lost of a task, and its outcome is the same, byte for byte.
-func TestTasksThereAndBack(t *testing.T) {
+func TestTasksRoundTrip(t *testing.T) {
 	for status, o := range map[string]protocol.TaskOutcome{
 		"working":        {},
 		"cancelled":      {},
@@ -173,7 +173,7 @@ func members(object []byte) (all []string) {
 	return all
 }
 
-func TestOutcomesThatAreNone(t *testing.T) {
+func TestInvalidTaskOutcomes(t *testing.T) {
 	for task, want := range map[string]string{
 		`{"status":"completed"}`: "its status is completed, but its result or error is missing",
 		`{"status":"completed","result":{"resultType":"input_required","requestState":"s"}}`: "it has completed with a result that is not complete",
@@ -198,7 +198,7 @@ func TestOutcomesThatAreNone(t *testing.T) {
 
 // A task as tasks/get has told of it is what is told of it unasked, but for what only a
 // result has.
-func TestTaskNotice(t *testing.T) {
+func TestNewTaskNotification(t *testing.T) {
 	m := protocol.NewTaskNotification([]byte(`{"resultType":"complete","taskId":"t","status":"working","x":1.0,"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`))
 	if got, want := string(m.Raw()), `{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t","status":"working","x":1.0}}`; got != want {
 		t.Errorf("got %s\nwant %s", got, want)

@@ -8,7 +8,7 @@ import (
 
 // Members by which a message finds its way stand there once, and as they are spelled: two readers of
 // one message could differ on it otherwise.
-func TestMembersThatDecideRouting_F_SEC_4(t *testing.T) {
+func TestAmbiguousRoutingMembers_F_SEC_4(t *testing.T) {
 	for _, path := range []string{
 		"jsonrpc", "id", "method", "params",
 		"params.name", "params.arguments", "params.uri", "params.taskId", "params.task", "params.ref", "params.level", "params.cursor",
@@ -53,7 +53,7 @@ func TestMembersThatDecideRouting_F_SEC_4(t *testing.T) {
 }
 
 // encoding/json folds these letters, too, and so does the gateway.
-func TestMembersInAnotherCaseOfUnicode_F_SEC_4(t *testing.T) {
+func TestRoutingMembersInUnicodeCase_F_SEC_4(t *testing.T) {
 	for _, params := range []string{
 		`"taſkId":"x"`, `"ta\u017fkId":"x"`, `"tas\u212aId":"x"`, `"task\u0049d":"x","taskId":"y"`, `"taſk":{}`,
 		`"_meta":{"progre\u017f\u017fTo\u212aen":1}`, `"ref":{"uri":"x","ur\u0049":"y"}`,

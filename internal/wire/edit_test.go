@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestRevise(t *testing.T) {
+func TestEditObject(t *testing.T) {
 	drop := func(key string) bool { return key == "x" || strings.HasPrefix(key, "é") }
 	put := func(pairs ...string) (all []Member) {
 		for i := 0; i < len(pairs); i += 2 {
@@ -44,9 +44,9 @@ func TestRevise(t *testing.T) {
 	}
 }
 
-// FuzzRevise holds EditObject against encoding/json: what comes out is JSON, and has, in
+// FuzzEditObject holds EditObject against encoding/json: what comes out is JSON, and has, in
 // their order, what was put in and each other member, byte for byte.
-func FuzzRevise(f *testing.F) {
+func FuzzEditObject(f *testing.F) {
 	seed(func(text string) { f.Add([]byte(text), "method", []byte(`[1]`), "id") })
 	f.Add([]byte(`{ "a":1.0, "\u0061":{"a":2}, "b":"\u003c", "":null }`), "a", []byte(`{"c":7}`), "b")
 	f.Fuzz(func(t *testing.T, object []byte, key string, text []byte, dropped string) {
@@ -76,13 +76,13 @@ func FuzzRevise(f *testing.F) {
 			}
 		}
 		if m := NewResult("1", object); depth(text) < 900 && depth(object) < 900 {
-			revisesAsItSplices(t, m, func(key string) bool { return key == dropped }, Member{key, text})
+			checkEditResult(t, m, func(key string) bool { return key == dropped }, Member{key, text})
 		}
 	})
 }
 
-// revisesAsItSplices holds ReviseResult, which does not parse what it makes, against Splice, which does.
-func revisesAsItSplices(t testing.TB, m Message, drop func(string) bool, put ...Member) {
+// checkEditResult holds ReviseResult, which does not parse what it makes, against Splice, which does.
+func checkEditResult(t testing.TB, m Message, drop func(string) bool, put ...Member) {
 	t.Helper()
 	got := m.EditResult(drop, put...)
 	want := m.Splice(Edit{PartResult, EditObject(m.Part(PartResult), drop, put...)})
@@ -96,7 +96,7 @@ func revisesAsItSplices(t testing.TB, m Message, drop func(string) bool, put ...
 	}
 }
 
-func TestReviseResult(t *testing.T) {
+func TestEditResult(t *testing.T) {
 	drop := func(key string) bool { return key == "x" }
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":7,"result":{}}`,
@@ -109,7 +109,7 @@ func TestReviseResult(t *testing.T) {
 		`{"jsonrpc":"2.0","id":7,"method":"m","params":{"name":"x"}}`,
 	} {
 		for _, put := range [][]Member{nil, {{"isError", []byte("true")}}, {{"z", []byte("{\n}")}, {"a", []byte("1")}}} {
-			revisesAsItSplices(t, parseOrFail(t, text), drop, put...)
+			checkEditResult(t, parseOrFail(t, text), drop, put...)
 		}
 	}
 	m := parseOrFail(t, `{"jsonrpc":"2.0","id":7,"error":{"code":1}}`)

@@ -170,9 +170,9 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestStringsOfAllSorts puts each two pieces of what strings are made of, and must
+// TestStrings puts each two pieces of what strings are made of, and must
 // not be made of, at each place, and compares with encoding/json.
-func TestStringsOfAllSorts(t *testing.T) {
+func TestStrings(t *testing.T) {
 	pieces := []string{`a`, `abcdefgh`, `\\`, `\"`, `\n`, `\/`, `\u0041`, `\u00g0`, `\x`, `\`, `"`, `]`, `#`, "\n", "\x1f", "\x7f", `ä`, `☃`, "\xff", "\x80"}
 	for at := range 35 {
 		for _, one := range pieces {
@@ -200,9 +200,9 @@ func TestAccessorsUnquoteNamesAndKeepIDs(t *testing.T) {
 	}
 }
 
-// TestOwnMessagesMustBeJSON: that the gateway writes what is no message is a
+// TestNewMessagesMustBeJSON: that the gateway writes what is no message is a
 // mistake in the program, and found at once.
-func TestOwnMessagesMustBeJSON(t *testing.T) {
+func TestNewMessagesMustBeJSON(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")

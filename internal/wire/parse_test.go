@@ -65,7 +65,7 @@ func testParse(t *testing.T, cases []parseCase) {
 	}
 }
 
-func TestParseTellsKinds(t *testing.T) {
+func TestParseSetsKind(t *testing.T) {
 	testParse(t, []parseCase{
 		{"request", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, `request id=1 method="ping"`},
 		{"notification", `{"jsonrpc":"2.0","method":"a/b"}`, `notification method="a/b"`},
@@ -127,9 +127,9 @@ func TestParseReadsTheIDOfInvalidRequests(t *testing.T) {
 	})
 }
 
-// TestParseRefusesTwoReadings: what a reader that ignores case, or takes the
+// TestParseRejectsAmbiguousMessages: what a reader that ignores case, or takes the
 // first of two, would read otherwise, is no message.
-func TestParseRefusesTwoReadings(t *testing.T) {
+func TestParseRejectsAmbiguousMessages(t *testing.T) {
 	testParse(t, []parseCase{
 		{"two ids", `{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`, `-32600`},
 		{"three ids", `{"jsonrpc":"2.0","id":1,"id":1,"method":"m","id":1}`, `-32600`},
@@ -208,7 +208,7 @@ func TestParseReadsResponses(t *testing.T) {
 	})
 }
 
-func TestParseRefusesWhatIsNoJSON(t *testing.T) {
+func TestParseRejectsInvalidJSON(t *testing.T) {
 	for _, text := range []string{
 		``, ` `, `{`, `[`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,}`, `{"a" 1}`, `{a:1}`, `{'a':1}`, `[1,]`, `[,1]`, `[1 2]`, `[1`,
 		`nul`, `nullx`, `True`, `NaN`, `Infinity`, `undefined`, `01`, `-`, `+1`, `.5`, `1.`, `1e`, `1e+`, `-a`, `0x1`, `1_0`,
@@ -242,7 +242,7 @@ func TestParseNamesInvalidUTF8(t *testing.T) {
 	}
 }
 
-func TestParseLetsPassWhatOthersRefuse(t *testing.T) {
+func TestParseAcceptsUnusualMessages(t *testing.T) {
 	testParse(t, []parseCase{
 		{"huge numbers", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"arguments":{"a":1e400,"b":-1e-400,"c":123456789012345678901234567890}}}`,
 			`request id=1 method="m" params={"arguments":{"a":1e400,"b":-1e-400,"c":123456789012345678901234567890}} arguments={"a":1e400,"b":-1e-400,"c":123456789012345678901234567890}`},

@@ -80,8 +80,8 @@ func TestSkimmerByteByByte(t *testing.T) {
 	}
 }
 
-// TestSkimmerIDCanBeAnswered: NewErrorResponse panics on an id that is no JSON.
-func TestSkimmerIDCanBeAnswered(t *testing.T) {
+// TestSkimmerIDIsValid: NewErrorResponse panics on an id that is no JSON.
+func TestSkimmerIDIsValid(t *testing.T) {
 	for _, tt := range skimCases {
 		var s Skimmer
 		s.Write([]byte(tt.text))
@@ -89,7 +89,7 @@ func TestSkimmerIDCanBeAnswered(t *testing.T) {
 	}
 }
 
-func TestSkimmerRemembersLittle(t *testing.T) {
+func TestSkimmerIsBounded(t *testing.T) {
 	var s Skimmer
 	s.Write([]byte(`{"id":1,"` + strings.Repeat("k", 1<<20) + `":"` + strings.Repeat(`v\n`, 1<<20) + `","x":` + strings.Repeat(" 1", 1<<20)))
 	if n := cap(s.key) + cap(s.value); n > 4*maxID {

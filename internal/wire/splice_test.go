@@ -156,9 +156,9 @@ func TestNewMessages(t *testing.T) {
 	}
 }
 
-// TestNewBatchOfTheDeepest: in a batch a message lies one level deeper, which
+// TestNewBatchOfDeepMessages: in a batch a message lies one level deeper, which
 // must not be its undoing.
-func TestNewBatchOfTheDeepest(t *testing.T) {
+func TestNewBatchOfDeepMessages(t *testing.T) {
 	deep := parseOrFail(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%s}`, nested(maxDepth-1)))
 	lines := parseOrFail(t, "{\"jsonrpc\":\"2.0\",\n\"method\":\"m\"}")
 	b := NewBatch([]Message{deep, lines})
