@@ -242,13 +242,13 @@ func FuzzBackend(f *testing.F) {
 		hello + tools +
 			`{"jsonrpc":"2.0","id":$,"result":{"task":{"taskId":"x","status":"working","createdAt":"","ttl":1,"pollInterval":1}}}` + "\n" + `{"jsonrpc":"2.0","id":$,"result":NaN}`,
 	} {
-		for era := range uint8(3) {
-			f.Add([]byte(lines), era)
+		for generation := range uint8(3) {
+			f.Add([]byte(lines), generation)
 		}
 	}
-	f.Fuzz(func(t *testing.T, backend []byte, era uint8) {
+	f.Fuzz(func(t *testing.T, backend []byte, generation uint8) {
 		synctest.Test(t, func(t *testing.T) {
-			p := newFuzzHarness(t, []string{"legacy", "modern", "auto"}[era%3])
+			p := newFuzzHarness(t, []string{"legacy", "modern", "auto"}[generation%3])
 			fields, id := nonBlankLines(backend), "0"
 			settle := func() {
 				for {

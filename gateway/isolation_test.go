@@ -106,7 +106,7 @@ func (w *pendingRequest) OnResponse(m wire.Message, err error) {
 	defer close(w.done)
 	switch {
 	case err != nil:
-		w.tally.count(w.name + " ended without an answer")
+		w.tally.count(w.name + " ended without a response")
 	case m.Part(wire.PartError) != nil && findMark(m.Raw()) == "":
 		w.tally.count(w.name + " was refused")
 	case findMark(m.Raw()) != w.want:
@@ -185,10 +185,10 @@ func (p *participant) sendUnsolicited(r *peer.Request, at string) {
 		case 1:
 			p.Notify("notifications/message", fmt.Appendf(nil, `{"level":"info","data":%q}`, at))
 		case 2:
-			p.request("a question", "sampling/createMessage", at,
+			p.request("a server request", "sampling/createMessage", at,
 				fmt.Sprintf(`{"x":%q,"_meta":{"progressToken":0}}`, at))
 		case 3:
-			p.request("a question", "elicitation/create", at, fmt.Sprintf(`{"message":%q}`, at))
+			p.request("a server request", "elicitation/create", at, fmt.Sprintf(`{"message":%q}`, at))
 		}
 		p.sleepRandomly()
 	}
@@ -282,9 +282,9 @@ func runIsolation(t *testing.T, seed uint64) {
 		"to a client: notifications/message",
 		"to a client: sampling/createMessage", "to a client: elicitation/create",
 		"to a client: notifications/cancelled",
-		"a call was answered", "a call ended without an answer", "a question was answered",
-		"a question was refused",
-		"a question ended without an answer", "cancelled",
+		"a call was answered", "a call ended without a response", "a server request was answered",
+		"a server request was refused",
+		"a server request ended without a response", "cancelled",
 	} {
 		if y.counts[what] == 0 {
 			t.Errorf("never: %s", what)

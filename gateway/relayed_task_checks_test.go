@@ -42,7 +42,7 @@ func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
 		sample = `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`
 		roots  = `{"method":"roots/list"}`
 	)
-	for _, of := range []struct{ says, told string }{
+	for _, of := range []struct{ sent, want string }{
 		{`"resultType":"complete","taskId":"t1","status":"working","x":1.0,` + taskTimes,
 			`{"resultType":"complete","taskId":"T","status":"working","x":1.0,` + taskTimes + `}`},
 		{`"resultType":"task","taskId":"t1","status":"working"`,
@@ -79,21 +79,21 @@ func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
 		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` +
 			roots + `}`, `{"code":-32021,"message":"Missing client capability: backend gh requests roots/list: the client has not declared the capability roots","data":{"requiredCapabilities":{"roots":{}}}}`},
 	} {
-		t.Run(of.says, func(t *testing.T) {
+		t.Run(of.sent, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
-				getTask(client, gh, task, `{`+of.says+`}`)
+				getTask(client, gh, task, `{`+of.sent+`}`)
 				got := strings.ReplaceAll(nextWithoutServerInfo(client), task, `"T"`)
 				switch {
-				case of.told[0] == '{':
-					if !sameMembers(got, of.told) {
-						t.Errorf("got %s\nwant %s", got, of.told)
+				case of.want[0] == '{':
+					if !sameMembers(got, of.want) {
+						t.Errorf("got %s\nwant %s", got, of.want)
 					}
 				case !strings.HasPrefix(got,
 					`{"code":-32603,"message":"backend gh: its answer is unusable: `) ||
-					!strings.Contains(got, strings.ReplaceAll(strings.ReplaceAll(of.told, `\"`,
+					!strings.Contains(got, strings.ReplaceAll(strings.ReplaceAll(of.want, `\"`,
 						`"`), `"`, `\"`)):
-					t.Errorf("got %s\nwant %s", got, of.told)
+					t.Errorf("got %s\nwant %s", got, of.want)
 				}
 				client.WantNothing()
 				gh.WantNothing()

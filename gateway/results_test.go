@@ -14,7 +14,7 @@ import (
 func TestResult_LegacyResultTypeIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
-		for _, of := range []struct{ says, rest string }{
+		for _, of := range []struct{ sent, want string }{
 			{`"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m"}}},"requestState":"RAW"`,
 				`"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m"}}},"requestState":"RAW"`},
 			{`"n":1.50,"resultType":"input_required","inputRequests":{"a":{"method":"tools/call"}}`,
@@ -26,8 +26,8 @@ func TestResult_LegacyResultTypeIsIgnored(t *testing.T) {
 			{`"resultType":null,"content":[]`, `"content":[]`},
 		} {
 			client.Send(firstRequest("1"))
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{`+of.says+`}`)
-			client.Want(completeResult("1", of.rest+`}`))
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{`+of.sent+`}`)
+			client.Want(completeResult("1", of.want+`}`))
 		}
 		gh.WantNothing()
 	})

@@ -38,7 +38,7 @@ func TestS2C_02_UndeclaredRequestsAreRefused(t *testing.T) {
 		`"elicitation/create","params":{"message":"m","mode":"url","elicitationId":"e"}`,
 		`"sampling/createMessage","params":{"tools":[]}`
 	for _, c := range []struct {
-		can, question string
+		caps, request string
 		code          int
 	}{
 		{`{}`, sampling, -32601},
@@ -66,10 +66,10 @@ func TestS2C_02_UndeclaredRequestsAreRefused(t *testing.T) {
 		{allClientCaps, `"tools/list"`, -32601},
 		{allClientCaps, `"initialize"`, -32601},
 	} {
-		t.Run(c.question+" of "+c.can, func(t *testing.T) {
+		t.Run(c.request+" of "+c.caps, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, client, gh, _, _ := startCallThatAsks(t, settings{}, c.can)
-				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + c.question + `}`)
+				_, client, gh, _, _ := startCallThatAsks(t, settings{}, c.caps)
+				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + c.request + `}`)
 				if c.code == 0 {
 					client.SendResult(client.NextMessage().ID(), `{"ok":1.0}`)
 					gh.Want(`{"jsonrpc":"2.0","id":"q","result":{"ok":1.0}}`)
@@ -127,16 +127,16 @@ func TestServerRequest_LimitPerClient(t *testing.T) {
 		for i := range bound {
 			gh.Sendf(`{"jsonrpc":"2.0","id":"q%d","method":"roots/list"}`, i)
 		}
-		questions := client.TakeAll()
-		if len(questions) != bound {
-			t.Fatalf("%d requests, want %d", len(questions), bound)
+		requests := client.TakeAll()
+		if len(requests) != bound {
+			t.Fatalf("%d requests, want %d", len(requests), bound)
 		}
 		gh.Send(`{"jsonrpc":"2.0","id":"over","method":"roots/list"}`)
 		client.WantNothing()
 		if got := gh.Next(); !strings.Contains(got, `"id":"over","error":{"code":-32603`) {
 			t.Errorf("got %s", got)
 		}
-		m, _ := wire.Parse([]byte(questions[7]))
+		m, _ := wire.Parse([]byte(requests[7]))
 		client.SendResult(m.ID(), `{"roots":[]}`)
 		gh.Want(`{"jsonrpc":"2.0","id":"q7","result":{"roots":[]}}`)
 		gh.Send(`{"jsonrpc":"2.0","id":"again","method":"roots/list"}`)
@@ -366,7 +366,7 @@ func TestServerRequest_EndsOnce(t *testing.T) {
 				case got == 1:
 					ends["answered"]++
 				case cancelled[id]:
-					ends["taken back"]++
+					ends["cancelled"]++
 				}
 			}
 			if disconnected {

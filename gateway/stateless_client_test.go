@@ -14,7 +14,7 @@ import (
 // modernMeta returns the _meta of a modern request; more is further members.
 func modernMeta(caps, more string) string {
 	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + caps +
-		`,"io.modelcontextprotocol/clientInfo":{"name":"guest","version":"9"}` + more + `}`
+		`,"io.modelcontextprotocol/clientInfo":{"name":"client","version":"9"}` + more + `}`
 }
 
 // modernRequest returns a modern request. Params are members, each followed by a comma.
@@ -142,7 +142,7 @@ func TestSuspended_ExpiresAndIsNotRerun(t *testing.T) {
 		asked := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := wantInputRequired(t, client, "q1")
-		// while it is parked
+		// while the call is suspended
 		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{}}`)
 		time.Sleep(11 * time.Minute)
 		synctest.Wait()
@@ -282,7 +282,7 @@ func TestSuspended_Cancelled(t *testing.T) {
 // A client without the required capability gets an error that names it, and the call is
 // cancelled.
 func TestStateless_MissingCapability(t *testing.T) {
-	for question, required := range map[string]string{
+	for request, required := range map[string]string{
 		`"sampling/createMessage","params":{}`:                                   `{"sampling":{}}`,
 		`"sampling/createMessage","params":{"tools":[]}`:                         `{"sampling":{"tools":{}}}`,
 		`"sampling/createMessage","params":{"toolChoice":{}}`:                    `{"sampling":{"tools":{}}}`,
@@ -290,12 +290,12 @@ func TestStateless_MissingCapability(t *testing.T) {
 		`"elicitation/create","params":{"message":"m"}`:                          `{"elicitation":{"form":{}}}`,
 		`"roots/list"`: `{"roots":{}}`,
 	} {
-		t.Run(question, func(t *testing.T) {
+		t.Run(request, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client, gh := openLegacy(t, `{}`)
 				client.Send(modernRequest("1", "tools/call", `"name":"ask",`, `{}`))
 				gh.HandleRequest("tools/call")
-				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + question + `}`)
+				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + request + `}`)
 				failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
 				if failure.Code != -32021 {
 					t.Errorf("%+v", failure)
@@ -369,7 +369,7 @@ func TestStateless_CapabilitiesReachBackends(t *testing.T) {
 		m = process.HandleRequest("initialize")
 		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) !=
 			`{"roots":{}}` {
-			t.Errorf("the other one is told %s", got)
+			t.Errorf("the other client got %s", got)
 		}
 		process.SendResult(m.ID(), mcptest.InitializeResult)
 		process.HandleNotification("notifications/initialized")
@@ -565,7 +565,7 @@ func TestStateless_PerPrincipalLimit(t *testing.T) {
 // session and stateless clients.
 func TestNullCapabilities_F_DOOR_9(t *testing.T) {
 	const declared = `{"roots":{"listChanged":null},"sampling":null,"elicitation":{"form":{},"url":null},"x":[null,{"y":null}],"experimental":{"a":{"b":null,"c":1.0}}}`
-	const told = `{"roots":{},"elicitation":{"form":{}},"x":[null,{"y":null}],"experimental":{"a":{"c":1.0}}}`
+	const sent = `{"roots":{},"elicitation":{"form":{}},"x":[null,{"y":null}],"experimental":{"a":{"c":1.0}}}`
 	for name, first := range map[string]string{
 		"session":   `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + declared + `,"clientInfo":{"name":"c","version":"1"}}}`,
 		"stateless": modernRequest("0", "tools/list", "", declared),
@@ -578,7 +578,7 @@ func TestNullCapabilities_F_DOOR_9(t *testing.T) {
 				gh := h.nextProcess("gh")
 				m := gh.HandleRequest("initialize")
 				if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) !=
-					told {
+					sent {
 					t.Errorf("the backend is sent %s", got)
 				}
 			})
