@@ -130,7 +130,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	r.workspace = dialect.Workspace(path, opts.Dir, expand.HomeDir(opts.Env))
 	r.strict, r.requiredKeys = opts.Strict, opts.RequiredKeys
 	r.callTimeoutUnit = dialect.CallTimeoutUnit(path)
-	over := &overrides{places: r.locations}
+	over := &overrides{locations: r.locations}
 	out := settings{Config: Default(), Defaults: builtinDefaults()}
 
 	k := koanf.New(".")
@@ -157,12 +157,12 @@ func load(src source, opts Options) (*Loaded, error) {
 	for i := range cfg.Backends {
 		if b := &cfg.Backends[i]; b.Enabled {
 			wrong := c.misconfigured[fmt.Sprintf("backends[%d]", i)]
-			b.Misconfigured, b.PermissionUnknown = strings.Join(wrong.problems, "; "),
-				wrong.affectsPermissions
+			b.Misconfigured = strings.Join(wrong.problems, "; ")
+			b.PermissionUnknown = wrong.affectsPermissions
 		}
 	}
-	cfg.Expanded, cfg.Auth.TokenVariable = slices.Concat(r.secretValues,
-		inheritedSecrets(cfg, opts.Env)), r.tokenVariable
+	cfg.Expanded = slices.Concat(r.secretValues, inheritedSecrets(cfg, opts.Env))
+	cfg.Auth.TokenVariable = r.tokenVariable
 
 	if all := slices.Concat(r.errs, over.errs, c.errs); len(all) > 0 {
 		nameBackends(all, cfg, r.locations)
@@ -245,10 +245,10 @@ func applyDefaults(cfg *Config, d defaults, given map[string]location) {
 
 // nameBackends replaces the index of a backend by its name in errors, if the name is valid and
 // written in the file.
-func nameBackends(all Errors, cfg *Config, places map[string]location) {
+func nameBackends(all Errors, cfg *Config, locations map[string]location) {
 	for i, b := range cfg.Backends {
 		at := fmt.Sprintf("backends[%d]", i)
-		if !backendName().MatchString(b.Name) || places[at+".name"].text != b.Name {
+		if !backendName().MatchString(b.Name) || locations[at+".name"].text != b.Name {
 			continue
 		}
 		for _, e := range all {

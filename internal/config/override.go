@@ -12,8 +12,8 @@ import (
 // overrides are the layers above the file: values from environment variables and flags, converted
 // to the types of their keys.
 type overrides struct {
-	places map[string]location
-	errs   Errors
+	locations map[string]location
+	errs      Errors
 }
 
 // fromEnv reads GATEWAY_LOG_LEVEL for log.level, and so on for every key with a single value. An
@@ -55,8 +55,8 @@ func misspeltVariables(names []string, used map[string]bool) (warnings []string)
 	}
 	slices.Sort(near)
 	for _, name := range slices.Sorted(slices.Values(names)) {
-		bare, hasPrefix := strings.CutPrefix(name, "GATEWAY_")
-		if !hasPrefix || used[name] || slices.Contains(known, bare) {
+		bare, ok := strings.CutPrefix(name, "GATEWAY_")
+		if !ok || used[name] || slices.Contains(known, bare) {
 			continue
 		}
 		if f, ok := unsettableKeyOf(bare, fixed); ok {
@@ -210,5 +210,5 @@ func (o *overrides) set(out map[string]any, f field, name, text string) {
 		return
 	}
 	out[f.key] = v
-	o.places[f.key] = location{path: f.key, key: name, text: text}
+	o.locations[f.key] = location{path: f.key, key: name, text: text}
 }

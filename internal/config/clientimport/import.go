@@ -48,26 +48,26 @@ type Result struct {
 }
 
 // Empty reports whether there are no servers.
-func (im *Result) Empty() bool { return len(im.servers) == 0 }
+func (r *Result) Empty() bool { return len(r.servers) == 0 }
 
 // Count returns the number of backends, and how many of them are disabled.
-func (im *Result) Count() (all, off int) {
-	for _, s := range im.servers {
+func (r *Result) Count() (all, off int) {
+	for _, s := range r.servers {
 		if s.isDisabled() {
 			off++
 		}
 	}
-	return len(im.servers), off
+	return len(r.servers), off
 }
 
 // Hint suggests what to do if there are no servers.
-func (im *Result) Hint() string {
-	if len(im.readFiles) > 0 {
-		return "looked at " + strings.Join(im.readFiles, ", ") +
+func (r *Result) Hint() string {
+	if len(r.readFiles) > 0 {
+		return "looked at " + strings.Join(r.readFiles, ", ") +
 			"; name the file that has them: gateway import FILE"
 	}
-	if len(im.filesWithoutServers) > 0 {
-		return "no servers in " + strings.Join(im.filesWithoutServers, ", ") +
+	if len(r.filesWithoutServers) > 0 {
+		return "no servers in " + strings.Join(r.filesWithoutServers, ", ") +
 			"; name another file: gateway import FILE"
 	}
 	return "looked for the files of " + strings.Join(ClientTitles(), ", ") +
@@ -88,7 +88,7 @@ func ClientTitles() []string {
 // Read imports the servers in files of other MCP clients. Without files it uses the usual files
 // of all known clients, first those of the project, then those of the user. A reference ${VAR}
 // replaces each secret, and a note names it. A server that is disabled in its client stays
-// disabled. So does a server in a file of the project that the user did not name, because
+// disabled. A server in a file of the project is disabled unless the user named the file, because
 // somebody else may have written it.
 //
 // The result is never nil. The error names the files that could not be read; the result contains
@@ -194,7 +194,7 @@ func (im *importer) addServer(s importedServer) {
 		s.unsupported = s.whyUnsupported()
 	}
 	if s.unsupported == "" && im.isGateway(s) {
-		s.unsupported = isThisGateway
+		s.unsupported = reasonGateway
 	}
 	if s.unsupported != "" {
 		im.note("%s: server %q is not imported: %s", s.file, s.origName, s.unsupported)

@@ -46,14 +46,14 @@ type namedValue struct{ name, value string }
 // isDisabled reports whether s is written with enabled: false.
 func (s *importedServer) isDisabled() bool { return s.disabledInClient || s.fromProject }
 
-// isThisGateway is the reason why a gateway is not imported.
-const isThisGateway = "it is this gateway itself"
+// reasonGateway is the reason why a gateway is not imported.
+const reasonGateway = "it is this gateway itself"
 
 // whyUnsupported returns the reason why s cannot be a backend; "" = it can.
 func (s *importedServer) whyUnsupported() string {
 	switch {
 	case s.program().IsGateway(), dialect.IsGatewayURL(s.url):
-		return isThisGateway
+		return reasonGateway
 	case s.command == "" && s.url == "":
 		return "it has neither a command nor a URL"
 	case s.command != "" && s.url != "":

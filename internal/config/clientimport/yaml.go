@@ -11,11 +11,11 @@ import (
 
 // YAML returns a configuration that Load accepts when the variables in Notes are set, with the
 // origin of each backend in a comment. It returns nil if there are no servers.
-func (im *Result) YAML() []byte {
-	if im.Empty() {
+func (r *Result) YAML() []byte {
+	if r.Empty() {
 		return nil
 	}
-	return renderYAML(im.servers)
+	return renderYAML(r.servers)
 }
 
 func renderYAML(servers []importedServer) []byte {

@@ -287,6 +287,7 @@ func ProjectDir(path, home string, of func(Client) bool) string {
 	return ""
 }
 
+// AnyClient is an argument of ProjectDir that accepts all clients.
 func AnyClient(Client) bool { return true }
 
 // Workspace returns the value of ${workspaceFolder} in the file at path: the folder of its

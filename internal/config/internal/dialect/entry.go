@@ -13,6 +13,7 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
+// Keys of an entry of any client, in the order of precedence.
 var (
 	URLKeys       = []string{"url", "serverUrl", "httpUrl"}
 	TransportKeys = []string{"type", "transport"}
@@ -31,6 +32,7 @@ func UnsupportedTransport(transport string) string {
 	return "must be stdio, http or sse" + node.Not(transport)
 }
 
+// IsWebSocket reports whether a transport is WebSocket.
 func IsWebSocket(transport string) bool {
 	name := normalizedTransport(transport)
 	return name == "ws" || name == "websocket"

@@ -121,6 +121,7 @@ func IsGatewayURL(text string) bool {
 	return err == nil && u.Port() == "7420" && OnLoopback(u)
 }
 
+// OnLoopback reports whether the host of a URL is localhost or a loopback address.
 func OnLoopback(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return strings.EqualFold(u.Hostname(), "localhost") || ip != nil && ip.IsLoopback()

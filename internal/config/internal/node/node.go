@@ -66,6 +66,7 @@ func Child(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
+// Items returns the items of a list, and nil for other nodes.
 func Items(n *yaml.Node) []*yaml.Node {
 	if n == nil || n.Kind != yaml.SequenceNode {
 		return nil
@@ -78,23 +79,27 @@ func String(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 }
 
+// False returns the node of the value false.
 func False() *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "false"}
 }
 
-// Mapping is the content of a mapping node. AddString and AddStrings skip empty values.
+// Mapping is the content of a mapping node.
 type Mapping []*yaml.Node
 
+// Add appends a key and its value.
 func (m *Mapping) Add(key string, value *yaml.Node) {
 	*m = append(*m, EscapedString(key), value)
 }
 
+// AddString appends a key and a string, unless that is empty.
 func (m *Mapping) AddString(key, value string) {
 	if value != "" {
 		m.Add(key, EscapedString(value))
 	}
 }
 
+// AddStrings appends a key and a list of strings, unless that is empty.
 func (m *Mapping) AddStrings(key string, values []string) {
 	if len(values) == 0 {
 		return
