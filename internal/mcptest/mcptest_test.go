@@ -33,7 +33,7 @@ end
 func TestInvalidScript(t *testing.T) {
 	for _, text := range []string{"-> {}", "→{}", "wait", "wait long", "exit 1", " → {}", "End"} {
 		if _, err := parseScript(text+"\n", toBackend, toClient, wait, clientEnd); err == nil {
-			t.Errorf("%q was taken", text)
+			t.Errorf("%q was accepted", text)
 		}
 	}
 }
@@ -71,12 +71,12 @@ func TestPeerSend(t *testing.T) {
 		p.Want(`{"jsonrpc":"2.0","method":"answer"}`)
 		p.WantNothing()
 		if p.Disconnected() {
-			t.Error("over before it was closed")
+			t.Error("disconnected before Close")
 		}
 		conn.Close()
 		synctest.Wait()
 		if !p.Disconnected() {
-			t.Error("not over though it was closed")
+			t.Error("still connected after Close")
 		}
 		if _, _, err := conn.Read(); !errors.Is(err, io.EOF) {
 			t.Errorf("Read: %v", err)

@@ -27,7 +27,7 @@ func withTaskServer(t *testing.T, test func(s *TaskServer, c taskClient)) {
 		p.Close()
 		<-done
 		if len(s.listeners) > 0 {
-			t.Errorf("%d listens are left", len(s.listeners))
+			t.Errorf("%d listeners are left", len(s.listeners))
 		}
 	})
 }
@@ -57,7 +57,9 @@ func (c taskClient) request(method, params, capabilities string, path ...string)
 // createTask calls a tool that creates a task, and returns the member taskId.
 func (c taskClient) createTask(tool string) (taskID string) {
 	c.t.Helper()
-	return `"taskId":` + c.request("tools/call", `"name":"`+tool+`","arguments":{"seconds":60,"filename":"f"}`, allCapabilities, "result", "taskId")
+	return `"taskId":` + c.request("tools/call",
+		`"name":"`+tool+
+			`","arguments":{"seconds":60,"filename":"f"}`, allCapabilities, "result", "taskId")
 }
 
 func (c taskClient) want(what, got, want string) {
@@ -77,10 +79,12 @@ func TestTaskServerVirtualTime(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
 		slow, lost, wrong, broken := c.createTask("slow_compute"), c.createTask("slow_compute"), c.createTask("failing_job"), c.createTask("protocol_error_job")
 		get := func(id string, path ...string) string {
-			return c.request("tasks/get", id, allCapabilities, append([]string{"result"}, path...)...)
+			return c.request("tasks/get", id, allCapabilities,
+				append([]string{"result"}, path...)...)
 		}
 		c.want("working", get(slow, "status"), `"working"`)
-		c.want("ack", c.request("tasks/cancel", lost, allCapabilities, "result"), `{"resultType":"complete"}`)
+		c.want("ack", c.request("tasks/cancel", lost, allCapabilities, "result"),
+			`{"resultType":"complete"}`)
 		waitVirtual(time.Minute)
 		c.want("done", get(slow, "result", "content"), `[{"text":"computed for 60 s"`)
 		c.want("cancelled", get(lost, "status"), `"cancelled"`)
@@ -89,7 +93,8 @@ func TestTaskServerVirtualTime(t *testing.T) {
 		c.want("failed", get(broken, "error", "code"), `-32603`)
 		c.want("failed", get(broken, "status"), `"failed"`)
 		waitVirtual(TaskTTL)
-		c.want("forgotten", c.request("tasks/get", slow, allCapabilities, "error", "code"), `-32602`)
+		c.want("forgotten", c.request("tasks/get", slow, allCapabilities, "error", "code"),
+			`-32602`)
 		if s.ToolCalls() != 4 {
 			t.Errorf("%d calls", s.ToolCalls())
 		}
@@ -100,19 +105,32 @@ func TestTaskServerInput(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
 		id := c.createTask("multi_input")
 		waitVirtual(TaskDelay)
-		c.want("asks", c.request("tasks/get", id, allCapabilities, "result", "inputRequests", "first", "method"), `"elicitation/create"`)
-		c.want("ack", c.request("tasks/update", id+`,"inputResponses":{"first":{"action":"accept","content":{"name":"A"}},"no":{}}`, allCapabilities, "result"), `{"resultType":"complete"}`)
-		c.want("answered", c.request("tasks/get", id, allCapabilities, "result", "inputRequests", "first"), ``)
-		c.want("open", c.request("tasks/get", id, allCapabilities, "result", "status"), `"input_required"`)
-		c.request("tasks/update", id+`,"inputResponses":{"second":{"action":"accept","content":{"name":"B"}}}`, allCapabilities)
-		c.want("working", c.request("tasks/get", id, allCapabilities, "result", "status"), `"working"`)
+		c.want("asks", c.request("tasks/get", id, allCapabilities, "result", "inputRequests",
+			"first", "method"), `"elicitation/create"`)
+		c.want("ack", c.request("tasks/update",
+			id+
+				`,"inputResponses":{"first":{"action":"accept","content":{"name":"A"}},"no":{}}`, allCapabilities, "result"), `{"resultType":"complete"}`)
+		c.want("answered", c.request("tasks/get", id, allCapabilities, "result", "inputRequests",
+			"first"), ``)
+		c.want("open", c.request("tasks/get", id, allCapabilities, "result", "status"),
+			`"input_required"`)
+		c.request("tasks/update",
+			id+
+				`,"inputResponses":{"second":{"action":"accept","content":{"name":"B"}}}`, allCapabilities)
+		c.want("working", c.request("tasks/get", id, allCapabilities, "result", "status"),
+			`"working"`)
 		waitVirtual(TaskDelay)
-		c.want("done", c.request("tasks/get", id, allCapabilities, "result", "result", "content"), `[{"text":"A and B"`)
+		c.want("done", c.request("tasks/get", id, allCapabilities, "result", "result", "content"),
+			`[{"text":"A and B"`)
 
 		const call = `"name":"test_tool_with_task"`
-		c.want("first", c.request("tools/call", call, allCapabilities, "result", "requestState"), `"asked for user_name"`)
-		c.want("not ours", c.request("tools/call", call+`,"requestState":"no"`, allCapabilities, "error", "code"), `-32602`)
-		c.want("then", c.request("tools/call", call+`,"requestState":"asked for user_name","inputResponses":{"user_name":{"action":"decline"}}`, allCapabilities, "result", "resultType"), `"task"`)
+		c.want("first", c.request("tools/call", call, allCapabilities, "result", "requestState"),
+			`"asked for user_name"`)
+		c.want("not ours", c.request("tools/call", call+`,"requestState":"no"`, allCapabilities,
+			"error", "code"), `-32602`)
+		c.want("then", c.request("tools/call",
+			call+
+				`,"requestState":"asked for user_name","inputResponses":{"user_name":{"action":"decline"}}`, allCapabilities, "result", "resultType"), `"task"`)
 	})
 }
 
@@ -125,9 +143,11 @@ func TestTaskServerNeedsCapabilities(t *testing.T) {
 		} {
 			c.want(method, c.request(method, params, noCapabilities, "error", "code"), `-32021`)
 		}
-		c.want("elicitation", c.request("tools/call", `"name":"confirm_delete"`, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, "error", "data"), `{"requiredCapabilities":{"elicitation":{}}}`)
+		c.want("elicitation", c.request("tools/call", `"name":"confirm_delete"`,
+			`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, "error", "data"), `{"requiredCapabilities":{"elicitation":{}}}`)
 		start := time.Now()
-		c.want("at once", c.request("tools/call", `"name":"slow_compute","arguments":{"seconds":5}`, noCapabilities, "result", "resultType"), `"complete"`)
+		c.want("at once", c.request("tools/call",
+			`"name":"slow_compute","arguments":{"seconds":5}`, noCapabilities, "result", "resultType"), `"complete"`)
 		if took := time.Since(start); took != 5*time.Second {
 			t.Errorf("took %v", took)
 		}
@@ -142,19 +162,24 @@ func TestTaskServerListen(t *testing.T) {
 		ids := strings.Replace(id, `"taskId":`, `"taskIds":["unknown",`, 1) + `]`
 		c.send(`"l"`, "subscriptions/listen", `"notifications":{`+ids+`}`, allCapabilities)
 		const meta = `"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}`
-		c.Want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{` + meta + `,"notifications":{` + strings.Replace(ids, `"unknown",`, "", 1) + `}}}`)
+		c.Want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{` +
+			meta + `,"notifications":{` + strings.Replace(ids, `"unknown",`, "", 1) + `}}}`)
 		notified := func() string {
 			params := c.HandleNotification("notifications/tasks").Part(wire.PartParams)
 			got := c.request("tasks/get", id, allCapabilities, "result")
-			if !sameJSON(string(wire.EditObject(params, nil, wire.Member{Key: "resultType", Text: []byte(`"complete"`)}, wire.Member{Key: "_meta", Text: []byte("1")})),
-				string(wire.EditObject([]byte(got), nil, wire.Member{Key: "_meta", Text: []byte("1")}))) {
-				t.Errorf("told %s\nand answered %s", params, got)
+			if !sameJSON(string(wire.EditObject(params, nil,
+				wire.Member{Key: "resultType",
+					Text: []byte(`"complete"`)}, wire.Member{Key: "_meta", Text: []byte("1")})),
+				string(wire.EditObject([]byte(got), nil,
+					wire.Member{Key: "_meta", Text: []byte("1")}))) {
+				t.Errorf("notification %s\nbut tasks/get %s", params, got)
 			}
 			status, _ := wire.Lookup(params, "status")
 			return string(status)
 		}
 		c.want("told", notified(), `"input_required"`)
-		c.send("2", "tasks/update", id+`,"inputResponses":{"confirm":{"action":"accept"}}`, allCapabilities)
+		c.send("2", "tasks/update", id+`,"inputResponses":{"confirm":{"action":"accept"}}`,
+			allCapabilities)
 		c.want("told", c.Next(), `{"jsonrpc":"2.0","method":"notifications/tasks"`)
 		c.want("ack", c.Next(), `{"jsonrpc":"2.0","id":2`)
 		c.want("told", notified(), `"completed"`)
@@ -175,7 +200,9 @@ func TestTaskServerDropsSlowListener(t *testing.T) {
 		s := NewTaskServer()
 		defer s.Close()
 		body := func(method, params string) wire.Message {
-			return wire.NewRequest("1", method, []byte(`{`+params+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+allCapabilities+`}}`))
+			return wire.NewRequest("1", method,
+				[]byte(`{`+params+
+					`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+allCapabilities+`}}`))
 		}
 		var id string
 		s.handle(body("tools/call", `"name":"failing_job"`), nil, func(m wire.Message) bool {
@@ -184,13 +211,14 @@ func TestTaskServerDropsSlowListener(t *testing.T) {
 			return true
 		})
 		sent := 0
-		s.handle(body("subscriptions/listen", `"notifications":{"taskIds":[`+id+`]}`), nil, func(wire.Message) bool {
-			sent++
-			return sent == 1
-		})
+		s.handle(body("subscriptions/listen", `"notifications":{"taskIds":[`+id+`]}`), nil,
+			func(wire.Message) bool {
+				sent++
+				return sent == 1
+			})
 		waitVirtual(time.Second)
 		if s.mu.Lock(); sent != 2 || len(s.listeners) != 0 {
-			t.Errorf("told %d times, %d listens", sent, len(s.listeners))
+			t.Errorf("%d notifications, %d listeners", sent, len(s.listeners))
 		}
 		s.mu.Unlock()
 	})
@@ -208,13 +236,19 @@ func TestTaskServerOverHTTP(t *testing.T) {
 		{"POST", "", `[]`, 400, `-32600`},
 		{"POST", "", `{"jsonrpc":"2.0","method":"notifications/cancelled"}`, 202, ``},
 		{"POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize"}`, 400, `-32602`},
-		{"POST", "", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2027-01-01","io.modelcontextprotocol/clientCapabilities":{}}}}`, 400, `-32022`},
-		{"POST", "tasks/list", `{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":META}`, 404, `-32601`},
-		{"POST", "tools/call", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":META}`, 400, `-32020`},
-		{"POST", "tasks/get", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":META}`, 400, `-32021`},
-		{"POST", "tools/list", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":META}`, 200, `"tools"`},
+		{"POST", "",
+			`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2027-01-01","io.modelcontextprotocol/clientCapabilities":{}}}}`, 400, `-32022`},
+		{"POST", "tasks/list", `{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":META}`, 404,
+			`-32601`},
+		{"POST", "tools/call", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":META}`, 400,
+			`-32020`},
+		{"POST", "tasks/get", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":META}`, 400,
+			`-32021`},
+		{"POST", "tools/list", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":META}`, 200,
+			`"tools"`},
 	} {
-		body := strings.Replace(c.body, "META", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`, 1)
+		body := strings.Replace(c.body, "META",
+			`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`, 1)
 		r := httptest.NewRequest(c.method, "/mcp", strings.NewReader(body))
 		r.Header = http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {c.header}}
 		w := httptest.NewRecorder()

@@ -37,9 +37,11 @@ func newHTTPClient(t *testing.T, script faults.Script) *httpClient {
 	t.Cleanup(server.Close)
 	t.Cleanup(stub.Close)
 	hc := &httpClient{t: t, stub: stub, url: server.URL + "/mcp", client: http.Client{
-		Timeout:       waitTimeout,
-		Transport:     &http.Transport{DisableKeepAlives: true}, // prevents retries
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:   waitTimeout,
+		Transport: &http.Transport{DisableKeepAlives: true}, // prevents retries
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}}
 	hc.open()
 	return hc
@@ -79,11 +81,13 @@ func TestHTTPStub(t *testing.T) {
 		t.Error(res, err)
 	}
 	_, text, err := hc.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{ "a":1e400 }}}`)
-	if want := `"structuredContent":{"stub":"h1","pid":0,"got":{ "a":1e400 }}}}`; err != nil || !strings.HasSuffix(text, want) {
+	if want := `"structuredContent":{"stub":"h1","pid":0,"got":{ "a":1e400 }}}}`; err != nil ||
+		!strings.HasSuffix(text, want) {
 		t.Errorf("%s, %v\nwant %s", text, err, want)
 	}
 	_, text, _ = hc.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":3,"steps":1},"_meta":{"progressToken":"p"}}}`)
-	if !strings.Contains(text, `"progressToken":"p","progress":1`) || !strings.Contains(text, `"got":{"ms":3`) {
+	if !strings.Contains(text, `"progressToken":"p","progress":1`) ||
+		!strings.Contains(text, `"got":{"ms":3`) {
 		t.Error(text)
 	}
 }
@@ -97,21 +101,35 @@ func TestHTTPFaults(t *testing.T) {
 		body   string // must be contained
 		broken bool   // the connection ends before the end of the body
 	}{
-		"a status":            {`{"fault":"status","code":503,"retry":"7"}`, 503, "text/html; charset=utf-8", "<html>", false},
-		"HTML":                {`{"fault":"status","code":200,"text":"<p>hi"}`, 200, "text/html; charset=utf-8", "<p>hi", false},
-		"a cut before":        {`{"fault":"cut","at":"before"}`, 200, "text/event-stream", "", true},
-		"a cut in an event":   {`{"fault":"cut","at":"middle"}`, 200, "text/event-stream", "event: message\ndata: {", true},
-		"a cut behind one":    {`{"fault":"cut","at":"after"}`, 200, "text/event-stream", "notifications/message", true},
-		"an end behind it":    {`{"fault":"die","at":"after"}`, 200, "text/event-stream", `"got"`, true},
-		"chunks":              {`{"fault":"chunks","bytes":50,"for":"1ms"}`, 200, "application/json", `"got"`, false},
-		"another type":        {`{"fault":"type","text":"text/plain"}`, 200, "text/plain", `"got"`, false},
-		"a redirect":          {`{"fault":"redirect"}`, 307, "", "", false},
-		"noise":               {`{"fault":"noise"}`, 200, "text/event-stream", "data: ✓ server ready", false},
-		"a storm":             {`{"fault":"notify","what":"progress","times":3}`, 200, "text/event-stream", `"progressToken":"tok"`, false},
-		"twice":               {`{"fault":"id","how":"twice"}`, 200, "text/event-stream", `"got"`, false},
-		"a lost session":      {`{"fault":"session","code":404}`, 404, "application/json", "Session not found", false},
-		"a lost session, 400": {`{"fault":"session","code":400}`, 400, "application/json", "Session not found", false},
-		"a lost session, 200": {`{"fault":"session","code":200}`, 200, "application/json", "-32600", false},
+		"a status": {`{"fault":"status","code":503,"retry":"7"}`, 503,
+			"text/html; charset=utf-8", "<html>", false},
+		"HTML": {`{"fault":"status","code":200,"text":"<p>hi"}`, 200,
+			"text/html; charset=utf-8", "<p>hi", false},
+		"a cut before": {`{"fault":"cut","at":"before"}`, 200, "text/event-stream", "",
+			true},
+		"a cut in an event": {`{"fault":"cut","at":"middle"}`, 200, "text/event-stream",
+			"event: message\ndata: {", true},
+		"a cut behind one": {`{"fault":"cut","at":"after"}`, 200, "text/event-stream",
+			"notifications/message", true},
+		"an end behind it": {`{"fault":"die","at":"after"}`, 200, "text/event-stream", `"got"`,
+			true},
+		"chunks": {`{"fault":"chunks","bytes":50,"for":"1ms"}`, 200,
+			"application/json", `"got"`, false},
+		"another type": {`{"fault":"type","text":"text/plain"}`, 200, "text/plain", `"got"`,
+			false},
+		"a redirect": {`{"fault":"redirect"}`, 307, "", "", false},
+		"noise": {`{"fault":"noise"}`, 200, "text/event-stream",
+			"data: ✓ server ready", false},
+		"a storm": {`{"fault":"notify","what":"progress","times":3}`, 200,
+			"text/event-stream", `"progressToken":"tok"`, false},
+		"twice": {`{"fault":"id","how":"twice"}`, 200, "text/event-stream", `"got"`,
+			false},
+		"a lost session": {`{"fault":"session","code":404}`, 404, "application/json",
+			"Session not found", false},
+		"a lost session, 400": {`{"fault":"session","code":400}`, 400, "application/json",
+			"Session not found", false},
+		"a lost session, 200": {`{"fault":"session","code":200}`, 200, "application/json",
+			"-32600", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,7 +139,7 @@ func TestHTTPFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			if (err != nil) != c.broken {
-				t.Errorf("the body's end: %v", err)
+				t.Errorf("end of the body: %v", err)
 			}
 			kind := res.Header.Get("Content-Type")
 			if res.StatusCode != c.status || kind != c.kind || !strings.Contains(body, c.body) {
@@ -142,7 +160,8 @@ func TestLostSession(t *testing.T) {
 		t.Error(res.Status)
 	}
 	hc.stub.DropSessions(0)
-	if res, _, _ := hc.post(list); res.StatusCode != http.StatusNotFound || hc.stub.SessionCount() != 0 {
+	if res, _, _ := hc.post(list); res.StatusCode != http.StatusNotFound ||
+		hc.stub.SessionCount() != 0 {
 		t.Error(res.Status)
 	}
 }
@@ -158,7 +177,8 @@ func TestHTTPSilent(t *testing.T) {
 	hc := newHTTPClient(t, faults.Script{})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, hc.url, strings.NewReader(do(5, `{"fault":"silent"}`)))
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, hc.url,
+		strings.NewReader(do(5, `{"fault":"silent"}`)))
 	req.Header.Set("Mcp-Session-Id", hc.session)
 	if res, err := hc.client.Do(req); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(res, err)
@@ -178,10 +198,11 @@ func TestFailNext(t *testing.T) {
 func TestModernHTTPStub(t *testing.T) {
 	hc := newHTTPClient(t, faults.Script{Generation: "modern"})
 	if hc.session != "" {
-		t.Error("it has sessions")
+		t.Error("a session was opened")
 	}
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{%q:"2026-07-28"}}}`, "io.modelcontextprotocol/protocolVersion")
-	if _, text, err := hc.post(body); err != nil || !bytes.Contains([]byte(text), []byte(`"supportedVersions"`)) {
+	if _, text, err := hc.post(body); err != nil ||
+		!bytes.Contains([]byte(text), []byte(`"supportedVersions"`)) {
 		t.Error(text, err)
 	}
 	res, err := hc.client.Get(hc.url)

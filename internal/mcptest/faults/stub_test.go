@@ -43,7 +43,8 @@ type stubProcess struct {
 
 func start(t *testing.T, script string) *stubProcess {
 	t.Helper()
-	p := &stubProcess{t: t, cmd: exec.Command(os.Args[0], "-script", script), lines: make(chan string, 10000)}
+	p := &stubProcess{t: t, cmd: exec.Command(os.Args[0], "-script", script),
+		lines: make(chan string, 10000)}
 	p.cmd.Env = append(os.Environ(), stubEnv+"=1")
 	p.cmd.Stderr = &p.stderr
 	p.cmd.WaitDelay = 100 * time.Millisecond // a grandchild may keep stderr open
@@ -96,7 +97,7 @@ func (p *stubProcess) receive() string {
 	case line := <-p.lines:
 		return line
 	case <-time.After(waitTimeout):
-		p.t.Fatalf("nothing was said; stderr: %s", &p.stderr)
+		p.t.Fatalf("no output; stderr: %s", &p.stderr)
 		return ""
 	}
 }
@@ -126,15 +127,19 @@ func TestEchoIsVerbatim(t *testing.T) {
 	p := start(t, `{"name":"s7"}`)
 	const args = `{ "b":9007199254740993, "a" : "<é\u2028>\ud83d\ude00" , "b2":1e400 }`
 	p.send(initialize)
-	if got := p.receive(); !strings.Contains(got, `"serverInfo":{"name":"s7"`) || !strings.Contains(got, `"protocolVersion":"2025-11-25"`) {
+	if got := p.receive(); !strings.Contains(got, `"serverInfo":{"name":"s7"`) ||
+		!strings.Contains(got, `"protocolVersion":"2025-11-25"`) {
 		t.Error(got)
 	}
 	p.send(initialized, list)
-	if got := p.receive(); !strings.Contains(got, `"name":"echo"`) || !strings.Contains(got, `"name":"slow"`) || !strings.Contains(got, `"name":"do"`) {
+	if got := p.receive(); !strings.Contains(got, `"name":"echo"`) ||
+		!strings.Contains(got, `"name":"slow"`) || !strings.Contains(got, `"name":"do"`) {
 		t.Error(got)
 	}
-	p.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":` + args + `}}`)
-	want := fmt.Sprintf(`"structuredContent":{"stub":"s7","pid":%d,"got":%s}}}`, p.cmd.Process.Pid, args)
+	p.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":` +
+		args + `}}`)
+	want := fmt.Sprintf(`"structuredContent":{"stub":"s7","pid":%d,"got":%s}}}`, p.cmd.Process.Pid,
+		args)
 	if got := p.receive(); !strings.Contains(got, want) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -152,26 +157,35 @@ func TestFaultOutput(t *testing.T) {
 		deed string
 		want []string
 	}{
-		"noise before":   {`{"fault":"noise","times":2}`, []string{"^✓ server ready.*\n$", "^✓ server ready.*\n$", answer}},
-		"noise after":    {`{"fault":"noise","where":"after","text":"bye"}`, []string{answer, "^bye\n$"}},
-		"noise between":  {`{"fault":"noise","where":"between","text":"oops\n"}`, []string{`^{"jsonrpc":"2.0","id":5.*oops\n$`, `}}}\n$`}},
-		"chunks":         {`{"fault":"chunks","bytes":7,"for":"10us"}`, []string{answer}},
-		"delay":          {`{"fault":"delay","for":"5ms"}`, []string{answer}},
-		"huge":           {`{"fault":"huge","bytes":100000}`, []string{`"pad":"x{500,1000}`}},
-		"invalid UTF-8":  {`{"fault":"utf8"}`, []string{`"bad":"\x{b0}\x{a1}"`}},
-		"no JSON":        {`{"fault":"junk"}`, []string{"^this is no JSON\n$"}},
-		"silent":         {`{"fault":"silent"}`, nil},
-		"error":          {`{"fault":"error","code":-7}`, []string{`"id":5,"error":{"code":-7`}},
-		"unknown id":     {`{"fault":"id","how":"unknown"}`, []string{`"id":987654321987,"result"`}},
+		"noise before": {`{"fault":"noise","times":2}`,
+			[]string{"^✓ server ready.*\n$", "^✓ server ready.*\n$", answer}},
+		"noise after": {`{"fault":"noise","where":"after","text":"bye"}`,
+			[]string{answer, "^bye\n$"}},
+		"noise between": {`{"fault":"noise","where":"between","text":"oops\n"}`,
+			[]string{`^{"jsonrpc":"2.0","id":5.*oops\n$`, `}}}\n$`}},
+		"chunks":        {`{"fault":"chunks","bytes":7,"for":"10us"}`, []string{answer}},
+		"delay":         {`{"fault":"delay","for":"5ms"}`, []string{answer}},
+		"huge":          {`{"fault":"huge","bytes":100000}`, []string{`"pad":"x{500,1000}`}},
+		"invalid UTF-8": {`{"fault":"utf8"}`, []string{`"bad":"\x{b0}\x{a1}"`}},
+		"not JSON":      {`{"fault":"junk"}`, []string{"^this is no JSON\n$"}},
+		"silent":        {`{"fault":"silent"}`, nil},
+		"error":         {`{"fault":"error","code":-7}`, []string{`"id":5,"error":{"code":-7`}},
+		"unknown id": {`{"fault":"id","how":"unknown"}`,
+			[]string{`"id":987654321987,"result"`}},
 		"id as a string": {`{"fault":"id","how":"string"}`, []string{`"id":"5","result"`}},
 		"null id":        {`{"fault":"id","how":"null"}`, []string{`"id":null,"result"`}},
 		"twice":          {`{"fault":"id","how":"twice"}`, []string{answer, answer}},
-		"logs":           {`{"fault":"notify","text":"mine","times":2}`, []string{`notifications/message.*"mine"`, `notifications/message.*"mine"`, answer}},
-		"progress":       {`{"fault":"notify","what":"progress"}`, []string{`"progressToken":"tok"`, answer}},
-		"list_changed":   {`{"fault":"notify","what":"list_changed"}`, []string{`tools/list_changed`, answer}},
-		"odd words":      {`{"fault":"notify","what":"window/logMessage"}`, []string{`"method":"window/logMessage"`, answer}},
-		"no such fault":  {`{"fault":"nonsense"}`, []string{`"id":5,"error".*unknown fault`}},
-		"two deeds":      {`{"fault":"noise","deeds":[{"fault":"id","how":"twice"}]}`, []string{"^✓", answer, answer}},
+		"logs": {`{"fault":"notify","text":"mine","times":2}`,
+			[]string{`notifications/message.*"mine"`, `notifications/message.*"mine"`, answer}},
+		"progress": {`{"fault":"notify","what":"progress"}`,
+			[]string{`"progressToken":"tok"`, answer}},
+		"list_changed": {`{"fault":"notify","what":"list_changed"}`,
+			[]string{`tools/list_changed`, answer}},
+		"unknown method": {`{"fault":"notify","what":"window/logMessage"}`,
+			[]string{`"method":"window/logMessage"`, answer}},
+		"unknown fault": {`{"fault":"nonsense"}`, []string{`"id":5,"error".*unknown fault`}},
+		"two faults": {`{"fault":"noise","deeds":[{"fault":"id","how":"twice"}]}`,
+			[]string{"^✓", answer, answer}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -183,10 +197,11 @@ func TestFaultOutput(t *testing.T) {
 			}
 			p.send(lastPing)
 			if line := p.receive(); !strings.Contains(line, `"id":"end"`) {
-				t.Errorf("more than was wanted: %.300s", line)
+				t.Errorf("unexpected line: %.300s", line)
 			}
 			for i, want := range c.want {
-				if !regexp.MustCompile(want).MatchString(latin1(got[i])) && !regexp.MustCompile(want).MatchString(got[i]) {
+				pattern := regexp.MustCompile(want)
+				if !pattern.MatchString(latin1(got[i])) && !pattern.MatchString(got[i]) {
 					t.Errorf("line %d: %.300s\nwant %s", i, got[i], want)
 				}
 			}
@@ -211,19 +226,35 @@ func TestDie(t *testing.T) {
 		half   bool // followed by half a line
 		end    string
 	}{
-		"at the start":         {`{"on":{"start":[{"fault":"die","code":3}]}}`, nil, 0, false, "exit status 3"},
-		"killed at the start":  {`{"on":{"start":[{"fault":"die","by":"kill"}]}}`, nil, 0, false, "signal: killed"},
-		"at initialize":        {`{"on":{"initialize":[{"fault":"die","code":1}]}}`, []string{initialize}, 0, false, "exit status 1"},
-		"after initialize":     {`{"on":{"initialize":[{"fault":"die","at":"after","code":1}]}}`, []string{initialize}, 1, false, "exit status 1"},
-		"at initialized":       {`{"on":{"notifications/initialized":[{"fault":"die","code":1}]}}`, []string{initialize, initialized}, 1, false, "exit status 1"},
-		"at the list":          {`{"on":{"tools/list":[{"fault":"die","code":1}]}}`, []string{initialize, initialized, list}, 1, false, "exit status 1"},
-		"in the list":          {`{"on":{"tools/list":[{"fault":"die","at":"middle","code":1}]}}`, []string{initialize, initialized, list}, 1, true, "exit status 1"},
-		"at the second list":   {`{"on":{"tools/list":[{"fault":"die","skip":1}]}}`, []string{list, list}, 1, false, "exit status 0"},
-		"reading a call":       {`{}`, []string{do(5, `{"fault":"die","at":"reading","by":"kill"}`)}, 0, false, "signal: killed"},
-		"before the answer":    {`{}`, []string{do(5, `{"fault":"die","at":"before","code":4}`)}, 0, false, "exit status 4"},
-		"in the answer":        {`{}`, []string{do(5, `{"fault":"die","at":"middle","by":"kill"}`)}, 0, true, "signal: killed"},
-		"in an answer, slowly": {`{}`, []string{do(5, `{"fault":"die","at":"middle","deeds":[{"fault":"chunks","bytes":9}]}`)}, 0, true, "exit status 0"},
-		"after the answer":     {`{}`, []string{do(5, `{"fault":"die","at":"after","code":5}`)}, 1, false, "exit status 5"},
+		"at the start": {`{"on":{"start":[{"fault":"die","code":3}]}}`, nil, 0, false,
+			"exit status 3"},
+		"killed at the start": {`{"on":{"start":[{"fault":"die","by":"kill"}]}}`, nil, 0, false,
+			"signal: killed"},
+		"at initialize": {`{"on":{"initialize":[{"fault":"die","code":1}]}}`,
+			[]string{initialize}, 0, false, "exit status 1"},
+		"after initialize": {`{"on":{"initialize":[{"fault":"die","at":"after","code":1}]}}`,
+			[]string{initialize}, 1, false, "exit status 1"},
+		"at initialized": {`{"on":{"notifications/initialized":[{"fault":"die","code":1}]}}`,
+			[]string{initialize, initialized}, 1, false, "exit status 1"},
+		"at the list": {`{"on":{"tools/list":[{"fault":"die","code":1}]}}`,
+			[]string{initialize, initialized, list}, 1, false, "exit status 1"},
+		"in the list": {`{"on":{"tools/list":[{"fault":"die","at":"middle","code":1}]}}`,
+			[]string{initialize, initialized, list}, 1, true, "exit status 1"},
+		"at the second list": {`{"on":{"tools/list":[{"fault":"die","skip":1}]}}`,
+			[]string{list, list}, 1, false, "exit status 0"},
+		"reading a call": {`{}`,
+			[]string{do(5,
+				`{"fault":"die","at":"reading","by":"kill"}`)}, 0, false, "signal: killed"},
+		"before the answer": {`{}`, []string{do(5, `{"fault":"die","at":"before","code":4}`)},
+			0, false, "exit status 4"},
+		"in the answer": {`{}`,
+			[]string{do(5,
+				`{"fault":"die","at":"middle","by":"kill"}`)}, 0, true, "signal: killed"},
+		"in an answer, slowly": {`{}`,
+			[]string{do(5,
+				`{"fault":"die","at":"middle","deeds":[{"fault":"chunks","bytes":9}]}`)}, 0, true, "exit status 0"},
+		"after the answer": {`{}`, []string{do(5, `{"fault":"die","at":"after","code":5}`)}, 1,
+			false, "exit status 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -236,18 +267,20 @@ func TestDie(t *testing.T) {
 					}
 				}
 			}
-			if got := p.receive(); c.half != (got != "" && !strings.HasSuffix(got, "\n")) || !c.half && got != "" {
-				t.Errorf("at its end it said %q", got)
+			if got := p.receive(); c.half != (got != "" && !strings.HasSuffix(got, "\n")) ||
+				!c.half && got != "" {
+				t.Errorf("last output %q", got)
 			}
 			if got := p.wait(); got != c.end {
-				t.Errorf("it ended with %s, not %s", got, c.end)
+				t.Errorf("exit state %s, want %s", got, c.end)
 			}
 		})
 	}
 }
 
 func TestDieOnce(t *testing.T) {
-	script := fmt.Sprintf(`{"on":{"start":[{"fault":"die","code":3,"once":%q}]}}`, filepath.Join(t.TempDir(), "died"))
+	script := fmt.Sprintf(`{"on":{"start":[{"fault":"die","code":3,"once":%q}]}}`,
+		filepath.Join(t.TempDir(), "died"))
 	if got := start(t, script).wait(); got != "exit status 3" {
 		t.Error(got)
 	}
@@ -266,9 +299,9 @@ func TestDeaf(t *testing.T) {
 	}()
 	select {
 	case line := <-p.lines:
-		t.Errorf("it answered: %s", line)
+		t.Errorf("unexpected response: %s", line)
 	case err := <-wrote:
-		t.Errorf("all was taken: %v", err)
+		t.Errorf("all input was read: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
 }
@@ -282,13 +315,13 @@ func TestMute(t *testing.T) {
 		select {
 		case line := <-p.lines:
 			if !strings.Contains(line, `"id":1,`) {
-				t.Errorf("it said %s", line)
+				t.Errorf("unexpected output %s", line)
 			}
 			return
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	t.Error("it stayed mute")
+	t.Error("the stub is still mute")
 }
 
 func TestStderr(t *testing.T) {
@@ -312,7 +345,7 @@ func TestStubborn(t *testing.T) {
 	p.stdin.Close()
 	select {
 	case line, more := <-p.lines:
-		t.Errorf("its stdout: %q, %v", line, more)
+		t.Errorf("stdout: %q, %v", line, more)
 	case <-time.After(100 * time.Millisecond):
 	}
 	p.cmd.Process.Kill()
@@ -332,7 +365,7 @@ func TestFork(t *testing.T) {
 			var pid int
 			all := threads(t, p.cmd.Process.Pid)
 			if all == nil {
-				t.Log("only Linux shows them")
+				t.Log("threads are listed on Linux only")
 				return
 			}
 			for _, thread := range all {
@@ -343,7 +376,7 @@ func TestFork(t *testing.T) {
 				}
 			}
 			if pid == 0 {
-				t.Fatal("it has no child")
+				t.Fatal("no child process")
 			}
 			group, err := syscall.Getpgid(pid)
 			if own := group == pid; err != nil || own != (how == "setsid") {
@@ -370,11 +403,13 @@ func threads(t *testing.T, pid int) []string {
 
 func TestEndlessPages(t *testing.T) {
 	page := func(p *stubProcess, cursor string) string {
-		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"` + cursor + `"}}`)
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"` + cursor +
+			`"}}`)
 		return p.receive()
 	}
 	p := start(t, `{"pages":"endless","page":3}`)
-	if got := page(p, "3000"); !strings.Contains(got, `"more_3002"`) || !strings.Contains(got, `"nextCursor":"3003"`) {
+	if got := page(p, "3000"); !strings.Contains(got, `"more_3002"`) ||
+		!strings.Contains(got, `"nextCursor":"3003"`) {
 		t.Error(got)
 	}
 	p = start(t, `{"pages":"circle","page":2}`)
@@ -401,7 +436,8 @@ func TestUnknownMethods(t *testing.T) {
 func TestAsk(t *testing.T) {
 	p := start(t, `{}`)
 	p.send(do(5, `{"fault":"ask","what":"sampling/createMessage","text":"{\"messages\":[]}"}`))
-	if got := p.receive(); !strings.Contains(got, `"id":1,"method":"sampling/createMessage","params":{"messages":[]}`) {
+	if got := p.receive(); !strings.Contains(got,
+		`"id":1,"method":"sampling/createMessage","params":{"messages":[]}`) {
 		t.Error(got)
 	}
 	p.send(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`)
@@ -421,7 +457,8 @@ func TestOtherID(t *testing.T) {
 func TestSlow(t *testing.T) {
 	p := start(t, `{}`)
 	p.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":20,"steps":2},"_meta":{"progressToken":7}}}`)
-	for _, want := range []string{`"progressToken":7,"progress":1`, `"progressToken":7,"progress":2`, `"got":{"ms":20`} {
+	for _, want := range []string{`"progressToken":7,"progress":1`,
+		`"progressToken":7,"progress":2`, `"got":{"ms":20`} {
 		if got := p.receive(); !strings.Contains(got, want) {
 			t.Errorf("%s: want %s", got, want)
 		}
@@ -455,9 +492,10 @@ func TestModernStub(t *testing.T) {
 }
 
 func TestParseScript(t *testing.T) {
-	for _, bad := range []string{`{"nonsense":1}`, `{"on":{"start":[{"fault":"dye"}]}}`, `{"on":{"start":[{"fault":"delay","for":5}]}}`, `@/no/such/file`} {
+	for _, bad := range []string{`{"nonsense":1}`, `{"on":{"start":[{"fault":"dye"}]}}`,
+		`{"on":{"start":[{"fault":"delay","for":5}]}}`, `@/no/such/file`} {
 		if _, err := faults.ParseScript(bad); err == nil {
-			t.Errorf("%s is taken", bad)
+			t.Errorf("%s is accepted", bad)
 		}
 	}
 	s, err := faults.ParseScript(`{"name":"a","on":{"start":[{"fault":"delay","for":"20ms"}]}}`)
