@@ -78,7 +78,7 @@ func TestANameMovesBetweenRuns_F_CLI_6(t *testing.T) {
 	if err := os.WriteFile(files[0], []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if logs := run(); !strings.Contains(logs, "level=WARN") || !strings.Contains(logs, "it is not known which backend had which name") {
+	if logs := run(); !strings.Contains(logs, "level=WARN") || !strings.Contains(logs, "record of names not readable") {
 		t.Errorf("with a damaged record:\n%s", logs)
 	}
 	if text, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(text), `"read":{"backend":"omega","own":"read"}`) {
@@ -91,8 +91,8 @@ func TestANameMovesBetweenRuns_F_CLI_6(t *testing.T) {
 	if err := os.WriteFile(names, nil, 0o600); err != nil { // no record can be read or written
 		t.Fatal(err)
 	}
-	if logs := run(); !strings.Contains(logs, "it is not known which backend had which name") ||
-		strings.Count(logs, "the next run will not know which backend has which name") != 1 {
+	if logs := run(); !strings.Contains(logs, "record of names not readable") ||
+		strings.Count(logs, "record of names not written") != 1 {
 		t.Errorf("without a directory for records:\n%s", logs)
 	}
 }

@@ -48,7 +48,7 @@ func (s *setup) say(args ...string) (int, string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-const isItself = "Loop detected: this backend is the gateway itself; take it out of the configuration"
+const isItself = "Loop detected: this backend is the gateway itself; remove it from the configuration"
 
 // A gateway that is its own backend starts itself once for each try, and not beneath that.
 func TestAGatewayThatIsItsOwnBackend(t *testing.T) {
@@ -164,7 +164,7 @@ func TestGatewaysThatAreBackendsOfEachOther(t *testing.T) {
 		t.Errorf("echo: %s", m.Raw)
 	}
 	if !poll(patience, func() bool {
-		return strings.Contains(gw.logs(), "Loop detected: this backend is a gateway that stands further up")
+		return strings.Contains(gw.logs(), "Loop detected: this backend is a gateway that has started this one indirectly")
 	}) {
 		t.Error("the log does not say so")
 	}

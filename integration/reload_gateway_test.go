@@ -390,7 +390,7 @@ func TestCheckDiff(t *testing.T) {
 			t.Errorf("a secret in\n%s", out)
 		}
 	}
-	diff(0, "it is valid; no gateway has left a record")
+	diff(0, "the file is valid; no gateway has recorded")
 	if notesOf(notes)[0] != "" {
 		t.Error("a backend was started")
 	}
@@ -402,8 +402,8 @@ func TestCheckDiff(t *testing.T) {
 	}) {
 		t.Fatal("there is no record")
 	}
-	diff(0, fmt.Sprintf("the gateway of process %d", gw.cmd.Process.Pid), "nothing would change") // --listen is a flag's
-	gw.cmd.Process.Signal(syscall.SIGSTOP)                                                        // so that it does not load what is only being looked at
+	diff(0, fmt.Sprintf("the gateway (process %d)", gw.cmd.Process.Pid), "nothing would change") // --listen is a flag's
+	gw.cmd.Process.Signal(syscall.SIGSTOP)                                                       // so that it does not load what is only being looked at
 	s.edit(func(doc map[string]any) {
 		backendIn(doc, "wind")["env"].(map[string]any)["TOKEN"] = "hush-hush"
 		backendIn(doc, "still")["enabled"] = false

@@ -29,26 +29,32 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-// cli are those that all verbs have.
+// A cli is the context of a command: its standard streams, flags and signals.
 type cli struct {
 	stdio
-	config, logLevel, logFormat, state string
-	listen                             string        // of serve
-	alsoStdio                          bool          // likewise: also if it listens
-	serving                            bool          // serve has come so far
-	timeout                            time.Duration // of check, tools and call: how long the backends may take to start; 0 = no limit
-	sighup                             *reload.SIGHUP
-	secondSignal                       *signalHandler
-	mask                               *logging.Mask // of the gateway that was put together; nil = none yet
+	config, logLevel, logFormat, state string // flags of all commands
+
+	listen    string // flag of serve
+	alsoStdio bool   // flag of serve: serve stdio in addition to HTTP
+	serving   bool   // the gateway serves clients
+
+	timeout time.Duration // flag of check, tools and call: limit of the start of backends, 0 = none
+
+	sighup       *reload.SIGHUP
+	secondSignal *signalHandler
+	mask         *logging.Mask // of the last app; nil = none yet
 }
 
-// loadConfig reads the configuration, with the flags laid over it. If gateway.yaml of the working
-// directory is not approved, load asks on a terminal.
+// loadConfig loads the configuration, which flags override. If gateway.yaml in the working
+// directory is not approved, it asks the user on a terminal.
 func (c *cli) loadConfig() (*config.Loaded, error) {
-	return loadFrom(config.Options{Path: c.config, Flags: c.flagValues(), VariableNames: variableNames(), Approve: c.approver(true)})
+	return loadFrom(config.Options{
+		Path: c.config, Flags: c.flagValues(), VariableNames: variableNames(),
+		Approve: c.approver(true),
+	})
 }
 
-// loadFrom loads a configuration, and adds warnings about paths in it that are not there.
+// loadFrom loads a configuration and adds warnings about missing paths in it.
 func loadFrom(o config.Options) (*config.Loaded, error) {
 	l, err := config.Load(o)
 	if err != nil {
@@ -62,7 +68,7 @@ func loadFrom(o config.Options) (*config.Loaded, error) {
 	return l, nil
 }
 
-// variableNames returns the names of the variables that are set.
+// variableNames returns the names of the environment variables that are not empty.
 func variableNames() (names []string) {
 	for _, v := range os.Environ() {
 		if name, value, _ := strings.Cut(v, "="); value != "" {
@@ -72,18 +78,21 @@ func variableNames() (names []string) {
 	return names
 }
 
-// reloadConfig reads the file at path, or searches for one if path is "". It never asks. Local says
-// that the file was found in the working directory, and must be approved.
+// reloadConfig loads the file at path, or searches for one if path is "". It never asks the
+// user. local: the file was found in the working directory and must be approved.
 func (c *cli) reloadConfig(path string, local bool) (*config.Loaded, error) {
-	return loadFrom(config.Options{Path: path, Local: local, Flags: c.flagValues(), VariableNames: variableNames(), Approve: c.approver(false)})
+	return loadFrom(config.Options{
+		Path: path, Local: local, Flags: c.flagValues(), VariableNames: variableNames(),
+		Approve: c.approver(false),
+	})
 }
 
-// configUnchanged reports whether reload would read what l was made of.
+// configUnchanged reports whether reloadConfig would read the same text as l.
 func (c *cli) configUnchanged(l *config.Loaded) bool {
 	return l.Unchanged(config.Options{Path: l.Source, Local: l.Local, Approve: c.approver(false)})
 }
 
-// flagValues are the flags that were given, by the keys that they set.
+// flagValues returns the values of the flags that are set, by configuration key.
 func (c *cli) flagValues() map[string]string {
 	set := make(map[string]string)
 	for key, value := range map[string]string{
@@ -96,11 +105,10 @@ func (c *cli) flagValues() map[string]string {
 	return set
 }
 
-// flagKeys are the keys that flags have set.
+// flagKeys returns the configuration keys that flags set.
 func (c *cli) flagKeys() []string { return slices.Sorted(maps.Keys(c.flagValues())) }
 
-// An app is the gateway put together: everyone who works in it, introduced to
-// everyone they need.
+// An app is a configured gateway with its backends, log and audit journal.
 type app struct {
 	*config.Loaded
 	log      *slog.Logger
@@ -112,26 +120,25 @@ type app struct {
 
 	certificate reload.Certificates
 
-	previousNames catalog.Assignments // who had each name in the last run
+	previousNames catalog.Assignments // names and their backends in the last run
 
-	autoToken string // the token that auto stands for, "" = there is none
+	autoToken string // the token for auto in auth.tokens, "" = none
 
-	via string // how this process names itself to HTTP servers, which may be itself
+	via string // name of this process in requests to HTTP servers, to detect recursion
 
-	timedOutAfter time.Duration // how long the backends were waited for, if that was the limit; else 0
+	timedOutAfter time.Duration // timeout of the start of backends if it was reached, else 0
 
 	closers []func()
 }
 
-// configOverride changes a configuration for the needs of a verb.
+// A configOverride changes the configuration for a command.
 type configOverride func(*config.Config)
 
-// stdioOnly is for the verbs that are their own only client.
+// stdioOnly is the configOverride of commands that serve no other clients.
 func stdioOnly(c *config.Config) { c.Listen = "" }
 
-// quietLog is for the verbs that people read: only what went wrong is logged,
-// unless they asked for more, and calls are on record only where there is a
-// file for it.
+// quietLog is the configOverride of commands that print results: only errors are logged, unless the
+// user has set a level, and audit records are written only if audit.file is set.
 func (c *cli) quietLog(cfg *config.Config) {
 	if c.logLevel == "" && os.Getenv("GATEWAY_LOG_LEVEL") == "" {
 		cfg.Log.Level = "error"
@@ -141,14 +148,16 @@ func (c *cli) quietLog(cfg *config.Config) {
 	}
 }
 
-// noFileMessage is what a user is told who has no configuration.
-const noFileMessage = "no configuration found: serving the embedded demo backend; to serve your own, write gateway.yaml " +
-	"(gateway import -o gateway.yaml takes over what other clients have) or name a file with --config"
+// noFileMessage is the message if no configuration was found.
+const noFileMessage = "no configuration found: serving the embedded demo backend; " +
+	"to serve your own, write gateway.yaml (gateway import -o gateway.yaml copies the servers " +
+	"of other clients) or name a file with --config"
 
-// laterFileMessage is what serve adds to noFileMessage.
+// laterFileMessage is appended to noFileMessage by serve.
 const laterFileMessage = "; a file that is written later is loaded"
 
-// printSource says which file was read, if there is one; that there is none is said anyway.
+// printSource prints the path of the configuration file, if there is one. Otherwise open prints
+// noFileMessage.
 func (c *cli) printSource(a *app) {
 	if a.Source == "" {
 		return
@@ -160,21 +169,21 @@ func (c *cli) printSource(a *app) {
 	fmt.Fprintf(c.err, "gateway: configuration: %s\n", file)
 }
 
-// printSourceOnTerminal is sayFile where stderr is a terminal: what a tool prints may be
-// gathered together with stderr, and read as one.
+// printSourceOnTerminal calls printSource if stderr is a terminal and the output is not meant for a
+// program: a program may read stdout and stderr as one text.
 func (c *cli) printSourceOnTerminal(a *app, machine bool) {
 	if !machine && isTerminal(c.err) {
 		c.printSource(a)
 	}
 }
 
-// A runMode is what a verb needs of the backends.
+// A runMode controls the backends of a command.
 type runMode struct {
-	noRestart   bool // a backend that ends is not started again
-	ignoreCache bool // what was listed earlier does not count
+	noRestart   bool // a backend that exits is not restarted
+	ignoreCache bool // lists in the cache are not used
 }
 
-// open puts the gateway together.
+// open loads the configuration and returns an app. It starts nothing but the log.
 func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 	loaded, err := c.loadConfig()
 	if err != nil {
@@ -183,7 +192,8 @@ func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 	chain, err := checkRecursion(loaded.Source, os.Getenv(ancestorsEnv))
 	if err != nil {
 		if m.noRestart {
-			err = hintedError{err, "if you mean to run it beneath a gateway, unset " + ancestorsEnv}
+			hint := "to run it as a child of a gateway anyway, unset " + ancestorsEnv
+			err = hintedError{err, hint}
 		}
 		return nil, err
 	}
@@ -194,7 +204,10 @@ func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 	if loaded.Source == "" && len(tunes) > 0 {
 		fmt.Fprintf(c.err, "gateway: %s\n", noFileMessage)
 	}
-	a := &app{Loaded: loaded, mask: logging.NewMask(config.Secrets(cfg)...), via: "mcp-gateway-" + rand.Text()}
+	a := &app{
+		Loaded: loaded, mask: logging.NewMask(config.Secrets(cfg)...),
+		via: "mcp-gateway-" + rand.Text(),
+	}
 	c.mask = a.mask
 	a.openLog(c.err)
 	a.loadNameRecord()
@@ -237,7 +250,7 @@ func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 	return a, nil
 }
 
-// catalogOptions says how the tools of all backends become one list.
+// catalogOptions returns the catalog options of a configuration.
 func catalogOptions(c *config.Config) catalog.Options {
 	var whole *string
 	if c.Instructions != "" {
@@ -259,7 +272,7 @@ func catalogOptions(c *config.Config) catalog.Options {
 	}
 }
 
-// instructionsOf returns the text that instructions in the configuration stands for.
+// instructionsOf returns the instructions for a value of the key instructions.
 func instructionsOf(text string) string {
 	if text == config.NoInstructions {
 		return ""
@@ -267,29 +280,34 @@ func instructionsOf(text string) string {
 	return text
 }
 
-// levelOf returns the level from which on is logged.
+// levelOf returns the log level.
 func levelOf(c *config.Config) slog.Level {
-	level, _ := logging.ParseLevel(c.Log.Level) // validated
+	level, _ := logging.ParseLevel(c.Log.Level) // validated by config
 	return level
 }
 
-// stderrLevels are the levels of log.stderr. At "off" no line is logged, whatever log.level is.
-var stderrLevels = map[string]slog.Level{"info": slog.LevelInfo, "debug": slog.LevelDebug, "off": slog.LevelDebug - 4}
+// stderrLevels are the values of log.stderr. The level of "off" is below every log.level.
+var stderrLevels = map[string]slog.Level{
+	"info": slog.LevelInfo, "debug": slog.LevelDebug, "off": slog.LevelDebug - 4,
+}
 
-// logFlushTimeout is how long the end waits for stderr to be read.
+// logFlushTimeout limits the wait for stderr to be read at the end.
 const logFlushTimeout = time.Second
 
 func (a *app) openLog(w io.Writer) {
 	a.level.Set(levelOf(a.Config))
 	sink := logging.OpenSink(w, logging.SinkOptions{Lost: logging.FormatLost(a.Config.Log.Format)})
-	a.log = logging.New(sink, logging.Options{Level: &a.level, Format: a.Config.Log.Format, Mask: a.mask})
-	a.closers = append(a.closers, func() { _ = sink.Close(logFlushTimeout) }, logging.CaptureStandardLog(a.log))
+	a.log = logging.New(sink, logging.Options{
+		Level: &a.level, Format: a.Config.Log.Format, Mask: a.mask,
+	})
+	closeSink := func() { _ = sink.Close(logFlushTimeout) }
+	a.closers = append(a.closers, closeSink, logging.CaptureStandardLog(a.log))
 	for _, w := range a.Warnings {
 		a.log.Warn(w)
 	}
 }
 
-// observers are those who see each call begin and end.
+// observers returns the observers of calls.
 func (a *app) observers() []gateway.Observer {
 	if a.Config.Audit.File == config.PathNone {
 		return nil
@@ -297,19 +315,21 @@ func (a *app) observers() []gateway.Observer {
 	return []gateway.Observer{gateway.AuditObserver(a.journal)}
 }
 
-// openJournal has the audit records written to their file, or into the log. A journal that nobody observes
-// calls for has none to write.
+// openJournal opens the audit journal, which writes to audit.file or to the log. If audit.file
+// is none, no observer passes records to it.
 func (a *app) openJournal() error {
 	o := audit.Options{Payloads: audit.Payloads(a.Config.Audit.Payloads), Mask: a.mask.String}
 	a.journal = audit.New(a.log, o)
 	if path := a.Config.Audit.File; path != "" && path != config.PathNone {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
-			return a.Loaded.PathError("audit.file", path, errors.New("is a pipe, and would wait for a reader"), "name a file")
+			err := errors.New("is a pipe, and would wait for a reader")
+			return a.Loaded.PathError("audit.file", path, err, "use a regular file")
 		}
 		a.warnAuditFileMode(path)
 		file, err := logging.OpenFile(path, logging.FileOptions{})
 		if err != nil {
-			return a.Loaded.PathError("audit.file", path, err, "make the directory writable, or set audit.file to another path")
+			return a.Loaded.PathError("audit.file", path, err,
+				"make the directory writable, or set audit.file to another path")
 		}
 		a.closers = append(a.closers, func() { file.Close() })
 		a.journal = audit.NewLines(&failureLoggingWriter{Writer: file, log: a.log}, o)
@@ -317,8 +337,8 @@ func (a *app) openJournal() error {
 	return nil
 }
 
-// warnAuditFileMode warns of an audit file that is there and that other users can read or change. A new one is
-// for its owner alone.
+// warnAuditFileMode warns if other users can read or change an existing audit file. A new one
+// has mode 0600.
 func (a *app) warnAuditFileMode(path string) {
 	path = absolutePath(path)
 	info, err := os.Stat(path)
@@ -337,13 +357,13 @@ func (a *app) warnAuditFileMode(path string) {
 		return
 	}
 	if a.Config.Audit.Payloads != "none" {
-		why += ", and the payloads in it may hold secrets"
+		why += ", and its payloads may contain secrets"
 	}
 	a.log.Warn(why+": run chmod 600 "+shellWord(path), "file", path)
 }
 
-// run runs everything around work, which it gets a context for, and ends all of
-// it when work is done: first the backends, then the journal, then the log.
+// run runs the backends, the journal and the log while work runs. When work is done it ends the
+// backends, the journal and the log, in this order.
 func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	defer a.close()
 	defer a.serveDebug()()
@@ -366,7 +386,7 @@ func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	return err
 }
 
-// close closes what open opened, the last first.
+// close closes the files and logs that open has opened, in reverse order.
 func (a *app) close() {
 	for i := len(a.closers) - 1; i >= 0; i-- {
 		a.closers[i]()

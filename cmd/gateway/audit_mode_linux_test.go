@@ -44,7 +44,7 @@ func TestAnAuditFileThatOthersCanRead(t *testing.T) {
 				t.Errorf("%o: %s", mode, got)
 			case want == "":
 			case strings.Count(got, "level=WARN") != 1, !strings.Contains(got, want), !strings.Contains(got, "run chmod 600 '"+path+"'"),
-				strings.Contains(got, "may hold secrets") != (payloads == "all"):
+				strings.Contains(got, "may contain secrets") != (payloads == "all"):
 				t.Errorf("%o, payloads %s: %s", mode, payloads, got)
 			}
 			if info, err := os.Stat(path); mode == 0 && (err != nil || info.Mode().Perm() != 0o600) {

@@ -16,15 +16,15 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// autoTokenFile is the name of the file in the state directory that keeps the token which
-// auth.tokens: [auto] stands for.
+// autoTokenFile is the name of the file in the state directory with the token for auto in
+// auth.tokens.
 const autoTokenFile = "token"
 
-// maxAutoTokenFile bounds what is read of it, in bytes.
+// maxAutoTokenFile is the size of the largest such file, in bytes.
 const maxAutoTokenFile = 4 << 10
 
-// authTokens returns the tokens of a configuration. For auto it has the token that is kept in the state
-// directory, which it makes if there is none. A gateway that runs keeps the token that it has.
+// authTokens returns the tokens of a configuration. It replaces auto by the token in the state
+// directory, which it creates if there is none. A running gateway keeps its token.
 func (a *app) authTokens(l *config.Loaded, c *config.Config) ([]string, error) {
 	i := slices.Index(c.Auth.Tokens, config.AutoToken)
 	if i < 0 {
@@ -32,12 +32,13 @@ func (a *app) authTokens(l *config.Loaded, c *config.Config) ([]string, error) {
 	}
 	problem := func(format string, args ...any) error {
 		e := l.ErrorAt(fmt.Sprintf("auth.tokens[%d]", i))
-		e.Problem, e.Hint = fmt.Sprintf(format, args...), "write a token of your own: openssl rand -hex 32 makes a good one"
+		e.Problem = fmt.Sprintf(format, args...)
+		e.Hint = "set a token of your own: openssl rand -hex 32 makes a good one"
 		return e
 	}
 	if c.StateDir == "" {
-		return nil, problem("auto keeps the token in the state directory, and this gateway has none: " +
-			"set state, and start it again")
+		return nil, problem("auto stores the token in the state directory, " +
+			"and this gateway has none: set state, and restart it")
 	}
 	if a.autoToken == "" {
 		token, err := a.readOrCreateToken(autoTokenPath(c))
@@ -56,14 +57,16 @@ func (a *app) readOrCreateToken(path string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = createAutoToken(path); err == nil {
 			token, err = readAutoToken(path)
-			a.log.Info("made a token for clients", "file", path)
+			a.log.Info("created a token for clients", "file", path)
 		}
 	}
 	if err != nil {
 		return "", err
 	}
-	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		a.log.Warn("other users can read the token: remove the file, and start the gateway again for a new one", "file", path)
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		a.log.Warn("other users can read the token: remove the file, "+
+			"and restart the gateway for a new one", "file", path)
 	}
 	for _, part := range []string{path, filepath.Dir(path)} {
 		info, err := os.Stat(part)
@@ -72,7 +75,7 @@ func (a *app) readOrCreateToken(path string) (string, error) {
 		}
 		if why := config.WritableByOthers(info); why != "" {
 			a.log.Warn("other users can replace the token, because its file or folder "+why+
-				": run chmod go-w, or name a folder of your own with --state", "file", part)
+				": run chmod go-w, or use a folder of your own with --state", "file", part)
 		}
 	}
 	return token, nil
@@ -93,35 +96,37 @@ func readAutoToken(path string) (string, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if !config.IsToken(token) {
-		return "", fmt.Errorf("%s has no token that can be used: remove it", path)
+		return "", fmt.Errorf("%s does not contain a valid token: remove it", path)
 	}
 	return token, nil
 }
 
-// createAutoToken writes a new token for its owner alone. Of several gateways that do so at one time
-// the first one's token stays.
+// createAutoToken writes a new token to a file with mode 0600. If several gateways do so at the
+// same time, the first token stays.
 func createAutoToken(path string) error {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	err := atomicfile.Create(path, []byte(hex.EncodeToString(secret[:])+"\n"), autoTokenFile+".*.tmp")
+	text := hex.EncodeToString(secret[:]) + "\n"
+	err := atomicfile.Create(path, []byte(text), autoTokenFile+".*.tmp")
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	return err
 }
 
-// autoTokenPath returns the file with the token that auto stands for.
+// autoTokenPath returns the path of the file with the token for auto.
 func autoTokenPath(c *config.Config) string { return filepath.Join(c.StateDir, autoTokenFile) }
 
-// shellWord returns text as one word of a shell.
+// shellWord quotes text as one word of a shell, if necessary.
 func shellWord(text string) string {
-	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%,=") == "" {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%,="
+	if text != "" && strings.Trim(text, plain) == "" {
 		return text
 	}
 	return quotedWord(text)
 }
 
-// quotedWord returns text in single quotes, as one word of a shell.
+// quotedWord quotes text in single quotes as one word of a shell.
 func quotedWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

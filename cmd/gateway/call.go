@@ -20,10 +20,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// requireTool is what call needs to know.
+// requireTool rejects a command line without a tool.
 func requireTool(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return errors.New("call needs the name of a TOOL; gateway tools lists them")
+		return errors.New("call needs the name of a TOOL; gateway tools lists the tools")
 	}
 	return nil
 }
@@ -33,15 +33,14 @@ func callCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call TOOL [JSON | KEY=VALUE...]",
 		Short: "Call a tool",
-		Long: `call calls a tool as a client of the gateway would that has no capabilities, and prints the
-text of its result. A tool that asks its client something (elicitation, sampling, roots)
-fails, or is not there.
+		Long: `call calls a tool like a client without capabilities and prints the text of
+its result. A tool that needs elicitation, sampling or roots fails, or is not listed.
 
     gateway call search '{"q":"go"}'
     gateway call search q=go limit=3
 
-A VALUE that is JSON is sent as that, unless the tool's schema says that it is a string;
-any other is sent as a string. The exit code is 1 if the tool says that it failed.`,
+A VALUE that is JSON is sent as JSON, unless the tool's schema declares a string. Any other
+VALUE is sent as a string. The exit code is 1 if the tool reports an error.`,
 		Args: requireTool,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.checkTimeout(); err != nil {
@@ -62,26 +61,26 @@ any other is sent as a string. The exit code is 1 if the tool says that it faile
 	return cmd
 }
 
-// callTool is a client of the gateway for one call, over a pipe in memory.
+// callTool connects to the gateway over a pipe in memory, calls a tool, and prints the result.
 func (c *cli) callTool(ctx context.Context, a *app, tool string, args []string, asJSON bool) error {
 	ours, theirs := transport.Pipe()
 	served := make(chan error, 1)
 	go func() { served <- a.gateway.Serve(ctx, "", "", theirs) }()
 	p := peer.New(ours, noCapabilities{}, peer.Options{})
-	talked := make(chan error, 1)
-	go func() { talked <- p.Run(context.Background()) }()
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(context.Background()) }()
 	defer func() {
 		p.Close()
-		<-talked
+		<-ended
 		<-served
 	}()
 
-	hello := wire.Encode(map[string]any{
+	params := wire.Encode(map[string]any{
 		"protocolVersion": protocol.NewestLegacy().Date,
 		"capabilities":    struct{}{},
 		"clientInfo":      mcp.Implementation{Name: "gateway call", Version: version},
 	})
-	if _, err := p.Call(ctx, protocol.MethodInitialize, hello); err != nil {
+	if _, err := p.Call(ctx, protocol.MethodInitialize, params); err != nil {
 		return err
 	}
 	if err := p.Notify(protocol.NotificationInitialized, nil); err != nil {
@@ -96,7 +95,7 @@ func (c *cli) callTool(ctx context.Context, a *app, tool string, args []string, 
 	if err != nil {
 		return err
 	}
-	answer, err := c.callAndWait(ctx, a, p, tool, arguments)
+	response, err := c.callAndWait(ctx, a, p, tool, arguments)
 	cancel(nil)
 	late, isLate := errors.AsType[hintedError](context.Cause(ctx))
 	switch {
@@ -104,13 +103,13 @@ func (c *cli) callTool(ctx context.Context, a *app, tool string, args []string, 
 		return late
 	case err != nil:
 		return err
-	case answer.Part(wire.PartError) != nil:
-		return c.callError(a, tool, answer, asJSON)
+	case response.Part(wire.PartError) != nil:
+		return c.callError(a, tool, response, asJSON)
 	}
-	return c.printResult(a, answer, asJSON)
+	return c.printResult(a, response, asJSON)
 }
 
-// noCapabilities is a client that nobody asks anything.
+// noCapabilities is the handler of a client without capabilities.
 type noCapabilities struct{}
 
 func (noCapabilities) HandleRequest(r *peer.Request) {
@@ -118,35 +117,37 @@ func (noCapabilities) HandleRequest(r *peer.Request) {
 }
 func (noCapabilities) HandleNotification(wire.Message, peer.Origin) {}
 
-// callAndWait calls the tool and waits; progress goes to stderr.
-func (c *cli) callAndWait(ctx context.Context, a *app, p *peer.Peer, tool string, arguments []byte) (wire.Message, error) {
+// callAndWait calls the tool and waits for the response. It prints progress to stderr.
+func (c *cli) callAndWait(
+	ctx context.Context, a *app, p *peer.Peer, tool string, arguments []byte,
+) (wire.Message, error) {
 	params := append([]byte(`{"name":`), wire.Quote(tool)...)
 	if arguments != nil {
 		params = append(append(params, `,"arguments":`...), arguments...)
 	}
 	params = append(params, `,"_meta":{"progressToken":0}}`...)
 	w := &callWaiter{w: c.err, maskedLine: a.maskedLine, done: make(chan struct{})}
-	pending := &peer.Call{Handler: w, Token: "0"}
-	p.Send(wire.NewRequest("0", protocol.MethodToolsCall, params), pending)
+	call := &peer.Call{Handler: w, Token: "0"}
+	p.Send(wire.NewRequest("0", protocol.MethodToolsCall, params), call)
 	select {
 	case <-w.done:
 	case <-ctx.Done():
-		pending.Cancel(nil)
+		call.Cancel(nil)
 		<-w.done
 	}
 	return w.response, w.err
 }
 
-// A callWaiter waits for one answer.
+// A callWaiter waits for the response of one call.
 type callWaiter struct {
 	w          io.Writer
-	maskedLine func(string) string // makes a text one line without secrets
+	maskedLine func(string) string // returns a text on one line, without secrets
 	response   wire.Message
 	err        error
 	done       chan struct{}
 }
 
-// Progressed implements peer.ResponseHandler.
+// OnProgress implements peer.ResponseHandler.
 func (w *callWaiter) OnProgress(m wire.Message) {
 	var p struct {
 		Progress float64  `json:"progress"`
@@ -163,24 +164,24 @@ func (w *callWaiter) OnProgress(m wire.Message) {
 	fmt.Fprintln(w.w, w.maskedLine(text+" "+p.Message))
 }
 
-// Done implements peer.ResponseHandler.
+// OnResponse implements peer.ResponseHandler.
 func (w *callWaiter) OnResponse(m wire.Message, err error) {
 	w.response, w.err = m, err
 	close(w.done)
 }
 
-// callError reports a JSON-RPC error.
-func (c *cli) callError(a *app, tool string, answer wire.Message, asJSON bool) error {
-	e := wire.ReadError(answer.Part(wire.PartError))
+// callError returns the error for a JSON-RPC error, with a hint if the name of the tool is unknown.
+func (c *cli) callError(a *app, tool string, response wire.Message, asJSON bool) error {
+	e := wire.ReadError(response.Part(wire.PartError))
 	if asJSON {
-		fmt.Fprintf(c.out, "%s\n", answer.Part(wire.PartError))
+		fmt.Fprintf(c.out, "%s\n", response.Part(wire.PartError))
 	}
 	err := fmt.Errorf("%s (code %d)", a.maskedLine(e.Message), e.Code)
 	if e.Code == wire.CodeInvalidParams && strings.HasPrefix(e.Message, "Unknown tool") {
 		if denied := a.deniedError(tool, ""); denied != nil {
 			return denied
 		}
-		_ = c.printFailedBackends(a, "") // it may be one of theirs
+		_ = c.printFailedBackends(a, "") // one of these may have the tool
 		return hintedError{err, a.nameHint(tool)}
 	}
 	if strings.Contains(e.Message, "it is disabled in the configuration") {
@@ -191,12 +192,12 @@ func (c *cli) callError(a *app, tool string, answer wire.Message, asJSON bool) e
 	return err
 }
 
-// printResult prints a result: its bytes, or the text in it. Secrets are masked in the text of a failure,
-// which goes to stderr; a result is printed as it is.
-func (c *cli) printResult(a *app, answer wire.Message, asJSON bool) error {
-	result := answer.Part(wire.PartResult)
+// printResult prints a result, as JSON or its text. Secrets are masked in the text of a tool
+// error, which is printed to stderr. Other results are not changed.
+func (c *cli) printResult(a *app, response wire.Message, asJSON bool) error {
+	result := response.Part(wire.PartResult)
 	failure := error(nil)
-	if answer.IsToolError() {
+	if response.IsToolError() {
 		failure = errReported
 	}
 	if asJSON {
@@ -221,7 +222,8 @@ func (c *cli) printResult(a *app, answer wire.Message, asJSON bool) error {
 		if block.Type == "text" {
 			fmt.Fprintln(to, forWriter(to, masked(block.Text)))
 		} else {
-			fmt.Fprintf(to, "[%s]\n", forWriter(to, masked(strings.Join(strings.Fields(block.Type+" "+block.MimeType+" "+block.URI), " "))))
+			fields := strings.Fields(block.Type + " " + block.MimeType + " " + block.URI)
+			fmt.Fprintf(to, "[%s]\n", forWriter(to, masked(strings.Join(fields, " "))))
 		}
 	}
 	if len(r.Content) == 0 && r.StructuredContent != nil {
@@ -230,14 +232,19 @@ func (c *cli) printResult(a *app, answer wire.Message, asJSON bool) error {
 	return failure
 }
 
-// toolArguments makes the arguments' JSON of what stands on the command line.
-func (c *cli) toolArguments(ctx context.Context, a *app, tool string, args []string) ([]byte, error) {
+// toolArguments returns the arguments of a tool as JSON, from the command line.
+func (c *cli) toolArguments(
+	ctx context.Context, a *app, tool string, args []string,
+) ([]byte, error) {
+	wrong := func(format string, values ...any) error {
+		return usageErrorOf("gateway call", fmt.Errorf(format, values...))
+	}
 	switch {
 	case len(args) == 0:
 		return nil, nil
 	case len(args) == 1 && wire.IsObject([]byte(args[0])):
 		if !json.Valid([]byte(args[0])) {
-			return nil, usageErrorOf("gateway call", fmt.Errorf("the arguments are not valid JSON: %s", args[0]))
+			return nil, wrong("the arguments are not valid JSON: %s", args[0])
 		}
 		return []byte(args[0]), nil
 	}
@@ -248,10 +255,11 @@ func (c *cli) toolArguments(ctx context.Context, a *app, tool string, args []str
 	for i, arg := range args {
 		key, value, ok := splitKeyValue(arg)
 		if !ok {
-			return nil, usageErrorOf("gateway call", fmt.Errorf("argument %q is not KEY=VALUE; a JSON object would have to stand alone", arg))
+			return nil, wrong(
+				"argument %q is not KEY=VALUE; a JSON object must be the only argument", arg)
 		}
 		if seen[key] {
-			return nil, usageErrorOf("gateway call", fmt.Errorf("argument %q stands twice", key))
+			return nil, wrong("argument %q is given twice", key)
 		}
 		seen[key] = true
 		if i > 0 {
@@ -274,7 +282,7 @@ func splitKeyValue(arg string) (key, value string, ok bool) {
 	return key, value, ok && key != ""
 }
 
-// schemaStrings returns the arguments that a tool's schema says are strings.
+// schemaStrings returns the arguments that a tool's schema declares as strings.
 func schemaStrings(ctx context.Context, a *app, tool string) map[string]bool {
 	var found *catalog.Entry
 	for found == nil {

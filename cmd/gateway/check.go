@@ -19,17 +19,18 @@ func checkCommand(c *cli) *cobra.Command {
 	diff := false
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Start every backend once and say how each is",
-		Long: `check loads and validates the configuration, starts every backend, lists its tools, and
-prints one row for each. It exits with 0 only if all are well. Under PROBLEM stands also what
-is odd about one that is: a glob that matches nothing, a tool left out as unusable, or
-one that model APIs may refuse. Below the rows are the names that belong to another backend than
-when gateway serve last ran with the same file. A run of check does not change that record.
+		Short: "Start every backend once and print its state",
+		Long: `check loads and validates the configuration, starts every backend, lists its
+tools, and prints one row per backend. The exit code is 0 only if all backends work. The
+column PROBLEM also has remarks about working backends: a glob that matches nothing, a tool
+that was omitted as unusable, or a tool that model APIs may reject. Below the rows are the
+names that belong to another backend than when gateway serve last ran with the same file. A
+run of check does not change the record of these names.
 
-With --diff it starts none. It loads and validates the configuration and prints what a
-gateway that runs with the same file would change if it loaded it now, as it does when the
-file changes; it exits with 0 if the file is valid. It compares with the record that each gateway
-leaves in the directory of state, and reads variables from the environment that it has itself.`,
+With --diff it starts no backend. It loads and validates the configuration and prints what a
+reload would change in the gateway that runs with the same file. The exit code is 0 if the
+file is valid. It compares the file with the record that each gateway writes to the state
+directory, and uses its own environment variables, not those of the gateway.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if diff {
@@ -39,13 +40,16 @@ leaves in the directory of state, and reads variables from the environment that 
 		},
 	}
 	c.timeoutFlag(cmd)
-	cmd.Flags().BoolVar(&diff, "diff", false, "start no backend; say what a running gateway would change if it loaded the file now")
+	cmd.Flags().BoolVar(&diff, "diff", false,
+		"start no backend; print what a reload would change in the running gateway")
 	return cmd
 }
 
-// withStartedBackends starts every backend once, and does something when each has answered; say is
-// called before.
-func (c *cli) withStartedBackends(ctx context.Context, say func(*app), do func(*app) error) error {
+// withStartedBackends starts every backend once and calls do when each has listed its tools or
+// failed. It calls begin before.
+func (c *cli) withStartedBackends(
+	ctx context.Context, begin func(*app), do func(*app) error,
+) error {
 	if err := c.checkTimeout(); err != nil {
 		return err
 	}
@@ -58,7 +62,7 @@ func (c *cli) withStartedBackends(ctx context.Context, say func(*app), do func(*
 		return err
 	}
 	return a.run(ctx, func(ctx context.Context) error {
-		say(a)
+		begin(a)
 		c.printWarnings(a)
 		if err := c.startBackends(ctx, a); err != nil {
 			return err
@@ -67,8 +71,8 @@ func (c *cli) withStartedBackends(ctx context.Context, say func(*app), do func(*
 	})
 }
 
-// startBackends starts the backends and waits until each has answered or failed, at most for f.timeout;
-// meanwhile stderr says for whom it waits.
+// startBackends starts the backends and waits until each has listed its tools or failed, for at
+// most c.timeout. It shows on stderr the backends that it waits for.
 func (c *cli) startBackends(ctx context.Context, a *app) error {
 	a.backends.Start()
 	p := progress{w: c.err, terminal: isTerminal(c.err), began: time.Now()}
@@ -94,24 +98,26 @@ func (c *cli) startBackends(ctx context.Context, a *app) error {
 	}
 }
 
-// printWarnings says what is odd about the configuration.
+// printWarnings prints the warnings about the configuration.
 func (c *cli) printWarnings(a *app) {
 	for _, w := range a.Warnings {
 		fmt.Fprintf(c.err, "gateway: %s\n", a.maskedLine(w))
 	}
 }
 
-// maskedLine returns a text, which a backend may have written, on one line and without secrets. It masks
-// before spaces are changed, because a secret may have some, and after, for the same reason.
-func (a *app) maskedLine(text string) string { return a.mask.String(oneLine(a.mask.String(text))) }
+// maskedLine returns a text, possibly from a backend, on one line and with secrets masked. It masks
+// before and after spaces are changed, because a secret may contain spaces.
+func (a *app) maskedLine(text string) string {
+	return a.mask.String(oneLine(a.mask.String(text)))
+}
 
-// maskedName returns a name that a backend has given, without secrets and what would move a terminal's cursor.
+// maskedName returns a name from a backend with secrets masked and control characters replaced.
 func (a *app) maskedName(name string) string { return printable(a.mask.String(name)) }
 
-// problemText says what is wrong with a backend that is not well.
+// problemText describes the problem of a backend that does not work.
 func (a *app) problemText(s backends.Status) string {
 	if !s.Settled && a.timedOutAfter > 0 {
-		problem := fmt.Sprintf("it did not answer within %v; raise that with --timeout", a.timedOutAfter)
+		problem := fmt.Sprintf("it did not answer within %v; increase --timeout", a.timedOutAfter)
 		if s.Err != nil {
 			problem += "; " + s.Err.Error()
 		}
@@ -123,15 +129,16 @@ func (a *app) problemText(s backends.Status) string {
 	return a.maskedLine(s.Err.Error())
 }
 
-// shownRemarks bounds how much check names of what is left out of one backend.
+// shownRemarks is the number of remarks of each kind about one backend that check prints.
 const shownRemarks = 10
 
-// remarks says what is odd about a backend that is well.
+// remarks returns the remarks about a working backend.
 func (a *app) remarks(s backends.Status) string {
 	var all []string
 	if len(s.Unmatched) > 0 {
 		what := "no tool of that name"
-		if slices.ContainsFunc(s.Unmatched, func(glob string) bool { return !strings.HasPrefix(glob, "tools.") }) {
+		isOther := func(glob string) bool { return !strings.HasPrefix(glob, "tools.") }
+		if slices.ContainsFunc(s.Unmatched, isOther) {
 			what = "nothing of that name"
 		}
 		all = append(all, strings.Join(s.Unmatched, ", ")+": "+what)
@@ -155,23 +162,27 @@ func (a *app) remarks(s backends.Status) string {
 		all = append(all, f.Item+": "+f.Problem)
 	}
 	if more := len(s.Suspicious) - shownRemarks; more > 0 {
-		all = append(all, fmt.Sprintf("so it is with %d more", more))
+		all = append(all, fmt.Sprintf("remarks about %d more", more))
 	}
 	return a.maskedLine(strings.Join(all, "; "))
 }
 
 // enabled returns the backends that are not disabled.
 func enabled(all []backends.Status) []backends.Status {
-	return slices.DeleteFunc(all, func(s backends.Status) bool { return s.State == backends.Disabled })
+	return slices.DeleteFunc(all, func(s backends.Status) bool {
+		return s.State == backends.Disabled
+	})
 }
 
-func isHealthy(s backends.Status) bool { return s.Settled && s.State == backends.Ready && s.Err == nil }
+func isHealthy(s backends.Status) bool {
+	return s.Settled && s.State == backends.Ready && s.Err == nil
+}
 
-// printStatus prints the rows; the error says that not all are well.
+// printStatus prints one row per backend. It returns an error if not all of them work.
 func (c *cli) printStatus(a *app) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "BACKEND\tSTATE\tTOOLS\tPROMPTS\tRESOURCES\tSERVER\tREVISION\tTIME\tPROBLEM")
-	sick := 0
+	failed := 0
 	all := a.backends.Status()
 	for _, s := range all {
 		if s.State == backends.Disabled {
@@ -180,7 +191,7 @@ func (c *cli) printStatus(a *app) error {
 		}
 		state, counts, problem, took := "ok", countColumns(s), a.remarks(s), s.StartupTime
 		if !isHealthy(s) {
-			sick++
+			failed++
 			state, counts, problem = "failed", "-\t-\t-", a.problemText(s)
 			if s.State == backends.Misconfigured {
 				state = string(s.State)
@@ -189,11 +200,13 @@ func (c *cli) printStatus(a *app) error {
 				took = a.timedOutAfter
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, state, counts, orDash(a.maskedLine(s.Server)), orDash(a.maskedLine(s.Revision)),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, state, counts,
+			orDash(a.maskedLine(s.Server)), orDash(a.maskedLine(s.Revision)),
 			took.Round(time.Millisecond), problem)
 	}
 	if t := totalOf(a.backends.View().Snapshot); len(enabled(a.backends.Status())) > 0 {
-		fmt.Fprintf(w, "total\t\t%d\t%d\t%d\t\t\t\t%s in the lists\n", t.counts[catalog.Tools], t.counts[catalog.Prompts],
+		fmt.Fprintf(w, "total\t\t%d\t%d\t%d\t\t\t\t%s in the lists\n",
+			t.counts[catalog.Tools], t.counts[catalog.Prompts],
 			t.counts[catalog.Resources]+t.counts[catalog.Templates], formatSize(t.bytes))
 	}
 	if err := w.Flush(); err != nil {
@@ -206,14 +219,17 @@ func (c *cli) printStatus(a *app) error {
 	if len(all) == 0 {
 		return a.noBackendError()
 	}
-	if sick > 0 {
-		return hintedError{fmt.Errorf("%d of %d backends failed", sick, len(all)), "gateway check --log-level debug shows all that they say"}
+	if failed > 0 {
+		return hintedError{
+			fmt.Errorf("%d of %d backends failed", failed, len(all)),
+			"gateway check --log-level debug also shows their output",
+		}
 	}
 	return nil
 }
 
-// countColumns returns how much a backend lists, in three columns. Templates of
-// resources count as resources.
+// countColumns returns the number of tools, prompts and resources of a backend as three columns.
+// Resource templates count as resources.
 func countColumns(s backends.Status) string {
 	return fmt.Sprintf("%d\t%d\t%d", s.Counts[catalog.Tools], s.Counts[catalog.Prompts],
 		s.Counts[catalog.Resources]+s.Counts[catalog.Templates])

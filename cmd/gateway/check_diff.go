@@ -15,8 +15,8 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-// printDiff says what a reload would change for the gateway that runs with the same file. It starts
-// nothing.
+// printDiff prints what a reload would change in the gateway that runs with the same file. It
+// starts nothing.
 func (c *cli) printDiff() error {
 	loaded, err := c.loadConfig()
 	if err != nil {
@@ -26,7 +26,7 @@ func (c *cli) printDiff() error {
 		return err
 	}
 	if loaded.Source == "" {
-		return hintedError{errors.New("there is no configuration to compare"), "name a file with --config"}
+		return hintedError{errors.New("no configuration to compare"), "name a file with --config"}
 	}
 	c.printSource(&app{Loaded: loaded})
 	for _, w := range loaded.Warnings {
@@ -36,23 +36,29 @@ func (c *cli) printDiff() error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := reload.CheckNotEmptied(loaded, 1); err != nil {
-			return err // the file said where the record is, perhaps
+			return err // the record may be in a state directory that the file named
 		}
-		printError(c.err, "it is valid; no gateway has left a record of having run with it, so there is nothing to compare it with",
-			"the record is in the directory of state that was in force when the gateway started; if that is another now, name it with --state")
+		printError(c.err,
+			"the file is valid; no gateway has recorded that it ran with it, "+
+				"so there is nothing to compare",
+			"the record is in the state directory that the gateway was started with; "+
+				"if that has changed, name it with --state")
 		return nil
 	case err != nil:
-		fmt.Fprintf(c.err, "gateway: it is valid; the record of the gateway that ran with it cannot be used: %v\n", err)
+		fmt.Fprintf(c.err, "gateway: the file is valid; the record of the gateway "+
+			"that ran with it cannot be used: %v\n", err)
 		return nil
 	}
 	at := before.Time.Local().Format(time.DateTime + " MST")
 	if before.HasExited() {
-		fmt.Fprintf(c.err, "gateway: no gateway runs with this file; the last one (process %d) has ended: compared with what it loaded at %s\n", before.PID, at)
+		fmt.Fprintf(c.err, "gateway: no gateway runs with this file; the last one (process %d) "+
+			"has ended: compared with the configuration that it loaded at %s\n", before.PID, at)
 	} else {
 		if err := reload.CheckNotEmptied(loaded, len(before.Backends)); err != nil {
 			return err
 		}
-		fmt.Fprintf(c.err, "gateway: compared with what the gateway of process %d loaded at %s\n", before.PID, at)
+		fmt.Fprintf(c.err, "gateway: compared with the configuration "+
+			"that the gateway (process %d) loaded at %s\n", before.PID, at)
 	}
 	changes := before.Diff(loaded.Config, append(before.Flags, c.flagKeys()...)...)
 	if changes.IsEmpty() {
@@ -62,20 +68,22 @@ func (c *cli) printDiff() error {
 	return printChanges(c.out, changes)
 }
 
-// findRunningConfig returns the record of the gateway that runs with a file. If there is none where state: says, which may
-// have been changed, one of a gateway that runs is looked for at the default place.
+// findRunningConfig returns the record of the gateway that runs with a file. If there is none in
+// the state directory of the configuration, which may have been changed, it looks for the record
+// of a running gateway in the default state directory.
 func findRunningConfig(c *config.Config, file string) (*reload.RunningConfig, error) {
 	a, err := reload.ReadRunningConfig(c.StateDir, file)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return a, err
 	}
-	if a, err := reload.ReadRunningConfig(config.DefaultStateDir(os.LookupEnv), file); err == nil && !a.HasExited() {
+	dir := config.DefaultStateDir(os.LookupEnv)
+	if a, err := reload.ReadRunningConfig(dir, file); err == nil && !a.HasExited() {
 		return a, nil
 	}
 	return nil, err
 }
 
-// printChanges prints a row for each thing that differs.
+// printChanges prints a row per difference.
 func printChanges(out io.Writer, c config.Changes) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "WHAT\tCHANGE\tDETAIL")
@@ -103,10 +111,13 @@ func printChanges(out io.Writer, c config.Changes) error {
 		fmt.Fprintf(w, "backend %s\tchanged\t%s\n", printable(b.Name), printable(detail))
 	}
 	for _, name := range c.Held {
-		fmt.Fprintf(w, "backend %s\tmisconfigured\tits entry of before stays in force; its filters are taken over\n", printable(name))
+		fmt.Fprintf(w, "backend %s\tmisconfigured\tkeeps its old entry, with the new filters\n",
+			printable(name))
 	}
 	rows("moved", c.Moved)
-	for _, key := range slices.Sorted(slices.Values(append(slices.Clone(c.Applied), c.NeedRestart...))) {
+	keys := slices.Concat(c.Applied, c.NeedRestart)
+	slices.Sort(keys)
+	for _, key := range keys {
 		detail := ""
 		if slices.Contains(c.NeedRestart, key) {
 			detail = "needs a restart"

@@ -86,7 +86,7 @@ func TestCheckDiffKnowsAGatewayThatHasEnded(t *testing.T) {
 	d := sitDown(t)
 	d.write(oneBackend + "hosts: [gw.example]\n")
 	const ended, row = "no gateway runs with this file; the last one (process ", "hosts changed"
-	d.says(0, "compared with what the gateway of process ", "!"+ended, row)
+	d.says(0, "compared with the configuration that the gateway (process ", "!"+ended, row)
 
 	child := exec.Command(os.Args[0], "-test.run=^$")
 	if err := child.Run(); err != nil {
@@ -142,16 +142,16 @@ func TestCheckDiffFindsTheRecordWhereTheStateWas(t *testing.T) {
 		d.says(0, "compared with", "state changed needs a restart")
 	}
 	d.record(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 }) // from who knows when
-	d.says(0, "no gateway has left a record", "name it with --state")
+	d.says(0, "no gateway has recorded", "name it with --state")
 }
 
 // An entry that lacks a variable is held by a reload, and the row says so.
 func TestCheckDiffOfAMisconfiguredEntry_F_CLI_11(t *testing.T) {
 	d := sitDown(t)
 	d.write("backends: [{name: a, command: a, args: [\"${NO_SUCH_VARIABLE}\"], tools: {deny: [x]}}]\n")
-	d.says(0, "backend a changed tools.deny", "!restarts", "backend a misconfigured its entry of before stays in force; its filters are taken over")
+	d.says(0, "backend a changed tools.deny", "!restarts", "backend a misconfigured keeps its old entry, with the new filters")
 	d.write("backends: [{name: a, command: a, tools: {deny: [\"${NO_SUCH_VARIABLE}\"]}}]\n")
-	d.says(0, "backend a changed misconfigured, tools.deny; stops it", "!stays in force")
+	d.says(0, "backend a changed misconfigured, tools.deny; stops it", "!keeps its old entry")
 }
 
 // A file that is empty is refused by a gateway that runs by it, though it is valid otherwise: the

@@ -11,19 +11,19 @@ import (
 	"sync"
 )
 
-// debugEnv names a Unix socket at which the gateway tells what it takes, for whoever
-// tests it: see docs/reliability.md. It is no flag and no key of the configuration, for
-// nobody else needs it.
+// debugEnv is the environment variable with the path of a Unix socket at which the gateway
+// reports its memory use, for tests: see docs/reliability.md. It is not a flag or a key of the
+// configuration, because only tests need it.
 const debugEnv = "GATEWAY_DEBUG"
 
-// A memoryUse is what the gateway takes when what is no longer used was collected.
+// A memoryUse is the use of memory and goroutines after a garbage collection.
 type memoryUse struct {
 	Goroutines int    `json:"goroutines"`
 	Heap       uint64 `json:"heap"` // bytes
 }
 
-// serveDebug serves / (a footprint), /goroutines (where they stand, as text) and /heap (for go tool pprof) at the
-// socket, if the environment names one, until end is called.
+// serveDebug serves / (a memoryUse), /goroutines (stacks as text) and /heap (a profile for go
+// tool pprof) at the socket of debugEnv, if that is set, until end is called.
 func (a *app) serveDebug() (end func()) {
 	path := os.Getenv(debugEnv)
 	if path == "" {
@@ -31,12 +31,12 @@ func (a *app) serveDebug() (end func()) {
 	}
 	ln, err := net.Listen("unix", path)
 	if err != nil {
-		a.log.Error("no debugging", "err", err)
+		a.log.Error("debug socket not available", "err", err)
 		return func() {}
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		debug.FreeOSMemory() // collects, and gives back
+		debug.FreeOSMemory() // collects garbage and returns memory
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		_ = json.NewEncoder(w).Encode(memoryUse{runtime.NumGoroutine(), m.HeapAlloc})
@@ -51,7 +51,7 @@ func (a *app) serveDebug() (end func()) {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(ln) })
 	return func() {
-		_ = server.Close() // whoever asks and does not read must not keep us
+		_ = server.Close() // also ends connections of clients that do not read
 		serving.Wait()
 	}
 }

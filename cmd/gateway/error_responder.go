@@ -14,71 +14,72 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A errorResponder is a client that has started us on its pipes, where nobody serves it.
-// Whatever it asks, it is told why: it would wait in vain, or see its pipes close, and
-// few clients show what stands on stderr.
+// An errorResponder responds to each request of a client with an error. It serves a client that
+// has started the gateway on its pipes and cannot be served, because few clients show the text
+// on stderr.
 type errorResponder struct {
 	message   string
-	onRequest func(method string) // called when it has been told
+	onRequest func(method string) // called after the error was sent
 }
 
-// Asked implements peer.Handler.
+// HandleRequest implements peer.Handler.
 func (s errorResponder) HandleRequest(r *peer.Request) {
 	r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s", s.message))
 	s.onRequest(r.Method())
 }
 
-// Told implements peer.Handler.
+// HandleNotification implements peer.Handler.
 func (errorResponder) HandleNotification(wire.Message, peer.Origin) {}
 
-// serveErrors has a stranger answered until end is called, or it hangs up, which closes gone.
-// A terminal, or nothing, is not read.
-func (c *cli) serveErrors(s errorResponder, limit int) (gone <-chan struct{}, end func()) {
-	over := make(chan struct{})
+// serveErrors serves the client on stdin with r until end is called or the client disconnects,
+// which closes done. It does not read stdin if that is not a pipe or socket.
+func (c *cli) serveErrors(r errorResponder, limit int) (done <-chan struct{}, end func()) {
+	closed := make(chan struct{})
 	if info, err := c.in.Stat(); err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
-		close(over)
-		return over, func() {}
+		close(closed)
+		return closed, func() {}
 	}
-	ignore := func(*transport.MalformedError) {} // it may be no client at all
-	p := peer.New(transport.Stdio(c.in, c.out, limit), s, peer.Options{OnMalformed: ignore})
+	ignore := func(*transport.MalformedError) {} // stdin may not be an MCP client
+	p := peer.New(transport.Stdio(c.in, c.out, limit), r, peer.Options{OnMalformed: ignore})
 	go func() {
-		defer close(over)
+		defer close(closed)
 		_ = p.Run(context.Background())
 	}()
-	return over, func() {
+	return closed, func() {
 		p.Close()
-		<-over
+		<-closed
 	}
 }
 
-// startupErrorTimeout is how long a gateway that cannot serve waits for a client to ask.
+// startupErrorTimeout limits the wait for the first request of a client that cannot be served.
 const startupErrorTimeout = 2 * time.Second
 
-// maxStartupError bounds what a client is told, in bytes.
+// maxStartupError is the length of the longest error text for such a client, in bytes.
 const maxStartupError = 4 << 10
 
-// reportStartupError tells a client at our pipes why it will not be served: what the user reads on
-// stderr. The client may first ask what we are, and greet us when that has failed.
+// reportStartupError sends the error that the user reads on stderr to a client on stdin. After the
+// error to server/discover it waits for another request, because a client may fall back to
+// initialize.
 func (c *cli) reportStartupError(ctx context.Context, problem string) {
 	problem = logging.NewMask().String(strings.TrimSpace(problem))
 	if len(problem) > maxStartupError {
 		problem = strings.ToValidUTF8(problem[:maxStartupError], "") + "…"
 	}
-	told := make(chan struct{}, 1)
-	s := errorResponder{problem, func(method string) {
+	reported := make(chan struct{}, 1)
+	r := errorResponder{problem, func(method string) {
 		if method == protocol.MethodServerDiscover {
 			return
 		}
 		select {
-		case told <- struct{}{}:
+		case reported <- struct{}{}:
 		default:
 		}
 	}}
-	gone, end := c.serveErrors(s, int(config.Default().Limits.Message))
+	done, end := c.serveErrors(r, int(config.Default().Limits.Message))
 	defer end()
 	select {
-	case <-told:
-	case <-gone:
+	case <-reported:
+	case <-done:
 	case <-time.After(startupErrorTimeout):
 	case <-ctx.Done():
 	}

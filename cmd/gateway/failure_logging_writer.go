@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// A failureLoggingWriter says in the log when its file cannot be written to any more, and when it can
-// again: once each, whatever is lost meanwhile.
+// A failureLoggingWriter logs when writes to the audit file begin to fail, and when they succeed
+// again, once each.
 type failureLoggingWriter struct {
 	io.Writer
 	log    *slog.Logger
@@ -17,9 +17,9 @@ func (t *failureLoggingWriter) Write(p []byte) (int, error) {
 	n, err := t.Writer.Write(p)
 	switch {
 	case err != nil && !t.failed:
-		t.log.Error("the audit file cannot be written; records are lost until it can", "err", err)
+		t.log.Error("audit file not writable: records are lost until it is", "err", err)
 	case err == nil && t.failed:
-		t.log.Info("the audit file is written again")
+		t.log.Info("audit file writable again")
 	}
 	t.failed = err != nil
 	return n, err

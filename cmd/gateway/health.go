@@ -20,23 +20,25 @@ import (
 	"mcpgateway/internal/httpserver"
 )
 
-// healthTimeout is how long a gateway may take to answer.
+// healthTimeout limits the wait for a response.
 const healthTimeout = 3 * time.Second
 
 func healthCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "health [URL]",
 		Short: "Ask a running gateway whether it is alive: exit code 0 or 1",
-		Long: `health asks a gateway that serves HTTP whether it is alive, and waits 3 s at most. It needs no
-token. Without a URL it asks the gateway that has this configuration, at its "listen". With the
-URL of a gateway it asks for /healthz there, or for the path of the URL if that has one:
+		Long: `health asks a gateway that serves HTTP whether it is alive, and waits at most
+3 s. It needs no token. Without a URL it asks the gateway with this configuration, at the
+address of "listen". With the URL of a gateway it requests /healthz, or the path of the URL
+if it has one:
 
     gateway health
     gateway health http://127.0.0.1:7420
     gateway health http://127.0.0.1:7420/readyz`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageErrorOf(cmd.CommandPath(), fmt.Errorf("%s takes one URL", cmd.CommandPath()))
+				err := fmt.Errorf("%s takes one URL", cmd.CommandPath())
+				return usageErrorOf(cmd.CommandPath(), err)
 			}
 			return nil
 		},
@@ -47,8 +49,8 @@ URL of a gateway it asks for /healthz there, or for the path of the URL if that 
 			if len(args) == 1 {
 				at, err = healthURL(args[0])
 			} else {
-				// It is this machine that is asked, by an address that its certificate need not have, and
-				// nothing secret is sent.
+				// The request goes to this machine, to an address that need not be in the
+				// certificate, and contains no secret.
 				transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 				at, err = c.ownHealthURL()
 			}
@@ -57,7 +59,9 @@ URL of a gateway it asks for /healthz there, or for the path of the URL if that 
 			}
 			client := &http.Client{
 				Timeout: healthTimeout, Transport: transport,
-				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+				CheckRedirect: func(*http.Request, []*http.Request) error {
+					return http.ErrUseLastResponse
+				},
 			}
 			request, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, at, nil)
 			if err != nil {
@@ -69,18 +73,8 @@ URL of a gateway it asks for /healthz there, or for the path of the URL if that 
 			}
 			defer response.Body.Close()
 			text, _ := io.ReadAll(io.LimitReader(response.Body, 200))
-			if response.StatusCode != http.StatusOK {
-				err := fmt.Errorf("%s: %s: %q", at, response.Status, strings.TrimSpace(string(text)))
-				if response.StatusCode == http.StatusBadRequest && strings.Contains(string(text), "HTTP request to an HTTPS server") {
-					return hintedError{err, "the gateway serves TLS: write https://"}
-				}
-				if response.Header.Get("Server") != httpserver.ServerHeader && !isGatewayResponse(text) {
-					return hintedError{err, "another program listens at that address, or a proxy in front of the gateway answers"}
-				}
+			if err := checkHealthResponse(at, response, text, len(args) == 0); err != nil {
 				return err
-			}
-			if response.Header.Get("Server") != httpserver.ServerHeader && (len(args) == 0 || string(text) != "ok\n") { // a proxy may change the header
-				return hintedError{fmt.Errorf("%s: the program that answers there is not a gateway", at), "another program listens at that address"}
 			}
 			_, err = fmt.Fprintln(c.out, "ok")
 			return err
@@ -88,25 +82,51 @@ URL of a gateway it asks for /healthz there, or for the path of the URL if that 
 	}
 }
 
-// isGatewayResponse reports whether a text begins as those do with which a gateway answers when it is not ready, or refuses a
-// request. A proxy leaves them as they are.
-func isGatewayResponse(text []byte) bool {
-	return bytes.HasPrefix(text, []byte("not ready: ")) || bytes.HasPrefix(text, []byte(`{"jsonrpc":"2.0",`))
+// checkHealthResponse returns an error if the response does not report a healthy gateway. own: the
+// request went to this machine, without a proxy that may have changed the header Server.
+func checkHealthResponse(at string, r *http.Response, text []byte, own bool) error {
+	const other = "another program listens at that address"
+	isGateway := r.Header.Get("Server") == httpserver.ServerHeader
+	if r.StatusCode == http.StatusOK {
+		if !isGateway && (own || string(text) != "ok\n") {
+			err := fmt.Errorf("%s: the program at that address is not a gateway", at)
+			return hintedError{err, other}
+		}
+		return nil
+	}
+	err := fmt.Errorf("%s: %s: %q", at, r.Status, strings.TrimSpace(string(text)))
+	const plainHTTP = "HTTP request to an HTTPS server"
+	if r.StatusCode == http.StatusBadRequest && strings.Contains(string(text), plainHTTP) {
+		return hintedError{err, "the gateway serves TLS: use https://"}
+	}
+	if !isGateway && !isGatewayResponse(text) {
+		return hintedError{err, other + ", or a proxy in front of the gateway responds"}
+	}
+	return err
 }
 
-// healthHint returns what to do about a gateway that cannot be asked.
+// isGatewayResponse reports whether a text begins like the response of a gateway that is not
+// ready or that rejects a request. Proxies do not change these texts.
+func isGatewayResponse(text []byte) bool {
+	return bytes.HasPrefix(text, []byte("not ready: ")) ||
+		bytes.HasPrefix(text, []byte(`{"jsonrpc":"2.0",`))
+}
+
+// healthHint returns the hint for a failed request.
 func healthHint(err error) string {
 	_, expired := errors.AsType[x509.CertificateInvalidError](err)
 	_, otherName := errors.AsType[x509.HostnameError](err)
 	switch {
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return "the gateway serves no TLS: write http://"
+		return "the gateway serves no TLS: use http://"
 	case otherName:
-		return "write the URL with a name that is in the certificate"
+		return "use a name in the URL that is in the certificate"
 	case expired:
-		return "the certificate is not valid: put a valid one into the files of tls.cert and tls.key"
+		return "the certificate is not valid: " +
+			"put a valid one into the files of tls.cert and tls.key"
 	case isA[*tls.CertificateVerificationError](err):
-		return "the certificate is not trusted: set SSL_CERT_FILE to a file with the certificate of its authority"
+		return "the certificate is not trusted: " +
+			"set SSL_CERT_FILE to a file with the certificate of its authority"
 	}
 	if strings.Contains(err.Error(), "malformed HTTP") {
 		return "another program listens at that address"
@@ -121,7 +141,8 @@ func healthURL(text string) (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", usageErrorOf("gateway health", fmt.Errorf("%q is not the URL of a gateway", text))
+		err := fmt.Errorf("%q is not the URL of a gateway", text)
+		return "", usageErrorOf("gateway health", err)
 	}
 	switch strings.TrimRight(u.Path, "/") {
 	case "", "/mcp", "/sse":
@@ -130,10 +151,11 @@ func healthURL(text string) (string, error) {
 	return u.String(), nil
 }
 
-// ownHealthURL returns the URL at which the gateway with the configuration at hand is asked.
+// ownHealthURL returns the health URL of the gateway with the user's configuration.
 func (c *cli) ownHealthURL() (string, error) {
 	loaded, err := config.Load(config.Options{
-		Path: c.config, Flags: c.flagValues(), VariableNames: variableNames(), Approve: c.approver(true), RequiredKeys: []string{"listen", "tls"},
+		Path: c.config, Flags: c.flagValues(), VariableNames: variableNames(),
+		Approve: c.approver(true), RequiredKeys: []string{"listen", "tls"},
 	})
 	if err != nil {
 		return "", err
@@ -141,17 +163,18 @@ func (c *cli) ownHealthURL() (string, error) {
 	return listenURL(loaded.Config)
 }
 
-// listenURL returns the URL at which this machine reaches a gateway that listens as c says.
+// listenURL returns the health URL of a gateway on this machine with configuration c.
 func listenURL(c *config.Config) (string, error) {
 	host, port, err := net.SplitHostPort(c.Listen)
 	switch {
 	case c.Listen == "":
-		return "", usageErrorOf("gateway health", fmt.Errorf("the configuration has no listen, and no URL is named"))
+		return "", usageErrorOf("gateway health",
+			fmt.Errorf("the configuration has no listen, and no URL is given"))
 	case err != nil:
 		return "", err
 	case port == "0":
 		return "", usageErrorOf("gateway health",
-			fmt.Errorf("listen is %s, a port that is chosen at the start: name the URL", c.Listen))
+			fmt.Errorf("listen is %s, whose port is chosen at the start: give the URL", c.Listen))
 	}
 	switch addr, err := netip.ParseAddr(host); {
 	case host == "", err == nil && addr.IsUnspecified() && addr.Is4():

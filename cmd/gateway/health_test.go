@@ -80,7 +80,7 @@ func TestHealth_F_CFG_3(t *testing.T) {
 		{[]string{"-c", configured(t, token+"listen: 0.0.0.0:"+port)}, 0, "ok"},
 		{[]string{"-c", configured(t, token+"tls: { cert: a, key: b }\nlisten: "+strings.TrimPrefix(secure.URL, "https://"))}, 0, "ok"},
 		{[]string{"-c", configured(t, "")}, 2, "no listen"},
-		{[]string{"-c", configured(t, "listen: 127.0.0.1:0")}, 2, "name the URL"},
+		{[]string{"-c", configured(t, "listen: 127.0.0.1:0")}, 2, "give the URL"},
 		{[]string{"-c", configured(t, "listn: x")}, 2, "listn"},
 		{[]string{"ftp://x"}, 2, "not the URL"},
 		{[]string{"http://"}, 2, "not the URL"},
@@ -109,8 +109,8 @@ func TestHealthHints(t *testing.T) {
 	defer secure.Close()
 	for at, want := range map[string]string{
 		secure.URL: "hint: the certificate is not trusted: set SSL_CERT_FILE",
-		"https" + strings.TrimPrefix(plain.URL, "http"):  "hint: the gateway serves no TLS: write http://",
-		"http" + strings.TrimPrefix(secure.URL, "https"): "hint: the gateway serves TLS: write https://",
+		"https" + strings.TrimPrefix(plain.URL, "http"):  "hint: the gateway serves no TLS: use http://",
+		"http" + strings.TrimPrefix(secure.URL, "https"): "hint: the gateway serves TLS: use https://",
 	} {
 		if code, text := health(t, at); code != exitFailed || !strings.Contains(text, want) || strings.Contains(text, "is a gateway running") {
 			t.Errorf("%s: exit code %d, %s, want %s", at, code, text, want)
@@ -172,7 +172,7 @@ func TestHealthOfAnotherProgram(t *testing.T) {
 			_, _ = w.Write([]byte(c.text))
 		}))
 		code, text := health(t, server.URL)
-		if code != c.url || code != 0 && !strings.Contains(text, "the program that answers there is not a gateway") {
+		if code != c.url || code != 0 && !strings.Contains(text, "the program at that address is not a gateway") {
 			t.Errorf("%+v: exit code %d, %s", c, code, text)
 		}
 		code, text = health(t, "-c", configured(t, "listen: "+strings.TrimPrefix(server.URL, "http://")))

@@ -24,19 +24,18 @@ func importCommand(c *cli) *cobra.Command {
 	var project string
 	cmd := &cobra.Command{
 		Use:   "import [FILE...]",
-		Short: "Turn the servers that other clients have configured into our YAML",
-		Long: `import reads the files of other MCP clients, and prints their servers as a configuration of
-ours on stdout, or writes it to the file that --output names. Given no FILE it reads those that
-exist. It knows ` + clientNames() + `.
+		Short: "Convert the servers that other clients have configured to YAML",
+		Long: `import reads the files of other MCP clients, and prints their servers as a gateway
+configuration on stdout, or writes it to the file of --output. Without FILE it reads all files
+that exist. It knows ` + clientNames() + `.
 
     gateway import -o ~/.config/mcp-gateway/config.yaml
 
-Secrets stay behind: ${VAR} takes their place, and stderr says which variables to set.
-Servers that a client has switched off, and those of a project's own files such as
-./.mcp.json, unless they are given as FILE, are written with enabled: false.
+Secrets are not copied: ${VAR} replaces them, and the variables to set are printed to stderr.
+Servers that are disabled in a client are written with enabled: false, and so are servers from
+a project's own files such as ./.mcp.json, unless these are given as FILE.
 
-If nothing is found nothing is written, and a file that is there already stays as it is
-without --force.`,
+Nothing is written if no server is found. An existing file is overwritten only with --force.`,
 		RunE: func(cmd *cobra.Command, files []string) error {
 			o.path, project = config.ExpandHome(o.path), config.ExpandHome(project)
 			for i := range files {
@@ -51,7 +50,10 @@ without --force.`,
 					return err
 				}
 				if info, err := os.Stat(project); err != nil || !info.IsDir() {
-					return usageError{fmt.Errorf("--project: there is no folder %s", project), "name the folder of a project"}
+					return usageError{
+						fmt.Errorf("--project: there is no folder %s", project),
+						"name the folder of a project",
+					}
 				}
 			}
 			im, err := clientimport.Read(files, clientimport.Options{
@@ -76,22 +78,24 @@ without --force.`,
 				fmt.Fprintf(c.err, "gateway: %s is not approved: %v\n", o.path, err)
 			}
 			all, off := im.Count()
-			fmt.Fprintf(c.err, "gateway: wrote %s (servers: %d, switched off: %d)\n", o.path, all, off)
+			fmt.Fprintf(c.err, "gateway: wrote %s (servers: %d, disabled: %d)\n", o.path, all, off)
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&o.path, "output", "o", "", "write to `FILE` instead of stdout, and make its folder")
-	cmd.Flags().StringVar(&project, "project", "", "read the files of the project in `DIR` instead of the working directory")
+	cmd.Flags().StringVarP(&o.path, "output", "o", "",
+		"write to `FILE` instead of stdout, and create its folder")
+	cmd.Flags().StringVar(&project, "project", "",
+		"read the files of the project in `DIR` instead of the working directory")
 	cmd.Flags().BoolVar(&o.force, "force", false, "with --output: overwrite FILE")
 	return cmd
 }
 
-// clientNames lists the clients that import knows, in lines that fit a terminal.
+// clientNames returns the clients that import knows, wrapped for a terminal.
 func clientNames() string {
 	titles := clientimport.ClientTitles()
 	last := len(titles) - 1
 	var b strings.Builder
-	width := len("exist. It knows ")
+	width := len("that exist. It knows ")
 	for i, title := range titles {
 		if i == last {
 			title = "and " + title
@@ -110,8 +114,8 @@ func clientNames() string {
 	return b.String()
 }
 
-// isGateway asks whoever listens at a URL, which is on this machine, whether it is one
-// of us. It says nothing in doing so: what serves there may be anything.
+// isGateway reports whether a gateway serves at a URL on this machine. Its request contains no
+// information, because any program may listen there.
 func isGateway(ctx context.Context, at string) bool {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -124,7 +128,7 @@ func isGateway(ctx context.Context, at string) bool {
 	if err != nil {
 		return false
 	}
-	// No proxy leads to this machine, and its certificate is often of its own making.
+	// A proxy does not lead to this machine, and its certificate is often self-signed.
 	t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer t.CloseIdleConnections()
 	res, err := t.RoundTrip(r)

@@ -1,5 +1,5 @@
-// Command gateway is the one MCP server that a client configures, in front of
-// all the others. See the README, and gateway --help.
+// Command gateway is an MCP server in front of all other MCP servers of a user. See the README, and
+// gateway --help.
 package main
 
 import (
@@ -23,17 +23,19 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-// version is what the gateway calls itself; a release sets it with -ldflags.
+// version is the version of the gateway. A release sets it with -ldflags.
 var version = "0.1.0-dev"
 
 func main() {
 	protect()
-	logging.DiscardStandardLog() // until there is a log
-	// A client that closes our stdout or stderr early must not kill us before the
-	// backends are ended. The signal is caught, not ignored: children inherit the
-	// latter.
+	logging.DiscardStandardLog() // until the log is open
+	// A client that closes our stdout or stderr must not end this process before the backends are
+	// stopped. SIGPIPE is caught and not ignored, because children inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	c := &cli{stdio: stdio{os.Stdin, os.Stdout, os.Stderr}, sighup: new(reload.SIGHUP), secondSignal: new(signalHandler)}
+	c := &cli{
+		stdio:  stdio{os.Stdin, os.Stdout, os.Stderr},
+		sighup: new(reload.SIGHUP), secondSignal: new(signalHandler),
+	}
 	ctx, stop := signalContext(c.sighup, c.secondSignal)
 	disown := procgroup.BecomeSubreaper()
 	code := c.run(ctx, os.Args[1:])
@@ -42,13 +44,15 @@ func main() {
 	os.Exit(code)
 }
 
-// stdio is where a verb reads and writes.
+// stdio are the standard streams of a command.
 type stdio struct {
 	in, out, err *os.File
 }
 
-// run carries out a command line and returns the exit code.
-func run(ctx context.Context, args []string, io stdio) int { return (&cli{stdio: io}).run(ctx, args) }
+// run executes a command line and returns the exit code.
+func run(ctx context.Context, args []string, io stdio) int {
+	return (&cli{stdio: io}).run(ctx, args)
+}
 
 func (c *cli) run(ctx context.Context, args []string) int {
 	io := c.stdio
@@ -72,7 +76,8 @@ func (c *cli) run(ctx context.Context, args []string) int {
 		err = unknown
 	}
 	code := reportError(io.err, c.mask, err)
-	if serves := verb == root || verb.Name() == "serve"; serves && err != nil && unknown == nil && !c.serving {
+	isServe := verb == root || verb.Name() == "serve"
+	if isServe && err != nil && unknown == nil && !c.serving {
 		var problem strings.Builder
 		reportError(&problem, c.mask, err)
 		c.reportStartupError(ctx, strings.ReplaceAll("\n"+problem.String(), "\ngateway: ", "\n"))
@@ -80,11 +85,11 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// The exit codes, as promised to users.
+// The exit codes, which the documentation promises.
 const (
 	exitOK     = 0
-	exitFailed = 1 // it ran and failed
-	exitUsage  = 2 // the command line or the configuration is wrong
+	exitFailed = 1 // the command failed
+	exitUsage  = 2 // the command line or the configuration is invalid
 )
 
 // A usageError is a mistake in the command line.
@@ -93,10 +98,10 @@ type usageError struct {
 	hint string
 }
 
-// usageErrorOf is a usageError about a command that its help explains.
+// usageErrorOf returns a usageError with the help of a command as the hint.
 func usageErrorOf(command string, err error) error { return usageError{err, command + " --help"} }
 
-// A hintedError error says what to try.
+// A hintedError has a hint for the user.
 type hintedError struct {
 	error
 	hint string
@@ -104,13 +109,13 @@ type hintedError struct {
 
 func (h hintedError) Unwrap() error { return h.error }
 
-// errReported is a failure that the verb has told of itself.
+// errReported is a failure that the command has already reported.
 var errReported = errors.New("")
 
-// errInterrupted is the end of a verb that a signal stopped before it was done.
+// errInterrupted is the error of a command that a signal stopped before it was done.
 var errInterrupted = errors.New("interrupted")
 
-// reportError tells the user what went wrong, and what to try, without the secrets that mask knows.
+// reportError prints an error and its hint, with secrets masked, and returns the exit code.
 func reportError(w io.Writer, mask *logging.Mask, err error) int {
 	var usage usageError
 	var bad config.Errors
@@ -140,8 +145,8 @@ func reportError(w io.Writer, mask *logging.Mask, err error) int {
 	return code
 }
 
-// printError prints what went wrong, and what to try if that is known. Control characters are escaped
-// also where w is no terminal: what is written there may be shown on one later.
+// printError prints a problem and a hint, which may be "". Control characters are escaped even
+// if w is not a terminal, because the text may be shown on one later.
 func printError(w io.Writer, problem, hint string) {
 	for _, line := range strings.Split(escapeControls(problem), "\n") {
 		fmt.Fprintf(w, "gateway: %s\n", line)
@@ -151,20 +156,21 @@ func printError(w io.Writer, problem, hint string) {
 	}
 }
 
-// command builds the tree of verbs.
+// command returns the root command with its subcommands.
 func (c *cli) command() *cobra.Command {
 	var showVersion bool
 	root := &cobra.Command{
 		Use:   "gateway",
 		Short: "One MCP server in front of all your others",
-		Long: `gateway is the one MCP server that you configure in Claude Code, Cursor, VS Code or
-any other client. Behind it stand all your other servers, listed in one file.
+		Long: `gateway is the one MCP server that you configure in Claude Code, Cursor, VS
+Code or any other client. It gives clients the tools of all your other servers, which you
+list in one file.
 
-Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
+Without a command it serves MCP on stdin and stdout, as clients expect.
 
     claude mcp add -s user gateway -- gateway      # let Claude Code use it
-    gateway import -o gateway.yaml                 # take over the servers you have
-    gateway check                                  # see whether they all start`,
+    gateway import -o gateway.yaml                 # copy the servers that your clients have
+    gateway check                                  # check that all of them start`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if showVersion {
@@ -175,20 +181,24 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	// Not cobra's own flag: to print another text than its default one would link text/template, and with that every
-	// exported method of the program (2 MB).
-	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version, and the revisions of MCP it speaks")
+	// cobra's own flag is not used: any text but its default links text/template, and with that
+	// every exported method of the program (2 MB).
+	root.Flags().BoolVarP(&showVersion, "version", "v", false,
+		"print the version, and the supported revisions of MCP")
 	p := root.PersistentFlags()
-	p.StringVarP(&c.config, "config", "c", "", "the configuration `FILE` (default ./gateway.yaml, then the user's)")
-	p.StringVar(&c.logLevel, "log-level", "", "debug, info, warn or error (default info; error for the verbs that print)")
+	p.StringVarP(&c.config, "config", "c", "",
+		"the configuration `FILE` (default ./gateway.yaml, then the user's)")
+	p.StringVar(&c.logLevel, "log-level", "",
+		"debug, info, warn or error (default info; error for commands that print results)")
 	p.StringVar(&c.logFormat, "log-format", "", "text or json (default text)")
-	p.StringVar(&c.state, "state", "", "the `DIR` that keeps the last known catalogs, or none")
+	p.StringVar(&c.state, "state", "",
+		"the `DIR` for state such as the last known catalogs, or none")
 	c.serveFlags(root)
 	root.SetFlagErrorFunc(flagError)
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
-		serveCommand(c), checkCommand(c), toolsCommand(c), callCommand(c), importCommand(c), trustCommand(c), untrustCommand(c),
-		healthCommand(c), versionCommand(c),
+		serveCommand(c), checkCommand(c), toolsCommand(c), callCommand(c), importCommand(c),
+		trustCommand(c), untrustCommand(c), healthCommand(c), versionCommand(c),
 	)
 	root.SetHelpCommand(helpCommand())
 	for _, cmd := range append(root.Commands(), root) {
@@ -197,7 +207,7 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 	return root
 }
 
-// helpCommand is cobra's, but a word that is no command is an error.
+// helpCommand returns the help command. Unlike cobra's it returns an error for an unknown command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -210,7 +220,8 @@ func helpCommand() *cobra.Command {
 			case len(rest) > 0 && about.HasSubCommands():
 				return noArgs(about, rest)
 			case len(rest) > 0:
-				return usageErrorOf(c.CommandPath(), fmt.Errorf("%s has no subcommand %q", about.CommandPath(), rest[0]))
+				err := fmt.Errorf("%s has no subcommand %q", about.CommandPath(), rest[0])
+				return usageErrorOf(c.CommandPath(), err)
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()
@@ -218,9 +229,11 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// flagError is the error about a flag. An unknown one may be meant for a key of the configuration.
+// flagError returns the error about a flag. If an unknown flag is a key of the configuration,
+// the hint says so.
 func flagError(c *cobra.Command, err error) error {
-	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok && c.Root().Flag(name) == nil {
+	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if ok && c.Root().Flag(name) == nil {
 		if hint := config.FlagHint(name); hint != "" {
 			return usageError{err, hint}
 		}
@@ -228,8 +241,9 @@ func flagError(c *cobra.Command, err error) error {
 	return usageErrorOf(c.CommandPath(), err)
 }
 
-// rejectUnknownShell makes a word that is no shell an error of the command completion: cobra prints its help. root must have its
-// output already, because cobra's command keeps it.
+// rejectUnknownShell makes the completion command return an error for an unknown shell, for
+// which cobra prints its help. The output of root must be set before, because cobra's command
+// keeps it.
 func rejectUnknownShell(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	c, _, err := root.Find([]string{"completion"})
@@ -241,7 +255,7 @@ func rejectUnknownShell(root *cobra.Command) {
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 }
 
-// asUsageErrors makes what is wrong with the arguments a usage error.
+// asUsageErrors converts the errors of a check of arguments to usage errors.
 func asUsageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if check == nil {
@@ -255,31 +269,32 @@ func asUsageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// noArgs is for the commands that take none. It guesses what was meant: a verb, or the
-// configuration.
+// noArgs rejects arguments. The hint suggests a command or the flag for the configuration.
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	arg, path := args[0], c.CommandPath()
-	err := fmt.Errorf("%s takes no argument, and %q is one", path, arg)
+	err := fmt.Errorf("%s takes no arguments, but got %q", path, arg)
 	if c.HasSubCommands() {
 		err = fmt.Errorf("unknown command %q", arg)
 	}
 	near := c.SuggestionsFor(arg)
 	switch {
 	case isFile(arg):
-		return usageError{err, "the configuration is named with -c: " + path + " -c " + arg}
+		return usageError{err, "use -c to name a configuration file: " + path + " -c " + arg}
 	case len(near) > 0:
-		return usageError{err, "did you mean " + path + " " + strings.Join(near, ", or "+path+" ") + "?"}
+		suggestion := path + " " + strings.Join(near, ", or "+path+" ")
+		return usageError{err, "did you mean " + suggestion + "?"}
 	}
 	return usageErrorOf(path, err)
 }
 
-// isFile reports whether a word is the name of a file, or would be.
+// isFile reports whether a word is the name of a file, or has the suffix of a configuration file.
 func isFile(word string) bool {
 	info, err := os.Stat(word)
-	return err == nil && info.Mode().IsRegular() || slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(word))
+	return err == nil && info.Mode().IsRegular() ||
+		slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(word))
 }
 
 func isA[E error](err error) bool {

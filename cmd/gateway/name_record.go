@@ -17,22 +17,22 @@ import (
 	"mcpgateway/internal/atomicfile"
 )
 
-// A nameRecord says which backend had each name when a gateway ran last, so that the next run can
-// tell which names mean something else. There is one for each configuration file, in the state
-// directory.
+// A nameRecord records the backend of each exposed name, so that the next run can report names that
+// belong to another backend. There is one per configuration file, in the state directory.
 type nameRecord struct {
-	Version int                                      `json:"version"`
-	File    string                                   `json:"file"`
-	Names   map[string]map[string]catalog.Assignment `json:"names"` // by the lists' names in MCP
+	Version int    `json:"version"`
+	File    string `json:"file"`
+	// Names has the assignments of each list, by the member of its result in MCP.
+	Names map[string]map[string]catalog.Assignment `json:"names"`
 }
 
 const (
 	nameRecordVersion = 1
-	maxNameRecord     = 16 << 20 // bytes of one; catalog bounds what is in it, before it is JSON
-	keptNameRecords   = 100      // of them; the ones written longest ago go
+	maxNameRecord     = 16 << 20 // bytes of a record; catalog limits its content
+	keptNameRecords   = 100      // records; the oldest are removed
 )
 
-// nameRecordPath is where the record of a configuration file is kept; "" if none is.
+// nameRecordPath returns the path of the record of a configuration file, "" if none is kept.
 func nameRecordPath(state, source string) string {
 	if state == "" || source == "" || !isRegular(source) {
 		return ""
@@ -44,7 +44,7 @@ func nameRecordPath(state, source string) string {
 	return filepath.Join(state, "names", hex.EncodeToString(sum[:8])+".json")
 }
 
-// readNameRecord returns the record at a path. There is nothing in it if there is no file.
+// readNameRecord returns the record at a path, empty if there is no file.
 func readNameRecord(path string) (catalog.Assignments, error) {
 	if path == "" {
 		return catalog.Assignments{}, nil
@@ -56,7 +56,7 @@ func readNameRecord(path string) (catalog.Assignments, error) {
 	case err != nil:
 		return catalog.Assignments{}, err
 	case !info.Mode().IsRegular():
-		return catalog.Assignments{}, errors.New("it is no file")
+		return catalog.Assignments{}, errors.New("it is not a regular file")
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -79,7 +79,7 @@ func parseNameRecord(text []byte) (all catalog.Assignments, err error) {
 		return all, errors.New("it is damaged")
 	}
 	if r.Version != nameRecordVersion {
-		return all, fmt.Errorf("it is of version %d, not %d", r.Version, nameRecordVersion)
+		return all, fmt.Errorf("it has version %d, not %d", r.Version, nameRecordVersion)
 	}
 	for k := range all {
 		all[k] = r.Names[catalog.Kind(k).ResultMember()]
@@ -87,7 +87,7 @@ func parseNameRecord(text []byte) (all catalog.Assignments, err error) {
 	return all, nil
 }
 
-// encodeNameRecord is what parseNameRecord reads.
+// encodeNameRecord returns the text of a record.
 func encodeNameRecord(source string, all catalog.Assignments) ([]byte, error) {
 	file, err := filepath.Abs(source)
 	if err != nil {
@@ -106,22 +106,23 @@ func (a *app) loadNameRecord() {
 	path := nameRecordPath(a.Config.StateDir, a.Source)
 	var err error
 	if a.previousNames, err = readNameRecord(path); err != nil {
-		a.log.Warn("it is not known which backend had which name in the last run", "file", path, "err", err)
+		a.log.Warn("record of names not readable: cannot report names that belong "+
+			"to another backend", "file", path, "err", err)
 	}
 }
 
-// nameRecordPause is how long the record is not written after it was, or could not be.
+// nameRecordPause is the minimum time between two attempts to write the record.
 const nameRecordPause = time.Second
 
-// keepNameRecord keeps the record up to date until ctx is done. The names of the last run are
-// replaced when lists can go out, and what differs is logged by then.
+// keepNameRecord keeps the record up to date until ctx is done. It replaces the record of the
+// last run when lists can be sent; by then the differences are logged.
 func (a *app) keepNameRecord(ctx context.Context) {
 	k := nameRecorder{app: a, path: nameRecordPath(a.Config.StateDir, a.Source)}
 	if k.path == "" {
 		return
 	}
 	for over := false; !over; {
-		over = ctx.Err() != nil // then once more
+		over = ctx.Err() != nil // the last update
 		v := a.backends.View()
 		if k.update(v) {
 			select {
@@ -136,15 +137,15 @@ func (a *app) keepNameRecord(ctx context.Context) {
 	}
 }
 
-// A nameRecorder writes the record of names when it has changed.
+// A nameRecorder writes the record of names when the names have changed.
 type nameRecorder struct {
 	*app
 	path            string
 	seen            *catalog.Snapshot
-	written, failed string // the text, and the last error that was logged
+	written, failed string // text of the record, and the last logged error
 }
 
-// update writes what has changed. It reports whether there was anything new to look at.
+// update writes changed names. It reports whether v has a new snapshot.
 func (k *nameRecorder) update(v *catalog.View) bool {
 	if !v.Settled || v.Snapshot == k.seen {
 		return false
@@ -152,34 +153,40 @@ func (k *nameRecorder) update(v *catalog.View) bool {
 	k.seen = v.Snapshot
 	text, err := encodeNameRecord(k.Source, v.Assignments())
 	if err == nil && string(text) != k.written {
-		if err = atomicfile.Write(k.path, text, atomicfile.Options{Sync: true, FollowLink: true}); err == nil {
+		o := atomicfile.Options{Sync: true, FollowLink: true}
+		if err = atomicfile.Write(k.path, text, o); err == nil {
 			k.written = string(text)
 			atomicfile.KeepNewest(filepath.Dir(k.path), keptNameRecords)
 		}
 	}
 	if err != nil && err.Error() != k.failed {
 		k.failed = err.Error()
-		k.log.Warn("the next run will not know which backend has which name now", "err", err)
+		k.log.Warn("record of names not written: the next run cannot report names that belong "+
+			"to another backend", "err", err)
 	}
 	return true
 }
 
-// maxTransfers bounds the lines of transferLines about names.
+// maxTransfers is the number of lines of transferLines about names.
 const maxTransfers = 20
 
-// transferLines says which names belong to another backend than in the last run, and what to do.
+// transferLines returns lines for the user about names that belong to another backend than in
+// the last run.
 func (a *app) transferLines(moves []catalog.Move) (lines []string) {
 	all := catalog.Transfers(moves)
 	if len(all) == 0 {
 		return nil
 	}
 	for _, t := range all[:min(len(all), maxTransfers)] {
-		lines = append(lines, printable(a.mask.String(fmt.Sprintf("%s %s: belongs to %s, and belonged to %s in the last run",
-			t.Kind, nameList(t.Names), t.To, t.From))))
+		line := fmt.Sprintf("%s %s: belongs to %s, and belonged to %s in the last run",
+			t.Kind, nameList(t.Names), t.To, t.From)
+		lines = append(lines, printable(a.mask.String(line)))
 	}
 	if more := len(all) - maxTransfers; more > 0 {
-		lines = append(lines, fmt.Sprintf("names of %d more backends belong to another backend", more))
+		lines = append(lines,
+			fmt.Sprintf("names of %d more backends belong to another backend", more))
 	}
-	return append(lines, "What clients permit under such a name applies to another server now. If that is not wanted, change the "+
-		"order of the backends or set catalog.prefix to always. The next gateway serve logs it and then takes it as known.")
+	return append(lines, "Permissions that clients have for such a name now apply "+
+		"to another server. If you do not want that, change the order of the backends or set "+
+		"catalog.prefix to always. The next gateway serve logs these names once.")
 }

@@ -13,17 +13,17 @@ import (
 	"mcpgateway/internal/atomicfile"
 )
 
-// output is the file that a verb writes, if path is not "".
+// An output is the file that a command writes; path "" means stdout.
 type output struct {
 	path  string
 	force bool
 }
 
-// validate says what is wrong with it before anything is done.
+// validate returns an error if the file cannot be written. It is called before anything is done.
 func (o output) validate() error {
 	if o.path == "" {
 		if o.force {
-			return usageErrorOf("gateway import", errors.New("--force goes with --output"))
+			return usageErrorOf("gateway import", errors.New("--force needs --output"))
 		}
 		return nil
 	}
@@ -32,30 +32,38 @@ func (o output) validate() error {
 	case errors.Is(err, fs.ErrNotExist) && isUnexpanded(o.path):
 		return usageError{
 			fmt.Errorf("--output: the home directory in %s is not known", o.path),
-			"write the full path, or ." + string(filepath.Separator) + o.path + " for a folder of that name",
+			"give the full path, or ." + string(filepath.Separator) + o.path +
+				" for a folder of that name",
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		if info, err := os.Lstat(o.path); err == nil && info.Mode()&fs.ModeSymlink != 0 { // else somebody has made it just now
-			return fmt.Errorf("%s is a link to what is not there", o.path)
+		// Without a link, the file was created just now.
+		if info, err := os.Lstat(o.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%s is a link to a missing file", o.path)
 		}
 		return nil
 	case err != nil:
 		return o.writeError(err)
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no file", o.path)
+		return fmt.Errorf("%s is not a regular file", o.path)
 	case !o.force:
-		return hintedError{fmt.Errorf("%s is there already", o.path), "name another file, or overwrite it with --force"}
+		return hintedError{
+			fmt.Errorf("%s exists already", o.path),
+			"name another file, or overwrite it with --force",
+		}
 	}
 	return nil
 }
 
-// isUnexpanded reports whether a path begins with ~ or ~USER that was not replaced by a home directory.
+// isUnexpanded reports whether a path begins with ~ or ~USER that was not replaced by a home
+// directory.
 func isUnexpanded(path string) bool {
-	end := strings.IndexFunc(path, func(r rune) bool { return r < utf8.RuneSelf && os.IsPathSeparator(uint8(r)) })
+	end := strings.IndexFunc(path, func(r rune) bool {
+		return r < utf8.RuneSelf && os.IsPathSeparator(uint8(r))
+	})
 	return strings.HasPrefix(path, "~") && (end > 0 || path == "~")
 }
 
-// writeTo writes text to the file, or to stdout if there is none.
+// writeTo writes text to the file, or to stdout without one.
 func (o output) writeTo(stdout io.Writer, text []byte) error {
 	if o.path == "" {
 		_, err := stdout.Write(text)
@@ -64,7 +72,7 @@ func (o output) writeTo(stdout io.Writer, text []byte) error {
 	return o.writeError(o.write(text))
 }
 
-// writeError adds the path to an error of the system, which may have the path of the temporary file.
+// writeError replaces the path in a system error, which may be the path of a temporary file.
 func (o output) writeError(err error) error {
 	var cause error
 	if at, is := errors.AsType[*fs.PathError](err); is {
@@ -73,13 +81,18 @@ func (o output) writeError(err error) error {
 		cause = link.Err
 	}
 	if cause != nil {
-		return hintedError{fmt.Errorf("cannot write %s: %w", o.path, cause), "name another file, or make its folder writable"}
+		return hintedError{
+			fmt.Errorf("cannot write %s: %w", o.path, cause),
+			"name another file, or make its folder writable",
+		}
 	}
 	return err
 }
 
 // write replaces or creates the file. A symbolic link stays one.
 func (o output) write(text []byte) error {
-	// It is checked again, because reading the servers may have taken a while.
-	return atomicfile.Write(o.path, text, atomicfile.Options{Sync: true, FollowLink: true, Check: o.validate})
+	return atomicfile.Write(o.path, text, atomicfile.Options{
+		Sync: true, FollowLink: true,
+		Check: o.validate, // again, because reading the servers may have taken a while
+	})
 }

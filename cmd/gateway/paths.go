@@ -11,8 +11,7 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// absolutePath returns path from the root. A relative path begins in the folder in which the gateway was
-// started.
+// absolutePath returns the absolute path of a path relative to the working directory; "" stays "".
 func absolutePath(path string) string {
 	if path == "" {
 		return ""
@@ -29,8 +28,8 @@ func isRegular(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular()
 }
 
-// auditFileConflicts returns an error for each file that the gateway reads and that audit.file names too:
-// records would be appended to it.
+// auditFileConflicts returns an error for each file of the gateway that audit.file names, too,
+// because records would be appended to it.
 func auditFileConflicts(l *config.Loaded) (errs config.Errors) {
 	c := l.Config
 	audit := c.Audit.File
@@ -42,18 +41,21 @@ func auditFileConflicts(l *config.Loaded) (errs config.Errors) {
 			return
 		}
 		e := l.ErrorAt("audit.file")
-		e.Problem = "names " + what + ", " + absolutePath(path) + ", and the audit records would be appended to it"
-		e.Hint = "give audit.file a file of its own"
+		e.Problem = "names " + what + ", " + absolutePath(path) +
+			", and audit records would be appended to it"
+		e.Hint = "set audit.file to a file of its own"
 		errs = append(errs, e)
 	}
 	refuse(l.Source, "the configuration file itself")
 	refuse(c.TLS.Cert, "the same file as tls.cert")
 	refuse(c.TLS.Key, "the same file as tls.key")
 	if c.StateDir != "" && slices.Contains(c.Auth.Tokens, config.AutoToken) {
-		refuse(autoTokenPath(c), "the file with the token that auto in auth.tokens stands for")
+		refuse(autoTokenPath(c), "the file with the token for auto in auth.tokens")
 	}
 	for i, b := range c.Backends {
-		for _, p := range []struct{ key, path string }{{"tls.ca", b.TLS.CA}, {"tls.cert", b.TLS.Cert}, {"tls.key", b.TLS.Key}} {
+		for _, p := range []struct{ key, path string }{
+			{"tls.ca", b.TLS.CA}, {"tls.cert", b.TLS.Cert}, {"tls.key", b.TLS.Key},
+		} {
 			if p.path != "" {
 				key := l.ErrorAt(fmt.Sprintf("backends[%d].%s", i, p.key)).Key
 				refuse(p.path, "the same file as "+key+" of the backend "+b.Name)
@@ -63,7 +65,7 @@ func auditFileConflicts(l *config.Loaded) (errs config.Errors) {
 	return errs
 }
 
-// isSameFile reports whether two paths lead to one file, or would if it were there.
+// isSameFile reports whether two paths lead to the same file, which need not exist.
 func isSameFile(a, b string) bool {
 	if absolutePath(a) == absolutePath(b) {
 		return true
@@ -73,15 +75,15 @@ func isSameFile(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(one, other)
 }
 
-// missingPaths returns a warning for each path of a backend that is not there, and for a state
-// directory that cannot be one. A path may be made later: the backend fails until then.
+// missingPaths returns a warning for each path of a backend that does not exist, and for a state
+// directory that is not a directory. These are not errors, because a path may be created later.
 func missingPaths(l *config.Loaded) (warnings []string) {
 	if dir := l.Config.StateDir; l.Config.State != "" && dir != "" {
 		info, err := os.Stat(dir)
 		if err == nil && !info.IsDir() {
 			err = errors.New("not a directory")
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // one that is missing is made
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a missing one is created
 			warnings = append(warnings, l.PathError("state", dir, err, "").Error())
 		}
 	}
@@ -96,7 +98,8 @@ func missingPaths(l *config.Loaded) (warnings []string) {
 				continue
 			}
 			if _, err := os.Stat(p.path); err != nil {
-				warnings = append(warnings, l.PathError(fmt.Sprintf("backends[%d].%s", i, p.key), p.path, err, "").Error())
+				key := fmt.Sprintf("backends[%d].%s", i, p.key)
+				warnings = append(warnings, l.PathError(key, p.path, err, "").Error())
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func TestAuditFileThatIsRead(t *testing.T) {
 		{"hard", "names the same file as tls.cert"},
 		{"~/key.pem", "names the same file as tls.key"},
 		{"link", "names the same file as tls.ca of the backend b"},
-		{"state/token", "names the file with the token that auto in auth.tokens stands for"},
+		{"state/token", "names the file with the token for auto in auth.tokens"},
 		{"other", ""},
 		{"none", ""},
 	} {

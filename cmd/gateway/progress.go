@@ -12,8 +12,8 @@ import (
 	"mcpgateway/backends"
 )
 
-// progress says on stderr for which backends a verb is waiting: on a terminal
-// in one line that is written over, elsewhere in a line now and then.
+// progress shows on stderr the backends that a command waits for: on a terminal in one line that is
+// overwritten, otherwise in a line from time to time.
 type progress struct {
 	w        io.Writer
 	terminal bool
@@ -33,11 +33,13 @@ func (p *progress) show(all []backends.Status) {
 		}
 	}
 	p.print(fmt.Sprintf("waiting for %s (%d of %d have answered, %.0f s)",
-		truncate(strings.Join(names, ", "), 60), len(all)-len(names), len(all), time.Since(p.began).Seconds()))
+		truncate(strings.Join(names, ", "), 60), len(all)-len(names), len(all),
+		time.Since(p.began).Seconds()))
 }
 
 func (p *progress) due() bool {
-	return p.terminal || time.Since(p.began) >= 2*time.Second && time.Since(p.last) >= 5*time.Second
+	return p.terminal ||
+		time.Since(p.began) >= 2*time.Second && time.Since(p.last) >= 5*time.Second
 }
 
 func (p *progress) print(text string) {

@@ -13,40 +13,44 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// ancestorsEnv is how a gateway tells the processes that it starts of which configurations
-// there are gateways above them: their identities, the outermost first, with commas.
-// See docs/decisions/015-recursive-gateways.md.
+// ancestorsEnv is the environment variable by which a gateway passes the identities of its own
+// configuration and those of its ancestors to its child processes: the outermost first, separated
+// by commas. See docs/decisions/015-recursive-gateways.md.
 const ancestorsEnv = "MCP_GATEWAY_ABOVE"
 
-// maxAncestors bounds how many gateways may stand above one. It ends the loops in which no
-// configuration comes twice, such as one that is written anew for each.
+// maxAncestors is the number of gateways that a gateway may have as ancestors. It ends loops in
+// which no configuration occurs twice, such as one that is written again for each gateway.
 const maxAncestors = 8
 
-// checkRecursion returns what the processes are told, by ancestorsEnv, that a gateway starts whose
-// configuration is the file source; above is what it was told itself. It is an error if
-// there is a gateway of the same configuration above: it would start itself for ever.
-func checkRecursion(source, above string) (string, error) {
+// checkRecursion returns the value of ancestorsEnv for the child processes of a gateway with the
+// configuration file source. ancestors is the value for the gateway itself. It returns an error
+// if an ancestor has the same configuration, because the gateway would start itself forever.
+func checkRecursion(source, ancestors string) (string, error) {
 	var chain []string
-	if above != "" {
-		chain = strings.Split(above, ",")
+	if ancestors != "" {
+		chain = strings.Split(ancestors, ",")
 	}
 	self := configIdentity(source)
 	problem := ""
 	switch {
 	case len(chain) > 0 && chain[len(chain)-1] == self:
-		problem = "Loop detected: this backend is the gateway itself; take it out of the configuration"
+		problem = "Loop detected: this backend is the gateway itself; " +
+			"remove it from the configuration"
 	case slices.Contains(chain, self):
-		problem = "Loop detected: this backend is a gateway that stands further up; take it out of the configuration"
+		problem = "Loop detected: this backend is a gateway that has started this one " +
+			"indirectly; remove it from the configuration"
 	case len(chain) >= maxAncestors:
-		problem = fmt.Sprintf("Loop detected: %d gateways stand above this one, each a backend of the one before", len(chain))
+		problem = fmt.Sprintf("Loop detected: this gateway has %d ancestors, "+
+			"each a backend of the one before", len(chain))
 	default:
 		return strings.Join(append(chain, self), ","), nil
 	}
 	return "", &config.Error{File: source, Problem: problem}
 }
 
-// configIdentity returns what stands for a configuration. It is the same for all ways to name
-// the file; what is no file, such as a pipe, has one of its own each time.
+// configIdentity returns the identity of a configuration file. It does not depend on the path by
+// which the file is named. Anything but a regular file, such as a pipe, gets a new identity each
+// time.
 func configIdentity(source string) string {
 	name, err := filepath.EvalSymlinks(source)
 	if err == nil {

@@ -30,7 +30,7 @@ func TestBeneath(t *testing.T) {
 			t.Errorf("%s: %q, %v", source, chain, err)
 		}
 	}
-	const itself, further = "this backend is the gateway itself", "this backend is a gateway that stands further up"
+	const itself, further = "this backend is the gateway itself", "this backend is a gateway that has started this one indirectly"
 	refused(a, down("", a), itself)
 	refused(link, down("", a), itself)
 	refused(a, down("", link), itself)
@@ -41,11 +41,11 @@ func TestBeneath(t *testing.T) {
 	for range maxAncestors {
 		others = append(others, file(t, "other.yaml", "")) // the same name, each in its own directory
 	}
-	refused(a, down("", others...), "8 gateways stand above")
-	refused(a, strings.Repeat(",", 1000), "gateways stand above")
+	refused(a, down("", others...), "has 8 ancestors")
+	refused(a, strings.Repeat(",", 1000), "ancestors, each")
 
 	// What is no file is not known again, but counted.
-	refused(a, down("", os.DevNull, os.DevNull, "", "", os.DevNull, "none.yaml", "none.yaml", os.DevNull), "8 gateways stand above")
+	refused(a, down("", os.DevNull, os.DevNull, "", "", os.DevNull, "none.yaml", "none.yaml", os.DevNull), "has 8 ancestors")
 }
 
 // A relative name is another file elsewhere, and the same one here.
@@ -84,7 +84,7 @@ func TestABackendThatIsTheGatewayItself(t *testing.T) {
 			t.Errorf("%s: exit code %d, stderr %q", verb, code, stderr)
 		}
 		if verb != "serve" {
-			if !strings.Contains(stderr, "hint: if you mean to run it beneath a gateway, unset MCP_GATEWAY_ABOVE") || len(answers) != 0 {
+			if !strings.Contains(stderr, "hint: to run it as a child of a gateway anyway, unset MCP_GATEWAY_ABOVE") || len(answers) != 0 {
 				t.Errorf("%s: answers %q, stderr %q", verb, answers, stderr)
 			}
 		} else if len(answers) != 2 || !strings.Contains(answers[1], "Loop detected: ") || strings.Count(stderr, "\n") != 1 {

@@ -11,9 +11,10 @@ import (
 )
 
 // runReloading calls work. Until work returns, it reloads the configuration and keeps the record of
-// names up to date. d is nil if the gateway does not serve HTTP.
+// names up to date. server is nil if the gateway does not serve HTTP.
 func (c *cli) runReloading(
-	ctx context.Context, a *app, d *httpserver.Server, sighup <-chan struct{}, work func(context.Context) error,
+	ctx context.Context, a *app, server *httpserver.Server, sighup <-chan struct{},
+	work func(context.Context) error,
 ) error {
 	o := reload.Options{
 		Initial:     a.Loaded,
@@ -26,8 +27,8 @@ func (c *cli) runReloading(
 		Certificate: &a.certificate,
 		Log:         a.log,
 	}
-	if d != nil {
-		o.Server = d
+	if server != nil {
+		o.Server = server
 	}
 	ctx, end := context.WithCancel(ctx)
 	var names sync.WaitGroup
@@ -52,9 +53,12 @@ func (t reloadTarget) SetSecrets(secrets []string) { t.mask.SetSecrets(secrets..
 func (t reloadTarget) SetLogLevel(c *config.Config) { t.level.Set(levelOf(c)) }
 
 // ApplyBackends implements reload.Target.
-func (t reloadTarget) ApplyBackends(ctx context.Context, c *config.Config, late func(names []string)) error {
+func (t reloadTarget) ApplyBackends(
+	ctx context.Context, c *config.Config, late func(names []string),
+) error {
 	return t.backends.Apply(ctx, backends.Change{
-		Backends: c.Backends, Catalog: catalogOptions(c), CatalogWait: c.Catalog.Wait, OnSlowStart: late,
+		Backends: c.Backends, Catalog: catalogOptions(c), CatalogWait: c.Catalog.Wait,
+		OnSlowStart: late,
 	})
 }
 

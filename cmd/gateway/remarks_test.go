@@ -37,7 +37,7 @@ func TestSCHEMA03_SCHEMA04_CheckNamesWhatModelsMayRefuse(t *testing.T) {
 	for range 99 {
 		s.Suspicious = append(s.Suspicious, odd)
 	}
-	if got := a.remarks(s); strings.Count(got, "anyOf") != 10 || !strings.HasSuffix(got, "; so it is with 90 more") {
+	if got := a.remarks(s); strings.Count(got, "anyOf") != 10 || !strings.HasSuffix(got, "; remarks about 90 more") {
 		t.Errorf("got %q", got)
 	}
 }

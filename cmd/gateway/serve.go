@@ -27,21 +27,20 @@ func serveCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve MCP on stdin and stdout (the default), or over HTTP",
-		Long: `serve speaks MCP on stdin and stdout until stdin ends or it gets SIGTERM or SIGINT. Logs
-go to stderr. The backends are started when a client initializes, or asks for anything but
-server/discover, and ended with the gateway.
+		Long: `serve serves MCP on stdin and stdout until stdin ends or it receives SIGTERM
+or SIGINT. The log goes to stderr. Backends are started when a client initializes or sends
+any request but server/discover, and stopped with the gateway.
 
 With --listen (or listen: in the file) it serves any number of clients over HTTP instead, at
-http://ADDR/mcp, and at http://ADDR/sse those that know the older transport only; the
-backends are started at once. --stdio asks for both: then all ends when the client on stdin
-and stdout is gone.
+http://ADDR/mcp and, for clients of the older HTTP+SSE transport, at http://ADDR/sse. Then
+the backends are started at once. Add --stdio to serve stdin and stdout as well; the gateway
+then ends when the client on stdin disconnects.
 
-When the configuration file changes, and on SIGHUP, it is loaded anew: backends that are new
-or other are started, those that are the same keep running, and clients are told what there
-is now. A file that is wrong changes nothing; the log says what is wrong. The log names,
-too, what needs a restart, as listen does. SIGHUP also has backends that have failed be tried
-at once. (Where stdin is a terminal SIGHUP ends the gateway.)
-"gateway check --diff" says what would change.
+The configuration file is reloaded when it changes and on SIGHUP: new and changed backends
+are started, unchanged ones keep running, and clients are notified. A file with errors
+changes nothing; the errors are logged. Changes that need a restart, such as listen, are
+logged, too. SIGHUP also retries failed backends at once. (If stdin is a terminal, SIGHUP
+ends the gateway.) "gateway check --diff" shows what a reload would change.
 
     gateway serve --listen 127.0.0.1:7420
     claude mcp add -s user --transport http gateway http://127.0.0.1:7420/mcp`,
@@ -52,10 +51,12 @@ at once. (Where stdin is a terminal SIGHUP ends the gateway.)
 	return cmd
 }
 
-// serveFlags gives a command the flags of serve.
+// serveFlags adds the flags of serve to a command.
 func (c *cli) serveFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.listen, "listen", "", "serve HTTP at `ADDR`, e.g. 127.0.0.1:7420, instead of stdin and stdout")
-	cmd.Flags().BoolVar(&c.alsoStdio, "stdio", false, "serve stdin and stdout as well, when it listens")
+	cmd.Flags().StringVar(&c.listen, "listen", "",
+		"serve HTTP at `ADDR`, e.g. 127.0.0.1:7420, instead of stdin and stdout")
+	cmd.Flags().BoolVar(&c.alsoStdio, "stdio", false,
+		"with --listen: serve stdin and stdout as well")
 }
 
 func (c *cli) serve(cmd *cobra.Command, _ []string) error {
@@ -71,10 +72,12 @@ func (c *cli) serve(cmd *cobra.Command, _ []string) error {
 		c.serving = true
 		return a.run(cmd.Context(), func(ctx context.Context) error {
 			defer a.logSignal(ctx)()
-			return c.runReloading(ctx, a, nil, sighup, func(ctx context.Context) error { return c.serveStdio(ctx, a) })
+			return c.runReloading(ctx, a, nil, sighup, func(ctx context.Context) error {
+				return c.serveStdio(ctx, a)
+			})
 		})
 	}
-	ln, d, err := a.listen()
+	ln, server, err := a.listen()
 	if err != nil {
 		a.close()
 		return err
@@ -86,28 +89,32 @@ func (c *cli) serve(cmd *cobra.Command, _ []string) error {
 		defer a.logSignal(ctx)()
 		a.backends.Start()
 		if !c.alsoStdio {
-			var hungUp context.CancelFunc
-			ctx, hungUp = context.WithCancel(ctx)
-			defer hungUp()
-			defer c.rejectStdioClient(a, url, hungUp)()
+			var disconnected context.CancelFunc
+			ctx, disconnected = context.WithCancel(ctx)
+			defer disconnected()
+			defer c.rejectStdioClient(a, url, disconnected)()
 		}
-		return c.runReloading(ctx, a, d, sighup, func(ctx context.Context) error { return c.serveHTTP(ctx, a, d, ln) })
+		return c.runReloading(ctx, a, server, sighup, func(ctx context.Context) error {
+			return c.serveHTTP(ctx, a, server, ln)
+		})
 	})
 }
 
-// serveHTTP serves what comes through the door, and stdin and stdout as well if that was asked for.
-func (c *cli) serveHTTP(ctx context.Context, a *app, d *httpserver.Server, ln net.Listener) error {
+// serveHTTP serves HTTP, and stdin and stdout as well with --stdio.
+func (c *cli) serveHTTP(
+	ctx context.Context, a *app, server *httpserver.Server, ln net.Listener,
+) error {
 	both, end := context.WithCancel(ctx)
 	defer end()
 	var stdio sync.WaitGroup
 	var failed error
 	if c.alsoStdio {
 		stdio.Go(func() {
-			defer end() // who started us on its pipes is gone
+			defer end() // the client that started the gateway has disconnected
 			failed = c.serveStdio(both, a)
 		})
 	}
-	err := d.Run(both, ln)
+	err := server.Run(both, ln)
 	end()
 	stdio.Wait()
 	return errors.Join(failed, err)
@@ -118,12 +125,12 @@ func (c *cli) serveStdio(ctx context.Context, a *app) error {
 	return a.gateway.Serve(ctx, "", "", &stdinConn{Conn: conn, a: a})
 }
 
-// stdinConn is the Conn to a client at our pipes. The log says when it has sent its last: all ends
-// then, which surprises who has started us where there is no client.
+// A stdinConn is the connection to the client on stdin and stdout. It logs the end of stdin,
+// because that ends the gateway, which is unexpected if there is no client.
 type stdinConn struct {
 	transport.Conn
 	a        *app
-	received bool // something; the reader's own
+	received bool // a message was received; used only by Read
 }
 
 func (s *stdinConn) Read() (wire.Message, wire.ID, error) {
@@ -139,23 +146,23 @@ func (s *stdinConn) Read() (wire.Message, wire.ID, error) {
 	return m, about, err
 }
 
-// logSignal logs the signal that ends ctx, if one does before said is called.
-func (a *app) logSignal(ctx context.Context) (said func()) {
+// logSignal logs the signal that cancels ctx, if one does before stop is called.
+func (a *app) logSignal(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
+	unregister := context.AfterFunc(ctx, func() {
 		defer close(done)
 		if sig, ok := errors.AsType[signalError](context.Cause(ctx)); ok {
 			a.log.Info(sig.Error() + ": stopping")
 		}
 	})
 	return func() {
-		if !stop() {
+		if !unregister() {
 			<-done
 		}
 	}
 }
 
-// listen opens the HTTP door.
+// listen opens the listener and returns the HTTP server for it.
 func (a *app) listen() (net.Listener, *httpserver.Server, error) {
 	c := a.Config
 	tokens, err := a.authTokens(a.Loaded, c)
@@ -164,11 +171,13 @@ func (a *app) listen() (net.Listener, *httpserver.Server, error) {
 	}
 	a.mask.SetSecrets(append(config.Secrets(c), tokens...)...)
 	o := httpserver.Options{
-		OpenSession: func(v httpserver.SessionInfo, out transport.Writer) httpserver.SessionHandler {
+		OpenSession: func(
+			v httpserver.SessionInfo, out transport.Writer,
+		) httpserver.SessionHandler {
 			return a.gateway.Open(v.ID, v.Principal, out)
 		},
 		ServeStateless: func(ctx context.Context, v httpserver.SessionInfo, conn transport.Conn) {
-			_ = a.gateway.Serve(ctx, v.ID, v.Principal, conn) // how it ended is in the log
+			_ = a.gateway.Serve(ctx, v.ID, v.Principal, conn) // logged by the gateway
 		},
 		ValidateHeaders: a.gateway.ValidateHeaders,
 		OnRejected:      a.gateway.RecordRejected,
@@ -193,8 +202,11 @@ func (a *app) listen() (net.Listener, *httpserver.Server, error) {
 	o.TLS = a.certificate.TLSConfig()
 	ln, err := net.Listen("tcp", c.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, nil, hintedError{fmt.Errorf("listen: %s is in use", c.Listen),
-			"a gateway may be running there already: configure its URL in your client, or choose another port with --listen"}
+		return nil, nil, hintedError{
+			fmt.Errorf("listen: %s is in use", c.Listen),
+			"a gateway may be running there already: configure its URL in your client, " +
+				"or choose another port with --listen",
+		}
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("listen: %w", err)
@@ -202,7 +214,8 @@ func (a *app) listen() (net.Listener, *httpserver.Server, error) {
 	return ln, httpserver.New(o), nil
 }
 
-// unansweredBackends names the backends that have not answered yet, and may still.
+// unansweredBackends returns the names of the backends that have neither listed their tools nor
+// failed.
 func (a *app) unansweredBackends() (names []string) {
 	for _, s := range enabled(a.backends.Status()) {
 		if !s.Settled {
@@ -212,7 +225,7 @@ func (a *app) unansweredBackends() (names []string) {
 	return names
 }
 
-// logStdioStart tells a person what to expect.
+// logStdioStart logs that the gateway serves stdin and stdout.
 func (a *app) logStdioStart(in *os.File) {
 	if a.Source == "" {
 		a.log.Info(noFileMessage + laterFileMessage)
@@ -220,11 +233,12 @@ func (a *app) logStdioStart(in *os.File) {
 		a.log.Info("serving on stdin and stdout", "file", a.Source, "version", version)
 	}
 	if isTerminal(in) {
-		a.log.Info("stdin is a terminal, but it is a client that should be there: claude mcp add -s user gateway -- gateway")
+		a.log.Info("stdin is a terminal and not an MCP client; to add the gateway to a client: " +
+			"claude mcp add -s user gateway -- gateway")
 	}
 }
 
-// logHTTPStart is greet for who listens.
+// logHTTPStart logs the URL of the gateway, and the command that adds the gateway to Claude Code.
 func (a *app) logHTTPStart(url string, stderr *os.File) {
 	if a.Source == "" {
 		a.log.Info(noFileMessage + laterFileMessage)
@@ -233,13 +247,13 @@ func (a *app) logHTTPStart(url string, stderr *os.File) {
 	use, token := "to use it", ""
 	switch auth := a.Config.Auth; {
 	case len(auth.Tokens) == 0:
-		a.log.Info("there is no token: every user and program of this machine can call the gateway; " +
-			"to make one set auth: { tokens: [auto] } in the configuration")
+		a.log.Info("no token configured: every user and program of this machine can call " +
+			"the gateway; to create a token set auth: { tokens: [auto] } in the configuration")
 	case auth.Tokens[0] == config.AutoToken && isTerminal(stderr):
 		fmt.Fprintln(stderr, "to use it: "+claudeCommand(url, a.autoToken))
 		return
 	case auth.Tokens[0] == config.AutoToken:
-		// A log is kept, and the token is not for it.
+		// The token must not be in a log, which may be stored.
 		token = "$(cat " + shellWord(autoTokenPath(a.Config)) + ")"
 	default:
 		if auth.TokenVariable == "" {
@@ -250,8 +264,8 @@ func (a *app) logHTTPStart(url string, stderr *os.File) {
 	a.log.Info(use + ": " + claudeCommand(url, token))
 }
 
-// claudeCommand returns the command that makes Claude Code use the gateway, with a token if that is not
-// "". There is no " or \ in it, so that it can be pasted as the log has it.
+// claudeCommand returns the command that adds the gateway to Claude Code, with a token if that
+// is not "". It contains no " or \, so that it can be copied from the log.
 func claudeCommand(url, token string) string {
 	command := "claude mcp add -s user --transport http gateway " + url
 	if token != "" {
@@ -260,7 +274,8 @@ func claudeCommand(url, token string) string {
 	return command
 }
 
-// endpointURL is where clients find us: by the name that listen has, or by our own if we listen at all of our addresses.
+// endpointURL returns the URL for clients. Its host is the name in listen, or the name of this
+// machine if the gateway listens at all addresses.
 func (a *app) endpointURL(addr net.Addr) string {
 	scheme, host := "http", addr.String()
 	if a.Config.TLS.Cert != "" {
@@ -280,22 +295,24 @@ func (a *app) endpointURL(addr net.Addr) string {
 	return scheme + "://" + host + "/mcp"
 }
 
-// rejectStdioClient answers a client that has started us on its pipes though we were told to
-// listen. It calls hungUp when such a client has asked something and then closed its end: a
-// gateway that a client has started must not outlive it and keep the port.
-func (c *cli) rejectStdioClient(a *app, url string, hungUp func()) (end func()) {
+// rejectStdioClient responds with errors to a client that has started the gateway on its pipes
+// although the configuration has listen. When such a client has sent a request and then
+// disconnects, it calls disconnected: a gateway that was started by a client must not outlive
+// the client and keep the port.
+func (c *cli) rejectStdioClient(a *app, url string, disconnected func()) (end func()) {
 	var asked, over atomic.Bool
 	gone, leave := c.serveErrors(errorResponder{
-		"This gateway serves at " + url + " alone: configure that, or start it with --stdio",
+		"This gateway serves at " + url + " only: configure that URL, or start it with --stdio",
 		func(method string) {
 			asked.Store(true)
-			a.log.Warn("a client speaks on stdin, where nobody serves; start the gateway with --stdio for it", "method", method)
+			a.log.Warn("rejected a client on stdin: start the gateway with --stdio to serve it",
+				"method", method)
 		},
 	}, int(a.Config.Limits.Message))
 	go func() {
 		if <-gone; asked.Load() && !over.Load() {
-			a.log.Info("the client on stdin has gone: stopping")
-			hungUp()
+			a.log.Info("client on stdin disconnected: stopping")
+			disconnected()
 		}
 	}()
 	return func() {

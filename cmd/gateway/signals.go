@@ -10,12 +10,12 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-// A signalError is the cause of the end of a context that a signal has ended.
+// A signalError is the cause of a context that a signal has canceled: the name of the signal.
 type signalError string
 
 func (s signalError) Error() string { return string(s) }
 
-// signalCause returns the cause that a signal to end is.
+// signalCause returns the signalError of a signal.
 func signalCause(sig os.Signal) signalError {
 	switch sig {
 	case os.Interrupt:
@@ -28,10 +28,10 @@ func signalCause(sig os.Signal) signalError {
 	return signalError(sig.String())
 }
 
-// signalContext returns a context that the first signal to end ends, with the signal as the cause; SIGHUP
-// is such a signal unless it was taken over. A second signal ends the time that calls in flight
-// have. A SIGINT when no call has time any more ends the process; the holders of their groups end
-// the backends.
+// signalContext returns a context that the first SIGINT, SIGTERM or SIGHUP cancels, with a
+// signalError as the cause. SIGHUP is passed to a subscriber instead, if there is one. A second
+// signal ends the drain of calls in flight. A further SIGINT ends the process; the watchdogs of
+// the process groups then end the backends.
 func signalContext(h *reload.SIGHUP, calls *signalHandler) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -54,23 +54,23 @@ func signalContext(h *reload.SIGHUP, calls *signalHandler) (context.Context, con
 	}
 }
 
-// A signalHandler is how a second signal ends the time that calls in flight have.
+// A signalHandler is called by the second signal, to end the drain of calls in flight.
 type signalHandler struct {
 	mu     sync.Mutex
-	handle func() bool // nil = there are no calls
+	handle func() bool // nil = nothing to drain
 }
 
-// set has do called by the second signal. It reports whether calls were waited for.
-func (h *signalHandler) set(do func() bool) {
+// set sets the handler, which reports whether calls were being drained.
+func (h *signalHandler) set(handle func() bool) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.handle = do
+	h.handle = handle
 }
 
-// call reports false if no call has time.
+// call calls the handler. It reports false if no calls were being drained.
 func (h *signalHandler) call() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 // oneLine returns a text on one line.
 func oneLine(s string) string { return printable(strings.Join(strings.Fields(s), " ")) }
 
-// printable returns a text without what would move a terminal's cursor, or a column.
+// printable replaces characters that would move the cursor of a terminal or shift a column.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -22,8 +22,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// forWriter returns a text as it may be written to w. A terminal gets each character that would control
-// it, or turn the direction of the text, as an escape such as \u001b; anything else gets the text.
+// forWriter escapes a text for w. If w is a terminal, characters that control it or change the
+// direction of the text become escapes such as \u001b; otherwise the text is unchanged.
 func forWriter(w io.Writer, text string) string {
 	if f, ok := w.(*os.File); ok && isTerminal(f) {
 		return escapeControls(text)
@@ -31,8 +31,8 @@ func forWriter(w io.Writer, text string) string {
 	return text
 }
 
-// escapeControls returns a text with escapes in the place of the characters that are not printed. Line ends,
-// tabs and spaces stay.
+// escapeControls replaces characters that are not printable by escapes. Line ends, tabs and
+// spaces stay.
 func escapeControls(text string) string {
 	var b strings.Builder
 	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {
@@ -45,7 +45,7 @@ func escapeControls(text string) string {
 	return b.String()
 }
 
-// truncate shortens a text to n characters.
+// truncate shortens a text to n characters, the last of which is then an ellipsis.
 func truncate(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"

@@ -12,22 +12,27 @@ import (
 	"mcpgateway/catalog"
 )
 
-// defaultTimeout is how long check, tools and call wait for backends to start. Claude Code gives a
-// server as long.
+// defaultTimeout is the default limit for the start of backends in check, tools and call. Claude
+// Code has the same limit for a server.
 const defaultTimeout = 30 * time.Second
 
 func (c *cli) timeoutFlag(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&c.timeout, "timeout", defaultTimeout, "how long to wait for backends to start; 0 = until each has started or failed")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", defaultTimeout,
+		"how long to wait for backends to start; 0 = until each has started or failed")
 }
 
 func (c *cli) checkTimeout() error {
 	if c.timeout < 0 {
-		return usageError{fmt.Errorf("--timeout must not be negative"), "write a duration such as 90s, or 0 for no limit"}
+		return usageError{
+			fmt.Errorf("--timeout must not be negative"),
+			"use a duration such as 90s, or 0 for no limit",
+		}
 	}
 	return nil
 }
 
-// timeoutChannel returns a channel that gets a value when f.timeout is over; nil = never.
+// timeoutChannel returns a channel that receives a value after c.timeout, nil if there is no
+// timeout.
 func (c *cli) timeoutChannel() <-chan time.Time {
 	if c.timeout == 0 {
 		return nil
@@ -35,21 +40,22 @@ func (c *cli) timeoutChannel() <-chan time.Time {
 	return time.After(c.timeout)
 }
 
-// startingBackends returns the names of the backends that a call of a tool waits for until they have started: the
-// tool's own, or all that may have it.
+// startingBackends returns the names of the starting backends that a call of a tool waits for:
+// the backend of the tool, or all that may still list it.
 func (a *app) startingBackends(tool string) (names []string) {
 	v := a.backends.View()
 	route, found := v.Lookup(catalog.Tools, tool)
 	for _, s := range enabled(a.backends.Status()) {
-		if found && s.Name == route.Backend && s.State == backends.Starting || !found && !s.Settled {
+		isOwn := found && s.Name == route.Backend
+		if isOwn && s.State == backends.Starting || !found && !s.Settled {
 			names = append(names, s.Name)
 		}
 	}
 	return names
 }
 
-// awaitStart shows for which backends a call of a tool waits. It cancels the call when f.timeout is over
-// and one is still starting. It returns when none is, or ctx is done.
+// awaitStart shows the backends that a call of a tool waits for. It cancels the call if one of
+// them is still starting after c.timeout. It returns when none is starting, or ctx is done.
 func (c *cli) awaitStart(ctx context.Context, cancel context.CancelCauseFunc, a *app, tool string) {
 	p := progress{w: c.err, terminal: isTerminal(c.err), began: time.Now()}
 	defer p.clear()
@@ -70,10 +76,14 @@ func (c *cli) awaitStart(ctx context.Context, cancel context.CancelCauseFunc, a 
 		case names == "":
 			return
 		case over:
-			cancel(hintedError{fmt.Errorf("%s did not answer within %v", names, c.timeout), "raise that with --timeout; gateway check says more"})
+			cancel(hintedError{
+				fmt.Errorf("%s did not answer within %v", names, c.timeout),
+				"increase --timeout; gateway check shows more",
+			})
 			return
 		case p.due():
-			p.print(fmt.Sprintf("waiting for %s (%.0f s)", truncate(names, 60), time.Since(p.began).Seconds()))
+			p.print(fmt.Sprintf("waiting for %s (%.0f s)",
+				truncate(names, 60), time.Since(p.began).Seconds()))
 		}
 	}
 }

@@ -21,20 +21,22 @@ func toolsCommand(c *cli) *cobra.Command {
 	asJSON, only := false, ""
 	cmd := &cobra.Command{
 		Use:   "tools [NAME]",
-		Short: "Print the merged catalog: each tool's name, whose it is, and its own name",
-		Long: `tools starts every backend once and prints the merged catalog: each tool's name, whose it
-is, and its own name. It shows what a client without capabilities sees: a server may list
-more to one that can be asked something (elicitation, sampling, roots).
+		Short: "Print the merged catalog: each tool's name, its backend, and its name there",
+		Long: `tools starts every backend once and prints the merged catalog: each tool's
+name, its backend, and its name at the backend. It shows the tools that a client without
+capabilities sees: some servers list more tools to clients that support elicitation,
+sampling or roots.
 
-With NAME it prints that tool's description and arguments; with --json, too, its whole schema.
-The exit code is 1 if a backend failed, though the tools of the others are printed.
+With NAME it prints the description and arguments of that tool; with --json its whole
+schema. The exit code is 1 if a backend failed; the tools of the others are printed
+nevertheless.
 
     gateway tools --backend docs
     gateway tools search`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			say := func(a *app) { c.printSourceOnTerminal(a, asJSON) }
-			return c.withStartedBackends(cmd.Context(), say, func(a *app) error {
+			begin := func(a *app) { c.printSourceOnTerminal(a, asJSON) }
+			return c.withStartedBackends(cmd.Context(), begin, func(a *app) error {
 				entries, err := a.selectTools(only, args)
 				if err != nil {
 					_ = c.printFailedBackends(a, only)
@@ -53,27 +55,34 @@ The exit code is 1 if a backend failed, though the tools of the others are print
 		},
 	}
 	c.timeoutFlag(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: name, backend, backend_tool, and the tool as the backend lists it")
-	cmd.Flags().StringVar(&only, "backend", "", "print the tools of the backend `NAME` alone")
+	cmd.Flags().BoolVar(&asJSON, "json", false,
+		"print JSON: name, backend, backend_tool, and the tool as listed by the backend")
+	cmd.Flags().StringVar(&only, "backend", "", "print only the tools of the backend `NAME`")
 	return cmd
 }
 
-// selectTools returns the tools of one backend, "" = of all, that have the name in args, if there is one.
+// selectTools returns the tools of a backend, "" = of all, that have the name in args, if there
+// is one.
 func (a *app) selectTools(backend string, args []string) ([]catalog.Entry, error) {
-	if all := a.backends.Status(); backend != "" && !slices.ContainsFunc(all, func(s backends.Status) bool { return s.Name == backend }) {
-		var names []string
-		for _, s := range all {
-			names = append(names, s.Name)
+	var names []string
+	for _, s := range a.backends.Status() {
+		names = append(names, s.Name)
+	}
+	if backend != "" && !slices.Contains(names, backend) {
+		return nil, usageError{
+			fmt.Errorf("no backend is named %q", backend), "the backends are: " + nameList(names),
 		}
-		return nil, usageError{fmt.Errorf("no backend is named %q", backend), "the backends are: " + nameList(names)}
-	} else if err := a.disabledError(func(name string) bool { return name == backend }); err != nil {
+	}
+	if err := a.disabledError(func(name string) bool { return name == backend }); err != nil {
 		return nil, err
 	}
 	var entries, named []catalog.Entry
 	for _, e := range a.backends.View().Entries(catalog.Tools) {
 		if backend == "" || e.Backend == backend {
 			entries = append(entries, e)
-			if len(args) > 0 && (e.Exposed == args[0] || e.Exposed == "" && e.Item.Original == args[0]) {
+			isNamed := len(args) > 0 &&
+				(e.Exposed == args[0] || e.Exposed == "" && e.Item.Original == args[0])
+			if isNamed {
 				named = append(named, e)
 			}
 		}
@@ -82,7 +91,8 @@ func (a *app) selectTools(backend string, args []string) ([]catalog.Entry, error
 	case len(args) == 0:
 		return entries, nil
 	case len(named) == 0:
-		if err := cmp.Or(a.deniedError(args[0], backend), a.disabledError(a.hasBackendPrefix(args[0]))); err != nil {
+		err := cmp.Or(a.deniedError(args[0], backend), a.disabledError(a.hasBackendPrefix(args[0])))
+		if err != nil {
 			return nil, err
 		}
 		return nil, hintedError{fmt.Errorf("no tool is named %q", args[0]), a.nameHint(args[0])}
@@ -90,8 +100,8 @@ func (a *app) selectTools(backend string, args []string) ([]catalog.Entry, error
 	return named, nil
 }
 
-// deniedError returns the error about a tool that a backend, only if that is not "", lists and the configuration denies; nil if
-// there is none of that name.
+// deniedError returns the error about a tool that a backend lists and the configuration denies,
+// nil if there is none of that name. If only is not "", other backends are ignored.
 func (a *app) deniedError(name, only string) error {
 	backend := only
 	if only == "" {
@@ -101,27 +111,35 @@ func (a *app) deniedError(name, only string) error {
 		return nil
 	}
 	return hintedError{
-		fmt.Errorf("backend %s has the tool %q, and the configuration denies it", backend, printable(name)),
+		fmt.Errorf("backend %s has the tool %q, and the configuration denies it",
+			backend, printable(name)),
 		a.editHint("change allow and deny under tools of that backend"),
 	}
 }
 
-// disabledError returns the error about the first backend that is disabled and has a name that matches; nil if there is none.
+// disabledError returns the error about the first disabled backend with a matching name, nil if
+// there is none.
 func (a *app) disabledError(matches func(name string) bool) error {
 	for _, s := range a.backends.Status() {
 		if s.State == backends.Disabled && matches(s.Name) {
-			return hintedError{fmt.Errorf("backend %s is disabled in the configuration", s.Name), a.editHint("set enabled: true for it")}
+			return hintedError{
+				fmt.Errorf("backend %s is disabled in the configuration", s.Name),
+				a.editHint("set enabled: true for it"),
+			}
 		}
 	}
 	return nil
 }
 
-// hasBackendPrefix returns what tells whether a tool's name has the name of a backend in front.
+// hasBackendPrefix returns a function that reports whether a tool's name begins with the prefix
+// of a backend.
 func (a *app) hasBackendPrefix(tool string) func(backend string) bool {
-	return func(backend string) bool { return strings.HasPrefix(tool, backend+a.Config.Catalog.Separator) }
+	return func(backend string) bool {
+		return strings.HasPrefix(tool, backend+a.Config.Catalog.Separator)
+	}
 }
 
-// editHint returns a hint about the configuration, with the name of its file.
+// editHint returns a hint about the configuration, with the path of the file.
 func (a *app) editHint(what string) string {
 	if a.Source == "" {
 		return what
@@ -129,7 +147,7 @@ func (a *app) editHint(what string) string {
 	return what + " in " + printable(a.Source)
 }
 
-// nameHint returns the hint about a name that no tool has.
+// nameHint returns the hint for a name that no tool has.
 func (a *app) nameHint(name string) string {
 	var names []string
 	for _, e := range a.backends.View().Entries(catalog.Tools) {
@@ -143,10 +161,10 @@ func (a *app) nameHint(name string) string {
 	if near, ok := config.Nearest(name, names); ok {
 		return "did you mean " + printable(near) + "? gateway tools lists all"
 	}
-	return "gateway tools lists them"
+	return "gateway tools lists all tools"
 }
 
-// printTool prints a tool for a person: its description and its arguments.
+// printTool prints the description and the arguments of a tool.
 func (c *cli) printTool(a *app, e catalog.Entry) error {
 	var t struct {
 		InputSchema struct {
@@ -155,7 +173,8 @@ func (c *cli) printTool(a *app, e catalog.Entry) error {
 		} `json:"inputSchema"`
 	}
 	_ = json.Unmarshal(e.Item.Raw(), &t) // a schema of another form has no arguments to print
-	fmt.Fprintf(c.out, "%s (%s of backend %s)\n", orDash(a.maskedName(e.Exposed)), a.maskedName(e.Item.Original), e.Backend)
+	fmt.Fprintf(c.out, "%s (%s of backend %s)\n",
+		orDash(a.maskedName(e.Exposed)), a.maskedName(e.Item.Original), e.Backend)
 	if text := a.maskedLine(e.Item.Description()); text != "" {
 		fmt.Fprintln(c.out, text)
 	}
@@ -169,21 +188,22 @@ func (c *cli) printTool(a *app, e catalog.Entry) error {
 		var p struct {
 			Description string `json:"description"`
 		}
-		_ = json.Unmarshal(t.InputSchema.Properties[name], &p) // true is a schema, too
+		_ = json.Unmarshal(t.InputSchema.Properties[name], &p) // a schema may also be true
 		required := "-"
 		if slices.Contains(t.InputSchema.Required, name) {
 			required = "yes"
 		}
 		kind := truncate(a.maskedLine(schemaType(t.InputSchema.Properties[name])), typeWidth)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", a.maskedName(name), orDash(kind), required, a.maskedLine(p.Description))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n",
+			a.maskedName(name), orDash(kind), required, a.maskedLine(p.Description))
 	}
 	return w.Flush()
 }
 
-const typeWidth = 60 // characters of the type of an argument that are printed
+const typeWidth = 60 // characters that are printed of the type of an argument
 
-// schemaType returns the type of a schema for a person, with one level of what is in it:
-// "array of string", "object {name, tags}", "string: asc, desc".
+// schemaType describes the type of a schema, including one nested level: "array of string",
+// "object {name, tags}", "string: asc, desc".
 func schemaType(schema []byte) string {
 	var s struct {
 		Type       json.RawMessage            `json:"type"`
@@ -193,7 +213,7 @@ func schemaType(schema []byte) string {
 			Type json.RawMessage `json:"type"`
 		} `json:"items"`
 	}
-	_ = json.Unmarshal(schema, &s) // what cannot be read is not printed
+	_ = json.Unmarshal(schema, &s) // an invalid schema is not printed
 	bare := strings.NewReplacer(`"`, "", "[", "", "]", "")
 	kind := bare.Replace(string(s.Type))
 	switch {
@@ -204,19 +224,20 @@ func schemaType(schema []byte) string {
 		}
 		return strings.TrimPrefix(kind+": "+strings.Join(values, ", "), ": ")
 	case len(s.Properties) > 0:
-		return orDash(kind) + " {" + strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ") + "}"
+		names := slices.Sorted(maps.Keys(s.Properties))
+		return orDash(kind) + " {" + strings.Join(names, ", ") + "}"
 	case s.Items.Type != nil:
 		return orDash(kind) + " of " + bare.Replace(string(s.Items.Type))
 	}
 	return kind
 }
 
-// A toolRow is a tool as tools --json prints it.
+// A toolRow is the output of tools --json for a tool.
 type toolRow struct {
 	Name        string          `json:"name"` // "" = not listed
 	Backend     string          `json:"backend"`
 	BackendTool string          `json:"backend_tool"`
-	Tool        json.RawMessage `json:"tool"` // as the backend lists it, indented
+	Tool        json.RawMessage `json:"tool"` // as listed by the backend, indented
 }
 
 func (c *cli) printTools(a *app, entries []catalog.Entry, asJSON bool) error {
@@ -235,35 +256,42 @@ func (c *cli) printTools(a *app, entries []catalog.Entry, asJSON bool) error {
 	var t total
 	for _, e := range entries {
 		t.add(catalog.Tools, e)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", orDash(a.maskedName(e.Exposed)), e.Backend, a.maskedName(e.Item.Original), truncate(a.maskedLine(e.Item.Description()), 60))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", orDash(a.maskedName(e.Exposed)), e.Backend,
+			a.maskedName(e.Item.Original), truncate(a.maskedLine(e.Item.Description()), 60))
 	}
-	fmt.Fprintf(w, "total\t\t\t%d tools, %s in the list\n", t.counts[catalog.Tools], formatSize(t.bytes))
+	fmt.Fprintf(w, "total\t\t\t%d tools, %s in the list\n",
+		t.counts[catalog.Tools], formatSize(t.bytes))
 	return w.Flush()
 }
 
-// noBackendError is the error about a configuration that has no backend to start.
+// noBackendError returns the error about a configuration without an enabled backend.
 func (a *app) noBackendError() error {
-	return hintedError{errors.New("no backend is configured, or none is enabled"), "list servers under backends: in " + cmp.Or(printable(a.Source), "gateway.yaml")}
+	return hintedError{
+		errors.New("no backend is configured, or none is enabled"),
+		"list servers under backends: in " + cmp.Or(printable(a.Source), "gateway.yaml"),
+	}
 }
 
-// printFailedBackends names the backends whose tools are missing, of one backend or of all if only is "". It is
-// an error if there is one.
+// printFailedBackends prints the problems of the backend only, or of all if only is "". It
+// returns an error if a backend has failed.
 func (c *cli) printFailedBackends(a *app, only string) error {
 	all := enabled(a.backends.Status())
-	sick := 0
+	failed := 0
 	for _, s := range all {
 		if (s.Settled || a.timedOutAfter > 0) && !isHealthy(s) && (only == "" || only == s.Name) {
-			sick++
+			failed++
 			fmt.Fprintf(c.err, "gateway: backend %s: %s\n", s.Name, a.problemText(s))
 		}
 	}
 	switch {
 	case len(all) == 0:
 		return a.noBackendError()
-	case sick == 0:
+	case failed == 0:
 		return nil
-	case sick == len(all):
-		return hintedError{fmt.Errorf("no backend could be asked"), "gateway check says more"}
+	case failed == len(all):
+		return hintedError{fmt.Errorf("all backends failed"), "gateway check shows more"}
 	}
-	return hintedError{fmt.Errorf("%d of %d backends failed", sick, len(all)), "gateway check says more"}
+	return hintedError{
+		fmt.Errorf("%d of %d backends failed", failed, len(all)), "gateway check shows more",
+	}
 }

@@ -78,7 +78,7 @@ func TestHelpAboutAWordThatIsNoCommand(t *testing.T) {
 func TestTimeout_F_CLI_9(t *testing.T) {
 	t.Parallel()
 	path := file(t, "gateway.yaml", "state: none\ncatalog: {wait: 100ms}\nbackends:\n- {name: demo, embedded: demo}\n- {name: hang, command: sleep, args: ['100']}\n")
-	const late, hint = "did not answer within 200ms", "raise that with --timeout"
+	const late, hint = "did not answer within 200ms", "increase --timeout"
 	for _, c := range []struct {
 		code int
 		args string

@@ -6,14 +6,14 @@ import (
 	"mcpgateway/catalog"
 )
 
-// A total is how much is listed to clients, and how many bytes the entries have: a client reads them all,
-// and gives most of the tools to its model.
+// A total counts the entries that clients get, and their bytes: a client reads all of them, and
+// passes most of the tools to its model.
 type total struct {
 	counts [catalog.NumKinds]int
 	bytes  int
 }
 
-// add adds an entry. One without an exposed name is not listed.
+// add counts an entry. An entry without an exposed name is not listed.
 func (t *total) add(k catalog.Kind, e catalog.Entry) {
 	if e.Exposed != "" {
 		t.counts[k]++
@@ -21,7 +21,7 @@ func (t *total) add(k catalog.Kind, e catalog.Entry) {
 	}
 }
 
-// totalOf returns the total of all lists.
+// totalOf returns the total of all lists of a snapshot.
 func totalOf(v *catalog.Snapshot) (t total) {
 	for k := range catalog.Kind(catalog.NumKinds) {
 		for _, e := range v.Entries(k) {
@@ -31,7 +31,7 @@ func totalOf(v *catalog.Snapshot) (t total) {
 	return t
 }
 
-// formatSize is a number of bytes for a person.
+// formatSize formats a number of bytes.
 func formatSize(bytes int) string {
 	switch {
 	case bytes < 1000:

@@ -16,10 +16,10 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// A trustStore keeps which files of working directories are approved: one record for each path with
-// one content, in files for their owner alone.
+// A trustStore stores the approvals of configuration files in working directories: one record
+// per path and content, in files with mode 0600.
 type trustStore struct {
-	dir string // "" = there is no place for it
+	dir string // "" = there is no state directory
 }
 
 // An approval is a record of a trustStore.
@@ -31,16 +31,17 @@ type approval struct {
 
 const (
 	approvalVersion = 1
-	maxApproval     = 64 << 10 // bytes of one
-	keptApprovals   = 500      // of them; the ones written longest ago go
+	maxApproval     = 64 << 10 // bytes of a record
+	keptApprovals   = 500      // records; the oldest are removed
 )
 
-var errNoStateDir = errors.New("there is no state directory to keep the approval in: set HOME, or --state DIR")
+var errNoStateDir = errors.New(
+	"there is no state directory for approvals: set HOME, or --state DIR")
 
-// resolvedPath returns the absolute path of a file, with the links on the way to its folder
-// resolved: a shell and a client may name one folder in two ways. The file itself may be a link;
-// its content counts. Of a folder that does not exist any longer, the links on the way to what
-// exists are resolved.
+// resolvedPath returns the absolute path of a file, with symbolic links in its directory
+// resolved: a shell and a client may use different paths of the same directory. The file itself
+// may be a link, because its content is approved. Of a directory that was removed, the part that
+// exists is resolved.
 func resolvedPath(file string) (string, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -57,7 +58,7 @@ func resolvedPath(file string) (string, error) {
 	}
 }
 
-// approvalOf returns the approval of a file with this content, and where it is kept.
+// approvalOf returns the approval of a file with this content, and the path of its record.
 func (s trustStore) approvalOf(file string, data []byte) (a approval, path string, err error) {
 	if s.dir == "" {
 		return a, "", errNoStateDir
@@ -72,8 +73,8 @@ func (s trustStore) approvalOf(file string, data []byte) (a approval, path strin
 	return a, filepath.Join(s.dir, hex.EncodeToString(name[:])+".json"), nil
 }
 
-// has reports whether a file with this content is approved. The error is about an approval that is
-// there and does not count.
+// has reports whether a file with this content is approved. It returns an error if there is an
+// approval that does not count.
 func (s trustStore) has(file string, data []byte) (bool, error) {
 	want, path, err := s.approvalOf(file, data)
 	if err != nil {
@@ -104,26 +105,27 @@ func (s trustStore) add(file string, data []byte) error {
 		return err
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		if err := os.Remove(path); err != nil { // else the file that it leads to would be written
+		if err := os.Remove(path); err != nil { // otherwise the target of the link would be written
 			return err
 		}
 	}
-	if err := atomicfile.Write(path, append(text, '\n'), atomicfile.Options{Sync: true, FollowLink: true}); err != nil {
+	o := atomicfile.Options{Sync: true, FollowLink: true}
+	if err := atomicfile.Write(path, append(text, '\n'), o); err != nil {
 		return err
 	}
 	atomicfile.KeepNewest(s.dir, keptApprovals)
 	return nil
 }
 
-// checkOwners returns an error if other users can put approvals into the store. A store that does not
-// exist yet is fine if they cannot make one.
+// checkOwners returns an error if other users can write approvals to the store, or create the
+// store.
 func (s trustStore) checkOwners() error {
 	const effect = "the approvals of configuration files in it do not count"
 	if s.dir == "" {
 		return errNoStateDir
 	}
 	state := filepath.Dir(s.dir)
-	if to, err := filepath.EvalSymlinks(state); err == nil { // this one may be a link
+	if to, err := filepath.EvalSymlinks(state); err == nil { // only this directory may be a link
 		state = to
 	}
 	for _, dir := range []string{state, s.dir} {
@@ -134,8 +136,8 @@ func (s trustStore) checkOwners() error {
 	return nil
 }
 
-// checkOwner returns an error if users other than this one and root can write the file or folder at
-// path, or if that is a link. The effect is a part of the error.
+// checkOwner returns an error if users other than this one and root can write the file or
+// directory at path, or if path is a link. The error text contains effect.
 func checkOwner(path, effect string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +146,9 @@ func checkOwner(path, effect string) error {
 	if err != nil {
 		return err
 	}
-	why, hint := config.WritableByOthers(info), "run chmod go-w "+shellWord(path)+" or, if it is not yours, remove it; then run gateway trust again"
+	why := config.WritableByOthers(info)
+	hint := "run chmod go-w " + shellWord(path) +
+		" or, if it is not yours, remove it; then run gateway trust again"
 	if info.Mode()&fs.ModeSymlink != 0 {
 		why, hint = "is a link", "remove "+shellWord(path)+", then run gateway trust again"
 	}
@@ -154,7 +158,7 @@ func checkOwner(path, effect string) error {
 	return &config.Error{File: path, Problem: why + ": " + effect, Hint: hint}
 }
 
-// remove takes back every approval of a file, and reports how many there were.
+// remove revokes all approvals of a file and returns their number.
 func (s trustStore) remove(file string) (n int, err error) {
 	file, err = resolvedPath(file)
 	if err != nil {
@@ -170,7 +174,7 @@ func (s trustStore) remove(file string) (n int, err error) {
 	return n, err
 }
 
-// list returns the approved files, in order.
+// list returns the approved files, sorted.
 func (s trustStore) list() (files []string, err error) {
 	if err := s.checkOwners(); err != nil {
 		return nil, err
@@ -185,7 +189,7 @@ func (s trustStore) list() (files []string, err error) {
 	return slices.Compact(files), err
 }
 
-// forEach calls do with each record, and skips what is not one.
+// forEach calls do with each record, and skips other files.
 func (s trustStore) forEach(do func(path string, a approval) error) error {
 	if s.dir == "" {
 		return errNoStateDir
@@ -216,7 +220,7 @@ func readApproval(path string) (a approval, err error) {
 		return a, err
 	}
 	if !info.Mode().IsRegular() {
-		return a, errors.New("not a file")
+		return a, errors.New("not a regular file")
 	}
 	f, err := os.Open(path)
 	if err != nil {

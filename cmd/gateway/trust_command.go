@@ -21,15 +21,16 @@ func trustCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust [FILE]",
 		Short: "Approve a gateway.yaml, so that the gateway uses it in its folder",
-		Long: `trust approves FILE (default ./gateway.yaml) with its present content, and prints what the
-file would do. Without --config the gateway uses a gateway.yaml of the working directory only if it
-is approved. A file that is not a valid configuration is refused, and so is what is not a regular file.
-After a change of the file it must be approved again; a gateway that runs loads it then.
-What the file refers to, such as a script in the same folder, is not part of the approval.
+		Long: `trust approves FILE (default ./gateway.yaml) with its present content, and
+prints the effects of the file. Without --config the gateway uses a gateway.yaml in the
+working directory only if it is approved. An invalid configuration is rejected, and so is
+anything but a regular file. After a change the file must be approved again; a running
+gateway then loads it. Files that the configuration refers to, such as a script in the same
+folder, are not part of the approval.
 
     gateway trust              # approve ./gateway.yaml
     gateway trust --list       # print the approved files
-    gateway untrust            # take the approval back`,
+    gateway untrust            # revoke the approval`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if list {
@@ -45,23 +46,27 @@ What the file refers to, such as a script in the same folder, is not part of the
 func untrustCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "untrust [FILE]",
-		Short: "Take back the approval of a gateway.yaml",
+		Short: "Revoke the approval of a gateway.yaml",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file := fileArgument(args)
 			n, err := c.trustStore().remove(file)
 			if err == nil && n == 0 {
-				err = hintedError{fmt.Errorf("%s is not approved", file), "gateway trust --list prints the approved files"}
+				err = hintedError{
+					fmt.Errorf("%s is not approved", file),
+					"gateway trust --list prints the approved files",
+				}
 			}
 			if err == nil {
-				fmt.Fprintf(c.err, "gateway: %s is no longer approved; a gateway that runs keeps what it has loaded\n", file)
+				fmt.Fprintf(c.err, "gateway: %s is no longer approved; "+
+					"a running gateway keeps the configuration that it has loaded\n", file)
 			}
 			return err
 		},
 	}
 }
 
-// localFile is the file of the working directory that is found without a name.
+// localFile is the name of the configuration file in the working directory.
 const localFile = "gateway.yaml"
 
 func fileArgument(args []string) string {
@@ -71,11 +76,11 @@ func fileArgument(args []string) string {
 	return config.ExpandHome(args[0])
 }
 
-// trustStore returns the store of approvals. Its place comes from the command line or the environment,
-// never from a configuration file.
+// trustStore returns the store of approvals. Its directory comes from the command line or the
+// environment, never from a configuration file.
 func (c *cli) trustStore() trustStore {
 	dir := config.StateDirOf(cmp.Or(c.state, os.Getenv("GATEWAY_STATE")), os.LookupEnv)
-	if !filepath.IsAbs(dir) { // it may be in the very folder that is not trusted
+	if !filepath.IsAbs(dir) { // a relative path may be in the folder that is not trusted
 		dir = config.DefaultStateDir(os.LookupEnv)
 	}
 	if dir == "" {
@@ -88,10 +93,15 @@ func (c *cli) trustStore() trustStore {
 func (c *cli) trustFile(file string) error {
 	data, err := config.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return hintedError{fmt.Errorf("%s: no such file", file), "name the file: gateway trust FILE"}
+		return hintedError{
+			fmt.Errorf("%s: no such file", file), "give the name of the file: gateway trust FILE",
+		}
 	}
 	if err != nil {
-		return &config.Error{File: file, Problem: config.SystemMessage(err), Hint: "only a regular file can be approved"}
+		return &config.Error{
+			File: file, Problem: config.SystemMessage(err),
+			Hint: "only a regular file can be approved",
+		}
 	}
 	if err := c.describe(file, data); err != nil {
 		return err
@@ -114,7 +124,7 @@ func (c *cli) listTrusted() error {
 	return nil
 }
 
-// trustImported approves a gateway.yaml that import has just written for its user.
+// trustImported approves a gateway.yaml that import has just written.
 func (c *cli) trustImported(file string, data []byte) error {
 	if filepath.Base(file) != localFile {
 		return nil
@@ -122,13 +132,13 @@ func (c *cli) trustImported(file string, data []byte) error {
 	return c.trustStore().add(file, data)
 }
 
-// What is printed about what a file would do has bounds.
+// Limits of the description of a file.
 const (
 	maxDescribed     = 200  // lines
 	maxDescribedLine = 1000 // characters of one
 )
 
-// describe prints what a file would do. It is an error if the file is not a valid configuration.
+// describe prints the effects of a file. It returns an error for an invalid configuration.
 func (c *cli) describe(file string, data []byte) error {
 	if err := config.Validate(file, data); err != nil {
 		return err
@@ -145,7 +155,8 @@ func (c *cli) describe(file string, data []byte) error {
 		}
 		text := []rune(oneLine(line))
 		if more := len(text) - maxDescribedLine; more > 0 {
-			text = append(text[:maxDescribedLine:maxDescribedLine], []rune(fmt.Sprintf("… and %d more characters: read the file", more))...)
+			rest := fmt.Sprintf("… and %d more characters: read the file", more)
+			text = append(text[:maxDescribedLine:maxDescribedLine], []rune(rest)...)
 		}
 		fmt.Fprintf(c.err, "  %s\n", string(text))
 	}
@@ -155,7 +166,7 @@ func (c *cli) describe(file string, data []byte) error {
 	return nil
 }
 
-// displayPath returns the absolute path of a file, for a person.
+// displayPath returns the absolute path of a file for display.
 func displayPath(file string) string {
 	if path, err := resolvedPath(file); err == nil {
 		file = path
@@ -163,8 +174,8 @@ func displayPath(file string) string {
 	return printable(file)
 }
 
-// approver returns the function that decides whether gateway.yaml of the working directory is used.
-// If ask is set and there is a person at a terminal, that function asks.
+// approver returns the function that decides whether gateway.yaml in the working directory is
+// used. If ask is set and stdin and stderr are terminals, the function asks the user.
 func (c *cli) approver(ask bool) func(path string, data []byte) error {
 	return func(path string, data []byte) error {
 		store := c.trustStore()
@@ -181,25 +192,27 @@ func (c *cli) approver(ask bool) func(path string, data []byte) error {
 	}
 }
 
-// notApprovedError is the error about a file that is not approved.
+// notApprovedError returns the error about a file that is not approved.
 func (c *cli) notApprovedError(path string) error {
 	command := "gateway trust " + quotedWord(displayPath(path))
 	if state := cmp.Or(c.state, os.Getenv("GATEWAY_STATE")); filepath.IsAbs(state) {
 		command += " --state " + quotedWord(state)
 	}
 	return &config.Error{
-		File:    displayPath(path),
-		Problem: "the file is in the working directory and is not approved with this content; it can start programs",
-		Hint:    "read the file, then run " + command + ", or start the gateway with -c FILE",
+		File: displayPath(path),
+		Problem: "the file is in the working directory and is not approved with this content; " +
+			"it can start programs",
+		Hint: "read the file, then run " + command + ", or start the gateway with -c FILE",
 	}
 }
 
-// askApproval shows a person what the file would do, and asks whether it is approved.
+// askApproval prints the effects of the file, and asks the user whether to approve it.
 func (c *cli) askApproval(store trustStore, path string, data []byte) error {
 	if err := c.describe(path, data); err != nil {
 		return err
 	}
-	fmt.Fprint(c.err, "The file is in the working directory and is not approved. Use it, and remember that? [y/N] ")
+	fmt.Fprint(c.err,
+		"The file is in the working directory and is not approved. Approve and use it? [y/N] ")
 	answer, err := bufio.NewReader(io.LimitReader(c.in, 1<<10)).ReadString('\n')
 	if err != nil {
 		fmt.Fprintln(c.err)
@@ -210,7 +223,7 @@ func (c *cli) askApproval(store trustStore, path string, data []byte) error {
 		return c.notApprovedError(path)
 	}
 	if err := store.add(path, data); err != nil {
-		fmt.Fprintf(c.err, "gateway: the answer is not remembered: %v\n", err)
+		fmt.Fprintf(c.err, "gateway: the approval is not stored: %v\n", err)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 func versionCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version, and the revisions of MCP it speaks",
+		Short: "Print the version, and the supported revisions of MCP",
 		Args:  noArgs,
 		RunE:  func(*cobra.Command, []string) error { return c.printVersion() },
 	}
@@ -35,5 +35,6 @@ func versionText() string {
 		}
 	}
 	return fmt.Sprintf("gateway %s%s (%s %s/%s), MCP %s … %s", version, commit,
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, protocol.Oldest().Date, protocol.Newest().Date)
+		runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		protocol.Oldest().Date, protocol.Newest().Date)
 }
