@@ -195,6 +195,7 @@ type closedError struct{ reason error }
 func (e closedError) Error() string   { return e.reason.Error() }
 func (e closedError) Unwrap() []error { return []error{e.reason, transport.ErrClosed} }
 
+// disconnectReason returns err, or the reason for an orderly end if err is nil.
 func disconnectReason(err error) error {
 	if err == nil {
 		return errors.New("it closed the connection")
@@ -202,6 +203,8 @@ func disconnectReason(err error) error {
 	return err
 }
 
+// read reads and processes messages until the remote side closes the connection (nil) or reading
+// fails.
 func (p *Peer) read() error {
 	for {
 		m, relatedTo, err := p.in.Read()
@@ -249,29 +252,30 @@ func (p *Peer) originOf(id wire.ID) Origin {
 }
 
 // dispatch processes one message. If b is not nil, it is element i of that batch.
-func (p *Peer) dispatch(m wire.Message, on Origin, b *batch, i int) {
+func (p *Peer) dispatch(m wire.Message, origin Origin, b *batch, i int) {
 	switch m.Kind() {
 	case wire.Response:
 		p.handleResponse(m)
 	case wire.Request:
 		p.lastUsed.Store(p.lastReceived.Load())
-		p.handleRequest(m, on, b, i)
+		p.handleRequest(m, origin, b, i)
 	case wire.Notification:
 		p.lastUsed.Store(p.lastReceived.Load())
-		p.handleNotification(m, on)
+		p.handleNotification(m, origin)
 	case wire.Batch:
-		p.handleBatch(m, on)
+		p.handleBatch(m, origin)
 	}
 }
 
-func (p *Peer) handleNotification(m wire.Message, on Origin) {
+// handleNotification processes a notification of the remote side.
+func (p *Peer) handleNotification(m wire.Message, origin Origin) {
 	switch m.Method() {
 	case protocol.NotificationProgress:
 		p.handleProgress(m)
 	case protocol.NotificationCancelled:
 		p.handleCancelled(m)
 	default:
-		p.h.HandleNotification(m, on)
+		p.h.HandleNotification(m, origin)
 	}
 }
 
@@ -314,6 +318,7 @@ type BadResponseError struct{ Err error }
 func (b *BadResponseError) Error() string { return "its answer is unusable: " + b.Err.Error() }
 func (b *BadResponseError) Unwrap() error { return b.Err }
 
+// handleLost completes a call that will get no response.
 func (p *Peer) handleLost(l *transport.CallLostError) {
 	if c, ok := p.takeByID(l.ID); ok {
 		p.noteCallEnd(c)
@@ -433,6 +438,7 @@ func (p *Peer) Close() error {
 	return p.out.Close()
 }
 
+// log returns the logger; it is never nil.
 func (p *Peer) log() *slog.Logger {
 	if p.opts.Log == nil {
 		return slog.New(slog.DiscardHandler)
@@ -454,6 +460,7 @@ func (p *Peer) warnOnce(msg string, args ...any) {
 	}
 }
 
+// takeByID removes the call with this id, which has got a response, from the table.
 func (p *Peer) takeByID(id wire.ID) (*Call, bool) {
 	n, err := p.parseCallID([]byte(id))
 	if err != nil {

@@ -47,7 +47,7 @@ func TestHTTPLost(t *testing.T) {
 		{"202 for a request", status(202, ""), "HTTP 202 Accepted", true},
 		{"204 for a request", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
 			w.WriteHeader(204)
-		}, "what came back is not an answer: HTTP 204 No Content", true},
+		}, "the answer is not a JSON-RPC response: HTTP 204 No Content", true},
 		{"a page", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
 			fmt.Fprint(w, "<html>log in</html>")
 		}, "HTTP 200 OK: log in", true},

@@ -189,7 +189,7 @@ func (p *outgoingPost) finishUnanswered(resp *http.Response, body []byte) {
 	case p.malformed != nil:
 		p.failUnanswered(fmt.Errorf("the answer is not a message: %w (%w)", p.malformed, why), true)
 	default:
-		p.failUnanswered(fmt.Errorf("what came back is not an answer: %w", why), true)
+		p.failUnanswered(fmt.Errorf("the answer is not a JSON-RPC response: %w", why), true)
 	}
 }
 
@@ -213,7 +213,7 @@ func (p *outgoingPost) failStatus(resp *http.Response, why *StatusError) {
 }
 
 // connectionBroke completes p because the connection broke before the HTTP response was complete.
-// If the response to a request may arrive elsewhere, the request stays open.
+// If the response to a request may arrive elsewhere, the request does not fail.
 func (p *outgoingPost) connectionBroke(err error, mayHaveRun, elsewhere bool) {
 	if elsewhere && p.id != "" && p.ctx.Err() == nil {
 		p.c.log.Debug("POST broke; its response may still arrive on the stream",

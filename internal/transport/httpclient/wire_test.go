@@ -80,7 +80,7 @@ func TestHTTPCodings_F_HTTP_2(t *testing.T) {
 		"cut in the header": {"gzip", compress("gzip", text)[:5], "unexpected EOF"},
 		"damaged": {"gzip", append(compress("gzip", text)[:20], "damage, damage"...),
 			"the answer was complete"},
-		"empty": {"gzip", nil, "what came back is not an answer: HTTP 200 OK"},
+		"empty": {"gzip", nil, "the answer is not a JSON-RPC response: HTTP 200 OK"},
 	}
 	for coding := range compressors {
 		replies[coding] = reply{coding, compress(coding, text), ""}
