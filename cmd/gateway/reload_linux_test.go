@@ -139,7 +139,7 @@ func TestTheFileOfTheWorkingDirectoryIsLoadedWhenItIsApproved(t *testing.T) {
 	if err := os.WriteFile(file, []byte("routes: []\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.says("the file is not used: it has none of the keys", 1)
+	c.says("the file is not used: it has no top-level key", 1)
 	if err := os.WriteFile(file, []byte(oneDemo), 0o600); err != nil {
 		t.Fatal(err)
 	}
