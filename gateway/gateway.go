@@ -69,7 +69,7 @@ type Backends interface {
 	WhyUnavailable(name string) (backend string, err error)
 
 	// OpenSession registers a session before anything is sent for it. Capabilities are the
-	// client's, as JSON; per-session connections declare exactly these. Stateless marks a session
+	// client's, as JSON; per-session connections declare exactly these. Modern marks a session
 	// that stands for stateless clients.
 	OpenSession(session string, capabilities []byte, modern bool)
 	// CloseSession removes a session and closes its per-session connections. It is called when
