@@ -14,14 +14,14 @@ import (
 // sessions, or all of one.
 func BenchmarkCallLimiter(b *testing.B) {
 	for _, n := range []int{1, 32, 1000, 10_000} {
-		queue := func(b *testing.B, owner func(i int) string) (enter func(i int) *peer.Call,
+		queue := func(b *testing.B, session func(i int) string) (enter func(i int) *peer.Call,
 			next func()) {
 			var at *peer.Call
 			cl := newCallLimiter(config.Backend{MaxInFlight: 1, QueueWait: time.Hour},
 				func(q queuedCall) { at = q.call })
 			cl.queueLimit = n
 			enter = func(i int) *peer.Call {
-				c := &peer.Call{SessionID: owner(i), Handler: ignoreResponse{}}
+				c := &peer.Call{SessionID: session(i), Handler: ignoreResponse{}}
 				cl.submit(queuedCall{call: c})
 				return c
 			}
@@ -37,7 +37,7 @@ func BenchmarkCallLimiter(b *testing.B) {
 		}
 		each := func(i int) string { return names[i%n] }
 		one := func(int) string { return "one" }
-		b.Run(fmt.Sprintf("comes to its turn behind %d sessions", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("gets a slot behind %d sessions", n), func(b *testing.B) {
 			enter, next := queue(b, each)
 			for i := 1; b.Loop(); i++ {
 				next()

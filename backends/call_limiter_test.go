@@ -94,7 +94,8 @@ func TestLimiter_QueueWaitExpires(t *testing.T) {
 			time.Sleep(time.Nanosecond)
 			lost, _ := errors.AsType[*transport.CallLostError]((<-late).Err)
 			if want := words +
-				" (max_in_flight), and this one's turn did not come within 30s (queue_wait)"; lost == nil || lost.MayHaveRun || !errors.Is(lost, peer.ErrQueueFull) ||
+				" (max_in_flight), and this one's turn did not come within 30s (queue_wait)";
+					lost == nil || lost.MayHaveRun || !errors.Is(lost, peer.ErrQueueFull) ||
 				lost.Error() != want {
 				t.Errorf("ended with %v, want %s", lost, want)
 			}
@@ -227,7 +228,7 @@ func TestLimiter_EveryEndReleasesSlot(t *testing.T) {
 	const most = 3
 	type ends func(h *harness, p *mcptest.Peer, calls []*peer.Call, ids []wire.ID) *mcptest.Peer
 	for name, end := range map[string]ends{
-		"answers": func(_ *harness, p *mcptest.Peer, _ []*peer.Call, ids []wire.ID) *mcptest.Peer {
+		"responses": func(_ *harness, p *mcptest.Peer, _ []*peer.Call, ids []wire.ID) *mcptest.Peer {
 			for _, id := range ids {
 				p.SendResult(id, "{}")
 				p.SendResult(id, "{}") // a notification is not a call

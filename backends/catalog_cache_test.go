@@ -411,8 +411,8 @@ func TestCache_IgnoreCacheStillWrites(t *testing.T) {
 // unprobeable, but none of the lists that were not read, and can be read at the next start.
 func TestCache_BackendEndsBeforeListing_F_STATE_1(t *testing.T) {
 	for name, end := range map[string]func(*mcptest.Peer){
-		"no list is answered": func(p *mcptest.Peer) { p.HandleRequest("tools/list") },
-		"one list is answered": func(p *mcptest.Peer) {
+		"no list response": func(p *mcptest.Peer) { p.HandleRequest("tools/list") },
+		"one list response": func(p *mcptest.Peer) {
 			p.ServeToolsList(mcptest.ToolsResult("t"))
 			p.HandleRequest("prompts/list")
 		},

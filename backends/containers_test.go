@@ -41,11 +41,11 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 		change        func(path string) error
 		left, kept    bool
 	}{
-		"F-PROC-1 of one that is over": {"docker -H x", "over", nil, true, true},
-		"F-PROC-1 of one that runs":    {"docker", "runs", nil, false, true},
-		"F-PROC-1 another program":     {"rm -rf", "over", nil, false, false},
-		"F-PROC-1 a command, too":      {"docker rm", "over", nil, false, false},
-		"F-PROC-1 no program":          {"", "over", nil, false, false},
+		"F-PROC-1 of an ended gateway":  {"docker -H x", "over", nil, true, true},
+		"F-PROC-1 of a running gateway": {"docker", "runs", nil, false, true},
+		"F-PROC-1 another program":      {"rm -rf", "over", nil, false, false},
+		"F-PROC-1 a command, too":       {"docker rm", "over", nil, false, false},
+		"F-PROC-1 no program":           {"", "over", nil, false, false},
 		"F-PROC-1 damaged": {"docker", "over",
 			func(p string) error { return os.Truncate(p, 10) }, false, false},
 		"F-PROC-1 too large": {"docker", "over",
@@ -53,7 +53,7 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 		"F-PROC-1 too old": {"docker", "over",
 			func(p string) error { return os.Chtimes(p, now, now.Add(-recordExpiry-time.Hour)) },
 			false, false},
-		"F-PROC-1 old, of one that runs": {"docker", "runs",
+		"F-PROC-1 old, of a running gateway": {"docker", "runs",
 			func(p string) error { return os.Chtimes(p, now, now.Add(-recordExpiry-time.Hour)) },
 			false, true},
 	} {
@@ -113,7 +113,8 @@ func TestUntrustedContainerRecords(t *testing.T) {
 		Backends: []config.Backend{
 			{Name: "a", Command: "docker", Args: []string{"-H", "tcp://h", "run", "-i", "x"},
 				Cwd: "/srv", Enabled: true},
-			{Name: "b", Command: "/opt/bin/podman", Args: []string{"run", "-i", "--cidfile", "id", "x"},
+			{Name: "b", Command: "/opt/bin/podman",
+				Args: []string{"run", "-i", "--cidfile", "id", "x"},
 				Cwd: "/srv", Enabled: true},
 		}})
 	for _, c := range []struct {

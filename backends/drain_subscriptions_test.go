@@ -226,8 +226,8 @@ func TestApply_LogLevelsOfSuccessor(t *testing.T) {
 		done := h.startApply(change(withEnv(all[0], "new")))
 		next := h.nextProcess("a")
 		next.ServeHandshake(loggingServer)
-		told := next.HandleRequest("logging/setLevel")
-		next.SendResult(told.ID(), "{}")
+		request := next.HandleRequest("logging/setLevel")
+		next.SendResult(request.ID(), "{}")
 		next.HandleRequest("tools/list") // while the change waits for that
 		h.SetLevel("one", "info", func() {})
 		a.HandleRequest("logging/setLevel")

@@ -74,7 +74,8 @@ func TestLazy_FirstCallStartsBackend(t *testing.T) {
 			two, _ := h.call(c.Name)
 			p := h.nextProcess(c.Name)
 			h.wantState(c.Name, backends.Starting)
-			if n := len(h.log.Lines("level=INFO", "starting backend on demand", "backend="+c.Name)); n != 1 {
+			if n := len(h.log.Lines("level=INFO", "starting backend on demand", "backend="+c.Name));
+				n != 1 {
 				t.Errorf("%s: logged %d times that it is started", c.Name, n)
 			}
 			if c.Generation == "modern" {
@@ -271,7 +272,7 @@ func TestIdle_WhatCountsAsUse(t *testing.T) {
 				a.wantResult(h.t)
 			}
 		}},
-		"a question": {func(h *harness, p *mcptest.Peer) func() {
+		"a server request": {func(h *harness, p *mcptest.Peer) func() {
 			p.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{}}`)
 			synctest.Wait()
 			return func() {
@@ -285,7 +286,7 @@ func TestIdle_WhatCountsAsUse(t *testing.T) {
 			m := p.HandleRequest("tools/call")
 			return func() { p.SendResult(m.ID(), "{}") }
 		}},
-		"what goes on after a call": {func(h *harness, p *mcptest.Peer) func() {
+		"progress after a call": {func(h *harness, p *mcptest.Peer) func() {
 			t := &relayingHandler{}
 			t.pending = &peer.Call{Handler: t, SessionID: "one"}
 			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), t.pending)
@@ -323,7 +324,8 @@ func TestIdle_WhatCountsAsUse(t *testing.T) {
 				p := h.nextProcess("a")
 				p.ReceivePings()
 				p.ServeHandshake("")
-				p.SendError(p.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
+				p.SendError(p.HandleRequest("tools/list").ID(),
+					`{"code":-32603,"message":"not yet"}`)
 				time.Sleep(time.Second)
 				p.ServeToolsList(mcptest.ToolsResult("t"))
 				for range 4 {
@@ -478,7 +480,8 @@ func TestApply_DoesNotStartLazyBackend(t *testing.T) {
 		next[1].CallTimeout = time.Hour
 		time.Sleep(time.Second) // they were started
 		began := time.Now()
-		if err := h.Apply(t.Context(), backends.Change{Backends: next, Catalog: h.Catalog}); err != nil {
+		if err := h.Apply(t.Context(), backends.Change{Backends: next, Catalog: h.Catalog});
+			err != nil {
 			t.Fatal(err)
 		}
 		if time.Since(began) != 0 || len(h.dialTimes("a")) != 0 {

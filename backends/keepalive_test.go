@@ -226,7 +226,8 @@ func TestUnreachableModernBackend(t *testing.T) {
 			synctest.Wait()
 			h.wantState("a", backends.Degraded)
 			c, _ = h.call("a")
-			a.SendResult(a.HandleRequest("tools/call").ID(), `{"resultType":"complete","content":[]}`)
+			a.SendResult(a.HandleRequest("tools/call").ID(),
+				`{"resultType":"complete","content":[]}`)
 			c.wantResult(t)
 			h.wantState("a", backends.Ready)
 			back := time.Now()

@@ -491,7 +491,8 @@ func TestNullListIsEmpty_F_LIST_6(t *testing.T) {
 		a.SendResult(a.HandleRequest("resources/list").ID(), `{"resources":null}`)
 		a.SendResult(a.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 		time.Sleep(25 * time.Second)
-		if warnings := h.log.Warnings(); len(warnings) != 2 || !strings.Contains(warnings[0], "is null") {
+		if warnings := h.log.Warnings(); len(warnings) != 2 ||
+			!strings.Contains(warnings[0], "is null") {
 			t.Errorf("logged %q", warnings)
 		}
 		if s := h.status("a"); s.State != backends.Ready || s.Err != nil {
@@ -509,7 +510,8 @@ func TestDuplicateEntryIsNamed(t *testing.T) {
 			a := h.nextProcess("a")
 			a.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`)
 			entry := func(name, description string) string {
-				return fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name,
+				return fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`,
+					name,
 					description)
 			}
 			prompts := func() {

@@ -125,7 +125,8 @@ func TestListen_FailureBacksOff(t *testing.T) {
 				b := h.startModernServer(t)
 				end(b, b.takeListen(nil))
 				b.serveLists("t")
-				for began := time.Now(); time.Since(began) < 10*time.Minute; time.Sleep(10 * time.Millisecond) {
+				for began := time.Now(); time.Since(began) < 10*time.Minute;
+					time.Sleep(10 * time.Millisecond) {
 					for _, line := range b.TakeAll() {
 						m, _ := wire.Parse([]byte(line))
 						switch m.Method() {
@@ -151,8 +152,8 @@ func TestListen_FailureBacksOff(t *testing.T) {
 			b.acknowledge(id, nil)
 			b.SendResult(id, `{"resultType":"complete"}`)
 		},
-		"refused":  func(b *modernServer, id wire.ID) { b.SendError(id, `{"code":-32603,"message":"no"}`) },
-		"answered": func(b *modernServer, id wire.ID) { b.SendResult(id, `{}`) },
+		"refused": func(b *modernServer, id wire.ID) { b.SendError(id, `{"code":-32603,"message":"no"}`) },
+		"ended":   func(b *modernServer, id wire.ID) { b.SendResult(id, `{}`) },
 		"lost": func(b *modernServer, id wire.ID) {
 			b.FailRead(&transport.CallLostError{ID: id, Err: fmt.Errorf("503")})
 		},
@@ -214,10 +215,12 @@ func TestListen_SubscriptionsOverHTTP(t *testing.T) {
 			b.WantNothing()
 			b.acknowledge(id, []string{"x:y"})
 			one.want(t, result("0", "{}"))
-			if m := b.HandleNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
+			if m := b.HandleNotification("notifications/cancelled");
+				string(m.RequestID()) != string(first) {
 				t.Errorf("ended %s", m.Raw())
 			}
-			h.subscribe("two", "a", "x:y", true).want(t, result("0", "{}")) // the listen contains it
+			// the listen contains it
+			h.subscribe("two", "a", "x:y", true).want(t, result("0", "{}"))
 			b.WantNothing()
 			b.notifyOn(id, "notifications/resources/updated", `"uri":"x:y/z",`)
 			h.clients.want(t, "one notified by a: notifications/resources/updated",
@@ -249,7 +252,8 @@ func TestListen_SubscriptionsOverPipe(t *testing.T) {
 			for _, uri := range []string{"x:1", "x:2", "x:3"} {
 				all = append(all, h.subscribe("one", "a", uri, true))
 			}
-			if m := b.HandleNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
+			if m := b.HandleNotification("notifications/cancelled");
+				string(m.RequestID()) != string(first) {
 				t.Errorf("ended %s", m.Raw())
 			}
 			b.WantNothing()
@@ -283,10 +287,10 @@ func TestListen_SubscriptionsOverPipe(t *testing.T) {
 			}
 			h.wantNames("u")
 			h.clients.mu.Lock()
-			heard := len(h.clients.messages)
+			updates := len(h.clients.messages)
 			h.clients.mu.Unlock()
-			if heard < 3 {
-				t.Errorf("%d updates, although three may have been missed", heard)
+			if updates < 3 {
+				t.Errorf("%d updates, although three may have been missed", updates)
 			}
 		})
 }

@@ -15,13 +15,13 @@ import (
 func TestBackendOutputIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := mcptest.NewLog()
-		says, other := rateLimited(logger.With("backend", "a")),
+		limited, other := rateLimited(logger.With("backend", "a")),
 			rateLimited(logger.With("backend", "b"))
-		own := says.With("session", "one")
+		own := limited.With("session", "one")
 		for range 5000 {
-			says.Info("x")
+			limited.Info("x")
 			own.WithGroup("g").Info("x")
-			says.Debug("x")
+			limited.Debug("x")
 		}
 		for range 500 {
 			other.Info("y")
@@ -37,7 +37,7 @@ func TestBackendOutputIsRateLimited(t *testing.T) {
 		}
 		for range 1000 { // 1000 records a second, for ten seconds
 			for range 10 {
-				says.Info("z")
+				limited.Info("z")
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -46,7 +46,7 @@ func TestBackendOutputIsRateLimited(t *testing.T) {
 		// reports after 1, 2 and 4 seconds, the next after 8
 		if n, reports := len(log.Lines("msg=z")), len(log.Lines("log records dropped")); n < 1000 ||
 			n > 1110 || reports != 3 {
-			t.Errorf("%d records, told %d times", n, reports)
+			t.Errorf("%d records, reported %d times", n, reports)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -61,7 +61,7 @@ func TestBackendOutputIsRateLimited(t *testing.T) {
 func TestBackendOutputIsBoundedInBytes_F_LOG_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := mcptest.NewLog()
-		says := rateLimited(logger.With("backend", "a"))
+		limited := rateLimited(logger.With("backend", "a"))
 		line := "stderr: " + strings.Repeat("x", 8<<10)
 		size := func() (n int) {
 			for _, line := range log.Lines("") {
@@ -71,7 +71,7 @@ func TestBackendOutputIsBoundedInBytes_F_LOG_1(t *testing.T) {
 		}
 		for range 24 * 3600 {
 			for range 10 {
-				says.Info(line)
+				limited.Info(line)
 			}
 			time.Sleep(time.Second)
 		}
@@ -85,7 +85,7 @@ func TestBackendOutputIsBoundedInBytes_F_LOG_1(t *testing.T) {
 		synctest.Wait()
 		before := len(log.Lines("stderr: "))
 		for range 20 {
-			says.Info(line)
+			limited.Info(line)
 		}
 		if n := len(log.Lines("stderr: ")) - before; n != 20 {
 			t.Errorf("%d of 20 records are logged after three quiet hours", n)
@@ -100,7 +100,7 @@ func TestFailingListIsLoggedRarely_F_LOG_1(t *testing.T) {
 		b := &Backend{}
 		reports, sum := 0, 0
 		for range 24 * 3600 {
-			if n, tell := b.countListFailure(catalog.Tools); tell {
+			if n, log := b.countListFailure(catalog.Tools); log {
 				reports++
 				sum += n
 			}
@@ -109,8 +109,8 @@ func TestFailingListIsLoggedRarely_F_LOG_1(t *testing.T) {
 		if reports < 24 || reports > 32 || sum < 23*3600 {
 			t.Errorf("%d records for %d failures in a day", reports, sum)
 		}
-		if n, tell := b.countListFailure(catalog.Prompts); n != 1 || !tell {
-			t.Errorf("the first failure of another list: %d, %v", n, tell)
+		if n, log := b.countListFailure(catalog.Prompts); n != 1 || !log {
+			t.Errorf("the first failure of another list: %d, %v", n, log)
 		}
 	})
 }

@@ -132,21 +132,21 @@ func TestModern_SingleClientWithSeveralSessions(t *testing.T) {
 			p := h.nextProcess("a")
 			p.ServeStartup("t")
 			h.OpenSession("guest", nil, false)
-			say := func() {
+			notify := func() {
 				p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 			}
 			h.callFor("real", "a")
-			say()
+			notify()
 			h.clients.want(t, "real notified by a: notifications/message")
 			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 			time.Sleep(5 * time.Second)
-			say()
+			notify()
 			h.clients.want(t, "guest notified by a: notifications/message")
 			h.CloseSession("guest")
-			say()
+			notify()
 			h.clients.want(t, "real notified by a: notifications/message")
 			h.CloseSession("real")
-			say()
+			notify()
 			h.clients.want(t, " notified by a: notifications/message")
 		})
 }
@@ -320,7 +320,8 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 				p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(),
 					Err: httpclient.ErrNotStateless})
 				p = h.nextProcess("a")
-				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				p.SendError(p.HandleRequest("server/discover").ID(),
+					`{"code":-32601,"message":"no"}`)
 				h.nextProcess("a").ServeStartup("t")
 				own := h.nextProcess("a")
 				own.ServeHandshake("")
@@ -398,15 +399,15 @@ func TestHeaderAnnotations(t *testing.T) {
 	const list = `{"tools":[` +
 		`{"name":"good","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}},` +
 		`{"name":"bad","inputSchema":{"type":"object","properties":{"a":{"type":"array","x-mcp-header":"A"}, "b":{}}}}]}`
-	for name, era := range map[string][]config.Backend{
+	for name, configs := range map[string][]config.Backend{
 		"stateless HTTP": modernBackends(perSessionBackend("a")),
 		"stateless pipe": modernBackends(legacyBackends("a")...),
 		"sessions":       {perSessionBackend("a")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withHarness(t, backends.Options{Backends: era}, func(t *testing.T, h *harness) {
+			withHarness(t, backends.Options{Backends: configs}, func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
-				if era[0].Generation == "modern" {
+				if configs[0].Generation == "modern" {
 					p.ServeDiscover("")
 				} else {
 					p.ServeHandshake("")

@@ -52,7 +52,8 @@ func TestNames_ToolWithPrefixOfOtherBackend_F_SEC_3(t *testing.T) {
 			h.wantNames("evil__github__create_issue", "evil__off__x", "own")
 			h.wantRoute("github__create_issue", "", "")
 			h.wantRoute("off__x", "", "")
-			if name, err := h.WhyUnavailable("github__create_issue"); name != "github" || err == nil {
+			if name, err := h.WhyUnavailable("github__create_issue"); name != "github" ||
+				err == nil {
 				t.Errorf("explained by %q %v", name, err)
 			}
 			warned := h.log.Lines("level=WARN", "begins with the name of another backend")
@@ -78,7 +79,8 @@ func TestNames_EarlierBackendAddsTool_F_SEC_3(t *testing.T) {
 		a.ServeToolsList(mcptest.ToolsResult("x", "search"))
 		h.wantNames("x", "a__search", "search")
 		h.wantRoute("search", "b", "search")
-		if lines := h.log.Lines("name collision", "backend=a tool=search as=a__search owner=b"); len(lines) != 1 {
+		if lines := h.log.Lines("name collision", "backend=a tool=search as=a__search owner=b");
+			len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
 		h.wantMoves()
@@ -257,7 +259,8 @@ func TestNames_LoggedMovesAreBounded_F_CLI_6(t *testing.T) {
 			h.nextProcess("b").ServeStartup(names...)
 			synctest.Wait()
 			if one, more := h.log.Lines("than in the last run"),
-				h.log.Lines("names of more backends", "records=5"); len(one) != 20 || len(more) != 1 {
+				h.log.Lines("names of more backends", "records=5"); len(one) != 20 ||
+					len(more) != 1 {
 				t.Errorf("%d lines, %q", len(one), more)
 			}
 		})

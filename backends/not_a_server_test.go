@@ -28,7 +28,8 @@ func TestEcho(t *testing.T) {
 				if at := h.dialTimes("a"); len(at) != 1 {
 					t.Errorf("dialled at %v", at)
 				}
-				if p := h.nextProcess("a"); generation == "legacy" { // it is tried again like any other
+				// it is tried again like any other
+				if p := h.nextProcess("a"); generation == "legacy" {
 					h.finishLegacyStart(p)
 				} else {
 					p.ServeDiscover("")

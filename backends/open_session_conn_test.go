@@ -32,8 +32,8 @@ func TestSessionConnectionOpenedDuringDrain(t *testing.T) {
 // the next try fails.
 func TestResetBreakerBlocksNoSession(t *testing.T) {
 	b := newBackend(New(Options{Log: slog.New(slog.DiscardHandler)}), config.Backend{Name: "a"})
-	circuit := breaker{failures: breakerThreshold, reason: errors.New("no")}
-	b.noteConnEnded(b.shared, false, circuit)
+	state := breaker{failures: breakerThreshold, reason: errors.New("no")}
+	b.noteConnEnded(b.shared, false, state)
 	if _, reason := b.sessionBreaker.allowStart(time.Now(), 0); reason == nil {
 		t.Error("no session is blocked")
 	}

@@ -80,7 +80,7 @@ func TestProbe_Responses(t *testing.T) {
 			}
 		}
 	}
-	answers := func(result string) func(p *mcptest.Peer) {
+	respondWith := func(result string) func(p *mcptest.Peer) {
 		return func(p *mcptest.Peer) { p.SendResult(asked(p), result) }
 	}
 	then := func(some ...func(p *mcptest.Peer)) func(p *mcptest.Peer) {
@@ -91,7 +91,7 @@ func TestProbe_Responses(t *testing.T) {
 		}
 	}
 	code := func(n int) string { return fmt.Sprintf(`{"code":%d,"message":"no"}`, n) }
-	valid := answers(mcptest.DiscoverResult)
+	valid := respondWith(mcptest.DiscoverResult)
 	type row struct {
 		name   string
 		play   func(p *mcptest.Peer)
@@ -99,25 +99,25 @@ func TestProbe_Responses(t *testing.T) {
 	}
 	rows := []row{
 		{"valid DiscoverResult with a common revision", valid, true},
-		{"valid one that does not say its type",
-			answers(`{"supportedVersions":["2099-01-01","2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`), true},
+		{"valid DiscoverResult without resultType",
+			respondWith(`{"supportedVersions":["2099-01-01","2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`), true},
 		{"DiscoverResult without a common revision",
-			answers(`{"resultType":"complete","supportedVersions":["2025-11-25","2099-01-01"],"capabilities":{}}`), false},
-		{"empty result", answers(`{}`), false},
-		{"shapeless result", answers(`{"supportedVersions":"2026-07-28","capabilities":{}}`),
+			respondWith(`{"resultType":"complete","supportedVersions":["2025-11-25","2099-01-01"],"capabilities":{}}`), false},
+		{"empty result", respondWith(`{}`), false},
+		{"shapeless result", respondWith(`{"supportedVersions":"2026-07-28","capabilities":{}}`),
 			false},
-		{"result that is none", answers(`[]`), false},
+		{"result that is not an object", respondWith(`[]`), false},
 		{"result of an unknown type",
-			answers(`{"resultType":"task","supportedVersions":["2026-07-28"],"capabilities":{}}`),
+			respondWith(`{"resultType":"task","supportedVersions":["2026-07-28"],"capabilities":{}}`),
 			false},
 		{"-32022 that lists the same revision", then(fails(refusal(`"2026-07-28"`)), valid), true},
-		{"-32022 again and again", fails(refusal(`"2026-07-28"`), refusal(`"2026-07-28"`)), false},
-		{"-32022 that lists only revisions with sessions",
+		{"repeated -32022", fails(refusal(`"2026-07-28"`), refusal(`"2026-07-28"`)), false},
+		{"-32022 that lists only legacy revisions",
 			fails(refusal(`"2025-11-25","2025-06-18"`)), false},
 		{"-32022 without a list", fails(code(-32022)), false},
-		{"-32020, and then not", then(fails(code(-32020)), valid), true},
-		{"-32021, and then not", then(fails(code(-32021)), valid), true},
-		{"-32020 again and again", fails(code(-32020), code(-32020)), false},
+		{"-32020 once", then(fails(code(-32020)), valid), true},
+		{"-32021 once", then(fails(code(-32021)), valid), true},
+		{"repeated -32020", fails(code(-32020), code(-32020)), false},
 	}
 	for _, n := range []int{-32601, -32602, -32600, -32603, -32000, -32001, 0} {
 		rows = append(rows, row{fmt.Sprint(n), fails(code(n)), false})
@@ -321,7 +321,8 @@ func TestRevisionIsRefused_F_HTTP_12(t *testing.T) {
 					p.Exit("exit 1", "")
 					p = h.nextProcess("a")
 					p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
-					p.SendError(p.HandleRequest("initialize").ID(), tt.refusal) // one more try, not two
+					// one more try, not two
+					p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
 					p.WantNothing()
 				})
 		})
@@ -453,7 +454,7 @@ func TestProbe_SlowServer(t *testing.T) {
 			h.finishModernStart(p)
 		})
 	})
-	t.Run("and answers in the other order", func(t *testing.T) {
+	t.Run("and responds in the other order", func(t *testing.T) {
 		slow(t, func(h *harness, p *mcptest.Peer, discover wire.ID) {
 			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 			p.SendResult(discover, mcptest.DiscoverResult)
@@ -511,7 +512,8 @@ func TestProbe_GenerationChangesWithProcess(t *testing.T) {
 						shared := h.nextProcess("a")
 						shared.ServeStartup("t")
 						own := h.nextProcess("a") // which a session needs
-						if m := own.HandleRequest("initialize"); declaredIn(m) != `{"sampling":{}}` {
+						if m := own.HandleRequest("initialize");
+							declaredIn(m) != `{"sampling":{}}` {
 							t.Errorf("notified %s", m.Raw())
 						} else {
 							own.SendResult(m.ID(), mcptest.InitializeResult)
@@ -524,7 +526,8 @@ func TestProbe_GenerationChangesWithProcess(t *testing.T) {
 
 					p.Exit("exit 1", "")
 					p = h.nextProcess("a") // the known generation is used
-					p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+					p.SendError(p.HandleRequest("initialize").ID(),
+						`{"code":-32601,"message":"no"}`)
 					p = h.nextProcess("a")
 					p.ServeDiscover("")
 					h.finishModernStart(p)
@@ -560,7 +563,8 @@ func TestPinnedGeneration(t *testing.T) {
 			withHarness(t, backends.Options{Backends: []config.Backend{one}},
 				func(t *testing.T, h *harness) {
 					p := h.nextProcess("a")
-					p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+					p.SendError(p.HandleRequest("initialize").ID(),
+						`{"code":-32601,"message":"no"}`)
 					h.finishLegacyStart(h.nextProcess("a")) // its response does not change that
 				})
 		})
@@ -594,7 +598,8 @@ func TestPinnedGeneration(t *testing.T) {
 			func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
 				p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
-				h.wantError("a", "it may speak 2026-07-28 alone: remove `era: legacy` (initialize: no)")
+				h.wantError("a",
+					"it may speak 2026-07-28 alone: remove `era: legacy` (initialize: no)")
 				h.finishLegacyStart(h.nextProcess("a"))
 			})
 	})

@@ -122,7 +122,8 @@ func TestCallsAfterFailedStartFailAtOnce(t *testing.T) {
 		h.breakDial("a", errors.New("no such file"))
 		c, _ := h.call("a")
 		c.want(t, "it is not running: exit 127; its last words: sh: npx: not found; next try in 1s")
-		if lines := h.log.Lines("level=WARN", "exit 127; its last words: sh: npx: not found"); len(lines) != 1 {
+		if lines := h.log.Lines("level=WARN", "exit 127; its last words: sh: npx: not found");
+			len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Warnings())
 		}
 		if !h.View().Complete || !h.View().Settled {
@@ -158,7 +159,8 @@ func TestCrashDuringListing(t *testing.T) {
 		synctest.Wait()
 		c, _ := h.call("a")
 		c.want(t, "")
-		if warnings := h.log.Warnings(); len(warnings) != 1 || !strings.Contains(warnings[0], "backend ended") {
+		if warnings := h.log.Warnings(); len(warnings) != 1 ||
+			!strings.Contains(warnings[0], "backend ended") {
 			t.Errorf("logged %q", warnings)
 		}
 		if !h.View().Complete {
@@ -241,7 +243,8 @@ func TestFailureIsLoggedOnce(t *testing.T) {
 			h.nextProcess("a").Exit("exit 2", "")
 		}
 		time.Sleep(time.Second)
-		if warnings := h.log.Warnings(); len(warnings) != 3 || !strings.Contains(warnings[0], "exit 1") ||
+		if warnings := h.log.Warnings(); len(warnings) != 3 ||
+			!strings.Contains(warnings[0], "exit 1") ||
 			!strings.Contains(warnings[1], "exit 2") ||
 			!strings.Contains(warnings[2], "fails repeatedly") {
 			t.Errorf("logged %q", warnings)

@@ -248,7 +248,8 @@ func TestSubscriptionStaysOnItsConnection(t *testing.T) {
 				synctest.Wait()
 				on := h.subscribe("one", "a", "x:y", true)
 				p = h.nextProcess("a")
-				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				p.SendError(p.HandleRequest("server/discover").ID(),
+					`{"code":-32601,"message":"no"}`)
 				shakeHands(t, p, "{}")
 				own := h.nextProcess("a")
 				shakeHands(t, own, canSample)

@@ -27,7 +27,8 @@ func TestFRAME08_FRAME09_BackendThatStopsReadingIsRestarted(t *testing.T) {
 	stalled.Name, stalled.CallTimeout = "deaf", 500*time.Millisecond
 	stalled.Env = map[string]string{"MARK": filepath.Join(t.TempDir(), "mark")}
 	var log lockedBuffer
-	s, end := runAll(t, &log, stalled, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
+	s, end := runAll(t, &log, stalled, config.Backend{Name: "good", Embedded: "demo",
+		Enabled: true})
 	began := time.Now()
 	var calls []peer.ResponseChan
 	for range 3 {

@@ -208,7 +208,8 @@ func TestNoCallOvertakesLogLevel(t *testing.T) {
 			h.SetLevel("one", "debug", func() {})
 			h.callFor("one", "a")
 			p.SendResult(first.ID(), "{}")
-			if m := p.HandleRequest("logging/setLevel"); !strings.Contains(string(m.Raw()), `"debug"`) {
+			if m := p.HandleRequest("logging/setLevel"); !strings.Contains(string(m.Raw()),
+				`"debug"`) {
 				t.Errorf("got %s", m.Raw())
 			}
 			p.HandleRequest("tools/call")
