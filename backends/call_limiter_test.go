@@ -94,8 +94,7 @@ func TestLimiter_QueueWaitExpires(t *testing.T) {
 			time.Sleep(time.Nanosecond)
 			lost, _ := errors.AsType[*transport.CallLostError]((<-late).Err)
 			if want := words +
-				" (max_in_flight), and this one's turn did not come within 30s (queue_wait)";
-					lost == nil || lost.MayHaveRun || !errors.Is(lost, peer.ErrQueueFull) ||
+				" (max_in_flight), and this one's turn did not come within 30s (queue_wait)"; lost == nil || lost.MayHaveRun || !errors.Is(lost, peer.ErrQueueFull) ||
 				lost.Error() != want {
 				t.Errorf("ended with %v, want %s", lost, want)
 			}

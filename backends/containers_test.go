@@ -115,7 +115,7 @@ func TestUntrustedContainerRecords(t *testing.T) {
 				Cwd: "/srv", Enabled: true},
 			{Name: "b", Command: "/opt/bin/podman",
 				Args: []string{"run", "-i", "--cidfile", "id", "x"},
-				Cwd: "/srv", Enabled: true},
+				Cwd:  "/srv", Enabled: true},
 		}})
 	for _, c := range []struct {
 		engine, file string

@@ -74,8 +74,7 @@ func TestLazy_FirstCallStartsBackend(t *testing.T) {
 			two, _ := h.call(c.Name)
 			p := h.nextProcess(c.Name)
 			h.wantState(c.Name, backends.Starting)
-			if n := len(h.log.Lines("level=INFO", "starting backend on demand", "backend="+c.Name));
-				n != 1 {
+			if n := len(h.log.Lines("level=INFO", "starting backend on demand", "backend="+c.Name)); n != 1 {
 				t.Errorf("%s: logged %d times that it is started", c.Name, n)
 			}
 			if c.Generation == "modern" {
@@ -480,8 +479,7 @@ func TestApply_DoesNotStartLazyBackend(t *testing.T) {
 		next[1].CallTimeout = time.Hour
 		time.Sleep(time.Second) // they were started
 		began := time.Now()
-		if err := h.Apply(t.Context(), backends.Change{Backends: next, Catalog: h.Catalog});
-			err != nil {
+		if err := h.Apply(t.Context(), backends.Change{Backends: next, Catalog: h.Catalog}); err != nil {
 			t.Fatal(err)
 		}
 		if time.Since(began) != 0 || len(h.dialTimes("a")) != 0 {

@@ -125,8 +125,7 @@ func TestListen_FailureBacksOff(t *testing.T) {
 				b := h.startModernServer(t)
 				end(b, b.takeListen(nil))
 				b.serveLists("t")
-				for began := time.Now(); time.Since(began) < 10*time.Minute;
-					time.Sleep(10 * time.Millisecond) {
+				for began := time.Now(); time.Since(began) < 10*time.Minute; time.Sleep(10 * time.Millisecond) {
 					for _, line := range b.TakeAll() {
 						m, _ := wire.Parse([]byte(line))
 						switch m.Method() {
@@ -153,7 +152,7 @@ func TestListen_FailureBacksOff(t *testing.T) {
 			b.SendResult(id, `{"resultType":"complete"}`)
 		},
 		"refused": func(b *modernServer, id wire.ID) { b.SendError(id, `{"code":-32603,"message":"no"}`) },
-		"ended":   func(b *modernServer, id wire.ID) { b.SendResult(id, `{}`) },
+		"result":  func(b *modernServer, id wire.ID) { b.SendResult(id, `{}`) },
 		"lost": func(b *modernServer, id wire.ID) {
 			b.FailRead(&transport.CallLostError{ID: id, Err: fmt.Errorf("503")})
 		},
@@ -215,8 +214,7 @@ func TestListen_SubscriptionsOverHTTP(t *testing.T) {
 			b.WantNothing()
 			b.acknowledge(id, []string{"x:y"})
 			one.want(t, result("0", "{}"))
-			if m := b.HandleNotification("notifications/cancelled");
-				string(m.RequestID()) != string(first) {
+			if m := b.HandleNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
 				t.Errorf("ended %s", m.Raw())
 			}
 			// the listen contains it
@@ -252,8 +250,7 @@ func TestListen_SubscriptionsOverPipe(t *testing.T) {
 			for _, uri := range []string{"x:1", "x:2", "x:3"} {
 				all = append(all, h.subscribe("one", "a", uri, true))
 			}
-			if m := b.HandleNotification("notifications/cancelled");
-				string(m.RequestID()) != string(first) {
+			if m := b.HandleNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
 				t.Errorf("ended %s", m.Raw())
 			}
 			b.WantNothing()

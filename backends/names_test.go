@@ -79,8 +79,7 @@ func TestNames_EarlierBackendAddsTool_F_SEC_3(t *testing.T) {
 		a.ServeToolsList(mcptest.ToolsResult("x", "search"))
 		h.wantNames("x", "a__search", "search")
 		h.wantRoute("search", "b", "search")
-		if lines := h.log.Lines("name collision", "backend=a tool=search as=a__search owner=b");
-			len(lines) != 1 {
+		if lines := h.log.Lines("name collision", "backend=a tool=search as=a__search owner=b"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
 		h.wantMoves()
@@ -260,7 +259,7 @@ func TestNames_LoggedMovesAreBounded_F_CLI_6(t *testing.T) {
 			synctest.Wait()
 			if one, more := h.log.Lines("than in the last run"),
 				h.log.Lines("names of more backends", "records=5"); len(one) != 20 ||
-					len(more) != 1 {
+				len(more) != 1 {
 				t.Errorf("%d lines, %q", len(one), more)
 			}
 		})

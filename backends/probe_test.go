@@ -512,8 +512,7 @@ func TestProbe_GenerationChangesWithProcess(t *testing.T) {
 						shared := h.nextProcess("a")
 						shared.ServeStartup("t")
 						own := h.nextProcess("a") // which a session needs
-						if m := own.HandleRequest("initialize");
-							declaredIn(m) != `{"sampling":{}}` {
+						if m := own.HandleRequest("initialize"); declaredIn(m) != `{"sampling":{}}` {
 							t.Errorf("notified %s", m.Raw())
 						} else {
 							own.SendResult(m.ID(), mcptest.InitializeResult)
