@@ -7,9 +7,10 @@
 // the value of a secret.
 //
 //	Load ─ find ─ parse (bytes → yaml.Node, YAML or JSON)
-//	     ├ reader     converts the nodes to the types below: keys, kinds, ${VAR}
-//	     ├ overrides  GATEWAY_* and flags, converted by the same types
-//	     ├ koanf      merges the layers and decodes strictly
+//	     ├ koanf      merges the layers and decodes strictly:
+//	     │    ├ defaultLayer
+//	     │    ├ reader     the file; converts the nodes to the types below: keys, kinds, ${VAR}
+//	     │    └ overrides  GATEWAY_* and flags, converted by the same types
 //	     └ checker    validates what types cannot express
 package config
 

@@ -131,14 +131,16 @@ func load(src source, opts Options) (*Loaded, error) {
 	r.strict, r.requiredKeys = opts.Strict, opts.RequiredKeys
 	r.callTimeoutUnit = dialect.CallTimeoutUnit(path)
 	over := &overrides{locations: r.locations}
-	out := settings{Config: Default(), Defaults: builtinDefaults()}
+	out := settings{}
 
+	// The layers, each over the ones before. Only the file can fail to load.
 	k := koanf.New(".")
+	k.Load(confmap.Provider(defaultLayer(), ""), nil)
 	if err := k.Load(rawbytes.Provider(src.data), r); err != nil {
 		return nil, err
 	}
-	k.Load(confmap.Provider(over.fromEnv(opts.Env), "."), nil)     // fails only without a provider
-	k.Load(confmap.Provider(over.fromFlags(opts.Flags), "."), nil) // fails only without a provider
+	k.Load(over.environment(opts.Env), nil)
+	k.Load(over.flags(opts.Flags), nil)
 	if err := decode(k, &out); err != nil {
 		return nil, Errors{{File: src.path, Problem: err.Error()}} // not reported by the reader
 	}
@@ -182,6 +184,19 @@ func load(src source, opts Options) (*Loaded, error) {
 			r.literalWarnings.lines(), misspeltVariables(opts.VariableNames, used)),
 		blank: r.blank && src.path != "",
 	}, nil
+}
+
+// defaultLayer returns the default values by key.
+func defaultLayer() map[string]any {
+	layer := make(map[string]any)
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{TagName: "koanf", Result: &layer})
+	if err == nil {
+		err = d.Decode(settings{Config: Default(), Defaults: builtinDefaults()})
+	}
+	if err != nil {
+		panic(err) // the type settings is wrong
+	}
+	return layer
 }
 
 // decode is strict: each key must have a field, and each value its type.

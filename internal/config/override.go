@@ -6,6 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/knadh/koanf/providers/confmap"
+	envprovider "github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/v2"
+
 	"mcpgateway/internal/config/internal/node"
 )
 
@@ -16,17 +20,25 @@ type overrides struct {
 	errs      Errors
 }
 
-// fromEnv reads GATEWAY_LOG_LEVEL for log.level, and so on for every key with a single value. An
-// empty variable counts as not set. Other GATEWAY_* variables are ignored.
-func (o *overrides) fromEnv(env func(string) (string, bool)) map[string]any {
-	out := map[string]any{}
+// environment provides the values of GATEWAY_LOG_LEVEL for log.level, and so on for every key with a
+// single value. An empty variable counts as not set. Other GATEWAY_* variables are ignored.
+func (o *overrides) environment(lookup func(string) (string, bool)) koanf.Provider {
+	byName := make(map[string]field)
+	var set []string // NAME=value, in the order of the keys
 	for _, f := range scalarKeys(settingsType) {
 		name := variableName(f.key)
-		if text, _ := env(name); text != "" {
-			o.set(out, f, name, text)
+		if text, _ := lookup(name); text != "" {
+			byName[name] = f
+			set = append(set, name+"="+text)
 		}
 	}
-	return out
+	return envprovider.Provider(".", envprovider.Opt{
+		EnvironFunc: func() []string { return set },
+		TransformFunc: func(name, text string) (string,
+			any) {
+			return o.value(byName[name], name, text)
+		},
+	})
 }
 
 // variableName returns the name of the variable that sets a key.
@@ -185,30 +197,33 @@ func FlagHint(flag string) string {
 	return strings.Replace(f.problem, "by a variable", "by a flag or a variable", 1)
 }
 
-// fromFlags reads the values of flags, by key.
-func (o *overrides) fromFlags(flags map[string]string) map[string]any {
+// flags provides the values of flags, which are given by key.
+func (o *overrides) flags(values map[string]string) koanf.Provider {
 	out := map[string]any{}
 	known := map[string]field{}
 	for _, f := range scalarKeys(settingsType) {
 		known[f.key] = f
 	}
-	for _, key := range slices.Sorted(maps.Keys(flags)) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		name := "--" + strings.NewReplacer(".", "-", "_", "-").Replace(key)
-		if f, ok := known[key]; ok {
-			o.set(out, f, name, flags[key])
-		} else {
+		f, ok := known[key]
+		if !ok {
 			o.errs = append(o.errs, &Error{Key: name, Problem: "does not set any key"})
+		} else if key, v := o.value(f, name, values[key]); key != "" {
+			out[key] = v
 		}
 	}
-	return out
+	return confmap.Provider(out, ".")
 }
 
-func (o *overrides) set(out map[string]any, f field, name, text string) {
+// value converts the text of a variable or flag, which it records as the place of the key. It returns
+// the key "" if the text is invalid.
+func (o *overrides) value(f field, name, text string) (key string, v any) {
 	v, err := convert(text, f.typ)
 	if err != nil {
 		o.errs = append(o.errs, &Error{Key: name, Problem: err.Error() + node.Not(text)})
-		return
+		return "", nil
 	}
-	out[f.key] = v
 	o.locations[f.key] = location{path: f.key, key: name, text: text}
+	return f.key, v
 }
