@@ -29,8 +29,8 @@ func (q *backlogQuota) add(b *backlog, delta int) {
 	if delta == 0 {
 		return
 	}
-	for _, one := range q.update(b, int64(delta)) {
-		one.disconnect(one.size)
+	for _, excess := range q.update(b, int64(delta)) {
+		excess.disconnect(excess.size)
 	}
 }
 
@@ -63,9 +63,9 @@ func (srv *Server) logDisconnect(session string, size int64) {
 }
 
 func (q *backlogQuota) dropLargestLocked() (largest *backlog) {
-	for one := range q.backlogs {
-		if largest == nil || one.size > largest.size {
-			largest = one
+	for b := range q.backlogs {
+		if largest == nil || b.size > largest.size {
+			largest = b
 		}
 	}
 	largest.closed = true

@@ -172,11 +172,11 @@ func TestSlotIsFreeAfterResponse(t *testing.T) {
 
 // Memory is allocated for received bytes, not for the announced length.
 func TestAnnouncedLengthAllocatesNothing(t *testing.T) {
-	for _, announced := range []int64{100, 1 << 20, 1 << 30} {
+	for _, contentLength := range []int64{100, 1 << 20, 1 << 30} {
 		from := &unreadBody{}
-		_, herr := readBody(httptest.NewRecorder(), from, announced, 1<<30)
+		_, herr := readBody(httptest.NewRecorder(), from, contentLength, 1<<30)
 		if herr == nil || from.bufSize > 2*smallBody {
-			t.Errorf("Content-Length %d: %v, buffer of %d bytes", announced, herr, from.bufSize)
+			t.Errorf("Content-Length %d: %v, buffer of %d bytes", contentLength, herr, from.bufSize)
 		}
 	}
 }

@@ -126,8 +126,8 @@ func (t *connTracker) onStateChange(c net.Conn, state http.ConnState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	info := t.all[c]
-	if secure, ok := c.(*tls.Conn); ok && info.state == http.StateNew && state != http.StateNew {
-		info.http2 = secure.ConnectionState().NegotiatedProtocol == "h2"
+	if tlsConn, ok := c.(*tls.Conn); ok && info.state == http.StateNew && state != http.StateNew {
+		info.http2 = tlsConn.ConnectionState().NegotiatedProtocol == "h2"
 	}
 	info.state = state
 	switch state {
@@ -163,8 +163,8 @@ func (t *connTracker) moveLocked(info *connInfo, to *connPool) {
 func (t *connTracker) closeLocked(info *connInfo) {
 	t.moveLocked(info, nil)
 	c := info.conn
-	if secure, ok := c.(*tls.Conn); ok {
-		c = secure.NetConn()
+	if tlsConn, ok := c.(*tls.Conn); ok {
+		c = tlsConn.NetConn()
 	}
 	_ = c.Close()
 }
@@ -179,19 +179,19 @@ func (t *connTracker) warnLocked(message string, limit int) {
 // wait waits until no connection is active, at most for timeout. If timeout is 0 it waits until
 // there are no connections.
 func (t *connTracker) wait(timeout time.Duration) {
-	late := false
+	timedOut := false
 	if timeout > 0 {
 		timer := time.AfterFunc(timeout, func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			late = true
+			timedOut = true
 			t.changed.Broadcast()
 		})
 		defer timer.Stop()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for !late && t.busyLocked(timeout == 0) {
+	for !timedOut && t.busyLocked(timeout == 0) {
 		t.changed.Wait()
 	}
 }

@@ -111,13 +111,13 @@ func (srv *Server) principalOf(r *http.Request) (principalID, bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	sum := sha256.Sum256([]byte(token))
-	who, ok := 0, 0
+	found, ok := 0, 0
 	for i := range tokens {
 		same := subtle.ConstantTimeCompare(sum[:], tokens[i].sum[:])
-		who = subtle.ConstantTimeSelect(same, int(tokens[i].principal), who)
+		found = subtle.ConstantTimeSelect(same, int(tokens[i].principal), found)
 		ok |= same
 	}
-	return principalID(who), ok == 1 && token != "" && strings.EqualFold(scheme, "Bearer")
+	return principalID(found), ok == 1 && token != "" && strings.EqualFold(scheme, "Bearer")
 }
 
 // admitOrigin rejects browser pages of other sites and sets the CORS headers for allowed ones.

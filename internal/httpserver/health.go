@@ -14,8 +14,8 @@ const ServerHeader = "mcp-gateway"
 // serveReadiness responds to /readyz: 200 once a new client would be served. The names of pending
 // backends are reported only to authenticated clients.
 func (srv *Server) serveReadiness(w http.ResponseWriter, r *http.Request) {
-	names := r.URL.Query().Has("backends")
-	if names {
+	withNames := r.URL.Query().Has("backends")
+	if withNames {
 		if len(srv.access.Load().tokens) == 0 {
 			srv.reject(w, r, newHTTPError(http.StatusForbidden,
 				"Forbidden: the names of backends require a token: set auth.tokens"))
@@ -37,7 +37,7 @@ func (srv *Server) serveReadiness(w http.ResponseWriter, r *http.Request) {
 		srv.writeHealth(w, r, errors.New("the gateway is ending"))
 	case len(waiting) == 0:
 		srv.writeHealth(w, r, nil)
-	case names:
+	case withNames:
 		srv.writeHealth(w, r, fmt.Errorf("waiting for %s", strings.Join(waiting, ", ")))
 	case len(waiting) == 1:
 		srv.writeHealth(w, r, errors.New("waiting for 1 backend"))

@@ -70,8 +70,8 @@ func (srv *Server) reportRejected(m wire.Message, session string, err *wire.Erro
 		srv.opts.OnRejected(session, m, err)
 	}
 	for _, text := range m.Elements() {
-		if one, _ := wire.Parse(text); one.Kind() == wire.Request {
-			srv.opts.OnRejected(session, one, err)
+		if request, _ := wire.Parse(text); request.Kind() == wire.Request {
+			srv.opts.OnRejected(session, request, err)
 		}
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// accept is the set of response formats that a client accepts.
-type accept int
+// acceptedFormat is the set of response formats that a client accepts.
+type acceptedFormat int
 
 const (
-	acceptEither accept = iota
-	acceptSSE           // events, preferred or exclusively
-	acceptJSON          // JSON exclusively
+	acceptEither acceptedFormat = iota
+	acceptSSE                   // events, preferred or exclusively
+	acceptJSON                  // JSON exclusively
 )
 
 // checkMediaTypes rejects a POST whose body is not JSON, or whose client accepts no available
 // format. It returns the accepted formats.
-func checkMediaTypes(r *http.Request) (accept, *httpError) {
+func checkMediaTypes(r *http.Request) (acceptedFormat, *httpError) {
 	if herr := checkContentType(r); herr != nil {
 		return acceptEither, herr
 	}

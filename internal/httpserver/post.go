@@ -153,7 +153,7 @@ func (s *httpSession) registerPost(
 	if len(p.requestIDs) == 0 || s.httpSSE {
 		return nil, nil, nil
 	}
-	st, sw := newStream(), newStreamWriter(w)
+	st, sw := newSSEStream(), newStreamWriter(w)
 	st.unanswered = p.requestIDs
 	st.jsonOnly = p.accept == acceptJSON
 	st.writer = sw

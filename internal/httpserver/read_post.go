@@ -18,8 +18,8 @@ type postedMessage struct {
 	requestIDs []wire.ID // of its requests
 	// Of requests that it cancels, without those that follow the cancellation in the same batch
 	cancelledIDs []wire.ID
-	isInitialize bool   // m is an initialize request
-	accept       accept // accepted formats of the response
+	isInitialize bool           // m is an initialize request
+	accept       acceptedFormat // accepted formats of the response
 	lease        *bodyLease
 }
 
@@ -82,31 +82,31 @@ func (p *postedMessage) classify(m wire.Message) {
 // an error in the response, from the SessionHandler, provided that the batch contains a request
 // and so has a response.
 func (p *postedMessage) classifyBatch() *httpError {
-	bad := false
-	seen := make(map[wire.ID]int) // request id → number of cancellations before it
+	invalid := false
+	cancelsBefore := make(map[wire.ID]int) // request id → number of cancellations before it
 	wire.EachElement(p.m.Raw(), func(text []byte) bool {
 		m, err := wire.Parse(text)
-		bad = bad || err != nil || m.Kind() == wire.Batch
+		invalid = invalid || err != nil || m.Kind() == wire.Batch
 		if err == nil {
 			p.classify(m)
 			if m.Kind() == wire.Request {
-				seen[m.ID()] = len(p.cancelledIDs)
+				cancelsBefore[m.ID()] = len(p.cancelledIDs)
 			}
 		}
 		return true
 	})
 	remaining := p.cancelledIDs[:0]
 	for i, id := range p.cancelledIDs {
-		if before, ok := seen[id]; !ok || i >= before {
+		if n, ok := cancelsBefore[id]; !ok || i >= n {
 			remaining = append(remaining, id)
 		}
 	}
 	p.cancelledIDs = remaining
 	switch {
-	case len(seen) < len(p.requestIDs):
+	case len(cancelsBefore) < len(p.requestIDs):
 		return newHTTPError(http.StatusBadRequest,
 			"Invalid request: the batch contains an id twice")
-	case len(p.requestIDs) == 0 && bad:
+	case len(p.requestIDs) == 0 && invalid:
 		return newHTTPError(http.StatusBadRequest,
 			"Invalid request: the batch contains an invalid message")
 	case len(p.requestIDs) == 0 && len(p.m.Elements()) == 0:
@@ -126,11 +126,11 @@ func transferTimeout(size int64) time.Duration {
 	return bodyTimeout + time.Duration(size/minBodyRate)*time.Second
 }
 
-// readBody reads a body of at most limit bytes. announced is its Content-Length, or -1.
+// readBody reads a body of at most limit bytes. contentLength is -1 if it is unknown.
 func readBody(
-	w http.ResponseWriter, from io.Reader, announced int64, limit int,
+	w http.ResponseWriter, from io.Reader, contentLength int64, limit int,
 ) ([]byte, *httpError) {
-	size := announced
+	size := contentLength
 	if size > int64(limit) {
 		return nil, messageTooLong(limit)
 	}
@@ -139,7 +139,7 @@ func readBody(
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(transferTimeout(size)))
-	text, err := transport.ReadText(from, announced, smallBody, limit, nil)
+	text, err := transport.ReadText(from, contentLength, smallBody, limit, nil)
 	switch {
 	case errors.Is(err, errBodyQuota):
 		return nil, newHTTPError(http.StatusServiceUnavailable,

@@ -29,12 +29,12 @@ type rejectionLog struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	counted map[string]*repeats
+	counted map[string]*repeatCount
 	timer   *time.Timer // running while counted is not empty
 }
 
-// repeats counts the rejections for one reason that were not logged individually.
-type repeats struct {
+// repeatCount counts the rejections for one reason that were not logged individually.
+type repeatCount struct {
 	level   slog.Level
 	count   int
 	client  string // address of the latest client
@@ -64,7 +64,7 @@ func (l *rejectionLog) note(r *http.Request, herr *httpError) {
 		path = strings.ToValidUTF8(path[:maxPath], "") + "…"
 	}
 	summary := fmt.Sprintf("%.20s %s: %d %s", r.Method, path, herr.status, herr.err.Message)
-	if l.count(herr.err.Message, repeats{level, 1, r.RemoteAddr, summary}) {
+	if l.count(herr.err.Message, repeatCount{level, 1, r.RemoteAddr, summary}) {
 		return
 	}
 	l.log.Log(r.Context(), level, "request rejected", "client", r.RemoteAddr, "err", summary)
@@ -72,41 +72,41 @@ func (l *rejectionLog) note(r *http.Request, herr *httpError) {
 
 // count counts a rejection if one for the same reason was logged within repeatPeriod. It returns
 // false if the caller has to log the rejection.
-func (l *rejectionLog) count(reason string, one repeats) bool {
+func (l *rejectionLog) count(reason string, latest repeatCount) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.counted[reason]
-	if known == nil && len(l.counted) >= maxReasons {
+	entry := l.counted[reason]
+	if entry == nil && len(l.counted) >= maxReasons {
 		reason = otherReasons
-		known = l.counted[reason]
+		entry = l.counted[reason]
 	}
-	if known != nil {
-		one.count += known.count
-		*known = one
+	if entry != nil {
+		latest.count += entry.count
+		*entry = latest
 		return true
 	}
 	if l.counted == nil {
-		l.counted = make(map[string]*repeats)
+		l.counted = make(map[string]*repeatCount)
 		l.timer = time.AfterFunc(repeatPeriod, l.flush)
 	}
-	one.count = 0
-	l.counted[reason] = &one
+	latest.count = 0
+	l.counted[reason] = &latest
 	return false
 }
 
 // flush logs the counted rejections.
 func (l *rejectionLog) flush() {
 	l.mu.Lock()
-	folded := l.counted
+	counted := l.counted
 	l.counted = nil
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 	l.mu.Unlock()
-	for _, one := range folded {
-		if one.count > 0 {
-			l.log.Log(context.Background(), one.level, "further requests rejected",
-				"records", one.count, "client", one.client, "err", one.summary)
+	for _, entry := range counted {
+		if entry.count > 0 {
+			l.log.Log(context.Background(), entry.level, "further requests rejected",
+				"records", entry.count, "client", entry.client, "err", entry.summary)
 		}
 	}
 }

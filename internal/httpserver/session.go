@@ -57,7 +57,7 @@ type httpSession struct {
 func (srv *Server) newSession(principal principalID) *httpSession {
 	s := &httpSession{
 		server: srv, principal: principal,
-		standalone: newStream(), lastActive: time.Now(),
+		standalone: newSSEStream(), lastActive: time.Now(),
 	}
 	s.backlog.disconnect = s.disconnect
 	s.key, s.logID = newSessionKey()

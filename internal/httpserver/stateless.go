@@ -65,14 +65,14 @@ func (srv *Server) postStateless(
 // on the order of the checks; those of Options.ValidateHeaders come last.
 func (srv *Server) validateStateless(r *http.Request, m wire.Message) *httpError {
 	revision := headerRevision(r)
-	stamp, rpcErr := protocol.ParseClientMeta(m)
-	switch claims := protocol.IsModernRevision(revision); {
+	client, rpcErr := protocol.ParseClientMeta(m)
+	switch modern := protocol.IsModernRevision(revision); {
 	// It would be valid without the header
-	case claims && m.Method() == protocol.MethodInitialize && !protocol.IsModern(m):
+	case modern && m.Method() == protocol.MethodInitialize && !protocol.IsModern(m):
 		return headerMismatch()
-	case claims && rpcErr != nil && rpcErr.Code == wire.CodeInvalidParams:
+	case modern && rpcErr != nil && rpcErr.Code == wire.CodeInvalidParams:
 		return &httpError{status: http.StatusBadRequest, err: rpcErr}
-	case revision != stamp.Revision:
+	case revision != client.Revision:
 		return headerMismatch()
 	case rpcErr != nil:
 		return &httpError{status: http.StatusBadRequest, err: rpcErr}

@@ -111,15 +111,15 @@ func (srv *Server) awaitSlotLocked(principal principalID) {
 	if !full() {
 		return
 	}
-	late := false
+	timedOut := false
 	timer := time.AfterFunc(slotWait, func() {
 		srv.mu.Lock()
 		defer srv.mu.Unlock()
-		late = true
+		timedOut = true
 		srv.statelessEnded.Broadcast()
 	})
 	defer timer.Stop()
-	for full() && !late {
+	for full() && !timedOut {
 		srv.statelessEnded.Wait()
 	}
 }
@@ -281,7 +281,7 @@ func (e *statelessExchange) appendLocked(text []byte) {
 // prefer events. Otherwise, and if the response takes longer than keepAliveInterval, an event
 // stream is sent. A client that accepts only JSON waits for the response without a limit. respond
 // returns false if the client did not get the complete response; the caller then calls abort.
-func (e *statelessExchange) respond(ctx context.Context, accepted accept) bool {
+func (e *statelessExchange) respond(ctx context.Context, accepted acceptedFormat) bool {
 	sw := e.writer
 	defer e.finish()
 	for wait := true; wait; wait = e.jsonOnly && !e.hasEnded() {

@@ -32,7 +32,7 @@ type sseStream struct {
 	writer       *streamWriter // the exchange that sends the stream; nil = none
 }
 
-func newStream() *sseStream { return &sseStream{firstEventNo: 1} }
+func newSSEStream() *sseStream { return &sseStream{firstEventNo: 1} }
 
 // Memory accounted for an event and a stream in addition to the text.
 const (
