@@ -51,7 +51,7 @@ func (srv *Server) newPrincipal() principalID {
 }
 
 // UpdateAccess replaces the tokens, origins and hosts. Sessions and requests of tokens that
-// remain are kept. UpdateAccess closes those of removed tokens and, if the first token is added,
+// remain are kept. UpdateAccess closes the ones of removed tokens and, if the first token is added,
 // those without a token. It does not wait for them to end.
 func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
 	srv.mu.Lock()

@@ -70,8 +70,9 @@ func (srv *Server) endRequest() {
 }
 
 func (srv *Server) serveMCP(w http.ResponseWriter, r *http.Request, principal principalID) {
+	key := r.Header.Get(protocol.HeaderSessionID)
 	if r.Method != http.MethodPost &&
-		headersAreModern(r, srv.findSession(r.Header.Get(protocol.HeaderSessionID), principal, false) != nil) {
+		headersAreModern(r, srv.findSession(key, principal, false) != nil) {
 		srv.reject(w, r, methodNotAllowed(http.MethodPost))
 		return
 	}

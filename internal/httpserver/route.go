@@ -16,7 +16,8 @@ import (
 //
 // A response without a stream, because the client has cancelled the request or can no longer be
 // reached, is dropped. Write never waits for the client. Options.MessageLimit limits the unsent
-// messages of a connected client, Options.RetainLimit those of a disconnected one.
+// messages of a connected client, Options.RetainLimit the ones of a
+// disconnected client.
 func (s *httpSession) Write(m wire.Message, relatedTo wire.ID) error {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()

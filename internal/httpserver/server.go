@@ -15,7 +15,7 @@
 //	  ├ DELETE /mcp  get.go ─ closeWith
 //	  └ /sse, /message  httpsse.go
 //
-// The package reads no more of MCP than the transport needs: the initialize request, the
+// The package reads only the parts of MCP that the transport needs: the initialize request, the
 // negotiated or named protocol revision, and cancellations. Each message is sent on exactly one
 // stream.
 //
@@ -101,7 +101,7 @@ type SessionHandler interface {
 	// the session, possibly after a grace period. Messages are still received and sent during
 	// that period.
 	Shutdown()
-	// Closed is called once, when the session is closed and receives no more messages. Shutdown
+	// Closed is called once, when the session is closed and no longer receives messages. Shutdown
 	// may run at the same time. reason is nil if the client or the SessionHandler closed the
 	// session.
 	Closed(reason error)
@@ -162,7 +162,8 @@ type Server struct {
 	rejections rejectionLog
 }
 
-// New returns a Server. It starts no goroutines; those of sessions end when Run returns.
+// New returns a Server. It starts no goroutines. The goroutines of sessions end when Run
+// returns.
 func New(o Options) *Server {
 	if o.MessageLimit <= 0 {
 		o.MessageLimit = 64 << 20

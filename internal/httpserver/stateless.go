@@ -37,7 +37,8 @@ func (srv *Server) postStateless(
 	switch p.m.Kind() {
 	case wire.Request:
 		herr = srv.validateStateless(r, p.m)
-		if herr == nil && p.accept == acceptJSON && p.m.Method() == protocol.MethodSubscriptionsListen {
+		if herr == nil && p.accept == acceptJSON &&
+			p.m.Method() == protocol.MethodSubscriptionsListen {
 			herr = newHTTPError(http.StatusNotAcceptable,
 				"Not acceptable: a subscription is a stream: "+
 					"the header Accept must name text/event-stream")
@@ -62,7 +63,7 @@ func (srv *Server) postStateless(
 }
 
 // validateStateless checks that headers and _meta of a request are consistent. Clients may rely
-// on the order of the checks; those of Options.ValidateHeaders come last.
+// on the order of the checks; Options.ValidateHeaders comes last.
 func (srv *Server) validateStateless(r *http.Request, m wire.Message) *httpError {
 	revision := headerRevision(r)
 	client, rpcErr := protocol.ParseClientMeta(m)

@@ -51,7 +51,8 @@ func (srv *Server) newStatelessExchange(
 ) *statelessExchange {
 	e := &statelessExchange{
 		server: srv, logID: newLogID(), principal: principal, request: p.m, lease: p.lease,
-		isListen: p.m.Method() == protocol.MethodSubscriptionsListen, jsonOnly: p.accept == acceptJSON,
+		isListen:     p.m.Method() == protocol.MethodSubscriptionsListen,
+		jsonOnly:     p.accept == acceptJSON,
 		disconnected: r.Context().Done(), closed: make(chan struct{}),
 		status: http.StatusOK, writer: newStreamWriter(w),
 	}
@@ -80,7 +81,8 @@ func (srv *Server) startStateless(e *statelessExchange) *httpError {
 	case !srv.access.Load().includes(e.principal):
 		return invalidToken()
 	}
-	switch srv.statelessCounter.Acquire(e.principal, srv.opts.MaxSessions, srv.perPrincipalLimit()) {
+	limit := srv.perPrincipalLimit()
+	switch srv.statelessCounter.Acquire(e.principal, srv.opts.MaxSessions, limit) {
 	case quota.Total:
 		return srv.refuseOverloadedLocked(overload, "Too many requests are open",
 			"max", srv.opts.MaxSessions).retryAfter(1)

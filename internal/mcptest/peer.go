@@ -202,7 +202,7 @@ func (p *Peer) Next() string {
 		case ok:
 			return line
 		case over:
-			p.t.Fatalf("%s: the other side has closed the connection; there is no next line", p.name)
+			p.t.Fatalf("%s: no next line: the other side has closed the connection", p.name)
 		}
 		select {
 		case <-p.arrived:

@@ -116,7 +116,8 @@ func (s *TaskServer) handle(
 func (s *TaskServer) resultLocked(method string, p *taskParams) (any, *wire.Error) {
 	switch method {
 	case "server/discover":
-		return json.RawMessage(`{"resultType":"complete","supportedVersions":["` + modernRevision + `"],` +
+		return json.RawMessage(`{"resultType":"complete",` +
+			`"supportedVersions":["` + modernRevision + `"],` +
 			`"capabilities":{"tools":{},"extensions":{"` + tasksExt + `":{}}},` +
 			`"ttlMs":60000,"cacheScope":"public",` +
 			`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"tasks","version":"1"}}}`), nil
@@ -144,7 +145,7 @@ func (s *TaskServer) resultLocked(method string, p *taskParams) (any, *wire.Erro
 	return json.RawMessage(`{"resultType":"complete"}`), nil
 }
 
-// listenLocked opens a listen for those of the tasks that exist.
+// listenLocked opens a listen for the existing ones among the tasks.
 func (s *TaskServer) listenLocked(
 	m wire.Message, p *taskParams, send func(wire.Message) bool,
 ) *listener {

@@ -316,7 +316,7 @@ func (h *HTTPStub) writeProgress(w http.ResponseWriter, r *http.Request, m wire.
 	return true
 }
 
-// writeChunks writes text, in chunks if the plan says so.
+// writeChunks writes text, in chunks if the plan requires it.
 func (h *HTTPStub) writeChunks(w http.ResponseWriter, text []byte, p responsePlan) {
 	if p.chunkSize == 0 {
 		w.Write(text)

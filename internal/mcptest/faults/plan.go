@@ -148,7 +148,8 @@ func (s *server) respond(m wire.Message, id wire.ID, rpcErr *wire.Error, extra s
 		member, body = "error", wire.Encode(rpcErr)
 	}
 	return bytes.Join([][]byte{
-		[]byte(`{"jsonrpc":"2.0","id":`), []byte(id), []byte(`,"` + member + `":`), body, []byte(`}`),
+		[]byte(`{"jsonrpc":"2.0","id":`), []byte(id),
+		[]byte(`,"` + member + `":`), body, []byte(`}`),
 	}, nil)
 }
 
@@ -171,7 +172,8 @@ func notification(f Fault, token wire.ID) []byte {
 	switch f.What {
 	case "log", "":
 		return []byte(`{"jsonrpc":"2.0","method":"notifications/message",` +
-			`"params":{"level":"error","logger":"storm","data":` + string(wire.Quote(f.Text)) + `}}`)
+			`"params":{"level":"error","logger":"storm",` +
+			`"data":` + string(wire.Quote(f.Text)) + `}}`)
 	case "progress":
 		if token == "" {
 			token = unknownID

@@ -109,7 +109,8 @@ func (s *server) result(m wire.Message) (result []byte, err *wire.Error) {
 		}
 		return fmt.Appendf(nil, `{"resultType":"complete","supportedVersions":["2026-07-28"],`+
 			`"capabilities":%s,"ttlMs":0,"cacheScope":"public",`+
-			`"_meta":{"io.modelcontextprotocol/serverInfo":%s}}`, s.capabilities(), s.serverInfo()), nil
+			`"_meta":{"io.modelcontextprotocol/serverInfo":%s}}`,
+			s.capabilities(), s.serverInfo()), nil
 	case "ping", "logging/setLevel":
 		return []byte(`{}`), nil
 	case "tools/list":
@@ -174,7 +175,8 @@ func (s *server) echoResult(m wire.Message, extra string) []byte {
 		complete = `"resultType":"complete",`
 	}
 	b := fmt.Appendf(make([]byte, 0, 160+len(got)+len(extra)),
-		`{%s"content":[{"type":"text","text":"ok"}],"structuredContent":{"stub":%q,"pid":%d%s,"got":`,
+		`{%s"content":[{"type":"text","text":"ok"}],`+
+			`"structuredContent":{"stub":%q,"pid":%d%s,"got":`,
 		complete, s.Name, s.pid, extra)
 	return append(append(b, got...), `}}`...)
 }

@@ -24,7 +24,7 @@ import (
 const ScriptEnv = "FAULTS_SCRIPT"
 
 // Main runs the stub on stdin and stdout until stdin ends, and returns the exit code. It exits by
-// itself if a Fault says so. A fork fault starts the running executable again, so Main has to be
+// itself if a Fault requires it. A fork fault starts the running executable again, so Main has to be
 // called from its main function.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("stub", flag.ContinueOnError)
@@ -190,7 +190,7 @@ func (s *stub) handleLine(line []byte) {
 	s.pauseReading(p)
 }
 
-// pauseReading blocks the reading goroutine if the plan says so, possibly forever.
+// pauseReading blocks the reading goroutine if the plan requires it, possibly forever.
 func (s *stub) pauseReading(p responsePlan) {
 	switch {
 	case p.stopReading == nil:
