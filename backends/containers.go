@@ -16,10 +16,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpgateway/internal/transport/child"
-
 	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/transport/child"
 	"mcpgateway/internal/wire"
 )
 

@@ -7,12 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/internal/transport/httpclient"
-
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/transport/httpclient"
 )
 
 // pong answers the ping that must come next.

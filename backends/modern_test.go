@@ -7,14 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/internal/transport/httpclient"
-
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/transport/httpclient"
 	"mcpgateway/internal/wire"
 )
 

@@ -10,12 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/internal/transport/httpclient"
-
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/transport/httpclient"
 	"mcpgateway/internal/wire"
 )
 

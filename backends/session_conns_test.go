@@ -7,13 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/internal/transport/httpclient"
-
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/transport/httpclient"
 	"mcpgateway/internal/wire"
 )
 

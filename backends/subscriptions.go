@@ -4,9 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"mcpgateway/internal/quota"
-
 	"mcpgateway/catalog"
+	"mcpgateway/internal/quota"
 )
 
 // subscriptions are the resource subscriptions of sessions over one connection. The zero value
