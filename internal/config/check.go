@@ -190,7 +190,8 @@ var separator = lazy.Regexp(`^[A-Za-z0-9_-]+$`)
 func (c *checker) oneOf(path, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {
 		last := len(allowed) - 1
-		c.fail(path, "must be "+strings.Join(allowed[:last], ", ")+" or "+allowed[last]+c.not(path), "")
+		names := strings.Join(allowed[:last], ", ") + " or " + allowed[last]
+		c.fail(path, "must be "+names+c.not(path), "")
 	}
 }
 

@@ -121,7 +121,7 @@ type Backend struct {
 	Command    string            `koanf:"command"`     // program to run, looked up in PATH
 	Args       []string          `koanf:"args"`        // a leading ~/ is already expanded
 	Env        map[string]string `koanf:"env"`         // added to a minimal environment
-	InheritEnv []string          `koanf:"inherit_env"` // variables copied from the gateway's environment
+	InheritEnv []string          `koanf:"inherit_env"` // variables copied from our environment
 	// Cwd is the working directory of Command: ~ is already expanded, a relative path is relative
 	// to the gateway's working directory, "" = that directory. It may not exist.
 	Cwd string `koanf:"cwd"`
@@ -135,11 +135,11 @@ type Backend struct {
 
 	Embedded string `koanf:"embedded"` // server inside this process: demo
 
-	StartTimeout time.Duration `koanf:"start_timeout"` // for start and handshake; 0 = none
-	CallTimeout  time.Duration `koanf:"call_timeout"`  // for a call, restarted by progress; 0 = none
+	StartTimeout time.Duration `koanf:"start_timeout"` // of start and handshake; 0 = none
+	CallTimeout  time.Duration `koanf:"call_timeout"`  // of a call, restarted by progress; 0 = none
 
 	Lazy     bool          `koanf:"lazy"`      // started by the first call if its catalog is known
-	IdleStop time.Duration `koanf:"idle_stop"` // idle time after which Command is stopped; 0 = never
+	IdleStop time.Duration `koanf:"idle_stop"` // of Command, after no calls; 0 = never
 
 	MaxInFlight int           `koanf:"max_in_flight"` // concurrent calls; at least 1
 	QueueWait   time.Duration `koanf:"queue_wait"`    // wait of a further call for a slot; 0 = none

@@ -20,8 +20,8 @@ type overrides struct {
 	errs      Errors
 }
 
-// environment provides the values of GATEWAY_LOG_LEVEL for log.level, and so on for every key with a
-// single value. An empty variable counts as not set. Other GATEWAY_* variables are ignored.
+// environment provides the value of GATEWAY_LOG_LEVEL for log.level, and so on for every key with
+// a single value. An empty variable counts as not set. Other GATEWAY_* variables are ignored.
 func (o *overrides) environment(lookup func(string) (string, bool)) koanf.Provider {
 	byName := make(map[string]field)
 	var set []string // NAME=value, in the order of the keys
@@ -34,8 +34,7 @@ func (o *overrides) environment(lookup func(string) (string, bool)) koanf.Provid
 	}
 	return envprovider.Provider(".", envprovider.Opt{
 		EnvironFunc: func() []string { return set },
-		TransformFunc: func(name, text string) (string,
-			any) {
+		TransformFunc: func(name, text string) (key string, value any) {
 			return o.value(byName[name], name, text)
 		},
 	})
@@ -216,8 +215,8 @@ func (o *overrides) flags(values map[string]string) koanf.Provider {
 	return confmap.Provider(out, ".")
 }
 
-// value converts the text of a variable or flag, which it records as the place of the key. It returns
-// the key "" if the text is invalid.
+// value converts the text of a variable or flag and records that as the location of the key. The
+// key is "" if the text is invalid.
 func (o *overrides) value(f field, name, text string) (key string, v any) {
 	v, err := convert(text, f.typ)
 	if err != nil {
