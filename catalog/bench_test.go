@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// manyListings are those of 200 backends with 25 tools each, of which the fifth
-// part collides with another backend's and some have to be mended.
+// manyListings returns the listings of 200 backends with 25 tools each. A fifth of the names
+// collide with those of another backend, and some have to be converted.
 func manyListings(tb testing.TB) []Listing {
 	var all []Listing
 	for backend := range 200 {
@@ -21,7 +21,8 @@ func manyListings(tb testing.TB) []Listing {
 			case 1:
 				name = fmt.Sprintf("admin.tool.%d/of %d", tool, backend)
 			}
-			fmt.Fprintf(&b, `{"name":%q,"description":%q,"inputSchema":{"type":"object","properties":{"q":{"type":"string","description":%q}},"required":["q"]}}`+"\n",
+			fmt.Fprintf(&b,
+				`{"name":%q,"description":%q,"inputSchema":{"type":"object","properties":{"q":{"type":"string","description":%q}},"required":["q"]}}`+"\n",
 				name, strings.Repeat("what it does ", 20), strings.Repeat("what it is ", 5))
 		}
 		all = append(all, listing(tb, fmt.Sprintf("backend%d", backend), b.String()))
@@ -54,7 +55,8 @@ func BenchmarkParsePage(b *testing.B) {
 
 func BenchmarkLookup(b *testing.B) {
 	s := Merge(Options{}, manyListings(b))
-	for _, name := range []string{"tool_3_of_100", "backend100__common_5", "backend0__common_5", "no_such_tool"} {
+	for _, name := range []string{"tool_3_of_100", "backend100__common_5", "backend0__common_5",
+		"no_such_tool"} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -66,7 +68,8 @@ func BenchmarkLookup(b *testing.B) {
 
 func TestAllocations_OfRoutes(t *testing.T) {
 	s := Merge(Options{}, manyListings(t))
-	for _, name := range []string{"tool_3_of_100", "backend100__common_5", "backend0__common_5", "admin.tool.1/of 7", "no_such_tool"} {
+	for _, name := range []string{"tool_3_of_100", "backend100__common_5", "backend0__common_5",
+		"admin.tool.1/of 7", "no_such_tool"} {
 		if _, ok := s.Lookup(Tools, name); ok == (name == "no_such_tool") {
 			t.Errorf("%s: found is %v", name, ok)
 		}
@@ -77,9 +80,12 @@ func TestAllocations_OfRoutes(t *testing.T) {
 }
 
 func TestAllocations_OfResources(t *testing.T) {
-	s := Merge(Options{}, []Listing{readable(t, "a", []string{"file:///a"}, nil), readable(t, "b", []string{"file:///b"}, []string{"x:{y}"})})
-	for uri, want := range map[string]float64{"file:///b": 0, "x:1": 1, "none:": 0} { // to quote it is the 1
-		least := math.Inf(1) // of five rounds: the race detector drops some of what regexp keeps in its pool
+	s := Merge(Options{}, []Listing{readable(t, "a", []string{"file:///a"}, nil),
+		readable(t, "b", []string{"file:///b"}, []string{"x:{y}"})})
+	// 1 for the quoted URI
+	for uri, want := range map[string]float64{"file:///b": 0, "x:1": 1, "none:": 0} {
+		// of five rounds, because the race detector drops some items of regexp's pool
+		least := math.Inf(1)
 		for range 5 {
 			least = min(least, testing.AllocsPerRun(100, func() { s.ResolveResource(uri) }))
 		}
@@ -92,7 +98,9 @@ func TestAllocations_OfResources(t *testing.T) {
 func BenchmarkResource(b *testing.B) {
 	var listings []Listing
 	for i := range 200 {
-		listings = append(listings, readable(b, fmt.Sprint("b", i), []string{fmt.Sprintf("file:///%d", i)}, []string{fmt.Sprintf("%d://{x}/{y}", i), fmt.Sprintf("http://%d/{+path}", i)}))
+		listings = append(listings, readable(b, fmt.Sprint("b", i),
+			[]string{fmt.Sprintf("file:///%d", i)},
+			[]string{fmt.Sprintf("%d://{x}/{y}", i), fmt.Sprintf("http://%d/{+path}", i)}))
 	}
 	s := Merge(Options{}, listings)
 	for _, uri := range []string{"file:///150", "150://x/y", "none:"} {
@@ -105,11 +113,13 @@ func BenchmarkResource(b *testing.B) {
 	}
 }
 
-// BenchmarkMergeAfterOneChange is all that follows when one of 200 backends has listed another tool: its
-// list is read, all are merged, each client is compared what it has seen with, and one lists again.
+// BenchmarkMergeAfterOneChange measures the work after one of 200 backends has listed another
+// tool: read its list, merge all, compare with the list of each client, and list again for one
+// client.
 func BenchmarkMergeAfterOneChange(b *testing.B) {
 	all := manyListings(b)
-	changed := [2][]byte{MarshalList(Tools, all[100].Items[Tools]), MarshalList(Tools, all[100].Items[Tools][1:])}
+	changed := [2][]byte{MarshalList(Tools, all[100].Items[Tools]),
+		MarshalList(Tools, all[100].Items[Tools][1:])}
 	before := Merge(Options{}, all)
 	before.Page(Tools, nil)
 	b.ReportAllocs()

@@ -28,26 +28,41 @@ func TestCapabilities(t *testing.T) {
 		want string
 	}{
 		{"none", nil, `{` + always + `}`},
-		{"not known", []string{"", ""}, `{` + always + `}`},
+		{"unknown", []string{"", ""}, `{` + always + `}`},
 		{"nothing", []string{`{}`}, `{` + always + `}`},
-		{"our own cannot be lost", []string{`{"tools":{"listChanged":false},"prompts":false,"resources":{"listChanged":"no"}}`}, `{` + always + `}`},
-		{"what a backend adds to them", []string{`{"resources":{"subscribe":true,"x":{ "y" : 1e400 }}}`},
+		{"capabilities of the gateway stay",
+			[]string{`{"tools":{"listChanged":false},"prompts":false,"resources":{"listChanged":"no"}}`}, `{` + always + `}`},
+		{"additions of a backend", []string{`{"resources":{"subscribe":true,"x":{ "y" : 1e400 }}}`},
 			`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true,"x":{ "y" : 1e400 }}}`},
-		{"true counts for more than false, in either order", []string{`{"resources":{"subscribe":false},"tasks":{"list":true}}`, `{"resources":{"subscribe":true},"tasks":{"list":false}}`},
+		{"true before false, in either order",
+			[]string{`{"resources":{"subscribe":false},"tasks":{"list":true}}`,
+				`{"resources":{"subscribe":true},"tasks":{"list":false}}`},
 			`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tasks":{"list":true}}`},
-		{"false if none has more", []string{`{"resources":{"subscribe":false}}`},
+		{"false if all are false", []string{`{"resources":{"subscribe":false}}`},
 			`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":false}}`},
-		{"VERSION-05: members that are not known", []string{`{"extensions":{"foo":{"a":[ 1 ]}}}`, `{"logging":{}}`, `{"experimental":{"bar":{}},"extensions":{"foo":{"b":"<é>"},"baz":{}}}`},
-			`{` + always + `,"extensions":{"foo":{"a":[ 1 ],"b":"<é>"},"baz":{}},"logging":{},"experimental":{"bar":{}}}`},
-		{"what one alone has is as it was sent", []string{`{ "x" : { "b" : 1.10 , "b" : 2, "\u0061":"\/" } }`, `{"y":{}}`},
+		{"VERSION-05: unknown members", []string{`{"extensions":{"foo":{"a":[ 1 ]}}}`,
+			`{"logging":{}}`,
+			`{"experimental":{"bar":{}},"extensions":{"foo":{"b":"<é>"},"baz":{}}}`},
+			`{` + always +
+				`,"extensions":{"foo":{"a":[ 1 ],"b":"<é>"},"baz":{}},"logging":{},"experimental":{"bar":{}}}`},
+		{"a single value stays as sent",
+			[]string{`{ "x" : { "b" : 1.10 , "b" : 2, "\u0061":"\/" } }`, `{"y":{}}`},
 			`{` + always + `,"x":{ "b" : 1.10 , "b" : 2, "\u0061":"\/" },"y":{}}`},
-		{"keys are the same however they are written", []string{`{"lo\u0067ging":{"a":1}}`, `{"logging":{"b":2}}`}, `{` + always + `,"logging":{"a":1,"b":2}}`},
-		{"the first counts", []string{`{"x":{"a":"1","o":{"z":1},"p":5}}`, `{"x":{"a":"2","o":7,"p":{"z":2}}}`}, `{` + always + `,"x":{"a":"1","o":{"z":1},"p":5}}`},
-		{"anything counts for more than null", []string{`{"x":{"a":null,"b":null},"logging":null}`, `{"x":{"a":2},"logging":{}}`}, `{` + always + `,"x":{"a":2,"b":null},"logging":{}}`},
-		{"of one that occurs twice, the first", []string{`{"x":{"a":1},"x":{"a":2}}`}, `{` + always + `,"x":{"a":1}}`},
-		{"no object", []string{`{"logging":true,"completions":"yes","x":[{}],"y":1}`, `{"completions":{}}`}, `{` + always + `,"completions":{}}`},
-		{"not an object at all", []string{`[]`, `null`, `"x"`, `{"x":{}`, "{\"y\":\"\xff\"}"}, `{` + always + `}`},
-		{"too large", []string{`{"x":{"a":"` + strings.Repeat("a", maxCapabilities) + `"}}`, `{"y":{}}`}, `{` + always + `,"y":{}}`},
+		{"keys with escapes", []string{`{"lo\u0067ging":{"a":1}}`, `{"logging":{"b":2}}`},
+			`{` + always + `,"logging":{"a":1,"b":2}}`},
+		{"the first counts", []string{`{"x":{"a":"1","o":{"z":1},"p":5}}`,
+			`{"x":{"a":"2","o":7,"p":{"z":2}}}`},
+			`{` + always + `,"x":{"a":"1","o":{"z":1},"p":5}}`},
+		{"any value before null", []string{`{"x":{"a":null,"b":null},"logging":null}`,
+			`{"x":{"a":2},"logging":{}}`}, `{` + always + `,"x":{"a":2,"b":null},"logging":{}}`},
+		{"of duplicates the first", []string{`{"x":{"a":1},"x":{"a":2}}`},
+			`{` + always + `,"x":{"a":1}}`},
+		{"not objects", []string{`{"logging":true,"completions":"yes","x":[{}],"y":1}`,
+			`{"completions":{}}`}, `{` + always + `,"completions":{}}`},
+		{"not an object at all", []string{`[]`, `null`, `"x"`, `{"x":{}`, "{\"y\":\"\xff\"}"},
+			`{` + always + `}`},
+		{"too large", []string{`{"x":{"a":"` + strings.Repeat("a", maxCapabilities) + `"}}`,
+			`{"y":{}}`}, `{` + always + `,"y":{}}`},
 	} {
 		s := capable(tt.of...)
 		if got := string(s.Capabilities(true)); got != tt.want {
@@ -59,13 +74,16 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// TestIncompleteCapabilities: a client cannot be told of a capability later.
+// A capability cannot be declared to a client later.
 func TestIncompleteCapabilities(t *testing.T) {
 	const first = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true`
 	for of, want := range map[string]string{
-		``:                                  first + `},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`,
-		`{"resources":{"subscribe":false}}`: first + `},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`,
-		`{"x":{},"logging":{"y":1}}`:        first + `},"logging":{"y":1},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"x":{}}`,
+		``: first +
+			`},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`,
+		`{"resources":{"subscribe":false}}`: first +
+			`},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`,
+		`{"x":{},"logging":{"y":1}}`: first +
+			`},"logging":{"y":1},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"x":{}}`,
 	} {
 		if got := string(capable(of, "").Capabilities(false)); got != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", of, got, want)
@@ -73,7 +91,7 @@ func TestIncompleteCapabilities(t *testing.T) {
 	}
 }
 
-// TestCapabilitiesAreBounded: a backend's may be deep, or have many members.
+// The capabilities of a backend may be deep, or have many members.
 func TestCapabilitiesAreBounded(t *testing.T) {
 	nested := func(n int, inside string) string {
 		return strings.Repeat(`{"x":`, n) + inside + strings.Repeat(`}`, n)
@@ -97,7 +115,8 @@ func TestCapabilitiesAreBounded(t *testing.T) {
 		}
 		wide = append(wide, `{`+strings.Join(members, ",")+`}`)
 	}
-	if got := capable(wide...).Capabilities(true); !json.Valid(got) || !strings.Contains(string(got), `"79980":{}`) {
+	if got := capable(wide...).Capabilities(true); !json.Valid(got) ||
+		!strings.Contains(string(got), `"79980":{}`) {
 		t.Errorf("wide: %.100s", got)
 	}
 }
@@ -113,7 +132,8 @@ func TestBackendsWith(t *testing.T) {
 		`{"logging":{}`,
 	)
 	for _, tt := range []struct{ path, want string }{
-		{"logging", "a e"}, {"tasks", "a c d"}, {"tasks list", "a"}, {"tasks requests tools call", "a"}, {"tasks requests tools call x", ""},
+		{"logging", "a e"}, {"tasks", "a c d"}, {"tasks list", "a"},
+		{"tasks requests tools call", "a"}, {"tasks requests tools call x", ""},
 		{"resources", "a c d"}, {"resources subscribe", "a"}, {"x", ""}, {"", "a c d e"},
 	} {
 		path := strings.Fields(tt.path)
@@ -121,7 +141,8 @@ func TestBackendsWith(t *testing.T) {
 			t.Errorf("%q: %s, want %s", tt.path, got, tt.want)
 		}
 		for _, backend := range strings.Fields("a b c d e f g h") {
-			if got, want := s.HasCapability(backend, path...), strings.Contains(tt.want, backend); got != want {
+			if got, want := s.HasCapability(backend, path...),
+				strings.Contains(tt.want, backend); got != want {
 				t.Errorf("%s has %q: %v", backend, tt.path, got)
 			}
 		}
@@ -129,7 +150,8 @@ func TestBackendsWith(t *testing.T) {
 }
 
 func BenchmarkCapabilities(b *testing.B) {
-	s := capable(`{"logging":{},"resources":{"subscribe":true},"tools":{"listChanged":true}}`, `{"tools":{}}`)
+	s := capable(`{"logging":{},"resources":{"subscribe":true},"tools":{"listChanged":true}}`,
+		`{"tools":{}}`)
 	b.Run("Has", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -8,7 +8,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// check proves of a catalog what must be true of every one.
+// check checks the invariants of every catalog.
 func check(t testing.TB, o Options, listings []Listing, s *Snapshot) {
 	t.Helper()
 	o = o.withDefaults()
@@ -25,28 +25,32 @@ func check(t testing.TB, o Options, listings []Listing, s *Snapshot) {
 	}
 }
 
-// checkList proves that each entry of a list is told from the others, leads back
-// to its backend, and is written as the backend wrote it, but for its name.
+// checkList checks that each entry of a list is unique, leads back to its backend, and has the
+// backend's bytes except for its name.
 func checkList(t testing.TB, o Options, s *Snapshot, k Kind) {
 	t.Helper()
 	written := written(t, s, k)
 	exposed := make(map[string]bool)
-	listed := slices.DeleteFunc(slices.Clone(s.Entries(k)), func(e Entry) bool { return e.Exposed == "" })
+	listed := slices.DeleteFunc(slices.Clone(s.Entries(k)), func(e Entry) bool {
+		return e.Exposed == ""
+	})
 	if len(listed) != len(written) {
-		t.Fatalf("%d of kind %v are listed, not %d", len(written), k, len(listed))
+		t.Fatalf("%d entries of kind %v are listed, not %d", len(written), k, len(listed))
 	}
 	for i, e := range listed {
 		if exposed[e.Exposed] {
-			t.Errorf("two of kind %v are %s", k, e.Exposed)
+			t.Errorf("two entries of kind %v have the name %s", k, e.Exposed)
 		}
 		exposed[e.Exposed] = true
 		if k.isNamed() && (len(e.Exposed) > o.NameLimit || !fitting.MatchString(e.Exposed)) {
-			t.Errorf("no client takes the name %q", e.Exposed)
+			t.Errorf("%q is not a valid name", e.Exposed)
 		} else if !k.isNamed() && e.Exposed != e.Item.Original {
 			t.Errorf("%q has become %q", e.Item.Original, e.Exposed)
 		}
-		if r, ok := s.Lookup(k, e.Exposed); !ok || r.Backend != e.Backend || r.Original != e.Item.Original || wire.Unquote(r.OriginalJSON) != e.Item.Original {
-			t.Errorf("%s leads to %s %q, not to %s %q", e.Exposed, r.Backend, r.Original, e.Backend, e.Item.Original)
+		if r, ok := s.Lookup(k, e.Exposed); !ok || r.Backend != e.Backend ||
+			r.Original != e.Item.Original || wire.Unquote(r.OriginalJSON) != e.Item.Original {
+			t.Errorf("%s leads to %s %q, not to %s %q", e.Exposed, r.Backend, r.Original, e.Backend,
+				e.Item.Original)
 		}
 		got := []byte(written[i])
 		if k.isNamed() {
@@ -58,9 +62,9 @@ func checkList(t testing.TB, o Options, s *Snapshot, k Kind) {
 	}
 }
 
-// checkCalls proves that each can be called as backend__name, and by its
-// own name if no other backend has it, unless that means a listed one, or two, or the name belongs
-// to another backend or looks like one that another backend has.
+// checkCalls checks that each entry can be called as backend__name. It can be called by its
+// original name unless another backend has that name, the name is listed or ambiguous, it has the
+// prefix of another backend, or it looks like a name that another backend has.
 func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind) {
 	t.Helper()
 	meanings := make(map[string]map[string]bool)
@@ -86,12 +90,15 @@ func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind
 		for _, l := range listings {
 			for _, item := range l.Items[k] {
 				e := &Entry{Backend: l.Backend, Item: item}
-				for _, name := range []string{item.Original, l.Backend + o.Separator + item.Original, o.prefixedNameOf(k, e)} {
+				for _, name := range []string{item.Original, l.Backend + o.Separator +
+					item.Original, o.prefixedNameOf(k, e)} {
 					free := true
-					for _, spelled := range []string{name, fitName(name, k.String(), e.uniqueKey(), o.NameLimit)} {
+					for _, spelled := range []string{name,
+						fitName(name, k.String(), e.uniqueKey(), o.NameLimit)} {
 						space := spaces.owner(spelled, e.Backend)
 						other, known := looks[fold(spelled)]
-						free = free && (space == "" || space == e.Backend) && (!known || other == e.Backend)
+						free = free && (space == "" || space == e.Backend) &&
+							(!known || other == e.Backend)
 						if name != item.Original {
 							break
 						}
@@ -119,12 +126,13 @@ func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind
 		if alone := len(meanings[name]) == 1; ok != alone {
 			t.Errorf("%q has %d meanings, and callable is %v", name, len(meanings[name]), ok)
 		} else if ok && (r.Backend != e.Backend || r.Original != e.Item.Original) {
-			t.Errorf("%q leads to %s %q, not to %s %q", name, r.Backend, r.Original, e.Backend, e.Item.Original)
+			t.Errorf("%q leads to %s %q, not to %s %q", name, r.Backend, r.Original, e.Backend,
+				e.Item.Original)
 		}
 	})
 }
 
-// rename puts the name's literal in the place of a tool's name.
+// rename replaces the name of a tool by the literal.
 func rename(raw, literal []byte) []byte {
 	var out []byte
 	wire.Members(raw, func(key string, value []byte, at int) {
@@ -135,7 +143,7 @@ func rename(raw, literal []byte) []byte {
 	return out
 }
 
-// written follows the pages of a list and returns the entries on them.
+// written follows the pages of a list and returns their entries.
 func written(t testing.TB, s *Snapshot, k Kind) []json.RawMessage {
 	t.Helper()
 	var all []json.RawMessage
@@ -156,7 +164,7 @@ func written(t testing.TB, s *Snapshot, k Kind) []json.RawMessage {
 	}
 }
 
-// result returns the one page of a snapshot's tools.
+// result returns the single page of a snapshot's tools.
 func result(s *Snapshot) []byte {
 	page, _ := s.Page(Tools, nil)
 	return page

@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// entryOf returns an entry of a kind with more members.
+// entryOf returns an entry of a kind with additional members.
 func entryOf(k Kind, more string) string {
 	switch k {
 	case Tools:
@@ -21,7 +21,7 @@ func entryOf(k Kind, more string) string {
 	return `{"` + kinds[k].key + `":"x:y","name":"x"` + more + `}`
 }
 
-// repairedEntry returns an entry as it is listed, and what was repaired.
+// repairedEntry returns an entry as it is listed, and the repairs.
 func repairedEntry(t *testing.T, k Kind, entry string) (listed, notes string) {
 	t.Helper()
 	got := page(t, k, `{"`+k.ResultMember()+`":[`+entry+`]}`)
@@ -36,17 +36,20 @@ func repairedEntry(t *testing.T, k Kind, entry string) (listed, notes string) {
 	return string(got.Items[0].Raw()), notes
 }
 
-// Every optional member that is null, or of another type than MCP's schema has it, is removed, and named.
+// Every optional member that is null, or of a type that MCP's schema does not allow, is removed
+// and reported.
 func TestOptionalMembers_F_LIST_1_F_LIST_3(t *testing.T) {
-	wrong := map[string]string{ // a value of another type than any member of that name has
-		"title": `5`, "description": `["x"]`, "mimeType": `{}`, "_meta": `[]`, "annotations": `"x"`, "icons": `[{}]`, "execution": `[]`,
-		"outputSchema": `7`, "arguments": `"x"`, "size": `"1"`, "name": `7`, "defer_loading": `"true"`,
+	wrong := map[string]string{ // a value of a type that no member of this name has
+		"title": `5`, "description": `["x"]`, "mimeType": `{}`, "_meta": `[]`, "annotations": `"x"`,
+		"icons": `[{}]`, "execution": `[]`,
+		"outputSchema": `7`, "arguments": `"x"`, "size": `"1"`, "name": `7`,
+		"defer_loading": `"true"`,
 	}
 	for k := range Kind(NumKinds) {
 		for member := range entryRules[k] {
 			if member == kinds[k].key || member == "inputSchema" || wrong[member] == "" {
 				if wrong[member] == "" && member != "inputSchema" && member != kinds[k].key {
-					t.Errorf("%v: %s is not tried", k, member)
+					t.Errorf("%v: %s is not tested", k, member)
 				}
 				continue
 			}
@@ -59,7 +62,8 @@ func TestOptionalMembers_F_LIST_1_F_LIST_3(t *testing.T) {
 					entry = `{"` + kinds[k].key + `":"x:y","name":` + value + `}`
 					want = `{"` + kinds[k].key + `":"x:y","name":"x:y"}`
 				}
-				if got, notes := repairedEntry(t, k, entry); got != want || !strings.Contains(notes, member) {
+				if got, notes := repairedEntry(t, k, entry); got != want ||
+					!strings.Contains(notes, member) {
 					t.Errorf("%s: listed %s, %q", entry, got, notes)
 				}
 			}
@@ -67,21 +71,29 @@ func TestOptionalMembers_F_LIST_1_F_LIST_3(t *testing.T) {
 	}
 }
 
-// Members of members are repaired by themselves; the rest keeps its bytes.
+// Nested members are repaired individually; the other bytes stay.
 func TestNestedMembers_F_LIST_1_F_LIST_3(t *testing.T) {
 	for _, tt := range []struct {
-		k               Kind
-		more, want, say string
+		k                Kind
+		more, want, note string
 	}{
-		{Tools, `,"annotations":{"readOnlyHint":null,"title": "\u003c" }`, `,"annotations":{"title": "\u003c"}`, "annotations.readOnlyHint"},
-		{Tools, `,"annotations":{"readOnlyHint":"true","y":null}`, `,"annotations":{"y":null}`, "annotations.readOnlyHint"},
-		{Tools, `,"annotations":{"openWorldHint":1}`, `,"annotations":{}`, "annotations.openWorldHint"},
+		{Tools, `,"annotations":{"readOnlyHint":null,"title": "\u003c" }`,
+			`,"annotations":{"title": "\u003c"}`, "annotations.readOnlyHint"},
+		{Tools, `,"annotations":{"readOnlyHint":"true","y":null}`, `,"annotations":{"y":null}`,
+			"annotations.readOnlyHint"},
+		{Tools, `,"annotations":{"openWorldHint":1}`, `,"annotations":{}`,
+			"annotations.openWorldHint"},
 		{Tools, `,"execution":{"taskSupport":"maybe"}`, `,"execution":{}`, "execution.taskSupport"},
-		{Tools, `,"icons":[{"src":"a","sizes":"48x48","theme":"blue","mimeType":null},{"src":7},null,{"src":"b"}]`,
+		{Tools,
+			`,"icons":[{"src":"a","sizes":"48x48","theme":"blue","mimeType":null},{"src":7},null,{"src":"b"}]`,
 			`,"icons":[{"src":"a"},{"src":"b"}]`, "icons[0].sizes"},
-		{Prompts, `,"arguments":[{"name":"a","required":"yes","description":null},{"description":"d"},7]`, `,"arguments":[{"name":"a"}]`, "arguments[0].required"},
-		{Resources, `,"annotations":{"audience":["user","everyone"],"priority":2,"lastModified":"2025-01-12"}`, `,"annotations":{}`, "audience"},
-		{Resources, `,"annotations":{"audience":["user"],"priority":0.50,"lastModified":"2025-01-12T15:00:58.1+01:00"}`, `SAME`, ""},
+		{Prompts,
+			`,"arguments":[{"name":"a","required":"yes","description":null},{"description":"d"},7]`,
+			`,"arguments":[{"name":"a"}]`, "arguments[0].required"},
+		{Resources,
+			`,"annotations":{"audience":["user","everyone"],"priority":2,"lastModified":"2025-01-12"}`, `,"annotations":{}`, "audience"},
+		{Resources,
+			`,"annotations":{"audience":["user"],"priority":0.50,"lastModified":"2025-01-12T15:00:58.1+01:00"}`, `SAME`, ""},
 		{Resources, `,"size":1.5`, ``, "size"},
 		{Resources, `,"size":99999999999999999999`, ``, "size"},
 		{Resources, `,"size":-1`, ``, "size"},
@@ -92,11 +104,13 @@ func TestNestedMembers_F_LIST_1_F_LIST_3(t *testing.T) {
 		if tt.want == "SAME" {
 			want = entryOf(tt.k, tt.more)
 		}
-		if got, notes := repairedEntry(t, tt.k, entryOf(tt.k, tt.more)); got != want || !strings.Contains(notes, tt.say) || (notes == "") != (tt.say == "") {
+		if got, notes := repairedEntry(t, tt.k, entryOf(tt.k, tt.more)); got != want ||
+			!strings.Contains(notes, tt.note) || (notes == "") != (tt.note == "") {
 			t.Errorf("%s: listed %s, %q", tt.more, got, notes)
 		}
 	}
-	if got, notes := repairedEntry(t, Resources, `{"uri":"\u0078:y"}`); got != `{"uri":"\u0078:y","name":"\u0078:y"}` || notes == "" {
+	if got, notes := repairedEntry(t, Resources,
+		`{"uri":"\u0078:y"}`); got != `{"uri":"\u0078:y","name":"\u0078:y"}` || notes == "" {
 		t.Errorf("a resource without a name: %s, %q", got, notes)
 	}
 }
@@ -119,48 +133,58 @@ func TestSchemas_F_LIST_2(t *testing.T) {
 			t.Errorf("%s: %s, %q", schema, got, notes)
 		}
 		if schema == `[]` || strings.Contains(schema, `["object"]`) {
-			continue // an outputSchema may be of any type
+			continue // members of an outputSchema may be of any type
 		}
 		got, notes = repairedEntry(t, Tools, entryOf(Tools, `,"outputSchema":`+schema))
-		if got != entryOf(Tools, `,"outputSchema":`+want) || !strings.Contains(notes, "outputSchema") {
+		if got != entryOf(Tools, `,"outputSchema":`+want) ||
+			!strings.Contains(notes, "outputSchema") {
 			t.Errorf("outputSchema %s: %s, %q", schema, got, notes)
 		}
 	}
 }
 
-// An outputSchema that is not a JSON Schema is removed: the npm SDK compiles it when it lists.
+// An outputSchema that is not a JSON Schema is removed, because the npm SDK compiles it when it
+// lists.
 func TestOutputSchemas_F_LIST_2(t *testing.T) {
-	for schema, say := range map[string]string{
+	for schema, note := range map[string]string{
 		`{"type":"x"}`: "outputSchema.type",
 		`{"type":"object","properties":{"a":{"type":["string",5]}}}`:  "outputSchema.properties.a.type",
 		`{"type":"object","properties":{"a":{"items":{"enum":"x"}}}}`: "outputSchema.properties.a.items.enum",
 	} {
-		if got, notes := repairedEntry(t, Tools, entryOf(Tools, `,"outputSchema":`+schema)); got != entryOf(Tools, "") || !strings.HasPrefix(notes, say) {
+		if got, notes := repairedEntry(t, Tools,
+			entryOf(Tools, `,"outputSchema":`+schema)); got != entryOf(Tools, "") ||
+			!strings.HasPrefix(notes, note) {
 			t.Errorf("%s: %s, %q", schema, got, notes)
 		}
 	}
-	for _, schema := range []string{`{"type":"array","items":{}}`, `{}`, `{"type":["object","null"],"x":5}`} {
-		if got, notes := repairedEntry(t, Tools, entryOf(Tools, `,"outputSchema":`+schema)); got != entryOf(Tools, `,"outputSchema":`+schema) {
+	for _, schema := range []string{`{"type":"array","items":{}}`, `{}`,
+		`{"type":["object","null"],"x":5}`} {
+		if got, notes := repairedEntry(t, Tools,
+			entryOf(Tools, `,"outputSchema":`+schema)); got != entryOf(Tools,
+			`,"outputSchema":`+schema) {
 			t.Errorf("%s: %s, %q", schema, got, notes)
 		}
 	}
 }
 
-// A member whose name differs in case alone from one of MCP's is removed: clients in Go take its value for
-// that of the other, whatever its type.
+// A member whose name differs only in case from one of MCP's is removed: clients in Go take its
+// value, whatever its type, for that of the other.
 func TestMembersInAnotherCase_F_LIST_1(t *testing.T) {
 	for k := range Kind(NumKinds) {
 		for member := range entryRules[k] {
-			for _, other := range []string{strings.ToUpper(member), strings.ToUpper(member[:1]) + member[1:], strings.Replace(member, "s", "ſ", 1)} {
+			for _, other := range []string{strings.ToUpper(member), strings.ToUpper(member[:1]) +
+				member[1:], strings.Replace(member, "s", "ſ", 1)} {
 				if other == member {
 					continue
 				}
 				entry := entryOf(k, `,"x":1.0`)
 				for _, value := range []string{`"other"`, `{"type":"object"}`, `null`} {
-					odd := strings.TrimSuffix(entry, "}") + `,"` + other + `":` + value + `}`
-					got, notes := repairedEntry(t, k, odd)
-					if got != entry || !strings.Contains(notes, other+" differs from "+member+" in case") {
-						t.Errorf("%s: listed %s, %q", odd, got, notes)
+					entryWithOther := strings.TrimSuffix(entry, "}") + `,"` + other + `":` + value +
+						`}`
+					got, notes := repairedEntry(t, k, entryWithOther)
+					if got != entry || !strings.Contains(notes,
+						other+" differs from "+member+" in case") {
+						t.Errorf("%s: listed %s, %q", entryWithOther, got, notes)
 					}
 				}
 			}
@@ -170,42 +194,57 @@ func TestMembersInAnotherCase_F_LIST_1(t *testing.T) {
 		k          Kind
 		more, want string
 	}{
-		{Tools, `,"annotations":{"readOnlyHint":false,"ReadOnlyHint":true}`, `,"annotations":{"readOnlyHint":false}`},
+		{Tools, `,"annotations":{"readOnlyHint":false,"ReadOnlyHint":true}`,
+			`,"annotations":{"readOnlyHint":false}`},
 		{Tools, `,"icons":[{"SRC":"b","src":"a"}]`, `,"icons":[{"src":"a"}]`},
-		{Tools, `,"outputSchema":{"type":"object","Properties":{"Type":{}},"properties":{"Type":{"Type":1}}}`,
+		{Tools,
+			`,"outputSchema":{"type":"object","Properties":{"Type":{}},"properties":{"Type":{"Type":1}}}`,
 			`,"outputSchema":{"type":"object","properties":{"Type":{"Type":1}}}`},
-		{Prompts, `,"arguments":[{"name":"a","Required":true,"NAME":"b"}]`, `,"arguments":[{"name":"a"}]`},
+		{Prompts, `,"arguments":[{"name":"a","Required":true,"NAME":"b"}]`,
+			`,"arguments":[{"name":"a"}]`},
 		{Resources, `,"annotations":{"Audience":["user"]}`, `,"annotations":{}`},
 	} {
-		if got, notes := repairedEntry(t, tt.k, entryOf(tt.k, tt.more)); got != entryOf(tt.k, tt.want) || !strings.Contains(notes, "in case") {
+		if got, notes := repairedEntry(t, tt.k, entryOf(tt.k, tt.more)); got != entryOf(tt.k,
+			tt.want) || !strings.Contains(notes, "in case") {
 			t.Errorf("%s: listed %s, %q", tt.more, got, notes)
 		}
 	}
-	got, _ := repairedEntry(t, Tools, `{"name":"x","inputSchema":{"type":"object","Type":"string","Required":["a"]},"Name":"y"}`)
+	got,
+		_ := repairedEntry(t, Tools,
+		`{"name":"x","inputSchema":{"type":"object","Type":"string","Required":["a"]},"Name":"y"}`)
 	if got != `{"name":"x","inputSchema":{"type":"object"}}` {
 		t.Errorf("listed %s", got)
 	}
 }
 
-// Numbers that no double holds fail in Go and Rust with all that is around them.
+// In Go and Rust the whole text fails if a number exceeds the range of a double.
 func TestLargeNumbers_F_LIST_1(t *testing.T) {
 	const largest = `1.7976931348623157e308`
 	digits := strings.Repeat("9", 400)
 	for number, want := range map[string]string{
-		`1e400`: largest, `-1E+400`: `-` + largest, digits: largest, `-` + digits + `.5`: `-` + largest, `1` + digits + `e5`: largest, `1.79769313486231570001e308`: `1.79769313486231570001e308`,
-		`1e308`: `1e308`, `1e-400`: `1e-400`, `0e999999`: `0e999999`, `0.` + digits: `0.` + digits, `9007199254740993`: `9007199254740993`,
-		`"1e400"`: `"1e400"`, `"\"1e400\\"`: `"\"1e400\\"`,
+		`1e400`: largest, `-1E+400`: `-` + largest, digits: largest, `-` + digits + `.5`: `-` +
+			largest, `1` + digits + `e5`: largest,
+		`1.79769313486231570001e308`: `1.79769313486231570001e308`,
+		`1e308`:                      `1e308`, `1e-400`: `1e-400`, `0e999999`: `0e999999`,
+		`0.` + digits:      `0.` + digits,
+		`9007199254740993`: `9007199254740993`,
+		`"1e400"`:          `"1e400"`, `"\"1e400\\"`: `"\"1e400\\"`,
 	} {
 		for k := range Kind(NumKinds) {
-			got, notes := repairedEntry(t, k, entryOf(k, `,"_meta":{"a":[1 ,`+number+`],"b": `+number+`}`))
-			if got != entryOf(k, `,"_meta":{"a":[1 ,`+want+`],"b": `+want+`}`) || (notes == "") != (number == want) {
+			got, notes := repairedEntry(t, k,
+				entryOf(k, `,"_meta":{"a":[1 ,`+number+`],"b": `+number+`}`))
+			if got != entryOf(k, `,"_meta":{"a":[1 ,`+want+`],"b": `+want+`}`) ||
+				(notes == "") != (number == want) {
 				t.Errorf("%.50s: %.200s, %q", number, got, notes)
 			}
 		}
 	}
-	// Own's literal stands elsewhere then.
-	got := page(t, Tools, `{"tools":[{"x":1e400,"name":"a","inputSchema":{"type":"object","maximum":1e400}}]}`)
-	if i := got.Items[0]; string(i.originalLiteral()) != `"a"` || string(i.appendAs(nil, "b")) != `{"x":`+largest+`,"name":"b","inputSchema":{"type":"object","maximum":`+largest+`}}` {
+	// The literal of Original moves.
+	got := page(t, Tools,
+		`{"tools":[{"x":1e400,"name":"a","inputSchema":{"type":"object","maximum":1e400}}]}`)
+	if i := got.Items[0]; string(i.originalLiteral()) != `"a"` ||
+		string(i.appendAs(nil, "b")) != `{"x":`+largest+
+			`,"name":"b","inputSchema":{"type":"object","maximum":`+largest+`}}` {
 		t.Errorf("%s", i.appendAs(nil, "b"))
 	}
 }
@@ -222,21 +261,26 @@ func TestSurrogates_F_LIST_4(t *testing.T) {
 		`\u00e9 \ud7ff\ue000 \n`: `\u00e9 \ud7ff\ue000 \n`,
 	} {
 		for k := range Kind(NumKinds) {
-			got, notes := repairedEntry(t, k, entryOf(k, `,"description":"`+text+`","y":{"`+text+`":["`+text+`"]}`))
-			if got != entryOf(k, `,"description":"`+want+`","y":{"`+want+`":["`+want+`"]}`) || (notes == "") != (text == want) {
+			got, notes := repairedEntry(t, k,
+				entryOf(k, `,"description":"`+text+`","y":{"`+text+`":["`+text+`"]}`))
+			if got != entryOf(k, `,"description":"`+want+`","y":{"`+want+`":["`+want+`"]}`) ||
+				(notes == "") != (text == want) {
 				t.Errorf("%s: %s, %q", text, got, notes)
 			}
 		}
 	}
-	// A tool is called by the name that it has, whatever that is; it is listed under another.
+	// A tool is called by its original name, whatever that is; it is listed under another.
 	got := page(t, Tools, `{"tools":[{"name":"a\ud83d","inputSchema":{"type":"object"}}]}`)
 	s := Merge(Options{}, []Listing{{Backend: "b", Items: [NumKinds][]Item{Tools: got.Items}}})
 	r, ok := s.Lookup(Tools, s.Entries(Tools)[0].Exposed)
-	if list, _ := s.Page(Tools, nil); !ok || string(r.OriginalJSON) != `"a\ud83d"` || strings.Contains(string(list), "ud83d") {
+	if list, _ := s.Page(Tools, nil); !ok || string(r.OriginalJSON) != `"a\ud83d"` ||
+		strings.Contains(string(list), "ud83d") {
 		t.Errorf("%s, %v", list, r)
 	}
-	if got := page(t, Resources, `{"resources":[{"uri":"x:\ud83d","name":"n"}]}`); len(got.Items) != 0 || len(got.Issues) != 1 {
-		t.Errorf("a URI that strict parsers refuse: %s", issueTexts(got, nil))
+	if got := page(t, Resources,
+		`{"resources":[{"uri":"x:\ud83d","name":"n"}]}`); len(got.Items) != 0 ||
+		len(got.Issues) != 1 {
+		t.Errorf("a URI that strict parsers reject: %s", issueTexts(got, nil))
 	}
 }
 
@@ -245,8 +289,10 @@ func TestMembersTwice_F_LIST_5(t *testing.T) {
 		k          Kind
 		more, want string
 	}{
-		{Tools, `,"description":"a","x":1,"x":2,"description":"b"`, `,"x":1,"x":2,"description":"b"`},
-		{Tools, `,"annotations":{"title":"a","title":"b","\u0074itle":"c"}`, `,"annotations":{"\u0074itle":"c"}`},
+		{Tools, `,"description":"a","x":1,"x":2,"description":"b"`,
+			`,"x":1,"x":2,"description":"b"`},
+		{Tools, `,"annotations":{"title":"a","title":"b","\u0074itle":"c"}`,
+			`,"annotations":{"\u0074itle":"c"}`},
 		{Tools, `,"description":"a","description":null`, `,"description":"a"`},
 		{Prompts, `,"arguments":[{"name":"a","name":"b"}]`, `,"arguments":[{"name":"b"}]`},
 		{Resources, `,"name":"z"`, `SEE BELOW`},
@@ -255,7 +301,8 @@ func TestMembersTwice_F_LIST_5(t *testing.T) {
 		if tt.k == Resources {
 			want = `{"uri":"x:y","name":"z"}`
 		}
-		if got, notes := repairedEntry(t, tt.k, entryOf(tt.k, tt.more)); got != want || notes == "" {
+		if got, notes := repairedEntry(t, tt.k, entryOf(tt.k, tt.more)); got != want ||
+			notes == "" {
 			t.Errorf("%s: %s, %q", tt.more, got, notes)
 		}
 	}
@@ -264,31 +311,35 @@ func TestMembersTwice_F_LIST_5(t *testing.T) {
 func TestNullLists_F_LIST_6(t *testing.T) {
 	for k := range Kind(NumKinds) {
 		got, err := ParsePage(k, []byte(`{"`+k.ResultMember()+`": null ,"nextCursor":null}`))
-		if err != nil || len(got.Items) != 0 || got.NextCursor != nil || len(got.Issues) != 1 || !got.Issues[0].WholeList || !got.Issues[0].Repaired {
+		if err != nil || len(got.Items) != 0 || got.NextCursor != nil || len(got.Issues) != 1 ||
+			!got.Issues[0].WholeList || !got.Issues[0].Repaired {
 			t.Errorf("%v: %+v, %v", k, got, err)
 		}
 	}
 }
 
-// The notes of one entry have a bound, however much is wrong and however it is named.
+// The notes of one entry are bounded, whatever is wrong and however it is named.
 func TestNotesAreBounded_F_LIST_1(t *testing.T) {
 	var b strings.Builder
 	for i := range 500 {
 		fmt.Fprintf(&b, `%q:null,`, strings.Repeat("k", 300)+fmt.Sprint(i))
 	}
-	_, notes := repairedEntry(t, Tools, `{"name":"x","inputSchema":{"type":"object","properties":{`+strings.TrimSuffix(b.String(), ",")+`}}}`)
+	_, notes := repairedEntry(t, Tools, `{"name":"x","inputSchema":{"type":"object","properties":{`+
+		strings.TrimSuffix(b.String(), ",")+`}}}`)
 	if len(notes) > 3000 || !strings.HasSuffix(notes, "and 492 more") {
 		t.Errorf("%d bytes: %s", len(notes), notes)
 	}
 }
 
-// FuzzEntry: what an entry becomes is valid, is not repaired again, and is the entry itself if nothing
-// was repaired.
+// FuzzEntry checks that any repaired entry is valid and needs no further repair, and that an entry
+// without repairs is unchanged.
 func FuzzEntry(f *testing.F) {
 	for k := range Kind(NumKinds) {
-		for _, more := range []string{"", `,"title":null`, `,"icons":[{}]`, `,"annotations":{"a":1}`, `,"description":"\ud83d","description":"b"`,
+		for _, more := range []string{"", `,"title":null`, `,"icons":[{}]`,
+			`,"annotations":{"a":1}`, `,"description":"\ud83d","description":"b"`,
 			`,"inputSchema":{"properties":{"a":true}}`, `,"arguments":[{"name":1}]`,
-			`,"Name":1,"NAME":"y"`, `,"_meta":{"a":-1e999}`, `,"outputSchema":{"$id":"a","$ref":"a#/$defs/b","$defs":{"b":{"pattern":"("}}}`} {
+			`,"Name":1,"NAME":"y"`, `,"_meta":{"a":-1e999}`,
+			`,"outputSchema":{"$id":"a","$ref":"a#/$defs/b","$defs":{"b":{"pattern":"("}}}`} {
 			f.Add(uint8(k), entryOf(k, more))
 		}
 	}
@@ -310,23 +361,27 @@ func FuzzEntry(f *testing.F) {
 				return f.Repaired && !strings.HasPrefix(f.Problem, "uriTemplate finds no resource")
 			})
 		}
-		if same := string(raw) == strings.TrimSpace(entry); repaired(got) == same && !strings.Contains(entry, `\u`) {
+		if same := string(raw) == strings.TrimSpace(entry); repaired(got) == same &&
+			!strings.Contains(entry, `\u`) {
 			t.Errorf("%s becomes %s: %v", entry, raw, got.Issues)
 		}
 		again, err := ParsePage(k, MarshalList(k, got.Items))
-		if err != nil || len(again.Items) != 1 || string(again.Items[0].Raw()) != string(raw) || repaired(again) {
+		if err != nil || len(again.Items) != 1 || string(again.Items[0].Raw()) != string(raw) ||
+			repaired(again) {
 			t.Errorf("%s becomes %s, and then %v", entry, raw, again)
 		}
 	})
 }
 
-// The time for an entry grows with its length, whatever its members are called.
+// BenchmarkManyMembers checks that the time for an entry is linear in its length, whatever the
+// names of its members are.
 func BenchmarkManyMembers(b *testing.B) {
 	for _, member := range []string{`"title":"a"`, `"a":{}`} {
 		for _, n := range []int{1000, 10000} {
 			b.Run(fmt.Sprintf("%s/%d", member[1:2], n), func(b *testing.B) {
 				many := strings.TrimSuffix(strings.Repeat(member+",", n), ",")
-				list := []byte(`{"tools":[{"name":"x",` + many + `,"inputSchema":{"type":"object","properties":{` + many + `}}}]}`)
+				list := []byte(`{"tools":[{"name":"x",` + many +
+					`,"inputSchema":{"type":"object","properties":{` + many + `}}}]}`)
 				for b.Loop() {
 					if _, err := ParsePage(Tools, list); err != nil {
 						b.Fatal(err)

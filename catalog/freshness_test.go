@@ -20,7 +20,7 @@ func TestPageTTL(t *testing.T) {
 	} {
 		page, err := ParsePage(Tools, []byte(text))
 		if err != nil || page.TTL != want.TTL || page.Public != want.Public {
-			t.Errorf("%s: good for %v, public: %v, %v", text, page.TTL, page.Public, err)
+			t.Errorf("%s: ttl %v, public %v, %v", text, page.TTL, page.Public, err)
 		}
 	}
 }
@@ -42,18 +42,25 @@ func TestFreshness(t *testing.T) {
 		ttl      time.Duration
 		private  bool
 	}{
-		"nobody":                         {nil, 0, false},
-		"one":                            {[]Listing{tools(time.Minute, false, `{}`)}, time.Minute, false},
-		"the shortest counts":            {[]Listing{tools(time.Minute, false, `{}`), tools(time.Second, false, `{}`)}, time.Second, false},
-		"none is the shortest":           {[]Listing{tools(time.Minute, false, `{}`), tools(0, false, `{}`)}, 0, false},
-		"one is private":                 {[]Listing{tools(time.Minute, true, `{}`), tools(time.Minute, false, `{}`)}, time.Minute, true},
-		"who has none does not count":    {[]Listing{tools(time.Minute, false, `{}`), none}, time.Minute, false},
-		"who may have some does":         {[]Listing{tools(time.Minute, false, `{}`), unknown}, 0, true},
-		"an empty list that is declared": {[]Listing{{Backend: "x", Capabilities: []byte(`{"tools":{}}`)}}, 0, false},
+		"no backend": {nil, 0, false},
+		"one": {[]Listing{tools(time.Minute, false, `{}`)}, time.Minute,
+			false},
+		"the shortest": {[]Listing{tools(time.Minute, false, `{}`),
+			tools(time.Second, false, `{}`)}, time.Second, false},
+		"unspecified is the shortest": {[]Listing{tools(time.Minute, false, `{}`),
+			tools(0, false, `{}`)}, 0, false},
+		"one is private": {[]Listing{tools(time.Minute, true, `{}`),
+			tools(time.Minute, false, `{}`)}, time.Minute, true},
+		"backend without entries": {[]Listing{tools(time.Minute, false, `{}`), none},
+			time.Minute, false},
+		"backend that may have entries": {[]Listing{tools(time.Minute, false, `{}`), unknown}, 0,
+			true},
+		"declared empty list": {[]Listing{{Backend: "x",
+			Capabilities: []byte(`{"tools":{}}`)}}, 0, false},
 	} {
 		ttl, private := Merge(Options{}, c.listings).Freshness(Tools)
 		if ttl != c.ttl || private != c.private {
-			t.Errorf("%s: good for %v, private: %v", name, ttl, private)
+			t.Errorf("%s: ttl %v, private %v", name, ttl, private)
 		}
 	}
 }
@@ -75,10 +82,11 @@ func TestSchemas(t *testing.T) {
 	}
 	item := b.Items[Tools][0]
 	other := item.WithSchema([]byte(`{"type":"object"}`))
-	if got := string(other.Raw()); got != `{"inputSchema":{"type":"object"},"name":"x"}` || string(other.originalLiteral()) != `"x"` {
+	if got := string(other.Raw()); got != `{"inputSchema":{"type":"object"},"name":"x"}` ||
+		string(other.originalLiteral()) != `"x"` {
 		t.Errorf("with another schema: %s, called %s", got, other.originalLiteral())
 	}
 	if !strings.Contains(string(item.Raw()), `"title":"b"`) {
-		t.Error("the item itself has changed")
+		t.Error("WithSchema changed its receiver")
 	}
 }

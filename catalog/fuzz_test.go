@@ -13,9 +13,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// FuzzMerge reads two pages as they might come from any backend and merges what
-// they hold: the list is always JSON, its names are unique, fit every client and
-// lead back to their tools.
+// FuzzMerge reads any two pages and merges them: the list is valid JSON, its names are unique,
+// valid for every client, and lead back to their tools.
 func FuzzMerge(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.txtar")
 	for _, file := range files {
@@ -40,9 +39,10 @@ func FuzzMerge(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, one, two []byte, a, b, separator string, prefix byte, limit int) {
 		if a == b || strings.ContainsRune(a+b, 0) {
-			return // the configuration refuses them, as it does a limit of more than 128
+			return // the configuration rejects them, and limits of more than 128
 		}
-		o := Options{Prefix: []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever}[prefix%3], Separator: separator, NameLimit: limit % 129}
+		o := Options{Prefix: []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever}[prefix%3],
+			Separator: separator, NameLimit: limit % 129}
 		var listings []Listing
 		for backend, text := range map[string][]byte{a: one, b: two} {
 			page, err := ParsePage(Tools, text)
@@ -50,25 +50,28 @@ func FuzzMerge(f *testing.F) {
 				return
 			}
 			if !json.Valid(text) || !utf8.Valid(text) {
-				t.Fatalf("a page was read that is no JSON: %q", text)
+				t.Fatalf("an invalid page was accepted: %q", text)
 			}
 			checkPage(t, Tools, page)
-			listings = append(listings, Listing{Backend: backend, Items: [NumKinds][]Item{Tools: page.Items}})
+			listings = append(listings, Listing{Backend: backend,
+				Items: [NumKinds][]Item{Tools: page.Items}})
 		}
 		check(t, o, listings, Merge(o, listings))
 	})
 }
 
-// FuzzParsePage reads any text as a page of any kind, and merges what it holds
-// with itself.
+// FuzzParsePage reads any text as a page of any kind, and merges the result with itself.
 func FuzzParsePage(f *testing.F) {
 	for k := range Kind(NumKinds) {
 		key := kinds[k].key
 		for _, entry := range []string{
-			`{"` + key + `":"x","inputSchema":{}}`, `{"` + key + `":"x:\u0061{/b,c*}","x":[1.10]},{"` + key + `":"x:a{/b,c*}"}`,
-			`{"name":"n"},{"` + key + `":null},1,{"` + key + `":"","` + key + `":"x"},{"` + strings.ToUpper(key) + `":"x"}`, `{"` + key + `":"{"}`,
+			`{"` + key + `":"x","inputSchema":{}}`,
+			`{"` + key + `":"x:\u0061{/b,c*}","x":[1.10]},{"` + key + `":"x:a{/b,c*}"}`,
+			`{"name":"n"},{"` + key + `":null},1,{"` + key + `":"","` + key + `":"x"},{"` +
+				strings.ToUpper(key) + `":"x"}`, `{"` + key + `":"{"}`,
 		} {
-			f.Add(byte(k), []byte(`{"`+k.ResultMember()+`":[`+entry+`],"nextCursor":"c"}`), "x:a/1/2", 100)
+			f.Add(byte(k), []byte(`{"`+k.ResultMember()+`":[`+entry+`],"nextCursor":"c"}`),
+				"x:a/1/2", 100)
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind byte, text []byte, uri string, size int) {
@@ -79,21 +82,24 @@ func FuzzParsePage(f *testing.F) {
 		}
 		checkPage(t, k, page)
 		o := Options{PageSize: size}
-		listings := []Listing{{Backend: "a", Capabilities: text}, {Backend: "b", Capabilities: []byte(`{"resources":{}}`)}}
+		listings := []Listing{{Backend: "a", Capabilities: text},
+			{Backend: "b", Capabilities: []byte(`{"resources":{}}`)}}
 		listings[0].Items[k], listings[1].Items[k] = page.Items, page.Items
 		s := Merge(o, listings)
 		check(t, o, listings, s)
-		if r, ok := s.ResolveResource(uri); ok && (r.Original != uri || utf8.ValidString(uri) && wire.Unquote(r.OriginalJSON) != uri) {
-			t.Errorf("%q is read as %q, %s", uri, r.Original, r.OriginalJSON)
+		if r, ok := s.ResolveResource(uri); ok &&
+			(r.Original != uri || utf8.ValidString(uri) && wire.Unquote(r.OriginalJSON) != uri) {
+			t.Errorf("%q is routed as %q, %s", uri, r.Original, r.OriginalJSON)
 		}
 	})
 }
 
-// checkPage proves that each entry of a page has one name, and a tool a schema
-// that clients take, and that what is kept of it is read as the same again.
+// checkPage checks that each entry of a page has one name, that each tool has a schema that
+// clients accept, and that marshalled entries are read back unchanged.
 func checkPage(t *testing.T, k Kind, page Page) {
 	t.Helper()
-	if n := page.NextCursor; n != nil && (!json.Valid(n) || n[0] != '"' && n[0] != '-' && (n[0] < '0' || n[0] > '9')) {
+	if n := page.NextCursor; n != nil &&
+		(!json.Valid(n) || n[0] != '"' && n[0] != '-' && (n[0] < '0' || n[0] > '9')) {
 		t.Errorf("the cursor is %s", n)
 	}
 	for _, item := range page.Items {
@@ -101,24 +107,29 @@ func checkPage(t *testing.T, k Kind, page Page) {
 		if err := json.Unmarshal(item.Raw(), &fields); err != nil {
 			t.Fatalf("%s: %v", item.Raw(), err)
 		}
-		own := fields[kinds[k].key]
-		if wire.Unquote(own) != item.Original || string(own) != string(item.originalLiteral()) || item.Original == "" || len(item.Original) > kinds[k].longest {
-			t.Errorf("%q is named %s", item.Original, own)
+		original := fields[kinds[k].key]
+		if wire.Unquote(original) != item.Original ||
+			string(original) != string(item.originalLiteral()) || item.Original == "" ||
+			len(item.Original) > kinds[k].longest {
+			t.Errorf("%q has the literal %s", item.Original, original)
 		}
-		if k == Tools && (json.Unmarshal(fields["inputSchema"], &schema) != nil || wire.Unquote(schema["type"]) != "object") {
+		if k == Tools && (json.Unmarshal(fields["inputSchema"], &schema) != nil ||
+			wire.Unquote(schema["type"]) != "object") {
 			t.Errorf("its schema is %s", fields["inputSchema"])
 		}
 	}
 	again, err := ParsePage(k, MarshalList(k, page.Items))
-	if err != nil || len(again.Items) != len(page.Items) || k != Templates && len(again.Issues) != 0 {
+	if err != nil || len(again.Items) != len(page.Items) ||
+		k != Templates && len(again.Issues) != 0 {
 		t.Errorf("read again: %v %v", again.Issues, err)
 	}
 }
 
-// FuzzTemplates has the library expand any template with any values: the result
-// is matched.
+// FuzzTemplates has the library expand any template with any values: the template matches the
+// result.
 func FuzzTemplates(f *testing.F) {
-	for _, text := range []string{"{a}", "x{+a,b}/é", "{/a*,b:3}", "{?a,b*}", "{;a.b}{&%41}", "a%20{#a}{.b*}"} {
+	for _, text := range []string{"{a}", "x{+a,b}/é", "{/a*,b:3}", "{?a,b*}", "{;a.b}{&%41}",
+		"a%20{#a}{.b*}"} {
 		f.Add(text, "1", "b/ü", byte(3))
 	}
 	f.Fuzz(func(t *testing.T, text, a, b string, shape byte) {
@@ -144,9 +155,10 @@ func FuzzTemplates(f *testing.F) {
 	})
 }
 
-// FuzzNames makes names of any text, at any limit.
+// FuzzNames fits any text into any limit.
 func FuzzNames(f *testing.F) {
-	for _, name := range []string{"", "a", "_a", "a.b", "搜索", "é", "\xff", "-", strings.Repeat("a", 60)} {
+	for _, name := range []string{"", "a", "_a", "a.b", "搜索", "é", "\xff", "-",
+		strings.Repeat("a", 60)} {
 		f.Add(name, 8)
 		f.Add(name, 50)
 	}
@@ -154,7 +166,7 @@ func FuzzNames(f *testing.F) {
 		limit = max(limit%129, 8)
 		got := fitName(name, "tool", name, limit)
 		if len(got) > limit || !fitting.MatchString(got) {
-			t.Errorf("fit(%q, %d) is %q", name, limit, got)
+			t.Errorf("fitName(%q, %d) is %q", name, limit, got)
 		}
 		if fits := len(name) <= limit && fitting.MatchString(name); fits != (got == name) {
 			t.Errorf("%q became %q", name, got)

@@ -21,10 +21,9 @@ var fitting = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
 var update = flag.Bool("update", false, "rewrite what the files of testdata want")
 
-// TestMergeGolden runs every testdata/*.txtar: prose, the options, the tools of
-// each backend in the order of the configuration, one a line, where a string is
-// short for a tool of that name; then the catalog that is wanted, and, where there
-// is a file for it, the bytes of the list.
+// TestMergeGolden runs every testdata/*.txtar: a description; the options; the tools of each
+// backend in the order of the configuration, one per line, a string for a tool of that name; the
+// expected catalog; and, if there is a file for it, the bytes of the list.
 func TestMergeGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -48,7 +47,8 @@ func TestMergeGolden(t *testing.T) {
 			s := Merge(o, listings)
 			check(t, o, listings, s)
 			for i, f := range archive.Files {
-				got := map[string]string{"want": picture(s, Tools), "want.json": string(result(s)) + "\n"}[f.Name]
+				got := map[string]string{"want": picture(s, Tools), "want.json": string(result(s)) +
+					"\n"}[f.Name]
 				if got == "" || got == string(f.Data) {
 					continue
 				}
@@ -83,7 +83,7 @@ func options(t *testing.T, text string) (o Options) {
 	return o
 }
 
-// listing makes a backend's listing by way of ParsePage, as a backend does.
+// listing returns a backend's listing, read by ParsePage.
 func listing(t testing.TB, backend, lines string) Listing {
 	t.Helper()
 	page, err := ParsePage(Tools, pageOf(lines))
@@ -93,7 +93,7 @@ func listing(t testing.TB, backend, lines string) Listing {
 	return Listing{Backend: backend, Items: [NumKinds][]Item{Tools: page.Items}}
 }
 
-// pageOf makes a result of tools/list of a file's lines.
+// pageOf returns a result of tools/list with the lines of a file.
 func pageOf(lines string) []byte {
 	var tools []string
 	for line := range strings.Lines(lines) {
@@ -107,21 +107,21 @@ func pageOf(lines string) []byte {
 	return []byte(`{"tools":[` + strings.Join(tools, ",") + `]}`)
 }
 
-// named makes a listing of tools with these names.
+// named returns a listing of tools with these names.
 func named(t testing.TB, backend string, names ...string) Listing {
 	t.Helper()
 	return having(t, backend, Tools, names...)
 }
 
-// having makes a listing of one kind, of entries with these names or URIs.
-func having(t testing.TB, backend string, k Kind, own ...string) Listing {
+// having returns a listing of entries of one kind with these names or URIs.
+func having(t testing.TB, backend string, k Kind, originals ...string) Listing {
 	t.Helper()
 	l := Listing{Backend: backend}
-	l.Items[k] = items(t, k, own...)
+	l.Items[k] = items(t, k, originals...)
 	return l
 }
 
-// page reads a page that is one.
+// page parses a valid page.
 func page(t testing.TB, k Kind, text string) Page {
 	t.Helper()
 	p, err := ParsePage(k, []byte(text))
@@ -131,10 +131,10 @@ func page(t testing.TB, k Kind, text string) Page {
 	return p
 }
 
-func items(t testing.TB, k Kind, own ...string) []Item {
+func items(t testing.TB, k Kind, originals ...string) []Item {
 	t.Helper()
 	var entries []string
-	for _, name := range own {
+	for _, name := range originals {
 		entry := `{"` + kinds[k].key + `":` + string(wire.Quote(name))
 		if k == Tools {
 			entry += `,"inputSchema":{"type":"object"}`
@@ -142,14 +142,13 @@ func items(t testing.TB, k Kind, own ...string) []Item {
 		entries = append(entries, entry+`}`)
 	}
 	p := page(t, k, `{"`+k.ResultMember()+`":[`+strings.Join(entries, ",")+`]}`)
-	if len(p.Items) != len(own) {
+	if len(p.Items) != len(originals) {
 		t.Fatal(p.Issues)
 	}
 	return p.Items
 }
 
-// picture shows what a snapshot lists of a kind, what else can be called, and what is
-// neither.
+// picture describes what a snapshot lists of a kind, what else can be called, and what is omitted.
 func picture(s *Snapshot, k Kind) string {
 	l := &s.lists[k]
 	var b strings.Builder

@@ -18,11 +18,12 @@ func merged(o Options, texts ...string) *Snapshot {
 
 func TestInstructions_EachUnderItsName(t *testing.T) {
 	s := merged(Options{}, " Use a.\n", "\n", "Use c.")
-	if want := "## a\n\nUse a.\n\n## c\n\nUse c."; s.Instructions != want || s.InstructionsCut != 0 {
+	if want := "## a\n\nUse a.\n\n## c\n\nUse c."; s.Instructions != want ||
+		s.InstructionsCut != 0 {
 		t.Errorf("got %q, want %q; cut %d", s.Instructions, want, s.InstructionsCut)
 	}
 	if s := Merge(Options{}, nil); s.Instructions != "" || string(result(s)) != `{"tools":[]}` {
-		t.Errorf("of nothing came %q, %s", s.Instructions, result(s))
+		t.Errorf("without instructions: %q, %s", s.Instructions, result(s))
 	}
 }
 
@@ -34,13 +35,14 @@ func TestInstructions_AreBounded(t *testing.T) {
 			t.Fatalf("%d characters became %d", n, size)
 		}
 		over := n+len("## a\n\n") > maxInstructions
-		if over != strings.HasSuffix(s.Instructions, "…") || over != (s.InstructionsCut > 0) || over && size != maxInstructions {
+		if over != strings.HasSuffix(s.Instructions, "…") || over != (s.InstructionsCut > 0) ||
+			over && size != maxInstructions {
 			t.Fatalf("%d characters: %d are left, %d cut", n, size, s.InstructionsCut)
 		}
 	}
 }
 
-// Short texts are whole, and the long ones have the rest in equal parts.
+// Short texts are whole, and the long ones share the rest equally.
 func TestInstructions_FairShares(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	s := merged(Options{}, long, "Short.", long, strings.Repeat("y", 500))
@@ -64,7 +66,8 @@ func TestInstructions_NamesThatDoNotFit(t *testing.T) {
 	for _, n := range []int{100, 150, 400, 2000} {
 		var all []Listing
 		for i := range n {
-			all = append(all, Listing{Backend: fmt.Sprintf("backend-%04d", i), Instructions: strings.Repeat("x", 100)})
+			all = append(all, Listing{Backend: fmt.Sprintf("backend-%04d", i),
+				Instructions: strings.Repeat("x", 100)})
 		}
 		s := Merge(Options{}, all)
 		if size := utf8.RuneCountInString(s.Instructions); size > maxInstructions {
@@ -74,7 +77,8 @@ func TestInstructions_NamesThatDoNotFit(t *testing.T) {
 			t.Errorf("%d backends: cut %d of %s", n, s.InstructionsCut, s.Instructions)
 		}
 		named := strings.Count(s.Instructions, "backend-")
-		if more := fmt.Sprintf(" and %d more", n-named); n != named && !strings.HasSuffix(s.Instructions, more) {
+		if more := fmt.Sprintf(" and %d more", n-named); n != named &&
+			!strings.HasSuffix(s.Instructions, more) {
 			t.Errorf("%d backends, %d are named: %s", n, named, s.Instructions)
 		}
 	}

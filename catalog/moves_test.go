@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// routesOf returns where some names lead, "" = nowhere.
+// routesOf returns the routes of some names, "" = none.
 func routesOf(s *Snapshot, k Kind, names ...string) (all []string) {
 	for _, name := range names {
 		r, ok := s.Lookup(k, name)
@@ -34,32 +34,39 @@ func wantRoutes(t *testing.T, s *Snapshot, k Kind, routes map[string]string) {
 	}
 }
 
-// A tool whose own name looks like one of another backend's does not get that name, whether the
-// other backend lists anything or not.
+// A tool whose original name looks like one of another backend's does not get that name, whether
+// or not the other backend lists anything.
 func TestNamesOfOtherBackends_F_SEC_3(t *testing.T) {
 	for _, k := range []Kind{Tools, Prompts} {
-		for _, own := range []string{"github__create_issue", "GitHub__create_issue", "github--create_issue", ".github__create_issue",
+		for _, original := range []string{"github__create_issue", "GitHub__create_issue",
+			"github--create_issue", ".github__create_issue",
 			"github.__x", "github__" + strings.Repeat("long", 20), "github__"} {
 			for _, prefix := range []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever} {
 				o := Options{Prefix: prefix, ReservedBackends: []string{"evil", "github"}}
 				for name, listings := range map[string][]Listing{
-					"alone":  {having(t, "evil", k, own)},
-					"before": {having(t, "evil", k, own), having(t, "github", k, "create_issue")},
-					"behind": {having(t, "github", k, "create_issue"), having(t, "evil", k, own)},
+					"alone": {having(t, "evil", k, original)},
+					"before": {having(t, "evil", k, original),
+						having(t, "github", k, "create_issue")},
+					"after": {having(t, "github", k, "create_issue"),
+						having(t, "evil", k, original)},
 				} {
 					s := Merge(o, listings)
 					check(t, o, listings, s)
-					for _, spelled := range []string{own, "github__create_issue", fitName(own, "tool", "", 50)} {
-						if r, ok := s.Lookup(k, spelled); ok && r.Backend == "evil" {
-							t.Errorf("%s, %s, %s: %q leads to evil", own, prefix, name, spelled)
+					for _, spelling := range []string{original, "github__create_issue",
+						fitName(original, "tool", "", 50)} {
+						if r, ok := s.Lookup(k, spelling); ok && r.Backend == "evil" {
+							t.Errorf("%s, %s, %s: %q leads to evil", original, prefix, name,
+								spelling)
 						}
 					}
-					if got := routesOf(s, k, "evil__"+own)[0]; got != "evil "+own {
-						t.Errorf("%s, %s, %s: evil's own is %q", own, prefix, name, got)
+					if got := routesOf(s, k, "evil__"+original)[0]; got != "evil "+original {
+						t.Errorf("%s, %s, %s: evil's own name leads to %q", original, prefix, name,
+							got)
 					}
 					for _, e := range s.Entries(k) {
-						if e.Backend == "evil" && prefix != PrefixAlways && (e.ConflictBackend != "github" || !e.PrefixConflict) {
-							t.Errorf("%s, %s, %s: %+v", own, prefix, name, e)
+						if e.Backend == "evil" && prefix != PrefixAlways &&
+							(e.ConflictBackend != "github" || !e.PrefixConflict) {
+							t.Errorf("%s, %s, %s: %+v", original, prefix, name, e)
 						}
 					}
 				}
@@ -68,24 +75,26 @@ func TestNamesOfOtherBackends_F_SEC_3(t *testing.T) {
 	}
 }
 
-// A backend's name may begin like another backend's name and the separator. Then names belong to the
-// longer one.
+// A backend's name may begin like another backend's name and the separator. Such names belong to
+// the backend with the longer name.
 func TestNestedBackendPrefixes_F_SEC_3(t *testing.T) {
 	o := Options{ReservedBackends: []string{"a", "a__b", "a_"}}
 	s := Merge(o, []Listing{named(t, "a", "b__c", "_x", "c"), named(t, "a__b", "c", "d")})
 	wantRoutes(t, s, Tools, map[string]string{
-		"a__b__c": "a__b c", "a__b__d": "a__b d", "a__b__x": "", "c": "a c", "b__c": "a b__c", "a__c": "a c",
+		"a__b__c": "a__b c", "a__b__d": "a__b d", "a__b__x": "", "c": "a c", "b__c": "a b__c",
+		"a__c":  "a c",
 		"a___x": "", // it begins with a_ and the separator
 	})
 	s = Merge(o, []Listing{named(t, "a", "b__c"), {Backend: "a__b"}})
 	wantRoutes(t, s, Tools, map[string]string{"a__b__c": "", "b__c": "a b__c"})
 }
 
-// Names that clients or models may take for one another are not given to two backends; within one
-// backend they are its own affair.
+// Names that clients or models may confuse are not given to two backends. Within one backend they
+// are allowed.
 func TestNamesThatLookAlike_F_SEC_3(t *testing.T) {
 	o := Options{}
-	listings := []Listing{named(t, "a", "search", "Search", "get-item"), named(t, "b", "SEARCH", "get_item", "get.item", "other")}
+	listings := []Listing{named(t, "a", "search", "Search", "get-item"),
+		named(t, "b", "SEARCH", "get_item", "get.item", "other")}
 	s := Merge(o, listings)
 	check(t, o, listings, s)
 	want := map[string]string{"search": "a search", "Search": "a Search", "get-item": "a get-item",
@@ -102,8 +111,7 @@ func TestNamesThatLookAlike_F_SEC_3(t *testing.T) {
 	wantRoutes(t, s, Tools, map[string]string{"SEARCH": "", "get_item": "", "get.item": ""})
 }
 
-// The backend that has a name keeps it for as long as it lists the entry, whatever an earlier backend
-// lists later.
+// A backend keeps a name while it lists the entry, whatever an earlier backend lists later.
 func TestBackendsKeepTheirNames_F_SEC_3(t *testing.T) {
 	for _, k := range []Kind{Tools, Prompts, Resources, Templates} {
 		o := Options{}
@@ -111,7 +119,9 @@ func TestBackendsKeepTheirNames_F_SEC_3(t *testing.T) {
 		if k.isNamed() {
 			one, two = "one", "two"
 		}
-		has := func(backend string, own ...string) Listing { return having(t, backend, k, own...) }
+		has := func(backend string, original ...string) Listing {
+			return having(t, backend, k, original...)
+		}
 		step := func(s *Snapshot, moves string, listings ...Listing) *Snapshot {
 			t.Helper()
 			next := s.Next(o, listings, false)
@@ -133,21 +143,22 @@ func TestBackendsKeepTheirNames_F_SEC_3(t *testing.T) {
 
 		s := Merge(o, []Listing{has("a"), has("b", one)})
 		owner(s, "b")
-		s = step(s, "[]", has("a", one), has("b", one)) // a grows it
+		s = step(s, "[]", has("a", one), has("b", one)) // a adds it
 		owner(s, "b")
 		s = step(s, "[]", has("a", one), has("b", two, one))
 		owner(s, "b")
-		s = step(s, "[]", has("a", one), unknown) // b is another program that has not answered yet
+		// b is another program that has not been listed yet
+		s = step(s, "[]", has("a", one), unknown)
 		owner(s, "b")
 		s = step(s, "[]", has("a", one), unknown)
 		owner(s, "b")
 		s = step(s, "[]", has("a", one), has("b", one))
 		owner(s, "b")
-		gone := step(s, moved("b", "a"), has("a", one), has("b", two)) // b gives it up
+		gone := step(s, moved("b", "a"), has("a", one), has("b", two)) // b removes it
 		owner(gone, "a")
 		owner(step(gone, "[]", has("a", one), has("b", two, one)), "a")
 		owner(step(s, moved("b", "a"), has("a", one)), "a") // b is removed
-		s = step(s, "[]", has("a"), has("b"))               // nobody has it
+		s = step(s, "[]", has("a"), has("b"))               // no backend has it
 		owner(s, "")
 		s = step(s, "[]", has("a"), has("b"))
 		s = step(s, moved("b", "a"), has("a", one), has("b"))
@@ -162,44 +173,54 @@ func TestBackendsKeepTheirNames_F_SEC_3(t *testing.T) {
 	}
 }
 
-// A name that is kept for a backend that is not known yet is nobody else's, not as another spelling
-// either.
+// A name that is reserved for a backend whose list is unknown is not given to another backend, not
+// even in another spelling.
 func TestReservedNamesAreNotAssigned_F_SEC_3(t *testing.T) {
 	s := Merge(Options{}, []Listing{named(t, "a"), named(t, "b", "search", "a.b")})
 	unknown := Listing{Backend: "b", Unknown: [NumKinds]bool{true, true, true, true}}
-	s = s.Next(Options{}, []Listing{named(t, "a", "search", "Search", "a_b", "a.b"), unknown}, false)
-	wantRoutes(t, s, Tools, map[string]string{"search": "b search", "Search": "", "a_b": "b a.b", "a__search": "a search", "a__Search": "a Search"})
+	s = s.Next(Options{}, []Listing{named(t, "a", "search", "Search", "a_b", "a.b"), unknown},
+		false)
+	wantRoutes(t, s, Tools, map[string]string{"search": "b search", "Search": "", "a_b": "b a.b",
+		"a__search": "a search", "a__Search": "a Search"})
 	if r, _ := s.Lookup(Tools, "a_b"); string(r.OriginalJSON) != `"a.b"` {
-		t.Errorf("it is called as %s", r.OriginalJSON)
+		t.Errorf("it is routed as %s", r.OriginalJSON)
 	}
-	// A backend that has come meanwhile has its names.
-	s = s.Next(Options{ReservedBackends: []string{"search"}}, []Listing{named(t, "a", "search__x"), unknown}, false)
+	// A backend that was added in the meantime has its names.
+	s = s.Next(Options{ReservedBackends: []string{"search"}},
+		[]Listing{named(t, "a", "search__x"), unknown}, false)
 	wantRoutes(t, s, Tools, map[string]string{"search": "b search", "search__x": ""})
 }
 
-// A new template takes no URI from the backend whose template has matched it before.
+// A new template does not take a URI away from the backend whose template matched it before.
 func TestTemplatesAreTriedAsBefore_F_SEC_3(t *testing.T) {
-	has := func(backend string, own ...string) Listing { return having(t, backend, Templates, own...) }
+	has := func(backend string, original ...string) Listing {
+		return having(t, backend, Templates, original...)
+	}
 	s := Merge(Options{}, []Listing{has("a"), has("b", "x:{id}")})
-	for range 3 { // it stays so
-		s = s.Next(Options{}, []Listing{has("a", "x:{+path}", "y:{id}"), has("b", "x:{id}", "y:{+id}")}, false)
-		wantRoutes(t, s, Resources, map[string]string{"x:1": "b x:1", "y:1": "a y:1", "x:1/2": "a x:1/2"})
+	for range 3 { // it does not change
+		s = s.Next(Options{}, []Listing{has("a", "x:{+path}", "y:{id}"),
+			has("b", "x:{id}", "y:{+id}")}, false)
+		wantRoutes(t, s, Resources, map[string]string{"x:1": "b x:1", "y:1": "a y:1",
+			"x:1/2": "a x:1/2"})
 	}
 }
 
-// Whatever happens to lists, no name leads to another backend without a move, as long as
-// its own lists it.
+// Whatever happens to lists, no name leads to another backend without a move while its backend
+// lists it.
 func TestMovesAreReported_F_SEC_3(t *testing.T) {
-	names := []string{"x", "X", "y", "a.b", "a_b", "a-b", "b__x", "a__x", "c__y", "_x", strings.Repeat("long", 20)}
+	names := []string{"x", "X", "y", "a.b", "a_b", "a-b", "b__x", "a__x", "c__y", "_x",
+		strings.Repeat("long", 20)}
 	random := rand.New(rand.NewPCG(3, 4))
 	for round := range 200 {
-		o := Options{Prefix: []Prefix{PrefixOnCollision, PrefixNever, PrefixAlways}[round%3], ReservedBackends: []string{"a", "b", "c"}}
+		o := Options{Prefix: []Prefix{PrefixOnCollision, PrefixNever, PrefixAlways}[round%3],
+			ReservedBackends: []string{"a", "b", "c"}}
 		k := Kind(round % NumKinds)
 		var s *Snapshot
 		for range 8 {
 			var listings []Listing
 			for _, backend := range []string{"a", "b", "c"} {
-				some := slices.DeleteFunc(slices.Clone(names), func(string) bool { return random.IntN(2) == 0 })
+				some := slices.DeleteFunc(slices.Clone(names),
+					func(string) bool { return random.IntN(2) == 0 })
 				l := having(t, backend, k, some...)
 				if random.IntN(5) == 0 {
 					l = Listing{Backend: backend}
@@ -222,9 +243,11 @@ func TestMovesAreReported_F_SEC_3(t *testing.T) {
 				if !ok || now.Backend == backend {
 					continue
 				}
-				listed := slices.ContainsFunc(next.Entries(k), func(e Entry) bool { return e.Backend == backend && e.bareName == name })
+				listed := slices.ContainsFunc(next.Entries(k),
+					func(e Entry) bool { return e.Backend == backend && e.bareName == name })
 				if listed || !moves[name] {
-					t.Fatalf("%s of %s leads to %s; %s lists it: %t, told: %t", name, backend, now.Backend, backend, listed, moves[name])
+					t.Fatalf("%s of %s leads to %s; %s lists it: %t, move reported: %t", name,
+						backend, now.Backend, backend, listed, moves[name])
 				}
 			}
 			s = next
@@ -237,7 +260,7 @@ func TestReleasedNamesAreBounded_F_SEC_3(t *testing.T) {
 	for n := range maxReleased + 2 {
 		names = append(names, fmt.Sprint("t", n))
 	}
-	has := func(backend string) Listing { // one page does not hold them all
+	has := func(backend string) Listing { // more than one page
 		l := named(t, backend, names[:10]...)
 		l.Items[Tools] = append(l.Items[Tools], named(t, backend, names[10:]...).Items[Tools]...)
 		return l
@@ -245,7 +268,7 @@ func TestReleasedNamesAreBounded_F_SEC_3(t *testing.T) {
 	s := Merge(Options{}, []Listing{{Backend: "a"}, has("b")})
 	s = s.Next(Options{}, []Listing{{Backend: "a"}, {Backend: "b"}}, false)
 	if n := len(s.lists[Tools].released); n != maxReleased {
-		t.Errorf("%d are remembered", n)
+		t.Errorf("%d released names", n)
 	}
 	s = s.Next(Options{}, []Listing{has("a"), {Backend: "b"}}, false)
 	if n := len(s.Moves()); n != maxReleased {
@@ -253,7 +276,7 @@ func TestReleasedNamesAreBounded_F_SEC_3(t *testing.T) {
 	}
 }
 
-// There are so many backends with names of one letter that no beginning is free.
+// There are so many backends with one-letter names that no beginning is free.
 func TestHashesAreBounded_F_SEC_3(t *testing.T) {
 	o := Options{Separator: "_", NameLimit: 8, ReservedBackends: []string{"q", "a", "t", "x"}}
 	listings := []Listing{named(t, "q", "a_x", "fine"), {Backend: "a"}}
@@ -266,5 +289,6 @@ func TestHashesAreBounded_F_SEC_3(t *testing.T) {
 	if e := s.Entries(Tools)[0]; e.Exposed != "" {
 		t.Errorf("it is listed as %s", e.Exposed)
 	}
-	wantRoutes(t, s, Tools, map[string]string{"quux_a_long_name": "quux a_long_name", "a_long_name": ""})
+	wantRoutes(t, s, Tools, map[string]string{"quux_a_long_name": "quux a_long_name",
+		"a_long_name": ""})
 }

@@ -10,8 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// exposed returns backend and own name of each entry of a list, by the exposed
-// name.
+// exposed returns the backend and original name of each entry of a list, by exposed name.
 func exposed(s *Snapshot, k Kind) map[string]string {
 	all := make(map[string]string)
 	for _, e := range s.Entries(k) {
@@ -22,8 +21,7 @@ func exposed(s *Snapshot, k Kind) map[string]string {
 	return all
 }
 
-// TestNAME_01_SeparatorInNames: tools that have the separator in their own name
-// are found again, whichever it is.
+// Tools with the separator in their original name are found, whichever separator is used.
 func TestNAME_01_SeparatorInNames(t *testing.T) {
 	for _, separator := range []string{"__", "-", "_", "___"} {
 		for _, prefix := range []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever} {
@@ -38,13 +36,13 @@ func TestNAME_01_SeparatorInNames(t *testing.T) {
 	}
 }
 
-// TestNAME_03_BackendNames: a backend's name may look like a prefix of its own, or
-// not be fit to begin a name.
+// A backend's name may look like a prefix, or may not be valid at the start of a name.
 func TestNAME_03_BackendNames(t *testing.T) {
 	for _, prefix := range []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever} {
 		o := Options{Prefix: prefix}
 		var listings []Listing
-		for _, backend := range []string{"Demo__Everything", "a_", "_a", "A", "a", "a__", "__", "é", "Demo"} {
+		for _, backend := range []string{"Demo__Everything", "a_", "_a", "A", "a", "a__", "__", "é",
+			"Demo"} {
 			listings = append(listings, named(t, backend, "x", "_x", "Everything__x", "a__x", "搜索"))
 		}
 		check(t, o, listings, Merge(o, listings))
@@ -52,12 +50,15 @@ func TestNAME_03_BackendNames(t *testing.T) {
 }
 
 func TestNAME_05_InvalidCharacters(t *testing.T) {
-	s := Merge(Options{}, []Listing{named(t, "b", "admin.tools.list", "user/update", "Query all x", "búsqueda")})
-	for exposed, own := range map[string]string{
-		"admin_tools_list": "admin.tools.list", "user_update": "user/update", "Query_all_x": "Query all x", "b_squeda": "búsqueda",
+	s := Merge(Options{}, []Listing{named(t, "b", "admin.tools.list", "user/update", "Query all x",
+		"búsqueda")})
+	for exposed, original := range map[string]string{
+		"admin_tools_list": "admin.tools.list", "user_update": "user/update",
+		"Query_all_x": "Query all x", "b_squeda": "búsqueda",
 	} {
-		for _, name := range []string{exposed, own, "b__" + exposed, "b__" + own} {
-			if r, ok := s.Lookup(Tools, name); !ok || r.Original != own || string(r.OriginalJSON) != string(wire.Quote(own)) {
+		for _, name := range []string{exposed, original, "b__" + exposed, "b__" + original} {
+			if r, ok := s.Lookup(Tools, name); !ok || r.Original != original ||
+				string(r.OriginalJSON) != string(wire.Quote(original)) {
 				t.Errorf("a call of %q arrives as %s", name, r.OriginalJSON)
 			}
 		}
@@ -68,21 +69,23 @@ func TestNAME_05_InvalidCharacters(t *testing.T) {
 }
 
 func TestNAME_06_LongNames(t *testing.T) {
-	long := []string{strings.Repeat("a", 60), strings.Repeat("a", 128), strings.Repeat("a", 127) + "b", strings.Repeat("b", 50), strings.Repeat("b", 51)}
+	long := []string{strings.Repeat("a", 60), strings.Repeat("a", 128), strings.Repeat("a", 127) +
+		"b", strings.Repeat("b", 50), strings.Repeat("b", 51)}
 	for _, limit := range []int{8, 9, 10, 40, 50, 64, 128} {
 		o := Options{NameLimit: limit}
-		alone, late := []Listing{named(t, "b", long...)}, []Listing{named(t, "a", "aa"), named(t, "b", long...)}
+		alone, late := []Listing{named(t, "b", long...)},
+			[]Listing{named(t, "a", "aa"), named(t, "b", long...)}
 		check(t, o, alone, Merge(o, alone))
 		names := exposed(Merge(o, alone), Tools)
 		for name, tool := range exposed(Merge(o, late), Tools) {
 			if tool != "a aa" && names[name] != tool {
-				t.Errorf("limit %d: %s was another tool's name before", limit, name)
+				t.Errorf("limit %d: %s has the name of another tool", limit, name)
 			}
 		}
 	}
 	s := Merge(Options{}, []Listing{named(t, "b", long...)})
 	if _, ok := exposed(s, Tools)[strings.Repeat("b", 50)]; !ok {
-		t.Error("a name at the limit is not left alone")
+		t.Error("a name at the limit is changed")
 	}
 }
 
@@ -98,20 +101,24 @@ func TestNAME_11_NamesThatStartWithUnderscores(t *testing.T) {
 	}
 }
 
-// TestNamesDependOnlyOnListings: the same listings, in the order of the
-// configuration, make the same catalog, and the order in which a backend lists
-// its own changes no name.
+// The same listings, in the order of the configuration, make the same catalog. The order in which
+// a backend lists its tools changes no name.
 func TestNamesDependOnlyOnListings(t *testing.T) {
-	names := []string{"x", "y", "b__x", "a__x", "b__b__x", "c__y", "a.b", "a b", "a/b", "a_b", "_x", "__x", "b__a_b", "搜索", "検索", "", "é",
+	names := []string{"x", "y", "b__x", "a__x", "b__b__x", "c__y", "a.b", "a b", "a/b", "a_b", "_x",
+		"__x", "b__a_b", "搜索", "検索", "", "é",
 		strings.Repeat("long", 20), strings.Repeat("long", 20) + "er", strings.Repeat("long.", 20)}
 	names = slices.DeleteFunc(names, func(s string) bool { return s == "" })
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 400 {
-		o := Options{Prefix: []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever}[round%3], NameLimit: []int{8, 20, 50}[round/3%3]}
+		o := Options{Prefix: []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever}[round%3],
+			NameLimit: []int{8, 20, 50}[round/3%3]}
 		k := Kind(round % NumKinds)
 		names := names
 		if k == Templates {
-			names = slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "a b" }) // which is none
+			// which is invalid
+			names = slices.DeleteFunc(slices.Clone(names), func(s string) bool {
+				return s == "a b"
+			})
 		}
 		var listings, permuted []Listing
 		for _, backend := range []string{"a", "b", "c"} {
@@ -124,29 +131,33 @@ func TestNamesDependOnlyOnListings(t *testing.T) {
 		}
 		s := Merge(o, listings)
 		check(t, o, listings, s)
-		if again := Merge(o, listings); picture(again, k) != picture(s, k) || !s.SameList(k, again) {
+		if again := Merge(o, listings); picture(again, k) != picture(s, k) ||
+			!s.SameList(k, again) {
 			t.Fatalf("merged twice:\n%s\n%s", picture(s, k), picture(again, k))
 		}
-		if got, want := fmt.Sprint(exposed(Merge(o, permuted), k)), fmt.Sprint(exposed(s, k)); got != want {
-			t.Fatalf("the order of the entries has changed names:\n%s\n%s", got, want)
+		if got, want := fmt.Sprint(exposed(Merge(o, permuted), k)),
+			fmt.Sprint(exposed(s, k)); got != want {
+			t.Fatalf("the order of the entries changes names:\n%s\n%s", got, want)
 		}
 	}
 }
 
-// TestEarlierBackendsKeepTheirNames: what later backends bring changes no name
-// of an earlier one.
+// Entries of later backends do not change the names of an earlier one.
 func TestEarlierBackendsKeepTheirNames(t *testing.T) {
 	listings := []Listing{
-		named(t, "a", "x", "a.b", "b__x"), named(t, "b", "x", "a_b", "a__x"), named(t, "c", "x", "a.b", "b__x", "a__x"),
+		named(t, "a", "x", "a.b", "b__x"), named(t, "b", "x", "a_b", "a__x"),
+		named(t, "c", "x", "a.b", "b__x", "a__x"),
 	}
 	for _, prefix := range []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever} {
 		var before *Snapshot
 		for n := range listings {
-			s := Merge(Options{Prefix: prefix, ReservedBackends: []string{"a", "b", "c"}}, listings[:n+1])
+			s := Merge(Options{Prefix: prefix, ReservedBackends: []string{"a", "b", "c"}},
+				listings[:n+1])
 			if before != nil {
 				for i, e := range before.Entries(Tools) {
 					if got := s.Entries(Tools)[i].Exposed; got != e.Exposed {
-						t.Errorf("%s: %s of %s was %s and became %s", prefix, e.Item.Original, e.Backend, e.Exposed, got)
+						t.Errorf("%s: %s of %s was %s and became %s", prefix, e.Item.Original,
+							e.Backend, e.Exposed, got)
 					}
 				}
 			}
@@ -164,7 +175,7 @@ func TestFirstOfDuplicateToolsStays(t *testing.T) {
 	}
 }
 
-// TestHashCollisions: a tool may be named like another one's hash.
+// A tool may be named like the hash of another one.
 func TestHashCollisions(t *testing.T) {
 	o := Options{NameLimit: 20}
 	first := Merge(o, []Listing{named(t, "a", strings.Repeat("n", 30))}).Entries(Tools)[0].Exposed
@@ -172,6 +183,6 @@ func TestHashCollisions(t *testing.T) {
 	s := Merge(o, listings)
 	check(t, o, listings, s)
 	if s.Entries(Tools)[1].Exposed != first {
-		t.Errorf("%s lost its own name", first)
+		t.Errorf("%s lost its name", first)
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// cursors follows the pages of a list and returns the cursor of each but the
-// first.
+// cursors follows the pages of a list and returns the cursor of each but the first.
 func cursors(t testing.TB, s *Snapshot, k Kind) (all []string) {
 	t.Helper()
 	for page, ok := s.Page(k, nil); ; {
@@ -28,15 +27,15 @@ func cursors(t testing.TB, s *Snapshot, k Kind) (all []string) {
 }
 
 func many(t testing.TB, k Kind, n int) []Listing {
-	var own []string
+	var uris []string
 	for i := range n {
-		own = append(own, fmt.Sprintf("x:%d.%s", i, strings.Repeat("x", i*7%50)))
+		uris = append(uris, fmt.Sprintf("x:%d.%s", i, strings.Repeat("x", i*7%50)))
 	}
-	return []Listing{having(t, "a", k, own[:n/2]...), having(t, "b", k, own[n/3:]...)}
+	return []Listing{having(t, "a", k, uris[:n/2]...), having(t, "b", k, uris[n/3:]...)}
 }
 
-// TestPages: whatever the size of a page, all entries come, each once, in their
-// order, on pages that are no larger unless there is one entry on it alone.
+// For any page size, all entries are listed once and in order, on pages within the size unless
+// they have only one entry.
 func TestPages(t *testing.T) {
 	for k := range Kind(NumKinds) {
 		listings := many(t, k, 60)
@@ -49,7 +48,8 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s on pages of %d bytes: %s\nwant %s", k.ListMethod(), size, got, whole)
 			}
 			for i, page := range s.lists[k].pages().results {
-				if room := cap(page) - len(page); room > 2*pageEndSize && room > len(page)/5 { // the allocator rounds up
+				// the allocator rounds up
+				if room := cap(page) - len(page); room > 2*pageEndSize && room > len(page)/5 {
 					t.Errorf("page %d has %d bytes, and room for %d", i, len(page), cap(page))
 				}
 				if n := len(page); n > size && bytes.Count(page, []byte(`"`+kinds[k].key+`"`)) > 1 {
@@ -57,7 +57,7 @@ func TestPages(t *testing.T) {
 				}
 			}
 			if n := len(cursors(t, s, k)); (n > 0) != (size < 8000) {
-				t.Errorf("%d bytes make %d cursors", size, n)
+				t.Errorf("pages of %d bytes: %d cursors", size, n)
 			}
 		}
 	}
@@ -73,13 +73,12 @@ func TestOnlyEmptyListsHaveEmptyPages(t *testing.T) {
 	for k := range Kind(NumKinds) {
 		page, ok := Merge(Options{PageSize: 1}, nil).Page(k, nil)
 		if want := `{"` + k.ResultMember() + `":[]}`; !ok || string(page) != want {
-			t.Errorf("of nothing came %s, want %s", page, want)
+			t.Errorf("empty list: %s, want %s", page, want)
 		}
 	}
 }
 
-// TestPAGE_GatewayCursors: a cursor leads on as long as the list is the same, and
-// else nowhere.
+// A cursor is valid while the list is the same, and only then.
 func TestPAGE_GatewayCursors(t *testing.T) {
 	o := Options{PageSize: 500}
 	s := Merge(o, many(t, Tools, 60))
@@ -90,11 +89,11 @@ func TestPAGE_GatewayCursors(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, c := range of {
 		if seen[c] {
-			t.Errorf("%s stands for two pages", c)
+			t.Errorf("%s is the cursor of two pages", c)
 		}
 		seen[c] = true
 		if len(c) > maxCursor {
-			t.Errorf("%s is longer than was reckoned with", c)
+			t.Errorf("%s is longer than maxCursor", c)
 		}
 	}
 	last := of[len(of)-1]
@@ -105,8 +104,10 @@ func TestPAGE_GatewayCursors(t *testing.T) {
 		}
 	}
 	for _, c := range []string{
-		`""`, `" "`, `0`, `1`, `-1`, `true`, `{}`, `[]`, `"x"`, `"null"`, "garbage", `"` + strings.Repeat("A", 1<<20) + `"`,
-		strings.ToUpper(last), strings.Trim(last, `"`), `"` + strings.Trim(last, `"`) + `="`, last[:len(last)-2] + `"`, `[` + last + `]`,
+		`""`, `" "`, `0`, `1`, `-1`, `true`, `{}`, `[]`, `"x"`, `"null"`, "garbage",
+		`"` + strings.Repeat("A", 1<<20) + `"`,
+		strings.ToUpper(last), strings.Trim(last, `"`), `"` + strings.Trim(last, `"`) + `="`,
+		last[:len(last)-2] + `"`, `[` + last + `]`,
 	} {
 		if page, ok := s.Page(Tools, []byte(c)); ok {
 			t.Errorf("%.40s leads to %.40s", c, page)
@@ -122,34 +123,40 @@ func TestPAGE_GatewayCursors(t *testing.T) {
 		good bool
 	}{
 		"another snapshot, the same list": {Merge(o, many(t, Tools, 60)), Tools, true},
-		"something else has changed": {
-			Merge(o, append(many(t, Tools, 60), having(t, "c", Prompts, "p"), having(t, "d", Resources, "r:"))), Tools, true,
+		"other lists differ": {
+			Merge(o, append(many(t, Tools, 60), having(t, "c", Prompts, "p"),
+				having(t, "d", Resources, "r:"))), Tools, true,
 		},
-		"another kind":         {Merge(o, many(t, Prompts, 60)), Prompts, false},
-		"one more":             {Merge(o, append(many(t, Tools, 60), named(t, "c", "x"))), Tools, false},
-		"one less":             {Merge(o, many(t, Tools, 59)), Tools, false},
-		"another size":         {Merge(Options{PageSize: 700}, many(t, Tools, 60)), Tools, false},
-		"one page":             {Merge(Options{}, many(t, Tools, 60)), Tools, false},
-		"none":                 {Merge(o, nil), Tools, false},
-		"other names":          {Merge(Options{PageSize: 500, Prefix: PrefixAlways}, many(t, Tools, 60)), Tools, false},
-		"the other kind's own": {s, Prompts, false},
+		"another kind": {Merge(o, many(t, Prompts, 60)), Prompts, false},
+		"one more": {Merge(o, append(many(t, Tools, 60), named(t, "c", "x"))),
+			Tools, false},
+		"one fewer": {Merge(o, many(t, Tools, 59)), Tools, false},
+		"another size": {Merge(Options{PageSize: 700}, many(t, Tools, 60)), Tools,
+			false},
+		"one page": {Merge(Options{}, many(t, Tools, 60)), Tools, false},
+		"none":     {Merge(o, nil), Tools, false},
+		"other names": {Merge(Options{PageSize: 500, Prefix: PrefixAlways},
+			many(t, Tools, 60)), Tools, false},
+		"prompts of the same snapshot": {s, Prompts, false},
 	} {
 		for _, c := range of {
 			if page, ok := tt.s.Page(tt.kind, []byte(c)); ok != tt.good {
 				t.Errorf("%s: %s leads to %.40s", name, c, page)
 			}
 		}
-		if same := s.SameList(tt.kind, tt.s); same != tt.good && name != "the other kind's own" {
+		if same := s.SameList(tt.kind, tt.s); same != tt.good &&
+			name != "prompts of the same snapshot" {
 			t.Errorf("%s: the list is the same: %v", name, same)
 		}
 	}
 }
 
-// TestLargeEntryHasItsOwnPage, between its neighbours.
+// A large entry has its own page, between its neighbours.
 func TestLargeEntryHasItsOwnPage(t *testing.T) {
 	large := `{"uri":"l:","x":"` + strings.Repeat("x", 2000) + `"}`
 	page := page(t, Resources, `{"resources":[{"uri":"a:"},`+large+`,{"uri":"b:"},{"uri":"c:"}]}`)
-	s := Merge(Options{PageSize: 1000}, []Listing{{Backend: "a", Items: [NumKinds][]Item{Resources: page.Items}}})
+	s := Merge(Options{PageSize: 1000},
+		[]Listing{{Backend: "a", Items: [NumKinds][]Item{Resources: page.Items}}})
 	var got []string
 	for _, page := range s.lists[Resources].pages().results {
 		n := 0
@@ -161,7 +168,7 @@ func TestLargeEntryHasItsOwnPage(t *testing.T) {
 		got = append(got, fmt.Sprint(n))
 	}
 	if got := strings.Join(got, " "); got != "1 1 2" {
-		t.Errorf("the pages have %s", got)
+		t.Errorf("the pages contain %s", got)
 	}
 }
 
@@ -183,33 +190,38 @@ func BenchmarkPage(b *testing.B) {
 	})
 }
 
-// Whether two lists are the same is asked for each client at each change: a list is read
-// once for that, whatever its length.
+// The comparison of lists runs for each client at each change, so a list is read only once for it.
 func TestSameList_ReadsEachListOnce(t *testing.T) {
-	merged := func(names ...string) *Snapshot { return Merge(Options{}, []Listing{named(t, "gh", names...)}) }
+	merged := func(names ...string) *Snapshot {
+		return Merge(Options{}, []Listing{named(t, "gh", names...)})
+	}
 	a, same, other := merged("x", "y"), merged("x", "y"), merged("x", "z")
 	if !a.SameList(Tools, same) || a.SameList(Tools, other) {
 		t.Errorf("the same: %t, another: %t", a.SameList(Tools, same), a.SameList(Tools, other))
 	}
-	same.lists[Tools].entries[0].Exposed = "z" // what is read again would be another now
+	same.lists[Tools].entries[0].Exposed = "z" // reading it again would change the digest
 	if !a.SameList(Tools, same) {
 		t.Error("the list was read again")
 	}
 }
 
-// Lists are told apart without being written out, as they would be if they were.
+// SameList gives the same result as a comparison of the written lists.
 func TestSameList_MatchesPages(t *testing.T) {
 	tools := func(backend, text string) Listing {
-		return Listing{Backend: backend, Items: [NumKinds][]Item{Tools: page(t, Tools, `{"tools":[`+text+`]}`).Items}}
+		return Listing{Backend: backend,
+			Items: [NumKinds][]Item{Tools: page(t, Tools, `{"tools":[`+text+`]}`).Items}}
 	}
-	const x, y = `{"name":"x","inputSchema":{"type":"object"}}`, `{"name":"y","inputSchema":{"type":"object"}}`
+	const x, y = `{"name":"x","inputSchema":{"type":"object"}}`,
+		`{"name":"y","inputSchema":{"type":"object"}}`
 	other := tools("a", x)
 	other.Items[Tools][0] = other.Items[Tools][0].WithSchema([]byte(`{"type":"object","a":1}`))
 	var all []*Snapshot
 	for _, o := range []Options{{}, {Prefix: PrefixAlways}, {Prefix: PrefixNever}} {
 		for _, listings := range [][]Listing{
-			nil, {tools("a", "")}, {tools("a", x)}, {tools("b", x)}, {tools("a", x+","+y)}, {tools("a", y+","+x)},
-			{tools("a", x), tools("b", y)}, {tools("a", x), tools("b", x)}, {tools("a", x), tools("c", x)}, {other},
+			nil, {tools("a", "")}, {tools("a", x)}, {tools("b", x)}, {tools("a", x+","+y)},
+			{tools("a", y+","+x)},
+			{tools("a", x), tools("b", y)}, {tools("a", x), tools("b", x)},
+			{tools("a", x), tools("c", x)}, {other},
 			{tools("a", `{"n\u0061me":"x","inputSchema":{"type":"object"}}`)},
 			{tools("a", `{"name":"\u0078","inputSchema":{"type":"object"}}`)},
 			{tools("a", `{"name":"x" ,"inputSchema":{"type":"object"}}`)},
@@ -227,7 +239,8 @@ func TestSameList_MatchesPages(t *testing.T) {
 		for _, b := range all {
 			written := string(a.lists[Tools].pages().results[0]) == string(b.lists[Tools].pages().results[0])
 			if a.SameList(Tools, b) != written {
-				t.Errorf("the same is %v:\n%s\n%s", !written, a.lists[Tools].pages().results[0], b.lists[Tools].pages().results[0])
+				t.Errorf("same: %v:\n%s\n%s", !written, a.lists[Tools].pages().results[0],
+					b.lists[Tools].pages().results[0])
 			}
 			if a != b && written {
 				same++
@@ -235,6 +248,6 @@ func TestSameList_MatchesPages(t *testing.T) {
 		}
 	}
 	if same < 20 {
-		t.Errorf("only %d are the same", same)
+		t.Errorf("only %d lists are the same", same)
 	}
 }

@@ -10,20 +10,22 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// readable makes a listing of resources and templates.
+// readable returns a listing of resources and templates.
 func readable(t testing.TB, backend string, uris, templates []string) Listing {
 	l := having(t, backend, Resources, uris...)
 	l.Items[Templates] = items(t, Templates, templates...)
 	return l
 }
 
-// TestRES_01: two backends list a resource of one URI. It is listed once, and
-// read from the one whose it is.
+// Two backends list a resource with the same URI. It is listed once, and read from the backend
+// that has the URI.
 func TestRES_01(t *testing.T) {
 	one := page(t, Resources, `{"resources":[{"uri":"timezone://info","name":"ours","x":1.10}]}`)
-	two := page(t, Resources, `{"resources":[{"name":"theirs","uri":"timezone:\/\/info"},{"uri":"two://","name":"two"}]}`)
+	two := page(t, Resources,
+		`{"resources":[{"name":"theirs","uri":"timezone:\/\/info"},{"uri":"two://","name":"two"}]}`)
 	listings := []Listing{
-		{Backend: "a", Items: [NumKinds][]Item{Resources: one.Items}}, {Backend: "b", Items: [NumKinds][]Item{Resources: two.Items}},
+		{Backend: "a", Items: [NumKinds][]Item{Resources: one.Items}},
+		{Backend: "b", Items: [NumKinds][]Item{Resources: two.Items}},
 	}
 	s := Merge(Options{}, listings)
 	check(t, Options{}, listings, s)
@@ -31,19 +33,21 @@ func TestRES_01(t *testing.T) {
 		t.Errorf("listed: %s", got)
 	}
 	for range 3 {
-		if r, ok := s.ResolveResource("timezone://info"); !ok || r.Backend != "a" || string(r.OriginalJSON) != `"timezone://info"` {
+		if r, ok := s.ResolveResource("timezone://info"); !ok || r.Backend != "a" ||
+			string(r.OriginalJSON) != `"timezone://info"` {
 			t.Errorf("read from %v", r)
 		}
 	}
 	if all := s.Entries(Resources); len(all) != 3 || all[1].Exposed != "" || all[1].Backend != "b" {
-		t.Errorf("nobody can tell that b's is not listed: %v", all)
+		t.Errorf("the omitted entry of b is not in Entries: %v", all)
 	}
 	slices.Reverse(listings)
 	s = Merge(Options{}, listings)
 	if got, _ := s.Page(Resources, nil); string(got) != `{"resources":[{"name":"theirs","uri":"timezone:\/\/info"},{"uri":"two://","name":"two"}]}` {
 		t.Errorf("listed: %s", got)
 	}
-	if r, ok := s.ResolveResource("timezone://info"); !ok || r.Backend != "b" || string(r.OriginalJSON) != `"timezone:\/\/info"` {
+	if r, ok := s.ResolveResource("timezone://info"); !ok || r.Backend != "b" ||
+		string(r.OriginalJSON) != `"timezone:\/\/info"` {
 		t.Errorf("read from %v", r)
 	}
 }
@@ -53,9 +57,12 @@ func TestResources(t *testing.T) {
 		l.Capabilities = []byte(capabilities)
 		return l
 	}
-	none := func(backend, capabilities string) Listing { return has(Listing{Backend: backend}, capabilities) }
+	none := func(backend, capabilities string) Listing {
+		return has(Listing{Backend: backend}, capabilities)
+	}
 	files := readable(t, "files", []string{"file:///a"}, []string{"file:///{+path}"})
-	notes := readable(t, "notes", []string{"file:///notes/x", "note://1"}, []string{"file:///notes/{id}", "note://{id}"})
+	notes := readable(t, "notes", []string{"file:///notes/x", "note://1"},
+		[]string{"file:///notes/{id}", "note://{id}"})
 	for _, tt := range []struct {
 		name     string
 		listings []Listing
@@ -63,23 +70,34 @@ func TestResources(t *testing.T) {
 		want     string
 	}{
 		{"listed", []Listing{files, notes}, "note://1", "notes"},
-		{"listed by a later backend, a template of an earlier one fits", []Listing{files, notes}, "file:///notes/x", "notes"},
-		{"templates of both fit", []Listing{files, notes}, "file:///notes/y", "files"},
-		{"templates of both fit, in the other order", []Listing{notes, files}, "file:///notes/y", "notes"},
-		{"one template fits", []Listing{files, notes}, "note://2", "notes"},
-		{"none fits", []Listing{files, notes}, "http://x", ""},
-		{"none fits, one backend alone has resources", []Listing{none("a", `{"tools":{}}`), notes, none("b", `{}`), {Backend: "c"}}, "http://x", "notes"},
-		{"one says it has resources", []Listing{none("a", `{"tools":{}}`), none("b", `{"resources":{}}`), {Backend: "c"}}, "http://x", "b"},
-		{"two say so", []Listing{none("a", `{"resources":{}}`), none("b", `{"resources":{"subscribe":true}}`)}, "http://x", ""},
-		{"one says so, another lists some", []Listing{none("a", `{"resources":{}}`), files}, "http://x", ""},
-		{"one says it has none", []Listing{none("a", `{"resources":false}`), none("b", `{"resources":{}}`), none("c", `{"resources":null}`)}, "x", "b"},
-		{"nobody has any", []Listing{none("a", `{}`)}, "http://x", ""},
-		{"nobody is there", nil, "http://x", ""},
+		{"listed by a later backend, template of an earlier one matches", []Listing{files, notes},
+			"file:///notes/x", "notes"},
+		{"templates of both match", []Listing{files, notes}, "file:///notes/y", "files"},
+		{"templates of both match, in the other order", []Listing{notes, files}, "file:///notes/y",
+			"notes"},
+		{"one template matches", []Listing{files, notes}, "note://2", "notes"},
+		{"no template matches", []Listing{files, notes}, "http://x", ""},
+		{"no template matches, one backend has resources",
+			[]Listing{none("a", `{"tools":{}}`), notes, none("b", `{}`), {Backend: "c"}},
+			"http://x", "notes"},
+		{"one declares resources", []Listing{none("a", `{"tools":{}}`),
+			none("b", `{"resources":{}}`), {Backend: "c"}}, "http://x", "b"},
+		{"two declare resources", []Listing{none("a", `{"resources":{}}`),
+			none("b", `{"resources":{"subscribe":true}}`)}, "http://x", ""},
+		{"one declares resources, another lists some",
+			[]Listing{none("a", `{"resources":{}}`), files}, "http://x", ""},
+		{"one declares none", []Listing{none("a", `{"resources":false}`),
+			none("b", `{"resources":{}}`), none("c", `{"resources":null}`)}, "x", "b"},
+		{"none", []Listing{none("a", `{}`)}, "http://x", ""},
+		{"no backends", nil, "http://x", ""},
 		{"no URI", []Listing{files, notes}, "", ""},
-		{"a URI at the bound", []Listing{files, notes}, "file:///" + strings.Repeat("x", maxURI-len("file:///")), "files"},
-		{"a URI beyond the bound", []Listing{files, notes}, "file:///" + strings.Repeat("x", maxURI+1-len("file:///")), ""},
-		{"a URI beyond the bound, one backend alone", []Listing{files}, "file:///" + strings.Repeat("x", maxURI), "files"},
-		{"the template itself is no resource", []Listing{files, notes}, "note://{id}", ""},
+		{"a URI at the bound", []Listing{files, notes},
+			"file:///" + strings.Repeat("x", maxURI-len("file:///")), "files"},
+		{"a URI beyond the bound", []Listing{files, notes},
+			"file:///" + strings.Repeat("x", maxURI+1-len("file:///")), ""},
+		{"a URI beyond the bound, one backend", []Listing{files},
+			"file:///" + strings.Repeat("x", maxURI), "files"},
+		{"the template itself", []Listing{files, notes}, "note://{id}", ""},
 	} {
 		s := Merge(Options{}, tt.listings)
 		check(t, Options{}, tt.listings, s)
@@ -93,9 +111,10 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// TestTemplatesAreListedOnce, and found by their own text.
+// Templates are listed once, and found by their own text.
 func TestTemplatesAreListedOnce(t *testing.T) {
-	s := Merge(Options{}, []Listing{readable(t, "a", nil, []string{"a://{x}"}), readable(t, "b", nil, []string{"a://{x}", "b://{x}"})})
+	s := Merge(Options{}, []Listing{readable(t, "a", nil, []string{"a://{x}"}),
+		readable(t, "b", nil, []string{"a://{x}", "b://{x}"})})
 	if got, _ := s.Page(Templates, nil); string(got) != `{"resourceTemplates":[{"uriTemplate":"a://{x}","name":"a://{x}"},{"uriTemplate":"b://{x}","name":"b://{x}"}]}` {
 		t.Errorf("listed: %s", got)
 	}
@@ -109,8 +128,8 @@ func TestTemplatesAreListedOnce(t *testing.T) {
 	}
 }
 
-// TestManyTemplates: of the templates of one backend as many are tried as take a
-// bearable time; another backend's are not the worse for it.
+// The templates of one backend that are tried are bounded; those of other backends are not
+// affected.
 func TestManyTemplates(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -119,8 +138,9 @@ func TestManyTemplates(t *testing.T) {
 	for i := range hostile {
 		hostile[i] = fmt.Sprintf("%s!%05d", strings.Repeat("{+a}", maxVariables-1), i)
 	}
-	catalog := func(own ...string) *Snapshot {
-		return Merge(Options{}, []Listing{readable(t, "a", nil, own), readable(t, "b", nil, []string{"{+any}"})})
+	catalog := func(templates ...string) *Snapshot {
+		return Merge(Options{}, []Listing{readable(t, "a", nil, templates),
+			readable(t, "b", nil, []string{"{+any}"})})
 	}
 	s := catalog(hostile...)
 	for _, n := range []int{10, maxURI} {
@@ -128,7 +148,7 @@ func TestManyTemplates(t *testing.T) {
 		if r, ok := s.ResolveResource(strings.Repeat("x", n)); !ok || r.Backend != "b" {
 			t.Errorf("%d bytes: read from %v", n, r)
 		}
-		if took := time.Since(start); took > 20*time.Second { // at most some 0.3 s, without -race and alone
+		if took := time.Since(start); took > 20*time.Second { // about 0.3 s without -race and load
 			t.Errorf("%d bytes: %v", n, took)
 		} else {
 			t.Logf("%d bytes: %v", n, took)
@@ -136,10 +156,12 @@ func TestManyTemplates(t *testing.T) {
 	}
 	const uri, fitting = "x:" + "1234567890", "{+a}"
 	most := (maxMatchEffort - len(uri) - len(fitting)) / (len(uri) + len(hostile[0]))
-	if r, _ := catalog(append(slices.Clone(hostile[:most]), fitting)...).ResolveResource(uri); r.Backend != "a" {
+	if r, _ := catalog(append(slices.Clone(hostile[:most]),
+		fitting)...).ResolveResource(uri); r.Backend != "a" {
 		t.Errorf("at the bound it is read from %q", r.Backend)
 	}
-	if r, _ := catalog(append(slices.Clone(hostile[:most+1]), fitting)...).ResolveResource(uri); r.Backend != "b" {
+	if r, _ := catalog(append(slices.Clone(hostile[:most+1]),
+		fitting)...).ResolveResource(uri); r.Backend != "b" {
 		t.Errorf("beyond the bound it is read from %q", r.Backend)
 	}
 	others := slices.Clone(hostile[1:])
@@ -147,14 +169,15 @@ func TestManyTemplates(t *testing.T) {
 		others[i] = "y" + others[i]
 	}
 	if r, _ := catalog(append(others, fitting)...).ResolveResource(uri); r.Backend != "a" {
-		t.Errorf("behind templates that it does not begin like it is read from %q", r.Backend)
+		t.Errorf("after templates with other prefixes it is read from %q", r.Backend)
 	}
 }
 
-// TestPromptsAreNamedLikeTools, in a namespace of their own.
+// Prompts are named like tools, in a separate namespace.
 func TestPromptsAreNamedLikeTools(t *testing.T) {
 	for _, prefix := range []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever} {
-		names := [][]string{{"x", "a.b", strings.Repeat("n", 60)}, {"x", "a_b", "a b", strings.Repeat("n", 60)}, {"b__x", "x", "a.b"}}
+		names := [][]string{{"x", "a.b", strings.Repeat("n", 60)},
+			{"x", "a_b", "a b", strings.Repeat("n", 60)}, {"b__x", "x", "a.b"}}
 		var both []Listing
 		for i, backend := range []string{"a", "b", "c"} {
 			l := named(t, backend, names[i]...)
@@ -172,6 +195,6 @@ func TestPromptsAreNamedLikeTools(t *testing.T) {
 		t.Errorf("a prompt is named %s", name)
 	}
 	if r, ok := s.Lookup(Prompts, "x"); ok {
-		t.Errorf("a prompt was found among tools: %v", r)
+		t.Errorf("a tool has the name of a prompt: %v", r)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// outputOf returns the outputSchema that a tool is listed with, "" if without one, and what was repaired.
+// outputOf returns the outputSchema with which a tool is listed, "" if without one, and the
+// repairs.
 func outputOf(t *testing.T, schema string) (listed, notes string) {
 	t.Helper()
 	entry, notes := repairedEntry(t, Tools, entryOf(Tools, `,"outputSchema":`+schema))
@@ -18,67 +19,92 @@ func outputOf(t *testing.T, schema string) (listed, notes string) {
 	return string(tool.OutputSchema), notes
 }
 
-// An outputSchema that the npm SDK cannot compile is removed. What of a schema it does not compile may be
-// wrong. The integration tests compare many more with Ajv itself.
+// An outputSchema that the npm SDK cannot compile is removed. Parts that the SDK does not compile
+// may be wrong. The integration tests compare many more schemas with Ajv itself.
 func TestOutputSchemasThatDoNotCompile_F_LIST_2(t *testing.T) {
-	in := func(schema string) string { return `{"type":"object","properties":{"a":` + schema + `}}` }
-	for schema, say := range map[string]string{
-		in(`{"$ref":"#/$defs/x"}`):             "outputSchema.properties.a.$ref has no target in the schema",
+	in := func(schema string) string {
+		return `{"type":"object","properties":{"a":` + schema + `}}`
+	}
+	for schema, note := range map[string]string{
+		in(
+			`{"$ref":"#/$defs/x"}`): "outputSchema.properties.a.$ref has no target in the schema",
 		in(`{"$ref":"https://example.com/x"}`): "outputSchema.properties.a.$ref has no target",
 		in(`{"$ref":"#/properties/%zz"}`):      "outputSchema.properties.a.$ref has no target",
 		in(`{"$ref":"#nope"}`):                 "outputSchema.properties.a.$ref has no target",
 		in(`{"$ref":null}`):                    "outputSchema.properties.a.$ref is not a string",
 		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}`: "outputSchema.$ref refers to itself",
 		`{"$ref":"#/$defs/a","$defs":{"a":{"properties":{"b":{"pattern":"("}}}}}`:          "outputSchema.$defs.a.properties.b.pattern is not a regular expression",
-		in(`{"pattern":"^(?P<x>a)$"}`):                                       "outputSchema.properties.a.pattern is not a regular expression",
-		in(`{"patternProperties":{"[":{"type":"string"}}}`):                  "outputSchema.properties.a.patternProperties.[ is not",
-		in(`{"nullable":true}`):                                              "outputSchema.properties.a.nullable is present without a type",
-		in(`{"type":["string","null"],"nullable":false}`):                    "outputSchema.properties.a.nullable contradicts",
-		in(`{"exclusiveMinimum":true,"minimum":0}`):                          "outputSchema.properties.a.exclusiveMinimum is not a number",
-		in(`{"enum":[]}`):                                                    "outputSchema.properties.a.enum is not an array with a value",
-		in(`{"properties":{"b":null}}`):                                      "outputSchema.properties.a.properties.b is not a schema",
-		in(`{"required":true}`):                                              "outputSchema.properties.a.required is not an array",
-		in(`{"id":"x"}`):                                                     `outputSchema.properties.a.id is not a keyword`,
-		in(`{"$anchor":"1"}`):                                                "outputSchema.properties.a.$anchor is not an anchor",
-		`{"$id":5}`:                                                          "outputSchema.$id is not a string",
-		`{"$ref":"#/x/0","x":[{"$id":"a","type":"string"}]}`:                 "outputSchema.$ref has no target",
-		`{"$ref":"#/x/0/b","x":[{"$id":"a","b":{}}]}`:                        "outputSchema.$ref has no target",
-		`{"$ref":"#/const/a","const":{"a":{"$ref":"#/const"}}}`:              "outputSchema.$ref has no target",
-		`{"$async":true}`:                                                    "outputSchema.$async is refused",
-		in(`{"type":"string","$async":1}`):                                   "outputSchema.properties.a.$async is refused",
+		in(
+			`{"pattern":"^(?P<x>a)$"}`): "outputSchema.properties.a.pattern is not a regular expression",
+		in(
+			`{"patternProperties":{"[":{"type":"string"}}}`): "outputSchema.properties.a.patternProperties.[ is not",
+		in(
+			`{"nullable":true}`): "outputSchema.properties.a.nullable is present without a type",
+		in(
+			`{"type":["string","null"],"nullable":false}`): "outputSchema.properties.a.nullable contradicts",
+		in(
+			`{"exclusiveMinimum":true,"minimum":0}`): "outputSchema.properties.a.exclusiveMinimum is not a number",
+		in(
+			`{"enum":[]}`): "outputSchema.properties.a.enum is not an array with a value",
+		in(
+			`{"properties":{"b":null}}`): "outputSchema.properties.a.properties.b is not a schema",
+		in(
+			`{"required":true}`): "outputSchema.properties.a.required is not an array",
+		in(
+			`{"id":"x"}`): `outputSchema.properties.a.id is not a keyword`,
+		in(
+			`{"$anchor":"1"}`): "outputSchema.properties.a.$anchor is not an anchor",
+		`{"$id":5}`: "outputSchema.$id is not a string",
+		`{"$ref":"#/x/0","x":[{"$id":"a","type":"string"}]}`:    "outputSchema.$ref has no target",
+		`{"$ref":"#/x/0/b","x":[{"$id":"a","b":{}}]}`:           "outputSchema.$ref has no target",
+		`{"$ref":"#/const/a","const":{"a":{"$ref":"#/const"}}}`: "outputSchema.$ref has no target",
+		`{"$async":true}`: "outputSchema.$async is refused",
+		in(
+			`{"type":"string","$async":1}`): "outputSchema.properties.a.$async is refused",
 		`{"$ref":"#/x","x":{"$async":1,"y":[{"$ref":"#"}]},"type":"object"}`: "outputSchema.x.$async is refused",
-		`{"$ref":"#"}`:                                                       "outputSchema.$ref refers to itself",
-		`{"$ref":""}`:                                                        "outputSchema.$ref refers to itself",
-		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#"}}}`:                    "outputSchema.$ref refers to itself",
-		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/"}}}`:                   "outputSchema.$ref refers to itself",
-		`{"$anchor":"1"}`:                                                    "outputSchema.$anchor is not an anchor",
-		`{"$anchor":"a","$defs":{"b":{"$dynamicAnchor":"a"}}}`:               "outputSchema.$defs.b.$dynamicAnchor occurs twice",
-		`{"$anchor":"a","items":{"$ref":"#a"}}`:                              "outputSchema.items.$ref has no target",
-		`{"items":{"$ref":"##"}}`:                                            "outputSchema.items.$ref has no target",
-		`{"items":{"$ref":"#/a#"},"a#":{}}`:                                  "outputSchema.items.$ref has no target",
-		`{"items":{"$ref":"#/a#/"},"a#":{"":{}}}`:                            "outputSchema.items.$ref has no target",
-		`{"items":{"$ref":"#/__proto__/a"},"__proto__":{"a":{}}}`:            "outputSchema.items.$ref has no target",
-		`{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{},"$id":{}}}`:           "outputSchema.items.$ref has no target",
-		`{"items":{"$ref":"#/$defs/a/b"},"$defs":{"a":{"$id":5,"b":{}}}}`:    "outputSchema.items.$ref has no target",
+		`{"$ref":"#"}`: "outputSchema.$ref refers to itself",
+		`{"$ref":""}`:  "outputSchema.$ref refers to itself",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#"}}}`:  "outputSchema.$ref refers to itself",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/"}}}`: "outputSchema.$ref refers to itself",
+		`{"$anchor":"1"}`: "outputSchema.$anchor is not an anchor",
+		`{"$anchor":"a","$defs":{"b":{"$dynamicAnchor":"a"}}}`:                                        "outputSchema.$defs.b.$dynamicAnchor occurs twice",
+		`{"$anchor":"a","items":{"$ref":"#a"}}`:                                                       "outputSchema.items.$ref has no target",
+		`{"items":{"$ref":"##"}}`:                                                                     "outputSchema.items.$ref has no target",
+		`{"items":{"$ref":"#/a#"},"a#":{}}`:                                                           "outputSchema.items.$ref has no target",
+		`{"items":{"$ref":"#/a#/"},"a#":{"":{}}}`:                                                     "outputSchema.items.$ref has no target",
+		`{"items":{"$ref":"#/__proto__/a"},"__proto__":{"a":{}}}`:                                     "outputSchema.items.$ref has no target",
+		`{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{},"$id":{}}}`:                                    "outputSchema.items.$ref has no target",
+		`{"items":{"$ref":"#/$defs/a/b"},"$defs":{"a":{"$id":5,"b":{}}}}`:                             "outputSchema.items.$ref has no target",
 		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/const"}},"const":{"not":{"$ref":"#/x"}},"x":{}}`: "outputSchema.$defs.a.$ref has no target",
 		`{"type":"object","$ref":"#/x","x":{"$async":1,"$ref":"#"}}`:                                  "outputSchema.x.$async is refused",
-		in(`{"required":[{"toString":1}]}`):                                                           "outputSchema.properties.a.required is not an array of strings",
-		in(`{"dependencies":{"b":[["a"]]}}`):                                                          "outputSchema.properties.a.dependencies.b is not an array of strings",
-		`{"allOf":[{"$anchor":"a"},{"$anchor":"a"}]}`:                                                 "outputSchema.allOf.1.$anchor occurs twice",
+		in(
+			`{"required":[{"toString":1}]}`): "outputSchema.properties.a.required is not an array of strings",
+		in(
+			`{"dependencies":{"b":[["a"]]}}`): "outputSchema.properties.a.dependencies.b is not an array of strings",
+		`{"allOf":[{"$anchor":"a"},{"$anchor":"a"}]}`: "outputSchema.allOf.1.$anchor occurs twice",
 	} {
-		if got, notes := outputOf(t, schema); got != "" || !strings.HasPrefix(notes, say) || !strings.HasSuffix(notes, "; outputSchema is removed") {
+		if got, notes := outputOf(t, schema); got != "" || !strings.HasPrefix(notes, note) ||
+			!strings.HasSuffix(notes, "; outputSchema is removed") {
 			t.Errorf("%s: %s, %q", schema, got, notes)
 		}
 	}
 	for _, schema := range []string{
-		in(`{"$ref":"#"}`), in(`{"$ref":"#/properties/x"},"x":{"x":1}`), in(`{"$ref":"http://json-schema.org/draft-07/schema#"}`),
-		in(`{"$ref":"#/$defs/a~1b/x%25y"}},"$defs":{"a/b":{"x%y":{}}`), in(`{"$anchor":"a"},"b":{"$ref":"#a"}`),
-		in(`{"pattern":"^(?=a)(?<!b)[\\w\\-]\\p{L}\\/$"}`), in(`{"format":"none"}`), `{"$schema":"https://example.com/none","type":"object"}`,
-		in(`{"items":[{"type":"string"}]}`), in(`{"anyOf":[{},{"pattern":"("}]}`), `{"type":"object","$defs":{"x":{"pattern":"("}}}`,
-		in(`{"properties":{"b":"text"}}`), in(`{"title":5,"prefixItems":5,"examples":null}`), in(`{"then":{"pattern":"("}}`),
-		in(`{"$async":true}`), in(`{"$id":5}`), in(`{"type":"string","$async":0,"$id":0.0}`), `{"$async":false,"$id":false}`,
-		`{"$anchor":"a","type":"object"}`, `{"items":{"$ref":"#/a#"},"a":{}}`, `{"items":{"$ref":"#/#"},"":{}}`, in(`{"required":[1,null]}`),
-		`{"items":{"$ref":"#/definitions/a"},"definitions":{"a":{},"$id":{}}}`, `{"items":{"items":{"$ref":"#/items/$defs/0"},"$defs":[{"$ref":"#"}]}}`,
+		in(`{"$ref":"#"}`), in(`{"$ref":"#/properties/x"},"x":{"x":1}`),
+		in(`{"$ref":"http://json-schema.org/draft-07/schema#"}`),
+		in(`{"$ref":"#/$defs/a~1b/x%25y"}},"$defs":{"a/b":{"x%y":{}}`),
+		in(`{"$anchor":"a"},"b":{"$ref":"#a"}`),
+		in(`{"pattern":"^(?=a)(?<!b)[\\w\\-]\\p{L}\\/$"}`), in(`{"format":"none"}`),
+		`{"$schema":"https://example.com/none","type":"object"}`,
+		in(`{"items":[{"type":"string"}]}`), in(`{"anyOf":[{},{"pattern":"("}]}`),
+		`{"type":"object","$defs":{"x":{"pattern":"("}}}`,
+		in(`{"properties":{"b":"text"}}`), in(`{"title":5,"prefixItems":5,"examples":null}`),
+		in(`{"then":{"pattern":"("}}`),
+		in(`{"$async":true}`), in(`{"$id":5}`), in(`{"type":"string","$async":0,"$id":0.0}`),
+		`{"$async":false,"$id":false}`,
+		`{"$anchor":"a","type":"object"}`, `{"items":{"$ref":"#/a#"},"a":{}}`,
+		`{"items":{"$ref":"#/#"},"":{}}`, in(`{"required":[1,null]}`),
+		`{"items":{"$ref":"#/definitions/a"},"definitions":{"a":{},"$id":{}}}`,
+		`{"items":{"items":{"$ref":"#/items/$defs/0"},"$defs":[{"$ref":"#"}]}}`,
 		`{"type":"object","properties":{"$ref":{"type":"string"},"id":{"type":"string"},"pattern":{"type":"string"}}}`,
 	} {
 		want := schema
@@ -88,20 +114,30 @@ func TestOutputSchemasThatDoNotCompile_F_LIST_2(t *testing.T) {
 	}
 }
 
-// ajv-formats adds keywords that compare strings by their format. Each needs a format, and one with an order.
+// ajv-formats adds keywords that compare strings by their format. Each needs a format that has an
+// order.
 func TestLimitsOfFormats_F_LIST_2(t *testing.T) {
-	for _, keyword := range []string{"formatMinimum", "formatMaximum", "formatExclusiveMinimum", "formatExclusiveMaximum"} {
-		in := func(value, more string) string { return `{"items":{"` + keyword + `":` + value + more + `}}` }
-		for schema, say := range map[string]string{
-			in(`5`, ``): "is not a string", in(`"a"`, ``): "is present without a format", in(`"a"`, `,"format":"email"`): "is present with the format email",
-			in(`"a"`, `,"format":"int32"`): "is present with the format int32", in(`null`, `,"format":"date"`): "is not a string",
+	for _, keyword := range []string{"formatMinimum", "formatMaximum", "formatExclusiveMinimum",
+		"formatExclusiveMaximum"} {
+		in := func(value, more string) string {
+			return `{"items":{"` + keyword + `":` + value + more + `}}`
+		}
+		for schema, note := range map[string]string{
+			in(`5`, ``): "is not a string", in(`"a"`, ``): "is present without a format",
+			in(`"a"`,
+				`,"format":"email"`): "is present with the format email",
+			in(`"a"`,
+				`,"format":"int32"`): "is present with the format int32",
+			in(`null`, `,"format":"date"`):                        "is not a string",
 			`{"anyOf":[{"` + keyword + `":"a"},{"pattern":"("}]}`: "is present without a format",
 		} {
-			if got, notes := outputOf(t, schema); got != "" || !strings.Contains(notes, keyword+" "+say) {
+			if got, notes := outputOf(t, schema); got != "" ||
+				!strings.Contains(notes, keyword+" "+note) {
 				t.Errorf("%s: %s, %q", schema, got, notes)
 			}
 		}
-		for _, format := range []string{"date", "time", "date-time", "iso-time", "iso-date-time", "password", "binary", "none", "toString", ""} {
+		for _, format := range []string{"date", "time", "date-time", "iso-time", "iso-date-time",
+			"password", "binary", "none", "toString", ""} {
 			schema := in(`"a"`, `,"format":"`+format+`"`)
 			if got, notes := outputOf(t, schema); got != schema || notes != "" {
 				t.Errorf("%s: %s, %q", schema, got, notes)
@@ -110,43 +146,52 @@ func TestLimitsOfFormats_F_LIST_2(t *testing.T) {
 	}
 }
 
-// Ajv finds the names that each object of JavaScript has in its table of keywords, and in those of the
-// keywords that hold schemas.
+// Ajv finds the names that every JavaScript object has in its table of keywords, and in its tables
+// of keywords with subschemas.
 func TestNamesOfObjectPrototype_F_LIST_2(t *testing.T) {
 	for _, name := range prototypeNames {
 		quoted := `"` + name + `"`
 		for _, schema := range []string{
-			`{"anyOf":[{` + quoted + `:1},{"type":"foo"}]}`, `{"patternProperties":{"[":{` + quoted + `:5}}}`,
+			`{"anyOf":[{` + quoted + `:1},{"type":"foo"}]}`, `{"patternProperties":{"[":{` +
+				quoted + `:5}}}`,
 			`{"patternProperties":{"[":true},"additionalProperties":{` + quoted + `:null}}`,
-			`{"if":{"type":"foo"},"then":{` + quoted + `:{}}}`, `{"properties":{"a":{"nullable":true,` + quoted + `:1}}}`,
+			`{"if":{"type":"foo"},"then":{` + quoted + `:{}}}`,
+			`{"properties":{"a":{"nullable":true,` + quoted + `:1}}}`,
 			`{"properties":{"a":{` + quoted + `:1,"$id":5}}}`,
-			`{` + quoted + `:[{"$anchor":"1"}]}`, `{` + quoted + `:{"a":{"$anchor":"1"}}}`, `{` + quoted + `:[{"$anchor":"a"},{"$anchor":"a"}]}`,
+			`{` + quoted + `:[{"$anchor":"1"}]}`, `{` + quoted + `:{"a":{"$anchor":"1"}}}`,
+			`{` + quoted + `:[{"$anchor":"a"},{"$anchor":"a"}]}`,
 		} {
-			if got, notes := outputOf(t, schema); got != "" || !strings.HasSuffix(notes, "outputSchema is removed") {
+			if got, notes := outputOf(t, schema); got != "" ||
+				!strings.HasSuffix(notes, "outputSchema is removed") {
 				t.Errorf("%s: %s, %q", schema, got, notes)
 			}
 		}
 		for _, schema := range []string{
-			`{` + quoted + `:{"type":"foo","$anchor":"1","$id":"x"}}`, `{"items":{` + quoted + `:[{"pattern":"("}]}}`,
+			`{` + quoted + `:{"type":"foo","$anchor":"1","$id":"x"}}`,
+			`{"items":{` + quoted + `:[{"pattern":"("}]}}`,
 			`{` + quoted + `:[{"$anchor":"a"}],"items":{"$ref":"#a"}}`,
 		} {
 			if got, notes := outputOf(t, schema); got != schema || notes != "" {
 				t.Errorf("%s: %s, %q", schema, got, notes)
 			}
 		}
-		if got, _ := outputOf(t, `{`+quoted+`:[{"$id":"x","type":"string"}]}`); got != `{`+quoted+`:[{"type":"string"}]}` {
+		if got, _ := outputOf(t, `{`+quoted+`:[{"$id":"x","type":"string"}]}`); got != `{`+quoted+
+			`:[{"type":"string"}]}` {
 			t.Errorf("%s: $id stays: %s", name, got)
 		}
 	}
-	// Ajv passes over this name where schemas stand by name.
-	for _, schema := range []string{`{"properties":{"__proto__":{"type":"foo"}}}`, `{"patternProperties":{"__proto__":{"type":"foo"},"[":{}}}`, `{"dependencies":{"__proto__":[[]]}}`} {
+	// Ajv ignores this name in maps of schemas.
+	for _, schema := range []string{`{"properties":{"__proto__":{"type":"foo"}}}`,
+		`{"patternProperties":{"__proto__":{"type":"foo"},"[":{}}}`,
+		`{"dependencies":{"__proto__":[[]]}}`} {
 		if got, notes := outputOf(t, schema); got != schema || notes != "" {
 			t.Errorf("%s: %s, %q", schema, got, notes)
 		}
 	}
 }
 
-// The npm SDK has one table of $id for all tools. References are rewritten, so that a schema needs none.
+// The npm SDK has one table of $id for all tools. References are rewritten such that no $id is
+// needed.
 func TestIdentifiers_F_LIST_2(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"$id":"https://example.com/a","type":"object"}`:                                                              `{"type":"object"}`,
@@ -162,7 +207,8 @@ func TestIdentifiers_F_LIST_2(t *testing.T) {
 		`{"$id":"http://json-schema.org/draft-07/schema","properties":{"a":{"$ref":"http://json-schema.org/schema"}}}`: `{"properties":{"a":{"$ref":"http://json-schema.org/schema"}}}`,
 	} {
 		got, notes := outputOf(t, schema)
-		if got != want || !strings.HasPrefix(notes, "outputSchema") || (want != "") != strings.Contains(notes, "had $id") {
+		if got != want || !strings.HasPrefix(notes, "outputSchema") ||
+			(want != "") != strings.Contains(notes, "had $id") {
 			t.Errorf("%s: %s, %q", schema, got, notes)
 		}
 		if want == "" {
@@ -174,7 +220,7 @@ func TestIdentifiers_F_LIST_2(t *testing.T) {
 	}
 }
 
-// Clients compile what a schema refers to again and again, and in as many calls as that nests.
+// Clients compile the target of each reference again, recursively.
 func TestOutputSchemasAreBounded_F_LIST_2(t *testing.T) {
 	many := func(n int, one func(i int) string) string {
 		all := make([]string, n)
@@ -197,86 +243,115 @@ func TestOutputSchemasAreBounded_F_LIST_2(t *testing.T) {
 		property := func(value string) func(int) string {
 			return func(i int) string { return fmt.Sprintf(`"p%d":%s`, i, value) }
 		}
-		return `{"properties":{` + many(n, property(`{"$ref":"#/$defs/d"}`)) + `},"$defs":{"d":{"properties":{` + many(n, property(`{"type":"string"}`)) + `}}}}`
+		return `{"properties":{` + many(n, property(`{"$ref":"#/$defs/d"}`)) +
+			`},"$defs":{"d":{"properties":{` + many(n, property(`{"type":"string"}`)) + `}}}}`
 	}
 	branches := func(keyword string, n int) string {
-		return `{"` + keyword + `":[` + many(n, func(i int) string { return fmt.Sprintf(`{"const":%d}`, i) }) + `]}`
+		return `{"` + keyword + `":[` + many(n, func(i int) string {
+			return fmt.Sprintf(`{"const":%d}`, i)
+		}) + `]}`
 	}
 	patterns := func(n int) string {
-		return `{"patternProperties":{` + many(n, func(i int) string { return fmt.Sprintf(`"a%d":{"type":"string"}`, i) }) + `}}`
+		return `{"patternProperties":{` +
+			many(n, func(i int) string { return fmt.Sprintf(`"a%d":{"type":"string"}`, i) }) + `}}`
 	}
 	nested := func(keyword string, levels, n int) string {
 		schema := `{"type":"string"}`
 		for range levels {
-			schema = `{"` + keyword + `":[` + strings.Repeat(`{"type":"string"},`, n-1) + schema + `]}`
+			schema = `{"` + keyword + `":[` + strings.Repeat(`{"type":"string"},`, n-1) + schema +
+				`]}`
 		}
 		return schema
 	}
 	members := func(outer, keyword, value string, n int) string {
-		return `{"then":{"const":1},"` + outer + `":{"` + keyword + `":{` + many(n, func(i int) string { return fmt.Sprintf(`"p%d":%s`, i, value) }) + `}}}`
+		return `{"then":{"const":1},"` + outer + `":{"` + keyword + `":{` +
+			many(n, func(i int) string { return fmt.Sprintf(`"p%d":%s`, i, value) }) + `}}}`
 	}
 	elements := func(outer, keyword string, n int) string {
 		return `{"then":{"const":1},"` + outer + `":` + nested(keyword, 1, n) + `}`
 	}
-	for name, tt := range map[string]struct{ ok, not, say string }{
+	for name, tt := range map[string]struct{ valid, invalid, note string }{
 		"branches": {nested("oneOf", 2, 500), nested("oneOf", 3, 500), "nests too deep"},
 		"any":      {nested("anyOf", 2, 500), nested("anyOf", 3, 500), "nests too deep"},
-		"all":      {nested("allOf", 3, 500), `{"not":` + nested("allOf", 3, 500) + `}`, "nests too deep"},
-		"not":      {members("not", "properties", `{"type":"string"}`, 1000), members("not", "properties", `{"type":"string"}`, 1300), "nests too deep"},
-		"names":    {members("items", "dependencies", `["a"]`, 1300), members("if", "dependencies", `["a"]`, 1300), "nests too deep"},
-		"tuple":    {elements("contains", "items", 1300), elements("if", "items", 1300), "nests too deep"},
-		"chain":    {chain(50), chain(100), "nests too deep"},
-		"bare":     {bare(300), bare(500), "too many references in a row"},
-		"copies":   {copies(90), copies(101), "more than 10000 schemas"},
-		"anyOf":    {branches("anyOf", maxBranches), branches("anyOf", maxBranches+1), "outputSchema.anyOf has more than 1000"},
-		"oneOf":    {branches("oneOf", maxBranches), branches("oneOf", maxBranches+1), "outputSchema.oneOf has more than 1000"},
-		"patterns": {patterns(maxBranches), patterns(maxBranches + 1), "outputSchema.patternProperties has more than 1000"},
+		"all": {nested("allOf", 3, 500), `{"not":` + nested("allOf", 3, 500) + `}`,
+			"nests too deep"},
+		"not": {members("not", "properties", `{"type":"string"}`, 1000),
+			members("not", "properties", `{"type":"string"}`, 1300), "nests too deep"},
+		"names": {members("items", "dependencies", `["a"]`, 1300),
+			members("if", "dependencies", `["a"]`, 1300), "nests too deep"},
+		"tuple": {elements("contains", "items", 1300), elements("if", "items", 1300),
+			"nests too deep"},
+		"chain":  {chain(50), chain(100), "nests too deep"},
+		"bare":   {bare(300), bare(500), "too many references in a row"},
+		"copies": {copies(90), copies(101), "more than 10000 schemas"},
+		"anyOf": {branches("anyOf", maxBranches), branches("anyOf", maxBranches+1),
+			"outputSchema.anyOf has more than 1000"},
+		"oneOf": {branches("oneOf", maxBranches), branches("oneOf", maxBranches+1),
+			"outputSchema.oneOf has more than 1000"},
+		"patterns": {patterns(maxBranches), patterns(maxBranches + 1),
+			"outputSchema.patternProperties has more than 1000"},
 		"fan": {chain(20), `{"$ref":"#/$defs/d0","$defs":{` + many(40, func(i int) string {
-			return fmt.Sprintf(`"d%d":{"properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/%%24defs/d%d"}}}`, i, i+1, i+1)
+			return fmt.Sprintf(
+				`"d%d":{"properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/%%24defs/d%d"}}}`,
+				i, i+1, i+1)
 		}) + `}}`, "has no target"},
 	} {
-		if got, notes := outputOf(t, tt.ok); got != tt.ok || notes != "" {
+		if got, notes := outputOf(t, tt.valid); got != tt.valid || notes != "" {
 			t.Errorf("%s: %.100s, %q", name, got, notes)
 		}
-		if got, notes := outputOf(t, tt.not); got != "" || !strings.Contains(notes, tt.say) {
+		if got, notes := outputOf(t, tt.invalid); got != "" || !strings.Contains(notes, tt.note) {
 			t.Errorf("%s: %.100s, %q", name, got, notes)
 		}
 	}
 }
 
-// Patterns are ECMAScript's, with the flag u: not those of package regexp, nor of Python.
+// Patterns are those of ECMAScript with the flag u, not of package regexp or Python.
 func TestPatterns_F_LIST_2(t *testing.T) {
-	for _, pattern := range []string{``, `^a$`, `(?=a)b`, `(?!a)`, `(?<=a)(?<!b)`, `(a)\1`, `\1(a)`, `(?<n>a)\k<n>`, `\k<n>(?<n>a)`, `(?<é_1$>x)`, `[\w\-.]`, `[-a]`, `[a-]`,
-		`[^]`, `[]`, `a{2}`, `a{2,}?`, `a{2,3}`, `a{02,3}`, `a*?`, `\p{L}\P{Lu}\p{Letter}\p{gc=Nd}\p{Script=Greek}\p{scx=Grek}\p{Emoji}\p{ASCII}`, `\u{1F600}`, `\ud83d\ude00`,
-		`\ud83d`, `\ud83dA`, `\ud83d\u{41}`, `[\ud83d\ude00-\ud83d\ude02]`, `[😀-😂]`, `😀{2}`, `\x41\cA\0\t`, `a|`, `\/`, `(?:a)+`, `[a&&b]`, `[\b]`, `\B\b`, `[(?<x>]`, `a{99999999999999999999}`,
-		`\p{Script=Kawi}\p{sc=Kawi}\p{scx=Zzzz}\p{sc=Unknown}\p{sc=Qaac}\p{sc=Zinh}`, strings.Repeat(`(a)`, maxCaptures), strings.Repeat(`(?:a)`, maxCaptures+1)} {
-		if fault := regexpProblem(pattern); fault != "" {
-			t.Errorf("%s: %s", pattern, fault)
+	for _, pattern := range []string{``, `^a$`, `(?=a)b`, `(?!a)`, `(?<=a)(?<!b)`, `(a)\1`, `\1(a)`,
+		`(?<n>a)\k<n>`, `\k<n>(?<n>a)`, `(?<é_1$>x)`, `[\w\-.]`, `[-a]`, `[a-]`,
+		`[^]`, `[]`, `a{2}`, `a{2,}?`, `a{2,3}`, `a{02,3}`, `a*?`,
+		`\p{L}\P{Lu}\p{Letter}\p{gc=Nd}\p{Script=Greek}\p{scx=Grek}\p{Emoji}\p{ASCII}`, `\u{1F600}`,
+		`\ud83d\ude00`,
+		`\ud83d`, `\ud83dA`, `\ud83d\u{41}`, `[\ud83d\ude00-\ud83d\ude02]`, `[😀-😂]`, `😀{2}`,
+		`\x41\cA\0\t`, `a|`, `\/`, `(?:a)+`, `[a&&b]`, `[\b]`, `\B\b`, `[(?<x>]`,
+		`a{99999999999999999999}`,
+		`\p{Script=Kawi}\p{sc=Kawi}\p{scx=Zzzz}\p{sc=Unknown}\p{sc=Qaac}\p{sc=Zinh}`,
+		strings.Repeat(`(a)`, maxCaptures), strings.Repeat(`(?:a)`, maxCaptures+1)} {
+		if problem := regexpProblem(pattern); problem != "" {
+			t.Errorf("%s: %s", pattern, problem)
 		}
 	}
-	for _, pattern := range []string{`(`, `)`, `[`, `]`, `{`, `}`, `a{`, `a{,2}`, `a{3,2}`, `*`, `a**`, `^*`, `(?=a)*`, `(?<=a)+`, `\b+`, `(?P<n>a)`, `(?i)a`, `(?i:a)`, `(?>a)`, `(?#c)`,
-		`(?<n>a)(?<n>b)`, `(?<1>a)`, `(?<>a)`, `(?<n`, `\1`, `(a)\2`, `\k<n>`, `\k`, `\A`, `\Z`, `\z`, `\_`, `\-`, `\"`, `\ `, `\e`, `\Q`, `\`, `\x4`, `\u12`, `\u{110000}`, `\u{}`, `\c1`, `\00`, `[\1]`,
-		`[\w-.]`, `[a-\d]`, `[b-a]`, `[\B]`, `[[:alpha:]-a]]`, `\pL`, `\p{}`, `\p{Foo}`, `\p{Script=}`, `\p{IsGreek}`, `\p{L`, `a++`,
-		`\p{Script=Foo}`, `\p{sc=Garay}`, `\p{scx=Katakana_Or_Hiragana}`, `(?<ⸯ>a)`, strings.Repeat(`(a)`, maxCaptures+1)} {
+	for _, pattern := range []string{`(`, `)`, `[`, `]`, `{`, `}`, `a{`, `a{,2}`, `a{3,2}`, `*`,
+		`a**`, `^*`, `(?=a)*`, `(?<=a)+`, `\b+`, `(?P<n>a)`, `(?i)a`, `(?i:a)`, `(?>a)`, `(?#c)`,
+		`(?<n>a)(?<n>b)`, `(?<1>a)`, `(?<>a)`, `(?<n`, `\1`, `(a)\2`, `\k<n>`, `\k`, `\A`, `\Z`,
+		`\z`, `\_`, `\-`, `\"`, `\ `, `\e`, `\Q`, `\`, `\x4`, `\u12`, `\u{110000}`, `\u{}`, `\c1`,
+		`\00`, `[\1]`,
+		`[\w-.]`, `[a-\d]`, `[b-a]`, `[\B]`, `[[:alpha:]-a]]`, `\pL`, `\p{}`, `\p{Foo}`,
+		`\p{Script=}`, `\p{IsGreek}`, `\p{L`, `a++`,
+		`\p{Script=Foo}`, `\p{sc=Garay}`, `\p{scx=Katakana_Or_Hiragana}`, `(?<ⸯ>a)`,
+		strings.Repeat(`(a)`, maxCaptures+1)} {
 		if regexpProblem(pattern) == "" {
-			t.Errorf("%s has no fault", pattern)
+			t.Errorf("%s has no problem", pattern)
 		}
 	}
-	// These take minutes if the time grows with the square of the length.
+	// These take minutes if the time is quadratic in the length.
 	for _, part := range []string{`(`, `(?<`, `(?<a`, `\k<`, `[`, `\p{`, `a{1`} {
-		if fault := regexpProblem(strings.Repeat(part, 1<<20/len(part))); fault == "" {
-			t.Errorf("%s again and again has no fault", part)
+		if problem := regexpProblem(strings.Repeat(part, 1<<20/len(part))); problem == "" {
+			t.Errorf("%s again and again has no problem", part)
 		}
 	}
 }
 
-// FuzzOutputSchema: whatever the schema, it is judged in time, and once.
+// FuzzOutputSchema checks that any schema is checked in time, with the same result when it is
+// checked again.
 func FuzzOutputSchema(f *testing.F) {
-	for _, schema := range []string{`{"$ref":"#/a"}`, `{"$id":"a","allOf":[{"$ref":"a#/x"}]}`, `{"pattern":"[\\ud83d-\\u{1}]"}`, `{"properties":{"a":{"$id":"b","$ref":"#"}},"then":5}`} {
+	for _, schema := range []string{`{"$ref":"#/a"}`, `{"$id":"a","allOf":[{"$ref":"a#/x"}]}`,
+		`{"pattern":"[\\ud83d-\\u{1}]"}`, `{"properties":{"a":{"$id":"b","$ref":"#"}},"then":5}`} {
 		f.Add(schema)
 	}
 	f.Fuzz(func(t *testing.T, schema string) {
-		if !json.Valid([]byte(schema)) || nestsDeeper([]byte(schema), maxNesting) || strings.TrimSpace(schema)[0] != '{' {
+		if !json.Valid([]byte(schema)) || nestsDeeper([]byte(schema), maxNesting) ||
+			strings.TrimSpace(schema)[0] != '{' {
 			return
 		}
 		without := withoutIdentifiers([]byte(schema))

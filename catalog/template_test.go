@@ -10,18 +10,19 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// template reads a template by way of ParsePage.
+// template returns a template, read by ParsePage.
 func template(t testing.TB, text string) Item {
 	t.Helper()
-	page, err := ParsePage(Templates, []byte(`{"resourceTemplates":[{"uriTemplate":`+string(wire.Quote(text))+`}]}`))
+	page, err := ParsePage(Templates, []byte(`{"resourceTemplates":[{"uriTemplate":`+
+		string(wire.Quote(text))+`}]}`))
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("%.60s: %v", text, err)
 	}
 	return page.Items[0]
 }
 
-// TestTemplatesMatchTheirExpansions takes the examples of RFC 6570, section 3.2,
-// levels 1 to 4, and has the library expand them.
+// TestTemplatesMatchTheirExpansions uses the examples of RFC 6570, section 3.2, levels 1 to 4,
+// expanded by the library.
 func TestTemplatesMatchTheirExpansions(t *testing.T) {
 	values := uritemplate.Values{
 		"count":      uritemplate.List("one", "two", "three"),
@@ -31,7 +32,8 @@ func TestTemplatesMatchTheirExpansions(t *testing.T) {
 		"empty_keys": uritemplate.KV(),
 	}
 	for name, value := range map[string]string{
-		"dub": "me/too", "hello": "Hello World!", "half": "50%", "var": "value", "who": "fred", "base": "http://example.com/home/",
+		"dub": "me/too", "hello": "Hello World!", "half": "50%", "var": "value", "who": "fred",
+		"base": "http://example.com/home/",
 		"path": "/foo/bar", "v": "6", "x": "1024", "y": "768", "empty": "", "odd": "ünïcode 搜索 😀",
 	} {
 		values.Set(name, uritemplate.String(value))
@@ -70,13 +72,18 @@ func TestTemplatesMatchTheirExpansions(t *testing.T) {
 
 func TestTemplatesMatchNothingElse(t *testing.T) {
 	for _, tt := range []struct{ template, is, isNot string }{
-		{"test://template/{id}/data", "test://template/123/data test://template/a,b/data test://template/%2F/data test://template//data",
+		{"test://template/{id}/data",
+			"test://template/123/data test://template/a,b/data test://template/%2F/data test://template//data",
 			"test://template/1/2/data test://template/1/data/ test://template/1 test://template/1?/data xtest://template/1/data"},
-		{"file:///{+path}", "file:///a/b.txt file:///a?b#c file:/// file:///%20", "file://a file:///a|b"},
-		{"r://x{/a,b}", "r://x r://x/1 r://x/1/2 r://x/", "r://x/1/2/3 r://x1 r://x/1/2/3/4 r://x?1"},
+		{"file:///{+path}", "file:///a/b.txt file:///a?b#c file:/// file:///%20",
+			"file://a file:///a|b"},
+		{"r://x{/a,b}", "r://x r://x/1 r://x/1/2 r://x/",
+			"r://x/1/2/3 r://x1 r://x/1/2/3/4 r://x?1"},
 		{"r://x{/a*}", "r://x r://x/1/2/3/4/5", "r://x1"},
-		{"r://x{?q}", "r://x r://x?q=1 r://x?q= r://x?q r://x?q=1,2", "r://x?p=1 r://x? r://x?q=1&p=2 r://x?qq=1 r://xq=1 r://x&q=1 r://x?q=a/b"},
-		{"r://x{?q,p}", "r://x?q=1 r://x?p=1 r://x?q=1&p=2 r://x?p=2&q=1", "r://x?q=1&r=2 r://x?q=1?p=2 r://x?q=1p=2 r://x?&q=1"},
+		{"r://x{?q}", "r://x r://x?q=1 r://x?q= r://x?q r://x?q=1,2",
+			"r://x?p=1 r://x? r://x?q=1&p=2 r://x?qq=1 r://xq=1 r://x&q=1 r://x?q=a/b"},
+		{"r://x{?q,p}", "r://x?q=1 r://x?p=1 r://x?q=1&p=2 r://x?p=2&q=1",
+			"r://x?q=1&r=2 r://x?q=1?p=2 r://x?q=1p=2 r://x?&q=1"},
 		{"r://x?a=1{&b}", "r://x?a=1 r://x?a=1&b=2", "r://x?a=2 r://x?a=1?b=2"},
 		{"r://x{?a.b}", "r://x?a.b=1", "r://x?aXb=1"},
 		{"a.b/{x}.txt", "a.b/1.txt a.b/.txt a.b/1.2.txt", "aXb/1.txt a.b/1_txt A.b/1.txt"},
@@ -103,7 +110,8 @@ func TestTemplatesMatchNothingElse(t *testing.T) {
 	}
 }
 
-// A template that RFC 6570 does not have is left out: mcp-go refuses the whole list for one.
+// A template that is invalid by RFC 6570 is omitted, because mcp-go rejects the whole list for
+// one.
 func TestInvalidTemplatesAreLeftOut_F_LIST_1(t *testing.T) {
 	for text, problem := range map[string]string{
 		"a/{":                            "incomplete expression",
@@ -117,15 +125,18 @@ func TestInvalidTemplatesAreLeftOut_F_LIST_1(t *testing.T) {
 		"a/%2/{c}":                       "incomplete pct",
 		strings.Repeat("{a}", 500) + "{": "incomplete expression",
 	} {
-		got := page(t, Templates, `{"resourceTemplates":[{"name":"n","uriTemplate":`+string(wire.Quote(text))+`},{"name":"n","uriTemplate":"z:{a}"}]}`)
-		if len(got.Items) != 1 || len(got.Issues) != 1 || got.Issues[0].Repaired || got.Issues[0].Item != text ||
-			!strings.HasPrefix(got.Issues[0].Problem, "its uriTemplate is not valid by RFC 6570: "+problem) {
+		got := page(t, Templates, `{"resourceTemplates":[{"name":"n","uriTemplate":`+
+			string(wire.Quote(text))+`},{"name":"n","uriTemplate":"z:{a}"}]}`)
+		if len(got.Items) != 1 || len(got.Issues) != 1 || got.Issues[0].Repaired ||
+			got.Issues[0].Item != text ||
+			!strings.HasPrefix(got.Issues[0].Problem, "its uriTemplate is not valid by RFC 6570: "+
+				problem) {
 			t.Errorf("%.40s: %.300s", text, issueTexts(got, nil))
 		}
 	}
 }
 
-// TestTemplatesBeyondBounds are listed all the same.
+// Templates beyond the bounds are still listed.
 func TestTemplatesBeyondBounds(t *testing.T) {
 	for text, problem := range map[string]string{
 		strings.Repeat("a", 1025):             "more than 1024 bytes",
@@ -135,11 +146,15 @@ func TestTemplatesBeyondBounds(t *testing.T) {
 	} {
 		raw := `{"name":"n","uriTemplate":` + string(wire.Quote(text)) + `}`
 		page, err := ParsePage(Templates, []byte(`{"resourceTemplates":[`+raw+`]}`))
-		if err != nil || len(page.Items) != 1 || len(page.Issues) != 1 || !page.Issues[0].Repaired || page.Issues[0].Item != text || !strings.Contains(page.Issues[0].Problem, problem) {
+		if err != nil || len(page.Items) != 1 || len(page.Issues) != 1 ||
+			!page.Issues[0].Repaired || page.Issues[0].Item != text ||
+			!strings.Contains(page.Issues[0].Problem, problem) {
 			t.Errorf("%.40s: %.300s, %v", text, issueTexts(page, err), err)
 			continue
 		}
-		s := Merge(Options{}, []Listing{{Backend: "a", Items: [NumKinds][]Item{Templates: page.Items}}, {Backend: "b", Capabilities: []byte(`{"resources":{}}`)}})
+		s := Merge(Options{},
+			[]Listing{{Backend: "a", Items: [NumKinds][]Item{Templates: page.Items}},
+				{Backend: "b", Capabilities: []byte(`{"resources":{}}`)}})
 		if got := string(written(t, s, Templates)[0]); got != raw {
 			t.Errorf("%.40s: listed as %.60s", text, got)
 		}
@@ -150,19 +165,21 @@ func TestTemplatesBeyondBounds(t *testing.T) {
 			t.Errorf("%.40s: leads to %v", text, r)
 		}
 	}
-	for _, text := range []string{strings.Repeat("a", maxTemplate), strings.Repeat("{a}", 32), "{" + strings.Repeat("a,", 31) + "a}"} {
+	for _, text := range []string{strings.Repeat("a", maxTemplate), strings.Repeat("{a}", 32),
+		"{" + strings.Repeat("a,", 31) + "a}"} {
 		if template(t, text).uriPattern == nil {
 			t.Errorf("%.40s: is refused at the bound", text)
 		}
 	}
 }
 
-// TestHostileTemplates: what a backend may list and a client may ask for costs
-// time in proportion to both.
+// The time for any template and URI is proportional to both.
 func TestHostileTemplates(t *testing.T) {
 	for _, text := range []string{
-		strings.Repeat("{+a}", 31) + "!", "{+" + strings.Repeat("a,", 31) + "a}!", strings.Repeat("{a*}", 32), "{/" + strings.Repeat("a,", 31) + "a*}!",
-		"{?" + strings.Repeat("a,", 31) + "a}!", "{?" + strings.Repeat("a*,", 31) + "a*}!", strings.Repeat("{a:9999}", 32), strings.Repeat("{#a*}", 32) + "x",
+		strings.Repeat("{+a}", 31) + "!", "{+" + strings.Repeat("a,", 31) + "a}!",
+		strings.Repeat("{a*}", 32), "{/" + strings.Repeat("a,", 31) + "a*}!",
+		"{?" + strings.Repeat("a,", 31) + "a}!", "{?" + strings.Repeat("a*,", 31) + "a*}!",
+		strings.Repeat("{a:9999}", 32), strings.Repeat("{#a*}", 32) + "x",
 		strings.Repeat("{.a*}", 31) + "/",
 	} {
 		p := template(t, text).uriPattern
@@ -170,7 +187,8 @@ func TestHostileTemplates(t *testing.T) {
 			uri := strings.Repeat(unit, maxURI/len(unit))
 			start := time.Now()
 			p.matches(uri)
-			if took := time.Since(start); took > 2*time.Second { // at most some 30 ms, without -race and alone
+			// about 30 ms without -race and load
+			if took := time.Since(start); took > 2*time.Second {
 				t.Errorf("%.20s and %s…: %v", text, unit, took)
 			} else if took > 10*time.Millisecond {
 				t.Logf("%.20s and %s…: %v", text, unit, took)

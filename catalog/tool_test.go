@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// issueTexts writes a page down: its tools, its flaws, its cursor.
+// issueTexts describes a page: its tools, its issues, its cursor.
 func issueTexts(page Page, err error) string {
 	if err != nil {
 		return "error"
@@ -17,11 +17,11 @@ func issueTexts(page Page, err error) string {
 		fmt.Fprintf(&b, "%s\n", tool.Raw())
 	}
 	for _, f := range page.Issues {
-		fate := "left out"
+		action := "left out"
 		if f.Repaired {
-			fate = "mended"
+			action = "repaired"
 		}
-		fmt.Fprintf(&b, "%s %s: %s\n", fate, f.Item, f.Problem)
+		fmt.Fprintf(&b, "%s %s: %s\n", action, f.Item, f.Problem)
 	}
 	if page.NextCursor != nil {
 		fmt.Fprintf(&b, "next %s\n", page.NextCursor)
@@ -29,53 +29,79 @@ func issueTexts(page Page, err error) string {
 	return b.String()
 }
 
-// TestSCHEMA_05 lists one odd tool between two good ones: it is mended or left
-// out, and its neighbours stay as they are.
+// TestSCHEMA_05 lists one faulty tool between two good ones. The tool is repaired or omitted, and
+// its neighbours stay as they are.
 func TestSCHEMA_05(t *testing.T) {
-	tests := []struct{ name, tool, want, flaw string }{
-		{"absent", `{"name":"t"}`, `{"name":"t","inputSchema":{"type":"object"}}`, "mended t: inputSchema is missing and is added"},
-		{"absent, space before the end", `{"name":"t" }`, `{"name":"t" ,"inputSchema":{"type":"object"}}`, "mended t: inputSchema is missing and is added"},
-		{"null", `{"inputSchema": null,"name":"t"}`, `{"inputSchema": {"type":"object"},"name":"t"}`, "mended t: inputSchema was not an object and is replaced by {\"type\":\"object\"}"},
-		{"empty", `{"name":"t","inputSchema":{}}`, `{"name":"t","inputSchema":{"type":"object"}}`, "mended t: inputSchema.type is missing and is added"},
-		{"empty, with space", `{"inputSchema":{ },"name":"t"}`, `{"inputSchema":{"type":"object" },"name":"t"}`, "mended t: inputSchema.type is missing and is added"},
+	tests := []struct{ name, tool, want, issue string }{
+		{"absent", `{"name":"t"}`, `{"name":"t","inputSchema":{"type":"object"}}`,
+			"repaired t: inputSchema is missing and is added"},
+		{"absent, space before the end", `{"name":"t" }`,
+			`{"name":"t" ,"inputSchema":{"type":"object"}}`,
+			"repaired t: inputSchema is missing and is added"},
+		{"null", `{"inputSchema": null,"name":"t"}`,
+			`{"inputSchema": {"type":"object"},"name":"t"}`,
+			"repaired t: inputSchema was not an object and is replaced by {\"type\":\"object\"}"},
+		{"empty", `{"name":"t","inputSchema":{}}`, `{"name":"t","inputSchema":{"type":"object"}}`,
+			"repaired t: inputSchema.type is missing and is added"},
+		{"empty, with space", `{"inputSchema":{ },"name":"t"}`,
+			`{"inputSchema":{"type":"object" },"name":"t"}`,
+			"repaired t: inputSchema.type is missing and is added"},
 		{"no type", `{"name":"t","inputSchema":{"properties":{"type":{"type":"string"}}}}`,
-			`{"name":"t","inputSchema":{"type":"object","properties":{"type":{"type":"string"}}}}`, "mended t: inputSchema.type is missing and is added"},
-		{"good", `{"name":"t","inputSchema":{"x":1,"type":"object"}}`, `{"name":"t","inputSchema":{"x":1,"type":"object"}}`, ""},
-		{"good, in escapes", `{"name":"t","input\u0053chema":{"typ\u0065":"\u006fbject"}}`, `{"name":"t","input\u0053chema":{"typ\u0065":"\u006fbject"}}`, ""},
-		{"of type string", `{"name":"t","inputSchema":{"type":"string"}}`, ``, `left out t: its inputSchema is not of type "object"`},
-		{"of two types", `{"name":"t","inputSchema":{"type":["object","null"]}}`, `{"name":"t","inputSchema":{"type":"object"}}`,
-			`mended t: inputSchema.type was not a string and is replaced by "object"`},
-		{"with two types", `{"name":"t","inputSchema":{"type":"object","type":"string"}}`, ``, `left out t: its inputSchema is not of type "object"`},
-		{"of type null", `{"name":"t","inputSchema":{"type":null}}`, `{"name":"t","inputSchema":{"type":"object"}}`,
-			"mended t: inputSchema.type was not a string and is removed; inputSchema.type is missing and is added"},
-		{"true", `{"name":"t","inputSchema":true}`, ``, "left out t: its inputSchema is not an object"},
-		{"a string", `{"name":"t","inputSchema":"{}"}`, ``, "left out t: its inputSchema is not an object"},
-		{"an array", `{"name":"t","inputSchema":[{"type":"object"}]}`, ``, "left out t: its inputSchema is not an object"},
-		{"an empty array", `{"name":"t","inputSchema":[ ]}`, `{"name":"t","inputSchema":{"type":"object"}}`,
-			`mended t: inputSchema was not an object and is replaced by {"type":"object"}`},
-		{"two", `{"name":"t","inputSchema":null,"inputSchema":{"type":"object"}}`, `{"name":"t","inputSchema":{"type":"object"}}`,
-			"mended t: inputSchema occurred twice, and the last one stays"},
-		{"output: good", `{"name":"t","inputSchema":{"type":"object"},"outputSchema":{}}`, `{"name":"t","inputSchema":{"type":"object"},"outputSchema":{}}`, ""},
-		{"output: null", `{"name":"t","inputSchema":{"type":"object"},"outputSchema":null}`, `{"name":"t","inputSchema":{"type":"object"}}`,
-			"mended t: outputSchema was not an object and is removed"},
-		{"output: true", `{"name":"t","inputSchema":{"type":"object"},"outputSchema":true}`, `{"name":"t","inputSchema":{"type":"object"}}`,
-			"mended t: outputSchema was not an object and is removed"},
+			`{"name":"t","inputSchema":{"type":"object","properties":{"type":{"type":"string"}}}}`,
+			"repaired t: inputSchema.type is missing and is added"},
+		{"good", `{"name":"t","inputSchema":{"x":1,"type":"object"}}`,
+			`{"name":"t","inputSchema":{"x":1,"type":"object"}}`, ""},
+		{"good, in escapes", `{"name":"t","input\u0053chema":{"typ\u0065":"\u006fbject"}}`,
+			`{"name":"t","input\u0053chema":{"typ\u0065":"\u006fbject"}}`, ""},
+		{"of type string", `{"name":"t","inputSchema":{"type":"string"}}`, ``,
+			`left out t: its inputSchema is not of type "object"`},
+		{"of two types", `{"name":"t","inputSchema":{"type":["object","null"]}}`,
+			`{"name":"t","inputSchema":{"type":"object"}}`,
+			`repaired t: inputSchema.type was not a string and is replaced by "object"`},
+		{"with two types", `{"name":"t","inputSchema":{"type":"object","type":"string"}}`, ``,
+			`left out t: its inputSchema is not of type "object"`},
+		{"of type null", `{"name":"t","inputSchema":{"type":null}}`,
+			`{"name":"t","inputSchema":{"type":"object"}}`,
+			"repaired t: inputSchema.type was not a string and is removed; inputSchema.type is missing and is added"},
+		{"true", `{"name":"t","inputSchema":true}`, ``,
+			"left out t: its inputSchema is not an object"},
+		{"a string", `{"name":"t","inputSchema":"{}"}`, ``,
+			"left out t: its inputSchema is not an object"},
+		{"an array", `{"name":"t","inputSchema":[{"type":"object"}]}`, ``,
+			"left out t: its inputSchema is not an object"},
+		{"an empty array", `{"name":"t","inputSchema":[ ]}`,
+			`{"name":"t","inputSchema":{"type":"object"}}`,
+			`repaired t: inputSchema was not an object and is replaced by {"type":"object"}`},
+		{"two", `{"name":"t","inputSchema":null,"inputSchema":{"type":"object"}}`,
+			`{"name":"t","inputSchema":{"type":"object"}}`,
+			"repaired t: inputSchema occurred twice, and the last one stays"},
+		{"output: good", `{"name":"t","inputSchema":{"type":"object"},"outputSchema":{}}`,
+			`{"name":"t","inputSchema":{"type":"object"},"outputSchema":{}}`, ""},
+		{"output: null", `{"name":"t","inputSchema":{"type":"object"},"outputSchema":null}`,
+			`{"name":"t","inputSchema":{"type":"object"}}`,
+			"repaired t: outputSchema was not an object and is removed"},
+		{"output: true", `{"name":"t","inputSchema":{"type":"object"},"outputSchema":true}`,
+			`{"name":"t","inputSchema":{"type":"object"}}`,
+			"repaired t: outputSchema was not an object and is removed"},
 	}
-	const before, behind = `{"name":"a","inputSchema":{"type":"object"}}`, `{"name":"z","inputSchema":{"type":"object"}}`
+	const before, behind = `{"name":"a","inputSchema":{"type":"object"}}`,
+		`{"name":"z","inputSchema":{"type":"object"}}`
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			page, err := ParsePage(Tools, []byte(`{"tools":[`+before+` , `+tt.tool+",\t"+behind+`]}`))
+			page, err := ParsePage(Tools,
+				[]byte(`{"tools":[`+before+` , `+tt.tool+",\t"+behind+`]}`))
 			want := before + "\n"
 			if tt.want != "" {
 				want += tt.want + "\n"
 			}
-			if want += behind + "\n"; tt.flaw != "" {
-				want += tt.flaw + "\n"
+			if want += behind + "\n"; tt.issue != "" {
+				want += tt.issue + "\n"
 			}
 			if got := issueTexts(page, err); got != want {
 				t.Errorf("got\n%swant\n%s", got, want)
 			}
-			listings := []Listing{{Backend: "b", Items: [NumKinds][]Item{Tools: page.Items}}, {Backend: "c", Items: [NumKinds][]Item{Tools: page.Items}}}
+			listings := []Listing{{Backend: "b", Items: [NumKinds][]Item{Tools: page.Items}},
+				{Backend: "c", Items: [NumKinds][]Item{Tools: page.Items}}}
 			check(t, Options{}, listings, Merge(Options{}, listings))
 		})
 	}
@@ -99,20 +125,21 @@ func TestToolsWithoutNameAreOmitted(t *testing.T) {
 		`{"name":"x","n\u0061me":"x"}`: "its name occurs twice",
 	} {
 		page, err := ParsePage(Tools, []byte(`{"tools":[`+tool+`]}`))
-		if err != nil || len(page.Items) != 0 || len(page.Issues) != 1 || page.Issues[0].Problem != want || page.Issues[0].Repaired {
+		if err != nil || len(page.Items) != 0 || len(page.Issues) != 1 ||
+			page.Issues[0].Problem != want || page.Issues[0].Repaired {
 			t.Errorf("%.40s: got %q, %v; want %s", tool, issueTexts(page, err), err, want)
 		} else if f := page.Issues[0].Item; f != "tools[0]" && f != "x" {
-			t.Errorf("%.40s: the flaw is said of %q", tool, f)
+			t.Errorf("%.40s: the issue is for %q", tool, f)
 		}
 	}
 	page, err := ParsePage(Tools, []byte(`{"tools":[{"name":"`+long+`"}]}`))
 	if err != nil || len(page.Items) != 1 {
-		t.Errorf("a name at the bound is refused: %v", page.Issues)
+		t.Errorf("a name at the bound is rejected: %v", page.Issues)
 	}
 }
 
-// TestPAGECursors: what asks for another page and what does not, absent, null,
-// and the "" that many servers send on the last one (case PAGE-03).
+// Which values of nextCursor lead to another page: absent, null, and "", which many servers send
+// on the last page (case PAGE-03).
 func TestPAGECursors(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"tools":[]}`:                                   ``,
@@ -130,25 +157,29 @@ func TestPAGECursors(t *testing.T) {
 		`{"tools":[],"nextcursor":"c","x":{"next":"d"}}`: ``,
 	} {
 		page, err := ParsePage(Tools, []byte(text))
-		if got := string(page.NextCursor); (err != nil) != (want == "error") || err == nil && got != want {
-			t.Errorf("%s: next is %s, %v", text, got, err)
+		if got := string(page.NextCursor); (err != nil) != (want == "error") ||
+			err == nil && got != want {
+			t.Errorf("%s: next cursor %s, %v", text, got, err)
 		}
 	}
 }
 
 func TestInvalidPages(t *testing.T) {
 	for _, text := range []string{
-		``, ` `, `null`, `[]`, `"tools"`, `{}`, `{"tools":{}}`, `{"tools":"[]"}`, `{"Tools":[]}`, `{"tools":[}`,
-		`{"tools":[]`, `{"tools":[]}}`, `{"tools":[{"name":"a"},]}`, "{\"tools\":[\"\xff\"]}", `{"tools":[` + strings.Repeat("[", 2000),
+		``, ` `, `null`, `[]`, `"tools"`, `{}`, `{"tools":{}}`, `{"tools":"[]"}`, `{"Tools":[]}`,
+		`{"tools":[}`,
+		`{"tools":[]`, `{"tools":[]}}`, `{"tools":[{"name":"a"},]}`, "{\"tools\":[\"\xff\"]}",
+		`{"tools":[` + strings.Repeat("[", 2000),
 	} {
-		if page, err := ParsePage(Tools, []byte(text)); err == nil || page.Items != nil || page.Issues != nil || page.NextCursor != nil {
+		if page, err := ParsePage(Tools, []byte(text)); err == nil || page.Items != nil ||
+			page.Issues != nil || page.NextCursor != nil {
 			t.Errorf("ParsePage(%.60s): %s", text, issueTexts(page, err))
 		}
 	}
 }
 
-// TestFIDELITY_05: nothing of a tool is lost or changed, known to us or not,
-// neither in the list nor in what is kept for the next start.
+// Nothing of a tool is lost or changed, whether the gateway knows it or not, neither in the list
+// nor in the copy for the next start.
 func TestFIDELITY_05(t *testing.T) {
 	const rest = `"title":"<b> & \u003c","description":"é\n","inputSchema":{"type":"object","properties":{"n":{"default":1E+40}},"$defs":{}},` +
 		`"outputSchema":{"type":"array","x":[ 1 , 2 ]},"annotations":{"readOnlyHint":true,"name":"inner"},"icons":[{"src":"data:,"}],` +
@@ -158,7 +189,8 @@ func TestFIDELITY_05(t *testing.T) {
 	if err != nil || len(page.Issues) != 0 {
 		t.Fatal(issueTexts(page, err))
 	}
-	s := Merge(Options{}, []Listing{{Backend: "a", Items: [NumKinds][]Item{Tools: page.Items}}, {Backend: "b", Items: [NumKinds][]Item{Tools: page.Items}}})
+	s := Merge(Options{}, []Listing{{Backend: "a", Items: [NumKinds][]Item{Tools: page.Items}},
+		{Backend: "b", Items: [NumKinds][]Item{Tools: page.Items}}})
 	if got, want := string(result(s)), `{"tools":[`+raw+`,{"name":"b__t",`+rest+`}]}`; got != want {
 		t.Errorf("listed\n%s\nwant\n%s", got, want)
 	}
@@ -171,26 +203,29 @@ func TestFIDELITY_05(t *testing.T) {
 	}
 }
 
-// TestPagesAreBounded: a page may hold very many entries in few bytes.
+// A page may contain very many entries in few bytes.
 func TestPagesAreBounded(t *testing.T) {
 	for _, entry := range []string{`{"name":"a"}`, `1`} {
 		list := func(n int) []byte {
-			return []byte(`{"tools":[` + strings.Repeat(entry+",", n-1) + entry + `],"nextCursor":"c"}`)
+			return []byte(`{"tools":[` + strings.Repeat(entry+",", n-1) + entry +
+				`],"nextCursor":"c"}`)
 		}
 		page, err := ParsePage(Tools, list(maxPageEntries))
-		if n := len(page.Issues); err != nil || n != maxPageEntries || strings.Contains(page.Issues[n-1].Problem, "too many") {
-			t.Errorf("%s: at the bound: %d flaws, %v", entry, n, err)
+		if n := len(page.Issues); err != nil || n != maxPageEntries ||
+			strings.Contains(page.Issues[n-1].Problem, "too many") {
+			t.Errorf("%s: at the bound: %d issues, %v", entry, n, err)
 		}
 		most := len(page.Items)
 		page, err = ParsePage(Tools, list(maxPageEntries*10))
-		if n := len(page.Issues); err != nil || n != maxPageEntries+1 || len(page.Items) != most || page.Issues[n-1].Item != "tools[10000]" || page.Issues[n-1].Repaired {
-			t.Errorf("%s: beyond the bound: %d tools, %d flaws, %v", entry, len(page.Items), n, err)
+		if n := len(page.Issues); err != nil || n != maxPageEntries+1 || len(page.Items) != most ||
+			page.Issues[n-1].Item != "tools[10000]" || page.Issues[n-1].Repaired {
+			t.Errorf("%s: beyond the bound: %d tools, %d issues, %v", entry, len(page.Items), n,
+				err)
 		}
 	}
 }
 
-// TestMergeOfManyAndLarge: what a hostile backend may list costs time in
-// proportion to its bytes.
+// The time for a large list is proportional to its bytes.
 func TestMergeOfManyAndLarge(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -205,11 +240,12 @@ func TestMergeOfManyAndLarge(t *testing.T) {
 		{"name":"wide","inputSchema":{`+strings.Repeat(`"type2":0,`, 50_000)+`"type":"object"},"description":"`+strings.Repeat(`\n`, 1<<18)+`"}`)
 	start := time.Now()
 	o := Options{NameLimit: 8}
-	listings := []Listing{named(t, "a", many...), named(t, "b", many...), named(t, "c", alike...), large}
+	listings := []Listing{named(t, "a", many...), named(t, "b", many...), named(t, "c", alike...),
+		large}
 	s := Merge(o, listings)
 	took := time.Since(start)
 	check(t, o, listings, s)
-	if took > 20*time.Second { // some 0.1 s, without -race and alone
+	if took > 20*time.Second { // about 0.1 s without -race and load
 		t.Errorf("it took %v", took)
 	}
 }

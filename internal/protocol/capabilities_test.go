@@ -23,26 +23,32 @@ func TestClientCapabilitiesToModern(t *testing.T) {
 }
 
 func TestServerCapabilities(t *testing.T) {
-	for _, tt := range []struct{ caps, classic, modern, tasks string }{
+	for _, tt := range []struct{ caps, legacy, modern, tasks string }{
 		{`{}`, `{}`, `{}`, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
-		{`{ "tools":{"listChanged":true} }`, `{ "tools":{"listChanged":true} }`, `{ "tools":{"listChanged":true} }`,
+		{`{ "tools":{"listChanged":true} }`, `{ "tools":{"listChanged":true} }`,
+			`{ "tools":{"listChanged":true} }`,
 			`{"extensions":{"io.modelcontextprotocol/tasks":{}},"tools":{"listChanged":true}}`},
-		{`{"tasks":{"list":{}},"logging":{},"resources":{"subscribe":true}}`, `{"tasks":{"list":{}},"logging":{},"resources":{"subscribe":true}}`,
-			`{"logging":{},"resources":{"subscribe":true}}`, `{"extensions":{"io.modelcontextprotocol/tasks":{}},"logging":{},"resources":{"subscribe":true}}`},
-		{`{"extensions":{"io.modelcontextprotocol/tasks":{}},"completions":{}}`, `{"completions":{}}`, `{"completions":{}}`,
+		{`{"tasks":{"list":{}},"logging":{},"resources":{"subscribe":true}}`,
+			`{"tasks":{"list":{}},"logging":{},"resources":{"subscribe":true}}`,
+			`{"logging":{},"resources":{"subscribe":true}}`,
+			`{"extensions":{"io.modelcontextprotocol/tasks":{}},"logging":{},"resources":{"subscribe":true}}`},
+		{`{"extensions":{"io.modelcontextprotocol/tasks":{}},"completions":{}}`,
+			`{"completions":{}}`, `{"completions":{}}`,
 			`{"extensions":{"io.modelcontextprotocol/tasks":{}},"completions":{}}`},
 		{`{"experimental":{"a":1},"extensions":{"io.modelcontextprotocol/ui":{"b":2},"io.modelcontextprotocol/tasks":{"c":3}}}`,
 			`{"experimental":{"a":1},"extensions":{"io.modelcontextprotocol/ui":{"b":2}}}`,
 			`{"experimental":{"a":1},"extensions":{"io.modelcontextprotocol/ui":{"b":2}}}`,
 			`{"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"b":2}},"experimental":{"a":1}}`},
 	} {
-		if got := protocol.ServerCapabilitiesToLegacy([]byte(tt.caps)); string(got) != tt.classic {
-			t.Errorf("classic %s: %s, want %s", tt.caps, got, tt.classic)
+		if got := protocol.ServerCapabilitiesToLegacy([]byte(tt.caps)); string(got) != tt.legacy {
+			t.Errorf("legacy %s: %s, want %s", tt.caps, got, tt.legacy)
 		}
-		if got := protocol.ServerCapabilitiesToModern([]byte(tt.caps), false); string(got) != tt.modern {
+		if got := protocol.ServerCapabilitiesToModern([]byte(tt.caps),
+			false); string(got) != tt.modern {
 			t.Errorf("modern %s: %s, want %s", tt.caps, got, tt.modern)
 		}
-		if got := protocol.ServerCapabilitiesToModern([]byte(tt.caps), true); string(got) != tt.tasks {
+		if got := protocol.ServerCapabilitiesToModern([]byte(tt.caps),
+			true); string(got) != tt.tasks {
 			t.Errorf("modern with tasks %s: %s, want %s", tt.caps, got, tt.tasks)
 		}
 	}

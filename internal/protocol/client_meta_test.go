@@ -9,8 +9,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// meta returns a request with that _meta, in which io/ stands for what MCP keeps for
-// itself.
+// meta returns a request with this _meta, in which io/ stands for the reserved prefix.
 func meta(t testing.TB, members string) wire.Message {
 	t.Helper()
 	return request(t, "tools/call", `{"a":1.0,"_meta":{`+full(members)+`}}`)
@@ -20,8 +19,8 @@ func full(text string) string { return strings.ReplaceAll(text, "io/", "io.model
 
 func TestIsModern(t *testing.T) {
 	for members, want := range map[string]struct {
-		named     string
-		stateless bool
+		named  string
+		modern bool
 	}{
 		``:                                        {"", false},
 		`"io/protocolVersion":""`:                 {"", false},
@@ -35,16 +34,20 @@ func TestIsModern(t *testing.T) {
 		`"io/protocolVersion":"2026-07-28","io/protocolVersion":"2025-11-25"`: {"", false},
 	} {
 		m := meta(t, members)
-		if named, stateless := protocol.RevisionOf(m), protocol.IsModern(m); named != want.named || stateless != want.stateless {
-			t.Errorf("%s: %q, %v", members, named, stateless)
+		if named, modern := protocol.RevisionOf(m), protocol.IsModern(m); named != want.named ||
+			modern != want.modern {
+			t.Errorf("%s: %q, %v", members, named, modern)
 		}
-		if err := protocol.RejectInBatch(m); want.stateless != (err != nil && err.Code == wire.CodeInvalidRequest) {
+		if err := protocol.RejectInBatch(m); want.modern != (err != nil &&
+			err.Code == wire.CodeInvalidRequest) {
 			t.Errorf("%s: in a batch: %v", members, err)
 		}
 	}
-	for _, text := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`, `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":"io.modelcontextprotocol/protocolVersion"}}`} {
+	for _, text := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":"io.modelcontextprotocol/protocolVersion"}}`} {
 		if m := parse(t, text); protocol.IsModern(m) || protocol.RevisionOf(m) != "" {
-			t.Errorf("%s is stateless", text)
+			t.Errorf("%s is modern", text)
 		}
 	}
 }
@@ -53,12 +56,13 @@ func TestParseClientMeta(t *testing.T) {
 	const good = `"io/protocolVersion":"2026-07-28","io/clientCapabilities":{ "roots":{} }`
 	for _, tt := range []struct {
 		members string
-		code    int // 0 = it is read
+		code    int // 0 = no error
 		client  string
 		level   string
 	}{
 		{good, 0, "", ""},
-		{good + `,"io/clientInfo":{"name":"\u00e9"},"io/logLevel":"warning","progressToken":1`, 0, `{"name":"\u00e9"}`, "warning"},
+		{good + `,"io/clientInfo":{"name":"\u00e9"},"io/logLevel":"warning","progressToken":1`, 0,
+			`{"name":"\u00e9"}`, "warning"},
 		{good + `,"io/clientInfo":"me","io/logLevel":null`, 0, "", ""},
 		{good + `,"io/logLevel":"loud"`, -32602, "", ""},
 		{good + `,"io/logLevel":7`, -32602, "", ""},
@@ -78,20 +82,25 @@ func TestParseClientMeta(t *testing.T) {
 		switch {
 		case err != nil && err.Code != tt.code, err == nil && tt.code != 0:
 			t.Errorf("%s: %v, want %d", tt.members, err, tt.code)
-		case err == nil && (s.Revision != "2026-07-28" || string(s.Capabilities) != `{ "roots":{} }` || string(s.ClientInfo) != tt.client || s.LogLevel != tt.level):
+		case err == nil && (s.Revision != "2026-07-28" ||
+			string(s.Capabilities) != `{ "roots":{} }` || string(s.ClientInfo) != tt.client ||
+			s.LogLevel != tt.level):
 			t.Errorf("%s: %+v", tt.members, s)
 		}
 	}
 }
 
 func TestUnsupportedVersionError(t *testing.T) {
-	for date, want := range map[string]string{"v9": "v9", "": "", "a\xff": "a\uFFFD", strings.Repeat("é", 60): strings.Repeat("é", 50), "\"": "\""} {
+	for date, want := range map[string]string{"v9": "v9", "": "", "a\xff": "a\uFFFD",
+		strings.Repeat("é", 60): strings.Repeat("é", 50), "\"": "\""} {
 		var data struct {
 			Supported []string
 			Requested string
 		}
 		e := protocol.UnsupportedVersionError(date)
-		if err := json.Unmarshal(e.Data, &data); err != nil || e.Code != -32022 || data.Requested != want || len(data.Supported) != 5 || data.Supported[0] != "2026-07-28" {
+		if err := json.Unmarshal(e.Data, &data); err != nil || e.Code != -32022 ||
+			data.Requested != want || len(data.Supported) != 5 ||
+			data.Supported[0] != "2026-07-28" {
 			t.Errorf("%q: %d %s", date, e.Code, e.Data)
 		}
 	}
@@ -102,27 +111,39 @@ func TestUnsupportedVersionError(t *testing.T) {
 }
 
 func TestClientMetaAddTo(t *testing.T) {
-	all := protocol.ClientMeta{Revision: "2026-07-28", Capabilities: []byte(`{"roots": {}}`), ClientInfo: []byte(`{"name":"g"}`), LogLevel: "error"}
+	all := protocol.ClientMeta{Revision: "2026-07-28", Capabilities: []byte(`{"roots": {}}`),
+		ClientInfo: []byte(`{"name":"g"}`), LogLevel: "error"}
 	const (
-		bare    = `"io/protocolVersion":"2026-07-28","io/clientCapabilities":{}`
-		stamped = `"io/protocolVersion":"2026-07-28","io/clientCapabilities":{"roots": {}},"io/clientInfo":{"name":"g"},"io/logLevel":"error"`
+		bare     = `"io/protocolVersion":"2026-07-28","io/clientCapabilities":{}`
+		withMeta = `"io/protocolVersion":"2026-07-28","io/clientCapabilities":{"roots": {}},"io/clientInfo":{"name":"g"},"io/logLevel":"error"`
 	)
 	for _, tt := range []struct{ was, all, bare, off string }{
-		{`{"jsonrpc":"2.0","id":1,"method":"m"}`, `{"params":{"_meta":{` + stamped + `}},"jsonrpc":"2.0","id":1,"method":"m"}`,
+		{`{"jsonrpc":"2.0","id":1,"method":"m"}`, `{"params":{"_meta":{` + withMeta +
+			`}},"jsonrpc":"2.0","id":1,"method":"m"}`,
 			`{"params":{"_meta":{` + bare + `}},"jsonrpc":"2.0","id":1,"method":"m"}`, ""},
-		{`{"jsonrpc":"2.0","id":1,"method":"m","params":null}`, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + stamped + `}}}`,
+		{`{"jsonrpc":"2.0","id":1,"method":"m","params":null}`,
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + withMeta + `}}}`,
 			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + bare + `}}}`, ""},
-		{`{"jsonrpc":"2.0","id":1,"method":"m","params":{}}`, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + stamped + `}}}`,
+		{`{"jsonrpc":"2.0","id":1,"method":"m","params":{}}`,
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + withMeta + `}}}`,
 			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + bare + `}}}`, ""},
-		{`{"params": {"name":"\u00e9", "n":1.0}, "jsonrpc":"2.0","id":1,"method":"m"}`, `{"params": {"_meta":{` + stamped + `},"name":"\u00e9", "n":1.0}, "jsonrpc":"2.0","id":1,"method":"m"}`,
-			`{"params": {"_meta":{` + bare + `},"name":"\u00e9", "n":1.0}, "jsonrpc":"2.0","id":1,"method":"m"}`, ""},
+		{`{"params": {"name":"\u00e9", "n":1.0}, "jsonrpc":"2.0","id":1,"method":"m"}`,
+			`{"params": {"_meta":{` + withMeta +
+				`},"name":"\u00e9", "n":1.0}, "jsonrpc":"2.0","id":1,"method":"m"}`,
+			`{"params": {"_meta":{` + bare +
+				`},"name":"\u00e9", "n":1.0}, "jsonrpc":"2.0","id":1,"method":"m"}`, ""},
 		{`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{ "progressToken":1, "io/logLevel":"debug", "io/clientInfo":{}, "io/own":1e1 }, "a":2}}`,
-			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + stamped + `,"progressToken":1,"io/own":1e1}, "a":2}}`,
-			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + bare + `,"progressToken":1,"io/own":1e1}, "a":2}}`,
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + withMeta +
+				`,"progressToken":1,"io/own":1e1}, "a":2}}`,
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + bare +
+				`,"progressToken":1,"io/own":1e1}, "a":2}}`,
 			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":1,"io/own":1e1}, "a":2}}`},
-		{`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":7}}`, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + stamped + `}}}`,
+		{`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":7}}`,
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + withMeta + `}}}`,
 			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{` + bare + `}}}`, ""},
-		{`{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`, `{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`, `{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`, ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`,
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`,
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`, ""},
 	} {
 		m := parse(t, full(tt.was))
 		if got := all.AddTo(m); string(got.Raw()) != full(tt.all) {
@@ -131,18 +152,20 @@ func TestClientMetaAddTo(t *testing.T) {
 		if got := (protocol.ClientMeta{Revision: "2026-07-28"}).AddTo(all.AddTo(m)); string(got.Raw()) != full(tt.bare) {
 			t.Errorf("%s\nbecame %s\nnot    %s", tt.was, got.Raw(), full(tt.bare))
 		}
-		if got := protocol.StripMeta(m); tt.off != "" && string(got.Raw()) != full(tt.off) || tt.off == "" && &got.Raw()[0] != &m.Raw()[0] {
-			t.Errorf("off %s: %s", tt.was, got.Raw())
+		if got := protocol.StripMeta(m); tt.off != "" && string(got.Raw()) != full(tt.off) ||
+			tt.off == "" && &got.Raw()[0] != &m.Raw()[0] {
+			t.Errorf("stripped %s: %s", tt.was, got.Raw())
 		}
 		if string(m.Raw()) != full(tt.was) {
-			t.Errorf("%s has become %s", tt.was, m.Raw())
+			t.Errorf("%s has changed to %s", tt.was, m.Raw())
 		}
 	}
 }
 
 func TestSubscriptionID(t *testing.T) {
 	for _, id := range []wire.ID{`7`, `"7"`, `9007199254740993`, `"\u00e9"`} {
-		for _, params := range []string{``, `{"uri":"u:1"}`, `{"_meta":{"a":1,"io.modelcontextprotocol/subscriptionId":3}}`} {
+		for _, params := range []string{``, `{"uri":"u:1"}`,
+			`{"_meta":{"a":1,"io.modelcontextprotocol/subscriptionId":3}}`} {
 			m := wire.NewNotification("notifications/resources/updated", nil)
 			if params != "" {
 				m = wire.NewNotification("notifications/resources/updated", []byte(params))
@@ -152,27 +175,30 @@ func TestSubscriptionID(t *testing.T) {
 				t.Errorf("%s: %s", id, got.Raw())
 			}
 			if off := protocol.StripMeta(got); protocol.SubscriptionID(off) != "" {
-				t.Errorf("off: %s", off.Raw())
+				t.Errorf("stripped: %s", off.Raw())
 			}
 		}
 	}
 	if id := protocol.SubscriptionID(wire.NewNotification("m", nil)); id != "" {
-		t.Errorf("of none: %s", id)
+		t.Errorf("without a subscription: %s", id)
 	}
 }
 
-// FuzzClientMeta: whatever a client says in its _meta is read or refused, and a stamp on it is
-// the one that is read.
+// FuzzClientMeta checks that any _meta is accepted or rejected, and that metadata that was added
+// is read back.
 func FuzzClientMeta(f *testing.F) {
-	for _, text := range []string{`{}`, `[]`, `7`, `{"_meta":null}`, `{` + testClientMeta + `}`, full(`{"_meta":{"io/protocolVersion":"","io/logLevel":"\ud800","io\/clientInfo":[]}}`)} {
+	for _, text := range []string{`{}`, `[]`, `7`, `{"_meta":null}`, `{` + testClientMeta + `}`,
+		full(`{"_meta":{"io/protocolVersion":"","io/logLevel":"\ud800","io\/clientInfo":[]}}`)} {
 		f.Add([]byte(text), "2026-07-28", "info")
 	}
 	f.Fuzz(func(t *testing.T, params []byte, date, level string) {
-		m, err := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":` + string(params) + `}`))
+		m, err := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":` +
+			string(params) + `}`))
 		if err != nil || m.Kind() != wire.Request {
 			return
 		}
-		if _, err := protocol.ParseClientMeta(m); err != nil && err.Code != -32602 && err.Code != -32022 {
+		if _, err := protocol.ParseClientMeta(m); err != nil && err.Code != -32602 &&
+			err.Code != -32022 {
 			t.Fatal(err)
 		}
 		protocol.IsModern(m)
@@ -184,17 +210,20 @@ func FuzzClientMeta(f *testing.F) {
 		if !wire.IsObject(on.Part(wire.PartParams)) {
 			return
 		}
-		if got, err := protocol.ParseClientMeta(on); err == nil && (got.Revision != date || got.LogLevel != level || string(got.Capabilities) != "{}") {
+		if got, err := protocol.ParseClientMeta(on); err == nil &&
+			(got.Revision != date || got.LogLevel != level || string(got.Capabilities) != "{}") {
 			t.Fatalf("%+v became %+v", s, got)
 		}
 		if off := protocol.StripMeta(on); protocol.IsModern(off) || off.Token() != m.Token() {
-			t.Fatalf("off: %s", off.Raw())
+			t.Fatalf("stripped: %s", off.Raw())
 		}
 	})
 }
 
 func BenchmarkClientMetaAddTo(b *testing.B) {
-	s := protocol.ClientMeta{Revision: "2026-07-28", Capabilities: []byte(`{"sampling":{},"elicitation":{}}`), ClientInfo: []byte(`{"name":"gateway","version":"1"}`)}
+	s := protocol.ClientMeta{Revision: "2026-07-28",
+		Capabilities: []byte(`{"sampling":{},"elicitation":{}}`),
+		ClientInfo:   []byte(`{"name":"gateway","version":"1"}`)}
 	page := strings.Repeat(`line 17 of a file, with an escape\n`, 120)
 	for name, params := range map[string]string{
 		"call 32B": `{"name":"gh__search","arguments":{"query":"thirty-two bytes"},"_meta":{"progressToken":7}}`, "call 4KiB": `{"name":"a","arguments":{"text":"` + page + `"},"_meta":{"progressToken":7}}`,

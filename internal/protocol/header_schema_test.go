@@ -8,7 +8,7 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-// annotatedProperty is a schema of an object with one property, v.
+// annotatedProperty returns the schema of an object with the property v.
 func annotatedProperty(schema string) string {
 	return `{"type":"object","properties":{"v":` + schema + `}}`
 }
@@ -17,7 +17,7 @@ func nestedSchema(n int, inner string) string {
 	return strings.Repeat(`{"properties":{"v":`, n) + inner + strings.Repeat(`}}`, n)
 }
 
-// Those of the scenario http-invalid-tool-headers, and others.
+// The cases of the scenario http-invalid-tool-headers, and others.
 func TestCheckHeaderSchema(t *testing.T) {
 	many := `{"properties":{`
 	for i := range 65 {
@@ -26,40 +26,63 @@ func TestCheckHeaderSchema(t *testing.T) {
 	many = strings.TrimSuffix(many, ",") + "}}"
 	for schema, want := range map[string]string{
 		"": "", "{}": "", "true": "", "[]": "", headerCases: "",
-		annotatedProperty(`{"type":"string","x-mcp-header":"Region"}`):                                                                    "",
-		annotatedProperty(`{"type":"string","x-mcp-header":""}`):                                                                          "not a valid header name",
-		annotatedProperty(`{"type":"string","x-mcp-header":7}`):                                                                           "not a valid header name",
-		annotatedProperty(`{"type":"string","x-mcp-header":null}`):                                                                        "not a valid header name",
-		annotatedProperty(`{"type":"object","x-mcp-header":"Data"}`):                                                                      "of v, which is not a string",
-		annotatedProperty(`{"type":"array","items":{"type":"string"},"x-mcp-header":"Items"}`):                                            "of v, which is not a string",
-		annotatedProperty(`{"type":"null","x-mcp-header":"Nil"}`):                                                                         "of v, which is not a string",
-		annotatedProperty(`{"type":"number","x-mcp-header":"Score"}`):                                                                     "of v, which is not a string",
-		annotatedProperty(`{"x-mcp-header":"Score"}`):                                                                                     "of v, which is not a string",
-		annotatedProperty(`{"$ref":"#/$defs/a","x-mcp-header":"Score"}`):                                                                  "of v, which is not a string",
-		annotatedProperty(`{"type":["string","null"],"x-mcp-header":"S"}`):                                                                "of v, which is not a string",
-		annotatedProperty(`{"type":[],"x-mcp-header":"S"}`):                                                                               "of v, which is not a string",
-		annotatedProperty(`{"type":["string","integer"],"x-mcp-header":"S"}`):                                                             "",
-		annotatedProperty(`{"type":"string","x-mcp-header":"My Region"}`):                                                                 "not a valid header name",
-		annotatedProperty(`{"type":"string","x-mcp-header":"Region:Primary"}`):                                                            "not a valid header name",
-		annotatedProperty(`{"type":"string","x-mcp-header":"Région"}`):                                                                    "not a valid header name",
-		annotatedProperty(`{"type":"string","x-mcp-header":"Region\t1"}`):                                                                 "not a valid header name",
-		annotatedProperty(`{"type":"string","x-mcp\u002dheader":"My Region"}`):                                                            "not a valid header name",
-		`{"properties":{"a":{"type":"string","x-mcp-header":"R"},"b":{"type":"string","x-mcp-header":"R"}}}`:                              "R occurs twice",
-		`{"properties":{"a":{"type":"string","x-mcp-header":"MyField"},"b":{"type":"string","x-mcp-header":"myfield"}}}`:                  "myfield occurs twice",
-		`{"properties":{"a":{"type":"string","x-mcp-header":"R"},"b":` + annotatedProperty(`{"type":"string","x-mcp-header":"r"}`) + `}}`: "r occurs twice",
-		`{"type":"string","x-mcp-header":"R"}`:                                                                                            "properties alone",
-		annotatedProperty(`{"type":"array","items":{"type":"string","x-mcp-header":"R"}}`):                                                "properties alone",
-		`{"oneOf":[{},` + annotatedProperty(`{"type":"string","x-mcp-header":"R"}`) + `]}`:                                                "properties alone",
-		`{"$defs":{"a":{"type":"string","x-mcp-header":"R"}}}`:                                                                            "properties alone",
-		`{"if":` + annotatedProperty(`{"type":"string","x-mcp-header":"R"}`) + `}`:                                                        "properties alone",
-		`{"additionalProperties":{"type":"string","x-mcp-header":"R"}}`:                                                                   "properties alone",
-		`{"properties":{"x-mcp-header":{"type":"object"}},"default":{"x-mcp-header":"a b"}}`:                                              "",
-		`{"const":{"properties":{"v":{"x-mcp-header":"a b"}}},"examples":[{"x-mcp-header":1}]}`:                                           "",
+		annotatedProperty(
+			`{"type":"string","x-mcp-header":"Region"}`): "",
+		annotatedProperty(
+			`{"type":"string","x-mcp-header":""}`): "not a valid header name",
+		annotatedProperty(
+			`{"type":"string","x-mcp-header":7}`): "not a valid header name",
+		annotatedProperty(
+			`{"type":"string","x-mcp-header":null}`): "not a valid header name",
+		annotatedProperty(
+			`{"type":"object","x-mcp-header":"Data"}`): "of v, which is not a string",
+		annotatedProperty(
+			`{"type":"array","items":{"type":"string"},"x-mcp-header":"Items"}`): "of v, which is not a string",
+		annotatedProperty(
+			`{"type":"null","x-mcp-header":"Nil"}`): "of v, which is not a string",
+		annotatedProperty(
+			`{"type":"number","x-mcp-header":"Score"}`): "of v, which is not a string",
+		annotatedProperty(
+			`{"x-mcp-header":"Score"}`): "of v, which is not a string",
+		annotatedProperty(
+			`{"$ref":"#/$defs/a","x-mcp-header":"Score"}`): "of v, which is not a string",
+		annotatedProperty(
+			`{"type":["string","null"],"x-mcp-header":"S"}`): "of v, which is not a string",
+		annotatedProperty(
+			`{"type":[],"x-mcp-header":"S"}`): "of v, which is not a string",
+		annotatedProperty(
+			`{"type":["string","integer"],"x-mcp-header":"S"}`): "",
+		annotatedProperty(
+			`{"type":"string","x-mcp-header":"My Region"}`): "not a valid header name",
+		annotatedProperty(
+			`{"type":"string","x-mcp-header":"Region:Primary"}`): "not a valid header name",
+		annotatedProperty(
+			`{"type":"string","x-mcp-header":"Région"}`): "not a valid header name",
+		annotatedProperty(
+			`{"type":"string","x-mcp-header":"Region\t1"}`): "not a valid header name",
+		annotatedProperty(
+			`{"type":"string","x-mcp\u002dheader":"My Region"}`): "not a valid header name",
+		`{"properties":{"a":{"type":"string","x-mcp-header":"R"},"b":{"type":"string","x-mcp-header":"R"}}}`:             "R occurs twice",
+		`{"properties":{"a":{"type":"string","x-mcp-header":"MyField"},"b":{"type":"string","x-mcp-header":"myfield"}}}`: "myfield occurs twice",
+		`{"properties":{"a":{"type":"string","x-mcp-header":"R"},"b":` +
+			annotatedProperty(`{"type":"string","x-mcp-header":"r"}`) + `}}`: "r occurs twice",
+		`{"type":"string","x-mcp-header":"R"}`: "properties alone",
+		annotatedProperty(
+			`{"type":"array","items":{"type":"string","x-mcp-header":"R"}}`): "properties alone",
+		`{"oneOf":[{},` + annotatedProperty(`{"type":"string","x-mcp-header":"R"}`) +
+			`]}`: "properties alone",
+		`{"$defs":{"a":{"type":"string","x-mcp-header":"R"}}}`: "properties alone",
+		`{"if":` + annotatedProperty(`{"type":"string","x-mcp-header":"R"}`) +
+			`}`: "properties alone",
+		`{"additionalProperties":{"type":"string","x-mcp-header":"R"}}`:                         "properties alone",
+		`{"properties":{"x-mcp-header":{"type":"object"}},"default":{"x-mcp-header":"a b"}}`:    "",
+		`{"const":{"properties":{"v":{"x-mcp-header":"a b"}}},"examples":[{"x-mcp-header":1}]}`: "",
 		many: "more than 64",
 		nestedSchema(63, `{"type":"string","x-mcp-header":"a b"}`): "not a valid header name",
-		nestedSchema(64, `{"type":"string","x-mcp-header":"a b"}`): "", // too deep for anybody to look
+		nestedSchema(64, `{"type":"string","x-mcp-header":"a b"}`): "", // too deep to be checked
 	} {
-		if got := protocol.CheckHeaderSchema([]byte(schema)); (want == "") != (got == "") || !strings.Contains(got, want) {
+		if got := protocol.CheckHeaderSchema([]byte(schema)); (want == "") != (got == "") ||
+			!strings.Contains(got, want) {
 			t.Errorf("%.200s: %q, want %q", schema, got, want)
 		}
 	}

@@ -9,16 +9,18 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// What is described is what is checked: headers made of a message pass, are fit to be sent, and do not pass any more once
-// one is gone, occurs twice or says something else. Whatever the headers are, they are only refused for what is wrong.
+// FuzzHeaders checks that the headers of a message are valid for it, and no longer valid if one is
+// missing, duplicated or changed.
 func FuzzHeaders(f *testing.F) {
 	for _, seed := range []struct{ body, schema, value string }{
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"region":"eu","n":42,"dry":true,"at":{"zone":"z"}}}}`, headerCases, "eu"},
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"é\n","arguments":{"region":" =?base64?YQ==?="}}}`, headerCases, "=?base64?YQ==?="},
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"","arguments":{"region":"a","region":"b","n":9007199254740993}}}`, headerCases, ""},
 		{`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///a b","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, "", "file:///a b"},
-		{`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":7}}`, `{"properties":7}`, "7"},
-		{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `[]`, "x"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":7}}`, `{"properties":7}`,
+			"7"},
+		{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `[]`,
+			"x"},
 	} {
 		f.Add([]byte(seed.body), []byte(seed.schema), seed.value)
 	}
@@ -31,17 +33,21 @@ func FuzzHeaders(f *testing.F) {
 		h := make(http.Header)
 		for name, text := range made {
 			h.Set(name, text)
-			plain := name == "Mcp-Method" || name == protocol.HeaderProtocolVersion // these are the sender's own words
-			if !plain && (strings.Trim(text, " ") != text || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })) {
-				t.Errorf("%s: %q is not fit for a header", name, text)
+			// methods and revisions are not encoded
+			plain := name == "Mcp-Method" || name == protocol.HeaderProtocolVersion
+			if !plain && (strings.Trim(text, " ") != text ||
+				strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })) {
+				t.Errorf("%s: %q is not a valid header value", name, text)
 			}
 		}
-		flaw := protocol.CheckHeaderSchema(schema)
+		problem := protocol.CheckHeaderSchema(schema)
 		refused := protocol.CheckHeaders(m, h.Values, schema)
-		if fit := strings.Trim(m.Method(), " \t") == m.Method(); refused != nil && flaw == "" && fit && !strings.Contains(refused.Message, "occurs twice") {
-			t.Errorf("what was described is refused: %s\n%s\n%q", refused.Message, body, h)
+		if fit := strings.Trim(m.Method(), " \t") == m.Method(); refused != nil && problem == "" &&
+			fit && !strings.Contains(refused.Message, "occurs twice") {
+			t.Errorf("the headers of the message are rejected: %s\n%s\n%q", refused.Message, body,
+				h)
 		}
-		if m.Kind() != wire.Request || refused != nil || flaw != "" {
+		if m.Kind() != wire.Request || refused != nil || problem != "" {
 			return
 		}
 		for name := range made {
@@ -59,7 +65,7 @@ func FuzzHeaders(f *testing.F) {
 			}
 			h.Set(name, was+"x")
 			if protocol.CheckHeaders(m, h.Values, schema) == nil {
-				t.Errorf("%s is %q where %q was meant, and passes", name, was+"x", was)
+				t.Errorf("%s is %q instead of %q and passes", name, was+"x", was)
 			}
 			h.Set(name, value)
 			_ = protocol.CheckHeaders(m, h.Values, schema)

@@ -18,7 +18,7 @@ func request(t testing.TB, method, params string) wire.Message {
 
 const testClientMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 
-// headerCases has an argument of each type that a header can say, one of them deeper.
+// headerCases has an argument of each type with a header form, one of them nested.
 const headerCases = `{"type":"object","properties":{
 	"region":{"type":"string","x-mcp-header":"Region"},
 	"n":{"type":"integer","x-mcp-header":"N"},
@@ -33,13 +33,20 @@ func TestRequestHeaders(t *testing.T) {
 	}{
 		{"tools/list", `{}`, "", ""},
 		{"tools/call", `{"name":"a","arguments":{"region":"eu"}}`, "", "Mcp-Name=a"},
-		{"tools/call", `{"name":"a","arguments":{"region":"eu","n":42,"dry":false,"at":{"zone":"z"},"q":"?"}}`, headerCases,
+		{"tools/call",
+			`{"name":"a","arguments":{"region":"eu","n":42,"dry":false,"at":{"zone":"z"},"q":"?"}}`,
+			headerCases,
 			"Mcp-Name=a Mcp-Param-Region=eu Mcp-Param-N=42 Mcp-Param-Dry=false Mcp-Param-Zone=z"},
-		{"tools/call", `{"name":"a","arguments":{"region":null,"n":4.2e1,"dry":true,"at":7}}`, headerCases, "Mcp-Name=a Mcp-Param-N=42 Mcp-Param-Dry=true"},
-		{"tools/call", `{"name":"a","arguments":{"region":{"a":1},"n":1.5,"dry":[]}}`, headerCases, "Mcp-Name=a"},
-		{"tools/call", `{"name":"a","arguments":{"region":"a","region":"b","n":9007199254740993}}`, headerCases, "Mcp-Name=a"},
-		{"tools/call", `{"name":"a","arguments":{"n":-9007199254740991}}`, headerCases, "Mcp-Name=a Mcp-Param-N=-9007199254740991"},
-		{"tools/call", `{"name":"a","arguments":{"region":""}}`, headerCases, "Mcp-Name=a Mcp-Param-Region==?base64??="},
+		{"tools/call", `{"name":"a","arguments":{"region":null,"n":4.2e1,"dry":true,"at":7}}`,
+			headerCases, "Mcp-Name=a Mcp-Param-N=42 Mcp-Param-Dry=true"},
+		{"tools/call", `{"name":"a","arguments":{"region":{"a":1},"n":1.5,"dry":[]}}`, headerCases,
+			"Mcp-Name=a"},
+		{"tools/call", `{"name":"a","arguments":{"region":"a","region":"b","n":9007199254740993}}`,
+			headerCases, "Mcp-Name=a"},
+		{"tools/call", `{"name":"a","arguments":{"n":-9007199254740991}}`, headerCases,
+			"Mcp-Name=a Mcp-Param-N=-9007199254740991"},
+		{"tools/call", `{"name":"a","arguments":{"region":""}}`, headerCases,
+			"Mcp-Name=a Mcp-Param-Region==?base64??="},
 		{"tools/call", `{"name":"a"}`, headerCases, "Mcp-Name=a"},
 		{"tools/call", `{"name":"é","arguments":[]}`, headerCases, "Mcp-Name==?base64?w6k=?="},
 		{"tools/call", `{"name":7}`, headerCases, ""},
@@ -55,45 +62,55 @@ func TestRequestHeaders(t *testing.T) {
 			name, value, _ := strings.Cut(field, "=")
 			want[name] = value
 		}
-		if got := protocol.RequestHeaders(request(t, tt.method, tt.params), []byte(tt.schema)); !maps.Equal(got, want) {
+		if got := protocol.RequestHeaders(request(t, tt.method, tt.params),
+			[]byte(tt.schema)); !maps.Equal(got, want) {
 			t.Errorf("%s %s: %v, want %v", tt.method, tt.params, got, want)
 		}
 		want[protocol.HeaderProtocolVersion] = "2026-07-28"
-		stamped := strings.TrimSuffix(tt.params, "}") + "," + testClientMeta + "}"
-		stamped = strings.Replace(stamped, "{,", "{", 1)
-		if got := protocol.RequestHeaders(request(t, tt.method, stamped), []byte(tt.schema)); !maps.Equal(got, want) {
-			t.Errorf("%s %s: %v, want %v", tt.method, stamped, got, want)
+		withMeta := strings.TrimSuffix(tt.params, "}") + "," + testClientMeta + "}"
+		withMeta = strings.Replace(withMeta, "{,", "{", 1)
+		if got := protocol.RequestHeaders(request(t, tt.method, withMeta),
+			[]byte(tt.schema)); !maps.Equal(got, want) {
+			t.Errorf("%s %s: %v, want %v", tt.method, withMeta, got, want)
 		}
 	}
 	note := wire.NewNotification("notifications/cancelled", []byte(`{"requestId":1}`))
-	if got := protocol.RequestHeaders(note, nil); len(got) != 1 || got["Mcp-Method"] != "notifications/cancelled" {
+	if got := protocol.RequestHeaders(note, nil); len(got) != 1 ||
+		got["Mcp-Method"] != "notifications/cancelled" {
 		t.Errorf("a notification: %v", got)
 	}
 }
 
-// The texts of http-custom-headers and http-custom-header-server-validation, and
-// others; want "" = the header is not valid Base64.
+// The values of http-custom-headers and http-custom-header-server-validation, and others; want ""
+// = the header is not valid Base64.
 func TestHeaderValues(t *testing.T) {
 	for text, want := range map[string]string{
-		"us-west1": "us-west1", "us west 1": "us west 1", "test-method": "test-method", "": "=?base64??=",
-		"Hello, 世界": "=?base64?SGVsbG8sIOS4lueVjA==?=", " padded ": "=?base64?IHBhZGRlZCA=?=", " us-west1": "=?base64?IHVzLXdlc3Qx?=",
-		"us-west1 ": "=?base64?dXMtd2VzdDEg?=", "line1\nline2": "=?base64?bGluZTEKbGluZTI=?=", "line1\r\nline2": "=?base64?bGluZTENCmxpbmUy?=",
-		"\tindented": "=?base64?CWluZGVudGVk?=", "a\tb": "=?base64?YQli?=", "\x7f": "=?base64?fw==?=",
-		"=?base64?SGVsbG8=?=": "=?base64?PT9iYXNlNjQ/U0dWc2JHOD0/PQ==?=", "=?base64?=": "=?base64?PT9iYXNlNjQ/PQ==?=",
-		"=?base64?SGVsbG8=": "=?base64?SGVsbG8=", "SGVsbG8=?=": "SGVsbG8=?=", "=?BASE64?SGVsbG8=?=": "=?BASE64?SGVsbG8=?=",
+		"us-west1": "us-west1", "us west 1": "us west 1", "test-method": "test-method",
+		"":          "=?base64??=",
+		"Hello, 世界": "=?base64?SGVsbG8sIOS4lueVjA==?=", " padded ": "=?base64?IHBhZGRlZCA=?=",
+		" us-west1": "=?base64?IHVzLXdlc3Qx?=",
+		"us-west1 ": "=?base64?dXMtd2VzdDEg?=", "line1\nline2": "=?base64?bGluZTEKbGluZTI=?=",
+		"line1\r\nline2": "=?base64?bGluZTENCmxpbmUy?=",
+		"\tindented":     "=?base64?CWluZGVudGVk?=", "a\tb": "=?base64?YQli?=",
+		"\x7f":                "=?base64?fw==?=",
+		"=?base64?SGVsbG8=?=": "=?base64?PT9iYXNlNjQ/U0dWc2JHOD0/PQ==?=",
+		"=?base64?=":          "=?base64?PT9iYXNlNjQ/PQ==?=",
+		"=?base64?SGVsbG8=":   "=?base64?SGVsbG8=", "SGVsbG8=?=": "SGVsbG8=?=",
+		"=?BASE64?SGVsbG8=?=": "=?BASE64?SGVsbG8=?=",
 	} {
-		m := request(t, "tools/call", fmt.Sprintf(`{"name":%s,"arguments":{"region":%[1]s}}`, wire.Quote(text)))
+		m := request(t, "tools/call", fmt.Sprintf(`{"name":%s,"arguments":{"region":%[1]s}}`,
+			wire.Quote(text)))
 		got := protocol.RequestHeaders(m, []byte(headerCases))
 		if got["Mcp-Name"] != want || got["Mcp-Param-Region"] != want {
 			t.Errorf("%q: %v, want %s", text, got, want)
 		}
 		if err := check(m, got, headerCases); err != nil {
-			t.Errorf("%q: what was described is refused: %v", text, err)
+			t.Errorf("%q: the headers of the message are rejected: %v", text, err)
 		}
 	}
 }
 
-// check checks headers as net/http reads them, which trims and folds.
+// check checks headers as net/http reads them: trimmed and unfolded.
 func check(m wire.Message, headers map[string]string, schema string) *wire.Error {
 	h := make(http.Header)
 	for name, value := range headers {
@@ -106,8 +123,8 @@ func TestCheckHeaders(t *testing.T) {
 	const call = `{"name":"a","arguments":%s}`
 	for _, tt := range []struct {
 		method, params string
-		headers        string // name=value, parted by ;
-		problem        string // what the error says of it, "" = nothing
+		headers        string // name=value, separated by ;
+		problem        string // expected error, "" = none
 	}{
 		{"tools/list", `{}`, "Mcp-Method=tools/list", ""},
 		{"tools/list", `{}`, "mcp-method=tools/list", ""},
@@ -117,34 +134,49 @@ func TestCheckHeaders(t *testing.T) {
 		{"tools/list", `{}`, "Mcp-Method=", "Mcp-Method differs"},
 		{"tools/list", `{}`, "Mcp-Method=TOOLS/LIST", "Mcp-Method differs"},
 		{"tools/list", `{}`, "Mcp-Method=prompts/list", "Mcp-Method differs"},
-		{"tools/list", `{}`, "Mcp-Method=tools/list;Mcp-Method=tools/list", "Mcp-Method must be present exactly once"},
+		{"tools/list", `{}`, "Mcp-Method=tools/list;Mcp-Method=tools/list",
+			"Mcp-Method must be present exactly once"},
 		{"tools/call", `{"name":"a"}`, "Mcp-Method=tools/call", "Mcp-Name must be present"},
 		{"tools/call", `{"name":"a"}`, "Mcp-Method=tools/call;Mcp-Name=  a  ", ""},
-		{"tools/call", `{"name":"a"}`, "Mcp-Method=tools/call;Mcp-Name=A", "Mcp-Name differs from params.name"},
-		{"tools/call", `{"name":"a"}`, "Mcp-Method=tools/call;Mcp-Name=a;Mcp-Name=a", "Mcp-Name must be present exactly once"},
+		{"tools/call", `{"name":"a"}`, "Mcp-Method=tools/call;Mcp-Name=A",
+			"Mcp-Name differs from params.name"},
+		{"tools/call", `{"name":"a"}`, "Mcp-Method=tools/call;Mcp-Name=a;Mcp-Name=a",
+			"Mcp-Name must be present exactly once"},
 		{"tools/call", `{"name":"a"}`, "Mcp-Method=tools/call;Mcp-Name==?base64?YQ==?=", ""},
-		{"tools/call", `{"name":"a"}`, "Mcp-Method=tools/call;Mcp-Name==?base64?YQ?=", "Mcp-Name is not valid Base64"},
-		{"tools/call", `{"name":"é"}`, "Mcp-Method=tools/call;Mcp-Name=é", ""}, // as go-sdk 1.8 sends it
-		{"tools/call", `{"name":"=?base64?YQ==?="}`, "Mcp-Method=tools/call;Mcp-Name==?base64?YQ==?=", "Mcp-Name differs from params.name"},
-		{"tools/call", `{}`, "Mcp-Method=tools/call", ""}, // the params are somebody else's
+		{"tools/call", `{"name":"a"}`, "Mcp-Method=tools/call;Mcp-Name==?base64?YQ?=",
+			"Mcp-Name is not valid Base64"},
+		// as go-sdk 1.8 sends it
+		{"tools/call", `{"name":"é"}`, "Mcp-Method=tools/call;Mcp-Name=é", ""},
+		{"tools/call", `{"name":"=?base64?YQ==?="}`,
+			"Mcp-Method=tools/call;Mcp-Name==?base64?YQ==?=", "Mcp-Name differs from params.name"},
+		{"tools/call", `{}`, "Mcp-Method=tools/call", ""}, // CheckHeaders does not validate params
 		{"tools/call", `{"name":7}`, "Mcp-Method=tools/call;Mcp-Name=7", "Mcp-Name is present"},
-		{"prompts/get", `{"name":"p"}`, "Mcp-Method=prompts/get;Mcp-Name=q", "Mcp-Name differs from params.name"},
-		{"resources/read", `{"uri":"u:1"}`, "Mcp-Method=resources/read", "Mcp-Name must be present"},
+		{"prompts/get", `{"name":"p"}`, "Mcp-Method=prompts/get;Mcp-Name=q",
+			"Mcp-Name differs from params.name"},
+		{"resources/read", `{"uri":"u:1"}`, "Mcp-Method=resources/read",
+			"Mcp-Name must be present"},
 		{"resources/read", `{"uri":"u:1"}`, "Mcp-Method=resources/read;Mcp-Name=u:1", ""},
-		{"tasks/get", `{"taskId":"t"}`, "Mcp-Method=tasks/get;Mcp-Name=u", "Mcp-Name differs from params.taskId"},
+		{"tasks/get", `{"taskId":"t"}`, "Mcp-Method=tasks/get;Mcp-Name=u",
+			"Mcp-Name differs from params.taskId"},
 		{"tasks/update", `{"taskId":"t"}`, "Mcp-Method=tasks/update", "Mcp-Name must be present"},
 		{"tasks/cancel", `{"taskId":"t"}`, "Mcp-Method=tasks/cancel;Mcp-Name=t", ""},
-		// Without schema-wise arguments below "call" stands for tools/call with the name a.
+		// Below, "call" stands for tools/call with the name a.
 		{"call", `{"region":"Hello"}`, "Mcp-Param-Region=Hello", ""},
 		{"call", `{"region":"Hello"}`, "Mcp-Param-Region==?base64?SGVsbG8=?=", ""},
-		{"call", `{"region":"Hello"}`, "Mcp-Param-Region==?base64?SGVsbG8?=", "Mcp-Param-Region is not valid Base64"},
-		{"call", `{"region":"Hello"}`, "Mcp-Param-Region==?base64?SGVs!!!bG8=?=", "Mcp-Param-Region is not valid Base64"},
-		{"call", `{"region":"Hello"}`, "Mcp-Param-Region==?base64?SGVsbG9=?=", "Mcp-Param-Region is not valid Base64"}, // stray bits
+		{"call", `{"region":"Hello"}`, "Mcp-Param-Region==?base64?SGVsbG8?=",
+			"Mcp-Param-Region is not valid Base64"},
+		{"call", `{"region":"Hello"}`, "Mcp-Param-Region==?base64?SGVs!!!bG8=?=",
+			"Mcp-Param-Region is not valid Base64"},
+		// nonzero padding bits
+		{"call", `{"region":"Hello"}`, "Mcp-Param-Region==?base64?SGVsbG9=?=",
+			"Mcp-Param-Region is not valid Base64"},
 		{"call", `{"region":"SGVsbG8="}`, "Mcp-Param-Region=SGVsbG8=", ""},
 		{"call", `{"region":"=?base64?SGVsbG8="}`, "Mcp-Param-Region==?base64?SGVsbG8=", ""},
 		{"call", `{"region":"Hello"}`, "", "Mcp-Param-Region must be present"},
-		{"call", `{"region":"Hello"}`, "Mcp-Param-Region=hello", "Mcp-Param-Region differs from the argument region"},
-		{"call", `{"region":"a"}`, "Mcp-Param-Region=a;Mcp-Param-Region=a", "Mcp-Param-Region must be present exactly once"},
+		{"call", `{"region":"Hello"}`, "Mcp-Param-Region=hello",
+			"Mcp-Param-Region differs from the argument region"},
+		{"call", `{"region":"a"}`, "Mcp-Param-Region=a;Mcp-Param-Region=a",
+			"Mcp-Param-Region must be present exactly once"},
 		{"call", `{"region":""}`, "Mcp-Param-Region=", ""},
 		{"call", `{"region":""}`, "", "Mcp-Param-Region must be present"},
 		{"call", `{"region":null}`, "", ""},
@@ -163,7 +195,8 @@ func TestCheckHeaders(t *testing.T) {
 		{"call", `{"n":4.2e1}`, "Mcp-Param-N=42", ""},
 		{"call", `{"n":42}`, "Mcp-Param-N=043", "Mcp-Param-N differs"},
 		{"call", `{"n":42}`, "Mcp-Param-N=0x2a", "Mcp-Param-N differs"},
-		{"call", `{"n":9007199254740993}`, "Mcp-Param-N=9007199254740993", "Mcp-Param-N is present"},
+		{"call", `{"n":9007199254740993}`, "Mcp-Param-N=9007199254740993",
+			"Mcp-Param-N is present"},
 		{"call", `{"n":"42"}`, "Mcp-Param-N=42", ""},
 		{"call", `{"dry":true}`, "Mcp-Param-Dry=true", ""},
 		{"call", `{"dry":true}`, "Mcp-Param-Dry=True", "Mcp-Param-Dry differs"},
@@ -178,25 +211,32 @@ func TestCheckHeaders(t *testing.T) {
 				h.Add(name, value)
 			}
 		}
-		err := protocol.CheckHeaders(request(t, tt.method, tt.params), h.Values, []byte(headerCases))
+		err := protocol.CheckHeaders(request(t, tt.method, tt.params), h.Values,
+			[]byte(headerCases))
 		switch {
 		case err == nil && tt.problem != "":
 			t.Errorf("%s %s with %s passes, want %q", tt.method, tt.params, tt.headers, tt.problem)
-		case err != nil && (tt.problem == "" || !strings.Contains(err.Message, tt.problem) || err.Code != -32020):
-			t.Errorf("%s %s with %s: %d %s, want %q", tt.method, tt.params, tt.headers, err.Code, err.Message, tt.problem)
+		case err != nil && (tt.problem == "" || !strings.Contains(err.Message, tt.problem) ||
+			err.Code != -32020):
+			t.Errorf("%s %s with %s: %d %s, want %q", tt.method, tt.params, tt.headers, err.Code,
+				err.Message, tt.problem)
 		}
 	}
-	if err := protocol.CheckHeaders(wire.NewNotification("notifications/cancelled", nil), http.Header{}.Values, nil); err != nil {
+	if err := protocol.CheckHeaders(wire.NewNotification("notifications/cancelled", nil),
+		http.Header{}.Values, nil); err != nil {
 		t.Errorf("a notification: %v", err)
 	}
-	if err := check(request(t, "tools/call", `{"name":"a","arguments":{"region":"eu"}}`), map[string]string{"Mcp-Method": "tools/call", "Mcp-Name": "a"}, ""); err != nil {
+	if err := check(request(t, "tools/call", `{"name":"a","arguments":{"region":"eu"}}`),
+		map[string]string{"Mcp-Method": "tools/call", "Mcp-Name": "a"}, ""); err != nil {
 		t.Errorf("without a schema: %v", err)
 	}
 }
 
 func BenchmarkRequestHeaders(b *testing.B) {
-	m := request(b, "tools/call", `{"name":"a","arguments":{"region":"eu","n":42,"dry":false},`+testClientMeta+`}`)
-	for name, schema := range map[string]string{"plain": strings.ReplaceAll(headerCases, "x-mcp-header", "x-header"), "headers": headerCases} {
+	m := request(b, "tools/call", `{"name":"a","arguments":{"region":"eu","n":42,"dry":false},`+
+		testClientMeta+`}`)
+	for name, schema := range map[string]string{"plain": strings.ReplaceAll(headerCases,
+		"x-mcp-header", "x-header"), "headers": headerCases} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -20,7 +20,7 @@ func TestReadInputRequests(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		result string
-		want   string // key=method params, parted by ;, then the state
+		want   string // key=method params, separated by ;, then the state
 		err    string
 	}{
 		{`{"inputRequests":{"b":{"method":"roots/list"},"\u0061":{"params":{ "message":"1.0" },"method":"elicitation/create"}},"requestState":"\u0073 "}`,
@@ -38,9 +38,11 @@ func TestReadInputRequests(t *testing.T) {
 		{`{"inputRequests":{"a":7}}`, "", "has no method"},
 		{`{"inputRequests":{"a":{"method":7}}}`, "", "has no method"},
 		{`{"inputRequests":{"a":{"method":"m","params":[]}}}`, "", "params that are not an object"},
-		{`{"inputRequests":{"a":{"method":"m"},"\u0061":{"method":"n"}}}`, "", "two entries with the same key"},
+		{`{"inputRequests":{"a":{"method":"m"},"\u0061":{"method":"n"}}}`, "",
+			"two entries with the same key"},
 		{`{"inputRequests":{"a":{"method":"m"}},"inputRequests":{"b":{"method":"m"}},"requestState":"s"}`, "", "twice"},
-		{`{"inputRequests":{"a":{"method":"m"}},"requestState":"s","requestState":"t"}`, "", "twice"},
+		{`{"inputRequests":{"a":{"method":"m"}},"requestState":"s","requestState":"t"}`, "",
+			"twice"},
 		{some(257), "", "more than 256"},
 	} {
 		inputs, state, err := protocol.ReadInputRequests([]byte(tt.result))
@@ -58,13 +60,15 @@ func TestReadInputRequests(t *testing.T) {
 			t.Errorf("%.200s: %s, want %s %s", tt.result, got, tt.want, tt.err)
 		}
 	}
-	if inputs, _, err := protocol.ReadInputRequests([]byte(some(256))); len(inputs) != 256 || err != nil {
+	if inputs, _, err := protocol.ReadInputRequests([]byte(some(256))); len(inputs) != 256 ||
+		err != nil {
 		t.Errorf("%d inputs, %v", len(inputs), err)
 	}
 }
 
 func TestInputRequiredResult(t *testing.T) {
-	inputs := []protocol.InputRequest{{Key: "é\"", Method: "roots/list"}, {Key: "b", Method: "elicitation/create", Params: []byte(`{ "message":"1.0" }`)}}
+	inputs := []protocol.InputRequest{{Key: "é\"", Method: "roots/list"},
+		{Key: "b", Method: "elicitation/create", Params: []byte(`{ "message":"1.0" }`)}}
 	const requests = `"inputRequests":{"é\"":{"method":"roots/list","params":{}},"b":{"method":"elicitation/create","params":{ "message":"1.0" }}}`
 	for _, tt := range []struct {
 		inputs      []protocol.InputRequest
@@ -82,11 +86,13 @@ func TestInputRequiredResult(t *testing.T) {
 
 func TestSetRequestState(t *testing.T) {
 	for _, tt := range []struct{ was, state, is string }{
-		{`{"resultType":"input_required", "requestState":"a", "inputRequests": {} }`, "b\"", `{"requestState":"b\"","resultType":"input_required","inputRequests": {}}`},
+		{`{"resultType":"input_required", "requestState":"a", "inputRequests": {} }`, "b\"",
+			`{"requestState":"b\"","resultType":"input_required","inputRequests": {}}`},
 		{`{"inputRequests": {}}`, "b", `{"requestState":"b","inputRequests": {}}`},
 		{`{"inputRequests": {},"requestState":"a"}`, "", `{"inputRequests": {}}`},
 	} {
-		if got := protocol.SetRequestState(response(t, `"result":`+tt.was), tt.state); string(got.Part(wire.PartResult)) != tt.is {
+		if got := protocol.SetRequestState(response(t, `"result":`+tt.was),
+			tt.state); string(got.Part(wire.PartResult)) != tt.is {
 			t.Errorf("%s: %s, want %s", tt.was, got.Raw(), tt.is)
 		}
 	}
@@ -113,18 +119,20 @@ func TestReadContinuation(t *testing.T) {
 		}
 	}
 	if _, _, retry := protocol.ReadContinuation(wire.NewRequest("1", "m", nil)); retry {
-		t.Error("without params it is no first try")
+		t.Error("without params it counts as a continuation")
 	}
 }
 
-// What a backend could read in another way than we do is no request at all: else the
-// state of somebody else would pass unseen.
+// A requestState that a backend could read differently is rejected: otherwise the state of another
+// client would pass unnoticed.
 func TestAmbiguousRequestStates(t *testing.T) {
 	for _, params := range []string{
-		`{"requestState":"a","requestState":"b"}`, `{"requestState":"a","\u0072equestState":"b"}`, `{"RequestState":"a"}`, `{"requeststate":"a"}`,
+		`{"requestState":"a","requestState":"b"}`, `{"requestState":"a","\u0072equestState":"b"}`,
+		`{"RequestState":"a"}`, `{"requeststate":"a"}`,
 		`{"inputResponses":{},"inputResponses":{}}`, `{"InputResponses":{}}`,
 	} {
-		if m, err := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`)); err == nil {
+		if m, err := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` +
+			params + `}`)); err == nil {
 			t.Errorf("%s is a message", m.Raw())
 		}
 	}
@@ -132,7 +140,8 @@ func TestAmbiguousRequestStates(t *testing.T) {
 
 func TestSetContinuation(t *testing.T) {
 	for _, tt := range []struct{ was, responses, state, is string }{
-		{`{"name":"a", "arguments":{"n":1.0}}`, `{"k": {}}`, `"\u0073"`, `{"inputResponses":{"k": {}},"requestState":"\u0073","name":"a","arguments":{"n":1.0}}`},
+		{`{"name":"a", "arguments":{"n":1.0}}`, `{"k": {}}`, `"\u0073"`,
+			`{"inputResponses":{"k": {}},"requestState":"\u0073","name":"a","arguments":{"n":1.0}}`},
 		{`{"requestState":"x","name":"a","inputResponses":{}}`, "", "", `{"name":"a"}`},
 		{`{"requestState":"x","name":"a"}`, `{}`, "", `{"inputResponses":{},"name":"a"}`},
 		{`{"name":"a"}`, "", `"s"`, `{"requestState":"s","name":"a"}`},
@@ -151,12 +160,13 @@ func TestSetContinuation(t *testing.T) {
 	}
 }
 
-// FuzzReadInputRequests: whatever a backend asks is read or refused, and what is read and written
-// again is read the same.
+// FuzzReadInputRequests checks that any result is read or rejected, and that a result which is
+// read, written and read again is the same.
 func FuzzReadInputRequests(f *testing.F) {
 	for _, text := range []string{
 		`{"inputRequests":{"b":{"method":"roots/list"},"\u0061":{"params":{ "message":"1.0" },"method":"elicitation/create"}},"requestState":"\u0073 "}`,
-		`{"inputRequests":{"a":{"method":"m","params":null}},"requestState":null}`, `[]`, `{"requestState":""}`, `{"inputRequests":{"":{"method":"\ud800"}}}`, `{"inputRequests":`,
+		`{"inputRequests":{"a":{"method":"m","params":null}},"requestState":null}`, `[]`,
+		`{"requestState":""}`, `{"inputRequests":{"":{"method":"\ud800"}}}`, `{"inputRequests":`,
 	} {
 		f.Add([]byte(text))
 	}
@@ -166,18 +176,20 @@ func FuzzReadInputRequests(f *testing.F) {
 			return
 		}
 		if len(inputs) == 0 && state == nil {
-			t.Fatal("nothing is asked")
+			t.Fatal("no input requests")
 		}
 		written := protocol.InputRequiredResult(inputs, wire.Unquote(state))
 		again, _, err := protocol.ReadInputRequests(written)
-		if !json.Valid(written) || len(again) != len(inputs) || err != nil && wire.Unquote(state) != "" {
+		if !json.Valid(written) || len(again) != len(inputs) ||
+			err != nil && wire.Unquote(state) != "" {
 			t.Fatalf("%s was written as %s: %v", result, written, err)
 		}
 		for i := range again {
 			if inputs[i].Params == nil {
 				inputs[i].Params = []byte("{}")
 			}
-			if again[i].Key != inputs[i].Key || again[i].Method != inputs[i].Method || string(again[i].Params) != string(inputs[i].Params) {
+			if again[i].Key != inputs[i].Key || again[i].Method != inputs[i].Method ||
+				string(again[i].Params) != string(inputs[i].Params) {
 				t.Fatalf("%+v was written as %s", inputs[i], written)
 			}
 		}
@@ -185,7 +197,7 @@ func FuzzReadInputRequests(f *testing.F) {
 }
 
 func TestStripNullInputs(t *testing.T) {
-	for was, is := range map[string]string{ // "" = the very same message
+	for was, is := range map[string]string{ // "" = the same message
 		`{"resultType":"input_required","inputRequests":null,"requestState":"s","x":null}`: `{"resultType":"input_required","requestState":"s","x":null}`,
 		`{"resultType":"input_required","inputRequests":{},"requestState":null}`:           `{"resultType":"input_required","inputRequests":{}}`,
 		`{"resultType":"input_required","inputRequests":{}, "requestState":"null"}`:        "",

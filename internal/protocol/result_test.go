@@ -10,9 +10,12 @@ import (
 
 func TestResultType(t *testing.T) {
 	for result, want := range map[string]string{
-		``: "complete", `null`: "complete", `{}`: "complete", `{"a":"resultType"}`: "complete", `{"resultType":null}`: "complete",
-		`{"resultType":"complete"}`: "complete", `{"resultType":"input_\u0072equired"}`: "input_required", `{"resultType":"task"}`: "task",
-		`{"resultType":7}`: "", `{"resultType":"complete","resultType":"task"}`: "", `{"_meta":{"resultType":"task"}}`: "complete",
+		``: "complete", `null`: "complete", `{}`: "complete", `{"a":"resultType"}`: "complete",
+		`{"resultType":null}`:                  "complete",
+		`{"resultType":"complete"}`:            "complete",
+		`{"resultType":"input_\u0072equired"}`: "input_required", `{"resultType":"task"}`: "task",
+		`{"resultType":7}`: "", `{"resultType":"complete","resultType":"task"}`: "",
+		`{"_meta":{"resultType":"task"}}`: "complete",
 	} {
 		if got := protocol.ResultType([]byte(result)); got != want {
 			t.Errorf("%s: %q, want %q", result, got, want)
@@ -22,12 +25,13 @@ func TestResultType(t *testing.T) {
 
 func TestParseResultType(t *testing.T) {
 	for result, want := range map[string]string{
-		`{}`: "complete", `{"resultType":null}`: "complete", `{"resultType":""}`: "", `{"resultType":"banana"}`: "banana",
-		`null`:              "its result is not an object",
-		`"resultType"`:      "its result is not an object",
-		`["resultType"]`:    "its result is not an object",
-		`{"resultType":5}`:  "its resultType is not a string: 5",
-		`{"resultType":{}}`: "its resultType is not a string: {}",
+		`{}`: "complete", `{"resultType":null}`: "complete", `{"resultType":""}`: "",
+		`{"resultType":"banana"}`: "banana",
+		`null`:                    "its result is not an object",
+		`"resultType"`:            "its result is not an object",
+		`["resultType"]`:          "its result is not an object",
+		`{"resultType":5}`:        "its resultType is not a string: 5",
+		`{"resultType":{}}`:       "its resultType is not a string: {}",
 		`{"resultType":"complete","result\u0054ype":"complete"}`: "its resultType occurs twice",
 	} {
 		kind, err := protocol.ParseResultType([]byte(result))
@@ -40,7 +44,7 @@ func TestParseResultType(t *testing.T) {
 	}
 }
 
-// response is a response with that member.
+// response returns a response with this member.
 func response(t testing.TB, member string) wire.Message {
 	t.Helper()
 	return parse(t, full(`{"jsonrpc":"2.0", "id":"\u0069",`+member+`}`))
@@ -50,23 +54,37 @@ func TestToModern(t *testing.T) {
 	const me = `"_meta":{"io/serverInfo":{"name":"g"}`
 	for _, tt := range []struct{ method, was, is string }{
 		{"tools/call", `"result":{}`, `"result":{"resultType":"complete",` + me + `}}`},
-		{"tools/call", `"result":{ "content" : [1.0] }`, `"result":{"resultType":"complete",` + me + `},"content" : [1.0]}`},
-		{"tools/call", `"result":{"resultType":"task","taskId":"t"}`, `"result":{` + me + `},"resultType":"task","taskId":"t"}`},
-		{"tools/call", `"result":{"resultType":null}`, `"result":{"resultType":"complete",` + me + `}}`},
-		{"tools/list", `"result":{"tools":[]}`, `"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + me + `},"tools":[]}`},
-		{"resources/read", `"result":{"ttlMs":5000,"resultType":"complete"}`, `"result":{"cacheScope":"private",` + me + `},"ttlMs":5000,"resultType":"complete"}`},
-		{"resources/read", `"result":{"ttlMs":null,"cacheScope":"public"}`, `"result":{"resultType":"complete","ttlMs":0,` + me + `},"cacheScope":"public"}`},
-		{"resources/read", `"result":{"resultType":"input_required","requestState":"s"}`, `"result":{` + me + `},"resultType":"input_required","requestState":"s"}`},
-		{"prompts/get", `"result":{"_meta":{"a":1e1,"io/serverInfo":{"name":"b"},"io/related-task":{}}}`,
+		{"tools/call", `"result":{ "content" : [1.0] }`, `"result":{"resultType":"complete",` + me +
+			`},"content" : [1.0]}`},
+		{"tools/call", `"result":{"resultType":"task","taskId":"t"}`,
+			`"result":{` + me + `},"resultType":"task","taskId":"t"}`},
+		{"tools/call", `"result":{"resultType":null}`, `"result":{"resultType":"complete",` + me +
+			`}}`},
+		{"tools/list", `"result":{"tools":[]}`,
+			`"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + me +
+				`},"tools":[]}`},
+		{"resources/read", `"result":{"ttlMs":5000,"resultType":"complete"}`,
+			`"result":{"cacheScope":"private",` + me + `},"ttlMs":5000,"resultType":"complete"}`},
+		{"resources/read", `"result":{"ttlMs":null,"cacheScope":"public"}`,
+			`"result":{"resultType":"complete","ttlMs":0,` + me + `},"cacheScope":"public"}`},
+		{"resources/read", `"result":{"resultType":"input_required","requestState":"s"}`,
+			`"result":{` + me + `},"resultType":"input_required","requestState":"s"}`},
+		{"prompts/get",
+			`"result":{"_meta":{"a":1e1,"io/serverInfo":{"name":"b"},"io/related-task":{}}}`,
 			`"result":{"resultType":"complete",` + me + `,"a":1e1,"io/related-task":{}}}`},
 		{"prompts/get", `"result":{"_meta":7}`, `"result":{"resultType":"complete",` + me + `}}`},
 		{"tools/call", `"result":7`, `"result":7`},
 		{"tools/call", `"result":null`, `"result":null`},
-		{"resources/read", `"error":{"code":-32002,"message":"\u00e9", "data":{"uri":"u:1"}}`, `"error":{"code":-32602,"message":"\u00e9", "data":{"uri":"u:1"}}`},
-		{"resources/read", `"error":{"code":-32002,"message":"no"}`, `"error":{"code":-32602,"message":"no"}`},
-		{"tools/call", `"error":{"code":-32002,"message":"no","data":{"uri":"u:1"}}`, `"error":{"code":-32602,"message":"no","data":{"uri":"u:1"}}`},
-		{"tools/call", `"error":{"code":-32002,"message":"not initialized"}`, `"error":{"code":-32603,"message":"not initialized"}`},
-		{"resources/read", `"error":{"code":7,"data":{"uri":"u:1"}}`, `"error":{"code":7,"data":{"uri":"u:1"}}`},
+		{"resources/read", `"error":{"code":-32002,"message":"\u00e9", "data":{"uri":"u:1"}}`,
+			`"error":{"code":-32602,"message":"\u00e9", "data":{"uri":"u:1"}}`},
+		{"resources/read", `"error":{"code":-32002,"message":"no"}`,
+			`"error":{"code":-32602,"message":"no"}`},
+		{"tools/call", `"error":{"code":-32002,"message":"no","data":{"uri":"u:1"}}`,
+			`"error":{"code":-32602,"message":"no","data":{"uri":"u:1"}}`},
+		{"tools/call", `"error":{"code":-32002,"message":"not initialized"}`,
+			`"error":{"code":-32603,"message":"not initialized"}`},
+		{"resources/read", `"error":{"code":7,"data":{"uri":"u:1"}}`,
+			`"error":{"code":7,"data":{"uri":"u:1"}}`},
 	} {
 		got := protocol.ToModern(response(t, tt.was), tt.method, []byte(`{"name":"g"}`), true)
 		if want := response(t, tt.is); string(got.Raw()) != string(want.Raw()) {
@@ -75,12 +93,12 @@ func TestToModern(t *testing.T) {
 	}
 }
 
-// A code that means something else in the stateless era, or nothing, is not passed on.
+// A code that has another meaning in the modern generation, or none, is replaced.
 func TestErrorToModern(t *testing.T) {
 	const caps = `{"requiredCapabilities":{"sampling":{}}}`
 	for _, tt := range []struct {
 		code, data string
-		was        bool // said in the stateless era
+		was        bool // responder is modern
 		is         string
 	}{
 		{"-32020", `{}`, true, "-32603"},
@@ -100,7 +118,7 @@ func TestErrorToModern(t *testing.T) {
 		{"-32002", `1`, true, "-32603"},
 		{"-32002", `1`, false, "-32603"},
 		{"-32002", `{"uri":"u:1"}`, false, "-32602"},
-		// Those that mean nothing here, or what they mean everywhere.
+		// Codes without a meaning in MCP, or with the same one in all revisions.
 		{"-32100", `1`, false, "-32100"},
 		{"-32019", `1`, false, "-32019"},
 		{"-32001", `1`, true, "-32001"},
@@ -121,31 +139,39 @@ func TestErrorToModern(t *testing.T) {
 	}
 }
 
-// What a server of the session era says by names that only the other era has means nothing.
+// In the response of a legacy server the names of modern members have no meaning.
 func TestToModern_FromLegacy(t *testing.T) {
 	const me = `"_meta":{"io/serverInfo":{"name":"g"}}`
 	for _, tt := range []struct{ method, was, is string }{
-		{"tools/call", `{ "content" : [1.0] }`, `{"resultType":"complete",` + me + `,"content" : [1.0]}`},
-		{"tools/call", `{"x":1.0,"resultType":"input_required", "inputRequests":{"a":{ }},"requestState":"s\u0031"}`,
-			`{"resultType":"complete",` + me + `,"x":1.0,"inputRequests":{"a":{ }},"requestState":"s\u0031"}`},
-		{"tools/call", `{"resultType":"task","taskId":"t"}`, `{"resultType":"complete",` + me + `,"taskId":"t"}`},
+		{"tools/call", `{ "content" : [1.0] }`, `{"resultType":"complete",` + me +
+			`,"content" : [1.0]}`},
+		{"tools/call",
+			`{"x":1.0,"resultType":"input_required", "inputRequests":{"a":{ }},"requestState":"s\u0031"}`,
+			`{"resultType":"complete",` + me +
+				`,"x":1.0,"inputRequests":{"a":{ }},"requestState":"s\u0031"}`},
+		{"tools/call", `{"resultType":"task","taskId":"t"}`, `{"resultType":"complete",` + me +
+			`,"taskId":"t"}`},
 		{"tools/call", `{"result\u0054ype":"banana"}`, `{"resultType":"complete",` + me + `}`},
 		{"tools/call", `{"resultType":5}`, `{"resultType":"complete",` + me + `}`},
-		{"tools/call", `{"resultType":"complete","resultType":"task"}`, `{"resultType":"complete",` + me + `}`},
-		{"tools/call", `{"ttlMs":"x","cacheScope":7}`, `{"resultType":"complete",` + me + `,"ttlMs":"x","cacheScope":7}`},
-		{"resources/read", `{"contents":[],"resultType":"banana","ttlMs":"x","cacheScope":"public"}`,
+		{"tools/call", `{"resultType":"complete","resultType":"task"}`,
+			`{"resultType":"complete",` + me + `}`},
+		{"tools/call", `{"ttlMs":"x","cacheScope":7}`, `{"resultType":"complete",` + me +
+			`,"ttlMs":"x","cacheScope":7}`},
+		{"resources/read",
+			`{"contents":[],"resultType":"banana","ttlMs":"x","cacheScope":"public"}`,
 			`{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + me + `,"contents":[]}`},
 	} {
 		m := wire.NewResult("1", []byte(full(tt.was)))
 		got := protocol.ToModern(m, tt.method, []byte(`{"name":"g"}`), false)
 		if want := full(tt.is); string(got.Part(wire.PartResult)) != want {
-			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Part(wire.PartResult), want)
+			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Part(wire.PartResult),
+				want)
 		}
 	}
 }
 
 func TestToLegacy(t *testing.T) {
-	for was, is := range map[string]string{ // "" = the very same message
+	for was, is := range map[string]string{ // "" = the same message
 		`"result":{}`: "",
 		`"result":{ "content":[], "_meta":{"a":1} }`:          "",
 		`"result":{"_meta":{}}`:                               "",
@@ -173,11 +199,15 @@ func TestToLegacy(t *testing.T) {
 
 func TestErrorToLegacy(t *testing.T) {
 	for _, tt := range []struct{ uri, was, is string }{
-		{"u:1", `"error":{"code":-32602, "message":"\u00e9","data":{"uri":"u:1"}}`, `"error":{"code":-32002, "message":"\u00e9","data":{"uri":"u:1"}}`},
-		{"u:2", `"error":{"code":-32602,"data":{"uri":"u:1"}}`, `"error":{"code":-32602,"data":{"uri":"u:1"}}`},
-		{"", `"error":{"code":-32602,"data":{"uri":""}}`, `"error":{"code":-32602,"data":{"uri":""}}`},
+		{"u:1", `"error":{"code":-32602, "message":"\u00e9","data":{"uri":"u:1"}}`,
+			`"error":{"code":-32002, "message":"\u00e9","data":{"uri":"u:1"}}`},
+		{"u:2", `"error":{"code":-32602,"data":{"uri":"u:1"}}`,
+			`"error":{"code":-32602,"data":{"uri":"u:1"}}`},
+		{"", `"error":{"code":-32602,"data":{"uri":""}}`,
+			`"error":{"code":-32602,"data":{"uri":""}}`},
 		{"u:1", `"error":{"code":-32602,"data":7}`, `"error":{"code":-32602,"data":7}`},
-		{"u:1", `"error":{"code":-32603,"data":{"uri":"u:1"}}`, `"error":{"code":-32603,"data":{"uri":"u:1"}}`},
+		{"u:1", `"error":{"code":-32603,"data":{"uri":"u:1"}}`,
+			`"error":{"code":-32603,"data":{"uri":"u:1"}}`},
 		{"u:1", `"result":{}`, `"result":{}`},
 	} {
 		got := protocol.ErrorToLegacy(response(t, tt.was), tt.uri)
@@ -187,24 +217,26 @@ func TestErrorToLegacy(t *testing.T) {
 	}
 }
 
-// What is told to a client of the other era and back is what it was, but for what was
-// put in front.
+// A result that is converted to the other generation and back is unchanged, except for added
+// members.
 func TestResultsRoundTrip(t *testing.T) {
-	for i, result := range []string{`{}`, `{"tools":[{"n":1e400}],"nextCursor":"c"}`, `{"_meta":{"a":1},"content":[]}`} {
-		stateless := i%2 == 0
-		m := protocol.ToLegacy(protocol.ToModern(wire.NewResult("1", []byte(result)), "tools/list", []byte(`{}`), stateless))
+	for i, result := range []string{`{}`, `{"tools":[{"n":1e400}],"nextCursor":"c"}`,
+		`{"_meta":{"a":1},"content":[]}`} {
+		fromModern := i%2 == 0
+		m := protocol.ToLegacy(protocol.ToModern(wire.NewResult("1", []byte(result)), "tools/list",
+			[]byte(`{}`), fromModern))
 		if got := string(m.Part(wire.PartResult)); got != result {
-			t.Errorf("%s came back as %s", result, got)
+			t.Errorf("%s became %s", result, got)
 		}
 	}
 }
 
-// BenchmarkToModern is what it costs to tell a client of the stateless era what an older server has
-// answered, beside one walk over as much JSON.
+// BenchmarkToModern compares the conversion of a legacy response with one scan of as much JSON.
 func BenchmarkToModern(b *testing.B) {
 	const row = `{"id":12345,"ok":true,"path":"src/a.go","score":0.25,"tags":["a","bc"],"next":null},`
 	for name, content := range map[string]string{
-		"text 4KiB":      `{"type":"text","text":"` + strings.Repeat(`line 17 of a file, with an escape\n`, 4<<10/35) + `"}`,
+		"text 4KiB": `{"type":"text","text":"` +
+			strings.Repeat(`line 17 of a file, with an escape\n`, 4<<10/35) + `"}`,
 		"structure 3MiB": strings.Repeat(row, 3<<20/len(row)) + `{}`,
 	} {
 		m := response(b, `"result":{"content":[`+content+`],"isError":false}`)
@@ -217,8 +249,12 @@ func BenchmarkToModern(b *testing.B) {
 				}
 			})
 		}
-		run(name+"/Modern", func() { protocol.ToModern(m, "tools/call", []byte(`{"name":"g"}`), false) })
-		run(name+"/of its own era", func() { protocol.ToModern(m, "tools/call", []byte(`{"name":"g"}`), true) })
+		run(name+"/Modern", func() {
+			protocol.ToModern(m, "tools/call", []byte(`{"name":"g"}`), false)
+		})
+		run(name+"/from a modern server", func() {
+			protocol.ToModern(m, "tools/call", []byte(`{"name":"g"}`), true)
+		})
 		run(name+"/one walk", func() { _, _ = wire.Parse(m.Raw()) })
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// In whatever a task stands, its id alone is exchanged.
+// Wherever the task is in a message, only its id is replaced.
 func TestTaskID(t *testing.T) {
 	for _, object := range []string{
 		`{ "taskId" : "t","n": 1.0, "task":{"ttl":1}}`,
@@ -19,12 +19,14 @@ func TestTaskID(t *testing.T) {
 	} {
 		want := strings.Replace(object, `"t"`, `"other \" é"`, 1)
 		if got := protocol.TaskID([]byte(object)); got != "t" {
-			t.Errorf("%s names %q", object, got)
+			t.Errorf("task id of %s: %q", object, got)
 		}
 		if got := string(protocol.SetTaskID([]byte(object), `other " é`)); got != want {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
-		for _, around := range []string{`{"id":1,"jsonrpc":"2.0", "result":%s}`, `{"id":1,"jsonrpc":"2.0","method":"m", "params":%s}`, `{"jsonrpc":"2.0","method":"m", "params":%s}`} {
+		for _, around := range []string{`{"id":1,"jsonrpc":"2.0", "result":%s}`,
+			`{"id":1,"jsonrpc":"2.0","method":"m", "params":%s}`,
+			`{"jsonrpc":"2.0","method":"m", "params":%s}`} {
 			m := protocol.SetMessageTaskID(parse(t, fmt.Sprintf(around, object)), `other " é`)
 			if got, want := string(m.Raw()), fmt.Sprintf(around, want); got != want {
 				t.Errorf("got %s\nwant %s", got, want)
@@ -33,8 +35,9 @@ func TestTaskID(t *testing.T) {
 	}
 	for _, object := range []string{`{}`, `{"task":{"ttl":1}}`, `{"taskId":7}`, `[]`} {
 		m := parse(t, `{"jsonrpc":"2.0","id":1,"result":`+object+`}`)
-		if protocol.TaskID([]byte(object)) != "" || string(protocol.SetMessageTaskID(m, "t").Raw()) != string(m.Raw()) {
-			t.Errorf("%s names a task", object)
+		if protocol.TaskID([]byte(object)) != "" ||
+			string(protocol.SetMessageTaskID(m, "t").Raw()) != string(m.Raw()) {
+			t.Errorf("%s has a task id", object)
 		}
 	}
 }
@@ -54,14 +57,17 @@ func TestRelatedTasks(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, without)
 		}
 	}
-	for _, object := range []string{`{ "n":1.0 }`, `{"text": "related-task"}`, `{ "_meta":{"related-task":1} }`, `{ "_meta" : { } }`} {
+	for _, object := range []string{`{ "n":1.0 }`, `{"text": "related-task"}`,
+		`{ "_meta":{"related-task":1} }`, `{ "_meta" : { } }`} {
 		if got := string(protocol.StripRelatedTask([]byte(object))); got != object {
 			t.Errorf("got %s\nwant %s", got, object)
 		}
 	}
-	// A result that is part of a task has none either.
-	result := []byte(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"},"own":1},"content":[ ]}`)
-	got, _ := wire.Lookup(protocol.TaskToModern(legacyTask("completed"), protocol.TaskOutcome{Result: result}), "result")
+	// A result that is part of a task has no related task either.
+	result := []byte(
+		`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"},"own":1},"content":[ ]}`)
+	got, _ := wire.Lookup(protocol.TaskToModern(legacyTask("completed"),
+		protocol.TaskOutcome{Result: result}), "result")
 	if want := `{"_meta":{"own":1},"content":[ ]}`; string(got) != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -70,11 +76,12 @@ func TestRelatedTasks(t *testing.T) {
 func TestHasTasksExtension(t *testing.T) {
 	const ext = `"io.modelcontextprotocol/tasks"`
 	for capabilities, want := range map[string]string{
-		``:                                     `{"extensions":{` + ext + `:{}}}`,
-		`{}`:                                   `{"extensions":{` + ext + `:{}}}`,
-		`{"roots":{ },"extensions":{"o":{ }}}`: `{"extensions":{` + ext + `:{},"o":{ }},"roots":{ }}`,
-		`{"extensions":{` + ext + `:null}}`:    `{"extensions":{` + ext + `:{}}}`,
-		`{"tasks":{}}`:                         `{"extensions":{` + ext + `:{}},"tasks":{}}`,
+		``:   `{"extensions":{` + ext + `:{}}}`,
+		`{}`: `{"extensions":{` + ext + `:{}}}`,
+		`{"roots":{ },"extensions":{"o":{ }}}`: `{"extensions":{` + ext +
+			`:{},"o":{ }},"roots":{ }}`,
+		`{"extensions":{` + ext + `:null}}`: `{"extensions":{` + ext + `:{}}}`,
+		`{"tasks":{}}`:                      `{"extensions":{` + ext + `:{}},"tasks":{}}`,
 	} {
 		if protocol.HasTasksExtension([]byte(capabilities)) {
 			t.Errorf("%s declares tasks", capabilities)
@@ -115,8 +122,10 @@ func TestTaskSupport(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, bare)
 		}
 	}
-	call := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments": {"task":1.0},"task":{"ttl":1}}}`)
-	const asks, silent = `{"task":{},"name":"a","arguments": {"task":1.0}}`, `{"name":"a","arguments": {"task":1.0}}`
+	call := parse(t,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments": {"task":1.0},"task":{"ttl":1}}}`)
+	const asks, silent = `{"task":{},"name":"a","arguments": {"task":1.0}}`,
+		`{"name":"a","arguments": {"task":1.0}}`
 	if got := string(protocol.AddTaskParam(call).Part(wire.PartParams)); got != asks {
 		t.Errorf("got %s\nwant %s", got, asks)
 	}
@@ -127,27 +136,32 @@ func TestTaskSupport(t *testing.T) {
 	if got := protocol.StripTaskParam(call).Raw(); string(got) != string(call.Raw()) {
 		t.Errorf("got %s\nwant %s", got, call.Raw())
 	}
-	if got := protocol.AddTaskParam(call); got.Name() != "a" || string(got.Part(wire.PartParams)) != asks {
+	if got := protocol.AddTaskParam(call); got.Name() != "a" ||
+		string(got.Part(wire.PartParams)) != asks {
 		t.Errorf("got %s\nwant the params %s", got.Raw(), asks)
 	}
 }
 
 func TestParseTaskUpdate(t *testing.T) {
-	responses := []protocol.InputResponse{{Key: "b", Result: []byte(`{ "n":1.0}`)}, {Key: "a", Result: []byte(`{"action":"cancel"}`)}}
+	responses := []protocol.InputResponse{{Key: "b", Result: []byte(`{ "n":1.0}`)},
+		{Key: "a", Result: []byte(`{"action":"cancel"}`)}}
 	params := []byte(`{"taskId":"t","inputResponses":{"b":{ "n":1.0},"a":{"action":"cancel"}}}`)
 	id, got, err := protocol.ParseTaskUpdate(wire.NewRequest("1", "tasks/update", params))
 	if err != nil || id != "t" || fmt.Sprint(got) != fmt.Sprint(responses) {
 		t.Errorf("got %q %v, %v", id, got, err)
 	}
-	if id, got, err := protocol.ParseTaskUpdate(wire.NewRequest("1", "tasks/update", []byte(`{"taskId":"t","inputResponses":{}}`))); err != nil || id != "t" || got != nil {
+	if id, got, err := protocol.ParseTaskUpdate(wire.NewRequest("1", "tasks/update",
+		[]byte(`{"taskId":"t","inputResponses":{}}`))); err != nil || id != "t" || got != nil {
 		t.Errorf("got %q %v, %v", id, got, err)
 	}
 	for _, params := range []string{
-		`{}`, `{"taskId":7,"inputResponses":{}}`, `{"taskId":"","inputResponses":{}}`, `{"taskId":"t"}`, `{"taskId":"t","inputResponses":null}`,
+		`{}`, `{"taskId":7,"inputResponses":{}}`, `{"taskId":"","inputResponses":{}}`,
+		`{"taskId":"t"}`, `{"taskId":"t","inputResponses":null}`,
 		`{"taskId":"t","inputResponses":[]}`, `{"taskId":"t","inputResponses":{"a":1}}`,
 		`{"taskId":"t","inputResponses":{` + many(257, `"%d":{}`) + `}}`,
 	} {
-		id, got, err := protocol.ParseTaskUpdate(wire.NewRequest("1", "tasks/update", []byte(params)))
+		id, got, err := protocol.ParseTaskUpdate(wire.NewRequest("1", "tasks/update",
+			[]byte(params)))
 		if err == nil || err.Code != wire.CodeInvalidParams || id != "" || got != nil {
 			t.Errorf("%.60s: got %q %v, %v", params, id, got, err)
 		}
@@ -156,26 +170,31 @@ func TestParseTaskUpdate(t *testing.T) {
 
 func TestListenTaskIDs(t *testing.T) {
 	listen := func(filter string) ([]string, *wire.Error) {
-		return protocol.ListenTaskIDs(wire.NewRequest("1", "subscriptions/listen", []byte(`{"notifications":`+filter+`}`)))
+		return protocol.ListenTaskIDs(wire.NewRequest("1", "subscriptions/listen",
+			[]byte(`{"notifications":`+filter+`}`)))
 	}
 	for filter, want := range map[string][]string{
-		`{}`: nil, `null`: nil, `{"taskIds":null}`: nil, `{"taskIds":[]}`: nil, `{"taskIds":["b","a","b"]}`: {"b", "a", "b"},
+		`{}`: nil, `null`: nil, `{"taskIds":null}`: nil, `{"taskIds":[]}`: nil,
+		`{"taskIds":["b","a","b"]}`: {"b", "a", "b"},
 	} {
 		if got, err := listen(filter); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, %v", filter, got, err)
 		}
 	}
-	if got, err := listen(`{"taskIds":[` + many(4096, `"%d"`) + `]}`); err != nil || len(got) != 4096 {
+	if got, err := listen(`{"taskIds":[` + many(4096, `"%d"`) + `]}`); err != nil ||
+		len(got) != 4096 {
 		t.Errorf("got %d, %v", len(got), err)
 	}
-	for _, filter := range []string{`{"taskIds":"a"}`, `{"taskIds":[1]}`, `{"taskIds":["a",""]}`, `{"taskIds":[` + many(4097, `"%d"`) + `]}`} {
-		if got, err := listen(filter); err == nil || err.Code != wire.CodeInvalidParams || got != nil {
+	for _, filter := range []string{`{"taskIds":"a"}`, `{"taskIds":[1]}`, `{"taskIds":["a",""]}`,
+		`{"taskIds":[` + many(4097, `"%d"`) + `]}`} {
+		if got, err := listen(filter); err == nil || err.Code != wire.CodeInvalidParams ||
+			got != nil {
 			t.Errorf("%.60s: got %q, %v", filter, got, err)
 		}
 	}
 }
 
-// many returns n texts with their numbers, as elements or members.
+// many returns n numbered texts, as elements or members.
 func many(n int, format string) string {
 	all := make([]string, n)
 	for i := range all {

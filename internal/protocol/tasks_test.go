@@ -16,7 +16,7 @@ const (
 	rest        = `"statusMessage":"é \u00e9","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:40:00Z","x-own": {"n":1.10}}`
 )
 
-// legacyTask is a classic task of that status.
+// legacyTask returns a legacy task with this status.
 func legacyTask(status string) []byte {
 	return []byte(strings.Replace(workingTask, `"working"`, `"`+status+`"`, 1))
 }
@@ -24,7 +24,8 @@ func legacyTask(status string) []byte {
 func TestTaskToModern(t *testing.T) {
 	result := []byte(`{"content":[ ],"isError":true,"n":1.0}`)
 	failure := []byte(`{"code":-32603, "message":"no","data":1.0}`)
-	inputs := []protocol.InputRequest{{Key: "a", Method: "elicitation/create", Params: []byte(`{"message": "?"}`)}, {Key: "b", Method: "roots/list"}}
+	inputs := []protocol.InputRequest{{Key: "a", Method: "elicitation/create",
+		Params: []byte(`{"message": "?"}`)}, {Key: "b", Method: "roots/list"}}
 	const requests = `{"a":{"method":"elicitation/create","params":{"message": "?"}},"b":{"method":"roots/list","params":{}}}`
 	for _, c := range []struct {
 		was      string
@@ -35,21 +36,30 @@ func TestTaskToModern(t *testing.T) {
 		{"cancelled", protocol.TaskOutcome{}, "cancelled", ""},
 		{"cancelled", protocol.TaskOutcome{Error: failure}, "cancelled", ""},
 		{"cancelled", protocol.TaskOutcome{Result: result}, "cancelled", ""},
-		{"completed", protocol.TaskOutcome{Result: result}, "completed", `"result":` + string(result) + `,`},
-		{"failed", protocol.TaskOutcome{Result: result}, "completed", `"result":` + string(result) + `,`},
-		{"working", protocol.TaskOutcome{Result: result}, "completed", `"result":` + string(result) + `,`},
-		{"failed", protocol.TaskOutcome{Error: failure}, "failed", `"error":` + string(failure) + `,`},
-		{"completed", protocol.TaskOutcome{Error: failure}, "failed", `"error":` + string(failure) + `,`},
-		{"input_required", protocol.TaskOutcome{Inputs: inputs}, "input_required", `"inputRequests":` + requests + `,`},
-		{"working", protocol.TaskOutcome{Inputs: inputs}, "input_required", `"inputRequests":` + requests + `,`},
-		// None says that it has ended and not how, or that it waits and not for what.
+		{"completed", protocol.TaskOutcome{Result: result}, "completed",
+			`"result":` + string(result) + `,`},
+		{"failed", protocol.TaskOutcome{Result: result}, "completed", `"result":` + string(result) +
+			`,`},
+		{"working", protocol.TaskOutcome{Result: result}, "completed",
+			`"result":` + string(result) + `,`},
+		{"failed", protocol.TaskOutcome{Error: failure}, "failed", `"error":` + string(failure) +
+			`,`},
+		{"completed", protocol.TaskOutcome{Error: failure}, "failed", `"error":` + string(failure) +
+			`,`},
+		{"input_required", protocol.TaskOutcome{Inputs: inputs}, "input_required",
+			`"inputRequests":` + requests + `,`},
+		{"working", protocol.TaskOutcome{Inputs: inputs}, "input_required",
+			`"inputRequests":` + requests + `,`},
+		// No status without the matching outcome or inputs.
 		{"completed", protocol.TaskOutcome{}, "working", ""},
 		{"failed", protocol.TaskOutcome{}, "working", ""},
 		{"input_required", protocol.TaskOutcome{}, "working", ""},
-		{"of tomorrow", protocol.TaskOutcome{}, "of tomorrow", ""},
+		{"unknown", protocol.TaskOutcome{}, "unknown", ""},
 	} {
-		task := c.more + `"status":"` + c.is + `","ttlMs":60000,"pollIntervalMs":5000,"taskId":"t",` + rest
-		if got, want := string(protocol.TaskToModern(legacyTask(c.was), c.o)), `{"resultType":"complete",`+task; got != want {
+		task := c.more + `"status":"` + c.is +
+			`","ttlMs":60000,"pollIntervalMs":5000,"taskId":"t",` + rest
+		if got, want := string(protocol.TaskToModern(legacyTask(c.was), c.o)),
+			`{"resultType":"complete",`+task; got != want {
 			t.Errorf("%s, %+v:\n got %s\nwant %s", c.was, c.o, got, want)
 		}
 	}
@@ -72,7 +82,7 @@ func TestTaskToLegacy(t *testing.T) {
 	}
 }
 
-// Durations are whole numbers in both, whatever number they were.
+// Durations are whole numbers in both generations, whatever number they were.
 func TestTaskDurations(t *testing.T) {
 	for _, c := range []struct{ ttl, interval, wantTTL, wantInterval string }{
 		{"60000", "5000", "60000", "5000"},
@@ -86,11 +96,14 @@ func TestTaskDurations(t *testing.T) {
 		{`"60000"`, `{}`, "null", ""},
 	} {
 		for names, to := range map[[2]string]func([]byte) []byte{
-			{"ttl", "pollInterval"}:     protocol.TaskToLegacy,
-			{"ttlMs", "pollIntervalMs"}: func(task []byte) []byte { return protocol.TaskToModern(task, protocol.TaskOutcome{}) },
+			{"ttl", "pollInterval"}: protocol.TaskToLegacy,
+			{"ttlMs", "pollIntervalMs"}: func(task []byte) []byte {
+				return protocol.TaskToModern(task, protocol.TaskOutcome{})
+			},
 		} {
 			for _, from := range [][2]string{{"ttl", "pollInterval"}, {"ttlMs", "pollIntervalMs"}} {
-				task := to(fmt.Appendf(nil, `{"status":"working","%s":%s,"%s":%s}`, from[0], c.ttl, from[1], c.interval))
+				task := to(fmt.Appendf(nil, `{"status":"working","%s":%s,"%s":%s}`, from[0], c.ttl,
+					from[1], c.interval))
 				ttl, _ := wire.Lookup(task, names[0])
 				interval, _ := wire.Lookup(task, names[1])
 				if string(ttl) != c.wantTTL || string(interval) != c.wantInterval {
@@ -101,12 +114,13 @@ func TestTaskDurations(t *testing.T) {
 	}
 	task := []byte(`{"ttl":null,"ttlMs":1500.5,"pollIntervalMs":2.5}`)
 	life, ok := protocol.TaskTTL(task)
-	if pace := protocol.TaskPollInterval(task); pace != 3*time.Millisecond || !ok || life != 1500*time.Millisecond {
-		t.Errorf("asked about each %v, kept for %v, %v", pace, life, ok)
+	if pace := protocol.TaskPollInterval(task); pace != 3*time.Millisecond || !ok ||
+		life != 1500*time.Millisecond {
+		t.Errorf("poll interval %v, ttl %v, %v", pace, life, ok)
 	}
 	life, ok = protocol.TaskTTL([]byte(`{"ttlMs":null}`))
 	if pace := protocol.TaskPollInterval([]byte(`{}`)); pace != 0 || ok || life != 0 {
-		t.Errorf("asked about each %v, kept for %v, %v", pace, life, ok)
+		t.Errorf("poll interval %v, ttl %v, %v", pace, life, ok)
 	}
 }
 
@@ -123,10 +137,13 @@ func TestCreateTaskResults(t *testing.T) {
 	if got := string(protocol.CreateTaskResultToLegacy(got)); got != back {
 		t.Errorf("got %s\nwant %s", got, back)
 	}
-	// How a task has ended is not said where it is made.
-	for was, is := range map[string]string{"completed": "working", "failed": "working", "input_required": "working", "cancelled": "cancelled"} {
-		got := protocol.CreateTaskResultToModern(fmt.Appendf(nil, `{"task":{"taskId":"t","status":%q,"result":{},"requestState":"s"}}`, was))
-		if want := `{"resultType":"task","status":"` + is + `","ttlMs":null,"taskId":"t"}`; string(got) != want {
+	// The result that contains a created task does not contain an outcome.
+	for was, is := range map[string]string{"completed": "working", "failed": "working",
+		"input_required": "working", "cancelled": "cancelled"} {
+		got := protocol.CreateTaskResultToModern(fmt.Appendf(nil,
+			`{"task":{"taskId":"t","status":%q,"result":{},"requestState":"s"}}`, was))
+		if want := `{"resultType":"task","status":"` + is +
+			`","ttlMs":null,"taskId":"t"}`; string(got) != want {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 	}
@@ -136,22 +153,27 @@ func TestCreateTaskResults(t *testing.T) {
 	if want := `{"task":{"status":"completed","ttl":null,` + task + `}`; string(got) != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	if got := string(protocol.WithStatusCancelled([]byte(`{"taskId":"t","status":"working","n":1.0}`))); got != `{"status":"cancelled","taskId":"t","n":1.0}` {
+	if got := string(
+		protocol.WithStatusCancelled(
+			[]byte(
+				`{"taskId":"t","status":"working","n":1.0}`))); got != `{"status":"cancelled","taskId":"t","n":1.0}` {
 		t.Errorf("got %s", got)
 	}
 }
 
-// There and back nothing is lost of a task, and its outcome is the same, byte for byte.
+// A round trip preserves a task, and its outcome byte for byte.
 func TestTasksRoundTrip(t *testing.T) {
 	for status, o := range map[string]protocol.TaskOutcome{
-		"working":        {},
-		"cancelled":      {},
-		"completed":      {Result: []byte(`{ "content" : [{"type":"text","text":"\u00e9"}],"n":1.10,"isError":false}`)},
-		"failed":         {Result: []byte(`{ "content" : [ ],"isError":true}`)},
-		"input_required": {Inputs: []protocol.InputRequest{{Key: "k", Method: "sampling/createMessage", Params: []byte(`{ "n":1.0}`)}}},
+		"working":   {},
+		"cancelled": {},
+		"completed": {Result: []byte(`{ "content" : [{"type":"text","text":"\u00e9"}],"n":1.10,"isError":false}`)},
+		"failed":    {Result: []byte(`{ "content" : [ ],"isError":true}`)},
+		"input_required": {Inputs: []protocol.InputRequest{{Key: "k",
+			Method: "sampling/createMessage", Params: []byte(`{ "n":1.0}`)}}},
 	} {
 		modern := protocol.TaskToModern(legacyTask(status), o)
-		if got, want := members(protocol.TaskToLegacy(modern)), members(legacyTask(status)); !slices.Equal(got, want) {
+		if got, want := members(protocol.TaskToLegacy(modern)),
+			members(legacyTask(status)); !slices.Equal(got, want) {
 			t.Errorf("%s:\n got %q\nwant %q", status, got, want)
 		}
 		got, err := protocol.ReadTaskOutcome(modern)
@@ -161,14 +183,18 @@ func TestTasksRoundTrip(t *testing.T) {
 	}
 	failure := []byte(`{"code":1, "message":"no"}`)
 	modern := protocol.TaskToModern(legacyTask("failed"), protocol.TaskOutcome{Error: failure})
-	if got, err := protocol.ReadTaskOutcome(modern); err != nil || string(got.Error) != string(failure) || protocol.TaskStatus(protocol.TaskToLegacy(modern)) != "failed" {
+	if got, err := protocol.ReadTaskOutcome(modern); err != nil ||
+		string(got.Error) != string(failure) ||
+		protocol.TaskStatus(protocol.TaskToLegacy(modern)) != "failed" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
-// members are those of an object, sorted.
+// members returns the sorted members of an object.
 func members(object []byte) (all []string) {
-	wire.Members(object, func(key string, value []byte, _ int) { all = append(all, key+": "+string(value)) })
+	wire.Members(object, func(key string, value []byte, _ int) {
+		all = append(all, key+": "+string(value))
+	})
 	slices.Sort(all)
 	return all
 }
@@ -189,18 +215,22 @@ func TestInvalidTaskOutcomes(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %s", task, o, err, want)
 		}
 	}
-	for status, ended := range map[string]bool{"working": false, "input_required": false, "completed": true, "failed": true, "cancelled": true, "": false} {
+	for status, ended := range map[string]bool{"working": false, "input_required": false,
+		"completed": true, "failed": true, "cancelled": true, "": false} {
 		if protocol.IsTerminalStatus(status) != ended {
-			t.Errorf("TaskEnded(%q) = %v", status, !ended)
+			t.Errorf("IsTerminalStatus(%q) = %v", status, !ended)
 		}
 	}
 }
 
-// A task as tasks/get has told of it is what is told of it unasked, but for what only a
-// result has.
+// The notification about a task contains the result of tasks/get without the members that belong
+// to results.
 func TestNewTaskNotification(t *testing.T) {
-	m := protocol.NewTaskNotification([]byte(`{"resultType":"complete","taskId":"t","status":"working","x":1.0,"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`))
-	if got, want := string(m.Raw()), `{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t","status":"working","x":1.0}}`; got != want {
+	m := protocol.NewTaskNotification(
+		[]byte(
+			`{"resultType":"complete","taskId":"t","status":"working","x":1.0,"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`))
+	if got, want := string(m.Raw()),
+		`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t","status":"working","x":1.0}}`; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }

@@ -7,21 +7,32 @@ import (
 	"testing"
 )
 
-// texts are messages as gateways see them: a small call, one with a page of
-// text, and results that are big for their strings or for their structure.
+// texts are typical messages of a gateway: a small call, a call with a page of text, and results
+// that are large because of their strings or because of their structure.
 var texts = []struct{ name, text string }{
-	{"call 32B", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"gh__search","arguments":{"query":"thirty-two bytes"},"_meta":{"progressToken":7}}}`},
-	{"call 4KiB", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"gh__search","arguments":{"text":"` + lines(4<<10) + `"}}}`},
-	{"answer 32B", `{"jsonrpc":"2.0","id":4211,"result":{"content":[{"type":"text","text":"0123456789abcdef0123456789abcdef"}]}}`},
-	{"code 64KiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat(`\tif err != nil {\n\t\treturn fmt.Errorf(\"reading %q: %w\", name, err)\n\t}\n`, 64<<10/78) + `"}]}}`},
-	{"base64 1MiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("iVBORw0KGgoAAAANSUhEUgAA", 1<<20/24) + `"}]}}`},
-	{"strings 1MiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + lines(1<<20) + `"}],"isError":false}}`},
-	{"structure 64KiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":[` + manyMembers(64<<10) + `]}}`},
-	{"pretty 64KiB", pretty(`{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":[` + manyMembers(32<<10) + `]}}`)},
-	{"umlauts 64KiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat("Größe ☃ und Maß, ", 64<<10/22) + `"}]}}`},
+	{"call 32B",
+		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"gh__search","arguments":{"query":"thirty-two bytes"},"_meta":{"progressToken":7}}}`},
+	{"call 4KiB",
+		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"gh__search","arguments":{"text":"` + lines(4<<10) + `"}}}`},
+	{"response 32B",
+		`{"jsonrpc":"2.0","id":4211,"result":{"content":[{"type":"text","text":"0123456789abcdef0123456789abcdef"}]}}`},
+	{"code 64KiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` +
+		strings.Repeat(
+			`\tif err != nil {\n\t\treturn fmt.Errorf(\"reading %q: %w\", name, err)\n\t}\n`,
+			64<<10/78) + `"}]}}`},
+	{"base64 1MiB",
+		`{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("iVBORw0KGgoAAAANSUhEUgAA", 1<<20/24) + `"}]}}`},
+	{"strings 1MiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` +
+		lines(1<<20) + `"}],"isError":false}}`},
+	{"structure 64KiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":[` +
+		manyMembers(64<<10) + `]}}`},
+	{"pretty 64KiB", pretty(`{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":[` +
+		manyMembers(32<<10) + `]}}`)},
+	{"non-ASCII 64KiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` +
+		strings.Repeat("Größe ☃ und Maß, ", 64<<10/22) + `"}]}}`},
 }
 
-// lines is text of n bytes as tools give it, with an escape in each line.
+// lines returns n bytes of text like that of tools, with an escape in each line.
 func lines(n int) string {
 	return strings.Repeat(`The quick brown fox jumps over the lazy dog, as it is written in line 17.\n`, n/75)
 }
@@ -39,8 +50,8 @@ func pretty(text string) string {
 	return string(b)
 }
 
-// BenchmarkParse stands beside json.Valid, which only says whether a text is
-// JSON, and the way that was rejected: to decode the envelope.
+// BenchmarkParse compares Parse with json.Valid, which only validates, and with the rejected
+// alternative: decoding the envelope.
 func BenchmarkParse(b *testing.B) {
 	for _, bb := range texts {
 		text := []byte(bb.text)
@@ -75,8 +86,8 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// BenchmarkSplice stands beside the way that was rejected: to take the envelope
-// apart and to write it anew, which also loses the order of its members.
+// BenchmarkSplice compares Splice with the rejected alternative: decoding and encoding the
+// envelope, which also loses the order of its members.
 func BenchmarkSplice(b *testing.B) {
 	for _, bb := range texts {
 		m := parseOrFail(b, bb.text)
@@ -135,8 +146,7 @@ func BenchmarkOneLine(b *testing.B) {
 	}
 }
 
-// TestAllocations: to look into a message costs no memory, to pass it on under
-// another id costs its new text.
+// Reading parts of a message does not allocate; replacing its id allocates only the new text.
 func TestAllocations(t *testing.T) {
 	ours, name := []byte(`4211`), []byte(`"search"`)
 	for _, tt := range texts {
@@ -148,17 +158,24 @@ func TestAllocations(t *testing.T) {
 			do   func()
 		}{
 			{"Parse", 0, func() { Parse(text) }},
-			{"Splice", 1, func() { m.Splice(Edit{PartID, ours}, Edit{PartToken, ours}, Edit{PartName, name}) }},
+			{"Splice", 1, func() {
+				m.Splice(Edit{PartID, ours}, Edit{PartToken, ours}, Edit{PartName, name})
+			}},
 			{"OneLine", 1, func() { m.OneLine() }},
-			{"Part, IsToolError", 0, func() { m.Part(PartParams); m.Part(PartToken); m.IsToolError() }},
+			{"Part, IsToolError", 0, func() {
+				m.Part(PartParams)
+				m.Part(PartToken)
+				m.IsToolError()
+			}},
 		} {
 			if n := testing.AllocsPerRun(20, c.do); n > c.max {
 				t.Errorf("%s of %s: %v allocations, not %v", c.what, tt.name, n, c.max)
 			}
 		}
 	}
-	// Escapes in a key cost one small buffer.
-	escaped := fmt.Appendf(nil, `{"jsonrpc":"2.0","\u0069d":1,"meth\u006fd":"m","x":[{"\u0069d":2}]}`)
+	// Escapes in a key need one small buffer.
+	escaped := fmt.Appendf(nil,
+		`{"jsonrpc":"2.0","\u0069d":1,"meth\u006fd":"m","x":[{"\u0069d":2}]}`)
 	if n := testing.AllocsPerRun(20, func() { Parse(escaped) }); n > 2 {
 		t.Errorf("Parse with escaped keys: %v allocations", n)
 	}

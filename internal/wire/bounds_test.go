@@ -21,17 +21,17 @@ func TestParseBoundsTheDepth(t *testing.T) {
 	}
 	objects := strings.Repeat(`{"a":`, maxDepth) + "1" + strings.Repeat("}", maxDepth)
 	if !Members([]byte(objects), func(string, []byte, int) {}) {
-		t.Error("objects at the bound are refused")
+		t.Error("objects at the bound are rejected")
 	}
 	if Members([]byte(`{"a":`+objects+"}"), func(string, []byte, int) {}) {
 		t.Error("objects beyond the bound are accepted")
 	}
 	if got := outcome(t, strings.Repeat(`[{"a":`, 1<<20)); got != "-32700" {
-		t.Errorf("deep and without an end: %s", got)
+		t.Errorf("deep and truncated: %s", got)
 	}
 }
 
-// A message that nests too deep has its parts, so that its error gets its id.
+// A message that nests too deep still has its parts, so that the error has its id.
 func TestParseTooDeep_F_DOOR_7(t *testing.T) {
 	arrays, text := nested(1100), `{"]}\"":"[{"}`
 	objects := strings.Repeat(`{"a":`, 1100) + text + strings.Repeat("}", 1100)
@@ -51,7 +51,7 @@ func TestParseTooDeep_F_DOOR_7(t *testing.T) {
 		}
 		for _, bad := range []string{deep[:len(deep)-600], deep + "]", deep[:1500]} {
 			if got := outcome(t, `{"jsonrpc":"2.0","id":"x","result":`+bad+`}`); got != "-32700" {
-				t.Errorf("%.20s…, not closed as it should be: %s", bad, got)
+				t.Errorf("%.20s…, with a wrong closing bracket: %s", bad, got)
 			}
 		}
 	}
@@ -71,8 +71,7 @@ func TestParseBoundsABatch(t *testing.T) {
 	}
 }
 
-// TestParseCostIsLinear: no member, however odd, makes Parse build anything that
-// grows with the message.
+// No member makes Parse allocate in proportion to the message.
 func TestParseCostIsLinear(t *testing.T) {
 	for name, member := range map[string]string{
 		"unknown":  `"x":0,`,

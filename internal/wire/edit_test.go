@@ -30,8 +30,9 @@ func TestEditObject(t *testing.T) {
 		{`{"x":1}`, nil, `{}`},
 		{`{"x":1,"a":2,"x":{"x":3},"b":{"x":4}}`, nil, `{"a":2,"b":{"x":4}}`},
 		{`{"\u0078":1,"\u00e91":2,"X":"\u003c"}`, nil, `{"X":"\u003c"}`},
-		{`{"a":1,"b":2,"\u0061":3}`, put("a", `"\u00e9"`, `"`, "{}"), `{"a":"\u00e9","\"":{},"b":2}`},
-		{`{"b":1}`, put("x", "7"), `{"x":7,"b":1}`}, // what is put in is not dropped
+		{`{"a":1,"b":2,"\u0061":3}`, put("a", `"\u00e9"`, `"`, "{}"),
+			`{"a":"\u00e9","\"":{},"b":2}`},
+		{`{"b":1}`, put("x", "7"), `{"x":7,"b":1}`}, // added members are not dropped
 		{`{"a":1,"b":`, put("c", "7"), `{"c":7,"a":1}`},
 		{`{"a":1]`, nil, `{"a":1}`},
 	} {
@@ -44,16 +45,18 @@ func TestEditObject(t *testing.T) {
 	}
 }
 
-// FuzzEditObject holds EditObject against encoding/json: what comes out is JSON, and has, in
-// their order, what was put in and each other member, byte for byte.
+// FuzzEditObject compares EditObject with encoding/json: the result is JSON with the added members
+// and each remaining member in order, byte for byte.
 func FuzzEditObject(f *testing.F) {
 	seed(func(text string) { f.Add([]byte(text), "method", []byte(`[1]`), "id") })
-	f.Add([]byte(`{ "a":1.0, "\u0061":{"a":2}, "b":"\u003c", "":null }`), "a", []byte(`{"c":7}`), "b")
+	f.Add([]byte(`{ "a":1.0, "\u0061":{"a":2}, "b":"\u003c", "":null }`), "a", []byte(`{"c":7}`),
+		"b")
 	f.Fuzz(func(t *testing.T, object []byte, key string, text []byte, dropped string) {
 		if !json.Valid(text) || !utf8.Valid(text) || !utf8.ValidString(key) || depth(text) > 900 {
 			return
 		}
-		got := EditObject(object, func(key string) bool { return key == dropped }, Member{key, text})
+		got := EditObject(object, func(key string) bool { return key == dropped },
+			Member{key, text})
 		if !json.Valid(object) || !utf8.Valid(object) || depth(object) > maxDepth {
 			if utf8.Valid(object) && !json.Valid(got) {
 				t.Fatalf("of %q: %s", object, got)
@@ -71,27 +74,30 @@ func FuzzEditObject(f *testing.F) {
 			t.Fatalf("%s became %s", object, got)
 		}
 		for i := range want {
-			if all[i].key != want[i].key || strings.TrimSpace(string(all[i].value)) != strings.TrimSpace(string(want[i].value)) {
-				t.Fatalf("%s became %s: member %d is %s, not %s", object, got, i, all[i].value, want[i].value)
+			if all[i].key != want[i].key ||
+				strings.TrimSpace(string(all[i].value)) != strings.TrimSpace(string(want[i].value)) {
+				t.Fatalf("%s became %s: member %d is %s, not %s", object, got, i, all[i].value,
+					want[i].value)
 			}
 		}
 		if m := NewResult("1", object); depth(text) < 900 && depth(object) < 900 {
-			checkEditResult(t, m, func(key string) bool { return key == dropped }, Member{key, text})
+			checkEditResult(t, m, func(key string) bool { return key == dropped },
+				Member{key, text})
 		}
 	})
 }
 
-// checkEditResult holds ReviseResult, which does not parse what it makes, against Splice, which does.
+// checkEditResult compares EditResult, which does not parse its result, with Splice, which does.
 func checkEditResult(t testing.TB, m Message, drop func(string) bool, put ...Member) {
 	t.Helper()
 	got := m.EditResult(drop, put...)
 	want := m.Splice(Edit{PartResult, EditObject(m.Part(PartResult), drop, put...)})
 	if string(got.Raw()) != string(want.Raw()) || want.multiline && !got.multiline {
-		t.Fatalf("%s\nis revised to %s\nand spliced to %s", m.Raw(), got.Raw(), want.Raw())
+		t.Fatalf("%s\nbecomes %s\nand by Splice %s", m.Raw(), got.Raw(), want.Raw())
 	}
-	for p := range numParts { // white space around a value is not of it, but may have been put in with it
+	for p := range numParts { // white space around a value may have been added with it
 		if strings.TrimSpace(string(got.Part(p))) != strings.TrimSpace(string(want.Part(p))) {
-			t.Fatalf("%s\nwas revised: its part %d is %s, not %s", got.Raw(), p, got.Part(p), want.Part(p))
+			t.Fatalf("%s\npart %d is %s, not %s", got.Raw(), p, got.Part(p), want.Part(p))
 		}
 	}
 }
@@ -108,13 +114,14 @@ func TestEditResult(t *testing.T) {
 		`{"jsonrpc":"2.0","id":7,"error":{"code":1}}`,
 		`{"jsonrpc":"2.0","id":7,"method":"m","params":{"name":"x"}}`,
 	} {
-		for _, put := range [][]Member{nil, {{"isError", []byte("true")}}, {{"z", []byte("{\n}")}, {"a", []byte("1")}}} {
+		for _, put := range [][]Member{nil, {{"isError", []byte("true")}},
+			{{"z", []byte("{\n}")}, {"a", []byte("1")}}} {
 			checkEditResult(t, parseOrFail(t, text), drop, put...)
 		}
 	}
 	m := parseOrFail(t, `{"jsonrpc":"2.0","id":7,"error":{"code":1}}`)
 	if got := m.EditResult(nil, Member{"a", []byte("1")}); string(got.Raw()) != string(m.Raw()) {
-		t.Errorf("of an error: %s", got.Raw())
+		t.Errorf("error response: %s", got.Raw())
 	}
 }
 
@@ -138,18 +145,25 @@ func TestSet(t *testing.T) {
 	for _, c := range []struct {
 		name, in, text string
 		path           []string
-		want           string // "" = not to be had
+		want           string // "" = not ok
 	}{
-		{"exchanged", `{"jsonrpc":"2.0","method":"m","params":{"a":1.0, "ref":{"type":"x","name":"\u0061"},"z":[1]}}`, `"b"`,
-			[]string{"params", "ref", "name"}, `{"jsonrpc":"2.0","method":"m","params":{"a":1.0, "ref":{"type":"x","name":"b"},"z":[1]}}`},
-		{"put in", `{"jsonrpc":"2.0","method":"m","params":{ "level":"info"}}`, `"l"`,
-			[]string{"params", "logger"}, `{"jsonrpc":"2.0","method":"m","params":{"logger":"l", "level":"info"}}`},
-		{"put into an empty one", `{"jsonrpc":"2.0","method":"m","params":{}}`, `"l"`,
+		{"exchanged",
+			`{"jsonrpc":"2.0","method":"m","params":{"a":1.0, "ref":{"type":"x","name":"\u0061"},"z":[1]}}`, `"b"`,
+			[]string{"params", "ref", "name"},
+			`{"jsonrpc":"2.0","method":"m","params":{"a":1.0, "ref":{"type":"x","name":"b"},"z":[1]}}`},
+		{"added", `{"jsonrpc":"2.0","method":"m","params":{ "level":"info"}}`, `"l"`,
+			[]string{"params", "logger"},
+			`{"jsonrpc":"2.0","method":"m","params":{"logger":"l", "level":"info"}}`},
+		{"added to an empty object", `{"jsonrpc":"2.0","method":"m","params":{}}`, `"l"`,
 			[]string{"params", "logger"}, `{"jsonrpc":"2.0","method":"m","params":{"logger":"l"}}`},
-		{"no such object", `{"jsonrpc":"2.0","method":"m","params":{"ref":3}}`, `"l"`, []string{"params", "ref", "name"}, ""},
-		{"nothing there", `{"jsonrpc":"2.0","method":"m"}`, `"l"`, []string{"params", "ref", "name"}, ""},
-		{"twice", `{"jsonrpc":"2.0","method":"m","params":{"x":1,"\u0078":2}}`, `"l"`, []string{"params", "x"}, ""},
-		{"twice on the way", `{"jsonrpc":"2.0","method":"m","params":{"x":{"y":1},"x":{"y":2}}}`, `"l"`, []string{"params", "x", "y"}, ""},
+		{"missing parent", `{"jsonrpc":"2.0","method":"m","params":{"ref":3}}`, `"l"`,
+			[]string{"params", "ref", "name"}, ""},
+		{"empty message", `{"jsonrpc":"2.0","method":"m"}`, `"l"`,
+			[]string{"params", "ref", "name"}, ""},
+		{"twice", `{"jsonrpc":"2.0","method":"m","params":{"x":1,"\u0078":2}}`, `"l"`,
+			[]string{"params", "x"}, ""},
+		{"duplicate parent", `{"jsonrpc":"2.0","method":"m","params":{"x":{"y":1},"x":{"y":2}}}`,
+			`"l"`, []string{"params", "x", "y"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := Parse([]byte(c.in))
@@ -166,7 +180,7 @@ func TestSet(t *testing.T) {
 				t.Errorf("changed: %s", got.Raw())
 			case ok:
 				if value, _ := Lookup(got.Raw(), c.path...); string(value) != c.text {
-					t.Errorf("looked up %s", value)
+					t.Errorf("Lookup returns %s", value)
 				}
 			}
 		})

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// seed gives a fuzz test what the other tests know of.
+// seed adds the texts of the other tests to a fuzz test.
 func seed(add func(text string)) {
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"q":"\u003c"},"_meta":{"progressToken":"p"}}}`,
@@ -16,7 +16,8 @@ func seed(add func(text string)) {
 		`{"jsonrpc":"2.0","id":"ä","result":{"content":[{"type":"text","text":"\ud834\udd1e"}],"isError":true}}`,
 		`{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":-32600,"message":"m","data":[1e400,-0]}}`,
 		`{"jsonrpc":"2.0","\u0069d":1,"Method":"m","method":"m","progressTo\u212aen":1}`,
-		`[{"jsonrpc":"2.0","method":"m"},{"id":1}]`, `{"id":{},"ID":[1]}`, "{\n\"jsonrpc\" :\"2.0\",\r\n\"id\": -1.50e+2 }", "{\"id\":\"\xff\"}",
+		`[{"jsonrpc":"2.0","method":"m"},{"id":1}]`, `{"id":{},"ID":[1]}`,
+		"{\n\"jsonrpc\" :\"2.0\",\r\n\"id\": -1.50e+2 }", "{\"id\":\"\xff\"}",
 		nested(20), `{"a":{"b":[{},[],"",true,false,null,0.1]}} x`,
 	} {
 		add(text)
@@ -37,7 +38,7 @@ type pair struct {
 	value []byte
 }
 
-// pairs returns the members of an object, nil if text is none.
+// pairs returns the members of an object, nil if text is not an object.
 func pairs(text []byte) (all []pair) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, _ := d.Token(); t != json.Delim('{') {
@@ -54,8 +55,8 @@ func pairs(text []byte) (all []pair) {
 	return all
 }
 
-// only returns the value of the one member of that name; it is not clear if
-// another would do, too.
+// only returns the value of the only member with this name; clear is false if there is another
+// match.
 func only(object []pair, name string) (value []byte, clear bool) {
 	clear = true
 	for _, p := range object {
@@ -88,9 +89,9 @@ func depth(text []byte) (deepest int) {
 	return deepest
 }
 
-// FuzzParse holds Parse against encoding/json: it must refuse what that refuses,
-// find the parts that a decoder finds that minds the case, and nothing that one
-// which does not would read in another way.
+// FuzzParse compares Parse with encoding/json. Parse must reject everything that encoding/json
+// rejects, find the parts that a case-sensitive decoder finds, and accept nothing that a
+// case-insensitive decoder would read differently.
 func FuzzParse(f *testing.F) {
 	seed(func(text string) { f.Add([]byte(text)) })
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -102,7 +103,8 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if e, ok := err.(*Error); err != nil && (!ok || e.Code != CodeParseError && e.Code != CodeInvalidRequest) {
+		if e, ok := err.(*Error); err != nil &&
+			(!ok || e.Code != CodeParseError && e.Code != CodeInvalidRequest) {
 			t.Fatalf("the error is %T %v", err, err)
 		} else if (ok && e.Code == CodeParseError) == valid {
 			t.Fatalf("valid: %v, error: %v", valid, err)
@@ -111,8 +113,9 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		flat := m.OneLine()
-		breaks := strings.NewReplacer("\n", " ", "\r", " ") // they stand between tokens alone
-		if describe(flat) != breaks.Replace(describe(m)) || bytes.ContainsAny(flat.Raw(), "\r\n") || !json.Valid(flat.Raw()) {
+		breaks := strings.NewReplacer("\n", " ", "\r", " ") // they occur only between tokens
+		if describe(flat) != breaks.Replace(describe(m)) || bytes.ContainsAny(flat.Raw(), "\r\n") ||
+			!json.Valid(flat.Raw()) {
 			t.Fatalf("OneLine: %q", flat.Raw())
 		}
 		if m.Kind() == Batch {
@@ -131,9 +134,9 @@ func FuzzParse(f *testing.F) {
 		top := pairs(text)
 		id, _ := only(top, "id")
 		if got := m.ID(); got != "" && err != nil && (got != ID(id) || !scalar(id)) {
-			t.Fatalf("refused with id %s, and there is %s", got, id)
+			t.Fatalf("rejected with id %s, but the id is %s", got, id)
 		}
-		if err == nil && string(m.Raw()) == string(text) { // else it was mended
+		if err == nil && string(m.Raw()) == string(text) { // otherwise the message was repaired
 			check(t, m, top)
 		}
 	})
@@ -172,11 +175,11 @@ func check(t *testing.T, m Message, top []pair) {
 		t.Fatal("neither a call nor a response")
 	}
 	if m.Kind() != kind {
-		t.Fatalf("a %s, want a %s", kinds[m.Kind()], kinds[kind])
+		t.Fatalf("kind %s, want %s", kinds[m.Kind()], kinds[kind])
 	}
 	token, clear := only(meta, "progressToken")
-	if own, ownClear := only(params, "progressToken"); own != nil && kind == Notification {
-		token, clear = own, clear && ownClear
+	if top, topClear := only(params, "progressToken"); top != nil && kind == Notification {
+		token, clear = top, clear && topClear
 	}
 	if IsNull(token) {
 		token = nil
@@ -186,12 +189,14 @@ func check(t *testing.T, m Message, top []pair) {
 	}
 }
 
-// FuzzSplice exchanges any three parts: what comes out differs in them alone,
-// and its parts are those that Parse finds.
+// FuzzSplice replaces any three parts: the result differs only in them, and has the parts that
+// Parse finds.
 func FuzzSplice(f *testing.F) {
 	seed(func(text string) {
-		f.Add([]byte(text), byte(PartID), byte(PartName), byte(PartToken), []byte(`4211`), []byte(`"ä"`))
-		f.Add([]byte(text), byte(PartRequestID), byte(PartMeta), byte(PartCursor), []byte(`{"a":1}`), []byte("[\n]"))
+		f.Add([]byte(text), byte(PartID), byte(PartName), byte(PartToken), []byte(`4211`),
+			[]byte(`"ä"`))
+		f.Add([]byte(text), byte(PartRequestID), byte(PartMeta), byte(PartCursor),
+			[]byte(`{"a":1}`), []byte("[\n]"))
 	})
 	f.Fuzz(func(t *testing.T, text []byte, a, b, c byte, x, y []byte) {
 		m, err := Parse(text)
@@ -199,26 +204,30 @@ func FuzzSplice(f *testing.F) {
 			return
 		}
 		before := describe(m)
-		parts := []Part{Part(a) % Part(len(partNames)), Part(b) % Part(len(partNames)), Part(c) % Part(len(partNames))}
+		parts := []Part{Part(a) % Part(len(partNames)), Part(b) % Part(len(partNames)),
+			Part(c) % Part(len(partNames))}
 		edits := []Edit{{parts[0], x}, {parts[1], y}, {parts[2], x}}
 		for i, p := range parts {
-			// What would make another message of it, or none, is the caller's mistake.
+			// Replacements that change the kind of the message, or make it invalid, are mistakes
+			// of the caller.
 			deep := p == PartParams || p == PartMeta || p == PartResult
-			if deep || p == PartMethod || p == PartError || p == PartID && !scalar(edits[i].Text) || p == PartToken && IsNull(bytes.TrimSpace(edits[i].Text)) {
+			if deep || p == PartMethod || p == PartError || p == PartID && !scalar(edits[i].Text) ||
+				p == PartToken && IsNull(bytes.TrimSpace(edits[i].Text)) {
 				return
 			}
 		}
 		for _, e := range edits {
-			if len(e.Text) != len(bytes.TrimSpace(e.Text)) || !utf8.Valid(e.Text) || depth(e.Text) > 900 || depth(text) > 90 || len(e.Text) > maxID {
+			if len(e.Text) != len(bytes.TrimSpace(e.Text)) || !utf8.Valid(e.Text) ||
+				depth(e.Text) > 900 || depth(text) > 90 || len(e.Text) > maxID {
 				return
 			}
 		}
 		got := m.Splice(edits...)
 		same(t, got)
 		if describe(m) != before || got.Kind() != m.Kind() {
-			t.Fatalf("the message has changed")
+			t.Fatalf("Splice changed its receiver")
 		}
-		// Back again: then every byte that was not exchanged is where it was.
+		// The reverse edits restore the original text.
 		for i := range edits {
 			edits[i].Text = m.Part(edits[i].Part)
 		}
@@ -233,7 +242,7 @@ func scalar(id []byte) bool {
 	return isID(id)
 }
 
-// FuzzSkimmer holds a Skimmer, which gets the text in three pieces, against Parse.
+// FuzzSkimmer compares a Skimmer, which gets the text in three pieces, with Parse.
 func FuzzSkimmer(f *testing.F) {
 	seed(func(text string) { f.Add([]byte(text), uint(3), uint(9)) })
 	f.Fuzz(func(t *testing.T, text []byte, a, b uint) {
@@ -245,14 +254,14 @@ func FuzzSkimmer(f *testing.F) {
 		s.Write(text[b:])
 		m, err := Parse(text)
 		if e, ok := err.(*Error); ok && e.Code == CodeParseError {
-			same(t, NewErrorResponse(s.ID(), e)) // any id will do, if it can be sent
+			same(t, NewErrorResponse(s.ID(), e)) // any id that can be sent
 		} else if m.Kind() == Batch && s.ID() != "" || m.Kind() != Batch && s.ID() != m.ID() {
-			t.Fatalf("cut at %d and %d: id %s, Parse says %s", a, b, s.ID(), m.ID())
+			t.Fatalf("cut at %d and %d: id %s, Parse returns %s", a, b, s.ID(), m.ID())
 		}
 	})
 }
 
-// FuzzUnquote holds Unquote and Quote against encoding/json.
+// FuzzUnquote compares Unquote and Quote with encoding/json.
 func FuzzUnquote(f *testing.F) {
 	seed(func(text string) { f.Add([]byte(text)) })
 	f.Fuzz(func(t *testing.T, text []byte) {

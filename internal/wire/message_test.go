@@ -17,19 +17,21 @@ func TestOneLine(t *testing.T) {
 	if bytes.ContainsAny(flat.Raw(), "\r\n") {
 		t.Errorf("a line break is left: %q", flat.Raw())
 	}
-	if want := strings.NewReplacer("\n", " ", "\r", " ").Replace(strings.TrimRight(pretty, "\n")); string(flat.Raw()) != want {
-		t.Errorf("more has changed than the line breaks: %q", flat.Raw())
+	if want := strings.NewReplacer("\n", " ", "\r",
+		" ").Replace(strings.TrimRight(pretty, "\n")); string(flat.Raw()) != want {
+		t.Errorf("other bytes have changed: %q", flat.Raw())
 	}
 	same(t, flat)
 	if string(m.Raw()) != pretty {
-		t.Error("OneLine has changed the message it was called on")
+		t.Error("OneLine changed its receiver")
 	}
 	if again := flat.OneLine(); &again.Raw()[0] != &flat.Raw()[0] {
-		t.Error("a message of one line was copied")
+		t.Error("a message without line breaks was copied")
 	}
 	for _, text := range []string{"[1,\n2]", "{\n}", "\n17"} {
 		m, _ := Parse([]byte(text))
-		if flat := m.OneLine(); bytes.Contains(flat.Raw(), []byte("\n")) || flat.Kind() != m.Kind() {
+		if flat := m.OneLine(); bytes.Contains(flat.Raw(), []byte("\n")) ||
+			flat.Kind() != m.Kind() {
 			t.Errorf("OneLine of %q: %q", text, flat.Raw())
 		}
 	}
@@ -41,15 +43,17 @@ func TestElements(t *testing.T) {
 		want []string
 	}{
 		{`[]`, nil}, {` [ ] `, nil}, {`[1]`, []string{`1`}},
-		{" [ 1 ,\n\"a,b\\\"]\" , [2,[3]],{\"x\":[4]} , null ] ", []string{`1`, `"a,b\"]"`, `[2,[3]]`, `{"x":[4]}`, `null`}},
-		{`{}`, nil}, {``, nil}, {`[1`, nil}, {`[1,]`, nil}, {`[1]]`, nil}, {`[1] 2`, nil}, {"[\"\xff\"]", nil},
+		{" [ 1 ,\n\"a,b\\\"]\" , [2,[3]],{\"x\":[4]} , null ] ",
+			[]string{`1`, `"a,b\"]"`, `[2,[3]]`, `{"x":[4]}`, `null`}},
+		{`{}`, nil}, {``, nil}, {`[1`, nil}, {`[1,]`, nil}, {`[1]]`, nil}, {`[1] 2`, nil},
+		{"[\"\xff\"]", nil},
 	}
 	for _, tt := range tests {
 		var got []string
 		for _, e := range Elements([]byte(tt.text)) {
 			got = append(got, string(e))
 			if _ = append(e, '!'); cap(e) != len(e) {
-				t.Errorf("Elements(%q): who appends to %s writes into the array", tt.text, e)
+				t.Errorf("Elements(%q): appending to %s changes the array", tt.text, e)
 			}
 		}
 		if !reflect.DeepEqual(got, tt.want) {
@@ -58,7 +62,7 @@ func TestElements(t *testing.T) {
 	}
 	n := 0
 	if !EachElement([]byte(`[1,2,3,nonsense`), func([]byte) bool { n++; return n < 2 }) || n != 2 {
-		t.Errorf("EachElement was to end after 2 elements, and saw %d", n)
+		t.Errorf("EachElement did not stop after 2 elements, but after %d", n)
 	}
 }
 
@@ -69,7 +73,7 @@ func TestMembers(t *testing.T) {
 	ok := Members(text, func(key string, value []byte, at int) {
 		got = append(got, fmt.Sprintf("%s=%s", strings.ReplaceAll(key, "\n", `\n`), value))
 		if !bytes.HasPrefix(text[at:], value) {
-			t.Errorf("%s does not stand at %d", value, at)
+			t.Errorf("%s is not at offset %d", value, at)
 		}
 	})
 	if !ok || !reflect.DeepEqual(got, want) {
@@ -77,7 +81,8 @@ func TestMembers(t *testing.T) {
 	}
 	for text, want := range map[string]bool{
 		`{}`: true, "{}\n": true, `{"a":1,"a":1}`: true,
-		``: false, `[]`: false, `null`: false, `{`: false, `{"a":1`: false, `{"a":1,}`: false, `{"a":1}}`: false, "{\"a\":\"\xff\"}": false,
+		``: false, `[]`: false, `null`: false, `{`: false, `{"a":1`: false, `{"a":1,}`: false,
+		`{"a":1}}`: false, "{\"a\":\"\xff\"}": false,
 	} {
 		if got := Members([]byte(text), func(string, []byte, int) {}); got != want {
 			t.Errorf("Members(%q): %v", text, got)
@@ -88,12 +93,12 @@ func TestMembers(t *testing.T) {
 func TestIsObjectAndIsNull(t *testing.T) {
 	for _, text := range []string{`{}`, " \n{"} {
 		if !IsObject([]byte(text)) {
-			t.Errorf("%q is an object's text", text)
+			t.Errorf("IsObject(%q) is true", text)
 		}
 	}
 	for _, text := range []string{``, ` `, `[{}]`, `"{"`, `null`} {
 		if IsObject([]byte(text)) {
-			t.Errorf("%q is no object's text", text)
+			t.Errorf("IsObject(%q) is false", text)
 		}
 	}
 	if !IsNull(nil) || !IsNull([]byte(`null`)) || IsNull([]byte(`"null"`)) || IsNull([]byte(`{}`)) {
@@ -102,17 +107,21 @@ func TestIsObjectAndIsNull(t *testing.T) {
 }
 
 var literals = []string{
-	``, `"`, `""`, `"a"`, `"ä☃𝄞"`, `"\"\\\/\b\f\n\r\t"`, `"\u0041\u00e4\u2603"`, `"\ud834\udd1e"`, `"\uD834\uDD1E!"`,
-	`"\ud834"`, `"\ud834x"`, `"\ud834\n"`, `"\udd1e\ud834"`, `"\ud834\ud834\udd1e"`, `"\ud834\u0041"`, `"\u0000"`, `"\uffff\ufffd"`,
-	`"a\"`, `"a"b"`, `"a`, `a"`, `"\x"`, `"\u12"`, "\"\n\"", "\"\xff\"", `1`, `null`, `true`, `{}`, `["a"]`, `"a" `, `12345678"`,
+	``, `"`, `""`, `"a"`, `"ä☃𝄞"`, `"\"\\\/\b\f\n\r\t"`, `"\u0041\u00e4\u2603"`, `"\ud834\udd1e"`,
+	`"\uD834\uDD1E!"`,
+	`"\ud834"`, `"\ud834x"`, `"\ud834\n"`, `"\udd1e\ud834"`, `"\ud834\ud834\udd1e"`,
+	`"\ud834\u0041"`, `"\u0000"`, `"\uffff\ufffd"`,
+	`"a\"`, `"a"b"`, `"a`, `a"`, `"\x"`, `"\u12"`, "\"\n\"", "\"\xff\"", `1`, `null`, `true`, `{}`,
+	`["a"]`, `"a" `, `12345678"`,
 }
 
-// TestUnquote compares with encoding/json, which mends what is no UTF-8 and
-// takes white space; a part of a message has neither.
+// TestUnquote compares with encoding/json, which replaces invalid UTF-8 and skips white space; a
+// part of a message has neither.
 func TestUnquote(t *testing.T) {
 	for _, literal := range literals {
 		var want string
-		if json.Unmarshal([]byte(literal), &want) != nil || strings.HasSuffix(literal, " ") || strings.Contains(literal, "\xff") {
+		if json.Unmarshal([]byte(literal), &want) != nil || strings.HasSuffix(literal, " ") ||
+			strings.Contains(literal, "\xff") {
 			want = ""
 		}
 		if got := Unquote([]byte(literal)); got != want {
@@ -123,14 +132,16 @@ func TestUnquote(t *testing.T) {
 
 func TestQuote(t *testing.T) {
 	for s, want := range map[string]string{
-		"": `""`, "plain-Name_1": `"plain-Name_1"`, "<a> & 'b'": `"<a> & 'b'"`, "\"\\": `"\"\\"`, "\x00\n": `"\u0000\n"`,
-		"ä☃𝄞": `"ä☃𝄞"`, "\xff": `"\ufffd"`, "12345678\"": `"12345678\""`,
+		"": `""`, "plain-Name_1": `"plain-Name_1"`, "<a> & 'b'": `"<a> & 'b'"`, "\"\\": `"\"\\"`,
+		"\x00\n": `"\u0000\n"`,
+		"ä☃𝄞":    `"ä☃𝄞"`, "\xff": `"\ufffd"`, "12345678\"": `"12345678\""`,
 	} {
 		if got := string(Quote(s)); got != want {
 			t.Errorf("Quote(%q): %s, want %s", s, got, want)
 		}
 	}
-	if got := string(Encode(map[string]any{"a": "<\n>", "b": json.RawMessage("[1,\n2]")})); got != `{"a":"<\n>","b":[1,2]}` {
+	if got := string(Encode(map[string]any{"a": "<\n>",
+		"b": json.RawMessage("[1,\n2]")})); got != `{"a":"<\n>","b":[1,2]}` {
 		t.Errorf("Encode: %s", got)
 	}
 }
@@ -144,11 +155,12 @@ func TestEncodePanicsOnMistakes(t *testing.T) {
 	Encode(func() {})
 }
 
-// TestPlain looks for each byte at each place, alone and before others, and
-// compares with looking at one byte after the other.
+// TestPlain puts each byte at each offset, alone and before others, and compares with a byte by
+// byte scan.
 func TestPlain(t *testing.T) {
 	slow := func(text []byte) (n int, ascii bool) {
-		for ascii = true; n < len(text) && text[n] != '"' && text[n] != '\\' && text[n] >= ' '; n++ {
+		for ascii = true; n < len(text) && text[n] != '"' && text[n] != '\\' &&
+			text[n] >= ' '; n++ {
 			ascii = ascii && text[n] < 0x80
 		}
 		return n, ascii
@@ -158,11 +170,12 @@ func TestPlain(t *testing.T) {
 			for c := range 256 {
 				text := bytes.Repeat([]byte{'x'}, size)
 				text[at] = byte(c)
-				for _, last := range []byte{'x', '"', '\\', 0x1f, 0x20, 0x23, 0x80, 0xff, 0xa2, 0xdc, 0} {
+				for _, last := range []byte{'x', '"', '\\', 0x1f, 0x20, 0x23, 0x80, 0xff, 0xa2,
+					0xdc, 0} {
 					text[size-1] = last
 					n, ascii := skipPlain(text, 0)
 					if wantN, want := slow(text); n != wantN || ascii != want {
-						t.Fatalf("plain(%q): %d, %v; want %d, %v", text, n, ascii, wantN, want)
+						t.Fatalf("skipPlain(%q): %d, %v; want %d, %v", text, n, ascii, wantN, want)
 					}
 				}
 			}
@@ -170,15 +183,17 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestStrings puts each two pieces of what strings are made of, and must
-// not be made of, at each place, and compares with encoding/json.
+// TestStrings puts each pair of valid and invalid string pieces at each offset, and compares with
+// encoding/json.
 func TestStrings(t *testing.T) {
-	pieces := []string{`a`, `abcdefgh`, `\\`, `\"`, `\n`, `\/`, `\u0041`, `\u00g0`, `\x`, `\`, `"`, `]`, `#`, "\n", "\x1f", "\x7f", `ä`, `☃`, "\xff", "\x80"}
+	pieces := []string{`a`, `abcdefgh`, `\\`, `\"`, `\n`, `\/`, `\u0041`, `\u00g0`, `\x`, `\`, `"`,
+		`]`, `#`, "\n", "\x1f", "\x7f", `ä`, `☃`, "\xff", "\x80"}
 	for at := range 35 {
 		for _, one := range pieces {
 			for _, other := range pieces {
 				for _, between := range []string{"", "xyz", `\t`, `\t\t`} {
-					text := []byte(`["` + strings.Repeat("x", at) + one + between + other + `y","` + "z" + `"]`)
+					text := []byte(`["` + strings.Repeat("x", at) + one + between + other + `y","` +
+						"z" + `"]`)
 					got, want := Elements(text) != nil, json.Valid(text) && utf8.Valid(text)
 					if got != want {
 						t.Fatalf("%q: read %v, valid %v", text, got, want)
@@ -190,18 +205,21 @@ func TestStrings(t *testing.T) {
 }
 
 func TestAccessorsUnquoteNamesAndKeepIDs(t *testing.T) {
-	m := parseOrFail(t, `{"jsonrpc":"2.0","id":"\u0069","method":"a\/b","params":{"name":"\u00e4","requestId":-0,"_meta":{"progressToken":"\u0070"}}}`)
-	if m.Method() != "a/b" || m.Name() != "ä" || m.ID() != `"\u0069"` || m.RequestID() != `-0` || m.Token() != `"\u0070"` {
-		t.Errorf("method %s, name %s, id %s, requestId %s, token %s", m.Method(), m.Name(), m.ID(), m.RequestID(), m.Token())
+	m := parseOrFail(t,
+		`{"jsonrpc":"2.0","id":"\u0069","method":"a\/b","params":{"name":"\u00e4","requestId":-0,"_meta":{"progressToken":"\u0070"}}}`)
+	if m.Method() != "a/b" || m.Name() != "ä" || m.ID() != `"\u0069"` || m.RequestID() != `-0` ||
+		m.Token() != `"\u0070"` {
+		t.Errorf("method %s, name %s, id %s, requestId %s, token %s", m.Method(), m.Name(), m.ID(),
+			m.RequestID(), m.Token())
 	}
 	m = parseOrFail(t, `{"jsonrpc":"2.0","id":1,"result":{"name":"x"}}`)
-	if m.Method() != "" || m.Name() != "" || m.RequestID() != "" || m.Token() != "" || m.IsToolError() {
+	if m.Method() != "" || m.Name() != "" || m.RequestID() != "" || m.Token() != "" ||
+		m.IsToolError() {
 		t.Error("a response has parts of a request")
 	}
 }
 
-// TestNewMessagesMustBeJSON: that the gateway writes what is no message is a
-// mistake in the program, and found at once.
+// Writing an invalid message is a mistake in the program and panics.
 func TestNewMessagesMustBeJSON(t *testing.T) {
 	defer func() {
 		if recover() == nil {

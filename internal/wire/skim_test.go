@@ -11,31 +11,33 @@ var skimCases = []struct {
 }{
 	{"id first", `{"jsonrpc":"2.0","id":42,"method":"m"}`, `42`},
 	{"id last", `{"jsonrpc":"2.0","result":{"a":[1,{"id":2}],"b":"}]"},"id":"é"}`, `"é"`},
-	{"id between", `{"result":[],"id":-1.5e3,"jsonrpc":"2.0"}`, `-1.5e3`},
+	{"id in the middle", `{"result":[],"id":-1.5e3,"jsonrpc":"2.0"}`, `-1.5e3`},
 	{"white space", " { \"id\"\t:\r\n 7 \n, \"a\" : 1 } ", `7`},
 	{"empty string", `{"id":""}`, `""`},
 	{"null", `{"id":null}`, `null`},
 	{"a key with escapes", `{"\u0069\u0064":1}`, `1`},
 	{"an id with escapes", `{"id":"\"}, \"id\":2, {\\"}`, `"\"}, \"id\":2, {\\"`},
-	{"a nested id alone", `{"params":{"id":1},"result":[{"id":2}]}`, ``},
-	{"a nested id behind", `{"id":1,"params":{"id":2,"x":{"id":3}}}`, `1`},
+	{"only a nested id", `{"params":{"id":1},"result":[{"id":2}]}`, ``},
+	{"a nested id after it", `{"id":1,"params":{"id":2,"x":{"id":3}}}`, `1`},
 	{"id in strings", `{"a":"\"id\":2","b":"id","id":1,"c":["id",3],"d":"\\"}`, `1`},
 	{"another case", `{"ID":1,"Id":2}`, ``},
 	{"two ids", `{"id":1,"id":1}`, ``},
-	{"an id and one that is none", `{"id":{},"id":1}`, ``},
+	{"valid and invalid id", `{"id":{},"id":1}`, ``},
 	{"an object", `{"id":{"id":1}}`, ``},
 	{"an array", `{"id":[1]}`, ``},
 	{"true", `{"id":true}`, ``},
-	{"the longest", `{"id":"` + strings.Repeat("x", maxID-2) + `"}`, ID(`"` + strings.Repeat("x", maxID-2) + `"`)},
+	{"the longest", `{"id":"` + strings.Repeat("x", maxID-2) + `"}`,
+		ID(`"` + strings.Repeat("x", maxID-2) + `"`)},
 	{"too long", `{"id":"` + strings.Repeat("x", maxID-1) + `"}`, ``},
 	{"far too long", `{"id":"` + strings.Repeat("x\\n", maxID) + `"}`, ``},
-	{"behind much space", `{"id":` + strings.Repeat(" ", 2*maxID) + `5` + strings.Repeat("\n", 2*maxID) + `}`, `5`},
-	{"behind a long key", `{"` + strings.Repeat("k", 2*maxID) + `":1,"id":5}`, `5`},
+	{"after much white space", `{"id":` + strings.Repeat(" ", 2*maxID) + `5` +
+		strings.Repeat("\n", 2*maxID) + `}`, `5`},
+	{"after a long key", `{"` + strings.Repeat("k", 2*maxID) + `":1,"id":5}`, `5`},
 	{"a batch", `[{"id":1}]`, ``},
 	{"no message", `"id"`, ``},
 	{"a second message", `{"id":1}{"id":2}`, `1`},
 
-	// What is no JSON must not become an id, for an id is answered with.
+	// Invalid JSON must not become an id, because the response contains it.
 	{"nul", `{"id":nul}`, ``},
 	{"nothing", `{"id":}`, ``},
 	{"a bare word", `{"id":-x}`, ``},
@@ -45,12 +47,12 @@ var skimCases = []struct {
 	{"a control character", "{\"id\":\"\n\"}", ``},
 	{"invalid UTF-8", "{\"id\":\"\xff\"}", ``},
 	{"cut off in the id", `{"id":12`, ``},
-	{"cut off behind the id", `{"id":12,"a":{`, `12`},
-	{"closed too often", `}}{"id":1}`, ``},
+	{"cut off after the id", `{"id":12,"a":{`, `12`},
+	{"too many closing braces", `}}{"id":1}`, ``},
 	{"two colons", `{"id":1:2}`, ``},
 }
 
-// TestSkimmerAtEverySplit writes each text in two pieces, cut at every place.
+// TestSkimmerAtEverySplit writes each text in two pieces, split at every offset.
 func TestSkimmerAtEverySplit(t *testing.T) {
 	for _, tt := range skimCases {
 		for cut := 0; cut <= len(tt.text); cut++ {
@@ -80,7 +82,7 @@ func TestSkimmerByteByByte(t *testing.T) {
 	}
 }
 
-// TestSkimmerIDIsValid: NewErrorResponse panics on an id that is no JSON.
+// NewErrorResponse panics on an id that is not JSON.
 func TestSkimmerIDIsValid(t *testing.T) {
 	for _, tt := range skimCases {
 		var s Skimmer
@@ -91,11 +93,14 @@ func TestSkimmerIDIsValid(t *testing.T) {
 
 func TestSkimmerIsBounded(t *testing.T) {
 	var s Skimmer
-	s.Write([]byte(`{"id":1,"` + strings.Repeat("k", 1<<20) + `":"` + strings.Repeat(`v\n`, 1<<20) + `","x":` + strings.Repeat(" 1", 1<<20)))
+	s.Write([]byte(`{"id":1,"` + strings.Repeat("k", 1<<20) + `":"` + strings.Repeat(`v\n`, 1<<20) +
+		`","x":` + strings.Repeat(" 1", 1<<20)))
 	if n := cap(s.key) + cap(s.value); n > 4*maxID {
 		t.Errorf("it holds %d bytes", n)
 	}
-	if n := testing.AllocsPerRun(10, func() { s.Write([]byte(` , "a" : [ { "b" : "c" } ] , "d" : 1 e 5`)) }); n > 0 {
+	if n := testing.AllocsPerRun(10, func() {
+		s.Write([]byte(` , "a" : [ { "b" : "c" } ] , "d" : 1 e 5`))
+	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

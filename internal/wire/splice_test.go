@@ -15,12 +15,12 @@ func parseOrFail(t testing.TB, text string) Message {
 	return m
 }
 
-// same fails if a message is not what Parse makes of its text.
+// same fails if a message differs from the result of Parse for its text.
 func same(t testing.TB, m Message) {
 	t.Helper()
 	again, err := Parse(m.Raw())
 	if err != nil {
-		t.Fatalf("%s cannot be read again: %v", m.Raw(), err)
+		t.Fatalf("%s cannot be parsed: %v", m.Raw(), err)
 	}
 	if got, want := describe(m), describe(again); got != want {
 		t.Errorf("the parts of %s\n got %s\nwant %s", m.Raw(), got, want)
@@ -30,7 +30,7 @@ func same(t testing.TB, m Message) {
 	}
 }
 
-// members of a call, which may stand in any order.
+// members of a call, in any order
 var members = []string{
 	`"jsonrpc" :"2.0"`, `"id":7 `, `"method":"tools/call"`,
 	"\"params\":{ \"name\":\"gh__search\", \"x\":1e400,\n\"_meta\":{\"progressToken\":\"p\",\"y\":\"\\u003c\"},\"arguments\":{\"id\":7} }",
@@ -52,9 +52,8 @@ func permute(all []string, visit func([]string)) {
 	from(0)
 }
 
-// TestSpliceEveryOrder exchanges id, token and name of a call, whatever the
-// order in which they stand and in which the edits are given: the text differs in
-// them alone, and the parts of what comes out are those that Parse finds in it.
+// TestSpliceEveryOrder replaces id, token and name of a call, for every order of the members and
+// of the edits: the text differs only in them, and the result has the parts that Parse finds.
 func TestSpliceEveryOrder(t *testing.T) {
 	old := map[string]string{"id": `7`, "token": `"p"`, "name": `"gh__search"`}
 	parts := map[string]Part{"id": PartID, "token": PartToken, "name": PartName}
@@ -65,7 +64,8 @@ func TestSpliceEveryOrder(t *testing.T) {
 		permute(members, func(members []string) {
 			text := "{" + strings.Join(members, ",") + "}"
 			want := strings.NewReplacer(
-				`"id":`+old["id"]+` `, `"id":`+with["id"]+` `, `:`+old["token"], `:`+with["token"], old["name"], with["name"]).Replace(text)
+				`"id":`+old["id"]+` `, `"id":`+with["id"]+` `, `:`+old["token"], `:`+with["token"],
+				old["name"], with["name"]).Replace(text)
 			m := parseOrFail(t, text)
 			permute([]string{"id", "token", "name"}, func(order []string) {
 				var edits []Edit
@@ -78,14 +78,16 @@ func TestSpliceEveryOrder(t *testing.T) {
 				}
 				same(t, got)
 				if edits[0].Part != parts[order[0]] {
-					t.Error("Splice has changed its arguments")
+					t.Error("Splice changed its arguments")
 				}
-				if back := got.Splice(Edit{PartName, []byte(old["name"])}, Edit{PartID, []byte(old["id"])}, Edit{PartToken, []byte(old["token"])}); string(back.Raw()) != text {
-					t.Errorf("there and back\n got %s\nwant %s", back.Raw(), text)
+				if back := got.Splice(Edit{PartName, []byte(old["name"])},
+					Edit{PartID, []byte(old["id"])},
+					Edit{PartToken, []byte(old["token"])}); string(back.Raw()) != text {
+					t.Errorf("round trip\n got %s\nwant %s", back.Raw(), text)
 				}
 			})
 			if string(m.Raw()) != text {
-				t.Error("Splice has changed the message it was called on")
+				t.Error("Splice changed its receiver")
 			}
 		})
 	}
@@ -99,23 +101,37 @@ func TestSplice(t *testing.T) {
 		want       string
 	}{
 		{"nothing", call, nil, call},
-		{"an absent part is left out", call, []Edit{{PartCursor, []byte(`"c"`)}, {PartID, []byte(`9`)}}, strings.Replace(call, `"id":1`, `"id":9`, 1)},
-		{"the id of a result", `{"jsonrpc":"2.0","id":4211,"result":{"isError":true,"id":4211}}`, []Edit{{PartID, []byte(`"x"`)}},
+		{"absent part", call, []Edit{{PartCursor, []byte(`"c"`)}, {PartID, []byte(`9`)}},
+			strings.Replace(call, `"id":1`, `"id":9`, 1)},
+		{"the id of a result", `{"jsonrpc":"2.0","id":4211,"result":{"isError":true,"id":4211}}`,
+			[]Edit{{PartID, []byte(`"x"`)}},
 			`{"jsonrpc":"2.0","id":"x","result":{"isError":true,"id":4211}}`},
-		{"the id behind a result", `{"result":{"isError":true},"id":4211,"jsonrpc":"2.0"}`, []Edit{{PartID, []byte(`1`)}},
+		{"the id after a result", `{"result":{"isError":true},"id":4211,"jsonrpc":"2.0"}`,
+			[]Edit{{PartID, []byte(`1`)}},
 			`{"result":{"isError":true},"id":1,"jsonrpc":"2.0"}`},
-		{"the id of a cancellation", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"ä","reason":"é"}}`,
-			[]Edit{{PartRequestID, []byte(`4211`)}}, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4211,"reason":"é"}}`},
-		{"the token of progress", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":4211}}`,
-			[]Edit{{PartToken, []byte(`"p"`)}}, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":"p"}}`},
-		{"params whole", call, []Edit{{PartParams, []byte(`{"cursor":"c","_meta":{}}`)}}, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"cursor":"c","_meta":{}}}`},
-		{"_meta whole", call, []Edit{{PartMeta, []byte(`{"a":1,"progressToken":3}`)}, {PartID, []byte(`22`)}},
+		{"the id of a cancellation",
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"ä","reason":"é"}}`,
+			[]Edit{{PartRequestID, []byte(`4211`)}},
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4211,"reason":"é"}}`},
+		{"the token of progress",
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":4211}}`,
+			[]Edit{{PartToken, []byte(`"p"`)}},
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":"p"}}`},
+		{"all of params", call, []Edit{{PartParams, []byte(`{"cursor":"c","_meta":{}}`)}},
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"cursor":"c","_meta":{}}}`},
+		{"all of _meta", call, []Edit{{PartMeta, []byte(`{"a":1,"progressToken":3}`)},
+			{PartID, []byte(`22`)}},
 			`{"jsonrpc":"2.0","id":22,"method":"m","params":{"name":"a","_meta":{"a":1,"progressToken":3}}}`},
-		{"a result whole", `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`, []Edit{{PartResult, []byte(`{}`)}}, `{"jsonrpc":"2.0","id":1,"result":{}}`},
-		{"of two that overlap the outer one counts", call, []Edit{{PartName, []byte(`"b"`)}, {PartParams, []byte(`{}`)}, {PartToken, []byte(`5`)}},
+		{"all of a result", `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`,
+			[]Edit{{PartResult, []byte(`{}`)}}, `{"jsonrpc":"2.0","id":1,"result":{}}`},
+		{"overlapping edits: the outer one applies", call,
+			[]Edit{{PartName, []byte(`"b"`)}, {PartParams, []byte(`{}`)}, {PartToken, []byte(`5`)}},
 			`{"jsonrpc":"2.0","id":1,"method":"m","params":{}}`},
-		{"of two for one place the first counts", call, []Edit{{PartID, []byte(`8`)}, {PartID, []byte(`9`)}}, strings.Replace(call, `"id":1`, `"id":8`, 1)},
-		{"a text with line breaks", call, []Edit{{PartArguments, nil}, {PartName, []byte("[\n]")}}, strings.Replace(call, `"a"`, "[\n]", 1)},
+		{"two edits of a part: the first applies", call,
+			[]Edit{{PartID, []byte(`8`)}, {PartID, []byte(`9`)}},
+			strings.Replace(call, `"id":1`, `"id":8`, 1)},
+		{"a text with line breaks", call, []Edit{{PartArguments, nil}, {PartName, []byte("[\n]")}},
+			strings.Replace(call, `"a"`, "[\n]", 1)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -129,10 +145,11 @@ func TestSplice(t *testing.T) {
 }
 
 func TestRawCannotBeAppendedTo(t *testing.T) {
-	m := parseOrFail(t, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Splice(Edit{PartCursor, []byte("room")})
+	m := parseOrFail(t, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Splice(Edit{PartCursor,
+		[]byte("room")})
 	a, b := append(m.Raw(), 'a'), append(m.Raw(), 'b')
 	if a[len(a)-1] != 'a' || b[len(b)-1] != 'b' {
-		t.Error("two who appended to one text share it")
+		t.Error("appending to Raw changes shared memory")
 	}
 }
 
@@ -142,11 +159,16 @@ func TestNewMessages(t *testing.T) {
 		want string
 	}{
 		{NewRequest("1", "m", nil), `{"jsonrpc":"2.0","id":1,"method":"m"}`},
-		{NewRequest(`"a"`, "quo\"te<", []byte(`{}`)), `{"jsonrpc":"2.0","id":"a","method":"quo\"te<","params":{}}`},
-		{NewNotification("n/m", []byte(`{"name":1}`)), `{"jsonrpc":"2.0","method":"n/m","params":{"name":1}}`},
-		{NewResult("null", []byte(`{"isError":true}`)), `{"jsonrpc":"2.0","id":null,"result":{"isError":true}}`},
-		{NewErrorResponse("", Errorf(-1, "%d<", 5)), `{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"5<"}}`},
-		{NewErrorResponse("0", &Error{Code: 2, Data: []byte(`{"a": 1}`)}), `{"jsonrpc":"2.0","id":0,"error":{"code":2,"message":"","data":{"a":1}}}`},
+		{NewRequest(`"a"`, "quo\"te<", []byte(`{}`)),
+			`{"jsonrpc":"2.0","id":"a","method":"quo\"te<","params":{}}`},
+		{NewNotification("n/m", []byte(`{"name":1}`)),
+			`{"jsonrpc":"2.0","method":"n/m","params":{"name":1}}`},
+		{NewResult("null", []byte(`{"isError":true}`)),
+			`{"jsonrpc":"2.0","id":null,"result":{"isError":true}}`},
+		{NewErrorResponse("", Errorf(-1, "%d<", 5)),
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"5<"}}`},
+		{NewErrorResponse("0", &Error{Code: 2, Data: []byte(`{"a": 1}`)}),
+			`{"jsonrpc":"2.0","id":0,"error":{"code":2,"message":"","data":{"a":1}}}`},
 	}
 	for _, tt := range tests {
 		if string(tt.got.Raw()) != tt.want {
@@ -156,17 +178,17 @@ func TestNewMessages(t *testing.T) {
 	}
 }
 
-// TestNewBatchOfDeepMessages: in a batch a message lies one level deeper, which
-// must not be its undoing.
+// In a batch a message is one level deeper, which must not be too deep.
 func TestNewBatchOfDeepMessages(t *testing.T) {
 	deep := parseOrFail(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%s}`, nested(maxDepth-1)))
 	lines := parseOrFail(t, "{\"jsonrpc\":\"2.0\",\n\"method\":\"m\"}")
 	b := NewBatch([]Message{deep, lines})
-	if want := "[" + string(deep.Raw()) + "," + string(lines.Raw()) + "]"; string(b.Raw()) != want || b.Kind() != Batch {
+	if want := "[" + string(deep.Raw()) + "," + string(lines.Raw()) +
+		"]"; string(b.Raw()) != want || b.Kind() != Batch {
 		t.Errorf("got %s", b.Raw())
 	}
 	if strings.Contains(string(b.OneLine().Raw()), "\n") {
-		t.Error("OneLine has left a line break")
+		t.Error("OneLine left a line break")
 	}
 	same(t, NewBatch([]Message{lines, lines}))
 	same(t, NewBatch(nil))
@@ -177,15 +199,18 @@ func TestReadError(t *testing.T) {
 		text string
 		want Error
 	}{
-		{`{"code":-32042,"message":"no\n","data":{"x": 1e400}}`, Error{Code: -32042, Message: "no\n", Data: []byte(`{"x": 1e400}`)}},
-		{`{"code":"E1","message":"m","Code":7,"data":null}`, Error{Message: "m", Data: []byte(`null`)}},
+		{`{"code":-32042,"message":"no\n","data":{"x": 1e400}}`,
+			Error{Code: -32042, Message: "no\n", Data: []byte(`{"x": 1e400}`)}},
+		{`{"code":"E1","message":"m","Code":7,"data":null}`,
+			Error{Message: "m", Data: []byte(`null`)}},
 		{`{"code":1.5,"message":["m"]}`, Error{}},
 		{`{"code":99999999999999999999}`, Error{}},
 		{`"boom"`, Error{}}, {`null`, Error{}}, {``, Error{}},
 	}
 	for _, tt := range tests {
 		e := ReadError([]byte(tt.text))
-		if e.Code != tt.want.Code || e.Message != tt.want.Message || string(e.Data) != string(tt.want.Data) {
+		if e.Code != tt.want.Code || e.Message != tt.want.Message ||
+			string(e.Data) != string(tt.want.Data) {
 			t.Errorf("ReadError(%s): %+v", tt.text, *e)
 		}
 	}
