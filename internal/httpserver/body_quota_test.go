@@ -43,7 +43,7 @@ func TestBodyLease(t *testing.T) {
 		r := <-h.heldRequests
 		want(100_000, "in flight")
 		s.disconnect()
-		want(100_000, "its client has hung up")
+		want(100_000, "client disconnected")
 		r.Reply([]byte("{}"))
 		want(0, "answered")
 
@@ -51,15 +51,15 @@ func TestBodyLease(t *testing.T) {
 		<-h.heldRequests
 		h.want(post(key, cancelJSON("2")), 202, "")
 		s.disconnect()
-		want(0, "taken back")
+		want(0, "cancelled")
 
 		s = h.openStream(post(key, largeRequest("3", "hold", 100_000)))
 		<-h.heldRequests
 		handler.Writer.Close()
 		s.disconnect()
-		want(0, "its session is over")
+		want(0, "session closed")
 
-		h.want(post("nobody", largeRequest("4", "hold", 100_000)), 404, "*")
+		h.want(post("unknown", largeRequest("4", "hold", 100_000)), 404, "*")
 		h.want(testRequest{body: "[[]]"}, 400, "*")
 		want(0, "refused")
 	})

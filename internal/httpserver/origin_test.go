@@ -8,12 +8,12 @@ import (
 // Without tokens, a page of another port of this machine is rejected like any other page.
 func TestPagesOfOtherPorts_F_SEC_6(t *testing.T) {
 	const other, listed = "http://localhost:3000", "http://localhost:6274"
-	house := func(tokens ...string) *harness {
+	newServer := func(tokens ...string) *harness {
 		return newHarness(t, func(o *Options) {
 			o.Loopback, o.Origins, o.Tokens = true, []string{listed}, tokens
 		})
 	}
-	open, closed := house(), house("secret")
+	open, closed := newServer(), newServer("secret")
 	for _, host := range []string{"localhost:7420", "127.0.0.1:7420", "[::1]:7420"} {
 		for origin, ok := range map[string]bool{
 			"-": true, "http://" + host: true, listed: true,

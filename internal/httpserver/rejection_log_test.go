@@ -126,8 +126,8 @@ func TestRejectedRequestsAreReported(t *testing.T) {
 	})
 	key, _ := h.initialize("2025-03-26", nil)
 	for _, c := range []struct {
-		knock testRequest
-		want  string
+		req  testRequest
+		want string
 	}{
 		{testRequest{body: requestJSON("1", "tools/call", `{"name":"echo"}`)},
 			"false tools/call 1 -32002"},
@@ -145,11 +145,11 @@ func TestRejectedRequestsAreReported(t *testing.T) {
 			header: map[string]string{versionHeader: "2026-07-28"}}, "false tools/call 7 -32602"},
 	} {
 		reported = nil
-		if res, body := h.do(c.knock); res.StatusCode < 400 {
-			t.Errorf("%s: %s %s", c.knock.body, res.Status, body)
+		if res, body := h.do(c.req); res.StatusCode < 400 {
+			t.Errorf("%s: %s %s", c.req.body, res.Status, body)
 		}
 		if got := strings.Join(reported, "|"); got != c.want {
-			t.Errorf("%s: reported %q, want %q", c.knock.body, got, c.want)
+			t.Errorf("%s: reported %q, want %q", c.req.body, got, c.want)
 		}
 	}
 }

@@ -20,8 +20,8 @@
 // stream.
 //
 // Lock order: httpSession.deliverMu, then Server.mu or httpSession.mu, which are never held
-// together. statelessExchange.mu is like httpSession.mu. streamWriter.mu, bodyQuota.mu,
-// backlogQuota.mu and connTracker.mu come last.
+// together. statelessExchange.mu is like httpSession.mu. streamWriter.mu, connTracker.mu and the
+// locks of the quotas come last.
 package httpserver
 
 import (

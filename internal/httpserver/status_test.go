@@ -243,14 +243,14 @@ func TestMission_A_SessionIDs(t *testing.T) {
 // /readyz is public. The names of backends require a token.
 func TestHealth_F_SEC_12(t *testing.T) {
 	var waiting []string
-	house := func(tokens ...string) *harness {
+	newServer := func(tokens ...string) *harness {
 		return newHarness(t, func(o *Options) {
 			o.PendingBackends = func() []string { return waiting }
 			o.Tokens = tokens
 			o.Loopback = true
 		})
 	}
-	h := house("secret")
+	h := newServer("secret")
 	probe := testRequest{method: "GET", path: "/readyz", host: "10.0.0.7:80"}
 	named := testRequest{method: "GET", path: "/readyz?backends=1", host: "10.0.0.7:80"}
 	waiting = []string{"docs"}
@@ -264,7 +264,7 @@ func TestHealth_F_SEC_12(t *testing.T) {
 	h.wantError(named, 401, "null", wire.CodeInvalidRequest)
 	h.wantError(named.withHeader("Authorization", "Bearer other"), 401, "null",
 		wire.CodeInvalidRequest)
-	house().wantError(named, 403, "null", wire.CodeInvalidRequest)
+	newServer().wantError(named, 403, "null", wire.CodeInvalidRequest)
 	waiting = nil
 	h.want(probe, 200, "ok\n")
 	h.want(named.withHeader("Authorization", "Bearer secret"), 200, "ok\n")

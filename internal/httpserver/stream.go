@@ -125,7 +125,7 @@ func (s *httpSession) detachLocked(st *sseStream, sw *streamWriter) {
 	}
 }
 
-// abandonLocked drops all events of a stream and its place in the list of resumable streams. Its
+// abandonLocked drops all events of a stream and removes it from the resumable streams. Its
 // requests stay open until they are answered.
 func (s *httpSession) abandonLocked(st *sseStream) {
 	st.abandoned = true

@@ -177,12 +177,12 @@ func TestTaskServerListen(t *testing.T) {
 			status, _ := wire.Lookup(params, "status")
 			return string(status)
 		}
-		c.want("told", notified(), `"input_required"`)
+		c.want("notification", notified(), `"input_required"`)
 		c.send("2", "tasks/update", id+`,"inputResponses":{"confirm":{"action":"accept"}}`,
 			allCapabilities)
-		c.want("told", c.Next(), `{"jsonrpc":"2.0","method":"notifications/tasks"`)
+		c.want("notification", c.Next(), `{"jsonrpc":"2.0","method":"notifications/tasks"`)
 		c.want("ack", c.Next(), `{"jsonrpc":"2.0","id":2`)
-		c.want("told", notified(), `"completed"`)
+		c.want("notification", notified(), `"completed"`)
 
 		// A listen that the client cancels gets nothing; one that the server ends gets a result.
 		c.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)

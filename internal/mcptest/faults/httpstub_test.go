@@ -95,7 +95,7 @@ func TestHTTPStub(t *testing.T) {
 // The response to a POST with a fault.
 func TestHTTPFaults(t *testing.T) {
 	for name, c := range map[string]struct {
-		deed   string
+		fault  string
 		status int
 		kind   string // Content-Type
 		body   string // must be contained
@@ -109,9 +109,9 @@ func TestHTTPFaults(t *testing.T) {
 			true},
 		"a cut in an event": {`{"fault":"cut","at":"middle"}`, 200, "text/event-stream",
 			"event: message\ndata: {", true},
-		"a cut behind one": {`{"fault":"cut","at":"after"}`, 200, "text/event-stream",
+		"a cut after an event": {`{"fault":"cut","at":"after"}`, 200, "text/event-stream",
 			"notifications/message", true},
-		"an end behind it": {`{"fault":"die","at":"after"}`, 200, "text/event-stream", `"got"`,
+		"an end after the response": {`{"fault":"die","at":"after"}`, 200, "text/event-stream", `"got"`,
 			true},
 		"chunks": {`{"fault":"chunks","bytes":50,"for":"1ms"}`, 200,
 			"application/json", `"got"`, false},
@@ -134,7 +134,7 @@ func TestHTTPFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hc := newHTTPClient(t, faults.Script{})
-			res, body, err := hc.post(do(5, c.deed))
+			res, body, err := hc.post(do(5, c.fault))
 			if res == nil {
 				t.Fatal(err)
 			}

@@ -154,8 +154,8 @@ func TestEchoIsVerbatim(t *testing.T) {
 func TestFaultOutput(t *testing.T) {
 	const answer = `^{"jsonrpc":"2.0","id":5,"result":{.*"got":{"fault".*}}}\n$`
 	for name, c := range map[string]struct {
-		deed string
-		want []string
+		fault string
+		want  []string
 	}{
 		"noise before": {`{"fault":"noise","times":2}`,
 			[]string{"^✓ server ready.*\n$", "^✓ server ready.*\n$", answer}},
@@ -190,7 +190,7 @@ func TestFaultOutput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, `{}`)
-			p.send(do(5, c.deed))
+			p.send(do(5, c.fault))
 			var got []string
 			for range c.want {
 				got = append(got, p.receive())
