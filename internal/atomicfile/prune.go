@@ -23,7 +23,8 @@ func KeepNewest(dir string, keep int) {
 		}
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int {
-		return cmp.Or(modified[b.Name()].Compare(modified[a.Name()]), cmp.Compare(a.Name(), b.Name()))
+		return cmp.Or(
+			modified[b.Name()].Compare(modified[a.Name()]), cmp.Compare(a.Name(), b.Name()))
 	})
 	for _, e := range entries[keep:] {
 		if _, ok := modified[e.Name()]; ok {

@@ -20,16 +20,20 @@ type Outcome string
 
 // The outcomes.
 const (
-	OK          Outcome = "ok"
-	ToolError   Outcome = "tool_error"   // a result with isError
-	RPCError    Outcome = "rpc_error"    // a JSON-RPC error, with Record.Code
-	Cancelled   Outcome = "cancelled"    // by the client
-	Timeout     Outcome = "timeout"      // call_timeout ran out
-	BackendLost Outcome = "backend_lost" // the backend exited or disconnected during the call: the call may have run
-	NotRun      Outcome = "not_run"      // the backend was not available before the call was sent: the call did not run
-	Rejected    Outcome = "rejected"     // by the gateway, before the call was sent; also if a queue is full (max_in_flight)
-
-	InputRequired Outcome = "input_required" // the client has to retry the call with inputResponses
+	OK        Outcome = "ok"
+	ToolError Outcome = "tool_error" // a result with isError
+	RPCError  Outcome = "rpc_error"  // a JSON-RPC error, with Record.Code
+	Cancelled Outcome = "cancelled"  // by the client
+	Timeout   Outcome = "timeout"    // call_timeout ran out
+	// BackendLost: the backend exited or disconnected during the call; the call may have run.
+	BackendLost Outcome = "backend_lost"
+	// NotRun: the backend was not available, or ended before the call was sent; it did not run.
+	NotRun Outcome = "not_run"
+	// Rejected: by the gateway, before a backend was asked; also if its queue is full
+	// (max_in_flight).
+	Rejected Outcome = "rejected"
+	// InputRequired: the client has to retry the call with inputResponses.
+	InputRequired Outcome = "input_required"
 )
 
 // A Record describes one call. Its byte slices must not be changed after Write.
@@ -100,7 +104,8 @@ func (e *entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
 		slog.Float64("dur_ms", float64(e.Dur.Microseconds())/1e3),
 		slog.Int("bytes_in", e.BytesIn), slog.Int("bytes_out", e.BytesOut))
 	if e.Arguments != nil {
-		a = append(a, slog.Attr{Key: "arguments", Value: payload(e.Arguments, e.argumentsSize, mask)})
+		value := payload(e.Arguments, e.argumentsSize, mask)
+		a = append(a, slog.Attr{Key: "arguments", Value: value})
 	}
 	if e.Result != nil {
 		a = append(a, slog.Attr{Key: "result", Value: payload(e.Result, e.resultSize, mask)})
@@ -111,7 +116,8 @@ func (e *entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
 // appendTarget appends the name of the tool, prompt or resource, and the backend.
 func (e *entry) appendTarget(a []slog.Attr, mask func(string) string) []slog.Attr {
 	if e.Method != "" {
-		a = append(a, slog.String("method", mask(e.Method)), slog.String("name", mask(bareURI(e.Tool))))
+		a = append(a,
+			slog.String("method", mask(e.Method)), slog.String("name", mask(bareURI(e.Tool))))
 		a = appendKnown(a, "backend", e.Backend)
 		if e.BackendTool != e.Tool {
 			a = appendKnown(a, "backend_name", mask(e.BackendTool))
@@ -146,7 +152,8 @@ func bareURI(uri string) string {
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		authority = rest[:i]
 	}
-	if i := strings.LastIndexByte(authority, '@'); i >= 0 && secrets.IsSecretUserInfo(authority[:i]) {
+	i := strings.LastIndexByte(authority, '@')
+	if i >= 0 && secrets.IsSecretUserInfo(authority[:i]) {
 		rest = redacted + rest[i:]
 	}
 	return scheme + "://" + rest

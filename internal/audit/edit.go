@@ -34,7 +34,9 @@ func applyEdits(text string, edits []edit) string {
 // mergeOverlapping sorts edits and merges overlapping ones.
 func mergeOverlapping(edits []edit) []edit {
 	slices.SortStableFunc(edits, func(a, b edit) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to), cmp.Compare(len(b.with), len(a.with)))
+		return cmp.Or(
+			cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to),
+			cmp.Compare(len(b.with), len(a.with)))
 	})
 	var all []edit
 	for _, e := range edits {

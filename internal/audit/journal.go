@@ -35,7 +35,7 @@ type Journal struct {
 	sink         sink
 	batch        []entry // records that Run is writing
 	lost         atomic.Int64
-	firstWaiting chan struct{} // holds one element if a record was queued since Run took all of them
+	firstWaiting chan struct{} // holds one element if a record was queued since Run took all
 	manyWaiting  chan struct{} // holds one element if manyRecords were queued since then
 
 	mu      sync.Mutex
@@ -76,7 +76,10 @@ func newJournal(o Options) *Journal {
 	if o.Mask == nil {
 		o.Mask = func(s string) string { return s }
 	}
-	j := &Journal{options: o, firstWaiting: make(chan struct{}, 1), manyWaiting: make(chan struct{}, 1)}
+	j := &Journal{
+		options:      o,
+		firstWaiting: make(chan struct{}, 1), manyWaiting: make(chan struct{}, 1),
+	}
 	j.taken.L = &j.mu
 	return j
 }

@@ -52,7 +52,9 @@ func (l *lineSink) writeBlock(n int) (lost int64) {
 
 // appendLine appends a record as slog's JSON handler would encode it, byte for byte. It supports
 // only the kinds of values that entry.attrs uses.
-func appendLine(b []byte, at time.Time, msg string, attrs []slog.Attr, mask func(string) string) []byte {
+func appendLine(
+	b []byte, at time.Time, msg string, attrs []slog.Attr, mask func(string) string,
+) []byte {
 	b = append(b, `{"time":"`...)
 	b = appendTime(b, at)
 	b = append(b, `","level":"INFO","msg":"`...)
@@ -69,7 +71,7 @@ func appendLine(b []byte, at time.Time, msg string, attrs []slog.Attr, mask func
 			b = append(appendTime(append(b, '"'), v.Time()), '"')
 		case slog.KindInt64:
 			b = strconv.AppendInt(b, v.Int64(), 10)
-		case slog.KindFloat64: // milliseconds with three decimals, which JSON never writes with an exponent
+		case slog.KindFloat64: // milliseconds with three decimals: JSON writes no exponent
 			b = strconv.AppendFloat(b, v.Float64(), 'f', -1, 64)
 		case slog.KindAny:
 			b = appendRaw(b, v.Any().(json.RawMessage), mask)
@@ -114,7 +116,8 @@ func appendString(b []byte, s string) []byte {
 		if c >= utf8.RuneSelf {
 			c, size = utf8.DecodeRuneInString(s[i:])
 		}
-		if c >= ' ' && c != '"' && c != '\\' && c != '\u2028' && c != '\u2029' && (c != utf8.RuneError || size > 1) {
+		if c >= ' ' && c != '"' && c != '\\' && c != '\u2028' && c != '\u2029' &&
+			(c != utf8.RuneError || size > 1) {
 			i += size
 			continue
 		}

@@ -8,8 +8,10 @@ import (
 )
 
 const (
-	payloadLimit  = 64 << 10 // bytes of a payload that are logged
-	payloadMargin = 4 << 10  // further bytes that are masked, so that a secret across the limit is found
+	payloadLimit = 64 << 10 // bytes of a payload that are logged
+	// payloadMargin is the number of further bytes that are masked, so that a secret across the
+	// limit is found.
+	payloadMargin = 4 << 10
 )
 
 // payload returns the value to log for raw, the beginning of a payload of size bytes. JSON stays
@@ -25,7 +27,8 @@ func payload(raw []byte, size int, mask func(string) string) slog.Value {
 		return slog.StringValue(mask(string(out)))
 	}
 	if !whole {
-		out = out[:max(0, len(out)-payloadMargin)] // a secret may begin in the margin and end beyond it
+		// A secret may begin in the margin and end beyond it.
+		out = out[:max(0, len(out)-payloadMargin)]
 	}
 	text := mask(string(out[:min(len(out), payloadLimit)]))
 	return slog.StringValue(fmt.Sprintf("%s… [cut: %d bytes in all]", text, size))

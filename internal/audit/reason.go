@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	maxReason    = 300     // bytes of a reason that are logged
-	maskedReason = 4 << 10 // bytes that are masked before the reason is truncated, so that a secret across the limit is found
+	maxReason = 300 // bytes of a reason that are logged
+	// maskedReason is the number of bytes that are masked before the reason is truncated, so that a
+	// secret across the limit is found.
+	maskedReason = 4 << 10
 )
 
 // reason returns the explanation why a call has no result or an error. The text of a backend's
@@ -37,7 +39,8 @@ func (e *entry) responseText() string {
 		Message string
 		Content []struct{ Text string }
 	}
-	if e.Outcome != ToolError && e.Outcome != RPCError || json.Unmarshal(e.Result, &response) != nil {
+	if e.Outcome != ToolError && e.Outcome != RPCError ||
+		json.Unmarshal(e.Result, &response) != nil {
 		return ""
 	}
 	if e.Outcome == RPCError {

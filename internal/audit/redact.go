@@ -104,7 +104,8 @@ func isHeaders(key string) bool { return strings.HasSuffix(strings.ToLower(key),
 // the flag is the name of a secret.
 func flagArgument(raw []byte, i int, flag string) (int, bool) {
 	i = skipSpace(raw, i)
-	if !strings.HasPrefix(flag, "-") || len(flag) > maxName || i == len(raw) || raw[i] != ',' || !secrets.IsSecretName(flag) {
+	if !strings.HasPrefix(flag, "-") || len(flag) > maxName || i == len(raw) || raw[i] != ',' ||
+		!secrets.IsSecretName(flag) {
 		return 0, false
 	}
 	i = skipSpace(raw, i+1)

@@ -31,7 +31,8 @@ func textEdits(text string) []edit {
 		if i < len(text) && isNameByte(text[i]) {
 			continue
 		}
-		if w := text[word:i]; i-word >= 12 && strings.ContainsAny(w, "0123456789") && secrets.IsIssuedToken(w) {
+		w := text[word:i]
+		if len(w) >= 12 && strings.ContainsAny(w, "0123456789") && secrets.IsIssuedToken(w) {
 			hide(word, i)
 		}
 		if i < len(text) {
@@ -47,7 +48,8 @@ func textEdits(text string) []edit {
 
 // isNameByte reports whether c can be part of a name or of most tokens.
 func isNameByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.'
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		c == '_' || c == '-' || c == '.'
 }
 
 // valueAfterName returns the range of the value after the word text[word:i], if that is the name

@@ -31,7 +31,8 @@ func appendURLs(spans []span, s string) []span {
 		at += i + len(schemeEnd)
 		end := at + urlLength(s[at:])
 		host := at + lengthUntil(s[at:end], "/?#")
-		if i := strings.LastIndexByte(s[at:host], '@'); i >= 0 && secrets.IsSecretUserInfo(s[at:at+i]) {
+		i = strings.LastIndexByte(s[at:host], '@')
+		if i >= 0 && secrets.IsSecretUserInfo(s[at:at+i]) {
 			spans = appendSpan(spans, s, at, at+i)
 		}
 		if i := secrets.QueryStart(s[at:end]); i >= 0 {
@@ -53,7 +54,8 @@ func appendBearers(spans []span, s string) []span {
 			}
 			at += i + len(scheme)
 			end := at + tokenLength(s[at:])
-			if (end-at >= 16 || scheme[0] == 'B') && !isChallenge(s[at:], end-at) && !secrets.IsWord(s[at:end]) {
+			isLong := end-at >= 16 || scheme[0] == 'B'
+			if isLong && !isChallenge(s[at:], end-at) && !secrets.IsWord(s[at:end]) {
 				spans = appendSpan(spans, s, at, end)
 			}
 		}
@@ -65,7 +67,8 @@ func appendBearers(spans []span, s string) []span {
 // WWW-Authenticate header, as in `Bearer realm="mcp"`, and not a token of length n.
 func isChallenge(s string, n int) bool {
 	name := strings.TrimRight(s[:n], "=")
-	return strings.Contains(name, "=") || len(name) < n && n < len(s) && (s[n] == '"' || s[n] == '\\')
+	return strings.Contains(name, "=") ||
+		len(name) < n && n < len(s) && (s[n] == '"' || s[n] == '\\')
 }
 
 // appendAuthorizations appends values after "Authorization" and a colon or equals sign, in a
@@ -92,7 +95,8 @@ func appendAuthorizations(spans []span, s string) []span {
 			quoted := strings.ContainsAny(opening, "[\"'") && !strings.HasPrefix(s[at:], " ")
 			prose := !quoted && (opening != "" || secret != value)
 			text := s[from:at]
-			if !isLiteral(text) && !secrets.IsPlaceholder(text) && !(prose && secrets.IsWord(text)) {
+			if !isLiteral(text) && !secrets.IsPlaceholder(text) &&
+				!(prose && secrets.IsWord(text)) {
 				spans = appendSpan(spans, s, from, at)
 			}
 		}

@@ -250,7 +250,8 @@ func appendTruncated(spans []span, s string, forms []string, h *prefixFilter) []
 				continue
 			}
 			begins := func(form string) bool {
-				return len(form) > whole-at && (strings.HasPrefix(form, s[at:end]) || strings.HasPrefix(form, s[at:whole]))
+				return len(form) > whole-at &&
+					(strings.HasPrefix(form, s[at:end]) || strings.HasPrefix(form, s[at:whole]))
 			}
 			if slices.ContainsFunc(forms, begins) {
 				spans = append(spans, span{at, end})

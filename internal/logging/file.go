@@ -75,7 +75,7 @@ func (f *File) Write(p []byte) (int, error) {
 	}
 	problem := f.ensureWritable()
 	n, err := f.writeLocked(p)
-	if err != nil || problem != nil && !exists(f.path) { // it was written to a file that was removed
+	if err != nil || problem != nil && !exists(f.path) { // written to a file that was removed
 		return n, errors.Join(err, problem)
 	}
 	return n, nil

@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	appendOnly       = syscall.FILE_APPEND_DATA | syscall.FILE_WRITE_ATTRIBUTES | syscall.SYNCHRONIZE
-	shareAll         = syscall.FILE_SHARE_READ | syscall.FILE_SHARE_WRITE | syscall.FILE_SHARE_DELETE
+	appendOnly = syscall.FILE_APPEND_DATA | syscall.FILE_WRITE_ATTRIBUTES | syscall.SYNCHRONIZE
+	shareAll   = syscall.FILE_SHARE_READ | syscall.FILE_SHARE_WRITE | syscall.FILE_SHARE_DELETE
+
 	sharingViolation = syscall.Errno(32)
 )
 
@@ -36,7 +37,8 @@ func create(path string, access, share uint32) (*os.File, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	h, err := syscall.CreateFile(name, access, share, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+	h, err := syscall.CreateFile(
+		name, access, share, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}

@@ -6,7 +6,8 @@ import "bytes"
 func FormatLost(format string) func(n int) []byte {
 	return func(n int) []byte {
 		var line bytes.Buffer
-		New(&line, Options{Format: format}).Warn("log records lost: stderr was not read in time", "lost", n)
+		log := New(&line, Options{Format: format})
+		log.Warn("log records lost: stderr was not read in time", "lost", n)
 		return line.Bytes()
 	}
 }

@@ -100,7 +100,8 @@ func (m *Mask) update(change func(old maskState) maskState) {
 		}
 		slices.Sort(next.decodedForms)
 		next.decodedForms = slices.Compact(next.decodedForms)
-		next.formsFilter = newPrefixFilter(slices.Concat(next.forms, schemes, headers, []string{schemeEnd}))
+		next.formsFilter = newPrefixFilter(
+			slices.Concat(next.forms, schemes, headers, []string{schemeEnd}))
 		next.decodedFilter = newPrefixFilter(next.decodedForms)
 		if m.secrets.CompareAndSwap(old, &next) {
 			return
@@ -173,7 +174,9 @@ func (m *Mask) String(s string) string {
 		return s
 	}
 	k := m.secrets.Load()
-	if k == nil || !k.formsFilter.mayContain(s) && !k.decodedFilter.mayContainEncoded(s, percent) && !k.decodedFilter.mayContainEncoded(s, escapes) {
+	if k == nil || !k.formsFilter.mayContain(s) &&
+		!k.decodedFilter.mayContainEncoded(s, percent) &&
+		!k.decodedFilter.mayContainEncoded(s, escapes) {
 		return s
 	}
 	return replaceSpans(s, k.find(findCredentials(s), s))

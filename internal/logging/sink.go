@@ -11,8 +11,10 @@ import (
 
 // SinkOptions configure a Sink. The zero value queues 1 MiB and reports lost records as text.
 type SinkOptions struct {
-	Limit int                // bytes that are queued at most; 0 = 1 MiB
-	Lost  func(n int) []byte // returns the line that reports n lost records; nil = FormatLost("text"); must not use the Sink
+	Limit int // bytes that are queued at most; 0 = 1 MiB
+	// Lost returns the line that reports n lost records; nil = FormatLost("text"). It must not use
+	// the Sink.
+	Lost func(n int) []byte
 }
 
 // A Sink is a writer that never blocks on the writer behind it: a client that starts the gateway

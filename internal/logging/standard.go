@@ -31,7 +31,8 @@ type libraryWriter struct{ to *slog.Logger }
 func (l libraryWriter) Write(p []byte) (int, error) {
 	text := strings.Join(strings.Fields(string(p)), " ")
 	if len(text) > maxLibraryLine {
-		text = strings.ToValidUTF8(text[:maxLibraryLine], "") + truncationMark // lets the mask find a truncated secret
+		// The mark lets the mask find a truncated secret.
+		text = strings.ToValidUTF8(text[:maxLibraryLine], "") + truncationMark
 	}
 	l.to.Debug("message of a library", "text", text)
 	return len(p), nil

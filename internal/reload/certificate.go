@@ -31,8 +31,10 @@ func (c *Certificates) TLSConfig() *tls.Config {
 		return nil
 	}
 	return &tls.Config{
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.Load(), nil },
-		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return c.Load(), nil
+		},
+		MinVersion: tls.VersionTLS12,
 	}
 }
 
@@ -41,7 +43,8 @@ func LoadCertificate(l *config.Loaded, c config.TLS) (*certificate, error) {
 	if c.Cert == "" {
 		return nil, nil
 	}
-	const hint = "tls.cert and tls.key name PEM files: a certificate, and the key that belongs to it"
+	const hint = "tls.cert and tls.key name PEM files: a certificate, " +
+		"and the key that belongs to it"
 	cert, err := config.ReadNamed(c.Cert)
 	if err != nil {
 		return nil, l.PathError("tls.cert", c.Cert, err, hint)

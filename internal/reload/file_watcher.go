@@ -19,7 +19,7 @@ const (
 	quietPeriod    = 250 * time.Millisecond // without a change that ends a burst
 	maximumBurst   = 2 * time.Second        // duration of a burst after which it is reported anyway
 	replaceTimeout = 5 * time.Second        // how long a file may be missing while it is replaced
-	pollInterval   = 5 * time.Second        // between two comparisons of the files with their last state
+	pollInterval   = 5 * time.Second        // between two comparisons of the files
 )
 
 // A fileWatcher reports that files may have changed. It watches the directories that contain the
@@ -150,8 +150,9 @@ func (l *fileWatcher) addWatches(watcher *fsnotify.Watcher, files []string) {
 }
 
 func (l *fileWatcher) watchFailed(err error) {
-	l.log.Warn("cannot watch the configuration: send SIGHUP after a change; on Linux "+
-		"fs.inotify.max_user_watches and max_user_instances limit the number of watches", "err", err)
+	l.log.Warn("cannot watch the configuration: send SIGHUP after a change; "+
+		"on Linux fs.inotify.max_user_watches and max_user_instances limit the number of watches",
+		"err", err)
 }
 
 // hasChanged reports whether, since its last call, one of the files was replaced or changed its
@@ -199,7 +200,9 @@ func symlinkChain(path string) []string {
 		return nil
 	}
 	var all []string
-	root := func(path string) string { return filepath.VolumeName(path) + string(filepath.Separator) }
+	root := func(path string) string {
+		return filepath.VolumeName(path) + string(filepath.Separator)
+	}
 	at, rest := root(path), pathElements(path)
 	for links := 0; len(rest) > 0; {
 		next := filepath.Join(at, rest[0])
@@ -229,5 +232,8 @@ func symlinkChain(path string) []string {
 
 // pathElements returns the names that a path consists of.
 func pathElements(path string) []string {
-	return strings.FieldsFunc(path[len(filepath.VolumeName(path)):], func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) })
+	rest := path[len(filepath.VolumeName(path)):]
+	return strings.FieldsFunc(rest, func(r rune) bool {
+		return r < 0x80 && os.IsPathSeparator(uint8(r))
+	})
 }

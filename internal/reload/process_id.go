@@ -62,7 +62,8 @@ func ProcessExited(identity []byte) bool {
 // another PID namespace of this system, such as a container, because that cannot be found out.
 func hasExited(pid int, start ProcessStart) bool {
 	own := startOf(os.Getpid())
-	if start != (ProcessStart{}) && own.BootID == start.BootID && own.PIDNamespace != start.PIDNamespace {
+	isKnown := start != ProcessStart{}
+	if isKnown && own.BootID == start.BootID && own.PIDNamespace != start.PIDNamespace {
 		return false
 	}
 	p, err := os.FindProcess(pid)
@@ -70,8 +71,9 @@ func hasExited(pid int, start ProcessStart) bool {
 		return true
 	}
 	defer p.Release()
-	if err := p.Signal(syscall.Signal(0)); errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
+	err = p.Signal(syscall.Signal(0))
+	if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
 		return true
 	}
-	return start != (ProcessStart{}) && startOf(pid) != start
+	return isKnown && startOf(pid) != start
 }

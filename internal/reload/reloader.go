@@ -101,8 +101,8 @@ const (
 func New(o Options) *Reloader {
 	return &Reloader{
 		Options: o, log: o.Log, watcher: newFileWatcher(o.Log),
-		lastRead: o.Initial, current: o.Initial.Config, source: o.Initial.Source, local: o.Initial.Local,
-		warned: o.Initial.Warnings,
+		lastRead: o.Initial, current: o.Initial.Config, source: o.Initial.Source,
+		local: o.Initial.Local, warned: o.Initial.Warnings,
 	}
 }
 
@@ -165,7 +165,8 @@ func (r *Reloader) watchFiles() {
 	if r.current.TLS.Cert != "" && r.Server != nil {
 		files = append(files, r.current.TLS.Cert, r.current.TLS.Key)
 	}
-	if r.source == "" && r.TrustDir != "" || r.local && isDir(r.TrustDir) { // a new approval causes a reload
+	// A new approval causes a reload.
+	if r.source == "" && r.TrustDir != "" || r.local && isDir(r.TrustDir) {
 		files = append(files, r.TrustDir)
 	}
 	if !slices.Equal(files, r.watched) {
@@ -190,8 +191,10 @@ func (r *Reloader) awaitContent(ctx context.Context) {
 // isMissingOrEmpty reports whether a file that existed once is empty or missing.
 func isMissingOrEmpty(path string) bool {
 	info, err := os.Stat(path)
-	return path != "" &&
-		(errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0)
+	if err != nil {
+		return path != "" && errors.Is(err, fs.ErrNotExist)
+	}
+	return info.Mode().IsRegular() && info.Size() == 0
 }
 
 // reload reads the file and applies what has changed. If requested is set, the outcome is logged in
@@ -229,8 +232,10 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 		}
 	}
 	r.refused = false
-	if len(changes.NeedRestart) > 0 && (requested || !slices.Equal(changes.NeedRestart, r.needRestart)) {
-		r.log.Warn("changes of these keys take effect after a restart: " + strings.Join(changes.NeedRestart, ", "))
+	isNew := !slices.Equal(changes.NeedRestart, r.needRestart)
+	if len(changes.NeedRestart) > 0 && (requested || isNew) {
+		r.log.Warn("changes of these keys take effect after a restart: " +
+			strings.Join(changes.NeedRestart, ", "))
 	}
 	r.needRestart = changes.NeedRestart
 }
@@ -268,8 +273,9 @@ func (r *Reloader) logHeld(next *config.Config, c config.Changes, requested bool
 		problem := b.Name + ": " + b.Misconfigured
 		held = append(held, problem)
 		if requested || !slices.Contains(r.held, problem) {
-			r.log.Warn("new entry of the backend is misconfigured: keeping the old entry, with the new filters, "+
-				"until it is corrected ("+unsetVariableHint+")", "backend", b.Name, "err", b.Misconfigured)
+			r.log.Warn("new entry of the backend is misconfigured: keeping the old entry, "+
+				"with the new filters, until it is corrected ("+unsetVariableHint+")",
+				"backend", b.Name, "err", b.Misconfigured)
 		}
 	}
 	r.held = held
@@ -288,8 +294,10 @@ func (r *Reloader) logReload(next *config.Loaded, c config.Changes, took time.Du
 	if down := r.notReady(c); len(down) > 0 {
 		log = log.With("down", nameList(down))
 	}
-	log.Info("configuration reloaded", "file", next.Source, "added", nameList(added), "removed", nameList(removed),
-		"changed", nameList(changedNames(c)), "kept", len(c.Unchanged), "dur", took.Round(time.Millisecond))
+	log.Info("configuration reloaded", "file", next.Source,
+		"added", nameList(added), "removed", nameList(removed),
+		"changed", nameList(changedNames(c)), "kept", len(c.Unchanged),
+		"dur", took.Round(time.Millisecond))
 	r.logWarnings(next)
 }
 
@@ -341,7 +349,8 @@ func (r *Reloader) read() (*config.Loaded, config.Changes, *certificate, error) 
 	var unchanged config.Changes
 	if r.source != "" && isPiped(r.source) {
 		return nil, unchanged, nil, &config.Error{
-			File: r.source, Problem: "is a pipe or a device, which can be read only once", Hint: "use a regular file",
+			File: r.source, Problem: "is a pipe or a device, which can be read only once",
+			Hint: "use a regular file",
 		}
 	}
 	next, err := r.Load(r.source, r.local)
@@ -373,7 +382,8 @@ func (r *Reloader) readCertificate(next *config.Loaded, c config.TLS) (*certific
 		return r.Certificate.Load(), nil
 	}
 	e := next.ErrorAt("tls")
-	e.Problem, e.Hint = "names a pipe or a device, which is read only at the start", "use regular files"
+	e.Problem = "names a pipe or a device, which is read only at the start"
+	e.Hint = "use regular files"
 	return nil, e
 }
 
@@ -391,8 +401,8 @@ func CheckNotEmptied(next *config.Loaded, backends int) error {
 const maxProblems = 20
 
 // unsetVariableHint replaces config.UnsetHint in a gateway that is already running.
-const unsetVariableHint = "the gateway's own environment counts, as it was at its start: give a default, " +
-	"${VAR:-default}, or set the variable and restart the gateway"
+const unsetVariableHint = "the gateway's own environment counts, as it was at its start: " +
+	"give a default, ${VAR:-default}, or set the variable and restart the gateway"
 
 // refuse logs the errors in the file, and that nothing has changed.
 func (r *Reloader) refuse(err error) {
@@ -422,7 +432,8 @@ func (r *Reloader) refuse(err error) {
 	}
 	switch {
 	case r.source == "":
-		r.log.Warn("configuration refused: keeping the embedded demo backend until the file is corrected")
+		r.log.Warn("configuration refused: keeping the embedded demo backend " +
+			"until the file is corrected")
 	case isMissing(r.source):
 		r.log.Warn("configuration file is missing: keeping the previous configuration; "+
 			"the file is loaded when it exists again", "file", r.source)
@@ -506,7 +517,8 @@ func (r *Reloader) recordRunning() {
 		return
 	}
 	if err := WriteRunningConfig(r.source, r.current, r.Flags); err != nil {
-		r.log.Warn("running configuration not recorded: gateway check --diff cannot compare with it", "err", err)
+		r.log.Warn("running configuration not recorded: "+
+			"gateway check --diff cannot compare with it", "err", err)
 	}
 }
 

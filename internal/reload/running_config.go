@@ -59,14 +59,15 @@ func WriteRunningConfig(source string, c *config.Config, flags []string) error {
 		return err
 	}
 	text, err := json.Marshal(RunningConfig{
-		runningConfigVersion, file, os.Getpid(), startOf(os.Getpid()), time.Now().UTC().Truncate(time.Second), flags,
-		config.NewDigest(c, rand.Text()),
+		runningConfigVersion, file, os.Getpid(), startOf(os.Getpid()),
+		time.Now().UTC().Truncate(time.Second), flags, config.NewDigest(c, rand.Text()),
 	})
 	if err != nil {
 		return err
 	}
 	path := RunningConfigPath(c.StateDir, source)
-	if err := atomicfile.Write(path, append(text, '\n'), atomicfile.Options{Sync: true, FollowLink: true}); err != nil {
+	o := atomicfile.Options{Sync: true, FollowLink: true}
+	if err := atomicfile.Write(path, append(text, '\n'), o); err != nil {
 		return err
 	}
 	atomicfile.KeepNewest(filepath.Dir(path), keptRunningConfigs)

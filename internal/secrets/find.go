@@ -31,7 +31,8 @@ func FindArgument(flag, text string) []Part {
 	switch {
 	case !ok || !slices.Contains(userFlags, flag) || strings.ContainsAny(text, "/ "):
 		return Find(flag, text)
-	case user == password || strings.Trim(password, digits) == "" || strings.HasPrefix(password, "$"):
+	case user == password || strings.Trim(password, digits) == "",
+		strings.HasPrefix(password, "$"):
 		return nil
 	}
 	return []Part{{len(user) + 1, len(text), "password"}}
@@ -81,19 +82,21 @@ var (
 var (
 	// packages begin a reference to a package or an image, which may contain an @.
 	packages = []string{
-		"npm", "git", "github", "gitlab", "bitbucket", "gist", "docker", "file", "jsr", "pypi", "oci", "mailto",
-		"workspace", "link",
+		"npm", "git", "github", "gitlab", "bitbucket", "gist", "docker", "file", "jsr", "pypi",
+		"oci", "mailto", "workspace", "link",
 	}
 	// digests are last words of names of digests.
 	digests = []string{
-		"sha", "sha1", "sha256", "commit", "rev", "revision", "digest", "checksum", "ref", "version", "hash", "etag",
+		"sha", "sha1", "sha256", "commit", "rev", "revision", "digest", "checksum", "ref",
+		"version", "hash", "etag",
 	}
 	// logins are last words of names of a user and password: -u user:password.
 	logins = []string{"u", "user", "login", "userpass", "userpwd"}
 	// authKinds are values of AUTH that denote a method.
 	authKinds = []string{
-		"basic", "bearer", "digest", "oauth", "oauth2", "oidc", "saml", "jwt", "iam", "api-key", "api_key", "apikey",
-		"token", "anonymous", "default", "required", "optional", "enabled", "disabled", "auto", "browser", "device",
+		"basic", "bearer", "digest", "oauth", "oauth2", "oidc", "saml", "jwt", "iam", "api-key",
+		"api_key", "apikey", "token", "anonymous", "default", "required", "optional", "enabled",
+		"disabled", "auto", "browser", "device",
 	}
 	userPassword = lazy.Regexp(`^[^\s:/]+:([^\s/]*[^\s\d/][^\s/]*)$`)
 	innerPair    = lazy.Regexp(`(?s)[^\w.-]([A-Za-z_][\w.-]*)=(\S+)$`)
@@ -119,7 +122,9 @@ func (f finder) find(name, text string) []Part {
 func (f finder) findTrimmed(name, text string) []Part {
 	parts := splitName(name)
 	if IsSecretName(name) {
-		if !isHarmless(text) && !(parts[len(parts)-1] == "auth" && slices.Contains(authKinds, strings.ToLower(text))) {
+		last := parts[len(parts)-1]
+		isKind := last == "auth" && slices.Contains(authKinds, strings.ToLower(text))
+		if !isHarmless(text) && !isKind {
 			return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
 		}
 		name = ""
@@ -130,7 +135,8 @@ func (f finder) findTrimmed(name, text string) []Part {
 		}
 		return nil
 	}
-	headers := slices.Contains(parts, "headers") || len(parts) > 0 && parts[len(parts)-1] == "header"
+	headers := slices.Contains(parts, "headers") ||
+		len(parts) > 0 && parts[len(parts)-1] == "header"
 	m, login := assignment().FindStringSubmatchIndex(text), userHost().FindStringSubmatchIndex(text)
 	switch {
 	case (text[0] == '{' || text[0] == '[') && json.Valid([]byte(text)):
@@ -146,9 +152,11 @@ func (f finder) findTrimmed(name, text string) []Part {
 		return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
 	case name == "-c" && strings.ContainsAny(text, " \t\n"): // sh -c
 		return f.findInWords(name, text)
-	case login != nil && !slices.Contains(packages, text[:login[3]]) && !digest().MatchString(text[login[6]:]):
+	case login != nil && !slices.Contains(packages, text[:login[3]]) &&
+		!digest().MatchString(text[login[6]:]):
 		return []Part{{login[4], login[5], "password"}}
-	case len(parts) > 0 && slices.Contains(logins, parts[len(parts)-1]) && userPassword().MatchString(text):
+	case len(parts) > 0 && slices.Contains(logins, parts[len(parts)-1]) &&
+		userPassword().MatchString(text):
 		at := userPassword().FindStringSubmatchIndex(text)
 		return []Part{{at[2], at[3], "password"}}
 	case m != nil && !strings.HasPrefix(text[m[6]:], "//"):
@@ -157,7 +165,8 @@ func (f finder) findTrimmed(name, text string) []Part {
 			inner = f.next().findHeader
 		}
 		key := text[m[2]:m[3]]
-		if strings.HasPrefix(key, "-e") && len(key) > 2 && isUpper(key[2]) { // docker run -eKEY=value
+		// docker run -eKEY=value
+		if strings.HasPrefix(key, "-e") && len(key) > 2 && isUpper(key[2]) {
 			key = key[2:]
 		}
 		return shift(inner(key, text[m[6]:]), m[6])
@@ -174,14 +183,16 @@ func (f finder) findHeader(name, value string) []Part {
 	if !IsSecretHeader(name) {
 		return f.find(name, value)
 	}
-	if isHarmless(strings.TrimSpace(value)) || rest == "" || number().MatchString(value) && !IsSecretName(name) {
+	if isHarmless(strings.TrimSpace(value)) || rest == "" ||
+		number().MatchString(value) && !IsSecretName(name) {
 		return f.find("", value)
 	}
 	return []Part{{len(value) - len(rest), len(value), name}}
 }
 
 func isHeaderFlag(name string) bool {
-	return name == "-H" || strings.HasPrefix(name, "-") && strings.HasSuffix(strings.ToLower(name), "header")
+	return name == "-H" ||
+		strings.HasPrefix(name, "-") && strings.HasSuffix(strings.ToLower(name), "header")
 }
 
 // isDigestOf reports whether text is a digest and has the name of one: COMMIT_SHA.
@@ -224,7 +235,8 @@ func (f finder) findInWords(name, text string) []Part {
 		case before != "" && !strings.HasPrefix(word, "-"):
 			all = append(all, shift(f.next().find(before, word), start)...)
 			before = ""
-		case (label != word || strings.HasPrefix(word, "-")) && !strings.ContainsAny(label, "=:") && IsSecretName(label):
+		case (label != word || strings.HasPrefix(word, "-")) &&
+			!strings.ContainsAny(label, "=:") && IsSecretName(label):
 			before = label
 		case AfterScheme(word+" x") != word+" x":
 			before = ""
@@ -251,7 +263,8 @@ func wordName(name, word string) string {
 func isToken(text string) bool {
 	word, _, _ := strings.Cut(text, " ")
 	word = strings.Trim(word, "\"'`,;")
-	return len(word) >= 8 && isCredential(word) && !strings.Contains(strings.TrimRight(word, "="), "=")
+	return len(word) >= 8 && isCredential(word) &&
+		!strings.Contains(strings.TrimRight(word, "="), "=")
 }
 
 // findInURL finds the secrets in a URL. It does not parse the URL with package net/url, because
@@ -263,20 +276,23 @@ func (f finder) findInURL(text string) []Part {
 	if strings.IndexByte(text[at:end], '@') < 0 {
 		// A password may contain / or #. Then the text after the : is not a port.
 		_, port, ok := strings.Cut(text[at:end], ":")
-		if last := strings.LastIndexByte(text, '@'); ok && last > end && strings.Trim(port, digits) != "" {
+		last := strings.LastIndexByte(text, '@')
+		if ok && last > end && strings.Trim(port, digits) != "" {
 			end = last + 1 + lengthUntil(text[last+1:], "/?#")
 		}
 	}
 	if host := strings.LastIndexByte(text[at:end], '@'); host >= 0 {
 		user, password, both := strings.Cut(text[at:at+host], ":")
-		if LooksSecret(user) || password == "x-oauth-basic" || !both && len(user) >= 12 && strings.ContainsAny(user, digits) {
+		if LooksSecret(user) || password == "x-oauth-basic" ||
+			!both && len(user) >= 12 && strings.ContainsAny(user, digits) {
 			all = append(all, Part{at, at + len(user), "user"})
 		}
 		if both && password != "" && password != "x-oauth-basic" {
 			all = append(all, Part{at + len(user) + 1, at + host, "password"})
 		}
 	}
-	if semicolon := strings.IndexByte(text[at:end], ';'); semicolon >= 0 { // jdbc:sqlserver://host;password=x
+	// jdbc:sqlserver://host;password=x
+	if semicolon := strings.IndexByte(text[at:end], ';'); semicolon >= 0 {
 		all = append(all, shift(f.next().findInWords("", text[at+semicolon+1:]), at+semicolon+1)...)
 		return all
 	}
@@ -286,7 +302,8 @@ func (f finder) findInURL(text string) []Part {
 		next := end + lengthUntil(text[end:pathEnd], "/")
 		segment := text[end:next]
 		switch {
-		case LooksSecret(segment), IsSecretName(before) && len(segment) >= 8 && strings.ContainsAny(segment, digits):
+		case LooksSecret(segment),
+			IsSecretName(before) && len(segment) >= 8 && strings.ContainsAny(segment, digits):
 			all = append(all, Part{end, next, "path"})
 		case strings.ContainsAny(segment, "=:"):
 			all = append(all, shift(f.next().find("", segment), end)...)

@@ -16,18 +16,22 @@ var (
 		`|(?:AKIA|ASIA)[A-Z0-9]{12,}|(?:npm|hf|gsk|ntn|pcsk)_\w{16,})`)
 	// issuedAmbiguous matches tokens with a prefix that plain words have, too. They need a digit
 	// or both cases.
-	issuedAmbiguous = lazy.Regexp(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|e2b_|BSA|EAA|` +
-		`dapi|dvc_|LTAI|pk_|rk_|fc-|rnd_|ops_|ph[cx]_|vcp_|sqp_|sgp_|glc_|ntn_|gsk_|jina_)[\w.~+/=-]{8,}$`)
+	issuedAmbiguous = lazy.Regexp(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|` +
+		`e2b_|BSA|EAA|dapi|dvc_|LTAI|pk_|rk_|fc-|rnd_|ops_|ph[cx]_|vcp_|sqp_|sgp_|glc_|ntn_|` +
+		`gsk_|jina_)[\w.~+/=-]{8,}$`)
 	awsKey   = lazy.Regexp(`^(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}$`)
 	telegram = lazy.Regexp(`^\d{6,12}:[\w-]{30,}$`)
 	inURL    = lazy.Regexp(`^[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]*:[^/?#\s]+@`)
 	dense    = lazy.Regexp(`^[\w+/=.~-]{16,}$`)
 	digest   = lazy.Regexp(`^sha(?:1|256|384|512)[-:]`)
-	pem      = lazy.Regexp(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY|-----BEGIN PGP PRIVATE|-----BEGIN OPENSSH`)
+	pem      = lazy.Regexp(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY|-----BEGIN PGP PRIVATE|` +
+		`-----BEGIN OPENSSH`)
 )
 
-const prefixes = `gh[pousr]_|github_pat_|gl[a-z]{2,5}-|sk[-_]|[rp]k_(?:live|test)_|xox[a-z]-|xapp-|AIza|ya29\.|` +
-	`GOCSPX-|1//0|eyJ|pypi-|do[opr]_v1_|SG\.|lin_(?:api|oauth)_|figd_|tvly-|shp[a-z]{2}_|r8_|xai-|` +
+const prefixes = `gh[pousr]_|github_pat_|gl[a-z]{2,5}-|sk[-_]|[rp]k_(?:live|test)_|xox[a-z]-|` +
+	`xapp-|AIza|ya29\.|` +
+	`GOCSPX-|1//0|eyJ|pypi-|do[opr]_v1_|SG\.|lin_(?:api|oauth)_|figd_|tvly-|shp[a-z]{2}_|` +
+	`r8_|xai-|` +
 	`pplx-|sbp_|nvapi-|whsec_|dckr_pat_|ATATT|ATCTT|NRAK-|AGE-SECRET-KEY-|hv[bsr]\.|gls[a-z]_|` +
 	`sntry[su]_|pcsk_|lsv2_|apify_api_|PMAK-|xkeysib-|pscale_[a-z]+_|ctx7sk|CCIPAT_|secret-token:`
 
@@ -44,7 +48,8 @@ func LooksSecret(text string) bool {
 	if rest := AfterScheme(text); rest != text {
 		return isCredential(rest)
 	}
-	return hasIssuer(text) || inURL().MatchString(text) || pem().MatchString(text) || !IsPlain(text) && looksRandom(text)
+	return hasIssuer(text) || inURL().MatchString(text) || pem().MatchString(text) ||
+		!IsPlain(text) && looksRandom(text)
 }
 
 // IsIssuedToken reports whether text begins like the tokens of a known issuer.
@@ -59,7 +64,9 @@ func hasIssuer(text string) bool {
 // AfterScheme returns the credentials of an Authorization header's value, or the whole value if it
 // does not begin with a scheme.
 func AfterScheme(value string) string {
-	for _, scheme := range [...]string{"Bearer ", "Basic ", "Token ", "ApiKey ", "Bot ", "Digest ", "Negotiate ", "Key "} {
+	for _, scheme := range [...]string{
+		"Bearer ", "Basic ", "Token ", "ApiKey ", "Bot ", "Digest ", "Negotiate ", "Key ",
+	} {
 		if n := len(scheme); len(value) > n && strings.EqualFold(value[:n], scheme) {
 			return strings.TrimLeft(value[n:], " ")
 		}
@@ -72,7 +79,8 @@ var (
 	word = lazy.Regexp(`^[A-Za-z]?[a-z]{0,18}[.:!?]?$`)
 	// placeholder matches a word or the name of a variable in capitals, and a reference to a
 	// variable.
-	placeholder = lazy.Regexp(`^(?:[A-Z]{2,19}|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[$%][A-Za-z_][A-Za-z0-9_]*%?|\$)[.:!?]?$`)
+	placeholder = lazy.Regexp(`^(?:[A-Z]{2,19}|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|` +
+		`[$%][A-Za-z_][A-Za-z0-9_]*%?|\$)[.:!?]?$`)
 )
 
 // IsWord reports whether text, after the name of a header or an authorization scheme, is a word of
@@ -106,10 +114,13 @@ func bothCases(text string) bool {
 
 // looksRandom reports whether text is one long random word.
 func looksRandom(text string) bool {
-	if !dense().MatchString(text) || strings.HasPrefix(text, "-") || digest().MatchString(text) || filePath().MatchString(text) {
+	if !dense().MatchString(text) || strings.HasPrefix(text, "-") ||
+		digest().MatchString(text) || filePath().MatchString(text) {
 		return false
 	}
-	pieces := strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune("/._-~", c) })
+	pieces := strings.FieldsFunc(text, func(c rune) bool {
+		return strings.ContainsRune("/._-~", c)
+	})
 	joined := strings.Join(pieces, "")
 	mixed := bothCases(text) && strings.ContainsAny(text, digits)
 	if len(text) >= 32 && mixed && entropy(text) >= 4 && kindChanges(joined) >= len(text)/5 {
@@ -117,7 +128,8 @@ func looksRandom(text string) bool {
 	}
 	return slices.ContainsFunc(pieces, func(piece string) bool {
 		switch {
-		case len(piece) < 16 || !strings.ContainsAny(piece, digits) && kindChanges(piece) < len(piece)/2:
+		case len(piece) < 16,
+			!strings.ContainsAny(piece, digits) && kindChanges(piece) < len(piece)/2:
 			return false
 		case strings.Trim(piece, digits) == "":
 			return false

@@ -9,9 +9,10 @@ import (
 // identifierEndings are last words of names of identifiers, which services show: MODEL,
 // SLACK_TEAM_ID.
 var identifierEndings = []string{
-	"id", "ids", "model", "models", "bucket", "project", "org", "organization", "team", "workspace", "tenant", "account",
-	"cluster", "namespace", "database", "db", "table", "index", "collection", "image", "tag", "branch", "repo", "repository",
-	"zone", "locale", "timezone", "tz", "title", "label", "profile", "role", "level", "options", "opts", "flags", "args",
+	"id", "ids", "model", "models", "bucket", "project", "org", "organization", "team",
+	"workspace", "tenant", "account", "cluster", "namespace", "database", "db", "table", "index",
+	"collection", "image", "tag", "branch", "repo", "repository", "zone", "locale", "timezone",
+	"tz", "title", "label", "profile", "role", "level", "options", "opts", "flags", "args",
 }
 
 const (
@@ -27,12 +28,14 @@ const (
 // opaque either.
 func IsOpaque(name, text string) bool {
 	text = strings.TrimSpace(text)
-	if len(text) < minOpaque || IsPlain(text) || IsUUID(text) || digest().MatchString(text) || isStructured(text) {
+	if len(text) < minOpaque || IsPlain(text) || IsUUID(text) ||
+		digest().MatchString(text) || isStructured(text) {
 		return false
 	}
 	if parts := splitName(name); len(parts) > 0 {
 		last := parts[len(parts)-1]
-		if slices.Contains(harmlessEndings, last) || slices.Contains(identifierEndings, last) || slices.Contains(digests, last) {
+		if slices.Contains(harmlessEndings, last) ||
+			slices.Contains(identifierEndings, last) || slices.Contains(digests, last) {
 			return false
 		}
 	}
@@ -74,7 +77,8 @@ func isMixed(part string) bool {
 	back := strings.TrimLeft(part, digits)
 	after, before := len(part)-len(front), len(part)-len(back)
 	switch {
-	case len(part) < minMixed, after == 0 && before == 0 && !strings.ContainsAny(part, digits), len(front) == 0:
+	case len(part) < minMixed, len(front) == 0,
+		after == 0 && before == 0 && !strings.ContainsAny(part, digits):
 		return false
 	case !strings.ContainsAny(front, digits):
 		return after > 4 && !(len(front) <= 2 && after <= 8)

@@ -23,31 +23,35 @@ func IsSecret(name, value string) bool {
 var (
 	// secretParts are parts of names that denote a secret anywhere in a name.
 	secretParts = []string{
-		"password", "passwd", "passphrase", "passcode", "secret", "apikey", "accesskey", "privatekey", "authkey",
-		"authorization", "cookie", "credential", "mnemonic",
+		"password", "passwd", "passphrase", "passcode", "secret", "apikey", "accesskey",
+		"privatekey", "authkey", "authorization", "cookie", "credential", "mnemonic",
 	}
 	// secretSuffixes denote a secret at the end of a word of a name: authtoken, MYSQLPWD,
 	// openaikey.
 	secretSuffixes = []string{"token", "pwd", "key"}
 	// secretWords denote a secret as whole words of a name: DB_PASS, --pat.
 	secretWords = []string{
-		"auth", "pass", "pin", "pat", "bearer", "dsn", "cred", "creds", "jwt", "otp", "session", "signature",
-		"tok", "pw", "dbpass", "userpass", "smtppass", "sshpass", "pgpass", "rootpass", "adminpass", "apitokens", "authtokens",
+		"auth", "pass", "pin", "pat", "bearer", "dsn", "cred", "creds", "jwt", "otp", "session",
+		"signature", "tok", "pw", "dbpass", "userpass", "smtppass", "sshpass", "pgpass",
+		"rootpass", "adminpass", "apitokens", "authtokens",
 	}
 	// notKeys end with "key" and do not denote a key.
 	notKeys = []string{"monkey", "turkey", "donkey", "hotkey", "whiskey", "hockey", "jockey"}
 	// plurals denote secrets after one of the words in pluralOwners: API_KEYS, access_tokens.
 	// Elsewhere they denote a number: MAX_TOKENS.
 	plurals      = []string{"keys", "tokens", "pats"}
-	pluralOwners = []string{"api", "auth", "access", "bearer", "refresh", "private", "secret", "static", "id"}
+	pluralOwners = []string{
+		"api", "auth", "access", "bearer", "refresh", "private", "secret", "static", "id",
+	}
 	// harmlessEndings are last words of names of settings that belong to a secret: TOKEN_URL,
 	// KEY_FILE.
 	harmlessEndings = []string{
-		"file", "path", "dir", "url", "uri", "type", "method", "mode", "limit", "count", "name", "enabled", "disabled",
-		"timeout", "host", "port", "var", "ttl", "length", "size", "expiry", "expires", "expiration", "interval",
-		"version", "format", "algorithm", "alg", "provider", "endpoint", "domain", "realm", "audience", "issuer",
-		"scope", "scopes", "required", "policy", "user", "username", "email", "region", "bindings", "binding", "budget",
-		"env",
+		"file", "path", "dir", "url", "uri", "type", "method", "mode", "limit", "count", "name",
+		"enabled", "disabled", "timeout", "host", "port", "var", "ttl", "length", "size",
+		"expiry", "expires", "expiration", "interval", "version", "format", "algorithm", "alg",
+		"provider", "endpoint", "domain", "realm", "audience", "issuer", "scope", "scopes",
+		"required", "policy", "user", "username", "email", "region", "bindings", "binding",
+		"budget", "env",
 	}
 )
 
@@ -63,17 +67,20 @@ func IsSecretName(key string) bool {
 		return false
 	}
 	joined := strings.Join(parts, "")
-	if slices.ContainsFunc(secretParts, func(word string) bool { return strings.Contains(joined, word) }) {
+	inName := func(word string) bool { return strings.Contains(joined, word) }
+	if slices.ContainsFunc(secretParts, inName) {
 		return true
 	}
 	for i, part := range parts {
+		endsPart := func(end string) bool { return strings.HasSuffix(part, end) }
 		switch {
 		case slices.Contains(secretWords, part):
 			return true
 		case part == "key" && i > 0 && parts[i-1] == "public", slices.Contains(notKeys, part):
-		case slices.ContainsFunc(secretSuffixes, func(end string) bool { return strings.HasSuffix(part, end) }):
+		case slices.ContainsFunc(secretSuffixes, endsPart):
 			return true
-		case slices.Contains(plurals, part) && (len(parts) == 1 || i > 0 && slices.Contains(pluralOwners, parts[i-1])):
+		case slices.Contains(plurals, part) &&
+			(len(parts) == 1 || i > 0 && slices.Contains(pluralOwners, parts[i-1])):
 			return true
 		}
 	}
@@ -126,8 +133,9 @@ func IsSecretHeader(name string) bool {
 	}
 	name = strings.ToLower(name)
 	switch name {
-	case "user-agent", "content-type", "content-language", "cache-control", "pragma", "host", "origin", "referer",
-		"connection", "keep-alive", "te", "dnt", "from", "mcp-protocol-version":
+	case "user-agent", "content-type", "content-language", "cache-control", "pragma", "host",
+		"origin", "referer", "connection", "keep-alive", "te", "dnt", "from",
+		"mcp-protocol-version":
 		return false
 	}
 	if strings.HasPrefix(name, "accept") {
@@ -147,22 +155,26 @@ func IsPlain(text string) bool {
 		return false
 	case isHarmless(text), number().MatchString(text), isAddress(text):
 		return true
-	case strings.HasPrefix(text, "/") && !strings.ContainsAny(text, "+=") || strings.HasPrefix(text, `\\`):
+	case strings.HasPrefix(text, "/") && !strings.ContainsAny(text, "+="),
+		strings.HasPrefix(text, `\\`):
 		return !looksRandom(strings.TrimPrefix(text, "/"))
 	}
 	if _, err := time.ParseDuration(text); err == nil {
 		return true
 	}
-	return len(text) < 8 && strings.IndexFunc(text, func(c rune) bool { return !unicode.IsLetter(c) }) < 0
+	isOther := func(c rune) bool { return !unicode.IsLetter(c) }
+	return len(text) < 8 && strings.IndexFunc(text, isOther) < 0
 }
 
 var (
 	switchValue = lazy.Regexp(`^(?i:|true|false|yes|no|on|off|none|null|nil|undefined)$`)
 	// filePath matches a path that begins with a known folder, or a file with a short suffix.
 	filePath = lazy.Regexp(`^(?:/?(?:[\w@. -]+/)+[\w@. -]*\.[A-Za-z][A-Za-z0-9]{0,4}` +
-		`|(?:file://)?/(?:home|Users|root|etc|var|opt|run|usr|tmp|mnt|srv|dev|proc|bin|app|data|workspaces?)(?:/.*)?` +
+		`|(?:file://)?/(?:home|Users|root|etc|var|opt|run|usr|tmp|mnt|srv|dev|proc|bin|app|data|` +
+		`workspaces?)(?:/.*)?` +
 		`|(?:~|\.\.?)(?:[/\\].*)?|[A-Za-z]:[\\/].*|%[A-Z]+%\\.*)$`)
-	number   = lazy.Regexp(`^[-+]?(?:\d[\d_,]*)?\.?\d+(?:[eE][-+]?\d+)?\s?(?:%|[kKMGT]i?[bB]?|[bB])?$`)
+	number = lazy.Regexp(`^[-+]?(?:\d[\d_,]*)?\.?\d+(?:[eE][-+]?\d+)?\s?` +
+		`(?:%|[kKMGT]i?[bB]?|[bB])?$`)
 	hostName = lazy.Regexp(`^(?i:localhost|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.[a-z]{2,24})$`)
 )
 
@@ -183,9 +195,11 @@ func isAddress(text string) bool {
 			return false
 		}
 		text = host
-		if strings.IndexFunc(text, func(c rune) bool { return !unicode.IsLetter(c) && c != '-' && c != '_' }) < 0 {
+		isOther := func(c rune) bool { return !unicode.IsLetter(c) && c != '-' && c != '_' }
+		if strings.IndexFunc(text, isOther) < 0 {
 			return true // redis:6379
 		}
 	}
-	return net.ParseIP(strings.Trim(text, "[]")) != nil || hostName().MatchString(text) && !looksRandom(text)
+	return net.ParseIP(strings.Trim(text, "[]")) != nil ||
+		hostName().MatchString(text) && !looksRandom(text)
 }

@@ -13,7 +13,8 @@ func FindInServerURL(name, text string) []Part {
 	parts := Find(name, text)
 	for _, at := range serverUUID().FindAllStringIndex(text, -1) {
 		p := Part{From: at[0], To: at[1], Name: "path"}
-		if !slices.ContainsFunc(parts, func(o Part) bool { return o.From < p.To && p.From < o.To }) {
+		overlaps := func(o Part) bool { return o.From < p.To && p.From < o.To }
+		if !slices.ContainsFunc(parts, overlaps) {
 			parts = append(parts, p)
 		}
 	}
