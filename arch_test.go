@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -351,6 +352,35 @@ func TestEveryPackageHasAComment(t *testing.T) {
 		if !documented[dir] {
 			t.Errorf("%s has no package comment", dir)
 		}
+	}
+}
+
+// protocolName matches string literals that are names of MCP: methods, headers, members of _meta. The
+// method ping is not in it, because other things have that name, too.
+var protocolName = regexp.MustCompile(`(?i)^"(initialize|(server|subscriptions)/\w+|` +
+	`(tools|prompts|resources|tasks|completion|logging|sampling|elicitation|roots)/[a-z/]+|` +
+	`notifications/[a-z_/]+|x-mcp-header|mcp-(session-id|protocol-version|method|name|param-)|` +
+	`last-event-id|io\.modelcontextprotocol/.*)"$`)
+
+// Names of MCP are constants of internal/protocol. Package wire, which protocol imports, reads some
+// of them; packages config and secrets have lists of header names in lower case.
+func TestProtocolNamesAreConstants(t *testing.T) {
+	allowed := []string{
+		"internal/protocol", "internal/wire", "internal/config", "internal/secrets",
+	}
+	for _, f := range gosource.Files(t) {
+		if _, isProduct := allowedImports[f.Dir]; !isProduct || f.IsTest() ||
+			slices.Contains(allowed, f.Dir) {
+			continue
+		}
+		ast.Inspect(f.Syntax, func(n ast.Node) bool {
+			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING &&
+				protocolName.MatchString(l.Value) {
+				t.Errorf("%s: use the constant of internal/protocol for %s", f.Position(l.Pos()),
+					l.Value)
+			}
+			return true
+		})
 	}
 }
 
