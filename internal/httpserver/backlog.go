@@ -56,9 +56,9 @@ func (q *backlogQuota) update(b *backlog, delta int64) (excess []*backlog) {
 }
 
 // logDisconnect logs that a client was disconnected because of its backlog.
-func (srv *Server) logDisconnect(session string, size int64) {
+func (srv *Server) logDisconnect(logID string, size int64) {
 	srv.log.Warn("closed the slowest client: unread data for all clients exceeds limits.outbox",
-		"session", session, "max", srv.opts.BacklogLimit,
+		"session", logID, "max", srv.opts.BacklogLimit,
 		"err", fmt.Sprintf("%d bytes are unread", size))
 }
 

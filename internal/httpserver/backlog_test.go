@@ -47,7 +47,7 @@ func TestBacklogOfAllClients(t *testing.T) {
 		if log.String() != "" {
 			t.Fatalf("the log has %s", log.String())
 		}
-		// More than 1 MiB in total: the stateless request has the largest backlog
+		// More than 1 MiB in total: the stateless request has the largest backlog.
 		h.write(handlers[2], largeNotification(0, 100_000), "")
 		synctest.Wait()
 		isClosed := func(handler *testHandler) bool {
@@ -157,7 +157,7 @@ func TestUnreadStreamIsClosed_KeepAlive(t *testing.T) {
 		s.want("0-0", "")
 		time.Sleep(keepAliveInterval + transferTimeout(0) + time.Second)
 		synctest.Wait()
-		// Fails if the stream was still attached
+		// Fails if the stream was still attached.
 		h.openStream(testRequest{method: "GET", session: key}).disconnect()
 		s.disconnect()
 	})

@@ -125,7 +125,7 @@ func TestCancellationsInBatch(t *testing.T) {
 						len(answered) > 0 && !strings.Contains(body, want) {
 						t.Errorf("got %q, want %s", body, want)
 					}
-					// None of its requests is in flight
+					// None of its requests is in flight.
 					h.want(post(key, requestJSON("1", "echo", "{}")), 200, resultJSON("1", "{}"))
 					time.Sleep(time.Minute)
 					close(h.heldRequests)
@@ -180,7 +180,7 @@ func TestBatchWithModernRequest(t *testing.T) {
 		(<-h.heldRequests).Reply([]byte("{}"))
 		s.want("1-1", "["+rejected+","+resultJSON("1", "{}")+"]")
 		s.wantEnd()
-		// No request of the batch is left
+		// No request of the batch is left.
 		h.want(post(key, requestJSON("2", "echo", "{}")), 200, resultJSON("2", "{}"))
 
 		h.wantError(post(key, mixed).withRevision("2026-07-28"), 400, "null",
@@ -214,7 +214,7 @@ func TestID_07_DuplicateRequestID(t *testing.T) {
 		}
 		other, _ := h.initialize("2025-11-25", nil)
 		a := h.openStream(post(key, requestJSON("1", "hold", `{}`)))
-		// The same id of another client
+		// The same id of another client.
 		b := h.openStream(post(other, requestJSON("1", "hold", `{}`)))
 		(<-h.heldRequests).Reply([]byte(`"a"`))
 		(<-h.heldRequests).Reply([]byte(`"b"`))

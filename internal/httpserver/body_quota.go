@@ -108,8 +108,8 @@ type countingReader struct {
 
 func (a countingReader) Read(b []byte) (int, error) {
 	n, err := a.from.Read(b)
-	if full := a.grow(n); full != nil {
-		return n, full
+	if quotaErr := a.grow(n); quotaErr != nil {
+		return n, quotaErr
 	}
 	return n, err
 }

@@ -108,7 +108,7 @@ func TestUnadmittedConnections_F_SEC_8(t *testing.T) {
 			t.Error("the oldest unadmitted connection is still open")
 		}
 		if !unadmitted[1].isOpen() || !unadmitted[maxUnadmittedConns-1].isOpen() {
-			// One closed connection is enough for all connections that are admitted afterwards
+			// One closed connection is enough for all connections that are admitted afterwards.
 			t.Error("a newer unadmitted connection was closed")
 		}
 		if n := strings.Count(log.String(), "too many unauthenticated connections"); n != 1 {
@@ -153,7 +153,7 @@ func TestTooManyConnections(t *testing.T) {
 			synctest.Wait() // the server reports idle only after the response
 			clients = append(clients, c)
 		}
-		// So that it is not the one that has been idle the longest
+		// So that it is not the one that has been idle the longest.
 		if got := clients[0].post("echo", ""); got != 200 {
 			t.Errorf("the first client got status %d", got)
 		}

@@ -113,7 +113,7 @@ func TestBodyQuotaOfAllClients(t *testing.T) {
 		h.want(post(newClient, full), 503, "*")
 		one := requestJSON("1", "hold", `"`+strings.Repeat("x", 10<<10)+`"`)
 		s := h.openStream(post(newClient, one))
-		// A small body is accepted, because it may be a cancellation
+		// A small body is accepted, because it may be a cancellation.
 		h.want(post(key, requestJSON("2", "echo", `{}`)), 200, resultJSON("2", "{}"))
 		if res := h.want(post(key, one), 503, "*"); res.Header.Get("Retry-After") != "1" {
 			t.Errorf("headers: %v", res.Header)

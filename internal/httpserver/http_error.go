@@ -55,23 +55,23 @@ func (srv *Server) reject(w http.ResponseWriter, r *http.Request, herr *httpErro
 // rejectPosted reports and rejects a request whose message was read. session is its log id, "" if
 // there is none.
 func (srv *Server) rejectPosted(
-	w http.ResponseWriter, r *http.Request, p *postedMessage, session string, herr *httpError,
+	w http.ResponseWriter, r *http.Request, p *postedMessage, logID string, herr *httpError,
 ) {
-	srv.reportRejected(p.m, session, herr.err)
+	srv.reportRejected(p.m, logID, herr.err)
 	srv.reject(w, r, herr.forRequest(p))
 }
 
 // reportRejected calls [Options.OnRejected] for each request in m.
-func (srv *Server) reportRejected(m wire.Message, session string, err *wire.Error) {
+func (srv *Server) reportRejected(m wire.Message, logID string, err *wire.Error) {
 	if srv.opts.OnRejected == nil {
 		return
 	}
 	if m.Kind() != wire.Batch {
-		srv.opts.OnRejected(session, m, err)
+		srv.opts.OnRejected(logID, m, err)
 	}
 	for _, text := range m.Elements() {
 		if request, _ := wire.Parse(text); request.Kind() == wire.Request {
-			srv.opts.OnRejected(session, request, err)
+			srv.opts.OnRejected(logID, request, err)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 func (srv *Server) serveHTTPSSE(w http.ResponseWriter, r *http.Request, principal principalID) {
 	switch {
 	case r.Method != http.MethodGet:
-		// A client that tries streamable HTTP first falls back
+		// A client that tries streamable HTTP first falls back.
 		srv.reject(w, r, methodNotAllowed("GET, OPTIONS"))
 		return
 	case !acceptsType(r, "text", "event-stream"):

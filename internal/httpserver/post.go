@@ -47,11 +47,11 @@ func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal p
 			return
 		}
 	}
-	name := ""
+	logID := ""
 	if s != nil {
-		name = s.logID
+		logID = s.logID
 	}
-	srv.rejectPosted(w, r, p, name, herr)
+	srv.rejectPosted(w, r, p, logID, herr)
 }
 
 // serveInitialize serves an initialize request that opens a session. The session is closed if the

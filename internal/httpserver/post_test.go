@@ -50,7 +50,7 @@ func TestEventResponses(t *testing.T) {
 			s.want("1-2", resultJSON("1", "{}"))
 			s.wantEnd()
 
-			// After sseDelay
+			// After sseDelay.
 			s = h.openStream(post(key, requestJSON("1", "hold", `{}`)))
 			if primes {
 				s.want("2-0", "")

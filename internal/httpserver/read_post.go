@@ -16,7 +16,7 @@ import (
 type postedMessage struct {
 	m          wire.Message
 	requestIDs []wire.ID // of its requests
-	// Of requests that it cancels, without those that follow the cancellation in the same batch
+	// Of requests that it cancels, without those that follow the cancellation in the same batch.
 	cancelledIDs []wire.ID
 	isInitialize bool           // m is an initialize request
 	accept       acceptedFormat // accepted formats of the response
@@ -156,7 +156,7 @@ func readBody(
 		herr.id = skim.ID()
 		return nil, herr
 	}
-	// The deadline must not apply to the next request on the connection
+	// The deadline must not apply to the next request on the connection.
 	_ = control.SetReadDeadline(time.Time{})
 	return text, nil
 }

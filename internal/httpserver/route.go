@@ -66,7 +66,7 @@ func (s *httpSession) routeLocked(m wire.Message, relatedTo wire.ID) *sseStream 
 	st := s.openRequests[relatedTo]
 	if st == nil || st.abandoned || st.jsonOnly ||
 		m.Kind() == wire.Request && st.writer == nil && s.standalone.writer != nil {
-		// A server request needs a reader, so it goes to the stream that has one
+		// A server request needs a reader, so it goes to the stream that has one.
 		return s.standalone
 	}
 	return st

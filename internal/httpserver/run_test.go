@@ -75,7 +75,7 @@ func TestShutdown(t *testing.T) {
 				t.Errorf("%d %s", res.StatusCode, body)
 			}
 		}
-		// A response that a call in flight may need
+		// A response that a call in flight may need.
 		h.want(post(key, resultJSON("9", "{}")), 202, "")
 		r1.Reply([]byte("{}"))
 		slow.want("1-1", resultJSON("1", "{}"))
@@ -171,7 +171,7 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 		synctest.Wait()
 		goroutines := runtime.NumGoroutine()
 		var heap [3]int64
-		// The first round includes memory that the runtime does not return
+		// The first round includes memory that the runtime does not return.
 		for round := range heap {
 			for range 10000 {
 				h.want(testRequest{body: initializeRequest("2025-11-25")}, 200, "*")

@@ -127,7 +127,7 @@ type Server struct {
 	opts   Options
 	log    *slog.Logger
 	access atomic.Pointer[accessPolicy]
-	// parent of the contexts of all requests; done when the Server shuts down
+	// Parent of the contexts of all requests; done when the Server shuts down.
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -140,20 +140,20 @@ type Server struct {
 
 	mu       sync.Mutex
 	sessions map[string]*httpSession // by key
-	// *httpSession with retained events, in the order in which they began to retain
+	// *httpSession with retained events, in the order in which they began to retain.
 	retainers      list.List
 	statelessEnded sync.Cond // on mu: a stateless exchange has ended
-	// all that have not ended, and some that have
+	// All that have not ended, and some that have.
 	statelessExchanges map[*statelessExchange]struct{}
 
-	// HTTP requests being served; over HTTP/2 they can outlive their connection
+	// HTTP requests being served; over HTTP/2 they can outlive their connection.
 	activeRequests int
 	runEnded       bool      // Run has returned or is about to; no request is served
 	noRequests     sync.Cond // on mu: activeRequests is 0
 
 	lastPrincipal principalID // the highest in use so far
 
-	// by principal
+	// By principal.
 	sessionCounter, statelessCounter quota.Counter[principalID]
 
 	closing         bool

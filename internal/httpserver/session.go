@@ -36,10 +36,10 @@ type httpSession struct {
 	closeReason  error   // argument of SessionHandler.Closed
 	initializeID wire.ID // id of the initialize request; "" once it has a response
 	revision     string  // negotiated revision; "" before
-	// Unanswered requests and their streams; nil if there are none
+	// Unanswered requests and their streams; nil if there are none.
 	openRequests map[wire.ID]*sseStream
 	// HTTP+SSE only: leases of the unanswered requests' bodies; with streamable HTTP the streams
-	// have them
+	// have them.
 	leases          map[wire.ID]*bodyLease
 	standalone      *sseStream   // for messages that belong to no request
 	numberedStreams []*sseStream // further open or resumable event streams, by number
@@ -74,7 +74,7 @@ func (s *httpSession) closeIfIdle() time.Duration {
 		left = s.server.opts.IdleTimeout
 	}
 	// In the same critical section: a request that arrives now either comes too late or keeps the
-	// session open
+	// session open.
 	if left <= 0 {
 		s.closeLocked(fmt.Errorf("idle for %v: limits.session_idle", s.server.opts.IdleTimeout))
 	}
@@ -113,7 +113,7 @@ func (s *httpSession) closeLocked(reason error) {
 	}
 	s.closed, s.closeReason = true, reason
 	for id, st := range s.openRequests {
-		// Other requests get an HTTP status, see writeResponse
+		// Other requests get an HTTP status, see writeResponse.
 		if st.number > 0 || len(st.events) > 0 || st.jsonOnly {
 			s.appendLocked(st, wire.NewErrorResponse(id, errSessionEnded).Raw())
 			st.hasResponse = true

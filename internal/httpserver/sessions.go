@@ -80,12 +80,12 @@ func (srv *Server) unregister(s *httpSession) {
 }
 
 // newSessionKey returns a new session key, <logID>-<secret>.
-func newSessionKey() (key, name string) {
+func newSessionKey() (key, logID string) {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails
 	key = hex.EncodeToString(b[:16]) + "-" + hex.EncodeToString(b[16:])
-	name, _, _ = strings.Cut(key, "-")
-	return key, name
+	logID, _, _ = strings.Cut(key, "-")
+	return key, logID
 }
 
 // newLogID returns a log id for a stateless exchange.

@@ -68,7 +68,7 @@ func (srv *Server) validateStateless(r *http.Request, m wire.Message) *httpError
 	revision := headerRevision(r)
 	client, rpcErr := protocol.ParseClientMeta(m)
 	switch modern := protocol.IsModernRevision(revision); {
-	// It would be valid without the header
+	// It would be valid without the header.
 	case modern && m.Method() == protocol.MethodInitialize && !protocol.IsModern(m):
 		return headerMismatch()
 	case modern && rpcErr != nil && rpcErr.Code == wire.CodeInvalidParams:

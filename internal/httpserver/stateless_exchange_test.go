@@ -65,10 +65,10 @@ func TestStatelessStream(t *testing.T) {
 		go func() {
 			r := <-h.heldRequests
 			handler := <-h.handlers
-			// Related to no request, but there is only one stream
+			// Related to no request, but there is only one stream.
 			h.write(handler, logMessage(1), "")
 			r.Notify(progressNotification(1))
-			// Response to an id that the client did not send
+			// Response to an id that the client did not send.
 			h.write(handler, wire.NewResult("2", []byte("{}")), "2")
 			err := handler.Write(wire.NewRequest("9", "roots/list", nil), r.RemoteID())
 			if err == nil {
@@ -441,7 +441,7 @@ func TestTooManyRequests(t *testing.T) {
 		if res.Header.Get("Retry-After") != "1" {
 			t.Errorf("%v", res.Header)
 		}
-		// Regardless of the limit
+		// Regardless of the limit.
 		h.wantError(statelessRequest("7", "echo", "").withRevision("2025-11-25"), 400, "7",
 			protocol.CodeHeaderMismatch)
 		for range 2 {

@@ -225,10 +225,10 @@ func TestRepeatedVersionHeader(t *testing.T) {
 
 // Both generations work at the same URL for the same client, independently.
 func TestBothGenerationsAtOneURL(t *testing.T) {
-	// In a bubble, so that no response counts as late on a slow machine
+	// In a bubble, so that no response counts as late on a slow machine.
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
-		// Before any session
+		// Before any session.
 		h.want(statelessRequest("1", "echo", ""), 200,
 			resultJSON("1", "{"+meta(modernRevision)+"}"))
 		if handler := <-h.handlers; !handler.Stateless {

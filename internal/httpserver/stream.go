@@ -14,7 +14,7 @@ import (
 //
 // Events are numbered from 1. Sent events are retained in case they did not arrive.
 type sseStream struct {
-	// First part of the event ids; 0 = not an event stream yet, or the standalone stream
+	// First part of the event ids; 0 = not an event stream yet, or the standalone stream.
 	number       int
 	unanswered   []wire.ID // requests without a response so far
 	events       [][]byte

@@ -194,7 +194,7 @@ func TestUnresumableResponseIsDropped(t *testing.T) {
 		s.disconnect()
 		synctest.Wait()
 		r := <-h.heldRequests
-		// It is still in flight
+		// It is still in flight.
 		h.wantError(post(key, requestJSON("1", "echo", "{}")), 400, "1", wire.CodeInvalidRequest)
 		r.Reply([]byte(`"` + strings.Repeat("x", 1000) + `"`))
 		if retained := handler.retained(); retained != 0 {

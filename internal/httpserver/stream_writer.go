@@ -107,7 +107,7 @@ func (sw *streamWriter) writeAndFlush(text []byte) error {
 // withoutLineBreaks replaces line breaks by spaces, because a line break would end the data line
 // of an event. In JSON they occur only between tokens, see [wire.Message.OneLine].
 func withoutLineBreaks(text []byte) []byte {
-	// Ten times faster than ContainsAny
+	// Ten times faster than ContainsAny.
 	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
 		return text
 	}

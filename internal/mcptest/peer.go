@@ -162,7 +162,7 @@ func (n *injectingConn) inject(p *Peer, next injection) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.injected = append(n.injected, next)
-	// No error if the other side has closed
+	// No error if the other side has closed.
 	_ = p.conn.Write(wire.NewNotification(injectionMethod, nil), "")
 }
 

@@ -35,7 +35,7 @@ func (s *TaskServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := parseParams(m); err != nil {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
-		// No error if the client has disconnected
+		// No error if the client has disconnected.
 		_, _ = w.Write(wire.NewErrorResponse(m.ID(), err).Raw())
 		return
 	}

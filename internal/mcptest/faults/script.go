@@ -16,14 +16,14 @@ type Script struct {
 	Generation string `json:"era"`  // legacy (""), modern or both
 
 	Capabilities json.RawMessage `json:"capabilities"` // declared instead of the supported ones
-	// Reported in the handshake regardless of the request
+	// Reported in the handshake regardless of the request.
 	Revision string `json:"revision"`
-	// Methods that are not supported, even if they are declared
+	// Methods that are not supported, even if they are declared.
 	UnknownMethods []string `json:"refuses"`
-	// Tool_0 and so on, in addition to echo, slow and do
+	// The tools tool_0 and so on, in addition to echo, slow and do.
 	ExtraTools int `json:"tools"`
 	PageSize   int `json:"page"` // tools per page; 0 = all
-	// Endless: there is always a next page; circle: the first page follows the last
+	// "endless": there is always a next page; "circle": the first page follows the last.
 	PageLoop string `json:"pages"`
 
 	// On contains the faults for each message of a method, and for "start", before anything is

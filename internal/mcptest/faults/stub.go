@@ -32,7 +32,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	text := flags.String("script", os.Getenv(ScriptEnv),
 		"behaviour, as `JSON` or @FILE (see package faults)")
 	name := flags.String("name", "", "name reported by echo")
-	// Used by fork faults
+	// Used by fork faults.
 	grandchild := flags.String("grandchild", "", "run as a grandchild: normal or stubborn")
 	if err := flags.Parse(args); err != nil {
 		return 2

@@ -49,7 +49,7 @@ func start(t *testing.T, script string) *stubProcess {
 	p.cmd.Stderr = &p.stderr
 	p.cmd.WaitDelay = 100 * time.Millisecond // a grandchild may keep stderr open
 	p.stdin, _ = p.cmd.StdinPipe()
-	// Unlike StdoutPipe, Wait does not wait for a grandchild that keeps it open
+	// Unlike StdoutPipe, Wait does not wait for a grandchild that keeps it open.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func TestDeaf(t *testing.T) {
 	p := start(t, `{"on":{"start":[{"fault":"deaf"}]}}`)
 	wrote := make(chan error, 1)
 	go func() {
-		// More than the capacity of a pipe
+		// More than the capacity of a pipe.
 		_, err := io.WriteString(p.stdin, strings.Repeat(lastPing+"\n", 20000))
 		wrote <- err
 	}()
