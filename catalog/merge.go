@@ -26,11 +26,11 @@ import (
 type Prefix string
 
 const (
-	// PrefixOnCollision: if an earlier backend has the bare name.
+	// PrefixOnCollision prefixes a name if an earlier backend has the bare name.
 	PrefixOnCollision Prefix = "collision"
-	// PrefixAlways: always.
+	// PrefixAlways prefixes all names.
 	PrefixAlways Prefix = "always"
-	// PrefixNever: of entries with the same name the first is listed, the others are omitted.
+	// PrefixNever prefixes no names. Of entries with the same name only the first is listed.
 	PrefixNever Prefix = "never"
 )
 
@@ -117,13 +117,13 @@ func merge(o Options, listings []Listing, before *Snapshot, reassign bool) *Snap
 		s.byBackend[listings[i].Backend] = &s.listings[i]
 		names = append(names, listings[i].Backend)
 	}
-	spaces := newPrefixTable(o.Separator, names)
+	prefixes := newPrefixTable(o.Separator, names)
 	for k := range Kind(NumKinds) {
-		var was *list
+		var previous *list
 		if before != nil {
-			was = &before.lists[k]
+			previous = &before.lists[k]
 		}
-		s.lists[k].merge(k, o, s, spaces, was, reassign)
+		s.lists[k].merge(k, o, s, prefixes, previous, reassign)
 	}
 	s.onlyResourceBackend = sync.OnceValue(func() string {
 		return findOnlyResourceBackend(s.listings)
@@ -134,17 +134,19 @@ func merge(o Options, listings []Listing, before *Snapshot, reassign bool) *Snap
 	return s
 }
 
-func (l *list) merge(k Kind, o Options, s *Snapshot, spaces prefixTable, was *list, reassign bool) {
+func (l *list) merge(
+	k Kind, o Options, s *Snapshot, prefixes prefixTable, previous *list, reassign bool,
+) {
 	l.kind, l.alwaysPrefixed = k, o.Prefix == PrefixAlways && k.isNamed()
 	l.pages = sync.OnceValue(func() pages { return l.writePages(o.PageSize) })
 	l.sum = sync.OnceValue(func() digest { return l.digest(o.PageSize) })
-	n := &namer{Options: o, kind: k, prefixes: spaces}
+	n := &namer{Options: o, kind: k, prefixes: prefixes}
 	l.aliases = sync.OnceValue(func() map[string]*Entry { return n.buildAliases(l) })
 	all := 0
 	for i := range s.listings {
 		all += len(s.listings[i].Items[k])
 	}
-	if all == 0 && was == nil {
+	if all == 0 && previous == nil {
 		return
 	}
 	l.entries = make([]Entry, 0, all)
@@ -165,11 +167,11 @@ func (l *list) merge(k Kind, o Options, s *Snapshot, spaces prefixTable, was *li
 			e.bareName = n.bareNameOf(k, e)
 		}
 	}
-	if was != nil && !l.alwaysPrefixed {
+	if previous != nil && !l.alwaysPrefixed {
 		if !reassign {
-			n.keepNames(l, was)
+			n.keepNames(l, previous)
 		}
-		n.reserveUnlisted(l, was, s.byBackend)
+		n.reserveUnlisted(l, previous, s.byBackend)
 	}
 	lo := 0
 	for _, hi := range ends {
@@ -180,11 +182,11 @@ func (l *list) merge(k Kind, o Options, s *Snapshot, spaces prefixTable, was *li
 		}
 		lo = hi
 	}
-	if was != nil {
-		l.noteMoves(was)
+	if previous != nil {
+		l.noteMoves(previous)
 	}
 	if k == Templates {
-		l.orderTemplates(was, reassign, ends)
+		l.orderTemplates(previous, reassign, ends)
 	}
 }
 
@@ -214,9 +216,9 @@ func (n *namer) buildAliases(l *list) map[string]*Entry {
 				name == e.Item.Original && !n.isAvailable(e, e.bareName) {
 				continue
 			}
-			if was, dup := aliases[name]; !dup {
+			if other, dup := aliases[name]; !dup {
 				aliases[name] = e
-			} else if was != e {
+			} else if other != e {
 				aliases[name] = nil // ambiguous
 			}
 		}

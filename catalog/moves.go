@@ -36,13 +36,13 @@ func (s *Snapshot) BareNames(k Kind) iter.Seq2[string, string] {
 	}
 }
 
-// keepNames gives entries the bare names and URIs that they had in was.
-func (n *namer) keepNames(l, was *list) {
+// keepNames gives entries the bare names and URIs that they had in the previous list.
+func (n *namer) keepNames(l, previous *list) {
 	// exact matches first: another entry of the backend may need the name
 	for _, same := range []bool{true, false} {
 		for i := range l.entries {
 			e := &l.entries[i]
-			before := was.bareOwner(e.bareName)
+			before := previous.bareOwner(e.bareName)
 			if e.Exposed == "" && before.backend == e.Backend &&
 				(before.original == e.Item.Original) == same && n.claim(e, e.bareName) {
 				n.noteOriginal(e)
@@ -52,32 +52,34 @@ func (n *namer) keepNames(l, was *list) {
 }
 
 // reserveUnlisted reserves the bare names and URIs of backends whose lists are unknown.
-func (n *namer) reserveUnlisted(l, was *list, of map[string]*Listing) {
-	waits := func(backend string) bool { return of[backend] != nil && of[backend].Unknown[n.kind] }
-	for i := range was.entries {
-		if e := &was.entries[i]; was.isBare(e) && waits(e.Backend) {
+func (n *namer) reserveUnlisted(l, previous *list, listings map[string]*Listing) {
+	isUnknown := func(backend string) bool {
+		return listings[backend] != nil && listings[backend].Unknown[n.kind]
+	}
+	for i := range previous.entries {
+		if e := &previous.entries[i]; previous.isBare(e) && isUnknown(e.Backend) {
 			n.reserve(l, e.Exposed, entryRef{e.Backend, e.Item.Original})
 		}
 	}
-	for name, h := range was.reserved {
-		if waits(h.backend) {
-			n.reserve(l, name, h)
+	for name, ref := range previous.reserved {
+		if isUnknown(ref.backend) {
+			n.reserve(l, name, ref)
 		}
 	}
 }
 
 // reserve reserves a name for a backend that does not list it at present.
-func (n *namer) reserve(l *list, name string, h entryRef) {
-	e := &Entry{Backend: h.backend, Item: Item{Original: h.original}}
+func (n *namer) reserve(l *list, name string, ref entryRef) {
+	e := &Entry{Backend: ref.backend, Item: Item{Original: ref.original}}
 	if n.assigned[name] != nil || !n.respectsPrefixes(e, name) {
 		return
 	}
 	if l.reserved == nil {
 		l.reserved = make(map[string]entryRef)
 	}
-	l.reserved[name] = h
-	n.backendByKey[n.kind.foldKey(name)] = h.backend
-	n.originals[n.kind.foldKey(h.original)] = h
+	l.reserved[name] = ref
+	n.backendByKey[n.kind.foldKey(name)] = ref.backend
+	n.originals[n.kind.foldKey(ref.original)] = ref
 }
 
 // isBare reports whether an entry is listed under its bare name or its URI.
@@ -101,10 +103,12 @@ func (l *list) backendOf(name string) string {
 	return l.reserved[name].backend
 }
 
-// noteMoves records the names whose backend differs from that in was, and the names that are no
-// longer in use.
-func (l *list) noteMoves(was *list) {
-	last := func(name string) string { return cmp.Or(was.backendOf(name), was.released[name]) }
+// noteMoves records the names whose backend differs from that in the previous list, and the names
+// that are no longer in use.
+func (l *list) noteMoves(previous *list) {
+	last := func(name string) string {
+		return cmp.Or(previous.backendOf(name), previous.released[name])
+	}
 	for i := range l.entries {
 		if e := &l.entries[i]; e.Exposed != "" {
 			if before := last(e.Exposed); before != "" && before != e.Backend {
@@ -121,15 +125,15 @@ func (l *list) noteMoves(was *list) {
 		}
 		l.released[name] = backend
 	}
-	for i := range was.entries {
-		if e := &was.entries[i]; e.Exposed != "" {
+	for i := range previous.entries {
+		if e := &previous.entries[i]; e.Exposed != "" {
 			release(e.Exposed, e.Backend)
 		}
 	}
-	for name, h := range was.reserved {
-		release(name, h.backend)
+	for name, ref := range previous.reserved {
+		release(name, ref.backend)
 	}
-	for name, backend := range was.released {
+	for name, backend := range previous.released {
 		release(name, backend)
 	}
 }
@@ -142,27 +146,27 @@ type rankedTemplate struct {
 
 // orderTemplates determines the order in which templates are tried for a URI: as before, then new
 // ones, so that a new template does not take a URI away from its backend.
-func (l *list) orderTemplates(was *list, reassign bool, ends []int) {
+func (l *list) orderTemplates(previous *list, reassign bool, ends []int) {
 	l.templateOrder = make([]rankedTemplate, 0, len(l.entries))
-	for place, end := range ends {
+	for index, end := range ends {
 		for i := len(l.templateOrder); i < end; i++ {
-			l.templateOrder = append(l.templateOrder, rankedTemplate{&l.entries[i], place})
+			l.templateOrder = append(l.templateOrder, rankedTemplate{&l.entries[i], index})
 		}
 	}
-	if was == nil || reassign {
+	if previous == nil || reassign {
 		return
 	}
-	ranks := make(map[entryRef]int, len(was.templateOrder))
-	for i, e := range was.templateOrder {
+	ranks := make(map[entryRef]int, len(previous.templateOrder))
+	for i, e := range previous.templateOrder {
 		ranks[entryRef{e.Backend, e.Item.Original}] = i
 	}
-	place := func(e rankedTemplate) int {
+	rank := func(e rankedTemplate) int {
 		if i, known := ranks[entryRef{e.Backend, e.Item.Original}]; known {
 			return i
 		}
 		return len(ranks)
 	}
 	slices.SortStableFunc(l.templateOrder, func(a, b rankedTemplate) int {
-		return cmp.Compare(place(a), place(b))
+		return cmp.Compare(rank(a), rank(b))
 	})
 }

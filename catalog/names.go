@@ -200,15 +200,15 @@ func (s *prefixTable) owner(name, mine string) string {
 		if f[at:at+len(s.separator)] != s.separator {
 			continue
 		}
-		some := s.backends[f[:at]]
+		candidates := s.backends[f[:at]]
 		switch {
-		case len(some) == 0:
-		case slices.Contains(some, name[:at]):
+		case len(candidates) == 0:
+		case slices.Contains(candidates, name[:at]):
 			return name[:at]
-		case slices.Contains(some, mine):
+		case slices.Contains(candidates, mine):
 			return mine
 		default:
-			return some[0]
+			return candidates[0]
 		}
 	}
 	return ""
@@ -219,8 +219,8 @@ func (n *namer) respectsPrefixes(e *Entry, name string) bool {
 	if !n.kind.isNamed() {
 		return true
 	}
-	space := n.prefixes.owner(name, e.Backend)
-	return space == "" || space == e.Backend
+	owner := n.prefixes.owner(name, e.Backend)
+	return owner == "" || owner == e.Backend
 }
 
 // assignNames assigns exposed names to the entries of a backend. The result does not depend on the
@@ -275,8 +275,8 @@ func (n *namer) originalOwner(e *Entry) (backend string, same bool) {
 		return other.Backend, true
 	}
 	key := n.kind.foldKey(e.Item.Original)
-	if h, known := n.originals[key]; known {
-		return h.backend, h.original == e.Item.Original
+	if ref, known := n.originals[key]; known {
+		return ref.backend, ref.original == e.Item.Original
 	}
 	return n.backendOfKey(key), false
 }
@@ -286,8 +286,8 @@ func (n *namer) noteConflict(e *Entry) {
 	if n.Prefix == PrefixAlways || e.Exposed == e.bareName {
 		return
 	}
-	if space := n.prefixes.owner(e.bareName, e.Backend); space != "" && space != e.Backend {
-		e.ConflictBackend, e.PrefixConflict = space, true
+	if owner := n.prefixes.owner(e.bareName, e.Backend); owner != "" && owner != e.Backend {
+		e.ConflictBackend, e.PrefixConflict = owner, true
 		return
 	}
 	e.ConflictBackend = n.backendOfKey(n.kind.foldKey(e.bareName))
@@ -328,7 +328,7 @@ const maxHashAttempts = 8
 
 // assignHashed gives each entry without a name a unique name with a hash. With PrefixNever it
 // skips entries whose original name an earlier backend has. The name begins like the entry's
-// original name, or with its backend if that one has the prefix of another backend.
+// original name or, if that would give it the prefix of another backend, with the entry's backend.
 func (n *namer) assignHashed(entries []*Entry) {
 	form := n.prefixedNameOf
 	if n.Prefix == PrefixNever {

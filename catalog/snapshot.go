@@ -65,9 +65,9 @@ func (l *list) lookup(name string) *Entry {
 
 // reservedRoute returns the route for a name or URI that is reserved for a backend.
 func (l *list) reservedRoute(name string) (Route, bool) {
-	if h, ok := l.reserved[name]; ok {
-		return Route{Backend: h.backend, Original: h.original,
-			OriginalJSON: wire.Quote(h.original)}, true
+	if ref, ok := l.reserved[name]; ok {
+		return Route{Backend: ref.backend, Original: ref.original,
+			OriginalJSON: wire.Quote(ref.original)}, true
 	}
 	return Route{}, false
 }

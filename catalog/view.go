@@ -7,9 +7,9 @@ import "strings"
 type View struct {
 	*Snapshot
 	// Settled is true if clients no longer have to wait for their first list: every backend has
-	// responded, now or in an earlier run, or has failed, or has exceeded the time to wait.
+	// responded, now or earlier, or has failed, or has exceeded the time to wait.
 	Settled bool
-	// Complete is true if every backend has responded, now or in an earlier run, or has failed.
+	// Complete is true if every backend has responded, now or earlier, or has failed.
 	// Names that are not in the catalog are then unknown.
 	Complete bool
 	// MissingPrefixes contains the other backends, each followed by the separator.

@@ -71,8 +71,8 @@ func (m Message) Salvage() Message {
 func (m *Message) toInternalError(text string, original []byte) Message {
 	failure := Encode(Errorf(CodeInternalError, "%s", text))
 	withData := slices.Concat(failure[:len(failure)-1], []byte(`,"data":`), original, []byte("}"))
-	if answer, err := Parse(encodeResponse(m.ID(), "error", withData)); err == nil {
-		return answer
+	if response, err := Parse(encodeResponse(m.ID(), "error", withData)); err == nil {
+		return response
 	}
 	return mustParse(encodeResponse(m.ID(), "error", failure))
 }
