@@ -12,7 +12,8 @@ type View struct {
 	// Complete is true if every backend has responded, now or earlier, or has failed.
 	// Names that are not in the catalog are then unknown.
 	Complete bool
-	// MissingPrefixes contains the other backends, each followed by the separator.
+	// MissingPrefixes contains the backends for which Complete is not true yet, each followed by
+	// the separator.
 	MissingPrefixes []string
 	// Changed is closed when there is a newer View.
 	Changed <-chan struct{}
