@@ -13,7 +13,7 @@ import (
 )
 
 // An audit file that is there and that others can read or change is told of once. A new one is its owner's alone.
-func TestAnAuditFileThatOthersCanRead(t *testing.T) {
+func TestWarnsOfReadableAuditFile(t *testing.T) {
 	for mode, want := range map[os.FileMode]string{
 		0o666: "other users can read and change the audit file",
 		0o644: "other users can read the audit file",

@@ -20,7 +20,7 @@ func servedWithAutoToken(t *testing.T, state string) (line string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return servesWith(t, "serve", "-c", file)
+	return serveUntilCommand(t, "serve", "-c", file)
 }
 
 // The token is made once, for its owner's eyes alone, is in no log, and the command to paste has it.
@@ -66,7 +66,7 @@ func countNot(entries []os.DirEntry, name string) (n int) {
 }
 
 // On a terminal the command has the token itself.
-func TestTheCommandForATerminal_F_SEC_6(t *testing.T) {
+func TestCommandOnTerminalHasToken_F_SEC_6(t *testing.T) {
 	if got, want := claudeCommand("http://h/mcp", "secret"), "claude mcp add -s user --transport http gateway http://h/mcp -H 'Authorization: Bearer 'secret"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -122,7 +122,7 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 }
 
 // Without a token the log says who can call the gateway, and what to do about it.
-func TestNoTokenIsLogged_F_SEC_6(t *testing.T) {
+func TestLogWithoutToken_F_SEC_6(t *testing.T) {
 	for tokens, want := range map[string]int{"[]": 1, "[0123456789abcdef]": 0, "[auto]": 0} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "gateway.yaml")
@@ -130,7 +130,7 @@ func TestNoTokenIsLogged_F_SEC_6(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		all := strings.Join(servesLines(t, "serve", "-c", file), "\n")
+		all := strings.Join(serveLogLines(t, "serve", "-c", file), "\n")
 		if got := strings.Count(all, "every user and program of this machine can call the gateway"); got != want {
 			t.Errorf("%s: the log has it %d times:\n%s", tokens, got, all)
 		}

@@ -12,7 +12,7 @@ import (
 
 // A server puts its secret, control characters and a line that looks like one of the gateway into whatever
 // it may say. The lines of call and tools are the gateway's own: one line each, without the secret.
-func TestTextOfServersInOurLines_F_SEC_11_F_MASK_1(t *testing.T) {
+func TestServerTextIsMaskedInOutput_F_SEC_11_F_MASK_1(t *testing.T) {
 	const secret = "tok-q9ZkTm4vXr7Lw2Pb8N"
 	text := `oops ` + secret + `\ngateway: forged \u001b[31m`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +50,7 @@ func TestTextOfServersInOurLines_F_SEC_11_F_MASK_1(t *testing.T) {
 		{"call error", exitFailed, false}, {"call fails", exitFailed, true}, {"tools", exitOK, false}, {"tools error", exitOK, false},
 		{"tools --log-level debug", exitOK, false}, {"tools x-" + secret, exitOK, false}, {"check --log-level debug", exitOK, false},
 	} {
-		code, out, stderr := runPiped(t, nil, append(strings.Fields(c.verb), "-c", path)...).printed()
+		code, out, stderr := runPiped(t, nil, append(strings.Fields(c.verb), "-c", path)...).output()
 		said := out + stderr
 		if code != c.code || !strings.Contains(said, "***") {
 			t.Errorf("%s: exit code %d and\n%s", c.verb, code, said)
@@ -60,7 +60,7 @@ func TestTextOfServersInOurLines_F_SEC_11_F_MASK_1(t *testing.T) {
 			t.Errorf("%s printed\n%q", c.verb, said)
 		}
 	}
-	if code, out, _ := runPiped(t, nil, "call", "works", "-c", path).printed(); code != exitOK || !strings.Contains(out, secret+"\ngateway: forged \x1b[31m") {
+	if code, out, _ := runPiped(t, nil, "call", "works", "-c", path).output(); code != exitOK || !strings.Contains(out, secret+"\ngateway: forged \x1b[31m") {
 		t.Errorf("a result is not printed as it is: exit code %d and %q", code, out)
 	}
 }

@@ -14,20 +14,20 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-// A desk is a file with a record of who runs with it, and what check --diff says of both.
-type desk struct {
+// A diffTest is a file with a record of who runs with it, and what check --diff says of both.
+type diffTest struct {
 	*testing.T
 	file, state string
 }
 
 const oneBackend = "backends: [{name: a, command: a}]\n"
 
-// sitDown writes the file, and the record of a gateway that runs with it, which is this process.
-func sitDown(t *testing.T) *desk {
+// newDiffTest writes the file, and the record of a gateway that runs with it, which is this process.
+func newDiffTest(t *testing.T) *diffTest {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "home"))
-	d := &desk{t, filepath.Join(dir, "gateway.yaml"), filepath.Join(dir, "home", "mcp-gateway")}
+	d := &diffTest{t, filepath.Join(dir, "gateway.yaml"), filepath.Join(dir, "home", "mcp-gateway")}
 	d.write(oneBackend)
 	loaded, err := config.Load(config.Options{Path: d.file})
 	if err != nil {
@@ -39,15 +39,15 @@ func sitDown(t *testing.T) *desk {
 	return d
 }
 
-func (d *desk) write(text string) {
+func (d *diffTest) write(text string) {
 	d.Helper()
 	if err := os.WriteFile(d.file, []byte(text), 0o600); err != nil {
 		d.Fatal(err)
 	}
 }
 
-// record changes the record.
-func (d *desk) record(change func(a *reload.RunningConfig)) {
+// changeRecord changes the record.
+func (d *diffTest) changeRecord(change func(a *reload.RunningConfig)) {
 	d.Helper()
 	a, err := reload.ReadRunningConfig(d.state, d.file)
 	if err != nil {
@@ -60,8 +60,8 @@ func (d *desk) record(change func(a *reload.RunningConfig)) {
 	}
 }
 
-// says checks the exit code, and what stands on stderr and stdout.
-func (d *desk) says(code int, parts ...string) {
+// expect checks the exit code, and what stands on stderr and stdout.
+func (d *diffTest) expect(code int, parts ...string) {
 	d.Helper()
 	out, err := os.Create(filepath.Join(d.TempDir(), "out"))
 	if err != nil {
@@ -82,81 +82,81 @@ func (d *desk) says(code int, parts ...string) {
 }
 
 // What an ended gateway has loaded is compared with all the same, but nobody takes it for one that runs.
-func TestCheckDiffKnowsAGatewayThatHasEnded(t *testing.T) {
-	d := sitDown(t)
+func TestCheckDiffAfterGatewayExited(t *testing.T) {
+	d := newDiffTest(t)
 	d.write(oneBackend + "hosts: [gw.example]\n")
 	const ended, row = "no gateway runs with this file; the last one (process ", "hosts changed"
-	d.says(0, "compared with the configuration that the gateway (process ", "!"+ended, row)
+	d.expect(0, "compared with the configuration that the gateway (process ", "!"+ended, row)
 
 	child := exec.Command(os.Args[0], "-test.run=^$")
 	if err := child.Run(); err != nil {
 		t.Fatal(err)
 	}
 	var own reload.ProcessStart
-	d.record(func(a *reload.RunningConfig) { own, a.PID = a.Start, child.Process.Pid })
-	d.says(0, ended, row)
-	d.record(func(a *reload.RunningConfig) { a.Start = reload.ProcessStart{} }) // where there is no /proc
-	d.says(0, ended, row)
-	d.record(func(a *reload.RunningConfig) { a.PID = os.Getpid() })
-	d.says(0, "!"+ended, row)
+	d.changeRecord(func(a *reload.RunningConfig) { own, a.PID = a.Start, child.Process.Pid })
+	d.expect(0, ended, row)
+	d.changeRecord(func(a *reload.RunningConfig) { a.Start = reload.ProcessStart{} }) // where there is no /proc
+	d.expect(0, ended, row)
+	d.changeRecord(func(a *reload.RunningConfig) { a.PID = os.Getpid() })
+	d.expect(0, "!"+ended, row)
 	if runtime.GOOS != "linux" {
 		return
 	}
-	d.record(func(a *reload.RunningConfig) { a.Start = own; a.Start.Ticks += "1" })
-	d.says(0, ended, row) // another process has its number
-	d.record(func(a *reload.RunningConfig) {
+	d.changeRecord(func(a *reload.RunningConfig) { a.Start = own; a.Start.Ticks += "1" })
+	d.expect(0, ended, row) // another process has its number
+	d.changeRecord(func(a *reload.RunningConfig) {
 		a.Start = own
 		a.Start.PIDNamespace = "pid:[1]"
 		a.PID = child.Process.Pid
 	})
-	d.says(0, "!"+ended, row) // it cannot be seen from here
-	d.record(func(a *reload.RunningConfig) { a.Start.BootID = "another" })
-	d.says(0, ended, row)
+	d.expect(0, "!"+ended, row) // it cannot be seen from here
+	d.changeRecord(func(a *reload.RunningConfig) { a.Start.BootID = "another" })
+	d.expect(0, ended, row)
 }
 
 // What a running gateway refuses is refused; a start would take it.
-func TestCheckDiffRefusesAnEmptyFile(t *testing.T) {
-	d := sitDown(t)
+func TestCheckDiffRejectsEmptyFile(t *testing.T) {
+	d := newDiffTest(t)
 	for _, text := range []string{"", "# nothing\n"} {
 		d.write(text)
-		d.says(2, "gateway.yaml: is empty", "hint: write backends: []", "!removed")
+		d.expect(2, "gateway.yaml: is empty", "hint: write backends: []", "!removed")
 	}
 	d.write("backends: []")
-	d.says(0, "backend a removed")
+	d.expect(0, "backend a removed")
 	d.write("")
-	d.record(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 })
-	d.says(0, "has ended", "backend a removed")
-	d.record(func(a *reload.RunningConfig) { a.PID, a.Start, a.Backends = os.Getpid(), reload.ProcessStart{}, nil })
-	d.says(0, "nothing would change")
+	d.changeRecord(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 })
+	d.expect(0, "has ended", "backend a removed")
+	d.changeRecord(func(a *reload.RunningConfig) { a.PID, a.Start, a.Backends = os.Getpid(), reload.ProcessStart{}, nil })
+	d.expect(0, "nothing would change")
 	if err := os.Remove(reload.RunningConfigPath(d.state, d.file)); err != nil { // as for who keeps it where the file said
 		t.Fatal(err)
 	}
-	d.says(2, "gateway.yaml: is empty")
+	d.expect(2, "gateway.yaml: is empty")
 }
 
 // Where state: is what was changed, the record is not where it says.
-func TestCheckDiffFindsTheRecordWhereTheStateWas(t *testing.T) {
-	d := sitDown(t)
+func TestCheckDiffFindsRecordInOldStateDir(t *testing.T) {
+	d := newDiffTest(t)
 	for _, state := range []string{filepath.Join(t.TempDir(), "new"), "none"} {
 		d.write(oneBackend + "state: " + state)
-		d.says(0, "compared with", "state changed needs a restart")
+		d.expect(0, "compared with", "state changed needs a restart")
 	}
-	d.record(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 }) // from who knows when
-	d.says(0, "no gateway has recorded", "name it with --state")
+	d.changeRecord(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 }) // from who knows when
+	d.expect(0, "no gateway has recorded", "name it with --state")
 }
 
 // An entry that lacks a variable is held by a reload, and the row says so.
-func TestCheckDiffOfAMisconfiguredEntry_F_CLI_11(t *testing.T) {
-	d := sitDown(t)
+func TestCheckDiffOfMisconfiguredEntry_F_CLI_11(t *testing.T) {
+	d := newDiffTest(t)
 	d.write("backends: [{name: a, command: a, args: [\"${NO_SUCH_VARIABLE}\"], tools: {deny: [x]}}]\n")
-	d.says(0, "backend a changed tools.deny", "!restarts", "backend a misconfigured keeps its old entry, with the new filters")
+	d.expect(0, "backend a changed tools.deny", "!restarts", "backend a misconfigured keeps its old entry, with the new filters")
 	d.write("backends: [{name: a, command: a, tools: {deny: [\"${NO_SUCH_VARIABLE}\"]}}]\n")
-	d.says(0, "backend a changed misconfigured, tools.deny; stops it", "!keeps its old entry")
+	d.expect(0, "backend a changed misconfigured, tools.deny; stops it", "!keeps its old entry")
 }
 
 // A file that is empty is refused by a gateway that runs by it, though it is valid otherwise: the
 // backends were said to be removed.
-func TestCheckDiffOfAnEmptyFile(t *testing.T) {
+func TestCheckDiffOfEmptyFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "gateway.yaml")
 	diff := func(want int, part string) {

@@ -12,7 +12,7 @@ import (
 
 // What check has found out at some cost it, and serve, need not find out again; but what
 // it prints is what the backends say now.
-func TestCheckRemembersAndAsksAnew(t *testing.T) {
+func TestCheckWritesCacheAndIgnoresIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	// A server that ends when it is asked what it is, and lists what stands in a file.
@@ -38,7 +38,7 @@ func TestCheckRemembersAndAsksAnew(t *testing.T) {
 	prints := func(verb string, want ...string) {
 		t.Helper()
 		c := runPiped(t, nil, verb, "-c", path)
-		code, out, stderr := c.printed()
+		code, out, stderr := c.output()
 		for _, w := range want {
 			if code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), w) {
 				t.Errorf("%s: exit code %d, not %q in\n%s%s", verb, code, w, out, stderr)

@@ -11,7 +11,7 @@ import (
 
 // Who asks at the socket for debugging, and does not read the answers, does not keep the
 // gateway from ending.
-func TestWhoDebugsDoesNotKeepTheGateway(t *testing.T) {
+func TestDebugClientDoesNotDelayExit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	t.Setenv(debugEnv, path)
 	end := (&app{log: slog.New(slog.DiscardHandler)}).serveDebug()

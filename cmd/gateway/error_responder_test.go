@@ -52,8 +52,8 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// printed returns the exit code and what stands on stdout and stderr.
-func (c *client) printed() (code int, out, stderr string) {
+// output returns the exit code and what stands on stdout and stderr.
+func (c *client) output() (code int, out, stderr string) {
 	c.t.Helper()
 	code = <-c.code
 	text, err := io.ReadAll(c.out)
@@ -70,7 +70,7 @@ func (c *client) printed() (code int, out, stderr string) {
 // end returns the exit code, the errors that were answered, and what stands on stderr.
 func (c *client) end() (code int, answers []string, stderr string) {
 	c.t.Helper()
-	code, out, stderr := c.printed()
+	code, out, stderr := c.output()
 	for line := range strings.Lines(out) {
 		var m struct {
 			ID    json.RawMessage
@@ -104,7 +104,7 @@ const (
 
 // Clients show "Connection closed" and nothing of stderr: what is wrong is the answer to
 // their first words.
-func TestWhatIsWrongIsAnswered(t *testing.T) {
+func TestStartupErrorIsSentToClient(t *testing.T) {
 	t.Parallel()
 	bad := file(t, "bad.yaml", "backends:\n  - {name: a, comand: x}\n  - {name: b, command: \"${NOT_SET_ANYWHERE}\"}\n")
 	for name, args := range map[string][]string{
@@ -132,7 +132,7 @@ func TestWhatIsWrongIsAnswered(t *testing.T) {
 }
 
 // A client that has only asked what we are hangs up itself.
-func TestWhatIsWrongIsAnsweredUntilStdinEnds(t *testing.T) {
+func TestStartupErrorUntilStdinEnds(t *testing.T) {
 	t.Parallel()
 	c := runPiped(t, []string{discover}, "-c", file(t, "bad.yaml", "nonsense: 1"))
 	c.in.Close()
@@ -142,7 +142,7 @@ func TestWhatIsWrongIsAnsweredUntilStdinEnds(t *testing.T) {
 }
 
 // The verbs that people use read no protocol, and a mask is laid over what is answered.
-func TestWhatIsWrongIsAnsweredByServeAlone(t *testing.T) {
+func TestStartupErrorOnlyFromServe(t *testing.T) {
 	t.Parallel()
 	bad := file(t, "bad.yaml", "backends: [{name: a, url: 'https://u:hunter22@x.example/y?key=hunter22', nonsense: 1, \"https://u:hunter22@x.example/\": 2}]")
 	for _, verb := range []string{"check", "tools", "call"} {
@@ -158,7 +158,7 @@ func TestWhatIsWrongIsAnsweredByServeAlone(t *testing.T) {
 }
 
 // What a client is told of it has a bound.
-func TestWhatIsWrongIsAnsweredInFewWords(t *testing.T) {
+func TestStartupErrorIsTruncated(t *testing.T) {
 	t.Parallel()
 	keys := ""
 	for i := range 400 {

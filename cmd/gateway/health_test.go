@@ -32,8 +32,8 @@ func health(t *testing.T, args ...string) (int, string) {
 	return code, text.String()
 }
 
-// configured returns a file with these lines.
-func configured(t *testing.T, text string) string {
+// writeTempConfig returns a file with these lines.
+func writeTempConfig(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
 	if err := os.WriteFile(file, []byte(text+"\nstate: none\nbackends: [{ name: demo, embedded: demo }]\n"), 0o600); err != nil {
@@ -75,13 +75,13 @@ func TestHealth_F_CFG_3(t *testing.T) {
 		{[]string{addr}, 0, "ok"},
 		{[]string{plain.URL + "/readyz"}, 1, "waiting for 2 backends"},
 		{[]string{secure.URL}, 1, "certificate"},
-		{[]string{"-c", configured(t, "listen: "+addr)}, 0, "ok"},
-		{[]string{"-c", configured(t, token+`listen: ":`+port+`"`)}, 0, "ok"},
-		{[]string{"-c", configured(t, token+"listen: 0.0.0.0:"+port)}, 0, "ok"},
-		{[]string{"-c", configured(t, token+"tls: { cert: a, key: b }\nlisten: "+strings.TrimPrefix(secure.URL, "https://"))}, 0, "ok"},
-		{[]string{"-c", configured(t, "")}, 2, "no listen"},
-		{[]string{"-c", configured(t, "listen: 127.0.0.1:0")}, 2, "give the URL"},
-		{[]string{"-c", configured(t, "listn: x")}, 2, "listn"},
+		{[]string{"-c", writeTempConfig(t, "listen: "+addr)}, 0, "ok"},
+		{[]string{"-c", writeTempConfig(t, token+`listen: ":`+port+`"`)}, 0, "ok"},
+		{[]string{"-c", writeTempConfig(t, token+"listen: 0.0.0.0:"+port)}, 0, "ok"},
+		{[]string{"-c", writeTempConfig(t, token+"tls: { cert: a, key: b }\nlisten: "+strings.TrimPrefix(secure.URL, "https://"))}, 0, "ok"},
+		{[]string{"-c", writeTempConfig(t, "")}, 2, "no listen"},
+		{[]string{"-c", writeTempConfig(t, "listen: 127.0.0.1:0")}, 2, "give the URL"},
+		{[]string{"-c", writeTempConfig(t, "listn: x")}, 2, "listn"},
 		{[]string{"ftp://x"}, 2, "not the URL"},
 		{[]string{"http://"}, 2, "not the URL"},
 		{[]string{plain.URL, plain.URL}, 2, "one URL"},
@@ -139,16 +139,16 @@ func TestHealthNeedsNoToken(t *testing.T) {
 		{"listen: " + addr + "\ntls: { cert: \"${NOT_SET_ANYWHERE}\", key: k }", exitUsage, "tls.cert: variable NOT_SET_ANYWHERE is not set"},
 		{"listen: " + addr + "\nauth: { tokens: [short] }", exitUsage, "auth.tokens[0]: "},
 	} {
-		if code, text := health(t, "-c", configured(t, tt.text)); code != tt.code || !strings.Contains(text, tt.want) {
+		if code, text := health(t, "-c", writeTempConfig(t, tt.text)); code != tt.code || !strings.Contains(text, tt.want) {
 			t.Errorf("%s: exit code %d, %s, want %s", tt.text, code, text, tt.want)
 		}
 	}
-	if code, text := health(t, "-c", configured(t, "listen: 0.0.0.0:"+port)); code != exitUsage || !strings.Contains(text, "no auth.tokens") {
+	if code, text := health(t, "-c", writeTempConfig(t, "listen: 0.0.0.0:"+port)); code != exitUsage || !strings.Contains(text, "no auth.tokens") {
 		t.Errorf("no tokens: exit code %d, %s", code, text)
 	}
 }
 
-func TestHealthOfOurOwn_F_CFG_3(t *testing.T) {
+func TestHealthOfOwnConfiguration_F_CFG_3(t *testing.T) {
 	for listen, want := range map[string]string{
 		":7420": "http://127.0.0.1:7420/healthz", "0.0.0.0:7420": "http://127.0.0.1:7420/healthz", "[::]:7420": "http://[::1]:7420/healthz",
 		"localhost:80": "http://localhost:80/healthz", "10.0.0.7:7420": "http://10.0.0.7:7420/healthz", "[fe80::1]:1": "http://[fe80::1]:1/healthz",
@@ -175,7 +175,7 @@ func TestHealthOfAnotherProgram(t *testing.T) {
 		if code != c.url || code != 0 && !strings.Contains(text, "the program at that address is not a gateway") {
 			t.Errorf("%+v: exit code %d, %s", c, code, text)
 		}
-		code, text = health(t, "-c", configured(t, "listen: "+strings.TrimPrefix(server.URL, "http://")))
+		code, text = health(t, "-c", writeTempConfig(t, "listen: "+strings.TrimPrefix(server.URL, "http://")))
 		if code != c.own || code != 0 && !strings.Contains(text, "another program listens") {
 			t.Errorf("%+v, our own address: exit code %d, %s", c, code, text)
 		}
@@ -184,7 +184,7 @@ func TestHealthOfAnotherProgram(t *testing.T) {
 }
 
 // An answer that is no 200 may come from another program, too; the refusals of a gateway have no hint of that.
-func TestHealthOfAnotherProgramThatRefuses(t *testing.T) {
+func TestHealthOfProgramThatRejects(t *testing.T) {
 	for _, c := range []struct {
 		server, text string
 		status       int

@@ -14,16 +14,16 @@ import (
 
 // What all of the gateway together keeps for a session over HTTP in which nothing happens: no goroutine, and so
 // little memory that 10,000 of them take less than 30 MB. A client that called before keeps no more.
-func TestAnIdleSessionCostsNoGoroutineAndLittleMemory(t *testing.T) {
-	d, end := openDoor(t)
+func TestIdleSessionNeedsNoGoroutineAndLittleMemory(t *testing.T) {
+	d, end := serveInProcess(t)
 	defer end()
 	const n, most = 2000, 3 << 10
 	for range 100 { // what the first ones have made stays
-		enterByHTTP(t, d)
+		callInNewSession(t, d)
 	}
 	goroutines, bytes := runtime.NumGoroutine(), bytesInUse()
 	for range n {
-		enterByHTTP(t, d)
+		callInNewSession(t, d)
 	}
 	more, each := runtime.NumGoroutine()-goroutines, (bytesInUse()-bytes)/n
 	t.Logf("%d goroutines for %d sessions, and %d bytes for each", more, n, each)
@@ -44,8 +44,8 @@ func bytesInUse() int {
 	return int(m.HeapAlloc + m.StackInuse)
 }
 
-// openDoor puts a gateway together as serve does, and runs it until end is called.
-func openDoor(t *testing.T) (d *httpserver.Server, end func()) {
+// serveInProcess puts a gateway together as serve does, and runs it until end is called.
+func serveInProcess(t *testing.T) (d *httpserver.Server, end func()) {
 	t.Helper()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -75,8 +75,8 @@ func openDoor(t *testing.T) (d *httpserver.Server, end func()) {
 	}
 }
 
-// enterByHTTP opens a session and calls a tool in it.
-func enterByHTTP(t *testing.T, d *httpserver.Server) {
+// callInNewSession opens a session and calls a tool in it.
+func callInNewSession(t *testing.T, d *httpserver.Server) {
 	t.Helper()
 	key := post(t, d, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
 		`"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`).Get("Mcp-Session-Id")

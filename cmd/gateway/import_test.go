@@ -12,8 +12,8 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// gatewayRun carries out a command line and returns what it wrote.
-func gatewayRun(t *testing.T, args ...string) (code int, stdout, stderr string) {
+// runCommand carries out a command line and returns what it wrote.
+func runCommand(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	dir := t.TempDir()
 	open := func(name string) *os.File {
@@ -38,7 +38,7 @@ func gatewayRun(t *testing.T, args ...string) (code int, stdout, stderr string) 
 
 // A gateway at any port is not put behind itself: it says who it is, whatever its
 // token, and is asked for nothing but that.
-func TestImportLeavesOutARunningGateway(t *testing.T) {
+func TestImportOmitsRunningGateway(t *testing.T) {
 	d := httpserver.New(httpserver.Options{
 		ServeStateless: func(context.Context, httpserver.SessionInfo, transport.Conn) { t.Error("a session was opened") },
 		Tokens:         []string{"secret"},
@@ -55,7 +55,7 @@ func TestImportLeavesOutARunningGateway(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := gatewayRun(t, "import", file)
+	code, stdout, stderr := runCommand(t, "import", file)
 	if code != exitOK || strings.Contains(stdout, "name: hub") || strings.Contains(stdout, "name: safe") || !strings.Contains(stdout, "name: other") {
 		t.Errorf("%d\n%s", code, stdout)
 	}
@@ -76,23 +76,23 @@ func TestImportProject_F_CLI_12(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, ".claude.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := gatewayRun(t, "import")
+	code, stdout, stderr := runCommand(t, "import")
 	want := "1 more server in project " + filepath.ToSlash(other) + ": run gateway import --project " + filepath.ToSlash(other)
 	if code != exitFailed || stdout != "" || !strings.Contains(stderr, want) {
 		t.Errorf("%d %s\n%s", code, stdout, stderr)
 	}
-	code, stdout, stderr = gatewayRun(t, "import", "--project", other)
+	code, stdout, stderr = runCommand(t, "import", "--project", other)
 	if code != exitOK || !strings.Contains(stdout, "name: local") || strings.Contains(stderr, "1 more") {
 		t.Errorf("%d %s\n%s", code, stdout, stderr)
 	}
 }
 
 // A folder that is not there is a mistake in the command line.
-func TestImportOfAMissingProject(t *testing.T) {
+func TestImportOfMissingProject(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	aFile := file(t, "project", "")
 	for _, dir := range []string{none, aFile, filepath.Join(aFile, "sub")} {
-		code, stdout, stderr := gatewayRun(t, "import", "--project", dir)
+		code, stdout, stderr := runCommand(t, "import", "--project", dir)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "there is no folder "+dir) {
 			t.Errorf("%s: exit code %d, %s\n%s", dir, code, stdout, stderr)
 		}
@@ -100,14 +100,14 @@ func TestImportOfAMissingProject(t *testing.T) {
 }
 
 // If nothing can be written, nothing is said of what was imported.
-func TestImportThatCannotBeWritten(t *testing.T) {
+func TestImportToUnwritableFile(t *testing.T) {
 	servers := file(t, "mcp.json", `{ "mcpServers": { "a": { "command": "a" } } }`)
 	nowhere := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(filepath.Join(t.TempDir(), "none"), nowhere); err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(nowhere, "gateway.yaml")
-	code, _, stderr := gatewayRun(t, "import", "-o", out, servers)
+	code, _, stderr := runCommand(t, "import", "-o", out, servers)
 	if code != exitFailed || !strings.HasPrefix(stderr, "gateway: cannot write "+out+": ") || strings.Contains(stderr, "both places") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
@@ -125,7 +125,7 @@ func TestImportThatCannotBeWritten(t *testing.T) {
 	if text, err := os.ReadFile(said.Name()); err != nil || code != exitFailed || strings.Contains(string(text), "both places") {
 		t.Errorf("exit code %d, %v\n%s", code, err, text)
 	}
-	code, _, stderr = gatewayRun(t, "import", "-o", filepath.Join(t.TempDir(), "gateway.yaml"), servers)
+	code, _, stderr = runCommand(t, "import", "-o", filepath.Join(t.TempDir(), "gateway.yaml"), servers)
 	if code != exitOK || !strings.Contains(stderr, "both places") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
@@ -133,15 +133,15 @@ func TestImportThatCannotBeWritten(t *testing.T) {
 
 // There is one text for the version, whichever way it is asked for.
 func TestVersion(t *testing.T) {
-	code, verb, _ := gatewayRun(t, "version")
-	flagged, flag, _ := gatewayRun(t, "--version")
+	code, verb, _ := runCommand(t, "version")
+	flagged, flag, _ := runCommand(t, "--version")
 	if code != exitOK || flagged != exitOK || verb != flag || !strings.HasPrefix(verb, "gateway "+version) || !strings.Contains(verb, "MCP 20") {
 		t.Errorf("version: %d %q, --version: %d %q", code, verb, flagged, flag)
 	}
 }
 
 // A shell does not expand ~ in quotes, and a client that starts programs without a shell never does.
-func TestImportIntoTheHomeDirectory(t *testing.T) {
+func TestImportExpandsHomeDirectory(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
@@ -149,7 +149,7 @@ func TestImportIntoTheHomeDirectory(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, "mcp.json"), []byte(`{"mcpServers":{"a":{"command":"a"}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := gatewayRun(t, "import", "~/mcp.json", "-o", "~/conf/gateway.yaml"); code != exitOK {
+	if code, _, stderr := runCommand(t, "import", "~/mcp.json", "-o", "~/conf/gateway.yaml"); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	if _, err := os.Stat(filepath.Join(home, "conf", "gateway.yaml")); err != nil {
@@ -161,14 +161,14 @@ func TestImportIntoTheHomeDirectory(t *testing.T) {
 }
 
 // A home directory that is not known is an error: no folder named ~ or ~USER is made.
-func TestImportIntoAHomeThatIsNotKnown(t *testing.T) {
+func TestImportWithoutHomeDirectory(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	t.Chdir(t.TempDir())
 	servers := file(t, "mcp.json", `{"mcpServers":{"a":{"command":"a"}}}`)
 	for output, home := range map[string]string{"~nobody/x.yaml": t.TempDir(), "~/x.yaml": "", "~": ""} {
 		t.Setenv("HOME", home)
 		t.Setenv("USERPROFILE", home)
-		code, _, stderr := gatewayRun(t, "import", servers, "-o", output)
+		code, _, stderr := runCommand(t, "import", servers, "-o", output)
 		if code != exitUsage || !strings.Contains(stderr, "the home directory in "+output+" is not known") {
 			t.Errorf("%s: exit code %d, %s", output, code, stderr)
 		}
@@ -177,7 +177,7 @@ func TestImportIntoAHomeThatIsNotKnown(t *testing.T) {
 		t.Errorf("in the working directory: %v %v", entries, err)
 	}
 	for _, output := range []string{"./~nobody/x.yaml", "~x.yaml"} {
-		if code, _, stderr := gatewayRun(t, "import", servers, "-o", output); code != exitOK {
+		if code, _, stderr := runCommand(t, "import", servers, "-o", output); code != exitOK {
 			t.Errorf("%s: exit code %d, %s", output, code, stderr)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // A server sends more than its response, and net/http tells so of its own accord: in the gateway's log, without the secret,
 // and only at the debug level. (The logger of the process is one for all gateways in it: no parallel test.)
-func TestWhatLibrariesReportIsInTheLog(t *testing.T) {
+func TestLibraryMessagesAreLogged(t *testing.T) {
 	const secret = "tok-q9ZkTm4vXr7Lw2Pb8N"
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -27,7 +27,7 @@ func TestWhatLibrariesReportIsInTheLog(t *testing.T) {
 			if err != nil {
 				return
 			}
-			go sayTooMuch(c, secret)
+			go serveUnsolicited(c, secret)
 		}
 	}()
 	path := file(t, "gateway.yaml", "state: none\nlog: {format: json}\nbackends:\n- {name: a, url: 'http://"+ln.Addr().String()+
@@ -44,7 +44,7 @@ func TestWhatLibrariesReportIsInTheLog(t *testing.T) {
 				}
 				c.in.Close()
 			}
-			_, _, stderr := c.printed()
+			_, _, stderr := c.output()
 			if strings.Contains(stderr, secret) {
 				t.Errorf("%s at %s shows the secret:\n%s", verb, level, stderr)
 			}
@@ -64,8 +64,8 @@ func TestWhatLibrariesReportIsInTheLog(t *testing.T) {
 	}
 }
 
-// sayTooMuch serves MCP over one HTTP connection, and sends the secret after each response.
-func sayTooMuch(c net.Conn, secret string) {
+// serveUnsolicited serves MCP over one HTTP connection, and sends the secret after each response.
+func serveUnsolicited(c net.Conn, secret string) {
 	defer c.Close()
 	r, err := http.ReadRequest(bufio.NewReader(c))
 	if err != nil {

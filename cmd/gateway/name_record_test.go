@@ -14,7 +14,7 @@ import (
 	"mcpgateway/internal/logging"
 )
 
-func TestTheRecordOfNames_F_CLI_6(t *testing.T) {
+func TestNameRecord_F_CLI_6(t *testing.T) {
 	var want catalog.Assignments
 	for k := range want {
 		want[k] = map[string]catalog.Assignment{fmt.Sprintf("x<%d>\n", k): {Backend: "a", Original: "ü"}, "y": {Backend: "b"}}
@@ -45,7 +45,7 @@ func TestTheRecordOfNames_F_CLI_6(t *testing.T) {
 }
 
 // Whatever stands there, it costs no more than the comparison.
-func TestARecordOfNamesThatIsDamaged_F_CLI_6(t *testing.T) {
+func TestDamagedNameRecord_F_CLI_6(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.json")
 	for _, text := range [][]byte{nil, {0}, []byte("[]"), []byte("{}"), []byte(`{"version":2}`), []byte(`{"version":1,"names":{"tools":[]}}`),

@@ -12,7 +12,7 @@ import (
 
 // A path in the configuration that is relative begins in the working directory. If nothing is there the
 // error has the path from the root, the line and the key.
-func TestPathsThatAreNotThere(t *testing.T) {
+func TestMissingPaths(t *testing.T) {
 	const relative = "hint: a relative path is relative to the folder in which the gateway is started"
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -55,7 +55,7 @@ func TestPathsThatAreNotThere(t *testing.T) {
 				first = "\n"
 			}
 			path := file(t, "g.yaml", first+tt.text)
-			code, stdout, stderr := gatewayRun(t, "check", "-c", path)
+			code, stdout, stderr := runCommand(t, "check", "-c", path)
 			said := strings.Join(strings.Fields(stdout+stderr), " ")
 			for _, want := range tt.want {
 				if strings.HasPrefix(want, ":") {
@@ -73,7 +73,7 @@ func TestPathsThatAreNotThere(t *testing.T) {
 }
 
 // An audit file that the gateway also reads is an error that names both, however it is written.
-func TestAuditFileThatIsRead(t *testing.T) {
+func TestAuditFileConflicts(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -122,14 +122,14 @@ func TestAuditFileThatIsRead(t *testing.T) {
 }
 
 // An unknown flag that looks like a key of the configuration is told where that key is written. Its value is not shown.
-func TestFlagsOfKeys(t *testing.T) {
+func TestHintsForKeysAsFlags(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--auth-tokens=hunter2":   "hint: auth.tokens cannot be set by a flag or a variable; write it into the configuration file",
 		"--audit-file=hunter2":    "hint: audit.file has no flag: write it into the configuration file, or set GATEWAY_AUDIT_FILE",
 		"--nothing-like=hunter2":  "hint: gateway --help",
 		"--log-levels-no=hunter2": "hint: gateway --help",
 	} {
-		code, _, stderr := gatewayRun(t, flag)
+		code, _, stderr := runCommand(t, flag)
 		if code != exitUsage || !strings.Contains(stderr, want) || strings.Contains(stderr, "hunter2") {
 			t.Errorf("%s: %d %s", flag, code, stderr)
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestBeneath(t *testing.T) {
+func TestCheckRecursion(t *testing.T) {
 	t.Parallel()
 	a, b := file(t, "a.yaml", ""), file(t, "b.yaml", "")
 	link := filepath.Join(t.TempDir(), "link.yaml")
@@ -49,7 +49,7 @@ func TestBeneath(t *testing.T) {
 }
 
 // A relative name is another file elsewhere, and the same one here.
-func TestBeneathByRelativeName(t *testing.T) {
+func TestCheckRecursionByRelativePath(t *testing.T) {
 	t.Chdir(filepath.Dir(file(t, "gateway.yaml", "")))
 	chain, err := checkRecursion("gateway.yaml", "")
 	if err != nil {
@@ -66,7 +66,7 @@ func TestBeneathByRelativeName(t *testing.T) {
 
 // Beneath itself a gateway refuses to serve, in words that its client reads, and every
 // verb that would start backends. What tells it so is not what a user may have set.
-func TestABackendThatIsTheGatewayItself(t *testing.T) {
+func TestBackendIsGatewayItself(t *testing.T) {
 	path := file(t, "gateway.yaml", "listen: 127.0.0.1:0\nbackends: [{name: demo, embedded: demo}]")
 	chain, err := checkRecursion(path, "")
 	if err != nil {

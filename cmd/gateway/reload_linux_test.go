@@ -16,8 +16,8 @@ const (
 	listLine = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}` + "\n"
 )
 
-// says waits until the log has a text, and returns all of it.
-func (c *client) says(text string, times int) string {
+// awaitLog waits until the log has a text, and returns all of it.
+func (c *client) awaitLog(text string, times int) string {
 	c.t.Helper()
 	end := time.Now().Add(40 * time.Second)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -37,8 +37,8 @@ func (c *client) says(text string, times int) string {
 	}
 }
 
-// hears reads the messages of the gateway until one has a text.
-func (c *client) hears(out *bufio.Reader, text string) string {
+// awaitMessage reads the messages of the gateway until one has a text.
+func (c *client) awaitMessage(out *bufio.Reader, text string) string {
 	c.t.Helper()
 	_ = c.out.SetReadDeadline(time.Now().Add(40 * time.Second))
 	for {
@@ -68,7 +68,7 @@ const oneDemo = "backends: [{name: later, embedded: demo}]\ncatalog: {prefix: al
 
 // A gateway that found no configuration loads the user's file when it is written, in directories that did
 // not exist, and tells its client. What is wrong with the file is said once.
-func TestTheUsersFileIsLoadedWhenItAppears(t *testing.T) {
+func TestUserFileIsLoadedWhenCreated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
@@ -76,11 +76,11 @@ func TestTheUsersFileIsLoadedWhenItAppears(t *testing.T) {
 	c := runPiped(t, nil)
 	out := bufio.NewReader(c.out)
 	_, _ = io.WriteString(c.in, helloLines+listLine)
-	if list := c.hears(out, `"id":2`); strings.Contains(list, "later__") {
+	if list := c.awaitMessage(out, `"id":2`); strings.Contains(list, "later__") {
 		t.Fatal(list)
 	}
 	file := filepath.Join(home, ".config", "mcp-gateway", "config.yaml")
-	c.says("a file that is written later is loaded", 1)
+	c.awaitLog("a file that is written later is loaded", 1)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -91,19 +91,19 @@ func TestTheUsersFileIsLoadedWhenItAppears(t *testing.T) {
 		}
 	}
 	write("backend: []\n")
-	c.says("keeping the embedded demo backend until the file is corrected", 1)
+	c.awaitLog("keeping the embedded demo backend until the file is corrected", 1)
 	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "other"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	write("backend: []\n") // the same mistake
-	c.says("keeping the embedded demo backend until the file is corrected", 1)
+	c.awaitLog("keeping the embedded demo backend until the file is corrected", 1)
 	write(oneDemo)
-	c.hears(out, "notifications/tools/list_changed")
+	c.awaitMessage(out, "notifications/tools/list_changed")
 	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`+"\n")
-	if list := c.hears(out, `"id":4`); !strings.Contains(list, `"later__`) {
+	if list := c.awaitMessage(out, `"id":4`); !strings.Contains(list, `"later__`) {
 		t.Error(list)
 	}
-	said := c.says("configuration reloaded", 1)
+	said := c.awaitLog("configuration reloaded", 1)
 	if n := strings.Count(said, "until the file is corrected"); n != 1 {
 		t.Errorf("the mistake was said %d times:\n%s", n, said)
 	}
@@ -112,56 +112,56 @@ func TestTheUsersFileIsLoadedWhenItAppears(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	c.says("configuration file is missing: keeping the previous configuration", 1)
+	c.awaitLog("configuration file is missing: keeping the previous configuration", 1)
 	write(oneDemo)
-	c.says("configuration is valid and unchanged again", 1)
+	c.awaitLog("configuration is valid and unchanged again", 1)
 	write(strings.Replace(oneDemo, "later", "back", 1))
-	c.says("configuration reloaded", 2)
+	c.awaitLog("configuration reloaded", 2)
 	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":5,"method":"tools/list"}`+"\n")
-	if list := c.hears(out, `"id":5`); !strings.Contains(list, `"back__`) || strings.Contains(list, `"later__`) {
+	if list := c.awaitMessage(out, `"id":5`); !strings.Contains(list, `"back__`) || strings.Contains(list, `"later__`) {
 		t.Error(list)
 	}
 	c.in.Close()
-	if code, _, stderr := c.printed(); code != exitOK {
+	if code, _, stderr := c.output(); code != exitOK {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }
 
 // A gateway.yaml that appears in the working directory is loaded when it is approved. That it is not is said once; one
 // of another program is passed over with a warning.
-func TestTheFileOfTheWorkingDirectoryIsLoadedWhenItIsApproved(t *testing.T) {
+func TestLocalFileIsLoadedWhenApproved(t *testing.T) {
 	work, _ := emptyHome(t)
 	c := runPiped(t, nil)
 	out := bufio.NewReader(c.out)
 	_, _ = io.WriteString(c.in, helloLines+listLine)
-	c.hears(out, `"id":2`)
+	c.awaitMessage(out, `"id":2`)
 	file := filepath.Join(work, "gateway.yaml")
 	if err := os.WriteFile(file, []byte("routes: []\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.says("the file is not used: it has no top-level key", 1)
+	c.awaitLog("the file is not used: it has no top-level key", 1)
 	if err := os.WriteFile(file, []byte(oneDemo), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.says("is not approved with this content", 1)
+	c.awaitLog("is not approved with this content", 1)
 	for range 2 {
 		if err := os.Chtimes(file, time.Time{}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if code, _, stderr := runPiped(t, nil, "trust", file).printed(); code != exitOK {
+	if code, _, stderr := runPiped(t, nil, "trust", file).output(); code != exitOK {
 		t.Fatal(stderr)
 	}
-	said := c.says("configuration reloaded", 1)
+	said := c.awaitLog("configuration reloaded", 1)
 	if n := strings.Count(said, "is not approved with this content"); n != 1 {
 		t.Errorf("it was said %d times:\n%s", n, said)
 	}
 	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`+"\n")
-	if list := c.hears(out, `"id":4`); !strings.Contains(list, `"later__`) {
+	if list := c.awaitMessage(out, `"id":4`); !strings.Contains(list, `"later__`) {
 		t.Error(list)
 	}
 	c.in.Close()
-	if code, _, stderr := c.printed(); code != exitOK {
+	if code, _, stderr := c.output(); code != exitOK {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }

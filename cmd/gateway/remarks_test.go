@@ -11,7 +11,7 @@ import (
 
 // check names what is left out of a backend that is well, and does not let one that
 // lists a thousand bad tools fill the screen.
-func TestCheckNamesWhatIsLeftOut(t *testing.T) {
+func TestCheckListsOmittedTools(t *testing.T) {
 	a := &app{mask: logging.NewMask("s3cret")}
 	bad := catalog.Issue{Item: "bad\x1b[2J s3cret", Problem: "its inputSchema is not an object"}
 	s := backends.Status{Omitted: []catalog.Issue{bad}}
@@ -27,7 +27,7 @@ func TestCheckNamesWhatIsLeftOut(t *testing.T) {
 }
 
 // SCHEMA-03, SCHEMA-04: so is what is listed and may be refused by model APIs.
-func TestSCHEMA03_SCHEMA04_CheckNamesWhatModelsMayRefuse(t *testing.T) {
+func TestSCHEMA03_SCHEMA04_CheckListsToolsThatModelsMayReject(t *testing.T) {
 	a := &app{mask: logging.NewMask()}
 	odd := catalog.Issue{Item: "t", Problem: "its inputSchema has anyOf at its top", Suspicious: true}
 	s := backends.Status{Omitted: []catalog.Issue{{Item: "bad", Problem: "it is not an object"}}, Suspicious: []catalog.Issue{odd}}

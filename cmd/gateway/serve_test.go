@@ -15,7 +15,7 @@ import (
 
 // What serve prints to be copied works when it is pasted: the log's quotes spoil
 // nothing, and the token is a variable of the shell, not three stars.
-func TestServePrintsACommandToPaste(t *testing.T) {
+func TestServeLogsPasteableCommand(t *testing.T) {
 	t.Setenv("DOOR_KEY", "0123456789abcdef-door")
 	t.Setenv("GATEWAY_TOKEN", "0123456789abcdef-other")
 	for token, want := range map[string]string{
@@ -28,7 +28,7 @@ func TestServePrintsACommandToPaste(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		line := servesWith(t, "serve", "-c", file)
+		line := serveUntilCommand(t, "serve", "-c", file)
 		_, command, _ := strings.Cut(strings.TrimSuffix(line, `"`), ": claude ")
 		out, err := exec.Command("sh", "-c", `claude() { printf '%s\n' "$@"; }; claude `+command).CombinedOutput()
 		if args := strings.Split(strings.TrimSpace(string(out)), "\n"); err != nil || args[len(args)-1] != want {
@@ -37,10 +37,10 @@ func TestServePrintsACommandToPaste(t *testing.T) {
 	}
 }
 
-// servesWith serves until it has said how to use it, which it returns.
-func servesWith(t *testing.T, args ...string) (line string) {
+// serveUntilCommand serves until it has said how to use it, which it returns.
+func serveUntilCommand(t *testing.T, args ...string) (line string) {
 	t.Helper()
-	all := servesLines(t, args...)
+	all := serveLogLines(t, args...)
 	for _, one := range all {
 		if strings.Contains(one, "to use it") {
 			line = one
@@ -52,8 +52,8 @@ func servesWith(t *testing.T, args ...string) (line string) {
 	return line
 }
 
-// servesLines serves until it has said how to use it, and returns all lines of its log.
-func servesLines(t *testing.T, args ...string) (all []string) {
+// serveLogLines serves until it has said how to use it, and returns all lines of its log.
+func serveLogLines(t *testing.T, args ...string) (all []string) {
 	t.Helper()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -86,7 +86,7 @@ func servesLines(t *testing.T, args ...string) (all []string) {
 }
 
 // Clients are told the name that the configuration has: a certificate may be for that name alone.
-func TestTheURLHasTheNameOfListen(t *testing.T) {
+func TestEndpointURLHasHostOfListen(t *testing.T) {
 	for listen, want := range map[string]string{
 		"localhost:0": "http://localhost:7420/mcp", "gw.example:0": "http://gw.example:7420/mcp",
 		"127.0.0.1:0": "http://127.0.0.1:7420/mcp", "[::1]:0": "http://[::1]:7420/mcp",

@@ -11,7 +11,7 @@ import (
 )
 
 // The log says why serve ends, and what may be meant where there is no client.
-func TestServeSaysWhyItEnds(t *testing.T) {
+func TestServeLogsReasonOfEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		said string // by the client
 		stop error  // nil = stdin ends

@@ -24,7 +24,7 @@ func TestTools_F_CLI_9(t *testing.T) {
 }
 
 // A tool that is denied and a backend that is disabled are told from what does not exist.
-func TestToolsThatTheConfigurationTakesAway(t *testing.T) {
+func TestDeniedToolsAndDisabledBackends(t *testing.T) {
 	t.Parallel()
 	path := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: demo, embedded: demo, tools: {deny: [echo]}}\n- {name: off, command: off, enabled: false}\n")
 	for _, tool := range []string{"echo", "demo__echo"} {
@@ -54,7 +54,7 @@ func TestToolsOfOtherBackends(t *testing.T) {
 	expect(t, exitFailed, "tools nothing --backend c -c "+two, `no tool is named "nothing"`)
 }
 
-func TestHelpAboutAWordThatIsNoCommand(t *testing.T) {
+func TestHelpForUnknownCommand(t *testing.T) {
 	t.Parallel()
 	expect(t, exitUsage, "help tolls", `unknown command "tolls"`, "did you mean gateway tools?")
 	expect(t, exitUsage, "help nothing-like-it", `unknown command "nothing-like-it"`)
@@ -122,7 +122,7 @@ func TestProgress_F_CLI_9(t *testing.T) {
 	})
 }
 
-func TestTypeOf_F_CLI_9(t *testing.T) {
+func TestSchemaType_F_CLI_9(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"type":"string"}`:                                                   "string",
 		`{"type":["string","null"]}`:                                          "string,null",
@@ -139,7 +139,7 @@ func TestTypeOf_F_CLI_9(t *testing.T) {
 	}
 }
 
-func TestEscaped_F_SEC_11(t *testing.T) {
+func TestEscapeControls_F_SEC_11(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\tb\r\nc ü 漢\u00a0": "a\tb\nc ü 漢\u00a0",
 		"\x1b]0;x\x07":        `\u001b]0;x\u0007`,

@@ -7,8 +7,8 @@ import (
 )
 
 // On a terminal a verb shows what the file would do, asks, and remembers the answer.
-func TestAsksOnATerminal_F_SEC_2(t *testing.T) {
-	project(t, demoText+"audit: {file: audit.jsonl}\n")
+func TestAskApprovalOnTerminal_F_SEC_2(t *testing.T) {
+	writeProject(t, demoText+"audit: {file: audit.jsonl}\n")
 	out, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestAsksOnATerminal_F_SEC_2(t *testing.T) {
 }
 
 // A terminal gets no control characters of a backend.
-func TestTerminal_F_SEC_11(t *testing.T) {
+func TestTerminalGetsNoControls_F_SEC_11(t *testing.T) {
 	path := file(t, "gateway.yaml", demoText)
 	for _, terminal := range []bool{false, true} {
 		tty, person := terminalPair(t)

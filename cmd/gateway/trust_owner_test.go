@@ -11,7 +11,7 @@ import (
 )
 
 // Approvals that other users may have written do not count, and the error says what to do.
-func TestApprovalsOfOthers_F_SEC_2(t *testing.T) {
+func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 	type change struct {
 		name string
 		make func(path string) error
@@ -43,7 +43,7 @@ func TestApprovalsOfOthers_F_SEC_2(t *testing.T) {
 				continue
 			}
 			t.Run(c.name+" "+what, func(t *testing.T) {
-				dir, _ := project(t, demoText)
+				dir, _ := writeProject(t, demoText)
 				expect(t, exitOK, "trust", "is approved")
 				expect(t, exitOK, "check", "ok")
 				store := (&cli{}).trustStore()
@@ -57,7 +57,7 @@ func TestApprovalsOfOthers_F_SEC_2(t *testing.T) {
 				}
 				expect(t, exitUsage, "check", path+": "+c.want, "not count", "hint: ", path, "gateway trust")
 				if what == "record" {
-					if _, out, _ := runPiped(t, nil, "trust", "--list").printed(); strings.Contains(out, dir) {
+					if _, out, _ := runPiped(t, nil, "trust", "--list").output(); strings.Contains(out, dir) {
 						t.Errorf("listed: %s", out)
 					}
 					expect(t, exitOK, "trust", "is approved") // replaces it
@@ -72,8 +72,8 @@ func TestApprovalsOfOthers_F_SEC_2(t *testing.T) {
 }
 
 // A state directory that is a link is used.
-func TestLinkedState_F_SEC_2(t *testing.T) {
-	_, state := project(t, demoText)
+func TestStateDirIsLink_F_SEC_2(t *testing.T) {
+	_, state := writeProject(t, demoText)
 	if err := os.Symlink(t.TempDir(), filepath.Join(state, "mcp-gateway")); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestLinkedState_F_SEC_2(t *testing.T) {
 }
 
 // Who keeps the token of auth.tokens: [auto] where other users can replace it is warned.
-func TestAutoTokenOfOthers_F_SEC_2(t *testing.T) {
+func TestAutoTokenWritableByOthers_F_SEC_2(t *testing.T) {
 	for mode, want := range map[os.FileMode]bool{0o755: false, 0o777: true} {
 		dir := t.TempDir()
 		if err := os.Chmod(dir, mode); err != nil {

@@ -14,8 +14,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// project makes the working directory one with a gateway.yaml, of a user who has no state yet.
-func project(t *testing.T, text string) (dir, state string) {
+// writeProject makes the working directory one with a gateway.yaml, of a user who has no state yet.
+func writeProject(t *testing.T, text string) (dir, state string) {
 	t.Helper()
 	dir, state = t.TempDir(), t.TempDir()
 	t.Chdir(dir)
@@ -37,7 +37,7 @@ func put(t *testing.T, path, text string) {
 // expect runs a verb and reports if its exit code is another, or its output lacks one of want.
 func expect(t *testing.T, code int, args string, want ...string) {
 	t.Helper()
-	got, out, stderr := runPiped(t, nil, strings.Fields(args)...).printed()
+	got, out, stderr := runPiped(t, nil, strings.Fields(args)...).output()
 	if got != code {
 		t.Errorf("gateway %s: exit code %d, want %d\n%s%s", args, got, code, out, stderr)
 	}
@@ -51,7 +51,7 @@ func expect(t *testing.T, code int, args string, want ...string) {
 const demoText = "backends: [{name: demo, embedded: demo}]\n"
 
 func TestWorkingDirectory_F_SEC_2(t *testing.T) {
-	dir, _ := project(t, demoText)
+	dir, _ := writeProject(t, demoText)
 	expect(t, exitUsage, "check", "not approved", "hint: read the file, then run gateway trust '"+dir+"/gateway.yaml', or start the gateway with -c FILE")
 	expect(t, exitUsage, "tools", "not approved")
 	expect(t, exitUsage, "call echo", "not approved")
@@ -71,8 +71,8 @@ func TestWorkingDirectory_F_SEC_2(t *testing.T) {
 }
 
 // A client that starts the gateway in a folder is told why nothing is served.
-func TestStdioClientIsTold_F_SEC_2(t *testing.T) {
-	project(t, demoText)
+func TestStdioClientGetsReason_F_SEC_2(t *testing.T) {
+	writeProject(t, demoText)
 	_, answers, _ := runPiped(t, []string{initialize}).end()
 	if len(answers) != 1 || !strings.Contains(answers[0], "gateway trust ") {
 		t.Errorf("answers: %q", answers)
@@ -81,7 +81,7 @@ func TestStdioClientIsTold_F_SEC_2(t *testing.T) {
 
 // The file cannot say where its approval is looked for, nor can the folder.
 func TestFileDoesNotApproveItself_F_SEC_2(t *testing.T) {
-	dir, _ := project(t, demoText+"state: mine\n")
+	dir, _ := writeProject(t, demoText+"state: mine\n")
 	data := []byte(demoText + "state: mine\n")
 	for _, state := range []string{"", "none", "mine"} {
 		t.Setenv("GATEWAY_STATE", state)
@@ -95,7 +95,7 @@ func TestFileDoesNotApproveItself_F_SEC_2(t *testing.T) {
 }
 
 func TestImportedFileIsApproved_F_SEC_2(t *testing.T) {
-	dir, _ := project(t, "")
+	dir, _ := writeProject(t, "")
 	if err := os.Remove(localFile); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestImportedFileIsApproved_F_SEC_2(t *testing.T) {
 
 // A reload takes over neither a change that is not approved nor a file that has appeared.
 func TestReload_F_SEC_2(t *testing.T) {
-	project(t, demoText)
+	writeProject(t, demoText)
 	f := &cli{}
 	if _, err := f.reloadConfig("", false); err == nil {
 		t.Error("a file that has appeared was taken over")
@@ -134,7 +134,7 @@ func TestReload_F_SEC_2(t *testing.T) {
 }
 
 func TestApprovals_F_SEC_2(t *testing.T) {
-	dir, state := project(t, demoText)
+	dir, state := writeProject(t, demoText)
 	s := trustStore{filepath.Join(state, "t")}
 	for i := range keptApprovals + 2 {
 		if err := s.add(localFile, fmt.Append(nil, i)); err != nil {
@@ -184,8 +184,8 @@ func TestDescribeIsBounded_F_SEC_2(t *testing.T) {
 		fmt.Fprintf(&b, "- {name: b%d, command: x}\n", i)
 	}
 	b.WriteString("audit: {file: /home/u/.bashrc}\n")
-	project(t, b.String())
-	_, _, stderr := runPiped(t, nil, "trust").printed()
+	writeProject(t, b.String())
+	_, _, stderr := runPiped(t, nil, "trust").output()
 	for _, want := range []string{"evil starts: sh\uFFFD[2J -c ${X}", "NODE_OPTIONS=--require=x.js", "https://u:xxxxx@h.example/mcp", "more: read the file", "more characters: read the file"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("no %q in\n%s", want, stderr)
@@ -206,28 +206,28 @@ func TestDescribeIsBounded_F_SEC_2(t *testing.T) {
 }
 
 // The approval of a file can be taken back when its folder is gone.
-func TestUntrustOfAFolderThatIsGone(t *testing.T) {
-	dir, _ := project(t, demoText)
+func TestUntrustInRemovedFolder(t *testing.T) {
+	dir, _ := writeProject(t, demoText)
 	gone := filepath.Join(dir, "sub", "folder")
 	if err := os.MkdirAll(gone, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(gone, localFile), demoText)
 	file := filepath.Join(gone, localFile)
-	if code, _, stderr := runPiped(t, nil, "trust", file).printed(); code != exitOK {
+	if code, _, stderr := runPiped(t, nil, "trust", file).output(); code != exitOK {
 		t.Fatalf("trust: %d\n%s", code, stderr)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "sub")); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := runPiped(t, nil, "untrust", file).printed(); code != exitOK {
+	if code, _, stderr := runPiped(t, nil, "untrust", file).output(); code != exitOK {
 		t.Errorf("untrust: %d\n%s", code, stderr)
 	}
 }
 
 // What cannot be loaded as a configuration is not approved, and the errors say why.
-func TestTrustRefusesWhatIsNoConfiguration(t *testing.T) {
-	dir, _ := project(t, "apiVersion: v1\nkind: Gateway\n")
+func TestTrustRejectsInvalidConfiguration(t *testing.T) {
+	dir, _ := writeProject(t, "apiVersion: v1\nkind: Gateway\n")
 	expect(t, exitUsage, "trust", "gateway.yaml:1: apiVersion: unknown key")
 	put(t, localFile, demoText+"lsten: x\n")
 	expect(t, exitUsage, "trust", `gateway.yaml:2: lsten: unknown key (did you mean "listen"?)`)
@@ -240,7 +240,7 @@ func TestTrustRefusesWhatIsNoConfiguration(t *testing.T) {
 	}
 	expect(t, exitUsage, "trust pipe", "pipe: is a pipe, and must be a regular file")
 	expect(t, exitUsage, "trust "+dir, dir+": is a directory")
-	if _, out, _ := runPiped(t, nil, "trust", "--list").printed(); out != "" {
+	if _, out, _ := runPiped(t, nil, "trust", "--list").output(); out != "" {
 		t.Errorf("approved: %s", out)
 	}
 	put(t, localFile, "auth: {tokens: ['${NOT_SET_AT_ALL}']}\nlisten: 127.0.0.1:0\n"+demoText)
@@ -248,8 +248,8 @@ func TestTrustRefusesWhatIsNoConfiguration(t *testing.T) {
 }
 
 // A pipe as gateway.yaml is an error at once, not approved or not.
-func TestPipeInTheWorkingDirectoryIsRefused(t *testing.T) {
-	project(t, "")
+func TestPipeAsLocalFileIsRejected(t *testing.T) {
+	writeProject(t, "")
 	if err := errors.Join(os.Remove(localFile), syscall.Mkfifo(localFile, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -261,8 +261,8 @@ func TestPipeInTheWorkingDirectoryIsRefused(t *testing.T) {
 }
 
 // A gateway.yaml of another program does not stop the gateway, which uses the user's own file.
-func TestForeignFileInTheWorkingDirectory(t *testing.T) {
-	_, state := project(t, "apiVersion: v1\nkind: Gateway\nmetadata: {name: x}\n")
+func TestLocalFileOfOtherProgram(t *testing.T) {
+	_, state := writeProject(t, "apiVersion: v1\nkind: Gateway\nmetadata: {name: x}\n")
 	dir := filepath.Join(state, "none", "mcp-gateway")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -250,7 +250,7 @@ func TestAfterRunWritesAreLostAndCounted(t *testing.T) {
 }
 
 // Whenever Run ends amid many Writes, each record is either written or counted as lost.
-func TestEndAmidWrites(t *testing.T) {
+func TestRunEndsDuringWrites(t *testing.T) {
 	for range 50 {
 		var out bytes.Buffer
 		j := audit.New(slog.New(slog.NewJSONHandler(&out, nil)), audit.Options{Queue: 4})
@@ -283,7 +283,7 @@ func TestRefusedRecordsCountAsLost(t *testing.T) {
 	}
 }
 
-func TestTimeIsFilledIn(t *testing.T) {
+func TestDefaultTime(t *testing.T) {
 	r := call
 	r.Time = time.Time{}
 	synctest.Test(t, func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestAllocations_OfWrite(t *testing.T) {
 
 // What is no call of a tool has records of its own kind, in which nothing of a URI
 // stands that may be secret.
-func TestRequestsAreRecordsOfTheirOwnKind(t *testing.T) {
+func TestRequestRecords(t *testing.T) {
 	r := call
 	r.Method, r.Tool, r.BackendTool = "prompts/get", "gh__plan", "plan"
 	want := `{"time":"2026-01-02T03:04:05.000000Z","msg":"request","session":"s1","client":"claude/2.0","id":"\"1\"","backend_id":"4211","method":"prompts/get","name":"gh__plan","backend":"gh","backend_name":"plan","outcome":"ok","queued_ms":0,"dur_ms":1.234,"bytes_in":10,"bytes_out":20}`

@@ -70,7 +70,7 @@ func manyRecords() (records []audit.Record) {
 }
 
 // Records go out together, each whole, in order, and none before its time.
-func TestLinesGatherWholeRecords(t *testing.T) {
+func TestLineSinkWritesWholeRecords(t *testing.T) {
 	out := &pieces{}
 	large := call
 	large.Arguments = []byte(`"` + strings.Repeat("\\u0001", 10_000) + `"`)
@@ -94,7 +94,7 @@ func TestLinesGatherWholeRecords(t *testing.T) {
 }
 
 // Whichever block cannot be written, all records in it count as lost, and no others.
-func TestEachRecordOfAFailedWriteIsLost(t *testing.T) {
+func TestFailedWriteLosesItsRecords(t *testing.T) {
 	for failing := 1; ; failing++ {
 		out := &pieces{fail: func(n int) bool { return n == failing }}
 		j := audit.NewLines(out, audit.Options{})
@@ -117,7 +117,7 @@ func TestEachRecordOfAFailedWriteIsLost(t *testing.T) {
 }
 
 // A disk that is full takes a part of a block: what is whole of it is not lost.
-func TestOfABlockThatIsWrittenInPartTheRestIsLost(t *testing.T) {
+func TestPartialWriteLosesTheRest(t *testing.T) {
 	var one bytes.Buffer
 	run(t, audit.NewLines(&one, audit.Options{}), call)
 	for size, lost := range map[int]int64{0: 3, 1: 3, one.Len() - 1: 3, one.Len(): 2, one.Len() + 1: 2, 3*one.Len() - 1: 1} {

@@ -137,7 +137,7 @@ func TestFileRotates(t *testing.T) {
 
 // What a rotation that was killed half-way leaves behind is a gap; the next one fills it and
 // drops nothing.
-func TestFileRotatesIntoTheGap(t *testing.T) {
+func TestFileRotatesIntoGap(t *testing.T) {
 	f, path := open(t, FileOptions{Limit: 1, Keep: 3})
 	os.WriteFile(path+".2", []byte("old\n"), 0o600)
 	os.WriteFile(path+".3", []byte("older\n"), 0o600)
@@ -148,7 +148,7 @@ func TestFileRotatesIntoTheGap(t *testing.T) {
 	}
 }
 
-func TestFileMovedByOthers(t *testing.T) {
+func TestFileRenamedByOthers(t *testing.T) {
 	f, path := open(t, FileOptions{})
 	io.WriteString(f, "a\n")
 	os.Rename(path, path+".1")
@@ -161,7 +161,7 @@ func TestFileMovedByOthers(t *testing.T) {
 }
 
 // While another process rotates, or if it cannot be done at all, lines are written all the same.
-func TestFileGrowsOnWhileItCannotRotate(t *testing.T) {
+func TestFileGrowsIfRotationFails(t *testing.T) {
 	f, path := open(t, FileOptions{Limit: 1})
 	unlock, ok, err := tryLock(path + ".lock")
 	if !ok || err != nil {
@@ -179,7 +179,7 @@ func TestFileGrowsOnWhileItCannotRotate(t *testing.T) {
 	}
 }
 
-func TestFileMendsATornLine(t *testing.T) {
+func TestFileEndsIncompleteLine(t *testing.T) {
 	f, path := open(t, FileOptions{})
 	io.WriteString(f, "cut sho") // as by a full disk
 	if n, err := io.WriteString(f, "whole\n"); n != 6 || err != nil {
@@ -218,7 +218,7 @@ func BenchmarkFile(b *testing.B) {
 
 // A directory that is removed is made again; where that is impossible, each write reports that
 // it is lost.
-func TestFileWhoseDirectoryIsRemoved(t *testing.T) {
+func TestFileInRemovedDirectory(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a directory with an open file cannot be removed")
 	}

@@ -49,7 +49,7 @@ func jsonString(s string) string {
 	return string(b)
 }
 
-func TestNoValueCarriesASecret(t *testing.T) {
+func TestValuesAreMasked(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {
 			var out bytes.Buffer
@@ -69,7 +69,7 @@ func TestNoValueCarriesASecret(t *testing.T) {
 	}
 }
 
-func TestJSONStaysJSON(t *testing.T) {
+func TestJSONStaysValid(t *testing.T) {
 	var out bytes.Buffer
 	log := logging.New(&out, logging.Options{Format: "json", Mask: logging.NewMask(secret)})
 	log.Info("call "+secret, everything()...)

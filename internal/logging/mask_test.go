@@ -111,7 +111,7 @@ func TestMaskKeepsWords_F_CLI_8(t *testing.T) {
 	}
 }
 
-func TestMaskOfNothing(t *testing.T) {
+func TestMaskWithoutSecrets(t *testing.T) {
 	const s = "https://me:pw@host Bearer abc1"
 	var zero logging.Mask
 	if got := zero.String(s); got != s {
@@ -148,7 +148,7 @@ func TestMaskWhileAdding(t *testing.T) {
 
 // A token that was exchanged is still in the hands of a process that is about to end; but not
 // all tokens there ever were are looked for in every line.
-func TestMaskRemembersWhatWasSecret(t *testing.T) {
+func TestMaskKeepsPastSecrets(t *testing.T) {
 	mask := logging.NewMask("secret-of-once", "secret-that-stays")
 	for i := range 1000 {
 		mask.SetSecrets("secret-number-"+strconv.Itoa(i)+".", "secret-that-stays")
@@ -299,8 +299,8 @@ func TestMaskVariants(t *testing.T) {
 	}
 }
 
-// TestMaskOfACutText: of a secret in which a text was cut, the beginning is masked.
-func TestMaskOfACutText(t *testing.T) {
+// TestMaskOfTruncatedText: of a secret in which a text was cut, the beginning is masked.
+func TestMaskOfTruncatedText(t *testing.T) {
 	mask := logging.NewMask("q9Zk/Tm4v+Xr7Lw2é8N", `quo"te/d`, "first line\nsecond one")
 	for _, c := range []struct{ in, want string }{
 		{`the result is not an object: "rrrq9Zk/Tm4v+Xr7Lw…`, `the result is not an object: "rrr***…`},
@@ -321,9 +321,9 @@ func TestMaskOfACutText(t *testing.T) {
 	}
 }
 
-// TestMaskHasABoundedCost: texts that nearly are a secret, encoded over and over, take no longer
+// TestMaskCostIsBounded: texts that nearly are a secret, encoded over and over, take no longer
 // than others of their length, but for a factor.
-func TestMaskHasABoundedCost(t *testing.T) {
+func TestMaskCostIsBounded(t *testing.T) {
 	mask := logging.NewMask(append(manySecrets(50), "aaaa+aaaa/aaaab", strings.Repeat("long-secret-", 300))...)
 	for _, part := range []string{`\u0061`, `%2561`, `\\`, `\\u002561%5C`, "…aaaa", "aaaa…", "long-secret-", "long-secret…", `%5c%5c%25`, `a+\/%2`} {
 		text := strings.Repeat(part, (64<<10)/len(part))

@@ -21,7 +21,7 @@ func lost(n int) []byte { return fmt.Appendf(nil, "lost %d", n) }
 // number is a record of 10 bytes.
 func number(i int) string { return fmt.Sprintf("line %04d\n", i) }
 
-func TestSinkNobodyReads(t *testing.T) {
+func TestSinkWithoutReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		sink := logging.OpenSink(w, logging.SinkOptions{Limit: 1000, Lost: lost})
@@ -44,7 +44,7 @@ func TestSinkNobodyReads(t *testing.T) {
 	})
 }
 
-func TestSinkTellsWhatIsMissingAndWhere(t *testing.T) {
+func TestSinkReportsLostRecordsInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		sink := logging.OpenSink(w, logging.SinkOptions{Limit: 100, Lost: lost})
@@ -188,7 +188,7 @@ func TestSinkRecordLargerThanItself(t *testing.T) {
 	})
 }
 
-func TestSinkThatKeepsQuietAboutLosses(t *testing.T) {
+func TestSinkWithoutLostRecordsLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out recorder
 		sink := logging.OpenSink(&out, logging.SinkOptions{Limit: 50, Lost: func(int) []byte { return nil }})
@@ -204,7 +204,7 @@ func TestSinkThatKeepsQuietAboutLosses(t *testing.T) {
 	})
 }
 
-func TestLostLine(t *testing.T) {
+func TestFormatLost(t *testing.T) {
 	if got := logging.FormatLost("json")(3); !bytes.Contains(got, []byte(`"level":"WARN","msg":"log records lost: stderr was not read in time","lost":3}`)) {
 		t.Errorf("got %s", got)
 	}

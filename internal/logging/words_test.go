@@ -14,8 +14,8 @@ import (
 	"mcpgateway/internal/logging"
 )
 
-// TestMaskKeepsOurMessages_F_CLI_8 reads the string literals of the gateway's own code.
-func TestMaskKeepsOurMessages_F_CLI_8(t *testing.T) {
+// TestMaskKeepsGatewayMessages_F_CLI_8 reads the string literals of the gateway's own code.
+func TestMaskKeepsGatewayMessages_F_CLI_8(t *testing.T) {
 	mask := logging.NewMask("some-known-secret")
 	seen := 0
 	// secrets has patterns, not messages.

@@ -13,7 +13,7 @@ import (
 
 // A certificate that came from a pipe was waited for at the first reload, which comes right after
 // the start; then nothing was loaded any more, and the gateway did not end.
-func TestACertificateFromAPipeIsReadOnce(t *testing.T) {
+func TestCertificateFromPipeIsReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	pipe := func(name string) string {
 		path := filepath.Join(dir, name)
@@ -48,7 +48,7 @@ func (tokensOnly) Tokens(_ *config.Loaded, c *config.Config) ([]string, error) {
 }
 
 // A pipe that nobody writes to is an error at the start.
-func TestACertificateFromASilentPipe(t *testing.T) {
+func TestCertificateFromSilentPipe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}

@@ -15,21 +15,21 @@ import (
 	"time"
 )
 
-// A seat is a lookout at work, over a directory.
-type seat struct {
+// A watcherTest is a lookout at work, over a directory.
+type watcherTest struct {
 	*testing.T
 	*fileWatcher
 	dir string
 }
 
-// sit watches these files of a new directory, which hold "one".
-func sit(t *testing.T, prepare func(s *seat), files ...string) *seat {
+// newWatcherTest watches these files of a new directory, which hold "one".
+func newWatcherTest(t *testing.T, prepare func(s *watcherTest), files ...string) *watcherTest {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &seat{t, newFileWatcher(slog.New(slog.DiscardHandler)), dir}
+	s := &watcherTest{t, newFileWatcher(slog.New(slog.DiscardHandler)), dir}
 	if prepare != nil {
 		prepare(s)
 	}
@@ -45,36 +45,36 @@ func sit(t *testing.T, prepare func(s *seat), files ...string) *seat {
 	t.Cleanup(running.Wait)
 	t.Cleanup(cancel)
 	s.watch(files)
-	s.changes("its beginning")
+	s.expectChange("its beginning")
 	return s
 }
 
-func (s *seat) path(name string) string { return filepath.Join(s.dir, name) }
+func (s *watcherTest) path(name string) string { return filepath.Join(s.dir, name) }
 
-func (s *seat) must(err error) {
+func (s *watcherTest) must(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *seat) write(name, text string) {
+func (s *watcherTest) write(name, text string) {
 	s.Helper()
 	s.must(os.WriteFile(s.path(name), []byte(text), 0o600))
 }
 
-func (s *seat) rename(from, to string) {
+func (s *watcherTest) rename(from, to string) {
 	s.Helper()
 	s.must(os.Rename(s.path(from), s.path(to)))
 }
 
-func (s *seat) link(to, name string) {
+func (s *watcherTest) link(to, name string) {
 	s.Helper()
 	s.must(os.Symlink(to, s.path(name)))
 }
 
-// changes waits until a change is told.
-func (s *seat) changes(what string) {
+// expectChange waits until a change is told.
+func (s *watcherTest) expectChange(what string) {
 	s.Helper()
 	select {
 	case <-s.changed:
@@ -83,8 +83,8 @@ func (s *seat) changes(what string) {
 	}
 }
 
-// rests fails if a change is told though there was none.
-func (s *seat) rests(what string) {
+// expectNoChange fails if a change is told though there was none.
+func (s *watcherTest) expectNoChange(what string) {
 	s.Helper()
 	select {
 	case <-s.changed:
@@ -93,42 +93,42 @@ func (s *seat) rests(what string) {
 	}
 }
 
-func TestFileWatcherSeesWhatEditorsDo(t *testing.T) {
-	for name, edit := range map[string]func(s *seat){
-		"written over":     func(s *seat) { s.write("gateway.yaml", "two") },
-		"mv":               func(s *seat) { s.write("new", "two"); s.rename("new", "gateway.yaml") },
-		"vim, with backup": func(s *seat) { s.rename("gateway.yaml", "gateway.yaml~"); s.write("gateway.yaml", "two") },
-		"truncated, then written": func(s *seat) {
+func TestFileWatcherReportsEdits(t *testing.T) {
+	for name, edit := range map[string]func(s *watcherTest){
+		"written over":     func(s *watcherTest) { s.write("gateway.yaml", "two") },
+		"mv":               func(s *watcherTest) { s.write("new", "two"); s.rename("new", "gateway.yaml") },
+		"vim, with backup": func(s *watcherTest) { s.rename("gateway.yaml", "gateway.yaml~"); s.write("gateway.yaml", "two") },
+		"truncated, then written": func(s *watcherTest) {
 			s.must(os.Truncate(s.path("gateway.yaml"), 0))
 			s.write("gateway.yaml", "two")
 		},
-		"removed, then there again": func(s *seat) { s.must(os.Remove(s.path("gateway.yaml"))); s.write("gateway.yaml", "two") },
-		"to be read": func(s *seat) {
+		"removed, then there again": func(s *watcherTest) { s.must(os.Remove(s.path("gateway.yaml"))); s.write("gateway.yaml", "two") },
+		"to be read": func(s *watcherTest) {
 			s.must(os.Chmod(s.path("gateway.yaml"), 0o644))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := sit(t, nil, "gateway.yaml")
+			s := newWatcherTest(t, nil, "gateway.yaml")
 			for range 3 { // what replaces the file is watched as well
 				edit(s)
-				s.changes(name)
+				s.expectChange(name)
 				s.write("gateway.yaml", "one")
-				s.changes("the next change")
+				s.expectChange("the next change")
 			}
 		})
 	}
 }
 
-func TestFileWatcherTellsABurstOnce(t *testing.T) {
+func TestFileWatcherReportsBurstOnce(t *testing.T) {
 	t.Parallel()
-	s := sit(t, nil, "gateway.yaml")
+	s := newWatcherTest(t, nil, "gateway.yaml")
 	began := time.Now()
 	for i := range 50 {
 		s.write("new", fmt.Sprint(i))
 		s.rename("new", "gateway.yaml")
 	}
-	s.changes("a burst")
+	s.expectChange("a burst")
 	told, last := 1, time.Now()
 	for silent := false; !silent; {
 		select {
@@ -145,41 +145,41 @@ func TestFileWatcherTellsABurstOnce(t *testing.T) {
 	}
 }
 
-func TestFileWatcherIgnoresItsNeighbours(t *testing.T) {
+func TestFileWatcherIgnoresOtherFiles(t *testing.T) {
 	t.Parallel()
-	s := sit(t, nil, "gateway.yaml")
+	s := newWatcherTest(t, nil, "gateway.yaml")
 	s.write("other.yaml", "x")
 	s.write(".gateway.yaml.swp", "x")
 	s.must(os.Mkdir(s.path("state"), 0o700))
-	s.rests("a neighbour")
+	s.expectNoChange("a neighbour")
 }
 
 // A file that is gone for a moment is waited for: what is told then is the file that took its
 // place.
-func TestFileWatcherWaitsForAFileThatIsGone(t *testing.T) {
+func TestFileWatcherWaitsForReplacement(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
 	t.Parallel()
-	s := sit(t, nil, "gateway.yaml")
+	s := newWatcherTest(t, nil, "gateway.yaml")
 	s.must(os.Remove(s.path("gateway.yaml")))
-	s.rests("a file that is gone for a moment")
+	s.expectNoChange("a file that is gone for a moment")
 	s.write("gateway.yaml", "two")
-	s.changes("its return")
+	s.expectChange("its return")
 
 	s.must(os.Remove(s.path("gateway.yaml")))
-	s.changes("a file that stays away") // for it does so for longer
+	s.expectChange("a file that stays away") // for it does so for longer
 	s.write("gateway.yaml", "three")
-	s.changes("its late return")
+	s.expectChange("its late return")
 }
 
 // What is written without end is read in between.
-func TestFileWatcherDoesNotWaitForEver(t *testing.T) {
+func TestFileWatcherLimitsBurst(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
 	t.Parallel()
-	s := sit(t, nil, "gateway.yaml")
+	s := newWatcherTest(t, nil, "gateway.yaml")
 	began := time.Now()
 	tick := time.NewTicker(quietPeriod / 5)
 	defer tick.Stop()
@@ -195,9 +195,9 @@ func TestFileWatcherDoesNotWaitForEver(t *testing.T) {
 }
 
 // A ConfigMap of Kubernetes: the file is a link through ..data, which is exchanged.
-func TestFileWatcherSeesConfigMaps(t *testing.T) {
+func TestFileWatcherReportsConfigMaps(t *testing.T) {
 	t.Parallel()
-	s := sit(t, func(s *seat) {
+	s := newWatcherTest(t, func(s *watcherTest) {
 		s.must(os.Mkdir(s.path("..1"), 0o700))
 		s.write("..1/gateway.yaml", "one")
 		s.link("..1", "..data")
@@ -210,34 +210,34 @@ func TestFileWatcherSeesConfigMaps(t *testing.T) {
 		s.link(next, "..data_tmp")
 		s.rename("..data_tmp", "..data")
 		s.must(os.RemoveAll(s.path(fmt.Sprintf("..%d", i-1))))
-		s.changes("the exchange of ..data")
+		s.expectChange("the exchange of ..data")
 		s.write(next+"/gateway.yaml", "within it")
-		s.changes("a change where the links lead")
+		s.expectChange("a change where the links lead")
 	}
 }
 
-func TestFileWatcherSeesLinksIntoOtherDirectories(t *testing.T) {
+func TestFileWatcherFollowsLinks(t *testing.T) {
 	t.Parallel()
-	s := sit(t, func(s *seat) {
+	s := newWatcherTest(t, func(s *watcherTest) {
 		s.must(os.MkdirAll(s.path("dotfiles/gw"), 0o700))
 		s.must(os.MkdirAll(s.path("etc"), 0o700))
 		s.write("dotfiles/gw/real.yaml", "one")
 		s.link(s.path("dotfiles/gw/real.yaml"), "etc/gateway.yaml")
 	}, "etc/gateway.yaml")
 	s.write("dotfiles/gw/real.yaml", "two")
-	s.changes("the file that is linked to")
+	s.expectChange("the file that is linked to")
 	s.write("other", "x")
 	s.must(os.Remove(s.path("etc/gateway.yaml")))
 	s.link("../other", "etc/gateway.yaml")
-	s.changes("a link elsewhere")
+	s.expectChange("a link elsewhere")
 	s.write("other", "y")
-	s.changes("what it leads to now")
+	s.expectChange("what it leads to now")
 }
 
 // The directory itself is exchanged, as deployments do.
-func TestFileWatcherSeesAnotherDirectory(t *testing.T) {
+func TestFileWatcherReportsReplacedDirectory(t *testing.T) {
 	t.Parallel()
-	s := sit(t, func(s *seat) {
+	s := newWatcherTest(t, func(s *watcherTest) {
 		s.must(os.Mkdir(s.path("conf"), 0o700))
 		s.write("conf/gateway.yaml", "one")
 	}, "conf/gateway.yaml")
@@ -245,25 +245,25 @@ func TestFileWatcherSeesAnotherDirectory(t *testing.T) {
 	s.write("next/gateway.yaml", "two")
 	s.rename("conf", "old")
 	s.rename("next", "conf")
-	s.changes("another directory")
+	s.expectChange("another directory")
 	s.write("conf/gateway.yaml", "three")
-	s.changes("a change in it")
+	s.expectChange("a change in it")
 
 	s.must(os.RemoveAll(s.path("conf")))
 	s.must(os.Mkdir(s.path("conf"), 0o700))
 	s.write("conf/gateway.yaml", "four")
-	s.changes("a directory that was made anew")
+	s.expectChange("a directory that was made anew")
 	s.write("conf/gateway.yaml", "five")
-	s.changes("a change in that")
+	s.expectChange("a change in that")
 }
 
 // The system tells nothing of a directory further up.
-func TestFileWatcherSeesADirectoryFurtherUp(t *testing.T) {
+func TestFileWatcherReportsReplacedAncestor(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
 	t.Parallel()
-	s := sit(t, func(s *seat) {
+	s := newWatcherTest(t, func(s *watcherTest) {
 		s.must(os.MkdirAll(s.path("release/conf"), 0o700))
 		s.write("release/conf/gateway.yaml", "one")
 		s.must(os.MkdirAll(s.path("next/conf"), 0o700))
@@ -271,20 +271,20 @@ func TestFileWatcherSeesADirectoryFurtherUp(t *testing.T) {
 	}, "release/conf/gateway.yaml")
 	s.rename("release", "before")
 	s.rename("next", "release")
-	s.changes("another release")
+	s.expectChange("another release")
 	s.write("release/conf/gateway.yaml", "three")
-	s.changes("a change in it")
+	s.expectChange("a change in it")
 }
 
-func TestFileWatcherWatchesOtherFilesWhenTold(t *testing.T) {
+func TestFileWatcherChangesFiles(t *testing.T) {
 	t.Parallel()
-	s := sit(t, nil, "a.yaml", "b.pem")
+	s := newWatcherTest(t, nil, "a.yaml", "b.pem")
 	s.write("b.pem", "two")
-	s.changes("the second file")
+	s.expectChange("the second file")
 	s.watch([]string{s.path("a.yaml")})
-	s.changes("that there are others")
+	s.expectChange("that there are others")
 	s.write("b.pem", "three")
-	s.rests("a file that is watched no more")
+	s.expectNoChange("a file that is watched no more")
 }
 
 func TestSymlinkChainEnds(t *testing.T) {

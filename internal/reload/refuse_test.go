@@ -14,7 +14,7 @@ import (
 )
 
 // Whoever sets a variable and loads the file anew is told that the gateway does not see it.
-func TestAnUnsetVariableAtAReloadAsksForARestart(t *testing.T) {
+func TestUnsetVariableHintAsksForRestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.yaml")
 	if err := os.WriteFile(file, []byte("state: ${MCPG_NOT_SET}"), 0o600); err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestAnUnsetVariableAtAReloadAsksForARestart(t *testing.T) {
 }
 
 // Of a file with many errors so many are said, and how many there are more.
-func TestOfManyProblemsSomeAreSaid(t *testing.T) {
+func TestLoggedProblemsAreLimited(t *testing.T) {
 	for n, want := range map[int]int{1: 1, maxProblems: maxProblems, maxProblems + 1: maxProblems + 1, 500: maxProblems + 1} {
 		var all config.Errors
 		for i := range n {

@@ -12,7 +12,7 @@ import (
 
 // SIGHUP may come while cp has emptied the file and not yet written it. That is waited for, and
 // what stays empty not for ever.
-func TestHangupWaitsForAFileThatIsBeingWritten(t *testing.T) {
+func TestReloadWaitsForEmptyFile(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "gateway.yaml")
 		if !gone {

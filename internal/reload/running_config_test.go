@@ -15,8 +15,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// running is a configuration whose record is kept in a directory of its own.
-func running(t *testing.T, names ...string) (c *config.Config, file string) {
+// testConfig is a configuration whose record is kept in a directory of its own.
+func testConfig(t *testing.T, names ...string) (c *config.Config, file string) {
 	t.Helper()
 	all := config.Default()
 	c = &all
@@ -28,7 +28,7 @@ func running(t *testing.T, names ...string) (c *config.Config, file string) {
 }
 
 func TestRunningConfig(t *testing.T) {
-	c, file := running(t, "a", "b")
+	c, file := testConfig(t, "a", "b")
 	if _, err := ReadRunningConfig(c.StateDir, file); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("before there is one: %v", err)
 	}
@@ -69,7 +69,7 @@ func TestRunningConfig(t *testing.T) {
 
 // Whatever stands there, nothing worse comes of it than that there is nothing to compare with.
 func TestRunningConfigDamaged(t *testing.T) {
-	c, file := running(t, "a")
+	c, file := testConfig(t, "a")
 	if err := WriteRunningConfig(file, c, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestRunningConfigDamaged(t *testing.T) {
 }
 
 func TestRunningConfigOfSeveralGateways(t *testing.T) {
-	c, file := running(t, "a", "b", "c")
+	c, file := testConfig(t, "a", "b", "c")
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -124,7 +124,7 @@ func TestRunningConfigOfSeveralGateways(t *testing.T) {
 }
 
 func TestRunningConfigsAreBounded(t *testing.T) {
-	c, file := running(t, "a")
+	c, file := testConfig(t, "a")
 	dir := filepath.Dir(RunningConfigPath(c.StateDir, file))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 
 // SIGHUP is told of while somebody has taken it over, and ends the process otherwise: before,
 // after, and where it says that the terminal is gone.
-func TestHangups(t *testing.T) {
+func TestSIGHUP(t *testing.T) {
 	pipe, _, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@ package secrets
 
 import "testing"
 
-func TestOpaque(t *testing.T) {
+func TestIsOpaque(t *testing.T) {
 	for _, text := range []string{
 		"abcdefgh12345678", "Sekret/Tok+en\"q8f7", "P@ss!word", "hunter22x", "aGhTbZqWmXcP", "Zq8+f7/d6s5a4zzKx90Lm==", "Tr0ub4dor&3",
 		"k3y-9f8e7d6c5b", "S3cr3tV4lue", "correct+Horse", "x7Kp-q2Lm-9zRt-4wVb", "e8b1c2d3f4", "abcd1234efgh", "Sek\\Ret12",

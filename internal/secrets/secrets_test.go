@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestName(t *testing.T) {
+func TestIsSecretName(t *testing.T) {
 	for _, name := range strings.Fields(`API_KEY apiKey apikey --api-key X-Api-Key openaiKey OPENAI_API_KEY key --key token authToken
 		--auth-token GITHUB_PERSONAL_ACCESS_TOKEN access_token bearerToken secret clientSecret CLIENT_SECRET JWTSecret password
 		PASSWORD dbPassword passwd passphrase passcode pwd DB_PWD MYSQL_PWD USERPWD pass DB_PASS DBPASS SSHPASS pin userPin --pin pat
@@ -30,7 +30,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-func TestHeader(t *testing.T) {
+func TestIsSecretHeader(t *testing.T) {
 	for name, want := range map[string]bool{
 		"X-K": true, "Authorization": true, "Cookie": true, "X-Whatever": true, "api-key": true,
 		"Accept": false, "Accept-Language": false, "USER-AGENT": false, "Content-Type": false, "X-Api-Version": false,
@@ -57,7 +57,7 @@ var publicValues = []string{
 	"git+https://github.com/owner/repo@main", "npm:left-pad@1.3.0", "mcp-server-git==2025.1.14", "python3.12", "linux/amd64",
 }
 
-func TestValue(t *testing.T) {
+func TestLooksSecret(t *testing.T) {
 	for _, value := range secretValues {
 		if !LooksSecret(value) {
 			t.Errorf("%q is not a secret", value)
@@ -85,7 +85,7 @@ var secretValues = []string{
 	"a8F3kd92LmQ0xZ1p", "12345678:AAF0123456789abcdefghijklmnopqrstuv", "fc" + "-0123456789abcdef", "gs" + "k_0123456789abcdef",
 }
 
-func TestPair(t *testing.T) {
+func TestIsSecret(t *testing.T) {
 	for _, tc := range []struct {
 		name, value string
 		want        bool
@@ -101,7 +101,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-func TestPlain(t *testing.T) {
+func TestIsPlain(t *testing.T) {
 	for _, text := range strings.Fields(`1 true off 8080 -1.5 30s 64MiB 127.0.0.1 127.0.0.1:8080 ::1 [::1]:80 localhost:3000 db.example.com
 		https://api.example.com/v1 /usr/local/bin ~/notes ./x info debug hunter`) {
 		if !IsPlain(text) {
@@ -231,7 +231,7 @@ func TestFindHeader(t *testing.T) {
 	}
 }
 
-func TestWalk(t *testing.T) {
+func TestWalkJSON(t *testing.T) {
 	for _, tc := range []struct {
 		text string
 		want []string
@@ -255,8 +255,8 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// TestWalkBoundsTheNames: deeper values have the names of the outer members.
-func TestWalkBoundsTheNames(t *testing.T) {
+// TestWalkJSONLimitsNames: deeper values have the names of the outer members.
+func TestWalkJSONLimitsNames(t *testing.T) {
 	const deep = 3 * maxNames
 	text := strings.Repeat(`{"a":`, deep) + `1` + strings.Repeat(`}`, deep)
 	text = `[` + text + `,{"b":2}]`

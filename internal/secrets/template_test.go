@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestQuery(t *testing.T) {
+func TestQueryStart(t *testing.T) {
 	for _, c := range []struct{ uri, query string }{
 		{"https://h/p", ""}, {"https://h/p?", ""}, {"https://h/?a=b#c", "a=b#c"}, {"https://h/?a", "a"}, {"h?a=", "a="},
 		{"odd://t/{+path}{?q}", ""}, {"https://h{?q,n*,m:3}", ""}, {"https://h/?q={q}&n={n}#{f}", ""}, {"https://h/?{q}", ""},
