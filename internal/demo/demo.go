@@ -1,5 +1,5 @@
-// Package demo is a small MCP server inside the process, used by backends with `embedded: demo`, so
-// that new users see tools before they install a server.
+// Package demo is a small MCP server inside the process, used by backends with `embedded: demo`,
+// so that new users see tools before they install a server.
 package demo
 
 import (
@@ -159,8 +159,8 @@ var toolSchemas = func() map[string]toolSchema {
 	return all
 }()
 
-// read returns the arguments in raw, or the first problem with them. Arguments that the schema does
-// not mention are allowed.
+// read returns the arguments in raw, or the first problem with them. Arguments that the schema
+// does not mention are allowed.
 func (s toolSchema) read(raw []byte) (args map[string]any, problem string) {
 	if raw != nil && json.Unmarshal(raw, &args) != nil {
 		return nil, "the arguments must be a JSON object, with numbers that a float64 can hold"

@@ -65,13 +65,11 @@ var cacheable = map[string]bool{
 
 // ToModern returns the response to a request of this method in the form of the modern generation:
 //
-//   - A result gets resultType "complete", and the server's Implementation in its _meta, replacing
-//     any
-//     other.
+//   - A result gets resultType "complete", and the server's Implementation in its _meta,
+//     replacing any other.
 //   - The complete result of a cacheable method gets ttlMs 0 and cacheScope "private".
-//   - If fromModern is true the responder is modern, too, and its own resultType, ttlMs and
-//     cacheScope
-//     stay. Otherwise members of these names have no meaning and are replaced.
+//   - If fromModern is true the responder is modern, too, and its resultType, ttlMs and
+//     cacheScope stay. Otherwise members of these names have no meaning and are replaced.
 //   - Errors are converted, see [ErrorToModern].
 func ToModern(m wire.Message, method string, server []byte, fromModern bool) wire.Message {
 	result := m.Part(wire.PartResult)

@@ -57,15 +57,12 @@ func IsTerminalStatus(status string) bool {
 // TaskToModern returns a legacy task as the modern result of tasks/get, with the outcome o:
 //
 //   - The status matches o: with a result it is completed, even if the result is a tool error;
-//     with an
-//     error it is failed; with inputs it is input_required.
-//   - An ended task without an outcome is reported as working, because a modern task must have
-//     both. A
-//     cancelled task stays cancelled.
+//     with an error it is failed; with inputs it is input_required.
+//   - A task that has ended is reported as working if o is empty, because a modern task must not
+//     be completed or failed without its result or error. A cancelled task stays cancelled.
 //   - Durations become whole numbers; an invalid ttl becomes null.
 //   - The related task in the result's _meta is removed, and its resultType becomes "complete",
-//     because
-//     it has no meaning in the legacy generation. All other bytes stay.
+//     because it has no meaning in the legacy generation. All other bytes stay.
 func TaskToModern(task []byte, o TaskOutcome) []byte {
 	return buildModernTask(task, o, wire.Member{Key: "resultType", Text: []byte(`"complete"`)})
 }

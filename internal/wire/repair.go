@@ -20,9 +20,8 @@ const largestCode = 1<<53 - 1
 // Repair returns a response that strict clients accept, and a description of the repair, "" if
 // nothing had to change or m is not a response:
 //
-//   - An error that is not an object with an integer code and a message becomes an internal error
-//     with
-//     its text as the message and the original as data.
+//   - An error that is not an object with an integer code and a message becomes an internal
+//     error with its text as the message and the original as data.
 //   - A result that is not an object becomes an internal error in the same way.
 //   - Members of the response that JSON-RPC does not define are removed.
 func (m Message) Repair() (repaired Message, repair string) {
