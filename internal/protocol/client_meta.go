@@ -62,30 +62,30 @@ func mayContainMember(object []byte, name string) bool {
 func ParseClientMeta(m wire.Message) (ClientMeta, *wire.Error) {
 	meta := m.Part(wire.PartMeta)
 	get := func(key string) []byte { v, _ := wire.Lookup(meta, key); return v }
-	s := ClientMeta{Revision: RevisionOf(m), Capabilities: get(MetaClientCapabilities),
+	c := ClientMeta{Revision: RevisionOf(m), Capabilities: get(MetaClientCapabilities),
 		ClientInfo: get(MetaClientInfo)}
 	switch date := get(MetaProtocolVersion); {
 	case wire.IsNull(date) || date[0] != '"':
-		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s",
+		return c, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s",
 			MetaProtocolVersion)
-	case !wire.IsObject(s.Capabilities):
-		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s, an object",
+	case !wire.IsObject(c.Capabilities):
+		return c, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s, an object",
 			MetaClientCapabilities)
 	}
-	if t, known := FindRevision(s.Revision); !known || !t.Modern {
-		return s, UnsupportedVersionError(s.Revision)
+	if t, known := FindRevision(c.Revision); !known || !t.Modern {
+		return c, UnsupportedVersionError(c.Revision)
 	}
-	s.Capabilities = wire.WithoutNulls(s.Capabilities)
-	if !wire.IsObject(s.ClientInfo) {
-		s.ClientInfo = nil
+	c.Capabilities = wire.WithoutNulls(c.Capabilities)
+	if !wire.IsObject(c.ClientInfo) {
+		c.ClientInfo = nil
 	}
 	if level := get(MetaLogLevel); !wire.IsNull(level) {
-		if s.LogLevel = wire.Unquote(level); LogSeverity(s.LogLevel) < 0 {
-			return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s is one of %s",
+		if c.LogLevel = wire.Unquote(level); LogSeverity(c.LogLevel) < 0 {
+			return c, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s is one of %s",
 				MetaLogLevel, strings.Join(LogLevels, ", "))
 		}
 	}
-	return s, nil
+	return c, nil
 }
 
 // maxRequestedVersion bounds, in bytes, an unsupported revision in the error data.
@@ -113,19 +113,19 @@ func versionError(date string, all []string) *wire.Error {
 
 // AddTo returns the request m with this metadata, replacing any that m has. Other members of _meta
 // stay.
-func (s ClientMeta) AddTo(m wire.Message) wire.Message {
-	if s.Capabilities == nil {
-		s.Capabilities = []byte("{}")
+func (c ClientMeta) AddTo(m wire.Message) wire.Message {
+	if c.Capabilities == nil {
+		c.Capabilities = []byte("{}")
 	}
 	put := []wire.Member{
-		{Key: MetaProtocolVersion, Text: wire.Quote(s.Revision)},
-		{Key: MetaClientCapabilities, Text: s.Capabilities},
+		{Key: MetaProtocolVersion, Text: wire.Quote(c.Revision)},
+		{Key: MetaClientCapabilities, Text: c.Capabilities},
 	}
-	if s.ClientInfo != nil {
-		put = append(put, wire.Member{Key: MetaClientInfo, Text: s.ClientInfo})
+	if c.ClientInfo != nil {
+		put = append(put, wire.Member{Key: MetaClientInfo, Text: c.ClientInfo})
 	}
-	if s.LogLevel != "" {
-		put = append(put, wire.Member{Key: MetaLogLevel, Text: wire.Quote(s.LogLevel)})
+	if c.LogLevel != "" {
+		put = append(put, wire.Member{Key: MetaLogLevel, Text: wire.Quote(c.LogLevel)})
 	}
 	return setMeta(m, wire.EditObject(m.Part(wire.PartMeta), isModernMetaKey, put...))
 }

@@ -100,7 +100,7 @@ func SanitizeCreateTaskResult(result []byte, id string) []byte {
 // ensureTaskID is [SetTaskID] for a modern task; it also adds a missing id and replaces an invalid
 // one.
 func ensureTaskID(task []byte, id string) []byte {
-	if was, _ := wire.Lookup(task, "taskId"); len(was) > 0 && was[0] == '"' {
+	if old, _ := wire.Lookup(task, "taskId"); len(old) > 0 && old[0] == '"' {
 		return SetTaskID(task, id)
 	}
 	return wire.EditObject(task, nil, wire.Member{Key: "taskId", Text: wire.Quote(id)})
@@ -121,7 +121,7 @@ func CreateTaskResultToModern(result []byte) []byte {
 	task, _ := wire.Lookup(result, "task")
 	put := []wire.Member{{Key: "resultType", Text: []byte(`"task"`)}}
 	wire.Members(StripRelatedTask(result), func(key string, value []byte, _ int) {
-		if there, _ := wire.Lookup(task, key); key != "task" && there == nil &&
+		if existing, _ := wire.Lookup(task, key); key != "task" && existing == nil &&
 			!isModernTaskMember(key) {
 			put = append(put, wire.Member{Key: key, Text: value})
 		}

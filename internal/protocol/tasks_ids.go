@@ -16,11 +16,11 @@ func TaskID(object []byte) string {
 // SetTaskID replaces the task id in such an object. All other bytes stay, and an object without a
 // task id is returned unchanged.
 func SetTaskID(object []byte, id string) []byte {
-	was, at := wire.Lookup(object, taskIDPath(object)...)
-	if was == nil {
+	old, at := wire.Lookup(object, taskIDPath(object)...)
+	if old == nil {
 		return object
 	}
-	return slices.Concat(object[:at], wire.Quote(id), object[at+len(was):])
+	return slices.Concat(object[:at], wire.Quote(id), object[at+len(old):])
 }
 
 func taskIDPath(object []byte) []string {
