@@ -59,7 +59,7 @@ func TestApply_ReplacesChangedBackendOnly(t *testing.T) {
 			t.Error("the wrong one ended")
 		}
 		c, _ := h.call("a")
-		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
+		next.SendResult(next.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 		if n := len(h.dialTimes("b")); n != 1 {
 			t.Errorf("b was started %d times", n)
@@ -109,7 +109,7 @@ func TestApply_BeforeStart(t *testing.T) {
 		h.Start()
 		a, c := h.nextProcess("a"), h.nextProcess("c")
 		a.ServeHandshake("")
-		a.SendResult(a.HandleRequest("tools/call").ID(), "{}")
+		a.SendResult(a.WantRequest("tools/call").ID(), "{}")
 		early.wantResult(t)
 		a.ServeToolsList(mcptest.ToolsResult("t"))
 		c.ServeStartup("u")
@@ -218,7 +218,7 @@ func TestApply_HangingBackendDelaysNoOther(t *testing.T) {
 			t.Error("the wrong one ended")
 		}
 		call, _ := h.call("a")
-		a.SendResult(a.HandleRequest("tools/call").ID(), "{}")
+		a.SendResult(a.WantRequest("tools/call").ID(), "{}")
 		call.wantResult(t)
 		<-done
 		h.wantNames("b__w", "c__v")
@@ -285,7 +285,7 @@ func TestApply_FailingBackendTakesEffect(t *testing.T) {
 			t.Error("the old backend is still running")
 		}
 		c, _ := h.call("b")
-		b.SendResult(b.HandleRequest("tools/call").ID(), "{}")
+		b.SendResult(b.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 		if lines := h.log.Lines("level=WARN", "backend=a", "exit 1"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Warnings())
@@ -356,7 +356,7 @@ func TestApply_Timeout(t *testing.T) {
 		c, _ := h.call("a") // queued for the start, like any other
 		c.want(t, "")
 		slow.ServeHandshake("")
-		slow.SendResult(slow.HandleRequest("tools/call").ID(), "{}")
+		slow.SendResult(slow.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 	})
 }

@@ -56,7 +56,7 @@ func TestOpenBreaker(t *testing.T) {
 		a := h.nextProcess("a")
 		waits, _ := h.call("a") // calls wait for the end of the current start
 		a.ServeHandshake("")
-		a.SendResult(a.HandleRequest("tools/call").ID(), "{}")
+		a.SendResult(a.WantRequest("tools/call").ID(), "{}")
 		waits.wantResult(t)
 		a.ServeToolsList(`{"tools":[]}`)
 		h.wantState("a", backends.Ready)
@@ -168,7 +168,7 @@ func TestOpenBreakerAppliesToNewSessions(t *testing.T) {
 			call := h.callFor("s7", "a")
 			own := h.nextProcess("a")
 			own.ServeHandshake("")
-			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 			call.wantResult(t)
 		})
 }
@@ -206,12 +206,12 @@ func TestSessionBreakerLimitsStarts(t *testing.T) {
 			call := h.callFor("s3", "a")
 			own := h.nextProcess("a")
 			own.ServeHandshake("")
-			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 			call.wantResult(t)
 			other := h.callFor("s4", "a")
 			own = h.nextProcess("a")
 			own.ServeHandshake("")
-			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 			other.wantResult(t)
 		})
 	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
@@ -231,7 +231,7 @@ func TestSessionBreakerLimitsStarts(t *testing.T) {
 			call := h.callFor("good", "a")
 			own := h.nextProcess("a")
 			own.ServeHandshake("")
-			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 			call.wantResult(t)
 		})
 }
@@ -249,7 +249,7 @@ func TestCrashLoopOfSessionConnection(t *testing.T) {
 					select {
 					case p := <-h.processes("a"):
 						p.ServeHandshake("")
-						p.HandleRequest("tools/call")
+						p.WantRequest("tools/call")
 						p.Exit("exit 3", "")
 					case <-stop:
 						return
@@ -300,7 +300,7 @@ func TestCONC04_NoRetryOfCallThatMayHaveRun(t *testing.T) {
 					p = h.nextProcess("a")
 					p.ServeHandshake("")
 				}
-				p.HandleRequest("tools/call") // it runs, and crashes before the response
+				p.WantRequest("tools/call") // it runs, and crashes before the response
 				p.Exit("signal: killed", "")
 				call.want(t, "signal: killed")
 				if lost, ok := errors.AsType[*transport.CallLostError](call.err); !ok ||
@@ -310,7 +310,7 @@ func TestCONC04_NoRetryOfCallThatMayHaveRun(t *testing.T) {
 				other := h.callFor("one", "a")
 				p = h.nextProcess("a")
 				p.ServeHandshake("")
-				p.SendResult(p.HandleRequest("tools/call").ID(), "{}") // the other one
+				p.SendResult(p.WantRequest("tools/call").ID(), "{}") // the other one
 				other.wantResult(t)
 				if !own {
 					p.ServeToolsList(`{"tools":[]}`)

@@ -108,7 +108,7 @@ func TestLimiter_ShutdownClearsQueue(t *testing.T) {
 			c, _ := h.callTool("one", "t")
 			all = append(all, c)
 		}
-		p.HandleRequest("tools/call")
+		p.WantRequest("tools/call")
 		h.stop()
 		<-h.done
 		at.want(t, "context canceled")

@@ -150,7 +150,7 @@ func TestLimiter_SlotIsReleasedBeforeResponse(t *testing.T) {
 		h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
 			&peer.Call{Handler: a})
 		for range 3 {
-			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 		}
 		a.wantResult(t)
 	})
@@ -299,7 +299,7 @@ func TestLimiter_CountsAllConnections(t *testing.T) {
 			if session != "three" {
 				of[session] = h.nextProcess("a")
 				of[session].ServeHandshake("")
-				of[session].HandleRequest("tools/call")
+				of[session].WantRequest("tools/call")
 			}
 		}
 		if n := len(h.dialTimes("a")); n != 3 {
@@ -342,19 +342,19 @@ func TestLimiter_RequestsWithoutSlot(t *testing.T) {
 		p.ServeHandshake(loggingServer)
 		h.serveLists(p)
 		h.callTool("one", "at")
-		p.HandleRequest("tools/call")
+		p.WantRequest("tools/call")
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
 			h.Send("a", wire.NewRequest("0", method, []byte(`{"taskId":"x"}`)),
 				&peer.Call{Handler: &callRecorder{}, SessionID: "one"})
-			p.HandleRequest(method)
+			p.WantRequest(method)
 		}
 		h.Subscribe("a", "u", true, wire.NewRequest("0", "resources/subscribe",
 			[]byte(`{"uri":"u"}`)), &peer.Call{Handler: &callRecorder{}, SessionID: "one"})
-		p.HandleRequest("resources/subscribe")
+		p.WantRequest("resources/subscribe")
 		h.SetLevel("one", "debug", func() {})
-		p.HandleRequest("logging/setLevel")
+		p.WantRequest("logging/setLevel")
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		p.HandleRequest("tools/list")
+		p.WantRequest("tools/list")
 		c, _ := h.callTool("one", "t")
 		c.want(t, "busy: it takes 1 call at a time (max_in_flight), and none may wait (queue_wait: 0s)")
 	})
@@ -479,14 +479,14 @@ func TestFloodOfOneBackendIsIsolated(t *testing.T) {
 		b.ServeStartup("u")
 		h.OpenSession("one", nil, false)
 		h.callFor("one", "a")
-		a.HandleRequest("tools/call")
+		a.WantRequest("tools/call")
 		const flood = 5000
 		for i := range flood {
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			if i%500 == 0 {
 				c := h.callFor("one", "b")
-				b.SendResult(b.HandleRequest("tools/call").ID(), "{}")
+				b.SendResult(b.WantRequest("tools/call").ID(), "{}")
 				c.wantResult(t)
 			}
 		}

@@ -381,13 +381,13 @@ func TestCache_IgnoreCacheStillWrites(t *testing.T) {
 	o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
 		StateDir: t.TempDir(), IgnoreCache: true}
 	withHarness(t, o, func(t *testing.T, h *harness) {
-		h.nextProcess("a").HandleRequest("server/discover")
+		h.nextProcess("a").WantRequest("server/discover")
 		synctest.Wait()
 		time.Sleep(5 * time.Second)
 	})
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
-		p.HandleRequest("server/discover") // it has not responded to initialize
+		p.WantRequest("server/discover") // it has not responded to initialize
 		p.ServeStartup("one", "two")
 		h.wantNames("one", "two")
 	})
@@ -411,15 +411,15 @@ func TestCache_IgnoreCacheStillWrites(t *testing.T) {
 // unprobeable, but none of the lists that were not read, and can be read at the next start.
 func TestCache_BackendEndsBeforeListing_F_STATE_1(t *testing.T) {
 	for name, end := range map[string]func(*mcptest.Peer){
-		"no list response": func(p *mcptest.Peer) { p.HandleRequest("tools/list") },
+		"no list response": func(p *mcptest.Peer) { p.WantRequest("tools/list") },
 		"one list response": func(p *mcptest.Peer) {
 			p.ServeToolsList(mcptest.ToolsResult("t"))
-			p.HandleRequest("prompts/list")
+			p.WantRequest("prompts/list")
 		},
 		"a list is refused": func(p *mcptest.Peer) {
-			p.SendError(p.HandleRequest("tools/list").ID(),
+			p.SendError(p.WantRequest("tools/list").ID(),
 				`{"code":-32603,"message":"fetch failed"}`)
-			p.SendResult(p.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
+			p.SendResult(p.WantRequest("prompts/list").ID(), `{"prompts":[]}`)
 			synctest.Wait()
 		},
 	} {
@@ -428,7 +428,7 @@ func TestCache_BackendEndsBeforeListing_F_STATE_1(t *testing.T) {
 				StateDir: t.TempDir()}
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
-				p.HandleRequest("server/discover")
+				p.WantRequest("server/discover")
 				p.Exit("exit 1", "")
 				p = h.nextProcess("a")
 				p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`)

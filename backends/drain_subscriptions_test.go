@@ -22,7 +22,7 @@ func TestApply_SubscriptionsOfModernSuccessor(t *testing.T) {
 		a.serveLists("t")
 		sub := h.subscribe("one", "a", "x:y", true)
 		a.acceptListen([]string{"x:y"})
-		a.HandleNotification("notifications/cancelled")
+		a.WantNotification("notifications/cancelled")
 		sub.wantResult(t)
 		h.clients.want(t)
 		done := h.startApply(change(withEnv(all[0], "new")))
@@ -56,7 +56,7 @@ func (b *modernServer) takeRequest(method string) wire.Message {
 // takeCancel takes the end of the current listen, which at a pipe comes before another.
 func (b *modernServer) takeCancel() {
 	b.t.Helper()
-	m := b.HandleNotification("notifications/cancelled")
+	m := b.WantNotification("notifications/cancelled")
 	id, _ := wire.Lookup(m.Part(wire.PartParams), "requestId")
 	b.SendResult(wire.ID(id), `{"resultType":"complete"}`)
 }
@@ -73,18 +73,18 @@ func TestApply_SubscriptionsMoveToSuccessor(t *testing.T) {
 		h.OpenSession("two", nil, false)
 		for _, session := range []string{"one", "two"} {
 			sub := h.subscribe(session, "a", "x:y", true)
-			a.SendResult(a.HandleRequest("resources/subscribe").ID(), "{}")
+			a.SendResult(a.WantRequest("resources/subscribe").ID(), "{}")
 			sub.wantResult(t)
 		}
 		late := h.subscribe("two", "a", "x:late", true)
-		asked := a.HandleRequest("resources/subscribe")
+		asked := a.WantRequest("resources/subscribe")
 		done := h.startApply(change(withEnv(all[0], "new")))
 		next := h.nextProcess("a")
 		next.ServeHandshake(loggingServer)
 		h.serveLists(next)
 		<-done
 		for range 2 { // one for each session: harmless
-			m := next.HandleRequest("resources/subscribe")
+			m := next.WantRequest("resources/subscribe")
 			if uriOf(m) != "x:y" {
 				t.Errorf("notified %s", m.Raw())
 			}
@@ -96,7 +96,7 @@ func TestApply_SubscriptionsMoveToSuccessor(t *testing.T) {
 
 		a.SendResult(asked.ID(), "{}") // it counts, although the old server accepted it
 		late.wantResult(t)
-		m := next.HandleRequest("resources/subscribe")
+		m := next.WantRequest("resources/subscribe")
 		if uriOf(m) != "x:late" {
 			t.Errorf("notified %s", m.Raw())
 		}
@@ -111,7 +111,7 @@ func TestApply_SubscriptionsMoveToSuccessor(t *testing.T) {
 			"two notified by a: notifications/resources/updated")
 		h.subscribe("one", "a", "x:y", false).wantResult(t)
 		off := h.subscribe("two", "a", "x:y", false)
-		next.SendResult(next.HandleRequest("resources/unsubscribe").ID(), "{}")
+		next.SendResult(next.WantRequest("resources/unsubscribe").ID(), "{}")
 		off.wantResult(t)
 	})
 }
@@ -143,7 +143,7 @@ func TestApply_SubscriptionsOverSessionConnections(t *testing.T) {
 		sub := h.subscribe("one", "a", "x:y", true)
 		p := h.nextProcess("a")
 		p.ServeHandshake(loggingServer)
-		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.SendResult(p.WantRequest("resources/subscribe").ID(), "{}")
 		sub.wantResult(t)
 		done := h.startApply(change(withEnv(all[0], "new")))
 		next := h.nextProcess("a")
@@ -152,7 +152,7 @@ func TestApply_SubscriptionsOverSessionConnections(t *testing.T) {
 		<-done
 		q := h.nextProcess("a") // opened because of the subscription
 		q.ServeHandshake(loggingServer)
-		q.SendResult(q.HandleRequest("resources/subscribe").ID(), "{}")
+		q.SendResult(q.WantRequest("resources/subscribe").ID(), "{}")
 		h.clients.want(t, "one notified by a: notifications/resources/updated")
 		if !p.Disconnected() || !shared.Disconnected() {
 			t.Error("the old backends are still running")
@@ -170,13 +170,13 @@ func TestApply_SubscriptionsWaitForSlowSuccessor(t *testing.T) {
 		h.serveLists(a)
 		h.OpenSession("one", nil, false)
 		sub := h.subscribe("one", "a", "x:y", true)
-		a.SendResult(a.HandleRequest("resources/subscribe").ID(), "{}")
+		a.SendResult(a.WantRequest("resources/subscribe").ID(), "{}")
 		sub.wantResult(t)
 		done := h.startApply(change(withBrokenCommand(all[0])))
 		next := h.nextProcess("a")
 		<-done
 		next.ServeHandshake(loggingServer)
-		next.SendResult(next.HandleRequest("resources/subscribe").ID(), "{}")
+		next.SendResult(next.WantRequest("resources/subscribe").ID(), "{}")
 		h.serveLists(next)
 		h.clients.want(t, "one notified by a: notifications/resources/updated")
 		next.WantNothing()
@@ -192,15 +192,15 @@ func TestApply_SubscriptionsDuringReplay(t *testing.T) {
 		h.serveLists(a)
 		h.OpenSession("one", nil, false)
 		h.SetLevel("one", "error", func() {})
-		a.SendResult(a.HandleRequest("logging/setLevel").ID(), "{}")
+		a.SendResult(a.WantRequest("logging/setLevel").ID(), "{}")
 		sub := h.subscribe("one", "a", "x:y", true)
-		a.SendResult(a.HandleRequest("resources/subscribe").ID(), "{}")
+		a.SendResult(a.WantRequest("resources/subscribe").ID(), "{}")
 		sub.wantResult(t)
 		done := h.startApply(change(withEnv(all[0], "new")))
 		next := h.nextProcess("a")
 		time.Sleep(28 * time.Second)
 		next.ServeHandshake(loggingServer)
-		level := next.HandleRequest("logging/setLevel")
+		level := next.WantRequest("logging/setLevel")
 		<-done
 		next.WantNothing()
 		next.SendResult(level.ID(), "{}")
@@ -222,15 +222,15 @@ func TestApply_LogLevelsOfSuccessor(t *testing.T) {
 		h.serveLists(a)
 		h.OpenSession("one", nil, false)
 		h.SetLevel("one", "error", func() {})
-		a.SendResult(a.HandleRequest("logging/setLevel").ID(), "{}")
+		a.SendResult(a.WantRequest("logging/setLevel").ID(), "{}")
 		done := h.startApply(change(withEnv(all[0], "new")))
 		next := h.nextProcess("a")
 		next.ServeHandshake(loggingServer)
-		request := next.HandleRequest("logging/setLevel")
+		request := next.WantRequest("logging/setLevel")
 		next.SendResult(request.ID(), "{}")
-		next.HandleRequest("tools/list") // while the change waits for that
+		next.WantRequest("tools/list") // while the change waits for that
 		h.SetLevel("one", "info", func() {})
-		a.HandleRequest("logging/setLevel")
+		a.WantRequest("logging/setLevel")
 		<-done
 		m := next.NextMessage()
 		for m.Method() != "logging/setLevel" {

@@ -53,7 +53,7 @@ func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 		h.Send("a", wire.NewRequest("7", "tools/call",
 			[]byte(`{"name":"t","_meta":{"progressToken":"mine"}}`)),
 			&peer.Call{Handler: long, SessionID: "one", Token: `"mine"`})
-		call := a.HandleRequest("tools/call")
+		call := a.WantRequest("tools/call")
 		other := h.callFor("one", "b")
 		next := h.replace(withEnv(all[0], "new"), all[1])
 		h.wantNames("new", "u")
@@ -70,7 +70,7 @@ func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 		long.want(t, "")
 
 		since := h.callFor("one", "a") // a call now goes to the new backend
-		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
+		next.SendResult(next.WantRequest("tools/call").ID(), "{}")
 		since.wantResult(t)
 		a.WantNothing()
 
@@ -82,7 +82,7 @@ func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 		if !a.Disconnected() {
 			t.Error("the old backend is still running")
 		}
-		b.SendResult(b.HandleRequest("tools/call").ID(), "{}")
+		b.SendResult(b.WantRequest("tools/call").ID(), "{}")
 		other.wantResult(t)
 		if n := len(h.dialTimes("b")); n != 1 || b.Disconnected() {
 			t.Errorf("b was started %d times", n)
@@ -111,7 +111,7 @@ func TestApply_CallsEndOnSessionConnections(t *testing.T) {
 		two := h.callFor("two", "a")
 		q := h.nextProcess("a")
 		q.ServeHandshake("")
-		first, second := p.HandleRequest("tools/call"), q.HandleRequest("tools/call")
+		first, second := p.WantRequest("tools/call"), q.WantRequest("tools/call")
 		<-h.startApply(change(all[1]))
 		if !shared.Disconnected() || p.Disconnected() || q.Disconnected() {
 			t.Error("the wrong connections ended")
@@ -141,7 +141,7 @@ func TestApply_SessionConnectionsReconnectOnDemand(t *testing.T) {
 		c := h.callFor("one", "a")
 		p := h.nextProcess("a")
 		p.ServeHandshake("")
-		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+		p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 		h.replace(withEnv(all[0], "new"))
 		if !p.Disconnected() {
@@ -153,7 +153,7 @@ func TestApply_SessionConnectionsReconnectOnDemand(t *testing.T) {
 		c = h.callFor("one", "a")
 		q := h.nextProcess("a")
 		q.ServeHandshake("")
-		q.SendResult(q.HandleRequest("tools/call").ID(), "{}")
+		q.SendResult(q.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 	})
 }
@@ -176,7 +176,7 @@ func TestApply_QueuedCallsAreRedirected(t *testing.T) {
 						old = h.nextProcess("a")
 					}
 					waits.want(t, "")
-					old.HandleRequest("initialize") // nothing else
+					old.WantRequest("initialize") // nothing else
 					done := h.startApply(change(withEnv(c, "new"), legacyBackends("b")[0]))
 					next := h.nextProcess("a")
 					next.ServeStartup("new")
@@ -185,7 +185,7 @@ func TestApply_QueuedCallsAreRedirected(t *testing.T) {
 						next = h.nextProcess("a")
 						next.ServeHandshake("")
 					}
-					next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
+					next.SendResult(next.WantRequest("tools/call").ID(), "{}")
 					waits.wantResult(t)
 					old.WantNothing()
 					if !old.Disconnected() {
@@ -212,15 +212,15 @@ func TestApply_CallsQueuedForSlotAreRedirected(t *testing.T) {
 		a := h.nextProcess("a")
 		a.ServeStartup("t")
 		one, _ := h.call("a")
-		call := a.HandleRequest("tools/call")
+		call := a.WantRequest("tools/call")
 		two, _ := h.call("a")
 		three, _ := h.call("a")
 		next := h.replace(withEnv(all[0], "new"))
-		second := next.HandleRequest("tools/call")
+		second := next.WantRequest("tools/call")
 		next.WantNothing() // it has one slot, too
 		next.SendResult(second.ID(), "{}")
 		two.wantResult(t)
-		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
+		next.SendResult(next.WantRequest("tools/call").ID(), "{}")
 		three.wantResult(t)
 		a.SendResult(call.ID(), "{}")
 		one.wantResult(t)
@@ -241,7 +241,7 @@ func TestApply_RedirectedCallsHoldSlots(t *testing.T) {
 		next := h.replace(withEnv(all[0], "new"))
 		three, _ := h.call("a")
 		for _, c := range []*callRecorder{one, two, three} {
-			call := next.HandleRequest("tools/call")
+			call := next.WantRequest("tools/call")
 			next.WantNothing()
 			next.SendResult(call.ID(), "{}")
 			c.wantResult(t)
@@ -257,20 +257,20 @@ func TestApply_RetriesAreRedirected(t *testing.T) {
 		a.ServeToolsList(mcptest.ToolsResult("t"))
 		waits, _ := h.call("a")
 		late, _ := h.call("a")
-		first, second := a.HandleRequest("tools/call"), a.HandleRequest("tools/call")
+		first, second := a.WantRequest("tools/call"), a.WantRequest("tools/call")
 		a.SendError(first.ID(), `{"code":-32020,"message":"no"}`)
-		a.HandleRequest("tools/list") // without a response
+		a.WantRequest("tools/list") // without a response
 		waits.want(t, "")
 		done := h.startApply(change(withEnv(all[0], "new")))
 		next := h.nextProcess("a")
 		next.ServeDiscover("")
 		next.ServeToolsList(mcptest.ToolsResult("new"))
 		<-done
-		next.SendResult(next.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`)
+		next.SendResult(next.WantRequest("tools/call").ID(), `{"resultType":"complete"}`)
 		waits.wantResult(t)
 		// a call that is refused now goes there, too
 		a.SendError(second.ID(), `{"code":-32020,"message":"no"}`)
-		next.SendResult(next.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`)
+		next.SendResult(next.WantRequest("tools/call").ID(), `{"resultType":"complete"}`)
 		late.wantResult(t)
 		if !a.Disconnected() {
 			t.Error("the old backend is still running")
@@ -319,7 +319,7 @@ func TestApply_DrainingBackendIsNotRestarted(t *testing.T) {
 		a := h.nextProcess("a")
 		a.ServeStartup("t")
 		c, _ := h.call("a")
-		a.HandleRequest("tools/call")
+		a.WantRequest("tools/call")
 		h.replace(withEnv(all[0], "new"))
 		a.Exit("exit 3", "")
 		c.want(t, "exit 3")
@@ -356,7 +356,7 @@ func TestApply_DrainingBackendsAreBounded(t *testing.T) {
 		var generations []*mcptest.Peer
 		for i := range 6 {
 			c, _ := h.call("a")
-			a.HandleRequest("tools/call")
+			a.WantRequest("tools/call")
 			calls, generations = append(calls, c), append(generations, a)
 			a = h.replace(withEnv(all[0], fmt.Sprint(i)))
 		}
@@ -380,7 +380,7 @@ func TestApply_ShutdownEndsDrainingBackends(t *testing.T) {
 		a := h.nextProcess("a")
 		a.ServeStartup("t")
 		c, _ := h.call("a")
-		a.HandleRequest("tools/call")
+		a.WantRequest("tools/call")
 		next := h.replace(withEnv(all[0], "new"))
 		h.stop()
 		<-h.done
@@ -398,11 +398,11 @@ func TestApply_CancelAtDrainingBackend(t *testing.T) {
 		a.ServeStartup("t")
 		h.wantNames("t") // otherwise it gets a cancellation of its list
 		c, pending := h.call("a")
-		call := a.HandleRequest("tools/call")
+		call := a.WantRequest("tools/call")
 		<-h.startApply(change()) // even if there is no backend of that name any longer
 		h.Cancel("a", pending, nil)
 		c.want(t, "cancelled")
-		m := a.HandleNotification("notifications/cancelled")
+		m := a.WantNotification("notifications/cancelled")
 		if id, _ := wire.Lookup(m.Part(wire.PartParams),
 			"requestId"); string(id) != string(call.ID()) {
 			t.Errorf("notified %s", m.Raw())
@@ -438,7 +438,7 @@ func TestApply_CloseSessionAtDrainingBackend(t *testing.T) {
 		c := h.callFor("one", "a")
 		p := h.nextProcess("a")
 		p.ServeHandshake("")
-		p.HandleRequest("tools/call")
+		p.WantRequest("tools/call")
 		h.replace(withEnv(all[0], "new"))
 		c.want(t, "")
 		h.CloseSession("one")
@@ -462,7 +462,7 @@ func TestApply_ExclusiveServer(t *testing.T) {
 		c, _ := h.call("a")
 		next := h.nextProcess("a")
 		next.ServeHandshake("")
-		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
+		next.SendResult(next.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 		if took := time.Since(began); took > 250*time.Millisecond {
 			t.Errorf("it took %v", took)
@@ -497,13 +497,13 @@ func TestApply_ExclusiveServerClosesSlowly(t *testing.T) {
 		(<-processes).ServeStartup("t")
 		done := h.startApply(change(withEnv(all[0], "new")))
 		fails := <-processes
-		fails.SendError(fails.HandleRequest("initialize").ID(),
+		fails.SendError(fails.WantRequest("initialize").ID(),
 			`{"code":-32603,"message":"address in use"}`)
 		<-done
 		c, _ := h.call("a")
 		next := <-processes
 		next.ServeHandshake("")
-		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
+		next.SendResult(next.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 	})
 }
@@ -516,7 +516,7 @@ func TestApply_ExclusiveServerAndLongCall(t *testing.T) {
 		a := h.nextProcess("a")
 		a.ServeStartup("t")
 		long, _ := h.call("a")
-		call := a.HandleRequest("tools/call")
+		call := a.WantRequest("tools/call")
 		h.breakDial("a", errors.New("address in use"))
 		<-h.startApply(change(withEnv(all[0], "new")))
 		waits, _ := h.call("a")
@@ -532,7 +532,7 @@ func TestApply_ExclusiveServerAndLongCall(t *testing.T) {
 		next := h.nextProcess("a")
 		began := time.Now()
 		next.ServeHandshake("")
-		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
+		next.SendResult(next.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("it took %v", took)
@@ -562,7 +562,7 @@ func TestApply_LazyBackendIsNotStarted(t *testing.T) {
 		c, _ := h.call("a")
 		p := h.nextProcess("a")
 		p.ServeHandshake("")
-		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+		p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 	})
 }

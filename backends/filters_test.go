@@ -154,9 +154,9 @@ func TestReloadForbidsRetriedCalls_F_SEC_1(t *testing.T) {
 		p.ServeToolsList(mcptest.ToolsResult("secret"))
 		h.OpenSession("s", nil, false)
 		e := h.sendTo("a", "tools/call", `{"name":"secret"}`)
-		p.SendError(p.HandleRequest("tools/call").ID(),
+		p.SendError(p.WantRequest("tools/call").ID(),
 			`{"code":-32020,"message":"header mismatch"}`)
-		list := p.HandleRequest("tools/list")
+		list := p.WantRequest("tools/list")
 		<-h.startApply(change(withDenied(all[0], "secret", "", "")))
 		p.SendResult(list.ID(), mcptest.ToolsResult("secret"))
 		e.wantForbidden(t, "retried")
@@ -174,7 +174,7 @@ func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
 		h.serveLists(p)
 		h.OpenSession("s", nil, false)
 		c := h.subscribe("s", "a", "x:secret", true)
-		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.SendResult(p.WantRequest("resources/subscribe").ID(), "{}")
 		c.wantResult(t)
 		const notification = "s notified by a: notifications/resources/updated"
 		update := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:secret"}}`
@@ -191,7 +191,7 @@ func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
 		h.serveLists(next)
 		next.WantNothing() // no new subscribe
 		<-h.startApply(change(all[0]))
-		next.SendResult(next.HandleRequest("resources/subscribe").ID(), "{}")
+		next.SendResult(next.WantRequest("resources/subscribe").ID(), "{}")
 		h.clients.want(t, notification) // an update may have been missed
 		next.Send(update)
 		h.clients.want(t, notification)
@@ -205,7 +205,7 @@ func TestFiltersChangeInPlace_F_CLI_5(t *testing.T) {
 		p.ServeHandshake("")
 		p.ServeToolsList(mcptest.ToolsResult("open", "secret"))
 		c, _ := h.call("a")
-		id := p.HandleRequest("tools/call").ID()
+		id := p.WantRequest("tools/call").ID()
 		for _, step := range []struct {
 			deny string
 			want []string

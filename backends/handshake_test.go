@@ -29,7 +29,7 @@ func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 					time.Sleep(time.Second)
 					p.ServeHandshake("")
 				}
-				p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+				p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 				call.wantResult(t)
 			})
 		})
@@ -43,14 +43,14 @@ func TestNOTIF20_NothingBlocksSequentialServer(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
 		p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`)
-		p.SendResult(p.HandleRequest("tools/list").ID(), mcptest.ToolsResult("t"))
-		p.SendResult(p.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
-		p.SendResult(p.HandleRequest("resources/list").ID(), `{"resources":[]}`)
-		p.SendResult(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+		p.SendResult(p.WantRequest("tools/list").ID(), mcptest.ToolsResult("t"))
+		p.SendResult(p.WantRequest("prompts/list").ID(), `{"prompts":[]}`)
+		p.SendResult(p.WantRequest("resources/list").ID(), `{"resources":[]}`)
+		p.SendResult(p.WantRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 		synctest.Wait()
 		p.ReceivePings()
 		time.Sleep(24 * time.Hour)
-		p.HandleRequest("ping") // without a response
+		p.WantRequest("ping") // without a response
 		p.WantNothing()
 	})
 }

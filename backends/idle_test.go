@@ -82,8 +82,8 @@ func TestLazy_FirstCallStartsBackend(t *testing.T) {
 			} else {
 				p.ServeHandshake("")
 			}
-			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
-			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			p.SendResult(p.WantRequest("tools/call").ID(), `{"content":[]}`)
+			p.SendResult(p.WantRequest("tools/call").ID(), `{"content":[]}`)
 			one.wantResult(t)
 			two.wantResult(t)
 			p.ServeToolsList(mcptest.ToolsResult("new" + c.Name)) // the cache may be outdated
@@ -129,8 +129,8 @@ func TestLazy_SubscriptionStartsBackend(t *testing.T) {
 		sub := h.subscribe("one", "a", "x:y", true)
 		p := h.nextProcess("a")
 		p.ServeHandshake(loggingServer)
-		p.SendResult(p.HandleRequest("logging/setLevel").ID(), "{}")
-		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.SendResult(p.WantRequest("logging/setLevel").ID(), "{}")
+		p.SendResult(p.WantRequest("resources/subscribe").ID(), "{}")
 		sub.wantResult(t)
 	})
 }
@@ -147,7 +147,7 @@ func TestLazy_PerSessionConnections(t *testing.T) {
 		own := h.nextProcess("a")
 		h.wantState("a", backends.Stopped)
 		own.ServeHandshake("")
-		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+		own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 		call.wantResult(t)
 		h.nextProcess("a").ServeStartup("u")
 		h.wantNames("u")
@@ -190,7 +190,7 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 				}
 				rest := func() {
 					if generation == "modern" { // its listen is always open
-						p.HandleRequest("subscriptions/listen")
+						p.WantRequest("subscriptions/listen")
 						p.Send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
 					}
 					p.ServeToolsList(mcptest.ToolsResult("t"))
@@ -199,7 +199,7 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 				rest()
 				time.Sleep(50 * time.Second)
 				c, _ := h.call("a")
-				m := p.HandleRequest("tools/call")
+				m := p.WantRequest("tools/call")
 				time.Sleep(5 * time.Minute) // it works on a call
 				h.wantState("a", backends.Ready)
 				p.SendResult(m.ID(), `{"content":[]}`)
@@ -223,7 +223,7 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 				c, _ = h.call("a")
 				p = h.nextProcess("a")
 				start()
-				p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+				p.SendResult(p.WantRequest("tools/call").ID(), `{"content":[]}`)
 				c.wantResult(t)
 				rest()
 				h.wantState("a", backends.Ready)
@@ -244,7 +244,7 @@ func TestIdle_StoppedBackendStaysStopped(t *testing.T) {
 		h.Start()
 		p := h.nextProcess("a")
 		p.ServeHandshake("")
-		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+		p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 		p.ServeToolsList(mcptest.ToolsResult("t"))
 		time.Sleep(time.Hour)
@@ -263,11 +263,11 @@ func TestIdle_WhatCountsAsUse(t *testing.T) {
 	}{
 		"a subscription": {func(h *harness, p *mcptest.Peer) func() {
 			a := h.subscribe("one", "a", "x:y", true)
-			p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+			p.SendResult(p.WantRequest("resources/subscribe").ID(), "{}")
 			a.wantResult(h.t)
 			return func() {
 				a := h.subscribe("one", "a", "x:y", false)
-				p.SendResult(p.HandleRequest("resources/unsubscribe").ID(), "{}")
+				p.SendResult(p.WantRequest("resources/unsubscribe").ID(), "{}")
 				a.wantResult(h.t)
 			}
 		}},
@@ -282,14 +282,14 @@ func TestIdle_WhatCountsAsUse(t *testing.T) {
 		}},
 		"a call": {func(h *harness, p *mcptest.Peer) func() {
 			h.callFor("one", "a")
-			m := p.HandleRequest("tools/call")
+			m := p.WantRequest("tools/call")
 			return func() { p.SendResult(m.ID(), "{}") }
 		}},
 		"progress after a call": {func(h *harness, p *mcptest.Peer) func() {
 			t := &relayingHandler{}
 			t.pending = &peer.Call{Handler: t, SessionID: "one"}
 			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), t.pending)
-			p.SendResult(p.HandleRequest("tools/call").ID(), `{"task":{"taskId":"1"}}`)
+			p.SendResult(p.WantRequest("tools/call").ID(), `{"task":{"taskId":"1"}}`)
 			synctest.Wait()
 			return func() {
 				t.trail.Stop()
@@ -323,7 +323,7 @@ func TestIdle_WhatCountsAsUse(t *testing.T) {
 				p := h.nextProcess("a")
 				p.ReceivePings()
 				p.ServeHandshake("")
-				p.SendError(p.HandleRequest("tools/list").ID(),
+				p.SendError(p.WantRequest("tools/list").ID(),
 					`{"code":-32603,"message":"not yet"}`)
 				time.Sleep(time.Second)
 				p.ServeToolsList(mcptest.ToolsResult("t"))
@@ -357,7 +357,7 @@ func TestIdle_NotBeforeFirstList(t *testing.T) {
 	withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
 		p.ServeHandshake("")
-		m := p.HandleRequest("tools/list")
+		m := p.WantRequest("tools/list")
 		time.Sleep(30 * time.Second)
 		p.SendResult(m.ID(), mcptest.ToolsResult("t"))
 		h.wantNames("t")
@@ -380,13 +380,13 @@ func TestIdle_SessionConnectionIsStopped(t *testing.T) {
 		call := h.callFor("one", "a")
 		one := h.nextProcess("a")
 		one.ServeHandshake(loggingServer)
-		one.SendResult(one.HandleRequest("logging/setLevel").ID(), "{}")
-		one.SendResult(one.HandleRequest("tools/call").ID(), "{}")
+		one.SendResult(one.WantRequest("logging/setLevel").ID(), "{}")
+		one.SendResult(one.WantRequest("tools/call").ID(), "{}")
 		call.wantResult(t)
 		sub := h.subscribe("two", "a", "x:y", true)
 		two := h.nextProcess("a")
 		two.ServeHandshake(loggingServer)
-		two.SendResult(two.HandleRequest("resources/subscribe").ID(), "{}")
+		two.SendResult(two.WantRequest("resources/subscribe").ID(), "{}")
 		sub.wantResult(t)
 		time.Sleep(2 * time.Minute)
 		if !one.Disconnected() || two.Disconnected() {
@@ -397,8 +397,8 @@ func TestIdle_SessionConnectionIsStopped(t *testing.T) {
 		call = h.callFor("one", "a")
 		one = h.nextProcess("a")
 		one.ServeHandshake(loggingServer)
-		one.SendResult(one.HandleRequest("logging/setLevel").ID(), "{}") // its state is restored
-		one.SendResult(one.HandleRequest("tools/call").ID(), "{}")
+		one.SendResult(one.WantRequest("logging/setLevel").ID(), "{}") // its state is restored
+		one.SendResult(one.WantRequest("tools/call").ID(), "{}")
 		call.wantResult(t)
 		if len(h.dialTimes("a")) != n+1 {
 			t.Errorf("started %d times", len(h.dialTimes("a"))-n)
@@ -430,7 +430,7 @@ func TestIdle_ConcurrentCallIsNotLost(t *testing.T) {
 						first := h.callFor("one", "a")
 						p = h.nextProcess("a")
 						p.ServeHandshake("")
-						p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+						p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 						first.wantResult(t)
 					}
 					time.Sleep(time.Minute - time.Nanosecond)
@@ -457,7 +457,7 @@ func TestIdle_ConcurrentCallIsNotLost(t *testing.T) {
 						live.ServeHandshake("")
 					}
 					for range calls {
-						live.SendResult(live.HandleRequest("tools/call").ID(), "{}")
+						live.SendResult(live.WantRequest("tools/call").ID(), "{}")
 					}
 					for _, c := range calls {
 						c.wantResult(t)
@@ -495,7 +495,7 @@ func TestApply_DoesNotStartLazyBackend(t *testing.T) {
 		c, _ := h.call("a")
 		p := h.nextProcess("a")
 		p.ServeHandshake("")
-		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+		p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 	})
 }
@@ -509,7 +509,7 @@ func TestIdle_NotBeforeListingSucceeds(t *testing.T) {
 			p.ServeHandshake("")
 			ready := time.Now().Add(5 * time.Minute)
 			for {
-				m := p.HandleRequest("tools/list")
+				m := p.WantRequest("tools/list")
 				if time.Now().After(ready) {
 					p.SendResult(m.ID(), mcptest.ToolsResult("t"))
 					break
@@ -549,20 +549,20 @@ func TestIdle_MergedSubscriptionsStartSharedConnection(t *testing.T) {
 	c.Sharing, c.Generation = "session", ""
 	withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
-		p.SendError(p.HandleRequest("server/discover").ID(),
+		p.SendError(p.WantRequest("server/discover").ID(),
 			`{"code":-32601,"message":"Method not found"}`)
 		p.ServeStartup("t")
 		h.OpenSession("one", nil, false)
 		sub := h.subscribe("one", "a", "x:y", true)
 		own := h.nextProcess("a")
 		own.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
-		own.SendResult(own.HandleRequest("resources/subscribe").ID(), "{}")
+		own.SendResult(own.WantRequest("resources/subscribe").ID(), "{}")
 		sub.wantResult(t)
 		time.Sleep(2 * time.Minute)
 		h.wantState("a", backends.Stopped) // the shared connection
 		own.Exit("killed", "")
 		own = h.nextProcess("a")
-		own.SendError(own.HandleRequest("initialize").ID(),
+		own.SendError(own.WantRequest("initialize").ID(),
 			`{"code":-32601,"message":"Method not found"}`)
 		own = h.nextProcess("a")
 		own.ServeDiscover(discoverWith(`{"tools":{},"resources":{"subscribe":true}}`))
@@ -572,7 +572,7 @@ func TestIdle_MergedSubscriptionsStartSharedConnection(t *testing.T) {
 		}
 		shared := h.nextProcess("a")
 		shared.ServeDiscover(discoverWith(`{"tools":{},"resources":{"subscribe":true}}`))
-		shared.HandleRequest("subscriptions/listen")
+		shared.WantRequest("subscriptions/listen")
 	})
 }
 
@@ -588,7 +588,7 @@ func TestIdle_CountsFromLastCall(t *testing.T) {
 				p.ReceivePings()
 				time.Sleep(idle / 2)
 				call, _ := h.call("a")
-				p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+				p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 				call.wantResult(t)
 				time.Sleep(idle - time.Millisecond)
 				if p.Disconnected() {

@@ -16,11 +16,11 @@ func TestInstructions_OfBothGenerationsAndReplacedByAReload(t *testing.T) {
 	all := withUnknownGeneration(legacyBackends("a", "b")...)
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
-		a.SendResult(a.HandleRequest("server/discover").ID(),
+		a.SendResult(a.WantRequest("server/discover").ID(),
 			strings.Replace(mcptest.DiscoverResult, "{", `{"instructions":"Use a.",`, 1))
 		a.ServeToolsList(mcptest.ToolsResult("t"))
 		b := h.nextProcess("b")
-		b.SendError(b.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+		b.SendError(b.WantRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 		b.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"instructions":"` + long + `"}`)
 		b.ServeToolsList(mcptest.ToolsResult("u"))
 		a.WantNothing()

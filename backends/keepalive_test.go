@@ -15,7 +15,7 @@ import (
 )
 
 // pong answers the ping that must come next.
-func pong(p *mcptest.Peer) { p.SendResult(p.HandleRequest("ping").ID(), "{}") }
+func pong(p *mcptest.Peer) { p.SendResult(p.WantRequest("ping").ID(), "{}") }
 
 // A legacy backend is pinged after a minute of silence; any message counts as a response.
 func TestPing_SilentBackend(t *testing.T) {
@@ -30,7 +30,7 @@ func TestPing_SilentBackend(t *testing.T) {
 		a.WantNothing()
 		time.Sleep(time.Second)
 		// which counts as a response
-		a.SendError(a.HandleRequest("ping").ID(), `{"code":-32601,"message":"Method not found"}`)
+		a.SendError(a.WantRequest("ping").ID(), `{"code":-32601,"message":"Method not found"}`)
 		time.Sleep(59 * time.Second)
 		a.WantNothing()
 		time.Sleep(time.Second)
@@ -49,14 +49,14 @@ func TestPing_HangingBackendIsRestarted(t *testing.T) {
 		time.Sleep(time.Minute)
 		pong(a)
 		time.Sleep(time.Minute)
-		a.HandleRequest("ping")
+		a.WantRequest("ping")
 		h.wantState("a", backends.Ready)
 		time.Sleep(10 * time.Second)
 		h.wantState("a", backends.Degraded)
 		h.wantError("a", "no response to ping: silent for 10s")
-		a.HandleRequest("ping") // the first one is not reported
+		a.WantRequest("ping") // the first one is not reported
 		time.Sleep(10 * time.Second)
-		a.HandleRequest("ping")
+		a.WantRequest("ping")
 		died := time.Now()
 		time.Sleep(10*time.Second - 1)
 		if a.Disconnected() {
@@ -83,12 +83,12 @@ func TestPing_AnyMessageEndsDegradedState(t *testing.T) {
 		time.Sleep(time.Minute)
 		pong(a)
 		time.Sleep(time.Minute)
-		late := a.HandleRequest("ping")
+		late := a.WantRequest("ping")
 		time.Sleep(11 * time.Second)
 		h.wantState("a", backends.Degraded)
 		c, _ := h.call("a")
-		a.HandleRequest("ping")
-		call := a.HandleRequest("tools/call") // which still goes to it
+		a.WantRequest("ping")
+		call := a.WantRequest("tools/call") // which still goes to it
 		time.Sleep(time.Hour)
 		a.WantNothing() // it works on a call
 		h.wantState("a", backends.Degraded)
@@ -112,7 +112,7 @@ func TestPing_ServerWithoutPing(t *testing.T) {
 		a.ReceivePings()
 		a.ServeStartup("t")
 		time.Sleep(time.Minute)
-		a.HandleRequest("ping")
+		a.WantRequest("ping")
 		time.Sleep(24 * time.Hour)
 		a.WantNothing()
 		h.wantState("a", backends.Ready)
@@ -134,7 +134,7 @@ func TestPROC11_BusyIsNotDead(t *testing.T) {
 		pong(a) // it responds to them
 		for _, long := range []time.Duration{30 * time.Second, time.Hour} {
 			c, _ := h.call("a")
-			m := a.HandleRequest("tools/call")
+			m := a.WantRequest("tools/call")
 			time.Sleep(long)
 			a.WantNothing() // no ping meanwhile
 			h.wantState("a", backends.Ready)
@@ -143,10 +143,10 @@ func TestPROC11_BusyIsNotDead(t *testing.T) {
 		}
 		// A call after an unanswered ping: the server may be working on the call by now.
 		time.Sleep(time.Minute)
-		ping := a.HandleRequest("ping")
+		ping := a.WantRequest("ping")
 		time.Sleep(5 * time.Second)
 		c, _ := h.call("a")
-		m := a.HandleRequest("tools/call")
+		m := a.WantRequest("tools/call")
 		time.Sleep(10 * time.Minute)
 		a.WantNothing()
 		h.wantState("a", backends.Ready)
@@ -185,7 +185,7 @@ func TestUnreachableModernBackend(t *testing.T) {
 			h.wantState("a", backends.Ready)
 			lose := func(method string) {
 				t.Helper()
-				a.FailRead(&transport.CallLostError{ID: a.HandleRequest(method).ID(),
+				a.FailRead(&transport.CallLostError{ID: a.WantRequest(method).ID(),
 					Err: errors.New("connection refused")})
 			}
 			c, _ := h.call("a")
@@ -225,7 +225,7 @@ func TestUnreachableModernBackend(t *testing.T) {
 			synctest.Wait()
 			h.wantState("a", backends.Degraded)
 			c, _ = h.call("a")
-			a.SendResult(a.HandleRequest("tools/call").ID(),
+			a.SendResult(a.WantRequest("tools/call").ID(),
 				`{"resultType":"complete","content":[]}`)
 			c.wantResult(t)
 			h.wantState("a", backends.Ready)
@@ -253,12 +253,12 @@ func TestRefusalIsNotUnreachable(t *testing.T) {
 				{Err: errors.New("cut off"), MayHaveRun: true},
 			} {
 				h.call("a")
-				err.ID = a.HandleRequest("tools/call").ID()
+				err.ID = a.WantRequest("tools/call").ID()
 				a.FailRead(err)
 				h.wantState("a", backends.Ready)
 			}
 			h.call("a")
-			a.FailRead(&transport.CallLostError{ID: a.HandleRequest("tools/call").ID(),
+			a.FailRead(&transport.CallLostError{ID: a.WantRequest("tools/call").ID(),
 				Err: &httpclient.StatusError{Code: 503}})
 			h.wantState("a", backends.Degraded)
 		})
@@ -270,13 +270,13 @@ func TestUnreachable_DetectedByListen(t *testing.T) {
 		func(t *testing.T, h *harness) {
 			a := h.nextProcess("a")
 			a.ServeDiscover(discoverWith(`{"tools":{"listChanged":true}}`))
-			listen := a.HandleRequest("subscriptions/listen")
+			listen := a.WantRequest("subscriptions/listen")
 			a.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
 			a.ServeToolsList(mcptest.ToolsResult("t"))
 			h.wantState("a", backends.Ready)
 			a.FailRead(&transport.CallLostError{ID: listen.ID(), Err: errors.New("cut off"),
 				MayHaveRun: true})
-			m := a.HandleRequest("subscriptions/listen")
+			m := a.WantRequest("subscriptions/listen")
 			a.FailRead(&transport.CallLostError{ID: m.ID(), Err: errors.New("connection refused")})
 			h.wantState("a", backends.Degraded)
 			a.ServeDiscover(discoverWith(`{"tools":{"listChanged":true}}`))
@@ -293,10 +293,10 @@ func TestUnreachable_ServerWithoutPingRecovers(t *testing.T) {
 			a.ReceivePings()
 			a.ServeStartup("t")
 			time.Sleep(time.Minute)
-			a.FailRead(&transport.CallLostError{ID: a.HandleRequest("ping").ID(),
+			a.FailRead(&transport.CallLostError{ID: a.WantRequest("ping").ID(),
 				Err: errors.New("connection refused")})
 			h.wantState("a", backends.Degraded)
-			a.HandleRequest("ping")
+			a.WantRequest("ping")
 			time.Sleep(time.Hour)
 			a.WantNothing()
 			h.wantState("a", backends.Ready)

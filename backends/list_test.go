@@ -24,10 +24,10 @@ func TestPARTIAL05_EmptyListIsValid(t *testing.T) {
 				h.nextProcess("failing")
 			empty.ServeStartup()
 			without.ServeHandshake(`{"protocolVersion":"2024-11-05","capabilities":{}}`)
-			without.SendError(without.HandleRequest("tools/list").ID(),
+			without.SendError(without.WantRequest("tools/list").ID(),
 				`{"code":-32601,"message":"Method not found"}`)
 			failing.ServeHandshake("")
-			failing.SendError(failing.HandleRequest("tools/list").ID(),
+			failing.SendError(failing.WantRequest("tools/list").ID(),
 				`{"code":-32603,"message":"database is locked"}`)
 			for name, want := range map[string]string{"empty": "<nil>", "without": "<nil>",
 				"failing": "tools/list: database is locked"} {
@@ -52,7 +52,7 @@ func TestPARTIAL08_FailedListIsRetried(t *testing.T) {
 		a.ServeHandshake("")
 		began := time.Now()
 		for i := range 3 {
-			a.SendError(a.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
+			a.SendError(a.WantRequest("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
 			if took := time.Since(began); i > 0 && took > time.Second {
 				t.Errorf("requested again after %v", took)
 			}
@@ -66,10 +66,10 @@ func TestPARTIAL08_FailedListIsRetried(t *testing.T) {
 		a.WantNothing()
 		// A later failure keeps the last list.
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		a.SendResult(a.HandleRequest("tools/list").ID(), `"nonsense"`)
+		a.SendResult(a.WantRequest("tools/list").ID(), `"nonsense"`)
 		h.wantNames("t")
 		c, _ := h.call("a")
-		m := a.HandleRequest("tools/call")
+		m := a.WantRequest("tools/call")
 		a.SendResult(m.ID(), "{}")
 		c.want(t, result(string(m.ID()), "{}"))
 	})
@@ -82,8 +82,8 @@ func TestListTimeout(t *testing.T) {
 		a := h.nextProcess("a")
 		a.ServeHandshake("")
 		began := time.Now()
-		m := a.HandleRequest("tools/list")
-		if note := a.HandleNotification("notifications/cancelled"); note.RequestID() != m.ID() {
+		m := a.WantRequest("tools/list")
+		if note := a.WantNotification("notifications/cancelled"); note.RequestID() != m.ID() {
 			t.Errorf("cancelled %s", note.RequestID())
 		}
 		if took := time.Since(began); took != 10*time.Second {
@@ -105,7 +105,7 @@ func TestListChangesAreReadAndBurstsCoalesced(t *testing.T) {
 		for range 10 { // before the response to the first list
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		}
-		m := a.HandleRequest("tools/list")
+		m := a.WantRequest("tools/list")
 		a.WantNothing()
 		a.SendResult(m.ID(), mcptest.ToolsResult("one"))
 		a.ServeToolsList(mcptest.ToolsResult("two"))
@@ -115,7 +115,7 @@ func TestListChangesAreReadAndBurstsCoalesced(t *testing.T) {
 		for range 10 {
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		}
-		m = a.HandleRequest("tools/list")
+		m = a.WantRequest("tools/list")
 		a.SendResult(m.ID(), mcptest.ToolsResult("two")) // the same list: no change
 		if extra := a.TakeAll(); len(extra) > 1 {
 			t.Errorf("%d further requests", len(extra))
@@ -135,7 +135,7 @@ func TestRepeatedCursorEndsList(t *testing.T) {
 		a := h.nextProcess("a")
 		a.ServeHandshake("")
 		for i := range 3 {
-			a.SendResult(a.HandleRequest("tools/list").ID(),
+			a.SendResult(a.WantRequest("tools/list").ID(),
 				fmt.Sprintf(`{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"nextCursor":"c%d"}`, i, i%2))
 		}
 		a.WantNothing()
@@ -153,7 +153,7 @@ func TestPagesAndEntriesAreBounded(t *testing.T) {
 				a := h.nextProcess("a")
 				a.ServeHandshake("")
 				for i := range 1000 {
-					a.SendResult(a.HandleRequest("tools/list").ID(),
+					a.SendResult(a.WantRequest("tools/list").ID(),
 						fmt.Sprintf(`{"tools":[],"nextCursor":"c%d"}`, i))
 				}
 				a.WantNothing()
@@ -175,7 +175,7 @@ func TestPagesAndEntriesAreBounded(t *testing.T) {
 					}
 					list := strings.TrimSuffix(mcptest.ToolsResult(names...), "}") +
 						fmt.Sprintf(`,"nextCursor":"c%d"}`, page)
-					a.SendResult(a.HandleRequest("tools/list").ID(), list)
+					a.SendResult(a.WantRequest("tools/list").ID(), list)
 				}
 				a.WantNothing()
 				if n := len(h.listedTools()); n != 10000 {
@@ -315,7 +315,7 @@ func TestUnmatchedGlobsAreLogged(t *testing.T) {
 		a.ServeToolsList(mcptest.ToolsResult("t", "t_delete", "u"))
 		wantLogged(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		a.SendError(a.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"not now"}`)
+		a.SendError(a.WantRequest("tools/list").ID(), `{"code":-32603,"message":"not now"}`)
 		wantLogged(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
 		a.ServeToolsList(mcptest.ToolsResult("t", "tdelete", "x1", "t_delete"))
 		wantLogged(1)
@@ -487,9 +487,9 @@ func TestNullListIsEmpty_F_LIST_6(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
 		a.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
-		a.SendResult(a.HandleRequest("tools/list").ID(), `{"tools":null}`)
-		a.SendResult(a.HandleRequest("resources/list").ID(), `{"resources":null}`)
-		a.SendResult(a.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+		a.SendResult(a.WantRequest("tools/list").ID(), `{"tools":null}`)
+		a.SendResult(a.WantRequest("resources/list").ID(), `{"resources":null}`)
+		a.SendResult(a.WantRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 		time.Sleep(25 * time.Second)
 		if warnings := h.log.Warnings(); len(warnings) != 2 ||
 			!strings.Contains(warnings[0], "is null") {
@@ -515,15 +515,15 @@ func TestDuplicateEntryIsNamed(t *testing.T) {
 					description)
 			}
 			prompts := func() {
-				a.SendResult(a.HandleRequest("prompts/list").ID(),
+				a.SendResult(a.WantRequest("prompts/list").ID(),
 					`{"prompts":[{"name":"p"},{"name":"p","title":"P"}]}`)
 			}
 			tools := func(between func()) {
-				first := a.HandleRequest("tools/list").ID()
+				first := a.WantRequest("tools/list").ID()
 				between()
 				a.SendResult(first, `{"tools":[`+entry("same", "s")+","+entry("t",
 					"one")+","+entry("same", "s")+`],"nextCursor":"2"}`)
-				a.SendResult(a.HandleRequest("tools/list").ID(),
+				a.SendResult(a.WantRequest("tools/list").ID(),
 					`{"tools":[`+entry("t", "two")+","+entry("t", "three")+","+entry("u", "")+`]}`)
 			}
 			tools(prompts)

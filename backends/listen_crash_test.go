@@ -26,7 +26,7 @@ func TestListen_BackendThatDiesIsListed(t *testing.T) {
 			}
 			c, _ := h.call("a") // queued
 			b = h.startModernServer(t)
-			call := b.HandleRequest("tools/call")
+			call := b.WantRequest("tools/call")
 			id := b.takeListen(nil) // its lists are known: no further request before that
 			b.SendResult(call.ID(), `{"resultType":"complete"}`)
 			c.want(t, result(string(call.ID()), `{"resultType":"complete"}`))

@@ -48,7 +48,7 @@ func (b *modernServer) acceptListen(uris []string, without ...string) wire.ID {
 
 func (b *modernServer) takeListen(uris []string) wire.ID {
 	b.t.Helper()
-	m := b.HandleRequest("subscriptions/listen")
+	m := b.WantRequest("subscriptions/listen")
 	want := map[string]any{"toolsListChanged": true}
 	if uris != nil {
 		want["resourceSubscriptions"] = uris
@@ -74,8 +74,8 @@ func (b *modernServer) notifyOn(id wire.ID, method, params string) {
 func (b *modernServer) serveLists(tools ...string) {
 	b.t.Helper()
 	b.ServeToolsList(mcptest.ToolsResult(tools...))
-	b.SendResult(b.HandleRequest("resources/list").ID(), `{"resources":[]}`)
-	b.SendResult(b.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+	b.SendResult(b.WantRequest("resources/list").ID(), `{"resources":[]}`)
+	b.SendResult(b.WantRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 }
 
 const changedTools = "notifications/tools/list_changed"
@@ -214,7 +214,7 @@ func TestListen_SubscriptionsOverHTTP(t *testing.T) {
 			b.WantNothing()
 			b.acknowledge(id, []string{"x:y"})
 			one.want(t, result("0", "{}"))
-			if m := b.HandleNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
+			if m := b.WantNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
 				t.Errorf("ended %s", m.Raw())
 			}
 			// the listen contains it
@@ -232,7 +232,7 @@ func TestListen_SubscriptionsOverHTTP(t *testing.T) {
 			b.WantNothing() // replaced later
 			time.Sleep(pruneTime)
 			b.acceptListen(nil)
-			b.HandleNotification("notifications/cancelled")
+			b.WantNotification("notifications/cancelled")
 			b.WantNothing()
 		})
 }
@@ -250,14 +250,14 @@ func TestListen_SubscriptionsOverPipe(t *testing.T) {
 			for _, uri := range []string{"x:1", "x:2", "x:3"} {
 				all = append(all, h.subscribe("one", "a", uri, true))
 			}
-			if m := b.HandleNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
+			if m := b.WantNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
 				t.Errorf("ended %s", m.Raw())
 			}
 			b.WantNothing()
 			b.SendResult(first, `{"resultType":"complete"}`)
 			// Subscribes during the end of the old one may need another.
 			uris := []string{"x:1", "x:2", "x:3"}
-			m := b.HandleRequest("subscriptions/listen")
+			m := b.WantRequest("subscriptions/listen")
 			b.acknowledge(m.ID(), uris)
 			synctest.Wait()
 			for len(all) > 0 {
@@ -301,9 +301,9 @@ func TestListen_EndTimeout(t *testing.T) {
 			b.acceptListen(nil)
 			b.serveLists("t")
 			one := h.subscribe("one", "a", "x:y", true)
-			b.HandleNotification("notifications/cancelled")
+			b.WantNotification("notifications/cancelled")
 			began := time.Now()
-			b.HandleNotification("notifications/cancelled")
+			b.WantNotification("notifications/cancelled")
 			b.acceptListen([]string{"x:y"})
 			one.want(t, result("0", "{}"))
 			if took := time.Since(began); took != time.Second {
@@ -326,7 +326,7 @@ func TestListen_RefusedURI(t *testing.T) {
 				b.serveLists("t")
 				good := h.subscribe("one", "a", "x:good", true)
 				b.acceptListen([]string{"x:good"})
-				b.HandleNotification("notifications/cancelled")
+				b.WantNotification("notifications/cancelled")
 				good.want(t, result("0", "{}"))
 				test(h, b)
 			})
@@ -335,7 +335,7 @@ func TestListen_RefusedURI(t *testing.T) {
 		start(t, func(h *harness, b *modernServer) {
 			bad := h.subscribe("two", "a", "x:bad", true)
 			id := b.acceptListen([]string{"x:bad", "x:good"}, "x:bad")
-			b.HandleNotification("notifications/cancelled")
+			b.WantNotification("notifications/cancelled")
 			bad.want(t,
 				`{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Invalid params: the backend sends no updates of this resource"}}`)
 			b.notifyOn(id, "notifications/resources/updated", `"uri":"x:bad",`)
@@ -433,7 +433,7 @@ func TestUpdatesForSingleClient(t *testing.T) {
 		h.clients.want(t, "real notified by a: notifications/resources/updated")
 		h.OpenSession("listens", nil, false)
 		on := h.subscribe("listens", "a", "x:y", true)
-		b.HandleNotification("notifications/cancelled")
+		b.WantNotification("notifications/cancelled")
 		b.SendResult(first, `{"resultType":"complete"}`)
 		id := b.acceptListen([]string{"x:y"})
 		b.serveLists("t")
@@ -498,7 +498,7 @@ func TestSessionEndEndsPendingSubscribes(t *testing.T) {
 		h.subscribe("one", "a", "x:one", true).want(t, over)
 		p := h.nextProcess("a")
 		p.ServeDiscover(discoverWith(changeCapabilities))
-		listen := p.HandleRequest("subscriptions/listen")
+		listen := p.WantRequest("subscriptions/listen")
 		if strings.Contains(string(listen.Raw()), "x:one") {
 			t.Errorf("the listen contains a URI of a closed session: %s", listen.Raw())
 		}

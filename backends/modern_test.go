@@ -50,13 +50,13 @@ func TestModern_RequestsContainClientMeta(t *testing.T) {
 		h.SetLevel("one", "debug", func() {})
 		for _, name := range []string{"a", "b", "each"} {
 			p := h.nextProcess(name)
-			if m := p.HandleRequest("server/discover"); meta(m, "clientCapabilities") != "{}" ||
+			if m := p.WantRequest("server/discover"); meta(m, "clientCapabilities") != "{}" ||
 				meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` {
 				t.Errorf("requested with %s", m.Raw())
 			} else {
 				p.SendResult(m.ID(), discoverWith(`{"tools":{},"logging":{}}`))
 			}
-			if m := p.HandleRequest("tools/list"); meta(m, "protocolVersion") != `"2026-07-28"` ||
+			if m := p.WantRequest("tools/list"); meta(m, "protocolVersion") != `"2026-07-28"` ||
 				meta(m, "clientCapabilities") != "{}" || meta(m, "logLevel") != "" {
 				t.Errorf("listed with %s", m.Raw())
 			} else {
@@ -71,7 +71,7 @@ func TestModern_RequestsContainClientMeta(t *testing.T) {
 				pending := &peer.Call{Handler: c, SessionID: session, Token: `"mine"`}
 				h.Send(name, wire.NewRequest("7", "tools/call",
 					[]byte(`{"name":"t","_meta":{"progressToken":"mine","trace":1.0}}`)), pending)
-				m := p.HandleRequest("tools/call")
+				m := p.WantRequest("tools/call")
 				if meta(m, "clientCapabilities") != want[0] || meta(m, "logLevel") != want[1] ||
 					meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` ||
 					meta(m, "protocolVersion") != `"2026-07-28"` {
@@ -107,11 +107,11 @@ func TestModern_OriginOfMessages(t *testing.T) {
 			h.SetLevel("one", "info", func() {})
 			h.callFor("two", "a")
 			// without a response
-			p.SendResult(p.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`)
+			p.SendResult(p.WantRequest("tools/call").ID(), `{"resultType":"complete"}`)
 			h.callFor("two", "a")
-			p.HandleRequest("tools/call") // and this one has no log level
+			p.WantRequest("tools/call") // and this one has no log level
 			h.callFor("one", "a")
-			p.HandleRequest("tools/call")
+			p.WantRequest("tools/call")
 			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 			h.clients.want(t, "one notified by a: notifications/message")
 			p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
@@ -137,7 +137,7 @@ func TestModern_SingleClientWithSeveralSessions(t *testing.T) {
 			h.callFor("real", "a")
 			notify()
 			h.clients.want(t, "real notified by a: notifications/message")
-			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 			time.Sleep(5 * time.Second)
 			notify()
 			h.clients.want(t, "guest notified by a: notifications/message")
@@ -169,7 +169,7 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 			own.ServeDiscover("")
 			synctest.Wait()
 			shared.ServeDiscover("")
-			m := shared.HandleRequest("tools/call")
+			m := shared.WantRequest("tools/call")
 			if meta(m, "clientCapabilities") != `{"sampling":{}}` {
 				t.Errorf("called with %s", m.Raw())
 			}
@@ -181,7 +181,7 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 			}
 			h.callFor("one", "a")
 			shared.ServeToolsList(mcptest.ToolsResult("t"))
-			shared.HandleRequest("tools/call")
+			shared.WantRequest("tools/call")
 			time.Sleep(time.Hour)
 			if n := len(h.dialTimes("a")); n != 2 {
 				t.Errorf("dialled %d times", n)
@@ -193,7 +193,7 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 			shared.ServeDiscover("")
 			shared.ServeToolsList(mcptest.ToolsResult("t"))
 			own.ServeDiscover("")
-			shared.SendResult(shared.HandleRequest("tools/call").ID(), "{}")
+			shared.SendResult(shared.WantRequest("tools/call").ID(), "{}")
 			call.wantResult(t)
 		})
 	})
@@ -224,11 +224,11 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 			own.ServeDiscover("")
 			synctest.Wait()
 			shared.ServeDiscover("")
-			shared.HandleRequest("tools/call")
+			shared.WantRequest("tools/call")
 			shared.ServeToolsList(mcptest.ToolsResult("t"))
 			h.Cancel("a", pending, nil)
 			call.want(t, "cancelled")
-			shared.HandleNotification("notifications/cancelled")
+			shared.WantNotification("notifications/cancelled")
 		})
 	})
 }
@@ -243,7 +243,7 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 				p.ServeDiscover("")
 				p.ServeToolsList(mcptest.ToolsResult("t"))
 				call, pending := h.call("a")
-				test(h, p, call, pending, p.HandleRequest("tools/call").ID())
+				test(h, p, call, pending, p.WantRequest("tools/call").ID())
 			})
 	}
 	mismatch := `{"code":-32020,"message":"Mcp-Param-X is missing"}`
@@ -251,7 +251,7 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ *peer.Call, id wire.ID) {
 			p.SendError(id, mismatch)
 			p.ServeToolsList(mcptest.ToolsResult("t"))
-			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 			call.wantResult(t)
 			p.WantNothing()
 		})
@@ -260,7 +260,7 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ *peer.Call, id wire.ID) {
 			p.SendError(id, mismatch)
 			p.ServeToolsList(mcptest.ToolsResult("t"))
-			m := p.HandleRequest("tools/call")
+			m := p.WantRequest("tools/call")
 			p.SendError(m.ID(), mismatch)
 			call.want(t,
 				`{"jsonrpc":"2.0","id":`+string(m.ID())+`,"error":{"code":-32603,"message":"backend a refuses the form of the request: Mcp-Param-X is missing"}}`)
@@ -272,14 +272,14 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 			p.SendError(id, refusal(`"2026-07-28"`))
 			p.ServeDiscover("")
 			p.ServeToolsList(mcptest.ToolsResult("t"))
-			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 			call.wantResult(t)
 		})
 	})
 	t.Run("cancelled meanwhile", func(t *testing.T) {
 		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, pending *peer.Call, id wire.ID) {
 			p.SendError(id, mismatch)
-			m := p.HandleRequest("tools/list")
+			m := p.WantRequest("tools/list")
 			h.Cancel("a", pending, nil)
 			call.want(t, "cancelled")
 			p.SendResult(m.ID(), mcptest.ToolsResult("t"))
@@ -289,11 +289,11 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 	t.Run("the backend ends meanwhile", func(t *testing.T) {
 		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ *peer.Call, id wire.ID) {
 			p.SendError(id, mismatch)
-			p.HandleRequest("tools/list")
+			p.WantRequest("tools/list")
 			p.Exit("exit 1", "")
 			p = h.nextProcess("a")
 			p.ServeDiscover("")
-			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 			call.wantResult(t)
 		})
 	})
@@ -314,17 +314,17 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 				p.ServeToolsList(mcptest.ToolsResult("t"))
 				call := h.callFor("one", "a")
 				// The server behind the URL has been replaced.
-				p.FailRead(&transport.CallLostError{ID: p.HandleRequest("tools/call").ID(),
+				p.FailRead(&transport.CallLostError{ID: p.WantRequest("tools/call").ID(),
 					Err: &httpclient.StatusError{Code: 400}})
-				p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(),
+				p.FailRead(&transport.CallLostError{ID: p.WantRequest("server/discover").ID(),
 					Err: httpclient.ErrNotStateless})
 				p = h.nextProcess("a")
-				p.SendError(p.HandleRequest("server/discover").ID(),
+				p.SendError(p.WantRequest("server/discover").ID(),
 					`{"code":-32601,"message":"no"}`)
 				h.nextProcess("a").ServeStartup("t")
 				own := h.nextProcess("a")
 				own.ServeHandshake("")
-				own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+				own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 				call.wantResult(t)
 			})
 	})
@@ -347,8 +347,8 @@ func TestModern_RetryTimeout(t *testing.T) {
 					p.ServeDiscover("")
 					p.ServeToolsList(mcptest.ToolsResult("t"))
 					call, _ := h.call("a")
-					p.SendError(p.HandleRequest("tools/call").ID(), refusal)
-					hangs := p.HandleRequest(asks)
+					p.SendError(p.WantRequest("tools/call").ID(), refusal)
+					hangs := p.WantRequest(asks)
 					time.Sleep(ends - time.Millisecond)
 					call.want(t, "")
 					time.Sleep(time.Millisecond)
@@ -358,12 +358,12 @@ func TestModern_RetryTimeout(t *testing.T) {
 					// It has ended, and a late response is ignored; the next one works.
 					if asks == "server/discover" {
 						p.SendResult(hangs.ID(), mcptest.DiscoverResult)
-						hangs = p.HandleRequest("tools/list")
+						hangs = p.WantRequest("tools/list")
 					}
 					p.SendResult(hangs.ID(), mcptest.ToolsResult("t"))
 					p.WantNothing()
 					next, _ := h.call("a")
-					p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+					p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 					next.wantResult(t)
 				})
 			})
@@ -380,12 +380,12 @@ func TestModern_RetryHasItsOwnTimeout(t *testing.T) {
 		p.ServeDiscover("")
 		p.ServeToolsList(mcptest.ToolsResult("t"))
 		call, _ := h.call("a")
-		p.SendError(p.HandleRequest("tools/call").ID(),
+		p.SendError(p.WantRequest("tools/call").ID(),
 			`{"code":-32020,"message":"Mcp-Param-X is missing"}`)
-		list := p.HandleRequest("tools/list")
+		list := p.WantRequest("tools/list")
 		time.Sleep(9 * time.Second)
 		p.SendResult(list.ID(), mcptest.ToolsResult("t"))
-		again := p.HandleRequest("tools/call")
+		again := p.WantRequest("tools/call")
 		time.Sleep(9 * time.Second)
 		p.SendResult(again.ID(), "{}")
 		call.wantResult(t)

@@ -20,7 +20,7 @@ func TestEcho(t *testing.T) {
 			withHarness(t, backends.Options{Backends: one}, func(t *testing.T, h *harness) {
 				call, _ := h.call("a")
 				p := h.nextProcess("a")
-				p.Send(string(p.HandleRequest(first).Raw()))
+				p.Send(string(p.WantRequest(first).Raw()))
 				const echo = "it echoes its input: it is not an MCP server, or there is a terminal in between (docker run -t, ssh -t)"
 				h.wantError("a", echo)
 				call.want(t, "it did not start: "+echo)
@@ -45,7 +45,7 @@ func TestNoConnection(t *testing.T) {
 	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
 		func(t *testing.T, h *harness) {
 			p := h.nextProcess("a")
-			p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(),
+			p.FailRead(&transport.CallLostError{ID: p.WantRequest("server/discover").ID(),
 				Err: errors.New("no connection: dial tcp: connection refused")})
 			h.wantError("a", "no connection: dial tcp: connection refused")
 		})
@@ -53,10 +53,10 @@ func TestNoConnection(t *testing.T) {
 	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
 		func(t *testing.T, h *harness) {
 			p := h.nextProcess("a")
-			p.HandleRequest("server/discover")
+			p.WantRequest("server/discover")
 			time.Sleep(5 * time.Second)
 			p = h.nextProcess("a")
-			p.FailRead(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(),
+			p.FailRead(&transport.CallLostError{ID: p.WantRequest("initialize").ID(),
 				Err: errors.New("no connection: dial tcp: connection refused")})
 			h.wantError("a", "no connection: dial tcp: connection refused")
 		})

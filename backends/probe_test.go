@@ -38,7 +38,7 @@ func (h *harness) finishModernStart(p *mcptest.Peer) {
 	h.t.Helper()
 	p.ServeToolsList(mcptest.ToolsResult("t"))
 	call, _ := h.call("a")
-	m := p.HandleRequest("tools/call")
+	m := p.WantRequest("tools/call")
 	if named, _ := wire.Lookup(m.Part(wire.PartMeta),
 		"io.modelcontextprotocol/protocolVersion"); string(named) != `"2026-07-28"` {
 		h.t.Errorf("the call contains no client metadata: %s", m.Raw())
@@ -57,7 +57,7 @@ func (h *harness) finishLegacyStart(p *mcptest.Peer) {
 	h.t.Helper()
 	p.ServeStartup("t")
 	call, _ := h.call("a")
-	m := p.HandleRequest("tools/call")
+	m := p.WantRequest("tools/call")
 	if m.Part(wire.PartMeta) != nil {
 		h.t.Errorf("the call contains client metadata: %s", m.Raw())
 	}
@@ -71,7 +71,7 @@ func (h *harness) finishLegacyStart(p *mcptest.Peer) {
 
 // Responses of old and new servers to server/discover (docs/decisions/012-generation-probe.md).
 func TestProbe_Responses(t *testing.T) {
-	asked := func(p *mcptest.Peer) wire.ID { return p.HandleRequest("server/discover").ID() }
+	asked := func(p *mcptest.Peer) wire.ID { return p.WantRequest("server/discover").ID() }
 	fails := func(objects ...string) func(p *mcptest.Peer) {
 		return func(p *mcptest.Peer) {
 			for _, o := range objects {
@@ -164,7 +164,7 @@ func TestProbe_UndecidedOverHTTP(t *testing.T) {
 		func(t *testing.T, h *harness) {
 			lose := func(err error) {
 				p := h.nextProcess("a")
-				p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(),
+				p.FailRead(&transport.CallLostError{ID: p.WantRequest("server/discover").ID(),
 					Err: err})
 				synctest.Wait()
 				p.WantNothing()
@@ -216,10 +216,10 @@ func TestProbe_DiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				waits, _ := h.call("a")
 				p := h.nextProcess("a")
-				refuse(p, p.HandleRequest("server/discover").ID())
+				refuse(p, p.WantRequest("server/discover").ID())
 				p = h.nextProcess("a")
 				p.ServeHandshake("")
-				p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+				p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 				waits.wantResult(t)
 				p.ServeToolsList(mcptest.ToolsResult("t"))
 				if records := h.log.Lines("level=INFO", "era: legacy"); len(records) != 1 {
@@ -231,7 +231,7 @@ func TestProbe_DiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
 				if reason != "no answer within 5s" {
-					p.SendError(p.HandleRequest("server/discover").ID(),
+					p.SendError(p.WantRequest("server/discover").ID(),
 						`{"code":-32601,"message":"no"}`)
 					p = h.nextProcess("a")
 				}
@@ -245,9 +245,9 @@ func TestProbe_DiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 					for range 2 {
 						waits, _ := h.call("a")
 						p := h.nextProcess("a")
-						refuse(p, p.HandleRequest("server/discover").ID())
+						refuse(p, p.WantRequest("server/discover").ID())
 						p = h.nextProcess("a")
-						p.FailRead(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(),
+						p.FailRead(&transport.CallLostError{ID: p.WantRequest("initialize").ID(),
 							Err: errors.New("boom"), MayHaveRun: true})
 						why := "boom (server/discover failed before that: " + reason +
 							"; if the server does not know it, set `era: legacy`)"
@@ -272,15 +272,15 @@ func TestProbe_ModernServerRestarts_F_HTTP_3(t *testing.T) {
 			h.finishModernStart(p)
 			p.Exit("gone", "")
 			p = h.nextProcess("a")
-			refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
+			refusals["HTTP 500 Internal Server Error"](p, p.WantRequest("server/discover").ID())
 			p = h.nextProcess("a")
 			p.ServeDiscover("")
 			h.finishModernStart(p)
 			p.Exit("gone", "")
 			p = h.nextProcess("a")
-			refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
+			refusals["HTTP 500 Internal Server Error"](p, p.WantRequest("server/discover").ID())
 			p = h.nextProcess("a")
-			refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
+			refusals["HTTP 500 Internal Server Error"](p, p.WantRequest("server/discover").ID())
 			h.finishLegacyStart(h.nextProcess("a"))
 		})
 }
@@ -299,29 +299,29 @@ func TestRevisionIsRefused_F_HTTP_12(t *testing.T) {
 			withHarness(t, backends.Options{Backends: legacyBackends("a")},
 				func(t *testing.T, h *harness) {
 					p := h.nextProcess("a")
-					p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
+					p.SendError(p.WantRequest("initialize").ID(), tt.refusal)
 					if tt.want == "" {
 						p.WantNothing()
 						h.finishLegacyStart(h.nextProcess("a"))
 						return
 					}
-					m := p.HandleRequest("initialize")
+					m := p.WantRequest("initialize")
 					if date, _ := wire.Lookup(m.Part(wire.PartParams),
 						"protocolVersion"); wire.Unquote(date) != tt.want {
 						t.Errorf("offered %s", m.Raw())
 					}
 					p.SendResult(m.ID(),
 						`{"protocolVersion":"`+tt.want+`","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)
-					p.HandleNotification("notifications/initialized")
+					p.WantNotification("notifications/initialized")
 					p.ServeToolsList(mcptest.ToolsResult("t"))
 					if s := h.status("a"); s.State != backends.Ready || s.Revision != tt.want {
 						t.Errorf("status %+v", s)
 					}
 					p.Exit("exit 1", "")
 					p = h.nextProcess("a")
-					p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
+					p.SendError(p.WantRequest("initialize").ID(), tt.refusal)
 					// one more try, not two
-					p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
+					p.SendError(p.WantRequest("initialize").ID(), tt.refusal)
 					p.WantNothing()
 				})
 		})
@@ -336,11 +336,11 @@ func TestVERSION02_ServerThatEndsOnProbe(t *testing.T) {
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		waits, _ := h.call("a")
 		p := h.nextProcess("a")
-		p.HandleRequest("server/discover")
+		p.WantRequest("server/discover")
 		p.Exit("exit 1", "")
 		p = h.nextProcess("a")
 		p.ServeHandshake("")
-		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+		p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 		waits.wantResult(t)
 		p.ServeToolsList(mcptest.ToolsResult("t"))
 		if at := h.dialTimes("a"); len(at) != 2 || at[1] != at[0] {
@@ -361,7 +361,7 @@ func TestVERSION02_ServerThatEndsOnProbe(t *testing.T) {
 		// It has been replaced, and responds accordingly.
 		p.Exit("exit 3", "")
 		p = h.nextProcess("a")
-		p.SendError(p.HandleRequest("initialize").ID(),
+		p.SendError(p.WantRequest("initialize").ID(),
 			`{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}`)
 		p = h.nextProcess("a")
 		p.ServeDiscover("")
@@ -387,7 +387,7 @@ func TestProbe_ProgramThatCannotStart(t *testing.T) {
 			}
 		}()
 		p := h.nextProcess("a") // it is reachable now, and modern
-		p.SendError(p.HandleRequest("initialize").ID(),
+		p.SendError(p.WantRequest("initialize").ID(),
 			`{"code":-32601,"message":"Method not found"}`)
 		p = h.nextProcess("a")
 		p.ServeDiscover("")
@@ -402,7 +402,7 @@ func TestVERSION03_SilentServer(t *testing.T) {
 		StateDir: t.TempDir()}
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
-		p.HandleRequest("server/discover")
+		p.WantRequest("server/discover")
 		began := time.Now()
 		h.finishLegacyStart(p)
 		if took := time.Since(began); took < 5*time.Second || took > 5100*time.Millisecond {
@@ -423,7 +423,7 @@ func TestProbe_SlowServer(t *testing.T) {
 		o.Backends[0].StartTimeout = 12 * time.Second
 		withHarness(t, o, func(t *testing.T, h *harness) {
 			p := h.nextProcess("a")
-			id := p.HandleRequest("server/discover").ID()
+			id := p.WantRequest("server/discover").ID()
 			time.Sleep(4 * time.Second) // a third of start_timeout
 			test(h, p, id)
 		})
@@ -449,20 +449,20 @@ func TestProbe_SlowServer(t *testing.T) {
 	t.Run("then modern", func(t *testing.T) {
 		slow(t, func(h *harness, p *mcptest.Peer, discover wire.ID) {
 			p.SendResult(discover, mcptest.DiscoverResult)
-			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			p.SendError(p.WantRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 			h.finishModernStart(p)
 		})
 	})
 	t.Run("and responds in the other order", func(t *testing.T) {
 		slow(t, func(h *harness, p *mcptest.Peer, discover wire.ID) {
-			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			p.SendError(p.WantRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 			p.SendResult(discover, mcptest.DiscoverResult)
 			h.finishModernStart(p)
 		})
 	})
 	t.Run("too slow", func(t *testing.T) {
 		slow(t, func(h *harness, p *mcptest.Peer, _ wire.ID) {
-			p.HandleRequest("initialize")
+			p.WantRequest("initialize")
 			time.Sleep(8 * time.Second)
 			if err := h.status("a").Err; err == nil ||
 				!strings.HasPrefix(err.Error(), "it was not ready within 12s (start_timeout)") ||
@@ -474,7 +474,7 @@ func TestProbe_SlowServer(t *testing.T) {
 	})
 	t.Run("and ends", func(t *testing.T) {
 		slow(t, func(h *harness, p *mcptest.Peer, _ wire.ID) {
-			p.HandleRequest("initialize")
+			p.WantRequest("initialize")
 			p.Exit("exit 1", "")
 			began := time.Now()
 			h.finishLegacyStart(h.nextProcess("a"))
@@ -501,30 +501,30 @@ func TestProbe_GenerationChangesWithProcess(t *testing.T) {
 					waits := h.callFor("one", "a") // over the shared connection
 
 					p = h.nextProcess("a")
-					p.SendError(p.HandleRequest("server/discover").ID(),
+					p.SendError(p.WantRequest("server/discover").ID(),
 						`{"code":-32601,"message":"no"}`)
 					if one.URL == "" {
 						p.ServeHandshake("")
-						p.SendResult(p.HandleRequest("tools/call").ID(), `{}`)
+						p.SendResult(p.WantRequest("tools/call").ID(), `{}`)
 						p.ServeToolsList(mcptest.ToolsResult("t"))
 					} else {
 						shared := h.nextProcess("a")
 						shared.ServeStartup("t")
 						own := h.nextProcess("a") // which a session needs
-						if m := own.HandleRequest("initialize"); declaredIn(m) != `{"sampling":{}}` {
+						if m := own.WantRequest("initialize"); declaredIn(m) != `{"sampling":{}}` {
 							t.Errorf("notified %s", m.Raw())
 						} else {
 							own.SendResult(m.ID(), mcptest.InitializeResult)
 						}
-						own.HandleNotification("notifications/initialized")
-						own.SendResult(own.HandleRequest("tools/call").ID(), `{}`)
+						own.WantNotification("notifications/initialized")
+						own.SendResult(own.WantRequest("tools/call").ID(), `{}`)
 						p = shared
 					}
 					waits.wantResult(t)
 
 					p.Exit("exit 1", "")
 					p = h.nextProcess("a") // the known generation is used
-					p.SendError(p.HandleRequest("initialize").ID(),
+					p.SendError(p.WantRequest("initialize").ID(),
 						`{"code":-32601,"message":"no"}`)
 					p = h.nextProcess("a")
 					p.ServeDiscover("")
@@ -539,9 +539,9 @@ func TestProbe_NeitherGeneration(t *testing.T) {
 	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
 		func(t *testing.T, h *harness) {
 			p := h.nextProcess("a")
-			p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+			p.SendError(p.WantRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 			p = h.nextProcess("a")
-			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			p.SendError(p.WantRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 			if at := h.dialTimes("a"); len(at) != 2 {
 				t.Errorf("dialled at %v", at)
 			}
@@ -561,7 +561,7 @@ func TestPinnedGeneration(t *testing.T) {
 			withHarness(t, backends.Options{Backends: []config.Backend{one}},
 				func(t *testing.T, h *harness) {
 					p := h.nextProcess("a")
-					p.SendError(p.HandleRequest("initialize").ID(),
+					p.SendError(p.WantRequest("initialize").ID(),
 						`{"code":-32601,"message":"no"}`)
 					h.finishLegacyStart(h.nextProcess("a")) // its response does not change that
 				})
@@ -571,7 +571,7 @@ func TestPinnedGeneration(t *testing.T) {
 			withHarness(t, backends.Options{Backends: []config.Backend{one}},
 				func(t *testing.T, h *harness) {
 					p := h.nextProcess("a")
-					p.SendError(p.HandleRequest("server/discover").ID(),
+					p.SendError(p.WantRequest("server/discover").ID(),
 						`{"code":-32601,"message":"no"}`)
 					h.wantError("a", "it does not speak 2026-07-28: remove `era: modern` (no)")
 					p = h.nextProcess("a")
@@ -585,7 +585,7 @@ func TestPinnedGeneration(t *testing.T) {
 		one[0].Generation = "modern"
 		withHarness(t, backends.Options{Backends: one}, func(t *testing.T, h *harness) {
 			p := h.nextProcess("a")
-			p.HandleRequest("server/discover")
+			p.WantRequest("server/discover")
 			p.Exit("exit 3", "boom")
 			h.wantError("a",
 				"exit 3; its last words: boom (it was sent server/discover because of `era: modern`)")
@@ -595,7 +595,7 @@ func TestPinnedGeneration(t *testing.T) {
 		withHarness(t, backends.Options{Backends: legacyBackends("a")},
 			func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
-				p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+				p.SendError(p.WantRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 				h.wantError("a",
 					"it may speak 2026-07-28 alone: remove `era: legacy` (initialize: no)")
 				h.finishLegacyStart(h.nextProcess("a"))

@@ -28,7 +28,7 @@ func TestStartTimeout(t *testing.T) {
 		if !first.Disconnected() {
 			t.Error("it was not ended")
 		}
-		first.HandleRequest("initialize")
+		first.WantRequest("initialize")
 		first.WantNothing() // "The initialize request MUST NOT be cancelled by clients"
 		c, _ = h.call("a")
 		c.want(t, "it is not running: it was not ready within 10s (start_timeout); next try in 1s")
@@ -38,7 +38,7 @@ func TestStartTimeout(t *testing.T) {
 		time.Sleep(time.Hour) // start_timeout: 0 means no timeout
 		unbound.want(t, "")
 		slow.ServeHandshake("")
-		slow.HandleRequest("tools/call")
+		slow.WantRequest("tools/call")
 	})
 }
 
@@ -106,7 +106,7 @@ func TestPROC06_CrashFailsCallsInFlightAndQueuesOthers(t *testing.T) {
 			h.wantNames("t", "u") // PROC-08: tools stay listed
 			again := h.nextProcess("a")
 			again.ServeHandshake("")
-			m := again.HandleRequest("tools/call")
+			m := again.WantRequest("tools/call")
 			again.SendResult(m.ID(), "{}")
 			waits.want(t, result("2", "{}"))
 			again.ServeToolsList(mcptest.ToolsResult("t"))
@@ -153,7 +153,7 @@ func TestCrashDuringListing(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
 		a.ServeHandshake("")
-		a.HandleRequest("tools/list")
+		a.WantRequest("tools/list")
 		a.Exit("exit 1", "")
 		synctest.Wait()
 		c, _ := h.call("a")
@@ -175,7 +175,7 @@ func TestCrashAfterHandshake(t *testing.T) {
 		withHarness(t, backends.Options{Backends: legacyBackends("a")},
 			func(t *testing.T, h *harness) {
 				a := h.nextProcess("a")
-				m := a.HandleRequest("initialize")
+				m := a.WantRequest("initialize")
 				a.SendResult(m.ID(), mcptest.InitializeResult)
 				a.Exit("exit 1", "")
 				synctest.Wait()

@@ -41,7 +41,7 @@ func TestRetryFailed_SharedConnections(t *testing.T) {
 				t.Errorf("tried after %v", took)
 			}
 			a.ServeHandshake("")
-			a.SendResult(a.HandleRequest("tools/call").ID(), "{}")
+			a.SendResult(a.WantRequest("tools/call").ID(), "{}")
 			c.wantResult(t)
 			a.ServeToolsList(`{"tools":[]}`)
 			if names := h.RetryFailed(); len(names) != 0 || len(h.dialTimes("b")) != 1 {
@@ -68,7 +68,7 @@ func TestRetryFailed_SessionConnections(t *testing.T) {
 			c := h.callFor("s", "a")
 			own := h.nextProcess("a")
 			own.ServeHandshake("")
-			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 			c.wantResult(t)
 		})
 }

@@ -78,9 +78,9 @@ const loggingServer = `{"protocolVersion":"2025-11-25","capabilities":{"logging"
 
 func (h *harness) serveLists(p *mcptest.Peer) {
 	h.t.Helper()
-	p.SendResult(p.HandleRequest("tools/list").ID(), `{"tools":[]}`)
-	p.SendResult(p.HandleRequest("resources/list").ID(), `{"resources":[]}`)
-	p.SendResult(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+	p.SendResult(p.WantRequest("tools/list").ID(), `{"tools":[]}`)
+	p.SendResult(p.WantRequest("resources/list").ID(), `{"resources":[]}`)
+	p.SendResult(p.WantRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 }
 
 func declaredIn(m wire.Message) string {
@@ -99,7 +99,7 @@ func TestS2C02_DeclaredCapabilities(t *testing.T) {
 			h.OpenSession("one", []byte(mine), false)
 			h.Start()
 			for _, name := range []string{"a", "b"} {
-				if m := h.nextProcess(name).HandleRequest("initialize"); declaredIn(m) != mine {
+				if m := h.nextProcess(name).WantRequest("initialize"); declaredIn(m) != mine {
 					t.Errorf("%s was sent %s", name, m.Raw())
 				}
 			}
@@ -115,7 +115,7 @@ func TestS2C02_DeclaredCapabilities(t *testing.T) {
 			h.OpenSession("one", []byte(mine), false)
 			h.OpenSession("two", nil, false)
 			for _, name := range []string{"a", "b", "shared", "each"} {
-				if m := h.nextProcess(name).HandleRequest("initialize"); declaredIn(m) != "{}" {
+				if m := h.nextProcess(name).WantRequest("initialize"); declaredIn(m) != "{}" {
 					t.Errorf("%s, shared: %s", name, m.Raw())
 				}
 			}
@@ -124,7 +124,7 @@ func TestS2C02_DeclaredCapabilities(t *testing.T) {
 					h.callFor(session, name)
 				}
 				for _, name := range []string{"a", "each"} {
-					if m := h.nextProcess(name).HandleRequest("initialize"); declaredIn(m) != want {
+					if m := h.nextProcess(name).WantRequest("initialize"); declaredIn(m) != want {
 						t.Errorf("%s, of session %s: %s", name, session, m.Raw())
 					}
 				}
@@ -151,8 +151,8 @@ func TestCONC09_PerSessionConnections(t *testing.T) {
 			q := h.nextProcess("a")
 			p.ServeHandshake("")
 			q.ServeHandshake("")
-			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
-			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			p.SendResult(p.WantRequest("tools/call").ID(), `{"content":[]}`)
+			p.SendResult(p.WantRequest("tools/call").ID(), `{"content":[]}`)
 			one.wantResult(t)
 			again.wantResult(t)
 			h.CloseSession("one")
@@ -160,7 +160,7 @@ func TestCONC09_PerSessionConnections(t *testing.T) {
 			if !p.Disconnected() || q.Disconnected() {
 				t.Error("the wrong connection ended")
 			}
-			q.SendResult(q.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			q.SendResult(q.WantRequest("tools/call").ID(), `{"content":[]}`)
 			two.wantResult(t)
 			h.callFor("one", "a").want(t, "it is not running: the session is over")
 			h.CloseSession("one") // has no effect
@@ -180,7 +180,7 @@ func TestSessionConnectionReconnectsOnDemand(t *testing.T) {
 			call := h.callFor("one", "a")
 			p := h.nextProcess("a")
 			p.ServeHandshake("")
-			p.HandleRequest("tools/call")
+			p.WantRequest("tools/call")
 			p.Close()
 			call.want(t, "it closed the connection")
 			time.Sleep(time.Hour)
@@ -190,7 +190,7 @@ func TestSessionConnectionReconnectsOnDemand(t *testing.T) {
 			call = h.callFor("one", "a")
 			p = h.nextProcess("a")
 			p.ServeHandshake("")
-			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			p.SendResult(p.WantRequest("tools/call").ID(), `{"content":[]}`)
 			call.wantResult(t)
 		})
 }
@@ -204,7 +204,7 @@ func TestFailedSessionConnectionBacksOff(t *testing.T) {
 			for range 5 {
 				call := h.callFor("one", "a")
 				p := h.nextProcess("a")
-				p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32603,"message":"no"}`)
+				p.SendError(p.WantRequest("initialize").ID(), `{"code":-32603,"message":"no"}`)
 				call.want(t, "it did not start: initialize: no")
 				n := len(h.dialTimes("a"))
 				h.callFor("one", "a").wantErrorPrefix(t,
@@ -231,7 +231,7 @@ func TestOriginOfMessages(t *testing.T) {
 				h.callFor("one", "a")
 				p := h.nextProcess("a")
 				p.ServeHandshake("")
-				p.HandleRequest("tools/call")
+				p.WantRequest("tools/call")
 				say(p)
 				h.clients.want(t, "one requested by a: roots/list",
 					"one notified by a: notifications/message")
@@ -249,12 +249,12 @@ func TestOriginOfMessages(t *testing.T) {
 				h.OpenSession("two", nil, false)
 				h.callFor("one", "a")
 				h.callFor("one", "a")
-				first, second := p.HandleRequest("tools/call"), p.HandleRequest("tools/call")
+				first, second := p.WantRequest("tools/call"), p.WantRequest("tools/call")
 				p.SendResult(first.ID(), `{}`)
 				p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 				h.clients.want(t, "one notified by a: notifications/message")
 				two := h.callFor("two", "a")
-				third := p.HandleRequest("tools/call")
+				third := p.WantRequest("tools/call")
 				say(p)
 				h.clients.want(t, " requested by a: roots/list",
 					" notified by a: notifications/message")
@@ -275,7 +275,7 @@ func TestOriginOfMessages(t *testing.T) {
 			p.ServeStartup("t")
 			h.OpenSession("one", nil, false)
 			h.callFor("one", "a")
-			p.HandleRequest("tools/call")
+			p.WantRequest("tools/call")
 			say(p)
 			h.clients.want(t, " requested by a: roots/list",
 				" notified by a: notifications/message")
@@ -292,11 +292,11 @@ func TestOriginOfMessages(t *testing.T) {
 				h.OpenSession("two", nil, false)
 				cancelled := &peer.Call{Handler: &callRecorder{}, SessionID: "one"}
 				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
-				taken := p.HandleRequest("tools/call")
+				taken := p.WantRequest("tools/call")
 				h.Cancel("a", cancelled, nil)
-				p.HandleNotification("notifications/cancelled")
+				p.WantNotification("notifications/cancelled")
 				h.callFor("two", "a")
-				p.HandleRequest("tools/call")
+				p.WantRequest("tools/call")
 				note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
 				p.Send(note)
 				h.clients.want(t, " notified by a: notifications/message")
@@ -310,9 +310,9 @@ func TestOriginOfMessages(t *testing.T) {
 
 				cancelled = &peer.Call{Handler: &callRecorder{}, SessionID: "one"}
 				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
-				p.HandleRequest("tools/call")
+				p.WantRequest("tools/call")
 				h.Cancel("a", cancelled, nil)
-				p.HandleNotification("notifications/cancelled")
+				p.WantNotification("notifications/cancelled")
 				p.Send(note)
 				h.clients.want(t, " notified by a: notifications/message")
 				time.Sleep(31 * time.Second)
@@ -337,13 +337,13 @@ func TestClientNotificationsNeedOwnConnection(t *testing.T) {
 		q := h.nextProcess("own")
 		p.ServeHandshake("")
 		q.ServeHandshake("")
-		p.HandleRequest("tools/call")
-		q.HandleRequest("tools/call")
+		p.WantRequest("tools/call")
+		q.WantRequest("tools/call")
 		h.Notify("one", "", wire.NewNotification("notifications/roots/list_changed", nil))
-		p.HandleNotification("notifications/roots/list_changed")
+		p.WantNotification("notifications/roots/list_changed")
 		h.Notify("one", "a", wire.NewNotification("notifications/tasks/status", nil))
 		h.Notify("one", "own", wire.NewNotification("notifications/tasks/status", nil))
-		p.HandleNotification("notifications/tasks/status")
+		p.WantNotification("notifications/tasks/status")
 		p.WantNothing()
 		for _, other := range []*mcptest.Peer{a, lists, q} {
 			other.WantNothing()
@@ -356,9 +356,9 @@ func TestRES06_UnknownListIsEmpty(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
 		a.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
-		tools, prompts := a.HandleRequest("tools/list"), a.HandleRequest("prompts/list")
-		resources, templates := a.HandleRequest("resources/list"),
-			a.HandleRequest("resources/templates/list")
+		tools, prompts := a.WantRequest("tools/list"), a.WantRequest("prompts/list")
+		resources, templates := a.WantRequest("resources/list"),
+			a.WantRequest("resources/templates/list")
 		a.SendError(prompts.ID(), `{"code":-32601,"message":"Method not found"}`)
 		a.SendResult(resources.ID(), `{"resources":[{"uri":"x:y","name":"y"}]}`)
 		a.SendError(templates.ID(), `{"code":-32603,"message":"oh"}`)
@@ -372,7 +372,7 @@ func TestRES06_UnknownListIsEmpty(t *testing.T) {
 		// All lists are read again, because one has failed.
 		for _, method := range []string{"tools/list", "prompts/list", "resources/list",
 			"resources/templates/list"} {
-			a.HandleRequest(method)
+			a.WantRequest(method)
 		}
 	})
 }
@@ -382,20 +382,20 @@ func TestChangedListIsReadAgain(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
 		a.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
-		a.SendResult(a.HandleRequest("tools/list").ID(), mcptest.ToolsResult("t"))
-		a.SendResult(a.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
-		a.SendResult(a.HandleRequest("resources/list").ID(), `{"resources":[]}`)
-		a.SendResult(a.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+		a.SendResult(a.WantRequest("tools/list").ID(), mcptest.ToolsResult("t"))
+		a.SendResult(a.WantRequest("prompts/list").ID(), `{"prompts":[]}`)
+		a.SendResult(a.WantRequest("resources/list").ID(), `{"resources":[]}`)
+		a.SendResult(a.WantRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 		synctest.Wait()
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
-		a.SendResult(a.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
+		a.SendResult(a.WantRequest("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
 		synctest.Wait()
 		if s := h.status("a"); s.Counts != [4]int{1, 1, 0, 0} {
 			t.Errorf("status: %+v", s)
 		}
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`)
-		a.HandleRequest("resources/list")
-		a.HandleRequest("resources/templates/list")
+		a.WantRequest("resources/list")
+		a.WantRequest("resources/templates/list")
 		a.WantNothing()
 	})
 }
@@ -408,13 +408,13 @@ func TestConnectionsFallBackInParallel(t *testing.T) {
 			h.OpenSession("one", nil, false)
 			call := h.callFor("one", "a")
 			own := h.nextProcess("a")
-			of, and := shared.HandleRequest("initialize"), own.HandleRequest("initialize")
+			of, and := shared.WantRequest("initialize"), own.WantRequest("initialize")
 			shared.FailRead(&transport.CallLostError{ID: of.ID(), Err: httpclient.ErrNotStreamable})
 			h.nextProcess("a").ServeStartup("t")
 			own.FailRead(&transport.CallLostError{ID: and.ID(), Err: httpclient.ErrNotStreamable})
 			again := h.nextProcess("a")
 			again.ServeHandshake("")
-			again.SendResult(again.HandleRequest("tools/call").ID(), "{}")
+			again.SendResult(again.WantRequest("tools/call").ID(), "{}")
 			call.wantResult(t)
 		})
 }
@@ -434,20 +434,20 @@ func TestClientIsNotifiedAfterRefresh(t *testing.T) {
 				call := h.callFor(session, "a")
 				own[i] = h.nextProcess("a")
 				own[i].ServeHandshake(loggingServer)
-				own[i].SendResult(own[i].HandleRequest("tools/call").ID(), "{}")
+				own[i].SendResult(own[i].WantRequest("tools/call").ID(), "{}")
 				call.wantResult(t)
 			}
 			cr := h.clients
 			time.Sleep(time.Second)
 			own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-			list := shared.HandleRequest("tools/list")
+			list := shared.WantRequest("tools/list")
 			cr.want(t)
 			// during the refresh
 			own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			synctest.Wait()
 			shared.SendResult(list.ID(), mcptest.ToolsResult("t"))
 			cr.want(t, "one notified by a: notifications/tools/list_changed")
-			shared.SendResult(shared.HandleRequest("tools/list").ID(), mcptest.ToolsResult("t"))
+			shared.SendResult(shared.WantRequest("tools/list").ID(), mcptest.ToolsResult("t"))
 			cr.want(t, "one notified by a: notifications/tools/list_changed")
 			time.Sleep(time.Minute)
 			cr.want(t)

@@ -21,12 +21,12 @@ const (
 // shakeHands plays the server's part of the handshake, and checks the declared capabilities.
 func shakeHands(t *testing.T, p *mcptest.Peer, can string) {
 	t.Helper()
-	m := p.HandleRequest("initialize")
+	m := p.WantRequest("initialize")
 	if got := declaredIn(m); got != can {
 		t.Errorf("notified of %s, want %s", got, can)
 	}
 	p.SendResult(m.ID(), loggingServer)
-	p.HandleNotification("notifications/initialized")
+	p.WantNotification("notifications/initialized")
 }
 
 // withOtherCapabilities runs a test in which the server of the single client's shared
@@ -50,7 +50,7 @@ func withOtherCapabilities(t *testing.T, test func(t *testing.T, h *harness, p *
 // respondEmpty takes a request and responds with {}.
 func respondEmpty(t *testing.T, p *mcptest.Peer, method, uri string) {
 	t.Helper()
-	m := p.HandleRequest(method)
+	m := p.WantRequest(method)
 	if value, _ := wire.Lookup(m.Part(wire.PartParams), "uri"); wire.Unquote(value) != uri {
 		t.Errorf("got %s, want %s", m.Raw(), uri)
 	}
@@ -67,16 +67,16 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			h.Start()
 			one := h.callFor("one", "a")
 			p := h.nextProcess("a")
-			hello := p.HandleRequest("initialize")
+			hello := p.WantRequest("initialize")
 			h.OpenSession("two", []byte(canElicit), true)
 			two := h.callFor("two", "a")
 			p.SendResult(hello.ID(), loggingServer)
-			p.HandleNotification("notifications/initialized")
-			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			p.WantNotification("notifications/initialized")
+			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 			one.wantResult(t)
 			own := h.nextProcess("a")
 			shakeHands(t, own, canElicit)
-			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 			two.wantResult(t)
 			h.serveLists(p)
 			p.WantNothing()
@@ -89,11 +89,11 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			one, two := h.callFor("one", "a"), h.callFor("two", "a")
 			p = h.nextProcess("a")
 			shakeHands(t, p, canElicit)
-			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 			two.wantResult(t)
 			own := h.nextProcess("a")
 			shakeHands(t, own, canSample)
-			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 			one.wantResult(t)
 			h.serveLists(p)
 			p.WantNothing()
@@ -107,7 +107,7 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			one := h.callFor("one", "a")
 			p = h.nextProcess("a")
 			shakeHands(t, p, canSample)
-			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 			one.wantResult(t)
 			if n := len(h.dialTimes("a")); n != 2 {
 				t.Errorf("dialled %d times", n)
@@ -130,13 +130,13 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			synctest.Wait()
 			one, two := h.callFor("one", "a"), h.callFor("two", "a")
 			p = h.nextProcess("a")
-			p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+			p.SendError(p.WantRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 			shakeHands(t, p, canElicit)
-			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 			two.wantResult(t)
 			own := h.nextProcess("a")
 			shakeHands(t, own, canSample)
-			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 			one.wantResult(t)
 		})
 	})
@@ -160,11 +160,11 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			guest, session := h.callFor("guest", "a"), h.callFor("session", "a")
 			p = h.nextProcess("a")
 			shakeHands(t, p, canElicit)
-			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 			session.wantResult(t)
 			own := h.nextProcess("a")
 			shakeHands(t, own, canSample)
-			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 			guest.wantResult(t)
 			if n := len(h.dialTimes("a")); n != 3 {
 				t.Errorf("dialled %d times", n)
@@ -228,7 +228,7 @@ func TestSubscriptionStaysOnItsConnection(t *testing.T) {
 			own := h.nextProcess("a")
 			shakeHands(t, own, canSample)
 			respondEmpty(t, own, "resources/subscribe", "x:y")
-			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 			call.wantResult(t)
 			respondEmpty(t, p, "resources/unsubscribe", "x:y")
 			h.clients.want(t, "one notified by a: notifications/resources/updated")
@@ -242,13 +242,13 @@ func TestSubscriptionStaysOnItsConnection(t *testing.T) {
 			func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
 				p.ServeDiscover(discoverWith(`{"resources":{"subscribe":true}}`))
-				p.HandleRequest("tools/list")
+				p.WantRequest("tools/list")
 				p.Close()
 				h.OpenSession("one", []byte(canSample), false)
 				synctest.Wait()
 				on := h.subscribe("one", "a", "x:y", true)
 				p = h.nextProcess("a")
-				p.SendError(p.HandleRequest("server/discover").ID(),
+				p.SendError(p.WantRequest("server/discover").ID(),
 					`{"code":-32601,"message":"no"}`)
 				shakeHands(t, p, "{}")
 				own := h.nextProcess("a")
@@ -312,19 +312,19 @@ func TestUnsubscribeFindsSharedConnection(t *testing.T) {
 				func(t *testing.T, h *harness) {
 					p := h.nextProcess("a")
 					p.ServeDiscover(discoverWith(`{"resources":{"subscribe":true}}`))
-					p.HandleRequest("tools/list")
+					p.WantRequest("tools/list")
 					p.Close()
 					h.OpenSession("one", []byte(canSample), false)
 					synctest.Wait()
 					on := []*callRecorder{h.subscribe("one", "a", "x:y", true)}
 					p = h.nextProcess("a")
-					p.SendError(p.HandleRequest("server/discover").ID(),
+					p.SendError(p.WantRequest("server/discover").ID(),
 						`{"code":-32601,"message":"no"}`)
-					hello := p.HandleRequest("initialize")
+					hello := p.WantRequest("initialize")
 					call := h.callFor("one", "a") // from now on it needs one
 					own := h.nextProcess("a")
 					shakeHands(t, own, canSample)
-					own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
+					own.SendResult(own.WantRequest("tools/call").ID(), "{}")
 					call.wantResult(t)
 					if again {
 						on = append(on, h.subscribe("one", "a", "x:y", true))
@@ -336,7 +336,7 @@ func TestUnsubscribeFindsSharedConnection(t *testing.T) {
 					}
 					off.wantResult(t)
 					p.SendResult(hello.ID(), loggingServer)
-					p.HandleNotification("notifications/initialized")
+					p.WantNotification("notifications/initialized")
 					for _, one := range on {
 						one.wantResult(t)
 					}

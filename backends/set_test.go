@@ -33,7 +33,7 @@ func TestSTART08_NothingStartsBeforeStart(t *testing.T) {
 			t.Errorf("%d backends were dialled", n)
 		}
 		a.ServeHandshake("") // earlier calls were queued
-		a.HandleRequest("tools/call")
+		a.WantRequest("tools/call")
 		c.want(t, "")
 	})
 }
@@ -60,7 +60,7 @@ func TestShutdownEndsBackends(t *testing.T) {
 		ready.ServeStartup("t")
 		sent, _ := h.call("ready")
 		waits, _ := h.call("starting")
-		ready.HandleRequest("tools/call")
+		ready.WantRequest("tools/call")
 		h.stop()
 		<-h.done
 		sent.want(t, "context canceled")
@@ -92,7 +92,7 @@ func TestBackendsStartInParallel(t *testing.T) {
 		h.nextProcess("hangs")
 		nonsense.ServeHandshake("")
 		nonsense.ServeToolsList(`{"tools":{"name":"x"}}`)
-		strange.SendResult(strange.HandleRequest("initialize").ID(), `"welcome"`)
+		strange.SendResult(strange.WantRequest("initialize").ID(), `"welcome"`)
 		good.ServeStartup("one", "two")
 		h.wantNames("one", "two")
 		if v := h.View(); v.Settled || v.Complete {
@@ -138,7 +138,7 @@ func TestNOTIF19_InitializedComesBeforeTheFirstRequest(t *testing.T) {
 					h.call("a")
 				}
 				a := h.nextProcess("a")
-				m := a.HandleRequest("initialize")
+				m := a.WantRequest("initialize")
 				if want := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{},"clientInfo":{"name":"mcp-gateway","version":"test"},"protocolVersion":"2025-11-25"}}`; string(m.Raw()) != want {
 					t.Errorf("got %s\nwant %s", m.Raw(), want)
 				}
@@ -146,7 +146,7 @@ func TestNOTIF19_InitializedComesBeforeTheFirstRequest(t *testing.T) {
 				a.WantNothing() // before the response to initialize
 				a.SendResult(m.ID(), mcptest.InitializeResult)
 				go h.call("a")
-				a.HandleNotification("notifications/initialized")
+				a.WantNotification("notifications/initialized")
 				for range 7 {
 					a.NextMessage() // five queued calls and two; or the list among them
 				}

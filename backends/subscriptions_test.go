@@ -34,11 +34,11 @@ func TestSubscriptions_SharedConnection(t *testing.T) {
 		}
 		for _, session := range []string{"one", "two"} {
 			a := h.subscribe(session, "a", "file:///dir", true)
-			p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+			p.SendResult(p.WantRequest("resources/subscribe").ID(), "{}")
 			a.wantResult(t)
 		}
 		refused := h.subscribe("three", "a", "file:///dir", true)
-		p.SendError(p.HandleRequest("resources/subscribe").ID(), `{"code":-32603,"message":"no"}`)
+		p.SendError(p.WantRequest("resources/subscribe").ID(), `{"code":-32603,"message":"no"}`)
 		refused.wantResult(t)
 		note := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///dir/part"}}`
 		p.Send(note)
@@ -54,12 +54,12 @@ func TestSubscriptions_SharedConnection(t *testing.T) {
 		p.Close()
 		p = h.nextProcess("a")
 		p.ServeHandshake(loggingServer)
-		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.SendResult(p.WantRequest("resources/subscribe").ID(), "{}")
 		h.serveLists(p)
 		h.clients.want(t, "two notified by a: notifications/resources/updated")
 
 		h.CloseSession("two")
-		if m := p.HandleRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()),
+		if m := p.WantRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()),
 			"file:///dir") {
 			t.Errorf("got %s", m.Raw())
 		}
@@ -78,17 +78,17 @@ func TestSubscriptions_KeepSessionConnectionUp(t *testing.T) {
 			a := h.subscribe("one", "a", "x:y", true)
 			p := h.nextProcess("a")
 			p.ServeHandshake(loggingServer)
-			p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+			p.SendResult(p.WantRequest("resources/subscribe").ID(), "{}")
 			a.wantResult(t)
 			p.Close()
 			p = h.nextProcess("a")
 			p.ServeHandshake(loggingServer)
-			p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+			p.SendResult(p.WantRequest("resources/subscribe").ID(), "{}")
 			h.clients.want(t, "one notified by a: notifications/resources/updated")
 			p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:other"}}`)
 			h.clients.want(t, "one notified by a: notifications/resources/updated")
 			off := h.subscribe("one", "a", "x:y", false)
-			p.SendResult(p.HandleRequest("resources/unsubscribe").ID(), "{}")
+			p.SendResult(p.WantRequest("resources/unsubscribe").ID(), "{}")
 			off.wantResult(t)
 			p.Close()
 			time.Sleep(time.Hour)
@@ -102,7 +102,7 @@ func TestSubscriptions_KeepSessionConnectionUp(t *testing.T) {
 func TestNOTIF11_LogLevels(t *testing.T) {
 	level := func(t *testing.T, p *mcptest.Peer, want string) {
 		t.Helper()
-		m := p.HandleRequest("logging/setLevel")
+		m := p.WantRequest("logging/setLevel")
 		if value, _ := wire.Lookup(m.Part(wire.PartParams), "level"); wire.Unquote(value) != want {
 			t.Errorf("level %s, want %s", value, want)
 		}
@@ -144,7 +144,7 @@ func TestNOTIF11_LogLevels(t *testing.T) {
 		own := h.nextProcess("own")
 		own.ServeHandshake(loggingServer)
 		level(t, own, "warning")
-		own.HandleRequest("tools/call")
+		own.WantRequest("tools/call")
 
 		a.Close()
 		a = h.nextProcess("a")
@@ -171,9 +171,9 @@ func TestSubscriptions_InFlightSubscribeCounts(t *testing.T) {
 		h.OpenSession("one", nil, false)
 		h.OpenSession("two", nil, false)
 		h.subscribe("one", "a", "x:y", true)
-		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.SendResult(p.WantRequest("resources/subscribe").ID(), "{}")
 		two := h.subscribe("two", "a", "x:y", true)
-		under := p.HandleRequest("resources/subscribe")
+		under := p.WantRequest("resources/subscribe")
 		h.CloseSession("one")
 		p.SendResult(under.ID(), "{}")
 		two.wantResult(t)
@@ -181,14 +181,14 @@ func TestSubscriptions_InFlightSubscribeCounts(t *testing.T) {
 
 		// The other order: the unsubscribe is in flight when another session subscribes.
 		off := h.subscribe("two", "a", "x:y", false)
-		stop := p.HandleRequest("resources/unsubscribe")
+		stop := p.WantRequest("resources/unsubscribe")
 		h.OpenSession("three", nil, false)
 		three := h.subscribe("three", "a", "x:y", true)
-		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.SendResult(p.WantRequest("resources/subscribe").ID(), "{}")
 		p.SendResult(stop.ID(), "{}")
 		off.wantResult(t)
 		three.wantResult(t)
-		p.HandleRequest("resources/subscribe") // once more, because it may have come first
+		p.WantRequest("resources/subscribe") // once more, because it may have come first
 	})
 }
 
@@ -204,16 +204,16 @@ func TestNoCallOvertakesLogLevel(t *testing.T) {
 			h.callFor("one", "a")
 			p := h.nextProcess("a")
 			p.ServeHandshake(loggingServer)
-			first := p.HandleRequest("logging/setLevel")
+			first := p.WantRequest("logging/setLevel")
 			h.SetLevel("one", "debug", func() {})
 			h.callFor("one", "a")
 			p.SendResult(first.ID(), "{}")
-			if m := p.HandleRequest("logging/setLevel"); !strings.Contains(string(m.Raw()),
+			if m := p.WantRequest("logging/setLevel"); !strings.Contains(string(m.Raw()),
 				`"debug"`) {
 				t.Errorf("got %s", m.Raw())
 			}
-			p.HandleRequest("tools/call")
-			p.HandleRequest("tools/call")
+			p.WantRequest("tools/call")
+			p.WantRequest("tools/call")
 		})
 }
 
@@ -225,9 +225,9 @@ func TestSubscriptions_RefusalKeepsEarlierOne(t *testing.T) {
 		h.serveLists(p)
 		h.OpenSession("one", nil, false)
 		h.subscribe("one", "a", "x:y", true)
-		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.SendResult(p.WantRequest("resources/subscribe").ID(), "{}")
 		h.subscribe("one", "a", "x:y", true)
-		p.SendError(p.HandleRequest("resources/subscribe").ID(),
+		p.SendError(p.WantRequest("resources/subscribe").ID(),
 			`{"code":-32603,"message":"twice"}`)
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
 		h.clients.want(t, "one notified by a: notifications/resources/updated")

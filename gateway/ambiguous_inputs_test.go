@@ -76,7 +76,7 @@ func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 	forEachMember(t, faultyInputs(), func(t *testing.T, member, sent string) {
 		_, client, gh := openGeneration(t, "modern")
 		client.Send(firstRequest("1"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+		gh.SendResult(gh.WantRequest("tools/call").ID(),
 			`{"resultType":"input_required",`+sent+`}`)
 		wantUnusable(t, client, member)
 		gh.WantNothing()
@@ -97,7 +97,7 @@ func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 		_, client, gh, ofCall := openModern(t, "2025-11-25", allClientCaps)
 		gh.SendResult(ofCall.ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
 		time.Sleep(time.Second)
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(),
+		gh.SendResult(gh.WantRequest("tasks/get").ID(),
 			`{"taskId":"t1","status":"input_required",`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
@@ -138,7 +138,7 @@ func TestResultTypeInAnotherCase_F_SEC_5(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, client, gh := openGeneration(t, generation)
 			client.Send(firstRequest("1"))
-			gh.SendResult(gh.HandleRequest("tools/call").ID(),
+			gh.SendResult(gh.WantRequest("tools/call").ID(),
 				`{"content":[],"ResultType":"input_required","re\u017fultType":"task","x":1.0}`)
 			client.Want(completeResult("1", `"content":[],"x":1.0}`))
 		})
@@ -174,7 +174,7 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 		listTools(t, a)
 		makeTask(t, a, gh, "job", "t9")
 		sendTaskRequest(a, "tasks/result", "t9")
-		gh.SendError(gh.HandleRequest("tasks/result").ID(), sent)
+		gh.SendError(gh.WantRequest("tasks/result").ID(), sent)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","error":` + newID + `}`)
 	})
 	for _, plain := range []string{
@@ -225,7 +225,7 @@ func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
 	forEachMember(t, of, func(t *testing.T, member, sent string) {
 		_, client, gh := openLegacy(t, urlElicitationCap)
 		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, urlElicitationCap))
-		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"message":"go",`+sent+`}`)
+		gh.SendError(gh.WantRequest("tools/call").ID(), `{"message":"go",`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
 }
@@ -252,7 +252,7 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		h, client, gh := opened(t)
 		making := func(result string) {
 			client.Send(`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":"gh","task":{}}}`)
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
+			gh.SendResult(gh.WantRequest("tools/call").ID(), result)
 		}
 		making(`{"task":{` + sent + `}}`)
 		wantUnusable(t, client, member)
@@ -263,11 +263,11 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		makeTask(t, client, gh, "gh", "t1")
 		for _, method := range []string{"tasks/get", "tasks/cancel"} {
 			sendTaskRequest(client, method, "t1")
-			gh.SendResult(gh.HandleRequest(method).ID(), `{`+sent+`}`)
+			gh.SendResult(gh.WantRequest(method).ID(), `{`+sent+`}`)
 			wantUnusable(t, client, member)
 		}
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
-		gh.SendResult(gh.HandleRequest("tasks/list").ID(),
+		gh.SendResult(gh.WantRequest("tasks/list").ID(),
 			`{"tasks":[{"taskId":"t1","status":"working"},{`+sent+`}]}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
 		if lines := h.log.Lines("level=WARN", "backend=gh", "listing tasks failed"); len(lines) !=
@@ -283,10 +283,10 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		gh.SendResult(ofCall.ID(), `{"resultType":"task",`+sent+`}`)
 		wantUnusable(t, client, member)
 		client.Send(toolsCall("2", "ask"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+		gh.SendResult(gh.WantRequest("tools/call").ID(),
 			`{"resultType":"task","taskId":"t1","status":"working"}`)
 		time.Sleep(time.Second)
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{`+sent+`}`)
+		gh.SendResult(gh.WantRequest("tasks/get").ID(), `{`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
 	// Stateless client, legacy backend.
@@ -295,21 +295,21 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		for _, result := range []string{`{"task":{` + sent + `}}`,
 			`{"task":{"taskId":"t1","status":"working"},` + sent + `}`} {
 			client.Send(modernRequest(`"make"`, "tools/call", `"name":"job",`, tasksCap))
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
+			gh.SendResult(gh.WantRequest("tools/call").ID(), result)
 			wantUnusable(t, client, member)
 		}
 		task := createTask(t, client, gh, "")
 		getTask(client, gh, task, `{`+sent+`}`)
 		wantUnusable(t, client, member)
 		client.Send(taskRequest("1", "tasks/cancel", task, ""))
-		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{`+sent+`}`)
+		gh.SendResult(gh.WantRequest("tasks/cancel").ID(), `{`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
 	// Stateless client, modern backend.
 	forEachMember(t, faultyTasks, func(t *testing.T, member, sent string) {
 		client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
 		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tasksCap))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task",`+sent+`}`)
+		gh.SendResult(gh.WantRequest("tools/call").ID(), `{"resultType":"task",`+sent+`}`)
 		wantUnusable(t, client, member)
 		getTask(client, gh, task, `{`+sent+`}`)
 		wantUnusable(t, client, member)

@@ -41,7 +41,7 @@ func TestAmbiguousMembers_F_SEC_4(t *testing.T) {
 			}
 		}
 		client.Send(toolsCall("1", "a"))
-		asked := gh.HandleRequest("tools/call")
+		asked := gh.WantRequest("tools/call")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"RequestId":2}}`)
 		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32600 {
 			t.Errorf("the notification was accepted: %+v", e)

@@ -19,7 +19,7 @@ func TestTextsWithoutBackendLabel_F_SEC_5(t *testing.T) {
 		gh.ServeStartup("a")
 		listTools(t, client)
 		client.Send(toolsCall("1", "a"))
-		asked := gh.HandleRequest("tools/call")
+		asked := gh.WantRequest("tools/call")
 		for member, params := range map[string]string{
 			`"message" occurs twice`:   `"message":"x","message":"y"`,
 			`"Message"`:                `"Message":"x"`,

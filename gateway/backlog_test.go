@@ -46,11 +46,11 @@ func TestBacklog_FloodingBackendKeepsSession(t *testing.T) {
 		listTools(t, client)
 		for _, uri := range []string{"x:1", "x:2"} {
 			client.Send(`{"jsonrpc":"2.0","id":"s","method":"resources/subscribe","params":{"uri":"` + uri + `"}}`)
-			gh.SendResult(gh.HandleRequest("resources/subscribe").ID(), "{}")
+			gh.SendResult(gh.WantRequest("resources/subscribe").ID(), "{}")
 			client.Want(`{"jsonrpc":"2.0","id":"s","result":{}}`)
 		}
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`)
-		asked := gh.HandleRequest("tools/call")
+		asked := gh.WantRequest("tools/call")
 		token := paramAt(t, asked, "_meta", "progressToken")
 
 		slow.slow.Store(true)

@@ -28,7 +28,7 @@ func TestBatch_RejectsModernRequest(t *testing.T) {
 			`{"jsonrpc":"2.0","id":7,"method":"ping"}`,
 		}, `,`) + `]`)
 		for range 2 { // 2 and 6 name a legacy revision
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			gh.SendResult(gh.WantRequest("tools/call").ID(), `{"content":[]}`)
 		}
 		gh.WantNothing()
 		client.Want(`[{"jsonrpc":"2.0","id":1,` + no +
@@ -42,7 +42,7 @@ func TestBatch_RejectsModernRequest(t *testing.T) {
 
 		// served outside of a batch
 		client.Send(modernRequest("8", "tools/call", `"name":"ask",`, `{}`))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		gh.SendResult(gh.WantRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("8", `"content":[]}`))
 	})
 }

@@ -66,7 +66,7 @@ func TestCONTEXT_06_LargeResultIsForwarded(t *testing.T) {
 		client.Send(toolsCall("1", "search"))
 		text := `{"content":[{"type":"text","text":"` + strings.Repeat("é", 512<<10) +
 			`"}],"_meta":{"anthropic/maxResultSizeChars":500000}}`
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), text)
+		gh.SendResult(gh.WantRequest("tools/call").ID(), text)
 		if got, want := client.Next(), `{"jsonrpc":"2.0","id":1,"result":`+text+`}`; got != want {
 			t.Errorf("%d bytes of %d arrived: %.200s", len(got), len(want), got)
 		}
@@ -97,7 +97,7 @@ func TestOBS_01_StatusLogJournalAndClientAgree(t *testing.T) {
 			t.Errorf("with all backends ready: %+v, %+v; logged %q", s, other, h.log.Warnings())
 		}
 		client.Send(toolsCall("1", "search"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		const why = "exit 3; its last words: boom"
 		gh.Exit("exit 3", "boom")
 		if got := client.Next(); !strings.Contains(got,
@@ -119,7 +119,7 @@ func TestOBS_01_StatusLogJournalAndClientAgree(t *testing.T) {
 		again := h.nextProcess("gh") // the restarted process
 		again.ServeStartup("search")
 		client.Send(toolsCall("2", "search"))
-		again.SendResult(again.HandleRequest("tools/call").ID(), "{}")
+		again.SendResult(again.WantRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		time.Sleep(mcptest.JournalDelay)
 		if s, _ := status(); s.State != backends.Ready || s.Err != nil ||

@@ -42,11 +42,11 @@ func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 				listTools(t, client)
 				const asks = `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S"}`
 				stateless.Send(firstRequest("1"))
-				gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
+				gh.SendResult(gh.WantRequest("tools/call").ID(), asks)
 				ticket := wantInputRequired(t, stateless, "u")
 				client.Send(toolsCall("1", "ask"))
-				gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
-				request := client.HandleRequest("elicitation/create")
+				gh.SendResult(gh.WantRequest("tools/call").ID(), asks)
+				request := client.WantRequest("elicitation/create")
 
 				c := config.Backend{Name: "gh", Command: "gh", Enabled: true,
 					StartTimeout: time.Minute, MaxInFlight: 20_000, Generation: "modern"}
@@ -63,7 +63,7 @@ func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 
 				stateless.Send(retryRequest("2", `{"u":{"action":"accept"}}`, ticket))
 				if one.same {
-					if again := next.HandleRequest("tools/call"); paramAt(t, again,
+					if again := next.WantRequest("tools/call"); paramAt(t, again,
 						"requestState") != `"S"` {
 						t.Errorf("sent again as %s", again.Raw())
 					}

@@ -15,7 +15,7 @@ func TestContinuation_WithoutRequestState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
-		asked := gh.HandleRequest("tools/call")
+		asked := gh.WantRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := wantInputRequired(t, client, "q1")
 		for _, more := range []string{
@@ -43,7 +43,7 @@ func TestContinuation_WithoutRequestState(t *testing.T) {
 		for _, more := range []string{`"inputResponses":null,"requestState":null,`,
 			`"inputResponses":{},`, `"inputResponses":{"user_name":{"action":"accept"}},`} {
 			client.Send(modernRequest("4", "tools/call", `"name":"ask",`+more, clientCaps))
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			gh.SendResult(gh.WantRequest("tools/call").ID(), `{"content":[]}`)
 			client.Want(completeResult("4", `"content":[]}`))
 		}
 	})
@@ -74,8 +74,8 @@ func TestContinuation_GenerationChanged(t *testing.T) {
 		}
 		ticket := wantInputRequired(t, stateless, "u")
 		client.Send(toolsCall("1", "ask"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
-		request := client.HandleRequest("elicitation/create")
+		gh.SendResult(gh.WantRequest("tools/call").ID(), asks)
+		request := client.WantRequest("elicitation/create")
 		gh.Exit("exit 1", "")
 		again := h.nextProcess("gh")
 		gone := func() {
@@ -86,7 +86,7 @@ func TestContinuation_GenerationChanged(t *testing.T) {
 			}
 		}
 		stateless.Send(retryRequest("2", `{"u":{"action":"accept"}}`, ticket))
-		again.SendError(again.HandleRequest("server/discover").ID(),
+		again.SendError(again.WantRequest("server/discover").ID(),
 			`{"code":-32601,"message":"?"}`)
 		again.ServeStartup("ask")
 		gone()

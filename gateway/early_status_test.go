@@ -22,7 +22,7 @@ func callAsTasks(t *testing.T, calls int) (client, gh *mcptest.Peer, made []wire
 	listTools(t, client)
 	for i := range calls {
 		client.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","task":{}}}`, i)
-		made = append(made, gh.HandleRequest("tools/call"))
+		made = append(made, gh.WantRequest("tools/call"))
 	}
 	return client, gh, made
 }
@@ -39,7 +39,7 @@ func TestEarlyStatus_FollowsResponse(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			client, gh, made := callAsTasks(t, 1)
 			client.Send(toolsCall("9", "x"))
-			plain := gh.HandleRequest("tools/call")
+			plain := gh.WantRequest("tools/call")
 			gh.Send(taskStatus("t", 1))
 			gh.Send(taskStatus("another", 1))
 			gh.Send(taskStatus("t", 2))
@@ -75,7 +75,7 @@ func TestEarlyStatus_FollowsResponse(t *testing.T) {
 			gh.Send(taskStatus("t", 1))
 			client.WantNothing()
 			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
-			gh.HandleNotification("notifications/cancelled")
+			gh.WantNotification("notifications/cancelled")
 			gh.SendResult(made[0].ID(), answer)
 			gh.Send(taskStatus("t", 2))
 			client.WantNothing()

@@ -18,7 +18,7 @@ func TestQueueFullIsRejected(t *testing.T) {
 		gh.ServeStartup("search")
 		listTools(t, client)
 		client.Send(toolsCall("1", "search"))
-		id := gh.HandleRequest("tools/call").ID()
+		id := gh.WantRequest("tools/call").ID()
 		client.Send(toolsCall("2", "search"))
 		const busy = "busy: it takes 1 call at a time (max_in_flight), and none may wait (queue_wait: 0s)"
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"backend gh: ` +

@@ -42,7 +42,7 @@ func TestStatelessTasks_ListenerLimit(t *testing.T) {
 		var tasks []string
 		for i := range 3 {
 			client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasksCap))
-			gh.SendResult(gh.HandleRequest("tools/call").ID(),
+			gh.SendResult(gh.WantRequest("tools/call").ID(),
 				fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","pollInterval":600000}}`,
 					i))
 			tasks = append(tasks, nextTaskID(t, client))
@@ -50,13 +50,13 @@ func TestStatelessTasks_ListenerLimit(t *testing.T) {
 		h.gateway.FillTaskListeners(2)
 		client.Send(modernRequest(`"l"`, "subscriptions/listen",
 			`"notifications":{"taskIds":[`+strings.Join(tasks, ",")+`]},`, tasksCap))
-		ack := client.HandleNotification("notifications/subscriptions/acknowledged")
+		ack := client.WantNotification("notifications/subscriptions/acknowledged")
 		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) !=
 			`{"taskIds":[`+strings.Join(tasks[:2], ",")+`]}` {
 			t.Errorf("acknowledged %s", got)
 		}
-		gh.HandleRequest("tasks/get")
-		gh.HandleRequest("tasks/get")
+		gh.WantRequest("tasks/get")
+		gh.WantRequest("tasks/get")
 		gh.WantNothing()
 	})
 }
@@ -69,7 +69,7 @@ func TestListTasks_PageLimit(t *testing.T) {
 		makeTask(t, a, gh, "gh", "t")
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
 		for i := range 1000 {
-			gh.SendResult(gh.HandleRequest("tasks/list").ID(),
+			gh.SendResult(gh.WantRequest("tasks/list").ID(),
 				fmt.Sprintf(`{"tasks":[],"nextCursor":"%d"}`, i))
 		}
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
@@ -91,16 +91,16 @@ func TestPolledTask_SilentBackendFailsCall(t *testing.T) {
 		gh.ServeToolsList(mcptest.ToolsResult("job"))
 		listTools(t, client)
 		client.Send(toolsCall("1", "job"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+		gh.SendResult(gh.WantRequest("tools/call").ID(),
 			`{"resultType":"task","taskId":"t","status":"working","ttlMs":null,"pollIntervalMs":1000}`)
 		for range 6 {
-			gh.HandleRequest("tasks/get")
-			gh.HandleNotification("notifications/cancelled")
+			gh.WantRequest("tasks/get")
+			gh.WantNotification("notifications/cancelled")
 		}
 		if m := client.NextMessage(); m.ID() != "1" || m.Part(wire.PartError) == nil {
 			t.Errorf("got %s", m.Raw())
 		}
-		gh.HandleRequest("tasks/cancel")
+		gh.WantRequest("tasks/cancel")
 		gh.WantNothing()
 	})
 }
@@ -110,7 +110,7 @@ func TestSuspended_InputRequestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		const bound = 256
 		for i := range bound + 1 {
 			gh.Sendf(`{"jsonrpc":"2.0","id":"e%d","method":"roots/list"}`, i)
@@ -155,7 +155,7 @@ func TestLongURISubscriptionIsRejected(t *testing.T) {
 		listTools(t, client)
 		long := strings.Repeat("x", 8<<10+1)
 		client.Sendf(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"u:%s"}}`, long[:8<<10-2])
-		gh.SendResult(gh.HandleRequest("resources/subscribe").ID(), "{}")
+		gh.SendResult(gh.WantRequest("resources/subscribe").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		client.Sendf(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":%q}}`,
 			long)

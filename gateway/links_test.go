@@ -50,17 +50,17 @@ func TestLinks_SessionReadsLinkedResource(t *testing.T) {
 		client.Want(missing(1, "x:linked"))
 
 		client.Send(toolsCall("2", "two"))
-		b.SendResult(b.HandleRequest("tools/call").ID(),
+		b.SendResult(b.WantRequest("tools/call").ID(),
 			`{"content":[{"type":"resource_link","uri":"x:linked","name":"n"},`+
 				`{"type":"resource","resource":{"uri":"x:embedded","text":"t"}},{"type":"resource_link","uri":"x:listed","name":"n"}]}`)
 		client.NextMessage()
 		client.Send(`{"jsonrpc":"2.0","id":3,"method":"prompts/get","params":{"name":"ptwo"}}`)
-		b.SendResult(b.HandleRequest("prompts/get").ID(),
+		b.SendResult(b.WantRequest("prompts/get").ID(),
 			`{"messages":[{"role":"user","content":{"type":"resource_link","uri":"x:prompted","name":"n"}}]}`)
 		client.NextMessage()
 		for i, uri := range []string{"x:linked", "x:embedded", "x:prompted"} {
 			client.Send(read(10+i, uri))
-			asked := b.HandleRequest("resources/read")
+			asked := b.WantRequest("resources/read")
 			if got := paramAt(t, asked, "uri"); got != `"`+uri+`"` {
 				t.Errorf("read %s, want %s", got, uri)
 			}
@@ -68,10 +68,10 @@ func TestLinks_SessionReadsLinkedResource(t *testing.T) {
 			client.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"contents":[]}}`, 10+i))
 		}
 		client.Send(`{"jsonrpc":"2.0","id":20,"method":"resources/subscribe","params":{"uri":"x:linked"}}`)
-		b.SendResult(b.HandleRequest("resources/subscribe").ID(), `{}`)
+		b.SendResult(b.WantRequest("resources/subscribe").ID(), `{}`)
 		client.Want(`{"jsonrpc":"2.0","id":20,"result":{}}`)
 		client.Send(read(21, "x:listed"))
-		a.SendResult(a.HandleRequest("resources/read").ID(), `{"contents":[]}`)
+		a.SendResult(a.WantRequest("resources/read").ID(), `{"contents":[]}`)
 		client.NextMessage()
 
 		other, _ := h.connectClient()
@@ -97,14 +97,14 @@ func TestLinks_Limit(t *testing.T) {
 			content += fmt.Sprintf(`,{"type":"resource_link","uri":"x:%d","name":"n"}`, i)
 		}
 		client.Send(toolsCall("2", "two"))
-		b.SendResult(b.HandleRequest("tools/call").ID(), `{"content":[`+content[1:]+`]}`)
+		b.SendResult(b.WantRequest("tools/call").ID(), `{"content":[`+content[1:]+`]}`)
 		client.NextMessage()
 		client.Send(`{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"x:0"}}`)
 		if m := client.NextMessage(); m.Part(wire.PartError) == nil {
 			t.Errorf("the oldest link was not forgotten: %s", m.Raw())
 		}
 		client.Send(`{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"x:1"}}`)
-		b.SendResult(b.HandleRequest("resources/read").ID(), `{"contents":[]}`)
+		b.SendResult(b.WantRequest("resources/read").ID(), `{"contents":[]}`)
 		client.Want(`{"jsonrpc":"2.0","id":4,"result":{"contents":[]}}`)
 	})
 }
@@ -120,11 +120,11 @@ func TestLinks_StatelessClientReadsLinkedResource(t *testing.T) {
 		serveResourcesStartup(t, b, "two", "")
 		client.NextMessage()
 		client.Send(modernRequest("1", "tools/call", `"name":"two",`, clientCaps))
-		b.SendResult(b.HandleRequest("tools/call").ID(),
+		b.SendResult(b.WantRequest("tools/call").ID(),
 			`{"content":[{"type":"resource_link","uri":"x:linked","name":"n"}]}`)
 		client.NextMessage()
 		client.Send(modernRequest("2", "resources/read", `"uri":"x:linked",`, clientCaps))
-		b.SendResult(b.HandleRequest("resources/read").ID(), `{"contents":[]}`)
+		b.SendResult(b.WantRequest("resources/read").ID(), `{"contents":[]}`)
 		if m := client.NextMessage(); m.Part(wire.PartError) != nil {
 			t.Errorf("answered %s", m.Raw())
 		}

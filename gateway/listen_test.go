@@ -58,10 +58,10 @@ func TestListen_FilterAndIDs(t *testing.T) {
 
 		client.Send(listenFor(`"L"`,
 			`{"resourceSubscriptions":["x:a","y:nobody has it","x:a"],"promptsListChanged":true,"unknown":true}`))
-		armed := gh.HandleRequest("resources/subscribe")
+		armed := gh.WantRequest("resources/subscribe")
 		client.WantNothing() // not before the backend has confirmed
 		gh.SendResult(armed.ID(), `{}`)
-		gh.SendError(gh.HandleRequest("resources/subscribe").ID(),
+		gh.SendError(gh.WantRequest("resources/subscribe").ID(),
 			`{"code":-32002,"message":"I do not have it either"}`)
 		wantAcknowledged(t, client, `"L"`,
 			`{"promptsListChanged":true,"resourceSubscriptions":["x:a"]}`)
@@ -83,7 +83,7 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		client.WantNothing()
 
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
-		if m := gh.HandleRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()),
+		if m := gh.WantRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()),
 			`"x:a"`) {
 			t.Errorf("asked %s", m.Raw())
 		} else {
@@ -103,7 +103,7 @@ func TestListen_UnsupportedFiltersAreOmitted(t *testing.T) {
 		gh := startWithResource(t, h, "gh")
 		client.NextMessage()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"]}`))
-		gh.SendError(gh.HandleRequest("resources/subscribe").ID(), `{"code":-32602,"message":"no"}`)
+		gh.SendError(gh.WantRequest("resources/subscribe").ID(), `{"code":-32602,"message":"no"}`)
 		wantAcknowledged(t, client, `1`, `{}`)
 		client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":` + serverInfo + `},"resultType":"complete"}}`)
 		for _, filter := range []string{`[]`, `null`, `{"resourceSubscriptions":"x:a"}`,
@@ -140,7 +140,7 @@ func TestListen_SilentBackendAndGracefulEnd(t *testing.T) {
 		gh := startWithResource(t, h, "gh")
 		client.NextMessage()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"],"toolsListChanged":true}`))
-		gh.HandleRequest("resources/subscribe")
+		gh.WantRequest("resources/subscribe")
 		time.Sleep(6 * time.Second)
 		wantAcknowledged(t, client, `1`, `{"toolsListChanged":true}`)
 		cancel()
@@ -161,7 +161,7 @@ func TestListen_SuccessorKeepsSubscription(t *testing.T) {
 		gh := startWithResource(t, h, "gh")
 		client.NextMessage()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"]}`))
-		gh.SendResult(gh.HandleRequest("resources/subscribe").ID(), `{}`)
+		gh.SendResult(gh.WantRequest("resources/subscribe").ID(), `{}`)
 		wantAcknowledged(t, client, `1`, `{"resourceSubscriptions":["x:a"]}`)
 		client.Send(listenFor(`2`, `{"resourceSubscriptions":["x:a"]}`))
 		synctest.Wait()
@@ -176,7 +176,7 @@ func TestListen_SuccessorKeepsSubscription(t *testing.T) {
 		}
 		wantAcknowledged(t, client, `2`, `{"resourceSubscriptions":["x:a"]}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-		gh.HandleRequest("resources/unsubscribe")
+		gh.WantRequest("resources/unsubscribe")
 	})
 }
 

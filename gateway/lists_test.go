@@ -137,14 +137,14 @@ func TestCachedCatalogIsListedAtOnce(t *testing.T) {
 		client.WantNothing()
 		gh, docs := h.nextProcess("gh"), h.nextProcess("docs")
 		docs.ServeHandshake("")
-		m := docs.HandleRequest("tools/call")
+		m := docs.WantRequest("tools/call")
 		docs.SendResult(m.ID(), `{"docs":1}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"docs":1}}`)
 		docs.ServeToolsList(mcptest.ToolsResult("search"))
 		time.Sleep(time.Second)
 		client.WantNothing()
 		gh.ServeStartup("search", "more")
-		client.HandleNotification("notifications/tools/list_changed")
+		client.WantNotification("notifications/tools/list_changed")
 		time.Sleep(time.Second)
 		client.WantNothing()
 	})
@@ -168,7 +168,7 @@ func TestNOTIF_07_ChangeIsNotifiedOnce(t *testing.T) {
 		}
 		change("b")
 		time.Sleep(time.Second)
-		client.HandleNotification("notifications/tools/list_changed")
+		client.WantNotification("notifications/tools/list_changed")
 		change("c") // and back within coalesce
 		change("b")
 		time.Sleep(time.Second)
@@ -180,7 +180,7 @@ func TestNOTIF_07_ChangeIsNotifiedOnce(t *testing.T) {
 		client.WantNothing()
 		change("b")
 		time.Sleep(time.Second)
-		client.HandleNotification("notifications/tools/list_changed")
+		client.WantNotification("notifications/tools/list_changed")
 		client.WantNothing()
 	})
 }
@@ -198,7 +198,7 @@ func TestPAGE_03_AllPagesAreListedAndCallable(t *testing.T) {
 			names = append(names, fmt.Sprintf("t%03d", i))
 		}
 		for page := range 3 {
-			m := gh.HandleRequest("tools/list")
+			m := gh.WantRequest("tools/list")
 			want := []string{"", `"c\u0031"`, `""`}[page]
 			if got := string(m.Part(wire.PartCursor)); got != want {
 				t.Errorf("page %d was requested with the cursor %s, want %s", page, got, want)
@@ -214,7 +214,7 @@ func TestPAGE_03_AllPagesAreListedAndCallable(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		client.Send(toolsCall("1", "t100"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
+		gh.SendResult(gh.WantRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }

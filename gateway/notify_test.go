@@ -18,10 +18,10 @@ const allCapsHandshake = `{"protocolVersion":"2025-11-25","capabilities":{"tools
 func serveFullStartup(p *mcptest.Peer, name string) {
 	p.ServeHandshake(allCapsHandshake)
 	p.ServeToolsList(mcptest.ToolsResult(name))
-	p.SendResult(p.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"`+name+`"}]}`)
-	p.SendResult(p.HandleRequest("resources/list").ID(),
+	p.SendResult(p.WantRequest("prompts/list").ID(), `{"prompts":[{"name":"`+name+`"}]}`)
+	p.SendResult(p.WantRequest("resources/list").ID(),
 		`{"resources":[{"uri":"`+name+`://","name":"r"}]}`)
-	p.SendResult(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+	p.SendResult(p.WantRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 }
 
 // openTwoClients starts a harness with running backends and two clients.
@@ -91,7 +91,7 @@ func TestResourceUpdatesReachSubscribers(t *testing.T) {
 		gh := backends["gh"]
 		const updated = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"gh://","x":1.0}}`
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"gh://","x":1.0}}`)
-		m := gh.HandleRequest("resources/subscribe")
+		m := gh.WantRequest("resources/subscribe")
 		if got := string(m.Part(wire.PartParams)); got != `{"uri":"gh://","x":1.0}` {
 			t.Errorf("asked with %s", got)
 		}
@@ -101,7 +101,7 @@ func TestResourceUpdatesReachSubscribers(t *testing.T) {
 		a.Want(updated)
 		b.WantNothing()
 		a.Send(`{"jsonrpc":"2.0","id":2,"method":"resources/unsubscribe","params":{"uri":"gh://"}}`)
-		gh.SendResult(gh.HandleRequest("resources/unsubscribe").ID(), "{}")
+		gh.SendResult(gh.WantRequest("resources/unsubscribe").ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		gh.Send(updated)
 		a.WantNothing()
@@ -119,9 +119,9 @@ func TestElicitationCompleteReachesItsSession(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh", "docs")
 		gh, docs := backends["gh"], backends["docs"]
 		a.Send(toolsCall("1", "gh"))
-		callOfA := gh.HandleRequest("tools/call")
+		callOfA := gh.WantRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"mode":"url","url":"https://x","elicitationId":"e1","message":"m"}}`)
-		a.SendResult(a.HandleRequest("elicitation/create").ID(), `{"action":"accept"}`)
+		a.SendResult(a.WantRequest("elicitation/create").ID(), `{"action":"accept"}`)
 		gh.Want(`{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`)
 		const failure = `{"code":-32042,"message":"m","data":{"x":1.0,"elicitations":[{"mode":"url","elicitationId":"e2","message":"%sm"},{"message":"%sn"}]}}`
 		gh.SendError(callOfA.ID(), strings.ReplaceAll(failure, "%s", ""))
@@ -138,7 +138,7 @@ func TestElicitationCompleteReachesItsSession(t *testing.T) {
 		complete(docs, "e1")
 		// from now on unsolicited messages of gh belong to b, unless an id names another session
 		b.Send(toolsCall("1", "gh"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		a.Want(complete(gh, "e1"))
 		a.WantNothing()
 		b.WantNothing()
@@ -151,28 +151,28 @@ func TestCONC_09_PerSessionConnection(t *testing.T) {
 		h, a, b, _ := openTwoClients(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
 		a.Send(toolsCall("1", "gh"))
 		ofA := h.nextProcess("gh")
-		m := ofA.HandleRequest("initialize")
+		m := ofA.WantRequest("initialize")
 		if caps, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(caps) !=
 			allClientCaps {
 			t.Errorf("got %s", caps)
 		}
 		ofA.SendResult(m.ID(), allCapsHandshake)
-		ofA.HandleNotification("notifications/initialized")
-		ofA.HandleRequest("tools/call")
+		ofA.WantNotification("notifications/initialized")
+		ofA.WantRequest("tools/call")
 		b.Send(toolsCall("1", "gh"))
 		ofB := h.nextProcess("gh")
 		ofB.ServeHandshake(allCapsHandshake)
-		ofB.HandleRequest("tools/call")
+		ofB.WantRequest("tools/call")
 		ofA.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
-		a.HandleNotification("notifications/message")
+		a.WantNotification("notifications/message")
 		b.WantNothing()
 		b.Send(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
-		ofB.HandleNotification("notifications/roots/list_changed")
+		ofB.WantNotification("notifications/roots/list_changed")
 		ofA.WantNothing()
 		a.Close()
 		synctest.Wait()
 		time.Sleep(10 * time.Second)
-		ofA.HandleNotification("notifications/cancelled")
+		ofA.WantNotification("notifications/cancelled")
 		if !ofA.Disconnected() || ofB.Disconnected() {
 			t.Error("the ended session's connection is open, or the other one's is closed")
 		}

@@ -35,7 +35,7 @@ func TestServerRequest_LimitPerBackend(t *testing.T) {
 		listTools(t, client)
 		for i, name := range []string{"a", "b", "c", "d"} {
 			client.Send(toolsCall(fmt.Sprint(i), "ask_"+name))
-			all[name].HandleRequest("tools/call")
+			all[name].WantRequest("tools/call")
 		}
 		for _, c := range []struct {
 			name         string
@@ -48,7 +48,7 @@ func TestServerRequest_LimitPerBackend(t *testing.T) {
 			}
 		}
 		all["a"].Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q7"}}`)
-		client.HandleNotification("notifications/cancelled")
+		client.WantNotification("notifications/cancelled")
 		// b and c get the remaining slots
 		if put, refused := sendServerRequests(client, all["c"], "again", 2); put != 0 ||
 			refused != 2 {
@@ -67,14 +67,14 @@ func TestServerRequest_EndsWithItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, _, ofCall := startCallThatAsks(t, settings{}, allClientCaps)
 		client.Send(toolsCall("2", "ask"))
-		other := gh.HandleRequest("tools/call")
+		other := gh.WantRequest("tools/call")
 		gh.SendOnStream(ofCall.ID(), `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 		gh.SendOnStream(ofCall.ID(),
 			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"m"}}`)
 		gh.SendOnStream(other.ID(), `{"jsonrpc":"2.0","id":"o","method":"roots/list"}`)
-		client.HandleRequest("roots/list")
-		client.HandleRequest("elicitation/create")
-		ofOther := client.HandleRequest("roots/list").ID()
+		client.WantRequest("roots/list")
+		client.WantRequest("elicitation/create")
+		ofOther := client.WantRequest("roots/list").ID()
 		gh.SendOnStream(ofCall.ID(), `{"jsonrpc":"2.0","id":`+string(ofCall.ID())+`,"result":{}}`)
 		var cancelled, answered int
 		for _, line := range client.TakeAll() {
@@ -110,9 +110,9 @@ func TestServerRequest_WithoutCallTimesOut(t *testing.T) {
 		o := settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}
 		_, client, gh, _, first := startCallThatAsks(t, o, allClientCaps)
 		client.Send(toolsCall("2", "ask"))
-		second := gh.HandleRequest("tools/call")
+		second := gh.WantRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
-		client.HandleRequest("roots/list")
+		client.WantRequest("roots/list")
 		gh.SendResult(second.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		time.Sleep(time.Hour) // the first call's timeout is paused
@@ -120,20 +120,20 @@ func TestServerRequest_WithoutCallTimesOut(t *testing.T) {
 		gh.SendResult(first.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		gh.Send(`{"jsonrpc":"2.0","id":"none","method":"roots/list"}`) // while no call is in flight
-		client.HandleRequest("roots/list")
+		client.WantRequest("roots/list")
 		time.Sleep(10*time.Minute - time.Second)
 		client.WantNothing()
 		gh.WantNothing()
 		time.Sleep(2 * time.Second)
 		for range 2 {
-			client.HandleNotification("notifications/cancelled")
+			client.WantNotification("notifications/cancelled")
 			if got := gh.Next(); !strings.Contains(got, `"error":{"code":-32603`) ||
 				!strings.Contains(got, "within 10m0s") {
 				t.Errorf("got %s", got)
 			}
 		}
 		client.Send(toolsCall("3", "ask")) // its timeout runs
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		time.Sleep(time.Minute)
 		if got := client.Next(); !strings.Contains(got, "no answer within 1m0s") {
 			t.Errorf("got %s", got)
@@ -166,7 +166,7 @@ func TestServerRequest_NonObjectParamsAreRefused(t *testing.T) {
 						}
 						return
 					}
-					if m := client.HandleRequest(method); string(m.Part(wire.PartParams)) != want {
+					if m := client.WantRequest(method); string(m.Part(wire.PartParams)) != want {
 						t.Errorf("asked with params %s, want %s", m.Part(wire.PartParams), want)
 					}
 				})

@@ -58,10 +58,10 @@ func TestOpen_EndWhenClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")
 		conn, client, gh, s, closed := h.sessionInCall()
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
+		gh.SendResult(gh.WantRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		client.Send(toolsCall("2", "slow"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		if m := client.NextMessage(); m.Method() != "roots/list" {
 			t.Errorf("got %s", m.Raw())
@@ -91,9 +91,9 @@ func TestOpen_Shutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
 		_, client, gh, s, closed := h.sessionInCall()
-		first := gh.HandleRequest("tools/call")
+		first := gh.WantRequest("tools/call")
 		client.Send(toolsCall("2", "slow"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		began := time.Now()
 		go s.Shutdown()
 		synctest.Wait()
@@ -107,7 +107,7 @@ func TestOpen_Shutdown(t *testing.T) {
 			t.Errorf("the end took %v", took)
 		}
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
-		gh.HandleNotification("notifications/cancelled")
+		gh.WantNotification("notifications/cancelled")
 	})
 }
 
@@ -127,7 +127,7 @@ func TestOpen_NonReadingClientIsDisconnected(t *testing.T) {
 				t.Fatal("it is not disconnected")
 			}
 			paused.Send(toolsCall(fmt.Sprint(n), "big"))
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), large)
+			gh.SendResult(gh.WantRequest("tools/call").ID(), large)
 			synctest.Wait()
 		}
 		s.Closed(nil)
@@ -154,7 +154,7 @@ func TestSharedProcessStderrIsHiddenFromPrincipals(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHarness(t, settings{}, "gh")
 			conn, client, gh, s, closed := h.sessionInCallFor(principal)
-			gh.HandleRequest("tools/call")
+			gh.WantRequest("tools/call")
 			gh.Exit("exit 1", "of another call")
 			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); !strings.Contains(failure.Message, want) {
 				t.Errorf("principal %q: got %q, want %q in it", principal, failure.Message, want)
@@ -172,7 +172,7 @@ func TestPrincipalIsAudited(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHarness(t, settings{singleClient: true}, "gh")
 			conn, client, gh, s, closed := h.sessionInCallFor(principal)
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
+			gh.SendResult(gh.WantRequest("tools/call").ID(), "{}")
 			client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 			conn.Close()
 			<-closed

@@ -74,12 +74,12 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 				note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"of a"}}`
 				gh.SendOnStream(callOfA.ID(), note)
 				if sharing != "shared" { // no log level was set there
-					a.HandleNotification("notifications/message")
+					a.WantNotification("notifications/message")
 				} else {
 					a.TakeAll()
 				}
 				a.Send(cancelRequest1)
-				gh.HandleNotification("notifications/cancelled")
+				gh.WantNotification("notifications/cancelled")
 				gh.SendOnStream(callOfA.ID(), note)
 				wantNotDelivered(t, gh, callOfA.ID(), a, b)
 
@@ -123,18 +123,18 @@ func TestOrigin_StreamOfEndedSessionCall(t *testing.T) {
 		serveFullStartup(gh, "gh")
 		listTools(t, client)
 		client.Send(toolsCall("1", "gh"))
-		one := gh.HandleRequest("tools/call")
+		one := gh.WantRequest("tools/call")
 		client.Send(toolsCall("2", "gh"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		client.Send(cancelRequest1)
-		gh.HandleNotification("notifications/cancelled")
+		gh.WantNotification("notifications/cancelled")
 		wantNotDelivered(t, gh, one.ID(), client)
 		gh.SendOnStream(one.ID(),
 			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
-		client.HandleNotification("notifications/message")
+		client.WantNotification("notifications/message")
 		gh.SendOnStream(one.ID(),
 			`{"jsonrpc":"2.0","id":"t","method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`)
-		client.HandleRequest("roots/list")
+		client.WantRequest("roots/list")
 	})
 }
 
@@ -144,7 +144,7 @@ func TestOrigin_StreamOfReplacedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
-		asked := gh.HandleRequest("tools/call")
+		asked := gh.WantRequest("tools/call")
 		gh.SendOnStream(asked.ID(),
 			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
 		client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`,

@@ -72,14 +72,14 @@ func TestPAGE_03_PagesComeFromOneSnapshot(t *testing.T) {
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			gh.ServeToolsList(mcptest.ToolsResult(names("b")...))
 			time.Sleep(time.Second)
-			client.HandleNotification("notifications/tools/list_changed")
+			client.WantNotification("notifications/tools/list_changed")
 		})
 		_, old := requestPage(t, client, catalog.Tools, "") // of b
 		collect("b", func() {
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			gh.ServeToolsList(mcptest.ToolsResult(names("a")...))
 			time.Sleep(time.Second)
-			client.HandleNotification("notifications/tools/list_changed")
+			client.WantNotification("notifications/tools/list_changed")
 		})
 		_, cursor := requestPage(t, client, catalog.Tools, "") // of a
 		if got, _ := requestPage(t, client, catalog.Tools, old); got !=
@@ -109,12 +109,12 @@ func TestNOTIF_07_PromptAndResourceChanges(t *testing.T) {
 		change := func(n int) {
 			t.Helper()
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
-			gh.SendResult(gh.HandleRequest("prompts/list").ID(),
+			gh.SendResult(gh.WantRequest("prompts/list").ID(),
 				fmt.Sprintf(`{"prompts":[{"name":"p%d"}]}`, n))
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`)
-			gh.SendResult(gh.HandleRequest("resources/list").ID(),
+			gh.SendResult(gh.WantRequest("resources/list").ID(),
 				fmt.Sprintf(`{"resources":[{"uri":"r%d://"}]}`, n))
-			gh.SendResult(gh.HandleRequest("resources/templates/list").ID(),
+			gh.SendResult(gh.WantRequest("resources/templates/list").ID(),
 				fmt.Sprintf(`{"resourceTemplates":[{"uriTemplate":"t%d://{x}"}]}`, n))
 			time.Sleep(time.Second)
 		}
@@ -122,19 +122,19 @@ func TestNOTIF_07_PromptAndResourceChanges(t *testing.T) {
 		a.WantNothing() // it has requested nothing
 		requestPage(t, a, catalog.Templates, "")
 		change(2)
-		a.HandleNotification("notifications/resources/list_changed")
+		a.WantNotification("notifications/resources/list_changed")
 		a.WantNothing()
 		requestPage(t, a, catalog.Prompts, "")
 		requestPage(t, a, catalog.Resources, "")
 		requestPage(t, a, catalog.Templates, "")
 		change(3)
-		a.HandleNotification("notifications/prompts/list_changed")
-		a.HandleNotification("notifications/resources/list_changed")
+		a.WantNotification("notifications/prompts/list_changed")
+		a.WantNotification("notifications/resources/list_changed")
 		a.WantNothing()
 		b.WantNothing()
 		// A prompt name is resolved by the list that the client was shown.
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p2"}}`)
-		gh.HandleRequest("prompts/get")
+		gh.WantRequest("prompts/get")
 	})
 }
 
@@ -185,7 +185,7 @@ func TestDisconnectedSessionEndsAtOnce(t *testing.T) {
 		if err := <-served; err != nil || time.Since(began) != 0 {
 			t.Errorf("Serve: %v, after %v", err, time.Since(began))
 		}
-		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != ofCall.ID() {
+		if m := gh.WantNotification("notifications/cancelled"); m.RequestID() != ofCall.ID() {
 			t.Errorf("got %s", m.Raw())
 		}
 	})
@@ -228,13 +228,13 @@ func TestCONC_01_WaitingRequestsBlockNothing(t *testing.T) {
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
 		a.Send(`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"slow://"}}`)
 		a.Send(`{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"info"}}`)
-		quick.SendResult(quick.HandleRequest("logging/setLevel").ID(), "{}")
+		quick.SendResult(quick.WantRequest("logging/setLevel").ID(), "{}")
 		began := time.Now()
 		a.Send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
 		a.Want(`{"jsonrpc":"2.0","id":4,"result":{}}`)
 		requestPage(t, a, catalog.Prompts, "")
 		a.Send(`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"quick://"}}`)
-		quick.SendResult(quick.HandleRequest("resources/read").ID(), "{}")
+		quick.SendResult(quick.WantRequest("resources/read").ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":5,"result":{}}`)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("it took %v", took)

@@ -90,7 +90,7 @@ func TestPolledTask_Inputs(t *testing.T) {
 				rounds = 2
 			}
 			for range rounds {
-				m := client.HandleRequest("elicitation/create")
+				m := client.WantRequest("elicitation/create")
 				text, _ := wire.Lookup(m.Part(wire.PartParams), "message")
 				if !strings.HasPrefix(string(text), `"[jobs] `) {
 					t.Errorf("asked %s", m.Raw())
@@ -127,7 +127,7 @@ func TestPolledTask_Cancelled(t *testing.T) {
 				h, server, client := openTaskServerSession(t, settings{}, `{"elicitation":{}}`)
 				client.Send(callTool("1", "slow_compute", `{"seconds":3600}`, ""))
 				client.Send(callTool("2", "confirm_delete", `{"filename":"f"}`, ""))
-				client.HandleRequest("elicitation/create")
+				client.WantRequest("elicitation/create")
 				take(client)
 				time.Sleep(time.Minute)
 				if n := server.RunningTasks(); n != 0 {
@@ -135,7 +135,7 @@ func TestPolledTask_Cancelled(t *testing.T) {
 				}
 				if what == "cancelled" {
 					// of the request to the client
-					client.HandleNotification("notifications/cancelled")
+					client.WantNotification("notifications/cancelled")
 					client.WantNothing()
 				}
 				if records := h.auditRecords(); len(records) != 2 ||
@@ -205,7 +205,7 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 			client.Sendf(`{"jsonrpc":"2.0","id":%q,"method":"tasks/result","params":{"taskId":%q}}`,
 				id, asks)
 		}
-		m := client.HandleRequest("elicitation/create")
+		m := client.WantRequest("elicitation/create")
 		if meta, _ := wire.Lookup(m.Part(wire.PartParams), "_meta"); string(meta) !=
 			`{"io.modelcontextprotocol/related-task":{"taskId":"`+asks+`"}}` {
 			t.Errorf("asked with _meta %s", meta)
@@ -252,15 +252,15 @@ func TestPolledTask_ResultRequestCancelled(t *testing.T) {
 		wait := func(id string) {
 			client.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"tasks/result","params":{"taskId":%s}}`,
 				id, value)
-			client.HandleNotification("notifications/tasks/status")
+			client.WantNotification("notifications/tasks/status")
 		}
 		wait("2")
-		client.HandleRequest("elicitation/create")
+		client.WantRequest("elicitation/create")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-		client.HandleNotification("notifications/cancelled")
+		client.WantNotification("notifications/cancelled")
 		client.Sendf(`{"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":%s}}`,
 			value)
-		client.SendResult(client.HandleRequest("elicitation/create").ID(), `{"action":"decline"}`)
+		client.SendResult(client.WantRequest("elicitation/create").ID(), `{"action":"decline"}`)
 		for m := client.NextMessage(); ; m = client.NextMessage() {
 			if m.Method() == "notifications/tasks/status" {
 				continue

@@ -26,7 +26,7 @@ func openRelayedTask(t *testing.T, more string) (client, gh *mcptest.Peer, task,
 	gh.ServeToolsList(mcptest.ToolsResult("ask"))
 	client.NextMessage()
 	client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tasksCap))
-	gh.SendResult(gh.HandleRequest("tools/call").ID(),
+	gh.SendResult(gh.WantRequest("tools/call").ID(),
 		`{"resultType":"task","taskId":"t1",`+taskTimes+more+`}`)
 	m := client.NextMessage()
 	rest := wire.EditObject(m.Part(wire.PartResult),
@@ -133,7 +133,7 @@ func TestRelayedTask_Acknowledgements(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
 					client.Send(taskRequest("1", method, task, `"inputResponses":{"a":{}},`))
-					gh.SendResult(gh.HandleRequest(method).ID(), sent)
+					gh.SendResult(gh.WantRequest(method).ID(), sent)
 					got := strings.ReplaceAll(nextWithoutServerInfo(client), task, `"T"`)
 					if want[0] == '{' && got != want ||
 						want[0] != '{' && !strings.HasPrefix(got,
@@ -173,7 +173,7 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 		client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
 		ask := func(caps string) string {
 			client.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`, caps))
-			gh.SendResult(gh.HandleRequest("tasks/get").ID(), asks)
+			gh.SendResult(gh.WantRequest("tasks/get").ID(), asks)
 			return nextWithoutServerInfo(client)
 		}
 		if got := ask(less); !strings.Contains(got, `"code":-32021`) ||
@@ -185,11 +185,11 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 		}
 		client.Send(modernRequest(`"l"`, "subscriptions/listen",
 			`"notifications":{"taskIds":[`+task+`]},`, less))
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), asks)
-		client.HandleNotification("notifications/subscriptions/acknowledged")
+		gh.SendResult(gh.WantRequest("tasks/get").ID(), asks)
+		client.WantNotification("notifications/subscriptions/acknowledged")
 		client.WantNothing()
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"cancelled"}`)
-		if m := client.HandleNotification("notifications/tasks"); !strings.Contains(string(m.Raw()),
+		gh.SendResult(gh.WantRequest("tasks/get").ID(), `{"taskId":"t1","status":"cancelled"}`)
+		if m := client.WantNotification("notifications/tasks"); !strings.Contains(string(m.Raw()),
 			`"cancelled"`) {
 			t.Errorf("got %s", m.Raw())
 		}
@@ -203,13 +203,13 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		getTask(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
-		gh.HandleRequest("tasks/result")
+		gh.WantRequest("tasks/result")
 		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`)
 		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"inputRequests":{"q1"`) {
 			t.Errorf("got %s", got)
 		}
 		client.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`, less))
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(),
+		gh.SendResult(gh.WantRequest("tasks/get").ID(),
 			`{"taskId":"t1","status":"input_required"}`)
 		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"code":-32021`) {
 			t.Errorf("got %s", got)
@@ -228,7 +228,7 @@ func TestRelayedTask_CompletedWithoutResult(t *testing.T) {
 		works := `{"resultType":"complete","status":"working","ttlMs":null,"taskId":` + task + `}`
 		began := time.Now()
 		getTask(client, gh, task, ended)
-		result := gh.HandleRequest("tasks/result")
+		result := gh.WantRequest("tasks/result")
 		wantText(t, "unknown", nextWithoutServerInfo(client), works)
 		if waited := time.Since(began); waited != time.Second {
 			t.Errorf("notified after %v", waited)
@@ -247,18 +247,18 @@ func TestRelayedTask_CompletedWithoutResult(t *testing.T) {
 		task := createTask(t, client, gh, "")
 		works := `{"resultType":"complete","status":"working","ttlMs":null,"taskId":` + task + `}`
 		getTask(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
-		early := gh.HandleRequest("tasks/result")
+		early := gh.WantRequest("tasks/result")
 		wantText(t, "no inputs", nextWithoutServerInfo(client), works)
 		getTask(client, gh, task, ended)
 		time.Sleep(time.Second / 2)
 		client.Send(taskRequest(`"too"`, "tasks/get", task, ""))
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), ended)
+		gh.SendResult(gh.WantRequest("tasks/get").ID(), ended)
 		wantText(t, "unknown", nextWithoutServerInfo(client), works)
-		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != early.ID() {
+		if m := gh.WantNotification("notifications/cancelled"); m.RequestID() != early.ID() {
 			t.Errorf("cancelled %s", m.Raw())
 		}
 		// for the waiting request
-		gh.SendResult(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`)
+		gh.SendResult(gh.WantRequest("tasks/result").ID(), `{"content":[]}`)
 		wantText(t, "known", nextWithoutServerInfo(client),
 			`{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
 		gh.WantNothing()
@@ -271,7 +271,7 @@ func TestRelayedTask_ErrorCode(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
 		task := createTask(t, client, gh, "")
 		getTask(client, gh, task, `{"taskId":"t1","status":"failed"}`)
-		gh.SendError(gh.HandleRequest("tasks/result").ID(),
+		gh.SendError(gh.WantRequest("tasks/result").ID(),
 			`{"code":-32042,"message":"own words","data":{}}`)
 		wantText(t, "failed", nextWithoutServerInfo(client),
 			`{"resultType":"complete","error":{"code":-32603,"message":"own words","data":{}},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
@@ -287,7 +287,7 @@ func TestRelayedTask_EndsDuringPoll(t *testing.T) {
 			_, client, gh := openTaskBackend(t, settings{singleClient: true})
 			task := createTask(t, client, gh, "")
 			getTask(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
-			early := gh.HandleRequest("tasks/result")
+			early := gh.WantRequest("tasks/result")
 			nextWithoutServerInfo(client)
 			go func() {
 				time.Sleep(time.Second)
@@ -296,7 +296,7 @@ func TestRelayedTask_EndsDuringPoll(t *testing.T) {
 			getTask(client, gh, task, ended)
 			time.Sleep(time.Second / 2)
 			client.Send(taskRequest(`"too"`, "tasks/get", task, ""))
-			gh.SendResult(gh.HandleRequest("tasks/get").ID(), ended)
+			gh.SendResult(gh.WantRequest("tasks/get").ID(), ended)
 			time.Sleep(2 * time.Second)
 			gh.TakeAll()
 			client.TakeAll()

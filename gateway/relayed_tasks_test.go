@@ -148,12 +148,12 @@ func TestRelayedTasks_Listen(t *testing.T) {
 			startTask(t, client, "slow_compute", `{"seconds":60}`)
 		client.Send(modernRequest(`"l"`, "subscriptions/listen",
 			`"notifications":{"taskIds":[`+task+`,`+other+`]},`, tasksCap))
-		client.HandleNotification("notifications/subscriptions/acknowledged")
+		client.WantNotification("notifications/subscriptions/acknowledged")
 		field := func(m wire.Message, path ...string) string {
 			value, _ := wire.Lookup(m.Part(wire.PartParams), path...)
 			return string(value)
 		}
-		m := client.HandleNotification("notifications/tasks")
+		m := client.WantNotification("notifications/tasks")
 		wantText(t, "id", field(m, "taskId"), task)
 		wantText(t, "status", field(m, "status"), `"input_required"`)
 		wantText(t, "question", field(m, "inputRequests", "confirm", "params", "message"),
@@ -164,7 +164,7 @@ func TestRelayedTasks_Listen(t *testing.T) {
 			`"inputResponses":{"confirm":{"action":"accept","content":{"confirm":"yes"}}},`))
 		nextWithoutServerInfo(client)
 		for status := ""; status != `"completed"`; {
-			status = field(client.HandleNotification("notifications/tasks"), "status")
+			status = field(client.WantNotification("notifications/tasks"), "status")
 		}
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
 		time.Sleep(2 * time.Minute)

@@ -107,7 +107,7 @@ func TestListedToolIsForbiddenByReload_F_SEC_1_F_SEC_12(t *testing.T) {
 		}
 		gh.WantNothing()
 		client.Send(toolsCall("99", "open"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
+		gh.SendResult(gh.WantRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":99,"result":{}}`)
 		records := h.auditRecords()
 		if !strings.Contains(records[0], `reason="the filters of backend gh deny it"`) ||
@@ -183,7 +183,7 @@ func testSuspendedThenForbidden(t *testing.T, reload func(*testing.T, *backends.
 		gh.ServeStartup("ask")
 		client.NextMessage()
 		client.Send(firstRequest("1"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
 		ticket := wantInputRequired(t, client, "q1")
 		reload(t, set)
@@ -217,11 +217,11 @@ func TestContinuationIsForbiddenByReload_F_SEC_1(t *testing.T) {
 		gh.ServeToolsList(mcptest.ToolsResult("ask"))
 		listTools(t, client)
 		client.Send(toolsCall("1", "ask"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+		gh.SendResult(gh.WantRequest("tools/call").ID(),
 			`{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}}},"requestState":"S"}`)
-		request := client.HandleRequest("elicitation/create")
+		request := client.WantRequest("elicitation/create")
 		denyTools(t, set, "modern", "ask", "", "")
-		client.HandleNotification("notifications/tools/list_changed")
+		client.WantNotification("notifications/tools/list_changed")
 		client.SendResult(request.ID(), `{"action":"accept","content":{}}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
 		gh.WantNothing()

@@ -26,7 +26,7 @@ func TestResult_LegacyResultTypeIsIgnored(t *testing.T) {
 			{`"resultType":null,"content":[]`, `"content":[]`},
 		} {
 			client.Send(firstRequest("1"))
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{`+of.sent+`}`)
+			gh.SendResult(gh.WantRequest("tools/call").ID(), `{`+of.sent+`}`)
 			client.Want(completeResult("1", of.want+`}`))
 		}
 		gh.WantNothing()
@@ -70,7 +70,7 @@ func TestErrorCodesByGeneration(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, client, gh := openGeneration(t, generation)
 				client.Send(firstRequest("1"))
-				gh.SendError(gh.HandleRequest("tools/call").ID(),
+				gh.SendError(gh.WantRequest("tools/call").ID(),
 					`{"code":`+of.code+`,"message":"own words"`+of.data+`}`)
 				client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":` + want +
 					`,"message":"own words"` + of.data + `}}`)
@@ -92,7 +92,7 @@ func TestNonObjectResult_F_HTTP_11(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h, client, gh := openGeneration(t, generation)
 					client.Send(firstRequest("1"))
-					gh.SendResult(gh.HandleRequest("tools/call").ID(), sent)
+					gh.SendResult(gh.WantRequest("tools/call").ID(), sent)
 					text := wire.Quote("the result is not an object: " + sent)
 					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":` +
 						string(text) + `,"data":` + sent + `}}`)
@@ -141,7 +141,7 @@ func TestResult_InvalidIsReported(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					_, client, gh := openGeneration(t, generation)
 					client.Send(firstRequest("1"))
-					gh.SendResult(gh.HandleRequest("tools/call").ID(), sent)
+					gh.SendResult(gh.WantRequest("tools/call").ID(), sent)
 					if got := nextWithoutServerInfo(client); !strings.HasPrefix(got,
 						`{"code":-32603,"message":"backend gh: its answer is unusable: `+want+`;`) {
 						t.Errorf("got %s\nwant %s", got, want)
@@ -159,7 +159,7 @@ func TestResult_NullInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openGeneration(t, "modern")
 		client.Send(firstRequest("1"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+		gh.SendResult(gh.WantRequest("tools/call").ID(),
 			`{"resultType":"input_required","inputRequests":null,"requestState":"RAW"}`)
 		m := client.NextMessage()
 		result := wire.EditObject(m.Part(wire.PartResult),
@@ -171,7 +171,7 @@ func TestResult_NullInputRequests(t *testing.T) {
 			t.Errorf("got %s", result)
 		}
 		client.Send(retryRequest("2", `{}`, string(ticket)))
-		again := gh.HandleRequest("tools/call")
+		again := gh.WantRequest("tools/call")
 		if got := paramAt(t, again, "requestState"); got != `"RAW"` {
 			t.Errorf("sent again with %s", got)
 		}

@@ -24,7 +24,7 @@ func openModern(t *testing.T, date,
 	gh.ServeToolsList(mcptest.ToolsResult("ask"))
 	listTools(t, client)
 	client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"n":9007199254740993},"_meta":{"progressToken":"p"}}}`)
-	return h, client, gh, gh.HandleRequest("tools/call")
+	return h, client, gh, gh.WantRequest("tools/call")
 }
 
 func paramAt(t *testing.T, m wire.Message, path ...string) string {
@@ -56,7 +56,7 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 				t.Fatalf("asked %s", m.Raw())
 			}
 		}
-		again := gh.HandleRequest("tools/call")
+		again := gh.WantRequest("tools/call")
 		if again.ID() == first.ID() {
 			t.Error("the call was sent again under the same id")
 		}
@@ -75,7 +75,7 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 
 		// A state without input requests: the call is sent again later.
 		gh.SendResult(again.ID(), `{"resultType":"input_required","requestState":"T"}`)
-		third := gh.HandleRequest("tools/call")
+		third := gh.WantRequest("tools/call")
 		if paramAt(t, third, "inputResponses") != "" || paramAt(t, third, "requestState") != `"T"` {
 			t.Errorf("sent again as %s", third.Raw())
 		}
@@ -83,7 +83,7 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 		gh.SendResult(third.ID(),
 			`{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
 		client.SendResult(client.NextMessage().ID(), `{"action":"decline"}`)
-		fourth := gh.HandleRequest("tools/call")
+		fourth := gh.WantRequest("tools/call")
 		if paramAt(t, fourth, "requestState") != "" ||
 			paramAt(t, fourth, "inputResponses") != `{"u":{"action":"decline"}}` {
 			t.Errorf("sent again as %s", fourth.Raw())
@@ -110,17 +110,17 @@ func TestRoundTrips_ClientDeclines(t *testing.T) {
 			`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
 				`"b":{"method":"elicitation/create","params":{"mode":"url","url":"x:y","message":"m"}}}}`)
 		for range 2 {
-			client.SendError(client.HandleRequest("elicitation/create").ID(),
+			client.SendError(client.WantRequest("elicitation/create").ID(),
 				`{"code":-1,"message":"no"}`)
 		}
-		again := gh.HandleRequest("tools/call")
+		again := gh.WantRequest("tools/call")
 		if got := paramAt(t, again, "inputResponses"); got !=
 			`{"a":{"action":"cancel"},"b":{"action":"cancel"}}` {
 			t.Errorf("the responses are %s", got)
 		}
 		gh.SendResult(again.ID(),
 			`{"resultType":"input_required","inputRequests":{"c":{"method":"sampling/createMessage","params":{"messages":[]}}}}`)
-		client.SendError(client.HandleRequest("sampling/createMessage").ID(),
+		client.SendError(client.WantRequest("sampling/createMessage").ID(),
 			`{"code":-1,"message":"no"}`)
 		if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
 			t.Errorf("answered %s", m.Raw())
@@ -160,7 +160,7 @@ func TestRoundTrips_Limit(t *testing.T) {
 							continue
 						}
 					}
-					m = gh.HandleRequest("tools/call")
+					m = gh.WantRequest("tools/call")
 				}
 				if sent < 5 || sent > 12 {
 					t.Errorf("the call was sent %d times", sent)
@@ -179,7 +179,7 @@ func TestRoundTrips_Cancelled(t *testing.T) {
 			`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
 		request := client.NextMessage()
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if note := client.HandleNotification("notifications/cancelled"); note.RequestID() !=
+		if note := client.WantNotification("notifications/cancelled"); note.RequestID() !=
 			request.ID() {
 			t.Errorf("got %s", note.Raw())
 		}
@@ -188,11 +188,11 @@ func TestRoundTrips_Cancelled(t *testing.T) {
 		gh.WantNothing()
 
 		client.Send(toolsCall("2", "ask"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+		gh.SendResult(gh.WantRequest("tools/call").ID(),
 			`{"resultType":"input_required","requestState":"later"}`)
-		again := gh.HandleRequest("tools/call")
+		again := gh.WantRequest("tools/call")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() !=
+		if note := gh.WantNotification("notifications/cancelled"); note.RequestID() !=
 			again.ID() {
 			t.Errorf("got %s", note.Raw())
 		}
@@ -210,10 +210,10 @@ func TestRoundTrips_Errors(t *testing.T) {
 			t.Errorf("answered %s", m.Raw())
 		}
 		client.Send(toolsCall("2", "ask"))
-		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32050,"message":"m"}`)
+		gh.SendError(gh.WantRequest("tools/call").ID(), `{"code":-32050,"message":"m"}`)
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32050,"message":"m"}}`)
 		client.Send(toolsCall("3", "ask"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required"}`)
+		gh.SendResult(gh.WantRequest("tools/call").ID(), `{"resultType":"input_required"}`)
 		if m := client.NextMessage(); m.Part(wire.PartError) == nil {
 			t.Errorf("answered %s", m.Raw())
 		}
@@ -233,7 +233,7 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 		client.NextMessage()
 
 		client.Send(firstRequest("1"))
-		asked := gh.HandleRequest("tools/call")
+		asked := gh.WantRequest("tools/call")
 		if got := paramAt(t, asked, "_meta", "io.modelcontextprotocol/clientCapabilities"); got !=
 			clientCaps {
 			t.Errorf("the backend is sent %s", got)
@@ -251,7 +251,7 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 		}
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		client.Send(retryRequest("2", `{"user_name":{"action":"accept"}}`, string(ticket)))
-		again := gh.HandleRequest("tools/call")
+		again := gh.WantRequest("tools/call")
 		if paramAt(t, again, "requestState") != `"S\u0031"` ||
 			paramAt(t, again, "inputResponses") != `{"user_name":{"action":"accept"}}` {
 			t.Errorf("sent again as %s", again.Raw())
@@ -277,7 +277,7 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 		// Responses without a state are passed to the backend.
 		client.Send(modernRequest("5", "tools/call",
 			`"name":"ask","inputResponses":{"user_name":{"action":"accept"}},`, clientCaps))
-		if m := gh.HandleRequest("tools/call"); paramAt(t, m, "inputResponses") !=
+		if m := gh.WantRequest("tools/call"); paramAt(t, m, "inputResponses") !=
 			`{"user_name":{"action":"accept"}}` || paramAt(t, m, "requestState") != "" {
 			t.Errorf("sent as %s", m.Raw())
 		}
@@ -292,13 +292,13 @@ func TestRoundTrips_EmptyRoundsBetweenInputs(t *testing.T) {
 		for range 3 {
 			for range 5 {
 				gh.SendResult(m.ID(), `{"resultType":"input_required","requestState":"later"}`)
-				m = gh.HandleRequest("tools/call")
+				m = gh.WantRequest("tools/call")
 			}
 			gh.SendResult(m.ID(),
 				`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
-			client.SendResult(client.HandleRequest("elicitation/create").ID(),
+			client.SendResult(client.WantRequest("elicitation/create").ID(),
 				`{"action":"accept"}`)
-			m = gh.HandleRequest("tools/call")
+			m = gh.WantRequest("tools/call")
 		}
 		gh.SendResult(m.ID(), `{"content":[]}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
@@ -324,7 +324,7 @@ func TestInvalidResultsOfModernBackends(t *testing.T) {
 				gh.ServeToolsList(mcptest.ToolsResult("ask"))
 				client.NextMessage()
 				client.Send(modernRequest("1", "tools/call", `"name":"ask",`, `{"elicitation":{}}`))
-				gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
+				gh.SendResult(gh.WantRequest("tools/call").ID(), result)
 				if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "backend gh") {
 					t.Errorf("answered with %+v", failure)
 				}

@@ -27,7 +27,7 @@ func startCallThatAsks(t *testing.T, o settings,
 	gh.ServeStartup("ask")
 	listTools(t, client)
 	client.Send(toolsCall("1", "ask"))
-	return h, client, gh, served, gh.HandleRequest("tools/call")
+	return h, client, gh, served, gh.WantRequest("tools/call")
 }
 
 // A backend is sent the client's capabilities and may only use these: other requests are rejected
@@ -99,7 +99,7 @@ func TestServerRequest_PausesCallTimeout(t *testing.T) {
 			},
 		} {
 			gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"m"}}`, i)
-			id := client.HandleRequest("elicitation/create").ID()
+			id := client.WantRequest("elicitation/create").ID()
 			time.Sleep(time.Hour)
 			client.WantNothing()
 			end(id)
@@ -111,7 +111,7 @@ func TestServerRequest_PausesCallTimeout(t *testing.T) {
 		gh.SendResult(ofCall.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		client.Send(toolsCall("2", "ask"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		time.Sleep(time.Minute)
 		if got := client.Next(); !strings.Contains(got, "no answer within 1m0s") {
 			t.Errorf("got %s", got)
@@ -140,7 +140,7 @@ func TestServerRequest_LimitPerClient(t *testing.T) {
 		client.SendResult(m.ID(), `{"roots":[]}`)
 		gh.Want(`{"jsonrpc":"2.0","id":"q7","result":{"roots":[]}}`)
 		gh.Send(`{"jsonrpc":"2.0","id":"again","method":"roots/list"}`)
-		client.HandleRequest("roots/list")
+		client.WantRequest("roots/list")
 	})
 }
 
@@ -200,16 +200,16 @@ func TestServerRequest_WaitsForInitialized(t *testing.T) {
 				synctest.Wait() // messages right after the response cannot be attributed yet
 				gh := h.nextProcess("gh")
 				gh.ServeHandshake("")
-				gh.HandleRequest("tools/list")
+				gh.WantRequest("tools/list")
 				gh.Send(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
 				gh.Send(`{"jsonrpc":"2.0","id":"b","method":"roots/list"}`)
 				gh.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b"}}`)
 				gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
-				client.HandleNotification("notifications/message") // allowed before initialized
+				client.WantNotification("notifications/message") // allowed before initialized
 				client.WantNothing()
 				if arrives {
 					client.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-					client.SendResult(client.HandleRequest("roots/list").ID(), "{}")
+					client.SendResult(client.WantRequest("roots/list").ID(), "{}")
 					gh.Want(`{"jsonrpc":"2.0","id":"a","result":{}}`)
 				} else {
 					time.Sleep(2 * time.Second)
@@ -248,9 +248,9 @@ func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
 		listTools(t, a)
 		listTools(t, b)
 		a.Send(toolsCall("1", "ask"))
-		callOfA := gh.HandleRequest("tools/call")
+		callOfA := gh.WantRequest("tools/call")
 		b.Send(toolsCall("1", "ask"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		refused()
 		b.WantNothing()
 		gh.SendResult(callOfA.ID(), "{}")
@@ -259,7 +259,7 @@ func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
 		b.WantNothing()
 		time.Sleep(3 * time.Second)
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}`)
-		b.HandleRequest("sampling/createMessage")
+		b.WantRequest("sampling/createMessage")
 		a.WantNothing()
 	})
 }
@@ -276,7 +276,7 @@ func TestClientTasks_VisibleToTheirBackendOnly(t *testing.T) {
 		create := func(p *mcptest.Peer, id string) {
 			t.Helper()
 			p.Send(`{"jsonrpc":"2.0","id":"make","method":"sampling/createMessage","params":{"task":{"ttl":1}}}`)
-			m := client.HandleRequest("sampling/createMessage")
+			m := client.WantRequest("sampling/createMessage")
 			if got := string(m.Part(wire.PartParams)); got != `{"task":{"ttl":1}}` {
 				t.Errorf("asked with %s", got)
 			}
@@ -287,14 +287,14 @@ func TestClientTasks_VisibleToTheirBackendOnly(t *testing.T) {
 		create(gh, "g")
 		create(docs, "d")
 		gh.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"g"}}`)
-		client.SendResult(client.HandleRequest("tasks/get").ID(), `{"taskId":"g"}`)
+		client.SendResult(client.WantRequest("tasks/get").ID(), `{"taskId":"g"}`)
 		gh.Want(`{"jsonrpc":"2.0","id":1,"result":{"taskId":"g"}}`)
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
 			gh.Send(`{"jsonrpc":"2.0","id":2,"method":"` + method + `","params":{"taskId":"d"}}`)
 			gh.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown task: d"}}`)
 		}
 		docs.Send(`{"jsonrpc":"2.0","id":3,"method":"tasks/list"}`)
-		client.SendResult(client.HandleRequest("tasks/list").ID(),
+		client.SendResult(client.WantRequest("tasks/list").ID(),
 			`{"tasks":[{"taskId":"g"},{"taskId":"d","n":1.0},{"taskId":"mine"}],"x":1}`)
 		docs.Want(`{"jsonrpc":"2.0","id":3,"result":{"tasks":[{"taskId":"d","n":1.0}],"x":1}}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"mine","status":"failed"}}`)

@@ -34,7 +34,7 @@ func TestMission_C_NonReadingClientIsDisconnected(t *testing.T) {
 		n := 0
 		for ; len(served) == 0 && n < 100; n++ {
 			paused.Send(toolsCall(fmt.Sprint(n), "big"))
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), large)
+			gh.SendResult(gh.WantRequest("tools/call").ID(), large)
 			synctest.Wait()
 		}
 		if err := <-served; !errors.Is(err, transport.ErrFull) {
@@ -45,7 +45,7 @@ func TestMission_C_NonReadingClientIsDisconnected(t *testing.T) {
 		}
 		paused.StartReading()
 		good.Send(toolsCall("1", "big"))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
+		gh.SendResult(gh.WantRequest("tools/call").ID(), "{}")
 		good.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }
@@ -62,7 +62,7 @@ func TestPingWhileSessionCloses(t *testing.T) {
 		gh.ServeStartup("slow")
 		listTools(t, client)
 		client.Send(toolsCall("1", "slow"))
-		m := gh.HandleRequest("tools/call")
+		m := gh.WantRequest("tools/call")
 		stop() // a signal
 		synctest.Wait()
 		client.Send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
@@ -119,7 +119,7 @@ func TestShutdownDrains_F_PROC_2(t *testing.T) {
 				gh.ServeStartup("slow")
 				listTools(t, client)
 				client.Send(toolsCall("1", "slow"))
-				m := gh.HandleRequest("tools/call")
+				m := gh.WantRequest("tools/call")
 				began := time.Now()
 				stop()
 				synctest.Wait()
@@ -144,7 +144,7 @@ func TestShutdownDrains_F_PROC_2(t *testing.T) {
 				}
 				if c.after == 0 {
 					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
-					gh.HandleNotification("notifications/cancelled")
+					gh.WantNotification("notifications/cancelled")
 				}
 				if h.gateway.EndGracePeriods() {
 					t.Error("calls are awaited after the end")
@@ -167,7 +167,7 @@ func TestShutdownDuringCloseShortensGrace(t *testing.T) {
 		gh.ServeStartup("slow")
 		listTools(t, client)
 		client.Send(toolsCall("1", "slow"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		client.CloseSend() // grace: 4 s
 		synctest.Wait()
 		began := time.Now()
@@ -179,7 +179,7 @@ func TestShutdownDuringCloseShortensGrace(t *testing.T) {
 			t.Errorf("the end took %v", took)
 		}
 		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
-		gh.HandleNotification("notifications/cancelled")
+		gh.WantNotification("notifications/cancelled")
 		if records := h.auditRecords(); len(records) != 1 ||
 			!strings.Contains(records[0], `outcome=cancelled reason="the gateway was stopped"`) {
 			t.Errorf("recorded %q", records)

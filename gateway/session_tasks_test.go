@@ -15,7 +15,7 @@ import (
 func makeTask(t *testing.T, client, backend *mcptest.Peer, tool, id string) string {
 	t.Helper()
 	client.Sendf(`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":%q,"task":{"ttl":1.0}}}`, tool)
-	m := backend.HandleRequest("tools/call")
+	m := backend.WantRequest("tools/call")
 	backend.SendResult(m.ID(), `{"task":{"taskId":"`+id+`","status":"working","n":1.0}}`)
 	return client.Next()
 }
@@ -40,10 +40,10 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 		sendTaskRequest(a, "tasks/get", "t")
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t"}`)
+		gh.SendResult(gh.WantRequest("tasks/get").ID(), `{"taskId":"t"}`)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"t"}}`)
 		sendTaskRequest(a, "tasks/get", "docs:t")
-		m := docs.HandleRequest("tasks/get")
+		m := docs.WantRequest("tasks/get")
 		if got := string(m.Part(wire.PartParams)); got != `{"taskId":"t"}` {
 			t.Errorf("asked for %s", got)
 		}
@@ -52,7 +52,7 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 
 		// tasks/result waits as long as it takes and blocks nothing.
 		a.Send(`{"jsonrpc":"2.0","id":"wait","method":"tasks/result","params":{"taskId":"docs:t","_meta":{"progressToken":"p","io.modelcontextprotocol/related-task":{"taskId":"docs:t"}}}}`)
-		wait := docs.HandleRequest("tasks/result")
+		wait := docs.WantRequest("tasks/result")
 		if got := string(wire.ID(wait.Part(wire.PartParams))); !strings.HasPrefix(got,
 			`{"taskId":"t","_meta"`) || !strings.HasSuffix(got, `related-task":{"taskId":"t"}}}`) {
 			t.Errorf("asked with %s", got)
@@ -62,7 +62,7 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 		of := func(id string) string { return fmt.Sprintf(related, id) }
 		docs.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{` +
 			of("t") + `}}`)
-		q := a.HandleRequest("sampling/createMessage")
+		q := a.WantRequest("sampling/createMessage")
 		if got := string(q.Part(wire.PartParams)); got != `{`+of("docs:t")+`}` {
 			t.Errorf("asked with %s", got)
 		}
@@ -89,7 +89,7 @@ func TestNOTIF_04_TaskProgressAfterCall(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh")
 		gh := backends["gh"]
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"gh","task":{},"_meta":{"progressToken":"p"}}}`)
-		m := gh.HandleRequest("tools/call")
+		m := gh.WantRequest("tools/call")
 		progress := func() {
 			gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1.0}}`, m.Token())
 		}
@@ -103,13 +103,13 @@ func TestNOTIF_04_TaskProgressAfterCall(t *testing.T) {
 		a.Want(got)
 		a.Want(got)
 		sendTaskRequest(a, "tasks/get", "t")
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t","status":"completed"}`)
+		gh.SendResult(gh.WantRequest("tasks/get").ID(), `{"taskId":"t","status":"completed"}`)
 		a.Next()
 		progress()
 		a.WantNothing()
 		b.WantNothing()
 		a.Send(toolsCall("2", "gh")) // a call without a task has no progress after its response
-		m = gh.HandleRequest("tools/call")
+		m = gh.WantRequest("tools/call")
 		gh.SendResult(m.ID(), "{}")
 		a.Next()
 		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, m.ID())
@@ -133,7 +133,7 @@ func TestSessionTasks_OtherSessionsTasksAreUnknown(t *testing.T) {
 		b.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params: tasks/get needs a taskId"}}`)
 		gh.WantNothing()
 		sendTaskRequest(a, "tasks/cancel", "secret")
-		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(),
+		gh.SendResult(gh.WantRequest("tasks/cancel").ID(),
 			`{"taskId":"secret","status":"cancelled"}`)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"secret","status":"cancelled"}}`)
 	})
@@ -153,22 +153,22 @@ func TestListTasks_MergesBackends(t *testing.T) {
 		makeTask(t, a, docs, "docs", "gh") // docs:gh for the client
 		makeTask(t, b, gh, "gh", "of b")
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{}}`)
-		m := gh.HandleRequest("tasks/list")
+		m := gh.WantRequest("tasks/list")
 		gh.SendResult(m.ID(),
 			`{"tasks":[{"taskId":"of b"},{"taskId":"nobody's"}],"nextCursor":"\u0063"}`)
-		m = gh.HandleRequest("tasks/list")
+		m = gh.WantRequest("tasks/list")
 		if got := string(m.Part(wire.PartCursor)); got != `"\u0063"` {
 			t.Errorf("the next page was requested with %s", got)
 		}
 		gh.SendResult(m.ID(), `{"tasks":[{"n":1.0,"taskId":"gh","status":"working"}]}`)
-		docs.SendResult(docs.HandleRequest("tasks/list").ID(),
+		docs.SendResult(docs.WantRequest("tasks/list").ID(),
 			`{"tasks":[{"taskId":"docs"},{"n":1.0,"taskId":"gh","status":"completed"}]}`)
-		bad.SendError(bad.HandleRequest("tasks/list").ID(), `{"code":-1,"message":"no"}`)
-		silent.HandleRequest("tasks/list")
+		bad.SendError(bad.WantRequest("tasks/list").ID(), `{"code":-1,"message":"no"}`)
+		silent.WantRequest("tasks/list")
 		a.WantNothing()
 		time.Sleep(10 * time.Second)
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[{"n":1.0,"taskId":"gh","status":"working"},{"taskId":"docs"},{"n":1.0,"taskId":"docs:gh","status":"completed"}]}}`)
-		silent.HandleNotification("notifications/cancelled")
+		silent.WantNotification("notifications/cancelled")
 		backends["idle"].WantNothing()
 		if loud := h.log.Lines("listing tasks failed"); len(loud) != 2 {
 			t.Errorf("logged %q", loud)
@@ -176,9 +176,9 @@ func TestListTasks_MergesBackends(t *testing.T) {
 		a.Send(`{"jsonrpc":"2.0","id":2,"method":"tasks/list","params":{"cursor":"x"}}`)
 		a.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: unknown cursor"}}`)
 		a.Send(`{"jsonrpc":"2.0","id":3,"method":"tasks/list"}`)
-		gh.HandleRequest("tasks/list")
+		gh.WantRequest("tasks/list")
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`)
-		gh.HandleNotification("notifications/cancelled")
+		gh.WantNotification("notifications/cancelled")
 		a.WantNothing()
 	})
 }
@@ -199,13 +199,13 @@ func TestSessionTasks_Limit(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		a.Send(toolsCall("2", "gh")) // no task
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
+		gh.SendResult(gh.WantRequest("tools/call").ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		sendTaskRequest(a, "tasks/get", "t7")
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t7","status":"completed"}`)
+		gh.SendResult(gh.WantRequest("tasks/get").ID(), `{"taskId":"t7","status":"completed"}`)
 		a.Next()
 		a.Send(more)
-		ofCall := gh.HandleRequest("tools/call")
+		ofCall := gh.WantRequest("tools/call")
 		a.Send(strings.Replace(more, `"id":1`, `"id":3`, 1)) // one slot was free
 		if got := a.Next(); !strings.Contains(got, "Too many tasks") {
 			t.Errorf("got %s", got)
@@ -216,6 +216,6 @@ func TestSessionTasks_Limit(t *testing.T) {
 		sendTaskRequest(a, "tasks/get", "t7")
 		a.Want(`{"jsonrpc":"2.0","id":"ask","error":{"code":-32602,"message":"Unknown task: t7"}}`)
 		sendTaskRequest(a, "tasks/get", "t0")
-		gh.HandleRequest("tasks/get")
+		gh.WantRequest("tasks/get")
 	})
 }

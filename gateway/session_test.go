@@ -131,7 +131,7 @@ func TestSecretsAreMaskedForClients(t *testing.T) {
 		gh.ServeStartup("search")
 		listTools(t, client)
 		client.Send(toolsCall("1", "search"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		gh.Exit("exit 1", "bad token hunter2")
 		if got := client.Next(); strings.Contains(got, "hunter2") ||
 			!strings.Contains(got, "bad token ***") {
@@ -157,7 +157,7 @@ func TestCONC_01_FRAME_09_SlowBackendBlocksNoOther(t *testing.T) {
 			client.Send(toolsCall(fmt.Sprint(i), "hang"))
 		}
 		client.Send(toolsCall(`"q"`, "go"))
-		quick.SendResult(quick.HandleRequest("tools/call").ID(), "{}")
+		quick.SendResult(quick.WantRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":"q","result":{}}`)
 		client.Send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
 		client.Want(`{"jsonrpc":"2.0","id":"p","result":{}}`)
@@ -190,19 +190,19 @@ func TestSessionsAreIsolated(t *testing.T) {
 		listTools(t, b)
 		const line = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":1}}}`
 		a.Send(line)
-		callOfA := gh.HandleRequest("tools/call")
+		callOfA := gh.WantRequest("tools/call")
 		b.Send(line)
-		callOfB := gh.HandleRequest("tools/call")
+		callOfB := gh.WantRequest("tools/call")
 		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, callOfB.Token())
-		b.HandleNotification("notifications/progress")
+		b.WantNotification("notifications/progress")
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != callOfA.ID() {
+		if m := gh.WantNotification("notifications/cancelled"); m.RequestID() != callOfA.ID() {
 			t.Errorf("cancelled %s, want %s", m.RequestID(), callOfA.ID())
 		}
 		gh.SendResult(callOfB.ID(), `{"of":"b"}`)
 		b.Want(`{"jsonrpc":"2.0","id":1,"result":{"of":"b"}}`)
 		a.Send(line)
-		callOfA = gh.HandleRequest("tools/call")
+		callOfA = gh.WantRequest("tools/call")
 		b.CloseSend() // the end of one does not end the other
 		gh.SendResult(callOfA.ID(), `{"of":"a"}`)
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"of":"a"}}`)
@@ -254,7 +254,7 @@ func TestCancelRacesBackendStart(t *testing.T) {
 			}
 			gh := h.nextProcess("gh")
 			gh.ServeHandshake("")
-			m := gh.HandleRequest("tools/list")
+			m := gh.WantRequest("tools/list")
 			go func() {
 				time.Sleep(time.Second)
 				for i := range n {
@@ -327,7 +327,7 @@ func TestQueuedTimeIsSeparateFromDur_F_CLI_10(t *testing.T) {
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search"}}`)
 		time.Sleep(2 * time.Second)
 		gh.ServeStartup("search")
-		call := gh.HandleRequest("tools/call")
+		call := gh.WantRequest("tools/call")
 		time.Sleep(time.Second)
 		gh.SendResult(call.ID(), `{}`)
 		synctest.Wait()

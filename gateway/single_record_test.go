@@ -39,7 +39,7 @@ func TestOBS_03_OneEndAndOneRecordPerCall(t *testing.T) {
 			}
 			ids := make([]wire.ID, n)
 			for i := range n {
-				ids[i] = gh.HandleRequest("tools/call").ID()
+				ids[i] = gh.WantRequest("tools/call").ID()
 			}
 			go func() {
 				time.Sleep(time.Second)
@@ -128,7 +128,7 @@ func TestOBS_05_RecordHasAllIDs(t *testing.T) {
 			client.Sendf(`{"jsonrpc":"2.0","id":"c%d","method":"tools/call","params":{"name":"search"}}`, i)
 		}
 		for range n {
-			gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
+			gh.SendResult(gh.WantRequest("tools/call").ID(), "{}")
 		}
 		for range n {
 			client.Next()

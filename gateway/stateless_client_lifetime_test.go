@@ -24,7 +24,7 @@ func callsFromOneClient(t *testing.T, calls int) (client, process *mcptest.Peer)
 			process = h.nextProcess("gh")
 			process.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"gh","version":"1"}}`)
 		}
-		process.SendResult(process.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		process.SendResult(process.WantRequest("tools/call").ID(), `{"content":[]}`)
 		client.NextMessage()
 	}
 	return client, process
@@ -52,7 +52,7 @@ func TestStateless_KeptByConnection(t *testing.T) {
 		client, process := callsFromOneClient(t, 1)
 		time.Sleep(time.Hour)
 		client.Send(firstRequest("9"))
-		process.SendResult(process.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		process.SendResult(process.WantRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("9", `"content":[]}`))
 	})
 }
@@ -109,20 +109,20 @@ func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
 			processes[n] = callFrom(n, nil)
 		}
 		client.Send(withClientVersion(calls, firstRequest(`"call"`)))
-		call := processes[calls].HandleRequest("tools/call")
+		call := processes[calls].WantRequest("tools/call")
 		client.Send(withClientVersion(completes,
 			modernRequest(`"complete"`, "completion/complete",
 				`"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`,
 				clientCaps)))
-		completion := processes[completes].HandleRequest("completion/complete")
+		completion := processes[completes].WantRequest("completion/complete")
 		client.Send(withClientVersion(parks, firstRequest(`"park"`)))
-		suspended := processes[parks].HandleRequest("tools/call")
+		suspended := processes[parks].WantRequest("tools/call")
 		processes[parks].Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		ticket := wantInputRequired(t, client, "q1")
 		client.Send(withClientVersion(listens,
 			modernRequest(`"L"`, "subscriptions/listen",
 				`"notifications":{"resourceSubscriptions":["x:a"]},`, clientCaps)))
-		processes[listens].SendResult(processes[listens].HandleRequest("resources/subscribe").ID(),
+		processes[listens].SendResult(processes[listens].WantRequest("resources/subscribe").ID(),
 			`{}`)
 		wantAcknowledged(t, client, `"L"`, `{"resourceSubscriptions":["x:a"]}`)
 
@@ -146,7 +146,7 @@ func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
 		processes[listens].Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
 		client.Want(resourceUpdated(`"L"`, "x:a"))
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
-		processes[listens].SendResult(processes[listens].HandleRequest("resources/unsubscribe").ID(), `{}`)
+		processes[listens].SendResult(processes[listens].WantRequest("resources/unsubscribe").ID(), `{}`)
 
 		for n := range 20 {
 			callFrom(200+n, nil)
@@ -171,7 +171,7 @@ func TestStateless_IdleClientsAreEvicted(t *testing.T) {
 		client, _, callFrom := callsFromManyClients(t, settings{maxStatelessClients: 3})
 		processes := []*mcptest.Peer{callFrom(0, nil)}
 		client.Send(withClientVersion(0, firstRequest(`"call"`)))
-		call := processes[0].HandleRequest("tools/call")
+		call := processes[0].WantRequest("tools/call")
 		for n := range 20 {
 			processes = append(processes, callFrom(n+1, nil))
 			synctest.Wait()
@@ -223,7 +223,7 @@ func callsFromManyClients(t *testing.T,
 			process = h.nextProcess("gh")
 			process.ServeHandshake(greeting)
 		}
-		process.SendResult(process.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		process.SendResult(process.WantRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult(id, `"content":[]}`))
 		return process
 	}

@@ -82,7 +82,7 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
-		asked := gh.HandleRequest("tools/call")
+		asked := gh.WantRequest("tools/call")
 		if want := `{"name":"ask","arguments":{"n":9007199254740993},"_meta":{}}`; string(asked.Part(wire.PartParams)) != want {
 			t.Errorf("the backend was asked with %s", asked.Part(wire.PartParams))
 		}
@@ -139,7 +139,7 @@ func TestSuspended_ExpiresAndIsNotRerun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
-		asked := gh.HandleRequest("tools/call")
+		asked := gh.WantRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := wantInputRequired(t, client, "q1")
 		// while the call is suspended
@@ -151,7 +151,7 @@ func TestSuspended_ExpiresAndIsNotRerun(t *testing.T) {
 			failure.Part(wire.PartError) == nil {
 			t.Errorf("sampling was answered with %s", failure.Raw())
 		}
-		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() !=
+		if note := gh.WantNotification("notifications/cancelled"); note.RequestID() !=
 			asked.ID() {
 			t.Errorf("cancelled %s", note.Raw())
 		}
@@ -173,7 +173,7 @@ func TestSuspended_BackendRespondsMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
-		asked := gh.HandleRequest("tools/call")
+		asked := gh.WantRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := wantInputRequired(t, client, "q1")
 		gh.SendResult(asked.ID(), `{"content":[]}`)
@@ -188,7 +188,7 @@ func TestSuspended_TicketIsBoundToCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := wantInputRequired(t, client, "q1")
 		inner := strings.Trim(ticket, `"`)
@@ -232,7 +232,7 @@ func TestSuspended_OneContinuationWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
-		asked := gh.HandleRequest("tools/call")
+		asked := gh.WantRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := wantInputRequired(t, client, "q1")
 		client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, ticket))
@@ -260,13 +260,13 @@ func TestSuspended_Cancelled(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, client, gh := openLegacy(t, clientCaps)
 				client.Send(firstRequest("1"))
-				asked := gh.HandleRequest("tools/call")
+				asked := gh.WantRequest("tools/call")
 				gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 				ticket := wantInputRequired(t, client, "q1")
 				client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, ticket))
 				gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
 				take(client)
-				if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() !=
+				if note := gh.WantNotification("notifications/cancelled"); note.RequestID() !=
 					asked.ID() {
 					t.Errorf("got %s", note.Raw())
 				}
@@ -294,7 +294,7 @@ func TestStateless_MissingCapability(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client, gh := openLegacy(t, `{}`)
 				client.Send(modernRequest("1", "tools/call", `"name":"ask",`, `{}`))
-				gh.HandleRequest("tools/call")
+				gh.WantRequest("tools/call")
 				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + request + `}`)
 				failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
 				if failure.Code != -32021 {
@@ -305,7 +305,7 @@ func TestStateless_MissingCapability(t *testing.T) {
 					t.Errorf("missing %s, want %s", got, required)
 				}
 				gh.NextMessage() // the request is answered
-				gh.HandleNotification("notifications/cancelled")
+				gh.WantNotification("notifications/cancelled")
 			})
 		})
 	}
@@ -318,7 +318,7 @@ func TestStateless_URLElicitation(t *testing.T) {
 		_, client, gh := openLegacy(t, can)
 		first := modernRequest("1", "tools/call", `"name":"ask",`, can)
 		client.Send(first)
-		gh.SendError(gh.HandleRequest("tools/call").ID(),
+		gh.SendError(gh.WantRequest("tools/call").ID(),
 			`{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a.example/x","message":"Sign in"}]}}`)
 		m := client.NextMessage()
 		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
@@ -328,7 +328,7 @@ func TestStateless_URLElicitation(t *testing.T) {
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		client.Send(modernRequest("2", "tools/call",
 			`"name":"ask","inputResponses":{"q1":{"action":"accept"}},"requestState":`+string(ticket)+`,`, can))
-		again := gh.HandleRequest("tools/call")
+		again := gh.WantRequest("tools/call")
 		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
 			t.Errorf("sent again with %s", again.Part(wire.PartParams))
 		}
@@ -352,28 +352,28 @@ func TestStateless_CapabilitiesReachBackends(t *testing.T) {
 		client, _ := h.connectClient()
 		client.Send(modernRequest("0", "tools/list", "", clientCaps))
 		gh := h.nextProcess("gh")
-		m := gh.HandleRequest("initialize")
+		m := gh.WantRequest("initialize")
 		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) !=
 			clientCaps {
 			t.Errorf("the backend is sent %s", got)
 		}
 		gh.SendResult(m.ID(), mcptest.InitializeResult)
-		gh.HandleNotification("notifications/initialized")
+		gh.WantNotification("notifications/initialized")
 		gh.ServeToolsList(mcptest.ToolsResult("ask"))
 		client.NextMessage()
 		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, clientCaps))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{}`)
+		gh.SendResult(gh.WantRequest("tools/call").ID(), `{}`)
 		client.NextMessage()
 		client.Send(modernRequest("2", "tools/call", `"name":"ask",`, `{"roots":{}}`))
 		process := h.nextProcess("gh")
-		m = process.HandleRequest("initialize")
+		m = process.WantRequest("initialize")
 		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) !=
 			`{"roots":{}}` {
 			t.Errorf("the other client got %s", got)
 		}
 		process.SendResult(m.ID(), mcptest.InitializeResult)
-		process.HandleNotification("notifications/initialized")
-		process.SendResult(process.HandleRequest("tools/call").ID(), `{}`)
+		process.WantNotification("notifications/initialized")
+		process.SendResult(process.WantRequest("tools/call").ID(), `{}`)
 		client.NextMessage()
 		gh.WantNothing()
 	})
@@ -386,7 +386,7 @@ func TestStateless_EscapedKeys(t *testing.T) {
 		text := strings.ReplaceAll(firstRequest("1"), "io.modelcontextprotocol/",
 			`io.modelcontextprotocol\/`)
 		client.Send(strings.Replace(text, "clientInfo", `\u0063lientInfo`, 1))
-		m := gh.HandleRequest("tools/call")
+		m := gh.WantRequest("tools/call")
 		if got := string(m.Part(wire.PartMeta)); got != `{}` {
 			t.Errorf("the backend is sent the _meta %s", got)
 		}
@@ -400,11 +400,11 @@ func TestSuspended_LateInputRequestAfterResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
-		gh.HandleRequest("tools/call")
+		gh.WantRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"a","method":"elicitation/create","params":{"message":"A?"}}`)
 		ticket := wantInputRequired(t, client, "q1")
 		client.Send(firstRequest("2"))
-		two := gh.HandleRequest("tools/call")
+		two := gh.WantRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"b","method":"elicitation/create","params":{"message":"B?"}}`)
 		wantInputRequired(t, client, "q1")
 		gh.SendResult(two.ID(), `{"content":[]}`) // while suspended; b was for the first, then
@@ -423,13 +423,13 @@ func TestSuspended_UnattributedInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
-		one := gh.HandleRequest("tools/call")
+		one := gh.WantRequest("tools/call")
 		client.Send(firstRequest("2"))
-		two := gh.HandleRequest("tools/call")
+		two := gh.WantRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
 		synctest.Wait() // now it belongs to the first call
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != one.ID() {
+		if note := gh.WantNotification("notifications/cancelled"); note.RequestID() != one.ID() {
 			t.Errorf("got %s", note.Raw())
 		}
 		m := client.NextMessage() // the request is not lost with it
@@ -450,7 +450,7 @@ func TestStateless_URLElicitationUndeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, `{"elicitation":{}}`)
 		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, `{"elicitation":{}}`))
-		gh.SendError(gh.HandleRequest("tools/call").ID(),
+		gh.SendError(gh.WantRequest("tools/call").ID(),
 			`{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://a.example/x","message":"m"}]}}`)
 		failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
 		if failure.Code != -32021 || string(failure.Data) !=
@@ -467,23 +467,23 @@ func TestSuspended_ReassignedOnce(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		for i := range 3 {
 			client.Send(firstRequest(fmt.Sprint(i + 1)))
-			gh.HandleRequest("tools/call")
+			gh.WantRequest("tools/call")
 			gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"Who?"}}`, i)
 			wantInputRequired(t, client, "q1")
 			time.Sleep(time.Minute)
 		}
 		time.Sleep(7*time.Minute + time.Second)
-		gh.HandleNotification("notifications/cancelled")
+		gh.WantNotification("notifications/cancelled")
 		gh.WantNothing() // now the request belongs to the second call
 		time.Sleep(time.Minute)
 		gh.Want(`{"jsonrpc":"2.0","id":0,"result":{"action":"cancel"}}`)
-		gh.HandleNotification("notifications/cancelled")
+		gh.WantNotification("notifications/cancelled")
 		gh.WantNothing()
 		time.Sleep(time.Minute)
 		for range 2 {
 			gh.NextMessage()
 		}
-		gh.HandleNotification("notifications/cancelled")
+		gh.WantNotification("notifications/cancelled")
 		gh.WantNothing()
 	})
 }
@@ -493,7 +493,7 @@ func TestStateless_CancellationWithoutMeta(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
-		asked := gh.HandleRequest("tools/call")
+		asked := gh.WantRequest("tools/call")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"<é>",` + modernMeta(clientCaps, "") + `}}`)
 		gh.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
 			string(asked.ID()) + `,"reason":"<é>"}}`)
@@ -509,7 +509,7 @@ func TestSuspended_StoredResponseLimit(t *testing.T) {
 		var tickets []string
 		for _, id := range []string{"1", "2"} {
 			client.Send(firstRequest(id))
-			asked := gh.HandleRequest("tools/call")
+			asked := gh.WantRequest("tools/call")
 			gh.Sendf(`{"jsonrpc":"2.0","id":"q%s","method":"roots/list"}`, id)
 			tickets = append(tickets, wantInputRequired(t, client, "q1"))
 			gh.SendResult(asked.ID(), large)
@@ -576,7 +576,7 @@ func TestNullCapabilities_F_DOOR_9(t *testing.T) {
 				client, _ := h.connectClient()
 				client.Send(first)
 				gh := h.nextProcess("gh")
-				m := gh.HandleRequest("initialize")
+				m := gh.WantRequest("initialize")
 				if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) !=
 					sent {
 					t.Errorf("the backend is sent %s", got)

@@ -40,7 +40,7 @@ func openTaskBackend(t *testing.T, o settings) (h *harness, client, gh *mcptest.
 func createTask(t *testing.T, client, gh *mcptest.Peer, more string) string {
 	t.Helper()
 	client.Send(modernRequest(`"make"`, "tools/call", `"name":"job","task":{"ttl":7},`, tasksCap))
-	m := gh.HandleRequest("tools/call")
+	m := gh.WantRequest("tools/call")
 	if task, _ := wire.Lookup(m.Part(wire.PartParams), "task"); string(task) != "{}" {
 		t.Errorf("sent with task %s", task)
 	}
@@ -71,7 +71,7 @@ func taskRequest(id, method, task, more string) string {
 // getTask sends tasks/get and makes the backend respond with legacy.
 func getTask(client, gh *mcptest.Peer, task, legacy string) {
 	client.Send(taskRequest(`"get"`, "tasks/get", task, ""))
-	m := gh.HandleRequest("tasks/get")
+	m := gh.WantRequest("tasks/get")
 	gh.SendResult(m.ID(), legacy)
 }
 
@@ -103,7 +103,7 @@ func TestStatelessTasks_LegacyBackend(t *testing.T) {
 			`{"resultType":"complete","status":"working","ttlMs":60000,"taskId":`+task+`}`)
 
 		getTask(client, gh, task, `{"taskId":"t1","status":"failed","ttl":60000}`)
-		m := gh.HandleRequest("tasks/result")
+		m := gh.WantRequest("tasks/result")
 		if want := `{"taskId":"t1"}`; string(m.Part(wire.PartParams)) != want {
 			t.Errorf("tasks/result with %s", m.Part(wire.PartParams))
 		}
@@ -146,7 +146,7 @@ func testTaskInputs(t *testing.T, solo bool) {
 	task := createTask(t, client, gh, "")
 	waits := `{"taskId":"t1","status":"input_required","ttl":60000}`
 	getTask(client, gh, task, waits)
-	result := gh.HandleRequest("tasks/result")
+	result := gh.WantRequest("tasks/result")
 	const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}`
 	gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?",` +
 		related + `}}`)
@@ -186,7 +186,7 @@ func TestStatelessTasks_NoInputAndError(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
 		task := createTask(t, client, gh, "")
 		getTask(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":null}`)
-		result := gh.HandleRequest("tasks/result")
+		result := gh.WantRequest("tasks/result")
 		wantText(t, "no inputs", nextWithoutServerInfo(client),
 			`{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
 		gh.SendError(result.ID(), `{"code":-32000,"message":"no","data":1.0}`)
@@ -202,7 +202,7 @@ func TestStatelessTasks_Cancel(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
 		task := createTask(t, client, gh, "")
 		client.Send(taskRequest("1", "tasks/cancel", task, ""))
-		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(),
+		gh.SendResult(gh.WantRequest("tasks/cancel").ID(),
 			`{"taskId":"t1","status":"cancelled","ttl":60000}`)
 		wantText(t, "cancel", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
 		client.Send(taskRequest("1", "tasks/get", task, ""))
@@ -212,7 +212,7 @@ func TestStatelessTasks_Cancel(t *testing.T) {
 
 		task = createTask(t, client, gh, "")
 		client.Send(taskRequest("1", "tasks/cancel", task, ""))
-		gh.SendError(gh.HandleRequest("tasks/cancel").ID(),
+		gh.SendError(gh.WantRequest("tasks/cancel").ID(),
 			`{"code":-32602,"message":"it has ended"}`)
 		wantText(t, "cancel", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
 	})
@@ -238,7 +238,7 @@ func TestStatelessTasks_Undeclared(t *testing.T) {
 				caps = tasksCap
 			}
 			client.Send(modernRequest("1", "tools/call", `"name":"`+tool+`",`, caps))
-			m := gh.HandleRequest("tools/call")
+			m := gh.WantRequest("tools/call")
 			if want := `{"name":"` + tool + `","_meta":{}}`; string(m.Part(wire.PartParams)) !=
 				want {
 				t.Errorf("%s was called with %s", tool, m.Part(wire.PartParams))
@@ -305,7 +305,7 @@ func TestStatelessTasks_BoundToPrincipal(t *testing.T) {
 		go h.gateway.Serve(context.Background(), "", "", conn)
 		again.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`,
 			`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`))
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"working"}`)
+		gh.SendResult(gh.WantRequest("tasks/get").ID(), `{"taskId":"t1","status":"working"}`)
 		wantText(t, "again", nextWithoutServerInfo(again),
 			`{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
 	})
@@ -325,7 +325,7 @@ func TestStatelessTasks_KeepConnection(t *testing.T) {
 		client.Send(modernRequest(`"make"`, "tools/call", `"name":"job",`, tasksCap))
 		gh := h.nextProcess("gh")
 		gh.ServeHandshake(tasksHandshake)
-		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+		gh.SendResult(gh.WantRequest("tools/call").ID(),
 			`{"task":{"taskId":"t1","status":"working","ttl":3600000}}`)
 		task := nextTaskID(t, client)
 		client.Close()
@@ -335,7 +335,7 @@ func TestStatelessTasks_KeepConnection(t *testing.T) {
 		}
 		client, _ = h.connectClient()
 		getTask(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":3600000}`)
-		gh.HandleRequest("tasks/result")
+		gh.WantRequest("tasks/result")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		if got := nextWithoutServerInfo(client); !strings.Contains(got, `[gh] Who?`) {
 			t.Errorf("got %s", got)
@@ -347,7 +347,7 @@ func TestStatelessTasks_KeepConnection(t *testing.T) {
 			t.Error("the connection is open after the task's ttl")
 		}
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
-		gh.HandleNotification("notifications/cancelled")
+		gh.WantNotification("notifications/cancelled")
 		if n := h.gateway.StatelessTasks(); n != 0 {
 			t.Errorf("%d tasks are left", n)
 		}
@@ -362,7 +362,7 @@ func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 		first := ""
 		for i := range most {
 			client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasksCap))
-			gh.SendResult(gh.HandleRequest("tools/call").ID(),
+			gh.SendResult(gh.WantRequest("tools/call").ID(),
 				fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, i))
 			if task := nextTaskID(t, client); i == 0 {
 				first = task
@@ -375,11 +375,11 @@ func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 		}
 		gh.WantNothing()
 		client.Send(taskRequest("1", "tasks/cancel", first, ""))
-		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t0","status":"cancelled"}`)
+		gh.SendResult(gh.WantRequest("tasks/cancel").ID(), `{"taskId":"t0","status":"cancelled"}`)
 		nextWithoutServerInfo(client)
 		client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasksCap))
 		// the backend creates no task
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		gh.SendResult(gh.WantRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("1", `"content":[]}`))
 		createTask(t, client, gh, "")
 		if n := h.gateway.StatelessTasks(); n != most {
@@ -396,16 +396,16 @@ func TestStatelessTasks_ListenLegacyBackend(t *testing.T) {
 		client.Send(modernRequest(`"l"`, "subscriptions/listen",
 			`"notifications":{"taskIds":[`+task+`,"other",`+task+`]},`, tasksCap))
 		state := `"taskId":"t1","pollInterval":60000}`
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"status":"working",`+state)
-		ack := client.HandleNotification("notifications/subscriptions/acknowledged")
+		gh.SendResult(gh.WantRequest("tasks/get").ID(), `{"status":"working",`+state)
+		ack := client.WantNotification("notifications/subscriptions/acknowledged")
 		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) !=
 			`{"taskIds":[`+task+`]}` {
 			t.Errorf("acknowledged %s", got)
 		}
 		client.WantNothing()
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"status":"completed","taskId":"t1"}}`)
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"status":"completed",`+state)
-		gh.SendResult(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`)
+		gh.SendResult(gh.WantRequest("tasks/get").ID(), `{"status":"completed",`+state)
+		gh.SendResult(gh.WantRequest("tasks/result").ID(), `{"content":[]}`)
 		client.Want(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"},"result":{"content":[]},"status":"completed","ttlMs":null,"pollIntervalMs":60000,"taskId":` + task + `}}`)
 		time.Sleep(time.Hour)
 		gh.WantNothing()

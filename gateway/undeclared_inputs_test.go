@@ -86,10 +86,10 @@ func TestUndeclaredInput_NotATool(t *testing.T) {
 		gh := h.nextProcess("gh")
 		gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`, `"prompts":{}`, 1))
 		gh.ServeToolsList(mcptest.ToolsResult())
-		gh.SendResult(gh.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
+		gh.SendResult(gh.WantRequest("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
 		synctest.Wait()
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}`)
-		gh.SendResult(gh.HandleRequest("prompts/get").ID(),
+		gh.SendResult(gh.WantRequest("prompts/get").ID(),
 			`{"resultType":"input_required","inputRequests":{`+undeclaredInputs[0].inputs+`}}`)
 		client.WantJSON(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh needs input that the client does not provide: ` + undeclaredInputs[0].text + `"}}`)
 		gh.WantNothing()
@@ -102,7 +102,7 @@ func TestUndeclaredInput_Task(t *testing.T) {
 		_, client, gh, m := openModern(t, "2025-11-25", `{}`)
 		gh.SendResult(m.ID(),
 			`{"resultType":"task","taskId":"t","status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000}`)
-		gh.SendResult(gh.HandleRequest("tasks/get").ID(),
+		gh.SendResult(gh.WantRequest("tasks/get").ID(),
 			`{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000,"inputRequests":{`+undeclaredInputs[0].inputs+`}}`)
 		m = client.NextMessage()
 		for m.Method() == "notifications/progress" { // of the task
@@ -112,7 +112,7 @@ func TestUndeclaredInput_Task(t *testing.T) {
 			!strings.Contains(string(m.Raw()), undeclaredInputs[0].text) {
 			t.Errorf("answered %s", m.Raw())
 		}
-		gh.HandleRequest("tasks/cancel")
+		gh.WantRequest("tasks/cancel")
 		client.WantNothing()
 		gh.WantNothing()
 	})
@@ -131,7 +131,7 @@ func TestUndeclaredInput_StatelessClient(t *testing.T) {
 				gh.ServeToolsList(mcptest.ToolsResult("ask"))
 				client.NextMessage()
 				client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tc.can))
-				gh.SendResult(gh.HandleRequest("tools/call").ID(),
+				gh.SendResult(gh.WantRequest("tools/call").ID(),
 					`{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
 				failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
 				if failure.Code != -32021 || failure.Message !=

@@ -18,7 +18,7 @@ func startURLElicitation(t *testing.T, client,
 	gh *mcptest.Peer) (ticket string, back func(id, responses, ticket string) string) {
 	t.Helper()
 	client.Send(modernRequest("1", "tools/call", `"name":"ask",`, urlElicitationCap))
-	gh.SendError(gh.HandleRequest("tools/call").ID(),
+	gh.SendError(gh.WantRequest("tools/call").ID(),
 		`{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"},{"url":"https://a.example/y","message":"Sign in"}]}}`)
 	return wantInputRequired(t, client, "q1", "q2"), func(id, responses, ticket string) string {
 		return modernRequest(id, "tools/call",
@@ -45,7 +45,7 @@ func TestURLElicitation_TicketIsUsedOnce(t *testing.T) {
 		for id := range 11 {
 			client.Send(back(fmt.Sprint(id+2), acceptBoth, ticket))
 		}
-		again := gh.HandleRequest("tools/call")
+		again := gh.WantRequest("tools/call")
 		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
 			t.Errorf("sent again with %s", again.Part(wire.PartParams))
 		}
@@ -89,7 +89,7 @@ func TestURLElicitation_MissingResponsesAreRequestedAgain(t *testing.T) {
 		last := wantInputRequired(t, client, "q2")
 		gh.WantNothing()
 		client.Send(back("5", `{"q2":{"action":"accept"}}`, last))
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		gh.SendResult(gh.WantRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("5", `"content":[]}`))
 		for _, used := range []string{ticket, string(rest), last} {
 			client.Send(back("6", acceptBoth, used))
@@ -151,13 +151,13 @@ func startRerunWithTasksFull(t *testing.T,
 			can))
 	}
 	ask("1", "")
-	gh.SendError(gh.HandleRequest("tools/call").ID(),
+	gh.SendError(gh.WantRequest("tools/call").ID(),
 		`{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"}]}}`)
 	again = `"inputResponses":{"q1":{"action":"accept"}},"requestState":` +
 		wantInputRequired(t, client, "q1") + `,`
 	for i := range 4096 - but {
 		ask("1", "")
-		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+		gh.SendResult(gh.WantRequest("tools/call").ID(),
 			fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","ttl":60000}}`, i))
 		nextTaskID(t, client)
 	}
@@ -173,7 +173,7 @@ func TestURLElicitation_TicketSurvivesFullTaskTable(t *testing.T) {
 		wantErrorCode(t, client, -32603)
 		time.Sleep(3 * time.Minute) // the tasks have expired
 		ask("1", again)
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		gh.SendResult(gh.WantRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("1", `"content":[]}`))
 		ask("1", again)
 		wantErrorCode(t, client, -32602)
@@ -189,12 +189,12 @@ func TestURLElicitation_UnsentCallReservesNoTask(t *testing.T) {
 		ask("1", again)
 		wantErrorCode(t, client, -32603)
 		ask("1", "")
-		gh.SendResult(gh.HandleRequest("tools/call").ID(),
+		gh.SendResult(gh.WantRequest("tools/call").ID(),
 			`{"task":{"taskId":"x","status":"working"}}`)
 		nextTaskID(t, client)
 		time.Sleep(2 * time.Minute)
 		ask("1", again)
-		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		gh.SendResult(gh.WantRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("1", `"content":[]}`))
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// HandleRequest returns the next message, which must be a request with this method.
-func (p *Peer) HandleRequest(method string) wire.Message {
+// WantRequest returns the next message, which must be a request with this method.
+func (p *Peer) WantRequest(method string) wire.Message {
 	p.t.Helper()
 	m := p.NextMessage()
 	if m.Kind() != wire.Request || m.Method() != method {
@@ -16,8 +16,8 @@ func (p *Peer) HandleRequest(method string) wire.Message {
 	return m
 }
 
-// HandleNotification returns the next message, which must be a notification with this method.
-func (p *Peer) HandleNotification(method string) wire.Message {
+// WantNotification returns the next message, which must be a notification with this method.
+func (p *Peer) WantNotification(method string) wire.Message {
 	p.t.Helper()
 	m := p.NextMessage()
 	if m.Kind() != wire.Notification || m.Method() != method {
@@ -46,8 +46,8 @@ func (p *Peer) ServeHandshake(result string) {
 	if result == "" {
 		result = InitializeResult
 	}
-	p.SendResult(p.HandleRequest("initialize").ID(), result)
-	p.HandleNotification("notifications/initialized")
+	p.SendResult(p.WantRequest("initialize").ID(), result)
+	p.WantNotification("notifications/initialized")
 }
 
 // DiscoverResult is the default result of server/discover, for a backend with tools.
@@ -61,13 +61,13 @@ func (p *Peer) ServeDiscover(result string) {
 	if result == "" {
 		result = DiscoverResult
 	}
-	p.SendResult(p.HandleRequest("server/discover").ID(), result)
+	p.SendResult(p.WantRequest("server/discover").ID(), result)
 }
 
 // ServeToolsList receives tools/list and sends result.
 func (p *Peer) ServeToolsList(result string) {
 	p.t.Helper()
-	p.SendResult(p.HandleRequest("tools/list").ID(), result)
+	p.SendResult(p.WantRequest("tools/list").ID(), result)
 }
 
 // ServeStartup serves the handshake and the tools/list of a backend with these tools.

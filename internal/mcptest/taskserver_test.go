@@ -165,7 +165,7 @@ func TestTaskServerListen(t *testing.T) {
 		c.Want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{` +
 			meta + `,"notifications":{` + strings.Replace(ids, `"unknown",`, "", 1) + `}}}`)
 		notified := func() string {
-			params := c.HandleNotification("notifications/tasks").Part(wire.PartParams)
+			params := c.WantNotification("notifications/tasks").Part(wire.PartParams)
 			got := c.request("tasks/get", id, allCapabilities, "result")
 			if !sameJSON(string(wire.EditObject(params, nil,
 				wire.Member{Key: "resultType",

@@ -424,7 +424,7 @@ func TestInitializeIsNotCancelled(t *testing.T) {
 			context.DeadlineExceeded) {
 			t.Errorf("it ended with %v", err)
 		}
-		k.remote.HandleRequest("initialize")
+		k.remote.WantRequest("initialize")
 		k.remote.WantNothing()
 	})
 }

@@ -42,8 +42,8 @@ func TestDrainCalls(t *testing.T) {
 		k.Send(request("1", ""), &peer.Call{Handler: one})
 		second := &peer.Call{Handler: two}
 		k.Send(request("2", ""), second)
-		first := k.remote.HandleRequest("tools/call")
-		k.remote.HandleRequest("tools/call")
+		first := k.remote.WantRequest("tools/call")
+		k.remote.WantRequest("tools/call")
 		done := k.drainCalls(t.Context())
 		if err := k.TrySend(request("3", ""), &peer.Call{Handler: make(peer.ResponseChan, 1)}); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("TrySend: %v", err)
@@ -59,7 +59,7 @@ func TestDrainCalls(t *testing.T) {
 		if a := <-two; !errors.Is(a.Err, peer.ErrCancelled) || !isClosed(done) {
 			t.Errorf("the second ended with %v; DrainCalls has returned: %v", a.Err, isClosed(done))
 		}
-		k.remote.HandleNotification("notifications/cancelled")
+		k.remote.WantNotification("notifications/cancelled")
 	})
 }
 
@@ -99,12 +99,12 @@ func TestDrainCallsWaitsForCancellations(t *testing.T) {
 		go func() { ended <- p.Run(t.Context()) }()
 		c := &peer.Call{Handler: make(peer.ResponseChan, 1)}
 		p.Send(request("1", ""), c)
-		remote.HandleRequest("tools/call")
+		remote.WantRequest("tools/call")
 		go c.Cancel(nil)
 		synctest.Wait() // the cancellation is being written
 		p.DrainCalls(t.Context())
 		p.Close()
 		<-ended
-		remote.HandleNotification("notifications/cancelled")
+		remote.WantNotification("notifications/cancelled")
 	})
 }

@@ -72,7 +72,7 @@ func TestACancelledCallIsNotRetried(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		call := &peer.Call{InterceptResponse: func(wire.Message, error) bool { return true }}
 		c, _ := k.send(request("1", ""), call)
-		k.remote.HandleRequest("tools/call")
+		k.remote.WantRequest("tools/call")
 		k.remote.SendError("1", `{"code":-32020,"message":"no"}`)
 		synctest.Wait()
 		if call.IsCancelled() {
