@@ -262,7 +262,7 @@ func (c *client) checkError(x *call, e []byte) string {
 	text := wire.Unquote(message)
 	named := strings.HasPrefix(text, "backend "+x.backend.name+": ") ||
 		strings.HasPrefix(x.fault, "ask ") &&
-			strings.Contains(text, "backend "+x.backend.name+" asks ")
+			strings.Contains(text, "backend "+x.backend.name+" requests ")
 	kind := ""
 	switch {
 	case x.fault == "error" && string(code) == strconv.Itoa(requestedError):
