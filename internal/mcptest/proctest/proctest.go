@@ -101,20 +101,20 @@ func StartSubprocess(t *testing.T) *Subprocess {
 	if os.Getenv(env) == t.Name() {
 		return nil
 	}
-	v := &Subprocess{exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$"), t.TempDir()}
-	v.cmd.Env = append(os.Environ(), env+"="+t.Name(), "DIR="+v.dir)
-	if err := v.cmd.Start(); err != nil {
+	s := &Subprocess{exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$"), t.TempDir()}
+	s.cmd.Env = append(os.Environ(), env+"="+t.Name(), "DIR="+s.dir)
+	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { v.Kill(); _ = v.cmd.Wait() })
-	return v
+	t.Cleanup(func() { s.Kill(); _ = s.cmd.Wait() })
+	return s
 }
 
 // PIDFrom waits for a process id in a file of the shared directory.
-func (v *Subprocess) PIDFrom(t *testing.T, name string) int {
+func (s *Subprocess) PIDFrom(t *testing.T, name string) int {
 	t.Helper()
-	return PIDFrom(t, filepath.Join(v.dir, name))
+	return PIDFrom(t, filepath.Join(s.dir, name))
 }
 
 // Kill sends SIGKILL.
-func (v *Subprocess) Kill() { _ = v.cmd.Process.Kill() }
+func (s *Subprocess) Kill() { _ = s.cmd.Process.Kill() }
