@@ -9,7 +9,7 @@ import (
 )
 
 // setIssue sets an issue of a connected backend; nil = it is resolved.
-func (bc *backendConn) setIssue(which issue, err error) {
+func (bc *backendConn) setIssue(which healthIssue, err error) {
 	bc.mu.Lock()
 	before := bc.sup.State()
 	bc.sup.issues[which] = err
@@ -25,7 +25,7 @@ func (bc *backendConn) setIssue(which issue, err error) {
 	}
 }
 
-func (bc *backendConn) hasIssue(which issue) bool {
+func (bc *backendConn) hasIssue(which healthIssue) bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	return bc.sup.issues[which] != nil

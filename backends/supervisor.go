@@ -25,13 +25,13 @@ const (
 // IsUp reports whether calls go to a backend in this state.
 func (s State) IsUp() bool { return s == Ready || s == Degraded }
 
-// An issue is a fault of a backend that is connected.
-type issue uint8
+// A healthIssue is a fault of a backend that is connected.
+type healthIssue uint8
 
 const (
-	issueLists       issue = iota // its lists cannot be read
-	issueNoPong                   // it does not respond to pings
-	issueUnreachable              // requests do not reach it
+	issueLists       healthIssue = iota // its lists cannot be read
+	issueNoPong                         // it does not respond to pings
+	issueUnreachable                    // requests do not reach it
 	numIssues
 )
 

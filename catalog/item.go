@@ -19,7 +19,7 @@ type Item struct {
 	raw                        []byte      // the JSON object
 	originalStart, originalEnd int32       // offsets of the literal of Original in raw
 	uriPattern                 *uriPattern // nil = no URI matches
-	sum                        digest      // of raw without the literal of Original
+	sum                        textDigest  // of raw without the literal of Original
 }
 
 const (
@@ -30,10 +30,10 @@ const (
 	maxNesting = 100
 )
 
-// A digest identifies a text.
-type digest [16]byte
+// A textDigest identifies a text.
+type textDigest [16]byte
 
-func (i *Item) computeDigest() (d digest) {
+func (i *Item) computeDigest() (d textDigest) {
 	h := sha256.New()
 	h.Write(i.raw[:i.originalStart])
 	h.Write([]byte{0}) // does not occur in JSON

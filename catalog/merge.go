@@ -139,7 +139,7 @@ func (l *list) merge(
 ) {
 	l.kind, l.alwaysPrefixed = k, o.Prefix == PrefixAlways && k.isNamed()
 	l.pages = sync.OnceValue(func() pages { return l.writePages(o.PageSize) })
-	l.sum = sync.OnceValue(func() digest { return l.digest(o.PageSize) })
+	l.sum = sync.OnceValue(func() textDigest { return l.digest(o.PageSize) })
 	n := &namer{Options: o, kind: k, prefixes: prefixes}
 	l.aliases = sync.OnceValue(func() map[string]*Entry { return n.buildAliases(l) })
 	all := 0

@@ -40,7 +40,7 @@ func (s *Snapshot) SameList(k Kind, other *Snapshot) bool {
 
 // digest returns the same value for two lists if their pages are the same. Per entry it uses the
 // exposed name and the digest of the rest, which was computed when the entry was read.
-func (l *list) digest(size int) (d digest) {
+func (l *list) digest(size int) (d textDigest) {
 	h := sha256.New()
 	b := binary.AppendUvarint([]byte{byte(l.kind)}, uint64(size))
 	for i := range l.entries {
@@ -105,7 +105,7 @@ func (l *list) writePage(entries []Entry, size int) (text []byte, rest []Entry) 
 }
 
 // addCursors writes the end of each page, with the cursor of the next page if there is one.
-func (p *pages) addCursors(k Kind, sum digest) {
+func (p *pages) addCursors(k Kind, sum textDigest) {
 	prefix := append([]byte{byte(k)}, sum[:12]...)
 	for n := range p.results[1:] {
 		p.cursors = append(p.cursors,

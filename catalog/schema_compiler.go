@@ -41,31 +41,31 @@ const (
 // it in one for clients of earlier revisions.
 type schemaCompiler struct {
 	root        map[string]any
-	anchors     map[string]location
-	targets     map[string]*target // by the text of $ref
-	inline      map[string]bool    // by location: whether a schema contains no references
+	anchors     map[string]schemaValue
+	targets     map[string]*refTarget // by the text of $ref
+	inline      map[string]bool       // by location: whether a schema contains no references
 	schemaCount int
 
 	problemPath, problem string // the first problem
 }
 
-// A location is a value inside a schema.
-type location struct {
+// A schemaValue is a value inside a schema.
+type schemaValue struct {
 	value  any
 	path   []string
 	inData bool // inside the value of a keyword such as const
 }
 
-// A target is the target of a reference.
-type target struct {
-	location
+// A refTarget is the target of a reference.
+type refTarget struct {
+	schemaValue
 	inline bool // contains no references, so that Ajv copies it to each reference
 }
 
 // checkCompiles returns the path and a description of the first problem for which a JSON Schema
 // compiler rejects schema; problem is "" if there is none.
 func checkCompiles(schema []byte) (at, problem string) {
-	c := schemaCompiler{anchors: make(map[string]location), targets: make(map[string]*target),
+	c := schemaCompiler{anchors: make(map[string]schemaValue), targets: make(map[string]*refTarget),
 		inline: make(map[string]bool)}
 	d := json.NewDecoder(bytes.NewReader(schema))
 	d.UseNumber()
@@ -140,7 +140,7 @@ func (c *schemaCompiler) findAnchors(schema map[string]any, path []string) (ok b
 			if _, twice := c.anchors[name]; twice {
 				return c.fail(appendPath(path, key), "occurs twice")
 			}
-			c.anchors[name] = location{value: schema, path: path}
+			c.anchors[name] = schemaValue{value: schema, path: path}
 		}
 	}
 	ok = true
@@ -507,7 +507,7 @@ func (c *schemaCompiler) ref(text string, path []string, at nesting) (ok bool) {
 		if _, seen := c.inline[path]; !seen {
 			c.inline[path] = !hasReference(loc.value)
 		}
-		to = &target{loc, c.inline[path]}
+		to = &refTarget{loc, c.inline[path]}
 		c.targets[text] = to
 	}
 	if known && !to.inline || len(to.path) == 0 {

@@ -18,7 +18,7 @@ func normalRef(ref string) string {
 
 // follow returns the target of a reference, or the reason why there is none. A target that
 // contains only a reference is followed, too.
-func (c *schemaCompiler) follow(text string) (p location, problem string) {
+func (c *schemaCompiler) follow(text string) (p schemaValue, problem string) {
 	p, isPointer, ok := c.find(text)
 	if !ok {
 		return p, "has no target in the schema"
@@ -46,13 +46,13 @@ var hasNoIdentifier = []string{"properties", "patternProperties", "enum", "depen
 	"definitions"}
 
 // find returns the location of a JSON pointer or an anchor.
-func (c *schemaCompiler) find(ref string) (p location, isPointer, ok bool) {
+func (c *schemaCompiler) find(ref string) (p schemaValue, isPointer, ok bool) {
 	if ref == "" {
-		return location{value: c.root}, true, true
+		return schemaValue{value: c.root}, true, true
 	}
 	fragment, isFragment := strings.CutPrefix(ref, "#")
 	if !isFragment {
-		return location{}, false, false
+		return schemaValue{}, false, false
 	}
 	if !strings.HasPrefix(fragment, "/") {
 		p, ok = c.anchors[fragment]
@@ -63,7 +63,7 @@ func (c *schemaCompiler) find(ref string) (p location, isPointer, ok bool) {
 	for token := range strings.SplitSeq(fragment[1:], "/") {
 		token, err := url.PathUnescape(token)
 		if err != nil {
-			return location{}, true, false
+			return schemaValue{}, true, false
 		}
 		token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
 		switch in := p.value.(type) {
@@ -78,7 +78,7 @@ func (c *schemaCompiler) find(ref string) (p location, isPointer, ok bool) {
 			ok = false
 		}
 		if !ok || token == "__proto__" { // the npm SDK removes __proto__ in some places
-			return location{}, true, false
+			return schemaValue{}, true, false
 		}
 		p.path = append(p.path, token)
 		p.inData = p.inData || !names && (token == "const" || token == "enum" ||
@@ -86,7 +86,7 @@ func (c *schemaCompiler) find(ref string) (p location, isPointer, ok bool) {
 		names = !names && slices.Contains(schemaMaps, token)
 		if s, _ := p.value.(map[string]any); truthy(s["$id"]) &&
 			!slices.Contains(hasNoIdentifier, token) {
-			return location{}, true, false // Ajv would resolve references relative to it
+			return schemaValue{}, true, false // Ajv would resolve references relative to it
 		}
 	}
 	// package protocol does not relocate references in data

@@ -22,7 +22,7 @@ type list struct {
 	entries []Entry
 	routes  map[string]*Entry        // by exposed name
 	aliases func() map[string]*Entry // can be called, are not listed; computed on first use
-	sum     func() digest            // identifies the list; computed on first use
+	sum     func() textDigest        // identifies the list; computed on first use
 	pages   func() pages             // written on first use
 
 	alwaysPrefixed bool                // there are no bare names

@@ -14,15 +14,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A state is the lifecycle state of a session (MCP lifecycle, revisions up to 2025-11-25):
+// A sessionState is the lifecycle state of a session (MCP lifecycle, revisions up to 2025-11-25):
 //
 //	uninitialized ─ initialize answered → awaitingInitialized
 //	   ─ notifications/initialized → ready → closing
-type state uint8
+type sessionState uint8
 
 const (
-	uninitialized       state = iota // only initialize and ping are allowed
-	awaitingInitialized              // initialize was answered
+	uninitialized       sessionState = iota // only initialize and ping are allowed
+	awaitingInitialized                     // initialize was answered
 	ready
 	closing // the client has closed its side, or the gateway is shutting down
 )
@@ -41,7 +41,7 @@ const (
 
 // admit is the lifecycle table: a pure function of the state and the method. Legacy pings are not
 // passed to it; package peer answers them in every state.
-func admit(s state, method string) admission {
+func admit(s sessionState, method string) admission {
 	switch {
 	case method == protocol.MethodServerDiscover:
 		// A client of a later revision sends this first to detect whether the server is legacy:

@@ -4,7 +4,7 @@ import "testing"
 
 // The whole lifecycle: every state with every kind of method.
 func TestMission_C_Lifecycle(t *testing.T) {
-	states := [...]state{uninitialized, awaitingInitialized, ready, closing}
+	states := [...]sessionState{uninitialized, awaitingInitialized, ready, closing}
 	for method, want := range map[string][len(states)]admission{
 		"initialize":           {serve, rejectDuplicate, rejectDuplicate, rejectClosing},
 		"tools/list":           {rejectUninitialized, queue, serve, rejectClosing},

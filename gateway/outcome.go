@@ -87,13 +87,13 @@ func observed(method string) bool {
 }
 
 // AuditObserver returns the observer that writes the audit log.
-func AuditObserver(j *audit.Journal) Observer { return journal{j} }
+func AuditObserver(j *audit.Journal) Observer { return journalObserver{j} }
 
-type journal struct{ *audit.Journal }
+type journalObserver struct{ *audit.Journal }
 
-func (journal) Begin(*CallInfo) {}
+func (journalObserver) Begin(*CallInfo) {}
 
-func (j journal) End(c *CallInfo, o Outcome) {
+func (j journalObserver) End(c *CallInfo, o Outcome) {
 	r := audit.Record{
 		Session: c.Session, Client: c.Client, Principal: c.Principal,
 		ID: string(c.ID), BackendID: string(c.BackendID),

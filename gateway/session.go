@@ -42,7 +42,7 @@ type Session struct {
 	delayedUpdates  delayedUpdates // resource updates held back while the client is backlogged
 
 	mu                   sync.Mutex
-	state                state
+	state                sessionState
 	negotiated           negotiated
 	queuedRequests       []*peer.Request  // waiting for initialized
 	queuedServerRequests []*serverRequest // of backends, waiting for initialized

@@ -35,7 +35,7 @@ func (s *Session) listTasks(r *peer.Request) {
 		}
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, taskListTimeout)
-	if !r.OnCancel(cancelHandler(cancel)) {
+	if !r.OnCancel(contextCanceller(cancel)) {
 		cancel()
 		return
 	}
@@ -57,11 +57,11 @@ func (s *Session) listTasks(r *peer.Request) {
 	})
 }
 
-// A cancelHandler cancels a context when the client cancels its request.
-type cancelHandler context.CancelFunc
+// A contextCanceller cancels a context when the client cancels its request.
+type contextCanceller context.CancelFunc
 
 // HandleCancel implements peer.CancelHandler.
-func (end cancelHandler) HandleCancel([]byte) { end() }
+func (end contextCanceller) HandleCancel([]byte) { end() }
 
 // backendTasks returns the session's tasks as listed by a backend.
 func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {

@@ -183,7 +183,7 @@ func (s *Session) listStateless(r *peer.Request, kind catalog.Kind) {
 		return
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	if !r.OnCancel(cancelHandler(cancel)) {
+	if !r.OnCancel(contextCanceller(cancel)) {
 		cancel()
 		return
 	}

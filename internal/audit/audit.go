@@ -76,8 +76,8 @@ type Record struct {
 	Arguments, Result []byte // raw JSON or nil; used only as far as Options.Payloads permits
 }
 
-// An entry is a queued record, with the full sizes of payloads that may be truncated.
-type entry struct {
+// A queuedRecord is a record with the full sizes of payloads that may be truncated.
+type queuedRecord struct {
 	Record
 	argumentsSize, resultSize int
 }
@@ -85,7 +85,7 @@ type entry struct {
 // attrs appends the keys that the documentation promises, in their order. The record of a call
 // that was not routed has no backend. Text from clients and servers is masked, names from the
 // configuration are not.
-func (e *entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
+func (e *queuedRecord) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
 	a = append(a, slog.String("session", e.Session), slog.String("client", mask(e.Client)))
 	a = appendKnown(a, "principal", e.Principal)
 	a = append(a, slog.String("id", mask(e.ID)))
@@ -114,7 +114,7 @@ func (e *entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
 }
 
 // appendTarget appends the name of the tool, prompt or resource, and the backend.
-func (e *entry) appendTarget(a []slog.Attr, mask func(string) string) []slog.Attr {
+func (e *queuedRecord) appendTarget(a []slog.Attr, mask func(string) string) []slog.Attr {
 	if e.Method != "" {
 		a = append(a,
 			slog.String("method", mask(e.Method)), slog.String("name", mask(bareURI(e.Tool))))
@@ -130,7 +130,7 @@ func (e *entry) appendTarget(a []slog.Attr, mask func(string) string) []slog.Att
 }
 
 // message returns the value of the key msg.
-func (e *entry) message() string {
+func (e *queuedRecord) message() string {
 	if e.Method != "" {
 		return "request"
 	}

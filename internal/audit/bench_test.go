@@ -20,20 +20,22 @@ var usual = Record{
 
 type nowhere struct{}
 
-func (nowhere) write(*entry) int64 { return 0 }
-func (nowhere) flush() int64       { return 0 }
+func (nowhere) write(*queuedRecord) int64 { return 0 }
+func (nowhere) flush() int64              { return 0 }
 
-// BenchmarkWrite is what a record costs the call that leaves it, alone and among others, while Run takes them out.
+// BenchmarkWrite is what a record costs the call that leaves it, alone and among others, while Run
+// takes them out.
 func BenchmarkWrite(b *testing.B) {
 	benchmarkWrite(b, nowhere{})
 }
 
-// BenchmarkSustained is what a record costs in all, with calls that come faster than they can be encoded.
+// BenchmarkSustained is what a record costs in all, with calls that come faster than they can be
+// encoded.
 func BenchmarkSustained(b *testing.B) {
 	benchmarkWrite(b, &lineSink{w: io.Discard, mask: manySecrets(20).String})
 }
 
-func benchmarkWrite(b *testing.B, to sink) {
+func benchmarkWrite(b *testing.B, to recordWriter) {
 	running := func(b *testing.B, writes func(*Journal)) {
 		j := newJournal(Options{})
 		j.sink = to
@@ -65,11 +67,11 @@ func benchmarkWrite(b *testing.B, to sink) {
 
 // BenchmarkEncode is what Run does for a record, beside the rejected way to fill a file: by slog.
 func BenchmarkEncode(b *testing.B) {
-	for name, to := range map[string]func(*logging.Mask) sink{
-		"slog": func(mask *logging.Mask) sink {
+	for name, to := range map[string]func(*logging.Mask) recordWriter{
+		"slog": func(mask *logging.Mask) recordWriter {
 			return &logSink{logging.New(io.Discard, logging.Options{Format: "json", Mask: mask}).Handler(), mask.String}
 		},
-		"lines": func(mask *logging.Mask) sink { return &lineSink{w: io.Discard, mask: mask.String} },
+		"lines": func(mask *logging.Mask) recordWriter { return &lineSink{w: io.Discard, mask: mask.String} },
 	} {
 		for _, payloads := range []Payloads{None, All} {
 			for _, secrets := range []int{0, 20, 400} {

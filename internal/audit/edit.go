@@ -12,15 +12,15 @@ import (
 // redacted replaces a secret in a text, as in package logging.
 const redacted = "***"
 
-// An edit replaces text[from:to] by the text with.
-type edit struct {
+// A replacement replaces text[from:to] by the text with.
+type replacement struct {
 	from, to int
 	with     string
 }
 
 // applyEdits applies edits, in any order, to text. If edits overlap, the one that contains the
 // others is applied; if there is none, *** replaces the whole range.
-func applyEdits(text string, edits []edit) string {
+func applyEdits(text string, edits []replacement) string {
 	var out strings.Builder
 	copied := 0
 	for _, e := range mergeOverlapping(edits) {
@@ -32,13 +32,13 @@ func applyEdits(text string, edits []edit) string {
 }
 
 // mergeOverlapping sorts edits and merges overlapping ones.
-func mergeOverlapping(edits []edit) []edit {
-	slices.SortStableFunc(edits, func(a, b edit) int {
+func mergeOverlapping(edits []replacement) []replacement {
+	slices.SortStableFunc(edits, func(a, b replacement) int {
 		return cmp.Or(
 			cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to),
 			cmp.Compare(len(b.with), len(a.with)))
 	})
-	var all []edit
+	var all []replacement
 	for _, e := range edits {
 		last := len(all) - 1
 		switch {
@@ -51,7 +51,7 @@ func mergeOverlapping(edits []edit) []edit {
 	return all
 }
 
-func shiftEdits(edits []edit, by int) []edit {
+func shiftEdits(edits []replacement, by int) []replacement {
 	for i := range edits {
 		edits[i].from += by
 		edits[i].to += by
@@ -61,11 +61,11 @@ func shiftEdits(edits []edit, by int) []edit {
 
 // maskEdits returns the edits that turn text into masked, which is text with *** for some parts
 // of it.
-func maskEdits(text, masked string) []edit {
+func maskEdits(text, masked string) []replacement {
 	if masked == text {
 		return nil
 	}
-	var all []edit
+	var all []replacement
 	at := 0
 	kept := strings.Split(masked, redacted)
 	for i, part := range kept {
@@ -75,12 +75,12 @@ func maskEdits(text, masked string) []edit {
 		case i == len(kept)-1 && strings.HasSuffix(text[at:], part):
 			from = len(text) - len(part)
 		case i == 0 || i == len(kept)-1 || !strings.Contains(text[at:], part):
-			return []edit{{0, len(text), masked}} // not a mask
+			return []replacement{{0, len(text), masked}} // not a mask
 		default:
 			from += strings.Index(text[at:], part)
 		}
 		if from > at {
-			all = append(all, edit{at, from, redacted})
+			all = append(all, replacement{at, from, redacted})
 		}
 		at = from + len(part)
 	}
@@ -89,7 +89,7 @@ func maskEdits(text, masked string) []edit {
 
 // escapeEdits converts edits of a decoded text to edits of body, the JSON string that it was
 // decoded from, without its opening quote. The edits are sorted.
-func escapeEdits(body []byte, edits []edit) []edit {
+func escapeEdits(body []byte, edits []replacement) []replacement {
 	if bytes.IndexByte(body, '\\') < 0 {
 		return edits // body is the text
 	}

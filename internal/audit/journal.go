@@ -32,22 +32,22 @@ type Options struct {
 //	Write ─ waiting ─ Run ─ sink
 type Journal struct {
 	options      Options
-	sink         sink
-	batch        []entry // records that Run is writing
+	sink         recordWriter
+	batch        []queuedRecord // records that Run is writing
 	lost         atomic.Int64
 	firstWaiting chan struct{} // holds one element if a record was queued since Run took all
 	manyWaiting  chan struct{} // holds one element if manyRecords were queued since then
 
 	mu      sync.Mutex
-	waiting []entry
+	waiting []queuedRecord
 	taken   sync.Cond // signals Write that there is room
 	closed  bool      // Run has returned, or has taken records for the last time
 }
 
-// A sink writes records. Only Run calls it. Both methods return the number of records that could
-// not be written.
-type sink interface {
-	write(*entry) (lost int64)
+// A recordWriter writes records. Only Run calls it. Both methods return the number of records that
+// could not be written.
+type recordWriter interface {
+	write(*queuedRecord) (lost int64)
 	flush() (lost int64) // writes buffered records
 }
 
@@ -111,7 +111,7 @@ func (j *Journal) Write(r Record) {
 
 // entry drops payloads that are not logged and truncates long ones, so that queued records do
 // not retain large messages.
-func (j *Journal) entry(r Record) entry {
+func (j *Journal) entry(r Record) queuedRecord {
 	if r.Time.IsZero() {
 		r.Time = time.Now()
 	}
@@ -121,7 +121,7 @@ func (j *Journal) entry(r Record) entry {
 			r.Arguments = nil
 		}
 	}
-	e := entry{r, len(r.Arguments), len(r.Result)}
+	e := queuedRecord{r, len(r.Arguments), len(r.Result)}
 	e.Arguments, e.Result = truncatePayload(r.Arguments), truncatePayload(r.Result)
 	return e
 }
@@ -205,7 +205,7 @@ type logSink struct {
 	mask    func(string) string
 }
 
-func (l *logSink) write(e *entry) (lost int64) {
+func (l *logSink) write(e *queuedRecord) (lost int64) {
 	record := slog.NewRecord(e.Time, slog.LevelInfo, e.message(), 0)
 	record.AddAttrs(e.attrs(make([]slog.Attr, 0, 20), l.mask)...)
 	if l.handler.Handle(context.Background(), record) != nil {

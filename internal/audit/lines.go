@@ -22,7 +22,7 @@ type lineSink struct {
 	buffered int64 // records in buf
 }
 
-func (l *lineSink) write(e *entry) (lost int64) {
+func (l *lineSink) write(e *queuedRecord) (lost int64) {
 	before := len(l.buf)
 	l.attrs = e.attrs(l.attrs[:0], l.mask)
 	l.buf = appendLine(l.buf, e.Time, e.message(), l.attrs, l.mask)

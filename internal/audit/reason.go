@@ -15,7 +15,7 @@ const (
 
 // reason returns the explanation why a call has no result or an error. The text of a backend's
 // response is a payload and is used only if results are logged.
-func (e *entry) reason(mask func(string) string) string {
+func (e *queuedRecord) reason(mask func(string) string) string {
 	text := e.Reason
 	if text == "" && e.Result != nil {
 		text = e.responseText()
@@ -34,7 +34,7 @@ func (e *entry) reason(mask func(string) string) string {
 }
 
 // responseText returns the first text of a result with isError, or the message of a JSON-RPC error.
-func (e *entry) responseText() string {
+func (e *queuedRecord) responseText() string {
 	var response struct {
 		Message string
 		Content []struct{ Text string }

@@ -32,8 +32,8 @@ func redact(raw []byte, mask func(string) string) []byte {
 
 // jsonEdits returns the edits of redact. A number in which mask finds a secret is replaced as a
 // whole if isJSON is set.
-func jsonEdits(raw []byte, mask func(string) string, isJSON bool) []edit {
-	var all []edit
+func jsonEdits(raw []byte, mask func(string) string, isJSON bool) []replacement {
+	var all []replacement
 	headers := 0 // end of the last object of HTTP headers
 	for i := 0; i < len(raw); {
 		end := tokenEnd(raw, i)
@@ -60,7 +60,7 @@ func jsonEdits(raw []byte, mask func(string) string, isJSON bool) []edit {
 				all = append(all, valueEdit(raw, value, to))
 			}
 		case isJSON && isNumber(token) && mask(string(token)) != string(token):
-			all = append(all, edit{i, end, redactedJSON})
+			all = append(all, replacement{i, end, redactedJSON})
 		}
 		i = end
 	}
@@ -68,14 +68,14 @@ func jsonEdits(raw []byte, mask func(string) string, isJSON bool) []edit {
 }
 
 // valueEdit returns the edit that masks the value raw[from:to]. It keeps the quotes of a string.
-func valueEdit(raw []byte, from, to int) edit {
+func valueEdit(raw []byte, from, to int) replacement {
 	if raw[from] != '"' {
-		return edit{from, to, redactedJSON}
+		return replacement{from, to, redactedJSON}
 	}
 	if from++; to > from && raw[to-1] == '"' {
 		to--
 	}
-	return edit{from, to, redacted}
+	return replacement{from, to, redacted}
 }
 
 // isSecret reports whether value, under the name of a secret or of an HTTP header, is a secret.
@@ -181,7 +181,7 @@ func isNumber(token []byte) bool {
 // those found by mask, those in JSON within the text, values after names of secrets, and tokens.
 // Each search uses the original text, because a secret found by mask may contain characters that
 // end the value after a name. An invalid string is searched undecoded.
-func stringEdits(token []byte, mask func(string) string) (text string, inside []edit) {
+func stringEdits(token []byte, mask func(string) string) (text string, inside []replacement) {
 	text, ok := decodeString(token)
 	all := maskEdits(text, mask(text))
 	if ok && strings.IndexByte(text, '"') >= 0 {

@@ -16,14 +16,14 @@ const (
 // textEdits returns the edits that mask secrets in text: values after the name of a secret
 // (name=value, name: value, --name value), tokens of known issuers, and private keys. Its time
 // is linear.
-func textEdits(text string) []edit {
+func textEdits(text string) []replacement {
 	all := privateKeys(text)
 	done := 0
 	hide := func(from, to int) {
 		if from < done || from == to || text[from:to] == redacted {
 			return
 		}
-		all = append(all, edit{from, to, redacted})
+		all = append(all, replacement{from, to, redacted})
 		done = to
 	}
 	word := 0 // start of the word around i
@@ -101,7 +101,7 @@ func skipQuotes(text string, i int) int {
 }
 
 // privateKeys returns the edits that mask private keys in PEM format.
-func privateKeys(text string) (all []edit) {
+func privateKeys(text string) (all []replacement) {
 	const begin, end, line = "-----BEGIN ", "-----END ", "-----"
 	for at := 0; ; {
 		i := strings.Index(text[at:], begin)
@@ -121,7 +121,7 @@ func privateKeys(text string) (all []edit) {
 			at = from + stringEnd(text[from:])
 		}
 		if at > from && text[from:at] != redacted {
-			all = append(all, edit{from, at, redacted})
+			all = append(all, replacement{from, at, redacted})
 		}
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// reader converts a file into the map that koanf merges. It implements koanf.Parser, because the
-// parsers of koanf lose lines, order and duplicates. It continues after an error, so that all
+// fileParser converts a file into the map that koanf merges. It implements koanf.Parser, because
+// the parsers of koanf lose lines, order and duplicates. It continues after an error, so that all
 // errors are reported.
-type reader struct {
+type fileParser struct {
 	file string
 	env  func(string) (string, bool)
 
@@ -44,8 +44,8 @@ type reader struct {
 	written map[string][]string
 }
 
-func newReader(file string, env func(string) (string, bool)) *reader {
-	return &reader{
+func newReader(file string, env func(string) (string, bool)) *fileParser {
+	return &fileParser{
 		file: file, env: env, locations: map[string]location{}, reported: map[string]bool{},
 		fromVariables: map[string]bool{}, misconfigured: map[string]variableProblems{},
 	}
@@ -76,7 +76,7 @@ func joinPath(path, key string) string {
 }
 
 // Unmarshal reads the file. Its error is an Errors.
-func (r *reader) Unmarshal(data []byte) (map[string]any, error) {
+func (r *fileParser) Unmarshal(data []byte) (map[string]any, error) {
 	root, bad := parse(r.file, data)
 	if bad != nil {
 		return nil, Errors{bad}
@@ -105,18 +105,18 @@ func parse(file string, data []byte) (*yaml.Node, *Error) {
 }
 
 // Marshal implements koanf.Parser.
-func (r *reader) Marshal(map[string]any) ([]byte, error) {
+func (r *fileParser) Marshal(map[string]any) ([]byte, error) {
 	return nil, fmt.Errorf("%s: not to be written", r.file)
 }
 
-func (r *reader) fail(at location, problem, hint string) {
+func (r *fileParser) fail(at location, problem, hint string) {
 	r.errs = append(r.errs, &Error{File: r.file, Line: at.line, Key: at.key, Problem: problem,
 		Hint: hint})
 	r.reported[at.path] = true
 }
 
 // value converts n to type t. ok is false if the value is absent, or invalid and reported.
-func (r *reader) value(n *yaml.Node, t reflect.Type, at location) (v any, ok bool) {
+func (r *fileParser) value(n *yaml.Node, t reflect.Type, at location) (v any, ok bool) {
 	if n = node.Deref(n); node.IsAbsent(n) {
 		return nil, false
 	}
@@ -150,7 +150,7 @@ func listHint(t reflect.Type) string {
 	return `write it like ["one", "two"], also if there is only one`
 }
 
-func (r *reader) list(n *yaml.Node, elem reflect.Type, at location) []any {
+func (r *fileParser) list(n *yaml.Node, elem reflect.Type, at location) []any {
 	out := []any{}
 	for i, child := range n.Content {
 		here := at.item(i, child.Line)
@@ -173,7 +173,7 @@ func (r *reader) list(n *yaml.Node, elem reflect.Type, at location) []any {
 }
 
 // record reads a mapping whose keys are those of the struct t.
-func (r *reader) record(pairs []pair, t reflect.Type, at location) map[string]any {
+func (r *fileParser) record(pairs []pair, t reflect.Type, at location) map[string]any {
 	out := map[string]any{}
 	for _, p := range pairs {
 		here := at.child(p.key, p.shown, p.line)
@@ -200,7 +200,7 @@ func foreignFileHint(key string, at location) string {
 }
 
 // stringMap reads a mapping with arbitrary keys: env, headers.
-func (r *reader) stringMap(n *yaml.Node, at location) map[string]any {
+func (r *fileParser) stringMap(n *yaml.Node, at location) map[string]any {
 	out := map[string]any{}
 	for _, p := range r.pairs(n, at) {
 		here := at.child(p.key, p.shown, p.line)
@@ -217,7 +217,7 @@ func (r *reader) stringMap(n *yaml.Node, at location) map[string]any {
 }
 
 // backend reads the entries of one backend, in our keys.
-func (r *reader) backend(pairs []pair, at location) map[string]any {
+func (r *fileParser) backend(pairs []pair, at location) map[string]any {
 	before := len(r.errs)
 	r.backendPath, r.disabled = at.path, r.isBackendDisabled(pairs)
 	out := r.record(pairs, backendType, at)
@@ -226,12 +226,12 @@ func (r *reader) backend(pairs []pair, at location) map[string]any {
 	return out
 }
 
-func (r *reader) newExpander() expand.Expander {
+func (r *fileParser) newExpander() expand.Expander {
 	return expand.Expander{Env: r.env, Foreign: r.inForeignEntry, Workspace: r.workspace}
 }
 
 // isBackendDisabled reports whether a backend is disabled, before its other entries are read.
-func (r *reader) isBackendDisabled(pairs []pair) bool {
+func (r *fileParser) isBackendDisabled(pairs []pair) bool {
 	for _, p := range pairs {
 		if p.key == "enabled" {
 			x := r.newExpander()
@@ -251,7 +251,7 @@ type pair struct {
 
 // pairs returns the entries of the mapping n in order. It reports duplicate keys and keys that
 // are not plain text.
-func (r *reader) pairs(n *yaml.Node, at location) []pair {
+func (r *fileParser) pairs(n *yaml.Node, at location) []pair {
 	n = node.Deref(n)
 	if n.Kind != yaml.MappingNode {
 		r.fail(at, "must be a mapping", "")

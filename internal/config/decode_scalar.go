@@ -13,7 +13,7 @@ import (
 
 // scalar reads one value. A string is used as written, even 8080 or true. A value of another type
 // must not be quoted, unless it contains ${VAR}.
-func (r *reader) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
+func (r *fileParser) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
 	if r.written != nil {
 		x := r.newExpander()
 		r.written[at.path] = x.Variables(n.Value)
@@ -64,7 +64,7 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
 
 // recordExpansion records the secrets that x inserted and reports its errors. A disabled backend
 // needs no variables, so its errors are ignored. It returns false if there were errors.
-func (r *reader) recordExpansion(x *expand.Expander, at location) bool {
+func (r *fileParser) recordExpansion(x *expand.Expander, at location) bool {
 	if r.backendPath != "" || strings.HasPrefix(at.path, "auth.") {
 		for _, a := range x.Expanded {
 			r.secretValues = append(r.secretValues, expandedSecrets(at.path, a.Name, a.Value)...)
@@ -86,7 +86,7 @@ func (r *reader) recordExpansion(x *expand.Expander, at location) bool {
 
 // isOptional reports whether the value at path is outside of backends and not in the
 // RequiredKeys.
-func (r *reader) isOptional(path string) bool {
+func (r *fileParser) isOptional(path string) bool {
 	return r.requiredKeys != nil && r.backendPath == "" &&
 		!slices.ContainsFunc(r.requiredKeys, func(key string) bool {
 			return path == key || strings.HasPrefix(path, key+".")
@@ -95,7 +95,7 @@ func (r *reader) isOptional(path string) bool {
 
 // misconfigure records a problem with the variables of one backend, which is misconfigured then.
 // It returns false if the value is not in a backend or is the backend's name.
-func (r *reader) misconfigure(at location, problem string) bool {
+func (r *fileParser) misconfigure(at location, problem string) bool {
 	if r.strict || r.backendPath == "" || at.path == r.backendPath+".name" {
 		return false
 	}

@@ -149,7 +149,7 @@ func (d *description) instructions(who, text string, variables []string) {
 
 // variablesPassedOn returns the variables in the values that are passed on to each backend, by
 // the path of the backend.
-func (r *reader) variablesPassedOn() map[string][]string {
+func (r *fileParser) variablesPassedOn() map[string][]string {
 	all := make(map[string][]string)
 	for path, names := range r.written {
 		at, key, ok := strings.Cut(path, "].")

@@ -57,7 +57,7 @@ var (
 
 // warnLiteral records a warning if a value contains foreign syntax, or a backslash that was
 // parsed as an escape. Warnings do not contain the value, because it may be a secret.
-func (r *reader) warnLiteral(n *yaml.Node, at location) {
+func (r *fileParser) warnLiteral(n *yaml.Node, at location) {
 	if r.disabled {
 		return
 	}
@@ -106,7 +106,7 @@ func (r *reader) warnLiteral(n *yaml.Node, at location) {
 
 // isBrokenPath reports whether a value looks like a Windows path whose backslashes were parsed as
 // escapes.
-func (r *reader) isBrokenPath(first, key, value string) bool {
+func (r *fileParser) isBrokenPath(first, key, value string) bool {
 	switch {
 	case first == "command", first == "cwd",
 		first == "tls" && !strings.HasSuffix(key, "server_name"), key == "state",

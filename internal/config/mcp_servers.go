@@ -16,7 +16,7 @@ import (
 
 // readServersFile reads a file with mcpServers at pairs[at]. The other keys are keys of the
 // gateway or of another client.
-func (r *reader) readServersFile(pairs []pair, at int, top location) map[string]any {
+func (r *fileParser) readServersFile(pairs []pair, at int, top location) map[string]any {
 	var gatewayPairs []pair
 	for i, p := range pairs {
 		_, known := fieldOf(settingsType, p.key)
@@ -42,7 +42,7 @@ func (r *reader) readServersFile(pairs []pair, at int, top location) map[string]
 }
 
 // mcpServers reads mcpServers as a list of backends, in the order of the file.
-func (r *reader) mcpServers(n *yaml.Node, at location) []any {
+func (r *fileParser) mcpServers(n *yaml.Node, at location) []any {
 	out := []any{}
 	taken := map[string]bool{}
 	pairs := r.pairs(n, at)
@@ -69,7 +69,7 @@ func (r *reader) mcpServers(n *yaml.Node, at location) []any {
 	return out
 }
 
-func (r *reader) warn(at location, text string) {
+func (r *fileParser) warn(at location, text string) {
 	r.warnings = append(r.warnings,
 		(&Error{File: r.file, Line: at.line, Key: at.key, Problem: text}).Error())
 }
@@ -111,7 +111,7 @@ type foreignEntry struct {
 // convertEntry converts an entry of another client into pairs with our keys. Keys that cannot be
 // converted are named in a warning. An entry that cannot work is disabled, so that the others in
 // the file can be used.
-func (r *reader) convertEntry(pairs []pair, at location) (converted []pair) {
+func (r *fileParser) convertEntry(pairs []pair, at location) (converted []pair) {
 	e := &foreignEntry{values: map[string]*yaml.Node{}, handled: []string{"disabled", "enabled"}}
 	for _, p := range pairs {
 		if v := node.Deref(p.value); !node.IsAbsent(v) {
@@ -157,7 +157,7 @@ func (r *reader) convertEntry(pairs []pair, at location) (converted []pair) {
 }
 
 // convertKey converts one pair of e. ok is false if the result is empty.
-func (r *reader) convertKey(p pair, e *foreignEntry, at location) (_ pair, ok bool) {
+func (r *fileParser) convertKey(p pair, e *foreignEntry, at location) (_ pair, ok bool) {
 	here, value := at.child(p.key, p.shown, p.line), node.Deref(p.value)
 	limit := dialect.CallTimeout(value.Value, r.callTimeoutUnit)
 	switch {
@@ -195,7 +195,7 @@ func (r *reader) convertKey(p pair, e *foreignEntry, at location) (_ pair, ok bo
 }
 
 // readDisabled returns whether disabled or enabled disable an entry.
-func (r *reader) readDisabled(pairs []pair, at location) bool {
+func (r *fileParser) readDisabled(pairs []pair, at location) bool {
 	disabled := false
 	for _, p := range pairs {
 		value := node.Deref(p.value)

@@ -44,7 +44,7 @@ func Secrets(c *Config) []string {
 
 // argumentSecrets returns the parts of an argument that are secret by their form or by the flag
 // before it.
-func argumentSecrets(args []string, i int) []secrets.Part {
+func argumentSecrets(args []string, i int) []secrets.Secret {
 	flag := ""
 	if i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.HasPrefix(args[i], "-") {
 		flag = args[i-1]
@@ -79,7 +79,7 @@ func publicTexts(c *Config) []string {
 }
 
 // appendParts appends the parts of text as written and, if they are escaped, unescaped.
-func appendParts(all []string, text string, parts []secrets.Part) []string {
+func appendParts(all []string, text string, parts []secrets.Secret) []string {
 	for _, p := range parts {
 		part := text[p.From:p.To]
 		all = append(all, part)

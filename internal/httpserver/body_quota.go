@@ -100,13 +100,13 @@ func (q *bodyQuota) uncountLocked(b *bodyLease) {
 	b.size = 0
 }
 
-// A countingReader adds the bytes read to a lease.
-type countingReader struct {
+// A leaseReader adds the bytes read to a lease.
+type leaseReader struct {
 	*bodyLease
 	from io.Reader
 }
 
-func (a countingReader) Read(b []byte) (int, error) {
+func (a leaseReader) Read(b []byte) (int, error) {
 	n, err := a.from.Read(b)
 	if quotaErr := a.grow(n); quotaErr != nil {
 		return n, quotaErr

@@ -47,7 +47,7 @@ func (srv *Server) readPost(
 			p.lease.discard()
 		}
 	}()
-	text, herr := readBody(w, countingReader{p.lease, r.Body}, r.ContentLength, limit)
+	text, herr := readBody(w, leaseReader{p.lease, r.Body}, r.ContentLength, limit)
 	if herr != nil {
 		return p, herr
 	}

@@ -16,13 +16,13 @@ const schemeEnd = "://"
 
 // findCredentials finds texts that look like secrets. It does not use package regexp, because a
 // case-insensitive pattern costs more than the rest of the log line.
-func findCredentials(s string) []span {
+func findCredentials(s string) []textRange {
 	return appendAuthorizations(appendBearers(appendURLs(nil, s), s), s)
 }
 
 // appendURLs appends the user information and the queries of URLs. Expressions of a URI template
 // do not count as either.
-func appendURLs(spans []span, s string) []span {
+func appendURLs(spans []textRange, s string) []textRange {
 	for at := 0; ; {
 		i := strings.Index(s[at:], schemeEnd)
 		if i < 0 {
@@ -45,7 +45,7 @@ func appendURLs(spans []span, s string) []span {
 // appendBearers appends tokens after "Bearer". After "bearer" in lower case, which may be prose
 // ("bearer of news"), a token must be long. A word ("Bearer TOKEN", "Bearer tokens are") is not
 // a token.
-func appendBearers(spans []span, s string) []span {
+func appendBearers(spans []textRange, s string) []textRange {
 	for _, scheme := range schemes {
 		for at := 0; ; {
 			i := strings.Index(s[at:], scheme)
@@ -74,7 +74,7 @@ func isChallenge(s string, n int) bool {
 // appendAuthorizations appends values after "Authorization" and a colon or equals sign, in a
 // header, a Go map or JSON. A word is not a secret ("Authorization: variable X is not set"),
 // unless it is the whole value in quotes or after "=".
-func appendAuthorizations(spans []span, s string) []span {
+func appendAuthorizations(spans []textRange, s string) []textRange {
 	for _, name := range headers {
 		for at := 0; ; {
 			i := strings.Index(s[at:], name)
@@ -114,11 +114,11 @@ func isLiteral(text string) bool {
 }
 
 // appendSpan appends the span s[from:to], unless it is empty or already masked.
-func appendSpan(spans []span, s string, from, to int) []span {
+func appendSpan(spans []textRange, s string, from, to int) []textRange {
 	if from == to || s[from:to] == redacted {
 		return spans
 	}
-	return append(spans, span{from, to})
+	return append(spans, textRange{from, to})
 }
 
 // urlLength returns the length of the URL at the beginning of s. Quotes, brackets and

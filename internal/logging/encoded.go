@@ -129,7 +129,7 @@ func hexDigit(c byte) byte {
 }
 
 // find appends all occurrences of secrets in s, plain and encoded.
-func (k *maskState) find(spans []span, s string) []span {
+func (k *maskState) find(spans []textRange, s string) []textRange {
 	for _, form := range k.forms {
 		spans = appendAll(spans, s, form)
 	}
@@ -139,17 +139,17 @@ func (k *maskState) find(spans []span, s string) []span {
 
 // findEncoded finds the secrets that are encoded in s, up to levels times. It allocates only if
 // a decoded part begins like a secret or may be encoded once more.
-func (k *maskState) findEncoded(s string, levels int) []span {
+func (k *maskState) findEncoded(s string, levels int) []textRange {
 	if levels == 0 {
 		return nil
 	}
-	var all []span
+	var all []textRange
 	for _, e := range [...]*encoding{percent, escapes} {
 		if !k.decodedFilter.mayContainEncoded(s, e) {
 			continue
 		}
 		plain := e.decode(s)
-		var spans []span
+		var spans []textRange
 		for _, form := range k.decodedForms {
 			spans = appendAll(spans, plain, form)
 		}
@@ -207,7 +207,7 @@ func (h *prefixFilter) mayContainEncoded(s string, e *encoding) bool {
 
 // toSource converts spans of the decoded text to spans of s. A span that contains a part of a
 // unit is extended to the whole unit.
-func (e *encoding) toSource(s string, spans []span) []span {
+func (e *encoding) toSource(s string, spans []textRange) []textRange {
 	type end struct {
 		at *int
 		to bool
@@ -237,7 +237,7 @@ const truncationMark = "…"
 
 // appendTruncated appends beginnings of secrets in front of a truncationMark, because texts are
 // truncated without regard to the secrets in them. An escape may be truncated, too.
-func appendTruncated(spans []span, s string, forms []string, h *prefixFilter) []span {
+func appendTruncated(spans []textRange, s string, forms []string, h *prefixFilter) []textRange {
 	for at := 0; ; {
 		n := strings.Index(s[at:], truncationMark)
 		if n < 0 {
@@ -254,7 +254,7 @@ func appendTruncated(spans []span, s string, forms []string, h *prefixFilter) []
 					(strings.HasPrefix(form, s[at:end]) || strings.HasPrefix(form, s[at:whole]))
 			}
 			if slices.ContainsFunc(forms, begins) {
-				spans = append(spans, span{at, end})
+				spans = append(spans, textRange{at, end})
 				break
 			}
 		}

@@ -214,29 +214,29 @@ func (h *prefixFilter) contains(three uint32) bool {
 
 func filterHash(three uint32) uint32 { return three * 0x9e3779b1 >> 16 }
 
-// A span is the part s[from:to] of a text s.
-type span struct{ from, to int }
+// A textRange is the part s[from:to] of a text s.
+type textRange struct{ from, to int }
 
 // appendAll appends all occurrences of secret, including overlapping ones.
-func appendAll(spans []span, s, secret string) []span {
+func appendAll(spans []textRange, s, secret string) []textRange {
 	for at := 0; ; at++ {
 		i := strings.Index(s[at:], secret)
 		if i < 0 {
 			return spans
 		}
 		at += i
-		spans = append(spans, span{at, at + len(secret)})
+		spans = append(spans, textRange{at, at + len(secret)})
 	}
 }
 
 // replaceSpans replaces spans by ***, overlapping ones together. A strings.Replacer that takes
 // the longest secret first would leave the end of a secret whose beginning belongs to another
 // one.
-func replaceSpans(s string, spans []span) string {
+func replaceSpans(s string, spans []textRange) string {
 	if len(spans) == 0 {
 		return s
 	}
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	slices.SortFunc(spans, func(a, b textRange) int { return cmp.Compare(a.from, b.from) })
 	var b strings.Builder
 	copied := 0
 	for i := 0; i < len(spans); {

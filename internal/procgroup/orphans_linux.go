@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process identifies a process across reuse of its pid.
-type process struct {
+// A processKey identifies a process across reuse of its pid.
+type processKey struct {
 	pid   int
 	start uint64 // start time in clock ticks since boot
 }
@@ -26,7 +26,7 @@ func killOrphans(marker string, grace time.Duration) {
 	if len(left) == 0 {
 		return
 	}
-	sent := make(map[process]unix.Signal)
+	sent := make(map[processKey]unix.Signal)
 	for _, step := range []struct {
 		signal unix.Signal
 		within time.Duration
@@ -51,18 +51,18 @@ func killOrphans(marker string, grace time.Duration) {
 // that carry the marker, and all their descendants, whatever their environment. Descendants of
 // registered children are not among them. Processes in known are orphans even if their ancestors
 // are gone.
-func (r *childRegistry) orphans(marker string, known map[process]unix.Signal) []process {
+func (r *childRegistry) orphans(marker string, known map[processKey]unix.Signal) []processKey {
 	children := make(map[int][]procInfo)
 	for _, p := range processes() {
 		children[p.parent] = append(children[p.parent], p)
 	}
-	var found []process
+	var found []processKey
 	var walk func(p procInfo, marked bool)
 	walk = func(p procInfo, marked bool) {
-		marked = marked || known[p.process] != 0 ||
+		marked = marked || known[p.processKey] != 0 ||
 			p.hasMarker(marker) && (descentLimit() == 0 || p.descendsFromUs())
 		if marked && !p.zombie {
-			found = append(found, p.process)
+			found = append(found, p.processKey)
 		}
 		for _, c := range children[p.pid] {
 			walk(c, marked)
@@ -81,14 +81,14 @@ func (r *childRegistry) orphans(marker string, known map[process]unix.Signal) []
 // hasMarker reports whether the process was started with this marker. It returns false for a
 // process of another user, whose environment is not readable and which could not be killed
 // either.
-func (p process) hasMarker(marker string) bool {
+func (p processKey) hasMarker(marker string) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
 	return err == nil && bytes.Contains(env, []byte(marker))
 }
 
 // signal sends sig to the process, unless its pid was reused.
-func (p process) signal(sig unix.Signal) {
-	if now, ok := readProc(p.pid); ok && now.process == p {
+func (p processKey) signal(sig unix.Signal) {
+	if now, ok := readProc(p.pid); ok && now.processKey == p {
 		_ = unix.Kill(p.pid, sig)
 	}
 }
@@ -123,7 +123,7 @@ var descentLimit = sync.OnceValue(func() uint64 {
 })
 
 // descendsFromUs reports whether a process with the marker descends from this process.
-func (p process) descendsFromUs() bool {
+func (p processKey) descendsFromUs() bool {
 	var limit unix.Rlimit
 	err := unix.Prlimit(p.pid, unix.RLIMIT_MSGQUEUE, nil, &limit)
 	return err == nil && limit.Cur == descentLimit()

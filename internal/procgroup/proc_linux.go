@@ -11,7 +11,7 @@ import (
 
 // procInfo is the state of a process in /proc.
 type procInfo struct {
-	process
+	processKey
 	parent int
 	zombie bool // ended but not reaped
 }
@@ -111,7 +111,7 @@ func retryInterrupted(call func() error) error {
 // contain any characters.
 func readStat(pid int, text []byte) (procInfo, bool) {
 	const state, parent, start = 0, 1, 19 // indexes of the fields after the name
-	p := procInfo{process: process{pid: pid}}
+	p := procInfo{processKey: processKey{pid: pid}}
 	rest := text[bytes.LastIndexByte(text, ')')+1:]
 	for i := 0; ; i++ {
 		rest = bytes.TrimLeft(rest, " ")

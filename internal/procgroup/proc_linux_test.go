@@ -16,13 +16,13 @@ func TestReadStat(t *testing.T) {
 		ok   bool
 	}{
 		"plain": {"7 (server)" + fields,
-			procInfo{process{7, 8765432101}, 41, false}, true},
+			procInfo{processKey{7, 8765432101}, 41, false}, true},
 		"a name like the fields": {"7 (a) R 1 (b) Z)" + fields,
-			procInfo{process{7, 8765432101}, 41, false}, true},
+			procInfo{processKey{7, 8765432101}, 41, false}, true},
 		"a zombie": {"7 (server)" + strings.Replace(fields, "S", "Z", 1),
-			procInfo{process{7, 8765432101}, 41, true}, true},
+			procInfo{processKey{7, 8765432101}, 41, true}, true},
 		"cut after the start": {"7 (server)" + strings.SplitAfter(fields, "8765432101 ")[0],
-			procInfo{process{7, 8765432101}, 41, false}, true},
+			procInfo{processKey{7, 8765432101}, 41, false}, true},
 		"cut in the start": {"7 (server)" + strings.SplitAfter(fields, "87654")[0],
 			procInfo{}, false},
 		"cut in the name": {"7 (ser", procInfo{}, false},

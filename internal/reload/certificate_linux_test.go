@@ -85,7 +85,7 @@ func TestCertificateFromSilentPipe(t *testing.T) {
 	}
 }
 
-// noServer is a Server that does nothing.
+// noServer is an HTTPServer that does nothing.
 type noServer struct{}
 
 func (noServer) UpdateAccess(_, _, _ []string) {}

@@ -41,8 +41,8 @@ type Target interface {
 	RetryFailed() []string
 }
 
-// A Server is the HTTP server of the gateway.
-type Server interface {
+// An HTTPServer is the HTTP server of the gateway.
+type HTTPServer interface {
 	// UpdateAccess replaces the tokens, and the permitted values of the headers Origin and Host.
 	UpdateAccess(tokens, origins, hosts []string)
 }
@@ -56,7 +56,7 @@ type Options struct {
 	SearchPaths []string                  // files to look for while there is no configuration file
 	TrustDir    string                    // directory of the approvals, "" = none
 	Target      Target
-	Server      Server // nil = no HTTP
+	Server      HTTPServer // nil = no HTTP
 	Certificate *Certificates
 	Log         *slog.Logger
 }

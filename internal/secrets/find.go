@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// A Part is the secret text[From:To] within a text.
-type Part struct {
+// A Secret is the secret text[From:To] within a text.
+type Secret struct {
 	From, To int
 	// Name is the nearest name, as written: a flag, a variable, a header, a JSON member or a query
 	// parameter; "password" or "user" in front of a host; "path" for a part of a path; otherwise
@@ -21,12 +21,12 @@ type Part struct {
 // Find returns the secret parts of text, in order and without overlaps. name is the name of the
 // text, "" if it has none. Find parses JSON, JSON within JSON, URLs, assignments (KEY=value,
 // Header: value, --flag=value), lists of assignments, and command lines.
-func Find(name, text string) []Part { return sweep(find(name, text), name, text) }
+func Find(name, text string) []Secret { return sweep(find(name, text), name, text) }
 
 // FindArgument returns the secret parts of an argument of a program. flag is the flag in front
 // of it, "" if there is none. It also finds the password in `-u user:password`. `-u 1000:1000`
 // and `-u name:name`, a user and a group, contain no password.
-func FindArgument(flag, text string) []Part {
+func FindArgument(flag, text string) []Secret {
 	user, password, ok := strings.Cut(text, ":")
 	switch {
 	case !ok || !slices.Contains(userFlags, flag) || strings.ContainsAny(text, "/ "):
@@ -35,33 +35,33 @@ func FindArgument(flag, text string) []Part {
 		strings.HasPrefix(password, "$"):
 		return nil
 	}
-	return []Part{{len(user) + 1, len(text), "password"}}
+	return []Secret{{len(user) + 1, len(text), "password"}}
 }
 
 var userFlags = []string{"-u", "--user", "--proxy-user", "-U"}
 
 // FindHeader returns the secret parts of the value of an HTTP header.
-func FindHeader(name, value string) []Part {
+func FindHeader(name, value string) []Secret {
 	return sweep(finder{depth: nestingLimit}.findHeader(name, value), name, value)
 }
 
 // sweep adds the tokens of known issuers that are not in parts yet, in any context.
-func sweep(parts []Part, name, text string) []Part {
+func sweep(parts []Secret, name, text string) []Secret {
 	found := issuedInText().FindAllStringSubmatchIndex(text, -1)
 	for _, m := range found {
-		p := Part{m[2], m[3], name}
-		known := func(o Part) bool { return o.From < p.To && p.From < o.To }
+		p := Secret{m[2], m[3], name}
+		known := func(o Secret) bool { return o.From < p.To && p.From < o.To }
 		if strings.ContainsAny(text[p.From:p.To], digits) && !slices.ContainsFunc(parts, known) {
 			parts = append(parts, p)
 		}
 	}
 	if found != nil {
-		slices.SortFunc(parts, func(a, b Part) int { return a.From - b.From })
+		slices.SortFunc(parts, func(a, b Secret) int { return a.From - b.From })
 	}
 	return parts
 }
 
-func find(name, text string) []Part { return finder{depth: nestingLimit}.find(name, text) }
+func find(name, text string) []Secret { return finder{depth: nestingLimit}.find(name, text) }
 
 // nestingLimit is the number of nested forms that are parsed. Deeper ones are treated as a whole.
 const nestingLimit = 6
@@ -106,7 +106,7 @@ var (
 // server's URL it often is a secret.
 func IsUUID(text string) bool { return uuid().MatchString(text) }
 
-func (f finder) find(name, text string) []Part {
+func (f finder) find(name, text string) []Secret {
 	trimmed := strings.TrimSpace(text)
 	at := strings.Index(text, trimmed)
 	if trimmed == "" {
@@ -119,19 +119,19 @@ func (f finder) find(name, text string) []Part {
 	return shift(f.findTrimmed(name, trimmed), at)
 }
 
-func (f finder) findTrimmed(name, text string) []Part {
+func (f finder) findTrimmed(name, text string) []Secret {
 	parts := splitName(name)
 	if IsSecretName(name) {
 		last := parts[len(parts)-1]
 		isKind := last == "auth" && slices.Contains(authKinds, strings.ToLower(text))
 		if !isHarmless(text) && !isKind {
-			return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
+			return []Secret{{len(text) - len(AfterScheme(text)), len(text), name}}
 		}
 		name = ""
 	}
 	if f.depth == 0 {
 		if LooksSecret(text) || strings.ContainsAny(text, "=:{") {
-			return []Part{{0, len(text), name}}
+			return []Secret{{0, len(text), name}}
 		}
 		return nil
 	}
@@ -143,22 +143,22 @@ func (f finder) findTrimmed(name, text string) []Part {
 		return f.findInJSON(headers, text)
 	case text[0] == '"' && json.Valid([]byte(text)):
 		if plain, _ := unquote(text); f.next().find(name, plain) != nil {
-			return []Part{{1, len(text) - 1, name}}
+			return []Secret{{1, len(text) - 1, name}}
 		}
 		return nil
 	case urlScheme().MatchString(text) && !strings.ContainsAny(text, " \t\n"):
 		return f.findInURL(text)
 	case AfterScheme(text) != text && LooksSecret(text):
-		return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
+		return []Secret{{len(text) - len(AfterScheme(text)), len(text), name}}
 	case name == "-c" && strings.ContainsAny(text, " \t\n"): // sh -c
 		return f.findInWords(name, text)
 	case login != nil && !slices.Contains(packages, text[:login[3]]) &&
 		!digest().MatchString(text[login[6]:]):
-		return []Part{{login[4], login[5], "password"}}
+		return []Secret{{login[4], login[5], "password"}}
 	case len(parts) > 0 && slices.Contains(logins, parts[len(parts)-1]) &&
 		userPassword().MatchString(text):
 		at := userPassword().FindStringSubmatchIndex(text)
-		return []Part{{at[2], at[3], "password"}}
+		return []Secret{{at[2], at[3], "password"}}
 	case m != nil && !strings.HasPrefix(text[m[6]:], "//"):
 		inner := f.next().find
 		if headers || isHeaderFlag(name) {
@@ -171,14 +171,14 @@ func (f finder) findTrimmed(name, text string) []Part {
 		}
 		return shift(inner(key, text[m[6]:]), m[6])
 	case LooksSecret(text) && !isDigestOf(name, text):
-		return []Part{{0, len(text), name}}
+		return []Secret{{0, len(text), name}}
 	}
 	return f.findInWords(name, text)
 }
 
 // findHeader finds the secrets in the value of a header: the whole value without its scheme, unless
 // the header is known to contain no secret.
-func (f finder) findHeader(name, value string) []Part {
+func (f finder) findHeader(name, value string) []Secret {
 	rest := AfterScheme(value)
 	if !IsSecretHeader(name) {
 		return f.find(name, value)
@@ -187,7 +187,7 @@ func (f finder) findHeader(name, value string) []Part {
 		number().MatchString(value) && !IsSecretName(name) {
 		return f.find("", value)
 	}
-	return []Part{{len(value) - len(rest), len(value), name}}
+	return []Secret{{len(value) - len(rest), len(value), name}}
 }
 
 func isHeaderFlag(name string) bool {
@@ -206,7 +206,7 @@ func isDigestOf(name, text string) bool {
 
 // findInWords finds the secrets in a text of several words, such as a command line or a list of
 // assignments.
-func (f finder) findInWords(name, text string) []Part {
+func (f finder) findInWords(name, text string) []Secret {
 	gaps := wordGap().FindAllStringIndex(text, -1)
 	if m := innerPair().FindStringSubmatchIndex(text); gaps == nil && m != nil {
 		return shift(f.next().find(text[m[2]:m[3]], text[m[4]:]), m[4])
@@ -214,7 +214,7 @@ func (f finder) findInWords(name, text string) []Part {
 	if gaps == nil {
 		return nil
 	}
-	var all []Part
+	var all []Secret
 	from := 0
 	before, last := "", "" // the name for the next word; the last word
 	for _, g := range append(gaps, []int{len(text), len(text)}) {
@@ -269,8 +269,8 @@ func isToken(text string) bool {
 
 // findInURL finds the secrets in a URL. It does not parse the URL with package net/url, because
 // the URL may contain references to variables.
-func (f finder) findInURL(text string) []Part {
-	var all []Part
+func (f finder) findInURL(text string) []Secret {
+	var all []Secret
 	at := strings.Index(text, "://") + len("://")
 	end := at + lengthUntil(text[at:], "/?#")
 	if strings.IndexByte(text[at:end], '@') < 0 {
@@ -285,10 +285,10 @@ func (f finder) findInURL(text string) []Part {
 		user, password, both := strings.Cut(text[at:at+host], ":")
 		if LooksSecret(user) || password == "x-oauth-basic" ||
 			!both && len(user) >= 12 && strings.ContainsAny(user, digits) {
-			all = append(all, Part{at, at + len(user), "user"})
+			all = append(all, Secret{at, at + len(user), "user"})
 		}
 		if both && password != "" && password != "x-oauth-basic" {
-			all = append(all, Part{at + len(user) + 1, at + host, "password"})
+			all = append(all, Secret{at + len(user) + 1, at + host, "password"})
 		}
 	}
 	// jdbc:sqlserver://host;password=x
@@ -304,7 +304,7 @@ func (f finder) findInURL(text string) []Part {
 		switch {
 		case LooksSecret(segment),
 			IsSecretName(before) && len(segment) >= 8 && strings.ContainsAny(segment, digits):
-			all = append(all, Part{end, next, "path"})
+			all = append(all, Secret{end, next, "path"})
 		case strings.ContainsAny(segment, "=:"):
 			all = append(all, shift(f.next().find("", segment), end)...)
 		}
@@ -325,21 +325,21 @@ func (f finder) findInURL(text string) []Part {
 }
 
 // findInQuery finds the secrets in the value of a query parameter, which may be escaped.
-func (f finder) findInQuery(key, value string) []Part {
+func (f finder) findInQuery(key, value string) []Secret {
 	found := f.next().find(key, value)
 	if found != nil || !strings.Contains(value, "%") {
 		return found
 	}
 	if plain, err := url.QueryUnescape(value); err == nil && f.next().find(key, plain) != nil {
-		return []Part{{0, len(value), key}}
+		return []Secret{{0, len(value), key}}
 	}
 	return nil
 }
 
 // findInJSON finds the secret members of a JSON text. headers: the text is an object of HTTP
 // headers.
-func (f finder) findInJSON(headers bool, text string) []Part {
-	var all []Part
+func (f finder) findInJSON(headers bool, text string) []Secret {
+	var all []Secret
 	WalkJSON([]byte(text), IsSecretName, func(path []string, from, to int) {
 		name := ""
 		if len(path) > 0 {
@@ -355,13 +355,13 @@ func (f finder) findInJSON(headers bool, text string) []Part {
 		switch plain, isText := unquote(value); {
 		case !isText:
 			if IsSecretName(name) && !isHarmless(value) {
-				all = append(all, Part{from, to, name})
+				all = append(all, Secret{from, to, name})
 			}
 		case plain == value[1:len(value)-1]:
 			all = append(all, shift(inner(name, plain), from+1)...)
 		default:
 			if inside := inner(name, plain); inside != nil {
-				all = append(all, Part{from + 1, to - 1, inside[0].Name})
+				all = append(all, Secret{from + 1, to - 1, inside[0].Name})
 			}
 		}
 	})
@@ -375,7 +375,7 @@ func unquote(value string) (text string, ok bool) {
 	return text, true
 }
 
-func shift(parts []Part, by int) []Part {
+func shift(parts []Secret, by int) []Secret {
 	for i := range parts {
 		parts[i].From += by
 		parts[i].To += by

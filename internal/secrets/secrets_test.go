@@ -116,7 +116,7 @@ func TestIsPlain(t *testing.T) {
 }
 
 // show marks the parts in text.
-func show(text string, parts []Part) string {
+func show(text string, parts []Secret) string {
 	for _, p := range slices.Backward(parts) {
 		text = text[:p.From] + "<" + p.Name + "|" + text[p.From:p.To] + ">" + text[p.To:]
 	}

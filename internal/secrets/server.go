@@ -9,16 +9,16 @@ import (
 
 // FindInServerURL finds the secrets in the URL of a server. UUIDs in it are secrets, too: they
 // permit the use of the server.
-func FindInServerURL(name, text string) []Part {
+func FindInServerURL(name, text string) []Secret {
 	parts := Find(name, text)
 	for _, at := range serverUUID().FindAllStringIndex(text, -1) {
-		p := Part{From: at[0], To: at[1], Name: "path"}
-		overlaps := func(o Part) bool { return o.From < p.To && p.From < o.To }
+		p := Secret{From: at[0], To: at[1], Name: "path"}
+		overlaps := func(o Secret) bool { return o.From < p.To && p.From < o.To }
 		if !slices.ContainsFunc(parts, overlaps) {
 			parts = append(parts, p)
 		}
 	}
-	slices.SortFunc(parts, func(a, b Part) int { return a.From - b.From })
+	slices.SortFunc(parts, func(a, b Secret) int { return a.From - b.From })
 	return parts
 }
 

@@ -23,7 +23,7 @@ const flushTimeout = time.Second
 func Stdio(in, out *os.File, limit int) Conn {
 	r, restoreIn := ownPollable(in)
 	w, restoreOut := ownPollable(out)
-	s := &stdio{
+	s := &stdioConn{
 		lines: NewLineReader(closableReader(r, in), LineOptions{Limit: limit}),
 		in:    r, out: w,
 		ownOut:  w != out,
@@ -50,7 +50,7 @@ func closableReader(r, orig *os.File) io.Reader {
 	return pr
 }
 
-type stdio struct {
+type stdioConn struct {
 	lines     *LineReader
 	in, out   *os.File
 	ownOut    bool // out is our own pollable file: closing it unblocks a write
@@ -60,7 +60,7 @@ type stdio struct {
 	closeOnce sync.Once
 }
 
-func (s *stdio) Read() (wire.Message, wire.ID, error) {
+func (s *stdioConn) Read() (wire.Message, wire.ID, error) {
 	m, err := s.lines.ReadMessage()
 	if err != nil && s.closed.Load() {
 		return m, "", ErrClosed
@@ -70,7 +70,7 @@ func (s *stdio) Read() (wire.Message, wire.ID, error) {
 
 // Write sends m. If the client has closed its end of our stdout, the connection ends even if
 // stdin is still open, because no request could be answered.
-func (s *stdio) Write(m wire.Message, _ wire.ID) error {
+func (s *stdioConn) Write(m wire.Message, _ wire.ID) error {
 	err := s.queue.Send(m)
 	if err != nil && !errors.Is(err, ErrFull) {
 		s.closeIn()
@@ -80,9 +80,9 @@ func (s *stdio) Write(m wire.Message, _ wire.ID) error {
 }
 
 // Backlogged reports whether the queued bytes have reached an eighth of the limit.
-func (s *stdio) Backlogged() bool { return s.queue.Backlogged() }
+func (s *stdioConn) Backlogged() bool { return s.queue.Backlogged() }
 
-func (s *stdio) Close() error {
+func (s *stdioConn) Close() error {
 	s.closeOnce.Do(func() {
 		done := make(chan struct{})
 		go func() {
@@ -106,13 +106,13 @@ func (s *stdio) Close() error {
 	return nil
 }
 
-func (s *stdio) closeOut() {
+func (s *stdioConn) closeOut() {
 	s.closeIn()
 	s.out.Close()
 }
 
 // closeIn unblocks Read.
-func (s *stdio) closeIn() {
+func (s *stdioConn) closeIn() {
 	s.closed.Store(true)
 	if piped, ok := s.lines.r.(*io.PipeReader); ok {
 		piped.Close()

@@ -14,15 +14,15 @@ type ID string
 // for the duration of the call.
 const maxID = 4096
 
-// A Kind is the type of a message.
-type Kind uint8
+// A MessageKind is the type of a message.
+type MessageKind uint8
 
 const (
-	Invalid      Kind = iota
-	Request           // has a method and an id, which may be null
-	Notification      // has a method but no id
-	Response          // has a result or an error
-	Batch             // an array; see [Message.Elements]
+	Invalid      MessageKind = iota
+	Request                  // has a method and an id, which may be null
+	Notification             // has a method but no id
+	Response                 // has a result or an error
+	Batch                    // an array; see [Message.Elements]
 )
 
 // A Part is a member of a message that the gateway reads.
@@ -57,7 +57,7 @@ type span struct{ lo, hi int32 }
 type Message struct {
 	raw               []byte
 	parts             [numParts]span
-	kind              Kind
+	kind              MessageKind
 	multiline         bool // there is a line break between tokens
 	hasUnknownMembers bool // the message object has members that JSON-RPC does not define
 	burst             *Burst
@@ -67,7 +67,7 @@ type Message struct {
 func (m Message) Raw() []byte { return m.raw[:len(m.raw):len(m.raw)] }
 
 // Kind returns the kind of the message.
-func (m Message) Kind() Kind { return m.kind }
+func (m Message) Kind() MessageKind { return m.kind }
 
 // Part returns the JSON text of a part, nil if the part is absent. Strings include their quotation
 // marks.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var kinds = map[Kind]string{Invalid: "invalid", Request: "request", Notification: "notification",
+var kinds = map[MessageKind]string{Invalid: "invalid", Request: "request", Notification: "notification",
 	Response: "response", Batch: "batch"}
 
 var partNames = [...]string{

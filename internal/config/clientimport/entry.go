@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// entry reads the values of one server, translates them, and records problems.
-type entry struct {
+// serverReader reads the values of one server, translates them, and records problems.
+type serverReader struct {
 	file     *foreignFile
 	node     *yaml.Node
 	problem  *string
@@ -19,16 +19,16 @@ type entry struct {
 }
 
 // get returns the value of a key, nil if there is none, and marks the key as read.
-func (e entry) get(key string) *yaml.Node {
+func (e serverReader) get(key string) *yaml.Node {
 	e.readKeys[key] = true
 	return node.Child(e.node, key)
 }
 
 // markUnread marks a key as not read.
-func (e entry) markUnread(key string) { delete(e.readKeys, key) }
+func (e serverReader) markUnread(key string) { delete(e.readKeys, key) }
 
 // unreadKeys returns the keys that were not read and are not empty.
-func (e entry) unreadKeys() []string {
+func (e serverReader) unreadKeys() []string {
 	var all []string
 	for key, value := range node.Children(e.node) {
 		if !e.readKeys[key] && !dialect.IsEmpty(value) {
@@ -39,7 +39,7 @@ func (e entry) unreadKeys() []string {
 }
 
 // dropInapplicable removes from s the settings that have no effect with its command or URL.
-func (e entry) dropInapplicable(s *importedServer) {
+func (e serverReader) dropInapplicable(s *importedServer) {
 	all := dialect.Inapplicable(s.command != "", s.url != "")
 	for _, key := range all {
 		e.markUnread(key)
@@ -58,7 +58,7 @@ func (e entry) dropInapplicable(s *importedServer) {
 }
 
 // rawText returns the text of a key and does not mark the key as read.
-func (e entry) rawText(key string) string {
+func (e serverReader) rawText(key string) string {
 	if n := node.Child(e.node, key); n != nil {
 		return n.Value
 	}
@@ -66,7 +66,7 @@ func (e entry) rawText(key string) string {
 }
 
 // tools reads the tool filters.
-func (e entry) tools() dialect.ToolFilter {
+func (e serverReader) tools() dialect.ToolFilter {
 	t, read, wrong := dialect.ReadToolFilter(func(key string) *yaml.Node {
 		return node.Child(e.node,
 			key)
@@ -86,7 +86,7 @@ func (e entry) tools() dialect.ToolFilter {
 }
 
 // timeout reads a timeout, given as a number of units.
-func (e entry) timeout(key string, unit time.Duration) time.Duration {
+func (e serverReader) timeout(key string, unit time.Duration) time.Duration {
 	n := node.Child(e.node, key)
 	if n == nil || n.Kind != yaml.ScalarNode {
 		return 0
@@ -96,7 +96,7 @@ func (e entry) timeout(key string, unit time.Duration) time.Duration {
 	return d
 }
 
-func (e entry) scalar(n *yaml.Node, key string) string {
+func (e serverReader) scalar(n *yaml.Node, key string) string {
 	if n = node.Deref(n); n.Kind != yaml.ScalarNode {
 		*e.problem = key + " is not a string"
 		return ""
@@ -105,7 +105,7 @@ func (e entry) scalar(n *yaml.Node, key string) string {
 }
 
 // text returns the value of the first of the keys that is present.
-func (e entry) text(keys ...string) string {
+func (e serverReader) text(keys ...string) string {
 	for _, key := range keys {
 		if node.Child(e.node, key) != nil {
 			return e.scalar(e.get(key), key)
@@ -114,7 +114,7 @@ func (e entry) text(keys ...string) string {
 	return ""
 }
 
-func (e entry) list(key string) []string {
+func (e serverReader) list(key string) []string {
 	n := e.get(key)
 	if n != nil && n.Kind != yaml.SequenceNode {
 		*e.problem = key + " is not a list"
@@ -128,7 +128,7 @@ func (e entry) list(key string) []string {
 
 // arguments is list for arguments of a program, which may expand variables of its own
 // environment.
-func (e entry) arguments(key string) []string {
+func (e serverReader) arguments(key string) []string {
 	e.file.entryVariables = e.variablesSet()
 	defer func() { e.file.entryVariables = nil }()
 	return e.list(key)
@@ -136,7 +136,7 @@ func (e entry) arguments(key string) []string {
 
 // variablesSet returns the variables that the entry sets, except for those that it passes on: A:
 // ${A}.
-func (e entry) variablesSet() map[string]bool {
+func (e serverReader) variablesSet() map[string]bool {
 	set := map[string]bool{}
 	for _, key := range []string{"env", "environment", "envs"} {
 		for name, value := range dialect.VariablesSet(node.Child(e.node, key)) {
@@ -146,7 +146,7 @@ func (e entry) variablesSet() map[string]bool {
 	return set
 }
 
-func (e entry) table(key string) []namedValue {
+func (e serverReader) table(key string) []namedValue {
 	n := e.get(key)
 	if n != nil && n.Kind != yaml.MappingNode {
 		*e.problem = key + " is not a mapping"
@@ -158,13 +158,13 @@ func (e entry) table(key string) []namedValue {
 	return all
 }
 
-func (e entry) hasValue(key, value string) bool {
+func (e serverReader) hasValue(key, value string) bool {
 	n := e.get(key)
 	return n != nil && n.Value == value
 }
 
 // seconds reads a number of seconds, which may have a fraction.
-func (e entry) seconds(key string) time.Duration {
+func (e serverReader) seconds(key string) time.Duration {
 	n, err := strconv.ParseFloat(e.text(key), 64)
 	if err != nil || !(n > 0 && n <= 1e6) {
 		e.markUnread(key)

@@ -17,7 +17,7 @@ type format struct {
 	// which many clients use.
 	is   func(root, servers *yaml.Node) bool
 	list bool // servers are a list, not a mapping
-	read func(entry) importedServer
+	read func(serverReader) importedServer
 }
 
 // formats has the special formats, by the ID of the client. The default is a mapping of entries
@@ -46,7 +46,7 @@ func formatOf(c *dialect.Client) format {
 // state, are named in a note.
 
 // readCommon reads the keys that most clients have in common.
-func readCommon(e entry) importedServer {
+func readCommon(e serverReader) importedServer {
 	s := importedServer{
 		command:          e.text("command"),
 		args:             e.arguments("args"),
@@ -73,7 +73,7 @@ func readCommon(e entry) importedServer {
 
 // readGemini reads entries of Gemini CLI, where httpUrl has precedence over url and is never SSE.
 // A url without a type meant SSE in old versions; now Gemini tries HTTP first, like auto.
-func readGemini(e entry) importedServer {
+func readGemini(e serverReader) importedServer {
 	s := readCommon(e)
 	if url := e.text("httpUrl"); url != "" {
 		s.url, s.transport = url, ""
@@ -83,7 +83,7 @@ func readGemini(e entry) importedServer {
 }
 
 // readCodex reads entries of Codex, whose headers may come from variables.
-func readCodex(e entry) importedServer {
+func readCodex(e serverReader) importedServer {
 	s := readCommon(e)
 	s.headers = e.table("http_headers")
 	s.inherit = e.list("env_vars")
@@ -99,7 +99,7 @@ func readCodex(e entry) importedServer {
 }
 
 // readOpencode reads entries of opencode, which have the program and its arguments in one list.
-func readOpencode(e entry) importedServer {
+func readOpencode(e serverReader) importedServer {
 	s := importedServer{
 		env:              e.table("environment"),
 		cwd:              e.text("cwd"),
@@ -118,7 +118,7 @@ func readOpencode(e entry) importedServer {
 
 // readZed reads entries of Zed, which in old files have the program, its arguments and
 // environment in a mapping.
-func readZed(e entry) importedServer {
+func readZed(e serverReader) importedServer {
 	program := node.Child(e.node, "command")
 	if program == nil || program.Kind != yaml.MappingNode {
 		s := readCommon(e)
@@ -140,7 +140,7 @@ func readZed(e entry) importedServer {
 
 // readContinue reads entries of Continue, which have headers under requestOptions and a timeout
 // for the connection.
-func readContinue(e entry) importedServer {
+func readContinue(e serverReader) importedServer {
 	s := readCommon(e)
 	e.readKeys["name"] = true
 	s.startTimeout = e.timeout("connectionTimeout", time.Millisecond)
@@ -157,7 +157,7 @@ func readContinue(e entry) importedServer {
 
 // readGoose reads entries of Goose, which have different keys, and keep some variables in a
 // keyring.
-func readGoose(e entry) importedServer {
+func readGoose(e serverReader) importedServer {
 	s := importedServer{
 		command:          e.text("cmd"),
 		args:             e.arguments("args"),

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/config/internal/expand"
 )
 
-// origin is a file that contains imported servers.
-type origin struct {
+// sourceFile is a file that contains imported servers.
+type sourceFile struct {
 	title   string   // title of the client; "" = unknown
 	file    string   // for display
 	command string   // command that removes a server from the client; "" = none
@@ -23,11 +23,11 @@ func (im *importer) recordOrigin(s importedServer) {
 	if s.isDisabled() {
 		return
 	}
-	o := origin{title: s.client.Title, file: im.displayPath(s.path), command: im.removeCommand(s)}
+	o := sourceFile{title: s.client.Title, file: im.displayPath(s.path), command: im.removeCommand(s)}
 	if !s.client.IsNamed() {
 		o.title = ""
 	}
-	i := slices.IndexFunc(im.origins, func(other origin) bool {
+	i := slices.IndexFunc(im.origins, func(other sourceFile) bool {
 		return o.title == other.title && o.file == other.file && o.command == other.command
 	})
 	if i < 0 {

@@ -243,7 +243,7 @@ func (f *foreignFile) readEntries(n *yaml.Node, shown string) []importedServer {
 	var all []importedServer
 	for name, value := range entries(n) {
 		f.currentServer = name
-		e := entry{file: f, node: value, problem: new(string), readKeys: map[string]bool{}}
+		e := serverReader{file: f, node: value, problem: new(string), readKeys: map[string]bool{}}
 		s := formatOf(f.client).read(e)
 		s.origName, s.client, s.path, s.file = name, f.client, f.path, shown
 		s.disabledInClient, s.fromProject = s.disabledInClient || f.disabledServers[name],

@@ -90,7 +90,7 @@ var bareName = lazy.Regexp(`^[A-Za-z][\w.-]*$`)
 // hide replaces the secrets in text by references to variables and adds notes. name is the name
 // of the value, what the kind of key of s.
 func (im *importer) hide(s *importedServer, name, what, text string,
-	find func(name, text string) []secrets.Part) string {
+	find func(name, text string) []secrets.Secret) string {
 	if storeReference().MatchString(secrets.AfterScheme(text)) && programName(s.command) != "op" {
 		return im.replaceStoreReference(s, name, what, text)
 	}
@@ -134,13 +134,13 @@ func (im *importer) replaceStoreReference(s *importedServer, name, what, text st
 
 // dropDefaults removes defaults that are secrets: ${TOKEN:-secret} becomes ${TOKEN}.
 func (im *importer) dropDefaults(s *importedServer, name, text string,
-	find func(name, text string) []secrets.Part) string {
+	find func(name, text string) []secrets.Secret) string {
 	for _, r := range slices.Backward(expand.References(text)) {
 		if !r.HasDefault {
 			continue
 		}
 		probe := text[:r.From] + r.Default + text[r.To:]
-		overlaps := func(p secrets.Part) bool {
+		overlaps := func(p secrets.Secret) bool {
 			return p.From < r.From+len(r.Default) && r.From < p.To
 		}
 		if secrets.IsSecret(r.Name, r.Default) ||
@@ -155,14 +155,14 @@ func (im *importer) dropDefaults(s *importedServer, name, text string,
 
 // outsideReferences returns the pieces of a secret that are outside of references to variables.
 // If there are references, short pieces that look like names and separators are not secrets.
-func (s *importedServer) outsideReferences(text string, p secrets.Part) []secrets.Part {
-	var pieces []secrets.Part
+func (s *importedServer) outsideReferences(text string, p secrets.Secret) []secrets.Secret {
+	var pieces []secrets.Secret
 	from, cut := p.From, false
 	add := func(to int) {
 		piece := text[min(from, to):to]
 		if from < to && (!cut || len(piece) >= 8 && strings.ContainsAny(piece, "0123456789") ||
 			secrets.LooksSecret(piece)) {
-			pieces = append(pieces, secrets.Part{From: from, To: to, Name: p.Name})
+			pieces = append(pieces, secrets.Secret{From: from, To: to, Name: p.Name})
 		}
 	}
 	for _, r := range slices.Concat(expand.References(text), s.envReferences(text)) {
@@ -215,7 +215,7 @@ func maskReferences(text string) string {
 
 // replaceSecret returns the reference that replaces a secret, and adds a note.
 func (im *importer) replaceSecret(s *importedServer, what, name, text string,
-	p secrets.Part) string {
+	p secrets.Secret) string {
 	want, where := variableFor(s, p.Name), strings.TrimSpace(what+" "+name)
 	switch {
 	case what == "env" && p.Name == name && p.To == len(text):

@@ -199,7 +199,7 @@ var errTooManyMessages = errors.New("too many messages are under way to the serv
 // fullLocked reports whether another message of this kind exceeds the bounds. The bounds are
 // twice as high for messages other than requests, which are short and soon sent, so that the
 // response to a ping of the server is not rejected because of open calls.
-func (c *httpConn) fullLocked(kind wire.Kind) bool {
+func (c *httpConn) fullLocked(kind wire.MessageKind) bool {
 	busy := c.goroutines - c.idle
 	if kind == wire.Request {
 		return busy >= maxOpen || c.pendingBytes >= maxPendingBytes

@@ -52,7 +52,7 @@ func decode(resp *http.Response, limit int) {
 				"the body has more than %d codings (Content-Encoding): "+
 					"let the server send it as it is", maxCodings)}}
 		case coding == "gzip" || coding == "x-gzip" || coding == "deflate":
-			text = &decoder{coding: coding, limit: limit, source: countingReader{r: text}}
+			text = &decoder{coding: coding, limit: limit, source: meteredReader{r: text}}
 			continue
 		default:
 			text = errReader{&transport.UnreadableError{Reason: fmt.Sprintf(
@@ -76,13 +76,13 @@ type errReader struct{ err error }
 
 func (f errReader) Read([]byte) (int, error) { return 0, f.err }
 
-// A countingReader counts the bytes that are read.
-type countingReader struct {
+// A meteredReader counts the bytes that are read.
+type meteredReader struct {
 	r io.Reader
 	n int
 }
 
-func (c *countingReader) Read(b []byte) (int, error) {
+func (c *meteredReader) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
 	c.n += n
 	return n, err
@@ -94,7 +94,7 @@ func (c *countingReader) Read(b []byte) (int, error) {
 type decoder struct {
 	coding      string
 	limit       int
-	source      countingReader
+	source      meteredReader
 	buffered    *bufio.Reader // reads source
 	out         io.Reader     // nil before the first byte, and between two gzip members
 	afterMember bool          // a gzip member has been read

@@ -22,7 +22,7 @@ type Expander struct {
 
 	Used     bool       // there was a reference
 	Expanded []Variable // variables that were inserted
-	Errors   []Error
+	Errors   []ReferenceError
 }
 
 // Variable is a variable and its value.
@@ -31,8 +31,8 @@ type Variable struct{ Name, Value string }
 // UnsetHint is the hint of each error about a variable that is not set.
 const UnsetHint = "set the variable, or give a default: ${VAR:-default}"
 
-// Error is a reference that cannot be expanded.
-type Error struct {
+// ReferenceError is a reference that cannot be expanded.
+type ReferenceError struct {
 	Problem, Hint string
 	Unset         string // variable that is not set; "" = another problem
 	Foreign       bool   // valid for another client, but not supported
@@ -94,12 +94,12 @@ func (x *Expander) foreignWord(word string) (text string, ok bool) {
 	kind, name, _ := strings.Cut(word, ":")
 	switch kind + ":" {
 	case "input:":
-		x.Errors = append(x.Errors, Error{
+		x.Errors = append(x.Errors, ReferenceError{
 			Problem: "${input:" + node.OneLine(name) + "} asks the user, which a gateway cannot do",
 			Hint:    "write ${" + VariableName(name) + "} and set that variable", Foreign: true,
 		})
 	case "command:", "config:":
-		x.Errors = append(x.Errors, Error{
+		x.Errors = append(x.Errors, ReferenceError{
 			Problem: "${" + node.OneLine(word) + "} is only supported by VS Code",
 			Hint:    "write a variable, and set it", Foreign: true,
 		})
@@ -128,7 +128,7 @@ func (x *Expander) lookUp(r Ref) string {
 	case r.HasDefault && value == "":
 		return x.Expand(r.Default)
 	case !set:
-		x.Errors = append(x.Errors, Error{
+		x.Errors = append(x.Errors, ReferenceError{
 			Problem: "variable " + r.Name + " is not set",
 			Hint:    UnsetHint, Unset: r.Name,
 		})
@@ -175,8 +175,8 @@ func ParseRef(s string) (r Ref, length int) {
 
 // malformed returns the error for s, which follows ${. It does not contain s, which may be a part
 // of a password.
-func malformed(s string) Error {
-	t := Error{Hint: "write ${VAR} or ${VAR:-default}; $${ stands for a plain ${"}
+func malformed(s string) ReferenceError {
+	t := ReferenceError{Hint: "write ${VAR} or ${VAR:-default}; $${ stands for a plain ${"}
 	switch {
 	case closingBrace(s) < 0:
 		t.Problem = "a ${ is not closed by }"
