@@ -12,7 +12,8 @@ import (
 	"mcpgateway/internal/logging"
 )
 
-// An audit file that is there and that others can read or change is told of once. A new one is its owner's alone.
+// An existing audit file that other users can read or change causes one warning. A new one has
+// mode 0600.
 func TestWarnsOfReadableAuditFile(t *testing.T) {
 	for mode, want := range map[os.FileMode]string{
 		0o666: "other users can read and change the audit file",

@@ -12,7 +12,8 @@ import (
 	"mcpgateway/internal/logging"
 )
 
-// served runs a gateway with auth.tokens: [auto] until it says how to use it, and returns that line.
+// serveAutoToken runs a gateway with auth.tokens: [auto] until it logs the command for clients,
+// and returns that line.
 func servedWithAutoToken(t *testing.T, state string) (line string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
@@ -23,7 +24,7 @@ func servedWithAutoToken(t *testing.T, state string) (line string) {
 	return serveUntilCommand(t, "serve", "-c", file)
 }
 
-// The token is made once, for its owner's eyes alone, is in no log, and the command to paste has it.
+// The token is created once, with mode 0600. It is not logged, and the logged command reads it.
 func TestAutoToken_F_SEC_6(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "it's a state")
 	line := servedWithAutoToken(t, state)
@@ -53,7 +54,7 @@ func TestAutoToken_F_SEC_6(t *testing.T) {
 	}
 }
 
-// unquoted undoes what the log does to a backslash.
+// unquoted reverts the escaping of backslashes in the log.
 func unquoted(text string) string { return strings.ReplaceAll(text, `\\`, `\`) }
 
 func countNot(entries []os.DirEntry, name string) (n int) {
@@ -65,7 +66,7 @@ func countNot(entries []os.DirEntry, name string) (n int) {
 	return n
 }
 
-// On a terminal the command has the token itself.
+// On a terminal the command contains the token itself.
 func TestCommandOnTerminalHasToken_F_SEC_6(t *testing.T) {
 	if got, want := claudeCommand("http://h/mcp", "secret"), "claude mcp add -s user --transport http gateway http://h/mcp -H 'Authorization: Bearer 'secret"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
@@ -121,7 +122,7 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 	}
 }
 
-// Without a token the log says who can call the gateway, and what to do about it.
+// Without a token the log has a warning and the way to create one.
 func TestLogWithoutToken_F_SEC_6(t *testing.T) {
 	for tokens, want := range map[string]int{"[]": 1, "[0123456789abcdef]": 0, "[auto]": 0} {
 		dir := t.TempDir()

@@ -10,8 +10,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A server puts its secret, control characters and a line that looks like one of the gateway into whatever
-// it may say. The lines of call and tools are the gateway's own: one line each, without the secret.
+// The server of this test puts its secret, control characters and a line that looks like one of
+// the gateway into all of its texts. The output of call and tools has one line for each, without
+// the secret.
 func TestServerTextIsMaskedInOutput_F_SEC_11_F_MASK_1(t *testing.T) {
 	const secret = "tok-q9ZkTm4vXr7Lw2Pb8N"
 	text := `oops ` + secret + `\ngateway: forged \u001b[31m`

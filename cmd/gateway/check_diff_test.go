@@ -14,7 +14,7 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-// A diffTest is a file with a record of who runs with it, and what check --diff says of both.
+// A diffTest has a configuration file, and a record of a gateway that runs with it.
 type diffTest struct {
 	*testing.T
 	file, state string
@@ -22,7 +22,7 @@ type diffTest struct {
 
 const oneBackend = "backends: [{name: a, command: a}]\n"
 
-// newDiffTest writes the file, and the record of a gateway that runs with it, which is this process.
+// newDiffTest writes the file, and the record of a gateway that runs with it: this process.
 func newDiffTest(t *testing.T) *diffTest {
 	t.Helper()
 	dir := t.TempDir()
@@ -60,7 +60,8 @@ func (d *diffTest) changeRecord(change func(a *reload.RunningConfig)) {
 	}
 }
 
-// expect checks the exit code, and what stands on stderr and stdout.
+// expect runs check --diff and checks the exit code and the output. A part that begins with !
+// must not be in it.
 func (d *diffTest) expect(code int, parts ...string) {
 	d.Helper()
 	out, err := os.Create(filepath.Join(d.TempDir(), "out"))
@@ -81,7 +82,7 @@ func (d *diffTest) expect(code int, parts ...string) {
 	}
 }
 
-// What an ended gateway has loaded is compared with all the same, but nobody takes it for one that runs.
+// The file is also compared with the record of a gateway that has exited, and the output says so.
 func TestCheckDiffAfterGatewayExited(t *testing.T) {
 	d := newDiffTest(t)
 	d.write(oneBackend + "hosts: [gw.example]\n")
@@ -103,18 +104,18 @@ func TestCheckDiffAfterGatewayExited(t *testing.T) {
 		return
 	}
 	d.changeRecord(func(a *reload.RunningConfig) { a.Start = own; a.Start.Ticks += "1" })
-	d.expect(0, ended, row) // another process has its number
+	d.expect(0, ended, row) // another process has the same PID
 	d.changeRecord(func(a *reload.RunningConfig) {
 		a.Start = own
 		a.Start.PIDNamespace = "pid:[1]"
 		a.PID = child.Process.Pid
 	})
-	d.expect(0, "!"+ended, row) // it cannot be seen from here
+	d.expect(0, "!"+ended, row) // the process is in another PID namespace
 	d.changeRecord(func(a *reload.RunningConfig) { a.Start.BootID = "another" })
 	d.expect(0, ended, row)
 }
 
-// What a running gateway refuses is refused; a start would take it.
+// An empty file is rejected if a running gateway would reject it, though a start would accept it.
 func TestCheckDiffRejectsEmptyFile(t *testing.T) {
 	d := newDiffTest(t)
 	for _, text := range []string{"", "# nothing\n"} {
@@ -128,24 +129,24 @@ func TestCheckDiffRejectsEmptyFile(t *testing.T) {
 	d.expect(0, "has ended", "backend a removed")
 	d.changeRecord(func(a *reload.RunningConfig) { a.PID, a.Start, a.Backends = os.Getpid(), reload.ProcessStart{}, nil })
 	d.expect(0, "nothing would change")
-	if err := os.Remove(reload.RunningConfigPath(d.state, d.file)); err != nil { // as for who keeps it where the file said
+	if err := os.Remove(reload.RunningConfigPath(d.state, d.file)); err != nil { // as if the file had named the state directory
 		t.Fatal(err)
 	}
 	d.expect(2, "gateway.yaml: is empty")
 }
 
-// Where state: is what was changed, the record is not where it says.
+// If the key state was changed, the record is in the old state directory.
 func TestCheckDiffFindsRecordInOldStateDir(t *testing.T) {
 	d := newDiffTest(t)
 	for _, state := range []string{filepath.Join(t.TempDir(), "new"), "none"} {
 		d.write(oneBackend + "state: " + state)
 		d.expect(0, "compared with", "state changed needs a restart")
 	}
-	d.changeRecord(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 }) // from who knows when
+	d.changeRecord(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 }) // of an earlier boot
 	d.expect(0, "no gateway has recorded", "name it with --state")
 }
 
-// An entry that lacks a variable is held by a reload, and the row says so.
+// A reload keeps the old entry of a backend whose new entry lacks a variable, and the row says so.
 func TestCheckDiffOfMisconfiguredEntry_F_CLI_11(t *testing.T) {
 	d := newDiffTest(t)
 	d.write("backends: [{name: a, command: a, args: [\"${NO_SUCH_VARIABLE}\"], tools: {deny: [x]}}]\n")
@@ -154,8 +155,8 @@ func TestCheckDiffOfMisconfiguredEntry_F_CLI_11(t *testing.T) {
 	d.expect(0, "backend a changed misconfigured, tools.deny; stops it", "!keeps its old entry")
 }
 
-// A file that is empty is refused by a gateway that runs by it, though it is valid otherwise: the
-// backends were said to be removed.
+// A running gateway rejects an empty file, though the file is valid otherwise. check --diff once
+// reported all backends as removed.
 func TestCheckDiffOfEmptyFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "gateway.yaml")
@@ -171,7 +172,7 @@ func TestCheckDiffOfEmptyFile(t *testing.T) {
 			t.Errorf("exit code %d, want %d and %q\n%s", code, want, part, said)
 		}
 	}
-	diff(exitUsage, "gateway.yaml: is empty") // it may have named the directory of the record
+	diff(exitUsage, "gateway.yaml: is empty") // the file may have named the state directory
 	c := config.Default()
 	c.StateDir = filepath.Join(dir, "state")
 	c.Backends = []config.Backend{{Name: "a", Enabled: true, Command: "x"}}

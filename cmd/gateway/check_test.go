@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// What check has found out at some cost it, and serve, need not find out again; but what
-// it prints is what the backends say now.
+// check stores the results of expensive probes for later runs of check and serve, but prints
+// what the backends list now.
 func TestCheckWritesCacheAndIgnoresIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	// A server that ends when it is asked what it is, and lists what stands in a file.
+	// A server that exits on server/discover, and lists the content of a file.
 	script := `echo >> starts; read -r l; case $l in *server/discover*) exit 1;; esac
 		printf '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}\n'
 		read -r l; read -r l; printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[%s]}}\n' "$(cat tools)"; cat >/dev/null`

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Who asks at the socket for debugging, and does not read the answers, does not keep the
-// gateway from ending.
+// A client of the debug socket that does not read responses does not delay the end of the gateway.
 func TestDebugClientDoesNotDelayExit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	t.Setenv(debugEnv, path)

@@ -10,17 +10,16 @@ import (
 	"testing"
 )
 
-// A client at the pipes of a gateway that runs in this process.
+// A client is connected by pipes to a gateway that runs in this process.
 type client struct {
 	t      *testing.T
-	in     *os.File // what it writes
-	out    *os.File // what it reads
+	in     *os.File // the client writes
+	out    *os.File // the client reads
 	stderr *os.File
 	code   chan int
 }
 
-// runPiped runs a command line as a client does that starts the gateway and has
-// something to say.
+// runPiped runs a command line with pipes as stdin and stdout, as a client does.
 func runPiped(t *testing.T, say []string, args ...string) *client {
 	t.Helper()
 	in, theirIn := pipe(t)
@@ -52,7 +51,7 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// output returns the exit code and what stands on stdout and stderr.
+// output returns the exit code, stdout and stderr.
 func (c *client) output() (code int, out, stderr string) {
 	c.t.Helper()
 	code = <-c.code
@@ -67,7 +66,7 @@ func (c *client) output() (code int, out, stderr string) {
 	return code, string(text), string(said)
 }
 
-// end returns the exit code, the errors that were answered, and what stands on stderr.
+// end returns the exit code, the error responses, and stderr.
 func (c *client) end() (code int, answers []string, stderr string) {
 	c.t.Helper()
 	code, out, stderr := c.output()
@@ -102,8 +101,8 @@ const (
 	initialize = `{"jsonrpc":"2.0","id":7,"method":"initialize","params":{}}`
 )
 
-// Clients show "Connection closed" and nothing of stderr: what is wrong is the answer to
-// their first words.
+// Clients show "Connection closed" and not stderr. Therefore the startup error is the response
+// to their first request.
 func TestStartupErrorIsSentToClient(t *testing.T) {
 	t.Parallel()
 	bad := file(t, "bad.yaml", "backends:\n  - {name: a, comand: x}\n  - {name: b, command: \"${NOT_SET_ANYWHERE}\"}\n")
@@ -131,7 +130,7 @@ func TestStartupErrorIsSentToClient(t *testing.T) {
 	}
 }
 
-// A client that has only asked what we are hangs up itself.
+// A client that has sent only server/discover disconnects by itself.
 func TestStartupErrorUntilStdinEnds(t *testing.T) {
 	t.Parallel()
 	c := runPiped(t, []string{discover}, "-c", file(t, "bad.yaml", "nonsense: 1"))
@@ -141,7 +140,7 @@ func TestStartupErrorUntilStdinEnds(t *testing.T) {
 	}
 }
 
-// The verbs that people use read no protocol, and a mask is laid over what is answered.
+// Commands other than serve do not read stdin, and responses are masked.
 func TestStartupErrorOnlyFromServe(t *testing.T) {
 	t.Parallel()
 	bad := file(t, "bad.yaml", "backends: [{name: a, url: 'https://u:hunter22@x.example/y?key=hunter22', nonsense: 1, \"https://u:hunter22@x.example/\": 2}]")
@@ -157,7 +156,7 @@ func TestStartupErrorOnlyFromServe(t *testing.T) {
 	}
 }
 
-// What a client is told of it has a bound.
+// The error text for the client is limited.
 func TestStartupErrorIsTruncated(t *testing.T) {
 	t.Parallel()
 	keys := ""

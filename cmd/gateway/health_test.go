@@ -15,7 +15,7 @@ import (
 	"mcpgateway/internal/httpserver"
 )
 
-// health runs gateway health, and returns its exit code and what it prints.
+// health runs gateway health and returns its exit code and output.
 func health(t *testing.T, args ...string) (int, string) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -100,7 +100,7 @@ func TestHealth_F_CFG_3(t *testing.T) {
 	}
 }
 
-// What is wrong between health and a gateway that runs is told from a gateway that does not.
+// The hints distinguish a wrong URL or certificate from a gateway that does not run.
 func TestHealthHints(t *testing.T) {
 	plain, secure := httptest.NewServer(http.NotFoundHandler()), httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
@@ -118,7 +118,7 @@ func TestHealthHints(t *testing.T) {
 	}
 }
 
-// health reads where the gateway listens. Variables of other keys, such as those of tokens, may be unset.
+// health only needs the keys listen and tls. Variables of other keys, such as tokens, may be unset.
 func TestHealthNeedsNoToken(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Server", httpserver.ServerHeader) }))
 	defer server.Close()
@@ -159,7 +159,8 @@ func TestHealthOfOwnConfiguration_F_CFG_3(t *testing.T) {
 	}
 }
 
-// The program that answers may be another one, or a gateway behind a proxy that puts its own name into the header.
+// The response may come from another program, or from a gateway behind a proxy that changes the
+// header Server.
 func TestHealthOfAnotherProgram(t *testing.T) {
 	for _, c := range []struct {
 		server, text string
@@ -183,7 +184,8 @@ func TestHealthOfAnotherProgram(t *testing.T) {
 	}
 }
 
-// An answer that is no 200 may come from another program, too; the refusals of a gateway have no hint of that.
+// A status other than 200 may come from another program, which the hint mentions; for the
+// rejections of a gateway it does not.
 func TestHealthOfProgramThatRejects(t *testing.T) {
 	for _, c := range []struct {
 		server, text string

@@ -12,13 +12,13 @@ import (
 	"mcpgateway/internal/httpserver"
 )
 
-// What all of the gateway together keeps for a session over HTTP in which nothing happens: no goroutine, and so
-// little memory that 10,000 of them take less than 30 MB. A client that called before keeps no more.
+// An idle session over HTTP needs no goroutine, and 10,000 of them need less than 30 MB in the
+// whole gateway. A session with earlier calls needs no more.
 func TestIdleSessionNeedsNoGoroutineAndLittleMemory(t *testing.T) {
 	d, end := serveInProcess(t)
 	defer end()
 	const n, most = 2000, 3 << 10
-	for range 100 { // what the first ones have made stays
+	for range 100 { // the first sessions allocate memory that stays
 		callInNewSession(t, d)
 	}
 	goroutines, bytes := runtime.NumGoroutine(), bytesInUse()
@@ -35,7 +35,7 @@ func TestIdleSessionNeedsNoGoroutineAndLittleMemory(t *testing.T) {
 	}
 }
 
-// bytesInUse returns what the heap and the stacks take, when what is no longer used was collected.
+// bytesInUse returns the size of the heap and the stacks after a garbage collection.
 func bytesInUse() int {
 	var m runtime.MemStats
 	runtime.GC()
@@ -44,7 +44,7 @@ func bytesInUse() int {
 	return int(m.HeapAlloc + m.StackInuse)
 }
 
-// serveInProcess puts a gateway together as serve does, and runs it until end is called.
+// serveInProcess opens a gateway as serve does, and runs it until end is called.
 func serveInProcess(t *testing.T) (d *httpserver.Server, end func()) {
 	t.Helper()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)

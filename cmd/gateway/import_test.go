@@ -12,7 +12,7 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// runCommand carries out a command line and returns what it wrote.
+// runCommand executes a command line and returns its output.
 func runCommand(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,8 +36,8 @@ func runCommand(t *testing.T, args ...string) (code int, stdout, stderr string) 
 	return code, read(io.out), read(io.err)
 }
 
-// A gateway at any port is not put behind itself: it says who it is, whatever its
-// token, and is asked for nothing but that.
+// import omits a running gateway at any port. It recognizes the gateway by /healthz, which needs no
+// token, and sends no other request.
 func TestImportOmitsRunningGateway(t *testing.T) {
 	d := httpserver.New(httpserver.Options{
 		ServeStateless: func(context.Context, httpserver.SessionInfo, transport.Conn) { t.Error("a session was opened") },
@@ -87,7 +87,7 @@ func TestImportProject_F_CLI_12(t *testing.T) {
 	}
 }
 
-// A folder that is not there is a mistake in the command line.
+// A missing folder is a usage error.
 func TestImportOfMissingProject(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	aFile := file(t, "project", "")
@@ -99,7 +99,7 @@ func TestImportOfMissingProject(t *testing.T) {
 	}
 }
 
-// If nothing can be written, nothing is said of what was imported.
+// If the file cannot be written, no notes about the import are printed.
 func TestImportToUnwritableFile(t *testing.T) {
 	servers := file(t, "mcp.json", `{ "mcpServers": { "a": { "command": "a" } } }`)
 	nowhere := filepath.Join(t.TempDir(), "link")
@@ -131,7 +131,7 @@ func TestImportToUnwritableFile(t *testing.T) {
 	}
 }
 
-// There is one text for the version, whichever way it is asked for.
+// The command version and the flag print the same text.
 func TestVersion(t *testing.T) {
 	code, verb, _ := runCommand(t, "version")
 	flagged, flag, _ := runCommand(t, "--version")
@@ -140,7 +140,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A shell does not expand ~ in quotes, and a client that starts programs without a shell never does.
+// ~ is not expanded by a shell in quotes, or by a client that starts programs without a shell.
 func TestImportExpandsHomeDirectory(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -160,7 +160,7 @@ func TestImportExpandsHomeDirectory(t *testing.T) {
 	}
 }
 
-// A home directory that is not known is an error: no folder named ~ or ~USER is made.
+// An unknown home directory is an error: no folder named ~ or ~USER is created.
 func TestImportWithoutHomeDirectory(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	t.Chdir(t.TempDir())

@@ -12,8 +12,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A server sends more than its response, and net/http tells so of its own accord: in the gateway's log, without the secret,
-// and only at the debug level. (The logger of the process is one for all gateways in it: no parallel test.)
+// If a server sends more than its response, net/http writes a message. It is logged at level
+// debug, without the secret. (Package log has one logger for the process: this test must not run
+// in parallel.)
 func TestLibraryMessagesAreLogged(t *testing.T) {
 	const secret = "tok-q9ZkTm4vXr7Lw2Pb8N"
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -44,7 +44,7 @@ func TestNameRecord_F_CLI_6(t *testing.T) {
 	}
 }
 
-// Whatever stands there, it costs no more than the comparison.
+// With a damaged record only the comparison is missing.
 func TestDamagedNameRecord_F_CLI_6(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.json")

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// A path in the configuration that is relative begins in the working directory. If nothing is there the
-// error has the path from the root, the line and the key.
+// A relative path in the configuration begins in the working directory. If it does not exist,
+// the error has the absolute path, the line and the key.
 func TestMissingPaths(t *testing.T) {
 	const relative = "hint: a relative path is relative to the folder in which the gateway is started"
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -72,7 +72,7 @@ func TestMissingPaths(t *testing.T) {
 	}
 }
 
-// An audit file that the gateway also reads is an error that names both, however it is written.
+// An audit file that is also another file of the gateway is an error, also if the paths differ.
 func TestAuditFileConflicts(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -121,7 +121,8 @@ func TestAuditFileConflicts(t *testing.T) {
 	}
 }
 
-// An unknown flag that looks like a key of the configuration is told where that key is written. Its value is not shown.
+// For an unknown flag that looks like a key of the configuration the hint shows where to write
+// the key. The value is not shown.
 func TestHintsForKeysAsFlags(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--auth-tokens=hunter2":   "hint: auth.tokens cannot be set by a flag or a variable; write it into the configuration file",

@@ -48,7 +48,7 @@ func TestCheckRecursion(t *testing.T) {
 	refused(a, down("", os.DevNull, os.DevNull, "", "", os.DevNull, "none.yaml", "none.yaml", os.DevNull), "has 8 ancestors")
 }
 
-// A relative name is another file elsewhere, and the same one here.
+// A relative path is another file in another directory, and the same one in this directory.
 func TestCheckRecursionByRelativePath(t *testing.T) {
 	t.Chdir(filepath.Dir(file(t, "gateway.yaml", "")))
 	chain, err := checkRecursion("gateway.yaml", "")
@@ -64,8 +64,8 @@ func TestCheckRecursionByRelativePath(t *testing.T) {
 	}
 }
 
-// Beneath itself a gateway refuses to serve, in words that its client reads, and every
-// verb that would start backends. What tells it so is not what a user may have set.
+// As its own descendant a gateway rejects serve, with an error for its client, and all commands
+// that start backends. A value of the variable that a user may have set has no effect.
 func TestBackendIsGatewayItself(t *testing.T) {
 	path := file(t, "gateway.yaml", "listen: 127.0.0.1:0\nbackends: [{name: demo, embedded: demo}]")
 	chain, err := checkRecursion(path, "")

@@ -16,7 +16,7 @@ const (
 	listLine = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}` + "\n"
 )
 
-// awaitLog waits until the log has a text, and returns all of it.
+// awaitLog waits until the log contains a text so many times, and returns the log.
 func (c *client) awaitLog(text string, times int) string {
 	c.t.Helper()
 	end := time.Now().Add(40 * time.Second)
@@ -37,7 +37,7 @@ func (c *client) awaitLog(text string, times int) string {
 	}
 }
 
-// awaitMessage reads the messages of the gateway until one has a text.
+// awaitMessage reads messages of the gateway until one contains a text.
 func (c *client) awaitMessage(out *bufio.Reader, text string) string {
 	c.t.Helper()
 	_ = c.out.SetReadDeadline(time.Now().Add(40 * time.Second))
@@ -52,7 +52,7 @@ func (c *client) awaitMessage(out *bufio.Reader, text string) string {
 	}
 }
 
-// emptyHome makes a working directory and a home directory without a configuration.
+// emptyHome creates a working directory and a home directory without a configuration.
 func emptyHome(t *testing.T) (work, home string) {
 	t.Helper()
 	work, home = t.TempDir(), t.TempDir()
@@ -66,8 +66,8 @@ func emptyHome(t *testing.T) (work, home string) {
 
 const oneDemo = "backends: [{name: later, embedded: demo}]\ncatalog: {prefix: always}\n"
 
-// A gateway that found no configuration loads the user's file when it is written, in directories that did
-// not exist, and tells its client. What is wrong with the file is said once.
+// A gateway without a configuration loads the user's file when it is written, in directories
+// that did not exist, and notifies its client. Errors in the file are logged once.
 func TestUserFileIsLoadedWhenCreated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -105,10 +105,10 @@ func TestUserFileIsLoadedWhenCreated(t *testing.T) {
 	}
 	said := c.awaitLog("configuration reloaded", 1)
 	if n := strings.Count(said, "until the file is corrected"); n != 1 {
-		t.Errorf("the mistake was said %d times:\n%s", n, said)
+		t.Errorf("the errors were logged %d times:\n%s", n, said)
 	}
 
-	// From now on it is the file, which may go and come back.
+	// From now on the file is in force. It may be removed and written again.
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func TestUserFileIsLoadedWhenCreated(t *testing.T) {
 	}
 }
 
-// A gateway.yaml that appears in the working directory is loaded when it is approved. That it is not is said once; one
-// of another program is passed over with a warning.
+// A gateway.yaml that is written to the working directory is loaded when it is approved. A
+// missing approval is logged once. A file of another program is skipped with a warning.
 func TestLocalFileIsLoadedWhenApproved(t *testing.T) {
 	work, _ := emptyHome(t)
 	c := runPiped(t, nil)
@@ -154,7 +154,7 @@ func TestLocalFileIsLoadedWhenApproved(t *testing.T) {
 	}
 	said := c.awaitLog("configuration reloaded", 1)
 	if n := strings.Count(said, "is not approved with this content"); n != 1 {
-		t.Errorf("it was said %d times:\n%s", n, said)
+		t.Errorf("the missing approval was logged %d times:\n%s", n, said)
 	}
 	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`+"\n")
 	if list := c.awaitMessage(out, `"id":4`); !strings.Contains(list, `"later__`) {

@@ -9,8 +9,7 @@ import (
 	"mcpgateway/internal/logging"
 )
 
-// check names what is left out of a backend that is well, and does not let one that
-// lists a thousand bad tools fill the screen.
+// check lists the omitted tools of a working backend, up to a limit.
 func TestCheckListsOmittedTools(t *testing.T) {
 	a := &app{mask: logging.NewMask("s3cret")}
 	bad := catalog.Issue{Item: "bad\x1b[2J s3cret", Problem: "its inputSchema is not an object"}
@@ -26,7 +25,7 @@ func TestCheckListsOmittedTools(t *testing.T) {
 	}
 }
 
-// SCHEMA-03, SCHEMA-04: so is what is listed and may be refused by model APIs.
+// SCHEMA-03, SCHEMA-04: check also lists the tools that model APIs may reject.
 func TestSCHEMA03_SCHEMA04_CheckListsToolsThatModelsMayReject(t *testing.T) {
 	a := &app{mask: logging.NewMask()}
 	odd := catalog.Issue{Item: "t", Problem: "its inputSchema has anyOf at its top", Suspicious: true}

@@ -13,8 +13,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// What serve prints to be copied works when it is pasted: the log's quotes spoil
-// nothing, and the token is a variable of the shell, not three stars.
+// The command that serve logs works when it is copied: the quotes of the log do not break it,
+// and the token is a shell variable, not ***.
 func TestServeLogsPasteableCommand(t *testing.T) {
 	t.Setenv("DOOR_KEY", "0123456789abcdef-door")
 	t.Setenv("GATEWAY_TOKEN", "0123456789abcdef-other")
@@ -37,7 +37,7 @@ func TestServeLogsPasteableCommand(t *testing.T) {
 	}
 }
 
-// serveUntilCommand serves until it has said how to use it, which it returns.
+// serveUntilCommand serves until it has logged the command for clients, and returns that line.
 func serveUntilCommand(t *testing.T, args ...string) (line string) {
 	t.Helper()
 	all := serveLogLines(t, args...)
@@ -52,7 +52,8 @@ func serveUntilCommand(t *testing.T, args ...string) (line string) {
 	return line
 }
 
-// serveLogLines serves until it has said how to use it, and returns all lines of its log.
+// serveLogLines serves until it has logged the command for clients, and returns all lines of the
+// log.
 func serveLogLines(t *testing.T, args ...string) (all []string) {
 	t.Helper()
 	null, err := os.Open(os.DevNull)
@@ -85,7 +86,8 @@ func serveLogLines(t *testing.T, args ...string) (all []string) {
 	return all
 }
 
-// Clients are told the name that the configuration has: a certificate may be for that name alone.
+// The URL for clients has the host name of listen, because a certificate may be valid only for
+// that name.
 func TestEndpointURLHasHostOfListen(t *testing.T) {
 	for listen, want := range map[string]string{
 		"localhost:0": "http://localhost:7420/mcp", "gw.example:0": "http://gw.example:7420/mcp",

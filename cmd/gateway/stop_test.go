@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The log says why serve ends, and what may be meant where there is no client.
+// The log has the reason why serve ends, and a hint if there was no client.
 func TestServeLogsReasonOfEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		said string // by the client
@@ -48,13 +48,13 @@ func TestServeLogsReasonOfEnd(t *testing.T) {
 			}
 			stopping := slices.DeleteFunc(log, func(line string) bool { return !strings.Contains(line, "stopping") })
 			if len(stopping) != 1 {
-				t.Errorf("said more than once: %q", stopping)
+				t.Errorf("logged more than once: %q", stopping)
 			}
 		})
 	}
 }
 
-// logOf runs a command line to its end and returns the lines of its log.
+// logOf runs a command line until it ends, and returns the lines of its log.
 func logOf(t *testing.T, ctx context.Context, in *os.File, args ...string) []string {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))

@@ -15,7 +15,7 @@ func terminal(t *testing.T) *os.File {
 	return tty
 }
 
-// terminalPair opens a terminal, and the side of its person.
+// terminalPair opens a terminal and the side of its user.
 func terminalPair(t *testing.T) (tty, person *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

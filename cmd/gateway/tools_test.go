@@ -23,7 +23,7 @@ func TestTools_F_CLI_9(t *testing.T) {
 	expect(t, exitFailed, "call ecko -c "+path, "did you mean echo?")
 }
 
-// A tool that is denied and a backend that is disabled are told from what does not exist.
+// The errors distinguish denied tools and disabled backends from tools that do not exist.
 func TestDeniedToolsAndDisabledBackends(t *testing.T) {
 	t.Parallel()
 	path := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: demo, embedded: demo, tools: {deny: [echo]}}\n- {name: off, command: off, enabled: false}\n")
@@ -39,7 +39,8 @@ func TestDeniedToolsAndDisabledBackends(t *testing.T) {
 	expect(t, exitFailed, "call ecko -c "+path, "Unknown tool")
 }
 
-// Without a backend that is enabled check and tools say so. With --backend a tool is denied by that backend alone.
+// check and tools report that no backend is enabled. With --backend only the filters of that
+// backend count.
 func TestToolsOfOtherBackends(t *testing.T) {
 	t.Parallel()
 	none := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: off, command: off, enabled: false}\n")
@@ -74,7 +75,8 @@ func TestHelpForUnknownCommand(t *testing.T) {
 	expect(t, exitOK, "help completion bash", "autocompletion script for the bash shell")
 }
 
-// A backend that hangs costs as much as --timeout says, in all verbs that start backends, and is named.
+// --timeout limits the wait for a backend that hangs, in all commands that start backends, and
+// the backend is reported.
 func TestTimeout_F_CLI_9(t *testing.T) {
 	t.Parallel()
 	path := file(t, "gateway.yaml", "state: none\ncatalog: {wait: 100ms}\nbackends:\n- {name: demo, embedded: demo}\n- {name: hang, command: sleep, args: ['100']}\n")
@@ -104,7 +106,7 @@ func TestTimeout_F_CLI_9(t *testing.T) {
 	expect(t, exitUsage, "check --timeout -1s -c "+path, "--timeout must not be negative")
 }
 
-// Elsewhere than on a terminal stderr says after two seconds for which backends a verb waits.
+// If stderr is not a terminal, it shows after two seconds the backends that a command waits for.
 func TestProgress_F_CLI_9(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// On a terminal a verb shows what the file would do, asks, and remembers the answer.
+// On a terminal a command prints the effects of the file, asks, and stores the approval.
 func TestAskApprovalOnTerminal_F_SEC_2(t *testing.T) {
 	writeProject(t, demoText+"audit: {file: audit.jsonl}\n")
 	out, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
@@ -21,7 +21,8 @@ func TestAskApprovalOnTerminal_F_SEC_2(t *testing.T) {
 			t.Fatal(err)
 		}
 		code = run(t.Context(), []string{"tools"}, stdio{tty, out, tty})
-		// The terminal may deliver the output in pieces, and echo an answer that nobody reads after it.
+		// The terminal may deliver the output in pieces, and echo an answer that nobody reads
+		// after it.
 		if _, err := tty.WriteString("END"); err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,7 @@ func TestAskApprovalOnTerminal_F_SEC_2(t *testing.T) {
 	}
 }
 
-// A terminal gets no control characters of a backend.
+// A terminal gets no control characters from a backend.
 func TestTerminalGetsNoControls_F_SEC_11(t *testing.T) {
 	path := file(t, "gateway.yaml", demoText)
 	for _, terminal := range []bool{false, true} {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Approvals that other users may have written do not count, and the error says what to do.
+// Approvals that other users may have written do not count, and the error has a hint.
 func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 	type change struct {
 		name string
@@ -71,7 +71,7 @@ func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 	}
 }
 
-// A state directory that is a link is used.
+// A state directory may be a link.
 func TestStateDirIsLink_F_SEC_2(t *testing.T) {
 	_, state := writeProject(t, demoText)
 	if err := os.Symlink(t.TempDir(), filepath.Join(state, "mcp-gateway")); err != nil {
@@ -81,7 +81,7 @@ func TestStateDirIsLink_F_SEC_2(t *testing.T) {
 	expect(t, exitOK, "check", "ok")
 }
 
-// Who keeps the token of auth.tokens: [auto] where other users can replace it is warned.
+// A token file that other users can replace causes a warning.
 func TestAutoTokenWritableByOthers_F_SEC_2(t *testing.T) {
 	for mode, want := range map[os.FileMode]bool{0o755: false, 0o777: true} {
 		dir := t.TempDir()

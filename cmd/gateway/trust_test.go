@@ -14,7 +14,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// writeProject makes the working directory one with a gateway.yaml, of a user who has no state yet.
+// writeProject changes to a working directory with a gateway.yaml, and sets an empty state
+// directory.
 func writeProject(t *testing.T, text string) (dir, state string) {
 	t.Helper()
 	dir, state = t.TempDir(), t.TempDir()
@@ -34,7 +35,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// expect runs a verb and reports if its exit code is another, or its output lacks one of want.
+// expect runs a command and checks its exit code, and that its output contains all of want.
 func expect(t *testing.T, code int, args string, want ...string) {
 	t.Helper()
 	got, out, stderr := runPiped(t, nil, strings.Fields(args)...).output()
@@ -70,7 +71,7 @@ func TestWorkingDirectory_F_SEC_2(t *testing.T) {
 	expect(t, exitFailed, "untrust", "is not approved")
 }
 
-// A client that starts the gateway in a folder is told why nothing is served.
+// A client that starts the gateway in a folder without an approval gets the reason.
 func TestStdioClientGetsReason_F_SEC_2(t *testing.T) {
 	writeProject(t, demoText)
 	_, answers, _ := runPiped(t, []string{initialize}).end()
@@ -79,7 +80,7 @@ func TestStdioClientGetsReason_F_SEC_2(t *testing.T) {
 	}
 }
 
-// The file cannot say where its approval is looked for, nor can the folder.
+// Neither the file nor the folder can change where approvals are stored.
 func TestFileDoesNotApproveItself_F_SEC_2(t *testing.T) {
 	dir, _ := writeProject(t, demoText+"state: mine\n")
 	data := []byte(demoText + "state: mine\n")
@@ -90,7 +91,7 @@ func TestFileDoesNotApproveItself_F_SEC_2(t *testing.T) {
 		}
 		expect(t, exitUsage, "check", "not approved")
 	}
-	t.Setenv("GATEWAY_STATE", filepath.Join(dir, "mine")) // which the user has said
+	t.Setenv("GATEWAY_STATE", filepath.Join(dir, "mine")) // set by the user
 	expect(t, exitOK, "check", "ok")
 }
 
@@ -110,12 +111,12 @@ func TestImportedFileIsApproved_F_SEC_2(t *testing.T) {
 	}
 }
 
-// A reload takes over neither a change that is not approved nor a file that has appeared.
+// A reload applies neither a change without an approval nor a new file without one.
 func TestReload_F_SEC_2(t *testing.T) {
 	writeProject(t, demoText)
 	f := &cli{}
 	if _, err := f.reloadConfig("", false); err == nil {
-		t.Error("a file that has appeared was taken over")
+		t.Error("a new file was loaded")
 	}
 	if err := f.trustStore().add(localFile, []byte(demoText)); err != nil {
 		t.Fatal(err)
@@ -126,7 +127,7 @@ func TestReload_F_SEC_2(t *testing.T) {
 	}
 	put(t, localFile, demoText+"listen: 127.0.0.1:1\n")
 	if _, err := f.reloadConfig(loaded.Source, loaded.Local); err == nil {
-		t.Error("a change was taken over")
+		t.Error("a change was applied")
 	}
 	if _, err := f.reloadConfig(loaded.Source, false); err != nil {
 		t.Errorf("a file that was named: %v", err)
@@ -205,7 +206,7 @@ func TestDescribeIsBounded_F_SEC_2(t *testing.T) {
 	}
 }
 
-// The approval of a file can be taken back when its folder is gone.
+// The approval of a file can be revoked after its folder was removed.
 func TestUntrustInRemovedFolder(t *testing.T) {
 	dir, _ := writeProject(t, demoText)
 	gone := filepath.Join(dir, "sub", "folder")
@@ -225,7 +226,7 @@ func TestUntrustInRemovedFolder(t *testing.T) {
 	}
 }
 
-// What cannot be loaded as a configuration is not approved, and the errors say why.
+// An invalid configuration is not approved, and the errors are printed.
 func TestTrustRejectsInvalidConfiguration(t *testing.T) {
 	dir, _ := writeProject(t, "apiVersion: v1\nkind: Gateway\n")
 	expect(t, exitUsage, "trust", "gateway.yaml:1: apiVersion: unknown key")
@@ -247,7 +248,7 @@ func TestTrustRejectsInvalidConfiguration(t *testing.T) {
 	expect(t, exitOK, "trust", "is approved")
 }
 
-// A pipe as gateway.yaml is an error at once, not approved or not.
+// A pipe as gateway.yaml is an immediate error, approved or not.
 func TestPipeAsLocalFileIsRejected(t *testing.T) {
 	writeProject(t, "")
 	if err := errors.Join(os.Remove(localFile), syscall.Mkfifo(localFile, 0o600)); err != nil {
@@ -260,7 +261,7 @@ func TestPipeAsLocalFileIsRejected(t *testing.T) {
 	}
 }
 
-// A gateway.yaml of another program does not stop the gateway, which uses the user's own file.
+// A gateway.yaml of another program is skipped, and the user's file is used.
 func TestLocalFileOfOtherProgram(t *testing.T) {
 	_, state := writeProject(t, "apiVersion: v1\nkind: Gateway\nmetadata: {name: x}\n")
 	dir := filepath.Join(state, "none", "mcp-gateway")

@@ -23,14 +23,14 @@ type nowhere struct{}
 func (nowhere) write(*queuedRecord) int64 { return 0 }
 func (nowhere) flush() int64              { return 0 }
 
-// BenchmarkWrite is what a record costs the call that leaves it, alone and among others, while Run
-// takes them out.
+// BenchmarkWrite measures the cost of a record for its call, alone and among others, while Run
+// takes the records.
 func BenchmarkWrite(b *testing.B) {
 	benchmarkWrite(b, nowhere{})
 }
 
-// BenchmarkSustained is what a record costs in all, with calls that come faster than they can be
-// encoded.
+// BenchmarkSustained measures the total cost of a record, with calls that arrive faster than
+// records can be encoded.
 func BenchmarkSustained(b *testing.B) {
 	benchmarkWrite(b, &lineSink{w: io.Discard, mask: manySecrets(20).String})
 }
@@ -65,7 +65,8 @@ func benchmarkWrite(b *testing.B, to recordWriter) {
 	})
 }
 
-// BenchmarkEncode is what Run does for a record, beside the rejected way to fill a file: by slog.
+// BenchmarkEncode measures the work of Run for a record, compared with the rejected encoding by
+// slog.
 func BenchmarkEncode(b *testing.B) {
 	for name, to := range map[string]func(*logging.Mask) recordWriter{
 		"slog": func(mask *logging.Mask) recordWriter {

@@ -24,8 +24,8 @@ var call = audit.Record{
 	BytesIn: 10, BytesOut: 20, Arguments: []byte(`{"q": "go", "token": 1}`), Result: []byte(`{"content":[]}`),
 }
 
-// written runs a journal over records and returns what it wrote, level left out. What it writes as JSON into a log is
-// what it writes to a file.
+// written runs a journal with these records and returns its output, without level. The JSON
+// output to a log must be equal to the output to a file.
 func written(t *testing.T, format string, o audit.Options, records ...audit.Record) string {
 	var out bytes.Buffer
 	h := &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -51,7 +51,7 @@ func written(t *testing.T, format string, o audit.Options, records ...audit.Reco
 	return got
 }
 
-// run has j write records.
+// run writes records with j.
 func run(t *testing.T, j *audit.Journal, records ...audit.Record) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // Run writes what was written before
@@ -128,8 +128,8 @@ func TestPayloadsOfAllKinds(t *testing.T) {
 	}
 }
 
-// SEC-03, in a file and with the gateway's own handler at log.level error: records come all the same, payloads are JSON still, and no
-// secret is in any of it.
+// SEC-03, in a file and with the gateway's handler at log.level error: records are written,
+// payloads are valid JSON, and the output contains no secret.
 func TestSEC_03_ThroughTheGatewaysLogger(t *testing.T) {
 	mask := logging.NewMask("s3cret-\"value\"")
 	o := audit.Options{Payloads: audit.All, Mask: mask.String}
@@ -152,7 +152,7 @@ func TestSEC_03_ThroughTheGatewaysLogger(t *testing.T) {
 	}
 }
 
-// OBS-05: each of 1,000 calls at once leaves one line, whole.
+// OBS-05: each of 1,000 concurrent calls leaves one whole line.
 func TestOBS_05_ManyAtOnce(t *testing.T) {
 	var out bytes.Buffer
 	j := audit.New(slog.New(slog.NewJSONHandler(&out, nil)), audit.Options{Queue: 16, Payloads: audit.All})
@@ -193,7 +193,7 @@ func TestOBS_05_ManyAtOnce(t *testing.T) {
 	}
 }
 
-// gated is a writer that waits for a go-ahead before each line.
+// gated is a writer that waits for a signal before each line.
 type gated struct {
 	next  chan struct{}
 	lines int
@@ -249,7 +249,7 @@ func TestAfterRunWritesAreLostAndCounted(t *testing.T) {
 	})
 }
 
-// Whenever Run ends amid many Writes, each record is either written or counted as lost.
+// If Run ends during many Writes, each record is either written or counted as lost.
 func TestRunEndsDuringWrites(t *testing.T) {
 	for range 50 {
 		var out bytes.Buffer
@@ -314,8 +314,8 @@ func TestAllocations_OfWrite(t *testing.T) {
 	}
 }
 
-// What is no call of a tool has records of its own kind, in which nothing of a URI
-// stands that may be secret.
+// Requests other than tools/call have records with msg=request. Secret parts of URIs are not in
+// them.
 func TestRequestRecords(t *testing.T) {
 	r := call
 	r.Method, r.Tool, r.BackendTool = "prompts/get", "gh__plan", "plan"
@@ -345,8 +345,9 @@ func TestRequestRecords(t *testing.T) {
 	}
 }
 
-// F-CLI-10: a record says why a call has no result. The text of a backend's is used only where results are recorded.
-// TestNamesAreMasked: a server may have put what it was given into the name of a tool.
+// F-CLI-10: a record has the reason why a call has no result. The text of a backend's response
+// is used only if results are recorded. TestNamesAreMasked: a server may put a secret that it
+// was given into the name of a tool.
 func TestNamesAreMasked(t *testing.T) {
 	r := call
 	r.Tool, r.BackendTool = "gh__get_s3cret-1", "get_s3cret-1"

@@ -14,7 +14,7 @@ import (
 	"mcpgateway/internal/logging"
 )
 
-// A file holds, byte for byte, what slog would have written there.
+// A file contains, byte for byte, the output of slog.
 func FuzzRecord(f *testing.F) {
 	for _, text := range []string{
 		"", "plain", "1", `"1"`, `\`, "\x00\b\f\n\r\t\x1b\x1f\x7f", "<a href='x'>&</a>", "\u2028\u2029\ufffd€\U0001f600", "\xff\xc3(\xed\xa0\x80",
@@ -45,7 +45,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// pieces keeps what each Write was given, and fails those that it is told to.
+// pieces records the data of each Write, and fails selected ones.
 type pieces struct {
 	all  []string
 	fail func(n int) bool
@@ -59,7 +59,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// manyRecords are records of all lengths, 2,000 of them.
+// manyRecords are 2,000 records of different lengths.
 func manyRecords() (records []audit.Record) {
 	for i := range 2000 {
 		r := call
@@ -69,7 +69,7 @@ func manyRecords() (records []audit.Record) {
 	return records
 }
 
-// Records go out together, each whole, in order, and none before its time.
+// Records are written together, whole and in order, and not before a block is full or flushed.
 func TestLineSinkWritesWholeRecords(t *testing.T) {
 	out := &pieces{}
 	large := call
@@ -93,7 +93,7 @@ func TestLineSinkWritesWholeRecords(t *testing.T) {
 	}
 }
 
-// Whichever block cannot be written, all records in it count as lost, and no others.
+// If a block cannot be written, all of its records count as lost, and no others.
 func TestFailedWriteLosesItsRecords(t *testing.T) {
 	for failing := 1; ; failing++ {
 		out := &pieces{fail: func(n int) bool { return n == failing }}
@@ -116,7 +116,7 @@ func TestFailedWriteLosesItsRecords(t *testing.T) {
 	}
 }
 
-// A disk that is full takes a part of a block: what is whole of it is not lost.
+// A full disk stores a part of a block. The whole records in it are not lost.
 func TestPartialWriteLosesTheRest(t *testing.T) {
 	var one bytes.Buffer
 	run(t, audit.NewLines(&one, audit.Options{}), call)
@@ -134,7 +134,7 @@ func TestPartialWriteLosesTheRest(t *testing.T) {
 	}
 }
 
-// room is what is left of a disk.
+// room is a writer with limited space.
 type room int
 
 func (r room) Write([]byte) (int, error) { return int(r), errors.New("disk full") }

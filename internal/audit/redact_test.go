@@ -69,7 +69,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestRedact_F_SEC_10: the names of secrets are those of package secrets, and texts are searched.
+// TestRedact_F_SEC_10: the names of secrets are defined by package secrets, and texts are searched.
 func TestRedact_F_SEC_10(t *testing.T) {
 	const token = "gh" + "p_0123456789abcdefghij"
 	for _, c := range []struct{ in, want string }{
@@ -103,8 +103,8 @@ func TestRedact_F_SEC_10(t *testing.T) {
 	}
 }
 
-// TestRedactKnownValues: a known value is masked as a whole also where what ends a value after a name is in it, and what
-// is not masked keeps its bytes.
+// TestRedactKnownValues: a known value is masked as a whole even if it contains characters that
+// end a value after a name. Other bytes stay unchanged.
 func TestRedactKnownValues(t *testing.T) {
 	const secret = `S3cr,et/V4 lue+"q\u\u00e9<&>;end-of-it'` // with what looks like an escape
 	mask := logging.NewMask(secret, "other-known-1", "12345").String
@@ -132,7 +132,7 @@ func TestRedactKnownValues(t *testing.T) {
 	}
 }
 
-// TestRedactOfRandomSecrets: passwords of all printable characters, in texts of all kinds.
+// TestRedactOfRandomSecrets: passwords of all printable characters, in different texts.
 func TestRedactOfRandomSecrets(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	for range 300 {
@@ -164,7 +164,7 @@ func TestRedactOfRandomSecrets(t *testing.T) {
 	}
 }
 
-// TestRedactTextIsLinear: names within long values are not read again and again.
+// TestRedactTextIsLinear: names within long values are not scanned repeatedly.
 func TestRedactTextIsLinear(t *testing.T) {
 	for _, part := range []string{"key=", "key=/usr/", "key: ", "--key ", "key", "key=/usr/ ", "Cookie:true ", "a=", "-----BEGIN X-----", "-----BEGIN PRIVATE-----END ", "key='", "<key>", "key\\\\"} {
 		text := strings.Repeat(part, payloadLimit/len(part))
@@ -212,7 +212,7 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// hasSecret looks at every token as a JSON reader would see it.
+// hasSecret searches every decoded token of a JSON text.
 func hasSecret(raw []byte, secret string) bool {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -237,7 +237,7 @@ func BenchmarkRedact(b *testing.B) {
 	}
 }
 
-// A string that cannot be read must not be searched for JSON within JSON within JSON: 64 KiB of it took 12 s.
+// An invalid string must not be searched for nested JSON: 64 KiB of it once took 12 s.
 func TestRedactDeepNesting(t *testing.T) {
 	for _, turn := range []string{`[\"`, `[\q\"`, `[\\\"`} {
 		text := []byte(`["` + strings.Repeat(turn, payloadLimit/len(turn)))

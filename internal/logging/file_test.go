@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestMain is, when told so by the environment, another gateway that writes to the same file.
+// TestMain is another gateway that writes to the same file if the environment says so.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("LOGS_TEST_APPEND"); path != "" {
 		if err := appendLines(path, os.Getenv("LOGS_TEST_NAME")); err != nil {
@@ -41,8 +41,8 @@ func appendLines(path, name string) error {
 	return f.Close()
 }
 
-// CONC-11: gateways that share an audit file, while it is rotated all the time: each line is
-// there once, whole.
+// CONC-11: several gateways share an audit file that is rotated all the time. Each line is
+// written once and whole.
 func TestFileOfSeveralProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "audit.jsonl")
 	var wg sync.WaitGroup
@@ -100,7 +100,7 @@ func open(t *testing.T, o FileOptions) (*File, string) {
 	return f, path
 }
 
-// content is what the file and its predecessors hold, youngest first.
+// content returns the content of the file and its backups, newest first.
 func content(path string, n int) string {
 	var all []string
 	for i := range n {
@@ -135,8 +135,7 @@ func TestFileRotates(t *testing.T) {
 	}
 }
 
-// What a rotation that was killed half-way leaves behind is a gap; the next one fills it and
-// drops nothing.
+// An interrupted rotation leaves a gap. The next one fills it and drops nothing.
 func TestFileRotatesIntoGap(t *testing.T) {
 	f, path := open(t, FileOptions{Limit: 1, Keep: 3})
 	os.WriteFile(path+".2", []byte("old\n"), 0o600)
@@ -160,7 +159,7 @@ func TestFileRenamedByOthers(t *testing.T) {
 	}
 }
 
-// While another process rotates, or if it cannot be done at all, lines are written all the same.
+// While another process rotates, or if rotation fails, lines are still written.
 func TestFileGrowsIfRotationFails(t *testing.T) {
 	f, path := open(t, FileOptions{Limit: 1})
 	unlock, ok, err := tryLock(path + ".lock")
@@ -216,8 +215,7 @@ func BenchmarkFile(b *testing.B) {
 	}
 }
 
-// A directory that is removed is made again; where that is impossible, each write reports that
-// it is lost.
+// A removed directory is created again. If that fails, each write returns an error.
 func TestFileInRemovedDirectory(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a directory with an open file cannot be removed")

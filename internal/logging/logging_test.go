@@ -25,7 +25,7 @@ type valuer struct{ s string }
 
 func (v valuer) LogValue() slog.Value { return slog.GroupValue(slog.String("inner", v.s)) }
 
-// everything is every kind of attribute that could carry a secret.
+// everything has every kind of attribute that may contain a secret.
 func everything() []any {
 	u := &url.URL{Scheme: "https", User: url.UserPassword("me", secret), Host: "host", Path: "/mcp", RawQuery: "k=" + url.QueryEscape(secret)}
 	return []any{
@@ -141,7 +141,7 @@ func manySecrets(n int) []string {
 	return all
 }
 
-// A duration is the same text in both formats.
+// A duration has the same text in both formats.
 func TestDurationsAreText(t *testing.T) {
 	for format, want := range map[string]string{"text": "dur=1.5s next=1m0s", "json": `"dur":"1.5s","next":"1m0s"`} {
 		var out bytes.Buffer

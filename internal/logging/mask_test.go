@@ -70,8 +70,8 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// TestMaskKeepsWords_F_CLI_8: messages of the gateway and of servers that speak of headers and
-// tokens are not masked; what has the form of a token is.
+// TestMaskKeepsWords_F_CLI_8: words in messages about headers and tokens are not masked, but
+// tokens are.
 func TestMaskKeepsWords_F_CLI_8(t *testing.T) {
 	mask := logging.NewMask("some-known-secret")
 	for _, text := range []string{
@@ -146,8 +146,8 @@ func TestMaskWhileAdding(t *testing.T) {
 	}
 }
 
-// A token that was exchanged is still in the hands of a process that is about to end; but not
-// all tokens there ever were are looked for in every line.
+// A replaced token may still be used by a process that is about to end. The number of past
+// secrets is limited, because each is searched for in every line.
 func TestMaskKeepsPastSecrets(t *testing.T) {
 	mask := logging.NewMask("secret-of-once", "secret-that-stays")
 	for i := range 1000 {
@@ -184,8 +184,8 @@ func TestMaskAllocatesNothing(t *testing.T) {
 	}
 }
 
-// someEncoded returns s with some of its bytes percent-encoded, always those in must, and others
-// as bits has it. Spaces become + if it says so.
+// someEncoded returns s with some of its bytes percent-encoded: those in must, and others as
+// selected by bits, which also decides whether spaces become +.
 func someEncoded(s, must string, bits uint64) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -205,8 +205,8 @@ func someEncoded(s, must string, bits uint64) string {
 	return b.String()
 }
 
-// TestMaskPercentEncoded_F_MASK_1: encoders differ in which bytes they encode, and in the case
-// of the digits.
+// TestMaskPercentEncoded_F_MASK_1: encoders differ in the bytes that they encode, and in the
+// case of the digits.
 func TestMaskPercentEncoded_F_MASK_1(t *testing.T) {
 	const secret, phrase, json = "q9Zk/Tm4v+Xr7Lw2Pb8N/dY6c==", "pass: phrase & more+é", `a"b/c&d`
 	mask := logging.NewMask(secret, phrase, json, "100%41sure/")
@@ -233,8 +233,8 @@ func TestMaskPercentEncoded_F_MASK_1(t *testing.T) {
 	}
 }
 
-// someEscaped returns s with some of its characters escaped as JSON has it: those that bits
-// names, and always those that have to be.
+// someEscaped returns s with some of its characters escaped as in JSON: those selected by bits, and
+// those that must be escaped.
 func someEscaped(s string, bits uint64) string {
 	var b strings.Builder
 	i := 0
@@ -255,8 +255,8 @@ func someEscaped(s string, bits uint64) string {
 	return b.String()
 }
 
-// TestMaskEscaped: encoders of JSON differ in which characters they escape, and in the case of
-// the digits.
+// TestMaskEscaped: encoders of JSON differ in the characters that they escape, and in the case
+// of the digits.
 func TestMaskEscaped(t *testing.T) {
 	const secret, letters = "q9Zk/Tm4v+Xr7Lw2Pb8N/dY6c==", "pass\"wörd\\\U0001F600<&>"
 	mask := logging.NewMask(secret, letters, "100%41sure/", "two lines\nof it")
@@ -285,7 +285,7 @@ func TestMaskEscaped(t *testing.T) {
 	}
 }
 
-// TestMaskVariants: forms that a value has elsewhere than where it was given.
+// TestMaskVariants: other forms of a value, as in URLs and names of tools.
 func TestMaskVariants(t *testing.T) {
 	mask := logging.NewMask("Zq8+f7/d6s5a4zzKx90Lm==", `Sek/ret+"q8f7é-d6`, "a/b c", "=/=+====", "==========")
 	for _, c := range []struct{ in, want string }{
@@ -299,7 +299,7 @@ func TestMaskVariants(t *testing.T) {
 	}
 }
 
-// TestMaskOfTruncatedText: of a secret in which a text was cut, the beginning is masked.
+// TestMaskOfTruncatedText: the beginning of a secret at the end of a truncated text is masked.
 func TestMaskOfTruncatedText(t *testing.T) {
 	mask := logging.NewMask("q9Zk/Tm4v+Xr7Lw2é8N", `quo"te/d`, "first line\nsecond one")
 	for _, c := range []struct{ in, want string }{
@@ -321,8 +321,8 @@ func TestMaskOfTruncatedText(t *testing.T) {
 	}
 }
 
-// TestMaskCostIsBounded: texts that nearly are a secret, encoded over and over, take no longer
-// than others of their length, but for a factor.
+// TestMaskCostIsBounded: texts that resemble an encoded secret take only a factor longer than
+// other texts of the same length.
 func TestMaskCostIsBounded(t *testing.T) {
 	mask := logging.NewMask(append(manySecrets(50), "aaaa+aaaa/aaaab", strings.Repeat("long-secret-", 300))...)
 	for _, part := range []string{`\u0061`, `%2561`, `\\`, `\\u002561%5C`, "…aaaa", "aaaa…", "long-secret-", "long-secret…", `%5c%5c%25`, `a+\/%2`} {

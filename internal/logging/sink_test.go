@@ -18,7 +18,7 @@ import (
 
 func lost(n int) []byte { return fmt.Appendf(nil, "lost %d", n) }
 
-// number is a record of 10 bytes.
+// number returns a record of 10 bytes.
 func number(i int) string { return fmt.Sprintf("line %04d\n", i) }
 
 func TestSinkWithoutReader(t *testing.T) {
@@ -70,8 +70,8 @@ func TestSinkReportsLostRecordsInPlace(t *testing.T) {
 	})
 }
 
-// A reader that comes and goes: every record is either there, whole and in order, or counted in
-// the gap where it was.
+// With a reader that reads from time to time, every record is either written, whole and in
+// order, or counted in its place.
 func TestSinkAccountsForEveryRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
@@ -110,7 +110,7 @@ func TestSinkAccountsForEveryRecord(t *testing.T) {
 	})
 }
 
-// recorder keeps each write apart, and fails while broken.
+// recorder records each write, and fails while broken.
 type recorder struct {
 	mu     sync.Mutex
 	writes []string

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/logging"
 )
 
-// TestStandardLogger: what a library writes with package log is one masked line of the gateway's
-// log, and no longer than it has to be.
+// TestStandardLogger: a message that a library writes with package log becomes one masked line
+// of limited length in the gateway's log.
 func TestStandardLogger(t *testing.T) {
 	var out bytes.Buffer
 	end := logging.CaptureStandardLog(logging.New(&out, logging.Options{Level: slog.LevelDebug, Format: "json", Mask: logging.NewMask("s3cret/token-1")}))

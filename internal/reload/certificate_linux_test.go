@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// A certificate that came from a pipe was waited for at the first reload, which comes right after
-// the start; then nothing was loaded any more, and the gateway did not end.
+// A reload must not read a certificate from a pipe again. The first reload, right after the
+// start, once blocked forever, and the gateway did not end.
 func TestCertificateFromPipeIsReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	pipe := func(name string) string {
@@ -47,7 +47,7 @@ func (tokensOnly) Tokens(_ *config.Loaded, c *config.Config) ([]string, error) {
 	return c.Auth.Tokens, nil
 }
 
-// A pipe that nobody writes to is an error at the start.
+// A pipe without a writer is an error at the start.
 func TestCertificateFromSilentPipe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// A watcherTest is a lookout at work, over a directory.
+// A watcherTest runs a fileWatcher in a directory.
 type watcherTest struct {
 	*testing.T
 	*fileWatcher
 	dir string
 }
 
-// newWatcherTest watches these files of a new directory, which hold "one".
+// newWatcherTest watches these files in a new directory. Without prepare they contain "one".
 func newWatcherTest(t *testing.T, prepare func(s *watcherTest), files ...string) *watcherTest {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -73,7 +73,7 @@ func (s *watcherTest) link(to, name string) {
 	s.must(os.Symlink(to, s.path(name)))
 }
 
-// expectChange waits until a change is told.
+// expectChange waits until a change is reported.
 func (s *watcherTest) expectChange(what string) {
 	s.Helper()
 	select {
@@ -83,7 +83,7 @@ func (s *watcherTest) expectChange(what string) {
 	}
 }
 
-// expectNoChange fails if a change is told though there was none.
+// expectNoChange fails if a change is reported.
 func (s *watcherTest) expectNoChange(what string) {
 	s.Helper()
 	select {
@@ -110,7 +110,7 @@ func TestFileWatcherReportsEdits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newWatcherTest(t, nil, "gateway.yaml")
-			for range 3 { // what replaces the file is watched as well
+			for range 3 { // the replacement is watched, too
 				edit(s)
 				s.expectChange(name)
 				s.write("gateway.yaml", "one")
@@ -141,7 +141,7 @@ func TestFileWatcherReportsBurstOnce(t *testing.T) {
 	}
 	// A machine that pauses this test for quietPeriod makes two bursts of one.
 	if bursts := max(int(last.Sub(began)/quietPeriod), 1); told > bursts {
-		t.Errorf("50 changes in %v were told %d times; at most %d bursts fit into that", last.Sub(began), told, bursts)
+		t.Errorf("50 changes in %v were reported %d times, but are at most %d bursts", last.Sub(began), told, bursts)
 	}
 }
 
@@ -154,8 +154,7 @@ func TestFileWatcherIgnoresOtherFiles(t *testing.T) {
 	s.expectNoChange("a neighbour")
 }
 
-// A file that is gone for a moment is waited for: what is told then is the file that took its
-// place.
+// The watcher waits for a file that is missing for a moment, and then reports its replacement.
 func TestFileWatcherWaitsForReplacement(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -173,7 +172,7 @@ func TestFileWatcherWaitsForReplacement(t *testing.T) {
 	s.expectChange("its late return")
 }
 
-// What is written without end is read in between.
+// A change is reported even if the file is written without pause.
 func TestFileWatcherLimitsBurst(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -191,10 +190,10 @@ func TestFileWatcherLimitsBurst(t *testing.T) {
 			s.write("gateway.yaml", time.Now().String())
 		}
 	}
-	t.Error("no change was told")
+	t.Error("no change was reported")
 }
 
-// A ConfigMap of Kubernetes: the file is a link through ..data, which is exchanged.
+// In a ConfigMap of Kubernetes the file is a link through ..data, which is replaced.
 func TestFileWatcherReportsConfigMaps(t *testing.T) {
 	t.Parallel()
 	s := newWatcherTest(t, func(s *watcherTest) {
@@ -234,7 +233,7 @@ func TestFileWatcherFollowsLinks(t *testing.T) {
 	s.expectChange("what it leads to now")
 }
 
-// The directory itself is exchanged, as deployments do.
+// Some deployments replace the whole directory.
 func TestFileWatcherReportsReplacedDirectory(t *testing.T) {
 	t.Parallel()
 	s := newWatcherTest(t, func(s *watcherTest) {
@@ -257,7 +256,7 @@ func TestFileWatcherReportsReplacedDirectory(t *testing.T) {
 	s.expectChange("a change in that")
 }
 
-// The system tells nothing of a directory further up.
+// The system does not report changes of a directory further up.
 func TestFileWatcherReportsReplacedAncestor(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")

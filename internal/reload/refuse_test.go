@@ -13,7 +13,7 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// Whoever sets a variable and loads the file anew is told that the gateway does not see it.
+// The hint for an unset variable at a reload says that the gateway needs a restart to get it.
 func TestUnsetVariableHintAsksForRestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.yaml")
 	if err := os.WriteFile(file, []byte("state: ${MCPG_NOT_SET}"), 0o600); err != nil {
@@ -28,7 +28,7 @@ func TestUnsetVariableHintAsksForRestart(t *testing.T) {
 	}
 }
 
-// Of a file with many errors so many are said, and how many there are more.
+// At most maxProblems errors of a file are logged, and the number of the others.
 func TestLoggedProblemsAreLimited(t *testing.T) {
 	for n, want := range map[int]int{1: 1, maxProblems: maxProblems, maxProblems + 1: maxProblems + 1, 500: maxProblems + 1} {
 		var all config.Errors
@@ -39,7 +39,7 @@ func TestLoggedProblemsAreLimited(t *testing.T) {
 		r := &Reloader{log: slog.New(slog.NewTextHandler(&out, nil)), source: "x.yaml"}
 		r.refuse(errors.Join(all))
 		if got := strings.Count(out.String(), "configuration: "); got != want || strings.Contains(out.String(), fmt.Sprintf("%d more problems", n-maxProblems)) != (n > maxProblems) {
-			t.Errorf("%d errors: %d are said\n%.300s", n, got, out.String())
+			t.Errorf("%d errors: %d logged\n%.300s", n, got, out.String())
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// testConfig is a configuration whose record is kept in a directory of its own.
+// testConfig returns a configuration with a state directory of its own.
 func testConfig(t *testing.T, names ...string) (c *config.Config, file string) {
 	t.Helper()
 	all := config.Default()
@@ -67,7 +67,7 @@ func TestRunningConfig(t *testing.T) {
 	}
 }
 
-// Whatever stands there, nothing worse comes of it than that there is nothing to compare with.
+// A damaged record is treated as missing.
 func TestRunningConfigDamaged(t *testing.T) {
 	c, file := testConfig(t, "a")
 	if err := WriteRunningConfig(file, c, nil); err != nil {
@@ -82,7 +82,7 @@ func TestRunningConfigDamaged(t *testing.T) {
 		if a, err := ReadRunningConfig(c.StateDir, file); err == nil {
 			t.Errorf("%.40q: %+v", text, a)
 		}
-		if err := WriteRunningConfig(file, c, nil); err != nil { // it is written anew
+		if err := WriteRunningConfig(file, c, nil); err != nil { // replaces the damaged record
 			t.Fatal(err)
 		}
 		if _, err := ReadRunningConfig(c.StateDir, file); err != nil {

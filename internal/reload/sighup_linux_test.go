@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// SIGHUP is told of while somebody has taken it over, and ends the process otherwise: before,
-// after, and where it says that the terminal is gone.
+// SIGHUP is delivered to a subscriber, and ends the process without one: before Subscribe, after
+// release, and if stdin is a terminal.
 func TestSIGHUP(t *testing.T) {
 	pipe, _, err := os.Pipe()
 	if err != nil {
@@ -21,29 +21,29 @@ func TestSIGHUP(t *testing.T) {
 	defer terminal.Close()
 	h := new(SIGHUP)
 	if h.Deliver() {
-		t.Error("somebody has taken it over")
+		t.Error("delivered before Subscribe")
 	}
 	told, release := h.Subscribe(pipe)
-	for range 3 { // they are one while nobody looks
+	for range 3 { // unread signals are merged
 		if !h.Deliver() {
-			t.Error("nobody has taken it over")
+			t.Error("not delivered")
 		}
 	}
 	<-told
 	select {
 	case <-told:
-		t.Error("it is told of twice")
+		t.Error("delivered twice")
 	default:
 	}
 	release()
 	if h.Deliver() {
-		t.Error("it is still taken over")
+		t.Error("delivered after release")
 	}
 	if told, _ := h.Subscribe(terminal); told != nil || h.Deliver() {
-		t.Error("a terminal's is taken over")
+		t.Error("subscribed with a terminal")
 	}
 	if told, release := (*SIGHUP)(nil).Subscribe(pipe); told != nil {
-		t.Error("none is taken over")
+		t.Error("subscribed without a SIGHUP")
 	} else {
 		release()
 	}

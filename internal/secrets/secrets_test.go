@@ -73,7 +73,7 @@ func TestLooksSecret(t *testing.T) {
 	}
 }
 
-// No test secret stands in one piece here, for the sake of programs that look for such.
+// Test secrets are written in parts, so that secret scanners do not report them.
 var secretValues = []string{
 	"gh" + "p_0123456789abcdefghij", "gh" + "o_0123456789abcdefghij", "github_" + "pat_11AAAA_0123456789", "gl" + "pat-0123456789abcdef",
 	"s" + "k-ant-api03-0123456789", "s" + "k-proj-abcdefghijkl", "s" + "k_live_0123456789", "r" + "k_live_0123456789", "p" + "k_live_0123456789",
@@ -115,7 +115,7 @@ func TestIsPlain(t *testing.T) {
 	}
 }
 
-// show marks the parts in text.
+// show marks the secret parts of a text.
 func show(text string, parts []Secret) string {
 	for _, p := range slices.Backward(parts) {
 		text = text[:p.From] + "<" + p.Name + "|" + text[p.From:p.To] + ">" + text[p.To:]
@@ -255,7 +255,7 @@ func TestWalkJSON(t *testing.T) {
 	}
 }
 
-// TestWalkJSONLimitsNames: deeper values have the names of the outer members.
+// TestWalkJSONLimitsNames: deeper values are visited with the names of the outer members.
 func TestWalkJSONLimitsNames(t *testing.T) {
 	const deep = 3 * maxNames
 	text := strings.Repeat(`{"a":`, deep) + `1` + strings.Repeat(`}`, deep)
@@ -269,8 +269,8 @@ func TestWalkJSONLimitsNames(t *testing.T) {
 	}
 }
 
-// FuzzFind: parts are in order, not empty, within the text; JSON stays JSON when a word takes
-// the place of each part; what is found is found again in what is left only if it is there.
+// FuzzFind: parts are in order, not empty, and within the text. JSON stays valid if each part is
+// replaced by a word. A secret is found again in the rest only if it occurs there.
 func FuzzFind(f *testing.F) {
 	for _, text := range slices.Concat(secretValues, publicValues) {
 		f.Add("X", text)
