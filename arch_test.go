@@ -1,5 +1,5 @@
-// Package arch_test checks the rules of this module that the compiler does not know: which package may
-// import what, what the top level contains, and how code is written.
+// Package arch_test checks the rules of this module that the compiler does not know: which package
+// may import what, what the top level contains, and how code is written.
 package arch_test
 
 import (
@@ -25,8 +25,8 @@ var topLevel = []string{
 	"deploy", "docs", "gateway", "go.mod", "go.sum", "idmap", "integration", "internal",
 }
 
-// allowedImports lists for each package of the product the packages of this module that it may import.
-// Every package of the product has an entry. docs/decisions/001 gives the reasons.
+// allowedImports lists for each package of the product the packages of this module that it may
+// import. Every package of the product has an entry. docs/decisions/001 gives the reasons.
 var allowedImports = map[string][]string{
 	// messages
 	"internal/wire":     {},
@@ -107,8 +107,8 @@ var allowedTools = map[string][]string{
 	"internal/mcptest/proctest":    {},
 }
 
-// allowedModules lists the third-party modules and the packages that may import them outside of tests.
-// An empty list: for tests only.
+// allowedModules lists the third-party modules and the packages that may import them outside of
+// tests. An empty list: for tests only.
 var allowedModules = map[string][]string{
 	"github.com/fsnotify/fsnotify":          {"internal/reload"},
 	"github.com/go-viper/mapstructure":      {"internal/config"},
@@ -187,8 +187,8 @@ var allowedStd = map[string][]string{
 	"unsafe":  {"internal/procgroup", "internal/transport"},
 }
 
-// testImports are the packages of this module that each test may import, in addition to what its own
-// package may.
+// testImports are the packages of this module that each test may import, in addition to what its
+// own package may.
 var testImports = []string{
 	"internal/mcptest", "internal/mcptest/faults", "internal/mcptest/gosource",
 	"internal/mcptest/proctest",
@@ -266,8 +266,8 @@ func testMayImport(dir, target string) bool {
 		slices.Contains(extraTestImports[dir], target)
 }
 
-// checkModule reports an import of a module by a package that has no leave for it. The longest prefix of
-// the import path in the table decides.
+// checkModule reports an import of a module by a package that has no leave for it. The longest
+// prefix of the import path in the table decides.
 func checkModule(t *testing.T, where, target, dir string, table map[string][]string, others bool) {
 	t.Helper()
 	module := ""
@@ -314,8 +314,8 @@ func TestOnlyTheProgramWritesToStdout(t *testing.T) {
 	}
 }
 
-// A client waits until the gateway has started. Expressions that few runs need are compiled on first use:
-// see internal/lazy.
+// A client waits until the gateway has started. Expressions that few runs need are compiled on
+// first use: see internal/lazy.
 func TestNoRegularExpressionIsCompiledAtStart(t *testing.T) {
 	for _, f := range gosource.Files(t) {
 		if _, isProduct := allowedImports[f.Dir]; !isProduct || f.IsTest() {
@@ -355,8 +355,8 @@ func TestEveryPackageHasAComment(t *testing.T) {
 	}
 }
 
-// protocolName matches string literals that are names of MCP: methods, headers, members of _meta. The
-// method ping is not in it, because other things have that name, too.
+// protocolName matches string literals that are names of MCP: methods, headers, members of _meta.
+// The method ping is not in it, because other things have that name, too.
 var protocolName = regexp.MustCompile(`(?i)^"(initialize|(server|subscriptions)/\w+|` +
 	`(tools|prompts|resources|tasks|completion|logging|sampling|elicitation|roots)/[a-z/]+|` +
 	`notifications/[a-z_/]+|x-mcp-header|mcp-(session-id|protocol-version|method|name|param-)|` +
@@ -384,8 +384,8 @@ func TestProtocolNamesAreConstants(t *testing.T) {
 	}
 }
 
-// logKeys are the keys that a log record may have: the list that users were promised, and those that
-// docs/decisions/006 adds.
+// logKeys are the keys that a log record may have: the list that users were promised, and those
+// that docs/decisions/006 adds.
 var logKeys = map[string]bool{
 	"backend": true, "session": true, "client": true, "method": true, "tool": true, "id": true,
 	"revision": true,
@@ -397,7 +397,8 @@ var logKeys = map[string]bool{
 	"principal": true, "added": true, "removed": true, "changed": true, "kept": true, "down": true,
 }
 
-// logFunctions are the functions and methods that take keys and values, by the index of the first key.
+// logFunctions are the functions and methods that take keys and values, by the index of the first
+// key.
 var logFunctions = map[string]int{"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "With": 0,
 	"warnOnce": 1, "say": 1}
 

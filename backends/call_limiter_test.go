@@ -117,7 +117,8 @@ func TestLimiter_NoQueue(t *testing.T) {
 		h.callTool("one", "t")
 		last, _ := h.callTool("one", "t")
 		c, _ := h.callTool("two", "t")
-		c.want(t, "busy: it takes 2 calls at a time (max_in_flight), and none may wait (queue_wait: 0s)")
+		c.want(t,
+			"busy: it takes 2 calls at a time (max_in_flight), and none may wait (queue_wait: 0s)")
 		ids := wantToolCalls(t, p, "t", "t")
 		p.SendResult(ids[1], "{}")
 		last.wantResult(t)
@@ -227,14 +228,16 @@ func TestLimiter_EveryEndReleasesSlot(t *testing.T) {
 	const most = 3
 	type ends func(h *harness, p *mcptest.Peer, calls []*peer.Call, ids []wire.ID) *mcptest.Peer
 	for name, end := range map[string]ends{
-		"responses": func(_ *harness, p *mcptest.Peer, _ []*peer.Call, ids []wire.ID) *mcptest.Peer {
+		"responses": func(_ *harness, p *mcptest.Peer, _ []*peer.Call,
+			ids []wire.ID) *mcptest.Peer {
 			for _, id := range ids {
 				p.SendResult(id, "{}")
 				p.SendResult(id, "{}") // a notification is not a call
 			}
 			return p
 		},
-		"cancellations": func(h *harness, p *mcptest.Peer, calls []*peer.Call, ids []wire.ID) *mcptest.Peer {
+		"cancellations": func(h *harness, p *mcptest.Peer, calls []*peer.Call,
+			ids []wire.ID) *mcptest.Peer {
 			for i, c := range calls {
 				h.Cancel("a", c, nil)
 				h.Cancel("a", c, nil)
@@ -252,7 +255,8 @@ func TestLimiter_EveryEndReleasesSlot(t *testing.T) {
 			p.ServeStartup("t")
 			return p
 		},
-		"a failed start": func(h *harness, p *mcptest.Peer, calls []*peer.Call, _ []wire.ID) *mcptest.Peer {
+		"a failed start": func(h *harness, p *mcptest.Peer, calls []*peer.Call,
+			_ []wire.ID) *mcptest.Peer {
 			p.Exit("exit 1", "")
 			synctest.Wait()
 			for range most {
@@ -356,7 +360,8 @@ func TestLimiter_RequestsWithoutSlot(t *testing.T) {
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		p.WantRequest("tools/list")
 		c, _ := h.callTool("one", "t")
-		c.want(t, "busy: it takes 1 call at a time (max_in_flight), and none may wait (queue_wait: 0s)")
+		c.want(t,
+			"busy: it takes 1 call at a time (max_in_flight), and none may wait (queue_wait: 0s)")
 	})
 }
 
@@ -451,7 +456,9 @@ func TestMalformedOutputIsRateLimitedAndCut(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
 		a.ServeStartup("t")
-		a.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("x", 1<<20) + `"}}`)
+		a.Send(
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` +
+				strings.Repeat("x", 1<<20) + `"}}`)
 		for range 5000 {
 			a.FailRead(transport.NewMalformedError([]byte("noise"), wire.Message{},
 				errors.New("no JSON")))
@@ -482,7 +489,8 @@ func TestFloodOfOneBackendIsIsolated(t *testing.T) {
 		a.WantRequest("tools/call")
 		const flood = 5000
 		for i := range flood {
-			a.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+			a.Send(
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			if i%500 == 0 {
 				c := h.callFor("one", "b")

@@ -84,7 +84,8 @@ func (b *Backend) loadCache() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c.unprobeable {
-		b.detected, b.cachedUnprobeable = detectedGeneration{generation: protocol.Legacy, unprobeable: true},
+		b.detected, b.cachedUnprobeable = detectedGeneration{generation: protocol.Legacy,
+			unprobeable: true},
 			true
 	}
 	if b.set.IgnoreCache {
@@ -212,7 +213,8 @@ func (b *Backend) copyFrom(old *Backend) {
 		return
 	}
 	old.mu.Lock()
-	raw, listing, detection, httpSSE, cachedUnprobeable, everSettled := old.raw, old.listing, old.detected, old.httpSSE,
+	raw, listing, detection, httpSSE, cachedUnprobeable, everSettled := old.raw, old.listing,
+		old.detected, old.httpSSE,
 		old.cachedUnprobeable, old.everSettled
 	old.mu.Unlock()
 	b.mu.Lock()

@@ -223,7 +223,9 @@ func TestCache_OtherThanFileIsIgnored(t *testing.T) {
 	}
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	for name, put := range map[string]func() error{
-		"a directory":        func() error { return os.MkdirAll(filepath.Join(path, "full"), 0o700) },
+		"a directory": func() error {
+			return os.MkdirAll(filepath.Join(path, "full"), 0o700)
+		},
 		"a link to itself":   func() error { return os.Symlink(filepath.Base(path), path) },
 		"a link to nothing":  func() error { return os.Symlink("nothing", path) },
 		"a link to a device": func() error { return os.Symlink("/dev/zero", path) },
@@ -431,7 +433,8 @@ func TestCache_BackendEndsBeforeListing_F_STATE_1(t *testing.T) {
 				p.WantRequest("server/discover")
 				p.Exit("exit 1", "")
 				p = h.nextProcess("a")
-				p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`)
+				p.ServeHandshake(
+					`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`)
 				end(p)
 				p.Exit("exit 2", "")
 				synctest.Wait()

@@ -131,15 +131,17 @@ func TestCONFIG04_CONFIG05_ChildDirectory(t *testing.T) {
 func TestOutputOfOtherProgramsIsInError(t *testing.T) {
 	const asked = "read -r l; "
 	for script, want := range map[string]string{
-		"echo hello world":                      `it ended (exit 0) without speaking MCP; its output: "hello world"`,
-		asked + "echo hello world; exit 3":      `it ended (exit 3) without speaking MCP; its output: "hello world"`,
+		"echo hello world": `it ended (exit 0) without speaking MCP; its output: "hello world"`,
+		asked +
+			"echo hello world; exit 3": `it ended (exit 3) without speaking MCP; its output: "hello world"`,
 		"echo Welcome; echo no license; exit 1": `it ended (exit 1) without speaking MCP; its output: "no license"`,
 		"echo token=hunter22; exit 1":           `it ended (exit 1) without speaking MCP; its output: "token=***"`,
 		"echo a; echo b >&2; exit 1":            `exit 1; its last words: b; it also wrote output that is not MCP: "a"`,
 		"exit 4":                                `exit 4`,
 		"exec cat":                              errEcho.Error(),
 		"exec printf '%0300d'":                  `it ended (exit 0) without speaking MCP; its output: "` + strings.Repeat("0", 200) + `"`,
-		asked + "echo hello; exec sleep 60":     `it was not ready within 1s (start_timeout); it also wrote output that is not MCP: "hello"`,
+		asked +
+			"echo hello; exec sleep 60": `it was not ready within 1s (start_timeout); it also wrote output that is not MCP: "hello"`,
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
@@ -187,7 +189,10 @@ func TestProcessStartIsLogged(t *testing.T) {
 			"--password", "sh", strings.Repeat("x", 2*maxLoggedCommand)}}
 	s := New(Options{
 		Backends: []config.Backend{b}, MaxMessage: 1 << 20, NoRestart: true, Log: logger,
-		Mask: func(text string) string { return strings.ReplaceAll(text, "k3y-of-the-backend", "***") },
+		Mask: func(
+			text string) string {
+			return strings.ReplaceAll(text, "k3y-of-the-backend", "***")
+		},
 	})
 	runUntilSettled(s)()
 	lines := log.Lines("level=DEBUG", "backend=s", "started process ",

@@ -51,7 +51,9 @@ func TestCompletionsOfDeniedResources(t *testing.T) {
 		if c.deny != "" {
 			f.Resources.Deny = []string{c.deny}
 		}
-		m, err := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":` + c.params + `}`))
+		m, err := wire.Parse(
+			[]byte(`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":` + c.params +
+				`}`))
 		if err != nil {
 			t.Fatal(err)
 		}

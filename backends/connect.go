@@ -54,7 +54,8 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 // connectAfterDiscover tries initialize after refusal, the undecidedError of server/discover. A
 // backend that was modern before, according to d, is sent server/discover once more first: it
 // may only be restarting.
-func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGeneration, refusal error) error {
+func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGeneration,
+	refusal error) error {
 	if d.generation == protocol.Modern {
 		bc.b.setGeneration(detectedGeneration{})
 		return refusal

@@ -133,7 +133,8 @@ func (b *Backend) prepareContainer() (*container, []string) {
 	if b.set.StateDir != "" {
 		dir := filepath.Join(b.set.StateDir, containersDir)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			b.log.Warn("the container of this backend cannot be recorded, and stays when the backend ends",
+			b.log.Warn(
+				"the container of this backend cannot be recorded, and stays when the backend ends",
 				"err", err)
 			return nil, c.Args
 		}
@@ -159,7 +160,8 @@ func (b *Backend) prepareContainer() (*container, []string) {
 			err = writeFile(ct.record, append(text, '\n'))
 		}
 		if err != nil {
-			b.log.Warn("the container of this backend cannot be recorded, and stays if the gateway is killed",
+			b.log.Warn(
+				"the container of this backend cannot be recorded, and stays if the gateway is killed",
 				"err", err)
 			ct.record = ""
 		}
@@ -172,7 +174,8 @@ func (b *Backend) prepareContainer() (*container, []string) {
 func (ct *container) stopAndLog(b *Backend, grace string) {
 	err := ct.stop(context.Background(), b.env(), grace)
 	if err != nil {
-		b.log.Warn("the container of this backend cannot be stopped; the next start of the gateway tries it again",
+		b.log.Warn(
+			"the container of this backend cannot be stopped; the next start of the gateway tries it again",
 			"err", err)
 	}
 }
@@ -262,7 +265,8 @@ func (s *Set) sweepContainers(ctx context.Context) {
 	}
 	for _, ct := range orphanedContainers(dir, s.HasExited, time.Now()) {
 		if !ct.isTrusted(s.current().all, dir) {
-			s.Log.Warn("a record of a container is not used: no backend has its engine and file; the container may still run",
+			s.Log.Warn(
+				"a record of a container is not used: no backend has its engine and file; the container may still run",
 				"backend", ct.Backend, "file", ct.record)
 			continue
 		}

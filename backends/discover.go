@@ -114,7 +114,8 @@ func parseDiscover(result []byte) (serverInfo, error) {
 	common, ok := protocol.NewestModernOf(stringArray(get("supportedVersions")))
 	if !ok || protocol.ResultType(result) != protocol.ResultComplete {
 		return serverInfo{},
-			legacyServerError{errors.New("server/discover: the response is not a DiscoverResult with a known revision")}
+			legacyServerError{errors.New(
+				"server/discover: the response is not a DiscoverResult with a known revision")}
 	}
 	s := serverInfo{
 		ProtocolVersion: common.Date, modern: true,

@@ -106,7 +106,8 @@ func TestApply_SubscriptionsMoveToSuccessor(t *testing.T) {
 			t.Error("the old backend is still running")
 		}
 
-		next.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
+		next.Send(
+			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
 		h.clients.want(t, "one notified by a: notifications/resources/updated",
 			"two notified by a: notifications/resources/updated")
 		h.subscribe("one", "a", "x:y", false).wantResult(t)

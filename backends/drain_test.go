@@ -62,7 +62,8 @@ func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 		if a.Disconnected() {
 			t.Fatal("the old one ended while it was at a call")
 		}
-		a.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, call.Token())
+		a.Sendf(
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, call.Token())
 		a.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		h.clients.want(t, "one requested by a: roots/list")
 		h.clients.requests[0].Reply([]byte(`{"roots":[]}`))

@@ -114,7 +114,8 @@ func (h *harness) playServer(stop chan struct{}, round int) {
 					if refused++; refused%2 == 0 {
 						p.SendError(m.ID(), `{"code":-32603,"message":"no"}`)
 					} else {
-						p.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`)
+						p.Sendf(
+							`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`)
 					}
 				case "tools/call":
 					if refused++; modern && refused%2 == 0 {

@@ -71,7 +71,8 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 	bc.b.onReady(bc, s)
 	switch {
 	case isA[undecidedError](bc.probeErr):
-		bc.log.Info("backend responds to initialize but not to server/discover; `era: legacy` avoids the probe",
+		bc.log.Info(
+			"backend responds to initialize but not to server/discover; `era: legacy` avoids the probe",
 			"err", bc.probeErr)
 	case bc.probeErr != nil:
 		bc.log.Info("backend ends on server/discover; `era: legacy` avoids the probe",
@@ -95,7 +96,8 @@ func (bc *backendConn) withDiscoverError(ctx context.Context, err error) error {
 	if sameFailure(err, bc.probeErr) {
 		return err
 	}
-	return fmt.Errorf("%w (server/discover failed before that: %w; if the server does not know it, set `era: legacy`)",
+	return fmt.Errorf(
+		"%w (server/discover failed before that: %w; if the server does not know it, set `era: legacy`)",
 		err, bc.probeErr)
 }
 

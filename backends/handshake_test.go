@@ -42,7 +42,8 @@ func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 func TestNOTIF20_NothingBlocksSequentialServer(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
-		p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`)
+		p.ServeHandshake(
+			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`)
 		p.SendResult(p.WantRequest("tools/list").ID(), mcptest.ToolsResult("t"))
 		p.SendResult(p.WantRequest("prompts/list").ID(), `{"prompts":[]}`)
 		p.SendResult(p.WantRequest("resources/list").ID(), `{"resources":[]}`)

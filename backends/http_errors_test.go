@@ -45,7 +45,10 @@ func TestSameFailureOfTwoRequests(t *testing.T) {
 			"HTTP 200 OK: Log in", false},
 		"500": {func(w http.ResponseWriter, _ *http.Request) { page(w, 500, "Oops") },
 			"HTTP 500 Internal Server Error: Oops", false},
-		"other": {func(w http.ResponseWriter, r *http.Request) { page(w, 500, time.Now().String()) }, "HTTP 500", false},
+		"other": {func(w http.ResponseWriter,
+			r *http.Request) {
+			page(w, 500, time.Now().String())
+		}, "HTTP 500", false},
 		"different": {func(w http.ResponseWriter, r *http.Request) {
 			if isDiscover(r) {
 				page(w, 500, "Oops")
@@ -119,8 +122,9 @@ func TestReasonsOfHTTPServers_F_HTTP_1(t *testing.T) {
 // A server of HTTP+SSE that opens a stream for each request to its address is detected, and a
 // response that comes after its POST broke is accepted.
 func TestHTTPSSEServer_F_HTTP_8_F_HTTP_9(t *testing.T) {
-	says := make(chan string, 10)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	reports := make(chan string, 10)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		m, _ := wire.Parse(body)
 		switch {
@@ -130,7 +134,7 @@ func TestHTTPSSEServer_F_HTTP_8_F_HTTP_9(t *testing.T) {
 			w.(http.Flusher).Flush()
 			for r.Method == http.MethodGet {
 				select {
-				case text := <-says:
+				case text := <-reports:
 					_, _ = io.WriteString(w, "data: "+text+"\n\n")
 					w.(http.Flusher).Flush()
 				case <-r.Context().Done():
@@ -139,14 +143,15 @@ func TestHTTPSSEServer_F_HTTP_8_F_HTTP_9(t *testing.T) {
 			}
 			<-r.Context().Done()
 		case m.Method() == "initialize":
-			says <- string(wire.NewResult(m.ID(),
-				[]byte(`{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
+			reports <- string(wire.NewResult(m.ID(),
+				[]byte(
+					`{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
 		case m.Method() == "tools/list":
-			says <- string(wire.NewResult(m.ID(),
+			reports <- string(wire.NewResult(m.ID(),
 				[]byte(`{"tools":[{"name":"now","inputSchema":{"type":"object"}}]}`)).Raw())
 		case m.Method() == "tools/call":
 			time.AfterFunc(50*time.Millisecond,
-				func() { says <- string(wire.NewResult(m.ID(), []byte(`{"content":[]}`)).Raw()) })
+				func() { reports <- string(wire.NewResult(m.ID(), []byte(`{"content":[]}`)).Raw()) })
 			panic(http.ErrAbortHandler)
 		}
 		w.WriteHeader(http.StatusAccepted)

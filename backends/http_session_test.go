@@ -267,12 +267,19 @@ func TestSettledBackendHasReason_F_HTTP_14(t *testing.T) {
 	}
 	for name, reply := range map[string]http.HandlerFunc{
 		"404": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
-		"500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"500": func(w http.ResponseWriter,
+			_ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+		},
 		"cut": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &sessionServer{refuse: func(w http.ResponseWriter, _ wire.Message) { reply(w, nil) }}
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s := &sessionServer{refuse: func(w http.ResponseWriter,
+				_ wire.Message) {
+				reply(w, nil)
+			}}
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+				r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				if m, _ := wire.Parse(body); m.Method() != "initialize" {
 					reply(w, r)

@@ -74,7 +74,8 @@ func TestLazy_FirstCallStartsBackend(t *testing.T) {
 			two, _ := h.call(c.Name)
 			p := h.nextProcess(c.Name)
 			h.wantState(c.Name, backends.Starting)
-			if n := len(h.log.Lines("level=INFO", "starting backend on demand", "backend="+c.Name)); n != 1 {
+			if n := len(h.log.Lines("level=INFO", "starting backend on demand",
+				"backend="+c.Name)); n != 1 {
 				t.Errorf("%s: logged %d times that it is started", c.Name, n)
 			}
 			if c.Generation == "modern" {
@@ -191,7 +192,8 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 				rest := func() {
 					if generation == "modern" { // its listen is always open
 						p.WantRequest("subscriptions/listen")
-						p.Send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
+						p.Send(
+							`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
 					}
 					p.ServeToolsList(mcptest.ToolsResult("t"))
 				}
@@ -479,7 +481,8 @@ func TestApply_DoesNotStartLazyBackend(t *testing.T) {
 		next[1].CallTimeout = time.Hour
 		time.Sleep(time.Second) // they were started
 		began := time.Now()
-		if err := h.Apply(t.Context(), backends.Change{Backends: next, Catalog: h.Catalog}); err != nil {
+		if err := h.Apply(t.Context(), backends.Change{Backends: next,
+			Catalog: h.Catalog}); err != nil {
 			t.Fatal(err)
 		}
 		if time.Since(began) != 0 || len(h.dialTimes("a")) != 0 {
@@ -555,7 +558,8 @@ func TestIdle_MergedSubscriptionsStartSharedConnection(t *testing.T) {
 		h.OpenSession("one", nil, false)
 		sub := h.subscribe("one", "a", "x:y", true)
 		own := h.nextProcess("a")
-		own.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
+		own.ServeHandshake(
+			`{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
 		own.SendResult(own.WantRequest("resources/subscribe").ID(), "{}")
 		sub.wantResult(t)
 		time.Sleep(2 * time.Minute)

@@ -51,7 +51,8 @@ type inboundHandler struct {
 }
 
 // errEcho is why a connection ends if the far end sends back the requests of the gateway.
-var errEcho = errors.New("it echoes its input: it is not an MCP server, or there is a terminal in between (docker run -t, ssh -t)")
+var errEcho = errors.New(
+	"it echoes its input: it is not an MCP server, or there is a terminal in between (docker run -t, ssh -t)")
 
 // HandleRequest implements peer.Handler.
 func (h *inboundHandler) HandleRequest(r *peer.Request) {

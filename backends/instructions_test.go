@@ -21,7 +21,9 @@ func TestInstructions_OfBothGenerationsAndReplacedByAReload(t *testing.T) {
 		a.ServeToolsList(mcptest.ToolsResult("t"))
 		b := h.nextProcess("b")
 		b.SendError(b.WantRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-		b.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"instructions":"` + long + `"}`)
+		b.ServeHandshake(
+			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"instructions":"` + long +
+				`"}`)
 		b.ServeToolsList(mcptest.ToolsResult("u"))
 		a.WantNothing()
 		v := h.View()

@@ -25,7 +25,8 @@ func TestPing_SilentBackend(t *testing.T) {
 		a.ServeStartup("t")
 		time.Sleep(59 * time.Second)
 		a.WantNothing()
-		a.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+		a.Send(
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 		time.Sleep(59 * time.Second)
 		a.WantNothing()
 		time.Sleep(time.Second)
@@ -271,7 +272,8 @@ func TestUnreachable_DetectedByListen(t *testing.T) {
 			a := h.nextProcess("a")
 			a.ServeDiscover(discoverWith(`{"tools":{"listChanged":true}}`))
 			listen := a.WantRequest("subscriptions/listen")
-			a.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
+			a.Sendf(
+				`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
 			a.ServeToolsList(mcptest.ToolsResult("t"))
 			h.wantState("a", backends.Ready)
 			a.FailRead(&transport.CallLostError{ID: listen.ID(), Err: errors.New("cut off"),

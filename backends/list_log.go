@@ -112,7 +112,8 @@ func (b *Backend) logIssues(k catalog.Kind, issues []catalog.Issue) {
 		case f.WholeList:
 			b.outputLog.Warn("list is null; treated as empty", "method", k.ListMethod())
 		case f.Suspicious:
-			b.outputLog.Warn("a "+k.String()+" is listed unchanged, though some clients may not accept it",
+			b.outputLog.Warn("a "+k.String()+
+				" is listed unchanged, though some clients may not accept it",
 				logKey(k), f.Item, "err", f.Problem)
 		case !f.Repaired:
 			b.outputLog.Warn("left out a "+k.String()+" that no client could read", logKey(k),

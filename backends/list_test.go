@@ -136,7 +136,9 @@ func TestRepeatedCursorEndsList(t *testing.T) {
 		a.ServeHandshake("")
 		for i := range 3 {
 			a.SendResult(a.WantRequest("tools/list").ID(),
-				fmt.Sprintf(`{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"nextCursor":"c%d"}`, i, i%2))
+				fmt.Sprintf(
+					`{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"nextCursor":"c%d"}`,
+					i, i%2))
 		}
 		a.WantNothing()
 		h.wantNames("t0", "t1", "t2")
@@ -195,7 +197,8 @@ func TestListBytesAreBounded(t *testing.T) {
 		a := h.nextProcess("a")
 		a.ServeHandshake("")
 		for page, size := range []int{500 << 10, 400 << 10, 200 << 10} {
-			a.ServeToolsList(fmt.Sprintf(`{"tools":[{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}],"nextCursor":"c%d"}`, page, strings.Repeat("x", size), page))
+			a.ServeToolsList(fmt.Sprintf(
+				`{"tools":[{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}],"nextCursor":"c%d"}`, page, strings.Repeat("x", size), page))
 		}
 		a.WantNothing()
 		h.wantNames("t0", "t1", "t2")
@@ -209,10 +212,11 @@ func TestToolRepairsAreLogged(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
 		a.ServeHandshake("")
-		a.ServeToolsList(`{"tools":[{"name":"mended"},{"name":"bad","inputSchema":"x"},{"name":"good","inputSchema":{"type":"object"}}]}`)
-		h.wantNames("mended", "good")
-		if mended := h.log.Lines("level=INFO", "repaired a tool", "backend=a",
-			"tool=mended"); len(mended) != 1 {
+		a.ServeToolsList(
+			`{"tools":[{"name":"repaired"},{"name":"bad","inputSchema":"x"},{"name":"good","inputSchema":{"type":"object"}}]}`)
+		h.wantNames("repaired", "good")
+		if repaired := h.log.Lines("level=INFO", "repaired a tool", "backend=a",
+			"tool=repaired"); len(repaired) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
 		}
 		if out := h.log.Lines("level=WARN", "left out a tool", "backend=a",
@@ -486,7 +490,8 @@ func TestIssuesAreLoggedOnce_F_LIST_1(t *testing.T) {
 func TestNullListIsEmpty_F_LIST_6(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
-		a.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
+		a.ServeHandshake(
+			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
 		a.SendResult(a.WantRequest("tools/list").ID(), `{"tools":null}`)
 		a.SendResult(a.WantRequest("resources/list").ID(), `{"resources":null}`)
 		a.SendResult(a.WantRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
@@ -508,7 +513,8 @@ func TestDuplicateEntryIsNamed(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()},
 		func(t *testing.T, h *harness) {
 			a := h.nextProcess("a")
-			a.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`)
+			a.ServeHandshake(
+				`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`)
 			entry := func(name, description string) string {
 				return fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`,
 					name,

@@ -62,12 +62,14 @@ func (b *modernServer) takeListen(uris []string) wire.ID {
 }
 
 func (b *modernServer) acknowledge(id wire.ID, uris []string) {
-	b.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":%s,"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`,
+	b.Sendf(
+		`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":%s,"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`,
 		wire.Encode(map[string]any{"toolsListChanged": true, "resourceSubscriptions": uris}), id)
 }
 
 func (b *modernServer) notifyOn(id wire.ID, method, params string) {
-	b.Sendf(`{"jsonrpc":"2.0","method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, method, params, id)
+	b.Sendf(
+		`{"jsonrpc":"2.0","method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, method, params, id)
 }
 
 // serveLists responds to the requests for all lists.
@@ -125,7 +127,8 @@ func TestListen_FailureBacksOff(t *testing.T) {
 				b := h.startModernServer(t)
 				end(b, b.takeListen(nil))
 				b.serveLists("t")
-				for began := time.Now(); time.Since(began) < 10*time.Minute; time.Sleep(10 * time.Millisecond) {
+				for began := time.Now(); time.Since(began) < 10*time.Minute; time.Sleep(
+					10 * time.Millisecond) {
 					for _, line := range b.TakeAll() {
 						m, _ := wire.Parse([]byte(line))
 						switch m.Method() {
@@ -151,8 +154,11 @@ func TestListen_FailureBacksOff(t *testing.T) {
 			b.acknowledge(id, nil)
 			b.SendResult(id, `{"resultType":"complete"}`)
 		},
-		"refused": func(b *modernServer, id wire.ID) { b.SendError(id, `{"code":-32603,"message":"no"}`) },
-		"result":  func(b *modernServer, id wire.ID) { b.SendResult(id, `{}`) },
+		"refused": func(b *modernServer,
+			id wire.ID) {
+			b.SendError(id, `{"code":-32603,"message":"no"}`)
+		},
+		"result": func(b *modernServer, id wire.ID) { b.SendResult(id, `{}`) },
 		"lost": func(b *modernServer, id wire.ID) {
 			b.FailRead(&transport.CallLostError{ID: id, Err: fmt.Errorf("503")})
 		},
@@ -165,7 +171,10 @@ func TestListen_FailureBacksOff(t *testing.T) {
 	}
 	t.Run("unknown", func(t *testing.T) {
 		if n := count(t,
-			func(b *modernServer, id wire.ID) { b.SendError(id, `{"code":-32601,"message":"no"}`) }); n != 0 {
+			func(b *modernServer,
+				id wire.ID) {
+				b.SendError(id, `{"code":-32601,"message":"no"}`)
+			}); n != 0 {
 			t.Errorf("%d further listens", n)
 		}
 	})
@@ -214,7 +223,8 @@ func TestListen_SubscriptionsOverHTTP(t *testing.T) {
 			b.WantNothing()
 			b.acknowledge(id, []string{"x:y"})
 			one.want(t, result("0", "{}"))
-			if m := b.WantNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
+			if m := b.WantNotification("notifications/cancelled"); string(m.RequestID()) != string(
+				first) {
 				t.Errorf("ended %s", m.Raw())
 			}
 			// the listen contains it
@@ -250,8 +260,9 @@ func TestListen_SubscriptionsOverPipe(t *testing.T) {
 			for _, uri := range []string{"x:1", "x:2", "x:3"} {
 				all = append(all, h.subscribe("one", "a", uri, true))
 			}
-			if m := b.WantNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
-				t.Errorf("ended %s", m.Raw())
+			cancelled := b.WantNotification("notifications/cancelled")
+			if string(cancelled.RequestID()) != string(first) {
+				t.Errorf("ended %s", cancelled.Raw())
 			}
 			b.WantNothing()
 			b.SendResult(first, `{"resultType":"complete"}`)
@@ -352,7 +363,8 @@ func TestListen_RefusedURI(t *testing.T) {
 			bad.want(t,
 				`{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Invalid params: the backend refuses the subscription: no such resource"}}`)
 			b.WantNothing() // the existing listen stays open
-			b.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:good"}}`)
+			b.Send(
+				`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:good"}}`)
 			h.clients.want(t, "one notified by a: notifications/resources/updated")
 		})
 	})
@@ -473,7 +485,8 @@ func TestTooManySubscriptions(t *testing.T) {
 			b.acceptListen(uris)
 			b.serveLists("t")
 			for _, c := range more {
-				c.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"Too many subscriptions: at most 10000, half of them for one client"}}`)
+				c.want(t,
+					`{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"Too many subscriptions: at most 10000, half of them for one client"}}`)
 			}
 			for _, c := range all[most-10:] {
 				c.want(t, result("0", "{}"))

@@ -37,7 +37,9 @@ func TestLogContainsNextTry(t *testing.T) {
 		if !want.MatchString(log.String()) {
 			t.Errorf("logged %s", log.String())
 		}
-		if want := regexp.MustCompile(`its calls fail at once" backend=a err=no next=3[0-9](\.[0-9])?s\n`); !want.MatchString(log.String()) {
+		if want := regexp.MustCompile(
+			`its calls fail at once" backend=a err=no next=3[0-9](\.[0-9])?s\n`); !want.MatchString(
+			log.String()) {
 			t.Errorf("logged %s", log.String())
 		}
 	})

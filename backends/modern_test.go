@@ -112,7 +112,8 @@ func TestModern_OriginOfMessages(t *testing.T) {
 			p.WantRequest("tools/call") // and this one has no log level
 			h.callFor("one", "a")
 			p.WantRequest("tools/call")
-			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+			p.Send(
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 			h.clients.want(t, "one notified by a: notifications/message")
 			p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 			if m := p.NextMessage(); m.ID() != `"q"` || m.Part(wire.PartError) == nil {
@@ -132,7 +133,8 @@ func TestModern_SingleClientWithSeveralSessions(t *testing.T) {
 			p.ServeStartup("t")
 			h.OpenSession("guest", nil, false)
 			notify := func() {
-				p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+				p.Send(
+					`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 			}
 			h.callFor("real", "a")
 			notify()
@@ -153,7 +155,8 @@ func TestModern_SingleClientWithSeveralSessions(t *testing.T) {
 // A session's call that comes before it is known that all sessions share one connection goes
 // over that one, and can be cancelled wherever it is.
 func TestModern_CallQueuedDuringProbe(t *testing.T) {
-	wait := func(t *testing.T, test func(h *harness, shared, own *mcptest.Peer, call *callRecorder, pending *peer.Call)) {
+	wait := func(t *testing.T, test func(h *harness, shared, own *mcptest.Peer, call *callRecorder,
+		pending *peer.Call)) {
 		withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
 			func(t *testing.T, h *harness) {
 				h.OpenSession("one", []byte(`{"sampling":{}}`), false)
@@ -198,7 +201,8 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 		})
 	})
 	t.Run("cancelled at the session's connection", func(t *testing.T) {
-		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder, pending *peer.Call) {
+		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder,
+			pending *peer.Call) {
 			h.Cancel("a", pending, nil)
 			call.want(t, "cancelled")
 			own.ServeDiscover("")
@@ -209,7 +213,8 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 		})
 	})
 	t.Run("cancelled at the shared connection", func(t *testing.T) {
-		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder, pending *peer.Call) {
+		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder,
+			pending *peer.Call) {
 			own.ServeDiscover("")
 			synctest.Wait()
 			h.Cancel("a", pending, nil)
@@ -220,7 +225,8 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 		})
 	})
 	t.Run("cancelled in flight", func(t *testing.T) {
-		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder, pending *peer.Call) {
+		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder,
+			pending *peer.Call) {
 			own.ServeDiscover("")
 			synctest.Wait()
 			shared.ServeDiscover("")
@@ -236,7 +242,8 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 // -32020 and -32022 concern the form of the gateway's requests: it refreshes, retries once, and
 // never returns them.
 func TestModern_RetriesAfterRefresh(t *testing.T) {
-	start := func(t *testing.T, test func(h *harness, p *mcptest.Peer, call *callRecorder, pending *peer.Call, id wire.ID)) {
+	start := func(t *testing.T, test func(h *harness, p *mcptest.Peer, call *callRecorder,
+		pending *peer.Call, id wire.ID)) {
 		withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
 			func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
@@ -263,7 +270,8 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 			m := p.WantRequest("tools/call")
 			p.SendError(m.ID(), mismatch)
 			call.want(t,
-				`{"jsonrpc":"2.0","id":`+string(m.ID())+`,"error":{"code":-32603,"message":"backend a refuses the form of the request: Mcp-Param-X is missing"}}`)
+				`{"jsonrpc":"2.0","id":`+string(m.ID())+
+					`,"error":{"code":-32603,"message":"backend a refuses the form of the request: Mcp-Param-X is missing"}}`)
 			p.WantNothing()
 		})
 	})
@@ -277,7 +285,8 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 		})
 	})
 	t.Run("cancelled meanwhile", func(t *testing.T) {
-		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, pending *peer.Call, id wire.ID) {
+		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, pending *peer.Call,
+			id wire.ID) {
 			p.SendError(id, mismatch)
 			m := p.WantRequest("tools/list")
 			h.Cancel("a", pending, nil)
@@ -442,7 +451,8 @@ func TestExpiredListsAreReadAgain(t *testing.T) {
 	o.Backends[1].Tools.Deny = []string{"u"}
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		list := func(p *mcptest.Peer, ttl int, scope, tool string) {
-			p.ServeToolsList(fmt.Sprintf(`{"resultType":"complete","ttlMs":%d,"cacheScope":%q,"tools":[{"name":%q,"inputSchema":{"type":"object"}}]}`, ttl, scope, tool))
+			p.ServeToolsList(fmt.Sprintf(
+				`{"resultType":"complete","ttlMs":%d,"cacheScope":%q,"tools":[{"name":%q,"inputSchema":{"type":"object"}}]}`, ttl, scope, tool))
 		}
 		fresh := func(want time.Duration, private bool) {
 			t.Helper()

@@ -79,7 +79,8 @@ func TestNames_EarlierBackendAddsTool_F_SEC_3(t *testing.T) {
 		a.ServeToolsList(mcptest.ToolsResult("x", "search"))
 		h.wantNames("x", "a__search", "search")
 		h.wantRoute("search", "b", "search")
-		if lines := h.log.Lines("name collision", "backend=a tool=search as=a__search owner=b"); len(lines) != 1 {
+		if lines := h.log.Lines("name collision",
+			"backend=a tool=search as=a__search owner=b"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
 		h.wantMoves()

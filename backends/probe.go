@@ -82,7 +82,8 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
 	case !silent:
 		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
 	case err == nil:
-		bc.log.Info("backend responds to initialize but not to server/discover; `era: legacy` avoids the probe",
+		bc.log.Info(
+			"backend responds to initialize but not to server/discover; `era: legacy` avoids the probe",
 			"dur", bc.b.probeTimeout())
 		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy, unprobeable: true})
 	case refused, ctx.Err() == context.Canceled:
@@ -91,7 +92,8 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
 		if ctx.Err() == nil {
 			err = retryOtherError{err}
 		} else {
-			err = fmt.Errorf("%w (it was sent server/discover first and did not respond; if it hangs on unknown requests, set `era: legacy`)",
+			err = fmt.Errorf(
+				"%w (it was sent server/discover first and did not respond; if it hangs on unknown requests, set `era: legacy`)",
 				timeoutCause(ctx, err))
 		}
 	}

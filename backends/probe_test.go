@@ -99,15 +99,18 @@ func TestProbe_Responses(t *testing.T) {
 	rows := []row{
 		{"valid DiscoverResult with a common revision", valid, true},
 		{"valid DiscoverResult without resultType",
-			respondWith(`{"supportedVersions":["2099-01-01","2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`), true},
+			respondWith(
+				`{"supportedVersions":["2099-01-01","2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`), true},
 		{"DiscoverResult without a common revision",
-			respondWith(`{"resultType":"complete","supportedVersions":["2025-11-25","2099-01-01"],"capabilities":{}}`), false},
+			respondWith(
+				`{"resultType":"complete","supportedVersions":["2025-11-25","2099-01-01"],"capabilities":{}}`), false},
 		{"empty result", respondWith(`{}`), false},
 		{"shapeless result", respondWith(`{"supportedVersions":"2026-07-28","capabilities":{}}`),
 			false},
 		{"result that is not an object", respondWith(`[]`), false},
 		{"result of an unknown type",
-			respondWith(`{"resultType":"task","supportedVersions":["2026-07-28"],"capabilities":{}}`),
+			respondWith(
+				`{"resultType":"task","supportedVersions":["2026-07-28"],"capabilities":{}}`),
 			false},
 		{"-32022 that lists the same revision", then(fails(refusal(`"2026-07-28"`)), valid), true},
 		{"repeated -32022", fails(refusal(`"2026-07-28"`), refusal(`"2026-07-28"`)), false},
@@ -311,7 +314,8 @@ func TestRevisionIsRefused_F_HTTP_12(t *testing.T) {
 						t.Errorf("offered %s", m.Raw())
 					}
 					p.SendResult(m.ID(),
-						`{"protocolVersion":"`+tt.want+`","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)
+						`{"protocolVersion":"`+tt.want+
+							`","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)
 					p.WantNotification("notifications/initialized")
 					p.ServeToolsList(mcptest.ToolsResult("t"))
 					if s := h.status("a"); s.State != backends.Ready || s.Revision != tt.want {

@@ -49,7 +49,9 @@ func (s *Set) publishLocked(reassign bool) {
 	if cut := v.InstructionsCut; v.Complete && cut != s.loggedCut {
 		s.loggedCut = cut
 		if cut > 0 {
-			s.Log.Info(fmt.Sprintf("instructions of the backends are too long; left out %d characters; `instructions` replaces them", cut))
+			s.Log.Info(
+				fmt.Sprintf(
+					"instructions of the backends are too long; left out %d characters; `instructions` replaces them", cut))
 		}
 	}
 	s.view.Store(v)

@@ -77,7 +77,10 @@ func (s *randomServers) serve(conn transport.Conn, modern bool) {
 }
 
 func (s *randomServers) respond(m wire.Message, modern bool) wire.Message {
-	no := func(code int) wire.Message { return wire.NewErrorResponse(m.ID(), wire.Errorf(code, "no")) }
+	no := func(
+		code int) wire.Message {
+		return wire.NewErrorResponse(m.ID(), wire.Errorf(code, "no"))
+	}
 	answer := "{}"
 	switch m.Method() {
 	case "server/discover", "initialize":

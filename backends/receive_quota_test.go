@@ -23,7 +23,8 @@ func TestStalledResponses_F_SEC_9(t *testing.T) {
 		switch m.Method() {
 		case "initialize":
 			_, _ = w.Write(wire.NewResult(m.ID(),
-				[]byte(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
+				[]byte(
+					`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
 		case "tools/list":
 			_, _ = w.Write(wire.NewResult(m.ID(), []byte(`{"tools":[]}`)).Raw())
 		case "tools/call":

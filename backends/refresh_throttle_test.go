@@ -24,7 +24,9 @@ func (r *changingServer) HandleNotification(wire.Message, peer.Origin) {}
 
 func (r *changingServer) HandleRequest(q *peer.Request) {
 	if q.Method() == "initialize" {
-		q.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"r","version":"1"}}`))
+		q.Reply(
+			[]byte(
+				`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"r","version":"1"}}`))
 		return
 	}
 	r.lists.Add(1)

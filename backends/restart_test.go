@@ -122,7 +122,8 @@ func TestCallsAfterFailedStartFailAtOnce(t *testing.T) {
 		h.breakDial("a", errors.New("no such file"))
 		c, _ := h.call("a")
 		c.want(t, "it is not running: exit 127; its last words: sh: npx: not found; next try in 1s")
-		if lines := h.log.Lines("level=WARN", "exit 127; its last words: sh: npx: not found"); len(lines) != 1 {
+		if lines := h.log.Lines("level=WARN",
+			"exit 127; its last words: sh: npx: not found"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Warnings())
 		}
 		if !h.View().Complete || !h.View().Settled {

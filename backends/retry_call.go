@@ -95,7 +95,9 @@ func (bc *backendConn) expireRetry(c *peer.Call, waited time.Duration) {
 	bc.mu.Unlock()
 	if i >= 0 {
 		c.Handler.OnResponse(wire.Message{},
-			notSent("it refuses the form of the request, and did not list its tools again within %v", waited))
+			notSent(
+				"it refuses the form of the request, and did not list its tools again within %v",
+				waited))
 	}
 }
 

@@ -30,7 +30,10 @@ func BenchmarkSend(b *testing.B) {
 			}()
 			set.Start()
 			ask := wire.NewRequest("0", "tools/call", []byte(`{"name":"now"}`))
-			call := func(to peer.ResponseChan) { set.Send("demo", ask, &peer.Call{Handler: to, SessionID: "o"}) }
+			call := func(
+				to peer.ResponseChan) {
+				set.Send("demo", ask, &peer.Call{Handler: to, SessionID: "o"})
+			}
 			two := [2]peer.ResponseChan{make(peer.ResponseChan, 1), make(peer.ResponseChan, 1)}
 			call(two[0])
 			<-two[0]

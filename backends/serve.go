@@ -24,7 +24,8 @@ func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
 	// outlives ctx while calls are in flight
 	connCtx, disconnect := context.WithCancelCause(bc.b.life)
 	defer disconnect(nil)
-	workCtx, stop := mergeContexts(connCtx, ctx) // in this order: the end of connCtx ends it at once
+	// in this order: the end of connCtx ends it at once
+	workCtx, stop := mergeContexts(connCtx, ctx)
 	defer stop()
 	h := &inboundHandler{conn: bc, disconnect: disconnect}
 	var p *peer.Peer

@@ -220,7 +220,8 @@ func TestFailedSessionConnectionBacksOff(t *testing.T) {
 func TestOriginOfMessages(t *testing.T) {
 	say := func(p *mcptest.Peer) {
 		p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
-		p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+		p.Send(
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 	}
 	t.Run("per-session connection", func(t *testing.T) {
 		withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
@@ -251,7 +252,8 @@ func TestOriginOfMessages(t *testing.T) {
 				h.callFor("one", "a")
 				first, second := p.WantRequest("tools/call"), p.WantRequest("tools/call")
 				p.SendResult(first.ID(), `{}`)
-				p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+				p.Send(
+					`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 				h.clients.want(t, "one notified by a: notifications/message")
 				two := h.callFor("two", "a")
 				third := p.WantRequest("tools/call")
@@ -355,7 +357,8 @@ func TestClientNotificationsNeedOwnConnection(t *testing.T) {
 func TestRES06_UnknownListIsEmpty(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
-		a.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
+		a.ServeHandshake(
+			`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
 		tools, prompts := a.WantRequest("tools/list"), a.WantRequest("prompts/list")
 		resources, templates := a.WantRequest("resources/list"),
 			a.WantRequest("resources/templates/list")

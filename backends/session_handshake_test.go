@@ -147,7 +147,7 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			h := newHarness(t,
 				backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
 					SingleClient: true})
-			h.OpenSession("guest", []byte(canSample), true)
+			h.OpenSession("stateless", []byte(canSample), true)
 			h.Start()
 			p := h.nextProcess("a")
 			p.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `["2026-07-28"]`,
@@ -157,7 +157,7 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			h.OpenSession("session", []byte(canElicit), false)
 			p.Close()
 			synctest.Wait()
-			guest, session := h.callFor("guest", "a"), h.callFor("session", "a")
+			stateless, session := h.callFor("stateless", "a"), h.callFor("session", "a")
 			p = h.nextProcess("a")
 			shakeHands(t, p, canElicit)
 			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
@@ -165,7 +165,7 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			own := h.nextProcess("a")
 			shakeHands(t, own, canSample)
 			own.SendResult(own.WantRequest("tools/call").ID(), "{}")
-			guest.wantResult(t)
+			stateless.wantResult(t)
 			if n := len(h.dialTimes("a")); n != 3 {
 				t.Errorf("dialled %d times", n)
 			}

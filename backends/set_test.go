@@ -165,7 +165,8 @@ func TestVERSION04_RevisionsOfBackends(t *testing.T) {
 		func(t *testing.T, h *harness) {
 			for i, revision := range revisions {
 				p := h.nextProcess(names[i])
-				p.ServeHandshake(fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"serverInfo":{"name":"x","version":"1","title":7,"icons":[{"src":"i","sizes":"48x48"}]}}`, revision))
+				p.ServeHandshake(fmt.Sprintf(
+					`{"protocolVersion":%q,"capabilities":{},"serverInfo":{"name":"x","version":"1","title":7,"icons":[{"src":"i","sizes":"48x48"}]}}`, revision))
 				p.ServeToolsList(mcptest.ToolsResult("t" + names[i]))
 				if s := h.status(names[i]); s.State != backends.Ready || s.Revision != revision {
 					t.Errorf("%s: %+v", revision, s)

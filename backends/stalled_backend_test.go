@@ -23,7 +23,8 @@ func TestFRAME08_FRAME09_BackendThatStopsReadingIsRestarted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
-	stalled := scriptBackend(`printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}\n'; test -e "$MARK" || { : > "$MARK"; trap '' TERM; exec sleep 60; }`)
+	stalled := scriptBackend(
+		`printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}\n'; test -e "$MARK" || { : > "$MARK"; trap '' TERM; exec sleep 60; }`)
 	stalled.Name, stalled.CallTimeout = "deaf", 500*time.Millisecond
 	stalled.Env = map[string]string{"MARK": filepath.Join(t.TempDir(), "mark")}
 	var log lockedBuffer
@@ -66,7 +67,8 @@ func TestFRAME08_FRAME09_BackendThatStopsReadingIsRestarted(t *testing.T) {
 
 // The stderr of a backend that floods it is read without end, and logged at a limited rate.
 func TestStderrFloodIsReadAndLimited(t *testing.T) {
-	flood := scriptBackend(`yes "$(printf '%0100d')" | head -n 100000 >&2; printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}\n'`)
+	flood := scriptBackend(
+		`yes "$(printf '%0100d')" | head -n 100000 >&2; printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}\n'`)
 	var log lockedBuffer
 	s, end := runAll(t, &log, flood)
 	defer end()
@@ -89,7 +91,8 @@ func TestFRAME08_ServerThatNeverReads(t *testing.T) {
 		switch m.Method() {
 		case "initialize":
 			_, _ = w.Write(wire.NewResult(m.ID(),
-				[]byte(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
+				[]byte(
+					`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
 		case "tools/list":
 			_, _ = w.Write(wire.NewResult(m.ID(), []byte(`{"tools":[]}`)).Raw())
 		case "notifications/initialized":

@@ -87,7 +87,8 @@ func (bc *backendConn) hasSubscription(uri, session string) bool {
 func (bc *backendConn) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	bc.mu.Lock()
 	removed := bc.removeQueuedSubscribesLocked(uri, c.SessionID)
-	known := len(removed) == 0 || bc.subs.byURI[uri][c.SessionID] // the backend has seen a subscribe
+	// the backend has seen a subscribe
+	known := len(removed) == 0 || bc.subs.byURI[uri][c.SessionID]
 	last := bc.subs.remove(uri, c.SessionID)
 	bc.mu.Unlock()
 	for _, q := range removed {

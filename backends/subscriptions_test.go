@@ -85,7 +85,8 @@ func TestSubscriptions_KeepSessionConnectionUp(t *testing.T) {
 			p.ServeHandshake(loggingServer)
 			p.SendResult(p.WantRequest("resources/subscribe").ID(), "{}")
 			h.clients.want(t, "one notified by a: notifications/resources/updated")
-			p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:other"}}`)
+			p.Send(
+				`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:other"}}`)
 			h.clients.want(t, "one notified by a: notifications/resources/updated")
 			off := h.subscribe("one", "a", "x:y", false)
 			p.SendResult(p.WantRequest("resources/unsubscribe").ID(), "{}")
@@ -229,7 +230,8 @@ func TestSubscriptions_RefusalKeepsEarlierOne(t *testing.T) {
 		h.subscribe("one", "a", "x:y", true)
 		p.SendError(p.WantRequest("resources/subscribe").ID(),
 			`{"code":-32603,"message":"twice"}`)
-		p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
+		p.Send(
+			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
 		h.clients.want(t, "one notified by a: notifications/resources/updated")
 	})
 }

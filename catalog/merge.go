@@ -5,8 +5,8 @@
 //	Merge, Next ─┬ names.go         assigns names to tools and prompts
 //	             ├ moves.go         keeps names with their backends, reports moves
 //	             ├ assignments.go   record of the names for the next run
-//	             └ resource.go      URIs: first backend that lists it, then templates, then the only
-//	                                backend
+//	             └ resource.go      URIs: first backend that lists it, then templates, then the
+//	                                only backend
 //	Snapshot.Page          pages.go, written on first use
 //	Snapshot.Capabilities  capabilities.go, the same
 //

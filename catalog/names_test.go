@@ -170,7 +170,8 @@ func TestFirstOfDuplicateToolsStays(t *testing.T) {
 	l := listing(t, "a", `{"name":"x","inputSchema":{"type":"object"},"n":1}
 		{"name":"\u0078","inputSchema":{"type":"object"},"n":2}`)
 	s := Merge(Options{}, []Listing{l})
-	if got := string(result(s)); got != `{"tools":[{"name":"x","inputSchema":{"type":"object"},"n":1}]}` {
+	if got := string(
+		result(s)); got != `{"tools":[{"name":"x","inputSchema":{"type":"object"},"n":1}]}` {
 		t.Errorf("listed: %s", got)
 	}
 }

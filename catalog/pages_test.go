@@ -237,7 +237,8 @@ func TestSameList_MatchesPages(t *testing.T) {
 	same := 0
 	for _, a := range all {
 		for _, b := range all {
-			written := string(a.lists[Tools].pages().results[0]) == string(b.lists[Tools].pages().results[0])
+			written := string(a.lists[Tools].pages().results[0]) == string(
+				b.lists[Tools].pages().results[0])
 			if a.SameList(Tools, b) != written {
 				t.Errorf("same: %v:\n%s\n%s", !written, a.lists[Tools].pages().results[0],
 					b.lists[Tools].pages().results[0])

@@ -29,7 +29,9 @@ func TestRES_01(t *testing.T) {
 	}
 	s := Merge(Options{}, listings)
 	check(t, Options{}, listings, s)
-	if got, _ := s.Page(Resources, nil); string(got) != `{"resources":[{"uri":"timezone://info","name":"ours","x":1.10},{"uri":"two://","name":"two"}]}` {
+	if got, _ := s.Page(Resources,
+		nil); string(
+		got) != `{"resources":[{"uri":"timezone://info","name":"ours","x":1.10},{"uri":"two://","name":"two"}]}` {
 		t.Errorf("listed: %s", got)
 	}
 	for range 3 {
@@ -43,7 +45,9 @@ func TestRES_01(t *testing.T) {
 	}
 	slices.Reverse(listings)
 	s = Merge(Options{}, listings)
-	if got, _ := s.Page(Resources, nil); string(got) != `{"resources":[{"name":"theirs","uri":"timezone:\/\/info"},{"uri":"two://","name":"two"}]}` {
+	if got, _ := s.Page(Resources,
+		nil); string(
+		got) != `{"resources":[{"name":"theirs","uri":"timezone:\/\/info"},{"uri":"two://","name":"two"}]}` {
 		t.Errorf("listed: %s", got)
 	}
 	if r, ok := s.ResolveResource("timezone://info"); !ok || r.Backend != "b" ||
@@ -115,7 +119,9 @@ func TestResources(t *testing.T) {
 func TestTemplatesAreListedOnce(t *testing.T) {
 	s := Merge(Options{}, []Listing{readable(t, "a", nil, []string{"a://{x}"}),
 		readable(t, "b", nil, []string{"a://{x}", "b://{x}"})})
-	if got, _ := s.Page(Templates, nil); string(got) != `{"resourceTemplates":[{"uriTemplate":"a://{x}","name":"a://{x}"},{"uriTemplate":"b://{x}","name":"b://{x}"}]}` {
+	if got, _ := s.Page(Templates,
+		nil); string(
+		got) != `{"resourceTemplates":[{"uriTemplate":"a://{x}","name":"a://{x}"},{"uriTemplate":"b://{x}","name":"b://{x}"}]}` {
 		t.Errorf("listed: %s", got)
 	}
 	for text, want := range map[string]string{"a://{x}": "a", "b://{x}": "b", "b://{y}": ""} {

@@ -42,7 +42,8 @@ func TestArchitectureDoc(t *testing.T) {
 			return true
 		})
 	}
-	// `backends/run.go`, `peer.Call`, `Session.dispatch`, `internal/peer`; not `max_in_flight`, text or Markdown
+	// `backends/run.go`, `peer.Call`, `Session.dispatch`, `internal/peer`; not `max_in_flight`,
+	// text or Markdown
 	code := regexp.MustCompile("`([A-Za-z][A-Za-z0-9./]*)`")
 	protocolWords := map[string]bool{"legacy": true, "modern": true, "initialize": true,
 		"_meta": true}

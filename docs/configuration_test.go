@@ -82,7 +82,8 @@ func settableFields(t *testing.T) map[string]reflect.Value {
 		fields["backends[]."+key] = f
 		// A key of a backend that has a default for all backends has a variable for it.
 		hint := config.FlagHint("--defaults-" + key)
-		if strings.Contains(hint, "set GATEWAY_DEFAULTS_"+strings.ToUpper(key)) && !strings.Contains(key, ".") {
+		if strings.Contains(hint, "set GATEWAY_DEFAULTS_"+strings.ToUpper(key)) &&
+			!strings.Contains(key, ".") {
 			fields["defaults."+key] = f
 		}
 	}

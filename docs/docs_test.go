@@ -40,8 +40,8 @@ func TestReliabilityDoc(t *testing.T) {
 	}
 }
 
-// TestLimitsDoc checks limits.md: each row names a test that exists, and the constants in it are exactly
-// the constants of the code that bound something (maxThis, maxThat).
+// TestLimitsDoc checks limits.md: each row names a test that exists, and the constants in it are
+// exactly the constants of the code that bound something (maxThis, maxThat).
 func TestLimitsDoc(t *testing.T) {
 	text, err := os.ReadFile("limits.md")
 	if err != nil {
@@ -54,7 +54,8 @@ func TestLimitsDoc(t *testing.T) {
 			if fn, ok := d.(*ast.FuncDecl); ok && f.IsTest() {
 				tests[fn.Name.Name] = true
 			}
-			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST && isProduct(f.Dir) && !f.IsTest() {
+			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST && isProduct(f.Dir) &&
+				!f.IsTest() {
 				for _, name := range maxima(g) {
 					bounds[f.Syntax.Name.Name+"."+name] = true
 				}
@@ -66,7 +67,8 @@ func TestLimitsDoc(t *testing.T) {
 			t.Errorf("%s is a bound that docs/limits.md lacks", name)
 		}
 	}
-	for _, named := range regexp.MustCompile("`([a-z]+\\.max[A-Z]\\w*)`").FindAllStringSubmatch(doc, -1) {
+	for _, named := range regexp.MustCompile("`([a-z]+\\.max[A-Z]\\w*)`").FindAllStringSubmatch(doc,
+		-1) {
 		if !bounds[named[1]] {
 			t.Errorf("docs/limits.md names %s, which does not exist", named[1])
 		}
@@ -79,7 +81,8 @@ func TestLimitsDoc(t *testing.T) {
 				t.Errorf("docs/limits.md names %s, which does not exist", name)
 			}
 		}
-		if cells := strings.Count(line, "|"); strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| what ") && (len(named) == 0 || cells != 5) {
+		if cells := strings.Count(line, "|"); strings.HasPrefix(line, "| ") &&
+			!strings.HasPrefix(line, "| what ") && (len(named) == 0 || cells != 5) {
 			t.Errorf("docs/limits.md: no test, or not four columns: %s", line)
 		}
 	}
@@ -94,7 +97,8 @@ func isProduct(dir string) bool {
 func maxima(g *ast.GenDecl) (names []string) {
 	for _, spec := range g.Specs {
 		for _, name := range spec.(*ast.ValueSpec).Names {
-			if rest, ok := strings.CutPrefix(name.Name, "max"); ok && rest != "" && strings.ToUpper(rest[:1]) == rest[:1] {
+			if rest, ok := strings.CutPrefix(name.Name, "max"); ok && rest != "" &&
+				strings.ToUpper(rest[:1]) == rest[:1] {
 				names = append(names, name.Name)
 			}
 		}
@@ -102,7 +106,8 @@ func maxima(g *ast.GenDecl) (names []string) {
 	return names
 }
 
-// TestLinks checks that each relative link in the documents leads to a file, and to a heading of it.
+// TestLinks checks that each relative link in the documents leads to a file, and to a heading of
+// it.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, file := range documents(t) {
@@ -172,7 +177,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestReadme checks that README.md is short, and that its first command is the one that .ci/run runs.
+// TestReadme checks that README.md is short, and that its first command is the one that .ci/run
+// runs.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	if err != nil {

@@ -17,8 +17,8 @@ var fromServers = map[string]bool{
 	"cannot be sent while serving a request on protocol version": true,
 }
 
-// TestTroubleshootingDoc checks that the code has each error text that troubleshooting.md quotes in the
-// first column of a table.
+// TestTroubleshootingDoc checks that the code has each error text that troubleshooting.md quotes in
+// the first column of a table.
 func TestTroubleshootingDoc(t *testing.T) {
 	text, err := os.ReadFile("troubleshooting.md")
 	if err != nil {
@@ -52,7 +52,8 @@ func TestTroubleshootingDoc(t *testing.T) {
 		}
 		for _, m := range span.FindAllStringSubmatch(cells[0], -1) {
 			if quoted++; !strings.Contains(code, m[1]) && !fromServers[m[1]] {
-				t.Errorf("docs/troubleshooting.md quotes %q, which is not in the code: quote the new text", m[1])
+				t.Errorf(
+					"docs/troubleshooting.md quotes %q, which is not in the code: quote the new text", m[1])
 			}
 		}
 	}

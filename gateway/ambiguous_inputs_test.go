@@ -57,7 +57,8 @@ func faultyInputs() map[string]string {
 		`,"param\u017f":{}`:         `"paramſ"`, `,"Method":"ping"`: `"Method"`,
 		`,"method":"ping"`: `"method" occurs twice`,
 	} {
-		of[`"inputRequests":{"b":{"method":"elicitation/create","params":{"message":"x"}},"a":{`+good+more+`}}`] = member
+		of[`"inputRequests":{"b":{"method":"elicitation/create","params":{"message":"x"}},"a":{`+
+			good+more+`}}`] = member
 	}
 	for params, member := range map[string]string{
 		`{}`: `"message" is missing`, `null`: `"message" is missing`,
@@ -251,7 +252,8 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 	forEachMember(t, faultyTasks, func(t *testing.T, member, sent string) {
 		h, client, gh := opened(t)
 		making := func(result string) {
-			client.Send(`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":"gh","task":{}}}`)
+			client.Send(
+				`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":"gh","task":{}}}`)
 			gh.SendResult(gh.WantRequest("tools/call").ID(), result)
 		}
 		making(`{"task":{` + sent + `}}`)

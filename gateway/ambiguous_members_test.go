@@ -42,14 +42,16 @@ func TestAmbiguousMembers_F_SEC_4(t *testing.T) {
 		}
 		client.Send(toolsCall("1", "a"))
 		asked := gh.WantRequest("tools/call")
-		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"RequestId":2}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"RequestId":2}}`)
 		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32600 {
 			t.Errorf("the notification was accepted: %+v", e)
 		}
 		gh.WantNothing()
 
 		// From the backend:
-		gh.Send(`{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{"message":"x","_meta":{},"_Meta":{}}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{"message":"x","_meta":{},"_Meta":{}}}`)
 		if m := gh.NextMessage(); m.ID() != "5" ||
 			wire.ReadError(m.Part(wire.PartError)).Code != -32600 {
 			t.Errorf("the backend was answered with %s", m.Raw())

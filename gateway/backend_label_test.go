@@ -45,7 +45,8 @@ func TestTextsWithoutBackendLabel_F_SEC_5(t *testing.T) {
 			}
 		}
 		for _, logger := range []string{`"logger":"x","logger":"y"`, `"Logger":"x"`, `"logger":7`} {
-			gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1,` + logger + `}}`)
+			gh.Send(
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1,` + logger + `}}`)
 		}
 		for _, params := range []string{``, `,"params":null`, `,"params":{}`} {
 			gh.Send(`{"jsonrpc":"2.0","id":6,"method":"elicitation/create"` + params + `}`)

@@ -31,7 +31,8 @@ func TestBacklog_FloodingBackendKeepsSession(t *testing.T) {
 		s, closed := h.openSession(slow)
 		client.Initialize("2025-11-25")
 		gh := h.nextProcess("gh")
-		gh.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{},"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
+		gh.ServeHandshake(
+			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{},"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
 		for range 3 {
 			switch m := gh.NextMessage(); m.Method() {
 			case "tools/list":
@@ -45,20 +46,28 @@ func TestBacklog_FloodingBackendKeepsSession(t *testing.T) {
 		}
 		listTools(t, client)
 		for _, uri := range []string{"x:1", "x:2"} {
-			client.Send(`{"jsonrpc":"2.0","id":"s","method":"resources/subscribe","params":{"uri":"` + uri + `"}}`)
+			client.Send(
+				`{"jsonrpc":"2.0","id":"s","method":"resources/subscribe","params":{"uri":"` + uri +
+					`"}}`)
 			gh.SendResult(gh.WantRequest("resources/subscribe").ID(), "{}")
 			client.Want(`{"jsonrpc":"2.0","id":"s","result":{}}`)
 		}
-		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`)
 		asked := gh.WantRequest("tools/call")
 		token := paramAt(t, asked, "_meta", "progressToken")
 
 		slow.slow.Store(true)
 		for range 100 {
-			gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`)
-			gh.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + token + `,"progress":1}}`)
-			gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:1"}}`)
-			gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:2"}}`)
+			gh.Send(
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`)
+			gh.Send(
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` +
+					token + `,"progress":1}}`)
+			gh.Send(
+				`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:1"}}`)
+			gh.Send(
+				`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:2"}}`)
 		}
 		time.Sleep(time.Second)
 		client.WantNothing()

@@ -90,7 +90,8 @@ func newBenchGateway(tb testing.TB, backends int, answer string) *benchGateway {
 			<-served
 		})
 		theirs.roundTrip(tb, wire.NewRequest("1", "initialize",
-			[]byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)))
+			[]byte(
+				`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)))
 		_ = theirs.Write(wire.NewNotification("notifications/initialized", nil), "")
 		return theirs
 	}
@@ -119,7 +120,8 @@ func (r *benchGateway) serveBackend(name string, conn memConn) {
 		switch m.Method() {
 		case "initialize":
 			m = wire.NewResult("0",
-				[]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"b","version":"1"}}`))
+				[]byte(
+					`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"b","version":"1"}}`))
 		case "tools/list":
 			m = wire.NewResult("0", []byte(list.String()))
 		case "tools/call":

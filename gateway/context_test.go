@@ -24,7 +24,9 @@ func TestCONTEXT_05_FilteredToolsCostNothing(t *testing.T) {
 			if i < kept {
 				verb = "search"
 			}
-			tool := fmt.Sprintf(`{"name":"%s_%d","description":"%s","inputSchema":{"type":"object"}}`, verb, i, long)
+			tool := fmt.Sprintf(
+				`{"name":"%s_%d","description":"%s","inputSchema":{"type":"object"}}`, verb, i,
+				long)
 			if tools = append(tools, tool); i < kept {
 				few = append(few, tool)
 			}

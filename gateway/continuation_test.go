@@ -16,7 +16,8 @@ func TestContinuation_WithoutRequestState(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
 		asked := gh.WantRequest("tools/call")
-		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := wantInputRequired(t, client, "q1")
 		for _, more := range []string{
 			`"inputResponses":{"q1":{"action":"accept"}},`,

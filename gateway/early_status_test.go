@@ -17,18 +17,21 @@ func callAsTasks(t *testing.T, calls int) (client, gh *mcptest.Peer, made []wire
 	client, _ = h.connectClient()
 	client.Initialize("2025-11-25")
 	gh = h.nextProcess("gh")
-	gh.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"gh","version":"1"}}`)
+	gh.ServeHandshake(
+		`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"gh","version":"1"}}`)
 	gh.ServeToolsList(mcptest.ToolsResult("x"))
 	listTools(t, client)
 	for i := range calls {
-		client.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","task":{}}}`, i)
+		client.Sendf(
+			`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","task":{}}}`, i)
 		made = append(made, gh.WantRequest("tools/call"))
 	}
 	return client, gh, made
 }
 
 func taskStatus(task string, n int) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":%q,"status":"working","statusMessage":"%d"}}`, task, n)
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":%q,"status":"working","statusMessage":"%d"}}`, task, n)
 }
 
 // A task status that precedes the response naming the task is sent after the response, if its
@@ -74,7 +77,8 @@ func TestEarlyStatus_FollowsResponse(t *testing.T) {
 			client, gh, made := callAsTasks(t, 1)
 			gh.Send(taskStatus("t", 1))
 			client.WantNothing()
-			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
+			client.Send(
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
 			gh.WantNotification("notifications/cancelled")
 			gh.SendResult(made[0].ID(), answer)
 			gh.Send(taskStatus("t", 2))

@@ -129,7 +129,9 @@ func (p *fuzzHarness) endSession() {
 	for _, line := range p.auditRecords() {
 		_, outcome, _ := strings.Cut(line, "outcome=")
 		outcome, _, _ = strings.Cut(outcome, " ")
-		if !strings.Contains(" ok tool_error rpc_error cancelled timeout backend_lost not_run rejected ", " "+outcome+" ") {
+		if !strings.Contains(
+			" ok tool_error rpc_error cancelled timeout backend_lost not_run rejected ",
+			" "+outcome+" ") {
 			p.t.Errorf("recorded: %s", line)
 		}
 	}
@@ -176,11 +178,16 @@ func FuzzSession(f *testing.F) {
 		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n" +
 		`{"jsonrpc":"2.0","id":3,"method":"roots/list"}`
 	for _, lines := range []string{
-		hello + `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","arguments":{"a":1},"_meta":{"progressToken":"p"}}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`,
+		hello +
+			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","arguments":{"a":1},"_meta":{"progressToken":"p"}}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`,
 		hello + `{"jsonrpc":"2.0","id":"2","method":"tools/call","params":{"name":"gh__t"}}` +
-			"\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2.0,"reason":{}}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":[],"progress":"x"}}`,
+			"\n" +
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2.0,"reason":{}}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":[],"progress":"x"}}`,
 		hello + `{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"u:1"}}` +
-			"\n" + `{"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"debug"}}` + "\n" + `{"jsonrpc":"2.0","id":5,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""}}}`,
+			"\n" +
+			`{"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"debug"}}` +
+			"\n" +
+			`{"jsonrpc":"2.0","id":5,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""}}}`,
 		strings.Replace(hello, "2025-11-25", "2025-03-26", 1) +
 			`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"method":"ping"},7,{"jsonrpc":"2.0","id":null,"method":"x"},[]]`,
 		modernRequest("7", "tools/call", `"name":"t",`, clientCaps) + "\n" +
@@ -233,7 +240,8 @@ func FuzzBackend(f *testing.F) {
 		hello + tools +
 			`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?"}}` +
 			"\n" + `{"jsonrpc":"2.0","id":$,"error":{"code":-32042,"message":"x"}}`,
-		hello + `{"jsonrpc":"2.0","id":$,"result":{"tools":[{"name":"t"},{"name":"t"},7],"nextCursor":"c"}}` + "\n" + `{"jsonrpc":"2.0","id":$,"result":{"tools":[],"nextCursor":"c"}}`,
+		hello +
+			`{"jsonrpc":"2.0","id":$,"result":{"tools":[{"name":"t"},{"name":"t"},7],"nextCursor":"c"}}` + "\n" + `{"jsonrpc":"2.0","id":$,"result":{"tools":[],"nextCursor":"c"}}`,
 		`{"jsonrpc":"2.0","id":$,"result":{"protocolVersion":7,"capabilities":[]}}` + "\n" +
 			`{"jsonrpc":"2.0","id":$,"error":{"code":-32601,"message":"no"}}`,
 		`{"jsonrpc":"2.0","id":$,"result":` + mcptest.DiscoverResult + "}\n" + tools +
@@ -276,7 +284,8 @@ func FuzzBackend(f *testing.F) {
 					}
 				}
 			}
-			p.send(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"sampling":{},"elicitation":{}},"clientInfo":{"name":"f","version":"1"}}}`)
+			p.send(
+				`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"sampling":{},"elicitation":{}},"clientInfo":{"name":"f","version":"1"}}}`)
 			p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			for i, method := range []string{
 				`"tools/list"`, `"tools/call","params":{"name":"t","_meta":{"progressToken":1}}`,

@@ -48,13 +48,13 @@ func (y *deliveryCount) count(what string) {
 // A participant is a client or a backend, made of a real peer.
 type participant struct {
 	*peer.Peer
-	t     *testing.T
-	rand  *rand.Rand
-	dice  sync.Mutex
-	tally *deliveryCount
-	who   string // client letter; "" for a backend
-	next  atomic.Int64
-	work  sync.WaitGroup
+	t      *testing.T
+	rand   *rand.Rand
+	dice   sync.Mutex
+	counts *deliveryCount
+	who    string // client letter; "" for a backend
+	next   atomic.Int64
+	work   sync.WaitGroup
 }
 
 func (p *participant) random(n int) int {
@@ -63,7 +63,9 @@ func (p *participant) random(n int) int {
 	return p.rand.IntN(n)
 }
 
-func (p *participant) sleepRandomly() { time.Sleep(time.Duration(p.random(2000)) * time.Millisecond) }
+func (p *participant) sleepRandomly() {
+	time.Sleep(time.Duration(p.random(2000)) * time.Millisecond)
+}
 
 // markChecker checks everything that a client reads.
 type markChecker struct {
@@ -82,7 +84,7 @@ func (c markChecker) Read() (wire.Message, wire.ID, error) {
 		case got != "" && got[:1] != c.who:
 			c.t.Errorf("%s was sent %s", c.who, m.Raw())
 		case got != "":
-			c.tally.count("to a client: " + kind)
+			c.counts.count("to a client: " + kind)
 		}
 	}
 	return m, about, err
@@ -106,13 +108,13 @@ func (w *pendingRequest) OnResponse(m wire.Message, err error) {
 	defer close(w.done)
 	switch {
 	case err != nil:
-		w.tally.count(w.name + " ended without a response")
+		w.counts.count(w.name + " ended without a response")
 	case m.Part(wire.PartError) != nil && findMark(m.Raw()) == "":
-		w.tally.count(w.name + " was refused")
+		w.counts.count(w.name + " was refused")
 	case findMark(m.Raw()) != w.want:
 		w.t.Errorf("%s %s was answered with %s", w.name, w.want, m.Raw())
 	default:
-		w.tally.count(w.name + " was answered")
+		w.counts.count(w.name + " was answered")
 	}
 }
 
@@ -159,7 +161,7 @@ func (b cancelRecorder) HandleCancel(params []byte) {
 	if got := findMark(params); params != nil && got != b.at {
 		b.t.Errorf("%s was cancelled as %s", b.at, params)
 	}
-	b.tally.count("cancelled")
+	b.counts.count("cancelled")
 }
 
 func (p *participant) HandleNotification(wire.Message, peer.Origin) {}
@@ -167,7 +169,9 @@ func (p *participant) HandleNotification(wire.Message, peer.Origin) {}
 func (p *participant) replyHandshake(r *peer.Request) {
 	switch r.Method() {
 	case "initialize":
-		r.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`))
+		r.Reply(
+			[]byte(
+				`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`))
 	case "tools/list":
 		r.Reply([]byte(mcptest.ToolsResult("work")))
 	default:
@@ -188,7 +192,8 @@ func (p *participant) sendUnsolicited(r *peer.Request, at string) {
 			p.request("a server request", "sampling/createMessage", at,
 				fmt.Sprintf(`{"x":%q,"_meta":{"progressToken":0}}`, at))
 		case 3:
-			p.request("a server request", "elicitation/create", at, fmt.Sprintf(`{"message":%q}`, at))
+			p.request("a server request", "elicitation/create", at,
+				fmt.Sprintf(`{"message":%q}`, at))
 		}
 		p.sleepRandomly()
 	}
@@ -226,7 +231,7 @@ func runIsolation(t *testing.T, seed uint64) {
 		numbering.Lock()
 		defer numbering.Unlock()
 		number++
-		return &participant{t: t, rand: rand.New(rand.NewPCG(seed, number)), tally: y, who: letter}
+		return &participant{t: t, rand: rand.New(rand.NewPCG(seed, number)), counts: y, who: letter}
 	}
 	dial := func(string) (transport.Conn, error) {
 		near, far := transport.Pipe()
@@ -246,7 +251,8 @@ func runIsolation(t *testing.T, seed uint64) {
 		go func() { _ = g.Serve(context.Background(), string(letter)+"-session", "", near) }()
 		p.run(markChecker{far, p}, peer.Options{})
 		if _, err := p.Call(t.Context(), "initialize",
-			[]byte(`{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}`)); err != nil {
+			[]byte(
+				`{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}`)); err != nil {
 			t.Fatal(err)
 		}
 		_ = p.Notify("notifications/initialized", nil)

@@ -25,7 +25,8 @@ func TestListen_LimitPerStatelessClient(t *testing.T) {
 			wantAcknowledged(t, client, fmt.Sprint(n), filter)
 		}
 		client.Send(listenFor("1000", filter))
-		client.Want(`{"jsonrpc":"2.0","id":1000,"error":{"code":-32603,"message":"Too many subscriptions are open; wait until some have ended"}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":1000,"error":{"code":-32603,"message":"Too many subscriptions are open; wait until some have ended"}}`)
 		client.Send(withClientVersion(1, listenFor("1001", filter)))
 		wantAcknowledged(t, client, "1001", filter)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
@@ -154,12 +155,15 @@ func TestLongURISubscriptionIsRejected(t *testing.T) {
 		serveResourcesStartup(t, gh, "t", "")
 		listTools(t, client)
 		long := strings.Repeat("x", 8<<10+1)
-		client.Sendf(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"u:%s"}}`, long[:8<<10-2])
+		client.Sendf(
+			`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"u:%s"}}`,
+			long[:8<<10-2])
 		gh.SendResult(gh.WantRequest("resources/subscribe").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		client.Sendf(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":%q}}`,
 			long)
-		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: the URI of a subscription has at most 8192 bytes"}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: the URI of a subscription has at most 8192 bytes"}}`)
 		stateless, _ := h.connectClient()
 		stateless.Send(modernRequest("3", "subscriptions/listen",
 			`"notifications":{"resourceSubscriptions":["`+long+`"]},`, clientCaps))
@@ -191,7 +195,8 @@ func TestStatelessTasks_InputRequestLimit(t *testing.T) {
 		createTask(t, client, gh, "")
 		const bound = 256
 		for i := range bound + 1 {
-			gh.Sendf(`{"jsonrpc":"2.0","id":"e%d","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`, i)
+			gh.Sendf(
+				`{"jsonrpc":"2.0","id":"e%d","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`, i)
 		}
 		if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"e256",`) ||
 			strings.Contains(got, "accept") {

@@ -13,7 +13,8 @@ import (
 // none of the latter.
 func serveResourcesStartup(t *testing.T, p *mcptest.Peer, tool, resources string) {
 	t.Helper()
-	p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{}},"serverInfo":{"name":"x","version":"1"}}`)
+	p.ServeHandshake(
+		`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{}},"serverInfo":{"name":"x","version":"1"}}`)
 	for range 4 {
 		switch m := p.NextMessage(); m.Method() {
 		case "tools/list":
@@ -41,10 +42,12 @@ func TestLinks_SessionReadsLinkedResource(t *testing.T) {
 		serveResourcesStartup(t, b, "two", "")
 		listTools(t, client)
 		read := func(id int, uri string) string {
-			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/read","params":{"uri":%q}}`, id, uri)
+			return fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":%d,"method":"resources/read","params":{"uri":%q}}`, id, uri)
 		}
 		missing := func(id int, uri string) string {
-			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32002,"message":"Resource not found","data":{"uri":%q}}}`, id, uri)
+			return fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":%d,"error":{"code":-32002,"message":"Resource not found","data":{"uri":%q}}}`, id, uri)
 		}
 		client.Send(read(1, "x:linked"))
 		client.Want(missing(1, "x:linked"))
@@ -67,7 +70,8 @@ func TestLinks_SessionReadsLinkedResource(t *testing.T) {
 			b.SendResult(asked.ID(), `{"contents":[]}`)
 			client.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"contents":[]}}`, 10+i))
 		}
-		client.Send(`{"jsonrpc":"2.0","id":20,"method":"resources/subscribe","params":{"uri":"x:linked"}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","id":20,"method":"resources/subscribe","params":{"uri":"x:linked"}}`)
 		b.SendResult(b.WantRequest("resources/subscribe").ID(), `{}`)
 		client.Want(`{"jsonrpc":"2.0","id":20,"result":{}}`)
 		client.Send(read(21, "x:listed"))

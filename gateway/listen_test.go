@@ -20,18 +20,22 @@ func listenFor(id, filter string) string {
 // wantAcknowledged expects the acknowledgement of a subscription.
 func wantAcknowledged(t *testing.T, client *mcptest.Peer, id, filter string) {
 	t.Helper()
-	client.Want(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, id, filter))
+	client.Want(
+		fmt.Sprintf(
+			`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, id, filter))
 }
 
 func resourceUpdated(id, uri string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"uri":%q}}`, id, uri)
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"uri":%q}}`, id, uri)
 }
 
 // startWithResource starts a legacy backend that has the tool t and the resource x:a.
 func startWithResource(t *testing.T, h *harness, name string) *mcptest.Peer {
 	t.Helper()
 	p := h.nextProcess(name)
-	p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}`)
+	p.ServeHandshake(
+		`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}`)
 	for range 3 {
 		m := p.NextMessage()
 		switch m.Method() {
@@ -69,20 +73,24 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		client.Send(listenFor(`7`, `{"toolsListChanged":true}`))
 		wantAcknowledged(t, client, `7`, `{"toolsListChanged":true}`)
 
-		gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
 		client.Want(resourceUpdated(`"L"`, "x:a"))
-		gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"z:other"}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"z:other"}}`)
 		client.WantNothing()
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		gh.ServeToolsList(mcptest.ToolsResult("t", "u"))
-		client.WantJSON(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
+		client.WantJSON(
+			`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
 		// The list is the same, but clients that cache results based on it must be notified.
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		gh.ServeToolsList(mcptest.ToolsResult("t", "u"))
 		client.WantJSON(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
 		client.WantNothing()
 
-		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
 		if m := gh.WantRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()),
 			`"x:a"`) {
 			t.Errorf("asked %s", m.Raw())
@@ -105,7 +113,8 @@ func TestListen_UnsupportedFiltersAreOmitted(t *testing.T) {
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"]}`))
 		gh.SendError(gh.WantRequest("resources/subscribe").ID(), `{"code":-32602,"message":"no"}`)
 		wantAcknowledged(t, client, `1`, `{}`)
-		client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":` + serverInfo + `},"resultType":"complete"}}`)
+		client.WantJSON(
+			`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":` + serverInfo + `},"resultType":"complete"}}`)
 		for _, filter := range []string{`[]`, `null`, `{"resourceSubscriptions":"x:a"}`,
 			`{"resourceSubscriptions":[1]}`, `{"resourceSubscriptions":[""]}`,
 			`{"resourceSubscriptions":[` + quotedURIs(1025) + `]}`} {
@@ -236,7 +245,8 @@ func TestListen_PerPrincipalLimit(t *testing.T) {
 		}
 		for _, client := range []*mcptest.Peer{many, again} {
 			send(client, 5000)
-			client.Want(`{"jsonrpc":"2.0","id":5000,"error":{"code":-32603,"message":"Too many subscriptions are open; wait until some have ended"}}`)
+			client.Want(
+				`{"jsonrpc":"2.0","id":5000,"error":{"code":-32603,"message":"Too many subscriptions are open; wait until some have ended"}}`)
 		}
 		for n := range 10 {
 			wantAcknowledged(t, alone, send(alone, n), filter)

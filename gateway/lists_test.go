@@ -22,7 +22,8 @@ func TestMission_C_InitializeUsesKnownCatalog(t *testing.T) {
 			client, served := h.connectClient()
 			got := client.Initialize("2025-06-18")
 			p := h.nextProcess("gh")
-			p.ServeHandshake(`{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"logging":{"x":1}},"instructions":"Use <search>."}`)
+			p.ServeHandshake(
+				`{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"logging":{"x":1}},"instructions":"Use <search>."}`)
 			p.ServeToolsList(mcptest.ToolsResult("search"))
 			listTools(t, client)
 			caps := `"resources":{"listChanged":true,"subscribe":true},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`

@@ -58,8 +58,10 @@ func TestVERSION_05_FIDELITY_16_CapabilitiesOfBackends(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
-		client.Send(`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"gh"}}}`)
-		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found: completion/complete"}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"gh"}}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found: completion/complete"}}`)
 	})
 }
 
@@ -79,7 +81,9 @@ func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 			"tasks/get", "tasks/result", "tasks/list", "tasks/cancel",
 		} {
 			client.Send(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{}}`)
-			client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found: ` + method + `"}}`)
+			client.Want(
+				`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found: ` +
+					method + `"}}`)
 		}
 	})
 }
@@ -90,7 +94,8 @@ func TestResourceUpdatesReachSubscribers(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh", "docs")
 		gh := backends["gh"]
 		const updated = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"gh://","x":1.0}}`
-		a.Send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"gh://","x":1.0}}`)
+		a.Send(
+			`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"gh://","x":1.0}}`)
 		m := gh.WantRequest("resources/subscribe")
 		if got := string(m.Part(wire.PartParams)); got != `{"uri":"gh://","x":1.0}` {
 			t.Errorf("asked with %s", got)
@@ -105,10 +110,13 @@ func TestResourceUpdatesReachSubscribers(t *testing.T) {
 		a.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		gh.Send(updated)
 		a.WantNothing()
-		a.Send(`{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"nobody://"}}`)
-		a.Want(`{"jsonrpc":"2.0","id":3,"error":{"code":-32002,"message":"Resource not found","data":{"uri":"nobody://"}}}`)
+		a.Send(
+			`{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"nobody://"}}`)
+		a.Want(
+			`{"jsonrpc":"2.0","id":3,"error":{"code":-32002,"message":"Resource not found","data":{"uri":"nobody://"}}}`)
 		a.Send(`{"jsonrpc":"2.0","id":4,"method":"resources/subscribe"}`)
-		a.Want(`{"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"Invalid params: resources/subscribe needs a uri"}}`)
+		a.Want(
+			`{"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"Invalid params: resources/subscribe needs a uri"}}`)
 		backends["docs"].WantNothing()
 	})
 }
@@ -120,7 +128,8 @@ func TestElicitationCompleteReachesItsSession(t *testing.T) {
 		gh, docs := backends["gh"], backends["docs"]
 		a.Send(toolsCall("1", "gh"))
 		callOfA := gh.WantRequest("tools/call")
-		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"mode":"url","url":"https://x","elicitationId":"e1","message":"m"}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"mode":"url","url":"https://x","elicitationId":"e1","message":"m"}}`)
 		a.SendResult(a.WantRequest("elicitation/create").ID(), `{"action":"accept"}`)
 		gh.Want(`{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`)
 		const failure = `{"code":-32042,"message":"m","data":{"x":1.0,"elicitations":[{"mode":"url","elicitationId":"e2","message":"%sm"},{"message":"%sn"}]}}`

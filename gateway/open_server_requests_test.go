@@ -47,7 +47,8 @@ func TestServerRequest_LimitPerBackend(t *testing.T) {
 					put, refused, c.put, c.refused)
 			}
 		}
-		all["a"].Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q7"}}`)
+		all["a"].Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q7"}}`)
 		client.WantNotification("notifications/cancelled")
 		// b and c get the remaining slots
 		if put, refused := sendServerRequests(client, all["c"], "again", 2); put != 0 ||

@@ -106,7 +106,8 @@ func TestOpen_Shutdown(t *testing.T) {
 		if took := time.Since(began); took != 500*time.Millisecond {
 			t.Errorf("the end took %v", took)
 		}
-		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
 		gh.WantNotification("notifications/cancelled")
 	})
 }
@@ -117,7 +118,8 @@ func TestOpen_NonReadingClientIsDisconnected(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
 		conn, paused := mcptest.NewPausedPeer(t, "deaf client")
 		s, closed := h.openSession(conn)
-		paused.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
+		paused.Send(
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
 		paused.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		gh := h.nextProcess("gh")
 		gh.ServeStartup("big")
@@ -156,7 +158,9 @@ func TestSharedProcessStderrIsHiddenFromPrincipals(t *testing.T) {
 			conn, client, gh, s, closed := h.sessionInCallFor(principal)
 			gh.WantRequest("tools/call")
 			gh.Exit("exit 1", "of another call")
-			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); !strings.Contains(failure.Message, want) {
+			if failure := wire.ReadError(
+				client.NextMessage().Part(wire.PartError)); !strings.Contains(failure.Message,
+				want) {
 				t.Errorf("principal %q: got %q, want %q in it", principal, failure.Message, want)
 			}
 			conn.Close()

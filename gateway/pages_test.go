@@ -147,9 +147,12 @@ func TestRequestsWaitForStartingBackends(t *testing.T) {
 		client.Initialize("2025-11-25")
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"docs"}}`)
 		client.Send(`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"docs://"}}`)
-		client.Send(`{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"nobody://"}}`)
-		client.Send(`{"jsonrpc":"2.0","id":4,"method":"completion/complete","params":{"ref":{"type":"ref/resource","uri":"docs://"}}}`)
-		client.Send(`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"taken://back"}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"nobody://"}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","id":4,"method":"completion/complete","params":{"ref":{"type":"ref/resource","uri":"docs://"}}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"taken://back"}}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`)
 		gh, docs := h.nextProcess("gh"), h.nextProcess("docs")
 		serveFullStartup(docs, "docs")
@@ -248,7 +251,8 @@ func TestCapabilitiesLimit(t *testing.T) {
 		h := newHarness(t, settings{})
 		client, _ := h.connectClient()
 		for _, caps := range []string{`{"x":"` + strings.Repeat("x", 64<<10) + `"}`, "7", "[]"} {
-			client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + caps + `,"clientInfo":{"name":"x","version":"1"}}}`)
+			client.Send(
+				`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + caps + `,"clientInfo":{"name":"x","version":"1"}}}`)
 			if got := client.Next(); !strings.Contains(got, `"error":{"code":-32602`) {
 				t.Errorf("got %s", got)
 			}

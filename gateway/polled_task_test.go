@@ -30,7 +30,9 @@ func openTaskServerSession(t *testing.T, o settings,
 }
 
 func callTool(id, tool, arguments, more string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, tool, arguments, more)
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id,
+		tool, arguments, more)
 }
 
 // A session client that has not asked for a task gets the result, once, however long it takes:
@@ -58,11 +60,14 @@ func TestPolledTask_CallWaitsForResult(t *testing.T) {
 			t.Error("no progress")
 		}
 		client.Send(callTool("2", "failing_job", `{}`, ""))
-		client.Want(`{"jsonrpc":"2.0","id":2,"result":{"content":[{"text":"the job has failed","type":"text"}],"isError":true}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":2,"result":{"content":[{"text":"the job has failed","type":"text"}],"isError":true}}`)
 		client.Send(callTool("3", "protocol_error_job", `{}`, ""))
-		client.Want(`{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"the job is broken"}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"the job is broken"}}`)
 		client.Send(callTool("4", "greet", `{"name":"you"}`, ""))
-		client.Want(`{"jsonrpc":"2.0","id":4,"result":{"content":[{"text":"Hello, you!","type":"text"}],"isError":false}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":4,"result":{"content":[{"text":"Hello, you!","type":"text"}],"isError":false}}`)
 		if n := server.ToolCalls(); n != 4 {
 			t.Errorf("%d calls", n)
 		}
@@ -117,8 +122,10 @@ func TestPolledTask_Inputs(t *testing.T) {
 func TestPolledTask_Cancelled(t *testing.T) {
 	for what, take := range map[string]func(*mcptest.Peer){
 		"cancelled": func(client *mcptest.Peer) {
-			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+			client.Send(
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+			client.Send(
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		},
 		"disconnected": func(client *mcptest.Peer) { client.FailRead(transport.ErrClosed) },
 	} {
@@ -293,7 +300,8 @@ func TestPolledTask_Storm(t *testing.T) {
 					client.Send(callTool(fmt.Sprint(i), tool, `{"seconds":9}`, ""))
 					if i%8 == 1 {
 						time.Sleep(time.Duration(i) * 20 * time.Millisecond)
-						client.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)
+						client.Sendf(
+							`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)
 						answered[wire.ID(fmt.Sprint(i))]++
 					}
 				}

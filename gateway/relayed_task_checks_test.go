@@ -67,9 +67,11 @@ func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
 		{`"resultType":"banana","taskId":"t1","status":"working"`,
 			`its resultType "banana" is not allowed for this request`},
 		{`"resultType":5,"taskId":"t1","status":"working"`, `its resultType is not a string: 5`},
-		{`"taskId":"t1","status":"completed"`, `its status is completed, but its result or error is missing`},
+		{`"taskId":"t1","status":"completed"`,
+			`its status is completed, but its result or error is missing`},
 		{`"taskId":"t1","status":"completed","result":{"resultType":"input_required","requestState":"RAW"}`, `it has completed with a result that is not complete`},
-		{`"taskId":"t1","status":"failed"`, `its status is failed, but its result or error is missing`},
+		{`"taskId":"t1","status":"failed"`,
+			`its status is failed, but its result or error is missing`},
 		{`"taskId":"t1","status":"banana"`, `its status is \"banana\"`},
 		{`"taskId":"t1","status":"input_required"`,
 			`it has neither inputRequests nor a requestState`},
@@ -77,7 +79,8 @@ func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
 			`an entry of its inputRequests has no method`},
 		{`"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}`, `its inputRequests contain tools/call, which is not allowed there`},
 		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` +
-			roots + `}`, `{"code":-32021,"message":"Missing client capability: backend gh requests roots/list: the client has not declared the capability roots","data":{"requiredCapabilities":{"roots":{}}}}`},
+			roots + `}`,
+			`{"code":-32021,"message":"Missing client capability: backend gh requests roots/list: the client has not declared the capability roots","data":{"requiredCapabilities":{"roots":{}}}}`},
 	} {
 		t.Run(of.sent, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -180,7 +183,8 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 			!strings.Contains(got, `"data":{"requiredCapabilities":{"sampling":{}}}`) {
 			t.Errorf("got %s", got)
 		}
-		if got := ask(tasksCap); !strings.Contains(got, `"inputRequests":{"a":{"method":"sampling`) {
+		if got := ask(tasksCap); !strings.Contains(got,
+			`"inputRequests":{"a":{"method":"sampling`) {
 			t.Errorf("got %s", got)
 		}
 		client.Send(modernRequest(`"l"`, "subscriptions/listen",
@@ -204,7 +208,8 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 		}
 		getTask(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
 		gh.WantRequest("tasks/result")
-		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`)
 		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"inputRequests":{"q1"`) {
 			t.Errorf("got %s", got)
 		}

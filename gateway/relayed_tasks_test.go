@@ -132,7 +132,8 @@ func TestRelayedTasks_Inputs(t *testing.T) {
 		client.Send(modernRequest("1", "tools/call", `"name":"test_tool_with_task",`, tasksCap))
 		ticket := wantInputRequired(t, client, "user_name")
 		client.Send(modernRequest("2", "tools/call",
-			`"name":"test_tool_with_task","inputResponses":{"user_name":`+answer+`},"requestState":`+ticket+`,`, tasksCap))
+			`"name":"test_tool_with_task","inputResponses":{"user_name":`+answer+
+				`},"requestState":`+ticket+`,`, tasksCap))
 		task = nextTaskID(t, client)
 		time.Sleep(time.Second)
 		wantText(t, "result", taskMember(client, task, "result", "content"),
@@ -166,7 +167,8 @@ func TestRelayedTasks_Listen(t *testing.T) {
 		for status := ""; status != `"completed"`; {
 			status = field(client.WantNotification("notifications/tasks"), "status")
 		}
-		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
 		time.Sleep(2 * time.Minute)
 		client.WantNothing()
 	})

@@ -29,7 +29,8 @@ func denyTools(t *testing.T, set *backends.Set, generation, tools, prompts, reso
 func applyConfig(t *testing.T, set *backends.Set, all ...config.Backend) {
 	t.Helper()
 	err := set.Apply(context.Background(), backends.Change{Backends: all,
-		Catalog:     catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__", NameLimit: 50},
+		Catalog: catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__",
+			NameLimit: 50},
 		CatalogWait: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -184,11 +185,13 @@ func testSuspendedThenForbidden(t *testing.T, reload func(*testing.T, *backends.
 		client.NextMessage()
 		client.Send(firstRequest("1"))
 		gh.WantRequest("tools/call")
-		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
 		ticket := wantInputRequired(t, client, "q1")
 		reload(t, set)
 		client.Send(retryRequest("2", `{"q1":{"action":"accept","content":{}}}`, ticket))
-		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
 		sent := strings.Join(gh.TakeAll(), "\n")
 		if !strings.Contains(sent, `{"action":"cancel"}`) ||
 			!strings.Contains(sent, "notifications/cancelled") || strings.Contains(sent, "accept") {
@@ -198,7 +201,8 @@ func testSuspendedThenForbidden(t *testing.T, reload func(*testing.T, *backends.
 			t.Errorf("%d calls are suspended", n)
 		}
 		client.Send(firstRequest("3"))
-		client.Want(`{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
 		gh.WantNothing()
 	})
 }
@@ -223,7 +227,8 @@ func TestContinuationIsForbiddenByReload_F_SEC_1(t *testing.T) {
 		denyTools(t, set, "modern", "ask", "", "")
 		client.WantNotification("notifications/tools/list_changed")
 		client.SendResult(request.ID(), `{"action":"accept","content":{}}`)
-		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
 		gh.WantNothing()
 		if records := h.auditRecords(); len(records) != 1 ||
 			!strings.Contains(records[0], "outcome=rejected") {

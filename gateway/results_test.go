@@ -38,7 +38,8 @@ func TestModernHasNoPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(modernRequest("1", "ping", "", clientCaps))
-		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found: ping"}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found: ping"}}`)
 		client.Send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		gh.WantNothing()

@@ -23,7 +23,8 @@ func openModern(t *testing.T, date,
 	gh.ServeDiscover("")
 	gh.ServeToolsList(mcptest.ToolsResult("ask"))
 	listTools(t, client)
-	client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"n":9007199254740993},"_meta":{"progressToken":"p"}}}`)
+	client.Send(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"n":9007199254740993},"_meta":{"progressToken":"p"}}}`)
 	return h, client, gh, gh.WantRequest("tools/call")
 }
 
@@ -70,8 +71,10 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 		if got := paramAt(t, again, "arguments"); got != `{"n":9007199254740993}` {
 			t.Errorf("the arguments are %s", got)
 		}
-		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, again.ID())
-		client.Want(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`)
+		gh.Sendf(
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, again.ID())
+		client.Want(
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`)
 
 		// A state without input requests: the call is sent again later.
 		gh.SendResult(again.ID(), `{"resultType":"input_required","requestState":"T"}`)
@@ -259,7 +262,8 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 		gh.SendResult(again.ID(), `{"resultType":"complete","content":[],"ttlMs":5}`)
 		m = client.NextMessage()
 		if got := string(m.Part(wire.PartResult)); got !=
-			`{"_meta":{"io.modelcontextprotocol/serverInfo":`+serverInfo+`},"resultType":"complete","content":[],"ttlMs":5}` {
+			`{"_meta":{"io.modelcontextprotocol/serverInfo":`+serverInfo+
+				`},"resultType":"complete","content":[],"ttlMs":5}` {
 			t.Errorf("answered %s", got)
 		}
 		client.Send(retryRequest("3", `{}`, `"`+strings.Trim(string(ticket), `"`)+`x"`))
@@ -325,7 +329,9 @@ func TestInvalidResultsOfModernBackends(t *testing.T) {
 				client.NextMessage()
 				client.Send(modernRequest("1", "tools/call", `"name":"ask",`, `{"elicitation":{}}`))
 				gh.SendResult(gh.WantRequest("tools/call").ID(), result)
-				if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "backend gh") {
+				if failure := wire.ReadError(
+					client.NextMessage().Part(wire.PartError)); failure.Code != -32603 ||
+					!strings.Contains(failure.Message, "backend gh") {
 					t.Errorf("answered with %+v", failure)
 				}
 			})

@@ -95,10 +95,13 @@ func TestServerRequest_PausesCallTimeout(t *testing.T) {
 			func(id wire.ID) { client.SendResult(id, `{"action":"accept"}`) },
 			func(id wire.ID) { client.SendError(id, `{"code":-1,"message":"no"}`) },
 			func(wire.ID) {
-				gh.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+				gh.Send(
+					`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 			},
 		} {
-			gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"m"}}`, i)
+			gh.Sendf(
+				`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"m"}}`,
+				i)
 			id := client.WantRequest("elicitation/create").ID()
 			time.Sleep(time.Hour)
 			client.WantNothing()
@@ -147,9 +150,12 @@ func TestServerRequest_LimitPerClient(t *testing.T) {
 // When a session ends each open request ends, once.
 func TestServerRequest_EndsWithSession(t *testing.T) {
 	for name, end := range map[string]func(*mcptest.Peer){
-		"end of input":                     (*mcptest.Peer).CloseSend,
-		"closed":                           (*mcptest.Peer).Close,
-		"connection closed by the gateway": func(p *mcptest.Peer) { p.FailRead(transport.ErrClosed) },
+		"end of input": (*mcptest.Peer).CloseSend,
+		"closed":       (*mcptest.Peer).Close,
+		"connection closed by the gateway": func(
+			p *mcptest.Peer) {
+			p.FailRead(transport.ErrClosed)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -195,7 +201,8 @@ func TestServerRequest_WaitsForInitialized(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHarness(t, settings{singleClient: true}, "gh")
 				client, _ := h.connectClient()
-				client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"x","version":"1"}}}`)
+				client.Send(
+					`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"x","version":"1"}}}`)
 				client.Next()
 				synctest.Wait() // messages right after the response cannot be attributed yet
 				gh := h.nextProcess("gh")
@@ -203,8 +210,10 @@ func TestServerRequest_WaitsForInitialized(t *testing.T) {
 				gh.WantRequest("tools/list")
 				gh.Send(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
 				gh.Send(`{"jsonrpc":"2.0","id":"b","method":"roots/list"}`)
-				gh.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b"}}`)
-				gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
+				gh.Send(
+					`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b"}}`)
+				gh.Send(
+					`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
 				client.WantNotification("notifications/message") // allowed before initialized
 				client.WantNothing()
 				if arrives {
@@ -275,7 +284,8 @@ func TestClientTasks_VisibleToTheirBackendOnly(t *testing.T) {
 		docs.ServeStartup("b")
 		create := func(p *mcptest.Peer, id string) {
 			t.Helper()
-			p.Send(`{"jsonrpc":"2.0","id":"make","method":"sampling/createMessage","params":{"task":{"ttl":1}}}`)
+			p.Send(
+				`{"jsonrpc":"2.0","id":"make","method":"sampling/createMessage","params":{"task":{"ttl":1}}}`)
 			m := client.WantRequest("sampling/createMessage")
 			if got := string(m.Part(wire.PartParams)); got != `{"task":{"ttl":1}}` {
 				t.Errorf("asked with %s", got)
@@ -297,11 +307,14 @@ func TestClientTasks_VisibleToTheirBackendOnly(t *testing.T) {
 		client.SendResult(client.WantRequest("tasks/list").ID(),
 			`{"tasks":[{"taskId":"g"},{"taskId":"d","n":1.0},{"taskId":"mine"}],"x":1}`)
 		docs.Want(`{"jsonrpc":"2.0","id":3,"result":{"tasks":[{"taskId":"d","n":1.0}],"x":1}}`)
-		client.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"mine","status":"failed"}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"mine","status":"failed"}}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/future","params":{}}`)
 		gh.WantNothing()
-		client.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"g","status":"completed"}}`)
-		gh.Want(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"g","status":"completed"}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"g","status":"completed"}}`)
+		gh.Want(
+			`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"g","status":"completed"}}`)
 	})
 }
 
@@ -315,7 +328,9 @@ func TestServerRequest_EndsOnce(t *testing.T) {
 				settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}, allClientCaps)
 			const n = 24
 			for i := range n {
-				gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage","params":{"n":%d}}`, i, i)
+				gh.Sendf(
+					`{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage","params":{"n":%d}}`,
+					i, i)
 			}
 			ids := make(map[int]wire.ID)
 			for i, line := range client.TakeAll() {
@@ -331,7 +346,8 @@ func TestServerRequest_EndsOnce(t *testing.T) {
 					case k%3 == 1:
 						client.SendError(ids[k], `{"code":-1,"message":"no"}`)
 					case k == 2 && round%4 == 0:
-						client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+						client.Send(
+							`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 					case k == 2 && round%4 == 1:
 						client.Close()
 					}
@@ -343,7 +359,8 @@ func TestServerRequest_EndsOnce(t *testing.T) {
 				for i := range n {
 					if k := (i*7 + round) % n; k%4 != 0 {
 						cancelled[wire.ID(fmt.Sprint(k))] = true
-						gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, k)
+						gh.Sendf(
+							`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, k)
 					}
 				}
 				if round%4 == 2 {

@@ -28,7 +28,8 @@ func TestMission_C_NonReadingClientIsDisconnected(t *testing.T) {
 		conn, paused := mcptest.NewPausedPeer(t, "deaf client")
 		served := make(chan error, 1)
 		go func() { served <- h.gateway.Serve(context.Background(), "", "", conn) }()
-		paused.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
+		paused.Send(
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
 		paused.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		large := string(wire.Quote(strings.Repeat("x", 1<<20)))
 		n := 0
@@ -124,7 +125,8 @@ func TestShutdownDrains_F_PROC_2(t *testing.T) {
 				stop()
 				synctest.Wait()
 				client.Send(toolsCall("2", "slow"))
-				client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway is ending; the request did not run"}}`)
+				client.Want(
+					`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway is ending; the request did not run"}}`)
 				switch {
 				case c.after > 0:
 					time.Sleep(c.after)
@@ -143,7 +145,8 @@ func TestShutdownDrains_F_PROC_2(t *testing.T) {
 					t.Errorf("the end took %v, want %v", took, c.want)
 				}
 				if c.after == 0 {
-					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
+					client.Want(
+						`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
 					gh.WantNotification("notifications/cancelled")
 				}
 				if h.gateway.EndGracePeriods() {
@@ -178,7 +181,8 @@ func TestShutdownDuringCloseShortensGrace(t *testing.T) {
 		if took := time.Since(began); took != 500*time.Millisecond {
 			t.Errorf("the end took %v", took)
 		}
-		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
 		gh.WantNotification("notifications/cancelled")
 		if records := h.auditRecords(); len(records) != 1 ||
 			!strings.Contains(records[0], `outcome=cancelled reason="the gateway was stopped"`) {
@@ -229,12 +233,14 @@ func TestSessionEndFailsRequestsWaitingForInitialized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{})
 		client, served := h.connectClient()
-		client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 		client.Next()
 		client.Send(toolsCall("2", "search"))
 		began := time.Now()
 		client.CloseSend()
-		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway is ending; the request did not run"}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway is ending; the request did not run"}}`)
 		if err := <-served; err != nil {
 			t.Error(err)
 		}

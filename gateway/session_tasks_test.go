@@ -14,7 +14,8 @@ import (
 // makeTask makes a client create a task at a backend, and returns the client's response.
 func makeTask(t *testing.T, client, backend *mcptest.Peer, tool, id string) string {
 	t.Helper()
-	client.Sendf(`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":%q,"task":{"ttl":1.0}}}`, tool)
+	client.Sendf(
+		`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":%q,"task":{"ttl":1.0}}}`, tool)
 	m := backend.WantRequest("tools/call")
 	backend.SendResult(m.ID(), `{"task":{"taskId":"`+id+`","status":"working","n":1.0}}`)
 	return client.Next()
@@ -51,7 +52,8 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"docs:t","x":1.0}}`)
 
 		// tasks/result waits as long as it takes and blocks nothing.
-		a.Send(`{"jsonrpc":"2.0","id":"wait","method":"tasks/result","params":{"taskId":"docs:t","_meta":{"progressToken":"p","io.modelcontextprotocol/related-task":{"taskId":"docs:t"}}}}`)
+		a.Send(
+			`{"jsonrpc":"2.0","id":"wait","method":"tasks/result","params":{"taskId":"docs:t","_meta":{"progressToken":"p","io.modelcontextprotocol/related-task":{"taskId":"docs:t"}}}}`)
 		wait := docs.WantRequest("tasks/result")
 		if got := string(wire.ID(wait.Part(wire.PartParams))); !strings.HasPrefix(got,
 			`{"taskId":"t","_meta"`) || !strings.HasSuffix(got, `related-task":{"taskId":"t"}}}`) {
@@ -68,16 +70,23 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 		}
 		a.SendResult(q.ID(), `{`+of("docs:t")+`}`)
 		docs.Want(`{"jsonrpc":"2.0","id":"q","result":{` + of("t") + `}}`)
-		docs.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,%s}}`, wait.Token(), of("t"))
+		docs.Sendf(
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,%s}}`,
+			wait.Token(), of("t"))
 		a.Want(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p",` +
 			of("docs:t") + `}}`)
-		docs.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"x",` + of("t") + `}}`)
-		a.Want(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"docs/x",` + of("docs:t") + `}}`)
-		docs.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"t","status":"completed"}}`)
-		a.Want(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"docs:t","status":"completed"}}`)
+		docs.Send(
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"x",` + of("t") + `}}`)
+		a.Want(
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"docs/x",` + of("docs:t") + `}}`)
+		docs.Send(
+			`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"t","status":"completed"}}`)
+		a.Want(
+			`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"docs:t","status":"completed"}}`)
 		docs.SendResult(wait.ID(), `{"content":[],`+of("t")+`}`)
 		a.Want(`{"jsonrpc":"2.0","id":"wait","result":{"content":[],` + of("docs:t") + `}}`)
-		docs.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"nobody's","status":"completed"}}`)
+		docs.Send(
+			`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"nobody's","status":"completed"}}`)
 		a.WantNothing()
 		b.WantNothing()
 	})
@@ -88,10 +97,12 @@ func TestNOTIF_04_TaskProgressAfterCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh")
 		gh := backends["gh"]
-		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"gh","task":{},"_meta":{"progressToken":"p"}}}`)
+		a.Send(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"gh","task":{},"_meta":{"progressToken":"p"}}}`)
 		m := gh.WantRequest("tools/call")
 		progress := func() {
-			gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1.0}}`, m.Token())
+			gh.Sendf(
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1.0}}`, m.Token())
 		}
 		const got = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1.0}}`
 		progress()
@@ -112,7 +123,9 @@ func TestNOTIF_04_TaskProgressAfterCall(t *testing.T) {
 		m = gh.WantRequest("tools/call")
 		gh.SendResult(m.ID(), "{}")
 		a.Next()
-		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, m.ID())
+		gh.Sendf(
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`,
+			m.ID())
 		a.WantNothing()
 	})
 }
@@ -125,12 +138,14 @@ func TestSessionTasks_OtherSessionsTasksAreUnknown(t *testing.T) {
 		makeTask(t, a, gh, "gh", "secret")
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
 			sendTaskRequest(b, method, "secret")
-			b.Want(`{"jsonrpc":"2.0","id":"ask","error":{"code":-32602,"message":"Unknown task: secret"}}`)
+			b.Want(
+				`{"jsonrpc":"2.0","id":"ask","error":{"code":-32602,"message":"Unknown task: secret"}}`)
 		}
 		b.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
 		b.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
 		b.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`)
-		b.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params: tasks/get needs a taskId"}}`)
+		b.Want(
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params: tasks/get needs a taskId"}}`)
 		gh.WantNothing()
 		sendTaskRequest(a, "tasks/cancel", "secret")
 		gh.SendResult(gh.WantRequest("tasks/cancel").ID(),
@@ -167,14 +182,16 @@ func TestListTasks_MergesBackends(t *testing.T) {
 		silent.WantRequest("tasks/list")
 		a.WantNothing()
 		time.Sleep(10 * time.Second)
-		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[{"n":1.0,"taskId":"gh","status":"working"},{"taskId":"docs"},{"n":1.0,"taskId":"docs:gh","status":"completed"}]}}`)
+		a.Want(
+			`{"jsonrpc":"2.0","id":1,"result":{"tasks":[{"n":1.0,"taskId":"gh","status":"working"},{"taskId":"docs"},{"n":1.0,"taskId":"docs:gh","status":"completed"}]}}`)
 		silent.WantNotification("notifications/cancelled")
 		backends["idle"].WantNothing()
 		if loud := h.log.Lines("listing tasks failed"); len(loud) != 2 {
 			t.Errorf("logged %q", loud)
 		}
 		a.Send(`{"jsonrpc":"2.0","id":2,"method":"tasks/list","params":{"cursor":"x"}}`)
-		a.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: unknown cursor"}}`)
+		a.Want(
+			`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: unknown cursor"}}`)
 		a.Send(`{"jsonrpc":"2.0","id":3,"method":"tasks/list"}`)
 		gh.WantRequest("tasks/list")
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`)

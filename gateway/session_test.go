@@ -109,8 +109,9 @@ func TestCallToBackendThatFailedToStart(t *testing.T) {
 		listTools(t, client)
 		time.Sleep(100 * time.Millisecond) // the backend has failed to start
 		client.Send(toolsCall("1", "search"))
-		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh: it is not running: exit 127; its last words: boom; next try in 1s; the call did not run",` +
-			`"data":{"backend":"gh","reason":"it is not running: exit 127; its last words: boom; next try in 1s"}}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh: it is not running: exit 127; its last words: boom; next try in 1s; the call did not run",` +
+				`"data":{"backend":"gh","reason":"it is not running: exit 127; its last words: boom; next try in 1s"}}}`)
 		time.Sleep(mcptest.JournalDelay)
 		if records := journal.Lines("outcome=not_run", "tool=search"); len(records) != 1 {
 			t.Errorf("recorded %q", journal.Lines())
@@ -193,7 +194,8 @@ func TestSessionsAreIsolated(t *testing.T) {
 		callOfA := gh.WantRequest("tools/call")
 		b.Send(line)
 		callOfB := gh.WantRequest("tools/call")
-		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, callOfB.Token())
+		gh.Sendf(
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, callOfB.Token())
 		b.WantNotification("notifications/progress")
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		if m := gh.WantNotification("notifications/cancelled"); m.RequestID() != callOfA.ID() {
@@ -226,7 +228,8 @@ func TestCancelledCallStopsWaiting(t *testing.T) {
 		before := runtime.NumGoroutine()
 		for range 100 {
 			client.Send(toolsCall("1", "search"))
-			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+			client.Send(
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		}
 		client.WantNothing()
 		more := runtime.NumGoroutine() - before
@@ -258,7 +261,8 @@ func TestCancelRacesBackendStart(t *testing.T) {
 			go func() {
 				time.Sleep(time.Second)
 				for i := range n {
-					client.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, (i+round)%n)
+					client.Sendf(
+						`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, (i+round)%n)
 				}
 			}()
 			time.Sleep(time.Second)

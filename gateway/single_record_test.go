@@ -35,7 +35,8 @@ func TestOBS_03_OneEndAndOneRecordPerCall(t *testing.T) {
 			listTools(t, client)
 			const n = 24
 			for i := range n {
-				client.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":%d}}}`, i, i)
+				client.Sendf(
+					`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":%d}}}`, i, i)
 			}
 			ids := make([]wire.ID, n)
 			for i := range n {
@@ -45,7 +46,8 @@ func TestOBS_03_OneEndAndOneRecordPerCall(t *testing.T) {
 				time.Sleep(time.Second)
 				for i := range n {
 					k := (i*5 + round) % n
-					gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, ids[k])
+					gh.Sendf(
+						`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, ids[k])
 					switch {
 					case k%4 == 0:
 						gh.SendResult(ids[k], `{"isError":true}`)
@@ -62,7 +64,8 @@ func TestOBS_03_OneEndAndOneRecordPerCall(t *testing.T) {
 				time.Sleep(time.Second)
 				for i := range n {
 					if k := (i*7 + round) % n; k%3 != 0 {
-						client.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, k)
+						client.Sendf(
+							`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, k)
 					}
 				}
 				if round%3 == 0 {
@@ -125,7 +128,8 @@ func TestOBS_05_RecordHasAllIDs(t *testing.T) {
 		listTools(t, client)
 		const n = 1000
 		for i := range n {
-			client.Sendf(`{"jsonrpc":"2.0","id":"c%d","method":"tools/call","params":{"name":"search"}}`, i)
+			client.Sendf(
+				`{"jsonrpc":"2.0","id":"c%d","method":"tools/call","params":{"name":"search"}}`, i)
 		}
 		for range n {
 			gh.SendResult(gh.WantRequest("tools/call").ID(), "{}")
@@ -163,7 +167,9 @@ func TestCallsDuringRestarts(t *testing.T) {
 			for i := range n {
 				go func() {
 					time.Sleep(time.Second)
-					client.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"slow"}}`, i)
+					client.Sendf(
+						`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"slow"}}`,
+						i)
 				}()
 			}
 			time.Sleep(time.Second)
@@ -195,7 +201,8 @@ func TestCallsDuringRestarts(t *testing.T) {
 			// A call sent while the process exits may be reported as possibly run although it did
 			// not run, but no call that ran may be reported as not run.
 			if ok != waited || lost < reached || ok+lost != n {
-				t.Errorf("%d of %d calls were answered, %d were lost; %d reached the first process, %d waited", ok, n, lost, reached, waited)
+				t.Errorf(
+					"%d of %d calls were answered, %d were lost; %d reached the first process, %d waited", ok, n, lost, reached, waited)
 			}
 		})
 	}

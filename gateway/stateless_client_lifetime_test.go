@@ -22,7 +22,8 @@ func callsFromOneClient(t *testing.T, calls int) (client, process *mcptest.Peer)
 		client.Send(firstRequest(fmt.Sprint(n + 1)))
 		if process == nil {
 			process = h.nextProcess("gh")
-			process.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"gh","version":"1"}}`)
+			process.ServeHandshake(
+				`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"gh","version":"1"}}`)
 		}
 		process.SendResult(process.WantRequest("tools/call").ID(), `{"content":[]}`)
 		client.NextMessage()
@@ -143,10 +144,13 @@ func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
 		processes[parks].Want(`{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
 		processes[parks].SendResult(suspended.ID(), `{"content":[]}`)
 		client.Want(completeResult(`"again"`, `"content":[]}`))
-		processes[listens].Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
+		processes[listens].Send(
+			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
 		client.Want(resourceUpdated(`"L"`, "x:a"))
-		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
-		processes[listens].SendResult(processes[listens].WantRequest("resources/unsubscribe").ID(), `{}`)
+		client.Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
+		processes[listens].SendResult(processes[listens].WantRequest("resources/unsubscribe").ID(),
+			`{}`)
 
 		for n := range 20 {
 			callFrom(200+n, nil)

@@ -27,7 +27,8 @@ const serverInfo = `{"name":"mcp-gateway","version":"test"}`
 
 // completeResult returns the response that a legacy backend's result becomes.
 func completeResult(id, result string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":%s},%s}`, id, serverInfo, result)
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":%s},%s}`, id, serverInfo, result)
 }
 
 // openLegacy starts a gateway whose only backend is legacy and has the tool ask, with a stateless
@@ -39,8 +40,9 @@ func openLegacy(t *testing.T, caps string) (h *harness, client, gh *mcptest.Peer
 	client.Send(modernRequest("0", "tools/list", "", caps))
 	gh = h.nextProcess("gh")
 	gh.ServeStartup("ask")
-	client.Want(`{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":` + serverInfo +
-		`},"ttlMs":0,"cacheScope":"private","tools":[{"name":"ask","inputSchema":{"type":"object"}}]}}`)
+	client.Want(
+		`{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":` + serverInfo +
+			`},"ttlMs":0,"cacheScope":"private","tools":[{"name":"ask","inputSchema":{"type":"object"}}]}}`)
 	return h, client, gh
 }
 
@@ -68,7 +70,8 @@ const clientCaps = `{"elicitation":{},"sampling":{},"roots":{}}`
 
 func retryRequest(id, responses, state string) string {
 	return modernRequest(id, "tools/call",
-		`"name":"ask","arguments":{"n":9007199254740993},"inputResponses":`+responses+`,"requestState":`+state+`,`, clientCaps)
+		`"name":"ask","arguments":{"n":9007199254740993},"inputResponses":`+responses+
+			`,"requestState":`+state+`,`, clientCaps)
 }
 
 func firstRequest(id string) string {
@@ -83,10 +86,12 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 		h, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
 		asked := gh.WantRequest("tools/call")
-		if want := `{"name":"ask","arguments":{"n":9007199254740993},"_meta":{}}`; string(asked.Part(wire.PartParams)) != want {
+		if want := `{"name":"ask","arguments":{"n":9007199254740993},"_meta":{}}`; string(
+			asked.Part(wire.PartParams)) != want {
 			t.Errorf("the backend was asked with %s", asked.Part(wire.PartParams))
 		}
-		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"},"elicitationId":"x","_meta":{"progressToken":1,"vendor/a":1.0}}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"},"elicitationId":"x","_meta":{"progressToken":1,"vendor/a":1.0}}}`)
 		gh.Send(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 		m := client.NextMessage()
 		wantPrefix := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",`
@@ -105,7 +110,8 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 		client.Send(retryRequest("2",
 			`{"q1":{"action":"accept","content":{"name":"<é>","n":1.0}},"other":{}}`,
 			string(ticket)))
-		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept","content":{"name":"<é>","n":1.0}}}`)
+		gh.Want(
+			`{"jsonrpc":"2.0","id":"e","result":{"action":"accept","content":{"name":"<é>","n":1.0}}}`)
 		again := wantInputRequired(t, client, "q2")
 		client.Send(retryRequest("3", `{"q2":{"roots":[]}}`, again))
 		gh.Want(`{"jsonrpc":"2.0","id":"r","result":{"roots":[]}}`)
@@ -140,7 +146,8 @@ func TestSuspended_ExpiresAndIsNotRerun(t *testing.T) {
 		h, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
 		asked := gh.WantRequest("tools/call")
-		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := wantInputRequired(t, client, "q1")
 		// while the call is suspended
 		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{}}`)
@@ -252,7 +259,8 @@ func TestSuspended_OneContinuationWins(t *testing.T) {
 func TestSuspended_Cancelled(t *testing.T) {
 	for what, take := range map[string]func(*mcptest.Peer){
 		"cancelled": func(client *mcptest.Peer) {
-			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+			client.Send(
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		},
 		"disconnected": func(client *mcptest.Peer) { client.Close() },
 	} {
@@ -261,7 +269,8 @@ func TestSuspended_Cancelled(t *testing.T) {
 				h, client, gh := openLegacy(t, clientCaps)
 				client.Send(firstRequest("1"))
 				asked := gh.WantRequest("tools/call")
-				gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+				gh.Send(
+					`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 				ticket := wantInputRequired(t, client, "q1")
 				client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, ticket))
 				gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
@@ -327,7 +336,8 @@ func TestStateless_URLElicitation(t *testing.T) {
 		}
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		client.Send(modernRequest("2", "tools/call",
-			`"name":"ask","inputResponses":{"q1":{"action":"accept"}},"requestState":`+string(ticket)+`,`, can))
+			`"name":"ask","inputResponses":{"q1":{"action":"accept"}},"requestState":`+
+				string(ticket)+`,`, can))
 		again := gh.WantRequest("tools/call")
 		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
 			t.Errorf("sent again with %s", again.Part(wire.PartParams))
@@ -335,7 +345,8 @@ func TestStateless_URLElicitation(t *testing.T) {
 		gh.SendResult(again.ID(), `{"content":[]}`)
 		client.Want(completeResult("2", `"content":[]}`))
 		client.Send(modernRequest("3", "tools/call",
-			`"name":"ask","inputResponses":{"q1":{"action":"decline"}},"requestState":`+string(ticket)+`,`, can))
+			`"name":"ask","inputResponses":{"q1":{"action":"decline"}},"requestState":`+
+				string(ticket)+`,`, can))
 		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code !=
 			-32602 {
 			t.Errorf("a used ticket: %+v", failure)
@@ -401,15 +412,18 @@ func TestSuspended_LateInputRequestAfterResponses(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
 		gh.WantRequest("tools/call")
-		gh.Send(`{"jsonrpc":"2.0","id":"a","method":"elicitation/create","params":{"message":"A?"}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","id":"a","method":"elicitation/create","params":{"message":"A?"}}`)
 		ticket := wantInputRequired(t, client, "q1")
 		client.Send(firstRequest("2"))
 		two := gh.WantRequest("tools/call")
-		gh.Send(`{"jsonrpc":"2.0","id":"b","method":"elicitation/create","params":{"message":"B?"}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","id":"b","method":"elicitation/create","params":{"message":"B?"}}`)
 		wantInputRequired(t, client, "q1")
 		gh.SendResult(two.ID(), `{"content":[]}`) // while suspended; b was for the first, then
 		gh.WantNothing()
-		gh.Send(`{"jsonrpc":"2.0","id":"c","method":"elicitation/create","params":{"message":"C?"}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","id":"c","method":"elicitation/create","params":{"message":"C?"}}`)
 		gh.WantNothing()
 		client.Send(retryRequest("3", `{"q1":{"action":"accept"}}`, ticket))
 		gh.Want(`{"jsonrpc":"2.0","id":"a","result":{"action":"accept"}}`)
@@ -468,7 +482,8 @@ func TestSuspended_ReassignedOnce(t *testing.T) {
 		for i := range 3 {
 			client.Send(firstRequest(fmt.Sprint(i + 1)))
 			gh.WantRequest("tools/call")
-			gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"Who?"}}`, i)
+			gh.Sendf(
+				`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"Who?"}}`, i)
 			wantInputRequired(t, client, "q1")
 			time.Sleep(time.Minute)
 		}
@@ -494,7 +509,8 @@ func TestStateless_CancellationWithoutMeta(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
 		client.Send(firstRequest("1"))
 		asked := gh.WantRequest("tools/call")
-		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"<é>",` + modernMeta(clientCaps, "") + `}}`)
+		client.Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"<é>",` + modernMeta(clientCaps, "") + `}}`)
 		gh.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
 			string(asked.ID()) + `,"reason":"<é>"}}`)
 	})

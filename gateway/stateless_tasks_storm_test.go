@@ -114,7 +114,8 @@ func (s *legacyTaskServer) sendElicitation(t *legacyTask) {
 	id := wire.ID(wire.Quote("q" + t.id))
 	s.asking[id] = t
 	m := wire.NewRequest(id, "elicitation/create",
-		[]byte(`{"message":"`+t.id+`","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+t.id+`"}}}`))
+		[]byte(`{"message":"`+t.id+`","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+
+			t.id+`"}}}`))
 	_ = s.conn.Write(m, "")
 }
 
@@ -231,7 +232,8 @@ func runToEnd(client *mcptest.Peer, task string) string {
 		time.Sleep(time.Duration(rand.IntN(5000)) * time.Millisecond)
 		send("tasks/get", "")
 		if rand.IntN(10) == 0 { // must not block
-			client.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)
+			client.Sendf(
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)
 			continue
 		}
 		m := answer()

@@ -171,7 +171,8 @@ func testTaskInputs(t *testing.T, solo bool) {
 	client.Send(taskRequest("1", "tasks/update", task,
 		`"inputResponses":{"q2":{"role":"assistant","content":{"type":"text","text":"?"}}},`))
 	nextWithoutServerInfo(client)
-	gh.Want(`{"jsonrpc":"2.0","id":"s","result":{"role":"assistant","content":{"type":"text","text":"?"}}}`)
+	gh.Want(
+		`{"jsonrpc":"2.0","id":"s","result":{"role":"assistant","content":{"type":"text","text":"?"}}}`)
 	gh.SendResult(result.ID(), `{"content":[]}`)
 	getTask(client, gh, task, `{"taskId":"t1","status":"completed","ttl":60000}`)
 	wantText(t, "ended", nextWithoutServerInfo(client),
@@ -336,7 +337,8 @@ func TestStatelessTasks_KeepConnection(t *testing.T) {
 		client, _ = h.connectClient()
 		getTask(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":3600000}`)
 		gh.WantRequest("tasks/result")
-		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		if got := nextWithoutServerInfo(client); !strings.Contains(got, `[gh] Who?`) {
 			t.Errorf("got %s", got)
 		}
@@ -403,10 +405,12 @@ func TestStatelessTasks_ListenLegacyBackend(t *testing.T) {
 			t.Errorf("acknowledged %s", got)
 		}
 		client.WantNothing()
-		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"status":"completed","taskId":"t1"}}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"status":"completed","taskId":"t1"}}`)
 		gh.SendResult(gh.WantRequest("tasks/get").ID(), `{"status":"completed",`+state)
 		gh.SendResult(gh.WantRequest("tasks/result").ID(), `{"content":[]}`)
-		client.Want(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"},"result":{"content":[]},"status":"completed","ttlMs":null,"pollIntervalMs":60000,"taskId":` + task + `}}`)
+		client.Want(
+			`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"},"result":{"content":[]},"status":"completed","ttlMs":null,"pollIntervalMs":60000,"taskId":` + task + `}}`)
 		time.Sleep(time.Hour)
 		gh.WantNothing()
 		client.WantNothing()

@@ -87,7 +87,8 @@ func (s *elicitingServer) Write(m wire.Message, _ wire.ID) error {
 	switch m.Method() {
 	case "initialize":
 		send(wire.NewResult(m.ID(),
-			[]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)), "")
+			[]byte(
+				`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)), "")
 	case "tools/list":
 		send(wire.NewResult(m.ID(), []byte(mcptest.ToolsResult("ask"))), "")
 	case "tools/call":
@@ -197,7 +198,8 @@ func TestSuspended_TenThousand(t *testing.T) {
 				ending[n] = random.IntN(fates)
 				id := fmt.Sprint(first*10 + calls + n)
 				refused := func(p *mcptest.Peer) {
-					if failure := wire.ReadError(p.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
+					if failure := wire.ReadError(
+						p.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
 						t.Errorf("call %d: rejected with %+v", n, failure)
 					}
 				}
@@ -238,8 +240,11 @@ func TestSuspended_TenThousand(t *testing.T) {
 					// The client does not respond, and cancels its request before it gets the
 					// input requests.
 					p.Send(modernRequest(id, "tools/call",
-						fmt.Sprintf(`"name":"ask","arguments":{"n":%d},"inputResponses":{"q1":{"action":"decline"}},"requestState":%s,`, n, tickets[n]), `{"elicitation":{}}`))
-					p.Send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id))
+						fmt.Sprintf(
+							`"name":"ask","arguments":{"n":%d},"inputResponses":{"q1":{"action":"decline"}},"requestState":%s,`, n, tickets[n]), `{"elicitation":{}}`))
+					p.Send(
+						fmt.Sprintf(
+							`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id))
 				case silent:
 				}
 			}

@@ -11,7 +11,8 @@ import (
 
 // undeclaredInputs are input requests of a modern backend that the client has not declared.
 var undeclaredInputs = []struct{ can, inputs, text, required string }{
-	{`{}`, `"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}`,
+	{`{}`,
+		`"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}`,
 		`elicitation/create: the client has not declared the capability elicitation`,
 		`{"elicitation":{"form":{}}}`},
 	{`{"elicitation":{}}`,
@@ -48,8 +49,10 @@ func TestUndeclaredInput_SessionClient(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client, gh, m := openModern(t, "2025-11-25", tc.can)
 				gh.SendResult(m.ID(),
-					`{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
-				client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":[{"type":"text","text":"The tool needs input that the client does not provide: ` + tc.text + `"}]}}`)
+					`{"resultType":"input_required","inputRequests":{`+tc.inputs+
+						`},"requestState":"s"}`)
+				client.WantJSON(
+					`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":[{"type":"text","text":"The tool needs input that the client does not provide: ` + tc.text + `"}]}}`)
 				client.WantNothing()
 				gh.WantNothing()
 			})
@@ -91,7 +94,8 @@ func TestUndeclaredInput_NotATool(t *testing.T) {
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}`)
 		gh.SendResult(gh.WantRequest("prompts/get").ID(),
 			`{"resultType":"input_required","inputRequests":{`+undeclaredInputs[0].inputs+`}}`)
-		client.WantJSON(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh needs input that the client does not provide: ` + undeclaredInputs[0].text + `"}}`)
+		client.WantJSON(
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh needs input that the client does not provide: ` + undeclaredInputs[0].text + `"}}`)
 		gh.WantNothing()
 	})
 }

@@ -49,7 +49,8 @@ func TestGetKeepsAndTakeRemoves(t *testing.T) {
 	if v, ok := table.Take(id); v != "a" || !ok {
 		t.Errorf("Take: %q, %v", v, ok)
 	}
-	for name, get := range map[string]func(int64) (string, bool){"Get": table.Get, "Take": table.Take} {
+	for name, get := range map[string]func(int64) (string,
+		bool){"Get": table.Get, "Take": table.Take} {
 		for _, gone := range []int64{id, 0, -1, 3, 1 << 62} {
 			if v, ok := get(gone); v != "" || ok {
 				t.Errorf("%s(%d): %q, %v", name, gone, v, ok)
@@ -236,7 +237,8 @@ func TestAllocations(t *testing.T) {
 	for range 1000 {
 		table.Insert(value)
 	}
-	if n := testing.AllocsPerRun(1000, func() { table.Insert(value); table.Get(id); table.Take(id) }); n > 0 {
+	if n := testing.AllocsPerRun(1000,
+		func() { table.Insert(value); table.Get(id); table.Take(id) }); n > 0 {
 		t.Errorf("a value costs %v allocations", n)
 	}
 }

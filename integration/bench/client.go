@@ -96,7 +96,8 @@ func (r request) check(response []byte) error {
 	switch {
 	case bytes.Contains(response[:min(len(response), 200)], []byte(`"error"`)):
 		return fmt.Errorf("a call failed: %.300s", response)
-	case len(response) < len(r.payload), !bytes.Contains(response, r.payload[:min(len(r.payload), 32)]):
+	case len(response) < len(r.payload),
+		!bytes.Contains(response, r.payload[:min(len(r.payload), 32)]):
 		return fmt.Errorf("a response lacks the text that was sent: %.300s", response)
 	}
 	return nil

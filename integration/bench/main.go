@@ -8,8 +8,9 @@
 //	go run ./integration/bench -only stdio           parts whose name matches a regular expression
 //	go run ./integration/bench -quick                a smoke test; its figures mean little
 //	go run ./integration/bench -all                  all combinations of parameters: long
-//	go run ./integration/bench -also 'name=command'  another gateway; its command line contains {backend} or {url}
-//	                                                 for the server, and {listen}, {host} or {port} for its address
+//	go run ./integration/bench -also 'name=command'  another gateway; its command line contains
+//	                                                 {backend} or {url} for the server, and
+//	                                                 {listen}, {host} or {port} for its address
 //
 // bench does not judge: the exit status is 0 whatever the figures are.
 package main

@@ -76,7 +76,8 @@ func thisMachine() machine {
 }
 
 func (r *report) printHeader(comparison string) {
-	fmt.Fprintf(r.w, "\n%s\n  %9s %8s  %-12s %10s %10s %9s %9s   %6s %6s %6s %6s  %8s\n", comparison,
+	fmt.Fprintf(r.w, "\n%s\n  %9s %8s  %-12s %10s %10s %9s %9s   %6s %6s %6s %6s  %8s\n",
+		comparison,
 		"in flight", "bytes", "variant", "p50", "p99", "calls/s", "CPU/call", "p50 ×", "p99 ×",
 		"rate ×", "CPU ×", "resident")
 }

@@ -242,7 +242,8 @@ type httpSSETransport struct {
 
 func newHTTPSSETransport(c *client) *httpSSETransport {
 	return &httpSSETransport{c: c,
-		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16,
+			IdleConnTimeout: 5 * time.Second}}}
 }
 
 func (s *httpSSETransport) open(ctx context.Context) error {

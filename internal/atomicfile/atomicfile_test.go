@@ -40,12 +40,14 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	for part, want := range map[string]fs.FileMode{dir: 0o700, path: 0o600} {
-		if info, err := os.Stat(part); err != nil || info.Mode().Perm() != want && runtime.GOOS != "windows" {
+		if info, err := os.Stat(part); err != nil || info.Mode().Perm() != want &&
+			runtime.GOOS != "windows" {
 			t.Errorf("%s: %v, %v", part, info.Mode(), err)
 		}
 	}
 	failed := errors.New("check failed")
-	if err := Write(path, []byte("three"), Options{Check: func() error { return failed }}); err != failed {
+	if err := Write(path, []byte("three"),
+		Options{Check: func() error { return failed }}); err != failed {
 		t.Error(err)
 	}
 	if err := Write(dir, []byte("three"), Options{}); err == nil {

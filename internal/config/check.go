@@ -174,7 +174,8 @@ func (c *checker) similarNames(cfg *Config) (all []string) {
 		name := strings.ReplaceAll(b.Name, "-", "_")
 		if other, ok := seen[name]; ok && b.Enabled {
 			e := c.errorAt(fmt.Sprintf("backends[%d].name", i))
-			e.Problem = fmt.Sprintf("%s and %s differ in - and _ only, which some clients do not tell apart: rename one of them",
+			e.Problem = fmt.Sprintf(
+				"%s and %s differ in - and _ only, which some clients do not tell apart: rename one of them",
 				other, b.Name)
 			all = append(all, e.Error())
 		}

@@ -85,7 +85,8 @@ func (c *checker) tls(t TLS) {
 	}
 }
 
-var originParts = lazy.Regexp(`^([a-z][a-z0-9+.-]*)://(\[[0-9a-f.]*:[0-9a-f:.]*\]|[^:/?#@\[\]]+)(?::([0-9]+))?$`)
+var originParts = lazy.Regexp(
+	`^([a-z][a-z0-9+.-]*)://(\[[0-9a-f.]*:[0-9a-f:.]*\]|[^:/?#@\[\]]+)(?::([0-9]+))?$`)
 
 // origin accepts only the exact text that a browser sends: any other text would never match.
 func (c *checker) origin(origin, at string) {
@@ -107,7 +108,8 @@ func (c *checker) host(host, at string) {
 	switch {
 	case c.reported[at]:
 	case strings.Contains(host, "*"):
-		c.fail(at, "must not contain *: any web page could reach the gateway under its own host name",
+		c.fail(at,
+			"must not contain *: any web page could reach the gateway under its own host name",
 			"name each host")
 	case !isHost(host):
 		c.fail(at, "must be the name of a host or its IP address, and nothing else",

@@ -75,10 +75,12 @@ func TestDiff(t *testing.T) {
 			`backends: [{name: a, url: "https://h/", headers: {Authorization: y}}]`,
 			"Changed:[{a [headers.Authorization] restarts}]"},
 		{"keys that a reload applies", three,
-			three + "catalog: {prefix: always, wait: 1s}\nlog: {level: debug}\nhosts: [gw.example]\norigins: [\"https://x.example\"]\n",
+			three +
+				"catalog: {prefix: always, wait: 1s}\nlog: {level: debug}\nhosts: [gw.example]\norigins: [\"https://x.example\"]\n",
 			"Unchanged:[a b c] Applied:[catalog.prefix catalog.wait hosts log.level origins]"},
 		{"keys that need a restart", three,
-			three + "state: none\nlisten: 127.0.0.1:1\nlog: {format: json}\naudit: {file: x}\nlimits: {in_flight: 3}\n",
+			three +
+				"state: none\nlisten: 127.0.0.1:1\nlog: {format: json}\naudit: {file: x}\nlimits: {in_flight: 3}\n",
 			"Unchanged:[a b c] NeedRestart:[audit.file limits.in_flight listen log.format state]"},
 		{"another certificate", "tls: {cert: a, key: b}", "tls: {cert: c, key: b}",
 			"Applied:[tls.cert]"},

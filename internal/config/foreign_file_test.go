@@ -13,10 +13,12 @@ func TestForeignFileIsIgnored(t *testing.T) {
 		name, text string
 		foreign    bool
 	}{
-		{"Kubernetes", "apiVersion: v1\nkind: Gateway\nmetadata: {name: x}\nspec:\n  listen: x\nstatus: {}\n",
+		{"Kubernetes",
+			"apiVersion: v1\nkind: Gateway\nmetadata: {name: x}\nspec:\n  listen: x\nstatus: {}\n",
 			true},
 		{"documents", "---\n---\napiVersion: v1\n---\nkind: Gateway\n", true},
-		{"template", "{{- if .Values.x }}\napiVersion: v1\nkind: Gateway\nspec:\n  limits: {{ .x }}\n{{- end }}\n",
+		{"template",
+			"{{- if .Values.x }}\napiVersion: v1\nkind: Gateway\nspec:\n  limits: {{ .x }}\n{{- end }}\n",
 			true},
 		{"JSON", `{"apiVersion": "v1", "spec": {"backends": []}}`, true},
 		{"list", "- hosts: all\n  tasks: []\n", true},

@@ -30,7 +30,9 @@ var foreignSyntaxes = []foreignSyntax{
 		"$env:NAME is used literally: write ${NAME}"},
 	{"{env:", lazy.Regexp(`(?:^|[^$])\{env:[A-Za-z_]\w*\}`), allValueKeys,
 		"{env:NAME} is used literally: write ${NAME}"},
-	{"$", lazy.Regexp(`^\$[A-Za-z_]\w*$|(?:^|[\s=:/@?&,;"'])\$[A-Z_][A-Z0-9_]+(?:$|[\s:/@?&,;"'.\\-])`),
+	{"$",
+		lazy.Regexp(
+			`^\$[A-Za-z_]\w*$|(?:^|[\s=:/@?&,;"'])\$[A-Z_][A-Z0-9_]+(?:$|[\s:/@?&,;"'.\\-])`),
 		allValueKeys,
 		"$NAME is used literally: write ${NAME} for a variable, or $$NAME"},
 	{"%", lazy.Regexp(`(?:^|[\s=:/\\;"'])%[A-Za-z_][A-Za-z0-9_()]{2,}%`),
@@ -86,7 +88,8 @@ func (r *fileParser) warnLiteral(n *yaml.Node, at location) {
 			&Error{File: r.file, Line: at.line, Key: at.key, Problem: text})
 	}
 	if n.Style&yaml.DoubleQuotedStyle != 0 && r.isBrokenPath(first, key, n.Value) {
-		warn(`a backslash in double quotes has become a control character: write the path in single quotes, or with / or \\`)
+		warn(
+			`a backslash in double quotes has become a control character: write the path in single quotes, or with / or \\`)
 	}
 	if r.backendPath == "" {
 		return

@@ -25,7 +25,9 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("backends:\n  - name: b\n    url: https://${TOKEN}@\n"))
 	f.Add([]byte("a: &a\n  <<: *a\n"))
 	f.Add([]byte("{\"mcpServers\":{\"\":{\"command\":\"x\"}}}"))
-	f.Add([]byte("{\"mcpServers\":{\"a\":{\"url\":\"http://h\",\"type\":\"sse\",\"transport\":\"x\"}},\"listen\":\":1\"}"))
+	f.Add(
+		[]byte(
+			"{\"mcpServers\":{\"a\":{\"url\":\"http://h\",\"type\":\"sse\",\"transport\":\"x\"}},\"listen\":\":1\"}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		loaded, err := load(source{path: "fuzz.yaml", data: data}, Options{Env: env})
 		if err != nil {

@@ -121,7 +121,8 @@ func TestListenOverrides(t *testing.T) {
 		err, warning    string
 	}{
 		{"", "", "127.0.0.1:7420", "", ""},
-		{"", "", ":7420", "--listen: other machines can reach this address, and there are no auth.tokens",
+		{"", "", ":7420",
+			"--listen: other machines can reach this address, and there are no auth.tokens",
 			""},
 		{"", "0.0.0.0:7420", "",
 			"GATEWAY_LISTEN: other machines can reach this address, and there are no auth.tokens",

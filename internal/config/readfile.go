@@ -82,8 +82,9 @@ func readNamed(path string, limit time.Duration) ([]byte, error) {
 	case c := <-done:
 		return c.data, c.err
 	case <-late.C:
-		return nil, fmt.Errorf("is %s, and did not end within %v: close its writing end, or name a file",
-			kindOf(info.Mode()), limit)
+		return nil,
+			fmt.Errorf("is %s, and did not end within %v: close its writing end, or name a file",
+				kindOf(info.Mode()), limit)
 	}
 }
 

@@ -31,8 +31,9 @@ func (h *harness) newCaller() *testConn {
 // post sends a request and returns the status, 0 if the connection is closed.
 func (c *testConn) post(method, token string) int {
 	body := statelessRequest("1", method, "")
-	text := fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
-		"Authorization: Bearer %s\r\n", token)
+	text := fmt.Sprintf(
+		"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+			"Authorization: Bearer %s\r\n", token)
 	for name, value := range body.header {
 		text += name + ": " + value + "\r\n"
 	}

@@ -53,7 +53,9 @@ func FuzzListen(f *testing.F) {
 			srv := New(Options{OpenSession: openNotifying, MessageLimit: 64 << 10, Loopback: true})
 			initRequest := httptest.NewRequest("POST", "/mcp",
 				strings.NewReader(initializeRequest("2025-11-25")))
-			initRequest.Host, initRequest.Header = "localhost", http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+			initRequest.Host, initRequest.Header = "localhost",
+				http.Header{"Content-Type": {"application/json"},
+					"Accept": {"application/json, text/event-stream"}}
 			initResponse := httptest.NewRecorder()
 			srv.ServeHTTP(initResponse, initRequest)
 			sessionKey := initResponse.Header().Get(sessionHeader)
@@ -72,7 +74,9 @@ func FuzzListen(f *testing.F) {
 			r := httptest.NewRequestWithContext(ctx, verb, path, nil)
 			r.Host = host
 			for header, value := range map[string]string{
-				sessionHeader: key, "Last-Event-ID": last, "Accept": accept, "Mcp-Protocol-Version": version, "Origin": origin, "Mcp-Method": method, "Mcp-Name": name,
+				sessionHeader: key, "Last-Event-ID": last, "Accept": accept,
+				"Mcp-Protocol-Version": version, "Origin": origin, "Mcp-Method": method,
+				"Mcp-Name": name,
 			} {
 				if value != "" {
 					r.Header.Set(header, value)

@@ -149,7 +149,8 @@ func TestTokens(t *testing.T) {
 		})
 		bearer := func(s string) map[string]string { return map[string]string{"Authorization": s} }
 		for _, a := range []string{"-", "", "Bearer", "Bearer ", "Bearer x", "Bearer alpha-toke",
-			"Bearer alpha-token2", "Basic alpha-token", "alpha-token", "Bearer alpha-token beta-token"} {
+			"Bearer alpha-token2", "Basic alpha-token", "alpha-token",
+			"Bearer alpha-token beta-token"} {
 			for _, tr := range []testRequest{{body: initializeRequest("2025-11-25")},
 				{method: "GET"}, {method: "DELETE"}, {method: "GET",
 					path: "/sse"}, {path: "/message?session=x", body: "{}"}} {
@@ -217,7 +218,8 @@ func TestSessionsPerPrincipal(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 3, []string{"a", "b"} })
 	open := func(token string, status int, text string) (session string) {
 		t.Helper()
-		res, body := h.do(testRequest{body: initializeRequest("2025-11-25")}.withHeader("Authorization", "Bearer "+token))
+		res, body := h.do(testRequest{body: initializeRequest("2025-11-25")}.withHeader(
+			"Authorization", "Bearer "+token))
 		if res.StatusCode != status || !strings.Contains(body, text) {
 			t.Errorf("%s: %d %v %s", token, res.StatusCode, res.Header, body)
 		}
@@ -254,7 +256,9 @@ func TestNoSessionAfterFailedInitialize(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan bool)
 		go func() {
-			if res, err := silent.client.Do(silent.newRequest(testRequest{body: initializeRequest("2025-11-25")}).WithContext(ctx)); err == nil {
+			if res, err := silent.client.Do(
+				silent.newRequest(testRequest{body: initializeRequest("2025-11-25")}).WithContext(
+					ctx)); err == nil {
 				t.Errorf("%s", res.Status)
 			}
 			close(done)

@@ -33,9 +33,12 @@ func TestHTTPSSE(t *testing.T) {
 			}
 		}
 		// A modern client gets an error that makes it use initialize.
-		h.want(postSSE(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`), 202, "")
-		want(`{"jsonrpc":"2.0","id":"d","error":{"code":-32022,"message":"Unsupported protocol version: supported are 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05",` +
-			`"data":{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18","2025-03-26","2024-11-05"]}}}`)
+		h.want(
+			postSSE(
+				`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`), 202, "")
+		want(
+			`{"jsonrpc":"2.0","id":"d","error":{"code":-32022,"message":"Unsupported protocol version: supported are 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05",` +
+				`"data":{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18","2025-03-26","2024-11-05"]}}}`)
 		h.want(postSSE(initializeRequest("2024-11-05")), 202, "")
 		want(resultJSON(`"init"`, `{"protocolVersion":"2024-11-05","capabilities":{}}`))
 		h.want(postSSE(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), 202, "")

@@ -17,7 +17,8 @@ func TestPagesOfOtherPorts_F_SEC_6(t *testing.T) {
 	for _, host := range []string{"localhost:7420", "127.0.0.1:7420", "[::1]:7420"} {
 		for origin, ok := range map[string]bool{
 			"-": true, "http://" + host: true, listed: true,
-			other: false, "http://127.0.0.1:3000": false, "http://[::1]:3000": false, "http://localhost": false, "https://localhost:7421": false,
+			other: false, "http://127.0.0.1:3000": false, "http://[::1]:3000": false,
+			"http://localhost": false, "https://localhost:7421": false,
 		} {
 			for _, tr := range []testRequest{{body: initializeRequest("2025-11-25")},
 				{method: "OPTIONS"}, {method: "GET", path: "/sse"}, statelessRequest("1", "echo",

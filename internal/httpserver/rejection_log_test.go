@@ -139,7 +139,8 @@ func TestRejectedRequestsAreReported(t *testing.T) {
 			requestJSON("4", "tools/call", `{"name":"echo"}`)+
 			`]`), "true tools/call 4 -32600|true tools/call 4 -32600"},
 		{post(key,
-			`{"jsonrpc":"2.0","id":5,"method":"tools/call","Method":"x","params":{"name":"echo"}}`), "true tools/call 5 -32600"},
+			`{"jsonrpc":"2.0","id":5,"method":"tools/call","Method":"x","params":{"name":"echo"}}`),
+			"true tools/call 5 -32600"},
 		{post(key, `{"jsonrpc":"2.0","id":6,"method":`), "true   -32700"},
 		{testRequest{body: requestJSON("7", "tools/call", `{"name":"echo"}`),
 			header: map[string]string{versionHeader: "2026-07-28"}}, "false tools/call 7 -32602"},

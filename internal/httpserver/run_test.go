@@ -182,7 +182,8 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 			if n := runtime.NumGoroutine() - goroutines; n > 100 {
 				t.Errorf("%d goroutines for 10000 idle sessions", n)
 			}
-			if res, _ := h.do(testRequest{body: initializeRequest("2025-11-25")}); res.StatusCode != 503 {
+			if res, _ := h.do(testRequest{body: initializeRequest(
+				"2025-11-25")}); res.StatusCode != 503 {
 				t.Errorf("session 10001: %s", res.Status)
 			}
 			time.Sleep(31 * time.Minute)

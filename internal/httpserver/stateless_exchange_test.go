@@ -33,10 +33,13 @@ func TestResponseStatus(t *testing.T) {
 			r.Fail(&wire.Error{Code: code, Message: "no", Data: []byte(`{"code":1,"x":[1.0]}`)})
 		}
 		for code, status := range map[int]int{
-			protocol.CodeHeaderMismatch: 400, protocol.CodeMissingCapability: 400, protocol.CodeUnsupportedVersion: 400,
-			wire.CodeMethodNotFound: 404, wire.CodeInvalidParams: 200, wire.CodeInternalError: 200, 0: 200, -32002: 200, 7: 200,
+			protocol.CodeHeaderMismatch: 400, protocol.CodeMissingCapability: 400,
+			protocol.CodeUnsupportedVersion: 400,
+			wire.CodeMethodNotFound:         404, wire.CodeInvalidParams: 200,
+			wire.CodeInternalError: 200, 0: 200, -32002: 200, 7: 200,
 		} {
-			answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":"a","error":{"code":%d,"message":"no","data":{"code":1,"x":[1.0]}}}`, code)
+			answer := fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":"a","error":{"code":%d,"message":"no","data":{"code":1,"x":[1.0]}}}`, code)
 			go fail(code, false)
 			h.want(statelessRequest(`"a"`, "hold", ""), status, answer)
 			if status != 200 {

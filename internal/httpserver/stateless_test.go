@@ -144,8 +144,9 @@ func TestStatelessChecks(t *testing.T) {
 			params},
 		"capabilities, older": {modern(withMeta(`"P/protocolVersion":"2025-11-25"`)), 400, "5",
 			params},
-		"bad level": {modern(withMeta(`"P/protocolVersion":"2026-07-28","P/clientCapabilities":{},` +
-			`"P/logLevel":"loud"`)), 400, "5", params},
+		"bad level": {modern(
+			withMeta(`"P/protocolVersion":"2026-07-28","P/clientCapabilities":{},` +
+				`"P/logLevel":"loud"`)), 400, "5", params},
 		"no meta, initialize": {modern(initializeRequest("2025-11-25")), 400, `"init"`, mismatch},
 		"newer, initialize": {named("2027-01-01", initializeRequest("2027-01-01")), 400,
 			`"init"`, mismatch},
@@ -316,7 +317,8 @@ func TestCORSForModernClients(t *testing.T) {
 	ask := func(names string) string {
 		t.Helper()
 		res := h.want(testRequest{method: "OPTIONS", header: map[string]string{
-			"Origin": "http://localhost:6274", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": names,
+			"Origin": "http://localhost:6274", "Access-Control-Request-Method": "POST",
+			"Access-Control-Request-Headers": names,
 		}}, 204, "")
 		return res.Header.Get("Access-Control-Allow-Headers")
 	}

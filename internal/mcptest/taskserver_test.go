@@ -42,7 +42,8 @@ func (c taskClient) send(id, method, params, capabilities string) {
 	if params != "" {
 		params += ","
 	}
-	c.Sendf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}}}`,
+	c.Sendf(
+		`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}}}`,
 		id, method, params, capabilities)
 }
 
@@ -77,7 +78,8 @@ func waitVirtual(d time.Duration) {
 
 func TestTaskServerVirtualTime(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
-		slow, lost, wrong, broken := c.createTask("slow_compute"), c.createTask("slow_compute"), c.createTask("failing_job"), c.createTask("protocol_error_job")
+		slow, lost, wrong, broken := c.createTask("slow_compute"), c.createTask("slow_compute"),
+			c.createTask("failing_job"), c.createTask("protocol_error_job")
 		get := func(id string, path ...string) string {
 			return c.request("tasks/get", id, allCapabilities,
 				append([]string{"result"}, path...)...)
@@ -109,14 +111,16 @@ func TestTaskServerInput(t *testing.T) {
 			"first", "method"), `"elicitation/create"`)
 		c.want("ack", c.request("tasks/update",
 			id+
-				`,"inputResponses":{"first":{"action":"accept","content":{"name":"A"}},"no":{}}`, allCapabilities, "result"), `{"resultType":"complete"}`)
+				`,"inputResponses":{"first":{"action":"accept","content":{"name":"A"}},"no":{}}`,
+			allCapabilities, "result"), `{"resultType":"complete"}`)
 		c.want("answered", c.request("tasks/get", id, allCapabilities, "result", "inputRequests",
 			"first"), ``)
 		c.want("open", c.request("tasks/get", id, allCapabilities, "result", "status"),
 			`"input_required"`)
 		c.request("tasks/update",
 			id+
-				`,"inputResponses":{"second":{"action":"accept","content":{"name":"B"}}}`, allCapabilities)
+				`,"inputResponses":{"second":{"action":"accept","content":{"name":"B"}}}`,
+			allCapabilities)
 		c.want("working", c.request("tasks/get", id, allCapabilities, "result", "status"),
 			`"working"`)
 		waitVirtual(TaskDelay)
@@ -139,20 +143,25 @@ func TestTaskServerNeedsCapabilities(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
 		id := c.createTask("slow_compute")
 		for method, params := range map[string]string{
-			"tasks/get": id, "tasks/cancel": id, "tasks/update": id, "tools/call": `"name":"failing_job"`, "subscriptions/listen": `"notifications":{"taskIds":["t"]}`,
+			"tasks/get": id, "tasks/cancel": id, "tasks/update": id,
+			"tools/call":           `"name":"failing_job"`,
+			"subscriptions/listen": `"notifications":{"taskIds":["t"]}`,
 		} {
 			c.want(method, c.request(method, params, noCapabilities, "error", "code"), `-32021`)
 		}
 		c.want("elicitation", c.request("tools/call", `"name":"confirm_delete"`,
-			`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, "error", "data"), `{"requiredCapabilities":{"elicitation":{}}}`)
+			`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, "error", "data"),
+			`{"requiredCapabilities":{"elicitation":{}}}`)
 		start := time.Now()
 		c.want("at once", c.request("tools/call",
-			`"name":"slow_compute","arguments":{"seconds":5}`, noCapabilities, "result", "resultType"), `"complete"`)
+			`"name":"slow_compute","arguments":{"seconds":5}`, noCapabilities, "result",
+			"resultType"), `"complete"`)
 		if took := time.Since(start); took != 5*time.Second {
 			t.Errorf("took %v", took)
 		}
 		c.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
-		c.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params: _meta needs protocolVersion and clientCapabilities"}}`)
+		c.Want(
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params: _meta needs protocolVersion and clientCapabilities"}}`)
 	})
 }
 
@@ -187,9 +196,11 @@ func TestTaskServerListen(t *testing.T) {
 		// A listen that the client cancels gets nothing; one that the server ends gets a result.
 		c.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
 		c.send("3", "subscriptions/listen", `"notifications":{}`, noCapabilities)
-		c.Want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3},"notifications":{}}}`)
+		c.Want(
+			`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3},"notifications":{}}}`)
 		s.Close()
-		c.Want(`{"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":3}}}`)
+		c.Want(
+			`{"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":3}}}`)
 		c.WantNothing()
 	})
 }

@@ -14,8 +14,9 @@ var batchOptions = peer.Options{AllowBatches: func() bool { return true }}
 
 func TestMission_B_ABatchIsAnsweredInOrder(t *testing.T) {
 	inBubble(t, batchOptions, func(t *testing.T, k *testPeer) {
-		k.remote.Send(` [ {"jsonrpc":"2.0","id":1,"method":"m"}, {"jsonrpc":"2.0","method":"n"} , {"jsonrpc":"2.0","id":"2","method":"ping"},` +
-			`{"jsonrpc":"2.0","id":null,"method":"m"},{"jsonrpc":"2.0","id":4,"method":"m"}]`)
+		k.remote.Send(
+			` [ {"jsonrpc":"2.0","id":1,"method":"m"}, {"jsonrpc":"2.0","method":"n"} , {"jsonrpc":"2.0","id":"2","method":"ping"},` +
+				`{"jsonrpc":"2.0","id":null,"method":"m"},{"jsonrpc":"2.0","id":4,"method":"m"}]`)
 		first, second, third := <-k.requests, <-k.requests, <-k.requests
 		if m := <-k.notifications; m.Method() != "n" {
 			t.Errorf("notified of %s", m.Raw())
@@ -52,20 +53,23 @@ func TestMission_B_ABatchOfNotificationsGetsNothing(t *testing.T) {
 func TestAnEmptyBatchIsOneInvalidRequest(t *testing.T) {
 	inBubble(t, batchOptions, func(t *testing.T, k *testPeer) {
 		k.remote.Send(`[ ]`)
-		k.remote.Want(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid request: the batch is empty"}}`)
+		k.remote.Want(
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid request: the batch is empty"}}`)
 		k.remote.WantNothing()
 	})
 }
 
 func TestInvalidElementsOfABatchAreAnsweredInOrder(t *testing.T) {
 	inBubble(t, batchOptions, func(t *testing.T, k *testPeer) {
-		k.remote.Send(`[1,{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"1.0","id":"x","method":"m"},[],{"jsonrpc":"2.0","id":1,"method":"ping"},{}]`)
-		k.remote.Want(`[{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid request: a message is an object"}},` +
-			`{"jsonrpc":"2.0","id":1,"result":{}},` +
-			`{"jsonrpc":"2.0","id":"x","error":{"code":-32600,"message":"Invalid request: \"jsonrpc\" must be \"2.0\""}},` +
-			`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid request: a batch in a batch"}},` +
-			`{"jsonrpc":"2.0","id":1,"result":{}},` +
-			`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid request: \"jsonrpc\" must be \"2.0\""}}]`)
+		k.remote.Send(
+			`[1,{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"1.0","id":"x","method":"m"},[],{"jsonrpc":"2.0","id":1,"method":"ping"},{}]`)
+		k.remote.Want(
+			`[{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid request: a message is an object"}},` +
+				`{"jsonrpc":"2.0","id":1,"result":{}},` +
+				`{"jsonrpc":"2.0","id":"x","error":{"code":-32600,"message":"Invalid request: \"jsonrpc\" must be \"2.0\""}},` +
+				`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid request: a batch in a batch"}},` +
+				`{"jsonrpc":"2.0","id":1,"result":{}},` +
+				`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid request: \"jsonrpc\" must be \"2.0\""}}]`)
 	})
 }
 
@@ -164,7 +168,8 @@ func TestMission_D_BatchesAreRejectedUnlessAllowed(t *testing.T) {
 				for _, batch := range []string{`[]`, `[{"jsonrpc":"2.0","id":1,"method":"m"}]`,
 					`[{"jsonrpc":"2.0","method":"n"}]`} {
 					k.remote.Send(batch)
-					k.remote.Want(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Batch requests not supported"}}`)
+					k.remote.Want(
+						`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Batch requests not supported"}}`)
 				}
 				synctest.Wait()
 				if len(k.requests)+len(k.notifications) != 0 {

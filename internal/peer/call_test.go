@@ -27,14 +27,18 @@ func TestResponsesFindTheirCalls(t *testing.T) {
 			all = append(all, c)
 		}
 		for i := range 5 {
-			k.remote.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","n":%d}}`, i+1, i))
+			k.remote.Want(
+				fmt.Sprintf(
+					`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","n":%d}}`,
+					i+1, i))
 		}
 		for _, i := range []int{4, 0, 2, 1, 3} {
 			k.remote.SendResult(wire.ID(fmt.Sprint(i+1)), fmt.Sprintf(`{"n":%d}`, i))
 		}
 		for i, c := range all {
 			m, err := c.wantOutcome(t)
-			if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"n":%d}}`, i+1, i); err != nil || string(m.Raw()) != want {
+			if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"n":%d}}`, i+1,
+				i); err != nil || string(m.Raw()) != want {
 				t.Errorf("call %d: got %s, %v\nwant %s", i, m.Raw(), err, want)
 			}
 		}
@@ -43,18 +47,21 @@ func TestResponsesFindTheirCalls(t *testing.T) {
 
 func TestOnlyIDTokenAndNameOfACallAreReplaced(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
-		m := message(`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":"p"},` +
-			`"name":"gh__t"} ,"method":"tools/call","id":"c" ,"jsonrpc":"2.0"}`)
+		m := message(
+			`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":"p"},` +
+				`"name":"gh__t"} ,"method":"tools/call","id":"c" ,"jsonrpc":"2.0"}`)
 		k.send(m, &peer.Call{Name: []byte(`"own/t"`), Token: `"p"`})
-		k.remote.Want(`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":1},` +
-			`"name":"own/t"} ,"method":"tools/call","id":1 ,"jsonrpc":"2.0"}`)
+		k.remote.Want(
+			`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":1},` +
+				`"name":"own/t"} ,"method":"tools/call","id":1 ,"jsonrpc":"2.0"}`)
 	})
 }
 
 func TestErrorResponsesAreForwardedUnchanged(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		c, _ := k.send(request("1", ""), &peer.Call{})
-		k.remote.Send(`{"error": {"code":-32042,"message":"\u00e9","data":{"x":1.0},"odd":[]}, "id":1,"jsonrpc":"2.0"}`)
+		k.remote.Send(
+			`{"error": {"code":-32042,"message":"\u00e9","data":{"x":1.0},"odd":[]}, "id":1,"jsonrpc":"2.0"}`)
 		m, err := c.wantOutcome(t)
 		if want := `{"error": {"code":-32042,"message":"\u00e9","data":{"x":1.0},"odd":[]}, "id":1,"jsonrpc":"2.0"}`; err != nil || string(m.Raw()) != want {
 			t.Errorf("got %s, %v\nwant %s", m.Raw(), err, want)
@@ -122,15 +129,18 @@ func TestNOTIF_04_ProgressComesInOrderBeforeTheResult(t *testing.T) {
 		c, _ := k.send(request("1", `,"_meta":{"progressToken":"p"}`), &peer.Call{Token: `"p"`})
 		k.remote.Next()
 		for i := range 3 {
-			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":1}}`, i)
+			k.remote.Sendf(
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":1}}`, i)
 		}
 		k.remote.SendResult("1", "{}")
 		// too late
-		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":9,"progressToken":1}}`)
+		k.remote.Send(
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":9,"progressToken":1}}`)
 		c.wantOutcome(t)
 		want := make([]string, 3)
 		for i := range want {
-			want[i] = fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":"p"}}, 0 answers`, i)
+			want[i] = fmt.Sprintf(
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":"p"}}, 0 answers`, i)
 		}
 		if !slices.Equal(c.progress, want) {
 			t.Errorf("got %q\nwant %q", c.progress, want)
@@ -143,7 +153,8 @@ func TestProgressIsForwardedOnlyToCallsWithAToken(t *testing.T) {
 		withoutToken, _ := k.send(request("1", ""), &peer.Call{})
 		warnings, _ := k.send(request("2", `,"_meta":{"progressToken":0}`), &peer.Call{Token: "0"})
 		for _, token := range []string{"1", "2", "0", `"p"`, "null", "{}", "77"} {
-			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`, token)
+			k.remote.Sendf(
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`, token)
 		}
 		for _, params := range []string{`{}`, `[]`, `{"progressToken":[2]}`, `{"progress":"x"}`} {
 			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":%s}`,
@@ -167,7 +178,8 @@ func TestATimeoutCancelsTheCall(t *testing.T) {
 		began := time.Now()
 		c, _ := k.send(request(`"c"`, ""), &peer.Call{Timeout: 2 * time.Second})
 		k.remote.Next()
-		k.remote.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"no answer in time","requestId":1}}`)
+		k.remote.Want(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"no answer in time","requestId":1}}`)
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("it took %v", took)
 		}
@@ -188,7 +200,8 @@ func TestCONC_07_ProgressRenewsTheTimeout(t *testing.T) {
 				k.remote.Next()
 				for range 10 {
 					time.Sleep(2900 * time.Millisecond)
-					k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
+					k.remote.Send(
+						`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
 				}
 				c.wantOpen(t)
 				time.Sleep(3 * time.Second)
@@ -217,7 +230,8 @@ func TestPausedTimeout(t *testing.T) {
 				}
 				p.PauseTimeout()
 				time.Sleep(time.Hour)
-				k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
+				k.remote.Send(
+					`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
 				time.Sleep(time.Hour)
 				p.ResumeTimeout()
 				time.Sleep(time.Hour)
@@ -246,7 +260,8 @@ func TestCancelNotifiesTheRemoteSideOnce(t *testing.T) {
 		k.remote.Next()
 		pending.Cancel([]byte(`{"reason":"\u003cuser>", "requestId":"c","_meta":{"x":1}}`))
 		pending.Cancel(nil)
-		k.remote.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"\u003cuser>", "requestId":2,"_meta":{"x":1}}}`)
+		k.remote.Want(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"\u003cuser>", "requestId":2,"_meta":{"x":1}}}`)
 		if _, err := c.wantOutcome(t); !errors.Is(err, peer.ErrCancelled) {
 			t.Errorf("it ended with %v", err)
 		}
@@ -411,7 +426,8 @@ func TestCallWaitsForTheResult(t *testing.T) {
 		if got := <-results; got != `, context deadline exceeded` {
 			t.Error(got)
 		}
-		k.remote.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"context deadline exceeded","requestId":3}}`)
+		k.remote.Want(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"context deadline exceeded","requestId":3}}`)
 	})
 }
 
@@ -457,7 +473,8 @@ func TestEachCallCompletesOnce(t *testing.T) {
 			at(func(i int) { k.remote.SendResult(wire.ID(fmt.Sprint(i+1)), "{}") })
 			at(func(i int) { pending[i].Cancel(nil) })
 			at(func(i int) {
-				k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d}}`, i+1)
+				k.remote.Sendf(
+					`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d}}`, i+1)
 			})
 			if round%2 == 0 {
 				at(func(i int) {

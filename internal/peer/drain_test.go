@@ -45,7 +45,8 @@ func TestDrainCalls(t *testing.T) {
 		first := k.remote.WantRequest("tools/call")
 		k.remote.WantRequest("tools/call")
 		done := k.drainCalls(t.Context())
-		if err := k.TrySend(request("3", ""), &peer.Call{Handler: make(peer.ResponseChan, 1)}); !errors.Is(err, transport.ErrClosed) {
+		if err := k.TrySend(request("3", ""),
+			&peer.Call{Handler: make(peer.ResponseChan, 1)}); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("TrySend: %v", err)
 		}
 		k.remote.WantNothing()

@@ -58,7 +58,9 @@ func newTestPeer(t *testing.T, o peer.Options) *testPeer {
 
 // request returns a tools/call with this id; more contains further members of its params.
 func request(id, more string) wire.Message {
-	return message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"t"%s}}`, id, more))
+	return message(
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"t"%s}}`, id,
+			more))
 }
 
 func message(text string) wire.Message {

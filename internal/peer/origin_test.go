@@ -12,7 +12,11 @@ import (
 // originHandler is a Handler that records the origins of messages.
 type originHandler chan peer.Origin
 
-func (h originHandler) HandleRequest(r *peer.Request)                     { h <- r.Origin(); r.Reply([]byte("{}")) }
+func (h originHandler) HandleRequest(
+	r *peer.Request) {
+	h <- r.Origin()
+	r.Reply([]byte("{}"))
+}
 func (h originHandler) HandleNotification(_ wire.Message, on peer.Origin) { h <- on }
 
 // A message on the stream of a call that has ended, in whatever way, has CallEnded.
@@ -36,7 +40,8 @@ func TestOriginOfACallThatHasEnded(t *testing.T) {
 		}
 		over := peer.Origin{CallEnded: true}
 		want("", peer.Origin{})
-		answered, cancelled := &peer.Call{Handler: &recordingHandler{}}, &peer.Call{Handler: &recordingHandler{}}
+		answered, cancelled := &peer.Call{Handler: &recordingHandler{}},
+			&peer.Call{Handler: &recordingHandler{}}
 		p.Send(request("1", ""), answered)
 		p.Send(request("2", ""), cancelled)
 		want(answered.ID(), peer.Origin{Call: answered})

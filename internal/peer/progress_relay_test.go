@@ -22,7 +22,9 @@ func TestAProgressRelayForwardsProgressAfterTheResponse(t *testing.T) {
 		}
 		progress := func(p *peer.Call, want ...string) {
 			t.Helper()
-			k.remote.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, p.ID())
+			k.remote.Sendf(
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`,
+				p.ID())
 			synctest.Wait()
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("got %q, want %q", got, want)

@@ -19,7 +19,8 @@ import (
 
 // ids are ids of requests as clients use them; all are different.
 var ids = []wire.ID{
-	"0", "-1", "1", `"1"`, `""`, "null", `"null"`, "9007199254740993", "9223372036854775808", "1.0", "1e0",
+	"0", "-1", "1", `"1"`, `""`, "null", `"null"`, "9007199254740993", "9223372036854775808", "1.0",
+	"1e0",
 	`"init-1"`, `"ü"`, `"\u00fc"`, `"a\"b\\"`, `" "`,
 }
 
@@ -126,7 +127,8 @@ func TestADuplicateIDInFlightIsRejected(t *testing.T) {
 		k.remote.Send(line)
 		k.remote.Send(`{"jsonrpc":"2.0","id":"d","method":"ping"}`)
 		for range 2 {
-			k.remote.Want(`{"jsonrpc":"2.0","id":"d","error":{"code":-32600,"message":"Invalid request: a request with this id is in flight"}}`)
+			k.remote.Want(
+				`{"jsonrpc":"2.0","id":"d","error":{"code":-32600,"message":"Invalid request: a request with this id is in flight"}}`)
 		}
 		if !r.Reply([]byte("1")) {
 			t.Error("the first request is gone")
@@ -146,7 +148,8 @@ func TestRequestsBeyondMaxInFlightAreRejectedExceptPings(t *testing.T) {
 		for i := range 3 {
 			k.remote.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 		}
-		k.remote.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"Too many requests in flight: there may be 2; wait for answers"}}`)
+		k.remote.Want(
+			`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"Too many requests in flight: there may be 2; wait for answers"}}`)
 		k.remote.Send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
 		k.remote.Want(`{"jsonrpc":"2.0","id":3,"result":{}}`)
 		(<-k.requests).Reply([]byte("{}"))
@@ -212,7 +215,8 @@ func TestMalformedInputIsAnsweredUnlessHandled(t *testing.T) {
 		`{"jsonrpc":"2.0","id":8}`, `42`}
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		for i, want := range []string{`"id":null,"error":{"code":-32700,`,
-			`"id":7,"error":{"code":-32600,`, `"id":8,"error":{"code":-32600,`, `"id":null,"error":{"code":-32600,`} {
+			`"id":7,"error":{"code":-32600,`, `"id":8,"error":{"code":-32600,`,
+			`"id":null,"error":{"code":-32600,`} {
 			k.remote.Send(lines[i])
 			if got := k.remote.Next(); !strings.Contains(got, want) {
 				t.Errorf("%s was answered with %s", lines[i], got)
@@ -266,7 +270,8 @@ func TestNOTIF_13_NoResponseAfterACancellation(t *testing.T) {
 		// another id
 		k.remote.Send(
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		k.remote.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1","reason":"<x>"}}`)
+		k.remote.Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1","reason":"<x>"}}`)
 		k.remote.Send(
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}`)
 		synctest.Wait()

@@ -34,7 +34,8 @@ func TestBatchLine(t *testing.T) {
 
 func TestIsBatch(t *testing.T) {
 	for path, want := range map[string]bool{
-		`C:\npx.cmd`: true, `C:\x.BAT`: true, `C:\x.cmd. .`: true, `C:\x.exe`: false, `C:\cmd`: false,
+		`C:\npx.cmd`: true, `C:\x.BAT`: true, `C:\x.cmd. .`: true, `C:\x.exe`: false,
+		`C:\cmd`: false,
 	} {
 		if isBatch(path) != want {
 			t.Errorf("%s: %v", path, !want)

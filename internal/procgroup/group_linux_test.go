@@ -67,7 +67,8 @@ func TestPROC04TheWatchdogKillsItsGroupWhenThePipeCloses(t *testing.T) {
 		t.Errorf("the process ended with %v", status.Signal())
 	}
 	g.release()
-	if status := watchdog.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+	status := watchdog.ProcessState.Sys().(syscall.WaitStatus)
+	if status.Signal() != syscall.SIGKILL {
 		t.Errorf("the watchdog ended with %v", status.Signal())
 	}
 }

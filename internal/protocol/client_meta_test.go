@@ -149,7 +149,8 @@ func TestClientMetaAddTo(t *testing.T) {
 		if got := all.AddTo(m); string(got.Raw()) != full(tt.all) {
 			t.Errorf("%s\nbecame %s\nnot    %s", tt.was, got.Raw(), full(tt.all))
 		}
-		if got := (protocol.ClientMeta{Revision: "2026-07-28"}).AddTo(all.AddTo(m)); string(got.Raw()) != full(tt.bare) {
+		if got := (protocol.ClientMeta{Revision: "2026-07-28"}).AddTo(all.AddTo(m)); string(
+			got.Raw()) != full(tt.bare) {
 			t.Errorf("%s\nbecame %s\nnot    %s", tt.was, got.Raw(), full(tt.bare))
 		}
 		if got := protocol.StripMeta(m); tt.off != "" && string(got.Raw()) != full(tt.off) ||

@@ -42,7 +42,8 @@ func TestMCPGoTasks(t *testing.T) {
 		Result: mcp.Result{Meta: &mcp.Meta{AdditionalFields: map[string]any{"io.modelcontextprotocol/related-task": map[string]any{"taskId": "t"}}}}})
 	if got, want := string(protocol.TaskToModern(wire.Encode(got),
 		protocol.TaskOutcome{Result: result})),
-		fmt.Sprintf(`{"resultType":"complete","result":{"isError":true},"status":"completed","ttlMs":60000,%s`, flat); got != want {
+		fmt.Sprintf(
+			`{"resultType":"complete","result":{"isError":true},"status":"completed","ttlMs":60000,%s`, flat); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }

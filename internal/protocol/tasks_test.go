@@ -166,8 +166,9 @@ func TestTasksRoundTrip(t *testing.T) {
 	for status, o := range map[string]protocol.TaskOutcome{
 		"working":   {},
 		"cancelled": {},
-		"completed": {Result: []byte(`{ "content" : [{"type":"text","text":"\u00e9"}],"n":1.10,"isError":false}`)},
-		"failed":    {Result: []byte(`{ "content" : [ ],"isError":true}`)},
+		"completed": {Result: []byte(
+			`{ "content" : [{"type":"text","text":"\u00e9"}],"n":1.10,"isError":false}`)},
+		"failed": {Result: []byte(`{ "content" : [ ],"isError":true}`)},
 		"input_required": {Inputs: []protocol.InputRequest{{Key: "k",
 			Method: "sampling/createMessage", Params: []byte(`{ "n":1.0}`)}}},
 	} {

@@ -219,8 +219,10 @@ func referenceEvents(stream string) (all []string, lastID, retry string) {
 
 func FuzzEventReader(f *testing.F) {
 	for _, seed := range []string{
-		"data: a\n\n", "\xEF\xBB\xBFdata: a\r\rdata:b\r\n\r\n", "id: 1\nretry: 10\ndata\ndata: x\n\n: c\n\n",
-		"event: ping\ndata: {}\n\nid:\x00\n\n", "data: x", "\r\n\r\n\n\r", "id: 9\ndata: {\ndata: }\n", "retry:00\ndata:\n\n",
+		"data: a\n\n", "\xEF\xBB\xBFdata: a\r\rdata:b\r\n\r\n",
+		"id: 1\nretry: 10\ndata\ndata: x\n\n: c\n\n",
+		"event: ping\ndata: {}\n\nid:\x00\n\n", "data: x", "\r\n\r\n\n\r",
+		"id: 9\ndata: {\ndata: }\n", "retry:00\ndata:\n\n",
 	} {
 		f.Add(seed, uint8(3))
 	}

@@ -107,7 +107,8 @@ func rejectCalls(t *testing.T, errno syscall.Errno, calls ...uint32) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		t.Error(err)
 	}
-	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER,
+		uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
 		t.Error(err)
 	}
 	runtime.KeepAlive(filter)

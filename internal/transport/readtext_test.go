@@ -34,7 +34,8 @@ func TestReadText(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken")
-	if _, err := ReadText(io.MultiReader(strings.NewReader("x"), iotest.ErrReader(broken)), 2, 4<<10, limit, nil); err != broken {
+	if _, err := ReadText(io.MultiReader(strings.NewReader("x"), iotest.ErrReader(broken)), 2,
+		4<<10, limit, nil); err != broken {
 		t.Errorf("got %v for a text that breaks off", err)
 	}
 }

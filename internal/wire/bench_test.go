@@ -34,7 +34,8 @@ var texts = []struct{ name, text string }{
 
 // lines returns n bytes of text like that of tools, with an escape in each line.
 func lines(n int) string {
-	return strings.Repeat(`The quick brown fox jumps over the lazy dog, as it is written in line 17.\n`, n/75)
+	return strings.Repeat(
+		`The quick brown fox jumps over the lazy dog, as it is written in line 17.\n`, n/75)
 }
 
 func manyMembers(n int) string {

@@ -75,7 +75,8 @@ func FuzzEditObject(f *testing.F) {
 		}
 		for i := range want {
 			if all[i].key != want[i].key ||
-				strings.TrimSpace(string(all[i].value)) != strings.TrimSpace(string(want[i].value)) {
+				strings.TrimSpace(string(all[i].value)) != strings.TrimSpace(
+					string(want[i].value)) {
 				t.Fatalf("%s became %s: member %d is %s, not %s", object, got, i, all[i].value,
 					want[i].value)
 			}

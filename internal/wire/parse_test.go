@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-var kinds = map[MessageKind]string{Invalid: "invalid", Request: "request", Notification: "notification",
-	Response: "response", Batch: "batch"}
+var kinds = map[MessageKind]string{Invalid: "invalid", Request: "request",
+	Notification: "notification",
+	Response:     "response", Batch: "batch"}
 
 var partNames = [...]string{
 	PartID: "id", PartMethod: "method", PartParams: "params", PartName: "name",

@@ -47,15 +47,29 @@ func FuzzImport(f *testing.F) {
 		}
 	}
 	for i := range paths {
-		f.Add(uint8(i), []byte(`{"mcpServers":{"a b":{"command":"x","args":["--api-key=abc","$x"],"env":{"A_TOKEN":"v"}}}}`))
-		f.Add(uint8(i), []byte(`{"servers":{"a":{"url":"https://u:p@h/?key=v","headers":{"Authorization":"Bearer x"}}}}`))
+		f.Add(uint8(i),
+			[]byte(
+				`{"mcpServers":{"a b":{"command":"x","args":["--api-key=abc","$x"],"env":{"A_TOKEN":"v"}}}}`))
+		f.Add(uint8(i),
+			[]byte(
+				`{"servers":{"a":{"url":"https://u:p@h/?key=v","headers":{"Authorization":"Bearer x"}}}}`))
 		f.Add(uint8(i), []byte("[mcp_servers.a]\ncommand = \"x\"\nargs = [\"a\"]\n"))
-		f.Add(uint8(i), []byte(`{"mcpServers":{"a":{"type":"sse","url":"https://h/sse"},"b":{"transport":"sse","command":"x"},"c":{"httpUrl":"https://h","url":"https://h/sse"}}}`))
+		f.Add(uint8(i),
+			[]byte(
+				`{"mcpServers":{"a":{"type":"sse","url":"https://h/sse"},"b":{"transport":"sse","command":"x"},"c":{"httpUrl":"https://h","url":"https://h/sse"}}}`))
 		f.Add(uint8(i), []byte(`{"mcp":{"a":{"type":"local","command":["x","y"]}}}`))
-		f.Add(uint8(i), []byte(`{"mcp":{"servers":{"a":{"command":"x","cwd":"y"}},"inputs":[{"id":"a","default":"b"}]}}`))
-		f.Add(uint8(i), []byte(`{"mcpServers":[{"name":"a","command":"cmd","args":["/c","x y"],"requestOptions":{"headers":{"A":"b"}}}]}`))
-		f.Add(uint8(i), []byte(`{"context_servers":{"a":{"command":{"path":"x","args":["./y"]}}},"extensions":{"b":{"cmd":"x","env_keys":["A B"]}}}`))
-		f.Add(uint8(i), []byte(`{"amp.mcpServers":{"a":{"command":"x","args":["${A:-${B}}","${A}","$A"],"env":{"A":"op://b"}}}}`))
+		f.Add(uint8(i),
+			[]byte(
+				`{"mcp":{"servers":{"a":{"command":"x","cwd":"y"}},"inputs":[{"id":"a","default":"b"}]}}`))
+		f.Add(uint8(i),
+			[]byte(
+				`{"mcpServers":[{"name":"a","command":"cmd","args":["/c","x y"],"requestOptions":{"headers":{"A":"b"}}}]}`))
+		f.Add(uint8(i),
+			[]byte(
+				`{"context_servers":{"a":{"command":{"path":"x","args":["./y"]}}},"extensions":{"b":{"cmd":"x","env_keys":["A B"]}}}`))
+		f.Add(uint8(i),
+			[]byte(
+				`{"amp.mcpServers":{"a":{"command":"x","args":["${A:-${B}}","${A}","$A"],"env":{"A":"op://b"}}}}`))
 	}
 	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
 		path := paths[int(which)%len(paths)]
@@ -170,4 +184,5 @@ func FuzzImportHides(f *testing.F) {
 }
 
 // wordy matches texts that would extend the token between them to a longer word.
-var wordy = regexp.MustCompile(`[^\s"'=:;,&?#/<>(){}\[\]|]\|[^\s"'=:;,&?#/<>(){}\[\]]?|\|[^\s"'=:;,&?#/<>(){}\[\]]`)
+var wordy = regexp.MustCompile(
+	`[^\s"'=:;,&?#/<>(){}\[\]|]\|[^\s"'=:;,&?#/<>(){}\[\]]?|\|[^\s"'=:;,&?#/<>(){}\[\]]`)

@@ -217,7 +217,8 @@ func TestImportSkipsUnsupportedURLs(t *testing.T) {
 // TestImportEmptyFile: the hint names the files without servers.
 func TestImportEmptyFile(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"a.json": `{ "mcpServers": { "s": { "type": "ws", "url": "wss://h" } } }`})
+	write(t, dir,
+		map[string]string{"a.json": `{ "mcpServers": { "s": { "type": "ws", "url": "wss://h" } } }`})
 	im, err := Read([]string{filepath.Join(dir, "a.json")},
 		Options{Home: dir, Cwd: dir, Env: lookup(nil)})
 	if err != nil {
@@ -272,8 +273,8 @@ func TestImportSkipsGateways(t *testing.T) {
 	}
 }
 
-// TestImportListsUnsetVariables: a variable that the user has set need not be set again, unless it replaces a
-// secret.
+// TestImportListsUnsetVariables: a variable that the user has set need not be set again, unless it
+// replaces a secret.
 func TestImportListsUnsetVariables(t *testing.T) {
 	im := newImporter(Options{Home: "/h", Cwd: "/w",
 		Env: lookup(map[string]string{"HOME": "/h", "A_KEY": "other"})})

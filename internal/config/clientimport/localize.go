@@ -72,13 +72,15 @@ func (f *foreignFile) resolveRelative(s *importedServer) {
 	case relativeCwd && folder != "":
 		s.cwd = filepath.Join(folder, s.cwd)
 	case relativeCwd:
-		f.note("%s: %q: cwd %s is relative to where %s runs, and here to where the gateway is started: "+
-			"write an absolute path", f.display, f.currentServer, s.cwd, f.client.Title)
+		f.note(
+			"%s: %q: cwd %s is relative to where %s runs, and here to where the gateway is started: "+
+				"write an absolute path", f.display, f.currentServer, s.cwd, f.client.Title)
 	case relative && s.cwd == "" && folder != "":
 		s.cwd = folder
 	case relative && s.cwd == "":
-		f.note("%s: %q: a relative path depends on where %s runs, and here on where the gateway is started: "+
-			"write an absolute path, or cwd", f.display, f.currentServer, f.client.Title)
+		f.note(
+			"%s: %q: a relative path depends on where %s runs, and here on where the gateway is started: "+
+				"write an absolute path, or cwd", f.display, f.currentServer, f.client.Title)
 	}
 }
 
@@ -104,7 +106,8 @@ func (f *foreignFile) noteForeignPaths(s *importedServer) {
 			f.note("%s: %q: %s is a Windows path: write the path on this machine", f.display,
 				f.currentServer, what)
 		case f.opts.OS != "windows" && windowsVariable().MatchString(text):
-			f.note("%s: %q: %s has %%VARIABLE%% of Windows, which is not expanded: write ${VARIABLE}",
+			f.note(
+				"%s: %q: %s has %%VARIABLE%% of Windows, which is not expanded: write ${VARIABLE}",
 				f.display, f.currentServer, what)
 		case innerHome().MatchString(text),
 			strings.HasPrefix(what, "env ") && strings.HasPrefix(text, "~/"):

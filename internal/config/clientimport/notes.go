@@ -23,7 +23,8 @@ func (im *importer) recordOrigin(s importedServer) {
 	if s.isDisabled() {
 		return
 	}
-	o := sourceFile{title: s.client.Title, file: im.displayPath(s.path), command: im.removeCommand(s)}
+	o := sourceFile{title: s.client.Title, file: im.displayPath(s.path),
+		command: im.removeCommand(s)}
 	if !s.client.IsNamed() {
 		o.title = ""
 	}
@@ -72,7 +73,8 @@ func (im *importer) finish() {
 		im.note("set before you start the gateway: %s", strings.Join(names, ", "))
 	}
 	if places := im.removalPlaces(); len(places) > 0 {
-		im.note("these servers are now in both places; once the gateway serves them, remove them from %s",
+		im.note(
+			"these servers are now in both places; once the gateway serves them, remove them from %s",
 			strings.Join(places, ", "))
 	}
 }
@@ -93,7 +95,8 @@ func (im *importer) noteSimilarNames() {
 	for _, s := range im.result.servers {
 		name := strings.ReplaceAll(s.name, "-", "_")
 		if other, ok := seen[name]; ok {
-			im.note("%s and %s differ in - and _ only, which some clients do not tell apart: rename one of them",
+			im.note(
+				"%s and %s differ in - and _ only, which some clients do not tell apart: rename one of them",
 				other, s.name)
 		}
 		seen[name] = s.name

@@ -100,7 +100,8 @@ func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 	switch {
 	case secrets.LooksSecret(name):
 	case group("shell") != "" && f.client.ID == "crush":
-		f.note("%s: %q: $(…) runs a command in Crush, but is used literally here: write a variable, and set it",
+		f.note(
+			"%s: %q: $(…) runs a command in Crush, but is used literally here: write a variable, and set it",
 			f.display, f.currentServer)
 	case group("input") != "":
 		f.note("%s: %q: ${input:…} is used literally: write ${VARIABLE}, and set it", f.display,
@@ -113,7 +114,8 @@ func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 		f.note("%s: %q: ${%s} is used literally: write ${VARIABLE}, and set it", f.display,
 			f.currentServer, word)
 	case name != "":
-		f.note("%s: %q: %s is used literally, because %s does not expand it; for a variable, write ${%s}",
+		f.note(
+			"%s: %q: %s is used literally, because %s does not expand it; for a variable, write ${%s}",
 			f.display, f.currentServer, whole, f.client.Title, name)
 	}
 }

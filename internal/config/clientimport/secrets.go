@@ -111,8 +111,9 @@ func (im *importer) hide(s *importedServer, name, what, text string,
 
 // storeReference matches a reference to a secret store that another program resolves:
 // op://vault/item.
-var storeReference = lazy.Regexp(`^(?:op|vault|ref\+[a-z]+|doppler|infisical|bws?|keychain|keyring|pass|secrets?|` +
-	`aws-?sm|gcp-?sm|akv|kv)://[^\s?@]+$`)
+var storeReference = lazy.Regexp(
+	`^(?:op|vault|ref\+[a-z]+|doppler|infisical|bws?|keychain|keyring|pass|secrets?|` +
+		`aws-?sm|gcp-?sm|akv|kv)://[^\s?@]+$`)
 
 // replaceStoreReference replaces a reference to a secret store by a variable.
 func (im *importer) replaceStoreReference(s *importedServer, name, what, text string) string {
@@ -146,7 +147,8 @@ func (im *importer) dropDefaults(s *importedServer, name, text string,
 		if secrets.IsSecret(r.Name, r.Default) ||
 			slices.ContainsFunc(find(name, maskReferences(probe)), overlaps) {
 			text = text[:r.From] + "${" + r.Name + "}" + text[r.To:]
-			im.note("%s: %s: the default of ${%s} is omitted, because it looks like a secret; set %s",
+			im.note(
+				"%s: %s: the default of ${%s} is omitted, because it looks like a secret; set %s",
 				s.file, s.name, r.Name, r.Name)
 		}
 	}

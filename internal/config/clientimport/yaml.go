@@ -20,7 +20,8 @@ func (r *Result) YAML() []byte {
 
 func renderYAML(servers []importedServer) []byte {
 	var out bytes.Buffer
-	out.WriteString("# Written by gateway import. Variables in ${} are taken from the environment.\n")
+	out.WriteString(
+		"# Written by gateway import. Variables in ${} are taken from the environment.\n")
 	out.WriteString("backends:\n")
 	for i, s := range servers {
 		if i > 0 {
@@ -29,7 +30,8 @@ func renderYAML(servers []importedServer) []byte {
 		out.WriteString("  # " + node.OneLine(s.client.Title+", "+s.file) + "\n")
 		switch {
 		case s.fromProject:
-			out.WriteString("  # Disabled: it is in a file of the project. If you trust it, remove enabled: false.\n")
+			out.WriteString(
+				"  # Disabled: it is in a file of the project. If you trust it, remove enabled: false.\n")
 		case s.disabledInClient:
 			out.WriteString("  # Disabled in the client.\n")
 		}

@@ -80,12 +80,14 @@ func TestHTTPStub(t *testing.T) {
 	if err != nil || res.StatusCode != http.StatusAccepted {
 		t.Error(res, err)
 	}
-	_, text, err := hc.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{ "a":1e400 }}}`)
+	_, text, err := hc.post(
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{ "a":1e400 }}}`)
 	if want := `"structuredContent":{"stub":"h1","pid":0,"got":{ "a":1e400 }}}}`; err != nil ||
 		!strings.HasSuffix(text, want) {
 		t.Errorf("%s, %v\nwant %s", text, err, want)
 	}
-	_, text, _ = hc.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":3,"steps":1},"_meta":{"progressToken":"p"}}}`)
+	_, text, _ = hc.post(
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":3,"steps":1},"_meta":{"progressToken":"p"}}}`)
 	if !strings.Contains(text, `"progressToken":"p","progress":1`) ||
 		!strings.Contains(text, `"got":{"ms":3`) {
 		t.Error(text)
@@ -111,7 +113,8 @@ func TestHTTPFaults(t *testing.T) {
 			"event: message\ndata: {", true},
 		"a cut after an event": {`{"fault":"cut","at":"after"}`, 200, "text/event-stream",
 			"notifications/message", true},
-		"an end after the response": {`{"fault":"die","at":"after"}`, 200, "text/event-stream", `"got"`,
+		"an end after the response": {`{"fault":"die","at":"after"}`, 200, "text/event-stream",
+			`"got"`,
 			true},
 		"chunks": {`{"fault":"chunks","bytes":50,"for":"1ms"}`, 200,
 			"application/json", `"got"`, false},
@@ -200,7 +203,9 @@ func TestModernHTTPStub(t *testing.T) {
 	if hc.session != "" {
 		t.Error("a session was opened")
 	}
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{%q:"2026-07-28"}}}`, "io.modelcontextprotocol/protocolVersion")
+	body := fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{%q:"2026-07-28"}}}`,
+		"io.modelcontextprotocol/protocolVersion")
 	if _, text, err := hc.post(body); err != nil ||
 		!bytes.Contains([]byte(text), []byte(`"supportedVersions"`)) {
 		t.Error(text, err)

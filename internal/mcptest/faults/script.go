@@ -59,7 +59,7 @@ type Fault struct {
 	//	utf8     the result contains invalid UTF-8
 	//	junk     Text instead of the response; "" = text that is not JSON
 	//	error    an error with Code
-	//	ask      first a request of method What with the params Text; its response is in the result
+	//	ask      first a request of method What with the params Text; the result has its response
 	//
 	// For HTTPStub only (where die closes the connection, and stderr, deaf and fork have no
 	// effect):

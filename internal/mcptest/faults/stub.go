@@ -24,8 +24,8 @@ import (
 const ScriptEnv = "FAULTS_SCRIPT"
 
 // Main runs the stub on stdin and stdout until stdin ends, and returns the exit code. It exits by
-// itself if a Fault requires it. A fork fault starts the running executable again, so Main has to be
-// called from its main function.
+// itself if a Fault requires it. A fork fault starts the running executable again, so Main has to
+// be called from its main function.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("stub", flag.ContinueOnError)
 	flags.SetOutput(stderr)

@@ -120,7 +120,8 @@ const (
 )
 
 func do(id int, arguments string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"do","arguments":%s,"_meta":{"progressToken":"tok"}}}`, id, arguments)
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"do","arguments":%s,"_meta":{"progressToken":"tok"}}}`, id, arguments)
 }
 
 func TestEchoIsVerbatim(t *testing.T) {
@@ -252,7 +253,8 @@ func TestDie(t *testing.T) {
 				`{"fault":"die","at":"middle","by":"kill"}`)}, 0, true, "signal: killed"},
 		"in an answer, slowly": {`{}`,
 			[]string{do(5,
-				`{"fault":"die","at":"middle","deeds":[{"fault":"chunks","bytes":9}]}`)}, 0, true, "exit status 0"},
+				`{"fault":"die","at":"middle","deeds":[{"fault":"chunks","bytes":9}]}`)}, 0, true,
+			"exit status 0"},
 		"after the answer": {`{}`, []string{do(5, `{"fault":"die","at":"after","code":5}`)}, 1,
 			false, "exit status 5"},
 	} {
@@ -448,7 +450,8 @@ func TestAsk(t *testing.T) {
 
 func TestOtherID(t *testing.T) {
 	p := start(t, `{}`)
-	p.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`, do(5, `{"fault":"id","how":"other"}`))
+	p.send(
+		`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`, do(5, `{"fault":"id","how":"other"}`))
 	if got := p.receive(); !strings.Contains(got, `"id":8,`) || !strings.Contains(got, `"fault"`) {
 		t.Error(got)
 	}
@@ -456,14 +459,16 @@ func TestOtherID(t *testing.T) {
 
 func TestSlow(t *testing.T) {
 	p := start(t, `{}`)
-	p.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":20,"steps":2},"_meta":{"progressToken":7}}}`)
+	p.send(
+		`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":20,"steps":2},"_meta":{"progressToken":7}}}`)
 	for _, want := range []string{`"progressToken":7,"progress":1`,
 		`"progressToken":7,"progress":2`, `"got":{"ms":20`} {
 		if got := p.receive(); !strings.Contains(got, want) {
 			t.Errorf("%s: want %s", got, want)
 		}
 	}
-	p.send(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`,
+	p.send(
+		`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`, lastPing)
 	if got := p.receive(); !strings.Contains(got, `"id":"end"`) {
 		t.Error(got)
@@ -485,7 +490,8 @@ func TestModernStub(t *testing.T) {
 	if got := p.receive(); !strings.Contains(got, `"supportedVersions":["2026-07-28"]`) {
 		t.Error(got)
 	}
-	p.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{},` + meta + `}}`)
+	p.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{},` +
+		meta + `}}`)
 	if got := p.receive(); !strings.Contains(got, `"result":{"resultType":"complete"`) {
 		t.Error(got)
 	}

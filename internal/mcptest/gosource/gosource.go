@@ -17,7 +17,8 @@ import (
 
 // File is a parsed Go file.
 type File struct {
-	Dir    string // its directory, relative to the root of the module, with slashes; "." for the root
+	// its directory, relative to the root of the module, with slashes; "." for the root
+	Dir    string
 	Path   string // its path, relative to the root of the module, with slashes
 	Text   []byte
 	Syntax *ast.File
@@ -81,7 +82,8 @@ var parseAll = sync.OnceValues(func() (files []*File, err error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == ".git"):
+		case d.IsDir() &&
+			(d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == ".git"):
 			return filepath.SkipDir
 		case d.IsDir() || !strings.HasSuffix(path, ".go"):
 			return nil
@@ -100,7 +102,8 @@ var parseAll = sync.OnceValues(func() (files []*File, err error) {
 		}
 		relative = filepath.ToSlash(relative)
 		files = append(files, &File{
-			Dir: filepath.ToSlash(filepath.Dir(relative)), Path: relative, Text: text, Syntax: syntax, Set: set,
+			Dir: filepath.ToSlash(filepath.Dir(relative)), Path: relative, Text: text,
+			Syntax: syntax, Set: set,
 		})
 		return nil
 	})

@@ -82,7 +82,8 @@ func TestChildEchoesLineByLine(t *testing.T) {
 // START-04: the error of Read contains the exit code and the last lines of stderr.
 func TestSTART04ExitErrorContainsExitCodeAndStderr(t *testing.T) {
 	p := spawn(t,
-		shell("i=0; while [ $i -lt 20 ]; do echo line $i >&2; i=$((i+1)); done; echo boom >&2; exit 127"))
+		shell(
+			"i=0; while [ $i -lt 20 ]; do echo line $i >&2; i=$((i+1)); done; echo boom >&2; exit 127"))
 	_, _, err := p.Read()
 	var exit *ExitError
 	if !errors.As(err, &exit) || exit.Status != "exit 127" ||
@@ -95,8 +96,10 @@ func TestSTART04ExitErrorContainsExitCodeAndStderr(t *testing.T) {
 // The cause of the end precedes a stack trace.
 func TestStderrTailBeginsWithTheCause(t *testing.T) {
 	for _, cause := range []string{
-		"Error: Cannot find module 'x'", "panic: runtime error: index out of range", "panic: no such table",
-		"fatal: out of memory", "thread 'main' panicked at src/main.rs:3:5:", `Exception in thread "main" java.lang.IllegalStateException: x`,
+		"Error: Cannot find module 'x'", "panic: runtime error: index out of range",
+		"panic: no such table",
+		"fatal: out of memory", "thread 'main' panicked at src/main.rs:3:5:",
+		`Exception in thread "main" java.lang.IllegalStateException: x`,
 	} {
 		var l stderrTail
 		for _, line := range []string{"starting", cause, "", "1", "2", "3", "4", "5"} {
@@ -197,7 +200,8 @@ func TestAChildThatClosesItsStdinDuringAWriteIsEnded(t *testing.T) {
 func TestFRAME07StderrIsReadFromTheStart(t *testing.T) {
 	var mu sync.Mutex
 	count := 0
-	c := shell("i=0; while [ $i -lt 4000 ]; do echo 'a wall of text, fifty characters long, on stderr' >&2; i=$((i+1)); done; read -r line; echo \"$line\"")
+	c := shell(
+		"i=0; while [ $i -lt 4000 ]; do echo 'a wall of text, fifty characters long, on stderr' >&2; i=$((i+1)); done; read -r line; echo \"$line\"")
 	c.OnStderr = func(string) { mu.Lock(); count++; mu.Unlock() }
 	p := spawn(t, c)
 	if err := p.Write(notification(1, 0), ""); err != nil {
@@ -270,7 +274,8 @@ func TestPROC01GrandchildrenEndWithTheChild(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := spawn(t,
-				shell(say+"trap '' TERM; sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' & say $!; wait"))
+				shell(say+
+					"trap '' TERM; sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' & say $!; wait"))
 			grandchild := readNumber(t, p)
 			end(p)
 			proctest.Eventually(t, "the grandchild's end",
@@ -314,7 +319,8 @@ func TestFRAME08AChildThatNeverReads(t *testing.T) {
 // A relative path is relative to the directory of the child.
 func TestARelativeCommandIsRelativeToItsDirectory(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "run.sh"), []byte("#!/bin/sh\nexit 8\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "run.sh"), []byte("#!/bin/sh\nexit 8\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	p := spawn(t, Command{Path: "./run.sh", Dir: dir, Limit: 1000})
@@ -371,7 +377,8 @@ func TestStartErrors(t *testing.T) {
 // A bare name is looked up in the PATH of the child.
 func TestCommandIsLookedUpInItsOwnPATH(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("#!/bin/sh\nexit 9\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("#!/bin/sh\nexit 9\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	p := spawn(t, Command{Path: "mine", Env: []string{"PATH=/nowhere:" + dir}, Limit: 1000})
@@ -456,7 +463,8 @@ func TestStartErrorsOfFiles(t *testing.T) {
 		!strings.Contains(err.Error(), "is a directory") {
 		t.Errorf("a directory: %v", err)
 	}
-	if _, err := Start(Command{Path: "/bin/sh", Args: []string{strings.Repeat("x", 4<<20)}, Limit: 1000}); err == nil || !strings.Contains(err.Error(), "too long") {
+	if _, err := Start(Command{Path: "/bin/sh", Args: []string{strings.Repeat("x", 4<<20)},
+		Limit: 1000}); err == nil || !strings.Contains(err.Error(), "too long") {
 		t.Errorf("a long argument: %v", err)
 	}
 }

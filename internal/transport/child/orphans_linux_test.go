@@ -148,7 +148,8 @@ func TestPROC04OrphansAreGuardedDuringTheirGrace(t *testing.T) {
 		procgroup.BecomeSubreaper()
 		dir := os.Getenv("DIR")
 		c := shell(proctest.Detached(dir+"/pid",
-			"trap 'echo $$ > "+dir+"/signalled' TERM; while :; do sleep 0.01; done") + "until [ -s " +
+			"trap 'echo $$ > "+dir+"/signalled' TERM; while :; do sleep 0.01; done") +
+			"until [ -s " +
 			dir + "/pid ]; do sleep 0.01; done")
 		c.Grace = time.Hour
 		spawn(t, c)

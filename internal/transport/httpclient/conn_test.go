@@ -114,7 +114,8 @@ func TestHTTPSendsItsHeaders(t *testing.T) {
 			t.Fatalf("%d HTTP requests, want initialize, initialized, ping, GET, DELETE", n)
 		}
 		for _, a := range s.received {
-			both, session, revision := "application/json, text/event-stream", "session-1", "2025-06-18"
+			both, session, revision := "application/json, text/event-stream", "session-1",
+				"2025-06-18"
 			switch {
 			case a.verb == "GET":
 				both = "text/event-stream"
@@ -127,8 +128,10 @@ func TestHTTPSendsItsHeaders(t *testing.T) {
 				t.Errorf("%s: Content-Type %q", a.method, a.header.Get("Content-Type"))
 			}
 			want := map[string]string{
-				"Accept": both, "Authorization": "Bearer secret", "User-Agent": "mcp-gateway", "Cookie": "",
-				"Mcp-Session-Id": session, "Mcp-Protocol-Version": revision, "Accept-Encoding": "identity",
+				"Accept": both, "Authorization": "Bearer secret", "User-Agent": "mcp-gateway",
+				"Cookie":         "",
+				"Mcp-Session-Id": session, "Mcp-Protocol-Version": revision,
+				"Accept-Encoding": "identity",
 			}
 			for name, value := range want {
 				if got := a.header.Get(name); got != value {
@@ -153,11 +156,13 @@ func TestHTTPReadsErrorsOnAnyStatus(t *testing.T) {
 					s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 						w.WriteHeader(status)
 						fmt.Fprintf(w,
-							`{"jsonrpc":"2.0",%s"error":{"code":-32000,"message":"no","data":[1]}}`, id)
+							`{"jsonrpc":"2.0",%s"error":{"code":-32000,"message":"no","data":[1]}}`,
+							id)
 					}
 					c := ready(t, s, nil)
 					c.call("tools/call")
-					c.want(`{"jsonrpc":"2.0","id":101,"error":{"code":-32000,"message":"no","data":[1]}}`)
+					c.want(
+						`{"jsonrpc":"2.0","id":101,"error":{"code":-32000,"message":"no","data":[1]}}`)
 				})
 			})
 		}
@@ -216,7 +221,8 @@ func TestHTTPNotificationsNeedNoResponseBody(t *testing.T) {
 					t.Errorf("got %s", m.Raw())
 				}
 				synctest.Wait()
-				if warned := strings.Contains(s.log.String(), "WARN"); warned != (name == "refusal" || name == "error" || name == "broken") {
+				if warned := strings.Contains(s.log.String(),
+					"WARN"); warned != (name == "refusal" || name == "error" || name == "broken") {
 					t.Errorf("the log is %q", s.log.String())
 				}
 			})

@@ -57,11 +57,13 @@ func (h *hostileServer) RoundTrip(r *http.Request) (*http.Response, error) {
 		return h.response(r, 202, nil, io.NopCloser(strings.NewReader(""))), nil
 	case m.Method() == "server/discover":
 		return h.response(r, 200, http.Header{"Content-Type": {"application/json"}},
-			io.NopCloser(strings.NewReader(resultOf(m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}`)))), nil
+			io.NopCloser(strings.NewReader(resultOf(m,
+				`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}`)))), nil
 	}
 	return h.response(r, 200,
 		http.Header{"Content-Type": {"application/json"}, "Mcp-Session-Id": {"s"}},
-		io.NopCloser(strings.NewReader(resultOf(m, `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x","version":"1"}}`)))), nil
+		io.NopCloser(strings.NewReader(resultOf(m,
+			`{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x","version":"1"}}`)))), nil
 }
 
 func (h *hostileServer) response(r *http.Request, status int, header http.Header,
@@ -130,12 +132,14 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 	}
-	f.Fuzz(func(t *testing.T, kind, which uint8, status uint16, content, session, extra string, body []byte, piece uint8, cut bool) {
+	f.Fuzz(func(t *testing.T, kind, which uint8, status uint16, content, session, extra string,
+		body []byte, piece uint8, cut bool) {
 		const limit = 4096
 		h := &hostileServer{which: which, status: 100 + int(status)%900, header: make(http.Header),
 			body: string(body), piece: int(piece) + 1, cut: cut}
 		for name, value := range map[string]string{"Content-Type": content,
-			"Mcp-Session-Id": session, "Location": extra, "Retry-After": extra, "Mcp-Protocol-Version": extra} {
+			"Mcp-Session-Id": session, "Location": extra, "Retry-After": extra,
+			"Mcp-Protocol-Version": extra} {
 			if value != "" {
 				h.header.Set(name, value)
 			}
@@ -160,7 +164,8 @@ func FuzzAnswers(f *testing.F) {
 			for _, text := range []string{
 				`{"jsonrpc":"2.0","id":1,"method":` + hello +
 					`}`, `{"jsonrpc":"2.0","method":"notifications/initialized"}`,
-				`{"jsonrpc":"2.0","id":101,"method":"tools/call","params":{"name":"x"}}`, `{"jsonrpc":"2.0","id":102,"method":"tools/list"}`,
+				`{"jsonrpc":"2.0","id":101,"method":"tools/call","params":{"name":"x"}}`,
+				`{"jsonrpc":"2.0","id":102,"method":"tools/list"}`,
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":102}}`,
 			} {
 				m, err := wire.Parse([]byte(text))

@@ -116,20 +116,24 @@ func TestUnauthorized(t *testing.T) {
 		headers    map[string]string
 		want       string
 	}{
-		"bearer":        {[]string{"Bearer"}, "text/plain", "", nil, wants},
-		"basic":         {[]string{`Basic realm="x"`}, "text/plain", "", nil, wants},
-		"OAuth":         {[]string{`Bearer error="invalid_token", resource_metadata="https://h/.well-known/x"`}, "text/plain", "", nil, oauth},
-		"the second":    {[]string{"Basic", `bearer Resource_Metadata="https://h/.well-known/x"`}, "text/plain", "", nil, oauth},
+		"bearer": {[]string{"Bearer"}, "text/plain", "", nil, wants},
+		"basic":  {[]string{`Basic realm="x"`}, "text/plain", "", nil, wants},
+		"OAuth":  {[]string{`Bearer error="invalid_token", resource_metadata="https://h/.well-known/x"`}, "text/plain", "", nil, oauth},
+		"the second": {[]string{"Basic", `bearer Resource_Metadata="https://h/.well-known/x"`},
+			"text/plain", "", nil, oauth},
 		"no challenge":  {nil, "text/plain", "", nil, any},
 		"other headers": {nil, "text/plain", "", map[string]string{"X-Api-Key": secret}, any},
-		"configured":    {[]string{`Bearer resource_metadata="` + secret + `"`}, "text/plain", secret, map[string]string{"authorization": "Bearer " + secret}, refuses},
-		"JSON-RPC":      {[]string{"Bearer"}, "application/json", null, nil, wants},
-		"its own id":    {[]string{"Bearer"}, "application/json", own, nil, wants},
-		"stream":        {[]string{"Bearer"}, "text/event-stream", "data: " + null + "\n\n", nil, wants},
-		"coding":        {[]string{"Bearer"}, "text/plain", "br", nil, wants},
+		"configured": {[]string{`Bearer resource_metadata="` + secret + `"`}, "text/plain",
+			secret, map[string]string{"authorization": "Bearer " + secret}, refuses},
+		"JSON-RPC":   {[]string{"Bearer"}, "application/json", null, nil, wants},
+		"its own id": {[]string{"Bearer"}, "application/json", own, nil, wants},
+		"stream": {[]string{"Bearer"}, "text/event-stream", "data: " + null + "\n\n", nil,
+			wants},
+		"coding": {[]string{"Bearer"}, "text/plain", "br", nil, wants},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				r *http.Request) {
 				w.Header()["Www-Authenticate"] = tt.challenges
 				w.Header().Set("Content-Type", tt.kind)
 				if tt.body == "br" {
@@ -140,7 +144,8 @@ func TestUnauthorized(t *testing.T) {
 			}))
 			defer server.Close()
 			for kind, dial := range dialers {
-				got := wantLost(t, dial, "initialize", Options{URL: server.URL, Headers: tt.headers})
+				got := wantLost(t, dial, "initialize",
+					Options{URL: server.URL, Headers: tt.headers})
 				if !strings.HasSuffix(got, "; "+tt.want) || strings.Contains(got, secret) {
 					t.Errorf("%s: %s, want %s", kind, got, tt.want)
 				}

@@ -31,7 +31,8 @@ func TestSSERejectedPost(t *testing.T) {
 		{"503", status(503, "oh"), "HTTP 503 Service Unavailable: oh", true},
 		{"to another origin", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://other.test/", http.StatusTemporaryRedirect)
-		}, "HTTP 307 Temporary Redirect: redirects to http://other.test/: put that into url", false},
+		}, "HTTP 307 Temporary Redirect: redirects to http://other.test/: put that into url",
+			false},
 		{"truncated answer", func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, `{"jsonrpc":"2.0","id":101,"result":{`)
 		}, "the answer is not a message", true},

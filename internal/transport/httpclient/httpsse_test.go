@@ -433,7 +433,8 @@ func TestSSESkipsOversizedEvents(t *testing.T) {
 		s.events <- messageEvent(`{"jsonrpc":"2.0","id":101,"result":"` +
 			strings.Repeat("x", 2<<20) + `"}`)
 		_, _, err := c.Read()
-		if malformed := new(transport.MalformedError); !errors.As(err, &malformed) || malformed.ID != "101" ||
+		if malformed := new(transport.MalformedError); !errors.As(err, &malformed) ||
+			malformed.ID != "101" ||
 			!malformed.LooksLikeResponse {
 			t.Errorf("got %v", err)
 		}
@@ -486,7 +487,8 @@ func TestSSECloseLeavesNothing(t *testing.T) {
 				if _, _, err := c.Read(); err != transport.ErrClosed {
 					t.Errorf("Read: %v", err)
 				}
-				if err := c.Write(wire.NewRequest("9", "ping", nil), ""); err != transport.ErrClosed {
+				if err := c.Write(wire.NewRequest("9", "ping", nil),
+					""); err != transport.ErrClosed {
 					t.Errorf("Write: %v", err)
 				}
 				c.Close()

@@ -227,7 +227,8 @@ func TestHTTPRespondsToTheServer(t *testing.T) {
 		c.call("tools/call")
 		c.want(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		c.write(`{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
-		c.want(`{"jsonrpc":"2.0","id":101,"result":{"asked":{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}}}`)
+		c.want(
+			`{"jsonrpc":"2.0","id":101,"result":{"asked":{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}}}`)
 	})
 }
 

@@ -30,7 +30,8 @@ func goSDK(handler func(*gosdk.Server) http.Handler) realServer {
 		}
 		echo := func(_ context.Context, _ *gosdk.CallToolRequest, in text) (*gosdk.CallToolResult,
 			any, error) {
-			return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: in.Text}}}, nil, nil
+			text := &gosdk.TextContent{Text: in.Text}
+			return &gosdk.CallToolResult{Content: []gosdk.Content{text}}, nil, nil
 		}
 		gosdk.AddTool(server, &gosdk.Tool{Name: "echo"}, echo)
 		gosdk.AddTool(server, &gosdk.Tool{Name: "grow"},
@@ -53,7 +54,8 @@ func goSDK(handler func(*gosdk.Server) http.Handler) realServer {
 			func(ctx context.Context, r *gosdk.CallToolRequest, in text) (*gosdk.CallToolResult,
 				any, error) {
 				if r.Extra.CloseSSEStream != nil {
-					r.Extra.CloseSSEStream(gosdk.CloseSSEStreamArgs{RetryAfter: 10 * time.Millisecond})
+					r.Extra.CloseSSEStream(
+						gosdk.CloseSSEStreamArgs{RetryAfter: 10 * time.Millisecond})
 				}
 				return echo(ctx, r, in)
 			})
@@ -93,7 +95,11 @@ func mcpGo(handler func(*mcpgo.MCPServer) http.Handler) realServer {
 }
 
 func mcpGoStreamable(o ...mcpgo.StreamableHTTPOption) realServer {
-	return mcpGo(func(server *mcpgo.MCPServer) http.Handler { return mcpgo.NewStreamableHTTPServer(server, o...) })
+	return mcpGo(
+		func(
+			server *mcpgo.MCPServer) http.Handler {
+			return mcpgo.NewStreamableHTTPServer(server, o...)
+		})
 }
 
 func mcpGoSSE(o ...mcpgo.SSEOption) realServer {
@@ -243,20 +249,23 @@ func TestSSERealServerSendsRequests(t *testing.T) {
 	c.handshakeReal("2025-11-25")
 	c.tool("2", "roots", "")
 	question := c.readUntil("roots/list")
-	c.write(`{"jsonrpc":"2.0","id":` + string(question.ID()) + `,"result":{"roots":[{"uri":"file:///here"}]}}`)
+	c.write(`{"jsonrpc":"2.0","id":` + string(question.ID()) +
+		`,"result":{"roots":[{"uri":"file:///here"}]}}`)
 	c.wantResult("2", "file:///here")
 }
 
 // Unsolicited notifications arrive on the standalone stream.
 func TestHTTPRealServersSendNotifications(t *testing.T) {
-	for _, name := range []string{"go-sdk, streams", "go-sdk, JSON", "go-sdk, resumable", "mcp-go"} {
+	for _, name := range []string{"go-sdk, streams", "go-sdk, JSON", "go-sdk, resumable",
+		"mcp-go"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			opened := make(chan bool)
 			handler := realServers[name]()
 			c, _ := dialReal(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == "GET" {
-					handler.ServeHTTP(&flushRecorder{ResponseWriter: w, flushed: sync.OnceFunc(func() { close(opened) })}, r)
+					handler.ServeHTTP(&flushRecorder{ResponseWriter: w,
+						flushed: sync.OnceFunc(func() { close(opened) })}, r)
 					return
 				}
 				handler.ServeHTTP(w, r)

@@ -192,7 +192,8 @@ func TestStatelessLost(t *testing.T) {
 func TestStatelessRetries(t *testing.T) {
 	for method, again := range map[string]bool{
 		"server/discover": true, "tools/list": true, "tasks/get": true,
-		"tools/call": false, "tasks/update": false, "tasks/cancel": false, "subscriptions/listen": false,
+		"tools/call": false, "tasks/update": false, "tasks/cancel": false,
+		"subscriptions/listen": false,
 	} {
 		t.Run(method, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -133,7 +133,9 @@ func TestStatelessProbeOfRealServers(t *testing.T) {
 			probe.writeRequest("1", "server/discover", "")
 			if m, _, err := probe.Read(); err != nil && !errors.Is(err, ErrNotStateless) {
 				t.Errorf("got %s, %v", m.Raw(), err)
-			} else if knows := strings.Contains(string(m.Part(wire.PartResult)), "2026-07-28"); knows != (strings.HasPrefix(name, "mcp-go") || strings.Contains(name, "without sessions")) {
+			} else if knows := strings.Contains(string(m.Part(wire.PartResult)),
+				"2026-07-28"); knows != (strings.HasPrefix(name, "mcp-go") ||
+				strings.Contains(name, "without sessions")) {
 				t.Errorf("got %s, %v", m.Raw(), err)
 			}
 			c := &client{T: t, Conn: DialStreamable(Options{URL: server.URL})}

@@ -88,8 +88,10 @@ func TestStatelessSendsItsHeaders(t *testing.T) {
 		}
 		for _, a := range s.received {
 			want := map[string]string{
-				"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "Authorization": "Bearer secret",
-				"User-Agent": "mcp-gateway", "Via": "1.1 us", "Cookie": "", "Accept-Encoding": "identity",
+				"Accept": "application/json, text/event-stream", "Content-Type": "application/json",
+				"Authorization": "Bearer secret",
+				"User-Agent":    "mcp-gateway", "Via": "1.1 us", "Cookie": "",
+				"Accept-Encoding":      "identity",
 				"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": a.method, "Mcp-Param-Empty": "",
 			}
 			for name, value := range want {
@@ -215,7 +217,10 @@ func TestStatelessNotifications(t *testing.T) {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
-				s.note = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { w.WriteHeader(status) }
+				s.note = func(w http.ResponseWriter, _ *http.Request,
+					_ wire.Message) {
+					w.WriteHeader(status)
+				}
 				c := dialStateless(t, s, nil)
 				c.write(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 				c.call("tools/list")
@@ -273,7 +278,8 @@ func TestStatelessReadsErrorsOnAnyStatus(t *testing.T) {
 						}
 						c := dialStateless(t, s, nil)
 						c.call("server/discover")
-						c.want(`{"jsonrpc":"2.0","id":101,"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"]}}}`)
+						c.want(
+							`{"jsonrpc":"2.0","id":101,"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"]}}}`)
 						c.wantNothing()
 					})
 				})
@@ -370,7 +376,8 @@ func TestStatelessSkipsOversizedEvents(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			writeStream(w,
-				messageEvent(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"`+strings.Repeat("x", 3<<20)+`"}}`), messageEvent(resultOf(m, "{}")))
+				messageEvent(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"`+
+					strings.Repeat("x", 3<<20)+`"}}`), messageEvent(resultOf(m, "{}")))
 		}
 		c := dialStateless(t, s, nil)
 		c.call("subscriptions/listen")
@@ -420,7 +427,9 @@ func TestStatelessProbeThenHandshake(t *testing.T) {
 		for _, a := range s.received {
 			verbs = append(verbs, a.verb+" "+a.method)
 		}
-		if want := []string{"POST server/discover", "POST initialize", "POST notifications/initialized", "GET ", "POST tools/list", "DELETE "}; !slices.Equal(verbs, want) {
+		if want := []string{"POST server/discover", "POST initialize",
+			"POST notifications/initialized", "GET ", "POST tools/list",
+			"DELETE "}; !slices.Equal(verbs, want) {
 			t.Errorf("arrived: %q", verbs)
 		}
 	})

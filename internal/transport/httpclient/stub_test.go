@@ -268,7 +268,8 @@ func ready(t *testing.T, s *stub, change func(*Options)) *client {
 
 func (c *client) handshake() {
 	c.Helper()
-	c.write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	c.write(
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 	if m := c.read(); m.Kind() != wire.Response || m.Part(wire.PartResult) == nil {
 		c.Fatalf("initialize was answered with %s", m.Raw())
 	}
@@ -296,7 +297,9 @@ func (c *client) call(method string) wire.ID {
 
 func (c *client) cancel(id wire.ID) {
 	c.Helper()
-	c.write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id))
+	c.write(
+		fmt.Sprintf(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id))
 }
 
 func (c *client) read() wire.Message {

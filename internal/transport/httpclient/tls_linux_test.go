@@ -27,8 +27,9 @@ func TestTLSFilesAreRegular(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		pipe: "is a pipe or a device", link: "is a pipe or a device", "/dev/zero": "is a pipe or a device",
-		dir: "is a directory", long: "is longer than 16 MiB", filepath.Join(dir,
+		pipe: "is a pipe or a device", link: "is a pipe or a device",
+		"/dev/zero": "is a pipe or a device",
+		dir:         "is a directory", long: "is longer than 16 MiB", filepath.Join(dir,
 			"none"): "no such file",
 	} {
 		for key, files := range map[string]ClientTLS{"tls.ca": {CA: path},

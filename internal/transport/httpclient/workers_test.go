@@ -28,7 +28,8 @@ func TestPostingGoroutinesAreReused(t *testing.T) {
 		first, _ := goroutines()
 		for round := range 3 {
 			for i := range calls {
-				if err := c.Write(wire.NewRequest(wire.ID(fmt.Sprint(calls*round+i+1000)), "call", nil), ""); err != nil {
+				if err := c.Write(wire.NewRequest(wire.ID(fmt.Sprint(calls*round+i+1000)), "call",
+					nil), ""); err != nil {
 					t.Fatal(err)
 				}
 			}
