@@ -141,7 +141,7 @@ func (e *queuedRecord) message() string {
 // a URI is returned unchanged, and so are expressions of a URI template.
 func bareURI(uri string) string {
 	if i := secrets.QueryStart(uri); i >= 0 {
-		uri = uri[:i] + redacted
+		uri = uri[:i] + secrets.Redacted
 	}
 	uri = strings.TrimSuffix(uri, "?")
 	scheme, rest, ok := strings.Cut(uri, "://")
@@ -154,7 +154,7 @@ func bareURI(uri string) string {
 	}
 	i := strings.LastIndexByte(authority, '@')
 	if i >= 0 && secrets.IsSecretUserInfo(authority[:i]) {
-		rest = redacted + rest[i:]
+		rest = secrets.Redacted + rest[i:]
 	}
 	return scheme + "://" + rest
 }

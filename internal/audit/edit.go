@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-)
 
-// redacted replaces a secret in a text, as in package logging.
-const redacted = "***"
+	"mcpgateway/internal/secrets"
+)
 
 // A replacement replaces text[from:to] by the text with.
 type replacement struct {
@@ -45,7 +44,7 @@ func mergeOverlapping(edits []replacement) []replacement {
 		case last < 0 || e.from >= all[last].to:
 			all = append(all, e)
 		case e.to > all[last].to:
-			all[last].to, all[last].with = e.to, redacted
+			all[last].to, all[last].with = e.to, secrets.Redacted
 		}
 	}
 	return all
@@ -67,7 +66,7 @@ func maskEdits(text, masked string) []replacement {
 	}
 	var all []replacement
 	at := 0
-	kept := strings.Split(masked, redacted)
+	kept := strings.Split(masked, secrets.Redacted)
 	for i, part := range kept {
 		from := at
 		switch {
@@ -80,7 +79,7 @@ func maskEdits(text, masked string) []replacement {
 			from += strings.Index(text[at:], part)
 		}
 		if from > at {
-			all = append(all, replacement{at, from, redacted})
+			all = append(all, replacement{at, from, secrets.Redacted})
 		}
 		at = from + len(part)
 	}

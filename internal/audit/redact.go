@@ -36,26 +36,26 @@ func jsonEdits(raw []byte, mask func(string) string, isJSON bool) []replacement 
 	var all []replacement
 	headers := 0 // end of the last object of HTTP headers
 	for i := 0; i < len(raw); {
-		end := tokenEnd(raw, i)
+		end := secrets.TokenEnd(raw, i)
 		switch token := raw[i:end]; {
 		case token[0] == '"':
 			text, inside := stringEdits(token, mask)
 			all = append(all, shiftEdits(inside, i)...)
-			value, ok := memberValue(raw, end)
+			value, ok := secrets.MemberValue(raw, end)
 			switch {
 			case !ok:
 				value, ok = flagArgument(raw, end, text)
 			case value < headers:
 				ok = secrets.IsSecretHeader(text)
 			case isHeaders(text) && value < len(raw) && raw[value] == '{':
-				headers, ok = valueEnd(raw, value), false
+				headers, ok = secrets.ValueEnd(raw, value), false
 			default:
 				ok = secrets.IsSecretName(text)
 			}
 			if !ok {
 				break
 			}
-			if to := valueEnd(raw, value); isSecret(text, raw[value:to], value < headers) {
+			if to := secrets.ValueEnd(raw, value); isSecret(text, raw[value:to], value < headers) {
 				end = to
 				all = append(all, valueEdit(raw, value, to))
 			}
@@ -75,7 +75,7 @@ func valueEdit(raw []byte, from, to int) replacement {
 	if from++; to > from && raw[to-1] == '"' {
 		to--
 	}
-	return replacement{from, to, redacted}
+	return replacement{from, to, secrets.Redacted}
 }
 
 // isSecret reports whether value, under the name of a secret or of an HTTP header, is a secret.
@@ -103,74 +103,17 @@ func isHeaders(key string) bool { return strings.HasSuffix(strings.ToLower(key),
 // flagArgument returns the offset of the string that follows a flag in an array of arguments, if
 // the flag is the name of a secret.
 func flagArgument(raw []byte, i int, flag string) (int, bool) {
-	i = skipSpace(raw, i)
+	i = secrets.SkipSpace(raw, i)
 	if !strings.HasPrefix(flag, "-") || len(flag) > maxName || i == len(raw) || raw[i] != ',' ||
 		!secrets.IsSecretName(flag) {
 		return 0, false
 	}
-	i = skipSpace(raw, i+1)
+	i = secrets.SkipSpace(raw, i+1)
 	if i+1 >= len(raw) || raw[i] != '"' || raw[i+1] == '-' {
 		return 0, false
 	}
-	_, isKey := memberValue(raw, tokenEnd(raw, i))
+	_, isKey := secrets.MemberValue(raw, secrets.TokenEnd(raw, i))
 	return i, !isKey
-}
-
-// memberValue returns the offset of the value, if the string that ends at i is a key.
-func memberValue(raw []byte, i int) (int, bool) {
-	i = skipSpace(raw, i)
-	if i == len(raw) || raw[i] != ':' {
-		return 0, false
-	}
-	return skipSpace(raw, i+1), true
-}
-
-// valueEnd returns the end of the value that begins at i.
-func valueEnd(raw []byte, i int) int {
-	for depth := 0; i < len(raw); {
-		switch raw[i] {
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-		}
-		if depth < 0 {
-			return i // no value
-		}
-		i = tokenEnd(raw, i)
-		if depth == 0 {
-			return i
-		}
-	}
-	return i
-}
-
-// tokenEnd returns the end of the token at i: a string, a punctuation mark, a space, or a run of
-// other characters.
-func tokenEnd(raw []byte, i int) int {
-	if raw[i] == '"' {
-		for i++; i < len(raw); i++ {
-			switch raw[i] {
-			case '\\':
-				i++
-			case '"':
-				return i + 1
-			}
-		}
-		return len(raw)
-	}
-	switch n := bytes.IndexAny(raw[i:], "{}[]:,\" \t\r\n"); n {
-	case -1:
-		return len(raw)
-	case 0:
-		return i + 1
-	default:
-		return i + n
-	}
-}
-
-func skipSpace(raw []byte, i int) int {
-	return len(raw) - len(bytes.TrimLeft(raw[i:], " \t\r\n"))
 }
 
 func isNumber(token []byte) bool {

@@ -20,10 +20,10 @@ func textEdits(text string) []replacement {
 	all := privateKeys(text)
 	done := 0
 	hide := func(from, to int) {
-		if from < done || from == to || text[from:to] == redacted {
+		if from < done || from == to || text[from:to] == secrets.Redacted {
 			return
 		}
-		all = append(all, replacement{from, to, redacted})
+		all = append(all, replacement{from, to, secrets.Redacted})
 		done = to
 	}
 	word := 0 // start of the word around i
@@ -120,8 +120,8 @@ func privateKeys(text string) (all []replacement) {
 		} else {
 			at = from + stringEnd(text[from:])
 		}
-		if at > from && text[from:at] != redacted {
-			all = append(all, replacement{from, at, redacted})
+		if at > from && text[from:at] != secrets.Redacted {
+			all = append(all, replacement{from, at, secrets.Redacted})
 		}
 	}
 }

@@ -59,7 +59,7 @@ func HideArguments(args []string) []string {
 	for i, arg := range args {
 		text, end := "", 0
 		for _, p := range argumentSecrets(args, i) { // in order, without overlaps
-			text, end = text+arg[end:p.From]+"***", p.To
+			text, end = text+arg[end:p.From]+secrets.Redacted, p.To
 		}
 		hidden[i] = text + arg[end:]
 	}

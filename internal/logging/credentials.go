@@ -115,7 +115,7 @@ func isLiteral(text string) bool {
 
 // appendSpan appends the span s[from:to], unless it is empty or already masked.
 func appendSpan(spans []textRange, s string, from, to int) []textRange {
-	if from == to || s[from:to] == redacted {
+	if from == to || s[from:to] == secrets.Redacted {
 		return spans
 	}
 	return append(spans, textRange{from, to})

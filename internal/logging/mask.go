@@ -11,9 +11,6 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// redacted replaces each secret.
-const redacted = "***"
-
 // minSecret is the length of the shortest value that is masked. Environment values such as 0, 1
 // or on are not secrets, and masking every 1 would make the log unreadable without hiding
 // anything.
@@ -245,7 +242,7 @@ func replaceSpans(s string, spans []textRange) string {
 			to = max(to, spans[i].to)
 		}
 		b.WriteString(s[copied:from])
-		b.WriteString(redacted)
+		b.WriteString(secrets.Redacted)
 		copied = to
 	}
 	b.WriteString(s[copied:])

@@ -35,7 +35,7 @@ type walker struct {
 
 // token reads the token at i and returns its end.
 func (w *walker) token(i int) int {
-	end := tokenEnd(w.text, i)
+	end := TokenEnd(w.text, i)
 	switch c := w.text[i]; c {
 	case ' ', '\t', '\r', '\n', ',', ':':
 	case '{', '[':
@@ -48,7 +48,7 @@ func (w *walker) token(i int) int {
 	case '}', ']':
 		w.close()
 	case '"':
-		if value, ok := memberValue(w.text, end); ok && w.beyond == 0 {
+		if value, ok := MemberValue(w.text, end); ok && w.beyond == 0 {
 			return w.name(i, end, value)
 		} else if ok {
 			return value
@@ -67,7 +67,7 @@ func (w *walker) name(i, end, value int) int {
 	w.path = append(w.path, name)
 	w.member = true
 	if value < len(w.text) && (w.text[value] == '{' || w.text[value] == '[') && w.whole(name) {
-		end = valueEnd(w.text, value)
+		end = ValueEnd(w.text, value)
 		w.value(value, end)
 		return end
 	}
@@ -99,18 +99,19 @@ func (w *walker) close() {
 	}
 }
 
-// memberValue returns the offset of the value, if the string that ends at i is the name of a
+// MemberValue returns the offset of the value, if the string that ends at i is the name of a
 // member.
-func memberValue(text []byte, i int) (int, bool) {
-	i = skipSpace(text, i)
+func MemberValue(text []byte, i int) (int, bool) {
+	i = SkipSpace(text, i)
 	if i == len(text) || text[i] != ':' {
 		return 0, false
 	}
-	return skipSpace(text, i+1), true
+	return SkipSpace(text, i+1), true
 }
 
-// valueEnd returns the end of the object or array that begins at i.
-func valueEnd(text []byte, i int) int {
+// ValueEnd returns the end of the value that begins at i. Without a value, in front of a closing
+// bracket, it returns i.
+func ValueEnd(text []byte, i int) int {
 	for depth := 0; i < len(text); {
 		switch text[i] {
 		case '{', '[':
@@ -118,17 +119,20 @@ func valueEnd(text []byte, i int) int {
 		case '}', ']':
 			depth--
 		}
-		i = tokenEnd(text, i)
-		if depth <= 0 {
-			break
+		if depth < 0 {
+			return i
+		}
+		i = TokenEnd(text, i)
+		if depth == 0 {
+			return i
 		}
 	}
 	return i
 }
 
-// tokenEnd returns the end of the token at i: a string, a punctuation mark, a space, or a run of
+// TokenEnd returns the end of the token at i: a string, a punctuation mark, a space, or a run of
 // other characters.
-func tokenEnd(text []byte, i int) int {
+func TokenEnd(text []byte, i int) int {
 	if text[i] == '"' {
 		for i++; i < len(text); i++ {
 			switch text[i] {
@@ -150,7 +154,8 @@ func tokenEnd(text []byte, i int) int {
 	}
 }
 
-func skipSpace(text []byte, i int) int {
+// SkipSpace returns the offset of the first byte at or after i that is not JSON white space.
+func SkipSpace(text []byte, i int) int {
 	return len(text) - len(bytes.TrimLeft(text[i:], " \t\r\n"))
 }
 

@@ -14,6 +14,9 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
+// Redacted replaces a secret in a text.
+const Redacted = "***"
+
 // IsSecret reports whether value is a secret, by its name or by its form. Booleans, file paths and
 // URLs without credentials are not secrets, even under the name of one. Numbers are: PIN: 1234.
 func IsSecret(name, value string) bool {
