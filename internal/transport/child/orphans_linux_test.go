@@ -59,10 +59,11 @@ func TestOrphansGetSIGTERMFirst(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "signals")
 	c := shell(proctest.Detached(dir+"/pid",
-		"trap 'echo bye > "+file+"; exit' TERM; while :; do sleep 0.01; done") + "read -r never")
+		"trap 'echo bye > "+file+"; exit' TERM; echo $$ > "+dir+"/trapped; "+
+			"while :; do sleep 0.01; done") + "read -r never")
 	c.Grace = 5 * time.Second
 	p := spawn(t, c)
-	proctest.PIDFrom(t, dir+"/pid")
+	proctest.PIDFrom(t, dir+"/trapped")
 	p.Close()
 	if text, _ := os.ReadFile(file); string(text) != "bye\n" {
 		t.Errorf("the orphan wrote %q", text)
