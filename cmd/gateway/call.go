@@ -63,10 +63,10 @@ VALUE is sent as a string. The exit code is 1 if the tool reports an error.`,
 
 // callTool connects to the gateway over a pipe in memory, calls a tool, and prints the result.
 func (c *cli) callTool(ctx context.Context, a *app, tool string, args []string, asJSON bool) error {
-	ours, theirs := transport.Pipe()
+	clientEnd, gatewayEnd := transport.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- a.gateway.Serve(ctx, "", "", theirs) }()
-	p := peer.New(ours, noCapabilities{}, peer.Options{})
+	go func() { served <- a.gateway.Serve(ctx, "", "", gatewayEnd) }()
+	p := peer.New(clientEnd, noCapabilities{}, peer.Options{})
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(context.Background()) }()
 	defer func() {
@@ -97,10 +97,10 @@ func (c *cli) callTool(ctx context.Context, a *app, tool string, args []string, 
 	}
 	response, err := c.callAndWait(ctx, a, p, tool, arguments)
 	cancel(nil)
-	late, isLate := errors.AsType[hintedError](context.Cause(ctx))
+	timeout, isTimeout := errors.AsType[hintedError](context.Cause(ctx))
 	switch {
-	case isLate && err != nil:
-		return late
+	case isTimeout && err != nil:
+		return timeout
 	case err != nil:
 		return err
 	case response.Part(wire.PartError) != nil:

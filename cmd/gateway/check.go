@@ -79,7 +79,7 @@ func (c *cli) startBackends(ctx context.Context, a *app) error {
 	defer p.clear()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	late := c.timeoutChannel()
+	timeout := c.timeoutChannel()
 	for {
 		v := a.backends.View()
 		if v.Complete {
@@ -89,7 +89,7 @@ func (c *cli) startBackends(ctx context.Context, a *app) error {
 		case <-v.Changed:
 		case <-tick.C:
 			p.show(enabled(a.backends.Status()))
-		case <-late:
+		case <-timeout:
 			a.timedOutAfter = c.timeout
 			return nil
 		case <-ctx.Done():

@@ -134,7 +134,7 @@ func healthHint(err error) string {
 	return "is a gateway running there? gateway serve --listen starts one"
 }
 
-// healthURL returns the URL at which the gateway with this URL is asked.
+// healthURL returns the health URL of the gateway with this URL.
 func healthURL(text string) (string, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text

@@ -121,8 +121,8 @@ func (a *app) keepNameRecord(ctx context.Context) {
 	if k.path == "" {
 		return
 	}
-	for over := false; !over; {
-		over = ctx.Err() != nil // the last update
+	for last := false; !last; {
+		last = ctx.Err() != nil
 		v := a.backends.View()
 		if k.update(v) {
 			select {

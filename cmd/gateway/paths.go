@@ -70,9 +70,9 @@ func isSameFile(a, b string) bool {
 	if absolutePath(a) == absolutePath(b) {
 		return true
 	}
-	one, errA := os.Stat(a)
-	other, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(one, other)
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
 // missingPaths returns a warning for each path of a backend that does not exist, and for a state

@@ -300,23 +300,23 @@ func (a *app) endpointURL(addr net.Addr) string {
 // disconnects, it calls disconnected: a gateway that was started by a client must not outlive
 // the client and keep the port.
 func (c *cli) rejectStdioClient(a *app, url string, disconnected func()) (end func()) {
-	var asked, over atomic.Bool
-	gone, leave := c.serveErrors(errorResponder{
+	var rejected, ended atomic.Bool
+	done, stop := c.serveErrors(errorResponder{
 		"This gateway serves at " + url + " only: configure that URL, or start it with --stdio",
 		func(method string) {
-			asked.Store(true)
+			rejected.Store(true)
 			a.log.Warn("rejected a client on stdin: start the gateway with --stdio to serve it",
 				"method", method)
 		},
 	}, int(a.Config.Limits.Message))
 	go func() {
-		if <-gone; asked.Load() && !over.Load() {
+		if <-done; rejected.Load() && !ended.Load() {
 			a.log.Info("client on stdin disconnected: stopping")
 			disconnected()
 		}
 	}()
 	return func() {
-		over.Store(true)
-		leave()
+		ended.Store(true)
+		stop()
 	}
 }

@@ -61,13 +61,13 @@ func (c *cli) awaitStart(ctx context.Context, cancel context.CancelCauseFunc, a 
 	defer p.clear()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	late := c.timeoutChannel()
+	timeout := c.timeoutChannel()
 	for {
-		over := false
+		timedOut := false
 		select {
 		case <-tick.C:
-		case <-late:
-			over = true
+		case <-timeout:
+			timedOut = true
 		case <-ctx.Done():
 			return
 		}
@@ -75,7 +75,7 @@ func (c *cli) awaitStart(ctx context.Context, cancel context.CancelCauseFunc, a 
 		switch {
 		case names == "":
 			return
-		case over:
+		case timedOut:
 			cancel(hintedError{
 				fmt.Errorf("%s did not answer within %v", names, c.timeout),
 				"increase --timeout; gateway check shows more",

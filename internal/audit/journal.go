@@ -194,9 +194,10 @@ func (j *Journal) takeBatch(last bool) bool {
 	return len(j.batch) > 0
 }
 
-// Lost says how many records were not written: those which came after Run had returned, and
-// those that the place they go to refused (disk full). The journal does not log it, since the
-// place where it logs may be what failed; main does.
+// Lost returns the number of records that were not written: those passed to Write after Run had
+// returned, and those that could not be written to the log or file, such as on a full disk. The
+// journal does not log it, because the log may be what failed; the
+// caller does.
 func (j *Journal) Lost() int64 { return j.lost.Load() }
 
 // logSink has a log's handler write each record.

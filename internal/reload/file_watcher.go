@@ -43,121 +43,121 @@ func newFileWatcher(log *slog.Logger) *fileWatcher {
 
 // watch replaces the files to watch. The start of the watch is reported like a change, because the
 // files may have changed before. Only one goroutine may call watch.
-func (l *fileWatcher) watch(files []string) {
+func (w *fileWatcher) watch(files []string) {
 	select {
-	case <-l.files: // not yet taken by run
+	case <-w.files: // not yet taken by run
 	default:
 	}
-	l.files <- files
+	w.files <- files
 }
 
 // run watches until ctx is done.
-func (l *fileWatcher) run(ctx context.Context) {
+func (w *fileWatcher) run(ctx context.Context) {
 	var files []string
 	select {
-	case files = <-l.files:
+	case files = <-w.files:
 	case <-ctx.Done():
 		return
 	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		l.watchFailed(err)
+		w.watchFailed(err)
 		return
 	}
 	defer watcher.Close()
-	l.addWatches(watcher, files)
-	l.hasChanged(files)
-	l.notify(files)
+	w.addWatches(watcher, files)
+	w.hasChanged(files)
+	w.notify(files)
 	var first time.Time // first change of the burst, zero = no burst
-	over := time.NewTimer(0)
-	over.Stop()
-	defer over.Stop()
-	again := time.NewTicker(pollInterval)
-	defer again.Stop()
+	burstEnd := time.NewTimer(0)
+	burstEnd.Stop()
+	defer burstEnd.Stop()
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
 	touched := func() {
-		l.addWatches(watcher, files)
+		w.addWatches(watcher, files)
 		if first.IsZero() {
 			first = time.Now()
 		}
-		over.Reset(min(quietPeriod, time.Until(first.Add(maximumBurst))))
+		burstEnd.Reset(min(quietPeriod, time.Until(first.Add(maximumBurst))))
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case files = <-l.files:
-			l.addWatches(watcher, files)
-			l.hasChanged(files)
-			l.notify(files)
+		case files = <-w.files:
+			w.addWatches(watcher, files)
+			w.hasChanged(files)
+			w.notify(files)
 		case e := <-watcher.Events:
-			if l.paths[e.Name] || l.dirs[e.Name] {
+			if w.paths[e.Name] || w.dirs[e.Name] {
 				touched()
 			}
 		case err := <-watcher.Errors:
-			l.log.Debug("watching the configuration", "err", err)
+			w.log.Debug("error while watching the configuration", "err", err)
 			touched() // a lost event may concern our files
-		case <-again.C:
-			if l.hasChanged(files) {
+		case <-poll.C:
+			if w.hasChanged(files) {
 				touched()
 			}
-		case <-over.C:
-			if time.Since(first) < replaceTimeout && l.missing(files) {
-				over.Reset(quietPeriod)
+		case <-burstEnd.C:
+			if time.Since(first) < replaceTimeout && w.missing(files) {
+				burstEnd.Reset(quietPeriod)
 				continue
 			}
 			first = time.Time{}
-			l.hasChanged(files) // so that the next comparison does not report this change again
-			l.notify(files)
+			w.hasChanged(files) // so that the next comparison does not report this change again
+			w.notify(files)
 		}
 	}
 }
 
 // notify reports that the files may have changed.
-func (l *fileWatcher) notify(files []string) {
-	l.existed = make(map[string]bool)
+func (w *fileWatcher) notify(files []string) {
+	w.existed = make(map[string]bool)
 	for _, file := range files {
 		if !isMissing(file) {
-			l.existed[file] = true
+			w.existed[file] = true
 		}
 	}
 	select {
-	case l.changed <- struct{}{}:
+	case w.changed <- struct{}{}:
 	default:
 	}
 }
 
 // addWatches watches the directories on the way to the files, and removes all other watches.
-func (l *fileWatcher) addWatches(watcher *fsnotify.Watcher, files []string) {
-	before := l.dirs
-	l.paths, l.dirs = make(map[string]bool), make(map[string]bool)
+func (w *fileWatcher) addWatches(watcher *fsnotify.Watcher, files []string) {
+	before := w.dirs
+	w.paths, w.dirs = make(map[string]bool), make(map[string]bool)
 	for _, file := range files {
 		for _, path := range symlinkChain(file) {
-			l.paths[path] = true
-			l.dirs[filepath.Dir(path)] = true
+			w.paths[path] = true
+			w.dirs[filepath.Dir(path)] = true
 		}
 	}
 	for dir := range before {
-		if !l.dirs[dir] {
+		if !w.dirs[dir] {
 			_ = watcher.Remove(dir) // fails if the directory was removed
 		}
 	}
-	for dir := range l.dirs {
+	for dir := range w.dirs {
 		// Also if it is watched: another directory may have taken its place.
 		if err := watcher.Add(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !before[dir] {
-			l.watchFailed(err)
+			w.watchFailed(err)
 		}
 	}
 }
 
-func (l *fileWatcher) watchFailed(err error) {
-	l.log.Warn("cannot watch the configuration: send SIGHUP after a change; "+
+func (w *fileWatcher) watchFailed(err error) {
+	w.log.Warn("cannot watch the configuration: send SIGHUP after a change; "+
 		"on Linux fs.inotify.max_user_watches and max_user_instances limit the number of watches",
 		"err", err)
 }
 
 // hasChanged reports whether, since its last call, one of the files was replaced or changed its
 // size or modification time.
-func (l *fileWatcher) hasChanged(files []string) (changed bool) {
+func (w *fileWatcher) hasChanged(files []string) (changed bool) {
 	now := make([]fs.FileInfo, len(files))
 	for i, file := range files {
 		now[i], _ = os.Stat(file)
@@ -168,16 +168,16 @@ func (l *fileWatcher) hasChanged(files []string) (changed bool) {
 		}
 		return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 	}
-	changed = !slices.EqualFunc(now, l.last, same)
-	l.last = now
+	changed = !slices.EqualFunc(now, w.last, same)
+	w.last = now
 	return changed
 }
 
 // missing reports whether a file is missing that existed at the last notification: it may be in the
 // middle of a replacement. A file that did not exist then is not waited for.
-func (l *fileWatcher) missing(files []string) bool {
+func (w *fileWatcher) missing(files []string) bool {
 	for _, file := range files {
-		if l.existed[file] && isMissing(file) {
+		if w.existed[file] && isMissing(file) {
 			return true
 		}
 	}
