@@ -34,8 +34,10 @@ func TestWarnsOfReadableAuditFile(t *testing.T) {
 			}
 			var out bytes.Buffer
 			a := &app{
-				Loaded: &config.Loaded{Config: &config.Config{Audit: config.Audit{File: path, Payloads: payloads}}},
-				log:    slog.New(slog.NewTextHandler(&out, nil)), mask: logging.NewMask(),
+				Loaded: &config.Loaded{
+					Config: &config.Config{Audit: config.Audit{File: path, Payloads: payloads}},
+				},
+				log: slog.New(slog.NewTextHandler(&out, nil)), mask: logging.NewMask(),
 			}
 			_ = a.openJournal()
 			a.close()
@@ -44,11 +46,14 @@ func TestWarnsOfReadableAuditFile(t *testing.T) {
 			case want == "" && got != "":
 				t.Errorf("%o: %s", mode, got)
 			case want == "":
-			case strings.Count(got, "level=WARN") != 1, !strings.Contains(got, want), !strings.Contains(got, "run chmod 600 '"+path+"'"),
+			case strings.Count(got, "level=WARN") != 1,
+				!strings.Contains(got, want),
+				!strings.Contains(got, "run chmod 600 '"+path+"'"),
 				strings.Contains(got, "may contain secrets") != (payloads == "all"):
 				t.Errorf("%o, payloads %s: %s", mode, payloads, got)
 			}
-			if info, err := os.Stat(path); mode == 0 && (err != nil || info.Mode().Perm() != 0o600) {
+			if info, err := os.Stat(path); mode == 0 &&
+				(err != nil || info.Mode().Perm() != 0o600) {
 				t.Errorf("a new file: %v %v", info, err)
 			}
 		}

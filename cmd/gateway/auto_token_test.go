@@ -49,7 +49,8 @@ func TestAutoToken_F_SEC_6(t *testing.T) {
 	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, text) {
 		t.Errorf("the next start has another token: %v", err)
 	}
-	if entries, err := os.ReadDir(state); err != nil || len(entries) != 1+countNot(entries, autoTokenFile) {
+	if entries, err := os.ReadDir(state); err != nil ||
+		len(entries) != 1+countNot(entries, autoTokenFile) {
 		t.Errorf("%v %v", entries, err)
 	}
 }
@@ -76,14 +77,19 @@ func TestCommandOnTerminalHasToken_F_SEC_6(t *testing.T) {
 func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 	var log bytes.Buffer
 	dir := t.TempDir()
-	c := &config.Config{StateDir: dir, Auth: config.Auth{Tokens: []string{"0123456789abcdef", config.AutoToken}}}
+	c := &config.Config{
+		StateDir: dir,
+		Auth:     config.Auth{Tokens: []string{"0123456789abcdef", config.AutoToken}},
+	}
 	start := func() *app { return &app{log: logging.New(&log, logging.Options{Mask: logging.NewMask()})} }
 	running := start()
 	first, err := running.authTokens(&config.Loaded{Source: "f", Config: c}, c)
-	if err != nil || len(first) != 2 || first[0] != "0123456789abcdef" || len(first[1]) != 64 || c.Auth.Tokens[1] != config.AutoToken {
+	if err != nil || len(first) != 2 || first[0] != "0123456789abcdef" || len(first[1]) != 64 ||
+		c.Auth.Tokens[1] != config.AutoToken {
 		t.Fatalf("%v, %v", first, err)
 	}
-	if second, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || second[1] != first[1] {
+	if second, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err != nil ||
+		second[1] != first[1] {
 		t.Errorf("another token: %v", err)
 	}
 	path := filepath.Join(dir, autoTokenFile)
@@ -91,7 +97,8 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Reset()
-	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || !strings.Contains(log.String(), "other users can read the token") {
+	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err != nil ||
+		!strings.Contains(log.String(), "other users can read the token") {
 		t.Errorf("a token that others can read: %v\n%s", err, log.String())
 	}
 	for what, text := range map[string]string{
@@ -100,7 +107,9 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err == nil || !strings.Contains(err.Error(), "auth.tokens[1]") || !strings.Contains(err.Error(), path) {
+		if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err == nil ||
+			!strings.Contains(err.Error(), "auth.tokens[1]") ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if reloaded, err := running.authTokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || reloaded[1] != first[1] {
@@ -117,7 +126,8 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		t.Error("a directory is taken for a token")
 	}
 	c.StateDir = ""
-	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err == nil || !strings.Contains(err.Error(), "state") {
+	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err == nil ||
+		!strings.Contains(err.Error(), "state") {
 		t.Errorf("no state directory: %v", err)
 	}
 }

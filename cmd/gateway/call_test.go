@@ -56,12 +56,14 @@ func TestServerTextIsMaskedInOutput_F_SEC_11_F_MASK_1(t *testing.T) {
 		if code != c.code || !strings.Contains(said, "***") {
 			t.Errorf("%s: exit code %d and\n%s", c.verb, code, said)
 		}
-		if strings.Contains(said, secret) || !c.forged && strings.Contains("\n"+said, "\ngateway: forged") ||
+		if strings.Contains(said, secret) ||
+			!c.forged && strings.Contains("\n"+said, "\ngateway: forged") ||
 			c.verb == "call error" && strings.Contains(said, "\x1b") {
 			t.Errorf("%s printed\n%q", c.verb, said)
 		}
 	}
-	if code, out, _ := runPiped(t, nil, "call", "works", "-c", path).output(); code != exitOK || !strings.Contains(out, secret+"\ngateway: forged \x1b[31m") {
+	if code, out, _ := runPiped(t, nil, "call", "works", "-c", path).output(); code != exitOK ||
+		!strings.Contains(out, secret+"\ngateway: forged \x1b[31m") {
 		t.Errorf("a result is not printed as it is: exit code %d and %q", code, out)
 	}
 }

@@ -69,7 +69,10 @@ func (d *diffTest) expect(code int, parts ...string) {
 		d.Fatal(err)
 	}
 	defer out.Close()
-	got := run(context.Background(), []string{"check", "--diff", "-c", d.file}, stdio{os.Stdin, out, out})
+	got := run(
+		context.Background(), []string{"check", "--diff", "-c", d.file},
+		stdio{os.Stdin, out, out},
+	)
 	text, _ := os.ReadFile(out.Name())
 	fields := strings.Join(strings.Fields(string(text)), " ")
 	if got != code {
@@ -149,8 +152,13 @@ func TestCheckDiffFindsRecordInOldStateDir(t *testing.T) {
 // A reload keeps the old entry of a backend whose new entry lacks a variable, and the row says so.
 func TestCheckDiffOfMisconfiguredEntry_F_CLI_11(t *testing.T) {
 	d := newDiffTest(t)
-	d.write("backends: [{name: a, command: a, args: [\"${NO_SUCH_VARIABLE}\"], tools: {deny: [x]}}]\n")
-	d.expect(0, "backend a changed tools.deny", "!restarts", "backend a misconfigured keeps its old entry, with the new filters")
+	d.write(
+		"backends: [{name: a, command: a, args: [\"${NO_SUCH_VARIABLE}\"], tools: {deny: [x]}}]\n",
+	)
+	d.expect(
+		0, "backend a changed tools.deny", "!restarts",
+		"backend a misconfigured keeps its old entry, with the new filters",
+	)
 	d.write("backends: [{name: a, command: a, tools: {deny: [\"${NO_SUCH_VARIABLE}\"]}}]\n")
 	d.expect(0, "backend a changed misconfigured, tools.deny; stops it", "!keeps its old entry")
 }
@@ -167,8 +175,13 @@ func TestCheckDiffOfEmptyFile(t *testing.T) {
 		}
 		errs, _ := os.Create(filepath.Join(dir, "stderr"))
 		defer errs.Close()
-		code := run(t.Context(), []string{"check", "--diff", "-c", file, "--state", filepath.Join(dir, "state")}, stdio{nil, errs, errs})
-		if said, _ := os.ReadFile(errs.Name()); code != want || !strings.Contains(string(said), part) {
+		code := run(
+			t.Context(),
+			[]string{"check", "--diff", "-c", file, "--state", filepath.Join(dir, "state")},
+			stdio{nil, errs, errs},
+		)
+		if said, _ := os.ReadFile(errs.Name()); code != want ||
+			!strings.Contains(string(said), part) {
 			t.Errorf("exit code %d, want %d and %q\n%s", code, want, part, said)
 		}
 	}

@@ -19,7 +19,10 @@ func TestCheckWritesCacheAndIgnoresIt(t *testing.T) {
 	script := `echo >> starts; read -r l; case $l in *server/discover*) exit 1;; esac
 		printf '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}\n'
 		read -r l; read -r l; printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[%s]}}\n' "$(cat tools)"; cat >/dev/null`
-	config := fmt.Sprintf("state: %s\nbackends: [{name: s, command: sh, args: [-c, %q], cwd: %s}]", filepath.Join(dir, "state"), strings.ReplaceAll(script, "$", "$$"), dir)
+	config := fmt.Sprintf(
+		"state: %s\nbackends: [{name: s, command: sh, args: [-c, %q], cwd: %s}]",
+		filepath.Join(dir, "state"), strings.ReplaceAll(script, "$", "$$"), dir,
+	)
 	path := file(t, "gateway.yaml", config)
 	put := func(names ...string) {
 		t.Helper()

@@ -116,7 +116,9 @@ func TestStartupErrorIsSentToClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			say := []string{discover, `{"jsonrpc":"2.0","method":"notifications/x"}`, "noise", initialize}
+			say := []string{
+				discover, `{"jsonrpc":"2.0","method":"notifications/x"}`, "noise", initialize,
+			}
 			c := runPiped(t, say, args...) // and stdin stays open
 			code, answers, stderr := c.end()
 			if code == 0 || len(answers) != 2 {
@@ -146,7 +148,8 @@ func TestStartupErrorOnlyFromServe(t *testing.T) {
 	bad := file(t, "bad.yaml", "backends: [{name: a, url: 'https://u:hunter22@x.example/y?key=hunter22', nonsense: 1, \"https://u:hunter22@x.example/\": 2}]")
 	for _, verb := range []string{"check", "tools", "call"} {
 		c := runPiped(t, []string{initialize}, verb, "-c", bad, "x")
-		if code, answers, stderr := c.end(); code != exitUsage || len(answers) != 0 || stderr == "" {
+		if code, answers, stderr := c.end(); code != exitUsage || len(answers) != 0 ||
+			stderr == "" {
 			t.Errorf("%s: exit code %d, answers %q, stderr %q", verb, code, answers, stderr)
 		}
 	}
@@ -164,7 +167,9 @@ func TestStartupErrorIsTruncated(t *testing.T) {
 		keys += fmt.Sprintf("nonsense%d: 1\n", i)
 	}
 	c := runPiped(t, []string{initialize}, "-c", file(t, "bad.yaml", keys))
-	if _, answers, stderr := c.end(); len(answers) != 1 || len(answers[0]) > 4<<10+10 || len(stderr) < 8<<10 || !strings.HasSuffix(answers[0], "…") {
+	if _, answers, stderr := c.end(); len(answers) != 1 || len(answers[0]) > 4<<10+10 ||
+		len(stderr) < 8<<10 ||
+		!strings.HasSuffix(answers[0], "…") {
 		t.Errorf("answers %q", answers)
 	}
 }

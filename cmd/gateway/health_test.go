@@ -86,7 +86,8 @@ func TestHealth_F_CFG_3(t *testing.T) {
 		{[]string{"http://"}, 2, "not the URL"},
 		{[]string{plain.URL, plain.URL}, 2, "one URL"},
 	} {
-		if code, text := health(t, row.args...); code != row.code || !strings.Contains(text, row.text) {
+		if code, text := health(t, row.args...); code != row.code ||
+			!strings.Contains(text, row.text) {
 			t.Errorf("%q: exit code %d, %s", row.args, code, text)
 		}
 	}
@@ -112,7 +113,8 @@ func TestHealthHints(t *testing.T) {
 		"https" + strings.TrimPrefix(plain.URL, "http"):  "hint: the gateway serves no TLS: use http://",
 		"http" + strings.TrimPrefix(secure.URL, "https"): "hint: the gateway serves TLS: use https://",
 	} {
-		if code, text := health(t, at); code != exitFailed || !strings.Contains(text, want) || strings.Contains(text, "is a gateway running") {
+		if code, text := health(t, at); code != exitFailed || !strings.Contains(text, want) ||
+			strings.Contains(text, "is a gateway running") {
 			t.Errorf("%s: exit code %d, %s, want %s", at, code, text, want)
 		}
 	}
@@ -139,7 +141,8 @@ func TestHealthNeedsNoToken(t *testing.T) {
 		{"listen: " + addr + "\ntls: { cert: \"${NOT_SET_ANYWHERE}\", key: k }", exitUsage, "tls.cert: variable NOT_SET_ANYWHERE is not set"},
 		{"listen: " + addr + "\nauth: { tokens: [short] }", exitUsage, "auth.tokens[0]: "},
 	} {
-		if code, text := health(t, "-c", writeTempConfig(t, tt.text)); code != tt.code || !strings.Contains(text, tt.want) {
+		if code, text := health(t, "-c", writeTempConfig(t, tt.text)); code != tt.code ||
+			!strings.Contains(text, tt.want) {
 			t.Errorf("%s: exit code %d, %s, want %s", tt.text, code, text, tt.want)
 		}
 	}
@@ -173,10 +176,13 @@ func TestHealthOfAnotherProgram(t *testing.T) {
 			_, _ = w.Write([]byte(c.text))
 		}))
 		code, text := health(t, server.URL)
-		if code != c.url || code != 0 && !strings.Contains(text, "the program at that address is not a gateway") {
+		if code != c.url ||
+			code != 0 && !strings.Contains(text, "the program at that address is not a gateway") {
 			t.Errorf("%+v: exit code %d, %s", c, code, text)
 		}
-		code, text = health(t, "-c", writeTempConfig(t, "listen: "+strings.TrimPrefix(server.URL, "http://")))
+		code, text = health(
+			t, "-c", writeTempConfig(t, "listen: "+strings.TrimPrefix(server.URL, "http://")),
+		)
 		if code != c.own || code != 0 && !strings.Contains(text, "another program listens") {
 			t.Errorf("%+v, our own address: exit code %d, %s", c, code, text)
 		}
@@ -223,7 +229,8 @@ func TestHealthOfProgramThatRejects(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	if code, text := health(t, listener.Addr().String()); code != exitFailed || !strings.Contains(text, "another program listens") {
+	if code, text := health(t, listener.Addr().String()); code != exitFailed ||
+		!strings.Contains(text, "another program listens") {
 		t.Errorf("SSH: exit code %d, %s", code, text)
 	}
 }

@@ -88,7 +88,10 @@ func callInNewSession(t *testing.T, d *httpserver.Server) {
 func post(t *testing.T, d *httpserver.Server, key, body string) http.Header {
 	t.Helper()
 	r := httptest.NewRequest("POST", "http://localhost/mcp", strings.NewReader(body))
-	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	r.Header = http.Header{
+		"Content-Type": {"application/json"},
+		"Accept":       {"application/json, text/event-stream"},
+	}
 	if key != "" {
 		r.Header.Set("Mcp-Session-Id", key)
 	}

@@ -56,7 +56,9 @@ func TestImportOmitsRunningGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := runCommand(t, "import", file)
-	if code != exitOK || strings.Contains(stdout, "name: hub") || strings.Contains(stdout, "name: safe") || !strings.Contains(stdout, "name: other") {
+	if code != exitOK || strings.Contains(stdout, "name: hub") ||
+		strings.Contains(stdout, "name: safe") ||
+		!strings.Contains(stdout, "name: other") {
 		t.Errorf("%d\n%s", code, stdout)
 	}
 	for _, name := range []string{"hub", "safe"} {
@@ -82,7 +84,8 @@ func TestImportProject_F_CLI_12(t *testing.T) {
 		t.Errorf("%d %s\n%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = runCommand(t, "import", "--project", other)
-	if code != exitOK || !strings.Contains(stdout, "name: local") || strings.Contains(stderr, "1 more") {
+	if code != exitOK || !strings.Contains(stdout, "name: local") ||
+		strings.Contains(stderr, "1 more") {
 		t.Errorf("%d %s\n%s", code, stdout, stderr)
 	}
 }
@@ -93,7 +96,8 @@ func TestImportOfMissingProject(t *testing.T) {
 	aFile := file(t, "project", "")
 	for _, dir := range []string{none, aFile, filepath.Join(aFile, "sub")} {
 		code, stdout, stderr := runCommand(t, "import", "--project", dir)
-		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "there is no folder "+dir) {
+		if code != exitUsage || stdout != "" ||
+			!strings.Contains(stderr, "there is no folder "+dir) {
 			t.Errorf("%s: exit code %d, %s\n%s", dir, code, stdout, stderr)
 		}
 	}
@@ -108,7 +112,8 @@ func TestImportToUnwritableFile(t *testing.T) {
 	}
 	out := filepath.Join(nowhere, "gateway.yaml")
 	code, _, stderr := runCommand(t, "import", "-o", out, servers)
-	if code != exitFailed || !strings.HasPrefix(stderr, "gateway: cannot write "+out+": ") || strings.Contains(stderr, "both places") {
+	if code != exitFailed || !strings.HasPrefix(stderr, "gateway: cannot write "+out+": ") ||
+		strings.Contains(stderr, "both places") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	full, err := os.Open(servers) // not to be written to
@@ -122,10 +127,13 @@ func TestImportToUnwritableFile(t *testing.T) {
 	}
 	defer said.Close()
 	code = run(t.Context(), []string{"import", servers}, stdio{full, full, said})
-	if text, err := os.ReadFile(said.Name()); err != nil || code != exitFailed || strings.Contains(string(text), "both places") {
+	if text, err := os.ReadFile(said.Name()); err != nil || code != exitFailed ||
+		strings.Contains(string(text), "both places") {
 		t.Errorf("exit code %d, %v\n%s", code, err, text)
 	}
-	code, _, stderr = runCommand(t, "import", "-o", filepath.Join(t.TempDir(), "gateway.yaml"), servers)
+	code, _, stderr = runCommand(
+		t, "import", "-o", filepath.Join(t.TempDir(), "gateway.yaml"), servers,
+	)
 	if code != exitOK || !strings.Contains(stderr, "both places") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
@@ -135,7 +143,9 @@ func TestImportToUnwritableFile(t *testing.T) {
 func TestVersion(t *testing.T) {
 	code, verb, _ := runCommand(t, "version")
 	flagged, flag, _ := runCommand(t, "--version")
-	if code != exitOK || flagged != exitOK || verb != flag || !strings.HasPrefix(verb, "gateway "+version) || !strings.Contains(verb, "MCP 20") {
+	if code != exitOK || flagged != exitOK || verb != flag ||
+		!strings.HasPrefix(verb, "gateway "+version) ||
+		!strings.Contains(verb, "MCP 20") {
 		t.Errorf("version: %d %q, --version: %d %q", code, verb, flagged, flag)
 	}
 }
@@ -169,7 +179,8 @@ func TestImportWithoutHomeDirectory(t *testing.T) {
 		t.Setenv("HOME", home)
 		t.Setenv("USERPROFILE", home)
 		code, _, stderr := runCommand(t, "import", servers, "-o", output)
-		if code != exitUsage || !strings.Contains(stderr, "the home directory in "+output+" is not known") {
+		if code != exitUsage ||
+			!strings.Contains(stderr, "the home directory in "+output+" is not known") {
 			t.Errorf("%s: exit code %d, %s", output, code, stderr)
 		}
 	}

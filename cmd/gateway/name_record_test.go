@@ -17,7 +17,10 @@ import (
 func TestNameRecord_F_CLI_6(t *testing.T) {
 	var want catalog.Assignments
 	for k := range want {
-		want[k] = map[string]catalog.Assignment{fmt.Sprintf("x<%d>\n", k): {Backend: "a", Original: "ü"}, "y": {Backend: "b"}}
+		want[k] = map[string]catalog.Assignment{
+			fmt.Sprintf("x<%d>\n", k): {Backend: "a", Original: "ü"},
+			"y":                       {Backend: "b"},
+		}
 	}
 	dir := t.TempDir()
 	source := filepath.Join(dir, "gateway.yaml")
@@ -25,7 +28,8 @@ func TestNameRecord_F_CLI_6(t *testing.T) {
 	if other := nameRecordPath(dir, source+"2"); other == path {
 		t.Errorf("two configurations have one record, %s", path)
 	}
-	if none, err := readNameRecord(path); err != nil || !reflect.DeepEqual(none, catalog.Assignments{}) {
+	if none, err := readNameRecord(path); err != nil ||
+		!reflect.DeepEqual(none, catalog.Assignments{}) {
 		t.Errorf("before there is one: %v, %v", none, err)
 	}
 	text, err := encodeNameRecord(source, want)
@@ -35,7 +39,8 @@ func TestNameRecord_F_CLI_6(t *testing.T) {
 	if err := (output{path: path, force: true}).write(text); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
+	if info, err := os.Stat(path); err != nil ||
+		info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
 		t.Errorf("%v, %v", info, err)
 	}
 	got, err := readNameRecord(path)
@@ -53,14 +58,16 @@ func TestDamagedNameRecord_F_CLI_6(t *testing.T) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := readNameRecord(path); err == nil || !reflect.DeepEqual(all, catalog.Assignments{}) {
+		if all, err := readNameRecord(path); err == nil ||
+			!reflect.DeepEqual(all, catalog.Assignments{}) {
 			t.Errorf("%.80q: %v, %v", text, all, err)
 		}
 	}
 	if _, err := readNameRecord(dir); err == nil {
 		t.Error("a directory is read")
 	}
-	if all, err := readNameRecord(""); err != nil || !reflect.DeepEqual(all, catalog.Assignments{}) {
+	if all, err := readNameRecord(""); err != nil ||
+		!reflect.DeepEqual(all, catalog.Assignments{}) {
 		t.Errorf("no state directory: %v, %v", all, err)
 	}
 }
@@ -70,15 +77,19 @@ func TestTransfersAreBoundedInCheck_F_CLI_6(t *testing.T) {
 	if lines := a.transferLines(nil); lines != nil {
 		t.Errorf("nothing has changed: %q", lines)
 	}
-	moves := []catalog.Move{{Kind: catalog.Resources, Name: "x:hush-hush-hush\x1b[2J", From: "a", To: "b"}}
+	moves := []catalog.Move{
+		{Kind: catalog.Resources, Name: "x:hush-hush-hush\x1b[2J", From: "a", To: "b"},
+	}
 	for i := range 24 {
 		moves = append(moves, catalog.Move{Kind: catalog.Tools, Name: "read", From: fmt.Sprint("a", i), To: "b"})
 	}
 	lines := a.transferLines(moves)
-	if len(lines) != maxTransfers+2 || !strings.Contains(lines[maxTransfers], "5 more") || !strings.Contains(lines[maxTransfers+1], "catalog.prefix") {
+	if len(lines) != maxTransfers+2 || !strings.Contains(lines[maxTransfers], "5 more") ||
+		!strings.Contains(lines[maxTransfers+1], "catalog.prefix") {
 		t.Errorf("%q", lines)
 	}
-	if strings.Contains(lines[0], "hush") || strings.Contains(lines[0], "\x1b") || !strings.HasPrefix(lines[0], "resource x:") {
+	if strings.Contains(lines[0], "hush") || strings.Contains(lines[0], "\x1b") ||
+		!strings.HasPrefix(lines[0], "resource x:") {
 		t.Errorf("%q", lines[0])
 	}
 	if want := "tool read: belongs to b, and belonged to a0 in the last run"; lines[1] != want {

@@ -131,7 +131,8 @@ func TestHintsForKeysAsFlags(t *testing.T) {
 		"--log-levels-no=hunter2": "hint: gateway --help",
 	} {
 		code, _, stderr := runCommand(t, flag)
-		if code != exitUsage || !strings.Contains(stderr, want) || strings.Contains(stderr, "hunter2") {
+		if code != exitUsage || !strings.Contains(stderr, want) ||
+			strings.Contains(stderr, "hunter2") {
 			t.Errorf("%s: %d %s", flag, code, stderr)
 		}
 	}

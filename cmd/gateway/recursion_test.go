@@ -26,7 +26,9 @@ func TestCheckRecursion(t *testing.T) {
 	}
 	refused := func(source, chain, why string) {
 		t.Helper()
-		if chain, err := checkRecursion(source, chain); err == nil || !strings.Contains(err.Error(), "Loop detected: ") || !strings.Contains(err.Error(), why) {
+		if chain, err := checkRecursion(source, chain); err == nil ||
+			!strings.Contains(err.Error(), "Loop detected: ") ||
+			!strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %q, %v", source, chain, err)
 		}
 	}

@@ -118,7 +118,8 @@ func TestUserFileIsLoadedWhenCreated(t *testing.T) {
 	write(strings.Replace(oneDemo, "later", "back", 1))
 	c.awaitLog("configuration reloaded", 2)
 	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":5,"method":"tools/list"}`+"\n")
-	if list := c.awaitMessage(out, `"id":5`); !strings.Contains(list, `"back__`) || strings.Contains(list, `"later__`) {
+	if list := c.awaitMessage(out, `"id":5`); !strings.Contains(list, `"back__`) ||
+		strings.Contains(list, `"later__`) {
 		t.Error(list)
 	}
 	c.in.Close()

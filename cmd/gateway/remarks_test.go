@@ -20,7 +20,8 @@ func TestCheckListsOmittedTools(t *testing.T) {
 	for range 99 {
 		s.Omitted = append(s.Omitted, bad)
 	}
-	if got := a.remarks(s); strings.Count(got, "inputSchema") != 10 || !strings.HasSuffix(got, "; left out 90 more") {
+	if got := a.remarks(s); strings.Count(got, "inputSchema") != 10 ||
+		!strings.HasSuffix(got, "; left out 90 more") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -28,15 +29,21 @@ func TestCheckListsOmittedTools(t *testing.T) {
 // SCHEMA-03, SCHEMA-04: check also lists the tools that model APIs may reject.
 func TestSCHEMA03_SCHEMA04_CheckListsToolsThatModelsMayReject(t *testing.T) {
 	a := &app{mask: logging.NewMask()}
-	odd := catalog.Issue{Item: "t", Problem: "its inputSchema has anyOf at its top", Suspicious: true}
-	s := backends.Status{Omitted: []catalog.Issue{{Item: "bad", Problem: "it is not an object"}}, Suspicious: []catalog.Issue{odd}}
+	odd := catalog.Issue{
+		Item: "t", Problem: "its inputSchema has anyOf at its top", Suspicious: true,
+	}
+	s := backends.Status{
+		Omitted:    []catalog.Issue{{Item: "bad", Problem: "it is not an object"}},
+		Suspicious: []catalog.Issue{odd},
+	}
 	if got, want := a.remarks(s), "left out bad: it is not an object; t: its inputSchema has anyOf at its top"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for range 99 {
 		s.Suspicious = append(s.Suspicious, odd)
 	}
-	if got := a.remarks(s); strings.Count(got, "anyOf") != 10 || !strings.HasSuffix(got, "; remarks about 90 more") {
+	if got := a.remarks(s); strings.Count(got, "anyOf") != 10 ||
+		!strings.HasSuffix(got, "; remarks about 90 more") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -46,7 +46,9 @@ func TestServeLogsReasonOfEnd(t *testing.T) {
 			if !slices.ContainsFunc(log, func(line string) bool { return strings.HasSuffix(line, `msg="`+c.want+`"`) }) {
 				t.Errorf("logged %q, want %s", log, c.want)
 			}
-			stopping := slices.DeleteFunc(log, func(line string) bool { return !strings.Contains(line, "stopping") })
+			stopping := slices.DeleteFunc(
+				log, func(line string) bool { return !strings.Contains(line, "stopping") },
+			)
 			if len(stopping) != 1 {
 				t.Errorf("logged more than once: %q", stopping)
 			}

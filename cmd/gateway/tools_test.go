@@ -17,7 +17,9 @@ func TestTools_F_CLI_9(t *testing.T) {
 	expect(t, exitFailed, "tools -c "+path, "echo", "backend dead: ", "1 of 2 backends failed")
 	expect(t, exitOK, "tools --backend demo -c "+path, "echo")
 	expect(t, exitFailed, "tools --backend dead -c "+path, "backend dead: ")
-	expect(t, exitUsage, "tools --backend none -c "+path, `no backend is named "none"`, "demo, dead")
+	expect(
+		t, exitUsage, "tools --backend none -c "+path, `no backend is named "none"`, "demo, dead",
+	)
 	expect(t, exitOK, "tools add --backend demo -c "+path, "ARGUMENT", "a ", "number", "yes")
 	expect(t, exitFailed, "tools ecko -c "+path, "did you mean echo?")
 	expect(t, exitFailed, "call ecko -c "+path, "did you mean echo?")
@@ -28,10 +30,19 @@ func TestDeniedToolsAndDisabledBackends(t *testing.T) {
 	t.Parallel()
 	path := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: demo, embedded: demo, tools: {deny: [echo]}}\n- {name: off, command: off, enabled: false}\n")
 	for _, tool := range []string{"echo", "demo__echo"} {
-		expect(t, exitFailed, "call "+tool+" -c "+path, "backend demo has the tool", "the configuration denies it", "allow and deny under tools", path)
-		expect(t, exitFailed, "tools "+tool+" -c "+path, "backend demo has the tool", "the configuration denies it")
+		expect(
+			t, exitFailed, "call "+tool+" -c "+path, "backend demo has the tool",
+			"the configuration denies it", "allow and deny under tools", path,
+		)
+		expect(
+			t, exitFailed, "tools "+tool+" -c "+path, "backend demo has the tool",
+			"the configuration denies it",
+		)
 	}
-	expect(t, exitFailed, "tools echo --backend off -c "+path, "backend off is disabled", "set enabled: true", path)
+	expect(
+		t, exitFailed, "tools echo --backend off -c "+path, "backend off is disabled",
+		"set enabled: true", path,
+	)
 	expect(t, exitFailed, "tools --backend off -c "+path, "backend off is disabled")
 	expect(t, exitFailed, "call off__x -c "+path, "backend off is disabled", "set enabled: true", path)
 	expect(t, exitFailed, "tools off__x -c "+path, "backend off is disabled", "set enabled: true", path)
@@ -61,8 +72,14 @@ func TestHelpForUnknownCommand(t *testing.T) {
 	expect(t, exitUsage, "help nothing-like-it", `unknown command "nothing-like-it"`)
 	expect(t, exitUsage, "help tools nothing", `gateway tools has no subcommand "nothing"`)
 	expect(t, exitUsage, "help help nothing", `gateway help has no subcommand "nothing"`)
-	expect(t, exitUsage, "help completion bsh", `unknown command "bsh"`, "did you mean gateway completion bash")
-	expect(t, exitUsage, "completion bsh", `unknown command "bsh"`, "did you mean gateway completion bash")
+	expect(
+		t, exitUsage, "help completion bsh", `unknown command "bsh"`,
+		"did you mean gateway completion bash",
+	)
+	expect(
+		t, exitUsage, "completion bsh", `unknown command "bsh"`,
+		"did you mean gateway completion bash",
+	)
 	expect(t, exitUsage, "completion nothing", `unknown command "nothing"`)
 	expect(t, exitUsage, "tolls --help", `unknown command "tolls"`, "did you mean gateway tools?")
 	expect(t, exitUsage, "-h nothing", `unknown command "nothing"`)

@@ -18,8 +18,14 @@ func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 		want string
 	}
 	changes := []change{
-		{"every user", func(path string) error { return os.Chmod(path, 0o722) }, "can be written by every user"},
-		{"sticky", func(path string) error { return os.Chmod(path, 0o777|os.ModeSticky) }, "can be written by every user"},
+		{
+			"every user", func(path string) error { return os.Chmod(path, 0o722) },
+			"can be written by every user",
+		},
+		{
+			"sticky", func(path string) error { return os.Chmod(path, 0o777|os.ModeSticky) },
+			"can be written by every user",
+		},
 		{"link", func(path string) error {
 			to := filepath.Join(t.TempDir(), "real")
 			if err := os.Rename(path, to); err != nil {
@@ -35,7 +41,8 @@ func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 					return err
 				}
 				return os.Chmod(path, 0o720)
-			}, "can be written by its group"})
+			}, "can be written by its group"},
+		)
 	}
 	for _, c := range changes {
 		for _, what := range []string{"record", "trust", "state"} {
@@ -55,7 +62,10 @@ func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 				if err := c.make(path); err != nil {
 					t.Fatal(err)
 				}
-				expect(t, exitUsage, "check", path+": "+c.want, "not count", "hint: ", path, "gateway trust")
+				expect(
+					t, exitUsage, "check", path+": "+c.want, "not count", "hint: ", path,
+					"gateway trust",
+				)
 				if what == "record" {
 					if _, out, _ := runPiped(t, nil, "trust", "--list").output(); strings.Contains(out, dir) {
 						t.Errorf("listed: %s", out)

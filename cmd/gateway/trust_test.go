@@ -254,7 +254,10 @@ func TestPipeAsLocalFileIsRejected(t *testing.T) {
 	if err := errors.Join(os.Remove(localFile), syscall.Mkfifo(localFile, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, exitUsage, "check", "gateway.yaml: is a pipe, and must be a regular file or a link to one")
+	expect(
+		t, exitUsage, "check",
+		"gateway.yaml: is a pipe, and must be a regular file or a link to one",
+	)
 	_, answers, _ := runPiped(t, []string{initialize}).end()
 	if len(answers) != 1 || !strings.Contains(answers[0], "is a pipe") {
 		t.Errorf("answers: %q", answers)

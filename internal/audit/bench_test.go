@@ -76,14 +76,17 @@ func BenchmarkEncode(b *testing.B) {
 	} {
 		for _, payloads := range []Payloads{None, All} {
 			for _, secrets := range []int{0, 20, 400} {
-				b.Run(fmt.Sprintf("%s/payloads=%s/secrets=%d", name, payloads, secrets), func(b *testing.B) {
-					s := to(manySecrets(secrets))
-					e := newJournal(Options{Payloads: payloads}).entry(usual)
-					b.ReportAllocs()
-					for b.Loop() {
-						s.write(&e)
-					}
-				})
+				b.Run(
+					fmt.Sprintf("%s/payloads=%s/secrets=%d", name, payloads, secrets),
+					func(b *testing.B) {
+						s := to(manySecrets(secrets))
+						e := newJournal(Options{Payloads: payloads}).entry(usual)
+						b.ReportAllocs()
+						for b.Loop() {
+							s.write(&e)
+						}
+					},
+				)
 			}
 		}
 	}

@@ -28,15 +28,20 @@ var call = audit.Record{
 // output to a log must be equal to the output to a file.
 func written(t *testing.T, format string, o audit.Options, records ...audit.Record) string {
 	var out bytes.Buffer
-	h := &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.LevelKey {
-			return slog.Attr{}
-		}
-		if format == "json" && a.Value.Kind() == slog.KindTime { // as package logs does
-			return slog.String(a.Key, a.Value.Time().UTC().Format("2006-01-02T15:04:05.000000Z"))
-		}
-		return a
-	}}
+	h := &slog.HandlerOptions{
+		Level: slog.LevelError,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.LevelKey {
+				return slog.Attr{}
+			}
+			if format == "json" && a.Value.Kind() == slog.KindTime { // as package logging does
+				return slog.String(
+					a.Key, a.Value.Time().UTC().Format("2006-01-02T15:04:05.000000Z"),
+				)
+			}
+			return a
+		},
+	}
 	if format == "text" {
 		run(t, audit.New(slog.New(slog.NewTextHandler(&out, h)), o), records...)
 		return out.String()
@@ -98,7 +103,8 @@ func TestKeys(t *testing.T) {
 }
 
 func TestPayloadsOfAllKinds(t *testing.T) {
-	long := `{"password":"` + strings.Repeat("p", 1000) + `","text":"` + strings.Repeat("s3cret ", 20_000) + `"}`
+	long := `{"password":"` + strings.Repeat("p", 1000) +
+		`","text":"` + strings.Repeat("s3cret ", 20_000) + `"}`
 	mask := func(s string) string { return strings.ReplaceAll(s, "s3cret", "***") }
 	for _, c := range []struct{ name, in, want string }{
 		{"JSON", "{\"a\":\n\"s3cret\"}", `{"a":"***"}`},
@@ -121,8 +127,11 @@ func TestPayloadsOfAllKinds(t *testing.T) {
 		if err := json.Unmarshal([]byte(written(t, "json", audit.Options{Payloads: audit.All, Mask: mask}, r)), &got); err != nil {
 			t.Fatal(err)
 		}
-		text, ok := strings.CutSuffix(got.Result, fmt.Sprintf("… [cut: %d bytes in all]", len(r.Result)))
-		if !ok || len(text) > 64<<10 || len(text) < 30_000 || strings.ContainsAny(text, "3c") || strings.Contains(text, "pp") {
+		text, ok := strings.CutSuffix(
+			got.Result, fmt.Sprintf("… [cut: %d bytes in all]", len(r.Result)),
+		)
+		if !ok || len(text) > 64<<10 || len(text) < 30_000 || strings.ContainsAny(text, "3c") ||
+			strings.Contains(text, "pp") {
 			t.Errorf("%d bytes, ending %q", len(text), got.Result[max(0, len(got.Result)-50):])
 		}
 	}
@@ -155,7 +164,9 @@ func TestSEC_03_ThroughTheGatewaysLogger(t *testing.T) {
 // OBS-05: each of 1,000 concurrent calls leaves one whole line.
 func TestOBS_05_ManyAtOnce(t *testing.T) {
 	var out bytes.Buffer
-	j := audit.New(slog.New(slog.NewJSONHandler(&out, nil)), audit.Options{Queue: 16, Payloads: audit.All})
+	j := audit.New(
+		slog.New(slog.NewJSONHandler(&out, nil)), audit.Options{Queue: 16, Payloads: audit.All},
+	)
 	ctx, cancel := context.WithCancel(t.Context())
 	var run, calls sync.WaitGroup
 	run.Go(func() { j.Run(ctx) })
@@ -178,7 +189,8 @@ func TestOBS_05_ManyAtOnce(t *testing.T) {
 			BackendID        string `json:"backend_id"`
 			Arguments        map[string]any
 		}
-		if err := json.Unmarshal([]byte(line), &got); err != nil || got.Msg != "call" || got.Arguments["q"] != "go" {
+		if err := json.Unmarshal([]byte(line), &got); err != nil || got.Msg != "call" ||
+			got.Arguments["q"] != "go" {
 			t.Fatalf("%v: %s", err, line)
 		}
 		seen[got.ID+" "+got.BackendID] = true
@@ -339,7 +351,8 @@ func TestRequestRecords(t *testing.T) {
 		r.Method, r.Tool, r.BackendTool = "resources/read", uri, uri
 		mask := func(s string) string { return strings.ReplaceAll(s, "secret", "***") }
 		got := written(t, "json", audit.Options{Mask: mask}, r)
-		if !strings.Contains(got, `"name":"`+want+`","backend":"gh","outcome"`) || strings.Contains(got, "hunter2") {
+		if !strings.Contains(got, `"name":"`+want+`","backend":"gh","outcome"`) ||
+			strings.Contains(got, "hunter2") {
 			t.Errorf("%s was written as %s", uri, got)
 		}
 	}
@@ -352,7 +365,8 @@ func TestNamesAreMasked(t *testing.T) {
 	r := call
 	r.Tool, r.BackendTool = "gh__get_s3cret-1", "get_s3cret-1"
 	got := written(t, "json", audit.Options{Mask: logging.NewMask("s3cret-1").String}, r)
-	if !strings.Contains(got, `"tool":"gh__get_***","backend":`) || !strings.Contains(got, `"backend_tool":"get_***"`) {
+	if !strings.Contains(got, `"tool":"gh__get_***","backend":`) ||
+		!strings.Contains(got, `"backend_tool":"get_***"`) {
 		t.Error(got)
 	}
 }
@@ -381,7 +395,10 @@ func TestReason_F_CLI_10(t *testing.T) {
 		if tc.result == "" {
 			r.Result = nil
 		}
-		got := written(t, "json", audit.Options{Payloads: tc.payloads, Mask: logging.NewMask("s3cret").String}, r)
+		got := written(
+			t, "json",
+			audit.Options{Payloads: tc.payloads, Mask: logging.NewMask("s3cret").String}, r,
+		)
 		if tc.want == "" && strings.Contains(got, `"reason"`) || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %s", name, got)
 		}

@@ -21,9 +21,15 @@ func FuzzRecord(f *testing.F) {
 		"s3cret", "https://u:p@host/?q#f", "Authorization: Bearer abc", "e\u0301\ufeff",
 	} {
 		f.Add(text, text, "", int64(1_234_567), int64(0), 0, []byte(text))
-		f.Add("x", text, text, int64(-1), int64(1e18), math.MinInt64, []byte(`{"a": [1, 2 ], "b":"`+text+`"}`))
+		f.Add(
+			"x", text, text, int64(-1), int64(1e18), math.MinInt64,
+			[]byte(`{"a": [1, 2 ], "b":"`+text+`"}`),
+		)
 	}
-	f.Add("", "", "m", int64(math.MaxInt64), int64(math.MinInt64), math.MaxInt64, []byte(` [1e400, 12345678901234567890, -0.0, "\u2028 <"] `))
+	f.Add(
+		"", "", "m", int64(math.MaxInt64), int64(math.MinInt64), math.MaxInt64,
+		[]byte(` [1e400, 12345678901234567890, -0.0, "\u2028 <"] `),
+	)
 	f.Add("", "", "m", int64(999), int64(1), -32602, []byte(`{"two tokens" : [31, 41]}`))
 	mask := logging.NewMask("s3cret-\"<ö>", "s3cret", "[31,41]")
 	f.Fuzz(func(t *testing.T, name, text, method string, dur, at int64, n int, payload []byte) {
@@ -37,7 +43,10 @@ func FuzzRecord(f *testing.F) {
 		}
 		o := audit.Options{Payloads: audit.All, Mask: mask.String}
 		var log, file bytes.Buffer
-		run(t, audit.New(logging.New(&log, logging.Options{Format: "json", Mask: mask}), o), routed, refused)
+		run(
+			t, audit.New(logging.New(&log, logging.Options{Format: "json", Mask: mask}), o),
+			routed, refused,
+		)
 		run(t, audit.NewLines(&file, o), routed, refused)
 		if !bytes.Equal(log.Bytes(), file.Bytes()) {
 			t.Errorf("slog %sours %s", &log, &file)
@@ -129,7 +138,9 @@ func TestPartialWriteLosesTheRest(t *testing.T) {
 		}
 		j.Run(ctx)
 		if j.Lost() != lost {
-			t.Errorf("of three records %d bytes are written: %d lost, want %d", size, j.Lost(), lost)
+			t.Errorf(
+				"of three records %d bytes are written: %d lost, want %d", size, j.Lost(), lost,
+			)
 		}
 	}
 }

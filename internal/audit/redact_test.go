@@ -97,7 +97,8 @@ func TestRedact_F_SEC_10(t *testing.T) {
 		if got != c.want {
 			t.Errorf("redact(%s)\n got %s\nwant %s", c.in, got, c.want)
 		}
-		if again := string(redact([]byte(got), known("\x00"))); again != got || !json.Valid([]byte(got)) {
+		if again := string(redact([]byte(got), known("\x00"))); again != got ||
+			!json.Valid([]byte(got)) {
 			t.Errorf("a second pass makes %s of %s", again, got)
 		}
 	}
@@ -110,7 +111,9 @@ func TestRedactKnownValues(t *testing.T) {
 	mask := logging.NewMask(secret, "other-known-1", "12345").String
 	quoted, _ := json.Marshal(secret)
 	nested, _ := json.Marshal(`{"v":` + string(quoted) + `, "w": "\/\u00e9"}`)
-	plain, _ := json.Marshal("password=" + secret + " next, token: " + secret + `; "q\u\/` + "\u00e9")
+	plain, _ := json.Marshal(
+		"password=" + secret + " next, token: " + secret + `; "q\u\/` + "\u00e9",
+	)
 	escapedText := `"\u0070assword=other-kn\u006fwn-1\u0021 and \/ \u00e9 \ud83d\ude00 token: x\u0031y\/\"z"`
 	for _, c := range []struct{ in, want string }{
 		{`{"a":` + string(quoted) + `}`, `{"a":"***"}`},
@@ -182,7 +185,8 @@ func FuzzPayload(f *testing.F) {
 	f.Add([]byte(`{"password":{"a":`), "a")
 	f.Add([]byte("\"\xff\\ud800\""), "x")
 	f.Fuzz(func(t *testing.T, raw []byte, secret string) {
-		if secret == "" || strings.ContainsAny(secret, "*\ufffd") || !utf8.ValidString(secret) || strings.Contains("true false null", secret) {
+		if secret == "" || strings.ContainsAny(secret, "*\ufffd") || !utf8.ValidString(secret) ||
+			strings.Contains("true false null", secret) {
 			return
 		}
 		before := bytes.Clone(raw)
@@ -206,7 +210,8 @@ func FuzzPayload(f *testing.F) {
 		if hasSecret(out, secret) {
 			t.Errorf("%q is in %s", secret, out)
 		}
-		if got := redact(raw, known("\x00")); !bytes.Contains(got, []byte("***")) && !bytes.Equal(got, raw) {
+		if got := redact(raw, known("\x00")); !bytes.Contains(got, []byte("***")) &&
+			!bytes.Equal(got, raw) {
 			t.Errorf("nothing to hide, but %s became %s", raw, got)
 		}
 	})
@@ -221,7 +226,8 @@ func hasSecret(raw []byte, secret string) bool {
 		if err != nil {
 			return false
 		}
-		if v := reflect.ValueOf(token); v.Kind() == reflect.String && strings.Contains(v.String(), secret) {
+		if v := reflect.ValueOf(token); v.Kind() == reflect.String &&
+			strings.Contains(v.String(), secret) {
 			return true
 		}
 	}

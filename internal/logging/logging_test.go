@@ -27,7 +27,10 @@ func (v valuer) LogValue() slog.Value { return slog.GroupValue(slog.String("inne
 
 // everything has every kind of attribute that may contain a secret.
 func everything() []any {
-	u := &url.URL{Scheme: "https", User: url.UserPassword("me", secret), Host: "host", Path: "/mcp", RawQuery: "k=" + url.QueryEscape(secret)}
+	u := &url.URL{
+		Scheme: "https", User: url.UserPassword("me", secret), Host: "host",
+		Path: "/mcp", RawQuery: "k=" + url.QueryEscape(secret),
+	}
 	return []any{
 		"string", secret, "tool", "a " + secret, "backend_tool", secret, "as", []string{secret},
 		"err", fmt.Errorf("dial %q: %w", secret, errors.New(secret)),
@@ -73,7 +76,10 @@ func TestJSONStaysValid(t *testing.T) {
 	var out bytes.Buffer
 	log := logging.New(&out, logging.Options{Format: "json", Mask: logging.NewMask(secret)})
 	log.Info("call "+secret, everything()...)
-	log.Info("call", "arguments", json.RawMessage("{\"a\":\n[1,\"<b>\"]}"), "bad", json.RawMessage(`{`), "f", func() {})
+	log.Info(
+		"call", "arguments", json.RawMessage("{\"a\":\n[1,\"<b>\"]}"), "bad",
+		json.RawMessage(`{`), "f", func() {},
+	)
 	var got []map[string]any
 	for line := range strings.Lines(out.String()) {
 		var m map[string]any
@@ -82,7 +88,9 @@ func TestJSONStaysValid(t *testing.T) {
 		}
 		got = append(got, m)
 	}
-	if len(got) != 2 || got[0]["n"] != 8080.0 || got[0]["null"] != nil || got[0]["nil"] != "<nil>" || got[0]["msg"] != "call ***" {
+	if len(got) != 2 || got[0]["n"] != 8080.0 || got[0]["null"] != nil ||
+		got[0]["nil"] != "<nil>" ||
+		got[0]["msg"] != "call ***" {
 		t.Fatalf("got %v", got)
 	}
 	if !strings.Contains(out.String(), `"arguments":{"a":[1,"<b>"]}`) {
@@ -97,7 +105,8 @@ func TestUnmasked(t *testing.T) {
 	log.Debug("no")
 	level.Set(slog.LevelDebug)
 	log.Debug("yes", "err", io.EOF, "list", []string{"a"})
-	if got := out.String(); !strings.HasSuffix(got, " level=DEBUG msg=yes err=EOF list=[a]\n") || strings.Contains(got, "no") {
+	if got := out.String(); !strings.HasSuffix(got, " level=DEBUG msg=yes err=EOF list=[a]\n") ||
+		strings.Contains(got, "no") {
 		t.Errorf("got %s", got)
 	}
 }
@@ -127,7 +136,10 @@ func BenchmarkLine(b *testing.B) {
 			log := logging.New(io.Discard, o)
 			b.ReportAllocs()
 			for b.Loop() {
-				log.Info("backend ready", "backend", "files", "revision", "2025-06-18", "dur", time.Second, "tool", "read_file")
+				log.Info(
+					"backend ready", "backend", "files", "revision", "2025-06-18", "dur",
+					time.Second, "tool", "read_file",
+				)
 			}
 		})
 	}

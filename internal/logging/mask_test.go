@@ -16,8 +16,10 @@ import (
 )
 
 func TestMask(t *testing.T) {
-	mask := logging.NewMask("s3cret", "s3cret-and-more", "more-to-come", "  padded\n", "a\"b\\c\nd€&", "Bearer tok/en+1", "Basic dXNlcg==",
-		"", "0", "on", "****", "first line\nsecond line")
+	mask := logging.NewMask(
+		"s3cret", "s3cret-and-more", "more-to-come", "  padded\n", "a\"b\\c\nd€&",
+		"Bearer tok/en+1", "Basic dXNlcg==", "", "0", "on", "****", "first line\nsecond line",
+	)
 	for _, c := range []struct{ in, want string }{
 		{"nothing to see", "nothing to see"},
 		{"", ""},
@@ -287,7 +289,9 @@ func TestMaskEscaped(t *testing.T) {
 
 // TestMaskVariants: other forms of a value, as in URLs and names of tools.
 func TestMaskVariants(t *testing.T) {
-	mask := logging.NewMask("Zq8+f7/d6s5a4zzKx90Lm==", `Sek/ret+"q8f7é-d6`, "a/b c", "=/=+====", "==========")
+	mask := logging.NewMask(
+		"Zq8+f7/d6s5a4zzKx90Lm==", `Sek/ret+"q8f7é-d6`, "a/b c", "=/=+====", "==========",
+	)
 	for _, c := range []struct{ in, want string }{
 		{"x Zq8-f7_d6s5a4zzKx90Lm==, Zq8+f7/d6s5a4zzKx90Lm.", "x ***, ***."},
 		{"tool=b__get_Sek_ret__q8f7_-d6_1a2b", "tool=b__get_***_1a2b"},
@@ -324,7 +328,8 @@ func TestMaskOfTruncatedText(t *testing.T) {
 // TestMaskCostIsBounded: texts that resemble an encoded secret take only a factor longer than
 // other texts of the same length.
 func TestMaskCostIsBounded(t *testing.T) {
-	mask := logging.NewMask(append(manySecrets(50), "aaaa+aaaa/aaaab", strings.Repeat("long-secret-", 300))...)
+	mask := logging.NewMask(
+		append(manySecrets(50), "aaaa+aaaa/aaaab", strings.Repeat("long-secret-", 300))...)
 	for _, part := range []string{`\u0061`, `%2561`, `\\`, `\\u002561%5C`, "…aaaa", "aaaa…", "long-secret-", "long-secret…", `%5c%5c%25`, `a+\/%2`} {
 		text := strings.Repeat(part, (64<<10)/len(part))
 		start := time.Now()

@@ -61,7 +61,8 @@ func TestSinkReportsLostRecordsInPlace(t *testing.T) {
 		io.WriteString(sink, number(20))
 		next()
 		kept := len(got) - 2
-		if got[0] != "line 0000" || got[kept] != fmt.Sprintf("lost %d", 20-kept) || got[kept+1] != "line 0020" {
+		if got[0] != "line 0000" || got[kept] != fmt.Sprintf("lost %d", 20-kept) ||
+			got[kept+1] != "line 0020" {
 			t.Errorf("got %q", got)
 		}
 		if err := sink.Close(time.Second); err != nil {
@@ -140,7 +141,8 @@ func TestSinkWritesWholeLines(t *testing.T) {
 		if err := sink.Close(time.Second); err != nil {
 			t.Error(err)
 		}
-		if got := strings.Join(out.writes, ""); len(got) != 10_000+10_001+4 || !strings.HasSuffix(got, "x\nend\n") {
+		if got := strings.Join(out.writes, ""); len(got) != 10_000+10_001+4 ||
+			!strings.HasSuffix(got, "x\nend\n") {
 			t.Errorf("%d bytes", len(got))
 		}
 		for _, w := range out.writes {
@@ -191,7 +193,9 @@ func TestSinkRecordLargerThanItself(t *testing.T) {
 func TestSinkWithoutLostRecordsLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out recorder
-		sink := logging.OpenSink(&out, logging.SinkOptions{Limit: 50, Lost: func(int) []byte { return nil }})
+		sink := logging.OpenSink(
+			&out, logging.SinkOptions{Limit: 50, Lost: func(int) []byte { return nil }},
+		)
 		io.WriteString(sink, strings.Repeat("x", 51))
 		synctest.Wait()
 		io.WriteString(sink, "small\n")

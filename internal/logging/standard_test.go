@@ -26,7 +26,8 @@ func TestStandardLogger(t *testing.T) {
 	for i, want := range []string{
 		`"text":"Unsolicited response with \"Bearer ***\" \u001b[31mand more"}`, strings.Repeat("x", 488) + ` ***…"}`,
 	} {
-		if !strings.HasPrefix(lines[i], "{") || !strings.Contains(lines[i], want) || len(lines[i]) > 700 {
+		if !strings.HasPrefix(lines[i], "{") || !strings.Contains(lines[i], want) ||
+			len(lines[i]) > 700 {
 			t.Errorf("line %d is %q, want %q in it", i, lines[i], want)
 		}
 	}

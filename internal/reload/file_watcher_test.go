@@ -141,7 +141,10 @@ func TestFileWatcherReportsBurstOnce(t *testing.T) {
 	}
 	// A machine that pauses this test for quietPeriod makes two bursts of one.
 	if bursts := max(int(last.Sub(began)/quietPeriod), 1); told > bursts {
-		t.Errorf("50 changes in %v were reported %d times, but are at most %d bursts", last.Sub(began), told, bursts)
+		t.Errorf(
+			"50 changes in %v were reported %d times, but are at most %d bursts", last.Sub(began),
+			told, bursts,
+		)
 	}
 }
 

@@ -55,7 +55,8 @@ func TestRunningConfig(t *testing.T) {
 		t.Errorf("nothing has changed, but %+v", changes)
 	}
 	c.Backends[1].Env["TOKEN"] = "another"
-	if changes := a.Diff(c); len(changes.Changed) != 1 || changes.Changed[0].Name != "b" || changes.Changed[0].Keys[0] != "env.TOKEN" {
+	if changes := a.Diff(c); len(changes.Changed) != 1 || changes.Changed[0].Name != "b" ||
+		changes.Changed[0].Keys[0] != "env.TOKEN" {
 		t.Errorf("%+v", changes)
 	}
 	if err := WriteRunningConfig("", c, nil); err != nil {
@@ -145,7 +146,8 @@ func TestRunningConfigsAreBounded(t *testing.T) {
 	entries, _ := os.ReadDir(dir)
 	_, newest := os.Stat(filepath.Join(dir, "0"))
 	_, oldest := os.Stat(filepath.Join(dir, fmt.Sprint(keptRunningConfigs+19)))
-	if _, err := ReadRunningConfig(c.StateDir, file); err != nil || len(entries) != keptRunningConfigs || newest != nil || oldest == nil {
+	if _, err := ReadRunningConfig(c.StateDir, file); err != nil ||
+		len(entries) != keptRunningConfigs || newest != nil || oldest == nil {
 		t.Errorf("%d files, %v %v %v", len(entries), err, newest, oldest)
 	}
 }

@@ -246,9 +246,13 @@ func TestWalkJSON(t *testing.T) {
 		{`{"a":"b":"c"}`, []string{`b="c"`}},
 	} {
 		var got []string
-		WalkJSON([]byte(tc.text), func(name string) bool { return name == "s" }, func(path []string, from, to int) {
-			got = append(got, strings.Join(path, ".")+"="+tc.text[from:to])
-		})
+		WalkJSON(
+			[]byte(tc.text),
+			func(name string) bool { return name == "s" },
+			func(path []string, from, to int) {
+				got = append(got, strings.Join(path, ".")+"="+tc.text[from:to])
+			},
+		)
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.text, diff)
 		}
