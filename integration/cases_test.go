@@ -15,10 +15,9 @@ import (
 	"mcpgateway/internal/mcptest/gosource"
 )
 
-// cases are those that others have met, from public issue reports, by family: what
-// went wrong in gateways, clients and servers, and must not here. A test that holds one
-// has its id in its name (FRAME_01 or FRAME01).
-const cases = `
+// publicCases lists faults from public issue reports about gateways, clients and servers, by
+// family. A test that covers a case has the id in its name (FRAME_01 or FRAME01).
+const publicCases = `
 FRAME    01 04 05 07 08 09 11 14
 PROC     01 04 05 06 08 11
 START    01 04 07 08
@@ -41,21 +40,22 @@ CONFIG   04 05 07 08 09
 CONTEXT  04 05 06
 OBS      01 03 05`
 
-// untested says of the others why they have no test.
-var untested = map[string]string{
+// untestedPublic has the reasons why cases have no test.
+var untestedPublic = map[string]string{
 	"AUTH_02":   "the gateway has no OAuth towards backends yet: it sends the headers that are configured",
 	"AUTH_04":   "the gateway opens no browser and has no callback port: no OAuth towards backends yet",
-	"CONFIG_07": "it is about Windows, where the code is built and vetted, and cannot be run here",
+	"CONFIG_07": "applies to Windows, where the code is built and vetted, but cannot be run here",
 }
 
-// TestEveryOpenCase checks that each case of the public reports has a test that is named for it, or a
-// reason why it has none. With -v it prints which tests hold which case.
-func TestEveryOpenCase(t *testing.T) {
-	checkCases(t, cases, 96, "", untested)
+// TestCases_PublicReports checks that each public case has a test with its id in the name, or a
+// reason why it has none. With -v it prints the tests of each case.
+func TestCases_PublicReports(t *testing.T) {
+	checkCases(t, publicCases, 96, "", untestedPublic)
 }
 
-// fieldCases are the faults that were found by trying the built gateway with real servers, clients and
-// attacks, by family. A test that holds one has its id in its name (F_LIST_1 or F-LIST-1).
+// fieldCases lists the faults that were found by trying the built gateway with real servers,
+// clients and attacks, by family. A test that covers a case has the id in its name (F_LIST_1 or
+// F-LIST-1).
 const fieldCases = `
 LIST  1 2 3 4 5 6
 HTTP  1 2 3 4 5 6 7 8 9 10 11 12 13 14
@@ -68,19 +68,19 @@ MASK  1
 LOG   1 2
 CFG   1 2 3`
 
-// untestedField has the reason why a case has no test.
+// untestedField has the reasons why cases have no test.
 var untestedField = map[string]string{}
 
-// TestEveryFieldCase is TestEveryOpenCase for the cases of fieldCases.
-func TestEveryFieldCase(t *testing.T) {
+// TestCases_FieldFaults checks the same for fieldCases.
+func TestCases_FieldFaults(t *testing.T) {
 	checkCases(t, fieldCases, 64, "F_", untestedField)
 }
 
-// checkCases checks that each case of a table, of which there are count, is in the name of a test or has
-// a reason in untested. Names have the prefix before the family.
+// checkCases checks that each case of a table is in the name of a test or has a reason in
+// untested. count is the number of cases; prefix precedes the family in names.
 func checkCases(t *testing.T, table string, count int, prefix string, untested map[string]string) {
 	t.Helper()
-	held := make(map[string][]string)
+	tests := make(map[string][]string)
 	var families []string
 	for line := range strings.Lines(table) {
 		fields := strings.Fields(line)
@@ -89,34 +89,35 @@ func checkCases(t *testing.T, table string, count int, prefix string, untested m
 		}
 		families = append(families, fields[0])
 		for _, number := range fields[1:] {
-			held[prefix+fields[0]+"_"+number] = nil
+			tests[prefix+fields[0]+"_"+number] = nil
 		}
 	}
-	if len(held) != count {
-		t.Errorf("%d cases, not %d", len(held), count)
+	if len(tests) != count {
+		t.Errorf("%d cases, want %d", len(tests), count)
 	}
 	for name, where := range testNames(t) {
 		for _, id := range caseIDs(name, prefix, families) {
-			if _, known := held[id]; !known {
+			if _, known := tests[id]; !known {
 				t.Errorf("%s: %s names %s, which is not a case", where, name, id)
 			}
-			held[id] = append(held[id], where+": "+name)
+			tests[id] = append(tests[id], where+": "+name)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(held)) {
-		reason, excused := untested[id]
+	for _, id := range slices.Sorted(maps.Keys(tests)) {
+		reason, hasReason := untested[id]
 		switch {
-		case len(held[id]) == 0 && !excused:
-			t.Errorf("%s: no test has it in its name", id)
-		case len(held[id]) > 0 && excused:
-			t.Errorf("%s has a test, and a reason why it has none", id)
+		case len(tests[id]) == 0 && !hasReason:
+			t.Errorf("%s: no test has this id in its name", id)
+		case len(tests[id]) > 0 && hasReason:
+			t.Errorf("%s has a test and a reason why it has none", id)
 		}
-		slices.Sort(held[id])
-		t.Logf("%s: %s", id, strings.Join(append(held[id], reason), "\n\t"))
+		slices.Sort(tests[id])
+		t.Logf("%s: %s", id, strings.Join(append(tests[id], reason), "\n\t"))
 	}
 }
 
-// fieldID matches the id of a case of fieldCases, which contains what looks like that of another table.
+// fieldID matches the id of a case of fieldCases, which contains text that looks like an id of
+// the other table.
 var fieldID = regexp.MustCompile(`F[-_]([A-Z]+)[-_](\d+)`)
 
 // caseIDs returns the ids in the name of a test.
@@ -127,7 +128,8 @@ func caseIDs(name, prefix string, families []string) (ids []string) {
 		}
 		return ids
 	}
-	id := regexp.MustCompile(`(?:^|[^A-Z0-9a-z]|Test)(` + strings.Join(families, "|") + `)_?(\d\d)(?:\D|$)`)
+	id := regexp.MustCompile(`(?:^|[^A-Z0-9a-z]|Test)(` + strings.Join(families, "|") +
+		`)_?(\d\d)(?:\D|$)`)
 	for rest := fieldID.ReplaceAllString(name, ""); ; {
 		at := id.FindStringSubmatchIndex(rest)
 		if at == nil {
@@ -138,8 +140,8 @@ func caseIDs(name, prefix string, families []string) (ids []string) {
 	}
 }
 
-// testNames returns the name of each test, with where it is: of functions, of subtests that are
-// named by a constant, and of files that are run as subtests.
+// testNames returns the name of each test with its location: functions, subtests whose name is a
+// string literal, and files that are run as subtests.
 func testNames(t *testing.T) map[string]string {
 	names := make(map[string]string)
 	for _, f := range gosource.Files(t) {
@@ -153,7 +155,8 @@ func testNames(t *testing.T) map[string]string {
 					names[n.Name.Name] = f.Path
 				}
 			case *ast.CallExpr:
-				if fn, ok := n.Fun.(*ast.SelectorExpr); ok && fn.Sel.Name == "Run" && len(n.Args) == 2 {
+				if fn, ok := n.Fun.(*ast.SelectorExpr); ok && fn.Sel.Name == "Run" &&
+					len(n.Args) == 2 {
 					if lit, ok := n.Args[0].(*ast.BasicLit); ok && lit.Kind == token.STRING {
 						name, _ := strconv.Unquote(lit.Value)
 						names[name] = f.Path

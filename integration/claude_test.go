@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A claude is Claude Code with an empty home.
+// A claude is Claude Code with an empty home directory.
 type claude struct {
 	t    testing.TB
 	path string
@@ -24,25 +24,31 @@ type claude struct {
 	env  []string
 }
 
-// newClaude is Claude Code as far from the network as its switches allow. Everything it starts carries m.
-func newClaude(t testing.TB, m mark, env ...string) *claude {
+// newClaude returns Claude Code with all switches that keep it off the network. Each process
+// that it starts has the marker m.
+func newClaude(t testing.TB, m envMarker, env ...string) *claude {
 	t.Helper()
 	needNPM(t)
-	// The native binary of this platform; the package's own bin is a stub that an install script would replace.
-	found, _ := filepath.Glob(filepath.Join(packageDir, "node_modules", "@anthropic-ai", "claude-code-"+npmPlatform()+"*", "claude"))
+	// The native binary of this platform; the package's own bin is a stub that an install script
+	// would replace.
+	found, _ := filepath.Glob(filepath.Join(packageDir, "node_modules", "@anthropic-ai",
+		"claude-code-"+npmPlatform()+"*", "claude"))
 	if len(found) == 0 {
 		t.Fatalf("integration: npm has no Claude Code for %s", npmPlatform())
 	}
 	dir := t.TempDir()
 	return &claude{t: t, path: found[0], dir: dir, env: append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8", markEnv + "=" + string(m),
-		"ANTHROPIC_API_KEY=dummy", "ANTHROPIC_BASE_URL=http://127.0.0.1:9", // discard: nothing listens there
-		"ENABLE_TOOL_SEARCH=false", // offer all tools to the model at once instead of behind a search tool
-		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1", "DISABLE_AUTOUPDATER=1",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8", markerEnv + "=" + string(m),
+		// discard port: nothing listens there
+		"ANTHROPIC_API_KEY=dummy", "ANTHROPIC_BASE_URL=http://127.0.0.1:9",
+		// offer all tools to the model at once instead of through a search tool
+		"ENABLE_TOOL_SEARCH=false",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1",
+		"DISABLE_ERROR_REPORTING=1", "DISABLE_AUTOUPDATER=1",
 	}, env...)}
 }
 
-// run waits for claude to end well and returns its stdout and how long it took.
+// run runs claude, which must succeed, and returns its stdout and the duration.
 func (c *claude) run(args ...string) (string, time.Duration) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
@@ -58,31 +64,34 @@ func (c *claude) run(args ...string) (string, time.Duration) {
 	err := cmd.Run()
 	took := time.Since(began)
 	if err != nil {
-		c.t.Fatalf("claude %.200q: %v after %v\nstdout: %s\nstderr: %s\n%s", args, err, took, &stdout, &stderr, c.mcpLogs())
+		c.t.Fatalf("claude %.200q: %v after %v\nstdout: %s\nstderr: %s\n%s", args, err, took,
+			&stdout, &stderr, c.mcpLogs())
 	}
 	return stdout.String(), took
 }
 
-// mcpLogs is what Claude Code wrote down about its servers.
+// mcpLogs returns the logs of Claude Code about its servers.
 func (c *claude) mcpLogs() string {
 	var all strings.Builder
-	filepath.WalkDir(filepath.Join(c.dir, ".cache"), func(path string, d os.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".jsonl") {
-			text, _ := os.ReadFile(path)
-			all.WriteString(path + ":\n" + string(text) + "\n")
-		}
-		return nil
-	})
+	filepath.WalkDir(filepath.Join(c.dir, ".cache"),
+		func(path string, d os.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, ".jsonl") {
+				text, _ := os.ReadFile(path)
+				all.WriteString(path + ":\n" + string(text) + "\n")
+			}
+			return nil
+		})
 	return all.String()
 }
 
-// script writes an MCP config with one server, gw, and returns the arguments for a run of these calls.
+// script writes an MCP config with one server, gw, and returns the arguments for a run of these
+// calls.
 func (c *claude) script(argv []string, calls ...string) []string {
 	c.t.Helper()
 	return c.scriptFor(map[string]any{"command": argv[0], "args": argv[1:]}, calls...)
 }
 
-// scriptFor is script for a server as Claude Code's own configuration has it.
+// scriptFor is like script, for a server in the format of Claude Code's configuration.
 func (c *claude) scriptFor(server map[string]any, calls ...string) []string {
 	c.t.Helper()
 	config, _ := json.Marshal(map[string]any{"mcpServers": map[string]any{"gw": server}})
@@ -94,31 +103,34 @@ func (c *claude) scriptFor(server map[string]any, calls ...string) []string {
 	for _, call := range calls {
 		prompt += "\nCALL " + call
 	}
-	return []string{"-p", prompt, "--mcp-config", path, "--strict-mcp-config", "--allowedTools", "mcp__gw", "--output-format", "text"}
+	return []string{"-p", prompt, "--mcp-config", path, "--strict-mcp-config", "--allowedTools",
+		"mcp__gw", "--output-format", "text"}
 }
 
-// The harness itself, with no gateway between: what fails here is not the gateway's fault.
+// Tests the harness without a gateway: a failure here is not the gateway's fault.
 func TestHarnessClaudeCodeDirect(t *testing.T) {
 	t.Parallel()
-	m := newSetup(t, nil).mark
+	m := newSetup(t, nil).marker
 	model := startModel(t)
 	c := newClaude(t, m, "ANTHROPIC_BASE_URL="+model.url)
 	server := npmServer(t, "everything")
 
 	c.run(append([]string{"mcp", "add", "-s", "user", "gw", "--"}, server...)...)
 	if out, took := c.run("mcp", "list"); !strings.Contains(out, "Connected") {
-		t.Errorf("mcp list says %q", out)
+		t.Errorf("mcp list prints %q", out)
 	} else {
 		t.Logf("mcp list: %v", took)
 	}
 
-	out, took := c.run(c.script(server, `mcp__gw__echo {"message":"hi there"}`, `mcp__gw__get-sum {"a":2,"b":3}`)...)
+	out, took := c.run(c.script(server, `mcp__gw__echo {"message":"hi there"}`,
+		`mcp__gw__get-sum {"a":2,"b":3}`)...)
 	t.Logf("claude -p: %v", took)
 	offered, results := model.record()
 	if !slices.Contains(offered, "mcp__gw__get-sum") {
 		t.Errorf("offered to the model: %q", offered)
 	}
-	want := []toolResult{{"mcp__gw__echo", "Echo: hi there", false}, {"mcp__gw__get-sum", "The sum of 2 and 3 is 5.", false}}
+	want := []toolResult{{"mcp__gw__echo", "Echo: hi there", false},
+		{"mcp__gw__get-sum", "The sum of 2 and 3 is 5.", false}}
 	if !slices.Equal(results, want) {
 		t.Errorf("results: %+v", results)
 	}
@@ -126,6 +138,6 @@ func TestHarnessClaudeCodeDirect(t *testing.T) {
 		t.Errorf("claude -p prints %q", out)
 	}
 	if _, err := os.Stat(filepath.Join(c.dir, ".claude", "telemetry")); err == nil {
-		t.Error("Claude Code keeps telemetry in spite of its switches")
+		t.Error("Claude Code writes telemetry despite its switches")
 	}
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestCLI runs testdata/script/*.txtar. Beside testscript's own commands they have
+// TestCLI runs testdata/script/*.txtar. In addition to testscript's own commands they have
 //
-//	exits CODE PROGRAM ARGS…   run it and want this exit code
+//	exits CODE PROGRAM ARGS…   run the program and expect this exit code
 //	jsonrpc FILE               each line of FILE (or stdout) is a JSON-RPC message
 //	output PATTERN             stdout or stderr matches
 //
-// and the environment's ACTOR: the test binary, which plays the part that INTEGRATION_PART names (play-mirror).
+// and the environment variable HELPER: the test binary, which takes the role that
+// INTEGRATION_HELPER names (helper-mirror).
 func TestCLI(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Dir(gateway(t))
@@ -29,7 +30,7 @@ func TestCLI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newSetup(t, nil).mark
+	m := newSetup(t, nil).marker
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -39,8 +40,8 @@ func TestCLI(t *testing.T) {
 			}
 			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 			env.Setenv("HOME", home)
-			env.Setenv("ACTOR", exe)
-			env.Setenv(markEnv, string(m))
+			env.Setenv("HELPER", exe)
+			env.Setenv(markerEnv, string(m))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

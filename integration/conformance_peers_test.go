@@ -20,11 +20,11 @@ import (
 	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// What stands at the ends of the conformance tests: the go-sdk's server with all that the scenarios ask for, the
-// gateway's HTTP door, and a client that does what a client scenario expects.
+// Peers of the conformance suites: the go-sdk's server with everything that the scenarios
+// require, the gateway's HTTP server, and a client that does what a client scenario expects.
 
-// everythingServer is the go-sdk's server for the suite, built from the module that go.mod has anyway. With -http ADDR
-// it listens there, at any path; else it speaks stdio.
+// everythingServer returns the path of the go-sdk's server for the suite, built from the module
+// that is in go.mod anyway. With -http ADDR it serves HTTP there, at any path; otherwise stdio.
 func everythingServer(t testing.TB) string {
 	t.Helper()
 	path, err := buildEverythingServer()
@@ -36,7 +36,8 @@ func everythingServer(t testing.TB) string {
 
 var buildEverythingServer = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(workDir, "bin", "everything-server")
-	cmd := exec.Command("go", "build", "-o", path, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	cmd := exec.Command("go", "build", "-o", path,
+		"github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
 	cmd.Dir = packageDir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build everything-server: %w\n%s", err, out)
@@ -44,8 +45,9 @@ var buildEverythingServer = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// serveEverything runs it over HTTP until the test ends, and returns its URL. With -stateless=false it keeps sessions,
-// and refuses 2026-07-28; with -stateless=true it can ask clients of the session era nothing.
+// serveEverything runs this server over HTTP until the test ends, and returns its URL. With
+// -stateless=false it has sessions and rejects 2026-07-28; with -stateless=true it cannot send
+// requests to legacy clients.
 func serveEverything(t testing.TB, form string) string {
 	t.Helper()
 	addr := "127.0.0.1:" + freePort(t)
@@ -54,9 +56,10 @@ func serveEverything(t testing.TB, form string) string {
 	return "http://" + addr + "/mcp"
 }
 
-// listen runs the gateway on the config with its HTTP door open, and returns the door's URL. When the test ends the
-// gateway gets SIGTERM and has to end in order, with all the sessions that its clients left behind.
-func (s *setup) listen() string {
+// serveURL runs the gateway on the configuration as an HTTP server, and returns its URL. When
+// the test ends, the gateway gets SIGTERM and must exit with 0, with all the sessions that its
+// clients have left open.
+func (s *setup) serveURL() string {
 	s.t.Helper()
 	addr := "127.0.0.1:" + freePort(s.t)
 	gw := s.start("serve", "--listen", addr)
@@ -70,10 +73,10 @@ func (s *setup) listen() string {
 	return "http://" + addr + "/mcp"
 }
 
-// awaitListener waits until somebody listens at addr.
+// awaitListener waits until addr accepts connections.
 func awaitListener(t testing.TB, addr string, exited <-chan struct{}) {
 	t.Helper()
-	up := poll(patience, func() bool {
+	up := poll(waitTimeout, func() bool {
 		conn, err := net.DialTimeout("tcp", addr, time.Second)
 		if err == nil {
 			conn.Close()
@@ -81,24 +84,26 @@ func awaitListener(t testing.TB, addr string, exited <-chan struct{}) {
 		}
 		select {
 		case <-exited:
-			t.Fatalf("it ended instead of listening at %s", addr)
+			t.Fatalf("the process exited instead of listening at %s", addr)
 		default:
 		}
 		return false
 	})
 	if !up {
-		t.Fatalf("nobody listens at %s", addr)
+		t.Fatalf("no listener at %s", addr)
 	}
 }
 
 const (
-	suiteConfig = "INTEGRATION_CONFIG"    // of the gateway that the client starts; none if it goes straight to the server
-	suiteURL    = "INTEGRATION_SUITE_URL" // in that config, the scenario's server
-	suiteEra    = "INTEGRATION_ERA"       // the revision that the client speaks
+	// configuration of the gateway that the client starts; unset = no gateway
+	suiteConfigEnv = "INTEGRATION_CONFIG"
+	// URL of the scenario's server, used in that configuration
+	suiteURLEnv      = "INTEGRATION_SUITE_URL"
+	suiteRevisionEnv = "INTEGRATION_REVISION" // revision of the client
 )
 
-// clientDeeds are what the scenarios want a client to do, besides the handshake.
-var clientDeeds = map[string]func(context.Context, *gosdk.ClientSession) error{
+// scenarioClients has what the scenarios expect of a client after the handshake.
+var scenarioClients = map[string]func(context.Context, *gosdk.ClientSession) error{
 	"initialize":                          listsTools,
 	"request-metadata":                    listsTools,
 	"json-schema-ref-no-deref":            listsTools,
@@ -108,7 +113,7 @@ var clientDeeds = map[string]func(context.Context, *gosdk.ClientSession) error{
 	"json-schema-2020-12-preservation":    echoesSchema,
 	"sep-2322-client-request-state":       callsAllTools,
 	"http-invalid-tool-headers":           callsAllTools,
-	"http-custom-headers":                 callsAsTold,
+	"http-custom-headers":                 callsFromContext,
 	"http-standard-headers":               readsAll,
 }
 
@@ -122,12 +127,13 @@ func calls(tool, arguments string) func(context.Context, *gosdk.ClientSession) e
 		if err := listsTools(ctx, session); err != nil {
 			return err
 		}
-		return callTells(ctx, session, tool, json.RawMessage(arguments))
+		return callSucceeds(ctx, session, tool, json.RawMessage(arguments))
 	}
 }
 
-// callTells calls a tool, and takes isError for an error.
-func callTells(ctx context.Context, session *gosdk.ClientSession, tool string, arguments any) error {
+// callSucceeds calls a tool, and returns an error if the result has isError.
+func callSucceeds(ctx context.Context, session *gosdk.ClientSession, tool string,
+	arguments any) error {
 	result, err := session.CallTool(ctx, &gosdk.CallToolParams{Name: tool, Arguments: arguments})
 	switch {
 	case err != nil:
@@ -138,53 +144,58 @@ func callTells(ctx context.Context, session *gosdk.ClientSession, tool string, a
 	return nil
 }
 
-// callsAllTools calls each tool there is, with an argument that one scenario's valid tool asks for.
+// callsAllTools calls each listed tool, with an argument that the valid tool of one scenario
+// requires.
 func callsAllTools(ctx context.Context, session *gosdk.ClientSession) error {
 	list, err := session.ListTools(ctx, nil)
 	if err != nil {
 		return err
 	}
 	for _, tool := range list.Tools {
-		if err := callTells(ctx, session, tool.Name, map[string]any{"region": "us-west1"}); err != nil {
+		if err := callSucceeds(ctx, session, tool.Name,
+			map[string]any{"region": "us-west1"}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// callsAsTold makes the calls that the suite's context has, with their arguments as they stand there.
-func callsAsTold(ctx context.Context, session *gosdk.ClientSession) error {
+// callsFromContext makes the calls of the suite's context, with unchanged arguments.
+func callsFromContext(ctx context.Context, session *gosdk.ClientSession) error {
 	if err := listsTools(ctx, session); err != nil {
 		return err
 	}
-	var told struct {
+	var suiteContext struct {
 		ToolCalls []struct {
 			Name      string
 			Arguments json.RawMessage
 		}
 	}
-	if err := json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &told); err != nil || len(told.ToolCalls) == 0 {
-		return fmt.Errorf("the suite tells no calls: %w", err)
+	if err := json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")),
+		&suiteContext); err != nil || len(suiteContext.ToolCalls) == 0 {
+		return fmt.Errorf("the suite's context has no calls: %w", err)
 	}
-	for _, call := range told.ToolCalls {
-		if err := callTells(ctx, session, call.Name, call.Arguments); err != nil {
+	for _, call := range suiteContext.ToolCalls {
+		if err := callSucceeds(ctx, session, call.Name, call.Arguments); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// echoesSchema hands the schema of one tool, as it was listed, to another.
+// echoesSchema passes the schema of one tool, as listed, to another tool.
 func echoesSchema(ctx context.Context, session *gosdk.ClientSession) error {
 	list, err := session.ListTools(ctx, nil)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(list.Tools, func(t *gosdk.Tool) bool { return t.Name == "json_schema_2020_12_tool" })
+	i := slices.IndexFunc(list.Tools,
+		func(t *gosdk.Tool) bool { return t.Name == "json_schema_2020_12_tool" })
 	if i < 0 {
 		return errors.New("json_schema_2020_12_tool is not listed")
 	}
-	return callTells(ctx, session, "json_schema_echo", map[string]any{"schema": list.Tools[i].InputSchema})
+	return callSucceeds(ctx, session, "json_schema_echo",
+		map[string]any{"schema": list.Tools[i].InputSchema})
 }
 
 // readsAll calls every tool, reads every resource and gets every prompt.
@@ -213,10 +224,11 @@ func readsAll(ctx context.Context, session *gosdk.ClientSession) error {
 	return nil
 }
 
-// playConformanceClient is the command that the suite runs, with its server's URL as the only argument and the
-// scenario's name in the environment: the go-sdk's client, in front of a gateway that has this server as its backend,
-// or, without a config, straight at the server.
-func playConformanceClient() int {
+// runConformanceClient is the command that the suite runs, with the URL of its server as the
+// only argument and the name of the scenario in the environment: the go-sdk's client, in front
+// of a gateway that has this server as its backend, or, without a configuration, directly at the
+// server.
+func runConformanceClient() int {
 	if err := conformanceClient(os.Getenv("MCP_CONFORMANCE_SCENARIO"), os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -225,23 +237,26 @@ func playConformanceClient() int {
 }
 
 func conformanceClient(scenario, url string) (err error) {
-	deed, known := clientDeeds[scenario]
+	run, known := scenarioClients[scenario]
 	if !known {
 		return fmt.Errorf("no client for the scenario %q", scenario)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"}, &gosdk.ClientOptions{
-		// It fills in the schema's defaults itself.
-		ElicitationHandler: func(_ context.Context, req *gosdk.ElicitRequest) (*gosdk.ElicitResult, error) {
-			content := map[string]any{}
-			if scenario == "sep-2322-client-request-state" {
-				content["confirmed"] = true
-			}
-			return &gosdk.ElicitResult{Action: "accept", Content: content}, nil
-		},
-	})
-	session, err := client.Connect(ctx, conformanceRoad(url), &gosdk.ClientSessionOptions{ProtocolVersion: os.Getenv(suiteEra)})
+	client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"},
+		&gosdk.ClientOptions{
+			// The SDK fills in the schema's defaults.
+			ElicitationHandler: func(_ context.Context,
+				req *gosdk.ElicitRequest) (*gosdk.ElicitResult, error) {
+				content := map[string]any{}
+				if scenario == "sep-2322-client-request-state" {
+					content["confirmed"] = true
+				}
+				return &gosdk.ElicitResult{Action: "accept", Content: content}, nil
+			},
+		})
+	session, err := client.Connect(ctx, conformanceTransport(url),
+		&gosdk.ClientSessionOptions{ProtocolVersion: os.Getenv(suiteRevisionEnv)})
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
@@ -250,17 +265,17 @@ func conformanceClient(scenario, url string) (err error) {
 			err = fmt.Errorf("close: %w", end)
 		}
 	}()
-	return deed(ctx, session)
+	return run(ctx, session)
 }
 
-// conformanceRoad leads to the scenario's server.
-func conformanceRoad(url string) gosdk.Transport {
-	config := os.Getenv(suiteConfig)
+// conformanceTransport connects to the scenario's server, through the gateway if there is one.
+func conformanceTransport(url string) gosdk.Transport {
+	config := os.Getenv(suiteConfigEnv)
 	if config == "" {
-		return &gosdk.StreamableClientTransport{Endpoint: url, HTTPClient: ownConnections()}
+		return &gosdk.StreamableClientTransport{Endpoint: url, HTTPClient: separateConnections()}
 	}
 	gw := exec.Command(os.Getenv(gatewayEnv), "-c", config)
-	gw.Env = append(os.Environ(), suiteURL+"="+url)
+	gw.Env = append(os.Environ(), suiteURLEnv+"="+url)
 	gw.Stderr = os.Stderr
-	return &gosdk.CommandTransport{Command: gw, TerminateDuration: patience}
+	return &gosdk.CommandTransport{Command: gw, TerminateDuration: waitTimeout}
 }

@@ -20,70 +20,75 @@ import (
 	"time"
 )
 
-// A suite is one release of @modelcontextprotocol/conformance. Run as `server` it is a client that puts a server
-// through its scenarios; run as `client` it is a server that a client is sent to, a new one for each scenario.
+// A suite is one release of @modelcontextprotocol/conformance. Run as `server` it is a client
+// that puts a server through its scenarios. Run as `client` it is a server, a new one for each
+// scenario, and runs a client command with its URL.
 type suite struct {
-	name   string
-	module string   // in node_modules
-	server []string // which server scenarios
-	passes int      // checks of those that the everything-server of their era passes
-	era    string   // the revision whose wire it speaks
+	name     string
+	module   string   // in node_modules
+	server   []string // arguments that select the server scenarios
+	passes   int      // checks that the everything-server of the suite's generation passes
+	revision string   // the suite's protocol revision
 }
 
 var suites = []suite{
-	// The last release. Its default suite is 40 checks; all adds json-schema-2020-12 and server-sse-polling.
-	{"0.1.16", "conformance-0.1", []string{"--suite", "all"}, 44, sessionEra},
-	// What revision 2025-11-25 requires, and the three scenarios that it runs without scoring them. Here each
-	// message from the server is also checked against the schema of the revision.
-	{"0.2.0-alpha.12 " + sessionEra, "conformance-0.2", []string{"--requirements", sessionEra}, 82, sessionEra},
-	// What revision 2026-07-28 requires, and thirteen without a score: three about schemas and headers, and ten about
-	// tasks, which the everything-server does not have; what it passes of those is how it refuses.
-	{"0.2.0-alpha.12 " + statelessEra, "conformance-0.2", []string{"--requirements", statelessEra}, 165, statelessEra},
+	// The last release. Its default suite is 40 checks; all adds json-schema-2020-12 and
+	// server-sse-polling.
+	{"0.1.16", "conformance-0.1", []string{"--suite", "all"}, 44, legacyRevision},
+	// The requirements of revision 2025-11-25, and three scenarios without a score. Each message
+	// from the server is also checked against the schema of the revision.
+	{"0.2.0-alpha.12 " + legacyRevision, "conformance-0.2",
+		[]string{"--requirements", legacyRevision}, 82, legacyRevision},
+	// The requirements of revision 2026-07-28, and thirteen scenarios without a score: three
+	// about schemas and headers, and ten about tasks, which the everything-server does not have;
+	// it passes those of their checks that test rejections.
+	{"0.2.0-alpha.12 " + modernRevision, "conformance-0.2",
+		[]string{"--requirements", modernRevision}, 165, modernRevision},
 }
 
-// The newest revision of either era, by which the tests call it.
+// The newest revision of each generation.
 const (
-	sessionEra   = "2025-11-25"
-	statelessEra = "2026-07-28"
+	legacyRevision = "2025-11-25"
+	modernRevision = "2026-07-28"
 )
 
-// A check is one verdict of a scenario. SUCCESS and FAILURE are what the suite counts as passed and failed; it lets
-// WARNING, INFO and SKIPPED be.
+// A check is one result within a scenario. The suite counts SUCCESS as passed and FAILURE as
+// failed; it ignores WARNING, INFO and SKIPPED.
 type check struct {
 	ID      string
 	Status  string
 	Message string `json:"errorMessage"`
 }
 
-// A scenario is what became of one of the suite's scenarios.
+// A scenario is the result of one of the suite's scenarios.
 type scenario struct {
 	name   string
 	checks []check
 }
 
-// A place is that of one check among all of a suite. A scenario may have several of one id.
-type place struct {
+// A checkKey identifies one check of a suite. A scenario may have several checks with one id.
+type checkKey struct {
 	scenario, id string
 	nth          int
 }
 
-// verdicts are all checks by their place.
-func verdicts(scenarios []scenario) map[place]check {
-	all := make(map[place]check)
+// checksByKey returns all checks by key.
+func checksByKey(scenarios []scenario) map[checkKey]check {
+	all := make(map[checkKey]check)
 	for _, s := range scenarios {
-		for at, c := range s.places() {
+		for at, c := range s.keyedChecks() {
 			all[at] = c
 		}
 	}
 	return all
 }
 
-// places are the scenario's checks, in order, each with its place.
-func (s scenario) places() iter.Seq2[place, check] {
-	return func(yield func(place, check) bool) {
+// keyedChecks returns the checks of the scenario with their keys, in order.
+func (s scenario) keyedChecks() iter.Seq2[checkKey, check] {
+	return func(yield func(checkKey, check) bool) {
 		seen := make(map[string]int)
 		for _, c := range s.checks {
-			at := place{s.name, c.ID, seen[c.ID]}
+			at := checkKey{s.name, c.ID, seen[c.ID]}
 			seen[c.ID]++
 			if !yield(at, c) {
 				return
@@ -92,69 +97,72 @@ func (s scenario) places() iter.Seq2[place, check] {
 	}
 }
 
-// A comparison says what became of the checks that pass without the gateway.
+// A comparison counts the results of the checks that pass without the gateway.
 type comparison struct {
-	passed, of int
-	failed     int // checks that are not counted in of, but must not fail either
-	excepted   int // checks that the exceptions have
-	lines      bytes.Buffer
+	passed, want int
+	failed       int // failures of checks that are not in want
+	excepted     int // checks that have an exception
+	lines        bytes.Buffer
 }
 
-func (c *comparison) ok() bool { return c.passed == c.of && c.failed == 0 }
+func (c *comparison) ok() bool { return c.passed == c.want && c.failed == 0 }
 
-// compare writes one line for each scenario, what went wrong below it, and the sum. What is SUCCESS directly has to be
-// SUCCESS, not WARNING and not absent; what is not may be anything but FAILURE, unless it is that directly. The checks
-// that except names are left out, and it remembers which of those went wrong.
+// compare writes one line for each scenario, the failed checks below it, and the totals. A check
+// that is SUCCESS directly has to be SUCCESS, not WARNING and not absent; any other check may be
+// anything but FAILURE, unless it is FAILURE directly. Checks in except are left out, and marked
+// as needed if they failed.
 func compare(what string, direct, got []scenario, except exceptions) *comparison {
 	c := new(comparison)
-	want, have := verdicts(direct), verdicts(got)
+	want, have := checksByKey(direct), checksByKey(got)
 	for _, s := range direct {
-		passed, of := 0, 0
+		passed, total := 0, 0
 		var wrong []string
-		for at, d := range s.places() {
+		for at, d := range s.keyedChecks() {
 			if d.Status != "SUCCESS" {
 				continue
 			}
 			g := have[at]
 			switch {
 			case g.Status == "SUCCESS":
-				of++
+				total++
 				passed++
-			case except.cover(at):
+			case except.excepts(at):
 				c.excepted++
 			default:
-				of++
-				wrong = append(wrong, fmt.Sprintf("%s: %s %s", at.id, cmp.Or(g.Status, "ABSENT"), g.Message))
+				total++
+				wrong = append(wrong, fmt.Sprintf("%s: %s %s", at.id, cmp.Or(g.Status, "ABSENT"),
+					g.Message))
 			}
 		}
-		verdict := "pass"
-		if passed < of {
-			verdict = "FAIL"
+		result := "pass"
+		if passed < total {
+			result = "FAIL"
 		}
-		fmt.Fprintf(&c.lines, "%s  %s %d/%d\n", verdict, s.name, passed, of)
+		fmt.Fprintf(&c.lines, "%s  %s %d/%d\n", result, s.name, passed, total)
 		for _, w := range wrong {
 			fmt.Fprintf(&c.lines, "      %s\n", w)
 		}
-		c.passed, c.of = c.passed+passed, c.of+of
+		c.passed, c.want = c.passed+passed, c.want+total
 	}
 	for _, s := range got {
-		for at, g := range s.places() {
-			if known := want[at].Status; g.Status == "FAILURE" && known != "SUCCESS" && known != "FAILURE" && !except.cover(at) {
+		for at, g := range s.keyedChecks() {
+			if known := want[at].Status; g.Status == "FAILURE" && known != "SUCCESS" &&
+				known != "FAILURE" && !except.excepts(at) {
 				c.failed++
 				fmt.Fprintf(&c.lines, "FAIL  %s: %s: %s\n", s.name, at.id, g.Message)
 			}
 		}
 	}
-	fmt.Fprintf(&c.lines, "conformance %s: %d/%d", what, c.passed, c.of)
+	fmt.Fprintf(&c.lines, "conformance %s: %d/%d", what, c.passed, c.want)
 	if c.excepted > 0 {
-		fmt.Fprintf(&c.lines, ", and %d that no gateway can pass", c.excepted)
+		fmt.Fprintf(&c.lines, ", and %d exceptions", c.excepted)
 	}
 	c.lines.WriteByte('\n')
 	return c
 }
 
-// serve puts the server at url through the suite's server scenarios.
-func (s suite) serve(t testing.TB, url string) []scenario {
+// runServerScenarios runs the suite's server scenarios against the server at url.
+func (s suite) runServerScenarios(t testing.TB, url string) []scenario {
 	t.Helper()
 	dir := t.TempDir()
 	out, err := s.run(t, nil, append([]string{"server", "--url", url, "-o", dir}, s.server...)...)
@@ -162,15 +170,17 @@ func (s suite) serve(t testing.TB, url string) []scenario {
 	if len(found) == 0 {
 		t.Fatalf("conformance %s: %v\n%s", s.name, err, out)
 	}
-	return found // whether a check failed, which is what err says, they say better
+	return found // err only reports that a check failed, which the scenarios contain in detail
 }
 
-// run runs the suite's command line and returns all it printed. env comes on top of the little it is given.
+// run runs the suite's command line and returns its output. env is added to a minimal
+// environment.
 func (s suite) run(t testing.TB, env []string, args ...string) ([]byte, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, node(t), append([]string{module(t, s.module, "dist", "index.js")}, args...)...)
+	cmd := exec.CommandContext(ctx, node(t),
+		append([]string{module(t, s.module, "dist", "index.js")}, args...)...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -179,23 +189,27 @@ func (s suite) run(t testing.TB, env []string, args ...string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// resultDir is how the suite names a scenario's directory: [server-]NAME-2026-11-28T01-59-33-065Z.
+// resultDir matches the suite's name for a scenario's directory:
+// [server-]NAME-2026-11-28T01-59-33-065Z.
 var resultDir = regexp.MustCompile(`^(?:server-)?(.+)-(\d{4}-\d\d-\d\dT[\d-]+Z)$`)
 
-// readScenarios reads what the suite wrote into dir, in the order in which it ran. A scenario that broke off has no
-// checks.
+// readScenarios reads the results that the suite wrote to dir, in the order of the run. A
+// scenario that was aborted has no checks.
 func readScenarios(t testing.TB, dir string) []scenario {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(began(a), began(b)) })
+	slices.SortStableFunc(entries, func(a,
+		b os.DirEntry) int {
+		return cmp.Compare(startTimeOf(a), startTimeOf(b))
+	})
 	var found []scenario
 	for _, e := range entries {
 		name := resultDir.FindStringSubmatch(e.Name())
 		if name == nil {
-			t.Fatalf("conformance: a result is called %s", e.Name())
+			t.Fatalf("conformance: unexpected name of a result: %s", e.Name())
 		}
 		s := scenario{name: name[1]}
 		text, err := os.ReadFile(filepath.Join(dir, e.Name(), "checks.json"))
@@ -210,18 +224,18 @@ func readScenarios(t testing.TB, dir string) []scenario {
 	return found
 }
 
-func began(result os.DirEntry) string {
+func startTimeOf(result os.DirEntry) string {
 	if m := resultDir.FindStringSubmatch(result.Name()); m != nil {
 		return m[2]
 	}
 	return ""
 }
 
-// clientScenarios are the names of those for the client of a server of the suite's era, without OAuth: a backend's
-// token is configured, the gateway does not fetch one.
+// clientScenarios returns the names of the suite's client scenarios, without OAuth: a backend's
+// token is configured, the gateway does not request one.
 func (s suite) clientScenarios(t testing.TB) []string {
 	t.Helper()
-	out, err := s.run(t, nil, "list", "--client", "--spec-version", s.era)
+	out, err := s.run(t, nil, "list", "--client", "--spec-version", s.revision)
 	if err != nil {
 		t.Fatalf("conformance %s: %v\n%s", s.name, err, out)
 	}
@@ -234,11 +248,11 @@ func (s suite) clientScenarios(t testing.TB) []string {
 	return found
 }
 
-// reportEnv names a file that the conformance tests append their results to. go test shows nothing of a package that
-// passes, and these should be seen; .ci/run prints the file.
+// reportEnv names a file that the conformance tests append their results to, because go test
+// prints nothing about a package that passes; .ci/run prints the file.
 const reportEnv = "INTEGRATION_REPORT"
 
-// report writes lines into the log and the report.
+// report writes lines to the log and to the report.
 func report(t testing.TB, lines []byte) {
 	t.Helper()
 	t.Logf("\n%s", lines)

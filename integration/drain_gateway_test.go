@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// slowly is a backend whose tool answers when the file that $GO names exists.
-func slowly(t testing.TB, name string) (b backend, answer func()) {
+// slowBackend returns a backend whose tool responds when the file that $GO names exists.
+func slowBackend(t testing.TB, name string) (b backend, respond func()) {
 	t.Helper()
-	goes := filepath.Join(t.TempDir(), "go")
+	path := filepath.Join(t.TempDir(), "go")
 	script := `while read -r line; do
 		id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
 		case $line in
@@ -31,22 +31,24 @@ func slowly(t testing.TB, name string) (b backend, answer func()) {
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return backend{Name: name, Command: "/bin/sh", Args: []string{file}, Env: map[string]string{"GO": goes}}, func() {
-		if err := os.WriteFile(goes, nil, 0o600); err != nil {
-			t.Error(err)
+	return backend{Name: name, Command: "/bin/sh", Args: []string{file},
+			Env: map[string]string{"GO": path}}, func() {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Error(err)
+			}
 		}
-	}
 }
 
-// called waits until a call has come to the backend.
-func (b backend) called(t testing.TB) {
+// awaitCall waits until the backend has received a call.
+func (b backend) awaitCall(t testing.TB) {
 	t.Helper()
-	if !poll(patience, func() bool { _, err := os.Stat(b.Env["GO"] + ".called"); return err == nil }) {
-		t.Fatal("the call does not reach the backend")
+	if !poll(waitTimeout,
+		func() bool { _, err := os.Stat(b.Env["GO"] + ".called"); return err == nil }) {
+		t.Fatal("the backend does not receive the call")
 	}
 }
 
-func TestSignalDrainsCalls_F_PROC_2(t *testing.T) {
+func TestDrain_SignalWaitsForCalls_F_PROC_2(t *testing.T) {
 	t.Parallel()
 	const stdinEnds = syscall.Signal(0)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, stdinEnds} {
@@ -56,82 +58,86 @@ func TestSignalDrainsCalls_F_PROC_2(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, answer := slowly(t, "slow")
+			b, respond := slowBackend(t, "slow")
 			s := newSetup(t, nil, b)
 			gw := s.start()
-			gw.greet("2025-11-25")
+			gw.initialize("2025-11-25")
 			listTools(t, gw)
-			gw.ask("7", "tools/call", `{"name":"slow"}`)
-			b.called(t)
+			gw.sendRequest("7", "tools/call", `{"name":"slow"}`)
+			b.awaitCall(t)
 			if sig == stdinEnds {
 				gw.stdin.Close()
 			} else {
 				gw.cmd.Process.Signal(sig)
 			}
-			if !poll(patience, func() bool { return strings.Contains(gw.logs(), "stopping") }) {
-				t.Fatal("the end is not logged while calls run")
+			if !poll(waitTimeout, func() bool { return strings.Contains(gw.logs(), "stopping") }) {
+				t.Fatal("the shutdown is not logged while calls run")
 			}
 			if sig != stdinEnds {
-				gw.awaitRefusals()
-				gw.ask("8", "tools/call", `{"name":"slow"}`)
-				if m := gw.answer("8", patience); m.code() != -32603 || !strings.Contains(string(m.Error), "did not run") {
+				gw.awaitRejections()
+				gw.sendRequest("8", "tools/call", `{"name":"slow"}`)
+				if m := gw.awaitResponse("8", waitTimeout); m.code() != -32603 ||
+					!strings.Contains(string(m.Error), "did not run") {
 					t.Errorf("a new call: %s", m.Raw)
 				}
 			}
-			<-time.After(1500 * time.Millisecond) // the row's call takes as long
-			answer()
-			if m := gw.answer("7", patience); !strings.Contains(string(m.Result), "it ran") {
+			<-time.After(1500 * time.Millisecond) // the call takes this long in the reported case
+			respond()
+			if m := gw.awaitResponse("7", waitTimeout); !strings.Contains(string(m.Result),
+				"it ran") {
 				t.Errorf("the call in flight: %s", m.Raw)
 			}
-			if code := gw.exitCode(patience); code != 0 {
+			if code := gw.exitCode(waitTimeout); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
 		})
 	}
 }
 
-// awaitRefusals waits until the gateway refuses requests, which it does a moment after it has logged the
-// signal.
-func (c *rawClient) awaitRefusals() {
+// awaitRejections waits until the gateway rejects requests, which begins a moment after it has
+// logged the signal.
+func (c *rawClient) awaitRejections() {
 	c.t.Helper()
 	n := 0
-	if !poll(patience, func() bool {
+	if !poll(waitTimeout, func() bool {
 		n++
 		id := `"probe-` + itoa(int64(n)) + `"`
-		c.ask(id, "tools/list", `{}`)
-		return strings.Contains(string(c.answer(id, patience).Error), "did not run")
+		c.sendRequest(id, "tools/list", `{}`)
+		return strings.Contains(string(c.awaitResponse(id, waitTimeout).Error), "did not run")
 	}) {
-		c.t.Fatal("the gateway refuses no request while it ends")
+		c.t.Fatal("the draining gateway does not reject requests")
 	}
 }
 
-// A second signal ends the calls; the end is still orderly.
-func TestSecondSignalEndsCalls_F_PROC_2(t *testing.T) {
+// A second signal cancels the calls; the shutdown is still orderly.
+func TestDrain_SecondSignalEndsCalls_F_PROC_2(t *testing.T) {
 	t.Parallel()
-	b, _ := slowly(t, "slow")
+	b, _ := slowBackend(t, "slow")
 	s := newSetup(t, map[string]any{"limits": map[string]any{"drain": "60s"}}, b)
 	gw := s.start()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	listTools(t, gw)
-	gw.ask("7", "tools/call", `{"name":"slow"}`)
-	b.called(t)
+	gw.sendRequest("7", "tools/call", `{"name":"slow"}`)
+	b.awaitCall(t)
 	gw.cmd.Process.Signal(syscall.SIGTERM)
-	if !poll(patience, func() bool { return strings.Contains(gw.logs(), "SIGTERM: stopping") }) {
-		t.Fatal("the end is not logged while calls run")
+	if !poll(waitTimeout, func() bool { return strings.Contains(gw.logs(), "SIGTERM: stopping") }) {
+		t.Fatal("the shutdown is not logged while calls run")
 	}
 	gw.cmd.Process.Signal(syscall.SIGTERM)
-	if m := gw.answer("7", patience); !strings.Contains(string(m.Error), "outcome unknown") {
+	if m := gw.awaitResponse("7", waitTimeout); !strings.Contains(string(m.Error),
+		"outcome unknown") {
 		t.Errorf("the call in flight: %s", m.Raw)
 	}
-	if code := gw.exitCode(patience); code != 0 {
+	if code := gw.exitCode(waitTimeout); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
 
-// Over HTTP the gateway is not ready while calls end, refuses new sessions and answers the old calls.
-func TestSignalDrainsHTTP_F_PROC_2(t *testing.T) {
+// Over HTTP a draining gateway is not ready, rejects new sessions and completes the calls in
+// flight.
+func TestDrain_OverHTTP_F_PROC_2(t *testing.T) {
 	t.Parallel()
-	b, answer := slowly(t, "slow")
+	b, respond := slowBackend(t, "slow")
 	s := newSetup(t, nil, b)
 	addr := "127.0.0.1:" + freePort(t)
 	gw := s.start("serve", "--listen", addr)
@@ -141,11 +147,12 @@ func TestSignalDrainsHTTP_F_PROC_2(t *testing.T) {
 	listTools(t, c)
 	ended := make(chan message, 1)
 	go func() { ended <- c.call("tools/call", `{"name":"slow"}`) }()
-	b.called(t)
+	b.awaitCall(t)
 	gw.cmd.Process.Signal(syscall.SIGTERM)
 	base := strings.TrimSuffix(url, "/mcp")
 	status := func(method, path string) string {
-		req, err := http.NewRequest(method, base+path, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`))
+		req, err := http.NewRequest(method, base+path,
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,17 +165,17 @@ func TestSignalDrainsHTTP_F_PROC_2(t *testing.T) {
 		res.Body.Close()
 		return fmt.Sprint(res.StatusCode)
 	}
-	if !poll(patience, func() bool { return status("GET", "/readyz") == "503" }) {
+	if !poll(waitTimeout, func() bool { return status("GET", "/readyz") == "503" }) {
 		t.Errorf("readyz: %s", status("GET", "/readyz"))
 	}
 	if got := status("POST", "/mcp"); got != "503" {
 		t.Errorf("a new session: %s", got)
 	}
-	answer()
-	if m := next(t, "the call's answer", ended); !strings.Contains(string(m.Result), "it ran") {
+	respond()
+	if m := next(t, "response of the call", ended); !strings.Contains(string(m.Result), "it ran") {
 		t.Errorf("the call in flight: %s", m.Raw)
 	}
-	if code := gw.exitCode(patience); code != 0 {
+	if code := gw.exitCode(waitTimeout); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }

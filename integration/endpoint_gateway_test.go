@@ -15,25 +15,28 @@ import (
 	"testing"
 )
 
-// Clients of HTTP+SSE find the endpoint for their messages behind a proxy that serves the gateway under a prefix.
-func TestBehindAPrefix_F_DOOR_8(t *testing.T) {
+// HTTP+SSE clients find the endpoint for their messages behind a proxy that serves the gateway
+// under a path prefix.
+func TestHTTPSSE_BehindPathPrefix_F_DOOR_8(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t, nil, backend{Name: "demo", Embedded: "demo"})
-	url := s.listen()
+	url := s.serveURL()
 	awaitReady(t, url)
 	target, err := neturl.Parse(strings.TrimSuffix(url, "/mcp"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := httptest.NewServer(http.StripPrefix("/tools/gw", httputil.NewSingleHostReverseProxy(target)))
+	proxy := httptest.NewServer(http.StripPrefix("/tools/gw",
+		httputil.NewSingleHostReverseProxy(target)))
 	t.Cleanup(func() {
 		proxy.CloseClientConnections()
 		proxy.Close()
 	})
 	for _, path := range []string{"/tools/gw/sse", "/tools/gw/sse/"} {
-		for name, visit := range map[string]visiting{"gosdk": visitGoSDK(true), "mcpgo": visitMCPGo(true)} {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			c, err := visit(ctx, proxy.URL+path, "", newHears())
+		for name, dial := range map[string]sessionDialer{"gosdk": goSDKDialer(true),
+			"mcpgo": mcpGoDialer(true)} {
+			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+			c, err := dial(ctx, proxy.URL+path, "", newSessionEvents())
 			if err != nil {
 				t.Errorf("%s at %s: %v", name, path, err)
 				cancel()
@@ -53,13 +56,16 @@ func TestBehindAPrefix_F_DOOR_8(t *testing.T) {
 	}
 }
 
-// A client that would sign in by OAuth tells its user that the gateway needs a token, and how it is set.
-func TestOAuthClientsAreTold_F_DOOR_5(t *testing.T) {
+// A client that would sign in with OAuth shows its user that the gateway needs a token, and how
+// to set it.
+func TestAuth_OAuthClientShowsTokenHint_F_DOOR_5(t *testing.T) {
 	t.Parallel()
-	s := newSetup(t, map[string]any{"auth": map[string]any{"tokens": []string{"0123456789abcdef-token"}}},
+	s := newSetup(t,
+		map[string]any{"auth": map[string]any{"tokens": []string{"0123456789abcdef-token"}}},
 		backend{Name: "demo", Embedded: "demo"})
-	out := endpointClient(t, s, "oauth", s.listen())
-	if !strings.Contains(out, "It needs a bearer token") || !strings.Contains(out, "Authorization: Bearer TOKEN") {
+	out := endpointClient(t, s, "oauth", s.serveURL())
+	if !strings.Contains(out, "It needs a bearer token") ||
+		!strings.Contains(out, "Authorization: Bearer TOKEN") {
 		t.Errorf("the user sees: %s", out)
 	}
 }
@@ -67,7 +73,8 @@ func TestOAuthClientsAreTold_F_DOOR_5(t *testing.T) {
 func endpointClient(t *testing.T, s *setup, args ...string) string {
 	t.Helper()
 	module(t, "@modelcontextprotocol", "sdk", "package.json")
-	cmd := exec.CommandContext(t.Context(), node(t), append([]string{"testdata/endpoint-client.mjs"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), node(t),
+		append([]string{"testdata/endpoint-client.mjs"}, args...)...)
 	cmd.Env = s.env()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -76,19 +83,20 @@ func endpointClient(t *testing.T, s *setup, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The token that auto stands for lets a client in, also after a restart; health needs none.
+// The token generated for auto is accepted, also after a restart; health needs no token.
 func TestAutoToken_F_SEC_6_Health_F_CFG_3(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t, map[string]any{"auth": map[string]any{"tokens": []string{"auto"}}},
 		backend{Name: "demo", Embedded: "demo"})
 	for range 2 {
-		url := s.listen()
+		url := s.serveURL()
 		text, err := os.ReadFile(filepath.Join(s.dir, "state", "token"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		token := strings.TrimSpace(string(text))
-		for with, want := range map[string]int{token: 200, "auto": 401, "0123456789abcdef-token": 401} {
+		for with, want := range map[string]int{token: 200, "auto": 401,
+			"0123456789abcdef-token": 401} {
 			client := &http.Client{Transport: bearer{http.DefaultTransport, with}}
 			res, err := client.Get(strings.TrimSuffix(url, "/mcp") + "/readyz?backends=1")
 			if err != nil {

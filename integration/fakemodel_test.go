@@ -13,27 +13,27 @@ import (
 	"testing"
 )
 
-// A fakeModel stands in for the Anthropic Messages API on loopback, as far as Claude Code uses it. It has no wit: for
-// each prompt line `CALL <tool> <json>` it asks for that tool, one after the other, and then says what the last
-// one answered. It keeps what it was told.
+// A fakeModel replaces the Anthropic Messages API on loopback, as far as Claude Code uses it.
+// For each prompt line `CALL <tool> <json>` it requests that tool, in order, and then returns
+// the text of the last result. It records the requests that it received.
 type fakeModel struct {
 	url string
 
 	mu       sync.Mutex
-	offered  []string          // tool names, from the request that offered most
-	results  []toolResult      // in the order in which they came
+	offered  []string          // tool names of the request with most tools
+	results  []toolResult      // in order of arrival
 	seen     map[string]bool   // tool_use ids in results
 	requests []json.RawMessage // bodies of POST …/messages
 }
 
-// A toolResult is what the client says that a tool answered.
+// A toolResult is a tool's result as the client reports it.
 type toolResult struct {
 	tool    string
 	text    string
 	isError bool
 }
 
-// A modelRequest is as much of a Messages request as the fake needs.
+// A modelRequest has the members of a Messages request that the fake needs.
 type modelRequest struct {
 	Model    string
 	Stream   bool
@@ -104,8 +104,9 @@ func (m *fakeModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply(w, req, block, reason)
 }
 
-// next is the one block of the model's turn: a tool_use or a text.
-func (m *fakeModel) next(raw json.RawMessage, req modelRequest) (block map[string]any, stopReason string) {
+// next returns the one block of the model's message: a tool_use or a text.
+func (m *fakeModel) next(raw json.RawMessage,
+	req modelRequest) (block map[string]any, stopReason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.requests = append(m.requests, raw)
@@ -118,17 +119,18 @@ func (m *fakeModel) next(raw json.RawMessage, req modelRequest) (block map[strin
 
 	var calls [][2]string
 	used := map[string]string{} // id → tool
-	answer := "nothing to do"
+	lastResult := "nothing to do"
 	for _, msg := range req.Messages {
 		for _, b := range msg.Content {
 			switch {
 			case b.Type == "tool_use":
 				used[b.ID] = b.Name
 			case b.Type == "tool_result":
-				answer = b.Content.text()
+				lastResult = b.Content.text()
 				if !m.seen[b.ToolUseID] {
 					m.seen[b.ToolUseID] = true
-					m.results = append(m.results, toolResult{used[b.ToolUseID], answer, b.IsError})
+					m.results = append(m.results,
+						toolResult{used[b.ToolUseID], lastResult, b.IsError})
 				}
 			case b.Type == "text" && msg.Role == "user":
 				for line := range strings.Lines(b.Text) {
@@ -140,20 +142,22 @@ func (m *fakeModel) next(raw json.RawMessage, req modelRequest) (block map[strin
 			}
 		}
 	}
-	// Requests without tools are Claude Code's own business: titles, summaries.
+	// Requests without tools are Claude Code's own, for titles and summaries.
 	if n := len(used); n < len(calls) && len(req.Tools) > 0 {
 		return map[string]any{
-			"type": "tool_use", "id": fmt.Sprintf("toolu_fake_%d", n), "name": calls[n][0], "input": json.RawMessage(calls[n][1]),
+			"type": "tool_use", "id": fmt.Sprintf("toolu_fake_%d", n), "name": calls[n][0],
+			"input": json.RawMessage(calls[n][1]),
 		}, "tool_use"
 	}
-	return map[string]any{"type": "text", "text": answer}, "end_turn"
+	return map[string]any{"type": "text", "text": lastResult}, "end_turn"
 }
 
-// reply sends one message with one block, as events if that was asked for.
+// reply sends one message with one block, as events if the request is for a stream.
 func reply(w http.ResponseWriter, req modelRequest, block map[string]any, stopReason string) {
 	usage := map[string]any{"input_tokens": 1, "output_tokens": 1}
 	message := map[string]any{
-		"id": "msg_fake", "type": "message", "role": "assistant", "model": req.Model, "usage": usage,
+		"id": "msg_fake", "type": "message", "role": "assistant", "model": req.Model,
+		"usage":   usage,
 		"content": []any{block}, "stop_reason": stopReason, "stop_sequence": nil,
 	}
 	if !req.Stream {
@@ -171,19 +175,22 @@ func reply(w http.ResponseWriter, req modelRequest, block map[string]any, stopRe
 	start := map[string]any{"type": "text", "text": ""}
 	delta := map[string]any{"type": "text_delta", "text": block["text"]}
 	if block["type"] == "tool_use" {
-		start = map[string]any{"type": "tool_use", "id": block["id"], "name": block["name"], "input": map[string]any{}}
-		delta = map[string]any{"type": "input_json_delta", "partial_json": string(block["input"].(json.RawMessage))}
+		start = map[string]any{"type": "tool_use", "id": block["id"], "name": block["name"],
+			"input": map[string]any{}}
+		delta = map[string]any{"type": "input_json_delta",
+			"partial_json": string(block["input"].(json.RawMessage))}
 	}
 	message["content"], message["stop_reason"] = []any{}, nil
 	event("message_start", map[string]any{"message": message})
 	event("content_block_start", map[string]any{"index": 0, "content_block": start})
 	event("content_block_delta", map[string]any{"index": 0, "delta": delta})
 	event("content_block_stop", map[string]any{"index": 0})
-	event("message_delta", map[string]any{"delta": map[string]any{"stop_reason": stopReason, "stop_sequence": nil}, "usage": usage})
+	event("message_delta", map[string]any{"delta": map[string]any{"stop_reason": stopReason,
+		"stop_sequence": nil}, "usage": usage})
 	event("message_stop", map[string]any{})
 }
 
-// record is what the model was told so far.
+// record returns the tools that were offered to the model and the results that it received.
 func (m *fakeModel) record() (offered []string, results []toolResult) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,10 +11,11 @@ import (
 	"testing"
 )
 
-// gatewayEnv may name the binary under test (one built with -race, say).
+// gatewayEnv may name the binary under test (for example one built with -race).
 const gatewayEnv = "INTEGRATION_GATEWAY"
 
-// gateway is the path of the binary under test: what gatewayEnv names, else cmd/gateway, built once.
+// gateway returns the path of the binary under test: the value of gatewayEnv, or else
+// cmd/gateway, built once.
 func gateway(t testing.TB) string {
 	t.Helper()
 	path, err := buildGateway()
@@ -30,7 +31,7 @@ var buildGateway = sync.OnceValues(func() (string, error) {
 	}
 	root := filepath.Dir(packageDir)
 	if _, err := os.Stat(filepath.Join(root, "cmd", "gateway")); err != nil {
-		return "", fmt.Errorf("there is no gateway to test yet: %w", err)
+		return "", fmt.Errorf("no gateway to test: %w", err)
 	}
 	path := filepath.Join(workDir, "bin", "gateway")
 	cmd := exec.Command("go", "build", "-o", path, "./cmd/gateway")

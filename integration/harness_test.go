@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// These tests prove the harness with no gateway between. What fails here is not the gateway's fault.
+// These tests check the harness without a gateway. A failure here is not the gateway's fault.
 
-// direct starts a stdio server and greets it.
-func direct(t testing.TB, b backend) *rawClient {
+// connectDirect starts a stdio server and does the handshake.
+func connectDirect(t testing.TB, b backend) *rawClient {
 	t.Helper()
-	c := ungreeted(t, b)
-	c.greet("2025-11-25")
+	c := startDirect(t, b)
+	c.initialize("2025-11-25")
 	return c
 }
 
-func ungreeted(t testing.TB, b backend) *rawClient {
+func startDirect(t testing.TB, b backend) *rawClient {
 	t.Helper()
 	s := newSetup(t, nil)
 	cmd := exec.Command(b.Command, b.Args...)
@@ -35,15 +35,17 @@ func ungreeted(t testing.TB, b backend) *rawClient {
 
 func TestHarnessRealServersDirect(t *testing.T) {
 	t.Parallel()
-	for server, want := range map[string]int{"everything": 13, "filesystem": 14, "memory": 9, "sequential-thinking": 1} {
+	for server, want := range map[string]int{"everything": 13, "filesystem": 14, "memory": 9,
+		"sequential-thinking": 1} {
 		t.Run(server, func(t *testing.T) {
 			t.Parallel()
 			var args []string
 			if server == "filesystem" {
 				args = []string{t.TempDir()}
 			}
-			b := stdioBackend(t, server, server, map[string]string{"MEMORY_FILE_PATH": t.TempDir() + "/memory.jsonl"}, args...)
-			if tools := listTools(t, direct(t, b)); len(tools) != want {
+			b := stdioBackend(t, server, server,
+				map[string]string{"MEMORY_FILE_PATH": t.TempDir() + "/memory.jsonl"}, args...)
+			if tools := listTools(t, connectDirect(t, b)); len(tools) != want {
 				t.Errorf("%d tools, want %d: %q", len(tools), want, names(tools))
 			}
 		})
@@ -54,19 +56,21 @@ func TestHarnessRealServersDirect(t *testing.T) {
 		if tools := listTools(t, c); len(tools) != 13 {
 			t.Errorf("%d tools: %q", len(tools), names(tools))
 		}
-		if m := callTool(c, "echo", `{"message":"hi"}`); string(m.Result) != `{"content":[{"type":"text","text":"Echo: hi"}]}` {
+		if m := callTool(c, "echo",
+			`{"message":"hi"}`); string(
+			m.Result) != `{"content":[{"type":"text","text":"Echo: hi"}]}` {
 			t.Errorf("echo: %s", m.Raw)
 		}
 	})
 }
 
-func TestHarnessActorsDirect(t *testing.T) {
+func TestHarnessHelpersDirect(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"mirror", "gosdk", "mcpgo", "stubborn"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			notes := t.TempDir() + "/notes"
-			c := direct(t, actor(part, part, notes))
+			c := connectDirect(t, helperBackend(part, part, notes))
 			tools := listTools(t, c)
 			if len(tools) < 3 {
 				t.Fatalf("tools: %q", names(tools))
@@ -74,14 +78,17 @@ func TestHarnessActorsDirect(t *testing.T) {
 			if part == "mirror" || part == "stubborn" {
 				return
 			}
-			c.ask("7", "tools/call", `{"name":"hold","arguments":{},"_meta":{"progressToken":"p"}}`)
-			c.await("progress", patience, func(m message) bool { return m.Method == "notifications/progress" })
+			c.sendRequest("7", "tools/call",
+				`{"name":"hold","arguments":{},"_meta":{"progressToken":"p"}}`)
+			c.await("progress", waitTimeout,
+				func(m message) bool { return m.Method == "notifications/progress" })
 			c.notify("notifications/cancelled", `{"requestId":7}`)
 			awaitNote(t, notes, "cancelled")
 			callTool(c, "grow", `{}`)
-			c.await("list_changed", patience, func(m message) bool { return m.Method == "notifications/tools/list_changed" })
+			c.await("list_changed", waitTimeout,
+				func(m message) bool { return m.Method == "notifications/tools/list_changed" })
 			if !slices.Contains(names(listTools(t, c)), "grown") {
-				t.Error("the list did not grow")
+				t.Error("the added tool is not listed")
 			}
 		})
 	}
@@ -89,7 +96,7 @@ func TestHarnessActorsDirect(t *testing.T) {
 
 func TestHarnessInspectorDirect(t *testing.T) {
 	t.Parallel()
-	m := newSetup(t, nil).mark
+	m := newSetup(t, nil).marker
 	b := stdioBackend(t, "memory", "memory", nil)
 	argv := append([]string{b.Command}, b.Args...)
 	tools, took := inspectTools(t, m, argv)
@@ -100,7 +107,8 @@ func TestHarnessInspectorDirect(t *testing.T) {
 	if took > 30*time.Second {
 		t.Errorf("took %v", took)
 	}
-	if out := inspectCall(t, m, argv, "open_nodes", `{"names":["nobody"]}`); !strings.Contains(out, `"entities":[]`) {
+	if out := inspectCall(t, m, argv, "open_nodes", `{"names":["nobody"]}`); !strings.Contains(out,
+		`"entities":[]`) {
 		t.Errorf("open_nodes: %s", out)
 	}
 }

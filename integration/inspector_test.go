@@ -13,30 +13,36 @@ import (
 	"time"
 )
 
-// inspect runs the MCP Inspector's CLI with argv as the server, and returns the result it prints and how long all of
-// it took. The Inspector hands on little of its environment, so m is passed to the server by option.
-func inspect(t testing.TB, m mark, argv []string, options ...string) (json.RawMessage, time.Duration) {
+// inspect runs the MCP Inspector's CLI with argv as the server, and returns the printed result
+// and the duration. The Inspector passes little of its environment on, so m is passed to the
+// server with an option.
+func inspect(t testing.TB, m envMarker, argv []string,
+	options ...string) (json.RawMessage, time.Duration) {
 	t.Helper()
-	return inspectAny(t, m, append([]string{"-e", markEnv + "=" + string(m)}, options...), append([]string{"--"}, argv...)...)
+	return inspectAny(t, m, append([]string{"-e", markerEnv + "=" + string(m)}, options...),
+		append([]string{"--"}, argv...)...)
 }
 
-// inspectURL is inspect for a server at a URL.
-func inspectURL(t testing.TB, m mark, url string, options ...string) json.RawMessage {
+// inspectURL is like inspect, for a server at a URL.
+func inspectURL(t testing.TB, m envMarker, url string, options ...string) json.RawMessage {
 	t.Helper()
-	result, _ := inspectAny(t, m, append([]string{"--transport", "http", "--server-url", url}, options...))
+	result, _ := inspectAny(t, m, append([]string{"--transport", "http", "--server-url", url},
+		options...))
 	return result
 }
 
-func inspectAny(t testing.TB, m mark, options []string, server ...string) (json.RawMessage, time.Duration) {
+func inspectAny(t testing.TB, m envMarker, options []string,
+	server ...string) (json.RawMessage, time.Duration) {
 	t.Helper()
-	args := []string{module(t, "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js"), "--cli",
+	args := []string{module(t, "@modelcontextprotocol", "inspector", "clients", "launcher", "build",
+		"index.js"), "--cli",
 		"--format", "json", "--connect-timeout", "60000"}
 	args = append(append(args, options...), server...)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node(t), args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, markEnv + "=" + string(m)}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, markerEnv + "=" + string(m)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -50,20 +56,23 @@ func inspectAny(t testing.TB, m mark, options []string, server ...string) (json.
 		err = json.Unmarshal(stdout.Bytes(), &envelope)
 	}
 	if err != nil || envelope.Result == nil {
-		t.Fatalf("inspector %q: %v after %v\nstdout: %s\nstderr: %s", options, err, took, &stdout, &stderr)
+		t.Fatalf("inspector %q: %v after %v\nstdout: %s\nstderr: %s", options, err, took, &stdout,
+			&stderr)
 	}
 	return envelope.Result, took
 }
 
-// inspectCall calls a tool through the Inspector and returns the result's bytes as the Inspector prints them.
-func inspectCall(t testing.TB, m mark, argv []string, tool, arguments string) string {
+// inspectCall calls a tool through the Inspector and returns the result as the Inspector prints
+// it.
+func inspectCall(t testing.TB, m envMarker, argv []string, tool, arguments string) string {
 	t.Helper()
-	result, _ := inspect(t, m, argv, "--method", "tools/call", "--tool-name", tool, "--tool-args-json", arguments)
+	result, _ := inspect(t, m, argv, "--method", "tools/call", "--tool-name", tool,
+		"--tool-args-json", arguments)
 	return string(result)
 }
 
-// inspectTools are the names that the Inspector lists, in its order.
-func inspectTools(t testing.TB, m mark, argv []string) ([]string, time.Duration) {
+// inspectTools returns the tool names that the Inspector lists, in its order.
+func inspectTools(t testing.TB, m envMarker, argv []string) ([]string, time.Duration) {
 	t.Helper()
 	result, took := inspect(t, m, argv, "--method", "tools/list")
 	var list struct{ Tools []struct{ Name string } }

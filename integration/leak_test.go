@@ -20,109 +20,116 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// TestPROC_01_SessionsLeaveNothing opens, uses and ends a great many sessions, ten times over. After each round there are as
-// many goroutines, open files, processes and sessions at the backends as before all, and after the last there is hardly
-// more on the heap than after the first.
+// TestPROC_01_SessionsDoNotLeak opens, uses and ends a large number of sessions, ten times.
+// After each round there are as many goroutines, open files, processes and sessions at the
+// backends as before, and the heap after the last round is hardly larger than after the first.
 //
-// Not parallel: it counts what is in this process.
-func TestPROC_01_SessionsLeaveNothing(t *testing.T) {
+// Not parallel: it counts resources of this process.
+func TestPROC_01_SessionsDoNotLeak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
-	t.Run("shared stdio, HTTP", func(t *testing.T) {
-		site := newTalkerSite(t)
+	t.Run("shared stdio and HTTP", func(t *testing.T) {
+		site := newAttributionHTTP(t)
 		server := httptest.NewServer(site)
-		t.Cleanup(server.Close) // after the gateway has hung up
-		n := &nothing{t: t, site: site, tools: []string{"echo", "site__echo"}, news: []string{stdioNews, siteNews}}
-		n.left(1000, of(actor("talker", "talker", ""), "shared"), config.Backend{Name: "site", URL: server.URL})
+		t.Cleanup(server.Close) // after the gateway has disconnected
+		n := &leakCheck{t: t, server: site, tools: []string{"echo", "site__echo"},
+			resources: []string{stdioResource, httpResource}}
+		n.run(1000, configBackend(helperBackend("attribution", "attribution", ""), "shared"),
+			config.Backend{Name: "site", URL: server.URL})
 	})
-	t.Run("stdio of each session's own", func(t *testing.T) {
-		n := &nothing{t: t, tools: []string{"echo"}, news: []string{stdioNews}}
-		n.left(50, of(actor("talker", "talker", ""), "session"))
+	t.Run("stdio per session", func(t *testing.T) {
+		n := &leakCheck{t: t, tools: []string{"echo"}, resources: []string{stdioResource}}
+		n.run(50, configBackend(helperBackend("attribution", "attribution", ""), "session"))
 	})
 }
 
-// nothing is what must be left.
-type nothing struct {
-	t     testing.TB
-	in    *inside
-	site  *talkerSite // may be nil
-	tools []string    // each session calls them all
-	news  []string    // and some subscribe to these
+// A leakCheck checks that sessions leave no resources behind.
+type leakCheck struct {
+	t         testing.TB
+	in        *inProcess
+	server    *attributionHTTP // may be nil
+	tools     []string         // each session calls all of them
+	resources []string         // some sessions subscribe to these
 
-	updates atomic.Int64 // that were heard
-	late    atomic.Int64 // sessions whose client was too slow
+	updates     atomic.Int64 // updates received
+	slowClients atomic.Int64 // sessions whose client was too slow
 }
 
-const rounds = 10
+const leakRounds = 10
 
-// idle is how long a session is kept whose client has vanished.
-const idle = time.Second
+// idleTimeout is how long a session is kept after its client has disconnected.
+const idleTimeout = time.Second
 
-// left runs the rounds with these backends.
-func (n *nothing) left(sessions int, list ...config.Backend) {
-	n.in = newInside(n.t, insideOptions{idle: idle}, list...)
+// run runs the rounds with these backends.
+func (n *leakCheck) run(sessions int, list ...config.Backend) {
+	n.in = newInProcess(n.t, inProcessOptions{idle: idleTimeout}, list...)
 	began := time.Now()
-	before := n.level()
-	var first, last level
-	for round := range rounds {
+	before := n.usage()
+	var first, last resourceUsage
+	for round := range leakRounds {
 		n.round(sessions)
-		if last = n.settled(before); round == 0 {
+		if last = n.awaitRelease(before); round == 0 {
 			first = last
 		}
 	}
-	grown := float64(last.heap-first.heap) / float64((rounds-1)*sessions)
-	n.t.Logf("%d sessions, %d times: %v; before %v, after the first round %v, after the last %v: %.0f bytes of heap per session; updates heard: %d; late: %d",
-		sessions, rounds, time.Since(began).Round(time.Millisecond), before, first, last, grown, n.updates.Load(), n.late.Load())
+	grown := float64(last.heap-first.heap) / float64((leakRounds-1)*sessions)
+	n.t.Logf(
+		"%d sessions, %d times: %v; before %v, after the first round %v, after the last %v: %.0f bytes of heap per session; updates received: %d; late: %d",
+		sessions, leakRounds, time.Since(began).Round(time.Millisecond), before, first, last, grown,
+		n.updates.Load(), n.slowClients.Load())
 	if most := 64.0; sessions >= 1000 && grown > most {
 		n.t.Errorf("the heap grows by %.0f bytes per session", grown)
 	}
-	if late := n.late.Load(); late > int64(rounds*sessions/10) {
-		n.t.Errorf("%d clients were silent for more than %v: too many for this to show anything", late, idle)
+	if late := n.slowClients.Load(); late > int64(leakRounds*sessions/10) {
+		n.t.Errorf("%d clients were silent for more than %v: too many for a valid result", late,
+			idleTimeout)
 	}
 	if n.updates.Load() == 0 {
-		n.t.Error("no session heard of an update")
+		n.t.Error("no session received an update")
 	}
 }
 
-// A level is what there is at one moment.
-type level struct {
+// resourceUsage is the usage at one moment.
+type resourceUsage struct {
 	goroutines, files, processes, sessions int
 	heap                                   int64
 }
 
-func (l level) String() string {
-	return fmt.Sprintf("%d goroutines, %d files, %d processes, %d KiB", l.goroutines, l.files, l.processes, l.heap>>10)
+func (l resourceUsage) String() string {
+	return fmt.Sprintf("%d goroutines, %d files, %d processes, %d KiB", l.goroutines, l.files,
+		l.processes, l.heap>>10)
 }
 
-func (n *nothing) level() level {
-	l := level{goroutines: runtime.NumGoroutine(), processes: len(n.in.mark.processes())}
+func (n *leakCheck) usage() resourceUsage {
+	l := resourceUsage{goroutines: runtime.NumGoroutine(), processes: len(n.in.mark.processes())}
 	if files, err := os.ReadDir("/proc/self/fd"); err == nil {
 		l.files = len(files)
 	}
-	if n.site != nil {
-		l.sessions = n.site.count()
+	if n.server != nil {
+		l.sessions = n.server.count()
 	}
 	return l
 }
 
-// settled waits until there is no more than before.
-func (n *nothing) settled(before level) level {
+// awaitRelease waits until usage is down to before.
+func (n *leakCheck) awaitRelease(before resourceUsage) resourceUsage {
 	n.t.Helper()
-	const slack = 4 // the runtime's own come and go
-	var now level
-	ok := poll(patience, func() bool {
-		now = n.level()
+	const slack = 4 // for the runtime
+	var now resourceUsage
+	ok := poll(waitTimeout, func() bool {
+		now = n.usage()
 		return now.goroutines <= before.goroutines+slack && now.files <= before.files+slack &&
 			now.processes <= before.processes && now.sessions <= before.sessions
 	})
 	if !ok {
 		var stacks strings.Builder
 		pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-		n.t.Fatalf("%d sessions are left at the backend, and %v; before there were %v\n%.20000s", now.sessions, now, before, &stacks)
+		n.t.Fatalf("%d sessions are left at the backend, and %v; before there were %v\n%.20000s",
+			now.sessions, now, before, &stacks)
 	}
 	runtime.GC()
-	runtime.GC() // the second takes what finalizers let go of
+	runtime.GC() // the second one frees what finalizers released
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	now.heap = int64(m.HeapAlloc)
@@ -130,7 +137,7 @@ func (n *nothing) settled(before level) level {
 }
 
 // round opens, uses and ends the sessions, some at a time.
-func (n *nothing) round(sessions int) {
+func (n *leakCheck) round(sessions int) {
 	n.t.Helper()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	defer client.CloseIdleConnections()
@@ -145,8 +152,9 @@ func (n *nothing) round(sessions int) {
 			for i := range todo {
 				began := time.Now()
 				switch err := n.session(client, i); {
-				case errors.Is(err, errNoSession) && time.Since(began) > idle:
-					n.late.Add(1) // on a busy machine it can be silent for longer than a session is kept
+				case errors.Is(err, errNoSession) && time.Since(began) > idleTimeout:
+					// on a busy machine it can be silent for longer than a session is kept
+					n.slowClients.Add(1)
 				case err != nil:
 					n.t.Errorf("session %d: %v", i, err)
 				}
@@ -156,16 +164,16 @@ func (n *nothing) round(sessions int) {
 	all.Wait()
 }
 
-// session is one of them.
-func (n *nothing) session(client *http.Client, i int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// session opens, uses and ends one session.
+func (n *leakCheck) session(client *http.Client, i int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	var failure error
 	updated := make(chan struct{}, 100)
-	v, err := visit(ctx, client, n.in.url, `{"roots":{}}`, func(_ string, m message) {
+	v, err := dialStreams(ctx, client, n.in.url, `{"roots":{}}`, func(_ string, m message) {
 		switch {
 		case m.Error != nil:
-			failure = fmt.Errorf("%s", m.Raw) // on the goroutine that posts
+			failure = fmt.Errorf("%s", m.Raw) // on the goroutine of the POST
 		case m.Method == "notifications/resources/updated":
 			n.updates.Add(1)
 			select {
@@ -174,7 +182,7 @@ func (n *nothing) session(client *http.Client, i int) error {
 			}
 		}
 	})
-	defer v.vanish()
+	defer v.disconnect()
 	if err != nil {
 		return err
 	}
@@ -184,15 +192,17 @@ func (n *nothing) session(client *http.Client, i int) error {
 	}
 	listens, subscribes := i%4 == 0, i%8 < 3
 	if subscribes {
-		requests = append(requests, `"method":"resources/subscribe","params":{"uri":"`+n.news[i/8%len(n.news)]+`"}`)
+		requests = append(requests, `"method":"resources/subscribe","params":{"uri":"`+
+			n.resources[i/8%len(n.resources)]+`"}`)
 	}
 	if listens {
-		if err := v.listen(); err != nil {
+		if err := v.openStandalone(); err != nil {
 			return err
 		}
 	}
 	for id, r := range requests {
-		if err := v.post(itoa(int64(id+1)), `{"jsonrpc":"2.0","id":`+itoa(int64(id+1))+`,`+r+`}`); err != nil || failure != nil {
+		if err := v.post(itoa(int64(id+1)),
+			`{"jsonrpc":"2.0","id":`+itoa(int64(id+1))+`,`+r+`}`); err != nil || failure != nil {
 			return fmt.Errorf("%s: %w, %v", r, err, failure)
 		}
 	}
@@ -204,7 +214,7 @@ func (n *nothing) session(client *http.Client, i int) error {
 		}
 	}
 	if i%10 == 3 {
-		return nil // it vanishes
+		return nil // it disconnects
 	}
-	return v.leave()
+	return v.deleteSession()
 }

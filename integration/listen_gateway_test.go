@@ -13,30 +13,33 @@ import (
 	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Several listens of one client, each of which hears what it asked for and nothing else, under its own id, until the
-// gateway ends: then it is told so. Whatever the backend's era.
-func TestListensOverHTTP(t *testing.T) {
+// Several subscriptions/listen requests of one client. Each receives what it asked for and
+// nothing else, under its own id, until the gateway stops, which ends the request with a result.
+// Backends of either generation.
+func TestSubscriptionsListen_OverHTTP(t *testing.T) {
 	t.Parallel()
-	for _, era := range []string{sessionEra, statelessEra} {
-		t.Run("backend "+era, func(t *testing.T) {
+	for _, revision := range []string{legacyRevision, modernRevision} {
+		t.Run("backend "+revision, func(t *testing.T) {
 			t.Parallel()
-			server := newMatrixGoSDK(t.Context(), notebook(notesFile(t)), era)
-			site := httptest.NewServer(gosdk.NewStreamableHTTPHandler(func(*http.Request) *gosdk.Server { return server },
-				&gosdk.StreamableHTTPOptions{Stateless: era == statelessEra}))
+			server := newMatrixGoSDK(t.Context(), notesPath(notesFile(t)), revision)
+			site := httptest.NewServer(gosdk.NewStreamableHTTPHandler(
+				func(*http.Request) *gosdk.Server { return server },
+				&gosdk.StreamableHTTPOptions{Stateless: revision == modernRevision}))
 			t.Cleanup(func() {
 				site.CloseClientConnections()
 				site.Close()
 			})
-			s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, backend{Name: "matrix", URL: site.URL + "/mcp"})
+			s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}},
+				backend{Name: "matrix", URL: site.URL + "/mcp"})
 			addr := "127.0.0.1:" + freePort(t)
 			gw := s.start("serve", "--listen", addr)
 			awaitListener(t, addr, gw.exited)
 			url := "http://" + addr + "/mcp"
 			awaitReady(t, url)
 
-			c := newRawStateless(t, url, `{}`)
+			c := newRawModern(t, url, `{}`)
 			tools := c.listen("9007199254740993", `{"toolsListChanged":true}`)
-			news := c.listen(`"l2"`, `{"resourceSubscriptions":["`+matrixNews+`"]}`)
+			updates := c.listen(`"l2"`, `{"resourceSubscriptions":["`+matrixResource+`"]}`)
 			nothing := c.listen(`3`, `{}`)
 			if m := callTool(c, "touch", `{"n":"1"}`); m.Result == nil {
 				t.Fatalf("touch: %s", m.Raw)
@@ -45,23 +48,30 @@ func TestListensOverHTTP(t *testing.T) {
 				t.Fatalf("grow: %s", m.Raw)
 			}
 			about := func(m message, id string) bool {
-				return strings.Contains(string(m.Raw), `"io.modelcontextprotocol/subscriptionId":`+id)
+				return strings.Contains(string(m.Raw),
+					`"io.modelcontextprotocol/subscriptionId":`+id)
 			}
-			if m := news.next(); m.Method != "notifications/resources/updated" || !about(m, `"l2"`) {
-				t.Errorf("the listen for news hears %s", m.Raw)
+			if m := updates.next(); m.Method != "notifications/resources/updated" ||
+				!about(m, `"l2"`) {
+				t.Errorf("the request for updates receives %s", m.Raw)
 			}
-			if m := tools.next(); m.Method != "notifications/tools/list_changed" || !about(m, "9007199254740993") {
-				t.Errorf("the listen for tools hears %s", m.Raw)
+			if m := tools.next(); m.Method != "notifications/tools/list_changed" ||
+				!about(m, "9007199254740993") {
+				t.Errorf("the request for tools receives %s", m.Raw)
 			}
 
 			gw.cmd.Process.Signal(syscall.SIGTERM)
-			for id, stream := range map[string]*rawStream{"9007199254740993": tools, `"l2"`: news, "3": nothing} {
+			for id, stream := range map[string]*rawStream{"9007199254740993": tools,
+				`"l2"`: updates, "3": nothing} {
 				m := stream.next()
 				for stream == tools && m.Method == "notifications/tools/list_changed" {
-					m = stream.next() // the server tells each of its sessions, so it may come twice
+					// the server notifies each of its sessions, so it may come twice
+					m = stream.next()
 				}
-				if string(m.ID) != id || !strings.Contains(string(m.Result), `"resultType":"complete"`) || !about(m, id) {
-					t.Errorf("the listen %s ends with %s", id, m.Raw)
+				if string(m.ID) != id ||
+					!strings.Contains(string(m.Result), `"resultType":"complete"`) ||
+					!about(m, id) {
+					t.Errorf("the request %s ends with %s", id, m.Raw)
 				}
 			}
 			if code := gw.exitCode(20 * time.Second); code != 0 {

@@ -14,13 +14,13 @@ import (
 )
 
 var (
-	packageDir string // integration/, where node_modules is
+	packageDir string // integration/, which contains node_modules
 	workDir    string // removed at the end
 )
 
 func TestMain(m *testing.M) {
-	if part, ok := strings.CutPrefix(os.Getenv(partEnv), "play-"); ok {
-		syscall.Exit(play(part)) // not os.Exit, which under -race sleeps for a second
+	if role, ok := strings.CutPrefix(os.Getenv(helperEnv), "helper-"); ok {
+		syscall.Exit(runHelper(role)) // not os.Exit, which under -race sleeps for a second
 	}
 	os.Exit(runTests(m))
 }
@@ -40,14 +40,16 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(workDir)
-	if list := flag.Lookup("test.list"); list == nil || list.Value.String() == "" && !testing.Short() {
-		// Here and not in the first test that needs it, so that go test's time limit counts from after the download.
+	if list := flag.Lookup("test.list"); list == nil || list.Value.String() == "" &&
+		!testing.Short() {
+		// Here instead of in the first test that needs it, so that go test's time limit starts
+		// after the download.
 		errNPM = installNPM(packageDir)
 	}
 	return m.Run()
 }
 
-// parallelShort is how many tests run at the same time with -short: they wait for processes most of the time.
+// parallelShort is the number of parallel tests with -short: they mostly wait for processes.
 const parallelShort = 4
 
 // raiseParallel sets -parallel for -short, unless the command line does.

@@ -26,75 +26,76 @@ import (
 	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// An errand is what a client of the matrix does at one server or gateway: the deeds, in order, on one connection. n
-// makes the arguments of its calls its own.
-type errand struct {
-	Cell  string   `json:"cell"`
-	URL   string   `json:"url"`
-	Deeds []string `json:"deeds"`
-	N     string   `json:"n"`
-	Notes string   `json:"notes"` // the server's
+// A matrixRun is the work of a client of the matrix at one server or gateway: the features, in
+// order, on one connection. N makes the arguments of its calls unique.
+type matrixRun struct {
+	Cell     string   `json:"cell"`
+	URL      string   `json:"url"`
+	Features []string `json:"features"`
+	N        string   `json:"n"`
+	Notes    string   `json:"notes"` // notes file of the server
 
 	Command []string `json:"command"` // instead of a URL
 	Env     []string `json:"env"`
-	sse     bool
+	httpSSE bool
 }
 
-// An outcome is how one deed of one cell went.
+// An outcome is the result of one feature in one cell.
 type outcome struct {
-	Cell  string `json:"cell"`
-	Deed  string `json:"deed"`
-	Error string `json:"error"` // "" = it went well
+	Cell    string `json:"cell"`
+	Feature string `json:"feature"`
+	Error   string `json:"error"` // "" = success
 }
 
 // A matrixClient is a row of the matrix.
 type matrixClient struct {
-	name, era string
-	pipe      bool // it starts what it speaks to, and speaks to its stdin and stdout
-	// run runs all errands at once, and says how each deed went.
-	run func(t testing.TB, era string, errands []errand) []outcome
+	name, revision string
+	stdio          bool // it starts a command and uses its stdin and stdout
+	// run performs all runs at once, and returns the outcome of each feature.
+	run func(t testing.TB, revision string, runs []matrixRun) []outcome
 }
 
 var matrixClients = slices.Concat(matrixRows(false), matrixRows(true))
 
 func matrixRows(pipe bool) []matrixClient {
 	return []matrixClient{
-		{"go-sdk 1.8", sessionEra, pipe, goErrands(dialMatrixGoSDK)},
-		{"go-sdk 1.8", statelessEra, pipe, goErrands(dialMatrixGoSDK)},
-		{"mcp-go 1.2", sessionEra, pipe, goErrands(dialMatrixMCPGo)},
-		{"mcp-go 1.2", statelessEra, pipe, goErrands(dialMatrixMCPGo)},
-		{"npm v1", sessionEra, pipe, npmErrands("v1")},
-		{"npm v2", sessionEra, pipe, npmErrands("v2")},
-		{"npm v2", statelessEra, pipe, npmErrands("v2")},
+		{"go-sdk 1.8", legacyRevision, pipe, goRunner(dialMatrixGoSDK)},
+		{"go-sdk 1.8", modernRevision, pipe, goRunner(dialMatrixGoSDK)},
+		{"mcp-go 1.2", legacyRevision, pipe, goRunner(dialMatrixMCPGo)},
+		{"mcp-go 1.2", modernRevision, pipe, goRunner(dialMatrixMCPGo)},
+		{"npm v1", legacyRevision, pipe, npmRunner("v1")},
+		{"npm v2", legacyRevision, pipe, npmRunner("v2")},
+		{"npm v2", modernRevision, pipe, npmRunner("v2")},
 	}
 }
 
 const (
-	deedPatience   = 15 * time.Second // how long a deed may take on a busy machine
-	cancelPatience = 5 * time.Second  // how long a cancellation may be on its way
+	featureTimeout = 15 * time.Second // for one feature on a busy machine
+	cancelTimeout  = 5 * time.Second  // for the arrival of a cancellation
 )
 
-// A matrixGuest is one of the Go SDKs' clients on one connection.
-type matrixGuest interface {
+// A matrixConn is one connection of a client of a Go SDK.
+type matrixConn interface {
 	list(context.Context) ([]string, error)
 	call(ctx context.Context, tool, n string, progress bool) (string, error)
 	subscribe(context.Context, string) error
 	close() error
 }
 
-// matrixEvents are what it hears besides answers.
+// matrixEvents are the notifications that the client receives.
 type matrixEvents struct {
 	progress, changed, updates chan string
 	acknowledged               chan string
-	notes                      string // the server's
+	notes                      string // notes file of the server
 }
 
 func newMatrixEvents(notes string) matrixEvents {
-	return matrixEvents{make(chan string, 1000), make(chan string, 1000), make(chan string, 1000), make(chan string, 1000), notes}
+	return matrixEvents{make(chan string, 1000), make(chan string, 1000), make(chan string, 1000),
+		make(chan string, 1000), notes}
 }
 
-// await waits for the next event.
-func await(ctx context.Context, what string, events <-chan string) (string, error) {
+// awaitEvent waits for the next event.
+func awaitEvent(ctx context.Context, what string, events <-chan string) (string, error) {
 	select {
 	case e := <-events:
 		return e, nil
@@ -103,18 +104,24 @@ func await(ctx context.Context, what string, events <-chan string) (string, erro
 	}
 }
 
-// matrixPlaces bounds the errands that run at once: each may start processes, and clients probe with a time limit.
-var matrixPlaces = make(chan struct{}, 8)
+// matrixSlots limits the concurrent runs: each may start processes, and clients probe with a
+// timeout.
+var matrixSlots = make(chan struct{}, 8)
 
-// goErrands is for a client in this process.
-func goErrands(dial func(context.Context, errand, string, matrixEvents) (matrixGuest, error)) func(testing.TB, string, []errand) []outcome {
-	return func(t testing.TB, era string, errands []errand) []outcome {
+// A matrixDialer connects a client with this revision for a run.
+type matrixDialer func(
+	ctx context.Context, v matrixRun, revision string, h matrixEvents,
+) (matrixConn, error)
+
+// goRunner performs the runs of a client in this process.
+func goRunner(dial matrixDialer) func(testing.TB, string, []matrixRun) []outcome {
+	return func(t testing.TB, revision string, runs []matrixRun) []outcome {
 		var mu sync.Mutex
 		var all []outcome
 		var running sync.WaitGroup
-		for _, v := range errands {
+		for _, v := range runs {
 			running.Go(func() {
-				found := goErrand(t, dial, era, v)
+				found := runGoClient(t, dial, revision, v)
 				mu.Lock()
 				defer mu.Unlock()
 				all = append(all, found...)
@@ -125,49 +132,51 @@ func goErrands(dial func(context.Context, errand, string, matrixEvents) (matrixG
 	}
 }
 
-func goErrand(t testing.TB, dial func(context.Context, errand, string, matrixEvents) (matrixGuest, error), era string, v errand) (all []outcome) {
-	tell := func(deed string, err error) {
-		o := outcome{Cell: v.Cell, Deed: deed}
+func runGoClient(t testing.TB, dial matrixDialer, revision string, v matrixRun) (all []outcome) {
+	record := func(feature string, err error) {
+		o := outcome{Cell: v.Cell, Feature: feature}
 		if err != nil {
 			o.Error = err.Error()
 		}
 		all = append(all, o)
 	}
-	matrixPlaces <- struct{}{}
-	defer func() { <-matrixPlaces }()
-	ctx, cancel := context.WithTimeout(t.Context(), deedPatience)
+	matrixSlots <- struct{}{}
+	defer func() { <-matrixSlots }()
+	ctx, cancel := context.WithTimeout(t.Context(), featureTimeout)
 	defer cancel()
 	h := newMatrixEvents(v.Notes)
-	guest, err := dial(ctx, v, era, h)
-	for _, deed := range v.Deeds {
+	conn, err := dial(ctx, v, revision, h)
+	for _, feature := range v.Features {
 		if err != nil {
-			tell(deed, fmt.Errorf("connect: %w", err))
+			record(feature, fmt.Errorf("connect: %w", err))
 			continue
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), deedPatience)
-		tell(deed, matrixDeeds[deed](ctx, guest, h, v.N+"-"+deed))
+		ctx, cancel := context.WithTimeout(t.Context(), featureTimeout)
+		record(feature, featureChecks[feature](ctx, conn, h, v.N+"-"+feature))
 		cancel()
 	}
 	if err == nil {
-		if err := guest.close(); err != nil && !errors.Is(err, context.Canceled) {
-			tell("close", err)
+		if err := conn.close(); err != nil && !errors.Is(err, context.Canceled) {
+			record("close", err)
 		}
 	}
 	return all
 }
 
-// deeds are the columns of the table. What they are is the same in matrix-client.mjs.
-var deeds = []string{"list", "progress", "cancel", "elicitation", "sampling", "update", "list_changed"}
+// features are the columns of the table. They are the same in matrix-client.mjs.
+var features = []string{"list", "progress", "cancel", "elicitation", "sampling", "update",
+	"list_changed"}
 
-var matrixDeeds = map[string]func(ctx context.Context, c matrixGuest, h matrixEvents, n string) error{
-	"list": func(ctx context.Context, c matrixGuest, _ matrixEvents, _ string) error {
+var featureChecks = map[string]func(ctx context.Context, c matrixConn, h matrixEvents,
+	n string) error{
+	"list": func(ctx context.Context, c matrixConn, _ matrixEvents, _ string) error {
 		names, err := c.list(ctx)
 		if err == nil && !slices.Contains(names, "progress") {
 			err = fmt.Errorf("tools: %q", names)
 		}
 		return err
 	},
-	"progress": func(ctx context.Context, c matrixGuest, h matrixEvents, n string) error {
+	"progress": func(ctx context.Context, c matrixConn, h matrixEvents, n string) error {
 		type answer struct {
 			text string
 			err  error
@@ -181,24 +190,24 @@ var matrixDeeds = map[string]func(ctx context.Context, c matrixGuest, h matrixEv
 			select {
 			case got := <-h.progress:
 				if want := fmt.Sprintf("%d/3", step); got != want {
-					return fmt.Errorf("progress %s, not %s", got, want)
+					return fmt.Errorf("progress %s, want %s", got, want)
 				}
 			case a := <-answered:
-				return fmt.Errorf("answered before it was released: %s, %w", a.text, a.err)
+				return fmt.Errorf("response before release: %s, %w", a.text, a.err)
 			case <-ctx.Done():
 				return fmt.Errorf("no progress %d/3", step)
 			}
-			if err := say(ctx, c, "release", n, "ok"); err != nil {
+			if err := callExpecting(ctx, c, "release", n, "ok"); err != nil {
 				return err
 			}
 		}
 		if a := <-answered; a.err != nil || a.text != "done "+n {
-			return fmt.Errorf("answered %q, %w", a.text, a.err)
+			return fmt.Errorf("response %q, %w", a.text, a.err)
 		}
 		return nil
 	},
-	"cancel": func(ctx context.Context, c matrixGuest, h matrixEvents, n string) error {
-		for len(h.progress) > 0 { // of a deed that failed
+	"cancel": func(ctx context.Context, c matrixConn, h matrixEvents, n string) error {
+		for len(h.progress) > 0 { // of a feature that failed
 			<-h.progress
 		}
 		ctx, cancel := context.WithCancel(ctx)
@@ -211,88 +220,103 @@ var matrixDeeds = map[string]func(ctx context.Context, c matrixGuest, h matrixEv
 		select {
 		case <-h.progress:
 		case err := <-ended:
-			return fmt.Errorf("ended before it was cancelled: %w", err)
+			return fmt.Errorf("ended before the cancellation: %w", err)
 		case <-ctx.Done():
 			return errors.New("no progress")
 		}
 		cancel()
 		<-ended
-		if !poll(cancelPatience, func() bool { return slices.Contains(notesOf(h.notes), "cancelled "+n) }) {
-			return errors.New("the server was not told of the cancellation")
+		if !poll(cancelTimeout,
+			func() bool { return slices.Contains(readNotes(h.notes), "cancelled "+n) }) {
+			return errors.New("the server did not receive the cancellation")
 		}
 		return nil
 	},
-	"elicitation": func(ctx context.Context, c matrixGuest, _ matrixEvents, n string) error {
-		return say(ctx, c, "ask", n, "accept Ada")
+	"elicitation": func(ctx context.Context, c matrixConn, _ matrixEvents, n string) error {
+		return callExpecting(ctx, c, "ask", n, "accept Ada")
 	},
-	"sampling": func(ctx context.Context, c matrixGuest, _ matrixEvents, n string) error {
-		return say(ctx, c, "sample", n, "engine")
+	"sampling": func(ctx context.Context, c matrixConn, _ matrixEvents, n string) error {
+		return callExpecting(ctx, c, "sample", n, "engine")
 	},
-	"update": func(ctx context.Context, c matrixGuest, h matrixEvents, n string) error {
-		if err := c.subscribe(ctx, matrixNews); err != nil {
+	"update": func(ctx context.Context, c matrixConn, h matrixEvents, n string) error {
+		if err := c.subscribe(ctx, matrixResource); err != nil {
 			return fmt.Errorf("subscribe: %w", err)
 		}
-		if err := say(ctx, c, "touch", n, "ok"); err != nil {
+		if err := callExpecting(ctx, c, "touch", n, "ok"); err != nil {
 			return err
 		}
-		uri, err := await(ctx, "update", h.updates)
-		if err == nil && uri != matrixNews {
+		uri, err := awaitEvent(ctx, "update", h.updates)
+		if err == nil && uri != matrixResource {
 			err = fmt.Errorf("updated %q", uri)
 		}
 		return err
 	},
-	"list_changed": func(ctx context.Context, c matrixGuest, h matrixEvents, n string) error {
+	"list_changed": func(ctx context.Context, c matrixConn, h matrixEvents, n string) error {
 		for len(h.changed) > 0 {
 			<-h.changed
 		}
-		if err := say(ctx, c, "grow", n, "ok"); err != nil {
+		if err := callExpecting(ctx, c, "grow", n, "ok"); err != nil {
 			return err
 		}
-		_, err := await(ctx, "list_changed", h.changed)
+		_, err := awaitEvent(ctx, "list_changed", h.changed)
 		return err
 	},
 }
 
-// say calls a tool, which has to answer so.
-func say(ctx context.Context, c matrixGuest, tool, n, want string) error {
+// callExpecting calls a tool and checks the text of the result.
+func callExpecting(ctx context.Context, c matrixConn, tool, n, want string) error {
 	text, err := c.call(ctx, tool, n, false)
 	if err != nil {
 		return fmt.Errorf("%s: %w", tool, err)
 	}
 	if text != want {
-		return fmt.Errorf("%s: %q, not %q", tool, text, want)
+		return fmt.Errorf("%s: %q, want %q", tool, text, want)
 	}
 	return nil
 }
 
 type matrixGoSDK struct {
 	*gosdk.ClientSession
-	era string
-	h   matrixEvents
+	revision string
+	events   matrixEvents
 }
 
-func dialMatrixGoSDK(ctx context.Context, v errand, era string, h matrixEvents) (matrixGuest, error) {
-	client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"}, &gosdk.ClientOptions{
-		ProgressNotificationHandler: func(_ context.Context, req *gosdk.ProgressNotificationClientRequest) {
-			h.progress <- fmt.Sprintf("%v/%v", req.Params.Progress, req.Params.Total)
-		},
-		ToolListChangedHandler: func(context.Context, *gosdk.ToolListChangedRequest) { h.changed <- "" },
-		ResourceUpdatedHandler: func(_ context.Context, req *gosdk.ResourceUpdatedNotificationRequest) { h.updates <- req.Params.URI },
-		ElicitationHandler: func(context.Context, *gosdk.ElicitRequest) (*gosdk.ElicitResult, error) {
-			return &gosdk.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}}, nil
-		},
-		CreateMessageHandler: func(context.Context, *gosdk.CreateMessageRequest) (*gosdk.CreateMessageResult, error) {
-			return &gosdk.CreateMessageResult{Model: "m", Role: "assistant", Content: &gosdk.TextContent{Text: "engine"}}, nil
-		},
-	})
-	var transport gosdk.Transport = &gosdk.StreamableClientTransport{Endpoint: v.URL, HTTPClient: ownConnections()}
+func dialMatrixGoSDK(ctx context.Context, v matrixRun, revision string,
+	h matrixEvents) (matrixConn, error) {
+	client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"},
+		&gosdk.ClientOptions{
+			ProgressNotificationHandler: func(_ context.Context,
+				req *gosdk.ProgressNotificationClientRequest) {
+				h.progress <- fmt.Sprintf("%v/%v", req.Params.Progress, req.Params.Total)
+			},
+			ToolListChangedHandler: func(context.Context,
+				*gosdk.ToolListChangedRequest) {
+				h.changed <- ""
+			},
+			ResourceUpdatedHandler: func(_ context.Context,
+				req *gosdk.ResourceUpdatedNotificationRequest) {
+				h.updates <- req.Params.URI
+			},
+			ElicitationHandler: func(context.Context, *gosdk.ElicitRequest) (*gosdk.ElicitResult,
+				error) {
+				return &gosdk.ElicitResult{Action: "accept",
+					Content: map[string]any{"name": "Ada"}}, nil
+			},
+			CreateMessageHandler: func(context.Context,
+				*gosdk.CreateMessageRequest) (*gosdk.CreateMessageResult, error) {
+				return &gosdk.CreateMessageResult{Model: "m", Role: "assistant",
+					Content: &gosdk.TextContent{Text: "engine"}}, nil
+			},
+		})
+	var transport gosdk.Transport = &gosdk.StreamableClientTransport{Endpoint: v.URL,
+		HTTPClient: separateConnections()}
 	switch {
-	case v.sse:
+	case v.httpSSE:
 		transport = &gosdk.SSEClientTransport{Endpoint: v.URL}
 	case v.Command != nil:
 		cmd := exec.Command(v.Command[0], v.Command[1:]...)
 		cmd.Env = v.Env
-		transport = &gosdk.CommandTransport{Command: cmd, TerminateDuration: patience}
+		transport = &gosdk.CommandTransport{Command: cmd, TerminateDuration: waitTimeout}
 	}
 	client.AddReceivingMiddleware(func(next gosdk.MethodHandler) gosdk.MethodHandler {
 		return func(ctx context.Context, method string, req gosdk.Request) (gosdk.Result, error) {
@@ -302,24 +326,25 @@ func dialMatrixGoSDK(ctx context.Context, v errand, era string, h matrixEvents) 
 			return next(ctx, method, req)
 		}
 	})
-	session, err := client.Connect(ctx, transport, &gosdk.ClientSessionOptions{ProtocolVersion: era})
-	if err == nil && session.InitializeResult().ProtocolVersion != era {
+	session, err := client.Connect(ctx, transport,
+		&gosdk.ClientSessionOptions{ProtocolVersion: revision})
+	if err == nil && session.InitializeResult().ProtocolVersion != revision {
 		err = fmt.Errorf("revision %s", session.InitializeResult().ProtocolVersion)
 	}
-	c := matrixGoSDK{session, era, h}
+	c := matrixGoSDK{session, revision, h}
 	if err == nil {
 		err = c.awaitSubscription(ctx)
 	}
 	return c, err
 }
 
-// awaitSubscription waits until the server has acknowledged a subscriptions/listen request, for
-// which the SDK's client does not wait. A session has no such request.
+// awaitSubscription waits until the server has acknowledged a subscriptions/listen request,
+// because the SDK's client does not. A legacy session has no such request.
 func (c matrixGoSDK) awaitSubscription(ctx context.Context) error {
-	if c.era == sessionEra {
+	if c.revision == legacyRevision {
 		return nil
 	}
-	_, err := await(ctx, "acknowledgement", c.h.acknowledged)
+	_, err := awaitEvent(ctx, "acknowledgement", c.events.acknowledged)
 	return err
 }
 
@@ -349,30 +374,37 @@ func (c matrixGoSDK) subscribe(ctx context.Context, uri string) error {
 
 type matrixMCPGo struct {
 	*mcpgoclient.Client
-	era    string
-	h      matrixEvents
-	filter mcpgo.SubscriptionFilter
-	stop   func()
+	revision string
+	events   matrixEvents
+	filter   mcpgo.SubscriptionFilter
+	stop     func()
 }
 
-// mcpgoAnswers are what mcp-go asks.
-type mcpgoAnswers struct{}
+// mcpgoHandlers handle elicitation and sampling for mcp-go.
+type mcpgoHandlers struct{}
 
-func (mcpgoAnswers) Elicit(context.Context, mcpgo.ElicitationRequest) (*mcpgo.ElicitationResult, error) {
-	return &mcpgo.ElicitationResult{ElicitationResponse: mcpgo.ElicitationResponse{Action: "accept", Content: map[string]any{"name": "Ada"}}}, nil
+func (mcpgoHandlers) Elicit(context.Context,
+	mcpgo.ElicitationRequest) (*mcpgo.ElicitationResult, error) {
+	return &mcpgo.ElicitationResult{ElicitationResponse: mcpgo.ElicitationResponse{Action: "accept",
+		Content: map[string]any{"name": "Ada"}}}, nil
 }
 
-func (mcpgoAnswers) CreateMessage(context.Context, mcpgo.CreateMessageRequest) (*mcpgo.CreateMessageResult, error) {
-	return &mcpgo.CreateMessageResult{Model: "m", SamplingMessage: mcpgo.SamplingMessage{Role: "assistant", Content: mcpgo.NewTextContent("engine")}}, nil
+func (mcpgoHandlers) CreateMessage(context.Context,
+	mcpgo.CreateMessageRequest) (*mcpgo.CreateMessageResult, error) {
+	return &mcpgo.CreateMessageResult{Model: "m",
+		SamplingMessage: mcpgo.SamplingMessage{Role: "assistant",
+			Content: mcpgo.NewTextContent("engine")}}, nil
 }
 
-func dialMatrixMCPGo(ctx context.Context, v errand, era string, h matrixEvents) (_ matrixGuest, err error) {
-	transport, listening, err := mcpgoRoad(v, era)
+func dialMatrixMCPGo(ctx context.Context, v matrixRun, revision string,
+	h matrixEvents) (_ matrixConn, err error) {
+	transport, listening, err := mcpgoMatrixTransport(v, revision)
 	if err != nil {
 		return nil, err
 	}
-	client := mcpgoclient.NewClient(transport, mcpgoclient.WithProtocolVersion(era),
-		mcpgoclient.WithElicitationHandler(mcpgoAnswers{}), mcpgoclient.WithSamplingHandler(mcpgoAnswers{}))
+	client := mcpgoclient.NewClient(transport, mcpgoclient.WithProtocolVersion(revision),
+		mcpgoclient.WithElicitationHandler(mcpgoHandlers{}),
+		mcpgoclient.WithSamplingHandler(mcpgoHandlers{}))
 	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
@@ -396,67 +428,75 @@ func dialMatrixMCPGo(ctx context.Context, v errand, era string, h matrixEvents) 
 	})
 	req := mcpgo.InitializeRequest{}
 	req.Params.ClientInfo = mcpgo.Implementation{Name: "mcpgo", Version: "1.2"}
-	req.Params.ProtocolVersion = era
+	req.Params.ProtocolVersion = revision
 	if _, err := client.Initialize(ctx, req); err != nil {
 		return nil, err
 	}
-	if client.ProtocolVersion() != era {
+	if client.ProtocolVersion() != revision {
 		return nil, fmt.Errorf("revision %s", client.ProtocolVersion())
 	}
-	if _, err := await(ctx, "GET stream", listening); err != nil {
+	if _, err := awaitEvent(ctx, "GET stream", listening); err != nil {
 		return nil, err
 	}
-	c := &matrixMCPGo{Client: client, era: era, h: h, filter: mcpgo.SubscriptionFilter{ToolsListChanged: true}, stop: func() {}}
+	c := &matrixMCPGo{Client: client, revision: revision, events: h,
+		filter: mcpgo.SubscriptionFilter{ToolsListChanged: true}, stop: func() {}}
 	return c, c.listen(ctx)
 }
 
-// mcpgoRoad leads to where the errand is. listening is closed when what the server says of itself is heard.
-func mcpgoRoad(v errand, era string) (road mcpgotransport.Interface, listening <-chan string, err error) {
-	web := ownConnections()
-	ear := &mcpgoEar{RoundTripper: web.Transport, heard: make(chan string)}
-	web.Transport = ear
-	if v.Command != nil || era != sessionEra {
-		ear.once.Do(func() { close(ear.heard) })
+// mcpgoMatrixTransport connects to the server of a run. listening is closed when the standalone
+// stream is open.
+func mcpgoMatrixTransport(v matrixRun, revision string) (transport mcpgotransport.Interface,
+	listening <-chan string, err error) {
+	web := separateConnections()
+	watcher := &standaloneWatcher{RoundTripper: web.Transport, opened: make(chan string)}
+	web.Transport = watcher
+	if v.Command != nil || revision != legacyRevision {
+		watcher.once.Do(func() { close(watcher.opened) })
 	}
-	own := mcpgotransport.WithHTTPBasicClient(web)
+	client := mcpgotransport.WithHTTPBasicClient(web)
 	switch {
 	case v.Command != nil:
-		road = mcpgotransport.NewStdioWithOptions(v.Command[0], v.Env, v.Command[1:],
-			mcpgotransport.WithCommandFunc(func(_ context.Context, command string, env, args []string) (*exec.Cmd, error) {
+		transport = mcpgotransport.NewStdioWithOptions(v.Command[0], v.Env, v.Command[1:],
+			mcpgotransport.WithCommandFunc(func(_ context.Context, command string, env,
+				args []string) (*exec.Cmd, error) {
 				cmd := exec.Command(command, args...)
 				cmd.Env = env
 				return cmd, nil
 			}))
-	case era == sessionEra:
-		road, err = mcpgotransport.NewStreamableHTTP(v.URL, own, mcpgotransport.WithContinuousListening())
+	case revision == legacyRevision:
+		transport, err = mcpgotransport.NewStreamableHTTP(v.URL, client,
+			mcpgotransport.WithContinuousListening())
 	default:
-		road, err = mcpgotransport.NewStreamableHTTP(v.URL, own)
+		transport, err = mcpgotransport.NewStreamableHTTP(v.URL, client)
 	}
-	return road, ear.heard, err
+	return transport, watcher.opened, err
 }
 
-// ownConnections is for a client that would be a process of its own. Where several share http.DefaultTransport, one that
-// closes can break off another's request ("context canceled").
-func ownConnections() *http.Client { return &http.Client{Transport: &http.Transport{}} }
+// separateConnections returns an HTTP client for an MCP client that would be a process of its
+// own. If several share http.DefaultTransport, closing one of them can abort another one's
+// request ("context canceled").
+func separateConnections() *http.Client { return &http.Client{Transport: &http.Transport{}} }
 
-// mcpgoEar finds out when a GET stream of mcp-go's client is open, which the client does not tell.
-type mcpgoEar struct {
+// A standaloneWatcher detects that the GET stream of mcp-go's client is open, which the client
+// does not report.
+type standaloneWatcher struct {
 	http.RoundTripper
-	once  sync.Once
-	heard chan string
+	once   sync.Once
+	opened chan string
 }
 
-func (e *mcpgoEar) RoundTrip(req *http.Request) (*http.Response, error) {
+func (e *standaloneWatcher) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := e.RoundTripper.RoundTrip(req)
 	if err == nil && req.Method == http.MethodGet && resp.StatusCode == http.StatusOK {
-		e.once.Do(func() { close(e.heard) })
+		e.once.Do(func() { close(e.opened) })
 	}
 	return resp, err
 }
 
-// listen listens, in place of what was listened to before, and returns when the server has acknowledged it.
+// listen replaces the previous subscriptions/listen request, and returns when the server has
+// acknowledged the new one.
 func (c *matrixMCPGo) listen(ctx context.Context) error {
-	if c.era == sessionEra {
+	if c.revision == legacyRevision {
 		return nil
 	}
 	c.stop()
@@ -464,7 +504,7 @@ func (c *matrixMCPGo) listen(ctx context.Context) error {
 	if c.stop, err = c.ListenAsync(context.WithoutCancel(ctx), c.filter, nil); err != nil {
 		return err
 	}
-	_, err = await(ctx, "acknowledgement", c.h.acknowledged)
+	_, err = awaitEvent(ctx, "acknowledgement", c.events.acknowledged)
 	return err
 }
 
@@ -491,7 +531,7 @@ func (c *matrixMCPGo) call(ctx context.Context, tool, n string, progress bool) (
 }
 
 func (c *matrixMCPGo) subscribe(ctx context.Context, uri string) error {
-	if c.era == statelessEra {
+	if c.revision == modernRevision {
 		c.filter.ResourceSubscriptions = append(c.filter.ResourceSubscriptions, uri)
 		return c.listen(ctx)
 	}
@@ -500,27 +540,29 @@ func (c *matrixMCPGo) subscribe(ctx context.Context, uri string) error {
 	return c.Subscribe(ctx, req)
 }
 
-// npmErrands is for a client in Node.
-func npmErrands(version string) func(testing.TB, string, []errand) []outcome {
-	return func(t testing.TB, era string, errands []errand) []outcome {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(len(deeds)+1)*deedPatience)
+// npmRunner performs the runs of a client in Node.
+func npmRunner(version string) func(testing.TB, string, []matrixRun) []outcome {
+	return func(t testing.TB, revision string, runs []matrixRun) []outcome {
+		ctx, cancel := context.WithTimeout(t.Context(),
+			time.Duration(len(features)+1)*featureTimeout)
 		defer cancel()
 		var in bytes.Buffer
-		for _, v := range errands {
+		for _, v := range runs {
 			line, err := json.Marshal(v)
 			if err != nil {
 				t.Error(err)
 			}
 			in.Write(append(line, '\n'))
 		}
-		cmd := exec.CommandContext(ctx, node(t), "testdata/matrix-client.mjs", version, era)
+		cmd := exec.CommandContext(ctx, node(t), "testdata/matrix-client.mjs", version, revision)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 		cmd.Stdin = &in
 		var complaints strings.Builder
 		cmd.Stderr = &complaints
 		out, err := cmd.Output()
 		if err != nil {
-			t.Errorf("matrix-client.mjs %s %s: %v\n%.4000s", version, era, err, complaints.String())
+			t.Errorf("matrix-client.mjs %s %s: %v\n%.4000s", version, revision, err,
+				complaints.String())
 		}
 		var all []outcome
 		for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {

@@ -12,25 +12,27 @@ import (
 	"time"
 )
 
-// inability is what an SDK cannot do in an era, with no gateway between: deeds, and why. Each is tried directly all the
-// same, so that the list is true.
-type inability map[string]string
+// unsupported lists the features that an SDK lacks in a generation, without a gateway, with the
+// reasons. The test tries each of them directly as well, so that the list stays true.
+type unsupported map[string]string
 
-// clientsCannot are the inabilities of clients, found out at a server that can do everything.
-var clientsCannot = map[string]inability{
-	"mcp-go 1.2, " + sessionEra: {"cancel": "it hangs up and says nothing, which in that era is no cancellation"},
+// unsupportedByClient is checked at a server that supports everything.
+var unsupportedByClient = map[string]unsupported{
+	"mcp-go 1.2, " +
+		legacyRevision: {"cancel": "it disconnects without a notification, which is not a cancellation in a legacy revision"},
 }
 
-// serversCannot are the inabilities of servers, found out by the go-sdk's client, which can do everything.
-var serversCannot = map[string]inability{}
+// unsupportedByServer is checked with the go-sdk's client, which supports everything.
+var unsupportedByServer = map[string]unsupported{}
 
-// TestMatrix puts every client in front of a gateway for each of the servers, of one era and the other, and has it do
-// all there is to do. What the client can do at a server of its era and the server for a client of its era, they can do
-// through the gateway, whatever their eras. The table says ok, – if one of the two cannot, and FAIL.
+// TestMatrix connects each client through a gateway to each server, of either generation, and
+// uses all features. If the client and the server each support a feature within their own
+// generation, it must work through the gateway, whatever their generations. The table contains
+// ok, – if one of the two lacks the feature, or FAIL.
 func TestMatrix(t *testing.T) {
 	servers := matrixServers(t)
 	began := time.Now()
-	clientDo, serverDo := matrixDirect(t, servers)
+	clientDo, serverDo := matrixSupport(t, servers)
 	t.Logf("direct: %v", time.Since(began))
 
 	gateways := matrixGateways(t, servers)
@@ -39,47 +41,49 @@ func TestMatrix(t *testing.T) {
 	failed := 0
 	for _, c := range matrixClients {
 		began := time.Now()
-		errands := make([]errand, 0, len(servers))
+		runs := make([]matrixRun, 0, len(servers))
 		for _, s := range servers {
-			can := slices.DeleteFunc(slices.Clone(deeds), func(deed string) bool {
-				return !clientDo[c.title()][deed] || !serverDo[s.title()][deed]
+			can := slices.DeleteFunc(slices.Clone(features), func(feature string) bool {
+				return !clientDo[c.title()][feature] || !serverDo[s.title()][feature]
 			})
-			e := errand{Cell: s.title(), Deeds: can, N: "gw-" + c.tag(), Notes: s.notes}
-			if gw := gateways[s.title()]; c.pipe {
-				e.Command, e.Env = []string{gateway(t), "-c", gw.pipe.config}, gw.pipe.env()
+			e := matrixRun{Cell: s.title(), Features: can, N: "gw-" + c.tag(), Notes: s.notes}
+			if gw := gateways[s.title()]; c.stdio {
+				e.Command, e.Env = []string{gateway(t), "-c", gw.stdio.config}, gw.stdio.env()
 			} else {
 				e.URL = gw.url
 			}
-			errands = append(errands, e)
+			runs = append(runs, e)
 		}
-		went := settle(t, errands, c.run(t, c.era, errands))
-		fmt.Fprintf(&table, "%-36s %s\n", c.title(), strings.Join(deeds, " "))
+		outcomes := outcomesByCell(t, runs, c.run(t, c.revision, runs))
+		fmt.Fprintf(&table, "%-36s %s\n", c.title(), strings.Join(features, " "))
 		for i, s := range servers {
 			fmt.Fprintf(&table, "  %-34s", s.title())
-			for _, deed := range deeds {
+			for _, feature := range features {
 				mark := "–"
-				if slices.Contains(errands[i].Deeds, deed) {
-					if mark = "ok"; went[s.title()][deed] != "" {
+				if slices.Contains(runs[i].Features, feature) {
+					if mark = "ok"; outcomes[s.title()][feature] != "" {
 						mark = "FAIL"
 						failed++
-						t.Errorf("%s at %s: %s: %s", c.title(), s.title(), deed, went[s.title()][deed])
+						t.Errorf("%s at %s: %s: %s", c.title(), s.title(), feature,
+							outcomes[s.title()][feature])
 					}
 				}
-				fmt.Fprintf(&table, " %-*s", len(deed), mark)
+				fmt.Fprintf(&table, " %-*s", len(feature), mark)
 			}
 			table.WriteByte('\n')
 		}
 		t.Logf("%s: %v", c.title(), time.Since(began))
 	}
-	fmt.Fprintf(&table, "matrix: %d clients, %d servers, %d deeds failed\n", len(matrixClients), len(servers), failed)
+	fmt.Fprintf(&table, "matrix: %d clients, %d servers, %d failures\n", len(matrixClients),
+		len(servers), failed)
 	report(t, table.Bytes())
 }
 
-// A matrixGateway is the gateway in front of one server: a process that serves HTTP, and the config for one that a
-// client starts for itself.
+// A matrixGateway is the gateway in front of one server: the URL of a process that serves HTTP,
+// and the configuration for a process that a client starts itself.
 type matrixGateway struct {
-	url  string
-	pipe *setup
+	url   string
+	stdio *setup
 }
 
 func matrixGateways(t *testing.T, servers []matrixServer) map[string]matrixGateway {
@@ -90,7 +94,7 @@ func matrixGateways(t *testing.T, servers []matrixServer) map[string]matrixGatew
 	for _, s := range servers {
 		web, pipe := newSetup(t, more, s.backend), newSetup(t, more, s.backend)
 		starting.Go(func() {
-			url := web.listen()
+			url := web.serveURL()
 			awaitReady(t, url)
 			mu.Lock()
 			defer mu.Unlock()
@@ -102,51 +106,57 @@ func matrixGateways(t *testing.T, servers []matrixServer) map[string]matrixGatew
 }
 
 func (c matrixClient) title() string {
-	if c.pipe {
-		return c.name + " at a pipe, " + c.era
+	if c.stdio {
+		return c.name + " over stdio, " + c.revision
 	}
-	return c.name + ", " + c.era
+	return c.name + ", " + c.revision
 }
 
 func (c matrixClient) tag() string {
 	return strings.NewReplacer(" ", "", ".", "", ",", "-").Replace(c.title())
 }
-func (s matrixServer) title() string { return s.name + ", " + s.era }
+func (s matrixServer) title() string { return s.name + ", " + s.revision }
 
-// matrixDirect finds out what each client and each server can do with no gateway between.
-func matrixDirect(t *testing.T, servers []matrixServer) (clientDo, serverDo map[string]map[string]bool) {
+// matrixSupport determines which features each client and each server supports without a
+// gateway.
+func matrixSupport(t *testing.T, servers []matrixServer) (clientDo,
+	serverDo map[string]map[string]bool) {
 	clientDo, serverDo = make(map[string]map[string]bool), make(map[string]map[string]bool)
 	var mu sync.Mutex
 	var running sync.WaitGroup
-	// Each deed on a connection of its own, so that none is in the other's way.
-	each := func(e errand) (list []errand) {
-		for _, deed := range deeds {
+	// Each feature on a connection of its own, so that they do not interfere.
+	each := func(e matrixRun) (list []matrixRun) {
+		for _, feature := range features {
 			one := e
-			one.Deeds, one.N = []string{deed}, e.N+"-"+deed
+			one.Features, one.N = []string{feature}, e.N+"-"+feature
 			list = append(list, one)
 		}
 		return list
 	}
-	keep := func(do map[string]map[string]bool, who string, cannot inability, went map[string]string) {
+	record := func(do map[string]map[string]bool, name string, cannot unsupported,
+		outcomes map[string]string) {
 		mu.Lock()
 		defer mu.Unlock()
-		do[who] = make(map[string]bool)
-		for _, deed := range deeds {
-			can := went[deed] == ""
-			do[who][deed] = can
-			switch reason, listed := cannot[deed]; {
+		do[name] = make(map[string]bool)
+		for _, feature := range features {
+			can := outcomes[feature] == ""
+			do[name][feature] = can
+			switch reason, listed := cannot[feature]; {
 			case can && listed:
-				t.Errorf("%s can do %s directly, though it is listed that %s", who, deed, reason)
+				t.Errorf("%s supports %s directly, although it is listed as unsupported: %s", name,
+					feature, reason)
 			case !can && !listed:
-				t.Errorf("%s cannot do %s directly: %s", who, deed, went[deed])
+				t.Errorf("%s does not support %s directly: %s", name, feature, outcomes[feature])
 			}
 		}
 	}
 	env := newSetup(t, nil).env()
-	at := func(s matrixServer, n string) errand {
-		e := errand{Cell: s.title(), URL: s.backend.URL, N: n, Notes: s.notes, sse: s.backend.Transport == "sse"}
+	at := func(s matrixServer, n string) matrixRun {
+		e := matrixRun{Cell: s.title(), URL: s.backend.URL, N: n, Notes: s.notes,
+			httpSSE: s.backend.Transport == "sse"}
 		if s.backend.Command != "" {
-			e.Command, e.Env = append([]string{s.backend.Command}, s.backend.Args...), slices.Clone(env)
+			e.Command, e.Env = append([]string{s.backend.Command}, s.backend.Args...),
+				slices.Clone(env)
 			for k, v := range s.backend.Env {
 				e.Env = append(e.Env, k+"="+v)
 			}
@@ -156,44 +166,48 @@ func matrixDirect(t *testing.T, servers []matrixServer) (clientDo, serverDo map[
 	running.Go(func() {
 		for _, c := range matrixClients {
 			name := "go-sdk HTTP"
-			if c.pipe {
+			if c.stdio {
 				name = "go-sdk stdio"
 			}
-			i := slices.IndexFunc(servers, func(s matrixServer) bool { return s.name == name && s.era == c.era })
-			errands := each(at(servers[i], "client-"+c.tag()))
-			went := settle(t, errands, c.run(t, c.era, errands))
-			keep(clientDo, c.title(), clientsCannot[c.title()], went[servers[i].title()])
+			i := slices.IndexFunc(servers,
+				func(s matrixServer) bool { return s.name == name && s.revision == c.revision })
+			runs := each(at(servers[i], "client-"+c.tag()))
+			outcomes := outcomesByCell(t, runs, c.run(t, c.revision, runs))
+			record(clientDo, c.title(), unsupportedByClient[c.title()],
+				outcomes[servers[i].title()])
 		}
 	})
 	running.Go(func() {
 		for _, s := range servers {
-			errands := each(at(s, "server"))
-			went := settle(t, errands, goErrands(dialMatrixGoSDK)(t, s.era, errands))
-			keep(serverDo, s.title(), serversCannot[s.title()], went[s.title()])
+			runs := each(at(s, "server"))
+			outcomes := outcomesByCell(t, runs, goRunner(dialMatrixGoSDK)(t, s.revision, runs))
+			record(serverDo, s.title(), unsupportedByServer[s.title()], outcomes[s.title()])
 		}
 	})
 	running.Wait()
 	return clientDo, serverDo
 }
 
-// settle sorts the outcomes by cell and deed. What was not told of did not go well.
-func settle(t testing.TB, errands []errand, outcomes []outcome) map[string]map[string]string {
+// outcomesByCell sorts the outcomes by cell and feature. A feature without an outcome counts as
+// failed.
+func outcomesByCell(t testing.TB, runs []matrixRun,
+	outcomes []outcome) map[string]map[string]string {
 	t.Helper()
-	went := make(map[string]map[string]string)
-	for _, e := range errands {
-		if went[e.Cell] == nil {
-			went[e.Cell] = make(map[string]string)
+	byCell := make(map[string]map[string]string)
+	for _, e := range runs {
+		if byCell[e.Cell] == nil {
+			byCell[e.Cell] = make(map[string]string)
 		}
-		for _, deed := range e.Deeds {
-			went[e.Cell][deed] = "not told of"
+		for _, feature := range e.Features {
+			byCell[e.Cell][feature] = "no outcome"
 		}
 	}
 	for _, o := range outcomes {
-		if o.Deed == "close" {
+		if o.Feature == "close" {
 			t.Errorf("%s: close: %s", o.Cell, o.Error)
 			continue
 		}
-		went[o.Cell][o.Deed] = o.Error
+		byCell[o.Cell][o.Feature] = o.Error
 	}
-	return went
+	return byCell
 }

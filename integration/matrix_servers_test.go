@@ -21,24 +21,27 @@ import (
 	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The servers of the matrix have the same six tools in each SDK, with an argument n that tells the calls apart:
+// The servers of the matrix have the same six tools in each SDK, with an argument n that
+// distinguishes the calls:
 //
-//	progress  tells its progress three times, and goes on each time when release is called with the same n: mcp-go's
-//	          server has two streams for what belongs to a call over HTTP, and the order would be anyone's guess
-//	hang      tells its progress once and waits until it is cancelled, which it notes
-//	ask       asks the user for a name, and says "accept" and the name
-//	sample    asks the model for a word, and says it
-//	touch     changes the resource matrix://news
-//	grow      adds a tool that is named grown- and n
+//	progress  sends progress three times, and continues each time when release is called with the
+//	          same n: over HTTP, mcp-go's server has two streams for the messages of a call, and
+//	          their order is undefined
+//	hang      sends progress once and waits until it is cancelled, which it notes
+//	ask       elicits a name, and returns "accept" and the name
+//	sample    requests a word by sampling, and returns it
+//	touch     reports a change of the resource matrix://news
+//	grow      adds a tool with the name grown- and n
 //
-// The two that ask do it as a server of 2026-07-28 does. Towards clients of the session era their SDKs make requests of
-// it.
-const matrixNews = "matrix://news"
+// ask and sample use input requests, as a server of 2026-07-28 does. For legacy clients their
+// SDKs convert these to requests of the server.
+const matrixResource = "matrix://news"
 
-// notebook is where a server of the matrix notes what happens, in this process or in one of its own.
-type notebook string
+// notesPath is the file to which a server of the matrix writes its notes, in this process or in
+// another one.
+type notesPath string
 
-func (b notebook) note(line string) {
+func (b notesPath) note(line string) {
 	f, err := os.OpenFile(string(b), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		panic(err)
@@ -47,45 +50,50 @@ func (b notebook) note(line string) {
 	fmt.Fprintln(f, line)
 }
 
-// releases lets calls of progress go on.
+// releases lets calls of progress continue.
 type releases struct {
-	mu    sync.Mutex
-	waits map[string]chan struct{}
+	mu       sync.Mutex
+	channels map[string]chan struct{}
 }
 
-// of is where a call waits, and where release finds it.
-
-func (r *releases) of(n string) chan struct{} {
+// channel returns the channel on which a call waits for release.
+func (r *releases) channel(n string) chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.waits == nil {
-		r.waits = make(map[string]chan struct{})
+	if r.channels == nil {
+		r.channels = make(map[string]chan struct{})
 	}
-	if r.waits[n] == nil {
-		r.waits[n] = make(chan struct{}, 3)
+	if r.channels[n] == nil {
+		r.channels[n] = make(chan struct{}, 3)
 	}
-	return r.waits[n]
+	return r.channels[n]
 }
 
 const matrixSchema = `{"type":"object","properties":{"n":{"type":"string"}}}`
 
-// newMatrixGoSDK is the go-sdk's server; era is the only one it speaks. When end ends nothing hangs any more.
-func newMatrixGoSDK(end context.Context, notes notebook, era string) *gosdk.Server {
+// newMatrixGoSDK returns the go-sdk's server, which speaks only this revision (or the legacy
+// ones). When end is done, no call hangs any longer.
+func newMatrixGoSDK(end context.Context, notes notesPath, revision string) *gosdk.Server {
 	versions := revisions
-	if era == statelessEra {
-		versions = []string{statelessEra}
+	if revision == modernRevision {
+		versions = []string{modernRevision}
 	}
-	nothing := func(context.Context, *gosdk.SubscribeRequest) error { return nil }
-	server := gosdk.NewServer(&gosdk.Implementation{Name: "matrix-gosdk", Version: "1"}, &gosdk.ServerOptions{
-		SupportedProtocolVersions: versions,
-		SubscribeHandler:          nothing,
-		UnsubscribeHandler:        func(context.Context, *gosdk.UnsubscribeRequest) error { return nil },
-	})
+	ignore := func(context.Context, *gosdk.SubscribeRequest) error { return nil }
+	server := gosdk.NewServer(&gosdk.Implementation{Name: "matrix-gosdk", Version: "1"},
+		&gosdk.ServerOptions{
+			SupportedProtocolVersions: versions,
+			SubscribeHandler:          ignore,
+			UnsubscribeHandler: func(context.Context,
+				*gosdk.UnsubscribeRequest) error {
+				return nil
+			},
+		})
 	var waiting releases
 	text := func(s string) (*gosdk.CallToolResult, error) {
 		return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: s}}}, nil
 	}
-	add := func(name string, h func(ctx context.Context, req *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult, error)) {
+	add := func(name string, h func(ctx context.Context, req *gosdk.CallToolRequest,
+		n string) (*gosdk.CallToolResult, error)) {
 		server.AddTool(&gosdk.Tool{Name: name, InputSchema: json.RawMessage(matrixSchema)},
 			func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
 				var args struct{ N string }
@@ -97,14 +105,17 @@ func newMatrixGoSDK(end context.Context, notes notebook, era string) *gosdk.Serv
 	}
 	progress := func(ctx context.Context, req *gosdk.CallToolRequest, step int) {
 		if token := req.Params.GetProgressToken(); token != nil {
-			req.Session.NotifyProgress(ctx, &gosdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(step), Total: 3})
+			req.Session.NotifyProgress(ctx,
+				&gosdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(step),
+					Total: 3})
 		}
 	}
-	add("progress", func(ctx context.Context, req *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult, error) {
+	add("progress", func(ctx context.Context, req *gosdk.CallToolRequest,
+		n string) (*gosdk.CallToolResult, error) {
 		for step := 1; step <= 3; step++ {
 			progress(ctx, req, step)
 			select {
-			case <-waiting.of(n):
+			case <-waiting.channel(n):
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			case <-end.Done():
@@ -113,11 +124,13 @@ func newMatrixGoSDK(end context.Context, notes notebook, era string) *gosdk.Serv
 		}
 		return text("done " + n)
 	})
-	add("release", func(_ context.Context, _ *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult, error) {
-		waiting.of(n) <- struct{}{}
+	add("release", func(_ context.Context, _ *gosdk.CallToolRequest,
+		n string) (*gosdk.CallToolResult, error) {
+		waiting.channel(n) <- struct{}{}
 		return text("ok")
 	})
-	add("hang", func(ctx context.Context, req *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult, error) {
+	add("hang", func(ctx context.Context, req *gosdk.CallToolRequest,
+		n string) (*gosdk.CallToolResult, error) {
 		progress(ctx, req, 1)
 		select {
 		case <-ctx.Done():
@@ -126,66 +139,81 @@ func newMatrixGoSDK(end context.Context, notes notebook, era string) *gosdk.Serv
 		}
 		return nil, context.Canceled
 	})
-	add("ask", func(_ context.Context, req *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult, error) {
+	add("ask", func(_ context.Context, req *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult,
+		error) {
 		if who, ok := req.Params.InputResponses["who"].(*gosdk.ElicitResult); ok {
 			return text(fmt.Sprint(who.Action, " ", who.Content["name"]))
 		}
 		return &gosdk.CallToolResult{InputRequests: gosdk.InputRequestMap{"who": &gosdk.ElicitParams{
-			Message: "who?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`),
+			Message: "who?",
+			RequestedSchema: json.RawMessage(
+				`{"type":"object","properties":{"name":{"type":"string"}}}`),
 		}}}, nil
 	})
-	add("sample", func(_ context.Context, req *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult, error) {
+	add("sample", func(_ context.Context, req *gosdk.CallToolRequest,
+		n string) (*gosdk.CallToolResult, error) {
 		switch word := req.Params.InputResponses["word"].(type) {
 		case nil:
 			return &gosdk.CallToolResult{InputRequests: gosdk.InputRequestMap{"word": &gosdk.CreateMessageParams{
-				MaxTokens: 10, Messages: []*gosdk.SamplingMessage{{Role: "user", Content: &gosdk.TextContent{Text: "a word"}}},
+				MaxTokens: 10,
+				Messages: []*gosdk.SamplingMessage{{Role: "user",
+					Content: &gosdk.TextContent{Text: "a word"}}},
 			}}}, nil
 		case *gosdk.CreateMessageResult:
 			return text(word.Content.(*gosdk.TextContent).Text)
 		case *gosdk.CreateMessageWithToolsResult:
 			return text(word.Content[0].(*gosdk.TextContent).Text)
 		default:
-			return nil, fmt.Errorf("answered %T", word)
+			return nil, fmt.Errorf("response %T", word)
 		}
 	})
-	add("touch", func(ctx context.Context, _ *gosdk.CallToolRequest, _ string) (*gosdk.CallToolResult, error) {
-		if err := server.ResourceUpdated(ctx, &gosdk.ResourceUpdatedNotificationParams{URI: matrixNews}); err != nil {
+	add("touch", func(ctx context.Context, _ *gosdk.CallToolRequest,
+		_ string) (*gosdk.CallToolResult, error) {
+		if err := server.ResourceUpdated(ctx,
+			&gosdk.ResourceUpdatedNotificationParams{URI: matrixResource}); err != nil {
 			return nil, err
 		}
 		return text("ok")
 	})
-	add("grow", func(_ context.Context, _ *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult, error) {
-		add("grown-"+n, func(context.Context, *gosdk.CallToolRequest, string) (*gosdk.CallToolResult, error) {
+	add("grow", func(_ context.Context, _ *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult,
+		error) {
+		add("grown-"+n, func(context.Context, *gosdk.CallToolRequest,
+			string) (*gosdk.CallToolResult, error) {
 			return text("grown")
 		})
 		return text("ok")
 	})
-	server.AddResource(&gosdk.Resource{Name: "news", URI: matrixNews},
+	server.AddResource(&gosdk.Resource{Name: "news", URI: matrixResource},
 		func(context.Context, *gosdk.ReadResourceRequest) (*gosdk.ReadResourceResult, error) {
-			return &gosdk.ReadResourceResult{Contents: []*gosdk.ResourceContents{{URI: matrixNews, Text: "no news"}}}, nil
+			return &gosdk.ReadResourceResult{Contents: []*gosdk.ResourceContents{{URI: matrixResource, Text: "no news"}}}, nil
 		})
 	return server
 }
 
-// newMatrixMCPGo is mcp-go's.
-func newMatrixMCPGo(end context.Context, notes notebook) *mcpgoserver.MCPServer {
-	// Who listens for updates over HTTP the SDK leaves to its user to know.
-	var listening sync.Map // the sessions, as keys
+// newMatrixMCPGo returns mcp-go's server.
+func newMatrixMCPGo(end context.Context, notes notesPath) *mcpgoserver.MCPServer {
+	// The SDK leaves it to its user to know which sessions listen for updates over HTTP.
+	var listening sync.Map // set of sessions
 	hooks := new(mcpgoserver.Hooks)
-	hooks.AddBeforeSubscriptionsListen(func(ctx context.Context, _ any, req *mcpgo.SubscriptionsListenRequest) {
-		if session := mcpgoserver.ClientSessionFromContext(ctx); slices.Contains(req.Params.Notifications.ResourceSubscriptions, matrixNews) {
+	hooks.AddBeforeSubscriptionsListen(func(ctx context.Context, _ any,
+		req *mcpgo.SubscriptionsListenRequest) {
+		if session := mcpgoserver.ClientSessionFromContext(ctx); slices.Contains(
+			req.Params.Notifications.ResourceSubscriptions, matrixResource) {
 			listening.Store(session, true)
 		}
 	})
-	hooks.AddAfterSubscriptionsListen(func(ctx context.Context, _ any, _ *mcpgo.SubscriptionsListenRequest, _ *mcpgo.SubscriptionsListenResult) {
+	hooks.AddAfterSubscriptionsListen(func(ctx context.Context, _ any,
+		_ *mcpgo.SubscriptionsListenRequest, _ *mcpgo.SubscriptionsListenResult) {
 		listening.Delete(mcpgoserver.ClientSessionFromContext(ctx))
 	})
 	server := mcpgoserver.NewMCPServer("matrix-mcpgo", "1", mcpgoserver.WithToolCapabilities(true),
-		mcpgoserver.WithResourceCapabilities(true, true), mcpgoserver.WithElicitation(), mcpgoserver.WithHooks(hooks))
+		mcpgoserver.WithResourceCapabilities(true, true), mcpgoserver.WithElicitation(),
+		mcpgoserver.WithHooks(hooks))
 	server.EnableSampling()
 	var waiting releases
 	text := func(s string) (*mcpgo.CallToolResult, error) { return mcpgo.NewToolResultText(s), nil }
-	add := func(name string, h func(ctx context.Context, req mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult, error)) {
+	add := func(name string, h func(ctx context.Context, req mcpgo.CallToolRequest,
+		n string) (*mcpgo.CallToolResult, error)) {
 		server.AddTool(mcpgo.NewToolWithRawSchema(name, "", json.RawMessage(matrixSchema)),
 			func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
 				return h(ctx, req, req.GetString("n", ""))
@@ -194,14 +222,16 @@ func newMatrixMCPGo(end context.Context, notes notebook) *mcpgoserver.MCPServer 
 	progress := func(ctx context.Context, req mcpgo.CallToolRequest, step int) {
 		if req.Params.Meta != nil && req.Params.Meta.ProgressToken != nil {
 			server.SendNotificationToClient(ctx, "notifications/progress",
-				map[string]any{"progressToken": req.Params.Meta.ProgressToken, "progress": step, "total": 3})
+				map[string]any{"progressToken": req.Params.Meta.ProgressToken, "progress": step,
+					"total": 3})
 		}
 	}
-	add("progress", func(ctx context.Context, req mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult, error) {
+	add("progress", func(ctx context.Context, req mcpgo.CallToolRequest,
+		n string) (*mcpgo.CallToolResult, error) {
 		for step := 1; step <= 3; step++ {
 			progress(ctx, req, step)
 			select {
-			case <-waiting.of(n):
+			case <-waiting.channel(n):
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			case <-end.Done():
@@ -210,11 +240,13 @@ func newMatrixMCPGo(end context.Context, notes notebook) *mcpgoserver.MCPServer 
 		}
 		return text("done " + n)
 	})
-	add("release", func(_ context.Context, _ mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult, error) {
-		waiting.of(n) <- struct{}{}
+	add("release", func(_ context.Context, _ mcpgo.CallToolRequest,
+		n string) (*mcpgo.CallToolResult, error) {
+		waiting.channel(n) <- struct{}{}
 		return text("ok")
 	})
-	add("hang", func(ctx context.Context, req mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult, error) {
+	add("hang", func(ctx context.Context, req mcpgo.CallToolRequest,
+		n string) (*mcpgo.CallToolResult, error) {
 		progress(ctx, req, 1)
 		select {
 		case <-ctx.Done():
@@ -223,21 +255,27 @@ func newMatrixMCPGo(end context.Context, notes notebook) *mcpgoserver.MCPServer 
 		}
 		return nil, context.Canceled
 	})
-	add("ask", func(_ context.Context, req mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult, error) {
+	add("ask", func(_ context.Context, req mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult,
+		error) {
 		who := mcpgoserver.ElicitationResponse(req.Params.InputResponses, "who")
 		if who == nil {
 			return mcpgoserver.NewInputRequestBuilder("").Elicit("who", mcpgo.ElicitationParams{
-				Message: "who?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`),
+				Message: "who?",
+				RequestedSchema: json.RawMessage(
+					`{"type":"object","properties":{"name":{"type":"string"}}}`),
 			}).ToolResult(), nil
 		}
 		content, _ := who.Content.(map[string]any)
 		return text(fmt.Sprint(who.Action, " ", content["name"]))
 	})
-	add("sample", func(_ context.Context, req mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult, error) {
+	add("sample", func(_ context.Context, req mcpgo.CallToolRequest,
+		n string) (*mcpgo.CallToolResult, error) {
 		word := mcpgoserver.SamplingResponse(req.Params.InputResponses, "word")
 		if word == nil {
 			return mcpgoserver.NewInputRequestBuilder("").Sample("word", mcpgo.CreateMessageParams{
-				MaxTokens: 10, Messages: []mcpgo.SamplingMessage{{Role: "user", Content: mcpgo.NewTextContent("a word")}},
+				MaxTokens: 10,
+				Messages: []mcpgo.SamplingMessage{{Role: "user",
+					Content: mcpgo.NewTextContent("a word")}},
 			}).ToolResult(), nil
 		}
 		content, _ := json.Marshal(word.Content)
@@ -247,43 +285,51 @@ func newMatrixMCPGo(end context.Context, notes notebook) *mcpgoserver.MCPServer 
 		}
 		return text(block.Text)
 	})
-	add("touch", func(context.Context, mcpgo.CallToolRequest, string) (*mcpgo.CallToolResult, error) {
-		params := map[string]any{"uri": matrixNews}
+	add("touch", func(context.Context, mcpgo.CallToolRequest, string) (*mcpgo.CallToolResult,
+		error) {
+		params := map[string]any{"uri": matrixResource}
 		server.SendNotificationToAllClients("notifications/resources/updated", params)
 		listening.Range(func(session, _ any) bool {
 			select {
 			case session.(mcpgoserver.ClientSession).NotificationChannel() <- mcpgo.JSONRPCNotification{
 				JSONRPC: "2.0", Notification: mcpgo.Notification{
-					Method: "notifications/resources/updated", Params: mcpgo.NotificationParams{AdditionalFields: params},
+					Method: "notifications/resources/updated",
+					Params: mcpgo.NotificationParams{AdditionalFields: params},
 				},
 			}:
-			default: // it is on its way out
+			default: // the session is closing
 			}
 			return true
 		})
 		return text("ok")
 	})
-	add("grow", func(_ context.Context, _ mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult, error) {
-		add("grown-"+n, func(context.Context, mcpgo.CallToolRequest, string) (*mcpgo.CallToolResult, error) {
+	add("grow", func(_ context.Context, _ mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult,
+		error) {
+		add("grown-"+n, func(context.Context, mcpgo.CallToolRequest, string) (*mcpgo.CallToolResult,
+			error) {
 			return text("grown")
 		})
 		return text("ok")
 	})
-	server.AddResource(mcpgo.NewResource(matrixNews, "news"), func(context.Context, mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
-		return []mcpgo.ResourceContents{mcpgo.TextResourceContents{URI: matrixNews, Text: "no news"}}, nil
-	})
+	server.AddResource(mcpgo.NewResource(matrixResource, "news"),
+		func(context.Context, mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
+			return []mcpgo.ResourceContents{mcpgo.TextResourceContents{URI: matrixResource,
+				Text: "no news"}}, nil
+		})
 	return server
 }
 
-// matrixEra tells a server of the matrix that runs as a process which era it speaks.
-const matrixEra = "INTEGRATION_ERA"
+// revisionEnv has the revision of a server of the matrix that runs as a process.
+const revisionEnv = "INTEGRATION_REVISION"
 
-func playMatrixGoSDK() int {
-	return runGoSDK(newMatrixGoSDK(context.Background(), notebook(os.Getenv(notesEnv)), os.Getenv(matrixEra)))
+func runMatrixGoSDK() int {
+	return serveGoSDK(newMatrixGoSDK(context.Background(), notesPath(os.Getenv(notesEnv)),
+		os.Getenv(revisionEnv)))
 }
 
-func playMatrixMCPGo() int {
-	if err := mcpgoserver.ServeStdio(newMatrixMCPGo(context.Background(), notebook(os.Getenv(notesEnv)))); err != nil {
+func runMatrixMCPGo() int {
+	if err := mcpgoserver.ServeStdio(newMatrixMCPGo(context.Background(),
+		notesPath(os.Getenv(notesEnv)))); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return 0
@@ -291,16 +337,16 @@ func playMatrixMCPGo() int {
 
 // A matrixServer is a column of the matrix.
 type matrixServer struct {
-	name, era string
-	backend   backend
-	notes     string
+	name, revision string
+	backend        backend
+	notes          string
 }
 
-// matrixServers starts those that are not children of the gateway.
+// matrixServers starts the servers that are not children of the gateway.
 func matrixServers(t testing.TB) []matrixServer {
 	var servers []matrixServer
 	notes := func() string { return notesFile(t) }
-	web := func(sdk, kind, era, notes string, h http.Handler) {
+	web := func(sdk, kind, revision, notes string, h http.Handler) {
 		site := httptest.NewServer(h)
 		t.Cleanup(func() {
 			site.CloseClientConnections()
@@ -310,59 +356,72 @@ func matrixServers(t testing.TB) []matrixServer {
 		if kind == "SSE" {
 			b.URL, b.Transport = site.URL+"/sse", "sse"
 		}
-		servers = append(servers, matrixServer{sdk + " " + kind, era, b, notes})
+		servers = append(servers, matrixServer{sdk + " " + kind, revision, b, notes})
 	}
-	child := func(sdk, era string, b backend, notes string) {
-		b.Env = map[string]string{notesEnv: notes, matrixEra: era, partEnv: b.Env[partEnv]}
-		if era == sessionEra {
+	child := func(sdk, revision string, b backend, notes string) {
+		b.Env = map[string]string{notesEnv: notes, revisionEnv: revision,
+			helperEnv: b.Env[helperEnv]}
+		if revision == legacyRevision {
 			b.Sharing = "session"
 		}
-		servers = append(servers, matrixServer{sdk + " stdio", era, b, notes})
+		servers = append(servers, matrixServer{sdk + " stdio", revision, b, notes})
 	}
-	for _, era := range []string{statelessEra, sessionEra} {
+	for _, revision := range []string{modernRevision, legacyRevision} {
 		path := notes()
-		server := newMatrixGoSDK(t.Context(), notebook(path), era)
-		web("go-sdk", "HTTP", era, path, gosdk.NewStreamableHTTPHandler(func(*http.Request) *gosdk.Server { return server },
-			&gosdk.StreamableHTTPOptions{Stateless: era == statelessEra, PropagateRequestCancellation: true}))
-		child("go-sdk", era, actor("matrix", "matrix-gosdk", ""), notes())
+		server := newMatrixGoSDK(t.Context(), notesPath(path), revision)
+		web("go-sdk", "HTTP", revision, path,
+			gosdk.NewStreamableHTTPHandler(func(*http.Request) *gosdk.Server { return server },
+				&gosdk.StreamableHTTPOptions{Stateless: revision == modernRevision,
+					PropagateRequestCancellation: true}))
+		child("go-sdk", revision, helperBackend("matrix", "matrix-gosdk", ""), notes())
 	}
 	path := notes()
-	older := newMatrixGoSDK(t.Context(), notebook(path), sessionEra)
-	web("go-sdk", "SSE", sessionEra, path, gosdk.NewSSEHandler(func(*http.Request) *gosdk.Server { return older }, nil))
+	legacy := newMatrixGoSDK(t.Context(), notesPath(path), legacyRevision)
+	web("go-sdk", "SSE", legacyRevision, path,
+		gosdk.NewSSEHandler(func(*http.Request) *gosdk.Server { return legacy }, nil))
 
-	for _, era := range []string{statelessEra, sessionEra} {
+	for _, revision := range []string{modernRevision, legacyRevision} {
 		path := notes()
 		versions := revisions
-		if era == statelessEra {
-			versions = []string{statelessEra}
+		if revision == modernRevision {
+			versions = []string{modernRevision}
 		}
 		options := []mcpgoserver.StreamableHTTPOption{
-			mcpgoserver.WithStreamableHTTPProtocolVersions(versions...), mcpgoserver.WithStateful(era == sessionEra),
+			mcpgoserver.WithStreamableHTTPProtocolVersions(versions...),
+			mcpgoserver.WithStateful(revision == legacyRevision),
 		}
-		if era == sessionEra {
-			// Without a store a request that has just been answered may take what another one's stream is for, and drop it.
-			options = append(options, mcpgoserver.WithEventStore(mcpgoserver.NewInMemoryEventStore()))
+		if revision == legacyRevision {
+			// Without a store, a request that has just got its response may take messages from
+			// another request's stream and drop them.
+			options = append(options,
+				mcpgoserver.WithEventStore(mcpgoserver.NewInMemoryEventStore()))
 		}
-		web("mcp-go", "HTTP", era, path, mcpgoserver.NewStreamableHTTPServer(newMatrixMCPGo(t.Context(), notebook(path)), options...))
-		b := actor("matrix", "matrix-mcpgo", "")
-		if era == sessionEra {
-			b.Era = "legacy" // over stdio it speaks both
+		web("mcp-go", "HTTP", revision, path,
+			mcpgoserver.NewStreamableHTTPServer(newMatrixMCPGo(t.Context(), notesPath(path)),
+				options...))
+		b := helperBackend("matrix", "matrix-mcpgo", "")
+		if revision == legacyRevision {
+			b.Generation = "legacy" // over stdio it speaks both generations
 		}
-		child("mcp-go", era, b, notes())
+		child("mcp-go", revision, b, notes())
 	}
-	for _, n := range []struct{ sdk, version, era string }{
-		{"npm v2", "v2", statelessEra}, {"npm v2", "v2", sessionEra}, {"npm v1", "v1", sessionEra},
+	for _, n := range []struct{ sdk, version, revision string }{
+		{"npm v2", "v2", modernRevision}, {"npm v2", "v2", legacyRevision},
+		{"npm v1", "v1", legacyRevision},
 	} {
 		argv := func(kind string) []string {
-			return []string{node(t), packageDir + "/testdata/matrix-server.mjs", n.version, kind, n.era}
+			return []string{node(t), packageDir + "/testdata/matrix-server.mjs", n.version, kind,
+				n.revision}
 		}
 		path := notes()
 		addr := "127.0.0.1:" + freePort(t)
-		exited, _ := startServer(t, append(argv("http"), strings.TrimPrefix(addr, "127.0.0.1:")), notesEnv+"="+path)
+		exited, _ := startServer(t, append(argv("http"), strings.TrimPrefix(addr, "127.0.0.1:")),
+			notesEnv+"="+path)
 		awaitListener(t, addr, exited)
-		servers = append(servers, matrixServer{n.sdk + " HTTP", n.era, backend{Name: "matrix", URL: "http://" + addr + "/mcp"}, path})
+		servers = append(servers, matrixServer{n.sdk + " HTTP", n.revision,
+			backend{Name: "matrix", URL: "http://" + addr + "/mcp"}, path})
 		args := argv("stdio")
-		child(n.sdk, n.era, backend{Name: "matrix", Command: args[0], Args: args[1:]}, notes())
+		child(n.sdk, n.revision, backend{Name: "matrix", Command: args[0], Args: args[1:]}, notes())
 	}
 	return servers
 }

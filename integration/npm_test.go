@@ -28,14 +28,15 @@ const (
 		"(Debian: apt-get install nodejs npm; macOS: brew install node), then run go test again"
 )
 
-// errNPM is why the npm packages are not there; set by TestMain before any test runs.
+// errNPM is the reason why the npm packages are missing; set by TestMain before any test runs.
 var errNPM error
 
-// installNPM brings node_modules to what package-lock.json says. It does nothing if that was done before, and waits
-// if another test process is doing it.
+// installNPM installs the packages of package-lock.json in node_modules. It does nothing if that
+// was done before, and waits if another test process is doing it.
 //
-// Install scripts stay off: nothing here needs one. The native binaries (Node 22, Claude Code) lie in packages of
-// their own, picked by os and cpu, and are run from there rather than through the copies that scripts would make.
+// Install scripts are disabled, because nothing here needs one. The native binaries (Node 22,
+// Claude Code) are in packages of their own, selected by os and cpu, and are run from there
+// instead of through the copies that scripts would make.
 func installNPM(dir string) error {
 	lock, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
 	if err != nil {
@@ -46,8 +47,9 @@ func installNPM(dir string) error {
 	stamp := filepath.Join(dir, "node_modules", ".installed-for-lock")
 
 	// Not inside node_modules, which npm ci removes.
-	place := sha256.Sum256([]byte(dir))
-	mutex := lockedfile.MutexAt(filepath.Join(os.TempDir(), "mcpgateway-npm-"+hex.EncodeToString(place[:8])+".lock"))
+	dirSum := sha256.Sum256([]byte(dir))
+	mutex := lockedfile.MutexAt(filepath.Join(os.TempDir(),
+		"mcpgateway-npm-"+hex.EncodeToString(dirSum[:8])+".lock"))
 	unlock, err := mutex.Lock()
 	if err != nil {
 		return fmt.Errorf("npm: lock: %w", err)
@@ -65,11 +67,14 @@ func installNPM(dir string) error {
 		return fmt.Errorf("node is not on PATH\n%s", npmHint)
 	}
 
-	fmt.Fprintf(os.Stderr, "integration: npm ci in %s: the real servers and clients, about 700 MB on disk, once ...\n", dir)
+	fmt.Fprintf(os.Stderr,
+		"integration: npm ci in %s: the real servers and clients, about 700 MB on disk, once ...\n",
+		dir)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), npmTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-progress", "--loglevel=error")
+	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund",
+		"--no-progress", "--loglevel=error")
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -81,12 +86,13 @@ func installNPM(dir string) error {
 	if err != nil {
 		return fmt.Errorf("npm ci in %s: %w\n%s", dir, err, out)
 	}
-	fmt.Fprintf(os.Stderr, "integration: npm ci: done in %v\n", time.Since(began).Round(100*time.Millisecond))
+	fmt.Fprintf(os.Stderr, "integration: npm ci: done in %v\n",
+		time.Since(began).Round(100*time.Millisecond))
 	return os.WriteFile(stamp, []byte(want), 0o644)
 }
 
-// needNPM fails the test if the packages are not there. With -short, which asks for a run without Node,
-// npm and network, it skips the test instead.
+// needNPM fails the test if the packages are missing. With -short, which requests a run without
+// Node, npm and network, it skips the test instead.
 func needNPM(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -97,7 +103,7 @@ func needNPM(t testing.TB) {
 	}
 }
 
-// module is the path of a file inside node_modules.
+// module returns the path of a file inside node_modules.
 func module(t testing.TB, elem ...string) string {
 	t.Helper()
 	needNPM(t)
@@ -108,7 +114,8 @@ func module(t testing.TB, elem ...string) string {
 	return path
 }
 
-// node is a Node of at least 22.19, which the Inspector asks for: the one from npm, else the machine's own.
+// node returns the path of a Node of at least 22.19, which the Inspector requires: the one from
+// npm, or else the machine's.
 func node(t testing.TB) string {
 	t.Helper()
 	needNPM(t)
@@ -136,17 +143,19 @@ var findNode = sync.OnceValues(func() (string, error) {
 	}
 	v := regexp.MustCompile(`^v(\d+)\.(\d+)`).FindSubmatch(out)
 	if v == nil {
-		return "", fmt.Errorf("%s --version says %q", path, out)
+		return "", fmt.Errorf("%s --version prints %q", path, out)
 	}
 	major, _ := strconv.Atoi(string(v[1]))
 	minor, _ := strconv.Atoi(string(v[2]))
 	if major < 22 || major == 22 && minor < 19 {
-		return "", fmt.Errorf("no Node 22 from npm for %s, and the one on PATH is %s\nhint: install Node.js 22.19 or newer", npmPlatform(), out)
+		return "",
+			fmt.Errorf(
+				"no Node 22 from npm for %s, and the one on PATH is %s\nhint: install Node.js 22.19 or newer", npmPlatform(), out)
 	}
 	return path, nil
 })
 
-// npmPlatform is how npm spells GOOS-GOARCH.
+// npmPlatform returns GOOS-GOARCH in npm's spelling.
 func npmPlatform() string {
 	arch := runtime.GOARCH
 	if arch == "amd64" {

@@ -10,16 +10,18 @@ import (
 	"testing"
 )
 
-// /readyz stays 503 after lists have gone out without a backend that is still starting, until that backend
-// has answered or failed.
+// /readyz stays 503 after a list without a backend that is still starting, until that backend
+// has been listed or has failed.
 func TestReadyWaitsForEveryBackend_F_PROC_3(t *testing.T) {
 	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
 	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "10ms"}},
 		backend{Name: "demo", Embedded: "demo"},
-		backend{Name: "absent", Command: "/nowhere/at/all"}, // it fails, and is not waited for
-		backend{Name: "late", Command: "sh", Args: []string{"-c", `while ! [ -e "$0" ]; do sleep 0.01; done; exit 3`, gate}})
-	url := s.listen()
+		// it fails, so that nothing waits for it
+		backend{Name: "absent", Command: "/nowhere/at/all"},
+		backend{Name: "late", Command: "sh",
+			Args: []string{"-c", `while ! [ -e "$0" ]; do sleep 0.01; done; exit 3`, gate}})
+	url := s.serveURL()
 	ready := func() int {
 		res, err := http.Get(strings.TrimSuffix(url, "/mcp") + "/readyz")
 		if err != nil {

@@ -24,11 +24,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// playWeather is a server that can be told apart from others and from what it was before: WEATHER_NAME begins the names
-// of its tools, WEATHER_VERSION is in its answers. NAME_who says "NAME VERSION PID" at once, NAME_wait when there is a
-// file at the path it is given. With WEATHER_TOOL it has a tool of that name, too.
-func playWeather() int {
-	name, version, more := strings.TrimSuffix(os.Getenv("WEATHER_NAME"), "_"), os.Getenv("WEATHER_VERSION"), os.Getenv("WEATHER_TOOL")
+// runWeather is a server with a name and a version. WEATHER_NAME is the prefix of its tool
+// names, WEATHER_VERSION is in its responses. NAME_who returns "NAME VERSION PID" at once,
+// NAME_wait when the file in its argument path exists. WEATHER_TOOL adds a tool with that name.
+func runWeather() int {
+	name, version, more := strings.TrimSuffix(os.Getenv("WEATHER_NAME"), "_"),
+		os.Getenv("WEATHER_VERSION"), os.Getenv("WEATHER_TOOL")
 	tools := []string{name + "_who", name + "_wait"}
 	if more != "" {
 		tools = append(tools, more)
@@ -61,21 +62,23 @@ func playWeather() int {
 		if json.Unmarshal(line, &m) != nil || m.ID == nil {
 			continue
 		}
-		answer := `{"content":[{"type":"text","text":` + string(who) + `}]}`
+		result := `{"content":[{"type":"text","text":` + string(who) + `}]}`
 		switch {
 		case m.Method == "initialize":
-			reply(m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"weather","version":"1"}}`)
+			reply(m.ID,
+				`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"weather","version":"1"}}`)
 		case m.Method == "tools/list":
 			reply(m.ID, `{"tools":[`+strings.Join(list, ",")+`]}`)
 		case m.Method == "tools/call" && m.Params.Name == name+"_wait":
 			go func() {
-				if !poll(patience, func() bool { _, err := os.Stat(m.Params.Arguments.Path); return err == nil }) {
-					answer = `{"content":[],"isError":true}`
+				if !poll(waitTimeout,
+					func() bool { _, err := os.Stat(m.Params.Arguments.Path); return err == nil }) {
+					result = `{"content":[],"isError":true}`
 				}
-				reply(m.ID, answer)
+				reply(m.ID, result)
 			}()
 		case m.Method == "tools/call":
-			reply(m.ID, answer)
+			reply(m.ID, result)
 		default:
 			reply(m.ID, `{}`)
 		}
@@ -83,13 +86,14 @@ func playWeather() int {
 }
 
 func weather(name, version string) backend {
-	b := actor(name, "weather", "")
-	b.Env["WEATHER_NAME"], b.Env["WEATHER_VERSION"] = name+"_", version // values are masked in the log, and the name is to be read there
+	b := helperBackend(name, "weather", "")
+	// differs from the backend's name, because values are masked in the log
+	b.Env["WEATHER_NAME"], b.Env["WEATHER_VERSION"] = name+"_", version
 	return b
 }
 
-// edit changes the configuration, in the way of an editor: what is there is replaced.
-func (s *setup) edit(change func(doc map[string]any)) {
+// editConfig changes the configuration like an editor: the file is replaced.
+func (s *setup) editConfig(change func(doc map[string]any)) {
 	s.t.Helper()
 	text, err := os.ReadFile(s.config)
 	if err != nil {
@@ -103,11 +107,11 @@ func (s *setup) edit(change func(doc map[string]any)) {
 	if text, err = yaml.Marshal(doc); err != nil {
 		s.t.Fatal(err)
 	}
-	s.replace(string(text))
+	s.replaceConfig(string(text))
 }
 
-// replace puts a file in the place of the configuration.
-func (s *setup) replace(text string) {
+// replaceConfig replaces the configuration file.
+func (s *setup) replaceConfig(text string) {
 	s.t.Helper()
 	if err := os.WriteFile(s.config+".new", []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
@@ -117,8 +121,8 @@ func (s *setup) replace(text string) {
 	}
 }
 
-// backendIn is what a document says of a backend.
-func backendIn(doc map[string]any, name string) map[string]any {
+// backendEntry returns the entry of a backend in a configuration.
+func backendEntry(doc map[string]any, name string) map[string]any {
 	for _, b := range doc["backends"].([]any) {
 		if b := b.(map[string]any); b["name"] == name {
 			return b
@@ -127,22 +131,22 @@ func backendIn(doc map[string]any, name string) map[string]any {
 	return nil
 }
 
-// add gives a document one more backend; its processes are marked like the others.
-func (s *setup) add(doc map[string]any, b backend) {
+// addBackend adds a backend to a configuration; its processes get the marker.
+func (s *setup) addBackend(doc map[string]any, b backend) {
 	b.Env = maps.Clone(b.Env)
-	b.Env[markEnv] = string(s.mark)
+	b.Env[markerEnv] = string(s.marker)
 	doc["backends"] = append(doc["backends"].([]any), b)
 }
 
-// A journal reads what a gateway logs, each line once.
-type journal struct {
+// A logReader reads the lines of a gateway's log, each once.
+type logReader struct {
 	t    testing.TB
 	path string
 	at   int64
 	rest string
 }
 
-func (j *journal) lines() []string {
+func (j *logReader) lines() []string {
 	f, err := os.Open(j.path)
 	if err != nil {
 		j.t.Fatal(err)
@@ -156,15 +160,16 @@ func (j *journal) lines() []string {
 	return lines[:len(lines)-1]
 }
 
-// await returns the next line that has all of these.
-func (j *journal) await(parts ...string) string {
+// await returns the next line that contains all parts.
+func (j *logReader) await(parts ...string) string {
 	j.t.Helper()
 	var found string
 	var passed []string
-	if !poll(patience, func() bool {
+	if !poll(waitTimeout, func() bool {
 		lines := j.lines()
 		for i, line := range lines {
-			if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
+			if !slices.ContainsFunc(parts,
+				func(p string) bool { return !strings.Contains(line, p) }) {
 				found = line
 				j.unread(lines[i+1:])
 				return true
@@ -173,12 +178,13 @@ func (j *journal) await(parts ...string) string {
 		passed = append(passed, lines...)
 		return false
 	}) {
-		j.t.Fatalf("the log does not say %q:\n%s", parts, strings.Join(passed[max(0, len(passed)-40):], ""))
+		j.t.Fatalf("the log does not contain %q:\n%s", parts,
+			strings.Join(passed[max(0, len(passed)-40):], ""))
 	}
 	return found
 }
 
-func (j *journal) unread(lines []string) {
+func (j *logReader) unread(lines []string) {
 	for _, line := range lines {
 		j.at -= int64(len(line))
 	}
@@ -186,12 +192,12 @@ func (j *journal) unread(lines []string) {
 	j.rest = ""
 }
 
-func (c *rawClient) journal() *journal { return &journal{t: c.t, path: c.stderr} }
+func (c *rawClient) logReader() *logReader { return &logReader{t: c.t, path: c.stderr} }
 
-const loadedAnew = `msg="configuration reloaded"`
+const logReloaded = `msg="configuration reloaded"`
 
-// web starts the gateway as an HTTP server.
-func (s *setup) web() (gw *rawClient, url string) {
+// serveHTTP starts the gateway as an HTTP server, and returns its process and URL.
+func (s *setup) serveHTTP() (gw *rawClient, url string) {
 	s.t.Helper()
 	addr := "127.0.0.1:" + freePort(s.t)
 	gw = s.start("serve", "--listen", addr)
@@ -205,12 +211,12 @@ func (s *setup) web() (gw *rawClient, url string) {
 	return gw, "http://" + addr + "/mcp"
 }
 
-// A crowd calls backends all the time.
-type crowd struct {
+// A callLoad calls backends all the time.
+type callLoad struct {
 	t       testing.TB
 	tools   []string
 	calls   atomic.Int64
-	changes []atomic.Int64 // list_changed that each client heard
+	changes []atomic.Int64 // list_changed notifications received by each client
 	longest atomic.Int64
 
 	mu   sync.Mutex
@@ -220,58 +226,65 @@ type crowd struct {
 	done sync.WaitGroup
 }
 
-// gather lets clients call these tools, NAME_who each, until disperse. Any answer that is none, or another's, is an error.
-func gather(t testing.TB, url string, clients int, names ...string) *crowd {
+// startLoad has clients call these tools, NAME_who each, until end. A response that is an error
+// or that belongs to another backend fails the test.
+func startLoad(t testing.TB, url string, clients int, names ...string) *callLoad {
 	t.Helper()
-	c := &crowd{t: t, changes: make([]atomic.Int64, clients), pids: map[string]map[string]bool{}}
+	c := &callLoad{t: t, changes: make([]atomic.Int64, clients), pids: map[string]map[string]bool{}}
 	ctx, stop := context.WithCancel(t.Context())
 	c.stop = stop
-	t.Cleanup(func() { c.disperse() })
+	t.Cleanup(func() { c.end() })
 	for _, n := range names {
 		c.tools = append(c.tools, n+"_who")
 		c.pids[n] = map[string]bool{}
 	}
 	for i := range clients {
-		answers := make(chan message, 1)
-		var news atomic.Bool // the list is to be read, as clients do: who never has is told of no change
-		news.Store(true)
-		v, err := visit(t.Context(), &http.Client{Timeout: patience}, url, `{}`, nil)
+		responses := make(chan message, 1)
+		// the client must list, as clients do: without a list there are no notifications
+		var listChanged atomic.Bool
+		listChanged.Store(true)
+		v, err := dialStreams(t.Context(), &http.Client{Timeout: waitTimeout}, url, `{}`, nil)
 		if err == nil {
-			v.hear = func(stream string, m message) {
+			v.onMessage = func(stream string, m message) {
 				if m.Method == "notifications/tools/list_changed" {
 					c.changes[i].Add(1)
-					news.Store(true)
+					listChanged.Store(true)
 				} else if m.Method == "" {
-					answers <- m
+					responses <- m
 				}
 			}
 			v.client.Timeout = 0
-			err = v.listen()
+			err = v.openStandalone()
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.done.Go(func() {
-			defer v.leave()
+			defer v.deleteSession()
 			last := map[string]int{}
 			for n := 0; ctx.Err() == nil; n++ {
-				if news.Swap(false) {
-					if err := v.post("x", fmt.Sprintf(`{"jsonrpc":"2.0","id":"list %d","method":"tools/list"}`, n)); err != nil {
+				if listChanged.Swap(false) {
+					if err := v.post("x",
+						fmt.Sprintf(`{"jsonrpc":"2.0","id":"list %d","method":"tools/list"}`,
+							n)); err != nil {
 						t.Errorf("list %d of client %d: %v", n, i, err)
 						return
 					}
-					<-answers
+					<-responses
 				}
 				name := names[n%len(names)]
 				began := time.Now()
-				err := v.post("x", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s_who"}}`, n+1, name))
+				err := v.post("x",
+					fmt.Sprintf(
+						`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s_who"}}`, n+1, name))
 				if err != nil {
 					t.Errorf("call %d of client %d, at %s: %v", n, i, name, err)
 					return
 				}
-				c.check(<-answers, name, last)
+				c.check(<-responses, name, last)
 				took := int64(time.Since(began))
-				for old := c.longest.Load(); took > old && !c.longest.CompareAndSwap(old, took); old = c.longest.Load() {
+				for old := c.longest.Load(); took > old &&
+					!c.longest.CompareAndSwap(old, took); old = c.longest.Load() {
 				}
 				c.calls.Add(1)
 			}
@@ -280,17 +293,17 @@ func gather(t testing.TB, url string, clients int, names ...string) *crowd {
 	return c
 }
 
-var whoAnswer = regexp.MustCompile(`"text":"(\w+) (\d+) (\d+)"`)
+var weatherResponse = regexp.MustCompile(`"text":"(\w+) (\d+) (\d+)"`)
 
-func (c *crowd) check(m message, name string, last map[string]int) {
-	a := whoAnswer.FindSubmatch(m.Result)
+func (c *callLoad) check(m message, name string, last map[string]int) {
+	a := weatherResponse.FindSubmatch(m.Result)
 	if a == nil || string(a[1]) != name {
 		c.t.Errorf("%s: %s", name, m.Raw)
 		return
 	}
 	version, _ := strconv.Atoi(string(a[2]))
 	if version < last[name] {
-		c.t.Errorf("%s: version %d came after %d", name, version, last[name])
+		c.t.Errorf("%s: version %d after %d", name, version, last[name])
 	}
 	last[name] = version
 	c.mu.Lock()
@@ -298,8 +311,8 @@ func (c *crowd) check(m message, name string, last map[string]int) {
 	c.pids[name][string(a[3])] = true
 }
 
-// disperse ends the calls, and returns how many processes answered for each backend.
-func (c *crowd) disperse() map[string]int {
+// end stops the calls, and returns for each backend how many processes have responded.
+func (c *callLoad) end() map[string]int {
 	c.stop()
 	c.done.Wait()
 	n := map[string]int{}

@@ -18,31 +18,47 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Schemas that a compiler refuses, identifiers of other tools, numbers beyond a double, members in another
-// case and invalid templates cost no client an entry of its list but the invalid templates.
-func TestEntriesThatFailToCompileOrToDecode_F_LIST_1_F_LIST_2(t *testing.T) {
+// Schemas that do not compile, identifiers of other tools, numbers beyond a double, members in
+// another case: none of these costs a client an entry of its list. Only invalid templates are
+// left out.
+func TestLists_InvalidSchemasAndMembers_F_LIST_1_F_LIST_2(t *testing.T) {
 	t.Parallel()
 	ofObjects := []string{
-		`"properties":{"a":{"$ref":"#/$defs/none"}}`, `"properties":{"a":{"$ref":"https://example.com/none"}}`, `"properties":{"a":{"pattern":"("}}`,
-		`"properties":{"a":{"pattern":"^(?P<year>\\d+)\\Z"}}`, `"properties":{"a":{"pattern":"^(?=a)\\p{L}$"}}`, `"$schema":"https://example.com/none"`, `"$schema":5`,
-		`"properties":{"a":{"format":"none"}}`, `"properties":{"a":{"nullable":true}}`, `"properties":{"a":{"enum":[]}}`,
-		`"id":"x"`, `"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}`,
-		`"formatMinimum":5`, `"formatMaximum":"a","format":"email"`, `"anyOf":[{"toString":1},{"type":"foo"}]`, `"patternProperties":{"[":{"__proto__":5}}`,
-		`"$id":"http://json-schema.org/draft-07/schema"`, `"properties":{"a":{"$id":"http://[::","$ref":"#"}}`, `"$async":true`,
-		`"properties":{"a":{"maximum":1e400,"default":-1e999}}`, `"additionalProperties":{"const":` + strings.Repeat("9", 400) + `}`,
+		`"properties":{"a":{"$ref":"#/$defs/none"}}`,
+		`"properties":{"a":{"$ref":"https://example.com/none"}}`,
+		`"properties":{"a":{"pattern":"("}}`,
+		`"properties":{"a":{"pattern":"^(?P<year>\\d+)\\Z"}}`,
+		`"properties":{"a":{"pattern":"^(?=a)\\p{L}$"}}`, `"$schema":"https://example.com/none"`,
+		`"$schema":5`,
+		`"properties":{"a":{"format":"none"}}`, `"properties":{"a":{"nullable":true}}`,
+		`"properties":{"a":{"enum":[]}}`,
+		`"id":"x"`,
+		`"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}`,
+		`"formatMinimum":5`, `"formatMaximum":"a","format":"email"`,
+		`"anyOf":[{"toString":1},{"type":"foo"}]`, `"patternProperties":{"[":{"__proto__":5}}`,
+		`"$id":"http://json-schema.org/draft-07/schema"`,
+		`"properties":{"a":{"$id":"http://[::","$ref":"#"}}`, `"$async":true`,
+		`"properties":{"a":{"maximum":1e400,"default":-1e999}}`,
+		`"additionalProperties":{"const":` + strings.Repeat("9", 400) + `}`,
 		`"Type":"string","Properties":5,"PROPERTIES":{"b":{}},"$Defs":7,"Required":{},"AdditionalProperties":1`,
-		`"anyOf":[` + strings.Repeat(`{"type":"string"},`, 5000) + `{}]`, `"oneOf":[` + strings.Repeat(`{"type":"string"},`, 5000) + `{"const":1}]`,
+		`"anyOf":[` + strings.Repeat(`{"type":"string"},`, 5000) + `{}]`,
+		`"oneOf":[` + strings.Repeat(`{"type":"string"},`, 5000) + `{"const":1}]`,
 	}
 	// Claude Code leaves out a tool with such an inputSchema, and no other.
-	ofResults := []string{`"properties":{"a":{"format":5}}`, `"properties":{"a":{"exclusiveMinimum":true}}`, `"$id":5`}
-	// Clients of earlier revisions get these within a schema of an object, so that references change.
+	ofResults := []string{`"properties":{"a":{"format":5}}`,
+		`"properties":{"a":{"exclusiveMinimum":true}}`, `"$id":5`}
+	// For clients of earlier revisions these schemas are wrapped in a schema of an object, which
+	// changes references.
 	ofValues := []string{
 		`{"type":"array","items":{"$ref":"#/x"},"x":{"$ref":"#/y/0"},"y":[{"$ref":"#/z"}],"z":{"type":"string"}}`,
-		`{"$ref":"#"}`, `{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#"}}}`, `{"$anchor":"1"}`, `{"items":{"items":{"$ref":"#/items/$defs/0"},"$defs":[{"$ref":"#"}]}}`,
-		`{"type":"array","items":{"$ref":"#/"}}`, `{"items":{"$ref":""}}`, `{"$id":"T2","type":"string","$ref":"T2#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{}}}`,
+		`{"$ref":"#"}`, `{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#"}}}`, `{"$anchor":"1"}`,
+		`{"items":{"items":{"$ref":"#/items/$defs/0"},"$defs":[{"$ref":"#"}]}}`,
+		`{"type":"array","items":{"$ref":"#/"}}`, `{"items":{"$ref":""}}`,
+		`{"$id":"T2","type":"string","$ref":"T2#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{}}}`,
 		`{"type":"array","enum":[{"$ref":"#/x"}],"x":{"pattern":"a"},"allOf":[{"$ref":"#/enum/0"}]}`,
 		`{"type":["array","null"],"items":{"$anchor":"a","allOf":[{"$ref":"#"}]},"not":{"$ref":"#a"}}`,
-		`{"type":"array","$defs":{"a":{"const":1}},"items":` + strings.Repeat(`{"not":`, 80) + `{"$ref":"#/$defs/a"}` + strings.Repeat("}", 81),
+		`{"type":"array","$defs":{"a":{"const":1}},"items":` + strings.Repeat(`{"not":`, 80) +
+			`{"$ref":"#/$defs/a"}` + strings.Repeat("}", 81),
 	}
 	entry := func(key, id, more string) string {
 		name := fmt.Sprintf(`%q:%q`, key, id)
@@ -59,17 +75,24 @@ func TestEntriesThatFailToCompileOrToDecode_F_LIST_1_F_LIST_2(t *testing.T) {
 			want = append(want, member+" "+id)
 		}
 		for i, schema := range slices.Concat(ofObjects, ofResults) {
-			add("tools", "name", fmt.Sprintf("%so%d", prefix, i), `"inputSchema":{"type":"object"},"outputSchema":{"type":"object",`+schema+`}`)
+			add("tools", "name", fmt.Sprintf("%so%d", prefix, i),
+				`"inputSchema":{"type":"object"},"outputSchema":{"type":"object",`+schema+`}`)
 		}
 		for i, schema := range ofValues {
-			add("tools", "name", fmt.Sprintf("%sv%d", prefix, i), `"inputSchema":{"type":"object"},"outputSchema":`+schema)
+			add("tools", "name", fmt.Sprintf("%sv%d", prefix, i),
+				`"inputSchema":{"type":"object"},"outputSchema":`+schema)
 		}
 		for i, schema := range ofObjects {
-			add("tools", "name", fmt.Sprintf("%si%d", prefix, i), `"inputSchema":{"type":"object",`+schema+`}`)
+			add("tools", "name", fmt.Sprintf("%si%d", prefix, i),
+				`"inputSchema":{"type":"object",`+schema+`}`)
 		}
-		add("tools", "name", prefix+"id", `"outputSchema":{"$id":"T0","type":"object","properties":{"a":{"$ref":"T0"},"b":{"$id":"T1","const":`+more+`}}}`)
-		for i, odd := range []string{`"Name":"other"`, `"Name":5`, `"URI":"other:"`, `"uritemplate":"x://{"`, `"Description":5`, `"Icons":[{}]`, `"ICONS":7`,
-			`"Annotations":{"audience":5}`, `"_meta":{"a":1e400}`, `"icons":[{"src":"http://[::","Src":5}]`, `"INPUTSCHEMA":5`, `"Arguments":5`, `"Size":"x"`,
+		add("tools", "name", prefix+"id",
+			`"outputSchema":{"$id":"T0","type":"object","properties":{"a":{"$ref":"T0"},"b":{"$id":"T1","const":`+more+`}}}`)
+		for i, odd := range []string{`"Name":"other"`, `"Name":5`, `"URI":"other:"`,
+			`"uritemplate":"x://{"`, `"Description":5`, `"Icons":[{}]`, `"ICONS":7`,
+			`"Annotations":{"audience":5}`, `"_meta":{"a":1e400}`,
+			`"icons":[{"src":"http://[::","Src":5}]`, `"INPUTSCHEMA":5`, `"Arguments":5`,
+			`"Size":"x"`,
 			`"annotations":{"Priority":"x","LastModified":5,"ReadOnlyHint":5}`} {
 			id := fmt.Sprintf("%sm%d", prefix, i)
 			add("tools", "name", id, odd)
@@ -77,24 +100,28 @@ func TestEntriesThatFailToCompileOrToDecode_F_LIST_1_F_LIST_2(t *testing.T) {
 			add("resources", "uri", "x:"+id, odd)
 			add("resourceTemplates", "uriTemplate", "x:"+id+"/{a}", odd)
 		}
-		for _, invalid := range []string{"x://{", "x://{a b}", "x://{}", "x://}", "x:// {a}", "x://%zz", "x://{a:99999}", "x://{=a}"} {
-			all["resourceTemplates"] = append(all["resourceTemplates"], entry("uriTemplate", invalid, `"title":"t"`))
+		for _, invalid := range []string{"x://{", "x://{a b}", "x://{}", "x://}", "x:// {a}",
+			"x://%zz", "x://{a:99999}", "x://{=a}"} {
+			all["resourceTemplates"] = append(all["resourceTemplates"],
+				entry("uriTemplate", invalid, `"title":"t"`))
 		}
 		return all
 	}
-	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, backend{Name: "demo", Embedded: "demo"},
-		listing(t, "odd", lists("a", "1")), listing(t, "odder", lists("b", "2")))
-	url := s.listen()
+	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}},
+		backend{Name: "demo", Embedded: "demo"},
+		listBackend(t, "odd", lists("a", "1")), listBackend(t, "odder", lists("b", "2")))
+	url := s.serveURL()
 	awaitReady(t, url)
 	slices.Sort(want)
-	eachClientLists(t, s, url, want)
-	if _, out := s.say("check"); !strings.Contains(out, "repaired ao0: outputSchema.properties.a.$ref has no target in the schema; outputSchema is removed") ||
+	checkClientLists(t, s, url, want)
+	if _, out := s.runVerb("check"); !strings.Contains(out,
+		"repaired ao0: outputSchema.properties.a.$ref has no target in the schema; outputSchema is removed") ||
 		!strings.Contains(out, "left out x://{: its uriTemplate is not valid by RFC 6570") {
 		t.Errorf("check: %s", out)
 	}
 }
 
-// A generatedSchema is one of testdata/schemas.mjs, with the verdict of the npm SDK.
+// A generatedSchema is one schema of testdata/schemas.mjs, with the result of the npm SDK.
 type generatedSchema struct {
 	Schema, Error string
 	Compiles      bool
@@ -104,7 +131,8 @@ type generatedSchema struct {
 func schemas(t *testing.T, stdin string, args ...string) []generatedSchema {
 	t.Helper()
 	module(t, "@modelcontextprotocol", "sdk", "package.json")
-	cmd := exec.CommandContext(t.Context(), node(t), append([]string{"testdata/schemas.mjs"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), node(t),
+		append([]string{"testdata/schemas.mjs"}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.Output()
 	if err != nil {
@@ -122,30 +150,32 @@ func schemas(t *testing.T, stdin string, args ...string) []generatedSchema {
 	return all
 }
 
-// pageOf parses a list of a tool with an outputSchema.
-func pageOf(t *testing.T, schema string) (tool []byte, flaws []catalog.Issue) {
+// pageOf parses a list of one tool with this outputSchema.
+func pageOf(t *testing.T, schema string) (tool []byte, issues []catalog.Issue) {
 	t.Helper()
-	page, err := catalog.ParsePage(catalog.Tools, []byte(`{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":`+schema+`}]}`))
+	page, err := catalog.ParsePage(catalog.Tools,
+		[]byte(`{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":`+schema+
+			`}]}`))
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("%s: %v, %v", schema, page, err)
 	}
 	return page.Items[0].Raw(), page.Issues
 }
 
-// An outputSchema is kept if the npm SDK compiles it, and removed if not.
-func TestOutputSchemasAreJudgedAsByTheNpmSDK_F_LIST_2(t *testing.T) {
+// An outputSchema is kept if the npm SDK compiles it, and removed otherwise.
+func TestOutputSchemas_SameDecisionAsNpmSDK_F_LIST_2(t *testing.T) {
 	t.Parallel()
 	const number = 4000
 	var kept, removed int
 	for _, one := range schemas(t, "", fmt.Sprint(number), fmt.Sprint(int32(seed(t)))) {
-		tool, flaws := pageOf(t, one.Schema)
+		tool, issues := pageOf(t, one.Schema)
 		if bytes.Contains(tool, []byte(`"outputSchema"`)) {
 			kept++
 		} else {
 			removed++
 		}
-		if one.Compiles != (len(flaws) == 0 || flaws[0].Suspicious) {
-			t.Errorf("%s\nof the npm SDK: %q, but here: %v", one.Schema, one.Error, flaws)
+		if one.Compiles != (len(issues) == 0 || issues[0].Suspicious) {
+			t.Errorf("%s\nnpm SDK: %q, gateway: %v", one.Schema, one.Error, issues)
 		}
 	}
 	if kept < number/10 || removed < number/10 || kept+removed != number {
@@ -153,8 +183,8 @@ func TestOutputSchemasAreJudgedAsByTheNpmSDK_F_LIST_2(t *testing.T) {
 	}
 }
 
-// The npm SDK compiles each outputSchema as it is sent to clients of each revision.
-func TestAdaptedOutputSchemasCompile_F_LIST_2(t *testing.T) {
+// The npm SDK compiles each outputSchema in the form that clients of each revision get.
+func TestOutputSchemas_AdaptedCompile_F_LIST_2(t *testing.T) {
 	t.Parallel()
 	const number = 4000
 	sent := make(map[string]bool)
@@ -168,7 +198,8 @@ func TestAdaptedOutputSchemasCompile_F_LIST_2(t *testing.T) {
 		list := wire.NewResult("1", []byte(`{"tools":[`+string(tool)+`]}`))
 		for _, date := range protocol.RevisionDates() {
 			traits, _ := protocol.FindRevision(date)
-			adapted, _ := wire.Lookup(protocol.AdaptResponse(list, "tools/list", traits).Part(wire.PartResult), "tools")
+			adapted, _ := wire.Lookup(protocol.AdaptResponse(list, "tools/list",
+				traits).Part(wire.PartResult), "tools")
 			schema, _ := wire.Lookup(wire.Elements(adapted)[0], "outputSchema")
 			if !sent[string(schema)] && !bytes.Equal(schema, kept) {
 				changed++
@@ -179,13 +210,13 @@ func TestAdaptedOutputSchemasCompile_F_LIST_2(t *testing.T) {
 	if changed < number/10 {
 		t.Errorf("%d of %d schemas are adapted", changed, number)
 	}
-	verdicts := schemas(t, strings.Join(slices.Collect(maps.Keys(sent)), "\n"), "check")
-	for _, one := range verdicts {
+	checked := schemas(t, strings.Join(slices.Collect(maps.Keys(sent)), "\n"), "check")
+	for _, one := range checked {
 		if !one.Compiles {
-			t.Errorf("%s\nis sent, but of the npm SDK: %s", one.Schema, one.Error)
+			t.Errorf("%s\nis sent, but the npm SDK reports: %s", one.Schema, one.Error)
 		}
 	}
-	if len(verdicts) != len(sent) {
-		t.Errorf("%d of %d are checked", len(verdicts), len(sent))
+	if len(checked) != len(sent) {
+		t.Errorf("%d of %d are checked", len(checked), len(sent))
 	}
 }

@@ -23,7 +23,8 @@ import (
 
 var revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
 
-// An sdkClient is one of the SDKs' clients, reduced to what the test asks of it. Both let one ask for a revision.
+// An sdkClient is a client of an SDK, reduced to the methods that the test needs. Both SDKs can
+// request a revision.
 type sdkClient interface {
 	revision() string
 	list(context.Context) ([]string, error)
@@ -32,11 +33,11 @@ type sdkClient interface {
 	close() error
 }
 
-// events are what a client hears besides answers.
+// events are the notifications that a client receives.
 type events struct {
 	progress  chan string // "token n/total"
 	changed   chan struct{}
-	listening chan string // the server has acknowledged what the client listens to
+	listening chan string // the server has acknowledged a subscriptions/listen request
 }
 
 func newEvents() events {
@@ -45,19 +46,27 @@ func newEvents() events {
 
 type gosdkClient struct{ *gosdk.ClientSession }
 
-// dialGoSDK connects the official SDK's client. Without a revision it goes its own way: server/discover first.
+// dialGoSDK connects the official SDK's client. Without a revision the client negotiates:
+// server/discover first.
 func dialGoSDK(ctx context.Context, cmd *exec.Cmd, revision string, ev events) (sdkClient, error) {
-	client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"}, &gosdk.ClientOptions{
-		ProgressNotificationHandler: func(_ context.Context, req *gosdk.ProgressNotificationClientRequest) {
-			ev.progress <- fmt.Sprintf("%v %v/%v", req.Params.ProgressToken, req.Params.Progress, req.Params.Total)
-		},
-		ToolListChangedHandler: func(context.Context, *gosdk.ToolListChangedRequest) { ev.changed <- struct{}{} },
-	})
+	client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"},
+		&gosdk.ClientOptions{
+			ProgressNotificationHandler: func(_ context.Context,
+				req *gosdk.ProgressNotificationClientRequest) {
+				ev.progress <- fmt.Sprintf("%v %v/%v", req.Params.ProgressToken,
+					req.Params.Progress, req.Params.Total)
+			},
+			ToolListChangedHandler: func(context.Context,
+				*gosdk.ToolListChangedRequest) {
+				ev.changed <- struct{}{}
+			},
+		})
 	var opts *gosdk.ClientSessionOptions
 	if revision != "" {
 		opts = &gosdk.ClientSessionOptions{ProtocolVersion: revision}
 	}
-	session, err := client.Connect(ctx, &gosdk.CommandTransport{Command: cmd, TerminateDuration: 15 * time.Second}, opts)
+	session, err := client.Connect(ctx, &gosdk.CommandTransport{Command: cmd,
+		TerminateDuration: 15 * time.Second}, opts)
 	return gosdkClient{session}, err
 }
 
@@ -93,7 +102,10 @@ type mcpgoClient struct{ *mcpgoclient.Client }
 
 func dialMCPGo(ctx context.Context, cmd *exec.Cmd, revision string, ev events) (sdkClient, error) {
 	stdio := mcpgotransport.NewStdioWithOptions(cmd.Path, cmd.Env, cmd.Args[1:],
-		mcpgotransport.WithCommandFunc(func(context.Context, string, []string, []string) (*exec.Cmd, error) { return cmd, nil }))
+		mcpgotransport.WithCommandFunc(func(context.Context, string, []string, []string) (*exec.Cmd,
+			error) {
+			return cmd, nil
+		}))
 	var opts []mcpgoclient.ClientOption
 	if revision != "" {
 		opts = append(opts, mcpgoclient.WithProtocolVersion(revision))
@@ -123,10 +135,11 @@ func dialMCPGo(ctx context.Context, cmd *exec.Cmd, revision string, ev events) (
 	return c, c.listen(ctx, ev)
 }
 
-// listen has the client hear of changes, and returns when the server has agreed to that. In the stateless era mcp-go,
-// other than the go-sdk, does not listen by itself; in the others there is no need to.
+// listen subscribes to changes, and returns when the server has acknowledged that. In the modern
+// generation mcp-go, unlike the go-sdk, does not do this by itself; legacy clients do not need
+// it.
 func (c mcpgoClient) listen(ctx context.Context, ev events) error {
-	if c.revision() != statelessEra {
+	if c.revision() != modernRevision {
 		return nil
 	}
 	filter := c.PendingSubscriptionFilter()
@@ -134,7 +147,7 @@ func (c mcpgoClient) listen(ctx context.Context, ev events) error {
 	if _, err := c.ListenAsync(context.WithoutCancel(ctx), filter, nil); err != nil {
 		return err
 	}
-	_, err := await(ctx, "acknowledgement", ev.listening)
+	_, err := awaitEvent(ctx, "acknowledgement", ev.listening)
 	return err
 }
 
@@ -173,8 +186,9 @@ func (c mcpgoClient) close() error { return c.Close() }
 
 type dialer func(context.Context, *exec.Cmd, string, events) (sdkClient, error)
 
-// TestSDKClientsInEveryRevision runs the clients of both SDKs, in each revision of the session era and in the way
-// they choose by themselves, which is the stateless era, against a gateway before the servers of both SDKs.
+// TestSDKClientsInEveryRevision runs the clients of both SDKs, in each legacy revision and in
+// the revision that they negotiate, which is modern, with a gateway in front of the servers of
+// both SDKs.
 func TestSDKClientsInEveryRevision(t *testing.T) {
 	t.Parallel()
 	for _, client := range []struct {
@@ -188,7 +202,8 @@ func TestSDKClientsInEveryRevision(t *testing.T) {
 				for _, part := range []string{"gosdk", "mcpgo"} {
 					notes[part] = filepath.Join(t.TempDir(), "notes")
 				}
-				s := newSetup(t, nil, actor("gosdk", "gosdk", notes["gosdk"]), actor("mcpgo", "mcpgo", notes["mcpgo"]))
+				s := newSetup(t, nil, helperBackend("gosdk", "gosdk", notes["gosdk"]),
+					helperBackend("mcpgo", "mcpgo", notes["mcpgo"]))
 				testSDKClient(t, s, client.dial, revision, notes)
 			})
 		}
@@ -196,7 +211,7 @@ func TestSDKClientsInEveryRevision(t *testing.T) {
 }
 
 func testSDKClient(t *testing.T, s *setup, dial dialer, revision string, notes map[string]string) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	defer cancel()
 	cmd := exec.Command(gateway(t), "-c", s.config)
 	cmd.Env, cmd.Dir = s.env(), s.dir
@@ -205,39 +220,47 @@ func testSDKClient(t *testing.T, s *setup, dial dialer, revision string, notes m
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill() })                          // for tests that end early
-	if want := cmp.Or(revision, statelessEra); c.revision() != want { // both prefer the stateless era
+	t.Cleanup(func() { cmd.Process.Kill() }) // for tests that fail early
+	// both prefer the modern one
+	if want := cmp.Or(revision, modernRevision); c.revision() != want {
 		t.Errorf("revision %s, want %s", c.revision(), want)
 	}
 
-	want := []string{"echo", "grow", "hold", "mcpgo__echo", "mcpgo__grow", "mcpgo__hold", "mcpgo__release", "mcpgo__steps", "release", "steps"}
+	want := []string{"echo", "grow", "hold", "mcpgo__echo", "mcpgo__grow", "mcpgo__hold",
+		"mcpgo__release", "mcpgo__steps", "release", "steps"}
 	if got := mustList(ctx, t, c); !slices.Equal(got, want) {
 		t.Fatalf("tools: %q\nwant: %q", got, want)
 	}
 	for _, server := range []struct{ name, prefix string }{{"gosdk", ""}, {"mcpgo", "mcpgo__"}} {
 		text, err := c.call(ctx, server.prefix+"echo", "")
-		if err != nil || !strings.HasPrefix(text, server.name+" {") || !strings.Contains(text, `"q"`) {
+		if err != nil || !strings.HasPrefix(text, server.name+" {") ||
+			!strings.Contains(text, `"q"`) {
 			t.Errorf("%secho: %q, %v", server.prefix, text, err)
 		}
 
-		// The call is held until its progress has come: progress is forwarded while the call runs.
+		// The call waits until its progress has arrived: progress is forwarded while the call
+		// runs.
 		token := "token of " + server.name
-		ended := begin(ctx, c, server.prefix+"steps", token)
+		ended := startCall(ctx, c, server.prefix+"steps", token)
 		for n := 1; n <= 3; n++ {
-			if got, want := next(t, "progress", ev.progress), fmt.Sprintf("%s %d/3", token, n); got != want {
+			if got, want := next(t, "progress", ev.progress),
+				fmt.Sprintf("%s %d/3", token, n); got != want {
 				t.Errorf("progress %q, want %q", got, want)
 			}
 		}
-		release(ctx, t, c, server.prefix, ended)
-		release(ctx, t, c, server.prefix, begin(ctx, c, server.prefix+"steps", "")) // and nobody asked for progress
+		releaseSteps(ctx, t, c, server.prefix, ended)
+		// without a progress token
+		releaseSteps(ctx, t, c, server.prefix, startCall(ctx, c, server.prefix+"steps", ""))
 
 		callCtx, cancelCall := context.WithCancel(ctx)
-		ended = begin(callCtx, c, server.prefix+"hold", "hold "+token)
+		ended = startCall(callCtx, c, server.prefix+"hold", "hold "+token)
 		if got, want := next(t, "progress", ev.progress), "hold "+token+" 1/3"; got != want {
-			t.Errorf("progress %q, want %q", got, want) // also: none came for the call without a token
+			// this also checks that the call without a token had no progress
+			t.Errorf("progress %q, want %q", got, want)
 		}
 		cancelCall()
-		if err := next(t, "end of the cancelled call", ended).err; !errors.Is(err, context.Canceled) {
+		if err := next(t, "end of the cancelled call", ended).err; !errors.Is(err,
+			context.Canceled) {
 			t.Errorf("cancelled call: %v", err)
 		}
 		awaitNote(t, notes[server.name], "cancelled")
@@ -277,31 +300,32 @@ func testSDKClient(t *testing.T, s *setup, dial dialer, revision string, notes m
 		}
 		ids[key] = true
 	}
-	// For each server echo, steps and release twice, grow and grown; and hold.
+	// For each server: echo, steps and release twice, grow and grown; and hold.
 	if outcomes["ok"] != 14 || outcomes["cancelled"] != 2 || len(outcomes) != 2 {
 		b, _ := json.Marshal(outcomes)
 		t.Errorf("audited outcomes: %s", b)
 	}
 }
 
-// A callEnd is how a call came out.
-type callEnd struct {
+// A callResult is the result of a call.
+type callResult struct {
 	text string
 	err  error
 }
 
-// begin makes a call without waiting for it.
-func begin(ctx context.Context, c sdkClient, tool, token string) <-chan callEnd {
-	ended := make(chan callEnd, 1)
+// startCall makes a call without waiting for the result.
+func startCall(ctx context.Context, c sdkClient, tool, token string) <-chan callResult {
+	ended := make(chan callResult, 1)
 	go func() {
 		text, err := c.call(ctx, tool, token)
-		ended <- callEnd{text, err}
+		ended <- callResult{text, err}
 	}()
 	return ended
 }
 
-// release lets a call of steps end.
-func release(ctx context.Context, t *testing.T, c sdkClient, prefix string, ended <-chan callEnd) {
+// releaseSteps lets a call of steps complete.
+func releaseSteps(ctx context.Context, t *testing.T, c sdkClient, prefix string,
+	ended <-chan callResult) {
 	t.Helper()
 	if text, err := c.call(ctx, prefix+"release", ""); err != nil || text != "ok" {
 		t.Errorf("%srelease: %q, %v", prefix, text, err)
@@ -321,14 +345,14 @@ func mustList(ctx context.Context, t *testing.T, c sdkClient) []string {
 	return names
 }
 
-// next receives, but not for ever.
+// next receives a value within waitTimeout.
 func next[T any](t *testing.T, what string, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("no %s within %v", what, patience)
+	case <-time.After(waitTimeout):
+		t.Fatalf("no %s within %v", what, waitTimeout)
 		panic("unreachable")
 	}
 }

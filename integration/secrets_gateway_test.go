@@ -16,19 +16,23 @@ import (
 	"testing"
 )
 
-// TestSEC_03_NoSecretIsShown: secrets stand in everything that the configuration has a place for, and backends repeat
-// what they were given in all that they say while they fail. Nothing of it is in the log, be it at debug, on the record with
-// payloads, in what clients read, in gateway check, or on disk.
+// TestSEC_03_NoSecretIsShown has a secret in every key of the configuration that may have one,
+// and backends that repeat their secrets in all their errors. No secret may be in the log, even
+// at level debug, in the audit file with payloads, in responses to clients, in the output of
+// gateway check, or on disk.
 func TestSEC_03_NoSecretIsShown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
 	t.Parallel()
-	const sentinel = "s3nt1nel" // in each secret; with letters that are escaped in some places
+	// part of each secret; the secrets have characters that some formats escape
+	const sentinel = "s3nt1nel"
 	secret := func(of string) string { return sentinel + "-" + of + "+/=&é\"x" }
-	tell := `read -r l; echo "token $TOKEN arg $1" >&2; echo "Authorization: Bearer $TOKEN"; exit 3`
-	failing := backend{Name: "failing", Command: "sh", Args: []string{"-c", tell, "sh", "${ARG_SECRET}"}, Env: map[string]string{"TOKEN": secret("env")}}
-	mirror := actor("mirror", "mirror", "")
+	script := `read -r l; echo "token $TOKEN arg $1" >&2; echo "Authorization: Bearer $TOKEN"; exit 3`
+	failing := backend{Name: "failing", Command: "sh",
+		Args: []string{"-c", script, "sh", "${ARG_SECRET}"},
+		Env:  map[string]string{"TOKEN": secret("env")}}
+	mirror := helperBackend("mirror", "mirror", "")
 	mirror.Env["TOKEN"] = secret("env of another")
 	query := "?key=" + sentinel + "-query%2B&other=" + sentinel + "-other"
 	echoing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,12 +41,13 @@ func TestSEC_03_NoSecretIsShown(t *testing.T) {
 		fmt.Fprintf(w, "no: %s %s %v", r.URL, r.Header.Get("X-Api-Key"), r.Header["Authorization"])
 	}))
 	t.Cleanup(echoing.Close)
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody.Close() // nobody listens there
-	headers := map[string]string{"Authorization": "Bearer " + sentinel + "-bearer", "X-Api-Key": sentinel + "-header"}
+	closed.Close() // nothing listens there any longer
+	headers := map[string]string{"Authorization": "Bearer " + sentinel + "-bearer",
+		"X-Api-Key": sentinel + "-header"}
 	user := strings.Replace(echoing.URL, "://", "://me:"+sentinel+"-password@", 1)
 	record := filepath.Join(t.TempDir(), "audit.jsonl")
 	s := newSetup(t, map[string]any{
@@ -51,78 +56,85 @@ func TestSEC_03_NoSecretIsShown(t *testing.T) {
 		"auth":    map[string]any{"tokens": []string{sentinel + "-token-0123456789"}},
 	}, mirror, failing,
 		backend{Name: "echoing", URL: user + "/mcp" + query, Headers: headers},
-		backend{Name: "older", URL: echoing.URL + "/sse" + query, Headers: headers, Transport: "sse"},
-		backend{Name: "nobody", URL: "http://" + nobody.Addr().String() + "/mcp" + query, Headers: headers})
+		backend{Name: "sse", URL: echoing.URL + "/sse" + query, Headers: headers,
+			Transport: "sse"},
+		backend{Name: "closed", URL: "http://" + closed.Addr().String() + "/mcp" + query,
+			Headers: headers})
 
 	run := func(args ...string) *exec.Cmd {
-		cmd := exec.Command(gateway(t), append([]string{"-c", s.config, "--log-level", "debug"}, args...)...)
+		cmd := exec.Command(gateway(t), append([]string{"-c", s.config, "--log-level", "debug"},
+			args...)...)
 		cmd.Env, cmd.Dir = s.env("ARG_SECRET="+secret("arg")), s.dir
 		return cmd
 	}
-	shown := map[string][]byte{}
+	texts := map[string][]byte{}
 	gw := startRaw(t, run())
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	listTools(t, gw)
 	callTool(gw, "request", `{"token":"`+sentinel+`-bearer","note":"`+sentinel+`-query+"}`)
 	callTool(gw, "die", `{}`)
-	for _, name := range []string{"failing", "echoing", "older", "nobody"} {
+	for _, name := range []string{"failing", "echoing", "sse", "closed"} {
 		callTool(gw, name+"__x", `{}`)
 	}
 	gw.call("resources/read", `{"uri":"file:///`+sentinel+`-other"}`)
-	if code := gw.finish(patience); code != 0 {
+	if code := gw.finish(waitTimeout); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	for i, line := range gw.received() {
-		if !bytes.Contains(line, []byte(`\"token\"`)) && !bytes.Contains(line, []byte(`"uri"`)) { // which repeat the client's own words
-			shown[fmt.Sprint("line ", i, " on stdout")] = line
+		// these repeat the client's message
+		if !bytes.Contains(line, []byte(`\"token\"`)) && !bytes.Contains(line, []byte(`"uri"`)) {
+			texts[fmt.Sprint("line ", i, " on stdout")] = line
 		}
 	}
 	if text, err := os.ReadFile(gw.stderr); err != nil || len(text) == 0 {
 		t.Errorf("the log: %d bytes, %v", len(text), err)
 	} else {
-		shown["the log"] = text
+		texts["the log"] = text
 	}
 	for _, args := range [][]string{{"check"}, {"tools"}} {
-		out, _ := run(args...).CombinedOutput() // it fails, as backends do
+		out, _ := run(args...).CombinedOutput() // it fails, because backends do
 		if !bytes.Contains(out, []byte("mirror")) {
-			t.Errorf("%q says %s", args, out)
+			t.Errorf("%q prints %s", args, out)
 		}
-		shown[strings.Join(args, " ")] = out
+		texts[strings.Join(args, " ")] = out
 	}
 	for _, dir := range []string{s.dir, filepath.Dir(record)} {
 		filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() && path != s.config {
-				shown[path], _ = os.ReadFile(path)
+				texts[path], _ = os.ReadFile(path)
 			}
 			return nil
 		})
 	}
-	if len(shown) < 10 {
-		t.Errorf("only %d places were looked at", len(shown))
+	if len(texts) < 10 {
+		t.Errorf("only %d texts were checked", len(texts))
 	}
-	for where, text := range shown {
+	for where, text := range texts {
 		if at := bytes.Index(text, []byte(sentinel)); at >= 0 {
 			t.Errorf("%s: …%s…", where, text[max(0, at-200):min(len(text), at+60)])
 		}
 	}
 }
 
-// TestMask_F_MASK_1: values of env and inherit_env are masked where they have the name or the form
+// TestMask_F_MASK_1: values of env and inherit_env are masked if they have the name or the form
 // of a secret; the gateway's own address and other backends' names are not.
 func TestMask_F_MASK_1(t *testing.T) {
 	t.Parallel()
-	tell := `echo "host $DB_HOST team $TEAM password $DB_PASS deploy $DEPLOY_TOKEN region $REGION" >&2; exit 3`
+	script := `echo "host $DB_HOST team $TEAM password $DB_PASS deploy $DEPLOY_TOKEN region $REGION" >&2; exit 3`
 	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "2s"}},
 		backend{
-			Name: "failing", Command: "sh", Args: []string{"-c", tell}, InheritEnv: []string{"DEPLOY_TOKEN", "REGION"},
-			Env: map[string]string{"DB_HOST": "127.0.0.1", "TEAM": "mirror", "DB_PASS": "hunter2"},
+			Name: "failing", Command: "sh", Args: []string{"-c", script},
+			InheritEnv: []string{"DEPLOY_TOKEN", "REGION"},
+			Env: map[string]string{"DB_HOST": "127.0.0.1", "TEAM": "mirror",
+				"DB_PASS": "hunter2"},
 		},
-		actor("mirror", "mirror", ""))
+		helperBackend("mirror", "mirror", ""))
 	cmd := exec.Command(gateway(t), "-c", s.config, "--log-level", "debug", "check")
 	cmd.Env, cmd.Dir = s.env("DEPLOY_TOKEN=inherited-secret", "REGION=eu-west-1-long"), s.dir
-	out, _ := cmd.CombinedOutput() // it fails, as a backend does
+	out, _ := cmd.CombinedOutput() // it fails, because a backend does
 	const want = "host 127.0.0.1 team mirror password *** deploy *** region eu-west-1-long"
-	if !bytes.Contains(out, []byte(want)) || bytes.Contains(out, []byte("hunter2")) || bytes.Contains(out, []byte("inherited-secret")) {
+	if !bytes.Contains(out, []byte(want)) || bytes.Contains(out, []byte("hunter2")) ||
+		bytes.Contains(out, []byte("inherited-secret")) {
 		t.Errorf("%q is not in %s", want, out)
 	}
 }

@@ -23,20 +23,21 @@ import (
 	"time"
 )
 
-// refused runs the gateway with these arguments, which must end it at once; it returns the exit code and stderr.
-func (s *setup) refused(args ...string) (int, string) {
+// runToExit runs the gateway with arguments with which it must exit at once, and returns the
+// exit code and stderr.
+func (s *setup) runToExit(args ...string) (int, string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), waitTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, gateway(s.t), append([]string{"-c", s.config}, args...)...)
 	cmd.Env, cmd.Dir = s.env(), s.dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	_ = cmd.Run() // the exit code tells
+	_ = cmd.Run() // the exit code is checked instead
 	return cmd.ProcessState.ExitCode(), stderr.String()
 }
 
-func TestServeRefusesWhatCannotBe(t *testing.T) {
+func TestServe_StartupErrors(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,33 +46,35 @@ func TestServeRefusesWhatCannotBe(t *testing.T) {
 	t.Cleanup(func() { taken.Close() })
 	demo := backend{Name: "demo", Embedded: "demo"}
 	for _, c := range []struct {
-		name string
-		more map[string]any
-		addr string
-		code int
-		says []string
+		name   string
+		more   map[string]any
+		addr   string
+		code   int
+		stderr []string
 	}{
-		{"the port is in use", nil, taken.Addr().String(), 1, []string{"is in use", "hint: "}},
-		{"everybody may come", nil, "0.0.0.0:0", 2, []string{"auth.tokens"}},
-		{"there is no certificate", map[string]any{"tls": map[string]any{"cert": "/none.pem", "key": "/none.pem"}}, "127.0.0.1:0", 2,
+		{"port in use", nil, taken.Addr().String(), 1, []string{"is in use", "hint: "}},
+		{"public address without tokens", nil, "0.0.0.0:0", 2, []string{"auth.tokens"}},
+		{"missing certificate", map[string]any{"tls": map[string]any{"cert": "/none.pem",
+			"key": "/none.pem"}}, "127.0.0.1:0", 2,
 			[]string{"/none.pem", "hint: "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			code, stderr := newSetup(t, c.more, demo).refused("serve", "--listen", c.addr)
+			code, stderr := newSetup(t, c.more, demo).runToExit("serve", "--listen", c.addr)
 			if code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)
 			}
-			for _, want := range c.says {
+			for _, want := range c.stderr {
 				if !strings.Contains(stderr, want) {
-					t.Errorf("stderr does not say %q:\n%s", want, stderr)
+					t.Errorf("stderr does not contain %q:\n%s", want, stderr)
 				}
 			}
 		})
 	}
 }
 
-// certificate is a self-signed one for 127.0.0.1 in PEM files, and who trusts it.
+// certificate returns a self-signed certificate for 127.0.0.1 in PEM files, and a pool that
+// trusts it.
 func certificate(t testing.TB) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -79,8 +82,9 @@ func certificate(t testing.TB) (cert, key string, pool *x509.CertPool) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:        true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
@@ -93,7 +97,8 @@ func certificate(t testing.TB) (cert, key string, pool *x509.CertPool) {
 	dir := t.TempDir()
 	write := func(name, kind string, der []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path
@@ -116,44 +121,50 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-func TestServeWithTokensAndTLS(t *testing.T) {
+func TestServe_TokensAndTLS(t *testing.T) {
 	t.Parallel()
 	cert, key, pool := certificate(t)
 	const token = "0123456789abcdef-token"
 	s := newSetup(t, map[string]any{
-		"auth": map[string]any{"tokens": []string{token}}, "tls": map[string]any{"cert": cert, "key": key},
+		"auth": map[string]any{"tokens": []string{token}},
+		"tls":  map[string]any{"cert": cert, "key": key},
 	}, backend{Name: "demo", Embedded: "demo"})
-	url := strings.Replace(s.listen(), "http://", "https://", 1)
+	url := strings.Replace(s.serveURL(), "http://", "https://", 1)
 	pipe := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
 	defer pipe.CloseIdleConnections()
 
 	for who, client := range map[string]*http.Client{
-		"nobody": {Transport: pipe}, "a stranger": {Transport: bearer{pipe, "fedcba9876543210-token"}},
+		"no token":    {Transport: pipe},
+		"wrong token": {Transport: bearer{pipe, "fedcba9876543210-token"}},
 	} {
 		res, err := client.Post(url, "application/json", strings.NewReader(`{}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		if res.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(res.Header.Get("WWW-Authenticate"), "Bearer") {
-			t.Errorf("%s: %s, WWW-Authenticate %q", who, res.Status, res.Header.Get("WWW-Authenticate"))
+		if res.StatusCode != http.StatusUnauthorized ||
+			!strings.HasPrefix(res.Header.Get("WWW-Authenticate"), "Bearer") {
+			t.Errorf("%s: %s, WWW-Authenticate %q", who, res.Status,
+				res.Header.Get("WWW-Authenticate"))
 		}
 	}
 	var got []message
-	v, err := visit(t.Context(), &http.Client{Transport: bearer{pipe, token}}, url, `{}`, func(_ string, m message) { got = append(got, m) })
+	v, err := dialStreams(t.Context(), &http.Client{Transport: bearer{pipe, token}}, url, `{}`,
+		func(_ string, m message) { got = append(got, m) })
 	if err == nil {
-		err = v.post("1", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}`)
+		err = v.post("1",
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}`)
 	}
 	if err != nil || len(got) != 1 || !strings.Contains(string(got[0].Result), `"3"`) {
 		t.Errorf("with the token: %v: %q", err, got)
 	}
-	if err := v.leave(); err != nil {
+	if err := v.deleteSession(); err != nil {
 		t.Error(err)
 	}
 	if res, err := http.Get(url); err == nil {
-		t.Errorf("a client that does not know the certificate: %s", res.Status)
+		t.Errorf("a client that does not trust the certificate: %s", res.Status)
 	}
-	for _, path := range []string{"/healthz", "/readyz"} { // for probes, which have no token
+	for _, path := range []string{"/healthz", "/readyz"} { // for probes without a token
 		res, err := (&http.Client{Transport: pipe}).Get(strings.TrimSuffix(url, "/mcp") + path)
 		if err != nil {
 			t.Fatal(err)
@@ -164,21 +175,22 @@ func TestServeWithTokensAndTLS(t *testing.T) {
 		}
 	}
 	if log, _ := os.ReadFile(s.audit); bytes.Contains(log, []byte(token)) {
-		t.Error("the token is on record")
+		t.Error("the token is in the audit file")
 	}
 }
 
-// Both sides at once are one gateway: its backend is the same process for either, and all ends with stdin.
-func TestServeOnStdioAndHTTP(t *testing.T) {
+// Stdio and HTTP are served by one gateway: both use the same backend process, and the end of
+// stdin ends both.
+func TestServe_StdioAndHTTP(t *testing.T) {
 	t.Parallel()
 	notes := notesFile(t)
-	b := actor("mirror", "mirror", notes)
+	b := helperBackend("mirror", "mirror", notes)
 	b.Sharing = "shared"
 	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, b)
 	addr := "127.0.0.1:" + freePort(t)
 	gw := s.start("serve", "--stdio", "--listen", addr)
 	awaitListener(t, addr, gw.exited)
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	web := dialHTTP(t, "http://"+addr+"/mcp", "2025-11-25")
 	for _, c := range []caller{gw, web} {
 		if got := names(listTools(t, c)); len(got) != 3 {
@@ -189,7 +201,7 @@ func TestServeOnStdioAndHTTP(t *testing.T) {
 		}
 	}
 	started := 0
-	for _, n := range notesOf(notes) {
+	for _, n := range readNotes(notes) {
 		if n == "started" {
 			started++
 		}
@@ -207,29 +219,31 @@ func TestServeOnStdioAndHTTP(t *testing.T) {
 	gw.checkPure()
 }
 
-// A client starts a gateway that only listens, is refused, and goes: the gateway ends, and gives up the port.
-func TestServeEndsWithTheClientThatItRefused(t *testing.T) {
+// A client starts a gateway that only listens, gets an error, and closes stdin: the gateway
+// exits and releases the port.
+func TestServe_ExitsWithRejectedStdioClient(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t, nil, backend{Name: "demo", Embedded: "demo"})
 	addr := "127.0.0.1:" + freePort(t)
 	gw := s.start("serve", "--listen", addr)
 	awaitListener(t, addr, gw.exited)
 	if m := gw.call("initialize", `{}`); m.Error == nil || !strings.Contains(string(m.Raw), addr) {
-		t.Errorf("answered %s", m.Raw)
+		t.Errorf("response %s", m.Raw)
 	}
 	if code := gw.finish(20 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
 
-// SIGTERM while calls are in flight over HTTP: they end, with an answer that says so, and nothing is left (newSetup sees to
-// that).
-func TestServeEndsInOrderWithCallsInFlight(t *testing.T) {
+// SIGTERM with calls in flight over HTTP: the calls end with an error response, and no process
+// is left (newSetup checks that).
+func TestServe_ShutdownWithCallsInFlight(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
 	t.Parallel()
-	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, actor("mirror", "mirror", ""))
+	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}},
+		helperBackend("mirror", "mirror", ""))
 	addr := "127.0.0.1:" + freePort(t)
 	gw := s.start("serve", "--listen", addr)
 	awaitListener(t, addr, gw.exited)
@@ -244,23 +258,25 @@ func TestServeEndsInOrderWithCallsInFlight(t *testing.T) {
 	ends := make(chan end, 100)
 	const calls = 20
 	for range calls {
-		answers := make(chan message, 1)
-		v, err := visit(t.Context(), client, url, `{}`, func(_ string, m message) { answers <- m })
+		responses := make(chan message, 1)
+		v, err := dialStreams(t.Context(), client, url, `{}`,
+			func(_ string, m message) { responses <- m })
 		if err != nil {
 			t.Fatal(err)
 		}
 		go func() {
-			err := v.post("1", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hold"}}`)
+			err := v.post("1",
+				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hold"}}`)
 			select {
-			case m := <-answers:
+			case m := <-responses:
 				ends <- end{m, err}
 			default:
 				ends <- end{message{}, err}
 			}
 		}()
 	}
-	if !poll(patience, func() bool { return strings.Count(gw.logs(), "msg=client ") >= calls }) {
-		t.Error("not all clients have come")
+	if !poll(waitTimeout, func() bool { return strings.Count(gw.logs(), "msg=client ") >= calls }) {
+		t.Error("not all clients are connected")
 	}
 	<-time.After(300 * time.Millisecond) // their streams are open by then
 	began := time.Now()
@@ -268,7 +284,7 @@ func TestServeEndsInOrderWithCallsInFlight(t *testing.T) {
 	if code := gw.exitCode(10 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	t.Logf("it ended within %v", time.Since(began).Round(time.Millisecond))
+	t.Logf("exited after %v", time.Since(began).Round(time.Millisecond))
 	for range calls {
 		if e := next(t, "end of a call", ends); e.err != nil || e.m.code() != -32603 {
 			t.Errorf("a call ended with %v, %s", e.err, e.m.Raw)
@@ -281,11 +297,12 @@ func TestServeEndsInOrderWithCallsInFlight(t *testing.T) {
 	}
 }
 
-// A client whose session a restarted gateway does not know any more gets 404, and comes again (HTTP-04). The SDKs' clients
-// leave that to who uses them: a new connection works at once.
-func TestHTTP_04_ClientsComeBackAfterARestart(t *testing.T) {
+// A client whose session is unknown after a restart of the gateway gets 404 and reconnects
+// (HTTP-04). The SDKs' clients leave that to their user: a new connection works at once.
+func TestHTTP_04_ClientsReconnectAfterRestart(t *testing.T) {
 	t.Parallel()
-	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, actor("gosdk", "gosdk", ""))
+	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}},
+		helperBackend("gosdk", "gosdk", ""))
 	addr := "127.0.0.1:" + freePort(t)
 	url := "http://" + addr + "/mcp"
 	run := func() *rawClient {
@@ -300,31 +317,35 @@ func TestHTTP_04_ClientsComeBackAfterARestart(t *testing.T) {
 		}
 	}
 	gw := run()
-	for name, visit := range map[string]visiting{"gosdk": visitGoSDK(false), "mcpgo": visitMCPGo(false)} {
-		old, err := visit(t.Context(), url, "2025-11-25", newHears())
+	for name, dial := range map[string]sessionDialer{"gosdk": goSDKDialer(false),
+		"mcpgo": mcpGoDialer(false)} {
+		stale, err := dial(t.Context(), url, "2025-11-25", newSessionEvents())
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if text, err := old.call(t.Context(), "echo", ""); err != nil || !strings.HasPrefix(text, "gosdk") {
+		if text, err := stale.call(t.Context(), "echo", ""); err != nil ||
+			!strings.HasPrefix(text, "gosdk") {
 			t.Errorf("%s: echo: %q, %v", name, text, err)
 		}
 		end(gw)
 		gw = run()
-		_, err = old.call(t.Context(), "echo", "")
+		_, err = stale.call(t.Context(), "echo", "")
 		t.Logf("%s: the first call after the restart: %v", name, err)
-		_ = old.close() // its session is gone
-		c, err := visit(t.Context(), url, "2025-11-25", newHears())
+		_ = stale.close() // its session no longer exists
+		c, err := dial(t.Context(), url, "2025-11-25", newSessionEvents())
 		if err != nil {
-			t.Fatalf("%s comes again: %v", name, err)
+			t.Fatalf("%s reconnects: %v", name, err)
 		}
-		if text, err := c.call(t.Context(), "echo", ""); err != nil || !strings.HasPrefix(text, "gosdk") {
+		if text, err := c.call(t.Context(), "echo", ""); err != nil ||
+			!strings.HasPrefix(text, "gosdk") {
 			t.Errorf("%s: echo: %q, %v", name, text, err)
 		}
 		if err := c.close(); err != nil {
 			t.Errorf("%s: close: %v", name, err)
 		}
 	}
-	stale := &visitor{url: url, session: "0123-4567", client: http.DefaultClient, hear: func(string, message) {}, ctx: t.Context()}
+	stale := &streamClient{url: url, session: "0123-4567", client: http.DefaultClient,
+		onMessage: func(string, message) {}, ctx: t.Context()}
 	res, err := stale.do(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 	if err != nil {
 		t.Fatal(err)

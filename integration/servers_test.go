@@ -13,15 +13,16 @@ import (
 	"time"
 )
 
-// npmServer is the command line of one of @modelcontextprotocol's servers over stdio.
+// npmServer returns the command line of one of @modelcontextprotocol's servers over stdio.
 func npmServer(t testing.TB, name string, args ...string) []string {
 	t.Helper()
 	main := module(t, "@modelcontextprotocol", "server-"+name, "dist", "index.js")
 	return append([]string{node(t), main}, args...)
 }
 
-// stdioBackend is that server as a backend of the gateway.
-func stdioBackend(t testing.TB, name, server string, env map[string]string, args ...string) backend {
+// stdioBackend returns that server as a backend of the gateway.
+func stdioBackend(t testing.TB, name, server string, env map[string]string,
+	args ...string) backend {
 	t.Helper()
 	argv := npmServer(t, server, args...)
 	return backend{Name: name, Command: argv[0], Args: argv[1:], Env: env}
@@ -30,17 +31,18 @@ func stdioBackend(t testing.TB, name, server string, env map[string]string, args
 // An httpServer is server-everything over streamable HTTP, or over HTTP+SSE.
 type httpServer struct {
 	t         testing.TB
-	mode      string // the server's argument
+	mode      string // argument of the server
 	url, port string
-	kill      func() // returns when it is gone
+	kill      func() // returns when the process has exited
 }
 
-// everythingHTTP runs one until the test ends.
+// everythingHTTP runs server-everything until the test ends.
 func everythingHTTP(t testing.TB) *httpServer { return everythingOver(t, "streamableHttp", "/mcp") }
 
 func everythingOver(t testing.TB, mode, path string) *httpServer {
 	t.Helper()
-	// The port may be taken between the moment we let go of it and the server's start. Then the server exits: try again.
+	// Another process may take the port before the server does. Then the server exits: try
+	// again.
 	for range 5 {
 		port := freePort(t)
 		s := &httpServer{t: t, mode: mode, url: "http://127.0.0.1:" + port + path, port: port}
@@ -48,17 +50,17 @@ func everythingOver(t testing.TB, mode, path string) *httpServer {
 			return s
 		}
 	}
-	t.Fatalf("server-everything does not come up as %s", mode)
+	t.Fatalf("server-everything does not start as %s", mode)
 	return nil
 }
 
-// start waits until the server listens, and says whether it does.
+// start waits until the server listens, and reports whether it does.
 func (s *httpServer) start() bool {
 	s.t.Helper()
 	exited, kill := startServer(s.t, npmServer(s.t, "everything", s.mode), "PORT="+s.port)
 	s.kill = kill
 	up := false
-	poll(patience, func() bool {
+	poll(waitTimeout, func() bool {
 		select {
 		case <-exited:
 			return true
@@ -79,8 +81,8 @@ func (s *httpServer) start() bool {
 	}
 }
 
-// startServer runs argv in a process group of its own, which is killed when the test ends, if not before. Its output
-// goes to a file that is shown if the test fails.
+// startServer runs argv in a process group of its own, which is killed when the test ends, or
+// before. Its output goes to a file that is printed if the test fails.
 func startServer(t testing.TB, argv []string, env ...string) (exited <-chan struct{}, kill func()) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "output")

@@ -16,10 +16,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// patience bounds what should come soon but is promised no time: processes that start on a busy machine.
-const patience = 30 * time.Second
+// waitTimeout is the limit for events that should come soon, on a busy machine.
+const waitTimeout = 30 * time.Second
 
-// A backend is one entry of the config's list.
+// A backend is one entry of the configuration's list.
 type backend struct {
 	Name       string            `yaml:"name"`
 	Command    string            `yaml:"command,omitempty"`
@@ -32,22 +32,23 @@ type backend struct {
 	InheritEnv []string          `yaml:"inherit_env,omitempty"`
 	Sharing    string            `yaml:"sharing,omitempty"`
 	Transport  string            `yaml:"transport,omitempty"`
-	Era        string            `yaml:"era,omitempty"`
+	Generation string            `yaml:"era,omitempty"`
 }
 
-// A setup is one gateway to be: its directory, config, audit file and state, and the mark of its processes.
+// A setup is the environment of one gateway: its directory, configuration, audit file and state,
+// and the marker of its processes.
 type setup struct {
 	t      testing.TB
 	dir    string
 	config string
 	audit  string
-	mark   mark
+	marker envMarker
 }
 
-var marks atomic.Int64
+var markerCount atomic.Int64
 
-// newSetup writes a config for these backends. At the end of the test none of the gateway's processes may be left.
-// more holds further top-level keys, e.g. catalog; it may be nil.
+// newSetup writes a configuration with these backends. At the end of the test no process of the
+// gateway may be left. more has further top-level keys, e.g. catalog; it may be nil.
 func newSetup(t testing.TB, more map[string]any, backends ...backend) *setup {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,13 +57,13 @@ func newSetup(t testing.TB, more map[string]any, backends ...backend) *setup {
 		dir:    dir,
 		config: filepath.Join(dir, "gateway.yaml"),
 		audit:  filepath.Join(dir, "audit.jsonl"),
-		mark:   mark(filepath.Base(workDir) + "-" + itoa(marks.Add(1))),
+		marker: envMarker(filepath.Base(workDir) + "-" + itoa(markerCount.Add(1))),
 	}
 	for i := range backends {
 		if backends[i].Command == "" {
 			continue
 		}
-		env := map[string]string{markEnv: string(s.mark)}
+		env := map[string]string{markerEnv: string(s.marker)}
 		for k, v := range backends[i].Env {
 			env[k] = v
 		}
@@ -84,12 +85,11 @@ func newSetup(t testing.TB, more map[string]any, backends ...backend) *setup {
 	if err := os.WriteFile(s.config, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.mark.mustBeGone(t, 2*time.Second) })
+	t.Cleanup(func() { s.marker.requireNoProcesses(t, 2*time.Second) })
 	return s
 }
 
-// env is all that the gateway and the clients see of our environment. SECRET_X is there to be found where it should
-// not be.
+// env returns the environment of the gateway and the clients. SECRET_X must not be passed on.
 func (s *setup) env(more ...string) []string {
 	home := filepath.Join(s.dir, "home")
 	if err := os.MkdirAll(home, 0o755); err != nil {
@@ -97,11 +97,11 @@ func (s *setup) env(more ...string) []string {
 	}
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8", "TMPDIR=" + s.dir,
-		"SECRET_X=must-not-be-inherited", markEnv + "=" + string(s.mark),
+		"SECRET_X=must-not-be-inherited", markerEnv + "=" + string(s.marker),
 	}, more...)
 }
 
-// start runs the gateway on the config, with a raw client at its stdin and stdout.
+// start runs the gateway on the configuration, with a raw client at its stdin and stdout.
 func (s *setup) start(args ...string) *rawClient {
 	s.t.Helper()
 	cmd := exec.Command(gateway(s.t), append([]string{"-c", s.config}, args...)...)
@@ -124,7 +124,7 @@ type auditRecord struct {
 	line                           string
 }
 
-// records reads the audit file. Each of its lines must be JSON, and each call's record complete.
+// records reads the audit file. Each line must be JSON, and the record of each call complete.
 func (s *setup) records() []auditRecord {
 	s.t.Helper()
 	text, err := os.ReadFile(s.audit)
@@ -154,13 +154,15 @@ func (s *setup) records() []auditRecord {
 	return calls
 }
 
-// checkComplete fails the test if a key that every forwarded call has is missing.
+// checkComplete fails the test if a key that the record of every forwarded call has is missing.
 func (r auditRecord) checkComplete(t testing.TB) {
 	t.Helper()
 	missing := map[string]bool{
-		"session": r.Session == "", "client": r.Client == "", "id": len(r.ID) == 0, "backend_id": empty(r.BackendID),
-		"tool": r.Tool == "", "backend": r.Backend == "", "backend_tool": r.BackendTool == "", "outcome": r.Outcome == "",
-		"dur_ms": r.DurMS == nil, "bytes_in": r.BytesIn == nil, "bytes_out": r.BytesOut == nil,
+		"session": r.Session == "", "client": r.Client == "", "id": len(r.ID) == 0,
+		"backend_id": empty(r.BackendID),
+		"tool":       r.Tool == "", "backend": r.Backend == "", "backend_tool": r.BackendTool == "",
+		"outcome": r.Outcome == "",
+		"dur_ms":  r.DurMS == nil, "bytes_in": r.BytesIn == nil, "bytes_out": r.BytesOut == nil,
 	}
 	for key, yes := range missing {
 		if yes {
@@ -173,8 +175,9 @@ func empty(raw json.RawMessage) bool {
 	return len(raw) == 0 || string(raw) == `""` || string(raw) == "null"
 }
 
-// sameID says whether a record's id is this raw id: as it is, or, since an id may be any JSON, as a string of it.
-func sameID(recorded, raw json.RawMessage) bool {
+// matchesID reports whether a record's id is this raw id: unchanged or, because an id may be any
+// JSON, as a string of it.
+func matchesID(recorded, raw json.RawMessage) bool {
 	if bytes.Equal(recorded, raw) {
 		return true
 	}

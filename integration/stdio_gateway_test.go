@@ -12,18 +12,19 @@ import (
 	"time"
 )
 
-// notesFile is a place for an actor's notes.
+// notesFile returns a path for the notes of a helper.
 func notesFile(t testing.TB) string { return filepath.Join(t.TempDir(), "notes") }
 
-func TestStdoutCarriesOnlyTheProtocol(t *testing.T) {
+func TestStdout_OnlyJSONRPC(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
 	t.Parallel()
 	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "1s"}},
-		actor("banner", "banner", ""), actor("mute", "mute", ""), actor("mirror", "mirror", ""), backend{Name: "demo", Embedded: "demo"})
+		helperBackend("banner", "banner", ""), helperBackend("unresponsive", "unresponsive", ""),
+		helperBackend("mirror", "mirror", ""), backend{Name: "demo", Embedded: "demo"})
 	gw := s.start("--log-level", "debug")
-	gw.greet("2025-06-18")
+	gw.initialize("2025-06-18")
 	listTools(t, gw)
 	gw.send("this is not JSON")
 	gw.send("")
@@ -33,7 +34,7 @@ func TestStdoutCarriesOnlyTheProtocol(t *testing.T) {
 	callTool(gw, "die", `{}`)
 	callTool(gw, "echo", `{"text":"x"}`)
 	gw.call("nonsense", `{}`)
-	if code := gw.finish(patience); code != 0 {
+	if code := gw.finish(waitTimeout); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if n := len(gw.received()); n < 9 {
@@ -42,12 +43,12 @@ func TestStdoutCarriesOnlyTheProtocol(t *testing.T) {
 	gw.checkPure()
 }
 
-func TestRevisionIsNegotiatedAndBatchesFollowIt(t *testing.T) {
+func TestRevision_NegotiationAndBatches(t *testing.T) {
 	t.Parallel()
 	for _, revision := range append(slices.Clone(revisions), "1999-01-01", "2026-07-28") {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
-			gw := newSetup(t, nil, actor("mirror", "mirror", "")).start()
+			gw := newSetup(t, nil, helperBackend("mirror", "mirror", "")).start()
 			want := revision
 			if !slices.Contains(revisions, revision) {
 				want = "2025-11-25"
@@ -57,59 +58,68 @@ func TestRevisionIsNegotiatedAndBatchesFollowIt(t *testing.T) {
 				Capabilities    struct{ Tools struct{ ListChanged bool } }
 				ServerInfo      struct{ Name, Version string }
 			}
-			m := gw.greet(revision)
-			if err := json.Unmarshal(m.Result, &result); err != nil || result.ProtocolVersion != want || !result.Capabilities.Tools.ListChanged ||
+			m := gw.initialize(revision)
+			if err := json.Unmarshal(m.Result, &result); err != nil ||
+				result.ProtocolVersion != want || !result.Capabilities.Tools.ListChanged ||
 				result.ServerInfo.Name == "" || result.ServerInfo.Version == "" {
 				t.Errorf("initialize: %v: %s", err, m.Raw)
 			}
-			gw.send(`[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}},` +
-				`{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"request"}},{"jsonrpc":"2.0","id":"c","method":"nonsense"}]`)
+			gw.send(
+				`[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}},` +
+					`{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"request"}},{"jsonrpc":"2.0","id":"c","method":"nonsense"}]`)
 			if want > "2025-03-26" {
-				if m := gw.answer("null", patience); m.code() != -32600 {
+				if m := gw.awaitResponse("null", waitTimeout); m.code() != -32600 {
 					t.Errorf("batch: %s", m.Raw)
 				}
 				return
 			}
-			line, err := gw.find(patience, func(line []byte) bool { return len(line) > 0 && line[0] == '[' })
+			line, err := gw.find(waitTimeout,
+				func(line []byte) bool { return len(line) > 0 && line[0] == '[' })
 			if err != nil {
 				t.Fatalf("batch: %v", err)
 			}
-			var answers []message
-			if err := json.Unmarshal(line, &answers); err != nil || len(answers) != 3 {
+			var responses []message
+			if err := json.Unmarshal(line, &responses); err != nil || len(responses) != 3 {
 				t.Fatalf("batch: %v: %s", err, line)
 			}
-			if string(answers[0].ID) != `"a"` || string(answers[1].ID) != `"b"` || string(answers[2].ID) != `"c"` || answers[1].Result == nil || answers[2].code() != -32601 {
+			if string(responses[0].ID) != `"a"` || string(responses[1].ID) != `"b"` ||
+				string(responses[2].ID) != `"c"` || responses[1].Result == nil ||
+				responses[2].code() != -32601 {
 				t.Errorf("batch: %s", line)
 			}
 		})
 	}
 }
 
-func TestIDsKeepTypeAndText(t *testing.T) {
+func TestIDs_KeepTypeAndText(t *testing.T) {
 	t.Parallel()
-	s := newSetup(t, nil, actor("mirror", "mirror", ""))
+	s := newSetup(t, nil, helperBackend("mirror", "mirror", ""))
 	gw := s.start()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	listTools(t, gw)
-	ids := []string{`0`, `-1`, `""`, `"1"`, `1`, `9007199254740993`, `"ünï 🙂"`, `"\u00fc"`, `"9007199254740993"`}
+	ids := []string{`0`, `-1`, `""`, `"1"`, `1`, `9007199254740993`, `"ünï 🙂"`, `"\u00fc"`,
+		`"9007199254740993"`}
 	for _, id := range ids { // all in flight at once
 		quoted, _ := json.Marshal(id)
-		gw.ask(id, "tools/call", `{"name":"request","arguments":{"under":`+string(quoted)+`}}`)
+		gw.sendRequest(id, "tools/call",
+			`{"name":"request","arguments":{"under":`+string(quoted)+`}}`)
 	}
 	for _, id := range ids {
-		m := gw.answer(id, patience)
+		m := gw.awaitResponse(id, waitTimeout)
 		quoted, _ := json.Marshal(id)
-		if seen := seenByMirror(t, m); string(seen.Params.Arguments) != `{"under":`+string(quoted)+`}` {
-			t.Errorf("id %s has the answer to %s", id, seen.Params.Arguments)
+		if seen := seenByMirror(t, m); string(seen.Params.Arguments) != `{"under":`+string(quoted)+
+			`}` {
+			t.Errorf("id %s has the response to %s", id, seen.Params.Arguments)
 		}
 	}
-	if code := gw.finish(patience); code != 0 {
+	if code := gw.finish(waitTimeout); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	var audited []string
 	for _, r := range s.records() {
 		r.checkComplete(t)
-		i := slices.IndexFunc(ids, func(id string) bool { return sameID(r.ID, json.RawMessage(id)) })
+		i := slices.IndexFunc(ids,
+			func(id string) bool { return matchesID(r.ID, json.RawMessage(id)) })
 		if i < 0 {
 			t.Errorf("audit: id %s was never sent", r.ID)
 			continue
@@ -123,7 +133,7 @@ func TestIDsKeepTypeAndText(t *testing.T) {
 	}
 }
 
-// seen is a request as the mirror saw it.
+// seen is a request in the form that the mirror received.
 type seen struct {
 	ID     json.RawMessage
 	Params struct {
@@ -139,7 +149,7 @@ func seenByMirror(t testing.TB, m message) seen {
 	var result struct{ Content []struct{ Text string } }
 	var s seen
 	if err := json.Unmarshal(m.Result, &result); err != nil || len(result.Content) != 1 {
-		t.Fatalf("not the mirror's answer: %v: %s", err, m.Raw)
+		t.Fatalf("not a response of the mirror: %v: %s", err, m.Raw)
 	}
 	if err := json.Unmarshal([]byte(result.Content[0].Text), &s); err != nil {
 		t.Fatal(err)
@@ -147,15 +157,18 @@ func seenByMirror(t testing.TB, m message) seen {
 	return s
 }
 
-func TestFIDELITY_02_FIDELITY_04_ArgumentsAndMetaArriveUntouchedAndAuditJoinsTheIDs(t *testing.T) {
+func TestFIDELITY_02_FIDELITY_04_ArgumentsUnchangedAndAuditHasBothIDs(t *testing.T) {
 	t.Parallel()
-	s := newSetup(t, nil, backend{Name: "demo", Embedded: "demo"}, actor("mirror", "mirror", ""))
+	s := newSetup(t, nil, backend{Name: "demo", Embedded: "demo"},
+		helperBackend("mirror", "mirror", ""))
 	gw := s.start()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	listTools(t, gw)
 	const arguments = `{"id":9223372036854775807, "f":1.10,"e":1e400,"s":"<a>&</a> \u003c ü \u00fc \/", "dup":{"b":1,"a":2}}`
-	gw.ask(`"join-me"`, "tools/call", `{"x-extra":[1, 2],"name":"request","arguments":`+arguments+`,"_meta":{"progressToken":"mine","custom":{"k":1.0}}}`)
-	m := gw.answer(`"join-me"`, patience)
+	gw.sendRequest(`"join-me"`, "tools/call",
+		`{"x-extra":[1, 2],"name":"request","arguments":`+arguments+
+			`,"_meta":{"progressToken":"mine","custom":{"k":1.0}}}`)
+	m := gw.awaitResponse(`"join-me"`, waitTimeout)
 	got := seenByMirror(t, m)
 	if string(got.Params.Arguments) != arguments {
 		t.Errorf("arguments: %s\nwant: %s", got.Params.Arguments, arguments)
@@ -164,37 +177,42 @@ func TestFIDELITY_02_FIDELITY_04_ArgumentsAndMetaArriveUntouchedAndAuditJoinsThe
 		t.Errorf("x-extra: %s", got.Params.Extra)
 	}
 	var meta map[string]json.RawMessage
-	if err := json.Unmarshal(got.Params.Meta, &meta); err != nil || string(meta["custom"]) != `{"k":1.0}` {
+	if err := json.Unmarshal(got.Params.Meta, &meta); err != nil ||
+		string(meta["custom"]) != `{"k":1.0}` {
 		t.Errorf("_meta: %s", got.Params.Meta)
 	}
 	if token := string(meta["progressToken"]); token == `"mine"` || token == "" {
-		t.Errorf("the backend sees progress token %s", token)
+		t.Errorf("the backend receives progress token %s", token)
 	}
 	if !strings.HasSuffix(string(m.Result), `"x-future": 1.10}`) {
 		t.Errorf("result: %s", m.Result)
 	}
-	gw.finish(patience)
+	gw.finish(waitTimeout)
 	records := s.records()
 	if len(records) != 1 {
 		t.Fatalf("%d audit records", len(records))
 	}
 	r := records[0]
 	r.checkComplete(t)
-	if !sameID(r.ID, json.RawMessage(`"join-me"`)) || !sameID(r.BackendID, got.ID) {
-		t.Errorf("audit: id %s, backend_id %s; sent \"join-me\", the backend saw %s", r.ID, r.BackendID, got.ID)
+	if !matchesID(r.ID, json.RawMessage(`"join-me"`)) || !matchesID(r.BackendID, got.ID) {
+		t.Errorf("audit: id %s, backend_id %s; sent \"join-me\", the backend received %s", r.ID,
+			r.BackendID, got.ID)
 	}
-	if r.Tool != "request" || r.Backend != "mirror" || r.BackendTool != "request" || r.Outcome != "ok" || r.Client != "integration/1.0" {
+	if r.Tool != "request" || r.Backend != "mirror" || r.BackendTool != "request" ||
+		r.Outcome != "ok" || r.Client != "integration/1.0" {
 		t.Errorf("audit: %s", r.line)
 	}
-	if r.BytesIn == nil || *r.BytesIn != int64(len(arguments)) || r.BytesOut == nil || *r.BytesOut != int64(len(m.Result)) {
-		t.Errorf("audit: want bytes_in %d and bytes_out %d: %s", len(arguments), len(m.Result), r.line)
+	if r.BytesIn == nil || *r.BytesIn != int64(len(arguments)) || r.BytesOut == nil ||
+		*r.BytesOut != int64(len(m.Result)) {
+		t.Errorf("audit: want bytes_in %d and bytes_out %d: %s", len(arguments), len(m.Result),
+			r.line)
 	}
 }
 
-func TestMirrorsOddToolsAreListedAsTheyAre(t *testing.T) {
+func TestToolsList_EntriesUnchanged(t *testing.T) {
 	t.Parallel()
-	gw := newSetup(t, nil, actor("mirror", "mirror", "")).start()
-	gw.greet("2025-11-25")
+	gw := newSetup(t, nil, helperBackend("mirror", "mirror", "")).start()
+	gw.initialize("2025-11-25")
 	var raw []string
 	for _, tool := range listTools(t, gw) {
 		raw = append(raw, string(tool.raw))
@@ -204,12 +222,12 @@ func TestMirrorsOddToolsAreListedAsTheyAre(t *testing.T) {
 	}
 }
 
-// lastCallID waits for the mirror to note a call of tool, and returns the id it saw.
+// lastCallID waits until the mirror has received a call of tool, and returns the id of the call.
 func lastCallID(t testing.TB, notes, tool string) string {
 	t.Helper()
 	var id string
-	if !poll(patience, func() bool {
-		for _, n := range notesOf(notes) {
+	if !poll(waitTimeout, func() bool {
+		for _, n := range readNotes(notes) {
 			var s seen
 			line, ok := strings.CutPrefix(n, "got ")
 			if ok && json.Unmarshal([]byte(line), &s) == nil && s.Params.Name == tool {
@@ -218,19 +236,21 @@ func lastCallID(t testing.TB, notes, tool string) string {
 		}
 		return id != ""
 	}) {
-		t.Fatalf("the mirror saw no call of %s:\n%s", tool, strings.Join(notesOf(notes), "\n"))
+		t.Fatalf("the mirror received no call of %s:\n%s", tool,
+			strings.Join(readNotes(notes), "\n"))
 	}
 	return id
 }
 
-func TestID_09_NOTIF_13_CancelReachesItsOwnerWithItsIDAndLateAnswersAreDropped(t *testing.T) {
+func TestID_09_NOTIF_13_CancelHasBackendIDAndLateResponseIsDropped(t *testing.T) {
 	t.Parallel()
 	notes, others := notesFile(t), notesFile(t)
-	s := newSetup(t, nil, actor("other", "mirror", others), actor("mirror", "mirror", notes))
+	s := newSetup(t, nil, helperBackend("other", "mirror", others),
+		helperBackend("mirror", "mirror", notes))
 	gw := s.start()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	listTools(t, gw)
-	gw.ask("101", "tools/call", `{"name":"mirror__hold"}`)
+	gw.sendRequest("101", "tools/call", `{"name":"mirror__hold"}`)
 	id := lastCallID(t, notes, "hold")
 	gw.notify("notifications/cancelled", `{"requestId":101,"reason":"enough"}`)
 	gw.notify("notifications/cancelled", `{"requestId":"never used"}`)
@@ -238,23 +258,25 @@ func TestID_09_NOTIF_13_CancelReachesItsOwnerWithItsIDAndLateAnswersAreDropped(t
 	var cancel struct {
 		Params struct{ RequestID json.RawMessage }
 	}
-	if err := json.Unmarshal([]byte(strings.TrimPrefix(note, "got ")), &cancel); err != nil || string(cancel.Params.RequestID) != id {
-		t.Errorf("the backend was told %s, its id is %s", note, id)
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(note, "got ")), &cancel); err != nil ||
+		string(cancel.Params.RequestID) != id {
+		t.Errorf("the backend received %s, the id of the call is %s", note, id)
 	}
-	// The mirror answers what was cancelled. This call's answer comes behind that one on the same pipe.
+	// The mirror responds to the cancelled call. The response to this call follows on the same
+	// pipe.
 	callTool(gw, "mirror__request", `{}`)
 	if m := gw.call("ping", `{}`); string(m.Result) != `{}` {
 		t.Errorf("ping: %s", m.Raw)
 	}
-	gw.finish(patience)
+	gw.finish(waitTimeout)
 	for _, line := range gw.received() {
 		if m, err := parseMessage(line); err == nil && string(m.ID) == "101" {
-			t.Errorf("answered in spite of the cancel: %s", line)
+			t.Errorf("response despite the cancellation: %s", line)
 		}
 	}
-	for _, n := range notesOf(others) {
+	for _, n := range readNotes(others) {
 		if strings.Contains(n, "notifications/cancelled") {
-			t.Errorf("the other backend was told: %s", n)
+			t.Errorf("the other backend received %s", n)
 		}
 	}
 	records := s.records()
@@ -262,38 +284,40 @@ func TestID_09_NOTIF_13_CancelReachesItsOwnerWithItsIDAndLateAnswersAreDropped(t
 		t.Fatalf("%d audit records", len(records))
 	}
 	i := slices.IndexFunc(records, func(r auditRecord) bool { return r.BackendTool == "hold" })
-	if i < 0 || records[i].Outcome != "cancelled" || !sameID(records[i].BackendID, json.RawMessage(id)) {
+	if i < 0 || records[i].Outcome != "cancelled" ||
+		!matchesID(records[i].BackendID, json.RawMessage(id)) {
 		t.Errorf("audit: %+v", records)
 	}
 }
 
-// After a list the client knows what there is: a name it was not shown is unknown, whatever is still starting.
-func TestUnknownToolIsRefusedAtOnceBesideABackendThatNeverComesUp(t *testing.T) {
+// After a list, a name that was not in it is unknown, even if a backend is still starting.
+func TestUnknownTool_RejectedWhileBackendStarts(t *testing.T) {
 	t.Parallel()
-	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "500ms"}}, actor("mirror", "mirror", ""), actor("silent", "mute", ""))
+	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "500ms"}},
+		helperBackend("mirror", "mirror", ""), helperBackend("unresponsive", "unresponsive", ""))
 	gw := s.start()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	listTools(t, gw)
-	gw.ask("1", "tools/call", `{"name":"nonsense","arguments":{}}`)
-	if m := gw.answer("1", 2*time.Second); m.code() != -32602 {
+	gw.sendRequest("1", "tools/call", `{"name":"nonsense","arguments":{}}`)
+	if m := gw.awaitResponse("1", 2*time.Second); m.code() != -32602 {
 		t.Errorf("nonsense: %s", m.Raw)
 	}
 }
 
-// Secrets are masked by value. A value that happens to be a name, as in NODE_ENV=production, must not take the names
-// out of the log and the audit file with it.
-func TestMaskingSecretsLeavesNamesAlone(t *testing.T) {
+// Secrets are masked by value. A value that is also a name, as in NODE_ENV=production, must not
+// mask the name in the log and the audit file.
+func TestMask_KeepsNames(t *testing.T) {
 	t.Parallel()
-	b := actor("production", "mirror", "")
+	b := helperBackend("production", "mirror", "")
 	b.Env["NODE_ENV"], b.Env["TOOL"], b.Env["TOKEN"] = "production", "request", "s3cr3t-t0ken-value"
 	s := newSetup(t, map[string]any{"audit": map[string]any{"payloads": "all"}}, b)
 	s.audit = ""
 	gw := s.start()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	listTools(t, gw)
 	callTool(gw, "request", `{"token":"s3cr3t-t0ken-value"}`)
 	callTool(gw, "die", `{}`)
-	gw.finish(patience)
+	gw.finish(waitTimeout)
 	logs := gw.logs()
 	for _, part := range []string{"backend=production", "tool=request", "backend_tool=request"} {
 		if !strings.Contains(logs, part) {
@@ -308,22 +332,22 @@ func TestMaskingSecretsLeavesNamesAlone(t *testing.T) {
 func TestCONC_11_TwoGatewaysShareConfigAndAuditFile(t *testing.T) {
 	t.Parallel()
 	const calls = 200
-	s := newSetup(t, nil, actor("mirror", "mirror", ""))
+	s := newSetup(t, nil, helperBackend("mirror", "mirror", ""))
 	gws := []*rawClient{s.start(), s.start()}
 	for _, gw := range gws {
-		gw.greet("2025-11-25")
+		gw.initialize("2025-11-25")
 		listTools(t, gw)
 	}
 	for id := range calls {
 		for _, gw := range gws {
-			gw.ask(fmt.Sprint(id), "tools/call", `{"name":"request","arguments":{}}`)
+			gw.sendRequest(fmt.Sprint(id), "tools/call", `{"name":"request","arguments":{}}`)
 		}
 	}
 	for _, gw := range gws {
 		for id := range calls {
-			gw.answer(fmt.Sprint(id), patience)
+			gw.awaitResponse(fmt.Sprint(id), waitTimeout)
 		}
-		if code := gw.finish(patience); code != 0 {
+		if code := gw.finish(waitTimeout); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
 	}
@@ -342,10 +366,11 @@ func TestCONC_11_TwoGatewaysShareConfigAndAuditFile(t *testing.T) {
 	}
 }
 
-func TestKnownCatalogIsListedAtOnce(t *testing.T) {
-	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "20s"}}, stdioBackend(t, "everything", "everything", nil))
+func TestCatalogCache_ListedAtOnce(t *testing.T) {
+	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "20s"}},
+		stdioBackend(t, "everything", "everything", nil))
 	gw := s.start()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	first := names(listTools(t, gw))
 	if code := gw.finish(20 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -354,7 +379,7 @@ func TestKnownCatalogIsListedAtOnce(t *testing.T) {
 	gw = s.start()
 	gw.call("ping", `{}`)
 	began := time.Now()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	second := names(listTools(t, gw))
 	took := time.Since(began)
 	t.Logf("second start: listed after %v", took)
@@ -364,21 +389,22 @@ func TestKnownCatalogIsListedAtOnce(t *testing.T) {
 	if len(first) != 13 || !slices.Equal(first, second) {
 		t.Errorf("first %q, then %q", first, second)
 	}
-	if m := callTool(gw, "echo", `{"message":"hi"}`); !strings.Contains(string(m.Result), "Echo: hi") {
+	if m := callTool(gw, "echo", `{"message":"hi"}`); !strings.Contains(string(m.Result),
+		"Echo: hi") {
 		t.Errorf("echo while the backend starts: %s", m.Raw)
 	}
 }
 
-func TestUnknownToolsAndUnreadyCallsAreRefused(t *testing.T) {
+func TestRejected_UnknownToolsAndEarlyRequests(t *testing.T) {
 	t.Parallel()
-	deny := actor("mirror", "mirror", "")
-	deny.Tools = map[string]any{"deny": []string{"die"}}
-	s := newSetup(t, nil, deny)
+	mirror := helperBackend("mirror", "mirror", "")
+	mirror.Tools = map[string]any{"deny": []string{"die"}}
+	s := newSetup(t, nil, mirror)
 	gw := s.start()
 	if m := gw.call("tools/list", `{}`); m.code() != -32002 {
 		t.Errorf("before initialize: %s", m.Raw)
 	}
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	if got, want := names(listTools(t, gw)), []string{"request", "hold"}; !slices.Equal(got, want) {
 		t.Errorf("tools: %q, want %q", got, want)
 	}
@@ -390,7 +416,7 @@ func TestUnknownToolsAndUnreadyCallsAreRefused(t *testing.T) {
 	if m := callTool(gw, "mirror__request", `{}`); m.Result == nil {
 		t.Errorf("a prefixed name that is not listed: %s", m.Raw)
 	}
-	gw.finish(patience)
+	gw.finish(waitTimeout)
 	records := s.records()
 	if len(records) != 5 {
 		t.Errorf("%d audit records of 5 calls", len(records))
@@ -405,15 +431,16 @@ func TestUnknownToolsAndUnreadyCallsAreRefused(t *testing.T) {
 	}
 }
 
-func TestFRAME_04_FramingIsForgivingAndUnlimited(t *testing.T) {
+func TestFRAME_04_LenientFramingAndLargeMessages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
 	t.Parallel()
-	s := newSetup(t, nil, actor("mirror", "mirror", ""))
+	s := newSetup(t, nil, helperBackend("mirror", "mirror", ""))
 	gw := s.start()
-	gw.send("\ufeff" + `{"jsonrpc":"2.0","id":"init","method":"initialize","params":` + initializeParams("2025-11-25") + "}\r")
-	if m := gw.answer(`"init"`, patience); m.Result == nil {
+	gw.send("\ufeff" + `{"jsonrpc":"2.0","id":"init","method":"initialize","params":` +
+		initializeParams("2025-11-25") + "}\r")
+	if m := gw.awaitResponse(`"init"`, waitTimeout); m.Result == nil {
 		t.Fatalf("initialize: %s", m.Raw)
 	}
 	gw.send("\r\n\n  ")
@@ -429,27 +456,27 @@ func TestFRAME_04_FramingIsForgivingAndUnlimited(t *testing.T) {
 			t.Errorf("%d bytes of arguments: %d arrived", len(arguments), len(got.Params.Arguments))
 		}
 	}
-	if code := gw.finish(patience); code != 0 {
+	if code := gw.finish(waitTimeout); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	gw.checkPure()
 }
 
-func TestDuplicateIDInFlightIsRefused(t *testing.T) {
+func TestDuplicateID_Rejected(t *testing.T) {
 	t.Parallel()
 	notes := notesFile(t)
-	s := newSetup(t, nil, actor("mirror", "mirror", notes))
+	s := newSetup(t, nil, helperBackend("mirror", "mirror", notes))
 	gw := s.start()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	listTools(t, gw)
-	gw.ask("77", "tools/call", `{"name":"hold"}`)
+	gw.sendRequest("77", "tools/call", `{"name":"hold"}`)
 	lastCallID(t, notes, "hold")
-	gw.ask("77", "tools/call", `{"name":"request"}`)
-	if m := gw.answer("77", patience); m.code() != -32600 {
+	gw.sendRequest("77", "tools/call", `{"name":"request"}`)
+	if m := gw.awaitResponse("77", waitTimeout); m.code() != -32600 {
 		t.Errorf("%s", m.Raw)
 	}
-	gw.ask(`"77"`, "tools/call", `{"name":"request"}`) // another id
-	if m := gw.answer(`"77"`, patience); m.Result == nil {
+	gw.sendRequest(`"77"`, "tools/call", `{"name":"request"}`) // another id
+	if m := gw.awaitResponse(`"77"`, waitTimeout); m.Result == nil {
 		t.Errorf("%s", m.Raw)
 	}
 	gw.notify("notifications/cancelled", `{"requestId":77}`)

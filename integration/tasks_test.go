@@ -13,23 +13,23 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// The server of the tests with tasks of the stateless era, which no SDK in Go has: mcptest.TaskServer, over HTTP in this
-// process, or over stdio as a part that the test binary plays.
+// The server of the tests with tasks of 2026-07-28, which no Go SDK has: mcptest.TaskServer,
+// over HTTP in this process, or over stdio as a role of the test binary.
 
-// serveTasks runs it over HTTP until the test ends, and returns its URL.
+// serveTasks runs the server over HTTP until the test ends, and returns its URL.
 func serveTasks(t testing.TB) string {
 	t.Helper()
 	tasks := mcptest.NewTaskServer()
 	server := httptest.NewServer(tasks)
 	t.Cleanup(func() {
-		tasks.Close() // ends the listens, for which server.Close would wait
+		tasks.Close() // ends subscriptions/listen requests, for which server.Close would wait
 		server.Close()
 	})
 	return server.URL + "/mcp"
 }
 
-// playTasks is a TaskServer over stdio.
-func playTasks() int {
+// runTaskServer is a TaskServer over stdio.
+func runTaskServer() int {
 	tasks := mcptest.NewTaskServer()
 	defer tasks.Close()
 	tasks.Serve(transport.Stdio(os.Stdin, os.Stdout, 1<<20))
@@ -38,51 +38,62 @@ func playTasks() int {
 
 func TestHarnessTasksDirect(t *testing.T) {
 	t.Parallel()
-	c := ungreeted(t, actor("tasks", "tasks", ""))
+	c := startDirect(t, helperBackend("tasks", "tasks", ""))
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
 	var made struct{ ResultType, TaskID string }
-	if m := c.call("tools/call", `{"name":"failing_job",`+meta+`}`); json.Unmarshal(m.Result, &made) != nil || made.ResultType != "task" {
+	if m := c.call("tools/call", `{"name":"failing_job",`+meta+`}`); json.Unmarshal(m.Result,
+		&made) != nil || made.ResultType != "task" {
 		t.Fatalf("failing_job: %s", m.Raw)
 	}
-	c.ask(`"l"`, "subscriptions/listen", `{"notifications":{"taskIds":["`+made.TaskID+`"]},`+meta+`}`)
-	c.await("acknowledgement", patience, func(m message) bool { return m.Method == "notifications/subscriptions/acknowledged" })
+	c.sendRequest(`"l"`, "subscriptions/listen",
+		`{"notifications":{"taskIds":["`+made.TaskID+`"]},`+meta+`}`)
+	c.await("acknowledgement", waitTimeout,
+		func(m message) bool { return m.Method == "notifications/subscriptions/acknowledged" })
 	ended := func() bool {
 		m := c.call("tasks/get", `{"taskId":"`+made.TaskID+`",`+meta+`}`)
-		return bytes.Contains(m.Result, []byte(`"status":"completed"`)) && bytes.Contains(m.Result, []byte(`"isError":true`))
+		return bytes.Contains(m.Result, []byte(`"status":"completed"`)) &&
+			bytes.Contains(m.Result, []byte(`"isError":true`))
 	}
-	if !poll(patience, ended) {
-		t.Error("failing_job does not end")
+	if !poll(waitTimeout, ended) {
+		t.Error("failing_job does not complete")
 	}
-	if code := c.finish(patience); code != 0 {
+	if code := c.finish(waitTimeout); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
 
-// tasksScenarios are those of the suite for the extension, which no requirement set has. By its own word it does not
-// test tasks-status-notifications yet: its one check is SKIPPED.
-var tasksScenarios = map[string]int{ // how many checks there are, one of them being that all messages fit the schema
-	"tasks-lifecycle": 9, "tasks-capability-negotiation": 5, "tasks-wire-fields": 4, "tasks-request-state-removal": 3,
-	"tasks-mrtr-input": 4, "tasks-request-headers": 5, "tasks-dispatch-and-envelope": 9, "tasks-status-notifications": 0,
-	"tasks-required-task-error": 3, "tasks-mrtr-composition": 2,
+// taskScenarios are the suite's scenarios for the extension, which are not in a set of
+// requirements. The suite states that it does not test tasks-status-notifications yet: its one
+// check is SKIPPED.
+// number of checks, one of which is that all messages match the schema
+var taskScenarios = map[string]int{
+	"tasks-lifecycle": 9, "tasks-capability-negotiation": 5, "tasks-wire-fields": 4,
+	"tasks-request-state-removal": 3,
+	"tasks-mrtr-input":            4, "tasks-request-headers": 5, "tasks-dispatch-and-envelope": 9,
+	"tasks-status-notifications": 0,
+	"tasks-required-task-error":  3, "tasks-mrtr-composition": 2,
 }
 
-// The suite judges the TaskServer, before that judges the gateway: every check is SUCCESS.
-func TestConformanceTasksFixture(t *testing.T) { judgeTasks(t, serveTasks(t)) }
+// The suite tests the TaskServer itself, before it is used to test the gateway: every check is
+// SUCCESS.
+func TestConformanceTasksFixture(t *testing.T) { runTaskScenarios(t, serveTasks(t)) }
 
-// What passes directly passes through the gateway.
+// Each check that passes directly passes through the gateway.
 func TestConformanceTasks(t *testing.T) {
-	judgeTasks(t, newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, backend{Name: "jobs", URL: serveTasks(t)}).listen())
+	runTaskScenarios(t, newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}},
+		backend{Name: "jobs", URL: serveTasks(t)}).serveURL())
 }
 
-// judgeTasks runs the suite's scenarios at a server.
-func judgeTasks(t *testing.T, url string) {
-	for name, checks := range tasksScenarios {
+// runTaskScenarios runs the suite's scenarios against a server.
+func runTaskScenarios(t *testing.T, url string) {
+	for name, checks := range taskScenarios {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := suite{name: "0.2.0-alpha.12", module: "conformance-0.2", server: []string{"--scenario", name}}
+			s := suite{name: "0.2.0-alpha.12", module: "conformance-0.2",
+				server: []string{"--scenario", name}}
 			passed := 0
-			for _, got := range s.serve(t, url) {
-				for at, c := range got.places() {
+			for _, got := range s.runServerScenarios(t, url) {
+				for at, c := range got.keyedChecks() {
 					switch c.Status {
 					case "SUCCESS":
 						passed++

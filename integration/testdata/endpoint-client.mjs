@@ -1,11 +1,11 @@
-// The npm SDK's client, v1, at odd addresses of a gateway: endpoint-client.mjs sse|oauth URL. With sse it calls a tool
-// and prints its text; with oauth, as a client that would sign in by OAuth, it prints the error that its user sees.
+// The client of the npm SDK v1: endpoint-client.mjs sse|oauth URL. With sse it calls a tool over HTTP+SSE and prints the
+// text of the result. With oauth it is a client that would sign in with OAuth, and prints the error that its user sees.
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { SSEClientTransport } from "@modelcontextprotocol/sdk/client/sse.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 
 const [kind, address] = process.argv.slice(2);
-setTimeout(() => { console.error("it takes too long"); process.exit(3); }, 60_000).unref();
+setTimeout(() => { console.error("timeout"); process.exit(3); }, 60_000).unref();
 
 const redirectUrl = "http://localhost:1/callback";
 const authProvider = {
@@ -15,7 +15,7 @@ const authProvider = {
   saveClientInformation() {},
   tokens: () => undefined,
   saveTokens() {},
-  redirectToAuthorization() { throw new Error("it opens a browser"); },
+  redirectToAuthorization() { throw new Error("unexpected redirect to a browser"); },
   saveCodeVerifier() {},
   codeVerifier: () => "x",
 };

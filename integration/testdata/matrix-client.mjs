@@ -1,45 +1,45 @@
 // The npm SDK's clients for the matrix: matrix-client.mjs v1|v2 REVISION. Its stdin is one line of JSON for each server,
-// {"cell", "url" or "command" and "env", "deeds", "n", "notes"}; it visits them all at once, and prints a line {"cell", "deed", "error"} for each deed, where
-// error is empty if all is well.
+// {"cell", "url" or "command" and "env", "features", "n", "notes"}. It connects to all of them at once, and prints a line
+// {"cell", "feature", "error"} for each feature, where error is empty on success.
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as after } from "node:timers/promises";
 
 const [version, revision] = process.argv.slice(2);
 const modern = revision === "2026-07-28";
-const patience = 15_000;
+const timeout = 15_000;
 const news = "matrix://news";
 const capabilities = { elicitation: {}, sampling: {} };
 
 const within = (promise, what) => Promise.race([promise, new Promise((_, reject) => {
-  setTimeout(() => reject(new Error(what + ": it takes too long")), patience).unref();
+  setTimeout(() => reject(new Error(what + ": timeout")), timeout).unref();
 })]);
 
-// An Ear hears notifications: heard(f) is the first that f accepts, among those that came already, too.
-class Ear {
+// Notifications collects notifications: first(f) waits for the first one that f accepts, including earlier ones.
+class Notifications {
   #all = [];
   #waits = [];
-  hear(what) {
+  add(what) {
     this.#all.push(what);
     this.#waits = this.#waits.filter(({ f, resolve }) => !f(what) || resolve(what));
   }
-  heard(f, what) {
+  first(f, what) {
     const known = this.#all.find(f);
     if (known !== undefined) return known;
     return within(new Promise((resolve) => this.#waits.push({ f, resolve: (w) => { resolve(w); return false; } })), what);
   }
-  forget() { this.#all = []; }
+  clear() { this.#all = []; }
 }
 
 const elicited = async () => ({ action: "accept", content: { name: "Ada" } });
 const sampled = async () => ({ role: "assistant", model: "m", content: { type: "text", text: "engine" } });
 
-// The SDK splits what it starts into a command and its arguments, and the environment into an object.
+// The SDK expects a command and its arguments, and the environment as an object.
 const spawned = ({ command: [command, ...args], env }) => ({
   command, args, env: Object.fromEntries(env.map((e) => [e.slice(0, e.indexOf("=")), e.slice(e.indexOf("=") + 1)])), stderr: "inherit",
 });
 
-async function dialV1(errand, ear) {
+async function dialV1(run, notifications) {
   const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
   const { StreamableHTTPClientTransport } = await import("@modelcontextprotocol/sdk/client/streamableHttp.js");
   const { StdioClientTransport } = await import("@modelcontextprotocol/sdk/client/stdio.js");
@@ -47,11 +47,11 @@ async function dialV1(errand, ear) {
   const client = new Client({ name: "npm-v1", version: "1" }, { capabilities });
   client.setRequestHandler(types.ElicitRequestSchema, elicited);
   client.setRequestHandler(types.CreateMessageRequestSchema, sampled);
-  client.setNotificationHandler(types.ResourceUpdatedNotificationSchema, (n) => ear.hear("updated " + n.params.uri));
-  client.setNotificationHandler(types.ToolListChangedNotificationSchema, () => ear.hear("changed"));
-  const transport = errand.command
-    ? new StdioClientTransport(spawned(errand))
-    : new StreamableHTTPClientTransport(new URL(errand.url));
+  client.setNotificationHandler(types.ResourceUpdatedNotificationSchema, (n) => notifications.add("updated " + n.params.uri));
+  client.setNotificationHandler(types.ToolListChangedNotificationSchema, () => notifications.add("changed"));
+  const transport = run.command
+    ? new StdioClientTransport(spawned(run))
+    : new StreamableHTTPClientTransport(new URL(run.url));
   await client.connect(transport);
   return {
     client,
@@ -61,7 +61,7 @@ async function dialV1(errand, ear) {
   };
 }
 
-async function dialV2(errand, ear) {
+async function dialV2(run, notifications) {
   const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
   const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
   const client = new Client({ name: "npm-v2", version: "1" }, {
@@ -69,11 +69,11 @@ async function dialV2(errand, ear) {
   });
   client.setRequestHandler("elicitation/create", elicited);
   client.setRequestHandler("sampling/createMessage", sampled);
-  client.setNotificationHandler("notifications/resources/updated", (n) => ear.hear("updated " + n.params.uri));
-  client.setNotificationHandler("notifications/tools/list_changed", () => ear.hear("changed"));
-  const transport = errand.command
-    ? new StdioClientTransport(spawned(errand))
-    : new StreamableHTTPClientTransport(new URL(errand.url));
+  client.setNotificationHandler("notifications/resources/updated", (n) => notifications.add("updated " + n.params.uri));
+  client.setNotificationHandler("notifications/tools/list_changed", () => notifications.add("changed"));
+  const transport = run.command
+    ? new StdioClientTransport(spawned(run))
+    : new StreamableHTTPClientTransport(new URL(run.url));
   await client.connect(transport);
   let listening = modern && await client.listen({ toolsListChanged: true });
   return {
@@ -94,9 +94,9 @@ async function dialV2(errand, ear) {
 
 const noted = (path) => { try { return readFileSync(path, "utf8").split("\n"); } catch { return []; } };
 const text = (result) => result.content[0].text;
-const want = (got, expected) => { if (got !== expected) throw new Error(`${got}, not ${expected}`); };
+const want = (got, expected) => { if (got !== expected) throw new Error(`${got}, want ${expected}`); };
 
-const deeds = {
+const checks = {
   async list({ client }) {
     const names = (await client.listTools()).tools.map((t) => t.name);
     if (!names.includes("progress")) throw new Error("tools: " + names);
@@ -112,54 +112,54 @@ const deeds = {
     want(text(result), "done " + n);
   },
   async cancel({ call, notes }, n) {
-    const giveUp = new AbortController();
-    const result = call("hang", n, { signal: giveUp.signal, onprogress: () => giveUp.abort("enough") });
+    const abort = new AbortController();
+    const result = call("hang", n, { signal: abort.signal, onprogress: () => abort.abort("enough") });
     let error;
     await within(result.catch((e) => { error = e; }), "the end of hang");
-    if (!giveUp.signal.aborted) throw error ?? new Error("hang is answered");
+    if (!abort.signal.aborted) throw error ?? new Error("hang returned a result");
     for (let waited = 0; !noted(notes).includes("cancelled " + n); waited += 20) {
-      if (waited > 5_000) throw new Error("the server was not told of the cancellation");
+      if (waited > 5_000) throw new Error("the server did not receive the cancellation");
       await after(20);
     }
   },
   async elicitation({ call }, n) { want(text(await call("ask", n)), "accept Ada"); },
   async sampling({ call }, n) { want(text(await call("sample", n)), "engine"); },
-  async update({ call, subscribe, ear }, n) {
+  async update({ call, subscribe, notifications }, n) {
     await subscribe();
     await call("touch", n);
-    await ear.heard((w) => w === "updated " + news, "update");
+    await notifications.first((w) => w === "updated " + news, "update");
   },
-  async list_changed({ call, ear }, n) {
-    ear.forget();
+  async list_changed({ call, notifications }, n) {
+    notifications.clear();
     await call("grow", n);
-    await ear.heard((w) => w === "changed", "list_changed");
+    await notifications.first((w) => w === "changed", "list_changed");
   },
 };
 
-async function visit(errand) {
-  const { cell, deeds: names, n, notes } = errand;
-  const tell = (deed, error) => console.log(JSON.stringify({ cell, deed, error }));
-  const why = (e) => (e?.message ?? String(e)) || "an error without words";
-  const ear = new Ear();
-  let guest;
+async function connectAndCheck(run) {
+  const { cell, features, n, notes } = run;
+  const report = (feature, error) => console.log(JSON.stringify({ cell, feature, error }));
+  const why = (e) => (e?.message ?? String(e)) || "an error without a message";
+  const notifications = new Notifications();
+  let connection;
   try {
-    guest = await within((version === "v1" ? dialV1 : dialV2)(errand, ear), "connect");
+    connection = await within((version === "v1" ? dialV1 : dialV2)(run, notifications), "connect");
   } catch (e) {
-    for (const deed of names) tell(deed, "connect: " + why(e));
+    for (const feature of features) report(feature, "connect: " + why(e));
     return;
   }
-  for (const deed of names) {
+  for (const feature of features) {
     try {
-      await within(deeds[deed]({ ...guest, ear, notes }, `${n}-${deed}`), deed);
-      tell(deed, "");
+      await within(checks[feature]({ ...connection, notifications, notes }, `${n}-${feature}`), feature);
+      report(feature, "");
     } catch (e) {
-      tell(deed, why(e));
+      report(feature, why(e));
     }
   }
-  await within(guest.close(), "close").catch((e) => tell("close", why(e)));
+  await within(connection.close(), "close").catch((e) => report("close", why(e)));
 }
 
-const visits = [];
-for await (const line of createInterface({ input: process.stdin })) if (line) visits.push(visit(JSON.parse(line)));
-await Promise.all(visits);
-process.exit(0); // the SDKs have timers that would hold it for some seconds
+const runs = [];
+for await (const line of createInterface({ input: process.stdin })) if (line) runs.push(connectAndCheck(JSON.parse(line)));
+await Promise.all(runs);
+process.exit(0); // the SDKs have timers that would delay the exit for some seconds

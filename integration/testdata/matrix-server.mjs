@@ -1,5 +1,5 @@
-// The npm SDK's servers for the matrix: matrix-server.mjs v1|v2 http|stdio REVISION [PORT]. What they have is said in
-// matrix_servers_test.go; each speaks the era of REVISION alone.
+// The npm SDK's servers for the matrix: matrix-server.mjs v1|v2 http|stdio REVISION [PORT]. matrix_servers_test.go
+// describes their tools; each server speaks only the generation of REVISION.
 import { randomUUID } from "node:crypto";
 import { appendFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -9,11 +9,11 @@ const modern = revision === "2026-07-28";
 const news = "matrix://news";
 const note = (line) => appendFileSync(process.env.INTEGRATION_NOTES, line + "\n");
 const schema = { type: "object", properties: { n: { type: "string" } } };
-const question = { message: "who?", requestedSchema: { type: "object", properties: { name: { type: "string" } } } };
+const elicitation = { message: "who?", requestedSchema: { type: "object", properties: { name: { type: "string" } } } };
 const prompt = { maxTokens: 10, messages: [{ role: "user", content: { type: "text", text: "a word" } }] };
 
 const tools = ["progress", "release", "hang", "ask", "sample", "touch", "grow"];
-// A call waits for as many releases as it has told steps.
+// After each step, a call of progress waits for one more call of release.
 const waiting = new Map();
 const gate = (n) => {
   if (!waiting.has(n)) waiting.set(n, { released: 0, wake: () => {} });
@@ -26,8 +26,8 @@ const passed = (n, step) => new Promise((resolve) => {
 });
 const text = (s) => ({ content: [{ type: "text", text: s }] });
 
-// perform is a call of a tool, with all that the SDKs have different ways for: how to tell progress and changes, and
-// how to ask. ask and sample return the question to hand to the client or the answer.
+// perform runs a call of a tool, with functions for everything that differs between the SDKs: notifications of progress
+// and changes, and requests. ask and sample return either a result with the input request or the client's response.
 async function perform(name, n, { signal, progress, ask, sample, changed, updated }) {
   switch (name) {
     case "progress":
@@ -48,12 +48,12 @@ async function perform(name, n, { signal, progress, ask, sample, changed, update
       note("cancelled " + n);
       throw new Error("cancelled");
     case "ask": {
-      const { question, answer } = await ask();
-      return question ?? text(answer.action + " " + answer.content.name);
+      const { request, response } = await ask();
+      return request ?? text(response.action + " " + response.content.name);
     }
     case "sample": {
-      const { question, answer } = await sample();
-      return question ?? text((Array.isArray(answer.content) ? answer.content[0] : answer.content).text);
+      const { request, response } = await sample();
+      return request ?? text((Array.isArray(response.content) ? response.content[0] : response.content).text);
     }
     case "touch":
       await updated();
@@ -71,7 +71,7 @@ const info = { name: "matrix-npm-" + version, version: "1" };
 const capabilities = { tools: { listChanged: true }, resources: { subscribe: true } };
 const listed = () => ({ tools: tools.map((name) => ({ name, inputSchema: schema })) });
 const resources = () => ({ resources: [{ uri: news, name: "news" }] });
-const told = new Set(); // the servers that tell of changes, where it is not the handler that does
+const open = new Set(); // servers that send notifications of changes, unless the handler does
 
 async function makeV1() {
   const { Server } = await import("@modelcontextprotocol/sdk/server/index.js");
@@ -88,17 +88,17 @@ async function makeV1() {
       progress: (step) => extra.sendNotification({
         method: "notifications/progress", params: { progressToken: params._meta.progressToken, progress: step, total: 3 },
       }),
-      ask: async () => ({ answer: await extra.sendRequest({ method: "elicitation/create", params: question }, types.ElicitResultSchema) }),
-      sample: async () => ({ answer: await extra.sendRequest({ method: "sampling/createMessage", params: prompt }, types.CreateMessageResultSchema) }),
-      changed: () => tell((s) => s.sendToolListChanged()),
-      updated: () => tell((s) => s.sendResourceUpdated({ uri: news })),
+      ask: async () => ({ response: await extra.sendRequest({ method: "elicitation/create", params: elicitation }, types.ElicitResultSchema) }),
+      sample: async () => ({ response: await extra.sendRequest({ method: "sampling/createMessage", params: prompt }, types.CreateMessageResultSchema) }),
+      changed: () => notifyAll((s) => s.sendToolListChanged()),
+      updated: () => notifyAll((s) => s.sendResourceUpdated({ uri: news })),
     }));
     return server;
   };
 }
 
-const tell = (f) => Promise.allSettled([...told].map(f));
-let notify; // of the handler of 2026-07-28 over HTTP
+const notifyAll = (f) => Promise.allSettled([...open].map(f));
+let notify; // from the handler of 2026-07-28 over HTTP
 
 async function makeV2() {
   const { Server, inputRequired } = await import("@modelcontextprotocol/server");
@@ -112,19 +112,19 @@ async function makeV2() {
       server.setRequestHandler("resources/unsubscribe", () => ({}));
     }
     server.setRequestHandler("tools/call", ({ params }, ctx) => {
-      const asks = (key, request) => () => {
-        const answer = ctx.mcpReq.inputResponses?.[key];
-        return answer ? { answer } : { question: inputRequired({ inputRequests: { [key]: request } }) };
+      const inputRequest = (key, input) => () => {
+        const response = ctx.mcpReq.inputResponses?.[key];
+        return response ? { response } : { request: inputRequired({ inputRequests: { [key]: input } }) };
       };
       return perform(params.name, params.arguments?.n, {
         signal: ctx.mcpReq.signal,
         progress: (step) => ctx.mcpReq.notify({
           method: "notifications/progress", params: { progressToken: ctx.mcpReq._meta?.progressToken, progress: step, total: 3 },
         }),
-        ask: asks("who", inputRequired.elicit(question)),
-        sample: asks("word", inputRequired.createMessage(prompt)),
-        changed: () => notify ? notify.toolsChanged() : tell((s) => s.sendToolListChanged()),
-        updated: () => notify ? notify.resourceUpdated(news) : tell((s) => s.sendResourceUpdated({ uri: news })),
+        ask: inputRequest("who", inputRequired.elicit(elicitation)),
+        sample: inputRequest("word", inputRequired.createMessage(prompt)),
+        changed: () => notify ? notify.toolsChanged() : notifyAll((s) => s.sendToolListChanged()),
+        updated: () => notify ? notify.resourceUpdated(news) : notifyAll((s) => s.sendResourceUpdated({ uri: news })),
       });
     });
     return server;
@@ -136,12 +136,12 @@ const make = await (version === "v1" ? makeV1 : makeV2)();
 if (kind === "stdio") {
   if (modern) {
     const { serveStdio } = await import("@modelcontextprotocol/server/stdio");
-    serveStdio(() => { const server = make(); told.add(server); return server; }, { legacy: "reject" });
+    serveStdio(() => { const server = make(); open.add(server); return server; }, { legacy: "reject" });
   } else {
     const from = version === "v1" ? "@modelcontextprotocol/sdk/server/stdio.js" : "@modelcontextprotocol/server/stdio";
     const { StdioServerTransport } = await import(from);
     const server = make();
-    told.add(server);
+    open.add(server);
     await server.connect(new StdioServerTransport());
     process.stdin.on("end", () => process.exit(0));
   }
@@ -163,9 +163,9 @@ if (kind === "stdio") {
       const server = make();
       transport = new Transport({
         sessionIdGenerator: randomUUID,
-        onsessioninitialized: (id) => { sessions.set(id, transport); told.add(server); },
+        onsessioninitialized: (id) => { sessions.set(id, transport); open.add(server); },
       });
-      transport.onclose = () => { sessions.delete(transport.sessionId); told.delete(server); };
+      transport.onclose = () => { sessions.delete(transport.sessionId); open.delete(server); };
       await server.connect(transport);
     }
     await transport.handleRequest(req, res);

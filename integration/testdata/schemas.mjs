@@ -1,8 +1,8 @@
-// Prints JSON Schemas that are right and wrong in many ways, each with whether the npm SDK's validator compiles it, as
-// lines {"schema": text, "compiles": bool, "error": text}.
-//   schemas.mjs NUMBER SEED        schemas of an object, with all that is generated inside of them
-//   schemas.mjs NUMBER SEED roots  schemas of anything
-//   schemas.mjs check              those that stdin has, one in a line
+// Prints valid and invalid JSON Schemas, each with the information whether the npm SDK's validator compiles it, as lines
+// {"schema": text, "compiles": bool, "error": text}.
+//   schemas.mjs NUMBER SEED        schemas of an object that contain generated schemas
+//   schemas.mjs NUMBER SEED roots  generated schemas of any type
+//   schemas.mjs check              the schemas on stdin, one per line
 import { AjvJsonSchemaValidator } from "@modelcontextprotocol/sdk/validation/ajv";
 import { createInterface } from "node:readline";
 
@@ -14,7 +14,7 @@ function print(text) {
 }
 if (process.argv[2] === "check") {
   for await (const text of createInterface({ input: process.stdin })) print(text);
-  await new Promise((written) => process.stdout.write("", written)); // exit drops what a pipe has not taken
+  await new Promise((written) => process.stdout.write("", written)); // exit would discard output that is not in the pipe yet
   process.exit(0);
 }
 let state = Number(process.argv[3]) | 0;

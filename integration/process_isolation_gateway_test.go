@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// unprivileged makes what a setup runs belong to a user without privileges: for root the kernel makes
-// no difference between processes. The gateway is copied to where this user can run it.
-func (s *setup) unprivileged(args ...string) *rawClient {
+// startUnprivileged runs the gateway as a user without privileges, because the kernel does not
+// isolate root's processes from each other. The gateway is copied to a directory where this user
+// can run it.
+func (s *setup) startUnprivileged(args ...string) *rawClient {
 	s.t.Helper()
 	const nobody = 65534
 	exe := filepath.Join(s.dir, "gateway")
@@ -40,8 +41,8 @@ func (s *setup) unprivileged(args ...string) *rawClient {
 }
 
 // A backend that runs as the same user can read neither the environment nor the memory nor the
-// descriptors of the gateway, nor those of the holder. Everything else works as before: calls, and the
-// end of what a backend has left behind.
+// descriptors of the gateway, nor those of the watchdog. Calls and the cleanup of orphans still
+// work.
 func TestBackendCannotReadGateway_F_SEC_7(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -52,11 +53,11 @@ func TestBackendCannotReadGateway_F_SEC_7(t *testing.T) {
 	}
 	script := `
 		for p in $PPID $(cat /proc/$$/stat | cut -d' ' -f5); do
-			for f in environ mem auxv; do head -c 100000 /proc/$p/$f >>` + dir + `/seen 2>>` + dir + `/refused; done
-			ls -l /proc/$p/fd/ >>` + dir + `/fds 2>>` + dir + `/refused
+			for f in environ mem auxv; do head -c 100000 /proc/$p/$f >>` + dir + `/seen 2>>` + dir + `/denied; done
+			ls -l /proc/$p/fd/ >>` + dir + `/fds 2>>` + dir + `/denied
 		done
 		(setsid sleep 1000 <&- >&- 2>&- &)
-		cat /proc/self/environ >` + dir + `/own
+		cat /proc/self/environ >` + dir + `/environ
 		while read -r line; do
 			id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
 			case $line in
@@ -75,11 +76,11 @@ func TestBackendCannotReadGateway_F_SEC_7(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSetup(t, nil, backend{Name: "spy", Command: "/bin/sh", Args: []string{file}})
-			gw := s.unprivileged()
-			gw.greet("2025-11-25")
+			gw := s.startUnprivileged()
+			gw.initialize("2025-11-25")
 			listTools(t, gw)
 			if m := callTool(gw, "t", `{}`); m.Result == nil {
-				t.Errorf("a call: %s", m.Raw)
+				t.Errorf("call: %s", m.Raw)
 			}
 			read := func(name string) []byte {
 				text, err := os.ReadFile(filepath.Join(dir, name))
@@ -91,15 +92,15 @@ func TestBackendCannotReadGateway_F_SEC_7(t *testing.T) {
 			if seen := read("seen"); bytes.Contains(seen, []byte("SECRET_X=")) {
 				t.Errorf("the backend has read the gateway's environment: %d bytes", len(seen))
 			}
-			if refused := string(read("refused")); strings.Count(refused, "ermission denied") < 3 {
-				t.Errorf("refused: %s", refused)
+			if denied := string(read("denied")); strings.Count(denied, "ermission denied") < 3 {
+				t.Errorf("denied: %s", denied)
 			}
-			if own := read("own"); !bytes.Contains(own, []byte("MCP_GATEWAY_CHILD=")) {
-				t.Errorf("the backend cannot read its own environment: %q", own)
+			if environ := read("environ"); !bytes.Contains(environ, []byte("MCP_GATEWAY_CHILD=")) {
+				t.Errorf("the backend cannot read its own environment: %q", environ)
 			}
 			end(gw)
 			gw.exitCode(20 * time.Second)
-			s.mark.mustBeGone(t, 3*time.Second)
+			s.marker.requireNoProcesses(t, 3*time.Second)
 		})
 	}
 }

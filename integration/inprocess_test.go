@@ -15,35 +15,37 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
-	gate "mcpgateway/gateway"
+	gatewaypkg "mcpgateway/gateway"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/transport"
 )
 
-// An inside is the gateway with its HTTP door, put together in this process as cmd/gateway does it: where the race
-// detector sees it, and its goroutines and memory can be counted. Its stdio backends are processes all the same.
-type inside struct {
+// An inProcess is the gateway with its HTTP server, assembled in this process like in
+// cmd/gateway, where the race detector covers it and its goroutines and memory can be counted.
+// Its stdio backends are still processes.
+type inProcess struct {
 	url  string
-	mark mark
+	mark envMarker
 	set  *backends.Set
-	stop func() // returns when nothing of it is left; may be called again
+	stop func() // returns when everything has stopped; may be called again
 }
 
-// insideOptions of an inside; the zero value works.
-type insideOptions struct {
+// inProcessOptions are the options of newInProcess; the zero value works.
+type inProcessOptions struct {
 	idle      time.Duration
-	observers []gate.Observer
+	observers []gatewaypkg.Observer
 }
 
-// newInside runs a gateway until the test ends. It returns when all backends have listed what they have.
-func newInside(t testing.TB, o insideOptions, list ...config.Backend) *inside {
+// newInProcess runs a gateway until the test ends. It returns when all backends have been
+// listed.
+func newInProcess(t testing.TB, o inProcessOptions, list ...config.Backend) *inProcess {
 	t.Helper()
-	in := &inside{mark: newSetup(t, nil).mark}
+	in := &inProcess{mark: newSetup(t, nil).marker}
 	for i := range list {
 		list[i].Enabled = true
 		if list[i].Command != "" {
-			env := map[string]string{markEnv: string(in.mark)}
+			env := map[string]string{markerEnv: string(in.mark)}
 			maps.Copy(env, list[i].Env)
 			list[i].Env = env
 		}
@@ -57,21 +59,24 @@ func newInside(t testing.TB, o insideOptions, list ...config.Backend) *inside {
 			Prefix: catalog.Prefix(c.Catalog.Prefix), Separator: c.Catalog.Separator,
 			NameLimit: c.Catalog.NameLimit, PageSize: int(c.Limits.Page),
 		},
-		CatalogWait: patience, MaxMessage: int(c.Limits.Message), ClientInfo: info, Log: log,
+		CatalogWait: waitTimeout, MaxMessage: int(c.Limits.Message), ClientInfo: info, Log: log,
 	})
-	gw := gate.New(gate.Options{
-		Backends: in.set, Observers: o.observers, Info: info, MaxInFlight: c.Limits.InFlight, Log: log,
+	gw := gatewaypkg.New(gatewaypkg.Options{
+		Backends: in.set, Observers: o.observers, Info: info, MaxInFlight: c.Limits.InFlight,
+		Log: log,
 	})
-	d := httpserver.New(httpserver.Options{
-		OpenSession: func(v httpserver.SessionInfo, out transport.Writer) httpserver.SessionHandler {
+	server := httpserver.New(httpserver.Options{
+		OpenSession: func(v httpserver.SessionInfo,
+			out transport.Writer) httpserver.SessionHandler {
 			return gw.Open(v.ID, v.Principal, out)
 		},
 		ServeStateless: func(ctx context.Context, v httpserver.SessionInfo, conn transport.Conn) {
 			_ = gw.Serve(ctx, v.ID, v.Principal, conn)
 		},
 		ValidateHeaders: gw.ValidateHeaders,
-		MessageLimit:    int(c.Limits.Message), MaxSessions: c.Limits.Sessions, IdleTimeout: o.idle, RetainLimit: int(c.Limits.Events),
-		Loopback: true, Log: log,
+		MessageLimit:    int(c.Limits.Message), MaxSessions: c.Limits.Sessions, IdleTimeout: o.idle,
+		RetainLimit: int(c.Limits.Events),
+		Loopback:    true, Log: log,
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -85,7 +90,7 @@ func newInside(t testing.TB, o insideOptions, list ...config.Backend) *inside {
 	running.Go(func() { _ = in.set.Run(behind, gw) })
 	running.Go(func() { _ = gw.Run(behind) })
 	in.set.Start()
-	serving.Go(func() { _ = d.Run(front, ln) })
+	serving.Go(func() { _ = server.Run(front, ln) })
 	in.stop = func() {
 		endFront()
 		serving.Wait()
@@ -97,19 +102,20 @@ func newInside(t testing.TB, o insideOptions, list ...config.Backend) *inside {
 	return in
 }
 
-func (in *inside) awaitCatalog(t testing.TB) {
+func (in *inProcess) awaitCatalog(t testing.TB) {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(waitTimeout)
 	for v := in.set.View(); !v.Complete; v = in.set.View() {
 		select {
 		case <-v.Changed:
 		case <-timeout:
-			t.Fatalf("not all backends have come up: %+v", in.set.Status())
+			t.Fatalf("not all backends are ready: %+v", in.set.Status())
 		}
 	}
 }
 
-// of is a backend of the YAML as the gateway has it once it has read it.
-func of(b backend, sharing string) config.Backend {
-	return config.Backend{Name: b.Name, Command: b.Command, Args: b.Args, Env: b.Env, URL: b.URL, Sharing: sharing}
+// configBackend returns a backend as the gateway has it after it has read the YAML.
+func configBackend(b backend, sharing string) config.Backend {
+	return config.Backend{Name: b.Name, Command: b.Command, Args: b.Args, Env: b.Env, URL: b.URL,
+		Sharing: sharing}
 }

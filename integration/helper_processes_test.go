@@ -23,54 +23,56 @@ import (
 )
 
 const (
-	partEnv  = "INTEGRATION_PART"  // play-X: the test binary plays part X instead of running tests
-	notesEnv = "INTEGRATION_NOTES" // a file that the part writes down in what happens to it
+	// helper-X: the test binary takes role X instead of running tests
+	helperEnv = "INTEGRATION_HELPER"
+	notesEnv  = "INTEGRATION_NOTES" // file to which the helper writes notes
 )
 
-// parts are what the test binary plays, backends and one client. Each returns its exit code.
-var parts = map[string]func() int{
-	"mute":     playMute,
-	"banner":   playBanner,
-	"stubborn": playStubborn,
-	"mirror":   playMirror,
-	"gosdk":    playGoSDK,
-	"mcpgo":    playMCPGo,
-	"talker":   playTalker,
-	"asker":    playAsker,
-	"tasks":    playTasks,
-	"weather":  playWeather,
+// helpers are the roles of the test binary: backends and one client. Each returns its exit code.
+var helpers = map[string]func() int{
+	"unresponsive": runUnresponsive,
+	"banner":       runBanner,
+	"stubborn":     runStubborn,
+	"mirror":       runMirror,
+	"gosdk":        runGoSDKHelper,
+	"mcpgo":        runMCPGoHelper,
+	"attribution":  runAttributionServer,
+	"features":     runFeatureServer,
+	"tasks":        runTaskServer,
+	"weather":      runWeather,
 
-	"twin":         playTwin,
-	"matrix-gosdk": playMatrixGoSDK,
-	"matrix-mcpgo": playMatrixMCPGo,
+	"fidelity":     runFidelityServer,
+	"matrix-gosdk": runMatrixGoSDK,
+	"matrix-mcpgo": runMatrixMCPGo,
 
-	"conformance-client": playConformanceClient,
+	"conformance-client": runConformanceClient,
 }
 
-func play(part string) int {
-	f, ok := parts[part]
+func runHelper(role string) int {
+	f, ok := helpers[role]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "no part %q\n", part)
+		fmt.Fprintf(os.Stderr, "no part %q\n", role)
 		return 2
 	}
 	note("started")
 	return f()
 }
 
-// actor is a backend whose part is played by this binary. notes may be empty.
-func actor(name, part, notes string) backend {
+// helperBackend returns a backend that is this binary in a role. notes may be empty.
+func helperBackend(name, role, notes string) backend {
 	exe, err := os.Executable()
 	if err != nil {
 		panic(err)
 	}
-	env := map[string]string{partEnv: "play-" + part}
+	env := map[string]string{helperEnv: "helper-" + role}
 	if notes != "" {
 		env[notesEnv] = notes
 	}
 	return backend{Name: name, Command: exe, Env: env}
 }
 
-// note appends a line to the notes. Short lines, O_APPEND: processes may share the file.
+// note appends a line to the notes file. Processes may share the file: lines are short, and the
+// file is opened with O_APPEND.
 func note(format string, args ...any) {
 	path := os.Getenv(notesEnv)
 	if path == "" {
@@ -85,37 +87,38 @@ func note(format string, args ...any) {
 	fmt.Fprintf(f, format+"\n", args...)
 }
 
-// playMute reads and never answers.
-func playMute() int {
+// runUnresponsive reads and never responds.
+func runUnresponsive() int {
 	io.Copy(io.Discard, os.Stdin)
 	return 0
 }
 
-// playBanner says hello where only the protocol belongs, complains and dies.
-func playBanner() int {
+// runBanner writes a banner to stdout, which is reserved for the protocol, and fails.
+func runBanner() int {
 	fmt.Println("*** Welcome to the banner server v1.0 ***")
 	fmt.Fprintln(os.Stderr, "banner: license file not found")
 	return 3
 }
 
-// playStubborn is a healthy server, but only SIGKILL ends it.
-func playStubborn() int {
+// runStubborn is a working server that only SIGKILL ends.
+func runStubborn() int {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	playMirror()
+	runMirror()
 	note("stdin closed")
 	select {}
 }
 
-// playMirror is a server without an SDK, so that it sees and sends bytes of its own. Tools: request returns the
-// request's own line, hold answers only when cancelled (which it should not, but many do), die takes its process down.
-func playMirror() int {
+// runMirror is a server without an SDK, for control of the bytes. Tools: request returns the
+// request's line, hold responds only when cancelled (which is forbidden, but common), die kills
+// its process.
+func runMirror() int {
 	in := bufio.NewReader(os.Stdin)
 	for {
 		line, err := in.ReadBytes('\n')
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			note("got %s", line)
-			if answer := mirror(line); answer != "" {
-				fmt.Println(answer)
+			if response := mirrorResponse(line); response != "" {
+				fmt.Println(response)
 			}
 		}
 		if err != nil {
@@ -124,12 +127,13 @@ func playMirror() int {
 	}
 }
 
-// mirrorTools are listed as they stand: unknown fields, odd spacing, characters that encoders like to escape.
+// mirrorTools are the entries of tools/list: unknown fields, odd spacing, characters that
+// encoders like to escape.
 const mirrorTools = `{"name":"request","description":"<the> request & nothing else \u00fc ü","inputSchema":{"type":"object","x-order":[3,1,2]},"x-unknown": {"n":9007199254740993,"f":1.10}},` +
 	`{"name":"hold","inputSchema":{"type":"object"}},` +
 	`{"name":"die","inputSchema":{"type":"object"}}`
 
-func mirror(line []byte) (answer string) {
+func mirrorResponse(line []byte) (response string) {
 	var m struct {
 		ID     json.RawMessage
 		Method string
@@ -145,18 +149,22 @@ func mirror(line []byte) (answer string) {
 	id := string(m.ID)
 	switch m.Method {
 	case "initialize":
-		return `{"jsonrpc":"2.0","id":` + id + `,"result":{"protocolVersion":"` + m.Params.ProtocolVersion + `","capabilities":{"tools":{}},"serverInfo":{"name":"mirror","version":"1"}}}`
+		return `{"jsonrpc":"2.0","id":` + id + `,"result":{"protocolVersion":"` +
+			m.Params.ProtocolVersion +
+			`","capabilities":{"tools":{}},"serverInfo":{"name":"mirror","version":"1"}}}`
 	case "ping":
 		return `{"jsonrpc":"2.0","id":` + id + `,"result":{}}`
 	case "tools/list":
 		return `{"jsonrpc":"2.0","id":` + id + `,"result":{"tools":[` + mirrorTools + `]}}`
 	case "notifications/cancelled":
-		return `{"jsonrpc":"2.0","id":` + string(m.Params.RequestID) + `,"error":{"code":0,"message":"Request cancelled"}}`
+		return `{"jsonrpc":"2.0","id":` + string(m.Params.RequestID) +
+			`,"error":{"code":0,"message":"Request cancelled"}}`
 	case "tools/call":
 		switch m.Params.Name {
 		case "request":
 			quoted, _ := json.Marshal(string(line))
-			return `{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[{"type":"text","text":` + string(quoted) + `}],"x-future": 1.10}}`
+			return `{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[{"type":"text","text":` +
+				string(quoted) + `}],"x-future": 1.10}}`
 		case "hold":
 			return ""
 		case "die":
@@ -167,16 +175,18 @@ func mirror(line []byte) (answer string) {
 	if m.ID == nil {
 		return ""
 	}
-	return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32601,"message":"no ` + m.Method + `"}}`
+	return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32601,"message":"no ` + m.Method +
+		`"}}`
 }
 
-// The two SDKs' servers have the same tools: echo; steps, which tells its progress three times and then waits for
-// release to be called (mcp-go's server sends notifications on their own way, else they may come behind the result);
-// hold, which tells its progress once and then waits to be cancelled; grow, which adds a tool named grown.
+// The servers of the two SDKs have the same tools. echo. steps sends progress three times and
+// then waits until release is called (because mcp-go's server sends notifications separately,
+// and they could follow the result). hold sends progress once and then waits to be cancelled.
+// grow adds a tool named grown.
 
-func playGoSDK() int { return runGoSDK(newGoSDKServer(nil)) }
+func runGoSDKHelper() int { return serveGoSDK(newGoSDKServer(nil)) }
 
-func runGoSDK(server *gosdk.Server) int {
+func serveGoSDK(server *gosdk.Server) int {
 	if err := server.Run(context.Background(), &gosdk.StdioTransport{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -191,34 +201,41 @@ func newGoSDKServer(o *gosdk.ServerOptions) *gosdk.Server {
 	}
 	progress := func(ctx context.Context, req *gosdk.CallToolRequest, n int) {
 		if token := req.Params.GetProgressToken(); token != nil {
-			req.Session.NotifyProgress(ctx, &gosdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(n), Total: 3})
+			req.Session.NotifyProgress(ctx,
+				&gosdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(n),
+					Total: 3})
 		}
 	}
 	schema := json.RawMessage(`{"type":"object"}`)
 	add := func(name string, h gosdk.ToolHandler) {
 		server.AddTool(&gosdk.Tool{Name: name, InputSchema: schema}, h)
 	}
-	add("echo", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
+	add("echo", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
+		error) {
 		return text("gosdk " + string(req.Params.Arguments)), nil
 	})
-	add("steps", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
+	add("steps", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
+		error) {
 		for n := 1; n <= 3; n++ {
 			progress(ctx, req, n)
 		}
 		<-released
 		return text("done"), nil
 	})
-	add("release", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
+	add("release", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
+		error) {
 		released <- struct{}{}
 		return text("ok"), nil
 	})
-	add("hold", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
+	add("hold", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
+		error) {
 		progress(ctx, req, 1)
 		<-ctx.Done()
 		note("cancelled")
 		return nil, ctx.Err()
 	})
-	add("grow", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
+	add("grow", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
+		error) {
 		add("grown", func(context.Context, *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
 			return text("grown"), nil
 		})
@@ -227,42 +244,50 @@ func newGoSDKServer(o *gosdk.ServerOptions) *gosdk.Server {
 	return server
 }
 
-func playMCPGo() int {
+func runMCPGoHelper() int {
 	server := mcpgoserver.NewMCPServer("mcpgo", "1", mcpgoserver.WithToolCapabilities(true))
 	released := make(chan struct{})
 	progress := func(ctx context.Context, req mcpgo.CallToolRequest, n int) {
 		if req.Params.Meta != nil && req.Params.Meta.ProgressToken != nil {
 			server.SendNotificationToClient(ctx, "notifications/progress",
-				map[string]any{"progressToken": req.Params.Meta.ProgressToken, "progress": n, "total": 3})
+				map[string]any{"progressToken": req.Params.Meta.ProgressToken, "progress": n,
+					"total": 3})
 		}
 	}
 	add := func(name string, h mcpgoserver.ToolHandlerFunc) {
-		server.AddTool(mcpgo.NewToolWithRawSchema(name, "", json.RawMessage(`{"type":"object"}`)), h)
+		server.AddTool(mcpgo.NewToolWithRawSchema(name, "", json.RawMessage(`{"type":"object"}`)),
+			h)
 	}
 	var grow sync.Once
-	add("echo", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+	add("echo", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult,
+		error) {
 		return mcpgo.NewToolResultText("mcpgo " + string(req.Params.RawArguments)), nil
 	})
-	add("steps", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+	add("steps", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult,
+		error) {
 		for n := 1; n <= 3; n++ {
 			progress(ctx, req, n)
 		}
 		<-released
 		return mcpgo.NewToolResultText("done"), nil
 	})
-	add("release", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+	add("release", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult,
+		error) {
 		released <- struct{}{}
 		return mcpgo.NewToolResultText("ok"), nil
 	})
-	add("hold", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+	add("hold", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult,
+		error) {
 		progress(ctx, req, 1)
 		<-ctx.Done()
 		note("cancelled")
 		return nil, ctx.Err()
 	})
-	add("grow", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+	add("grow", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult,
+		error) {
 		grow.Do(func() {
-			add("grown", func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+			add("grown", func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult,
+				error) {
 				return mcpgo.NewToolResultText("grown"), nil
 			})
 		})
@@ -274,24 +299,25 @@ func playMCPGo() int {
 	return 0
 }
 
-// notesOf are the lines of a notes file so far.
-func notesOf(path string) []string {
+// readNotes returns the lines of a notes file so far.
+func readNotes(path string) []string {
 	text, _ := os.ReadFile(path)
 	return strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 }
 
-// awaitNote waits for the first note that begins so.
+// awaitNote waits for the first note with this prefix.
 func awaitNote(t testing.TB, path, prefix string) string {
 	t.Helper()
 	var found string
-	if !poll(patience, func() bool {
-		i := slices.IndexFunc(notesOf(path), func(n string) bool { return strings.HasPrefix(n, prefix) })
+	if !poll(waitTimeout, func() bool {
+		i := slices.IndexFunc(readNotes(path),
+			func(n string) bool { return strings.HasPrefix(n, prefix) })
 		if i >= 0 {
-			found = notesOf(path)[i]
+			found = readNotes(path)[i]
 		}
 		return i >= 0
 	}) {
-		t.Fatalf("no note %q in:\n%s", prefix, strings.Join(notesOf(path), "\n"))
+		t.Fatalf("no note %q in:\n%s", prefix, strings.Join(readNotes(path), "\n"))
 	}
 	return found
 }

@@ -19,9 +19,9 @@ import (
 	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// listing is a backend with these lists, each of the texts of its entries. It refuses to list tools if it
-// has no such list.
-func listing(t *testing.T, name string, lists map[string][]string) backend {
+// listBackend returns a backend with these lists of entries. It fails tools/list if it has no
+// such list.
+func listBackend(t *testing.T, name string, lists map[string][]string) backend {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -48,16 +48,20 @@ func listing(t *testing.T, name string, lists map[string][]string) backend {
 	return backend{Name: name, Command: "/bin/sh", Args: []string{filepath.Join(dir, "server.sh")}}
 }
 
-// oddEntries returns entries each with one optional member that is null or of a wrong type, by list, and
-// what a client has to list of them: "tools t1".
+// oddEntries returns, by list, entries each with one optional member that is null or of a wrong
+// type, and the names a client has to list: "tools t1".
 func oddEntries() (lists map[string][]string, want []string) {
 	values := []string{`null`, `5`, `"x"`, `true`, `[]`, `[5]`, `{}`, `{"a":5}`}
 	plain := []string{"title", "description", "icons", "_meta"}
 	nested := map[string][]string{
-		"tools": {"annotations.title", "annotations.readOnlyHint", "annotations.destructiveHint", "annotations.idempotentHint",
-			"annotations.openWorldHint", "execution.taskSupport", "inputSchema.properties", "inputSchema.required", "inputSchema.$defs", "inputSchema.$schema", "outputSchema.$schema",
+		"tools": {"annotations.title", "annotations.readOnlyHint", "annotations.destructiveHint",
+			"annotations.idempotentHint",
+			"annotations.openWorldHint", "execution.taskSupport", "inputSchema.properties",
+			"inputSchema.required", "inputSchema.$defs", "inputSchema.$schema",
+			"outputSchema.$schema",
 			"outputSchema.properties", "outputSchema.required", "outputSchema.type"},
-		"prompts":   {"arguments[].name", "arguments[].title", "arguments[].description", "arguments[].required"},
+		"prompts": {"arguments[].name", "arguments[].title", "arguments[].description",
+			"arguments[].required"},
 		"resources": {"annotations.audience", "annotations.priority", "annotations.lastModified"},
 	}
 	nested["resourceTemplates"] = nested["resources"]
@@ -69,7 +73,8 @@ func oddEntries() (lists map[string][]string, want []string) {
 	}
 	lists = make(map[string][]string)
 	for member := range members {
-		all := slices.Concat(plain, members[member], nested[member], []string{"icons[].src", "icons[].mimeType", "icons[].sizes", "icons[].theme"})
+		all := slices.Concat(plain, members[member], nested[member],
+			[]string{"icons[].src", "icons[].mimeType", "icons[].sizes", "icons[].theme"})
 		for _, path := range all {
 			for _, value := range append(values, `"\ud83d"`) {
 				if path == "inputSchema.$defs" && value == `{"a":5}` {
@@ -81,7 +86,8 @@ func oddEntries() (lists map[string][]string, want []string) {
 				case "resources":
 					id, first = "x:"+id, fmt.Sprintf(`"uri":"x:%s","name":"n"`, id)
 				case "resourceTemplates":
-					id, first = "x:"+id+"/{a}", fmt.Sprintf(`"uriTemplate":"x:%s/{a}","name":"n"`, id)
+					id, first = "x:"+id+"/{a}",
+						fmt.Sprintf(`"uriTemplate":"x:%s/{a}","name":"n"`, id)
 				}
 				if path == "name" {
 					first = strings.TrimSuffix(first, `,"name":"n"`)
@@ -95,8 +101,8 @@ func oddEntries() (lists map[string][]string, want []string) {
 	return lists, want
 }
 
-// memberOf returns a member with a value: of an object if the path is a.b, of the object in an array if it
-// is a[].b.
+// memberOf returns a member with a value: of an object if the path is a.b, of the object in an
+// array if the path is a[].b.
 func memberOf(path, value string) string {
 	outer, inner, nested := strings.Cut(path, ".")
 	switch array, isArray := strings.CutSuffix(outer, "[]"); {
@@ -114,25 +120,26 @@ func memberOf(path, value string) string {
 	return fmt.Sprintf(`%q:{%q:%s}`, outer, inner, value)
 }
 
-// Clients list everything of a healthy backend and of one whose every entry has one member that is not as
-// MCP's schema has it.
-func TestOddEntries_F_LIST_1_F_LIST_2_F_LIST_3_F_LIST_4(t *testing.T) {
+// Clients list everything of a healthy backend and of a backend each of whose entries has one
+// member that violates MCP's schema.
+func TestLists_OddEntries_F_LIST_1_F_LIST_2_F_LIST_3_F_LIST_4(t *testing.T) {
 	t.Parallel()
 	lists, want := oddEntries()
-	odd := listing(t, "odd", lists)
-	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, backend{Name: "demo", Embedded: "demo"}, odd)
-	url := s.listen()
+	odd := listBackend(t, "odd", lists)
+	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}},
+		backend{Name: "demo", Embedded: "demo"}, odd)
+	url := s.serveURL()
 	awaitReady(t, url)
-	eachClientLists(t, s, url, want)
-	// What was repaired is named.
-	if _, out := s.say("check"); !strings.Contains(out, "repaired e") {
+	checkClientLists(t, s, url, want)
+	// check names the repaired entries.
+	if _, out := s.runVerb("check"); !strings.Contains(out, "repaired e") {
 		t.Errorf("check: %s", out)
 	}
 }
 
-// eachClientLists holds the lists that each client gets at a URL against want, such as "tools t1", and
-// what the demo lists.
-func eachClientLists(t *testing.T, s *setup, url string, want []string) {
+// checkClientLists compares the lists that each client gets at a URL with want, such as "tools
+// t1", and the demo's entries.
+func checkClientLists(t *testing.T, s *setup, url string, want []string) {
 	t.Helper()
 	check := func(t *testing.T, got []string) {
 		t.Helper()
@@ -142,7 +149,7 @@ func eachClientLists(t *testing.T, s *setup, url string, want []string) {
 				t.Errorf("%s is not listed", entry)
 			}
 		}
-		if len(got) != len(want)+5 { // and a prompt and a resource
+		if len(got) != len(want)+5 { // the other two are a prompt and a resource
 			t.Errorf("%d entries are listed, want %d", len(got), len(want)+5)
 		}
 	}
@@ -161,7 +168,8 @@ func eachClientLists(t *testing.T, s *setup, url string, want []string) {
 	for _, revision := range []string{"2024-11-05", "2025-11-25", ""} {
 		t.Run("go-sdk "+revision, func(t *testing.T) {
 			client := gosdk.NewClient(&gosdk.Implementation{Name: "c", Version: "1"}, nil)
-			session, err := client.Connect(t.Context(), &gosdk.StreamableClientTransport{Endpoint: url, HTTPClient: ownConnections()},
+			session, err := client.Connect(t.Context(),
+				&gosdk.StreamableClientTransport{Endpoint: url, HTTPClient: separateConnections()},
 				&gosdk.ClientSessionOptions{ProtocolVersion: revision})
 			if err != nil {
 				t.Fatal(err)
@@ -192,11 +200,13 @@ func eachClientLists(t *testing.T, s *setup, url string, want []string) {
 	t.Run("mcp-go", func(t *testing.T) { check(t, listMCPGo(t, url)) })
 	t.Run("Claude Code", func(t *testing.T) {
 		model := startModel(t)
-		c := newClaude(t, s.mark, "ANTHROPIC_BASE_URL="+model.url)
-		c.run(c.scriptFor(map[string]any{"type": "http", "url": url}, `mcp__gw__echo {"text":"hi"}`)...)
+		c := newClaude(t, s.marker, "ANTHROPIC_BASE_URL="+model.url)
+		c.run(c.scriptFor(map[string]any{"type": "http", "url": url},
+			`mcp__gw__echo {"text":"hi"}`)...)
 		offered, _ := model.record()
 		for _, entry := range want {
-			if name, isTool := strings.CutPrefix(entry, "tools "); isTool && !slices.Contains(offered, "mcp__gw__"+name) {
+			if name, isTool := strings.CutPrefix(entry, "tools "); isTool &&
+				!slices.Contains(offered, "mcp__gw__"+name) {
 				t.Errorf("%s is not offered", name)
 			}
 		}
@@ -214,7 +224,8 @@ func listMCPGo(t *testing.T, url string) (got []string) {
 		t.Fatal(err)
 	}
 	hello := mcpgo.InitializeRequest{}
-	hello.Params.ProtocolVersion, hello.Params.ClientInfo = "2025-11-25", mcpgo.Implementation{Name: "c", Version: "1"}
+	hello.Params.ProtocolVersion, hello.Params.ClientInfo = "2025-11-25",
+		mcpgo.Implementation{Name: "c", Version: "1"}
 	if _, err := c.Initialize(ctx, hello); err != nil {
 		t.Fatal(err)
 	}

@@ -9,13 +9,15 @@ import (
 	"time"
 )
 
-// A real server that was restarted knows our session no more. server-everything says so with status 400, not 404.
-func TestHTTPBackendThatIsRestartedComesBack(t *testing.T) {
+// A real server that was restarted no longer knows the gateway's session. server-everything
+// responds with status 400 instead of 404.
+func TestHTTPBackend_ReconnectsAfterRestart(t *testing.T) {
 	t.Parallel()
 	web := everythingHTTP(t)
-	s := newSetup(t, nil, backend{Name: "web", URL: web.url}, backend{Name: "demo", Embedded: "demo"})
+	s := newSetup(t, nil, backend{Name: "web", URL: web.url},
+		backend{Name: "demo", Embedded: "demo"})
 	gw := s.start()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	before := names(listTools(t, gw))
 	if m := callTool(gw, "get-sum", `{"a":1,"b":2}`); !strings.Contains(string(m.Result), "is 3") {
 		t.Fatalf("get-sum: %s", m.Raw)
@@ -27,7 +29,8 @@ func TestHTTPBackendThatIsRestartedComesBack(t *testing.T) {
 	var e struct {
 		Data struct{ Backend, Reason string }
 	}
-	if json.Unmarshal(m.Error, &e); m.code() != -32603 || e.Data.Backend != "web" || e.Data.Reason == "" {
+	if json.Unmarshal(m.Error, &e); m.code() != -32603 || e.Data.Backend != "web" ||
+		e.Data.Reason == "" {
 		t.Errorf("while it is down: %s", m.Raw)
 	}
 	if took := time.Since(began); took > 10*time.Second {
@@ -38,10 +41,10 @@ func TestHTTPBackendThatIsRestartedComesBack(t *testing.T) {
 	}
 
 	if !web.start() {
-		t.Fatal("the server does not come up again")
+		t.Fatal("the server does not restart")
 	}
 	var last message
-	if !poll(patience, func() bool {
+	if !poll(waitTimeout, func() bool {
 		last = callTool(gw, "get-sum", `{"a":1,"b":2}`)
 		return strings.Contains(string(last.Result), "is 3")
 	}) {
@@ -60,18 +63,18 @@ func TestHTTPBackendThatIsRestartedComesBack(t *testing.T) {
 	}
 }
 
-// A server that is restarted between two calls, with nobody calling while it was down: the first call that meets the
-// unknown session was surely not executed.
-func TestHTTPBackendForgetsOurSessionBetweenCalls(t *testing.T) {
+// A server is restarted between two calls, and no call is made while it is down: the first call
+// that gets an unknown session was certainly not executed.
+func TestHTTPBackend_SessionLostBetweenCalls(t *testing.T) {
 	t.Parallel()
 	web := everythingHTTP(t)
 	s := newSetup(t, nil, backend{Name: "web", URL: web.url})
 	gw := s.start()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	listTools(t, gw)
 	web.kill()
 	if !web.start() {
-		t.Fatal("the server does not come up again")
+		t.Fatal("the server does not restart")
 	}
 	var last message
 	if !poll(5*time.Second, func() bool {
@@ -82,13 +85,14 @@ func TestHTTPBackendForgetsOurSessionBetweenCalls(t *testing.T) {
 	}
 }
 
-// Progress through the gateway is what a direct connection gives, byte for byte: the client's own token is restored.
-func TestProgressIsTheSameBytesAsDirect(t *testing.T) {
+// Progress through the gateway is, byte for byte, the same as on a direct connection: the
+// client's token is restored.
+func TestProgress_SameBytesAsDirect(t *testing.T) {
 	t.Parallel()
 	const call = `"arguments":{"duration":0.3,"steps":3},"_meta":{"progressToken":"<tok> 9007199254740993"}}`
 	progress := func(c *rawClient, tool string) []string {
-		c.ask("1", "tools/call", `{"name":"`+tool+`",`+call)
-		if m := c.answer("1", patience); m.Result == nil {
+		c.sendRequest("1", "tools/call", `{"name":"`+tool+`",`+call)
+		if m := c.awaitResponse("1", waitTimeout); m.Result == nil {
 			t.Errorf("%s: %s", tool, m.Raw)
 		}
 		var lines []string
@@ -99,18 +103,20 @@ func TestProgressIsTheSameBytesAsDirect(t *testing.T) {
 		}
 		return lines
 	}
-	own := stdioBackend(t, "everything", "everything", nil)
-	want := progress(direct(t, own), "trigger-long-running-operation")
+	everything := stdioBackend(t, "everything", "everything", nil)
+	want := progress(connectDirect(t, everything), "trigger-long-running-operation")
 	if len(want) != 3 {
 		t.Fatalf("direct: %q", want)
 	}
-	for name, b := range map[string]backend{"stdio": own, "http": {Name: "web", URL: everythingHTTP(t).url}} {
+	for name, b := range map[string]backend{"stdio": everything,
+		"http": {Name: "web", URL: everythingHTTP(t).url}} {
 		gw := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, b).start()
-		gw.greet("2025-11-25")
+		gw.initialize("2025-11-25")
 		listTools(t, gw)
 		got := progress(gw, "trigger-long-running-operation")
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("%s: progress\n%s\ndirect:\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("%s: progress\n%s\ndirect:\n%s", name, strings.Join(got, "\n"),
+				strings.Join(want, "\n"))
 		}
 	}
 }

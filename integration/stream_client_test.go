@@ -3,8 +3,6 @@
 package integration
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,41 +13,44 @@ import (
 	"sync"
 )
 
-// A visitor is a raw client over streamable HTTP that hears all of its streams at the same time: one for each request
-// it makes, and the GET stream. What it hears goes to hear, from several goroutines at once.
-type visitor struct {
-	url     string
-	session string
-	client  *http.Client
-	hear    func(stream string, m message) // the stream is the raw id of the request, or "GET"
+// A streamClient is a raw client over streamable HTTP that reads all of its streams at the same
+// time: one for each of its requests, and the GET stream. onMessage is called from several
+// goroutines at once.
+type streamClient struct {
+	url       string
+	session   string
+	client    *http.Client
+	onMessage func(stream string, m message) // stream is the raw id of the request, or "GET"
 
 	ctx     context.Context
 	cancel  context.CancelFunc
 	streams sync.WaitGroup
 }
 
-// errNoSession is what the gateway says of a session that has ended: 404.
+// errNoSession is the gateway's response for a session that has ended: 404.
 var errNoSession = errors.New("404 Not Found")
 
-// visit does the handshake.
-func visit(ctx context.Context, client *http.Client, url, capabilities string, hear func(string, message)) (*visitor, error) {
-	v := &visitor{url: url, client: client, hear: func(string, message) {}}
+// dialStreams does the handshake.
+func dialStreams(ctx context.Context, client *http.Client, url, capabilities string,
+	onMessage func(string, message)) (*streamClient, error) {
+	v := &streamClient{url: url, client: client, onMessage: func(string, message) {}}
 	v.ctx, v.cancel = context.WithCancel(ctx)
-	err := v.post("0", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":`+
-		capabilities+`,"clientInfo":{"name":"visitor","version":"1"}}}`)
+	err := v.post("0",
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":`+
+			capabilities+`,"clientInfo":{"name":"stream-client","version":"1"}}}`)
 	if err == nil && v.session == "" {
 		err = fmt.Errorf("initialize: no session")
 	}
 	if err == nil {
 		err = v.post("", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	}
-	if hear != nil {
-		v.hear = hear
+	if onMessage != nil {
+		v.onMessage = onMessage
 	}
 	return v, err
 }
 
-func (v *visitor) do(method, body string) (*http.Response, error) {
+func (v *streamClient) do(method, body string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(v.ctx, method, v.url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -66,8 +67,9 @@ func (v *visitor) do(method, body string) (*http.Response, error) {
 	return v.client.Do(req)
 }
 
-// post sends a message. For a request it hears the stream to its end; stream is what hear is told.
-func (v *visitor) post(stream, body string) error {
+// post sends a message. For a request it reads the stream to its end, and passes stream to
+// onMessage.
+func (v *streamClient) post(stream, body string) error {
 	res, err := v.do(http.MethodPost, body)
 	if err != nil {
 		return err
@@ -80,7 +82,7 @@ func (v *visitor) post(stream, body string) error {
 	case res.StatusCode == http.StatusAccepted:
 		return nil
 	case res.StatusCode == http.StatusOK && kind == "text/event-stream":
-		return v.listenTo(stream, res.Body)
+		return v.readStream(stream, res.Body)
 	default:
 		text, err := io.ReadAll(res.Body)
 		if err != nil {
@@ -92,13 +94,13 @@ func (v *visitor) post(stream, body string) error {
 		} else if err != nil || res.StatusCode != http.StatusOK {
 			return fmt.Errorf("%s: %q", res.Status, text)
 		}
-		v.hear(stream, m)
+		v.onMessage(stream, m)
 		return nil
 	}
 }
 
-// listen opens the GET stream, and hears it in the background.
-func (v *visitor) listen() error {
+// openStandalone opens the GET stream, and reads it in the background.
+func (v *streamClient) openStandalone() error {
 	res, err := v.do(http.MethodGet, "")
 	if err != nil {
 		return err
@@ -112,35 +114,31 @@ func (v *visitor) listen() error {
 	}
 	v.streams.Go(func() {
 		defer res.Body.Close()
-		_ = v.listenTo("GET", res.Body) // until leave, or the gateway ends it
+		_ = v.readStream("GET", res.Body) // until deleteSession, or until the gateway closes it
 	})
 	return nil
 }
 
-// listenTo hears a stream of events, of which each has one line of data.
-func (v *visitor) listenTo(stream string, body io.Reader) error {
-	events := bufio.NewReader(body)
+// readStream reads a stream of events.
+func (v *streamClient) readStream(stream string, body io.Reader) error {
+	events := newEventReader(body)
 	for {
-		line, err := events.ReadBytes('\n')
+		event, err := events.Next()
 		if err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		data, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
-		if data = bytes.TrimPrefix(data, []byte(" ")); !ok || len(data) == 0 {
-			continue
-		}
-		m, err := parseMessage(data)
+		m, err := parseMessage(event.Data)
 		if err != nil {
-			return fmt.Errorf("%w: %q", err, data)
+			return fmt.Errorf("%w: %q", err, event.Data)
 		}
-		v.hear(stream, m)
+		v.onMessage(stream, m)
 	}
 }
 
-// leave ends the session with a DELETE.
-func (v *visitor) leave() error {
+// deleteSession ends the session with a DELETE.
+func (v *streamClient) deleteSession() error {
 	res, err := v.do(http.MethodDelete, "")
 	if err == nil {
 		res.Body.Close()
@@ -150,12 +148,12 @@ func (v *visitor) leave() error {
 			err = fmt.Errorf("DELETE: %s", res.Status)
 		}
 	}
-	v.vanish()
+	v.disconnect()
 	return err
 }
 
-// vanish breaks off what is open, and ends nothing.
-func (v *visitor) vanish() {
+// disconnect closes all streams, and does not end the session.
+func (v *streamClient) disconnect() {
 	v.cancel()
 	v.streams.Wait()
 }

@@ -13,12 +13,13 @@ import (
 	"time"
 )
 
-// deafServer is a server for sh that goes on when stdin has ended, and ignores SIGTERM.
-const deafServer = `trap "" TERM INT HUP
+// unstoppableServer is a shell script of a server that continues after the end of stdin and
+// ignores SIGTERM.
+const unstoppableServer = `trap "" TERM INT HUP
 	while read -r line; do
 		id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
 		case $line in
-		*'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"deaf","version":"1"}}}' ;;
+		*'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"unstoppable","version":"1"}}}' ;;
 		*'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}' ;;
 		*'"tools/call"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[]}}' ;;
 		*'"id"'*) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no"}}' ;;
@@ -26,10 +27,11 @@ const deafServer = `trap "" TERM INT HUP
 	done
 	while :; do sleep 0.2; done`
 
-// standIn is an engine that does with processes what a real one does with containers, as far as the
-// gateway is concerned: the process of a container neither descends from run nor has its environment,
-// ends by stop and rm alone, and is known by the id in --cidfile. $PODS is where it keeps its state.
-const standIn = `#!/bin/sh
+// fakeEngineScript replaces a container engine with processes that behave, as far as the gateway
+// is concerned, like containers: the process of a container neither descends from run nor has
+// its environment, is ended only by stop and rm, and has an id, in --cidfile. $PODS is the
+// directory of its state.
+const fakeEngineScript = `#!/bin/sh
 	case $1 in --root) shift 2 ;; esac
 	case $1 in
 	run)
@@ -52,17 +54,17 @@ const standIn = `#!/bin/sh
 	*) exit 125 ;;
 	esac`
 
-// An engineOfTest runs containers for a test.
-type engineOfTest struct {
-	server  backend         // runs deafServer in a container
-	present func() []string // containers, whether they run or not
+// A containerEngine runs containers for a test.
+type containerEngine struct {
+	server  backend         // runs unstoppableServer in a container
+	present func() []string // all containers, running or not
 }
 
-func newStandIn(t testing.TB, name string, options ...string) engineOfTest {
+func newFakeEngine(t testing.TB, name string, options ...string) containerEngine {
 	t.Helper()
 	dir := t.TempDir()
 	exe := filepath.Join(dir, "podman")
-	if err := os.WriteFile(exe, []byte(standIn), 0o755); err != nil {
+	if err := os.WriteFile(exe, []byte(fakeEngineScript), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	args := append([]string{"--root", "/none", "run", "-i", "--rm"}, options...)
@@ -81,38 +83,44 @@ func newStandIn(t testing.TB, name string, options ...string) engineOfTest {
 			}
 		}
 	})
-	return engineOfTest{
-		backend{Name: name, Command: exe, Args: append(args, "image", "/bin/sh", "-c", deafServer), Env: map[string]string{"PODS": dir}},
+	return containerEngine{
+		backend{Name: name, Command: exe,
+			Args: append(args, "image", "/bin/sh", "-c", unstoppableServer),
+			Env:  map[string]string{"PODS": dir}},
 		pods,
 	}
 }
 
-// TestContainersEnd_F_PROC_1 has a stand-in for the engine. With the tag podman the same is done with a
-// real one.
-func TestContainersEnd_F_PROC_1(t *testing.T) {
+// TestContainers_StoppedWithBackend_F_PROC_1 uses a fake engine. With the tag podman, a test
+// does the same with a real engine.
+func TestContainers_StoppedWithBackend_F_PROC_1(t *testing.T) {
 	t.Parallel()
-	containersEnd(t, func(t *testing.T, options ...string) engineOfTest { return newStandIn(t, "pod", options...) })
+	testContainersStop(t, func(t *testing.T,
+		options ...string) containerEngine {
+		return newFakeEngine(t, "pod", options...)
+	})
 }
 
-// containersEnd has backends in containers end in every way there is.
-func containersEnd(t *testing.T, engine func(t *testing.T, options ...string) engineOfTest) {
-	begin := func(t *testing.T, more map[string]any, e engineOfTest) (*setup, *rawClient) {
-		s := newSetup(t, more, e.server, actor("other", "mirror", ""))
+// testContainersStop stops backends in containers in each possible way.
+func testContainersStop(t *testing.T, engine func(t *testing.T,
+	options ...string) containerEngine) {
+	begin := func(t *testing.T, more map[string]any, e containerEngine) (*setup, *rawClient) {
+		s := newSetup(t, more, e.server, helperBackend("other", "mirror", ""))
 		gw := s.start()
-		gw.greet("2025-11-25")
+		gw.initialize("2025-11-25")
 		listTools(t, gw)
 		if got := e.present(); len(got) != 1 {
 			t.Fatalf("containers: %q", got)
 		}
 		return s, gw
 	}
-	none := func(t *testing.T, s *setup, e engineOfTest) {
+	none := func(t *testing.T, s *setup, e containerEngine) {
 		t.Helper()
-		if !poll(patience, func() bool { return len(e.present()) == 0 }) {
+		if !poll(waitTimeout, func() bool { return len(e.present()) == 0 }) {
 			t.Errorf("left: %q", e.present())
 		}
 		var files []string
-		if !poll(patience, func() bool {
+		if !poll(waitTimeout, func() bool {
 			files, _ = filepath.Glob(filepath.Join(s.dir, "state", "containers", "*"))
 			return len(files) == 0
 		}) {
@@ -132,62 +140,67 @@ func containersEnd(t *testing.T, engine func(t *testing.T, options ...string) en
 			if code := gw.exitCode(20 * time.Second); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
-			t.Logf("it ended within %v", time.Since(began).Round(time.Millisecond))
+			t.Logf("exited after %v", time.Since(began).Round(time.Millisecond))
 			if got := e.present(); len(got) > 0 {
 				t.Errorf("left when the gateway exited: %q", got)
 			}
 			none(t, s, e)
 		})
 	}
-	t.Run("F-PROC-1 kill -9, the next start", func(t *testing.T) {
+	t.Run("F-PROC-1 next start after kill -9", func(t *testing.T) {
 		t.Parallel()
-		e := engine(t, "--name", "pod-"+itoa(marks.Add(1)))
+		e := engine(t, "--name", "pod-"+itoa(markerCount.Add(1)))
 		s, gw := begin(t, nil, e)
 		gw.cmd.Process.Kill()
-		gw.exitCode(patience)
+		gw.exitCode(waitTimeout)
 		left := e.present()
 		if len(left) != 1 {
 			t.Fatalf("after kill -9: %q", left)
 		}
-		// Another gateway with the same state leaves the container of the second one alone.
+		// Another gateway with the same state does not stop the container of the second one.
 		second := s.start()
-		second.greet("2025-11-25")
+		second.initialize("2025-11-25")
 		listTools(t, second)
 		if m := callTool(second, "t", `{}`); m.Result == nil {
-			t.Errorf("a call: %s", m.Raw)
+			t.Errorf("call: %s", m.Raw)
 		}
 		now := e.present()
 		if len(now) != 1 || now[0] == left[0] {
 			t.Errorf("containers: %q, was %q", now, left)
 		}
-		third := newSetup(t, map[string]any{"state": filepath.Join(s.dir, "state")}, actor("mirror", "mirror", "")).start()
-		third.greet("2025-11-25")
+		third := newSetup(t, map[string]any{"state": filepath.Join(s.dir, "state")},
+			helperBackend("mirror", "mirror", "")).start()
+		third.initialize("2025-11-25")
 		listTools(t, third)
-		third.finish(patience)
+		third.finish(waitTimeout)
 		if got := e.present(); len(got) != 1 || got[0] != now[0] {
-			t.Errorf("another gateway has ended the container: %q, was %q", got, now)
+			t.Errorf("another gateway has stopped the container: %q, was %q", got, now)
 		}
 		second.finish(20 * time.Second)
 		none(t, s, e)
 	})
-	t.Run("F-PROC-1 idle_stop, and the process ends", func(t *testing.T) {
+	t.Run("F-PROC-1 idle_stop and killed process", func(t *testing.T) {
 		t.Parallel()
 		e := engine(t)
 		s, gw := begin(t, map[string]any{"defaults": map[string]any{"idle_stop": "1s"}}, e)
 		for range 2 {
 			none(t, s, e)
 			if m := callTool(gw, "t", `{}`); m.Result == nil {
-				t.Errorf("a call: %s", m.Raw)
+				t.Errorf("call: %s", m.Raw)
 			}
 		}
 		was := e.present()
-		for _, p := range s.mark.processes() {
-			if strings.Contains(p.args, "deaf") && !strings.Contains(p.args, "podman-") {
+		for _, p := range s.marker.processes() {
+			if strings.Contains(p.args, "unstoppable") && !strings.Contains(p.args, "podman-") {
 				syscall.Kill(p.pid, syscall.SIGKILL)
 			}
 		}
-		if !poll(patience, func() bool { got := e.present(); return len(got) == 0 || fmt.Sprint(got) != fmt.Sprint(was) }) {
-			t.Errorf("the process was killed, and the container is there: %q", e.present())
+		if !poll(waitTimeout,
+			func() bool {
+				got := e.present()
+				return len(got) == 0 || fmt.Sprint(got) != fmt.Sprint(was)
+			}) {
+			t.Errorf("the process was killed, and the container is still there: %q", e.present())
 		}
 		gw.finish(20 * time.Second)
 		none(t, s, e)
@@ -200,7 +213,9 @@ func containersEnd(t *testing.T, engine func(t *testing.T, options ...string) en
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(s.config, []byte(strings.Replace(string(text), "- name: pod", "- enabled: false\n      name: pod", 1)), 0o644); err != nil {
+		if err := os.WriteFile(s.config,
+			[]byte(strings.Replace(string(text), "- name: pod", "- enabled: false\n      name: pod",
+				1)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		gw.cmd.Process.Signal(syscall.SIGHUP)

@@ -13,21 +13,23 @@ import (
 	"time"
 )
 
-// A zoo is one gateway with all kinds of backends: three real ones over stdio, one over HTTP whose tools all collide,
-// one that reads and never answers, one that prints a banner and dies.
-type zoo struct {
+// A mixedSetup is one gateway with all kinds of backends: three real ones over stdio, one over
+// HTTP whose tool names all collide, one that reads and never responds, one that prints a banner
+// and dies.
+type mixedSetup struct {
 	*setup
-	files string // the filesystem server's directory
-	port  string // the HTTP server's
+	files string // directory of the filesystem server
+	port  string // port of the HTTP server
 	wait  time.Duration
 	tools []string
 }
 
-// newZoo lays out a zoo with this catalog.wait.
-func newZoo(t testing.TB, wait func([]backend) time.Duration) *zoo {
+// newMixedSetup writes the configuration with this catalog.wait.
+func newMixedSetup(t testing.TB, wait func([]backend) time.Duration) *mixedSetup {
 	t.Helper()
-	z := &zoo{files: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(z.files, "hello.txt"), []byte("hello from a file"), 0o644); err != nil {
+	z := &mixedSetup{files: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(z.files, "hello.txt"), []byte("hello from a file"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	web := everythingHTTP(t)
@@ -35,19 +37,27 @@ func newZoo(t testing.TB, wait func([]backend) time.Duration) *zoo {
 	stdio := []backend{
 		stdioBackend(t, "everything", "everything", nil),
 		stdioBackend(t, "files", "filesystem", nil, z.files),
-		stdioBackend(t, "memory", "memory", map[string]string{"MEMORY_FILE_PATH": filepath.Join(t.TempDir(), "memory.jsonl")}),
+		stdioBackend(t, "memory", "memory",
+			map[string]string{"MEMORY_FILE_PATH": filepath.Join(t.TempDir(), "memory.jsonl")}),
 	}
 	z.wait = wait(stdio)
 	z.setup = newSetup(t, map[string]any{"catalog": map[string]any{"wait": z.wait.String()}},
-		append(stdio, backend{Name: "web", URL: web.url}, actor("mute", "mute", ""), actor("banner", "banner", ""))...)
-	everything := []string{"echo", "get-annotated-message", "get-env", "get-resource-links", "get-resource-reference",
-		"get-structured-content", "get-sum", "get-tiny-image", "gzip-file-as-resource", "toggle-simulated-logging",
+		append(stdio, backend{Name: "web", URL: web.url},
+			helperBackend("unresponsive", "unresponsive", ""),
+			helperBackend("banner", "banner", ""))...)
+	everything := []string{"echo", "get-annotated-message", "get-env", "get-resource-links",
+		"get-resource-reference",
+		"get-structured-content", "get-sum", "get-tiny-image", "gzip-file-as-resource",
+		"toggle-simulated-logging",
 		"toggle-subscriber-updates", "trigger-long-running-operation", "simulate-research-query"}
 	z.tools = append(z.tools, everything...)
-	z.tools = append(z.tools, "read_file", "read_text_file", "read_media_file", "read_multiple_files", "write_file", "edit_file",
-		"create_directory", "list_directory", "list_directory_with_sizes", "directory_tree", "move_file", "search_files",
+	z.tools = append(z.tools, "read_file", "read_text_file", "read_media_file",
+		"read_multiple_files", "write_file", "edit_file",
+		"create_directory", "list_directory", "list_directory_with_sizes", "directory_tree",
+		"move_file", "search_files",
 		"get_file_info", "list_allowed_directories",
-		"create_entities", "create_relations", "add_observations", "delete_entities", "delete_observations", "delete_relations",
+		"create_entities", "create_relations", "add_observations", "delete_entities",
+		"delete_observations", "delete_relations",
 		"read_graph", "search_nodes", "open_nodes")
 	for _, name := range everything {
 		z.tools = append(z.tools, "web__"+name)
@@ -56,15 +66,20 @@ func newZoo(t testing.TB, wait func([]backend) time.Duration) *zoo {
 	return z
 }
 
-// defaultWait is catalog.wait as it is if nobody sets it. Claude Code's mcp list gives tools/list 5 s.
+// defaultWait is the default of catalog.wait. Claude Code's mcp list gives tools/list 5 s.
 func defaultWait([]backend) time.Duration { return 3 * time.Second }
 
-// ampleWait is the same, unless this machine is so busy that the servers need much of that even without a gateway.
-func ampleWait(t testing.TB) func([]backend) time.Duration {
-	return func(backends []backend) time.Duration { return max(defaultWait(nil), 4*startTime(t, backends)) }
+// scaledWait is defaultWait, or more if this machine is so busy that the servers need a large
+// part of it even without a gateway.
+func scaledWait(t testing.TB) func([]backend) time.Duration {
+	return func(
+		backends []backend) time.Duration {
+		return max(defaultWait(nil), 4*startTime(t, backends))
+	}
 }
 
-// startTime is how long these servers take, side by side, until all have listed their tools to a client of their own.
+// startTime measures how long these servers take, in parallel, until all of them have listed
+// their tools to a direct client.
 func startTime(t testing.TB, backends []backend) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -74,7 +89,7 @@ func startTime(t testing.TB, backends []backend) time.Duration {
 		clients = append(clients, startRaw(t, cmd))
 	}
 	for _, c := range clients {
-		c.greet("2025-11-25")
+		c.initialize("2025-11-25")
 		listTools(t, c)
 	}
 	took := time.Since(began)
@@ -84,14 +99,15 @@ func startTime(t testing.TB, backends []backend) time.Duration {
 	return took
 }
 
-// prime runs the gateway until it has seen all healthy backends. Later ones list from the catalogs that this one left on
-// disk, however long the backends take to start on a busy machine.
-func (z *zoo) prime() {
+// fillCache runs the gateway until it has listed all healthy backends. Later gateways list from
+// the catalog cache that this one leaves on disk, however long the backends take to start on a
+// busy machine.
+func (z *mixedSetup) fillCache() {
 	z.t.Helper()
 	gw := z.start()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	var got []string
-	if !poll(patience, func() bool {
+	if !poll(waitTimeout, func() bool {
 		got = names(listTools(z.t, gw))
 		slices.Sort(got)
 		return slices.Equal(got, z.tools)
@@ -103,25 +119,26 @@ func (z *zoo) prime() {
 	}
 }
 
-// forAnyClient leaves out the tools that server-everything lists only to clients that can be asked: on stdin and stdout
-// a backend is told what the one client can do.
-func forAnyClient(tools []string) []string {
+// withoutClientTools leaves out the tools that server-everything lists only to clients that
+// support its requests: on stdio a backend gets the capabilities of the one client.
+func withoutClientTools(tools []string) []string {
 	return slices.DeleteFunc(tools, func(name string) bool {
-		own := strings.TrimPrefix(name, "web__")
-		return own == "get-roots-list" || own == "trigger-elicitation-request" || own == "trigger-url-elicitation" || own == "trigger-sampling-request"
+		name = strings.TrimPrefix(name, "web__")
+		return name == "get-roots-list" || name == "trigger-elicitation-request" ||
+			name == "trigger-url-elicitation" || name == "trigger-sampling-request"
 	})
 }
 
-// argv is the gateway's command line.
-func (z *zoo) argv() []string { return []string{gateway(z.t), "-c", z.config} }
+// argv returns the gateway's command line.
+func (z *mixedSetup) argv() []string { return []string{gateway(z.t), "-c", z.config} }
 
-// Not parallel: it is about time.
-func TestSTART_01_NOTIF_10_FirstListWaitsForHealthyBackendsAtMostCatalogWait(t *testing.T) {
-	z := newZoo(t, ampleWait(t))
+// Not parallel: it measures time.
+func TestSTART_01_NOTIF_10_FirstListWaitsAtMostCatalogWait(t *testing.T) {
+	z := newMixedSetup(t, scaledWait(t))
 	gw := z.start()
-	gw.call("ping", `{}`) // the process is up
+	gw.call("ping", `{}`) // the process is ready
 	began := time.Now()
-	gw.greet("2025-11-25")
+	gw.initialize("2025-11-25")
 	greeted := time.Since(began)
 	tools := names(listTools(t, gw))
 	listed := time.Since(began)
@@ -136,11 +153,12 @@ func TestSTART_01_NOTIF_10_FirstListWaitsForHealthyBackendsAtMostCatalogWait(t *
 	if !slices.Equal(tools, z.tools) {
 		t.Errorf("tools: %q\nwant: %q", tools, z.tools)
 	}
-	// Those that are missing are named, with what is known of them.
+	// The missing backends are logged, with the reasons.
 	logs := gw.logs()
-	for _, word := range []string{"mute", "banner", "license file not found", "Welcome to the banner server"} {
+	for _, word := range []string{"unresponsive", "banner", "license file not found",
+		"Welcome to the banner server"} {
 		if !strings.Contains(logs, word) {
-			t.Errorf("the log does not mention %q", word)
+			t.Errorf("the log does not contain %q", word)
 		}
 	}
 	if code := gw.finish(20 * time.Second); code != 0 {
@@ -149,17 +167,18 @@ func TestSTART_01_NOTIF_10_FirstListWaitsForHealthyBackendsAtMostCatalogWait(t *
 	gw.checkPure()
 }
 
-// Not parallel: it is about time, too.
-func TestInspectorListsAndCallsEachHealthyBackend(t *testing.T) {
-	z := newZoo(t, ampleWait(t))
-	tools, took := inspectTools(t, z.mark, z.argv())
+// Not parallel: it measures time.
+func TestInspector_ListsAndCallsHealthyBackends(t *testing.T) {
+	z := newMixedSetup(t, scaledWait(t))
+	tools, took := inspectTools(t, z.marker, z.argv())
 	t.Logf("tools/list through the Inspector: %v", took)
-	tools = forAnyClient(tools)
+	tools = withoutClientTools(tools)
 	slices.Sort(tools)
 	if !slices.Equal(tools, z.tools) {
 		t.Errorf("tools: %q\nwant: %q", tools, z.tools)
 	}
-	// Node and the Inspector take their time to start, the gateway to end its children.
+	// Node and the Inspector need time to start, and the gateway needs time to stop its
+	// children.
 	if limit := z.wait + 10*time.Second; took > limit {
 		t.Errorf("took %v, want at most %v", took, limit)
 	}
@@ -167,10 +186,12 @@ func TestInspectorListsAndCallsEachHealthyBackend(t *testing.T) {
 		{"echo", `{"message":"bare"}`, `Echo: bare`},
 		{"web__echo", `{"message":"prefixed"}`, `Echo: prefixed`},
 		{"web__get-env", `{}`, `\"PORT\": \"` + z.port + `\"`},
-		{"read_text_file", `{"path":"` + filepath.Join(z.files, "hello.txt") + `"}`, `hello from a file`},
+		{"read_text_file", `{"path":"` + filepath.Join(z.files, "hello.txt") + `"}`,
+			`hello from a file`},
 		{"open_nodes", `{"names":["nobody"]}`, `"entities":[]`},
 	} {
-		if got := inspectCall(t, z.mark, z.argv(), call.tool, call.arguments); !strings.Contains(got, call.want) {
+		if got := inspectCall(t, z.marker, z.argv(), call.tool,
+			call.arguments); !strings.Contains(got, call.want) {
 			t.Errorf("%s: %s", call.tool, got)
 		}
 	}
@@ -179,37 +200,39 @@ func TestInspectorListsAndCallsEachHealthyBackend(t *testing.T) {
 		r.checkComplete(t)
 		audited = append(audited, r.Tool+" = "+r.Backend+"/"+r.BackendTool+" "+r.Outcome)
 	}
-	want := []string{"echo = everything/echo ok", "web__echo = web/echo ok", "web__get-env = web/get-env ok",
+	want := []string{"echo = everything/echo ok", "web__echo = web/echo ok",
+		"web__get-env = web/get-env ok",
 		"read_text_file = files/read_text_file ok", "open_nodes = memory/open_nodes ok"}
 	if !slices.Equal(audited, want) {
 		t.Errorf("audit: %q\nwant: %q", audited, want)
 	}
 }
 
-func TestClaudeCodeListsTheGatewayAsConnected(t *testing.T) {
+func TestClaudeCode_ReportsConnected(t *testing.T) {
 	t.Parallel()
-	z := newZoo(t, defaultWait)
-	z.prime()
-	c := newClaude(t, z.mark)
+	z := newMixedSetup(t, defaultWait)
+	z.fillCache()
+	c := newClaude(t, z.marker)
 	c.run(append([]string{"mcp", "add", "-s", "user", "gw", "--"}, z.argv()...)...)
 	out, took := c.run("mcp", "list")
 	t.Logf("mcp list: %v", took)
 	if !strings.Contains(out, "✔ Connected") && !strings.Contains(out, "✓ Connected") {
-		t.Errorf("mcp list says %q\n%s", out, c.mcpLogs())
+		t.Errorf("mcp list prints %q\n%s", out, c.mcpLogs())
 	}
 	if out, _ := c.run("mcp", "get", "gw"); !strings.Contains(out, "Connected") {
-		t.Errorf("mcp get says %q", out)
+		t.Errorf("mcp get prints %q", out)
 	}
 }
 
 func TestNAME_01_ClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
 	t.Parallel()
-	z := newZoo(t, defaultWait)
-	z.prime()
+	z := newMixedSetup(t, defaultWait)
+	z.fillCache()
 	model := startModel(t)
-	c := newClaude(t, z.mark, "ANTHROPIC_BASE_URL="+model.url)
-	// Claude Code speaks 2026-07-28 to the gateway, and can be asked for its roots in mid-call only. The filesystem server asks
-	// when it starts, and so serves what it was started with.
+	c := newClaude(t, z.marker, "ANTHROPIC_BASE_URL="+model.url)
+	// Claude Code speaks 2026-07-28 to the gateway, so that its roots can be requested only
+	// during a call. The filesystem server requests them when it starts, and so keeps the
+	// directory of its command line.
 	hello := filepath.Join(z.files, "hello.txt")
 	out, took := c.run(c.script(z.argv(),
 		`mcp__gw__echo {"message":"bare"}`,
@@ -220,16 +243,16 @@ func TestNAME_01_ClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
 	t.Logf("claude -p: %v", took)
 
 	offered, results := model.record()
-	var ours []string
+	var offeredTools []string
 	for _, name := range offered {
-		if own, ok := strings.CutPrefix(name, "mcp__gw__"); ok {
-			ours = append(ours, own)
+		if name, ok := strings.CutPrefix(name, "mcp__gw__"); ok {
+			offeredTools = append(offeredTools, name)
 		}
 	}
-	ours = forAnyClient(ours)
-	slices.Sort(ours)
-	if !slices.Equal(ours, z.tools) {
-		t.Errorf("offered to the model: %q\nwant: %q", ours, z.tools)
+	offeredTools = withoutClientTools(offeredTools)
+	slices.Sort(offeredTools)
+	if !slices.Equal(offeredTools, z.tools) {
+		t.Errorf("offered to the model: %q\nwant: %q", offeredTools, z.tools)
 	}
 	want := []struct {
 		tool, text string
@@ -245,7 +268,8 @@ func TestNAME_01_ClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
 		t.Fatalf("%d results: %+v\n%s", len(results), results, c.mcpLogs())
 	}
 	for i, w := range want {
-		if r := results[i]; r.tool != w.tool || !strings.Contains(r.text, w.text) || r.isError != w.isError {
+		if r := results[i]; r.tool != w.tool || !strings.Contains(r.text, w.text) ||
+			r.isError != w.isError {
 			t.Errorf("result %d: %+v, want %+v", i, r, w)
 		}
 	}
@@ -253,7 +277,8 @@ func TestNAME_01_ClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
 		t.Errorf("claude -p prints %q", out)
 	}
 
-	// Each call left one record that joins the three ids: the session's, the client's, the backend's.
+	// Each call has one record that connects the three ids: the session's, the client's, the
+	// backend's.
 	records := z.records()
 	var audited []string
 	ids := map[string]bool{}
@@ -261,7 +286,7 @@ func TestNAME_01_ClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
 		r.checkComplete(t)
 		audited = append(audited, r.Tool+" = "+r.Backend+"/"+r.BackendTool+" "+r.Outcome)
 		if r.Session != records[0].Session {
-			t.Errorf("session %q beside %q", r.Session, records[0].Session)
+			t.Errorf("session %q, want %q", r.Session, records[0].Session)
 		}
 		if !strings.HasPrefix(r.Client, "claude-code/2.1.332") {
 			t.Errorf("client %q", r.Client)
@@ -272,25 +297,28 @@ func TestNAME_01_ClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
 		}
 		ids[string(r.ID)] = true
 	}
-	wantAudit := []string{"echo = everything/echo ok", "web__get-env = web/get-env ok", "read_text_file = files/read_text_file ok",
+	wantAudit := []string{"echo = everything/echo ok", "web__get-env = web/get-env ok",
+		"read_text_file = files/read_text_file ok",
 		"get-sum = everything/get-sum tool_error", "web__get-sum = web/get-sum ok"}
 	if !slices.Equal(audited, wantAudit) {
 		t.Errorf("audit: %q\nwant: %q", audited, wantAudit)
 	}
 }
 
-// `claude mcp add gateway -- gateway` works before anything is written.
-func TestClaudeCodeCallsTheDemoWithoutAnyConfig(t *testing.T) {
+// `claude mcp add gateway -- gateway` works without any configuration.
+func TestClaudeCode_DemoWithoutConfig(t *testing.T) {
 	t.Parallel()
-	m := newSetup(t, nil).mark
+	m := newSetup(t, nil).marker
 	model := startModel(t)
 	c := newClaude(t, m, "ANTHROPIC_BASE_URL="+model.url)
 	c.run("mcp", "add", "-s", "user", "gateway", "--", gateway(t))
 	if out, _ := c.run("mcp", "list"); !strings.Contains(out, "Connected") {
-		t.Errorf("mcp list says %q\n%s", out, c.mcpLogs())
+		t.Errorf("mcp list prints %q\n%s", out, c.mcpLogs())
 	}
-	out, _ := c.run("-p", "please\nCALL mcp__gateway__add {\"a\":19,\"b\":23}", "--allowedTools", "mcp__gateway", "--output-format", "text")
-	if _, results := model.record(); len(results) != 1 || results[0].isError || !strings.Contains(results[0].text, "42") {
+	out, _ := c.run("-p", "please\nCALL mcp__gateway__add {\"a\":19,\"b\":23}", "--allowedTools",
+		"mcp__gateway", "--output-format", "text")
+	if _, results := model.record(); len(results) != 1 || results[0].isError ||
+		!strings.Contains(results[0].text, "42") {
 		t.Errorf("results: %+v; claude -p prints %q\n%s", results, out, c.mcpLogs())
 	}
 }

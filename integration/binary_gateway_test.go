@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Where templates are run, the linker keeps every exported method of every type, for a template may name any: 2 MB of
-// program, of which a good part stays in memory.
-func TestTheBinaryRunsNoTemplates(t *testing.T) {
+// If templates are executed, the linker keeps every exported method of every type, because a
+// template may name any of them: 2 MB in the binary, a good part of which stays in memory.
+func TestBinary_LinksNoTemplates(t *testing.T) {
 	program, err := os.ReadFile(gateway(t))
 	if err != nil {
 		t.Fatal(err)
@@ -19,6 +19,7 @@ func TestTheBinaryRunsNoTemplates(t *testing.T) {
 		t.Fatal("the names of functions are not in the binary")
 	}
 	if bytes.Contains(program, []byte("text/template.(*state).evalField")) {
-		t.Error("text/template is linked: something calls cobra's Set…Template, or runs a template itself")
+		t.Error(
+			"text/template is linked: something calls cobra's Set…Template, or runs a template itself")
 	}
 }

@@ -20,7 +20,8 @@ import (
 	"time"
 )
 
-// A message is one JSON-RPC message with the bytes it came in. Its parts are slices of those bytes, not re-encoded.
+// A message is one JSON-RPC message with its original bytes. Its parts are slices of those
+// bytes, not re-encoded.
 type message struct {
 	Raw     []byte          `json:"-"`
 	JSONRPC string          `json:"jsonrpc"`
@@ -42,27 +43,28 @@ func parseMessage(raw []byte) (message, error) {
 	return m, nil
 }
 
-// code is the code of the error, 0 without one.
+// code returns the code of the error, 0 without an error.
 func (m message) code() int {
 	var e struct{ Code int }
 	json.Unmarshal(m.Error, &e)
 	return e.Code
 }
 
-// A caller asks one question and waits for the answer. params is JSON.
+// A caller sends a request and waits for the response. params is JSON.
 type caller interface {
 	call(method, params string) message
 }
 
-// A rawClient is a client over stdio that knows JSON-RPC's lines and nothing of MCP. It keeps all it was sent.
+// A rawClient is a client over stdio that knows the framing of JSON-RPC and nothing of MCP. It
+// keeps every line that it receives.
 type rawClient struct {
 	t       testing.TB
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
-	stderr  string // path
+	stderr  string // path of the file
 	nextID  atomic.Int64
 	exited  chan struct{}
-	drained chan struct{} // stdout is at its end
+	drained chan struct{} // closed at the end of stdout
 	waitErr error
 
 	mu      sync.Mutex
@@ -70,21 +72,22 @@ type rawClient struct {
 	arrived chan struct{} // closed and replaced with each line
 }
 
-// startRaw starts cmd and reads its stdout until its end. When the test ends the command must have come to an end, or
-// do so once its stdin is closed.
+// startRaw starts cmd and reads its stdout to the end. When the test ends, the command must have
+// exited, or exit once its stdin is closed.
 func startRaw(t testing.TB, cmd *exec.Cmd) *rawClient {
 	t.Helper()
 	return startRawAs(t, cmd, nil)
 }
 
-// startRawAs is startRaw for a command that another user runs, if who is not nil.
+// startRawAs is like startRaw, and runs the command as another user if who is not nil.
 func startRawAs(t testing.TB, cmd *exec.Cmd, who *syscall.Credential) *rawClient {
 	t.Helper()
 	c := &rawClient{
 		t: t, cmd: cmd, stderr: filepath.Join(t.TempDir(), "stderr"),
 		exited: make(chan struct{}), drained: make(chan struct{}), arrived: make(chan struct{}),
 	}
-	// Files, not io.Writers: Wait must tell when the process ended, even if somebody else still holds its pipes.
+	// Files instead of io.Writers: Wait must return when the process has exited, even if another
+	// process still holds its pipes.
 	errFile, err := os.Create(c.stderr)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +108,7 @@ func startRawAs(t testing.TB, cmd *exec.Cmd, who *syscall.Credential) *rawClient
 	}
 	go func() { c.waitErr = cmd.Wait(); close(c.exited) }()
 	go c.read(out)
-	t.Cleanup(c.end)
+	t.Cleanup(c.waitForExit)
 	return c
 }
 
@@ -128,27 +131,30 @@ func (c *rawClient) read(out *os.File) {
 	}
 }
 
-// end is the last thing that happens to a client.
-func (c *rawClient) end() {
+// waitForExit checks, at the end of the test, that the command exits and that no process holds
+// its stdout.
+func (c *rawClient) waitForExit() {
 	c.stdin.Close()
 	select {
 	case <-c.exited:
 	case <-time.After(20 * time.Second):
-		c.t.Errorf("%s did not end within 20 s of end of file on its stdin", filepath.Base(c.cmd.Path))
+		c.t.Errorf("%s did not end within 20 s of end of file on its stdin",
+			filepath.Base(c.cmd.Path))
 	}
-	syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // ours or a group that is gone
+	syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // this group, or one that no longer exists
 	<-c.exited
 	select {
 	case <-c.drained:
 	case <-time.After(2 * time.Second):
-		c.t.Errorf("%s has ended, but somebody still holds its stdout", filepath.Base(c.cmd.Path))
+		c.t.Errorf("%s has exited, but another process still holds its stdout",
+			filepath.Base(c.cmd.Path))
 	}
 	if c.t.Failed() {
 		c.t.Logf("stderr of %s:\n%s", filepath.Base(c.cmd.Path), c.logs())
 	}
 }
 
-// logs is what came on stderr so far, cut to its last part.
+// logs returns the last 16 KiB of stderr.
 func (c *rawClient) logs() string {
 	text, _ := os.ReadFile(c.stderr)
 	if n := len(text) - 16<<10; n > 0 {
@@ -157,7 +163,7 @@ func (c *rawClient) logs() string {
 	return string(text)
 }
 
-// received are all lines so far.
+// received returns all lines so far.
 func (c *rawClient) received() [][]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,8 +187,8 @@ func (c *rawClient) notify(method, params string) {
 	c.send(`{"jsonrpc":"2.0","method":"` + method + `"` + params + `}`)
 }
 
-// ask sends a request under this raw id.
-func (c *rawClient) ask(id, method, params string) {
+// sendRequest sends a request with this raw id.
+func (c *rawClient) sendRequest(id, method, params string) {
 	c.t.Helper()
 	if params != "" {
 		params = `,"params":` + params
@@ -190,7 +196,7 @@ func (c *rawClient) ask(id, method, params string) {
 	c.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `"` + params + `}`)
 }
 
-var errGone = errors.New("the other side closed its stdout")
+var errGone = errors.New("stdout was closed")
 
 // find waits for the first line that match accepts.
 func (c *rawClient) find(within time.Duration, match func([]byte) bool) ([]byte, error) {
@@ -208,7 +214,7 @@ func (c *rawClient) find(within time.Duration, match func([]byte) bool) ([]byte,
 		select {
 		case <-arrived:
 		case <-timer.C:
-			return nil, fmt.Errorf("nothing within %v", within)
+			return nil, fmt.Errorf("no match within %v", within)
 		case <-c.drained:
 			c.mu.Lock()
 			more := len(c.lines) > seen
@@ -220,7 +226,7 @@ func (c *rawClient) find(within time.Duration, match func([]byte) bool) ([]byte,
 	}
 }
 
-// await waits for the first message that match accepts, among those that came already, too.
+// await waits for the first message that match accepts, including those received before.
 func (c *rawClient) await(what string, within time.Duration, match func(message) bool) message {
 	c.t.Helper()
 	line, err := c.find(within, func(line []byte) bool {
@@ -234,22 +240,23 @@ func (c *rawClient) await(what string, within time.Duration, match func(message)
 	return m
 }
 
-// answer waits for the response to this raw id.
-func (c *rawClient) answer(id string, within time.Duration) message {
+// awaitResponse waits for the response with this raw id.
+func (c *rawClient) awaitResponse(id string, within time.Duration) message {
 	c.t.Helper()
-	return c.await("the answer to "+id, within, func(m message) bool { return m.Method == "" && string(m.ID) == id })
+	return c.await("the response to "+id, within,
+		func(m message) bool { return m.Method == "" && string(m.ID) == id })
 }
 
-// call is ask and answer under an id of its own.
+// call sends a request with an id of its own and waits for the response.
 func (c *rawClient) call(method, params string) message {
 	c.t.Helper()
 	id := itoa(c.nextID.Add(1) + 1000)
-	c.ask(id, method, params)
-	return c.answer(id, patience)
+	c.sendRequest(id, method, params)
+	return c.awaitResponse(id, waitTimeout)
 }
 
-// greet does the handshake and returns the answer to initialize.
-func (c *rawClient) greet(revision string) message {
+// initialize does the handshake and returns the response to initialize.
+func (c *rawClient) initialize(revision string) message {
 	c.t.Helper()
 	m := c.call("initialize", initializeParams(revision))
 	if m.Result == nil {
@@ -259,14 +266,14 @@ func (c *rawClient) greet(revision string) message {
 	return m
 }
 
-// finish closes stdin and returns the exit code, which must come in time.
+// finish closes stdin and returns the exit code.
 func (c *rawClient) finish(within time.Duration) int {
 	c.t.Helper()
 	c.stdin.Close()
 	return c.exitCode(within)
 }
 
-// exitCode waits for the end; -1 is a signal's.
+// exitCode waits for the exit and returns the code; -1 = ended by a signal.
 func (c *rawClient) exitCode(within time.Duration) int {
 	c.t.Helper()
 	select {
@@ -287,7 +294,7 @@ func (c *rawClient) checkPure() {
 	}
 }
 
-// checkJSONRPC says what keeps a line from being a JSON-RPC message, or a batch of them.
+// checkJSONRPC returns an error if a line is not a JSON-RPC message or a batch of messages.
 func checkJSONRPC(line []byte) error {
 	if len(line) > 0 && line[0] == '[' {
 		var batch []json.RawMessage
@@ -314,7 +321,8 @@ func checkJSONRPC(line []byte) error {
 }
 
 func initializeParams(revision string) string {
-	return `{"protocolVersion":"` + revision + `","capabilities":{},"clientInfo":{"name":"integration","version":"1.0"}}`
+	return `{"protocolVersion":"` + revision +
+		`","capabilities":{},"clientInfo":{"name":"integration","version":"1.0"}}`
 }
 
 func last(lines [][]byte) []byte {
@@ -330,7 +338,7 @@ type tool struct {
 	raw  json.RawMessage
 }
 
-// listTools asks for all pages.
+// listTools lists all pages.
 func listTools(t testing.TB, c caller) []tool {
 	t.Helper()
 	var tools []tool
@@ -357,11 +365,11 @@ func listTools(t testing.TB, c caller) []tool {
 		cursor, _ := json.Marshal(*list.NextCursor)
 		params = `{"cursor":` + string(cursor) + `}`
 	}
-	t.Fatal("tools/list: a hundred pages and no end")
+	t.Fatal("tools/list: more than a hundred pages")
 	return nil
 }
 
-// names are the names of tools, in order.
+// names returns the names of tools, in order.
 func names(tools []tool) []string {
 	var list []string
 	for _, tool := range tools {

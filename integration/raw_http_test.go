@@ -3,16 +3,17 @@
 package integration
 
 import (
-	"bufio"
 	"io"
 	"mime"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"mcpgateway/internal/sse"
 )
 
-// A rawHTTP is rawClient's sibling for streamable HTTP.
+// A rawHTTP is a raw client over streamable HTTP.
 type rawHTTP struct {
 	t       testing.TB
 	url     string
@@ -24,10 +25,11 @@ type rawHTTP struct {
 // dialHTTP does the handshake. The session is deleted when the test ends.
 func dialHTTP(t testing.TB, url, revision string) *rawHTTP {
 	t.Helper()
-	// A transport of its own: the default one closes connections of this client when other tests have many.
+	// A separate transport: the default one closes connections of this client when other tests
+	// have many.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(transport.CloseIdleConnections)
-	c := &rawHTTP{t: t, url: url, client: http.Client{Timeout: patience, Transport: transport}}
+	c := &rawHTTP{t: t, url: url, client: http.Client{Timeout: waitTimeout, Transport: transport}}
 	m := c.call("initialize", initializeParams(revision))
 	if m.Result == nil {
 		t.Fatalf("initialize: %s", m.Raw)
@@ -65,7 +67,8 @@ func (c *rawHTTP) do(method, body string) (*http.Response, error) {
 func (c *rawHTTP) call(method, params string) message {
 	c.t.Helper()
 	id := itoa(c.nextID.Add(1))
-	res, err := c.do(http.MethodPost, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":`+params+`}`)
+	res, err := c.do(http.MethodPost, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+
+		`","params":`+params+`}`)
 	if err != nil {
 		c.t.Fatalf("%s: %v", method, err)
 	}
@@ -82,22 +85,26 @@ func (c *rawHTTP) call(method, params string) message {
 		}
 		return m
 	}
-	events := bufio.NewReader(res.Body)
+	events := newEventReader(res.Body)
 	for {
-		line, err := events.ReadString('\n')
+		event, err := events.Next()
 		if err != nil {
-			c.t.Fatalf("%s: the event stream ended without an answer: %v", method, err)
+			c.t.Fatalf("%s: the event stream ended without a response: %v", method, err)
 		}
-		data, ok := strings.CutPrefix(strings.TrimRight(line, "\r\n"), "data:")
-		if data = strings.TrimPrefix(data, " "); !ok || data == "" {
-			continue
-		}
-		m, err := parseMessage([]byte(data)) // this server writes one data line per event
+		m, err := parseMessage(event.Data)
 		if err != nil {
-			c.t.Fatalf("%s: %v: %s", method, err, data)
+			c.t.Fatalf("%s: %v: %s", method, err, event.Data)
 		}
 		if m.Method == "" && string(m.ID) == id {
 			return m
 		}
 	}
+}
+
+// newEventReader returns a reader of the server-sent events in body.
+func newEventReader(body io.Reader) *sse.Reader {
+	const maxEvent = 64 << 20 // bytes
+	events := sse.NewReader(maxEvent, nil)
+	events.Open(body)
+	return events
 }
