@@ -279,7 +279,7 @@ func (ac *attributionClient) planCall(p phase) *plannedCall {
 		c.Steps = append(c.Steps, scriptStep{Kind: "log", Standalone: true})
 	}
 	if r.Float64() < p.cancel {
-		// some calls will have ended by then
+		// Some calls will have ended by then.
 		c.pause = time.Duration(1+r.IntN(total*3/2)) * time.Microsecond
 		c.Respond = r.Float64() < p.answered
 		c.CancelRequests = r.IntN(2) == 0
@@ -422,7 +422,7 @@ func (ac *attributionClient) onMessage(stream string, m message) {
 		return
 	}
 	kind := map[string]string{
-		"": "answer", "notifications/progress": "progress", "notifications/message": "log",
+		"": "response", "notifications/progress": "progress", "notifications/message": "log",
 		"elicitation/create": "elicit", "sampling/createMessage": "sample", "roots/list": "roots",
 	}[m.Method]
 	key := tag[1] + tag[2] + "/" + tag[3] + kind
@@ -432,7 +432,7 @@ func (ac *attributionClient) onMessage(stream string, m message) {
 	ac.streams[key] = ac.name + " on " + stream
 	ac.counts[kind]++
 	switch kind {
-	case "answer":
+	case "response":
 		c.responses++
 		if late || string(m.ID) != c.id() || stream != c.id() {
 			wrong("not the response to call " + c.id())
@@ -463,7 +463,7 @@ func (ac *attributionClient) onMessage(stream string, m message) {
 		return
 	}
 	c.received[kind] = append(c.received[kind], n)
-	if !late && kind != "progress" && kind != "answer" && stream != "GET" &&
+	if !late && kind != "progress" && kind != "response" && stream != "GET" &&
 		ac.calls[atoi(stream)] == nil {
 		wrong("unknown stream")
 	}
@@ -482,7 +482,7 @@ func (ac *attributionClient) onUnlabelledLocked(stream string, m message) {
 	case m.Method == "notifications/cancelled":
 		var params struct{ RequestID json.RawMessage }
 		json.Unmarshal(m.Params, &params)
-		// may precede the request itself, which is on another stream
+		// May precede the request itself, which is on another stream.
 		ac.cancelledIDs = append(ac.cancelledIDs, string(params.RequestID))
 		ac.counts["cancelled"]++
 	default:

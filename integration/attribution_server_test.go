@@ -30,7 +30,7 @@ type attributionServer struct {
 	pending map[string]chan message
 	lastID  int
 	idle    []func() // called when no script runs
-	// ids of calls whose cancellation came first, as can happen over HTTP
+	// Ids of calls whose cancellation came first, as can happen over HTTP.
 	cancelledEarly map[string]bool
 }
 
@@ -270,7 +270,7 @@ func (s *attributionServer) request(t *scriptedCall, n int, step scriptStep) {
 	select {
 	case m := <-response:
 		s.check(t, tag, m)
-	// the request may have been lost together with the call's stream
+	// The request may have been lost together with the call's stream.
 	case <-time.After(20 * time.Millisecond):
 	}
 }

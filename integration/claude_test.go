@@ -39,9 +39,9 @@ func newClaude(t testing.TB, m envMarker, env ...string) *claude {
 	dir := t.TempDir()
 	return &claude{t: t, path: found[0], dir: dir, env: append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8", markerEnv + "=" + string(m),
-		// discard port: nothing listens there
+		// Discard port: nothing listens there.
 		"ANTHROPIC_API_KEY=dummy", "ANTHROPIC_BASE_URL=http://127.0.0.1:9",
-		// offer all tools to the model at once instead of through a search tool
+		// Offer all tools to the model at once instead of through a search tool.
 		"ENABLE_TOOL_SEARCH=false",
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1",
 		"DISABLE_ERROR_REPORTING=1", "DISABLE_AUTOUPDATER=1",

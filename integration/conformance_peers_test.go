@@ -95,7 +95,7 @@ func awaitListener(t testing.TB, addr string, exited <-chan struct{}) {
 }
 
 const (
-	// configuration of the gateway that the client starts; unset = no gateway
+	// Configuration of the gateway that the client starts; unset = no gateway.
 	suiteConfigEnv = "INTEGRATION_CONFIG"
 	// URL of the scenario's server, used in that configuration
 	suiteURLEnv      = "INTEGRATION_SUITE_URL"

@@ -153,7 +153,7 @@ func (n *leakCheck) round(sessions int) {
 				began := time.Now()
 				switch err := n.session(client, i); {
 				case errors.Is(err, errNoSession) && time.Since(began) > idleTimeout:
-					// on a busy machine it can be silent for longer than a session is kept
+					// On a busy machine it can be silent for longer than a session is kept.
 					n.slowClients.Add(1)
 				case err != nil:
 					n.t.Errorf("session %d: %v", i, err)

@@ -65,7 +65,7 @@ func TestSubscriptionsListen_OverHTTP(t *testing.T) {
 				`"l2"`: updates, "3": nothing} {
 				m := stream.next()
 				for stream == tools && m.Method == "notifications/tools/list_changed" {
-					// the server notifies each of its sessions, so it may come twice
+					// The server notifies each of its sessions, so it may come twice.
 					m = stream.next()
 				}
 				if string(m.ID) != id ||

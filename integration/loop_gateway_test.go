@@ -61,7 +61,7 @@ func TestLoop_OwnBackend(t *testing.T) {
 	n := &nestedGateways{newSetup(t, nil, gatewayBackend(t, "me", "gateway.yaml", starts),
 		backend{Name: "plain", Command: gateway(t)}, backend{Name: "demo", Embedded: "demo"}),
 		starts}
-	// the backend plain finds the file in its working directory
+	// The backend plain finds the file in its working directory.
 	if code, out := n.runVerb("trust"); code != 0 {
 		t.Fatalf("trust: exit code %d\n%s", code, out)
 	}
@@ -101,7 +101,7 @@ func TestLoop_OwnBackend(t *testing.T) {
 		}
 		return n
 	}
-	// several attempts
+	// Several attempts.
 	poll(waitTimeout, func() bool { return warnings() > 0 && len(n.depths()) > 5 })
 	if code := gw.finish(waitTimeout); code != 0 {
 		t.Errorf("exit code %d", code)

@@ -113,7 +113,7 @@ func TestMission_OverHTTP(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			status, text, opened := post(row.session, row.body)
-			// the response came late, as an event
+			// The response came late, as an event.
 			if _, data, isStream := strings.Cut(text, "data: {"); isStream {
 				text = "{" + data
 			}

@@ -94,7 +94,7 @@ func TestNames_ChangedBackendIsLogged_F_CLI_6(t *testing.T) {
 	if err := os.RemoveAll(names); err != nil {
 		t.Fatal(err)
 	}
-	// records can be neither read nor written
+	// Records can be neither read nor written.
 	if err := os.WriteFile(names, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

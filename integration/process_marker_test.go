@@ -40,7 +40,7 @@ func (m envMarker) processes() []process {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	var found []process
 	for _, dir := range dirs {
-		// empty for zombies, not readable for other users' processes
+		// Empty for zombies, not readable for other users' processes.
 		env, err := os.ReadFile(filepath.Join(dir, "environ"))
 		if err != nil ||
 			!slices.ContainsFunc(bytes.Split(env, []byte{0}),

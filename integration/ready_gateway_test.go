@@ -17,7 +17,7 @@ func TestReadyWaitsForEveryBackend_F_PROC_3(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "10ms"}},
 		backend{Name: "demo", Embedded: "demo"},
-		// it fails, so that nothing waits for it
+		// It fails, so that nothing waits for it.
 		backend{Name: "absent", Command: "/nowhere/at/all"},
 		backend{Name: "late", Command: "sh",
 			Args: []string{"-c", `while ! [ -e "$0" ]; do sleep 0.01; done; exit 3`, gate}})

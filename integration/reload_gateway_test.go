@@ -81,7 +81,7 @@ func TestReload_UnderLoad(t *testing.T) {
 	if processes["still"] != 1 || processes["calm"] != 1 || processes["wind"] < reloads/2 {
 		t.Errorf("processes: %v", processes)
 	}
-	// the gateway, three backends and their watchdogs
+	// The gateway, three backends and their watchdogs.
 	if !poll(waitTimeout, func() bool { return len(s.marker.processes()) <= 7 }) {
 		t.Errorf("left: %v", s.marker.processes())
 	}
@@ -445,7 +445,7 @@ func TestCheckDiff(t *testing.T) {
 	}
 	// --listen comes from a flag
 	diff(0, fmt.Sprintf("the gateway (process %d)", gw.cmd.Process.Pid), "nothing would change")
-	// so that it does not load the changed file
+	// So that it does not load the changed file.
 	gw.cmd.Process.Signal(syscall.SIGSTOP)
 	s.editConfig(func(doc map[string]any) {
 		backendEntry(doc, "wind")["env"].(map[string]any)["TOKEN"] = "hush-hush"
@@ -551,7 +551,7 @@ func TestSIGHUP_RetriesFailedBackends(t *testing.T) {
 	gw := s.start()
 	log := gw.logReader()
 	gw.initialize("2025-11-25")
-	// the next attempt is half a minute away
+	// The next attempt is half a minute away.
 	log.await("backend fails repeatedly", "backend=broken")
 	if err := os.Symlink(weather("broken", "1").Command, program); err != nil {
 		t.Fatal(err)

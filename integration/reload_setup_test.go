@@ -87,7 +87,7 @@ func runWeather() int {
 
 func weather(name, version string) backend {
 	b := helperBackend(name, "weather", "")
-	// differs from the backend's name, because values are masked in the log
+	// Differs from the backend's name, because values are masked in the log.
 	b.Env["WEATHER_NAME"], b.Env["WEATHER_VERSION"] = name+"_", version
 	return b
 }
@@ -240,7 +240,7 @@ func startLoad(t testing.TB, url string, clients int, names ...string) *callLoad
 	}
 	for i := range clients {
 		responses := make(chan message, 1)
-		// the client must list, as clients do: without a list there are no notifications
+		// The client must list, as clients do: without a list there are no notifications.
 		var listChanged atomic.Bool
 		listChanged.Store(true)
 		v, err := dialStreams(t.Context(), &http.Client{Timeout: waitTimeout}, url, `{}`, nil)

@@ -221,7 +221,7 @@ func testSDKClient(t *testing.T, s *setup, dial dialer, revision string, notes m
 		t.Fatalf("connect: %v", err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill() }) // for tests that fail early
-	// both prefer the modern one
+	// Both prefer the modern one.
 	if want := cmp.Or(revision, modernRevision); c.revision() != want {
 		t.Errorf("revision %s, want %s", c.revision(), want)
 	}
@@ -249,13 +249,13 @@ func testSDKClient(t *testing.T, s *setup, dial dialer, revision string, notes m
 			}
 		}
 		releaseSteps(ctx, t, c, server.prefix, ended)
-		// without a progress token
+		// Without a progress token.
 		releaseSteps(ctx, t, c, server.prefix, startCall(ctx, c, server.prefix+"steps", ""))
 
 		callCtx, cancelCall := context.WithCancel(ctx)
 		ended = startCall(callCtx, c, server.prefix+"hold", "hold "+token)
 		if got, want := next(t, "progress", ev.progress), "hold "+token+" 1/3"; got != want {
-			// this also checks that the call without a token had no progress
+			// This also checks that the call without a token had no progress.
 			t.Errorf("progress %q, want %q", got, want)
 		}
 		cancelCall()

@@ -320,7 +320,7 @@ func (c mcpgoSession) subscribe(ctx context.Context, uri string) error {
 	if err := c.Subscribe(ctx, req); err != nil {
 		return err
 	}
-	// in the modern generation Subscribe only records the URI to listen to
+	// In the modern generation Subscribe only records the URI to listen to.
 	return c.listen(ctx, c.events.events)
 }
 
@@ -385,7 +385,7 @@ func TestSDKClientsOverHTTP(t *testing.T) {
 		newest    string // the negotiated revision
 	}{
 		{"gosdk", goSDKDialer(false), url, revisions, modernRevision},
-		// because it keeps a standalone stream open
+		// Because it keeps a standalone stream open.
 		{"mcpgo", mcpGoDialer(false), url, revisions, "2025-11-25"},
 		{"gosdk-sse", goSDKDialer(true), httpSSE, []string{"2024-11-05"}, "2025-11-25"},
 		{"mcpgo-sse", mcpGoDialer(true), httpSSE, []string{"2024-11-05"}, "2025-11-25"},
@@ -444,7 +444,7 @@ func testSessionClient(t *testing.T, dial sessionDialer, url, revision, want, no
 	if c.revision() != want {
 		t.Errorf("revision %s, want %s", c.revision(), want)
 	}
-	// without logging/setLevel and ping: directly at the server they are errors, too
+	// Without logging/setLevel and ping: directly at the server they are errors, too.
 	stateless := c.revision() == modernRevision
 	cancelled := func() int {
 		return len(slices.DeleteFunc(readNotes(notes),
@@ -469,7 +469,7 @@ func testSessionClient(t *testing.T, dial sessionDialer, url, revision, want, no
 		}
 		releaseSteps(ctx, t, c, server.prefix, ended)
 
-		// over HTTP the go-sdk's server keeps a call that is not cancelled
+		// Over HTTP the go-sdk's server keeps a call that is not cancelled.
 		if c.sendsCancelled() || server.name == "local" {
 			cancelAfterProgress(ctx, t, c, h, server.prefix+"hold", "hold "+token)
 			if c.sendsCancelled() && server.name == "local" &&

@@ -25,7 +25,7 @@ func TestSEC_03_NoSecretIsShown(t *testing.T) {
 		t.Skip("-short: this test takes seconds")
 	}
 	t.Parallel()
-	// part of each secret; the secrets have characters that some formats escape
+	// Part of each secret; the secrets have characters that some formats escape.
 	const sentinel = "s3nt1nel"
 	secret := func(of string) string { return sentinel + "-" + of + "+/=&é\"x" }
 	script := `read -r l; echo "token $TOKEN arg $1" >&2; echo "Authorization: Bearer $TOKEN"; exit 3`
@@ -81,7 +81,7 @@ func TestSEC_03_NoSecretIsShown(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	for i, line := range gw.received() {
-		// these repeat the client's message
+		// These repeat the client's message.
 		if !bytes.Contains(line, []byte(`\"token\"`)) && !bytes.Contains(line, []byte(`"uri"`)) {
 			texts[fmt.Sprint("line ", i, " on stdout")] = line
 		}

@@ -39,7 +39,7 @@ func TestServerRequest_SurvivesCancelledCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.disconnect()
-	// the same session, with a stream that can be disconnected alone
+	// The same session, with a stream that can be disconnected alone.
 	cancelledStream := &streamClient{url: v.url, session: v.session, client: v.client,
 		onMessage: v.onMessage}
 	cancelledStream.ctx, cancelledStream.cancel = context.WithCancel(ctx)

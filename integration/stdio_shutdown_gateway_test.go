@@ -167,7 +167,7 @@ func TestClosedPipes_OrderlyShutdown(t *testing.T) {
 	lastCallID(t, notes, "hold")
 	stdout.Close()
 	stderr.Close()
-	// its response has no reader
+	// Its response has no reader.
 	io.WriteString(stdin, `{"jsonrpc":"2.0","id":3,"method":"ping"}`+"\n")
 	stdin.Close()
 	ended := make(chan error, 1)

@@ -24,7 +24,7 @@ func forwarder(dll, function, target string) []byte {
 	targetAt := functionAt + uint32(len(function)) + 1
 	put(&data, uint32(0), uint32(0), uint32(0), dllAt, uint32(1), uint32(1), uint32(1),
 		uint32(addresses), uint32(names), uint32(ordinals))
-	// an address inside the directory is a string
+	// An address inside the directory is a string.
 	put(&data, targetAt, functionAt, uint16(0), uint16(0))
 	data.WriteString(dll + "\x00" + function + "\x00" + target + "\x00")
 	size := uint32(data.Len())
