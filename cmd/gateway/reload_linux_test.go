@@ -23,15 +23,15 @@ func (c *client) awaitLog(text string, times int) string {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		said, err := os.ReadFile(c.stderr.Name())
+		log, err := os.ReadFile(c.stderr.Name())
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		if strings.Count(string(said), text) >= times {
-			return string(said)
+		if strings.Count(string(log), text) >= times {
+			return string(log)
 		}
 		if time.Now().After(end) {
-			c.t.Fatalf("the log does not have %q %d times:\n%s", text, times, said)
+			c.t.Fatalf("the log does not have %q %d times:\n%s", text, times, log)
 		}
 		<-tick.C
 	}
@@ -103,9 +103,9 @@ func TestUserFileIsLoadedWhenCreated(t *testing.T) {
 	if list := c.awaitMessage(out, `"id":4`); !strings.Contains(list, `"later__`) {
 		t.Error(list)
 	}
-	said := c.awaitLog("configuration reloaded", 1)
-	if n := strings.Count(said, "until the file is corrected"); n != 1 {
-		t.Errorf("the errors were logged %d times:\n%s", n, said)
+	log := c.awaitLog("configuration reloaded", 1)
+	if n := strings.Count(log, "until the file is corrected"); n != 1 {
+		t.Errorf("the errors were logged %d times:\n%s", n, log)
 	}
 
 	// From now on the file is in force. It may be removed and written again.
@@ -153,9 +153,9 @@ func TestLocalFileIsLoadedWhenApproved(t *testing.T) {
 	if code, _, stderr := runPiped(t, nil, "trust", file).output(); code != exitOK {
 		t.Fatal(stderr)
 	}
-	said := c.awaitLog("configuration reloaded", 1)
-	if n := strings.Count(said, "is not approved with this content"); n != 1 {
-		t.Errorf("the missing approval was logged %d times:\n%s", n, said)
+	log := c.awaitLog("configuration reloaded", 1)
+	if n := strings.Count(log, "is not approved with this content"); n != 1 {
+		t.Errorf("the missing approval was logged %d times:\n%s", n, log)
 	}
 	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`+"\n")
 	if list := c.awaitMessage(out, `"id":4`); !strings.Contains(list, `"later__`) {

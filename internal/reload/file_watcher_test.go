@@ -45,7 +45,7 @@ func newWatcherTest(t *testing.T, prepare func(s *watcherTest), files ...string)
 	t.Cleanup(running.Wait)
 	t.Cleanup(cancel)
 	s.watch(files)
-	s.expectChange("its beginning")
+	s.expectChange("the start")
 	return s
 }
 
@@ -79,7 +79,7 @@ func (s *watcherTest) expectChange(what string) {
 	select {
 	case <-s.changed:
 	case <-time.After(20 * time.Second):
-		s.Fatalf("%s was not seen", what)
+		s.Fatalf("%s was not reported", what)
 	}
 }
 
@@ -88,14 +88,14 @@ func (s *watcherTest) expectNoChange(what string) {
 	s.Helper()
 	select {
 	case <-s.changed:
-		s.Errorf("%s was told", what)
+		s.Errorf("%s was reported", what)
 	case <-time.After(3 * quietPeriod):
 	}
 }
 
 func TestFileWatcherReportsEdits(t *testing.T) {
 	for name, edit := range map[string]func(s *watcherTest){
-		"written over":     func(s *watcherTest) { s.write("gateway.yaml", "two") },
+		"overwritten":      func(s *watcherTest) { s.write("gateway.yaml", "two") },
 		"mv":               func(s *watcherTest) { s.write("new", "two"); s.rename("new", "gateway.yaml") },
 		"vim, with backup": func(s *watcherTest) { s.rename("gateway.yaml", "gateway.yaml~"); s.write("gateway.yaml", "two") },
 		"truncated, then written": func(s *watcherTest) {
@@ -103,7 +103,7 @@ func TestFileWatcherReportsEdits(t *testing.T) {
 			s.write("gateway.yaml", "two")
 		},
 		"removed, then there again": func(s *watcherTest) { s.must(os.Remove(s.path("gateway.yaml"))); s.write("gateway.yaml", "two") },
-		"to be read": func(s *watcherTest) {
+		"mode changed": func(s *watcherTest) {
 			s.must(os.Chmod(s.path("gateway.yaml"), 0o644))
 		},
 	} {
@@ -129,21 +129,21 @@ func TestFileWatcherReportsBurstOnce(t *testing.T) {
 		s.rename("new", "gateway.yaml")
 	}
 	s.expectChange("a burst")
-	told, last := 1, time.Now()
+	reports, last := 1, time.Now()
 	for silent := false; !silent; {
 		select {
 		case <-s.changed:
-			told++
+			reports++
 			last = time.Now()
 		case <-time.After(3 * quietPeriod):
 			silent = true
 		}
 	}
 	// A machine that pauses this test for quietPeriod makes two bursts of one.
-	if bursts := max(int(last.Sub(began)/quietPeriod), 1); told > bursts {
+	if bursts := max(int(last.Sub(began)/quietPeriod), 1); reports > bursts {
 		t.Errorf(
 			"50 changes in %v were reported %d times, but are at most %d bursts", last.Sub(began),
-			told, bursts,
+			reports, bursts,
 		)
 	}
 }
@@ -154,7 +154,7 @@ func TestFileWatcherIgnoresOtherFiles(t *testing.T) {
 	s.write("other.yaml", "x")
 	s.write(".gateway.yaml.swp", "x")
 	s.must(os.Mkdir(s.path("state"), 0o700))
-	s.expectNoChange("a neighbour")
+	s.expectNoChange("a change of another file")
 }
 
 // The watcher waits for a file that is missing for a moment, and then reports its replacement.
@@ -165,14 +165,14 @@ func TestFileWatcherWaitsForReplacement(t *testing.T) {
 	t.Parallel()
 	s := newWatcherTest(t, nil, "gateway.yaml")
 	s.must(os.Remove(s.path("gateway.yaml")))
-	s.expectNoChange("a file that is gone for a moment")
+	s.expectNoChange("a file that is missing for a moment")
 	s.write("gateway.yaml", "two")
-	s.expectChange("its return")
+	s.expectChange("the replacement")
 
 	s.must(os.Remove(s.path("gateway.yaml")))
-	s.expectChange("a file that stays away") // for it does so for longer
+	s.expectChange("a removed file") // after replaceTimeout
 	s.write("gateway.yaml", "three")
-	s.expectChange("its late return")
+	s.expectChange("a file that was created again")
 }
 
 // A change is reported even if the file is written without pause.
@@ -212,9 +212,9 @@ func TestFileWatcherReportsConfigMaps(t *testing.T) {
 		s.link(next, "..data_tmp")
 		s.rename("..data_tmp", "..data")
 		s.must(os.RemoveAll(s.path(fmt.Sprintf("..%d", i-1))))
-		s.expectChange("the exchange of ..data")
+		s.expectChange("the replacement of ..data")
 		s.write(next+"/gateway.yaml", "within it")
-		s.expectChange("a change where the links lead")
+		s.expectChange("a change of the target of the links")
 	}
 }
 
@@ -227,13 +227,13 @@ func TestFileWatcherFollowsLinks(t *testing.T) {
 		s.link(s.path("dotfiles/gw/real.yaml"), "etc/gateway.yaml")
 	}, "etc/gateway.yaml")
 	s.write("dotfiles/gw/real.yaml", "two")
-	s.expectChange("the file that is linked to")
+	s.expectChange("a change of the target")
 	s.write("other", "x")
 	s.must(os.Remove(s.path("etc/gateway.yaml")))
 	s.link("../other", "etc/gateway.yaml")
-	s.expectChange("a link elsewhere")
+	s.expectChange("another link")
 	s.write("other", "y")
-	s.expectChange("what it leads to now")
+	s.expectChange("a change of its target")
 }
 
 // Some deployments replace the whole directory.
@@ -247,16 +247,16 @@ func TestFileWatcherReportsReplacedDirectory(t *testing.T) {
 	s.write("next/gateway.yaml", "two")
 	s.rename("conf", "old")
 	s.rename("next", "conf")
-	s.expectChange("another directory")
+	s.expectChange("a replaced directory")
 	s.write("conf/gateway.yaml", "three")
 	s.expectChange("a change in it")
 
 	s.must(os.RemoveAll(s.path("conf")))
 	s.must(os.Mkdir(s.path("conf"), 0o700))
 	s.write("conf/gateway.yaml", "four")
-	s.expectChange("a directory that was made anew")
+	s.expectChange("a directory that was created again")
 	s.write("conf/gateway.yaml", "five")
-	s.expectChange("a change in that")
+	s.expectChange("a change in it")
 }
 
 // The system does not report changes of a directory further up.
@@ -273,7 +273,7 @@ func TestFileWatcherReportsReplacedAncestor(t *testing.T) {
 	}, "release/conf/gateway.yaml")
 	s.rename("release", "before")
 	s.rename("next", "release")
-	s.expectChange("another release")
+	s.expectChange("a replaced ancestor")
 	s.write("release/conf/gateway.yaml", "three")
 	s.expectChange("a change in it")
 }
@@ -284,9 +284,9 @@ func TestFileWatcherChangesFiles(t *testing.T) {
 	s.write("b.pem", "two")
 	s.expectChange("the second file")
 	s.watch([]string{s.path("a.yaml")})
-	s.expectChange("that there are others")
+	s.expectChange("the start of another watch")
 	s.write("b.pem", "three")
-	s.expectNoChange("a file that is watched no more")
+	s.expectNoChange("a change of a file that is no longer watched")
 }
 
 func TestSymlinkChainEnds(t *testing.T) {

@@ -23,15 +23,15 @@ func TestSIGHUP(t *testing.T) {
 	if h.Deliver() {
 		t.Error("delivered before Subscribe")
 	}
-	told, release := h.Subscribe(pipe)
+	signals, release := h.Subscribe(pipe)
 	for range 3 { // unread signals are merged
 		if !h.Deliver() {
 			t.Error("not delivered")
 		}
 	}
-	<-told
+	<-signals
 	select {
-	case <-told:
+	case <-signals:
 		t.Error("delivered twice")
 	default:
 	}
@@ -39,10 +39,10 @@ func TestSIGHUP(t *testing.T) {
 	if h.Deliver() {
 		t.Error("delivered after release")
 	}
-	if told, _ := h.Subscribe(terminal); told != nil || h.Deliver() {
+	if signals, _ := h.Subscribe(terminal); signals != nil || h.Deliver() {
 		t.Error("subscribed with a terminal")
 	}
-	if told, release := (*SIGHUP)(nil).Subscribe(pipe); told != nil {
+	if signals, release := (*SIGHUP)(nil).Subscribe(pipe); signals != nil {
 		t.Error("subscribed without a SIGHUP")
 	} else {
 		release()
