@@ -6,61 +6,6 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// inFlightCalls is the list of a session's calls that were sent and have not ended, the oldest
-// first. Its length is bounded by MaxInFlight.
-type inFlightCalls struct{ oldest, newest *clientCall }
-
-// track adds a call that is about to be sent.
-func (s *Session) track(c *clientCall) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.older = s.inFlight.newest
-	if c.older == nil {
-		s.inFlight.oldest = c
-	} else {
-		c.older.newer = c
-	}
-	s.inFlight.newest = c
-}
-
-// untrack removes a call, if it was tracked, and ends the server requests that belong to it.
-func (s *Session) untrack(c *clientCall) {
-	s.mu.Lock()
-	s.untrackLocked(c)
-	var ending []*serverRequest
-	if len(s.serverRequests.open) > 0 {
-		ending = s.detachRequestsLocked(c)
-	}
-	s.mu.Unlock()
-	for _, sr := range ending {
-		sr.withdraw(errCallEnded)
-	}
-}
-
-func (s *Session) isInFlightLocked(c *clientCall) bool {
-	return c.older != nil || s.inFlight.oldest == c
-}
-
-func (s *Session) untrackLocked(c *clientCall) {
-	if len(s.earlyStatuses) > 0 {
-		s.takeEarlyStatusesLocked(c)
-	}
-	switch {
-	case c.older != nil:
-		c.older.newer = c.newer
-	case s.inFlight.oldest == c:
-		s.inFlight.oldest = c.newer
-	default:
-		return
-	}
-	if c.newer != nil {
-		c.newer.older = c.older
-	} else {
-		s.inFlight.newest = c.older
-	}
-	c.older, c.newer = nil, nil
-}
-
 // originCall returns the call that a backend's message to the session belongs to, by the first
 // rule that applies:
 //

@@ -221,7 +221,7 @@ func (c *clientCall) send(route catalog.Route) {
 	if c.stateless != nil {
 		c.makeResumable()
 	} else {
-		c.s.track(c)
+		c.s.addInFlight(c)
 	}
 	c.sent = true
 	// The lock orders the call against a cancellation: either it is not sent, or HandleCancel
@@ -340,7 +340,7 @@ func (c *clientCall) HandleCancel(params []byte) {
 func (c *clientCall) isMethod(method string) bool { return c.Method == method }
 
 func (c *clientCall) end(o Outcome) {
-	c.s.untrack(c)
+	c.s.removeInFlight(c)
 	c.BackendID, c.Sent = c.upstream.ID(), c.upstream.SentAt()
 	c.finish(o)
 }

@@ -1,9 +1,13 @@
 package gateway
 
 import (
+	"errors"
+
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
+
+var errAlreadyContinued = errors.New("another request already continues this call")
 
 // A continuation is the data of a stateless client's retry that continues a call.
 type continuation struct {

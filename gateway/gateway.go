@@ -27,14 +27,23 @@
 // client suspends the call (suspended_calls.go). An input_required result of a modern backend
 // becomes requests to the session client (round_trips.go).
 //
-// The package knows a backend only through [Backends]. clientCall.clientReason is the only place
-// that turns a Go error into text for a client. A message that cannot be attributed to a session
-// with certainty reaches no session.
+// The package knows a backend only through [Backends]. A call that failed gets its error text, with
+// its outcome, from clientCall.clientError. A message that cannot be attributed to a session with
+// certainty reaches no session.
 //
-// Lock order, outer first: clientCall.mu and serverRequest.mu before Session.mu; clientCall.mu
-// before statelessClients.mu, statelessClient.mu, statelessTasks.mu and usedTickets.mu;
-// statelessClient.mu before resumableCall.mu before suspendedCalls.mu; statelessTasks.mu before
-// legacyTaskBridge.mu. Those of quota.Counter are innermost.
+// Lock order, outer first:
+//
+//	clientCall.mu → Session.mu, sessionTasks.mu
+//	clientCall.mu → statelessClients.mu, statelessClient.mu, statelessTasks.mu, usedTickets.mu
+//	serverRequest.mu → Session.mu
+//	statelessClient.mu → resumableCall.mu → suspendedCalls.mu
+//	statelessTasks.mu → legacyTaskBridge.mu
+//	delayedUpdates.mu → listenRequest.mu
+//
+// Below Session.mu only locks of packages peer, backends and transport are taken. Gateway.mu,
+// listeners.mu and the locks of quota.Counter are innermost. A few locks are held during a write,
+// which does not block: clientCall.mu, serverRequest.mu and listenRequest.mu, each to keep the order
+// of what it writes.
 package gateway
 
 import (

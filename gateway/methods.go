@@ -19,7 +19,9 @@ type methodSpec struct {
 	notFound func(name string) *wire.Error
 	// send sends the request, with the backend's own name.
 	send func(c *clientCall)
-	// allowsInput reports whether a modern backend may respond with input_required.
+	// allowsInput reports whether the method allows input requests in the middle of a call: whether
+	// a modern backend may respond with input_required, and a call of a stateless client is a
+	// resumableCall.
 	allowsInput bool
 }
 

@@ -28,8 +28,9 @@ type attribution struct {
 	certain bool        // the request came on the call's stream
 }
 
-// acquireSlot reserves a slot for a request of a backend, or returns an error.
-func (s *Session) acquireSlot(backend string) *wire.Error {
+// reserveServerRequest counts one more open request of a backend to the client, or returns an
+// error if there are too many.
+func (s *Session) reserveServerRequest(backend string) *wire.Error {
 	limit := maxServerRequests
 	if s.g.Backends.View().HasSeveralBackends() {
 		limit /= 2
@@ -53,14 +54,14 @@ func (s *Session) acquireSlot(backend string) *wire.Error {
 	return nil
 }
 
-// releaseSlot releases a slot.
-func (s *Session) releaseSlot(backend string) {
+// releaseServerRequest undoes one reserveServerRequest.
+func (s *Session) releaseServerRequest(backend string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.releaseSlotLocked(backend)
+	s.releaseServerRequestLocked(backend)
 }
 
-func (s *Session) releaseSlotLocked(backend string) {
+func (s *Session) releaseServerRequestLocked(backend string) {
 	open := &s.serverRequests
 	open.total--
 	if open.perBackend[backend]--; open.perBackend[backend] == 0 {
@@ -134,7 +135,7 @@ func (sr *serverRequest) release() {
 	s := sr.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.releaseSlotLocked(sr.backend)
+	s.releaseServerRequestLocked(sr.backend)
 	if sr.timer != nil {
 		sr.timer.Stop()
 	}

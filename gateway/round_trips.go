@@ -202,10 +202,10 @@ func (c *clientCall) clientRequests(
 // ask sends the client one request and returns its result.
 func (c *clientCall) ask(ctx context.Context, request wire.Message) ([]byte, *wire.Error) {
 	s := c.s
-	if err := s.acquireSlot(c.Route.Backend); err != nil {
+	if err := s.reserveServerRequest(c.Route.Backend); err != nil {
 		return nil, err
 	}
-	defer s.releaseSlot(c.Route.Backend)
+	defer s.releaseServerRequest(c.Route.Backend)
 	return c.sendAndWait(ctx, request)
 }
 

@@ -63,7 +63,7 @@ func (s *Session) forwardRequest(backend string, r *peer.Request) {
 		r.Fail(err)
 		return
 	}
-	if err := s.acquireSlot(backend); err != nil {
+	if err := s.reserveServerRequest(backend); err != nil {
 		r.Fail(err)
 		return
 	}

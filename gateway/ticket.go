@@ -30,9 +30,9 @@ type ticket struct {
 
 // The kinds of tickets.
 const (
-	ticketState     = "state"  // the backend has a requestState of its own
-	ticketSuspended = "errand" // a suspended call waits for the client
-	ticketRerun     = "rerun"  // the call is sent again after URL elicitations
+	ticketState     = "state"     // the backend has a requestState of its own
+	ticketSuspended = "suspended" // a suspended call waits for the client
+	ticketRerun     = "rerun"     // the call is sent again after URL elicitations
 )
 
 // ticketTTL is the lifetime of a ticket that costs the gateway no memory.

@@ -119,10 +119,7 @@ const (
 	maxReruns = 20_000
 )
 
-var (
-	errAlreadyContinued = errors.New("another request already continues this call")
-	errTooManyReruns    = errors.New("too many calls were sent again recently; retry later")
-)
+var errTooManyReruns = errors.New("too many calls were sent again recently; retry later")
 
 // usedTickets are the ids of reruns whose tickets were used, kept until the tickets expire. A
 // ticket is therefore valid for one run, however often the client sends it. The zero value is

@@ -1,0 +1,56 @@
+package gateway
+
+// inFlightCalls is the list of a session's calls that were sent and have not ended, the oldest
+// first. Its length is bounded by MaxInFlight.
+type inFlightCalls struct{ oldest, newest *clientCall }
+
+// addInFlight adds a call that is about to be sent to the calls in flight.
+func (s *Session) addInFlight(c *clientCall) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.older = s.inFlight.newest
+	if c.older == nil {
+		s.inFlight.oldest = c
+	} else {
+		c.older.newer = c
+	}
+	s.inFlight.newest = c
+}
+
+// removeInFlight removes a call from the calls in flight, if it is among them, and ends the server requests that belong to it.
+func (s *Session) removeInFlight(c *clientCall) {
+	s.mu.Lock()
+	s.removeInFlightLocked(c)
+	var ending []*serverRequest
+	if len(s.serverRequests.open) > 0 {
+		ending = s.detachRequestsLocked(c)
+	}
+	s.mu.Unlock()
+	for _, sr := range ending {
+		sr.withdraw(errCallEnded)
+	}
+}
+
+func (s *Session) isInFlightLocked(c *clientCall) bool {
+	return c.older != nil || s.inFlight.oldest == c
+}
+
+func (s *Session) removeInFlightLocked(c *clientCall) {
+	if len(s.earlyStatuses) > 0 {
+		s.takeEarlyStatusesLocked(c)
+	}
+	switch {
+	case c.older != nil:
+		c.older.newer = c.newer
+	case s.inFlight.oldest == c:
+		s.inFlight.oldest = c.newer
+	default:
+		return
+	}
+	if c.newer != nil {
+		c.newer.older = c.older
+	} else {
+		s.inFlight.newest = c.older
+	}
+	c.older, c.newer = nil, nil
+}
