@@ -151,7 +151,9 @@ func TestHTTPSSEServer_F_HTTP_8_F_HTTP_9(t *testing.T) {
 				[]byte(`{"tools":[{"name":"now","inputSchema":{"type":"object"}}]}`)).Raw())
 		case m.Method() == "tools/call":
 			time.AfterFunc(50*time.Millisecond,
-				func() { reports <- string(wire.NewResult(m.ID(), []byte(`{"content":[]}`)).Raw()) })
+				func() {
+					reports <- string(wire.NewResult(m.ID(), []byte(`{"content":[]}`)).Raw())
+				})
 			panic(http.ErrAbortHandler)
 		}
 		w.WriteHeader(http.StatusAccepted)

@@ -42,8 +42,8 @@
 //
 // Below Session.mu only locks of packages peer, backends and transport are taken. Gateway.mu,
 // listeners.mu and the locks of quota.Counter are innermost. A few locks are held during a write,
-// which does not block: clientCall.mu, serverRequest.mu and listenRequest.mu, each to keep the order
-// of what it writes.
+// which does not block: clientCall.mu, serverRequest.mu and listenRequest.mu, each to keep the
+// order of what it writes.
 package gateway
 
 import (

@@ -17,7 +17,8 @@ func (s *Session) addInFlight(c *clientCall) {
 	s.inFlight.newest = c
 }
 
-// removeInFlight removes a call from the calls in flight, if it is among them, and ends the server requests that belong to it.
+// removeInFlight removes a call from the calls in flight, if it is among them, and ends the server
+// requests that belong to it.
 func (s *Session) removeInFlight(c *clientCall) {
 	s.mu.Lock()
 	s.removeInFlightLocked(c)

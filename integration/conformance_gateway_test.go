@@ -56,7 +56,8 @@ func TestConformance(t *testing.T) {
 					if variant.revision != "" && s.revision != variant.revision {
 						except = cross[s.revision]
 					}
-					c := compare(s.name+" "+variant.name, direct[s.name], s.runServerScenarios(t, url),
+					c := compare(s.name+" "+variant.name, direct[s.name],
+						s.runServerScenarios(t, url),
 						except)
 					report(t, c.lines.Bytes())
 					if !c.ok() {

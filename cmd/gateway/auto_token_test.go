@@ -17,7 +17,8 @@ import (
 func servedWithAutoToken(t *testing.T, state string) (line string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
-	text := "listen: 127.0.0.1:0\nstate: \"" + state + "\"\nauth: { tokens: [auto] }\nbackends: [{ name: demo, embedded: demo }]\n"
+	text := "listen: 127.0.0.1:0\nstate: \"" + state +
+		"\"\nauth: { tokens: [auto] }\nbackends: [{ name: demo, embedded: demo }]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +42,10 @@ func TestAutoToken_F_SEC_6(t *testing.T) {
 		t.Errorf("the token is in the log: %s", line)
 	}
 	_, command, _ := strings.Cut(strings.TrimSuffix(line, `"`), ": claude ")
-	out, err := exec.Command("sh", "-c", `claude() { printf '%s\n' "$@"; }; claude `+unquoted(command)).CombinedOutput()
-	if args := strings.Split(strings.TrimSpace(string(out)), "\n"); err != nil || args[len(args)-1] != "Authorization: Bearer "+token {
+	out, err := exec.Command("sh", "-c",
+		`claude() { printf '%s\n' "$@"; }; claude `+unquoted(command)).CombinedOutput()
+	if args := strings.Split(strings.TrimSpace(string(out)), "\n"); err != nil ||
+		args[len(args)-1] != "Authorization: Bearer "+token {
 		t.Errorf("%s\n%s%v", line, out, err)
 	}
 	servedWithAutoToken(t, state)
@@ -69,7 +72,8 @@ func countNot(entries []os.DirEntry, name string) (n int) {
 
 // On a terminal the command contains the token itself.
 func TestCommandOnTerminalHasToken_F_SEC_6(t *testing.T) {
-	if got, want := claudeCommand("http://h/mcp", "secret"), "claude mcp add -s user --transport http gateway http://h/mcp -H 'Authorization: Bearer 'secret"; got != want {
+	if got, want := claudeCommand("http://h/mcp", "secret"),
+		"claude mcp add -s user --transport http gateway http://h/mcp -H 'Authorization: Bearer 'secret"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -81,7 +85,9 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		StateDir: dir,
 		Auth:     config.Auth{Tokens: []string{"0123456789abcdef", config.AutoToken}},
 	}
-	start := func() *app { return &app{log: logging.New(&log, logging.Options{Mask: logging.NewMask()})} }
+	start := func() *app {
+		return &app{log: logging.New(&log, logging.Options{Mask: logging.NewMask()})}
+	}
 	running := start()
 	first, err := running.authTokens(&config.Loaded{Source: "f", Config: c}, c)
 	if err != nil || len(first) != 2 || first[0] != "0123456789abcdef" || len(first[1]) != 64 ||
@@ -102,7 +108,8 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		t.Errorf("a token that others can read: %v\n%s", err, log.String())
 	}
 	for what, text := range map[string]string{
-		"empty": "", "short": "abc\n", "two lines": first[1] + "\n" + first[1], "large": strings.Repeat("x", maxAutoTokenFile+1),
+		"empty": "", "short": "abc\n", "two lines": first[1] + "\n" + first[1],
+		"large": strings.Repeat("x", maxAutoTokenFile+1),
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -112,7 +119,8 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if reloaded, err := running.authTokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || reloaded[1] != first[1] {
+		if reloaded, err := running.authTokens(&config.Loaded{Source: "f", Config: c},
+			c); err != nil || reloaded[1] != first[1] {
 			t.Errorf("%s: a reload brings %v", what, err)
 		}
 	}
@@ -137,12 +145,14 @@ func TestLogWithoutToken_F_SEC_6(t *testing.T) {
 	for tokens, want := range map[string]int{"[]": 1, "[0123456789abcdef]": 0, "[auto]": 0} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "gateway.yaml")
-		text := "listen: 127.0.0.1:0\nstate: " + dir + "\nauth: { tokens: " + tokens + " }\nbackends: [{ name: demo, embedded: demo }]\n"
+		text := "listen: 127.0.0.1:0\nstate: " + dir + "\nauth: { tokens: " + tokens +
+			" }\nbackends: [{ name: demo, embedded: demo }]\n"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		all := strings.Join(serveLogLines(t, "serve", "-c", file), "\n")
-		if got := strings.Count(all, "every user and program of this machine can call the gateway"); got != want {
+		if got := strings.Count(all,
+			"every user and program of this machine can call the gateway"); got != want {
 			t.Errorf("%s: the log has it %d times:\n%s", tokens, got, all)
 		}
 	}

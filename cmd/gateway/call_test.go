@@ -24,10 +24,14 @@ func TestServerTextIsMaskedInOutput_F_SEC_11_F_MASK_1(t *testing.T) {
 		case m.Method() == "initialize":
 			answer = `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`
 		case m.Method() == "tools/list":
-			answer = `"result":{"tools":[{"name":"error","description":"` + text + `","inputSchema":{"type":"object","properties":` +
-				`{"a":{"type":"string","description":"` + text + `"}}}},{"name":"fails","inputSchema":{"type":"object"}},` +
-				`{"name":"works","inputSchema":{"type":"object"}},{"name":"x-` + secret + `","inputSchema":{"type":"object","properties":` +
-				`{"p-` + secret + `":{"type":"string"}}}},{"name":"bad-` + secret + `","inputSchema":"no"}]}`
+			answer = `"result":{"tools":[{"name":"error","description":"` + text +
+				`","inputSchema":{"type":"object","properties":` +
+				`{"a":{"type":"string","description":"` + text +
+				`"}}}},{"name":"fails","inputSchema":{"type":"object"}},` +
+				`{"name":"works","inputSchema":{"type":"object"}},{"name":"x-` + secret +
+				`","inputSchema":{"type":"object","properties":` +
+				`{"p-` + secret + `":{"type":"string"}}}},{"name":"bad-` + secret +
+				`","inputSchema":"no"}]}`
 		case m.Method() != "tools/call":
 			w.WriteHeader(http.StatusAccepted)
 			return
@@ -42,24 +46,28 @@ func TestServerTextIsMaskedInOutput_F_SEC_11_F_MASK_1(t *testing.T) {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(m.ID())+`,`+answer+`}`)
 	}))
 	defer server.Close()
-	path := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: a, url: '"+server.URL+"', era: legacy, headers: {X-Api-Key: "+secret+"}}\n")
+	path := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: a, url: '"+server.URL+
+		"', era: legacy, headers: {X-Api-Key: "+secret+"}}\n")
 	for _, c := range []struct {
 		verb   string
 		code   int
 		forged bool // a text of several lines is printed as such
 	}{
-		{"call error", exitFailed, false}, {"call fails", exitFailed, true}, {"tools", exitOK, false}, {"tools error", exitOK, false},
-		{"tools --log-level debug", exitOK, false}, {"tools x-" + secret, exitOK, false}, {"check --log-level debug", exitOK, false},
+		{"call error", exitFailed, false}, {"call fails", exitFailed, true},
+		{"tools", exitOK, false}, {"tools error", exitOK, false},
+		{"tools --log-level debug", exitOK, false}, {"tools x-" + secret, exitOK, false},
+		{"check --log-level debug", exitOK, false},
 	} {
-		code, out, stderr := runPiped(t, nil, append(strings.Fields(c.verb), "-c", path)...).output()
-		said := out + stderr
-		if code != c.code || !strings.Contains(said, "***") {
-			t.Errorf("%s: exit code %d and\n%s", c.verb, code, said)
+		code, out, stderr := runPiped(t, nil,
+			append(strings.Fields(c.verb), "-c", path)...).output()
+		text := out + stderr
+		if code != c.code || !strings.Contains(text, "***") {
+			t.Errorf("%s: exit code %d and\n%s", c.verb, code, text)
 		}
-		if strings.Contains(said, secret) ||
-			!c.forged && strings.Contains("\n"+said, "\ngateway: forged") ||
-			c.verb == "call error" && strings.Contains(said, "\x1b") {
-			t.Errorf("%s printed\n%q", c.verb, said)
+		if strings.Contains(text, secret) ||
+			!c.forged && strings.Contains("\n"+text, "\ngateway: forged") ||
+			c.verb == "call error" && strings.Contains(text, "\x1b") {
+			t.Errorf("%s printed\n%q", c.verb, text)
 		}
 	}
 	if code, out, _ := runPiped(t, nil, "call", "works", "-c", path).output(); code != exitOK ||

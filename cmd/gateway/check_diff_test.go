@@ -99,7 +99,8 @@ func TestCheckDiffAfterGatewayExited(t *testing.T) {
 	var own reload.ProcessStart
 	d.changeRecord(func(a *reload.RunningConfig) { own, a.PID = a.Start, child.Process.Pid })
 	d.expect(0, ended, row)
-	d.changeRecord(func(a *reload.RunningConfig) { a.Start = reload.ProcessStart{} }) // where there is no /proc
+	// where there is no /proc
+	d.changeRecord(func(a *reload.RunningConfig) { a.Start = reload.ProcessStart{} })
 	d.expect(0, ended, row)
 	d.changeRecord(func(a *reload.RunningConfig) { a.PID = os.Getpid() })
 	d.expect(0, "!"+ended, row)
@@ -130,9 +131,14 @@ func TestCheckDiffRejectsEmptyFile(t *testing.T) {
 	d.write("")
 	d.changeRecord(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 })
 	d.expect(0, "has ended", "backend a removed")
-	d.changeRecord(func(a *reload.RunningConfig) { a.PID, a.Start, a.Backends = os.Getpid(), reload.ProcessStart{}, nil })
+	d.changeRecord(
+		func(
+			a *reload.RunningConfig) {
+			a.PID, a.Start, a.Backends = os.Getpid(), reload.ProcessStart{}, nil
+		})
 	d.expect(0, "nothing would change")
-	if err := os.Remove(reload.RunningConfigPath(d.state, d.file)); err != nil { // as if the file had named the state directory
+	// as if the file had named the state directory
+	if err := os.Remove(reload.RunningConfigPath(d.state, d.file)); err != nil {
 		t.Fatal(err)
 	}
 	d.expect(2, "gateway.yaml: is empty")
@@ -145,7 +151,8 @@ func TestCheckDiffFindsRecordInOldStateDir(t *testing.T) {
 		d.write(oneBackend + "state: " + state)
 		d.expect(0, "compared with", "state changed needs a restart")
 	}
-	d.changeRecord(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 }) // of an earlier boot
+	// of an earlier boot
+	d.changeRecord(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 })
 	d.expect(0, "no gateway has recorded", "name it with --state")
 }
 
@@ -180,9 +187,9 @@ func TestCheckDiffOfEmptyFile(t *testing.T) {
 			[]string{"check", "--diff", "-c", file, "--state", filepath.Join(dir, "state")},
 			stdio{nil, errs, errs},
 		)
-		if said, _ := os.ReadFile(errs.Name()); code != want ||
-			!strings.Contains(string(said), part) {
-			t.Errorf("exit code %d, want %d and %q\n%s", code, want, part, said)
+		if text, _ := os.ReadFile(errs.Name()); code != want ||
+			!strings.Contains(string(text), part) {
+			t.Errorf("exit code %d, want %d and %q\n%s", code, want, part, text)
 		}
 	}
 	diff(exitUsage, "gateway.yaml: is empty") // the file may have named the state directory

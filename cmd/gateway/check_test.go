@@ -30,7 +30,8 @@ func TestCheckWritesCacheAndIgnoresIt(t *testing.T) {
 		for _, name := range names {
 			all = append(all, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
 		}
-		if err := os.WriteFile(filepath.Join(dir, "tools"), []byte(strings.Join(all, ",")), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "tools"), []byte(strings.Join(all, ",")),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -59,11 +59,11 @@ func (c *client) output() (code int, out, stderr string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	said, err := os.ReadFile(c.stderr.Name())
+	errText, err := os.ReadFile(c.stderr.Name())
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return code, string(text), string(said)
+	return code, string(text), string(errText)
 }
 
 // end returns the exit code, the error responses, and stderr.
@@ -124,8 +124,8 @@ func TestStartupErrorIsSentToClient(t *testing.T) {
 			if code == 0 || len(answers) != 2 {
 				t.Fatalf("exit code %d, answers %q", code, answers)
 			}
-			said := strings.TrimSpace(strings.ReplaceAll("\n"+stderr, "\ngateway: ", "\n"))
-			if said == "" || answers[0] != `"probe" `+said || answers[1] != "7 "+said {
+			errText := strings.TrimSpace(strings.ReplaceAll("\n"+stderr, "\ngateway: ", "\n"))
+			if errText == "" || answers[0] != `"probe" `+errText || answers[1] != "7 "+errText {
 				t.Errorf("answers %q, stderr %q", answers, stderr)
 			}
 		})

@@ -36,7 +36,8 @@ func health(t *testing.T, args ...string) (int, string) {
 func writeTempConfig(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
-	if err := os.WriteFile(file, []byte(text+"\nstate: none\nbackends: [{ name: demo, embedded: demo }]\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text+
+		"\nstate: none\nbackends: [{ name: demo, embedded: demo }]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -78,7 +79,9 @@ func TestHealth_F_CFG_3(t *testing.T) {
 		{[]string{"-c", writeTempConfig(t, "listen: "+addr)}, 0, "ok"},
 		{[]string{"-c", writeTempConfig(t, token+`listen: ":`+port+`"`)}, 0, "ok"},
 		{[]string{"-c", writeTempConfig(t, token+"listen: 0.0.0.0:"+port)}, 0, "ok"},
-		{[]string{"-c", writeTempConfig(t, token+"tls: { cert: a, key: b }\nlisten: "+strings.TrimPrefix(secure.URL, "https://"))}, 0, "ok"},
+		{[]string{"-c", writeTempConfig(t,
+			token+"tls: { cert: a, key: b }\nlisten: "+strings.TrimPrefix(secure.URL, "https://"))},
+			0, "ok"},
 		{[]string{"-c", writeTempConfig(t, "")}, 2, "no listen"},
 		{[]string{"-c", writeTempConfig(t, "listen: 127.0.0.1:0")}, 2, "give the URL"},
 		{[]string{"-c", writeTempConfig(t, "listn: x")}, 2, "listn"},
@@ -103,15 +106,18 @@ func TestHealth_F_CFG_3(t *testing.T) {
 
 // The hints distinguish a wrong URL or certificate from a gateway that does not run.
 func TestHealthHints(t *testing.T) {
-	plain, secure := httptest.NewServer(http.NotFoundHandler()), httptest.NewUnstartedServer(http.NotFoundHandler())
+	plain, secure := httptest.NewServer(http.NotFoundHandler()),
+		httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	secure.StartTLS()
 	defer plain.Close()
 	defer secure.Close()
 	for at, want := range map[string]string{
 		secure.URL: "hint: the certificate is not trusted: set SSL_CERT_FILE",
-		"https" + strings.TrimPrefix(plain.URL, "http"):  "hint: the gateway serves no TLS: use http://",
-		"http" + strings.TrimPrefix(secure.URL, "https"): "hint: the gateway serves TLS: use https://",
+		"https" + strings.TrimPrefix(plain.URL,
+			"http"): "hint: the gateway serves no TLS: use http://",
+		"http" + strings.TrimPrefix(secure.URL,
+			"https"): "hint: the gateway serves TLS: use https://",
 	} {
 		if code, text := health(t, at); code != exitFailed || !strings.Contains(text, want) ||
 			strings.Contains(text, "is a gateway running") {
@@ -122,7 +128,10 @@ func TestHealthHints(t *testing.T) {
 
 // health only needs the keys listen and tls. Variables of other keys, such as tokens, may be unset.
 func TestHealthNeedsNoToken(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Server", httpserver.ServerHeader) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.Header().Set("Server", httpserver.ServerHeader)
+	}))
 	defer server.Close()
 	addr := strings.TrimPrefix(server.URL, "http://")
 	_, port, err := net.SplitHostPort(addr)
@@ -135,10 +144,14 @@ func TestHealthNeedsNoToken(t *testing.T) {
 		want string
 	}{
 		{"listen: " + addr + "\nauth: { tokens: [\"${NOT_SET_ANYWHERE}\"] }", exitOK, "ok"},
-		{"listen: 0.0.0.0:" + port + "\nauth: { tokens: [\"x-${NOT_SET_ANYWHERE}\"] }", exitOK, "ok"},
-		{"listen: " + addr + "\nhosts: [\"${NOT_SET_ANYWHERE}\"]\norigins: [\"${NOT_SET_ANYWHERE}\"]\nlimits: { page: \"${NOT_SET_ANYWHERE}\" }", exitOK, "ok"},
-		{"listen: \"${NOT_SET_ANYWHERE}\"", exitUsage, "listen: variable NOT_SET_ANYWHERE is not set"},
-		{"listen: " + addr + "\ntls: { cert: \"${NOT_SET_ANYWHERE}\", key: k }", exitUsage, "tls.cert: variable NOT_SET_ANYWHERE is not set"},
+		{"listen: 0.0.0.0:" + port + "\nauth: { tokens: [\"x-${NOT_SET_ANYWHERE}\"] }", exitOK,
+			"ok"},
+		{"listen: " + addr +
+			"\nhosts: [\"${NOT_SET_ANYWHERE}\"]\norigins: [\"${NOT_SET_ANYWHERE}\"]\nlimits: { page: \"${NOT_SET_ANYWHERE}\" }", exitOK, "ok"},
+		{"listen: \"${NOT_SET_ANYWHERE}\"", exitUsage,
+			"listen: variable NOT_SET_ANYWHERE is not set"},
+		{"listen: " + addr + "\ntls: { cert: \"${NOT_SET_ANYWHERE}\", key: k }", exitUsage,
+			"tls.cert: variable NOT_SET_ANYWHERE is not set"},
 		{"listen: " + addr + "\nauth: { tokens: [short] }", exitUsage, "auth.tokens[0]: "},
 	} {
 		if code, text := health(t, "-c", writeTempConfig(t, tt.text)); code != tt.code ||
@@ -146,15 +159,19 @@ func TestHealthNeedsNoToken(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s, want %s", tt.text, code, text, tt.want)
 		}
 	}
-	if code, text := health(t, "-c", writeTempConfig(t, "listen: 0.0.0.0:"+port)); code != exitUsage || !strings.Contains(text, "no auth.tokens") {
+	if code, text := health(t, "-c", writeTempConfig(t,
+		"listen: 0.0.0.0:"+port)); code != exitUsage || !strings.Contains(text, "no auth.tokens") {
 		t.Errorf("no tokens: exit code %d, %s", code, text)
 	}
 }
 
 func TestHealthOfOwnConfiguration_F_CFG_3(t *testing.T) {
 	for listen, want := range map[string]string{
-		":7420": "http://127.0.0.1:7420/healthz", "0.0.0.0:7420": "http://127.0.0.1:7420/healthz", "[::]:7420": "http://[::1]:7420/healthz",
-		"localhost:80": "http://localhost:80/healthz", "10.0.0.7:7420": "http://10.0.0.7:7420/healthz", "[fe80::1]:1": "http://[fe80::1]:1/healthz",
+		":7420": "http://127.0.0.1:7420/healthz", "0.0.0.0:7420": "http://127.0.0.1:7420/healthz",
+		"[::]:7420":     "http://[::1]:7420/healthz",
+		"localhost:80":  "http://localhost:80/healthz",
+		"10.0.0.7:7420": "http://10.0.0.7:7420/healthz",
+		"[fe80::1]:1":   "http://[fe80::1]:1/healthz",
 	} {
 		if got, err := listenURL(&config.Config{Listen: listen}); err != nil || got != want {
 			t.Errorf("%s: %s, %v", listen, got, err)
@@ -169,7 +186,8 @@ func TestHealthOfAnotherProgram(t *testing.T) {
 		server, text string
 		url, own     int // exit codes
 	}{
-		{httpserver.ServerHeader, "ok\n", 0, 0}, {"nginx", "ok\n", 0, 1}, {"", "ok\n", 0, 1}, {"nginx", "<html>", 1, 1}, {"", "", 1, 1}, {"", "ok\nand more", 1, 1},
+		{httpserver.ServerHeader, "ok\n", 0, 0}, {"nginx", "ok\n", 0, 1}, {"", "ok\n", 0, 1},
+		{"nginx", "<html>", 1, 1}, {"", "", 1, 1}, {"", "ok\nand more", 1, 1},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Server", c.server)
@@ -199,8 +217,10 @@ func TestHealthOfProgramThatRejects(t *testing.T) {
 		other        bool
 	}{
 		{"nginx", "<html>", 404, true}, {"", "", 302, true}, {"", "down", 503, true},
-		{httpserver.ServerHeader, "not ready: waiting for 1 backend\n", 503, false}, {"nginx", "not ready: waiting for 1 backend\n", 503, false},
-		{"", `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Forbidden: x"}}`, 403, false},
+		{httpserver.ServerHeader, "not ready: waiting for 1 backend\n", 503, false},
+		{"nginx", "not ready: waiting for 1 backend\n", 503, false},
+		{"", `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Forbidden: x"}}`, 403,
+			false},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Server", c.server)
@@ -224,7 +244,8 @@ func TestHealthOfProgramThatRejects(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = conn.Read(make([]byte, 4<<10)) // closing with unread bytes would reset the connection
+			// closing with unread bytes would reset the connection
+			_, _ = conn.Read(make([]byte, 4<<10))
 			_, _ = conn.Write([]byte("SSH-2.0-OpenSSH_9.6\r\n"))
 			conn.Close()
 		}

@@ -121,13 +121,13 @@ func TestImportToUnwritableFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	said, err := os.Create(filepath.Join(t.TempDir(), "err"))
+	errFile, err := os.Create(filepath.Join(t.TempDir(), "err"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer said.Close()
-	code = run(t.Context(), []string{"import", servers}, stdio{full, full, said})
-	if text, err := os.ReadFile(said.Name()); err != nil || code != exitFailed ||
+	defer errFile.Close()
+	code = run(t.Context(), []string{"import", servers}, stdio{full, full, errFile})
+	if text, err := os.ReadFile(errFile.Name()); err != nil || code != exitFailed ||
 		strings.Contains(string(text), "both places") {
 		t.Errorf("exit code %d, %v\n%s", code, err, text)
 	}

@@ -53,8 +53,10 @@ func TestNameRecord_F_CLI_6(t *testing.T) {
 func TestDamagedNameRecord_F_CLI_6(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.json")
-	for _, text := range [][]byte{nil, {0}, []byte("[]"), []byte("{}"), []byte(`{"version":2}`), []byte(`{"version":1,"names":{"tools":[]}}`),
-		[]byte(`{"version":1,"names":{"tools":{"x":{"backend":"a"}}}`), bytes.Repeat([]byte(" "), maxNameRecord+1)} {
+	for _, text := range [][]byte{nil, {0}, []byte("[]"), []byte("{}"), []byte(`{"version":2}`),
+		[]byte(`{"version":1,"names":{"tools":[]}}`),
+		[]byte(`{"version":1,"names":{"tools":{"x":{"backend":"a"}}}`),
+		bytes.Repeat([]byte(" "), maxNameRecord+1)} {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +83,8 @@ func TestTransfersAreBoundedInCheck_F_CLI_6(t *testing.T) {
 		{Kind: catalog.Resources, Name: "x:hush-hush-hush\x1b[2J", From: "a", To: "b"},
 	}
 	for i := range 24 {
-		moves = append(moves, catalog.Move{Kind: catalog.Tools, Name: "read", From: fmt.Sprint("a", i), To: "b"})
+		moves = append(moves, catalog.Move{Kind: catalog.Tools, Name: "read",
+			From: fmt.Sprint("a", i), To: "b"})
 	}
 	lines := a.transferLines(moves)
 	if len(lines) != maxTransfers+2 || !strings.Contains(lines[maxTransfers], "5 more") ||

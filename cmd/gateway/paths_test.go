@@ -19,7 +19,8 @@ func TestMissingPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(dir)
-	for name, text := range map[string]string{"file": "", "cert.pem": "no certificate", "key.pem": "no key"} {
+	for name, text := range map[string]string{"file": "", "cert.pem": "no certificate",
+		"key.pem": "no key"} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -33,21 +34,34 @@ func TestMissingPaths(t *testing.T) {
 		code int
 		want []string
 	}{
-		"cert":           {"tls:\n  cert: none.pem\n  key: key.pem\n", exitUsage, []string{":3: tls.cert: " + at("none.pem") + ": ", relative}},
-		"key":            {"tls:\n  cert: cert.pem\n  key: sub/none.pem\n", exitUsage, []string{":4: tls.key: " + at("sub/none.pem") + ": ", relative}},
-		"an absolute":    {"tls: {cert: /none.pem, key: /none.pem}\n", exitUsage, []string{":2: tls.cert: /none.pem: ", "hint: tls.cert and tls.key name PEM files"}},
-		"no certificate": {"tls:\n  cert: cert.pem\n  key: key.pem\n", exitUsage, []string{":2: tls: ", "hint: tls.cert and tls.key name PEM files"}},
-		"audit":          {"audit:\n  file: file/audit.jsonl\n", exitUsage, []string{":3: audit.file: " + at("file/audit.jsonl") + ": ", relative}},
-		"ca": {backends + "- name: web\n  url: " + remote.URL + "\n  tls: {ca: ca.pem}\n", exitFailed,
-			[]string{":7: backend \"web\": tls.ca: " + at("ca.pem") + ": ", " tls.ca: " + at("ca.pem")}},
-		"client": {backends + "- name: web\n  url: " + remote.URL + "\n  tls: {cert: c.pem, key: k.pem}\n", exitFailed,
-			[]string{":7: backend \"web\": tls.cert: " + at("c.pem") + ": ", ":7: backend \"web\": tls.key: " + at("k.pem") + ": "}},
+		"cert": {"tls:\n  cert: none.pem\n  key: key.pem\n", exitUsage,
+			[]string{":3: tls.cert: " + at("none.pem") + ": ", relative}},
+		"key": {"tls:\n  cert: cert.pem\n  key: sub/none.pem\n", exitUsage,
+			[]string{":4: tls.key: " + at("sub/none.pem") + ": ", relative}},
+		"an absolute": {"tls: {cert: /none.pem, key: /none.pem}\n", exitUsage,
+			[]string{":2: tls.cert: /none.pem: ", "hint: tls.cert and tls.key name PEM files"}},
+		"no certificate": {"tls:\n  cert: cert.pem\n  key: key.pem\n", exitUsage,
+			[]string{":2: tls: ", "hint: tls.cert and tls.key name PEM files"}},
+		"audit": {"audit:\n  file: file/audit.jsonl\n", exitUsage,
+			[]string{":3: audit.file: " + at("file/audit.jsonl") + ": ", relative}},
+		"ca": {backends + "- name: web\n  url: " + remote.URL + "\n  tls: {ca: ca.pem}\n",
+			exitFailed,
+			[]string{":7: backend \"web\": tls.ca: " + at("ca.pem") + ": ",
+				" tls.ca: " + at("ca.pem")}},
+		"client": {backends + "- name: web\n  url: " + remote.URL +
+			"\n  tls: {cert: c.pem, key: k.pem}\n", exitFailed,
+			[]string{":7: backend \"web\": tls.cert: " + at("c.pem") + ": ",
+				":7: backend \"web\": tls.key: " + at("k.pem") + ": "}},
 		"cwd": {backends + "- name: local\n  command: cat\n  cwd: nowhere\n", exitFailed,
-			[]string{":7: backend \"local\": cwd: " + at("nowhere") + ": ", "its cwd " + at("nowhere") + " is not a directory"}},
-		"state":       {backends + "state: file\n", exitOK, []string{":5: state: " + at("file") + ": not a directory"}},
-		"below state": {backends + "state: file/sub\n", exitOK, []string{":5: state: " + at("file/sub") + ": not a directory"}},
-		"new state":   {backends + "state: new\n", exitOK, nil},
-		"off":         {backends + "- name: web\n  url: https://h\n  enabled: false\n  tls: {ca: ca.pem}\n", exitOK, nil},
+			[]string{":7: backend \"local\": cwd: " + at("nowhere") + ": ",
+				"its cwd " + at("nowhere") + " is not a directory"}},
+		"state": {backends + "state: file\n", exitOK,
+			[]string{":5: state: " + at("file") + ": not a directory"}},
+		"below state": {backends + "state: file/sub\n", exitOK,
+			[]string{":5: state: " + at("file/sub") + ": not a directory"}},
+		"new state": {backends + "state: new\n", exitOK, nil},
+		"off": {backends +
+			"- name: web\n  url: https://h\n  enabled: false\n  tls: {ca: ca.pem}\n", exitOK, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := "state: none\n"
@@ -56,16 +70,16 @@ func TestMissingPaths(t *testing.T) {
 			}
 			path := file(t, "g.yaml", first+tt.text)
 			code, stdout, stderr := runCommand(t, "check", "-c", path)
-			said := strings.Join(strings.Fields(stdout+stderr), " ")
+			text := strings.Join(strings.Fields(stdout+stderr), " ")
 			for _, want := range tt.want {
 				if strings.HasPrefix(want, ":") {
 					want = path + want
 				}
-				if want = strings.Join(strings.Fields(want), " "); !strings.Contains(said, want) {
+				if want = strings.Join(strings.Fields(want), " "); !strings.Contains(text, want) {
 					t.Errorf("no %q in\n%s%s", want, stdout, stderr)
 				}
 			}
-			if code != tt.code || tt.want == nil && strings.Contains(said, "ca.pem") {
+			if code != tt.code || tt.want == nil && strings.Contains(text, "ca.pem") {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
 		})
@@ -115,7 +129,9 @@ func TestAuditFileConflicts(t *testing.T) {
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s: %v", c.audit, err)
-		case c.want != "" && (err == nil || !strings.Contains(err.Error(), "audit.file") || !strings.Contains(err.Error(), c.want)):
+		case c.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), "audit.file") ||
+				!strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v; want %q", c.audit, err, c.want)
 		}
 	}

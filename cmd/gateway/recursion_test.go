@@ -32,7 +32,8 @@ func TestCheckRecursion(t *testing.T) {
 			t.Errorf("%s: %q, %v", source, chain, err)
 		}
 	}
-	const itself, further = "this backend is the gateway itself", "this backend is a gateway that has started this one indirectly"
+	const itself, further = "this backend is the gateway itself",
+		"this backend is a gateway that has started this one indirectly"
 	refused(a, down("", a), itself)
 	refused(link, down("", a), itself)
 	refused(a, down("", link), itself)
@@ -41,13 +42,15 @@ func TestCheckRecursion(t *testing.T) {
 
 	var others []string
 	for range maxAncestors {
-		others = append(others, file(t, "other.yaml", "")) // the same name, each in its own directory
+		// the same name, each in its own directory
+		others = append(others, file(t, "other.yaml", ""))
 	}
 	refused(a, down("", others...), "has 8 ancestors")
 	refused(a, strings.Repeat(",", 1000), "ancestors, each")
 
 	// What is no file is not known again, but counted.
-	refused(a, down("", os.DevNull, os.DevNull, "", "", os.DevNull, "none.yaml", "none.yaml", os.DevNull), "has 8 ancestors")
+	refused(a, down("", os.DevNull, os.DevNull, "", "", os.DevNull, "none.yaml", "none.yaml",
+		os.DevNull), "has 8 ancestors")
 }
 
 // A relative path is another file in another directory, and the same one in this directory.
@@ -86,10 +89,13 @@ func TestBackendIsGatewayItself(t *testing.T) {
 			t.Errorf("%s: exit code %d, stderr %q", verb, code, stderr)
 		}
 		if verb != "serve" {
-			if !strings.Contains(stderr, "hint: to run it as a child of a gateway anyway, unset MCP_GATEWAY_ABOVE") || len(answers) != 0 {
+			if !strings.Contains(stderr,
+				"hint: to run it as a child of a gateway anyway, unset MCP_GATEWAY_ABOVE") ||
+				len(answers) != 0 {
 				t.Errorf("%s: answers %q, stderr %q", verb, answers, stderr)
 			}
-		} else if len(answers) != 2 || !strings.Contains(answers[1], "Loop detected: ") || strings.Count(stderr, "\n") != 1 {
+		} else if len(answers) != 2 || !strings.Contains(answers[1], "Loop detected: ") ||
+			strings.Count(stderr, "\n") != 1 {
 			t.Errorf("answers %q, stderr %q", answers, stderr)
 		}
 	}

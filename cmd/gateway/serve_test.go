@@ -24,14 +24,17 @@ func TestServeLogsPasteableCommand(t *testing.T) {
 		"0123456789abcdef-other":     "Authorization: Bearer 0123456789abcdef-other",
 	} {
 		file := filepath.Join(t.TempDir(), "gateway.yaml")
-		text := "listen: 127.0.0.1:0\nstate: none\nauth: { tokens: [\"" + token + "\"] }\nbackends: [{ name: demo, embedded: demo }]\n"
+		text := "listen: 127.0.0.1:0\nstate: none\nauth: { tokens: [\"" + token +
+			"\"] }\nbackends: [{ name: demo, embedded: demo }]\n"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		line := serveUntilCommand(t, "serve", "-c", file)
 		_, command, _ := strings.Cut(strings.TrimSuffix(line, `"`), ": claude ")
-		out, err := exec.Command("sh", "-c", `claude() { printf '%s\n' "$@"; }; claude `+command).CombinedOutput()
-		if args := strings.Split(strings.TrimSpace(string(out)), "\n"); err != nil || args[len(args)-1] != want {
+		out, err := exec.Command("sh", "-c",
+			`claude() { printf '%s\n' "$@"; }; claude `+command).CombinedOutput()
+		if args := strings.Split(strings.TrimSpace(string(out)), "\n"); err != nil ||
+			args[len(args)-1] != want {
 			t.Errorf("%s: %s\n%s%v", token, line, out, err)
 		}
 	}

@@ -13,17 +13,20 @@ import (
 // The log has the reason why serve ends, and a hint if there was no client.
 func TestServeLogsReasonOfEnd(t *testing.T) {
 	for name, c := range map[string]struct {
-		said string // by the client
-		stop error  // nil = stdin ends
-		want string
+		input string // by the client
+		stop  error  // nil = stdin ends
+		want  string
 	}{
 		"no client": {"", nil, "stdin has ended: stopping; to run as a service use --listen"},
-		"a client":  {`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n", nil, "stdin has ended: stopping"},
-		"a signal":  {"", signalCause(os.Interrupt), "SIGINT: stopping"},
+		"a client": {`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n", nil,
+			"stdin has ended: stopping"},
+		"a signal": {"", signalCause(os.Interrupt), "SIGINT: stopping"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "gateway.yaml")
-			if err := os.WriteFile(file, []byte("state: none\nbackends: [{ name: demo, embedded: demo }]\n"), 0o600); err != nil {
+			if err := os.WriteFile(file,
+				[]byte("state: none\nbackends: [{ name: demo, embedded: demo }]\n"),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			in, client, err := os.Pipe()
@@ -34,7 +37,7 @@ func TestServeLogsReasonOfEnd(t *testing.T) {
 			defer client.Close()
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			if _, err := client.WriteString(c.said); err != nil {
+			if _, err := client.WriteString(c.input); err != nil {
 				t.Fatal(err)
 			}
 			if c.stop != nil {
@@ -43,7 +46,8 @@ func TestServeLogsReasonOfEnd(t *testing.T) {
 				client.Close()
 			}
 			log := logOf(t, ctx, in, "serve", "-c", file)
-			if !slices.ContainsFunc(log, func(line string) bool { return strings.HasSuffix(line, `msg="`+c.want+`"`) }) {
+			if !slices.ContainsFunc(log,
+				func(line string) bool { return strings.HasSuffix(line, `msg="`+c.want+`"`) }) {
 				t.Errorf("logged %q, want %s", log, c.want)
 			}
 			stopping := slices.DeleteFunc(

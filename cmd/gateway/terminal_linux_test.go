@@ -24,8 +24,10 @@ func terminalPair(t *testing.T) (tty, person *os.File) {
 	}
 	t.Cleanup(func() { master.Close() })
 	var unlock, number int32
-	for request, value := range map[uintptr]*int32{syscall.TIOCSPTLCK: &unlock, syscall.TIOCGPTN: &number} {
-		if _, _, no := syscall.Syscall(syscall.SYS_IOCTL, master.Fd(), request, uintptr(unsafe.Pointer(value))); no != 0 {
+	for request, value := range map[uintptr]*int32{syscall.TIOCSPTLCK: &unlock,
+		syscall.TIOCGPTN: &number} {
+		if _, _, no := syscall.Syscall(syscall.SYS_IOCTL, master.Fd(), request,
+			uintptr(unsafe.Pointer(value))); no != 0 {
 			t.Fatal(no)
 		}
 	}

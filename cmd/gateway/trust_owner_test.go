@@ -35,7 +35,9 @@ func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 		}, "is a link"},
 	}
 	if os.Geteuid() == 0 { // only root can give files away
-		changes = append(changes, change{"owner", func(path string) error { return os.Chown(path, 54321, 54321) }, "belongs to another user"},
+		changes = append(changes, change{"owner",
+			func(path string) error { return os.Chown(path, 54321, 54321) },
+			"belongs to another user"},
 			change{"group", func(path string) error {
 				if err := os.Chown(path, -1, 54321); err != nil {
 					return err
@@ -58,7 +60,8 @@ func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				path := map[string]string{"record": record, "trust": store.dir, "state": filepath.Dir(store.dir)}[what]
+				path := map[string]string{"record": record, "trust": store.dir,
+					"state": filepath.Dir(store.dir)}[what]
 				if err := c.make(path); err != nil {
 					t.Fatal(err)
 				}
@@ -67,7 +70,8 @@ func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 					"gateway trust",
 				)
 				if what == "record" {
-					if _, out, _ := runPiped(t, nil, "trust", "--list").output(); strings.Contains(out, dir) {
+					if _, out, _ := runPiped(t, nil, "trust",
+						"--list").output(); strings.Contains(out, dir) {
 						t.Errorf("listed: %s", out)
 					}
 					expect(t, exitOK, "trust", "is approved") // replaces it
@@ -103,7 +107,8 @@ func TestAutoTokenWritableByOthers_F_SEC_2(t *testing.T) {
 		if _, err := a.readOrCreateToken(filepath.Join(dir, autoTokenFile)); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(log.String(), "level=WARN msg=\"other users can replace the token"); got != want {
+		if got := strings.Contains(log.String(),
+			"level=WARN msg=\"other users can replace the token"); got != want {
 			t.Errorf("%v: %s", mode, &log)
 		}
 	}

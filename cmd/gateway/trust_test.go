@@ -53,7 +53,9 @@ const demoText = "backends: [{name: demo, embedded: demo}]\n"
 
 func TestWorkingDirectory_F_SEC_2(t *testing.T) {
 	dir, _ := writeProject(t, demoText)
-	expect(t, exitUsage, "check", "not approved", "hint: read the file, then run gateway trust '"+dir+"/gateway.yaml', or start the gateway with -c FILE")
+	expect(t, exitUsage, "check", "not approved",
+		"hint: read the file, then run gateway trust '"+dir+
+			"/gateway.yaml', or start the gateway with -c FILE")
 	expect(t, exitUsage, "tools", "not approved")
 	expect(t, exitUsage, "call echo", "not approved")
 	expect(t, exitUsage, "check --diff", "not approved")
@@ -86,7 +88,8 @@ func TestFileDoesNotApproveItself_F_SEC_2(t *testing.T) {
 	data := []byte(demoText + "state: mine\n")
 	for _, state := range []string{"", "none", "mine"} {
 		t.Setenv("GATEWAY_STATE", state)
-		if err := (trustStore{filepath.Join(dir, "mine", "trust")}).add(localFile, data); err != nil {
+		if err := (trustStore{filepath.Join(dir, "mine", "trust")}).add(localFile,
+			data); err != nil {
 			t.Fatal(err)
 		}
 		expect(t, exitUsage, "check", "not approved")
@@ -178,16 +181,19 @@ func TestApprovals_F_SEC_2(t *testing.T) {
 
 func TestDescribeIsBounded_F_SEC_2(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("backends:\n- {name: evil, command: \"sh\\e[2J\", args: [-c, \"${X}\"], env: {NODE_OPTIONS: --require=x.js, API_KEY: s3cret}}\n" +
-		"- {name: web, url: \"https://u:s3cret@h.example/mcp?k=s3cret\"}\n")
-	fmt.Fprintf(&b, "- {name: long, command: \"${LONG:-%s}\"}\n", strings.Repeat("x", 100*maxDescribedLine))
+	b.WriteString(
+		"backends:\n- {name: evil, command: \"sh\\e[2J\", args: [-c, \"${X}\"], env: {NODE_OPTIONS: --require=x.js, API_KEY: s3cret}}\n" +
+			"- {name: web, url: \"https://u:s3cret@h.example/mcp?k=s3cret\"}\n")
+	fmt.Fprintf(&b, "- {name: long, command: \"${LONG:-%s}\"}\n",
+		strings.Repeat("x", 100*maxDescribedLine))
 	for i := range maxDescribed {
 		fmt.Fprintf(&b, "- {name: b%d, command: x}\n", i)
 	}
 	b.WriteString("audit: {file: /home/u/.bashrc}\n")
 	writeProject(t, b.String())
 	_, _, stderr := runPiped(t, nil, "trust").output()
-	for _, want := range []string{"evil starts: sh\uFFFD[2J -c ${X}", "NODE_OPTIONS=--require=x.js", "https://u:xxxxx@h.example/mcp", "more: read the file", "more characters: read the file"} {
+	for _, want := range []string{"evil starts: sh\uFFFD[2J -c ${X}", "NODE_OPTIONS=--require=x.js",
+		"https://u:xxxxx@h.example/mcp", "more: read the file", "more characters: read the file"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("no %q in\n%s", want, stderr)
 		}

@@ -12,9 +12,11 @@ import (
 )
 
 var usual = Record{
-	Time: time.Date(2026, 1, 2, 3, 4, 5, 678912345, time.Local), Session: "3f2a9c", Client: "claude-code/2.0.14", ID: "4211",
-	BackendID: "815", Tool: "gh__search_issues", Backend: "gh", BackendTool: "search_issues", Outcome: OK,
-	Dur: 1234567 * time.Nanosecond, BytesIn: 10, BytesOut: 2048,
+	Time: time.Date(2026, 1, 2, 3, 4, 5, 678912345, time.Local), Session: "3f2a9c",
+	Client: "claude-code/2.0.14", ID: "4211",
+	BackendID: "815", Tool: "gh__search_issues", Backend: "gh", BackendTool: "search_issues",
+	Outcome: OK,
+	Dur:     1234567 * time.Nanosecond, BytesIn: 10, BytesOut: 2048,
 	Arguments: []byte(`{"q": "go", "token": 1}`), Result: []byte(`{"content":[]}`),
 }
 
@@ -70,9 +72,13 @@ func benchmarkWrite(b *testing.B, to recordWriter) {
 func BenchmarkEncode(b *testing.B) {
 	for name, to := range map[string]func(*logging.Mask) recordWriter{
 		"slog": func(mask *logging.Mask) recordWriter {
-			return &logSink{logging.New(io.Discard, logging.Options{Format: "json", Mask: mask}).Handler(), mask.String}
+			return &logSink{logging.New(io.Discard,
+				logging.Options{Format: "json", Mask: mask}).Handler(), mask.String}
 		},
-		"lines": func(mask *logging.Mask) recordWriter { return &lineSink{w: io.Discard, mask: mask.String} },
+		"lines": func(
+			mask *logging.Mask) recordWriter {
+			return &lineSink{w: io.Discard, mask: mask.String}
+		},
 	} {
 		for _, payloads := range []Payloads{None, All} {
 			for _, secrets := range []int{0, 20, 400} {

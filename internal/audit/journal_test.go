@@ -19,9 +19,12 @@ import (
 )
 
 var call = audit.Record{
-	Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Session: "s1", Client: "claude/2.0", ID: `"1"`, BackendID: "4211",
-	Tool: "gh__search", Backend: "gh", BackendTool: "search", Outcome: audit.OK, Dur: 1234567 * time.Nanosecond,
-	BytesIn: 10, BytesOut: 20, Arguments: []byte(`{"q": "go", "token": 1}`), Result: []byte(`{"content":[]}`),
+	Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Session: "s1", Client: "claude/2.0",
+	ID: `"1"`, BackendID: "4211",
+	Tool: "gh__search", Backend: "gh", BackendTool: "search", Outcome: audit.OK,
+	Dur:     1234567 * time.Nanosecond,
+	BytesIn: 10, BytesOut: 20, Arguments: []byte(`{"q": "go", "token": 1}`),
+	Result: []byte(`{"content":[]}`),
 }
 
 // written runs a journal with these records and returns its output, without level. The JSON
@@ -72,7 +75,8 @@ func TestKeys(t *testing.T) {
 	failed, refused, known := call, call, call
 	known.Principal = "2"
 	failed.Outcome, failed.Code, failed.ID = audit.RPCError, -32602, "1"
-	refused.Outcome, refused.Code, refused.Backend, refused.BackendTool, refused.BackendID = audit.Rejected, -1, "", "", ""
+	refused.Outcome, refused.Code = audit.Rejected, -1
+	refused.Backend, refused.BackendTool, refused.BackendID = "", "", ""
 	for _, c := range []struct {
 		name, format string
 		o            audit.Options
@@ -124,7 +128,8 @@ func TestPayloadsOfAllKinds(t *testing.T) {
 		r := call
 		r.Result = []byte(strings.Repeat(" ", cut) + long)
 		var got struct{ Result string }
-		if err := json.Unmarshal([]byte(written(t, "json", audit.Options{Payloads: audit.All, Mask: mask}, r)), &got); err != nil {
+		if err := json.Unmarshal([]byte(written(t, "json",
+			audit.Options{Payloads: audit.All, Mask: mask}, r)), &got); err != nil {
 			t.Fatal(err)
 		}
 		text, ok := strings.CutSuffix(
@@ -145,9 +150,12 @@ func TestSEC_03_ThroughTheGatewaysLogger(t *testing.T) {
 	var log, file bytes.Buffer
 	r := call
 	r.Tool, r.Backend = `s3cret-"value"`, "" // what a client calls that is nobody's may be anything
-	r.Arguments = []byte(`{"a":"s3cret-\"v\u0061lue\"", "Authorization": ["x1x"], "url":"https:\/\/me:x1x@host/?k=x1x#f"}`)
-	r.Result = []byte(`{"content":[{"type":"text","text":"{\"api_key\":\"x1x\",\"n\":1} "}, {"text":"Authorization: Bearer x1x\nAccept: *"}]}`)
-	run(t, audit.New(logging.New(&log, logging.Options{Format: "json", Level: slog.LevelError, Mask: mask}), o), r)
+	r.Arguments = []byte(
+		`{"a":"s3cret-\"v\u0061lue\"", "Authorization": ["x1x"], "url":"https:\/\/me:x1x@host/?k=x1x#f"}`)
+	r.Result = []byte(
+		`{"content":[{"type":"text","text":"{\"api_key\":\"x1x\",\"n\":1} "}, {"text":"Authorization: Bearer x1x\nAccept: *"}]}`)
+	run(t, audit.New(logging.New(&log, logging.Options{Format: "json", Level: slog.LevelError,
+		Mask: mask}), o), r)
 	run(t, audit.NewLines(&file, o), r)
 	want := `"arguments":{"a":"***","Authorization":"***","url":"https:\/\/***@host/?***"},` +
 		`"result":{"content":[{"type":"text","text":"{\"api_key\":\"***\",\"n\":1} "},{"text":"Authorization: Bearer ***\nAccept: *"}]}}`
@@ -299,22 +307,26 @@ func TestDefaultTime(t *testing.T) {
 	r := call
 	r.Time = time.Time{}
 	synctest.Test(t, func(t *testing.T) {
-		if got := written(t, "json", audit.Options{}, r); !strings.HasPrefix(got, `{"time":"2000-01-01T`) { // synctest's day one
+		// synctest's day one
+		if got := written(t, "json", audit.Options{}, r); !strings.HasPrefix(got,
+			`{"time":"2000-01-01T`) {
 			t.Errorf("got %s", got)
 		}
 	})
 }
 
 func ExampleJournal() {
-	j := audit.New(slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}})), audit.Options{})
+	j := audit.New(slog.New(slog.NewTextHandler(os.Stdout,
+		&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}})), audit.Options{})
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	j.Write(audit.Record{Session: "s1", Client: "demo/1", ID: "7", Tool: "nosuch", Outcome: audit.Rejected})
+	j.Write(audit.Record{Session: "s1", Client: "demo/1", ID: "7", Tool: "nosuch",
+		Outcome: audit.Rejected})
 	j.Run(ctx)
 	// Output: level=INFO msg=call session=s1 client=demo/1 id=7 tool=nosuch outcome=rejected queued_ms=0 dur_ms=0 bytes_in=0 bytes_out=0
 }
@@ -379,16 +391,25 @@ func TestReason_F_CLI_10(t *testing.T) {
 		payloads audit.Payloads
 		want     string
 	}{
-		"ours":               {audit.NotRun, "backend gh: it is not running", "", audit.None, `"reason":"backend gh: it is not running"`},
-		"masked":             {audit.Rejected, "Unknown tool: s3cret", "", audit.None, `"reason":"Unknown tool: ***"`},
-		"control characters": {audit.BackendLost, "a\x1b[2Jb\nc\u202ed", "", audit.None, `"reason":"a [2Jb c d"`},
-		"cut":                {audit.RPCError, "the result is not an object: \"rrs3cr…", "", audit.None, `"reason":"the result is not an object: \"rr***…"`},
-		"long":               {audit.BackendLost, strings.Repeat("é", 5000), "", audit.None, `"reason":"` + strings.Repeat("é", 150) + `…"`},
-		"tool error":         {audit.ToolError, "", `{"content":[{"type":"text","text":"no s3cret"}],"isError":true}`, audit.All, `"reason":"no ***"`},
-		"tool error, none":   {audit.ToolError, "", `{"content":[{"type":"text","text":"no s3cret"}],"isError":true}`, audit.None, ""},
-		"error":              {audit.RPCError, "", `{"code":-1,"message":"bad"}`, audit.All, `"reason":"bad"`},
-		"error, none":        {audit.RPCError, "", `{"code":-1,"message":"bad"}`, audit.Arguments, ""},
-		"ok":                 {audit.OK, "", `{"content":[{"text":"fine"}]}`, audit.All, ""},
+		"ours": {audit.NotRun, "backend gh: it is not running", "", audit.None,
+			`"reason":"backend gh: it is not running"`},
+		"masked": {audit.Rejected, "Unknown tool: s3cret", "", audit.None,
+			`"reason":"Unknown tool: ***"`},
+		"control characters": {audit.BackendLost, "a\x1b[2Jb\nc\u202ed", "", audit.None,
+			`"reason":"a [2Jb c d"`},
+		"cut": {audit.RPCError, "the result is not an object: \"rrs3cr…", "",
+			audit.None, `"reason":"the result is not an object: \"rr***…"`},
+		"long": {audit.BackendLost, strings.Repeat("é", 5000), "", audit.None,
+			`"reason":"` + strings.Repeat("é", 150) + `…"`},
+		"tool error": {audit.ToolError, "",
+			`{"content":[{"type":"text","text":"no s3cret"}],"isError":true}`, audit.All,
+			`"reason":"no ***"`},
+		"tool error, none": {audit.ToolError, "",
+			`{"content":[{"type":"text","text":"no s3cret"}],"isError":true}`, audit.None, ""},
+		"error": {audit.RPCError, "", `{"code":-1,"message":"bad"}`, audit.All,
+			`"reason":"bad"`},
+		"error, none": {audit.RPCError, "", `{"code":-1,"message":"bad"}`, audit.Arguments, ""},
+		"ok":          {audit.OK, "", `{"content":[{"text":"fine"}]}`, audit.All, ""},
 	} {
 		r := call
 		r.Outcome, r.Reason, r.Result = tc.outcome, tc.reason, []byte(tc.result)
@@ -409,10 +430,12 @@ func TestReason_F_CLI_10(t *testing.T) {
 func TestTimesHaveOneForm_F_CLI_10(t *testing.T) {
 	r := call
 	zone := time.FixedZone("", 3600)
-	r.Time, r.Started = time.Date(2026, 1, 2, 4, 0, 0, 120_000_000, zone), time.Date(2026, 1, 2, 3, 0, 0, 0, zone)
+	r.Time, r.Started = time.Date(2026, 1, 2, 4, 0, 0, 120_000_000, zone),
+		time.Date(2026, 1, 2, 3, 0, 0, 0, zone)
 	r.Queued = 2 * time.Second
 	got := written(t, "json", audit.Options{}, r)
-	for _, want := range []string{`"time":"2026-01-02T03:00:00.120000Z"`, `"started":"2026-01-02T02:00:00.000000Z","queued_ms":2000,"dur_ms":1.234`} {
+	for _, want := range []string{`"time":"2026-01-02T03:00:00.120000Z"`,
+		`"started":"2026-01-02T02:00:00.000000Z","queued_ms":2000,"dur_ms":1.234`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s has no %s", got, want)
 		}

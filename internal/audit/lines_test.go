@@ -17,7 +17,8 @@ import (
 // A file contains, byte for byte, the output of slog.
 func FuzzRecord(f *testing.F) {
 	for _, text := range []string{
-		"", "plain", "1", `"1"`, `\`, "\x00\b\f\n\r\t\x1b\x1f\x7f", "<a href='x'>&</a>", "\u2028\u2029\ufffd€\U0001f600", "\xff\xc3(\xed\xa0\x80",
+		"", "plain", "1", `"1"`, `\`, "\x00\b\f\n\r\t\x1b\x1f\x7f", "<a href='x'>&</a>",
+		"\u2028\u2029\ufffd€\U0001f600", "\xff\xc3(\xed\xa0\x80",
 		"s3cret", "https://u:p@host/?q#f", "Authorization: Bearer abc", "e\u0301\ufeff",
 	} {
 		f.Add(text, text, "", int64(1_234_567), int64(0), 0, []byte(text))
@@ -34,12 +35,15 @@ func FuzzRecord(f *testing.F) {
 	mask := logging.NewMask("s3cret-\"<ö>", "s3cret", "[31,41]")
 	f.Fuzz(func(t *testing.T, name, text, method string, dur, at int64, n int, payload []byte) {
 		routed := audit.Record{
-			Time: time.Unix(0, at).UTC(), Started: time.Unix(0, at).Add(-time.Hour), Queued: time.Duration(dur) / 3, Reason: text, Session: name, Client: text, ID: text, BackendID: name, Method: method,
+			Time: time.Unix(0, at).UTC(), Started: time.Unix(0, at).Add(-time.Hour),
+			Queued: time.Duration(dur) / 3, Reason: text, Session: name, Client: text, ID: text,
+			BackendID: name, Method: method,
 			Tool: text, Backend: name, BackendTool: name, Outcome: audit.RPCError, Code: n,
 			Dur: time.Duration(dur), BytesIn: n, BytesOut: -n, Arguments: payload, Result: payload,
 		}
 		refused := audit.Record{
-			Time: time.Unix(at%1e9, 0), ID: name, Tool: text, Outcome: audit.Outcome(text), Dur: time.Duration(dur) % 1e6, BytesIn: n,
+			Time: time.Unix(at%1e9, 0), ID: name, Tool: text, Outcome: audit.Outcome(text),
+			Dur: time.Duration(dur) % 1e6, BytesIn: n,
 		}
 		o := audit.Options{Payloads: audit.All, Mask: mask.String}
 		var log, file bytes.Buffer
@@ -129,7 +133,8 @@ func TestFailedWriteLosesItsRecords(t *testing.T) {
 func TestPartialWriteLosesTheRest(t *testing.T) {
 	var one bytes.Buffer
 	run(t, audit.NewLines(&one, audit.Options{}), call)
-	for size, lost := range map[int]int64{0: 3, 1: 3, one.Len() - 1: 3, one.Len(): 2, one.Len() + 1: 2, 3*one.Len() - 1: 1} {
+	for size, lost := range map[int]int64{0: 3, 1: 3, one.Len() - 1: 3, one.Len(): 2,
+		one.Len() + 1: 2, 3*one.Len() - 1: 1} {
 		j := audit.NewLines(room(size), audit.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

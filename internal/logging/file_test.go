@@ -50,7 +50,8 @@ func TestFileOfSeveralProcesses(t *testing.T) {
 	for i := range processes {
 		wg.Go(func() {
 			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), "LOGS_TEST_APPEND="+path, fmt.Sprintf("LOGS_TEST_NAME=p%d", i))
+			cmd.Env = append(os.Environ(), "LOGS_TEST_APPEND="+path,
+				fmt.Sprintf("LOGS_TEST_NAME=p%d", i))
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
@@ -128,7 +129,8 @@ func TestFileRotates(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		return
 	}
-	for name, want := range map[string]os.FileMode{filepath.Dir(path): 0o700, path: 0o600, path + ".1": 0o600, path + ".lock": 0o600} {
+	for name, want := range map[string]os.FileMode{filepath.Dir(path): 0o700, path: 0o600,
+		path + ".1": 0o600, path + ".lock": 0o600} {
 		if at, err := os.Stat(name); err != nil || at.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v", name, at.Mode(), err)
 		}

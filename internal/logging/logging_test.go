@@ -57,7 +57,8 @@ func TestValuesAreMasked(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			var out bytes.Buffer
 			mask := logging.NewMask(secret, "8080")
-			log := logging.New(&out, logging.Options{Format: format, Mask: mask}).With("with", secret).WithGroup("all")
+			log := logging.New(&out, logging.Options{Format: format, Mask: mask}).With("with",
+				secret).WithGroup("all")
 			log.Info("started with "+secret, everything()...)
 			if strings.Contains(out.String(), "hun") || strings.Contains(out.String(), "s3cret") {
 				t.Errorf("leaked: %s", &out)
@@ -113,7 +114,8 @@ func TestUnmasked(t *testing.T) {
 
 func TestParseLevel(t *testing.T) {
 	for name, want := range map[string]slog.Level{
-		"debug": slog.LevelDebug, "info": slog.LevelInfo, "WARN": slog.LevelWarn, "error": slog.LevelError,
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "WARN": slog.LevelWarn,
+		"error": slog.LevelError,
 	} {
 		if got, err := logging.ParseLevel(name); got != want || err != nil {
 			t.Errorf("ParseLevel(%q) = %v, %v", name, got, err)
@@ -155,9 +157,11 @@ func manySecrets(n int) []string {
 
 // A duration has the same text in both formats.
 func TestDurationsAreText(t *testing.T) {
-	for format, want := range map[string]string{"text": "dur=1.5s next=1m0s", "json": `"dur":"1.5s","next":"1m0s"`} {
+	for format, want := range map[string]string{"text": "dur=1.5s next=1m0s",
+		"json": `"dur":"1.5s","next":"1m0s"`} {
 		var out bytes.Buffer
-		logging.New(&out, logging.Options{Format: format}).Info("x", "dur", 1500*time.Millisecond, "next", time.Minute)
+		logging.New(&out, logging.Options{Format: format}).Info("x", "dur", 1500*time.Millisecond,
+			"next", time.Minute)
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s: %s", format, &out)
 		}

@@ -43,9 +43,12 @@ func TestMask(t *testing.T) {
 		{`Get "https://h/mcp?key=v&x=1": EOF`, `Get "https://h/mcp?***": EOF`},
 		{"see https://h/p? and https://h/#a?b", "see https://h/p? and https://h/#a?***"},
 		{"https://***@host/?***", "https://***@host/?***"},
-		{"https://h/{+path}{?q,n*}{&r:3} and https://{user}:{pw}@h/?q={q}&n={n}{&m}#{+f}", "https://h/{+path}{?q,n*}{&r:3} and https://{user}:{pw}@h/?q={q}&n={n}{&m}#{+f}"},
-		{"name=odd://t/{+path}{?q} https://h{?q}?a=b https://h/?key=v1{&q}", "name=odd://t/{+path}{?q} https://h{?q}?*** https://h/?***"},
-		{"https://h/?q={q}&v2 https://h/?{not one} https://u{user}:x@h/{?", "https://h/?*** https://h/?*** one} https://***@h/{?"},
+		{"https://h/{+path}{?q,n*}{&r:3} and https://{user}:{pw}@h/?q={q}&n={n}{&m}#{+f}",
+			"https://h/{+path}{?q,n*}{&r:3} and https://{user}:{pw}@h/?q={q}&n={n}{&m}#{+f}"},
+		{"name=odd://t/{+path}{?q} https://h{?q}?a=b https://h/?key=v1{&q}",
+			"name=odd://t/{+path}{?q} https://h{?q}?*** https://h/?***"},
+		{"https://h/?q={q}&v2 https://h/?{not one} https://u{user}:x@h/{?",
+			"https://h/?*** https://h/?*** one} https://***@h/{?"},
 		{`{"u":"https://h/?a=b\"c"}`, `{"u":"https://h/?***\"c"}`},
 
 		{"Authorization: Bearer abc.def-_~+/=", "Authorization: Bearer ***"},
@@ -54,12 +57,14 @@ func TestMask(t *testing.T) {
 		{"proxy-Authorization=abc", "proxy-Authorization=***"},
 		{`{"Authorization":"abc","b":1}`, `{"Authorization":"***","b":1}`},
 		{`{\"Authorization\": \"Token abc\"}`, `{\"Authorization\": \"Token ***\"}`},
-		{"map[Authorization:[Bearer abc] Accept:[*/*]]", "map[Authorization:[Bearer ***] Accept:[*/*]]"},
+		{"map[Authorization:[Bearer abc] Accept:[*/*]]",
+			"map[Authorization:[Bearer ***] Accept:[*/*]]"},
 		{"Authorization failed", "Authorization failed"},
 		{"Authorization: ", "Authorization: "},
 		{"got Bearer xx1 here", "got Bearer *** here"},
 		{"bearer of news, bearer 0123456789abcdef", "bearer of news, bearer ***"},
-		{`WWW-Authenticate: Bearer realm="mcp", error="x"`, `WWW-Authenticate: Bearer realm="mcp", error="x"`},
+		{`WWW-Authenticate: Bearer realm="mcp", error="x"`,
+			`WWW-Authenticate: Bearer realm="mcp", error="x"`},
 		{`Bearer realm=\"mcp\"`, `Bearer realm=\"mcp\"`},
 		{"Bearer ***", "Bearer ***"},
 	} {
@@ -90,8 +95,10 @@ func TestMaskKeepsWords_F_CLI_8(t *testing.T) {
 		`{"Authorization": "Bearer ${DOCS_TOKEN}"}`,
 		`{"headers": {"Authorization": "Bearer YOUR_API_KEY"}}`,
 		"Authorization: $DOCS_TOKEN, Authorization=%TOKEN%",
-		"Authorization header missing", "missing authorization: required", "Authorization: Basic authentication is off",
-		"Bearer tokens are not accepted", "Bearer authentication", "Bearer token missing.", "bearer authentication",
+		"Authorization header missing", "missing authorization: required",
+		"Authorization: Basic authentication is off",
+		"Bearer tokens are not accepted", "Bearer authentication", "Bearer token missing.",
+		"bearer authentication",
 		"Access-Control-Allow-Headers: Accept, Authorization, Content-Type",
 		`"authorization": "required by the server"`,
 		`{"authorization":true}`,
@@ -102,11 +109,14 @@ func TestMaskKeepsWords_F_CLI_8(t *testing.T) {
 	}
 	const token = "gh" + "p_0123456789abcdefghij"
 	for _, text := range []string{
-		"Bearer @", "Authorization: @", "Authorization: Bearer @", "authorization: basic @", "Authorization=@", `"authorization":"@"`,
+		"Bearer @", "Authorization: @", "Authorization: Bearer @", "authorization: basic @",
+		"Authorization=@", `"authorization":"@"`,
 		"Authorization:@", "send Authorization: Token @.", "{'Authorization': 'Bot @'}",
 	} {
-		for _, secret := range []string{token, "abc123", "Zm9vOmJhcg", "a-token-of-words", "abcdefghijklmnopqrstuvwxyz", "AK" + "IAIOSFODNN7EXAMPLE"} {
-			if got := mask.String(strings.ReplaceAll(text, "@", secret)); strings.Contains(got, secret) {
+		for _, secret := range []string{token, "abc123", "Zm9vOmJhcg", "a-token-of-words",
+			"abcdefghijklmnopqrstuvwxyz", "AK" + "IAIOSFODNN7EXAMPLE"} {
+			if got := mask.String(strings.ReplaceAll(text, "@", secret)); strings.Contains(got,
+				secret) {
 				t.Errorf("a secret is in %q", got)
 			}
 		}
@@ -169,7 +179,8 @@ func TestMaskKeepsPastSecrets(t *testing.T) {
 	}
 	mask.SetSecrets()
 	mask.SetSecrets("secret-number-800.")
-	if got := mask.String("secret-number-800. secret-number-999. secret-that-stays"); got != "*** *** ***" {
+	if got := mask.String(
+		"secret-number-800. secret-number-999. secret-that-stays"); got != "*** *** ***" {
 		t.Errorf("known again: %s", got)
 	}
 }
@@ -224,7 +235,9 @@ func TestMaskPercentEncoded_F_MASK_1(t *testing.T) {
 		{"x=pass:+phrase+&+more+é", "x=***"},
 		{"a%22b%2Fc%26d a%5C%22b%2fc\\u0026d", "*** ***"}, // JSON, percent-encoded in part
 		{"100%2541sure%2F", "***"},
-		{"https%3A%2F%2Fh%2F%3Fk%3Dq9Zk%252FTm4v%252BXr7Lw2Pb8N%252FdY6c%253D%253D%26b", "https%3A%2F%2Fh%2F%3Fk%3D***%26b"}, // twice
+		// twice
+		{"https%3A%2F%2Fh%2F%3Fk%3Dq9Zk%252FTm4v%252BXr7Lw2Pb8N%252FdY6c%253D%253D%26b",
+			"https%3A%2F%2Fh%2F%3Fk%3D***%26b"},
 		{"k%253Dq9Zk%25252FTm4v%25252bXr7Lw2Pb8N%25252FdY6c%25253D%25253D", "k%253D***"},
 		{"50% of %zz %2 % 1+1 %25 %2541", "50% of %zz %2 % 1+1 %25 %2541"},
 		{"é%C3%A9 " + secret + " %2F", "é%C3%A9 *** %2F"},
@@ -263,10 +276,11 @@ func TestMaskEscaped(t *testing.T) {
 	const secret, letters = "q9Zk/Tm4v+Xr7Lw2Pb8N/dY6c==", "pass\"wörd\\\U0001F600<&>"
 	mask := logging.NewMask(secret, letters, "100%41sure/", "two lines\nof it")
 	for _, c := range []struct{ in, want string }{
-		{`{"v":"q9Zk\/Tm4v+Xr7Lw2Pb8N\/dY6c=="}`, `{"v":"***"}`},               // PHP
-		{`{"v":"q9Zk/Tm4v\u002BXr7Lw2Pb8N/dY6c\u003D\u003D"}`, `{"v":"***"}`},  // .NET
-		{`{"v":"q9Zk\u002fTm4v\u002bXr7Lw2Pb8N/dY6c\u003d="}`, `{"v":"***"}`},  // Java
-		{`"\u0071\u0039Zk/Tm4v+Xr7Lw2Pb8N/dY6c=\u003D."`, `"***."`},            // the first and the last
+		{`{"v":"q9Zk\/Tm4v+Xr7Lw2Pb8N\/dY6c=="}`, `{"v":"***"}`},              // PHP
+		{`{"v":"q9Zk/Tm4v\u002BXr7Lw2Pb8N/dY6c\u003D\u003D"}`, `{"v":"***"}`}, // .NET
+		{`{"v":"q9Zk\u002fTm4v\u002bXr7Lw2Pb8N/dY6c\u003d="}`, `{"v":"***"}`}, // Java
+		// the first and the last
+		{`"\u0071\u0039Zk/Tm4v+Xr7Lw2Pb8N/dY6c=\u003D."`, `"***."`},
 		{`pass\"w\u00f6rd\\\ud83d\ude00<&>`, `***`},                            // Python
 		{`pass\u0022w\u00F6rd\u005C\uD83D\uDE00\u003C\u0026\u003E x`, `*** x`}, // .NET
 		{`pass\"wörd\\😀\u003c&\u003e`, `***`},
@@ -307,7 +321,8 @@ func TestMaskVariants(t *testing.T) {
 func TestMaskOfTruncatedText(t *testing.T) {
 	mask := logging.NewMask("q9Zk/Tm4v+Xr7Lw2é8N", `quo"te/d`, "first line\nsecond one")
 	for _, c := range []struct{ in, want string }{
-		{`the result is not an object: "rrrq9Zk/Tm4v+Xr7Lw…`, `the result is not an object: "rrr***…`},
+		{`the result is not an object: "rrrq9Zk/Tm4v+Xr7Lw…`,
+			`the result is not an object: "rrr***…`},
 		{"q9Zk…, q9Z…, q9Zk", "***…, q9Z…, q9Zk"},
 		{"q9Zk/Tm4v+Xr7Lw2…", "***…"},
 		{"second o… and first l…", "***… and ***…"},
@@ -330,7 +345,8 @@ func TestMaskOfTruncatedText(t *testing.T) {
 func TestMaskCostIsBounded(t *testing.T) {
 	mask := logging.NewMask(
 		append(manySecrets(50), "aaaa+aaaa/aaaab", strings.Repeat("long-secret-", 300))...)
-	for _, part := range []string{`\u0061`, `%2561`, `\\`, `\\u002561%5C`, "…aaaa", "aaaa…", "long-secret-", "long-secret…", `%5c%5c%25`, `a+\/%2`} {
+	for _, part := range []string{`\u0061`, `%2561`, `\\`, `\\u002561%5C`, "…aaaa", "aaaa…",
+		"long-secret-", "long-secret…", `%5c%5c%25`, `a+\/%2`} {
 		text := strings.Repeat(part, (64<<10)/len(part))
 		start := time.Now()
 		mask.String(text)
@@ -347,7 +363,8 @@ func FuzzMask(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two, text string, bits uint64) {
 		mask := logging.NewMask(one, two)
 		quoted, _ := json.Marshal(text)
-		for _, in := range []string{text, text + one + text, two[len(two)/2:] + one + two, url.QueryEscape(text + one), string(quoted)} {
+		for _, in := range []string{text, text + one + text, two[len(two)/2:] + one + two,
+			url.QueryEscape(text + one), string(quoted)} {
 			out := mask.String(in)
 			for _, s := range []string{one, two} {
 				s = strings.TrimSpace(s)
@@ -369,7 +386,8 @@ func FuzzMask(f *testing.F) {
 		}
 		if utf8.ValidString(one) {
 			once = someEscaped(one, bits)
-			for _, in := range []string{once, someEscaped(once, bits>>9), someEncoded(once, "%", bits>>5)} {
+			for _, in := range []string{once, someEscaped(once, bits>>9),
+				someEncoded(once, "%", bits>>5)} {
 				if got := mask.String("=" + in + "="); strings.Contains(got, in) {
 					t.Errorf("%q, escaped as %q, is in %q", one, in, got)
 				}

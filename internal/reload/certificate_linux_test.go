@@ -58,8 +58,11 @@ func TestCertificateFromSilentPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	_, err := LoadCertificate(&config.Loaded{Config: new(config.Config)}, config.TLS{Cert: path, Key: path})
-	if err == nil || !strings.Contains(err.Error(), "tls.cert: "+path+": is a pipe, and did not end within 10s") {
+	_, err := LoadCertificate(&config.Loaded{Config: new(config.Config)},
+		config.TLS{Cert: path, Key: path})
+	if err == nil ||
+		!strings.Contains(err.Error(), "tls.cert: "+path+
+			": is a pipe, and did not end within 10s") {
 		t.Error(err)
 	}
 	if took := time.Since(began); took > time.Minute {

@@ -23,14 +23,16 @@ func TestUnsetVariableHintAsksForRestart(t *testing.T) {
 	var out bytes.Buffer
 	r := &Reloader{log: slog.New(slog.NewTextHandler(&out, nil)), source: file}
 	r.refuse(err)
-	if !strings.Contains(out.String(), "MCPG_NOT_SET is not set (the gateway's own environment counts") {
+	if !strings.Contains(out.String(),
+		"MCPG_NOT_SET is not set (the gateway's own environment counts") {
 		t.Error(out.String())
 	}
 }
 
 // At most maxProblems errors of a file are logged, and the number of the others.
 func TestLoggedProblemsAreLimited(t *testing.T) {
-	for n, want := range map[int]int{1: 1, maxProblems: maxProblems, maxProblems + 1: maxProblems + 1, 500: maxProblems + 1} {
+	for n, want := range map[int]int{1: 1, maxProblems: maxProblems,
+		maxProblems + 1: maxProblems + 1, 500: maxProblems + 1} {
 		var all config.Errors
 		for i := range n {
 			all = append(all, &config.Error{Key: fmt.Sprint("key", i), Problem: "is wrong"})
@@ -38,7 +40,9 @@ func TestLoggedProblemsAreLimited(t *testing.T) {
 		var out bytes.Buffer
 		r := &Reloader{log: slog.New(slog.NewTextHandler(&out, nil)), source: "x.yaml"}
 		r.refuse(errors.Join(all))
-		if got := strings.Count(out.String(), "configuration: "); got != want || strings.Contains(out.String(), fmt.Sprintf("%d more problems", n-maxProblems)) != (n > maxProblems) {
+		if got := strings.Count(out.String(), "configuration: "); got != want ||
+			strings.Contains(out.String(),
+				fmt.Sprintf("%d more problems", n-maxProblems)) != (n > maxProblems) {
 			t.Errorf("%d errors: %d logged\n%.300s", n, got, out.String())
 		}
 	}

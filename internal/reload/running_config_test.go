@@ -22,7 +22,8 @@ func testConfig(t *testing.T, names ...string) (c *config.Config, file string) {
 	c = &all
 	c.StateDir = filepath.Join(t.TempDir(), "state")
 	for _, name := range names {
-		c.Backends = append(c.Backends, config.Backend{Name: name, Enabled: true, Command: "x", Env: map[string]string{"TOKEN": "hush-hush-hush"}})
+		c.Backends = append(c.Backends, config.Backend{Name: name, Enabled: true, Command: "x",
+			Env: map[string]string{"TOKEN": "hush-hush-hush"}})
 	}
 	return c, filepath.Join(t.TempDir(), "gateway.yaml")
 }
@@ -76,7 +77,8 @@ func TestRunningConfigDamaged(t *testing.T) {
 	}
 	path := RunningConfigPath(c.StateDir, file)
 	good, _ := os.ReadFile(path)
-	for _, text := range [][]byte{nil, []byte("{}"), good[:len(good)/2], []byte(`{"version":2}`), []byte("[]"), bytes.Repeat([]byte(" "), maxRunningConfig+1), {0}} {
+	for _, text := range [][]byte{nil, []byte("{}"), good[:len(good)/2], []byte(`{"version":2}`),
+		[]byte("[]"), bytes.Repeat([]byte(" "), maxRunningConfig+1), {0}} {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +121,8 @@ func TestRunningConfigOfSeveralGateways(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if entries, _ := os.ReadDir(filepath.Dir(RunningConfigPath(c.StateDir, file))); len(entries) != 9 {
+	if entries, _ := os.ReadDir(filepath.Dir(RunningConfigPath(c.StateDir,
+		file))); len(entries) != 9 {
 		t.Errorf("%d files", len(entries))
 	}
 }
@@ -153,8 +156,10 @@ func TestRunningConfigsAreBounded(t *testing.T) {
 }
 
 func FuzzRunningConfig(f *testing.F) {
-	f.Add([]byte(`{"version":1,"file":"/x","pid":1,"time":"2026-01-02T03:04:05Z","flags":["listen"],"salt":"s","keys":{"listen":"x"},` +
-		`"backends":[{"name":"a","enabled":true,"keys":{"command":"y"}},{"name":"a"},{"name":""}]}`))
+	f.Add(
+		[]byte(
+			`{"version":1,"file":"/x","pid":1,"time":"2026-01-02T03:04:05Z","flags":["listen"],"salt":"s","keys":{"listen":"x"},` +
+				`"backends":[{"name":"a","enabled":true,"keys":{"command":"y"}},{"name":"a"},{"name":""}]}`))
 	f.Add([]byte(`{"version":1,"keys":null,"backends":[{}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		running, err := parseRunningConfig(text)
