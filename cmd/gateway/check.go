@@ -222,7 +222,7 @@ func (c *cli) printStatus(a *app) error {
 	if failed > 0 {
 		return hintedError{
 			fmt.Errorf("%d of %d backends failed", failed, len(all)),
-			"gateway check --log-level debug also shows their output",
+			"gateway check --log-level debug also shows the output of the programs",
 		}
 	}
 	return nil

@@ -169,7 +169,8 @@ func listenURL(c *config.Config) (string, error) {
 	switch {
 	case c.Listen == "":
 		return "", usageErrorOf("gateway health",
-			fmt.Errorf("the configuration has no listen, and no URL is given"))
+			fmt.Errorf("the configuration has no listen: give the URL, "+
+				"as in gateway health http://127.0.0.1:7420"))
 	case err != nil:
 		return "", err
 	case port == "0":

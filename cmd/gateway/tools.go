@@ -266,9 +266,17 @@ func (c *cli) printTools(a *app, entries []catalog.Entry, asJSON bool) error {
 
 // noBackendError returns the error about a configuration without an enabled backend.
 func (a *app) noBackendError() error {
+	file := cmp.Or(printable(a.Source), "gateway.yaml")
+	if len(a.Config.Backends) == 0 {
+		return hintedError{errors.New("no backend is configured"), "list servers under backends: in " + file}
+	}
+	var names []string
+	for _, b := range a.Config.Backends {
+		names = append(names, printable(b.Name))
+	}
 	return hintedError{
-		errors.New("no backend is configured, or none is enabled"),
-		"list servers under backends: in " + cmp.Or(printable(a.Source), "gateway.yaml"),
+		errors.New("no backend is enabled"),
+		"remove enabled: false from a server in " + file + ": " + nameList(names),
 	}
 }
 

@@ -56,7 +56,8 @@ func TestToolsOfOtherBackends(t *testing.T) {
 	t.Parallel()
 	none := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: off, command: off, enabled: false}\n")
 	for _, verb := range []string{"check", "tools", "tools --json"} {
-		expect(t, exitFailed, verb+" -c "+none, "none is enabled", "list servers under backends", none)
+		expect(t, exitFailed, verb+" -c "+none, "no backend is enabled",
+			"remove enabled: false from a server in "+none+": off")
 	}
 	two := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: a, embedded: demo, tools: {deny: [echo]}}\n"+
 		"- {name: b, embedded: demo, tools: {deny: [add]}}\n- {name: c, embedded: demo, tools: {deny: [echo]}}\n")

@@ -95,8 +95,8 @@ func (srv *Server) authenticate(
 // invalidToken is the error for a request whose token is invalid or was removed after the check.
 func invalidToken() *httpError {
 	return newHTTPError(http.StatusUnauthorized,
-		"Unauthorized: the header Authorization is none of the tokens in auth.tokens, "+
-			"as Bearer TOKEN")
+		"Unauthorized: the token in the header Authorization is not in auth.tokens; "+
+			"send Authorization: Bearer TOKEN")
 }
 
 // logThrottle is the minimum time between two log records about the same kind of overload.

@@ -88,7 +88,7 @@ func TestMaskKeepsWords_F_CLI_8(t *testing.T) {
 		"authorization: use ${DOCS_TOKEN}",
 		"authorization: Use a bearer token. See the manual",
 		"Unauthorized: send the header Authorization: Bearer TOKEN",
-		"the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN",
+		"the token in the header Authorization is not in auth.tokens; send Authorization: Bearer TOKEN",
 		`claude mcp add --transport http NAME URL -H 'Authorization: Bearer TOKEN'`,
 		`claude mcp add gateway http://127.0.0.1:7420/mcp -H 'Authorization: Bearer '$GATEWAY_TOKEN`,
 		`claude mcp add gateway http://127.0.0.1:7420/mcp -H "Authorization: Bearer $GATEWAY_TOKEN"`,

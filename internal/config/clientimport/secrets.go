@@ -242,7 +242,7 @@ func (im *importer) replaceSecret(s *importedServer, what, name, text string,
 		where += " after " + before
 	}
 	free := im.freeVariable(s, want, strings.ReplaceAll(text[p.From:p.To], "$$", "$"))
-	im.note("%s: %s: %s is ${%s} here; set it to the value in that file", s.file, s.name, where,
+	im.note("%s: %s: %s is ${%s} here; set this variable to the value in that file", s.file, s.name, where,
 		free)
 	return "${" + free + "}"
 }
