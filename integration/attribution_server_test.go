@@ -44,7 +44,7 @@ type scriptedCall struct {
 
 	id, token    string
 	cancelled    chan struct{}
-	wasCancelled bool // the call was cancelled
+	wasCancelled bool
 	Counts       responseCounts
 }
 
@@ -81,8 +81,7 @@ func (s *attributionServer) receive(line []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := string(m.ID)
-	reply := func(
-		result string) {
+	reply := func(result string) {
 		s.write(`{"jsonrpc":"2.0","id":`+id+`,"result":`+result+`}`, id)
 	}
 	switch m.Method {
@@ -441,8 +440,9 @@ func (s *attributionHTTP) post(w http.ResponseWriter, r *http.Request, one *attr
 }
 
 // stream sends messages up to the response to the request id.
-func (one *attributionSession) stream(w http.ResponseWriter, r *http.Request, stream <-chan string,
-	id string) {
+func (one *attributionSession) stream(
+	w http.ResponseWriter, r *http.Request, stream <-chan string, id string,
+) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	flush := http.NewResponseController(w).Flush
 	flush()

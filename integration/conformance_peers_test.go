@@ -132,8 +132,9 @@ func calls(tool, arguments string) func(context.Context, *gosdk.ClientSession) e
 }
 
 // callSucceeds calls a tool, and returns an error if the result has isError.
-func callSucceeds(ctx context.Context, session *gosdk.ClientSession, tool string,
-	arguments any) error {
+func callSucceeds(
+	ctx context.Context, session *gosdk.ClientSession, tool string, arguments any,
+) error {
 	result, err := session.CallTool(ctx, &gosdk.CallToolParams{Name: tool, Arguments: arguments})
 	switch {
 	case err != nil:
@@ -246,8 +247,9 @@ func conformanceClient(scenario, url string) (err error) {
 	client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"},
 		&gosdk.ClientOptions{
 			// The SDK fills in the schema's defaults.
-			ElicitationHandler: func(_ context.Context,
-				req *gosdk.ElicitRequest) (*gosdk.ElicitResult, error) {
+			ElicitationHandler: func(
+				_ context.Context, req *gosdk.ElicitRequest,
+			) (*gosdk.ElicitResult, error) {
 				content := map[string]any{}
 				if scenario == "sep-2322-client-request-state" {
 					content["confirmed"] = true

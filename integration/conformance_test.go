@@ -201,8 +201,7 @@ func readScenarios(t testing.TB, dir string) []scenario {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortStableFunc(entries, func(a,
-		b os.DirEntry) int {
+	slices.SortStableFunc(entries, func(a, b os.DirEntry) int {
 		return cmp.Compare(startTimeOf(a), startTimeOf(b))
 	})
 	var found []scenario

@@ -95,15 +95,15 @@ func newFakeEngine(t testing.TB, name string, options ...string) containerEngine
 // does the same with a real engine.
 func TestContainers_StoppedWithBackend_F_PROC_1(t *testing.T) {
 	t.Parallel()
-	testContainersStop(t, func(t *testing.T,
-		options ...string) containerEngine {
+	testContainersStop(t, func(t *testing.T, options ...string) containerEngine {
 		return newFakeEngine(t, "pod", options...)
 	})
 }
 
 // testContainersStop stops backends in containers in each possible way.
-func testContainersStop(t *testing.T, engine func(t *testing.T,
-	options ...string) containerEngine) {
+func testContainersStop(t *testing.T, engine func(
+	t *testing.T, options ...string,
+) containerEngine) {
 	begin := func(t *testing.T, more map[string]any, e containerEngine) (*setup, *rawClient) {
 		s := newSetup(t, more, e.server, helperBackend("other", "mirror", ""))
 		gw := s.start()

@@ -63,8 +63,7 @@ var everythingSteps = []step{
 // filesystemSteps returns the steps for a server whose only directory is dir. Each step starts
 // with the files of writeFixture.
 func filesystemSteps(dir string) []step {
-	in := func(
-		name string) string {
+	in := func(name string) string {
 		b, _ := json.Marshal(filepath.Join(dir, name))
 		return string(b)
 	}

@@ -31,20 +31,20 @@ func TestEnvMarker_UnrelatedProcessSurvives_F_SEC_12(t *testing.T) {
 			gw.initialize("2025-11-25")
 			listTools(t, gw)
 			s.awaitOrphans(1)
-			marks := make(map[string]bool)
+			markers := make(map[string]bool)
 			for _, p := range s.marker.processes() {
 				env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
 				for _, v := range bytes.Split(env, []byte{0}) {
 					if marker, ok := bytes.CutPrefix(v, []byte("MCP_GATEWAY_CHILD=")); ok {
-						marks[string(marker)] = true
+						markers[string(marker)] = true
 					}
 				}
 			}
-			if len(marks) != 2 {
-				t.Fatalf("marks: %v", marks)
+			if len(markers) != 2 {
+				t.Fatalf("markers: %v", markers)
 			}
 			var unrelated []int
-			for marker := range marks {
+			for marker := range markers {
 				// One keeps its parent, the other is an orphan in a session of its own.
 				child := exec.Command("sleep", "1000")
 				child.Env = []string{"MCP_GATEWAY_CHILD=" + marker}

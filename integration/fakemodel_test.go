@@ -105,8 +105,9 @@ func (m *fakeModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // next returns the one block of the model's message: a tool_use or a text.
-func (m *fakeModel) next(raw json.RawMessage,
-	req modelRequest) (block map[string]any, stopReason string) {
+func (m *fakeModel) next(
+	raw json.RawMessage, req modelRequest,
+) (block map[string]any, stopReason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.requests = append(m.requests, raw)

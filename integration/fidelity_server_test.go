@@ -142,7 +142,8 @@ func modernFidelity(m message) string {
 	case members != "":
 		return fidelityResponse(id, members+fidelityModernMembers)
 	}
-	return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32601,"message":"no ` + m.Method + `"}}`
+	return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32601,"message":"no ` + m.Method +
+		`"}}`
 }
 
 // fidelityBackend returns the server with this revision as a backend.

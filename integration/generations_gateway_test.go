@@ -26,8 +26,7 @@ func checkFidelity(t testing.TB, what, revision string, want, got []byte) {
 		return
 	}
 	all := membersOf(t, got)
-	has := func(
-		name string) bool {
+	has := func(name string) bool {
 		return slices.ContainsFunc(all, func(m member) bool { return m.name == name })
 	}
 	if revision == modernRevision &&
@@ -108,8 +107,8 @@ func TestFidelity_AllGenerationPairs(t *testing.T) {
 // name.
 func TestElicitation_AllGenerationPairs(t *testing.T) {
 	t.Parallel()
-	const answer = `{"action":"accept","content":{"n":9007199254740993,"s":"\u00fc"},"x-unknown": [ 1.10 ]}`
-	checkQuestion := func(t *testing.T, params []byte) {
+	const response = `{"action":"accept","content":{"n":9007199254740993,"s":"\u00fc"},"x-unknown": [ 1.10 ]}`
+	checkElicitation := func(t *testing.T, params []byte) {
 		t.Helper()
 		want := membersOf(t, []byte(fidelityElicitation))
 		got := membersOf(t, params)
@@ -126,7 +125,8 @@ func TestElicitation_AllGenerationPairs(t *testing.T) {
 		}
 	}
 	forEachGenerationPair(t, func(t *testing.T, client, backend string) {
-		gw := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, fidelityBackend(backend)).start()
+		gw := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}},
+			fidelityBackend(backend)).start()
 		const call = `{"name":"ask","arguments":{}}`
 		var last message
 		if client == legacyRevision {
@@ -139,8 +139,8 @@ func TestElicitation_AllGenerationPairs(t *testing.T) {
 			gw.sendRequest("2", "tools/call", call)
 			q := gw.await("elicitation", waitTimeout,
 				func(m message) bool { return m.Method == "elicitation/create" })
-			checkQuestion(t, q.Params)
-			gw.send(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":` + answer + `}`)
+			checkElicitation(t, q.Params)
+			gw.send(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":` + response + `}`)
 			last = gw.awaitResponse("2", waitTimeout)
 		} else {
 			c := modernCaller{gw, elicitationCapability}
@@ -166,14 +166,15 @@ func TestElicitation_AllGenerationPairs(t *testing.T) {
 				if q.Method != "elicitation/create" {
 					t.Errorf("input request %s", q.Method)
 				}
-				checkQuestion(t, q.Params)
+				checkElicitation(t, q.Params)
 				quoted, _ := json.Marshal(key)
 				last = c.call("tools/call",
-					`{"name":"ask","arguments":{},"inputResponses":{`+string(quoted)+`:`+answer+
+					`{"name":"ask","arguments":{},"inputResponses":{`+string(quoted)+`:`+response+
 						`},"requestState":`+string(inputRequired.RequestState)+`}`)
 			}
 		}
-		checkFidelity(t, "ask", client, []byte("{"+fidelityResult([]byte(answer))+"}"), last.Result)
+		checkFidelity(t, "ask", client, []byte("{"+fidelityResult([]byte(response))+"}"),
+			last.Result)
 	})
 }
 
@@ -184,16 +185,17 @@ func TestGenerations_MixedOnOneConnection(t *testing.T) {
 	type step struct{ name, revision string }
 	discover, list, call := step{"discover", modernRevision}, step{"list", modernRevision},
 		step{"call", modernRevision}
-	initialize, listOld, callOld := step{"initialize", legacyRevision},
+	initialize, listLegacy, callLegacy := step{"initialize", legacyRevision},
 		step{"list", legacyRevision}, step{"call", legacyRevision}
 	for name, order := range map[string][]step{
-		"discover, initialize":       {discover, initialize, listOld, callOld},
-		"initialize, discover, call": {initialize, discover, call, callOld, list, listOld},
-		"call, initialize":           {call, initialize, callOld, call},
-		"discover, call, initialize": {discover, list, call, initialize, listOld, callOld, call},
-		"initialize only":            {initialize, listOld, callOld},
-		"call only":                  {call},
-		"discover twice":             {discover, discover},
+		"discover, initialize":       {discover, initialize, listLegacy, callLegacy},
+		"initialize, discover, call": {initialize, discover, call, callLegacy, list, listLegacy},
+		"call, initialize":           {call, initialize, callLegacy, call},
+		"discover, call, initialize": {discover, list, call, initialize, listLegacy, callLegacy,
+			call},
+		"initialize only": {initialize, listLegacy, callLegacy},
+		"call only":       {call},
+		"discover twice":  {discover, discover},
 	} {
 		for _, revision := range []string{legacyRevision, modernRevision} {
 			t.Run(name+"/backend "+revision, func(t *testing.T) {
@@ -261,7 +263,7 @@ func TestModern_RejectedRequests(t *testing.T) {
 	}
 	echo := `{"name":"echo","arguments":{}}`
 	std := headersFor("tools/call", echo)
-	const unstamped = `{"name":"echo","arguments":{}}`
+	const withoutMeta = `{"name":"echo","arguments":{}}`
 	for _, row := range []struct {
 		what, body string
 		header     http.Header
@@ -269,7 +271,7 @@ func TestModern_RejectedRequests(t *testing.T) {
 		code       int
 	}{
 		{"valid", body("tools/call", withMeta(echo, `{}`)), std, 200, 0},
-		{"no _meta", body("tools/call", unstamped), std, 400, -32602},
+		{"no _meta", body("tools/call", withoutMeta), std, 400, -32602},
 		{"no capabilities", body("tools/call",
 			`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"name":"echo"}`),
 			std, 400, -32602},

@@ -56,9 +56,8 @@ func TestHarnessRealServersDirect(t *testing.T) {
 		if tools := listTools(t, c); len(tools) != 13 {
 			t.Errorf("%d tools: %q", len(tools), names(tools))
 		}
-		if m := callTool(c, "echo",
-			`{"message":"hi"}`); string(
-			m.Result) != `{"content":[{"type":"text","text":"Echo: hi"}]}` {
+		const want = `{"content":[{"type":"text","text":"Echo: hi"}]}`
+		if m := callTool(c, "echo", `{"message":"hi"}`); string(m.Result) != want {
 			t.Errorf("echo: %s", m.Raw)
 		}
 	})
@@ -66,16 +65,16 @@ func TestHarnessRealServersDirect(t *testing.T) {
 
 func TestHarnessHelpersDirect(t *testing.T) {
 	t.Parallel()
-	for _, part := range []string{"mirror", "gosdk", "mcpgo", "stubborn"} {
-		t.Run(part, func(t *testing.T) {
+	for _, role := range []string{"mirror", "gosdk", "mcpgo", "stubborn"} {
+		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			notes := t.TempDir() + "/notes"
-			c := connectDirect(t, helperBackend(part, part, notes))
+			c := connectDirect(t, helperBackend(role, role, notes))
 			tools := listTools(t, c)
 			if len(tools) < 3 {
 				t.Fatalf("tools: %q", names(tools))
 			}
-			if part == "mirror" || part == "stubborn" {
+			if role == "mirror" || role == "stubborn" {
 				return
 			}
 			c.sendRequest("7", "tools/call",

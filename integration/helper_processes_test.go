@@ -51,7 +51,7 @@ var helpers = map[string]func() int{
 func runHelper(role string) int {
 	f, ok := helpers[role]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "no part %q\n", role)
+		fmt.Fprintf(os.Stderr, "no role %q\n", role)
 		return 2
 	}
 	note("started")
@@ -179,6 +179,14 @@ func mirrorResponse(line []byte) (response string) {
 		`"}}`
 }
 
+// Short names of the types in the signatures of tools.
+type (
+	gosdkRequest = gosdk.CallToolRequest
+	gosdkResult  = gosdk.CallToolResult
+	mcpgoRequest = mcpgo.CallToolRequest
+	mcpgoResult  = mcpgo.CallToolResult
+)
+
 // The servers of the two SDKs have the same tools. echo. steps sends progress three times and
 // then waits until release is called (because mcp-go's server sends notifications separately,
 // and they could follow the result). hold sends progress once and then waits to be cancelled.
@@ -196,10 +204,10 @@ func serveGoSDK(server *gosdk.Server) int {
 func newGoSDKServer(o *gosdk.ServerOptions) *gosdk.Server {
 	server := gosdk.NewServer(&gosdk.Implementation{Name: "gosdk", Version: "1"}, o)
 	released := make(chan struct{})
-	text := func(s string) *gosdk.CallToolResult {
-		return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: s}}}
+	text := func(s string) *gosdkResult {
+		return &gosdkResult{Content: []gosdk.Content{&gosdk.TextContent{Text: s}}}
 	}
-	progress := func(ctx context.Context, req *gosdk.CallToolRequest, n int) {
+	progress := func(ctx context.Context, req *gosdkRequest, n int) {
 		if token := req.Params.GetProgressToken(); token != nil {
 			req.Session.NotifyProgress(ctx,
 				&gosdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(n),
@@ -210,33 +218,28 @@ func newGoSDKServer(o *gosdk.ServerOptions) *gosdk.Server {
 	add := func(name string, h gosdk.ToolHandler) {
 		server.AddTool(&gosdk.Tool{Name: name, InputSchema: schema}, h)
 	}
-	add("echo", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
-		error) {
+	add("echo", func(ctx context.Context, req *gosdkRequest) (*gosdkResult, error) {
 		return text("gosdk " + string(req.Params.Arguments)), nil
 	})
-	add("steps", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
-		error) {
+	add("steps", func(ctx context.Context, req *gosdkRequest) (*gosdkResult, error) {
 		for n := 1; n <= 3; n++ {
 			progress(ctx, req, n)
 		}
 		<-released
 		return text("done"), nil
 	})
-	add("release", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
-		error) {
+	add("release", func(ctx context.Context, req *gosdkRequest) (*gosdkResult, error) {
 		released <- struct{}{}
 		return text("ok"), nil
 	})
-	add("hold", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
-		error) {
+	add("hold", func(ctx context.Context, req *gosdkRequest) (*gosdkResult, error) {
 		progress(ctx, req, 1)
 		<-ctx.Done()
 		note("cancelled")
 		return nil, ctx.Err()
 	})
-	add("grow", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
-		error) {
-		add("grown", func(context.Context, *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
+	add("grow", func(ctx context.Context, req *gosdkRequest) (*gosdkResult, error) {
+		add("grown", func(context.Context, *gosdkRequest) (*gosdkResult, error) {
 			return text("grown"), nil
 		})
 		return text("ok"), nil
@@ -247,7 +250,7 @@ func newGoSDKServer(o *gosdk.ServerOptions) *gosdk.Server {
 func runMCPGoHelper() int {
 	server := mcpgoserver.NewMCPServer("mcpgo", "1", mcpgoserver.WithToolCapabilities(true))
 	released := make(chan struct{})
-	progress := func(ctx context.Context, req mcpgo.CallToolRequest, n int) {
+	progress := func(ctx context.Context, req mcpgoRequest, n int) {
 		if req.Params.Meta != nil && req.Params.Meta.ProgressToken != nil {
 			server.SendNotificationToClient(ctx, "notifications/progress",
 				map[string]any{"progressToken": req.Params.Meta.ProgressToken, "progress": n,
@@ -259,35 +262,29 @@ func runMCPGoHelper() int {
 			h)
 	}
 	var grow sync.Once
-	add("echo", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult,
-		error) {
+	add("echo", func(ctx context.Context, req mcpgoRequest) (*mcpgoResult, error) {
 		return mcpgo.NewToolResultText("mcpgo " + string(req.Params.RawArguments)), nil
 	})
-	add("steps", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult,
-		error) {
+	add("steps", func(ctx context.Context, req mcpgoRequest) (*mcpgoResult, error) {
 		for n := 1; n <= 3; n++ {
 			progress(ctx, req, n)
 		}
 		<-released
 		return mcpgo.NewToolResultText("done"), nil
 	})
-	add("release", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult,
-		error) {
+	add("release", func(ctx context.Context, req mcpgoRequest) (*mcpgoResult, error) {
 		released <- struct{}{}
 		return mcpgo.NewToolResultText("ok"), nil
 	})
-	add("hold", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult,
-		error) {
+	add("hold", func(ctx context.Context, req mcpgoRequest) (*mcpgoResult, error) {
 		progress(ctx, req, 1)
 		<-ctx.Done()
 		note("cancelled")
 		return nil, ctx.Err()
 	})
-	add("grow", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult,
-		error) {
+	add("grow", func(ctx context.Context, req mcpgoRequest) (*mcpgoResult, error) {
 		grow.Do(func() {
-			add("grown", func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult,
-				error) {
+			add("grown", func(context.Context, mcpgoRequest) (*mcpgoResult, error) {
 				return mcpgo.NewToolResultText("grown"), nil
 			})
 		})

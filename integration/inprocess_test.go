@@ -25,10 +25,10 @@ import (
 // cmd/gateway, where the race detector covers it and its goroutines and memory can be counted.
 // Its stdio backends are still processes.
 type inProcess struct {
-	url  string
-	mark envMarker
-	set  *backends.Set
-	stop func() // returns when everything has stopped; may be called again
+	url    string
+	marker envMarker
+	set    *backends.Set
+	stop   func() // returns when everything has stopped; may be called again
 }
 
 // inProcessOptions are the options of newInProcess; the zero value works.
@@ -41,11 +41,11 @@ type inProcessOptions struct {
 // listed.
 func newInProcess(t testing.TB, o inProcessOptions, list ...config.Backend) *inProcess {
 	t.Helper()
-	in := &inProcess{mark: newSetup(t, nil).marker}
+	in := &inProcess{marker: newSetup(t, nil).marker}
 	for i := range list {
 		list[i].Enabled = true
 		if list[i].Command != "" {
-			env := map[string]string{markerEnv: string(in.mark)}
+			env := map[string]string{markerEnv: string(in.marker)}
 			maps.Copy(env, list[i].Env)
 			list[i].Env = env
 		}
@@ -66,8 +66,9 @@ func newInProcess(t testing.TB, o inProcessOptions, list ...config.Backend) *inP
 		Log: log,
 	})
 	server := httpserver.New(httpserver.Options{
-		OpenSession: func(v httpserver.SessionInfo,
-			out transport.Writer) httpserver.SessionHandler {
+		OpenSession: func(
+			v httpserver.SessionInfo, out transport.Writer,
+		) httpserver.SessionHandler {
 			return gw.Open(v.ID, v.Principal, out)
 		},
 		ServeStateless: func(ctx context.Context, v httpserver.SessionInfo, conn transport.Conn) {

@@ -16,8 +16,9 @@ import (
 // inspect runs the MCP Inspector's CLI with argv as the server, and returns the printed result
 // and the duration. The Inspector passes little of its environment on, so m is passed to the
 // server with an option.
-func inspect(t testing.TB, m envMarker, argv []string,
-	options ...string) (json.RawMessage, time.Duration) {
+func inspect(
+	t testing.TB, m envMarker, argv []string, options ...string,
+) (json.RawMessage, time.Duration) {
 	t.Helper()
 	return inspectAny(t, m, append([]string{"-e", markerEnv + "=" + string(m)}, options...),
 		append([]string{"--"}, argv...)...)
@@ -31,8 +32,9 @@ func inspectURL(t testing.TB, m envMarker, url string, options ...string) json.R
 	return result
 }
 
-func inspectAny(t testing.TB, m envMarker, options []string,
-	server ...string) (json.RawMessage, time.Duration) {
+func inspectAny(
+	t testing.TB, m envMarker, options []string, server ...string,
+) (json.RawMessage, time.Duration) {
 	t.Helper()
 	args := []string{module(t, "@modelcontextprotocol", "inspector", "clients", "launcher", "build",
 		"index.js"), "--cli",

@@ -102,7 +102,7 @@ func (l resourceUsage) String() string {
 }
 
 func (n *leakCheck) usage() resourceUsage {
-	l := resourceUsage{goroutines: runtime.NumGoroutine(), processes: len(n.in.mark.processes())}
+	l := resourceUsage{goroutines: runtime.NumGoroutine(), processes: len(n.in.marker.processes())}
 	if files, err := os.ReadDir("/proc/self/fd"); err == nil {
 		l.files = len(files)
 	}

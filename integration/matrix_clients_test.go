@@ -167,8 +167,9 @@ func runGoClient(t testing.TB, dial matrixDialer, revision string, v matrixRun) 
 var features = []string{"list", "progress", "cancel", "elicitation", "sampling", "update",
 	"list_changed"}
 
-var featureChecks = map[string]func(ctx context.Context, c matrixConn, h matrixEvents,
-	n string) error{
+var featureChecks = map[string]func(
+	ctx context.Context, c matrixConn, h matrixEvents, n string,
+) error{
 	"list": func(ctx context.Context, c matrixConn, _ matrixEvents, _ string) error {
 		names, err := c.list(ctx)
 		if err == nil && !slices.Contains(names, "progress") {
@@ -281,29 +282,33 @@ type matrixGoSDK struct {
 	events   matrixEvents
 }
 
-func dialMatrixGoSDK(ctx context.Context, v matrixRun, revision string,
-	h matrixEvents) (matrixConn, error) {
+func dialMatrixGoSDK(
+	ctx context.Context, v matrixRun, revision string, h matrixEvents,
+) (matrixConn, error) {
 	client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"},
 		&gosdk.ClientOptions{
-			ProgressNotificationHandler: func(_ context.Context,
-				req *gosdk.ProgressNotificationClientRequest) {
+			ProgressNotificationHandler: func(
+				_ context.Context, req *gosdk.ProgressNotificationClientRequest,
+			) {
 				h.progress <- fmt.Sprintf("%v/%v", req.Params.Progress, req.Params.Total)
 			},
-			ToolListChangedHandler: func(context.Context,
-				*gosdk.ToolListChangedRequest) {
+			ToolListChangedHandler: func(context.Context, *gosdk.ToolListChangedRequest) {
 				h.changed <- ""
 			},
-			ResourceUpdatedHandler: func(_ context.Context,
-				req *gosdk.ResourceUpdatedNotificationRequest) {
+			ResourceUpdatedHandler: func(
+				_ context.Context, req *gosdk.ResourceUpdatedNotificationRequest,
+			) {
 				h.updates <- req.Params.URI
 			},
-			ElicitationHandler: func(context.Context, *gosdk.ElicitRequest) (*gosdk.ElicitResult,
-				error) {
+			ElicitationHandler: func(
+				context.Context, *gosdk.ElicitRequest,
+			) (*gosdk.ElicitResult, error) {
 				return &gosdk.ElicitResult{Action: "accept",
 					Content: map[string]any{"name": "Ada"}}, nil
 			},
-			CreateMessageHandler: func(context.Context,
-				*gosdk.CreateMessageRequest) (*gosdk.CreateMessageResult, error) {
+			CreateMessageHandler: func(
+				context.Context, *gosdk.CreateMessageRequest,
+			) (*gosdk.CreateMessageResult, error) {
 				return &gosdk.CreateMessageResult{Model: "m", Role: "assistant",
 					Content: &gosdk.TextContent{Text: "engine"}}, nil
 			},
@@ -383,21 +388,24 @@ type matrixMCPGo struct {
 // mcpgoHandlers handle elicitation and sampling for mcp-go.
 type mcpgoHandlers struct{}
 
-func (mcpgoHandlers) Elicit(context.Context,
-	mcpgo.ElicitationRequest) (*mcpgo.ElicitationResult, error) {
+func (mcpgoHandlers) Elicit(
+	context.Context, mcpgo.ElicitationRequest,
+) (*mcpgo.ElicitationResult, error) {
 	return &mcpgo.ElicitationResult{ElicitationResponse: mcpgo.ElicitationResponse{Action: "accept",
 		Content: map[string]any{"name": "Ada"}}}, nil
 }
 
-func (mcpgoHandlers) CreateMessage(context.Context,
-	mcpgo.CreateMessageRequest) (*mcpgo.CreateMessageResult, error) {
+func (mcpgoHandlers) CreateMessage(
+	context.Context, mcpgo.CreateMessageRequest,
+) (*mcpgo.CreateMessageResult, error) {
 	return &mcpgo.CreateMessageResult{Model: "m",
 		SamplingMessage: mcpgo.SamplingMessage{Role: "assistant",
 			Content: mcpgo.NewTextContent("engine")}}, nil
 }
 
-func dialMatrixMCPGo(ctx context.Context, v matrixRun, revision string,
-	h matrixEvents) (_ matrixConn, err error) {
+func dialMatrixMCPGo(
+	ctx context.Context, v matrixRun, revision string, h matrixEvents,
+) (_ matrixConn, err error) {
 	transport, listening, err := mcpgoMatrixTransport(v, revision)
 	if err != nil {
 		return nil, err
@@ -445,8 +453,9 @@ func dialMatrixMCPGo(ctx context.Context, v matrixRun, revision string,
 
 // mcpgoMatrixTransport connects to the server of a run. listening is closed when the standalone
 // stream is open.
-func mcpgoMatrixTransport(v matrixRun, revision string) (transport mcpgotransport.Interface,
-	listening <-chan string, err error) {
+func mcpgoMatrixTransport(
+	v matrixRun, revision string,
+) (transport mcpgotransport.Interface, listening <-chan string, err error) {
 	web := separateConnections()
 	watcher := &standaloneWatcher{RoundTripper: web.Transport, opened: make(chan string)}
 	web.Transport = watcher
@@ -457,8 +466,9 @@ func mcpgoMatrixTransport(v matrixRun, revision string) (transport mcpgotranspor
 	switch {
 	case v.Command != nil:
 		transport = mcpgotransport.NewStdioWithOptions(v.Command[0], v.Env, v.Command[1:],
-			mcpgotransport.WithCommandFunc(func(_ context.Context, command string, env,
-				args []string) (*exec.Cmd, error) {
+			mcpgotransport.WithCommandFunc(func(
+				_ context.Context, command string, env, args []string,
+			) (*exec.Cmd, error) {
 				cmd := exec.Command(command, args...)
 				cmd.Env = env
 				return cmd, nil

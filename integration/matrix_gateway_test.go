@@ -119,8 +119,9 @@ func (s matrixServer) title() string { return s.name + ", " + s.revision }
 
 // matrixSupport determines which features each client and each server supports without a
 // gateway.
-func matrixSupport(t *testing.T, servers []matrixServer) (clientDo,
-	serverDo map[string]map[string]bool) {
+func matrixSupport(
+	t *testing.T, servers []matrixServer,
+) (clientDo, serverDo map[string]map[string]bool) {
 	clientDo, serverDo = make(map[string]map[string]bool), make(map[string]map[string]bool)
 	var mu sync.Mutex
 	var running sync.WaitGroup
@@ -133,8 +134,9 @@ func matrixSupport(t *testing.T, servers []matrixServer) (clientDo,
 		}
 		return list
 	}
-	record := func(do map[string]map[string]bool, name string, cannot unsupported,
-		outcomes map[string]string) {
+	record := func(
+		do map[string]map[string]bool, name string, cannot unsupported, outcomes map[string]string,
+	) {
 		mu.Lock()
 		defer mu.Unlock()
 		do[name] = make(map[string]bool)
@@ -190,8 +192,9 @@ func matrixSupport(t *testing.T, servers []matrixServer) (clientDo,
 
 // outcomesByCell sorts the outcomes by cell and feature. A feature without an outcome counts as
 // failed.
-func outcomesByCell(t testing.TB, runs []matrixRun,
-	outcomes []outcome) map[string]map[string]string {
+func outcomesByCell(
+	t testing.TB, runs []matrixRun, outcomes []outcome,
+) map[string]map[string]string {
 	t.Helper()
 	byCell := make(map[string]map[string]string)
 	for _, e := range runs {

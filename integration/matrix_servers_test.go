@@ -83,19 +83,19 @@ func newMatrixGoSDK(end context.Context, notes notesPath, revision string) *gosd
 		&gosdk.ServerOptions{
 			SupportedProtocolVersions: versions,
 			SubscribeHandler:          ignore,
-			UnsubscribeHandler: func(context.Context,
-				*gosdk.UnsubscribeRequest) error {
+			UnsubscribeHandler: func(context.Context, *gosdk.UnsubscribeRequest) error {
 				return nil
 			},
 		})
 	var waiting releases
-	text := func(s string) (*gosdk.CallToolResult, error) {
-		return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: s}}}, nil
+	text := func(s string) (*gosdkResult, error) {
+		return &gosdkResult{Content: []gosdk.Content{&gosdk.TextContent{Text: s}}}, nil
 	}
-	add := func(name string, h func(ctx context.Context, req *gosdk.CallToolRequest,
-		n string) (*gosdk.CallToolResult, error)) {
+	add := func(name string, h func(
+		ctx context.Context, req *gosdkRequest, n string,
+	) (*gosdkResult, error)) {
 		server.AddTool(&gosdk.Tool{Name: name, InputSchema: json.RawMessage(matrixSchema)},
-			func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
+			func(ctx context.Context, req *gosdkRequest) (*gosdkResult, error) {
 				var args struct{ N string }
 				if err := json.Unmarshal(req.Params.Arguments, &args); err != nil {
 					return nil, err
@@ -103,15 +103,14 @@ func newMatrixGoSDK(end context.Context, notes notesPath, revision string) *gosd
 				return h(ctx, req, args.N)
 			})
 	}
-	progress := func(ctx context.Context, req *gosdk.CallToolRequest, step int) {
+	progress := func(ctx context.Context, req *gosdkRequest, step int) {
 		if token := req.Params.GetProgressToken(); token != nil {
 			req.Session.NotifyProgress(ctx,
 				&gosdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(step),
 					Total: 3})
 		}
 	}
-	add("progress", func(ctx context.Context, req *gosdk.CallToolRequest,
-		n string) (*gosdk.CallToolResult, error) {
+	add("progress", func(ctx context.Context, req *gosdkRequest, n string) (*gosdkResult, error) {
 		for step := 1; step <= 3; step++ {
 			progress(ctx, req, step)
 			select {
@@ -124,13 +123,11 @@ func newMatrixGoSDK(end context.Context, notes notesPath, revision string) *gosd
 		}
 		return text("done " + n)
 	})
-	add("release", func(_ context.Context, _ *gosdk.CallToolRequest,
-		n string) (*gosdk.CallToolResult, error) {
+	add("release", func(_ context.Context, _ *gosdkRequest, n string) (*gosdkResult, error) {
 		waiting.channel(n) <- struct{}{}
 		return text("ok")
 	})
-	add("hang", func(ctx context.Context, req *gosdk.CallToolRequest,
-		n string) (*gosdk.CallToolResult, error) {
+	add("hang", func(ctx context.Context, req *gosdkRequest, n string) (*gosdkResult, error) {
 		progress(ctx, req, 1)
 		select {
 		case <-ctx.Done():
@@ -139,22 +136,20 @@ func newMatrixGoSDK(end context.Context, notes notesPath, revision string) *gosd
 		}
 		return nil, context.Canceled
 	})
-	add("ask", func(_ context.Context, req *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult,
-		error) {
+	add("ask", func(_ context.Context, req *gosdkRequest, n string) (*gosdkResult, error) {
 		if who, ok := req.Params.InputResponses["who"].(*gosdk.ElicitResult); ok {
 			return text(fmt.Sprint(who.Action, " ", who.Content["name"]))
 		}
-		return &gosdk.CallToolResult{InputRequests: gosdk.InputRequestMap{"who": &gosdk.ElicitParams{
+		return &gosdkResult{InputRequests: gosdk.InputRequestMap{"who": &gosdk.ElicitParams{
 			Message: "who?",
 			RequestedSchema: json.RawMessage(
 				`{"type":"object","properties":{"name":{"type":"string"}}}`),
 		}}}, nil
 	})
-	add("sample", func(_ context.Context, req *gosdk.CallToolRequest,
-		n string) (*gosdk.CallToolResult, error) {
+	add("sample", func(_ context.Context, req *gosdkRequest, n string) (*gosdkResult, error) {
 		switch word := req.Params.InputResponses["word"].(type) {
 		case nil:
-			return &gosdk.CallToolResult{InputRequests: gosdk.InputRequestMap{"word": &gosdk.CreateMessageParams{
+			return &gosdkResult{InputRequests: gosdk.InputRequestMap{"word": &gosdk.CreateMessageParams{
 				MaxTokens: 10,
 				Messages: []*gosdk.SamplingMessage{{Role: "user",
 					Content: &gosdk.TextContent{Text: "a word"}}},
@@ -167,18 +162,15 @@ func newMatrixGoSDK(end context.Context, notes notesPath, revision string) *gosd
 			return nil, fmt.Errorf("response %T", word)
 		}
 	})
-	add("touch", func(ctx context.Context, _ *gosdk.CallToolRequest,
-		_ string) (*gosdk.CallToolResult, error) {
+	add("touch", func(ctx context.Context, _ *gosdkRequest, _ string) (*gosdkResult, error) {
 		if err := server.ResourceUpdated(ctx,
 			&gosdk.ResourceUpdatedNotificationParams{URI: matrixResource}); err != nil {
 			return nil, err
 		}
 		return text("ok")
 	})
-	add("grow", func(_ context.Context, _ *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult,
-		error) {
-		add("grown-"+n, func(context.Context, *gosdk.CallToolRequest,
-			string) (*gosdk.CallToolResult, error) {
+	add("grow", func(_ context.Context, _ *gosdkRequest, n string) (*gosdkResult, error) {
+		add("grown-"+n, func(context.Context, *gosdkRequest, string) (*gosdkResult, error) {
 			return text("grown")
 		})
 		return text("ok")
@@ -195,8 +187,9 @@ func newMatrixMCPGo(end context.Context, notes notesPath) *mcpgoserver.MCPServer
 	// The SDK leaves it to its user to know which sessions listen for updates over HTTP.
 	var listening sync.Map // set of sessions
 	hooks := new(mcpgoserver.Hooks)
-	hooks.AddBeforeSubscriptionsListen(func(ctx context.Context, _ any,
-		req *mcpgo.SubscriptionsListenRequest) {
+	hooks.AddBeforeSubscriptionsListen(func(
+		ctx context.Context, _ any, req *mcpgo.SubscriptionsListenRequest,
+	) {
 		if session := mcpgoserver.ClientSessionFromContext(ctx); slices.Contains(
 			req.Params.Notifications.ResourceSubscriptions, matrixResource) {
 			listening.Store(session, true)
@@ -211,23 +204,23 @@ func newMatrixMCPGo(end context.Context, notes notesPath) *mcpgoserver.MCPServer
 		mcpgoserver.WithHooks(hooks))
 	server.EnableSampling()
 	var waiting releases
-	text := func(s string) (*mcpgo.CallToolResult, error) { return mcpgo.NewToolResultText(s), nil }
-	add := func(name string, h func(ctx context.Context, req mcpgo.CallToolRequest,
-		n string) (*mcpgo.CallToolResult, error)) {
+	text := func(s string) (*mcpgoResult, error) { return mcpgo.NewToolResultText(s), nil }
+	add := func(name string, h func(
+		ctx context.Context, req mcpgoRequest, n string,
+	) (*mcpgoResult, error)) {
 		server.AddTool(mcpgo.NewToolWithRawSchema(name, "", json.RawMessage(matrixSchema)),
-			func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+			func(ctx context.Context, req mcpgoRequest) (*mcpgoResult, error) {
 				return h(ctx, req, req.GetString("n", ""))
 			})
 	}
-	progress := func(ctx context.Context, req mcpgo.CallToolRequest, step int) {
+	progress := func(ctx context.Context, req mcpgoRequest, step int) {
 		if req.Params.Meta != nil && req.Params.Meta.ProgressToken != nil {
 			server.SendNotificationToClient(ctx, "notifications/progress",
 				map[string]any{"progressToken": req.Params.Meta.ProgressToken, "progress": step,
 					"total": 3})
 		}
 	}
-	add("progress", func(ctx context.Context, req mcpgo.CallToolRequest,
-		n string) (*mcpgo.CallToolResult, error) {
+	add("progress", func(ctx context.Context, req mcpgoRequest, n string) (*mcpgoResult, error) {
 		for step := 1; step <= 3; step++ {
 			progress(ctx, req, step)
 			select {
@@ -240,13 +233,11 @@ func newMatrixMCPGo(end context.Context, notes notesPath) *mcpgoserver.MCPServer
 		}
 		return text("done " + n)
 	})
-	add("release", func(_ context.Context, _ mcpgo.CallToolRequest,
-		n string) (*mcpgo.CallToolResult, error) {
+	add("release", func(_ context.Context, _ mcpgoRequest, n string) (*mcpgoResult, error) {
 		waiting.channel(n) <- struct{}{}
 		return text("ok")
 	})
-	add("hang", func(ctx context.Context, req mcpgo.CallToolRequest,
-		n string) (*mcpgo.CallToolResult, error) {
+	add("hang", func(ctx context.Context, req mcpgoRequest, n string) (*mcpgoResult, error) {
 		progress(ctx, req, 1)
 		select {
 		case <-ctx.Done():
@@ -255,8 +246,7 @@ func newMatrixMCPGo(end context.Context, notes notesPath) *mcpgoserver.MCPServer
 		}
 		return nil, context.Canceled
 	})
-	add("ask", func(_ context.Context, req mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult,
-		error) {
+	add("ask", func(_ context.Context, req mcpgoRequest, n string) (*mcpgoResult, error) {
 		who := mcpgoserver.ElicitationResponse(req.Params.InputResponses, "who")
 		if who == nil {
 			return mcpgoserver.NewInputRequestBuilder("").Elicit("who", mcpgo.ElicitationParams{
@@ -268,8 +258,7 @@ func newMatrixMCPGo(end context.Context, notes notesPath) *mcpgoserver.MCPServer
 		content, _ := who.Content.(map[string]any)
 		return text(fmt.Sprint(who.Action, " ", content["name"]))
 	})
-	add("sample", func(_ context.Context, req mcpgo.CallToolRequest,
-		n string) (*mcpgo.CallToolResult, error) {
+	add("sample", func(_ context.Context, req mcpgoRequest, n string) (*mcpgoResult, error) {
 		word := mcpgoserver.SamplingResponse(req.Params.InputResponses, "word")
 		if word == nil {
 			return mcpgoserver.NewInputRequestBuilder("").Sample("word", mcpgo.CreateMessageParams{
@@ -285,8 +274,7 @@ func newMatrixMCPGo(end context.Context, notes notesPath) *mcpgoserver.MCPServer
 		}
 		return text(block.Text)
 	})
-	add("touch", func(context.Context, mcpgo.CallToolRequest, string) (*mcpgo.CallToolResult,
-		error) {
+	add("touch", func(context.Context, mcpgoRequest, string) (*mcpgoResult, error) {
 		params := map[string]any{"uri": matrixResource}
 		server.SendNotificationToAllClients("notifications/resources/updated", params)
 		listening.Range(func(session, _ any) bool {
@@ -303,10 +291,8 @@ func newMatrixMCPGo(end context.Context, notes notesPath) *mcpgoserver.MCPServer
 		})
 		return text("ok")
 	})
-	add("grow", func(_ context.Context, _ mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult,
-		error) {
-		add("grown-"+n, func(context.Context, mcpgo.CallToolRequest, string) (*mcpgo.CallToolResult,
-			error) {
+	add("grow", func(_ context.Context, _ mcpgoRequest, n string) (*mcpgoResult, error) {
+		add("grown-"+n, func(context.Context, mcpgoRequest, string) (*mcpgoResult, error) {
 			return text("grown")
 		})
 		return text("ok")

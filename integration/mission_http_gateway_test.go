@@ -64,8 +64,7 @@ func TestMission_OverHTTP(t *testing.T) {
 		t.Fatalf("DELETE: %v, %v", res, err)
 	}
 	const call = `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}`
-	failed := func(id,
-		code string) string {
+	failed := func(id, code string) string {
 		return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":` + code + `,`
 	}
 	for _, row := range []struct {

@@ -72,8 +72,7 @@ func defaultWait([]backend) time.Duration { return 3 * time.Second }
 // scaledWait is defaultWait, or more if this machine is so busy that the servers need a large
 // part of it even without a gateway.
 func scaledWait(t testing.TB) func([]backend) time.Duration {
-	return func(
-		backends []backend) time.Duration {
+	return func(backends []backend) time.Duration {
 		return max(defaultWait(nil), 4*startTime(t, backends))
 	}
 }

@@ -245,8 +245,7 @@ func TestReload_LogsKeysThatNeedRestart(t *testing.T) {
 		dialHTTP(t, url, "2025-11-25")
 	}
 	s.editConfig(
-		func(
-			doc map[string]any) {
+		func(doc map[string]any) {
 			delete(doc, "limits")
 			doc["log"] = map[string]any{"level": "debug"}
 		})
@@ -292,8 +291,7 @@ func TestReload_TokensAndCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.editConfig(
-		func(
-			doc map[string]any) {
+		func(doc map[string]any) {
 			doc["auth"] = map[string]any{"tokens": []string{remaining, added}}
 		})
 	if line := log.await(logReloaded); !strings.Contains(line, "changed=auth.tokens") {
@@ -393,8 +391,7 @@ func TestSIGHUP_LoadsNewConfigFile(t *testing.T) {
 		t.Errorf("%s", m.Raw)
 	}
 	s.editConfig(
-		func(
-			doc map[string]any) {
+		func(doc map[string]any) {
 			backendEntry(doc, "still")["env"].(map[string]any)["WEATHER_VERSION"] = "2"
 		})
 	log.await("level=ERROR", "is not approved") // now the file is watched

@@ -51,13 +51,13 @@ type gosdkClient struct{ *gosdk.ClientSession }
 func dialGoSDK(ctx context.Context, cmd *exec.Cmd, revision string, ev events) (sdkClient, error) {
 	client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"},
 		&gosdk.ClientOptions{
-			ProgressNotificationHandler: func(_ context.Context,
-				req *gosdk.ProgressNotificationClientRequest) {
+			ProgressNotificationHandler: func(
+				_ context.Context, req *gosdk.ProgressNotificationClientRequest,
+			) {
 				ev.progress <- fmt.Sprintf("%v %v/%v", req.Params.ProgressToken,
 					req.Params.Progress, req.Params.Total)
 			},
-			ToolListChangedHandler: func(context.Context,
-				*gosdk.ToolListChangedRequest) {
+			ToolListChangedHandler: func(context.Context, *gosdk.ToolListChangedRequest) {
 				ev.changed <- struct{}{}
 			},
 		})
@@ -102,8 +102,9 @@ type mcpgoClient struct{ *mcpgoclient.Client }
 
 func dialMCPGo(ctx context.Context, cmd *exec.Cmd, revision string, ev events) (sdkClient, error) {
 	stdio := mcpgotransport.NewStdioWithOptions(cmd.Path, cmd.Env, cmd.Args[1:],
-		mcpgotransport.WithCommandFunc(func(context.Context, string, []string, []string) (*exec.Cmd,
-			error) {
+		mcpgotransport.WithCommandFunc(func(
+			context.Context, string, []string, []string,
+		) (*exec.Cmd, error) {
 			return cmd, nil
 		}))
 	var opts []mcpgoclient.ClientOption
@@ -324,8 +325,9 @@ func startCall(ctx context.Context, c sdkClient, tool, token string) <-chan call
 }
 
 // releaseSteps lets a call of steps complete.
-func releaseSteps(ctx context.Context, t *testing.T, c sdkClient, prefix string,
-	ended <-chan callResult) {
+func releaseSteps(
+	ctx context.Context, t *testing.T, c sdkClient, prefix string, ended <-chan callResult,
+) {
 	t.Helper()
 	if text, err := c.call(ctx, prefix+"release", ""); err != nil || text != "ok" {
 		t.Errorf("%srelease: %q, %v", prefix, text, err)

@@ -32,20 +32,20 @@ func newFeatureServer() *gosdk.Server {
 	server := newGoSDKServer(&gosdk.ServerOptions{
 		SubscribeHandler:   nothing,
 		UnsubscribeHandler: func(context.Context, *gosdk.UnsubscribeRequest) error { return nil },
-		CompletionHandler: func(_ context.Context,
-			req *gosdk.CompleteRequest) (*gosdk.CompleteResult, error) {
+		CompletionHandler: func(
+			_ context.Context, req *gosdk.CompleteRequest,
+		) (*gosdk.CompleteResult, error) {
 			return &gosdk.CompleteResult{Completion: gosdk.CompletionResultDetails{Values: []string{req.Params.Argument.Value + "da"}}}, nil
 		},
 	})
-	text := func(s string) *gosdk.CallToolResult {
-		return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: s}}}
+	text := func(s string) *gosdkResult {
+		return &gosdkResult{Content: []gosdk.Content{&gosdk.TextContent{Text: s}}}
 	}
 	add := func(name string, h gosdk.ToolHandler) {
 		server.AddTool(&gosdk.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
 			h)
 	}
-	add("ask", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
-		error) {
+	add("ask", func(ctx context.Context, req *gosdkRequest) (*gosdkResult, error) {
 		who, err := req.Session.Elicit(ctx, &gosdk.ElicitParams{
 			Message: "who?",
 			RequestedSchema: json.RawMessage(
@@ -65,8 +65,7 @@ func newFeatureServer() *gosdk.Server {
 		return text(fmt.Sprint(who.Action, " ", who.Content["name"], " ",
 			word.Content.(*gosdk.TextContent).Text)), nil
 	})
-	add("elicit", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
-		error) {
+	add("elicit", func(ctx context.Context, req *gosdkRequest) (*gosdkResult, error) {
 		note("elicits")
 		who, err := req.Session.Elicit(ctx, &gosdk.ElicitParams{Message: "well?"})
 		if err != nil {
@@ -74,8 +73,7 @@ func newFeatureServer() *gosdk.Server {
 		}
 		return text(who.Action), nil
 	})
-	add("log", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
-		error) {
+	add("log", func(ctx context.Context, req *gosdkRequest) (*gosdkResult, error) {
 		for _, level := range []gosdk.LoggingLevel{"info", "error"} {
 			if err := req.Session.Log(ctx,
 				&gosdk.LoggingMessageParams{Level: level, Logger: "l",
@@ -85,8 +83,7 @@ func newFeatureServer() *gosdk.Server {
 		}
 		return text("ok"), nil
 	})
-	add("touch", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult,
-		error) {
+	add("touch", func(ctx context.Context, req *gosdkRequest) (*gosdkResult, error) {
 		return text("ok"),
 			server.ResourceUpdated(ctx,
 				&gosdk.ResourceUpdatedNotificationParams{URI: "features://news"})
@@ -143,31 +140,34 @@ func goSDKDialer(httpSSE bool) sessionDialer {
 	return func(ctx context.Context, url, revision string, h sessionEvents) (sessionClient, error) {
 		client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"},
 			&gosdk.ClientOptions{
-				ProgressNotificationHandler: func(_ context.Context,
-					req *gosdk.ProgressNotificationClientRequest) {
+				ProgressNotificationHandler: func(
+					_ context.Context, req *gosdk.ProgressNotificationClientRequest,
+				) {
 					h.progress <- fmt.Sprintf("%v %v/%v", req.Params.ProgressToken,
 						req.Params.Progress, req.Params.Total)
 				},
-				ToolListChangedHandler: func(context.Context,
-					*gosdk.ToolListChangedRequest) {
+				ToolListChangedHandler: func(context.Context, *gosdk.ToolListChangedRequest) {
 					h.changed <- struct{}{}
 				},
 				LoggingMessageHandler: func(_ context.Context, req *gosdk.LoggingMessageRequest) {
 					h.logs <- fmt.Sprintf("%s %s %s", req.Params.Logger, req.Params.Level,
 						req.Params.Data)
 				},
-				ResourceUpdatedHandler: func(_ context.Context,
-					req *gosdk.ResourceUpdatedNotificationRequest) {
+				ResourceUpdatedHandler: func(
+					_ context.Context, req *gosdk.ResourceUpdatedNotificationRequest,
+				) {
 					h.updates <- req.Params.URI
 				},
-				ElicitationHandler: func(_ context.Context,
-					req *gosdk.ElicitRequest) (*gosdk.ElicitResult, error) {
+				ElicitationHandler: func(
+					_ context.Context, req *gosdk.ElicitRequest,
+				) (*gosdk.ElicitResult, error) {
 					h.requests <- "elicit " + req.Params.Message
 					return &gosdk.ElicitResult{Action: "accept",
 						Content: map[string]any{"name": "Ada"}}, nil
 				},
-				CreateMessageHandler: func(_ context.Context,
-					req *gosdk.CreateMessageRequest) (*gosdk.CreateMessageResult, error) {
+				CreateMessageHandler: func(
+					_ context.Context, req *gosdk.CreateMessageRequest,
+				) (*gosdk.CreateMessageResult, error) {
 					h.requests <- "sample " +
 						req.Params.Messages[0].Content.(*gosdk.TextContent).Text
 					return &gosdk.CreateMessageResult{Model: "m", Role: "assistant",
@@ -238,15 +238,17 @@ func (c mcpgoSession) answersRequests() bool { return c.handlesRequests }
 func (c mcpgoSession) sendsCancelled() bool { return false }
 
 // Elicit and CreateMessage are mcp-go's handlers.
-func (h sessionEvents) Elicit(_ context.Context,
-	req mcpgo.ElicitationRequest) (*mcpgo.ElicitationResult, error) {
+func (h sessionEvents) Elicit(
+	_ context.Context, req mcpgo.ElicitationRequest,
+) (*mcpgo.ElicitationResult, error) {
 	h.requests <- "elicit " + req.Params.Message
 	return &mcpgo.ElicitationResult{ElicitationResponse: mcpgo.ElicitationResponse{Action: "accept",
 		Content: map[string]any{"name": "Ada"}}}, nil
 }
 
-func (h sessionEvents) CreateMessage(_ context.Context,
-	req mcpgo.CreateMessageRequest) (*mcpgo.CreateMessageResult, error) {
+func (h sessionEvents) CreateMessage(
+	_ context.Context, req mcpgo.CreateMessageRequest,
+) (*mcpgo.CreateMessageResult, error) {
 	text, _ := mcpgo.AsTextContent(req.Messages[0].Content)
 	if text == nil {
 		return nil, fmt.Errorf("sampling without text: %v", req.Messages[0].Content)
@@ -415,8 +417,9 @@ func awaitReady(t testing.TB, url string) {
 
 // cancelAfterProgress starts a call that does not complete, and cancels it after its first
 // progress.
-func cancelAfterProgress(ctx context.Context, t *testing.T, c sessionClient, h sessionEvents, tool,
-	token string) {
+func cancelAfterProgress(
+	ctx context.Context, t *testing.T, c sessionClient, h sessionEvents, tool, token string,
+) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	ended := startCall(ctx, c, tool, token)

@@ -21,8 +21,9 @@ func npmServer(t testing.TB, name string, args ...string) []string {
 }
 
 // stdioBackend returns that server as a backend of the gateway.
-func stdioBackend(t testing.TB, name, server string, env map[string]string,
-	args ...string) backend {
+func stdioBackend(
+	t testing.TB, name, server string, env map[string]string, args ...string,
+) backend {
 	t.Helper()
 	argv := npmServer(t, server, args...)
 	return backend{Name: name, Command: argv[0], Args: argv[1:], Env: env}

@@ -176,8 +176,8 @@ func (c *gatewayClient) request(id int, method, params string) string {
 func TestWindows(t *testing.T) {
 	m := newMachine(t)
 	m.write("demo.yaml", "state: none\nbackends: [{name: demo, embedded: demo}]\n")
-	// After the server has ended, it starts a program that the end of stdin does not stop: only the job
-	// does.
+	// After the server has ended, it starts a program that the end of stdin does not stop: only
+	// the job does.
 	m.write("shim.cmd", "@echo off\r\n\"%~dp0gateway.exe\" -c \"%~dp0demo.yaml\"\r\n"+
 		"\"%~dp0gateway.exe\" serve --listen 127.0.0.1:0 -c \"%~dp0demo.yaml\" --log-level error\r\n")
 	m.write("odd.cmd",
