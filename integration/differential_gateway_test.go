@@ -21,9 +21,9 @@ type step struct{ tool, arguments string }
 // volatile matches the parts of a server's responses that differ from call to call. Everything
 // else is compared byte for byte.
 var volatile = map[string]*regexp.Regexp{
-	// Creation time.
+	// The time of creation.
 	"get-resource-reference": regexp.MustCompile(`\d{1,2}:\d\d:\d\d[^"\\:]*`),
-	// Session.
+	// The id of the session.
 	"toggle-simulated-logging": regexp.MustCompile(
 		`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|undefined`),
 	"toggle-subscriber-updates": regexp.MustCompile(
@@ -55,7 +55,7 @@ var everythingSteps = []step{
 	{tool: "toggle-subscriber-updates", arguments: `{}`},
 	{tool: "toggle-subscriber-updates", arguments: `{}`},
 	{tool: "trigger-long-running-operation", arguments: `{"duration":0.2,"steps":2}`},
-	// Requires task mode: an error.
+	// The tool requires task mode: an error.
 	{tool: "simulate-research-query", arguments: `{"topic":"gateways"}`},
 	// get-env has a test of its own.
 }

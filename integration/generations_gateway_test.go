@@ -117,7 +117,7 @@ func TestElicitation_AllGenerationPairs(t *testing.T) {
 				got[i].raw = strings.Replace(got[i].raw, `"[fidelity] `, `"`, 1)
 			}
 		}
-		// The default.
+		// The mode form is the default.
 		got = slices.DeleteFunc(got,
 			func(m member) bool { return m.name == "mode" && m.raw == `"form"` })
 		if !slices.Equal(got, want) {
@@ -378,7 +378,7 @@ func compareThroughGateway(t *testing.T, client, backend string, direct, gw call
 		{"tools/call", `{"name":"test_error_handling","arguments":{}}`},
 		{"tools/call",
 			`{"name":"json_schema_2020_12_tool","arguments":{"name":"\u00fc <&>","phone":"1","contactMethod":"phone"}}`},
-		// An error of the server.
+		// Invalid arguments: an error of the server.
 		{"tools/call", `{"name":"json_schema_2020_12_tool","arguments":{"unknown":1}}`},
 		{"prompts/get", `{"name":"test_simple_prompt"}`},
 		{"prompts/get",

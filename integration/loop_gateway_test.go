@@ -101,7 +101,7 @@ func TestLoop_OwnBackend(t *testing.T) {
 		}
 		return n
 	}
-	// Several attempts.
+	// Wait for several attempts.
 	poll(waitTimeout, func() bool { return warnings() > 0 && len(n.depths()) > 5 })
 	if code := gw.finish(waitTimeout); code != 0 {
 		t.Errorf("exit code %d", code)

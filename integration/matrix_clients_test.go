@@ -57,15 +57,15 @@ type matrixClient struct {
 
 var matrixClients = slices.Concat(matrixRows(false), matrixRows(true))
 
-func matrixRows(pipe bool) []matrixClient {
+func matrixRows(stdio bool) []matrixClient {
 	return []matrixClient{
-		{"go-sdk 1.8", legacyRevision, pipe, goRunner(dialMatrixGoSDK)},
-		{"go-sdk 1.8", modernRevision, pipe, goRunner(dialMatrixGoSDK)},
-		{"mcp-go 1.2", legacyRevision, pipe, goRunner(dialMatrixMCPGo)},
-		{"mcp-go 1.2", modernRevision, pipe, goRunner(dialMatrixMCPGo)},
-		{"npm v1", legacyRevision, pipe, npmRunner("v1")},
-		{"npm v2", legacyRevision, pipe, npmRunner("v2")},
-		{"npm v2", modernRevision, pipe, npmRunner("v2")},
+		{"go-sdk 1.8", legacyRevision, stdio, goRunner(dialMatrixGoSDK)},
+		{"go-sdk 1.8", modernRevision, stdio, goRunner(dialMatrixGoSDK)},
+		{"mcp-go 1.2", legacyRevision, stdio, goRunner(dialMatrixMCPGo)},
+		{"mcp-go 1.2", modernRevision, stdio, goRunner(dialMatrixMCPGo)},
+		{"npm v1", legacyRevision, stdio, npmRunner("v1")},
+		{"npm v2", legacyRevision, stdio, npmRunner("v2")},
+		{"npm v2", modernRevision, stdio, npmRunner("v2")},
 	}
 }
 
@@ -178,14 +178,14 @@ var featureChecks = map[string]func(
 		return err
 	},
 	"progress": func(ctx context.Context, c matrixConn, h matrixEvents, n string) error {
-		type answer struct {
+		type result struct {
 			text string
 			err  error
 		}
-		answered := make(chan answer, 1)
+		results := make(chan result, 1)
 		go func() {
 			text, err := c.call(ctx, "progress", n, true)
-			answered <- answer{text, err}
+			results <- result{text, err}
 		}()
 		for step := 1; step <= 3; step++ {
 			select {
@@ -193,7 +193,7 @@ var featureChecks = map[string]func(
 				if want := fmt.Sprintf("%d/3", step); got != want {
 					return fmt.Errorf("progress %s, want %s", got, want)
 				}
-			case a := <-answered:
+			case a := <-results:
 				return fmt.Errorf("response before release: %s, %w", a.text, a.err)
 			case <-ctx.Done():
 				return fmt.Errorf("no progress %d/3", step)
@@ -202,7 +202,7 @@ var featureChecks = map[string]func(
 				return err
 			}
 		}
-		if a := <-answered; a.err != nil || a.text != "done "+n {
+		if a := <-results; a.err != nil || a.text != "done "+n {
 			return fmt.Errorf("response %q, %w", a.text, a.err)
 		}
 		return nil

@@ -92,13 +92,13 @@ func matrixGateways(t *testing.T, servers []matrixServer) map[string]matrixGatew
 	var starting sync.WaitGroup
 	more := map[string]any{"catalog": map[string]any{"wait": "30s"}}
 	for _, s := range servers {
-		web, pipe := newSetup(t, more, s.backend), newSetup(t, more, s.backend)
+		httpSetup, stdioSetup := newSetup(t, more, s.backend), newSetup(t, more, s.backend)
 		starting.Go(func() {
-			url := web.serveURL()
+			url := httpSetup.serveURL()
 			awaitReady(t, url)
 			mu.Lock()
 			defer mu.Unlock()
-			all[s.title()] = matrixGateway{url, pipe}
+			all[s.title()] = matrixGateway{url, stdioSetup}
 		})
 	}
 	starting.Wait()

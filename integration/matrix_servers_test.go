@@ -278,13 +278,14 @@ func newMatrixMCPGo(end context.Context, notes notesPath) *mcpgoserver.MCPServer
 		params := map[string]any{"uri": matrixResource}
 		server.SendNotificationToAllClients("notifications/resources/updated", params)
 		listening.Range(func(session, _ any) bool {
-			select {
-			case session.(mcpgoserver.ClientSession).NotificationChannel() <- mcpgo.JSONRPCNotification{
+			notification := mcpgo.JSONRPCNotification{
 				JSONRPC: "2.0", Notification: mcpgo.Notification{
 					Method: "notifications/resources/updated",
 					Params: mcpgo.NotificationParams{AdditionalFields: params},
 				},
-			}:
+			}
+			select {
+			case session.(mcpgoserver.ClientSession).NotificationChannel() <- notification:
 			default: // the session is closing
 			}
 			return true

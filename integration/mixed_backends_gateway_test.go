@@ -27,21 +27,21 @@ type mixedSetup struct {
 // newMixedSetup writes the configuration with this catalog.wait.
 func newMixedSetup(t testing.TB, wait func([]backend) time.Duration) *mixedSetup {
 	t.Helper()
-	z := &mixedSetup{files: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(z.files, "hello.txt"), []byte("hello from a file"),
+	mx := &mixedSetup{files: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(mx.files, "hello.txt"), []byte("hello from a file"),
 		0o644); err != nil {
 		t.Fatal(err)
 	}
 	web := everythingHTTP(t)
-	z.port = web.port
+	mx.port = web.port
 	stdio := []backend{
 		stdioBackend(t, "everything", "everything", nil),
-		stdioBackend(t, "files", "filesystem", nil, z.files),
+		stdioBackend(t, "files", "filesystem", nil, mx.files),
 		stdioBackend(t, "memory", "memory",
 			map[string]string{"MEMORY_FILE_PATH": filepath.Join(t.TempDir(), "memory.jsonl")}),
 	}
-	z.wait = wait(stdio)
-	z.setup = newSetup(t, map[string]any{"catalog": map[string]any{"wait": z.wait.String()}},
+	mx.wait = wait(stdio)
+	mx.setup = newSetup(t, map[string]any{"catalog": map[string]any{"wait": mx.wait.String()}},
 		append(stdio, backend{Name: "web", URL: web.url},
 			helperBackend("unresponsive", "unresponsive", ""),
 			helperBackend("banner", "banner", ""))...)
@@ -50,8 +50,8 @@ func newMixedSetup(t testing.TB, wait func([]backend) time.Duration) *mixedSetup
 		"get-structured-content", "get-sum", "get-tiny-image", "gzip-file-as-resource",
 		"toggle-simulated-logging",
 		"toggle-subscriber-updates", "trigger-long-running-operation", "simulate-research-query"}
-	z.tools = append(z.tools, everything...)
-	z.tools = append(z.tools, "read_file", "read_text_file", "read_media_file",
+	mx.tools = append(mx.tools, everything...)
+	mx.tools = append(mx.tools, "read_file", "read_text_file", "read_media_file",
 		"read_multiple_files", "write_file", "edit_file",
 		"create_directory", "list_directory", "list_directory_with_sizes", "directory_tree",
 		"move_file", "search_files",
@@ -60,10 +60,10 @@ func newMixedSetup(t testing.TB, wait func([]backend) time.Duration) *mixedSetup
 		"delete_observations", "delete_relations",
 		"read_graph", "search_nodes", "open_nodes")
 	for _, name := range everything {
-		z.tools = append(z.tools, "web__"+name)
+		mx.tools = append(mx.tools, "web__"+name)
 	}
-	slices.Sort(z.tools)
-	return z
+	slices.Sort(mx.tools)
+	return mx
 }
 
 // defaultWait is the default of catalog.wait. Claude Code's mcp list gives tools/list 5 s.
@@ -101,20 +101,20 @@ func startTime(t testing.TB, backends []backend) time.Duration {
 // fillCache runs the gateway until it has listed all healthy backends. Later gateways list from
 // the catalog cache that this one leaves on disk, however long the backends take to start on a
 // busy machine.
-func (z *mixedSetup) fillCache() {
-	z.t.Helper()
-	gw := z.start()
+func (mx *mixedSetup) fillCache() {
+	mx.t.Helper()
+	gw := mx.start()
 	gw.initialize("2025-11-25")
 	var got []string
 	if !poll(waitTimeout, func() bool {
-		got = names(listTools(z.t, gw))
+		got = names(listTools(mx.t, gw))
 		slices.Sort(got)
-		return slices.Equal(got, z.tools)
+		return slices.Equal(got, mx.tools)
 	}) {
-		z.t.Fatalf("tools: %q\nwant: %q", got, z.tools)
+		mx.t.Fatalf("tools: %q\nwant: %q", got, mx.tools)
 	}
 	if code := gw.finish(20 * time.Second); code != 0 {
-		z.t.Errorf("exit code %d", code)
+		mx.t.Errorf("exit code %d", code)
 	}
 }
 
@@ -129,28 +129,28 @@ func withoutClientTools(tools []string) []string {
 }
 
 // argv returns the gateway's command line.
-func (z *mixedSetup) argv() []string { return []string{gateway(z.t), "-c", z.config} }
+func (mx *mixedSetup) argv() []string { return []string{gateway(mx.t), "-c", mx.config} }
 
 // Not parallel: it measures time.
 func TestSTART_01_NOTIF_10_FirstListWaitsAtMostCatalogWait(t *testing.T) {
-	z := newMixedSetup(t, scaledWait(t))
-	gw := z.start()
+	mx := newMixedSetup(t, scaledWait(t))
+	gw := mx.start()
 	gw.call("ping", `{}`) // the process is ready
 	began := time.Now()
 	gw.initialize("2025-11-25")
-	greeted := time.Since(began)
+	initialized := time.Since(began)
 	tools := names(listTools(t, gw))
 	listed := time.Since(began)
-	t.Logf("initialize %v, tools/list %v", greeted, listed)
-	if greeted > 100*time.Millisecond {
-		t.Errorf("initialize took %v, want at most 100 ms", greeted)
+	t.Logf("initialize %v, tools/list %v", initialized, listed)
+	if initialized > 100*time.Millisecond {
+		t.Errorf("initialize took %v, want at most 100 ms", initialized)
 	}
-	if listed > z.wait+z.wait/3 {
-		t.Errorf("the first tools/list took %v, catalog.wait is %v", listed, z.wait)
+	if listed > mx.wait+mx.wait/3 {
+		t.Errorf("the first tools/list took %v, catalog.wait is %v", listed, mx.wait)
 	}
 	slices.Sort(tools)
-	if !slices.Equal(tools, z.tools) {
-		t.Errorf("tools: %q\nwant: %q", tools, z.tools)
+	if !slices.Equal(tools, mx.tools) {
+		t.Errorf("tools: %q\nwant: %q", tools, mx.tools)
 	}
 	// The missing backends are logged, with the reasons.
 	logs := gw.logs()
@@ -168,34 +168,34 @@ func TestSTART_01_NOTIF_10_FirstListWaitsAtMostCatalogWait(t *testing.T) {
 
 // Not parallel: it measures time.
 func TestInspector_ListsAndCallsHealthyBackends(t *testing.T) {
-	z := newMixedSetup(t, scaledWait(t))
-	tools, took := inspectTools(t, z.marker, z.argv())
+	mx := newMixedSetup(t, scaledWait(t))
+	tools, took := inspectTools(t, mx.marker, mx.argv())
 	t.Logf("tools/list through the Inspector: %v", took)
 	tools = withoutClientTools(tools)
 	slices.Sort(tools)
-	if !slices.Equal(tools, z.tools) {
-		t.Errorf("tools: %q\nwant: %q", tools, z.tools)
+	if !slices.Equal(tools, mx.tools) {
+		t.Errorf("tools: %q\nwant: %q", tools, mx.tools)
 	}
 	// Node and the Inspector need time to start, and the gateway needs time to stop its
 	// children.
-	if limit := z.wait + 10*time.Second; took > limit {
+	if limit := mx.wait + 10*time.Second; took > limit {
 		t.Errorf("took %v, want at most %v", took, limit)
 	}
 	for _, call := range []struct{ tool, arguments, want string }{
 		{"echo", `{"message":"bare"}`, `Echo: bare`},
 		{"web__echo", `{"message":"prefixed"}`, `Echo: prefixed`},
-		{"web__get-env", `{}`, `\"PORT\": \"` + z.port + `\"`},
-		{"read_text_file", `{"path":"` + filepath.Join(z.files, "hello.txt") + `"}`,
+		{"web__get-env", `{}`, `\"PORT\": \"` + mx.port + `\"`},
+		{"read_text_file", `{"path":"` + filepath.Join(mx.files, "hello.txt") + `"}`,
 			`hello from a file`},
 		{"open_nodes", `{"names":["nobody"]}`, `"entities":[]`},
 	} {
-		if got := inspectCall(t, z.marker, z.argv(), call.tool,
+		if got := inspectCall(t, mx.marker, mx.argv(), call.tool,
 			call.arguments); !strings.Contains(got, call.want) {
 			t.Errorf("%s: %s", call.tool, got)
 		}
 	}
 	var audited []string
-	for _, r := range z.records() {
+	for _, r := range mx.records() {
 		r.checkComplete(t)
 		audited = append(audited, r.Tool+" = "+r.Backend+"/"+r.BackendTool+" "+r.Outcome)
 	}
@@ -209,10 +209,10 @@ func TestInspector_ListsAndCallsHealthyBackends(t *testing.T) {
 
 func TestClaudeCode_ReportsConnected(t *testing.T) {
 	t.Parallel()
-	z := newMixedSetup(t, defaultWait)
-	z.fillCache()
-	c := newClaude(t, z.marker)
-	c.run(append([]string{"mcp", "add", "-s", "user", "gw", "--"}, z.argv()...)...)
+	mx := newMixedSetup(t, defaultWait)
+	mx.fillCache()
+	c := newClaude(t, mx.marker)
+	c.run(append([]string{"mcp", "add", "-s", "user", "gw", "--"}, mx.argv()...)...)
 	out, took := c.run("mcp", "list")
 	t.Logf("mcp list: %v", took)
 	if !strings.Contains(out, "✔ Connected") && !strings.Contains(out, "✓ Connected") {
@@ -225,15 +225,15 @@ func TestClaudeCode_ReportsConnected(t *testing.T) {
 
 func TestNAME_01_ClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
 	t.Parallel()
-	z := newMixedSetup(t, defaultWait)
-	z.fillCache()
+	mx := newMixedSetup(t, defaultWait)
+	mx.fillCache()
 	model := startModel(t)
-	c := newClaude(t, z.marker, "ANTHROPIC_BASE_URL="+model.url)
+	c := newClaude(t, mx.marker, "ANTHROPIC_BASE_URL="+model.url)
 	// Claude Code speaks 2026-07-28 to the gateway, so that its roots can be requested only
 	// during a call. The filesystem server requests them when it starts, and so keeps the
 	// directory of its command line.
-	hello := filepath.Join(z.files, "hello.txt")
-	out, took := c.run(c.script(z.argv(),
+	hello := filepath.Join(mx.files, "hello.txt")
+	out, took := c.run(c.script(mx.argv(),
 		`mcp__gw__echo {"message":"bare"}`,
 		`mcp__gw__web__get-env {}`,
 		`mcp__gw__read_text_file {"path":"`+hello+`"}`,
@@ -250,15 +250,15 @@ func TestNAME_01_ClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
 	}
 	offeredTools = withoutClientTools(offeredTools)
 	slices.Sort(offeredTools)
-	if !slices.Equal(offeredTools, z.tools) {
-		t.Errorf("offered to the model: %q\nwant: %q", offeredTools, z.tools)
+	if !slices.Equal(offeredTools, mx.tools) {
+		t.Errorf("offered to the model: %q\nwant: %q", offeredTools, mx.tools)
 	}
 	want := []struct {
 		tool, text string
 		isError    bool
 	}{
 		{"mcp__gw__echo", "Echo: bare", false},
-		{"mcp__gw__web__get-env", `"PORT": "` + z.port + `"`, false},
+		{"mcp__gw__web__get-env", `"PORT": "` + mx.port + `"`, false},
 		{"mcp__gw__read_text_file", "hello from a file", false},
 		{"mcp__gw__get-sum", "expected number, received string", true},
 		{"mcp__gw__web__get-sum", "The sum of 19 and 23 is 42.", false},
@@ -278,7 +278,7 @@ func TestNAME_01_ClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
 
 	// Each call has one record that connects the three ids: the session's, the client's, the
 	// backend's.
-	records := z.records()
+	records := mx.records()
 	var audited []string
 	ids := map[string]bool{}
 	for _, r := range records {

@@ -279,7 +279,7 @@ func TestReload_TokensAndCertificate(t *testing.T) {
 		return dialStreams(t.Context(), client(token), url, `{}`,
 			func(_ string, m message) { responses = append(responses, m) })
 	}
-	remainingSession, err := connect(remaining)
+	session, err := connect(remaining)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestReload_TokensAndCertificate(t *testing.T) {
 	if line := log.await(logReloaded); !strings.Contains(line, "changed=auth.tokens") {
 		t.Errorf("%s", line)
 	}
-	if err := remainingSession.post("1", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil {
+	if err := session.post("1", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil {
 		t.Errorf("session with a remaining token: %v", err)
 	}
 	if err := removedSession.post("1", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err == nil ||
@@ -320,28 +320,33 @@ func TestReload_TokensAndCertificate(t *testing.T) {
 	}
 	move(cert2, cert)
 	log.await("level=ERROR", "gateway.yaml:", ": tls: ")
-	if err := remainingSession.post("1", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil {
+	if err := session.post("1", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil {
 		t.Errorf("with half a certificate: %v", err)
 	}
 	move(key2, key)
 	log.await(logReloaded)
-	if err := remainingSession.post("1", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err == nil {
+	if err := session.post("1", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err == nil {
 		t.Error("the old certificate is still used")
 	}
-	remainingSession.client.Transport = bearer{&http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool2}, DisableKeepAlives: true}, remaining}
-	if err := remainingSession.post("1", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil {
+	newTLS := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool2}, DisableKeepAlives: true,
+	}
+	session.client.Transport = bearer{newTLS, remaining}
+	if err := session.post("1", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil {
 		t.Errorf("with the new certificate: %v", err)
 	}
 
 	// Removing all tokens would allow access without authentication: a reload does not do that.
 	s.editConfig(func(doc map[string]any) { delete(doc, "auth") })
 	log.await("level=WARN", "take effect after a restart: auth.tokens")
-	if res, err := (&http.Client{Transport: remainingSession.client.Transport.(bearer).RoundTripper}).Post(url, "application/json", strings.NewReader("{}")); err != nil || res.StatusCode != http.StatusUnauthorized {
+	noToken := &http.Client{Transport: newTLS}
+	if res, err := noToken.Post(url, "application/json", strings.NewReader("{}")); err != nil ||
+		res.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without a token: %v %v", res, err)
 	} else {
 		res.Body.Close()
 	}
-	if err := remainingSession.deleteSession(); err != nil {
+	if err := session.deleteSession(); err != nil {
 		t.Error(err)
 	}
 	removedSession.cancel()
@@ -440,9 +445,9 @@ func TestCheckDiff(t *testing.T) {
 	}) {
 		t.Fatal("the running configuration is not recorded")
 	}
-	// --listen comes from a flag
+	// --listen comes from a flag, so that it is not a change.
 	diff(0, fmt.Sprintf("the gateway (process %d)", gw.cmd.Process.Pid), "nothing would change")
-	// So that it does not load the changed file.
+	// Stop the gateway, so that it does not load the changed file.
 	gw.cmd.Process.Signal(syscall.SIGSTOP)
 	s.editConfig(func(doc map[string]any) {
 		backendEntry(doc, "wind")["env"].(map[string]any)["TOKEN"] = "hush-hush"

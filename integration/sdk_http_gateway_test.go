@@ -387,7 +387,7 @@ func TestSDKClientsOverHTTP(t *testing.T) {
 		newest    string // the negotiated revision
 	}{
 		{"gosdk", goSDKDialer(false), url, revisions, modernRevision},
-		// Because it keeps a standalone stream open.
+		// mcp-go keeps a standalone stream open, which 2026-07-28 does not have.
 		{"mcpgo", mcpGoDialer(false), url, revisions, "2025-11-25"},
 		{"gosdk-sse", goSDKDialer(true), httpSSE, []string{"2024-11-05"}, "2025-11-25"},
 		{"mcpgo-sse", mcpGoDialer(true), httpSSE, []string{"2024-11-05"}, "2025-11-25"},
@@ -447,8 +447,8 @@ func testSessionClient(t *testing.T, dial sessionDialer, url, revision, want, no
 	if c.revision() != want {
 		t.Errorf("revision %s, want %s", c.revision(), want)
 	}
-	// Without logging/setLevel and ping: directly at the server they are errors, too.
-	stateless := c.revision() == modernRevision
+	// It has neither logging/setLevel nor ping: directly at the server they are errors, too.
+	modern := c.revision() == modernRevision
 	cancelled := func() int {
 		return len(slices.DeleteFunc(readNotes(notes),
 			func(n string) bool { return n != "cancelled" }))
@@ -497,13 +497,13 @@ func testSessionClient(t *testing.T, dial sessionDialer, url, revision, want, no
 			level string
 			want  []string
 		}{{"info", []string{"info", "error"}}, {"error", []string{"error"}}} {
-			if err := c.setLevel(ctx, step.level); (err != nil) != stateless {
+			if err := c.setLevel(ctx, step.level); (err != nil) != modern {
 				t.Errorf("setLevel: %v", err)
 			}
 			if text, err := c.call(ctx, server.prefix+"log", ""); err != nil || text != "ok" {
 				t.Errorf("%slog: %q, %v", server.prefix, text, err)
 			}
-			if stateless {
+			if modern {
 				continue // the go-sdk's client cannot request logs
 			}
 			for _, level := range step.want {
@@ -557,7 +557,7 @@ func testSessionClient(t *testing.T, dial sessionDialer, url, revision, want, no
 			t.Errorf("grown: %q, %v", text, err)
 		}
 	}
-	if err := c.ping(ctx); (err != nil) != stateless {
+	if err := c.ping(ctx); (err != nil) != modern {
 		t.Errorf("ping: %v", err)
 	}
 	began := time.Now()

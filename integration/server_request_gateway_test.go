@@ -39,7 +39,7 @@ func TestServerRequest_SurvivesCancelledCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.disconnect()
-	// The same session, with a stream that can be disconnected alone.
+	// A client of the same session, whose stream can be disconnected alone.
 	cancelledStream := &streamClient{url: v.url, session: v.session, client: v.client,
 		onMessage: v.onMessage}
 	cancelledStream.ctx, cancelledStream.cancel = context.WithCancel(ctx)
