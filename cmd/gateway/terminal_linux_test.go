@@ -8,13 +8,6 @@ import (
 	"unsafe"
 )
 
-// terminal opens a terminal.
-func terminal(t *testing.T) *os.File {
-	t.Helper()
-	tty, _ := terminalPair(t)
-	return tty
-}
-
 // terminalPair opens a terminal and the side of its user.
 func terminalPair(t *testing.T) (tty, person *os.File) {
 	t.Helper()
