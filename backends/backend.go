@@ -20,8 +20,8 @@ import (
 type Status struct {
 	Name     string
 	State    State
-	Err      error     // why it is not Ready, nil if there is no known reason
-	NextTry  time.Time // when the next start is, zero if none is scheduled
+	Err      error     // reason for a state other than Ready; nil = none is known
+	NextTry  time.Time // time of the next start, zero if none is scheduled
 	Server   string    // name/version of its serverInfo
 	Revision string
 	Counts   [catalog.NumKinds]int // permitted entries of each list
@@ -30,12 +30,12 @@ type Status struct {
 	Settled     bool
 	StartupTime time.Duration // from the start until Settled
 
-	// globs of its filters that match nothing it lists, as in config.Filter.Unmatched
+	// globs of its filters that match none of its entries, as in config.Filter.Unmatched
 	Unmatched []string
 	// entries that were left out because no client could read them, and why
 	Omitted  []catalog.Issue
 	Repaired []catalog.Issue // entries that were repaired, and how
-	// why its container may outlive it; "" = it does not, or there is no container
+	// reason why its container may outlive the backend; "" = there is no such risk or no container
 	ContainerWarning string
 	// entries that some clients may not accept, and why
 	Suspicious []catalog.Issue
@@ -66,15 +66,15 @@ type Backend struct {
 	running     sync.WaitGroup
 	settled     chan struct{} // closed when status.Settled becomes true
 
-	// serializes the opening of per-session connections: none is visible before it has its
-	// subscriptions
+	// serializes the opening of per-session connections, so that no connection is visible before it
+	// has the subscriptions of its session
 	opening sync.Mutex
 
 	mu             sync.Mutex
 	draining       bool
 	perSession     map[string]*backendConn // session → its connection
-	sessionBreaker sessionBreaker          // of the per-session connections
-	detected       detectedGeneration      // detected generation
+	sessionBreaker sessionBreaker          // shared by the per-session connections
+	detected       detectedGeneration      // generation found by probes and handshakes
 	httpSSE        bool                    // it was found to support HTTP+SSE only
 	stale          [catalog.NumKinds]bool  // lists that must be read again
 	// lists that the backend has announced as changed
@@ -83,17 +83,17 @@ type Backend struct {
 	listErrs  [catalog.NumKinds]error // why the last listing failed
 	failures  [catalog.NumKinds]listFailures
 	listing   catalog.Listing
-	raw       [catalog.NumKinds][]byte // the lists as they were read, complete
-	// entries of raw, also those that the filters do not permit
+	raw       [catalog.NumKinds][]byte // the complete lists as they were read
+	// entries of raw, including entries that the filters do not permit
 	items  [catalog.NumKinds][]catalog.Item
 	public [catalog.NumKinds]bool // the backend marks the list as public
 	// listing is the backend's own or from the cache, or the backend has failed
 	everSettled       bool
-	cachedUnprobeable bool // the cache file says that it is unprobeable
+	cachedUnprobeable bool // the cache file marks it as unprobeable
 	omitted           [catalog.NumKinds][]catalog.Issue
 	repaired          [catalog.NumKinds][]catalog.Issue
 	suspicious        [catalog.NumKinds][]catalog.Issue
-	// the backend's own name of a tool → its schema, if it names headers
+	// the backend's own name of a tool → its schema, if the schema names headers
 	headerSchemas map[string][]byte
 	expiresAt     [catalog.NumKinds]time.Time // when a list expires; zero = never
 }
@@ -120,8 +120,8 @@ func newBackend(s *Set, c config.Backend) *Backend {
 	return b
 }
 
-// hasPerSessionConns reports whether each session has its own connection to the backend while
-// the backend is legacy. With a single client the shared connection is that client's own.
+// hasPerSessionConns reports whether each session has its own connection to the backend while the
+// backend is legacy. A single client uses the shared connection.
 func (b *Backend) hasPerSessionConns() bool {
 	if b.set.SingleClient {
 		return false
@@ -129,8 +129,8 @@ func (b *Backend) hasPerSessionConns() bool {
 	return b.cfg.Sharing == "session" || b.cfg.Sharing != "shared" && b.cfg.URL != ""
 }
 
-// conn returns the connection for a session's messages. If the session needs its own and has
-// none, conn opens one, or returns nil if find is set.
+// conn returns the connection for a session's messages. If the session needs a connection of its
+// own and has none, conn opens one; if find is set, conn returns nil instead.
 func (b *Backend) conn(session string, find bool) *backendConn {
 	if session == "" {
 		return b.shared
@@ -154,8 +154,10 @@ func (b *Backend) sessionConn(session string) *backendConn {
 }
 
 // needsSessionConn reports whether a session needs its own connection. Sessions share one
-// connection to a backend that is known to be modern, unless the session's client is legacy,
-// the backend also supports that generation, and each session is to have a connection.
+// connection to a modern backend, except a session whose client is legacy if the backend also
+// supports legacy revisions and the configuration has `sharing: session`. With a single client, a
+// session needs its own connection only if its capabilities differ from those that were declared
+// over the shared connection.
 func (b *Backend) needsSessionConn(session string) bool {
 	d, _ := b.generation()
 	switch {
@@ -168,9 +170,9 @@ func (b *Backend) needsSessionConn(session string) bool {
 	return d.generation != protocol.Modern || d.bothGenerations && b.sessionFollowsClient(session)
 }
 
-// openSessionConn creates a session's own connection, closed at once if the session is over.
-// The session's subscriptions move from the shared connection, because its calls change the
-// state of another server process from now on.
+// openSessionConn creates a session's own connection. If the session is over, the connection is
+// closed from the start. The session's subscriptions move there from the shared connection, because
+// from now on the session's calls change the state of another server process.
 func (b *Backend) openSessionConn(session string) *backendConn {
 	b.opening.Lock()
 	defer b.opening.Unlock()
@@ -197,15 +199,16 @@ func (b *Backend) openSessionConn(session string) *backendConn {
 	return bc
 }
 
-// isDraining returns a result that stays true for as long as b.opening is held.
+// isDraining reports whether the backend is draining. The result remains valid while b.opening is
+// held.
 func (b *Backend) isDraining() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.draining
 }
 
-// sessionFollowsClient reports whether a session's connection uses the generation of its
-// client, if the backend supports both.
+// sessionFollowsClient reports whether a session's connection uses the generation of the session's
+// client if the backend supports both generations.
 func (b *Backend) sessionFollowsClient(session string) bool {
 	return b.cfg.Sharing == "session" && b.set.isSessionClient(session)
 }
@@ -256,7 +259,8 @@ func (b *Backend) currentListing() (catalog.Listing, bool) {
 	return l, b.everSettled
 }
 
-// whyUnlisted returns why the backend has never listed its tools, nil if it has.
+// whyUnlisted returns the reason that the backend has never listed its tools, nil if it has listed
+// them.
 func (b *Backend) whyUnlisted() error {
 	b.mu.Lock()
 	known, listErrs := b.raw[catalog.Tools] != nil, b.listErrs

@@ -14,21 +14,22 @@ import (
 
 // Limits of the state directory, for all gateways that use it.
 const (
-	maxCacheFiles = 500                 // of more, the least recently used are removed
-	cacheExpiry   = 90 * 24 * time.Hour // after which an unused file is removed
-	// at which the use of a file is recorded as its modification time
+	// the least recently used files beyond this number are removed
+	maxCacheFiles = 500
+	cacheExpiry   = 90 * 24 * time.Hour // age at which an unused file is removed
+	// interval at which the modification time of a file in use is updated
 	touchInterval  = 24 * time.Hour
-	tempFileExpiry = time.Hour // after which a temporary file counts as abandoned
+	tempFileExpiry = time.Hour // age at which a temporary file counts as abandoned
 )
 
-// The names of our files; see Backend.cachePath and writeFile.
+// Names of the cache files and their temporary files; see Backend.cachePath and writeFile.
 var (
 	cacheFileName = lazy.Regexp(`-[0-9a-f]{12}\.json$`)
 	tempFileName  = lazy.Regexp(`-[0-9a-f]{12}\.[0-9]+\.tmp$`)
 )
 
-// prune removes files that are too old, or too many. It is called after a file was added.
-// Gateways may do so concurrently; a failure to remove a file is ignored.
+// prune removes files that are too old, or too many. It is called after a file was added. Several
+// gateways may prune a directory concurrently; a failure to remove a file is ignored.
 func prune(dir string, now time.Time) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -63,8 +64,8 @@ func prune(dir string, now time.Time) {
 	}
 }
 
-// removeCacheFile removes a file if its content looks like a cache, too: the directory may hold
-// other files. An empty file is a damaged cache.
+// removeCacheFile removes a file that has the name of a cache file if its content also looks like
+// one: the directory may contain other files. An empty file counts as a damaged cache file.
 func removeCacheFile(path string) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 )
 
 // A callLimiter limits the calls of clients that are in flight at a backend, over all of its
-// connections (max_in_flight). A call holds a slot from before it is sent, or waits for a
-// start, until it ends, however often it is sent. Without a free slot it is queued, for
-// queue_wait at most. Sessions take turns, so that one with many calls does not delay the
-// others: see grantNextLocked and evictLocked.
+// connections (max_in_flight). A call gets a slot before it is sent or is queued for a start, and
+// holds the slot until the call ends, however often it is sent. If no slot is free, the call is
+// queued for at most queue_wait. Sessions take turns, so that one with many calls does not delay
+// the others: see grantNextLocked and evictLocked.
 type callLimiter struct {
 	limit      int // 0 = no limit
 	queueLimit int // number of calls that may be queued
@@ -31,7 +31,7 @@ type callLimiter struct {
 	ring     []*sessionQueue          // the queues, in the order of their next grant
 }
 
-// A sessionQueue is the queued calls of a session, in order of arrival.
+// A sessionQueue contains the queued calls of a session, in order of arrival.
 type sessionQueue struct {
 	session string
 	calls   []*slot
@@ -52,7 +52,7 @@ type queueEntry struct {
 	ended   bool // the call has ended while being sent
 }
 
-// leastQueueLimit is how many calls may be queued, if max_in_flight is not larger.
+// leastQueueLimit is the maximum number of queued calls, unless max_in_flight is larger.
 const leastQueueLimit = 1000
 
 func newCallLimiter(c config.Backend, send func(queuedCall)) *callLimiter {
@@ -60,8 +60,8 @@ func newCallLimiter(c config.Backend, send func(queuedCall)) *callLimiter {
 		queueWait: c.QueueWait, send: send, queues: make(map[string]*sessionQueue)}
 }
 
-// needsSlot reports whether a request needs a slot. Requests about tasks do not: the work of
-// the backend continues and ends by them.
+// needsSlot reports whether a request needs a slot. Requests about tasks do not need one, because
+// the backend may need them to continue and end its work.
 func needsSlot(m wire.Message) bool {
 	return !bytes.HasPrefix(m.Part(wire.PartMethod), []byte(`"tasks/`))
 }
@@ -93,8 +93,8 @@ func (cl *callLimiter) submit(q queuedCall) {
 	}
 }
 
-// enqueueLocked queues a call. It returns the call that is rejected, if any: this one, or
-// another that was evicted for it.
+// enqueueLocked queues a call. It returns the rejected call, if any, and the reason: s itself, or
+// another call that was evicted for s.
 func (cl *callLimiter) enqueueLocked(s *slot, q queuedCall) (refused *slot, why error) {
 	switch {
 	case q.call.IsCancelled():
@@ -135,7 +135,8 @@ func (cl *callLimiter) queueFullError(and string) error {
 }
 
 // evictLocked removes the newest call of the session with the longest queue, to make room for a
-// session that would then have mine queued calls. It returns nil if no session has more.
+// session that would then have mine queued calls. It returns nil if no session has more than mine
+// calls.
 func (cl *callLimiter) evictLocked(mine int) *slot {
 	sq := slices.MaxFunc(cl.ring,
 		func(a, b *sessionQueue) int { return len(a.calls) - len(b.calls) })
@@ -145,7 +146,7 @@ func (cl *callLimiter) evictLocked(mine int) *slot {
 	return cl.removeLocked(sq, len(sq.calls)-1)
 }
 
-// removeLocked removes a queued call.
+// removeLocked removes call i of a queue, and returns it.
 func (cl *callLimiter) removeLocked(sq *sessionQueue, i int) *slot {
 	s := sq.calls[i]
 	s.entry.timer.Stop()
@@ -167,8 +168,8 @@ func (cl *callLimiter) removeLocked(sq *sessionQueue, i int) *slot {
 	return s
 }
 
-// grantNextLocked grants a slot that was released to the first call of the next session, which
-// moves to the end of the ring. It returns nil if no call is queued.
+// grantNextLocked gives a released slot to the first queued call of the next session, and moves the
+// session to the end of the ring. It returns nil if no call is queued.
 func (cl *callLimiter) grantNextLocked() *slot {
 	if len(cl.ring) == 0 {
 		cl.inFlight--
@@ -203,9 +204,9 @@ func (cl *callLimiter) release(s *slot) (next *slot) {
 	return cl.grantNextLocked()
 }
 
-// sendGranted sends a call that was granted a slot. If it ends at once, sendGranted goes on
-// with the next one. A backend that is gone fails thousands of calls in this way; a recursion
-// would nest them.
+// sendGranted sends a call that was granted a slot. If the call ends at once, sendGranted continues
+// with the next call in a loop: at a backend that is gone, thousands of calls may end in this way,
+// too many for recursion.
 func (cl *callLimiter) sendGranted(s *slot) {
 	for s != nil {
 		cl.send(s.entry.queuedCall)
@@ -238,7 +239,7 @@ func (cl *callLimiter) expire(s *slot) {
 	}
 }
 
-// findLocked returns where a call is queued; i < 0 if it is not.
+// findLocked returns the queue of a call and its index there; i < 0 if the call is not queued.
 func (cl *callLimiter) findLocked(c *peer.Call) (sq *sessionQueue, i int) {
 	if c == nil {
 		return nil, -1
@@ -278,8 +279,8 @@ func (cl *callLimiter) endSession(session string) {
 	}
 }
 
-// close ends the queueing. It returns the queued calls, in the order in which they would have
-// been granted a slot, in their original form, so that another backend can take them.
+// close ends the queueing: later calls are sent at once. It returns the queued calls in the order
+// of their grants, with their original handlers, so that another backend can take them.
 func (cl *callLimiter) close() (all []queuedCall) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-// connect makes one connection to the backend and returns why it ended, when nothing of it is
-// left. If the failure shows that the backend is of the other generation, connect tries again
-// at once.
+// connect makes one connection to the backend. It returns when nothing of the connection is left,
+// with the reason for the end. If the failure shows that the backend may support the other
+// generation, connect tries once more at once.
 func (bc *backendConn) connect(ctx context.Context) error {
 	err := bc.connectByGeneration(ctx)
 	if isA[retryOtherError](err) && ctx.Err() == nil {
@@ -51,9 +51,9 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 	return bc.connectHTTP(ctx)
 }
 
-// connectAfterDiscover tries initialize after refusal, the undecidedError of server/discover. A
-// backend that was modern before, according to d, is sent server/discover once more first: it
-// may only be restarting.
+// connectAfterDiscover sends initialize after refusal, the undecidedError of server/discover. If
+// the backend was modern before, according to d, connectAfterDiscover returns refusal instead, and
+// the next try sends server/discover again: the backend may only be restarting.
 func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGeneration,
 	refusal error) error {
 	if d.generation == protocol.Modern {
@@ -70,8 +70,9 @@ func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGener
 	return err
 }
 
-// connectHTTP connects to a legacy server behind a URL. A server without streamable HTTP is
-// tried over HTTP+SSE, which is remembered until it fails.
+// connectHTTP connects to a legacy server behind a URL. If the server has no streamable HTTP,
+// connectHTTP tries HTTP+SSE. Later connections use HTTP+SSE at once, until one of them fails to
+// become ready.
 func (bc *backendConn) connectHTTP(ctx context.Context) error {
 	by := dialHTTPStreamable
 	if bc.b.usesHTTPSSE() {
@@ -92,8 +93,7 @@ func (bc *backendConn) connectHTTP(ctx context.Context) error {
 	return fmt.Errorf("%w; HTTP+SSE failed, too: %w", err, sseErr)
 }
 
-// mayBeLegacy reports whether a connection that failed with err is followed by initialize at
-// once.
+// mayBeLegacy reports whether initialize is sent at once after a connection failed with err.
 func (bc *backendConn) mayBeLegacy(err error) bool {
 	d, _ := bc.b.generation()
 	return isA[legacyServerError](err) ||

@@ -61,7 +61,7 @@ func (b *Backend) dial(by dialMode) (transport.Conn, error) {
 	}
 	level := b.set.StderrLevel
 	if b.shared.lastStartFailed() {
-		level = min(level, slog.LevelDebug) // it failed before, and repeats its output
+		level = min(level, slog.LevelDebug) // repeated starts mostly repeat the output
 	}
 	container, args := b.prepareContainer()
 	child, err := child.Start(child.Command{
@@ -105,9 +105,10 @@ func (b *Backend) logStart(pid int, args []string) {
 	b.outputLog.Debug(fmt.Sprintf("started process %d: %s", pid, command))
 }
 
-// stallTimeout returns how long a child may leave its input unread without sending anything:
-// until the timeout of its calls. Without one, the child may work on a call forever and read
-// nothing meanwhile; then limits.message bounds the unread input.
+// stallTimeout returns the longest time for which a child may leave its input unread and send
+// nothing: one second more than the timeout of its calls. Without a call timeout the result is 0,
+// no limit, because the child may work on a call forever and read nothing meanwhile; limits.message
+// then bounds the unread input.
 func stallTimeout(callTimeout time.Duration) time.Duration {
 	if callTimeout == 0 {
 		return 0
@@ -115,7 +116,7 @@ func stallTimeout(callTimeout time.Duration) time.Duration {
 	return callTimeout + time.Second
 }
 
-// requestHeaders returns the headers of a modern message.
+// requestHeaders returns the HTTP headers of a message to a modern backend.
 func (b *Backend) requestHeaders(m wire.Message) map[string]string {
 	var schema []byte
 	if m.Method() == protocol.MethodToolsCall {
@@ -126,12 +127,13 @@ func (b *Backend) requestHeaders(m wire.Message) map[string]string {
 	return protocol.RequestHeaders(m, schema)
 }
 
-// hasManyStreams reports whether the backend's messages may come on several streams, with no
-// order between them. This includes HTTP+SSE, because some servers respond to a POST in its
-// HTTP response.
+// hasManyStreams reports whether the backend's messages may arrive on several streams, with no
+// order between them. This includes HTTP+SSE, because some servers respond to a POST in its HTTP
+// response.
 func (b *Backend) hasManyStreams() bool { return b.cfg.URL != "" }
 
-// fallsBackToSSE reports whether the backend's response to initialize asks for HTTP+SSE.
+// fallsBackToSSE reports whether HTTP+SSE is to be tried after err: the backend has no streamable
+// HTTP, and the configuration does not exclude HTTP+SSE.
 func (b *Backend) fallsBackToSSE(err error) bool {
 	return errors.Is(err, httpclient.ErrNotStreamable) && b.cfg.Transport != "http"
 }

@@ -32,10 +32,10 @@ func (b *Backend) permitsEntry(k catalog.Kind, own string) bool {
 	return f.Permits(own)
 }
 
-// permits reports whether the filters in force permit a request. It is called immediately
-// before the request is written. Without filters it reads nothing and allocates nothing. A
-// request that ends something, such as resources/unsubscribe, and a request about a task are
-// always permitted, because the call that they belong to was.
+// permits reports whether the filters in force permit a request. It is called immediately before
+// the request is written. Without filters it does not parse the request, and allocates nothing. A
+// request that ends something, such as resources/unsubscribe, and a request about a task are always
+// permitted, because the filters permitted the request that created the subscription or the task.
 func (b *Backend) permits(m wire.Message, c *peer.Call) bool {
 	f := b.filters.Load()
 	if f.Tools.IsZero() && f.Prompts.IsZero() && f.Resources.IsZero() {
@@ -54,23 +54,22 @@ func (b *Backend) permits(m wire.Message, c *peer.Call) bool {
 	return true
 }
 
-// Permits reports whether the current configuration permits that a request goes to a backend:
-// the backend is in it, and its filters permit the request.
+// Permits reports whether a request may be sent to a backend: the backend is in the current
+// configuration, and its filters permit the request.
 func (s *Set) Permits(backend string, m wire.Message, c *peer.Call) bool {
 	b, ok := s.current().byName[backend]
 	return ok && b.permits(m, c)
 }
 
-// SharesProcess reports whether a session uses a process of a backend that other clients use,
-// too.
+// SharesProcess reports whether a session shares a process of a backend with other clients.
 func (s *Set) SharesProcess(backend, session string) bool {
 	b := s.current().byName[backend]
 	return b != nil && !s.SingleClient && !b.needsSessionConn(session)
 }
 
-// DeniedBy returns the first backend that lists a tool, a prompt or a resource under a name,
-// with or without the backend's prefix, and whose filters deny it; "" if there is none. It is
-// for operators: clients are not told whether a name is denied or does not exist.
+// DeniedBy returns the first backend that lists a tool, a prompt or a resource under a name, with
+// or without the backend's prefix, and whose filters deny it; "" if there is none. The result is
+// for operators only, because a client must not learn whether a name is denied or does not exist.
 func (s *Set) DeniedBy(k catalog.Kind, name string) (backend string) {
 	for _, b := range s.current().all {
 		if s.Denies(b.cfg.Name, k, name) {
@@ -160,8 +159,8 @@ func (b *Backend) setFilters(f config.Filters) bool {
 	return true
 }
 
-// resubscribePermitted subscribes the server to URIs that only the second filter permits: the
-// server may have been started in between.
+// resubscribePermitted subscribes the server to the URIs that after permits and before does not:
+// the server may have been started while before was in force.
 func (bc *backendConn) resubscribePermitted(before, after config.Filter) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -190,10 +189,10 @@ func (b *Backend) setItemsLocked(k catalog.Kind, items []catalog.Item) {
 	b.status.Counts[k] = len(permitted)
 }
 
-// updateUnmatchedLocked notes which globs of the filters match nothing that the backend lists.
-// It returns a text for each kind with a new one, for logUnmatched. A list that was never read
-// is skipped. So are resources if there are templates: a glob may be meant for URIs that these
-// expand to.
+// updateUnmatchedLocked notes which globs of the filters match nothing that the backend lists. It
+// returns a text for each kind with a new unmatched glob, for logUnmatched. A list that was never
+// read is skipped. Resources are also skipped if there are templates, because a glob may be meant
+// for URIs that the templates expand to.
 func (b *Backend) updateUnmatchedLocked() (texts []string) {
 	known := b.status.Unmatched
 	b.status.Unmatched = nil

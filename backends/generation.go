@@ -10,18 +10,18 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A detectedGeneration is the detected generation of a backend.
+// A detectedGeneration is the protocol generation of a backend as found by probes and handshakes.
 type detectedGeneration struct {
 	generation protocol.Generation
-	// the backend ended, or became silent, when it was probed. This is kept for the next start
-	// of the gateway, and forgotten only when the backend itself contradicts it.
+	// the backend ended, or became silent, when it was probed. The cache keeps it for the next
+	// start of the gateway. For a child process, only a later response of the backend resets it.
 	unprobeable     bool
 	bothGenerations bool // it is modern, and also supports legacy revisions
 }
 
-// followsClient reports whether the connection serves a single legacy client, and the backend
-// may support both generations. Then the gateway uses the generation of the client, as the
-// client itself would: some servers can send certain requests in one generation only.
+// followsClient reports whether the connection serves a single legacy client, and the backend may
+// support both generations. Such a connection uses the generation of the client, like a direct
+// connection of the client: some servers can send certain requests in one generation only.
 func (bc *backendConn) followsClient() bool {
 	d, pinned := bc.b.generation()
 	set := bc.b.set
@@ -55,9 +55,9 @@ func (b *Backend) setGeneration(d detectedGeneration) {
 	b.detected = d
 }
 
-// forgetGeneration forgets a detected generation with which the backend could not be started:
-// the reason may be another. A program stays unprobeable. A server behind a URL is probed
-// again, because that costs a timeout at most.
+// forgetGeneration resets a detected legacy generation after a failed start, because the detection
+// may have been wrong. A child process that is unprobeable remains so. A server behind a URL is
+// probed again, because a probe takes one timeout at most.
 func (b *Backend) forgetGeneration() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,7 +66,7 @@ func (b *Backend) forgetGeneration() {
 	}
 }
 
-// A retryOtherError is why a connection failed if it showed that the other generation may work.
+// A retryOtherError is the error of a failed connection after which the other generation may work.
 type retryOtherError struct{ error }
 
 func (e retryOtherError) Unwrap() error { return e.error }
@@ -76,7 +76,7 @@ type legacyServerError struct{ error }
 
 func (e legacyServerError) Unwrap() error { return e.error }
 
-// An undecidedError says that a server behind a URL refused server/discover without naming a
+// An undecidedError means that a server behind a URL refused server/discover without naming a
 // generation, or did not respond. Some legacy servers do that, so initialize is tried next.
 type undecidedError struct{ error }
 
@@ -87,8 +87,8 @@ func isA[E error](err error) bool {
 	return ok
 }
 
-// isLegacyRefusal reports whether an HTTP server refused a request as one that supports only
-// legacy revisions does, before it acted on it.
+// isLegacyRefusal reports whether an HTTP server refused a request before it acted on the request,
+// with a status that servers use if they support only legacy revisions.
 func isLegacyRefusal(err error) bool {
 	lost, ok := errors.AsType[*transport.CallLostError](err)
 	status, _ := errors.AsType[*httpclient.StatusError](err)

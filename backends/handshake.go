@@ -18,8 +18,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// handshake shakes hands according to the backend's generation. If it is not known, a server at
-// a pipe is probed; over HTTP the dialMode decides which generation is tried.
+// handshake performs the handshake of the backend's generation. If the generation is not known, a
+// server on stdio is probed; over HTTP the dialMode determines the generation to try.
 func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 	by dialMode) (serverInfo, error) {
 	d, pinned := bc.b.generation()
@@ -44,7 +44,7 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 		s, err = bc.initialize(ctx, p)
 		switch {
 		case follows && isA[*wire.Error](err):
-			// any error: the server was not sent server/discover yet
+			// after any error, because server/discover was not sent yet
 			bc.b.setGeneration(detectedGeneration{generation: protocol.Modern})
 			err = retryOtherError{err}
 		case !pinned && isModernRefusal(err):
@@ -81,8 +81,8 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 	return s, nil
 }
 
-// withDiscoverError adds the failure of server/discover to err, of initialize, if it came
-// before. It does not if initialize could not be sent, or failed in the same way: then the
+// withDiscoverError adds an earlier failure of server/discover to err, the error of initialize. It
+// returns err alone if initialize could not be sent or failed in the same way, because then the
 // generation is not the reason.
 func (bc *backendConn) withDiscoverError(ctx context.Context, err error) error {
 	if lost, isLost := errors.AsType[*transport.CallLostError](err); isLost && !lost.MayHaveRun {
@@ -119,8 +119,8 @@ func requestError(method string, err error) error {
 	return fmt.Errorf("%s: %w", method, err)
 }
 
-// initialize shakes hands with a legacy server: it offers the newest legacy revision, and
-// accepts any known one.
+// initialize performs the handshake with a legacy server. It offers the newest legacy revision, and
+// accepts any revision in the response, with a warning if the revision is unknown.
 func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	declared := bc.capabilitiesToDeclare()
 	bc.mu.Lock()
@@ -165,9 +165,9 @@ func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo
 	return s, nil
 }
 
-// counterOfferedRevision returns the newest legacy revision that the server names when it
-// refuses initialize, other than the one it was offered; "" = none. Servers name them in
-// data.supported, in members of other names, or only in the message.
+// counterOfferedRevision returns the newest legacy revision in err, the response to initialize,
+// except the offered one; "" = none. Servers list revisions in data.supported, in members with
+// other names, or only in the message.
 func counterOfferedRevision(err error) string {
 	e, ok := errors.AsType[*wire.Error](err)
 	if !ok {
@@ -183,9 +183,9 @@ func counterOfferedRevision(err error) string {
 	return ""
 }
 
-// capabilitiesToDeclare returns the capabilities for the handshake: those of the connection's
-// client. If several clients share the connection there are none, because a request of the
-// backend could not be attributed to a client.
+// capabilitiesToDeclare returns the capabilities for the handshake: the capabilities of the client
+// of the connection. If several clients share the connection, none are declared, because a request
+// of the backend could not be attributed to a client.
 func (bc *backendConn) capabilitiesToDeclare() []byte {
 	session := bc.session
 	if session == "" && bc.b.set.SingleClient {
@@ -194,11 +194,11 @@ func (bc *backendConn) capabilitiesToDeclare() []byte {
 	return bc.b.set.clientCapabilities(session)
 }
 
-// capabilitiesDiffer reports whether the backend is legacy, and was told other capabilities
-// than those of a session: a client may list entries before it declares its capabilities, and
-// sessionless clients declare them with each request. While the connection is down, the
-// capabilities that the next server will be told are unknown; queued calls are checked after
-// its handshake (belongsElsewhereLocked).
+// capabilitiesDiffer reports whether the backend is legacy and the capabilities declared to it
+// differ from those of a session: a client may list entries before it declares its capabilities,
+// and sessionless clients declare them with each request. While the connection is down, the
+// capabilities for the next handshake are unknown; queued calls are checked after that handshake
+// (belongsElsewhereLocked).
 func (bc *backendConn) capabilitiesDiffer(session string) bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -219,7 +219,8 @@ func sameJSON(a, b []byte) bool {
 		bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// onReady logs the server of a connection, and stores that of the shared one in the status.
+// onReady logs the server of a connection. It stores the server of the shared connection in the
+// status.
 func (b *Backend) onReady(bc *backendConn, s serverInfo) {
 	if bc.isPerSession() {
 		bc.log.Debug("backend ready for a session", "server", s.displayName(),
@@ -237,9 +238,9 @@ func (b *Backend) onReady(bc *backendConn, s serverInfo) {
 // respond to them.
 const restoreTimeout = 5 * time.Second
 
-// replayState restores the log level and the subscriptions after a reconnect. It returns the
-// URIs of which an update may have been missed. A modern server gets the level with each
-// request, and the URIs through subscriptions/listen.
+// replayState restores the log level and the subscriptions after a reconnect. It returns the URIs
+// whose updates may have been missed. A modern server gets the level with each request, and the
+// URIs through subscriptions/listen.
 func (bc *backendConn) replayState(ctx context.Context, p *peer.Peer,
 	s serverInfo) (missed []string) {
 	if s.modern {

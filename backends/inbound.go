@@ -50,7 +50,8 @@ type inboundHandler struct {
 	warnedOfParams atomic.Bool             // invalid params were logged as a warning
 }
 
-// errEcho is why a connection ends if the far end sends back the requests of the gateway.
+// errEcho is the reason for ending a connection whose remote side sends the gateway's requests
+// back.
 var errEcho = errors.New(
 	"it echoes its input: it is not an MCP server, or there is a terminal in between (docker run -t, ssh -t)")
 
@@ -86,9 +87,9 @@ func (h *inboundHandler) HandleNotification(m wire.Message, on peer.Origin) {
 	switch {
 	case h.conn.isPerSession() && h.conn.b.requestRefresh(method,
 		func(k catalog.Kind) { h.conn.notifyAfterRefresh[k] = true }):
-		// The lists are read over the shared connection, but this client's own server has
-		// announced a change, which the client may expect. The client is notified after the
-		// refresh, so that it does not read the old list.
+		// The lists are read over the shared connection, but the server of this session has
+		// announced a change, and the client may expect the announcement. The client is notified
+		// after the refresh, so that it does not read the old list.
 		return
 	case !h.conn.isPerSession() && h.conn.b.listChanged(method):
 		return
@@ -115,8 +116,9 @@ func (h *inboundHandler) HandleNotification(m wire.Message, on peer.Origin) {
 	h.conn.b.set.clientSide().HandleNotification(h.originSession(m, on), h.conn.b.cfg.Name, m, on)
 }
 
-// namesOrigin reports whether a message names a task or an elicitation, by which the gateway
-// finds its session: the message may come after the end of the call that caused it.
+// namesOrigin reports whether a message names a task or an elicitation. The gateway finds the
+// session of such a message by the task or elicitation, because the message may arrive after the
+// end of the call that caused it.
 func namesOrigin(m wire.Message) bool {
 	switch m.Method() {
 	case protocol.NotificationElicitationComplete, protocol.NotificationTasksStatus,
@@ -136,8 +138,9 @@ func namesOrigin(m wire.Message) bool {
 //  4. on stdio: the only session with calls in flight, unless the message names a task or
 //     elicitation. For a modern server only sessions with a log level count.
 //
-// Over HTTP a message outside of any call's stream may be older than a response that was
-// received already, and has no session. Neither has one on the stream of a call that has ended.
+// Over HTTP the session of a message outside of the calls' streams is unknown, because the message
+// may be older than a response that was already received. The session of a message on the stream of
+// an ended call is unknown, too.
 func (h *inboundHandler) originSession(m wire.Message, on peer.Origin) string {
 	switch {
 	case h.conn.isPerSession():
@@ -149,7 +152,7 @@ func (h *inboundHandler) originSession(m wire.Message, on peer.Origin) string {
 			return session
 		}
 		if session := h.peer.OldestSession(); session != "" && !namesOrigin(m) {
-			return session // all sessions are of the only client
+			return session // all sessions belong to the only client
 		}
 		return h.conn.b.set.soleSession()
 	case on.CallEnded, h.conn.b.hasManyStreams(), namesOrigin(m):

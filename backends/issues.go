@@ -31,8 +31,8 @@ func (bc *backendConn) hasIssue(which healthIssue) bool {
 	return bc.sup.issues[which] != nil
 }
 
-// isUnreachable reports whether a request failed because there is no server at the far end, or
-// a proxy could not reach one.
+// isUnreachable reports whether a request failed because the gateway, or a proxy, could not reach
+// the server.
 func isUnreachable(err error) bool {
 	lost, ok := errors.AsType[*transport.CallLostError](err)
 	if !ok {
@@ -45,9 +45,9 @@ func isUnreachable(err error) bool {
 	return !lost.MayHaveRun && !errors.Is(err, transport.ErrClosed)
 }
 
-// noteReachability updates issueUnreachable after a request to a modern server: behind a URL
-// there is no connection whose end would show that the server is gone. refreshLoop then looks
-// for it, and reads its lists when it is back.
+// noteReachability updates issueUnreachable after a request to a modern server: a server behind a
+// URL has no lasting connection whose end would show that it is gone. While the server is
+// unreachable, refreshLoop tries to reach it; its lists are read again after that.
 func (bc *backendConn) noteReachability(err error) {
 	switch unreachable := isUnreachable(err); {
 	case !bc.b.hasManyStreams():

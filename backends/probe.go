@@ -11,12 +11,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// longestProbeTimeout is how long a backend may be silent after server/discover, before it is
-// sent initialize as well.
+// longestProbeTimeout is the longest wait for a response to server/discover before initialize is
+// sent as well.
 const longestProbeTimeout = 5 * time.Second
 
-// The response to server/discover may come lateResponseWait after the result of initialize, and
-// refusedResponseWait after its error, because then it decides.
+// Waits for the response to server/discover after the response to initialize: lateResponseWait
+// after a result, and refusedResponseWait after an error, because then the response to
+// server/discover decides.
 const (
 	lateResponseWait    = 20 * time.Millisecond
 	refusedResponseWait = time.Second
@@ -32,13 +33,13 @@ func (b *Backend) probeTimeout() time.Duration {
 // A discoverResult is the outcome of server/discover.
 type discoverResult struct {
 	server serverInfo
-	err    error // a legacyServerError, or why there is no response
+	err    error // a legacyServerError, or the reason for the lack of a response
 }
 
-// probe detects the generation of a backend at a pipe, and shakes hands accordingly. A backend
-// that ends because of server/discover is unprobeable: retryOtherError. A silent backend may
-// only be slow to start, so it is not ended but sent initialize as well, and the response that
-// comes counts.
+// probe detects the generation of a backend on stdio, and performs the handshake of that
+// generation. If the backend ends because of server/discover, it is unprobeable, and probe returns
+// a retryOtherError. If the backend does not respond, it may only be slow to start: the gateway
+// does not end it, but sends initialize as well.
 func (bc *backendConn) probe(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	probeCtx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -58,7 +59,8 @@ func (bc *backendConn) probe(ctx context.Context, p *peer.Peer) (serverInfo, err
 }
 
 // initializeSilent sends initialize to a backend that has not responded to server/discover, and
-// uses the first response.
+// waits for the responses to both. A result of initialize has precedence over a result of
+// server/discover.
 func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
 	found <-chan discoverResult) (serverInfo, error) {
 	s, err := bc.initialize(ctx, p)
@@ -100,7 +102,7 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
 	return s, err
 }
 
-// afterProbe continues with the response of a backend at a pipe to server/discover.
+// afterProbe continues after the response of a backend on stdio to server/discover.
 func (bc *backendConn) afterProbe(ctx context.Context, p *peer.Peer,
 	d discoverResult) (serverInfo, error) {
 	switch {

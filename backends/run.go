@@ -83,8 +83,8 @@ func (bc *backendConn) runPerSession(parent context.Context) {
 	}
 }
 
-// reconnectLoop connects again and again. It reports true if demand has ended, and false if the
-// session or the gateway has.
+// reconnectLoop connects again and again. It reports true if demand has ended or the connection was
+// merged into the shared one, and false if the session or the gateway has ended.
 func (bc *backendConn) reconnectLoop(ctx context.Context) bool {
 	for {
 		bc.awaitRetry(ctx)
@@ -113,9 +113,8 @@ func (bc *backendConn) reconnectLoop(ctx context.Context) bool {
 	}
 }
 
-// mayStart reports whether a per-session connection may be started now, according to the
-// breaker that it shares with the other ones; if not, it fails the queued calls with the
-// reason.
+// mayStart reports whether the breaker of all per-session connections allows a start now. If the
+// breaker does not allow it, mayStart fails the queued calls with the reason.
 func (bc *backendConn) mayStart() bool {
 	now := time.Now()
 	bc.b.mu.Lock()
@@ -134,8 +133,8 @@ func (bc *backendConn) mayStart() bool {
 	return false
 }
 
-// exitIfIdle reports whether there is no demand for the connection. Its goroutine then exits,
-// and the next call starts another.
+// exitIfIdle reports whether there is no demand for the connection. If there is none, the goroutine
+// of the connection must exit, and the next call starts another.
 func (bc *backendConn) exitIfIdle() bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/peer"
 )
 
-// runConn dials, runs the connection until it ends, and returns why it ended.
+// runConn dials, runs the connection until it ends, and returns the reason for the end.
 func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
 	started, err := bc.b.set.startSlots.acquire(ctx, bc.b.cfg)
 	if err != nil {
@@ -24,7 +24,7 @@ func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
 	// outlives ctx while calls are in flight
 	connCtx, disconnect := context.WithCancelCause(bc.b.life)
 	defer disconnect(nil)
-	// in this order: the end of connCtx ends it at once
+	// connCtx is the parent, so its end ends workCtx at once
 	workCtx, stop := mergeContexts(connCtx, ctx)
 	defer stop()
 	h := &inboundHandler{conn: bc, disconnect: disconnect}
@@ -67,7 +67,8 @@ func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
 	return h.explain(err)
 }
 
-// mergeContexts returns a context that is done when a or b is, with the cause of that one.
+// mergeContexts returns a context that is done when the first of a and b is done, with the cause of
+// that context.
 func mergeContexts(a, b context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(a)
 	stop := context.AfterFunc(b, func() { cancel(context.Cause(b)) })
@@ -77,15 +78,15 @@ func mergeContexts(a, b context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// acceptBatches always reports true: a backend of a revision with batches may respond in one,
-// others do not.
+// acceptBatches always reports true: a backend of a revision with batches may respond in a batch,
+// and other backends send none.
 func acceptBatches() bool { return true }
 
 // errDisconnected means that the connection has ended; the reason is the result of peer.Run.
 var errDisconnected = errors.New("ended")
 
-// serve shakes hands and lets calls through. On the shared connection it then keeps the lists
-// up to date until the connection ends.
+// serve performs the handshake and lets calls through. On the shared connection it then keeps the
+// lists up to date until the connection ends.
 func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, by dialMode, ended chan error,
 	started func()) error {
 	p := h.peer
@@ -112,7 +113,7 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, by dialMode
 	bc.markReady(p)
 	defer bc.startKeepAlive(ctx, h, server)()
 	if early {
-		bc.b.readLists(start, p, server, allKinds) // the server may not survive the listen
+		bc.b.readLists(start, p, server, allKinds) // the server may end on subscriptions/listen
 	}
 	listens := bc.startListenLoop(ctx, p, server) // after markReady, which sends queued subscribes
 	defer listens.stop()

@@ -1,5 +1,5 @@
-// Package backends runs the MCP servers behind the gateway: it starts them, shakes hands, lists
-// their tools, prompts and resources, and restarts them when they end.
+// Package backends runs the MCP servers behind the gateway: it starts them, performs the handshake,
+// lists their tools, prompts and resources, and restarts them when they end.
 //
 //	Set.Run ─ backendConn.runShared (one goroutine for each backend; run.go)
 //	            └ connect: generation → dial → handshake → replayState, listenLoop → readLists,
@@ -8,13 +8,13 @@
 //	Set.Apply ─ startNew ─ replaceTable (apply.go) ─ Backend.drain, redirect (drain.go)
 //	inboundHandler (inbound.go) ─ ClientSide, which knows the client sessions
 //
-// A [Set] is all backends, in configuration order. Each backend has one shared connection, and
-// perhaps one for each session ([backendConn]). Only this package knows the protocol generation
-// of a backend: calls come without client metadata, and [peer.Call].Modern tells the generation
-// of the response.
+// A [Set] contains all backends, in configuration order. Each backend has one shared connection
+// ([backendConn]), and may have one more for each session. Only this package knows the protocol
+// generation of a backend: callers pass calls without client metadata, and the field Modern of
+// [peer.Call] contains the generation of the response.
 //
-// The package refuses to let one backend affect another: none waits for another, and a backend
-// that fails, hangs or sends garbage costs only its own tools. It also refuses to guess the
+// A backend that fails, hangs or sends garbage affects only its own tools. Backends wait for each
+// other only to start, for one of the slots of StartParallel. The package refuses to guess the
 // session of a message that a backend initiates: see inboundHandler.originSession.
 //
 // Lock order; the mutexes of callLimiter, workers and logLimiter are innermost:
@@ -61,25 +61,25 @@ type Options struct {
 	// removes secrets from the output of backends; nil = there are no secrets
 	Mask        func(string) string
 	NoRestart   bool // a backend that ends is not started again
-	IgnoreCache bool // cached catalogs do not stand in for a backend's own lists
+	IgnoreCache bool // cached catalogs are not used in place of lists from the backends
 	// the identity of this process as JSON, for records that outlive the process; nil = no
 	// records
 	ProcessID []byte
-	// reports whether the process of such a record is known to have ended
+	// reports whether the process with the identity self is known to have ended
 	HasExited    func(self []byte) bool
 	NameOwners   catalog.Assignments // the backend of each name in the last run
 	SingleClient bool                // there is at most one client; see Backend.hasPerSessionConns
 	// number of processes that may be starting at one time; 0 = no limit
 	StartParallel int
-	// opens the Conn to a backend; nil = according to its configuration. Tests put backends in
-	// memory here.
+	// opens the Conn to a backend; nil = according to its configuration. Tests use it to connect to
+	// backends in memory.
 	Dial func(config.Backend) (transport.Conn, error)
 	Log  *slog.Logger
 	// log level of the lines that backends write to stderr
 	StderrLevel slog.Level
 }
 
-// A Set is the backends of a gateway, in configuration order. Create it with New.
+// A Set contains the backends of a gateway, in configuration order. Create it with New.
 type Set struct {
 	Options
 	table        atomic.Pointer[backendTable] // replaced with mu held, together with view
@@ -94,9 +94,9 @@ type Set struct {
 
 	workers    workers
 	startSlots startSlots
-	// closed when the containers that killed gateways left are stopped
+	// closed when the leftover containers of killed gateways are stopped
 	containersSwept chan struct{}
-	life            context.Context // done when Run ends
+	life            context.Context // done when the context of Run is done
 	cancelLife      context.CancelCauseFunc
 
 	applying chan struct{} // 1 slot: one Apply at a time
@@ -110,9 +110,9 @@ type Set struct {
 	waitOver    bool                // waitTimer has fired
 	viewChanged chan struct{}       // closed when view is replaced
 	loggedNames map[loggedName]bool // new names that were logged
-	// the snapshot of the last lists that clients could get, or of the last run
+	// snapshot of the lists that clients could get last; at first, of those in the preceding run
 	lastSnapshot *catalog.Snapshot
-	// lists may have gone out in this run, so that lastSnapshot is of this run
+	// clients may have received lists in this run, so lastSnapshot is a snapshot of this run
 	listsSent bool
 	// number of characters cut from the instructions, as last logged; guarded by mu
 	loggedCut int
@@ -145,8 +145,8 @@ func New(o Options) *Set {
 	return s
 }
 
-// receiveLimit returns the bytes that incomplete incoming messages of all backends may have
-// together. One backend may use half of them.
+// receiveLimit returns the maximum total size of the incomplete incoming messages of all backends,
+// in bytes. One backend may use half of it.
 func (s *Set) receiveLimit() int64 { return 4 * int64(cmp.Or(s.MaxMessage, 64<<20)) }
 
 // Run runs the backends from the call of Start until ctx is done, and returns when all of their
@@ -167,7 +167,8 @@ func (s *Set) Run(ctx context.Context, clients ClientSide) error {
 	return ctx.Err()
 }
 
-// launch starts the backends; Apply starts later ones. It returns the timer for catalogWait.
+// launch starts the backends; Apply starts backends that are added later. launch returns the timer
+// for catalogWait.
 func (s *Set) launch() *time.Timer {
 	s.mu.Lock()
 	s.launchedAt = time.Now()
@@ -184,8 +185,8 @@ func (s *Set) launch() *time.Timer {
 	return wait
 }
 
-// maxLoggedLate bounds the backends that are named when catalogWait is over and they are not
-// ready.
+// maxLoggedLate bounds the number of names in the warning about backends that are not ready at the
+// end of catalogWait.
 const maxLoggedLate = 5
 
 // onWaitOver publishes lists without the backends that are not ready yet.
@@ -211,12 +212,13 @@ func (s *Set) onWaitOver() {
 	s.publish()
 }
 
-// startDelay is how long the backends are held back if all their catalogs are cached. A client
-// lists right after the handshake, and gets the list sooner while no twenty processes are
-// starting.
+// startDelay is the delay before the backends start if all their catalogs are cached. A client
+// sends list requests right after its handshake, and gets the lists sooner if many processes are
+// not starting at that moment.
 const startDelay = 30 * time.Millisecond
 
-// awaitStart waits for Start. It reports false if ctx is done first.
+// awaitStart waits for the call of Start, and then for startDelay if all catalogs are cached. It
+// reports false if ctx is done first.
 func (s *Set) awaitStart(ctx context.Context) bool {
 	select {
 	case <-s.started:
@@ -234,8 +236,8 @@ func (s *Set) awaitStart(ctx context.Context) bool {
 	}
 }
 
-// Start lets Run begin, the first time it is called. It does not wait for backends. It returns
-// the View of this moment, which contains the cached catalogs.
+// Start lets Run start the backends; only the first call of Start has this effect. Start does not
+// wait for backends. It returns the current View, which contains the cached catalogs.
 func (s *Set) Start() *catalog.View {
 	s.loadCaches()
 	v := s.View()
@@ -265,8 +267,8 @@ func (s *Set) View() *catalog.View { return s.view.Load() }
 //
 //   - While the backend is starting, the call is queued. If the start fails, the call ends
 //     with the reason.
-//   - With max_in_flight calls in flight the call is queued for a slot. If it gets none within
-//     queue_wait, it ends as not sent.
+//   - While max_in_flight calls are in flight, the call is queued for a slot. A call that gets no
+//     slot within queue_wait ends as not sent.
 //
 // The request must not contain the client metadata of the modern generation in _meta. Send adds
 // it for a modern backend and sets c.Modern. Send retries after the errors -32020 and -32022 of
@@ -282,10 +284,10 @@ func (s *Set) Send(backend string, request wire.Message, c *peer.Call) {
 
 // Subscribe is Send for resources/subscribe, or for resources/unsubscribe if on is false.
 //
-// Subscriptions of a session are restored on a new connection, and move with the session to its
-// own connection. An unsubscribe goes to the connection that holds the subscription. If other
-// sessions are subscribed to the same URI over a shared connection, the backend is not told,
-// and the call gets {}.
+// Subscriptions of a session are restored on a new connection. They move to the session's own
+// connection when that is opened. An unsubscribe request goes to the connection that has the
+// subscription. If other sessions are subscribed to the same URI over a shared connection, the
+// request is not sent, and its result is {}.
 //
 // For a modern backend, Subscribe adds the URI to subscriptions/listen, and the gateway itself
 // responds once the backend has acknowledged it.
@@ -329,8 +331,8 @@ func (s *Set) Cancel(backend string, c *peer.Call, params []byte) {
 		if b.limiter.cancel(c) {
 			return
 		}
-		// It is queued on the session's connection, or on the shared one, if sessions used
-		// that when the call was sent.
+		// The call is queued on the session's connection, or on the shared connection if the
+		// session used the shared one when the call was sent.
 		for _, bc := range []*backendConn{b.conn(c.SessionID, true), b.shared} {
 			if bc != nil && bc.removeQueued(c) {
 				c.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)
@@ -340,8 +342,8 @@ func (s *Set) Cancel(backend string, c *peer.Call, params []byte) {
 	}
 }
 
-// Status returns the status of each backend, in configuration order. Backends that are not
-// enabled are Disabled, those with missing variables Misconfigured.
+// Status returns the status of each backend, in configuration order. A backend that is not enabled
+// has the state Disabled, and a backend with missing variables has the state Misconfigured.
 func (s *Set) Status() []Status {
 	t := s.current()
 	all := make([]Status, 0, len(t.names))

@@ -9,14 +9,15 @@ import (
 type State string
 
 const (
-	Stopped    State = "stopped"     // not started yet, or waiting for demand, or stopped for good
-	Starting   State = "starting"    // from the dial to the end of the handshake
-	Ready      State = "ready"       // calls go to it
-	Degraded   State = "degraded"    // calls go to it, but it has an issue
-	BackingOff State = "backing off" // it has ended, or did not start, and is tried again soon
-	// it has failed repeatedly: calls fail at once, and tries are rare
+	Stopped  State = "stopped"  // not started yet, waiting for demand, or stopped permanently
+	Starting State = "starting" // from the dial to the end of the handshake
+	Ready    State = "ready"    // calls go to it
+	Degraded State = "degraded" // calls go to it, but it has an issue
+	// it has ended or failed to start, and will be started again soon
+	BackingOff State = "backing off"
+	// it has failed repeatedly: calls fail at once, and it is rarely started again
 	BreakerOpen State = "open"
-	Disabled    State = "disabled" // by the configuration
+	Disabled    State = "disabled" // disabled in the configuration
 
 	// a variable that it needs is missing: it is never started
 	Misconfigured State = "misconfigured"
@@ -35,7 +36,7 @@ const (
 	numIssues
 )
 
-// A disposition is what to do with a call.
+// A disposition is the decision about a call.
 type disposition uint8
 
 const (
@@ -44,22 +45,22 @@ const (
 	rejectCall                    // fail it at once: see supervisor.rejectError
 )
 
-// A supervisor is the state machine of a backendConn. It is told of events and their times, and
-// decides the state, the pause before the next try, and the disposition of calls. It performs
-// no actions and has no clock. The zero value is stopped until there is demand.
+// A supervisor is the state machine of a backendConn. Its methods record events and their times;
+// the supervisor decides the state, the pause before the next try, and the disposition of calls. It
+// performs no actions and has no clock. The zero value is stopped until there is demand.
 //
 //	stopped, backing off, open ─ start ─► starting ─ up ─► ready, degraded ─ stop ─► stopped
 //	         starting, ready, degraded ─ disconnected, failed ─► backing off, open
 type supervisor struct {
 	breaker
 	state           State            // "" = Stopped; Ready also stands for Degraded
-	stopReason      error            // why it is stopped for good, nil if it is not
-	reachedReady    bool             // since the start
-	failureCounted  bool             // since the start
-	lastStartFailed bool             // of the starts that have come to an end
-	readyAt         time.Time        // when it became ready last
-	downAt          time.Time        // of the first end or failure since then; zero = none
-	issues          [numIssues]error // while it is up
+	stopReason      error            // reason for a permanent stop; nil = none
+	reachedReady    bool             // it was ready since the start
+	failureCounted  bool             // a failure since the start was counted
+	lastStartFailed bool             // the latest start that has finished failed
+	readyAt         time.Time        // time when it last became ready
+	downAt          time.Time        // time of the first end or failure since readyAt; zero = none
+	issues          [numIssues]error // current faults while it is up; nil = none
 }
 
 // State returns the state.
@@ -75,7 +76,8 @@ func (s *supervisor) State() State {
 
 func (s *supervisor) issue() error { return cmp.Or(s.issues[:]...) }
 
-// problem returns why it is not Ready, nil if it is or the reason is not known.
+// problem returns the reason for a state other than Ready, nil if the state is Ready or the reason
+// is not known.
 func (s *supervisor) problem() error {
 	switch s.State() {
 	case Ready, Degraded:
@@ -90,7 +92,7 @@ func (s *supervisor) problem() error {
 	return s.reason
 }
 
-// retryAt returns when the next try is, zero if none is scheduled.
+// retryAt returns the time of the next try, zero if none is scheduled.
 func (s *supervisor) retryAt() time.Time {
 	if s.state == BackingOff || s.state == BreakerOpen {
 		return s.nextTry
@@ -98,8 +100,9 @@ func (s *supervisor) retryAt() time.Time {
 	return time.Time{}
 }
 
-// disposition returns what to do with a call. Calls are queued during a start, after the end of
-// a connection that was ready, and when a try is due.
+// disposition returns the decision about a call. Calls are queued during a start, after the end of
+// a connection that was ready, when a try is due, and while the backend is stopped until there is
+// demand.
 func (s *supervisor) disposition(now time.Time) disposition {
 	switch s.State() {
 	case Ready, Degraded:
@@ -140,8 +143,7 @@ func (s *supervisor) start() {
 	s.issues = [numIssues]error{}
 }
 
-// up notes that it is ready. It returns the downtime, 0 if it was not down because of a
-// failure.
+// up notes that the connection is ready. It returns the downtime, 0 if no failure preceded.
 func (s *supervisor) up(now time.Time) (downtime time.Duration) {
 	if !s.downAt.IsZero() {
 		downtime = now.Sub(s.downAt)
@@ -151,15 +153,16 @@ func (s *supervisor) up(now time.Time) (downtime time.Duration) {
 	return downtime
 }
 
-// disconnected notes that it is no longer ready, for the reason why. failed follows, and may
-// have a better reason.
+// disconnected notes that the connection is no longer ready, and the reason. A call of failed
+// follows, and may have a better reason.
 func (s *supervisor) disconnected(now time.Time, why error) {
 	s.state, s.reason, s.nextTry = BackingOff, why, time.Time{}
 	s.downAt = now
 }
 
-// failed notes why a start failed or a connection ended. The next try is one pause later. It
-// may be called again when all of the connection is gone: the pause begins only then.
+// failed notes that a start failed or a connection ended, and the reason. The next try follows
+// after one pause. failed may be called again when nothing of the connection is left: then the
+// pause begins again.
 func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	switch {
 	case s.failureCounted:
@@ -182,9 +185,8 @@ func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	}
 }
 
-// resetBackoff forgets the failures. If a try is scheduled, it is moved to at most pause from
-// now, and calls wait for it. Later pauses start from at most firstPause, however long this one
-// is.
+// resetBackoff forgets the failures. A scheduled try is moved to at most pause from now, and calls
+// are queued for it. Later pauses start from at most firstPause, even if pause is longer.
 func (s *supervisor) resetBackoff(now time.Time, pause time.Duration) {
 	if s.state != BackingOff && s.state != BreakerOpen {
 		return
@@ -197,12 +199,12 @@ func (s *supervisor) resetBackoff(now time.Time, pause time.Duration) {
 	}
 }
 
-// blockUntil notes that it must not be tried before next, for a reason outside of it.
+// blockUntil notes that no try may be made before next, for a reason outside of the connection.
 func (s *supervisor) blockUntil(reason error, next time.Time) {
 	s.state, s.reason, s.nextTry = BreakerOpen, reason, next
 }
 
-// stop notes that it was stopped: for good if there is a reason, else until there is demand.
+// stop notes a stop: a permanent one if why is set, else a stop until there is demand.
 func (s *supervisor) stop(why error) {
 	s.state, s.stopReason = Stopped, why
 	if why == nil {
