@@ -122,7 +122,7 @@ type Options struct {
 	// MaxStatelessClients bounds the stateless clients that are in use or were within the last
 	// five minutes; idle ones are evicted first. A named principal gets at most half. 0 = 10000.
 	MaxStatelessClients int
-	// for calls in flight after the client has closed its side; 0 = 4 s
+	// for calls in flight after the client has closed its side; 0 = 4 s. Only tests set it.
 	Grace        time.Duration
 	DrainTimeout time.Duration // for calls in flight when the gateway shuts down
 	Log          *slog.Logger

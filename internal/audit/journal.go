@@ -24,7 +24,7 @@ const (
 type Options struct {
 	Payloads Payloads
 	Mask     func(string) string // masks secrets in text, see logging.Mask; nil = no masking
-	Queue    int                 // records that may be queued; 0 = 4,096
+	Queue    int                 // records that may be queued; 0 = 4,096; only tests set it
 }
 
 // A Journal accepts records on the call path and encodes them in another goroutine:

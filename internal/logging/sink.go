@@ -11,7 +11,7 @@ import (
 
 // SinkOptions configure a Sink. The zero value queues 1 MiB and reports lost records as text.
 type SinkOptions struct {
-	Limit int // bytes that are queued at most; 0 = 1 MiB
+	Limit int // bytes that are queued at most; 0 = 1 MiB; only tests set it
 	// Lost returns the line that reports n lost records; nil = FormatLost("text"). It must not use
 	// the Sink.
 	Lost func(n int) []byte

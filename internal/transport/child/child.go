@@ -30,7 +30,8 @@ type Command struct {
 	// own. Lines over 8 KiB are cut. May be nil.
 	OnStderr func(line string)
 	// Grace is the time that Close waits after closing stdin and again after SIGTERM, and the time
-	// that orphans get to end; 0 = 750 ms. Clients give a gateway about 4 s to end.
+	// that orphans get to end; 0 = 750 ms. Clients give a gateway about 4 s to end. Only tests set
+	// it.
 	Grace time.Duration
 	// Mask masks secrets in lines of stderr, before they are cut; may be nil.
 	Mask func(string) string

@@ -32,7 +32,7 @@ type Options struct {
 	RequestHeaders func(wire.Message) map[string]string
 
 	// RoundTripper replaces the Conn's own pool of connections; nil = own pool. Close closes its
-	// idle connections.
+	// idle connections. Only tests set it.
 	RoundTripper http.RoundTripper
 }
 
