@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// An Assignment is the backend that has a name or URI. Original is the backend's name for the
-// entry if the name is bare, "" otherwise: bare names are reserved for a backend while its list is
-// unknown.
+// An Assignment is the backend that has a name or URI. If the name is bare, Original is the
+// backend's name for the entry, so that the bare name can be reserved for the backend while its
+// list is unknown; otherwise Original is "".
 type Assignment struct {
 	Backend  string `json:"backend"`
 	Original string `json:"own,omitempty"`
@@ -17,14 +17,14 @@ type Assignment struct {
 type Assignments [NumKinds]map[string]Assignment
 
 const (
-	// maxAssignments bounds the size of Assignments, in bytes. Names beyond it are not compared in
-	// the next run.
+	// maxAssignments bounds the size of Assignments, in bytes. Names beyond this bound are not
+	// compared in the next run.
 	maxAssignments = 2 << 20
 	assignmentSize = 64 // size of an assignment without its texts
 )
 
-// Assignments returns the backend of each name and URI, and the last backend of unused ones.
-// [FromAssignments] needs it in a later run.
+// Assignments returns the backend of each name and URI, and the last backend of each unused name. A
+// later run passes the result to [FromAssignments].
 func (s *Snapshot) Assignments() (all Assignments) {
 	room := maxAssignments
 	for k := range s.lists {
@@ -75,7 +75,7 @@ func FromAssignments(last Assignments) *Snapshot {
 	return s
 }
 
-// MovesSince returns the names and URIs that have another backend than in last.
+// MovesSince returns the names and URIs whose backend differs from their backend in last.
 func (s *Snapshot) MovesSince(last Assignments) (all []Move) {
 	for k := range s.lists {
 		for i := range s.lists[k].entries {
@@ -96,7 +96,7 @@ type Transfer struct {
 	Names    []string
 }
 
-// Transfers groups moves, in their order.
+// Transfers groups moves by kind and backends, in the order of the first move of each group.
 func Transfers(moves []Move) (all []Transfer) {
 	index := make(map[Move]int) // by a Move without a name
 	for _, m := range moves {

@@ -7,15 +7,16 @@ import (
 )
 
 const (
-	// maxCapabilities bounds the capabilities of one backend, in bytes. Longer ones count as none.
+	// maxCapabilities bounds the capabilities of one backend, in bytes. Longer capabilities are
+	// ignored.
 	maxCapabilities = 64 << 10
-	// maxMergeDepth bounds the depth of merging. Below it the first value applies.
+	// maxMergeDepth bounds the depth of merging. At this depth the first value is used unchanged.
 	maxMergeDepth = 8
 )
 
-// Capabilities of the gateway itself, whatever its backends have, because a session cannot
-// negotiate again when a backend is added. alwaysDeclared applies if the capabilities of all
-// backends are known; possiblyDeclared is added otherwise.
+// Capabilities of the gateway itself. They do not depend on the backends, because a session cannot
+// negotiate again when a backend is added. alwaysDeclared is always declared. possiblyDeclared is
+// declared while the capabilities of some backends are unknown.
 const (
 	alwaysDeclared = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},` +
 		`"resources":{"listChanged":true}}`
@@ -23,13 +24,13 @@ const (
 		`"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 )
 
-// Capabilities returns the capabilities to declare to a client: the union of those of the
-// backends. Unless complete is true, the capabilities of some backends are not known yet, and the
-// result also contains those that they may have.
+// Capabilities returns the capabilities to declare to a client: the union of those of the backends.
+// If complete is false, the capabilities of some backends are not known yet, and the result also
+// contains the capabilities that these backends may have.
 //
 // Objects are merged member by member. Otherwise true takes precedence over false, any value over
-// null, and the first value over the following ones. A value of a single backend stays as it was
-// sent. Capabilities that are not objects, as MCP requires, are removed, because some clients
+// null, and the first value over the following ones. A value from a single backend is not changed.
+// MCP requires each capability to be an object. Other values are removed, because some clients
 // would reject the whole response.
 func (s *Snapshot) Capabilities(complete bool) []byte {
 	if complete {
@@ -51,8 +52,8 @@ func (s *Snapshot) mergedCapabilities(complete bool) []byte {
 	return mergeObjects(all, 0)
 }
 
-// BackendsWith returns the backends that have a capability, in the order of the configuration:
-// BackendsWith("tasks", "list") returns those with tasks.list.
+// BackendsWith returns the backends that have a capability, in the order of the configuration.
+// Example: BackendsWith("tasks", "list") returns the backends with tasks.list.
 func (s *Snapshot) BackendsWith(capability ...string) []string {
 	var all []string
 	for i := range s.listings {
@@ -126,7 +127,7 @@ func mergeObjects(objects [][]byte, depth int) []byte {
 }
 
 // collectMembers returns the keys of the members in order of appearance, and the values for each
-// key. Of duplicates in one object the first counts.
+// key. If a key occurs twice in one object, only its first value is collected.
 func collectMembers(objects [][]byte) (keys []string, values map[string][][]byte) {
 	values = make(map[string][][]byte)
 	for _, o := range objects {

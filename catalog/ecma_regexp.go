@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// regexpProblem returns what is wrong with a regular expression of ECMAScript 2024 with the flag
-// u, "" if nothing is. JSON Schema compilers use this syntax. Package regexp has another one,
-// without lookahead.
+// regexpProblem returns a description of the first syntax error in a regular expression, "" if it
+// is valid. The syntax is that of ECMAScript 2024 with the flag u, which JSON Schema compilers use.
+// The standard package regexp has a different syntax, for example without lookahead.
 func regexpProblem(text string) string {
 	p := regexpParser{text: text}
 	if p.names, p.captures = scanGroups(text); p.names == nil {
@@ -54,7 +54,7 @@ func (p *regexpParser) next() rune {
 	return r
 }
 
-// accept skips text if it is next.
+// accept skips text, and returns true, if the remaining expression begins with text.
 func (p *regexpParser) accept(text string) bool {
 	if p.problem != "" || !strings.HasPrefix(p.text[p.at:], text) {
 		return false
@@ -149,7 +149,8 @@ func (p *regexpParser) pattern() {
 	}
 }
 
-// groupStart parses the rest of a group's opening after the parenthesis.
+// groupStart parses the part of a group's opening that follows the parenthesis. looks is true for a
+// lookahead or lookbehind.
 func (p *regexpParser) groupStart() (looks bool) {
 	switch {
 	case !p.accept("?") || p.accept(":"):
@@ -190,7 +191,7 @@ func isNamePart(r rune) bool {
 		unicode.In(r, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc)
 }
 
-// quantifier parses the rest of a quantifier after the brace.
+// quantifier parses a quantifier in braces, after the opening brace.
 func (p *regexpParser) quantifier() {
 	least, ok := p.digits()
 	most := least
@@ -216,7 +217,7 @@ func (p *regexpParser) digits() (number string, ok bool) {
 	return strings.TrimLeft(p.text[from:p.at], "0"), p.at > from
 }
 
-// class parses the rest of a character class after the bracket.
+// class parses a character class, after the opening bracket.
 func (p *regexpParser) class() {
 	p.accept("^")
 	for p.problem == "" {
@@ -237,7 +238,7 @@ func (p *regexpParser) class() {
 	}
 }
 
-// classRune stands for a character class in a place where a character is expected.
+// classRune represents a character class where a character is expected.
 const classRune = -2
 
 func (p *regexpParser) classAtom() rune {
@@ -252,8 +253,8 @@ func (p *regexpParser) classAtom() rune {
 	}
 }
 
-// escape parses the rest of an escape after the backslash. It returns the character that the
-// escape stands for.
+// escape parses an escape, after the backslash. It returns the character that the escape
+// represents.
 func (p *regexpParser) escape(inClass bool) rune {
 	switch c := p.next(); c {
 	case 'd', 'D', 's', 'S', 'w', 'W':
@@ -314,7 +315,7 @@ func atoi(digits string) int {
 	return n
 }
 
-// hex reads this many hexadecimal digits.
+// hex reads the given number of hexadecimal digits.
 func (p *regexpParser) hex(digits int) rune {
 	var n rune
 	for range digits {
@@ -328,8 +329,8 @@ func (p *regexpParser) hex(digits int) rune {
 	return n
 }
 
-// unicodeEscape parses the rest of an escape after \u: a code point in braces, a code unit, or a
-// surrogate pair.
+// unicodeEscape parses an escape, after \u: a code point in braces, a code unit, or a surrogate
+// pair, which consists of two escapes.
 func (p *regexpParser) unicodeEscape() rune {
 	if !p.accept("{") {
 		first := p.hex(4)
@@ -386,7 +387,7 @@ func isCategory(name string) bool {
 }
 
 // isScript reports whether name is the name of a script in Unicode 15. Clients with an older
-// JavaScript engine do not know later ones.
+// JavaScript engine do not know scripts of later versions.
 func isScript(name string) bool {
 	_, long := unicode.Scripts[name]
 	return long || name == "Unknown" || slices.Contains(shortScripts, name)

@@ -12,8 +12,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A rule describes the values that a member of a list entry may have in MCP's schema. Clients that
-// validate reject a whole list for one invalid value.
+// A rule describes the values that MCP's schema allows for a member of a list entry. Clients that
+// validate lists reject a whole list because of one invalid value.
 type rule struct {
 	// description of the accepted values
 	expected string
@@ -27,15 +27,17 @@ type rule struct {
 	everyMember *rule
 	// rule for the elements of an array; rejected elements are removed
 	elements *rule
-	// the member without which an object is rejected after members is applied
+	// required member: an object without it, after members is applied, is rejected
 	requiredMember string
-	// an object is rejected after members is applied if clients cannot compile it
+	// the value is a JSON Schema: it is rejected if, after members is applied, clients cannot
+	// compile it
 	mustCompile bool
 }
 
 // rules are the rules for the members of an object, by name. Other members, and those with a nil
 // rule, may have any value. A member whose name differs from a known one only in case is removed,
-// because some clients, such as those in Go, read its value as that of the known member.
+// because some clients, such as clients written in Go, read its value as the value of the known
+// member.
 type rules map[string]*rule
 
 func stringRule(want string, accepts func(text string) bool) *rule {
@@ -111,7 +113,7 @@ var (
 		everyMember: &rule{
 			expected: "an object", accepts: wire.IsObject, replacement: func(v []byte) string {
 				if string(v) == "false" {
-					return `{"not":{}}` // the object form of false, as {} is that of true
+					return `{"not":{}}` // false as an object; {} is true as an object
 				}
 				return "{}"
 			},
@@ -123,9 +125,9 @@ var (
 
 func emptyObject([]byte) string { return "{}" }
 
-// entryRules are the rules of the four lists. The members are those of the official schemas of all
-// revisions, 2024-11-05 to 2026-07-28. Clients of an earlier revision ignore members that it does
-// not have. The member that identifies an entry is checked elsewhere.
+// entryRules are the rules of the four lists. They contain the members of the official schemas of
+// all revisions, 2024-11-05 to 2026-07-28. Clients of an earlier revision ignore the members that
+// were added later. parseItem checks the member that identifies an entry.
 var entryRules = [NumKinds]rules{
 	Tools: {
 		"name": nil, "title": anyString, "description": anyString,
@@ -143,7 +145,8 @@ var entryRules = [NumKinds]rules{
 			"$defs": definitionsRule, "definitions": definitionsRule,
 			"$schema": anyString, "additionalProperties": nil,
 		}},
-		// The npm SDK compiles it in listTools, and rejects the list if that fails.
+		// The npm SDK compiles each outputSchema in listTools, and rejects the list if one fails to
+		// compile.
 		"outputSchema": {
 			expected: "an object", accepts: wire.IsObject, mustCompile: true,
 			members: rules{
@@ -155,7 +158,7 @@ var entryRules = [NumKinds]rules{
 				"$schema": anyString, "additionalProperties": nil,
 			},
 		},
-		"defer_loading": boolRule, // of Anthropic's API; mcp-go reads it
+		"defer_loading": boolRule, // a member of Anthropic's API, which mcp-go reads
 	},
 	Prompts: {
 		"name": nil, "title": anyString, "description": anyString,
@@ -181,8 +184,8 @@ var entryRules = [NumKinds]rules{
 	},
 }
 
-// objectTypeOf returns "object" if the type of an inputSchema is a list that contains it, because
-// arguments are always an object.
+// objectTypeOf returns "object" if types, the type of an inputSchema, is a list that contains
+// "object". Arguments are always an object.
 func objectTypeOf(types []byte) string {
 	if isArray(types) {
 		for _, t := range wire.Elements(types) {
@@ -203,7 +206,8 @@ type repair struct {
 const (
 	// maxNotes bounds the recorded repairs of one entry.
 	maxNotes = 8
-	// maxNote bounds the path of a repair, in bytes, because backends choose the names in it.
+	// maxNote bounds the path in a note about a repair, in bytes, because backends choose the names
+	// in the path.
 	maxNote = 100
 )
 
@@ -228,7 +232,7 @@ func (r *repair) String() string {
 }
 
 // applyRule repairs a value. It returns value itself if the rule accepts it; ok is false if the
-// value is rejected without a replacement.
+// rule rejects the value and has no replacement.
 func (r *repair) applyRule(rule *rule, value []byte, path string) (repaired []byte, ok bool) {
 	if rule.accepts != nil && !rule.accepts(value) {
 		instead := ""
@@ -282,8 +286,8 @@ type memberPart struct {
 	dropped     bool
 }
 
-// applyMembers repairs the members of an object. It returns object itself if nothing changes. Of
-// duplicates the last one stays.
+// applyMembers repairs the members of an object. It returns object itself if nothing changes. If a
+// member occurs several times, only the last occurrence stays.
 func (r *repair) applyMembers(rule *rule, object []byte, path string) []byte {
 	if path != "" {
 		path += "."
@@ -302,7 +306,7 @@ func (r *repair) applyMembers(rule *rule, object []byte, path string) []byte {
 			repaired, ok := r.applyRule(of, value, path+key)
 			changed = changed || !ok || !sameSlice(repaired, value)
 			p.value, p.dropped = repaired, !ok
-			if ok && rule.everyMember == nil { // of duplicates in a schema parsers use the last one
+			if ok && rule.everyMember == nil { // parsers of schemas use the last duplicate
 				if earlier := slices.IndexFunc(kept,
 					func(i int) bool { return parts[i].key == key }); earlier >= 0 {
 					r.note(path+key, "occurred twice, and the last one stays")
@@ -332,8 +336,8 @@ func (r *repair) applyMembers(rule *rule, object []byte, path string) []byte {
 	return append(b, '}')
 }
 
-// find returns the rule for a member, nil if there is none, and the known name, which differs from
-// key if they differ only in case.
+// find returns the rule for a member, nil if there is none. name is key, or the name of a known
+// member that differs from key only in case.
 func (r *rule) find(key string) (of *rule, name string) {
 	if r.everyMember != nil {
 		return r.everyMember, key
@@ -342,7 +346,8 @@ func (r *rule) find(key string) (of *rule, name string) {
 		return one, key
 	}
 	for name := range r.members {
-		// A name in another case has at most three bytes per byte: the Kelvin sign is a K, too.
+		// A key that differs from name only in case can be up to three times as long: the Kelvin
+		// sign, of three bytes, equals k.
 		if len(name) <= len(key) && len(key) <= 3*len(name) && strings.EqualFold(name, key) {
 			return nil, name
 		}
@@ -369,8 +374,8 @@ func (r *repair) applyElements(rule *rule, array []byte, path string) []byte {
 	return append(append([]byte{'['}, bytes.Join(kept, []byte{','})...), ']')
 }
 
-// replaceLoneSurrogates replaces each unpaired surrogate in a JSON text by U+FFFD, because strict
-// parsers reject the whole text. The length of the text does not change.
+// replaceLoneSurrogates replaces the escape of each unpaired surrogate in a JSON text by \ufffd,
+// because strict parsers reject the whole text. The length of the text does not change.
 func replaceLoneSurrogates(text []byte) (result []byte, replaced int) {
 	result = text
 	for i := 0; ; {
@@ -397,8 +402,8 @@ func replaceLoneSurrogates(text []byte) (result []byte, replaced int) {
 	}
 }
 
-// clampNumbers replaces numbers in a JSON text that exceed the range of a double by the nearest
-// one in range, because strict parsers reject the whole text.
+// clampNumbers replaces each number in a JSON text that exceeds the range of a double by the
+// nearest number in this range, because strict parsers reject the whole text.
 func clampNumbers(text []byte) (result []byte, replaced int) {
 	const exponent = "1.7976931348623157e308"
 	from := 0 // end of the text that is already in result
@@ -445,7 +450,8 @@ func exceedsDouble(number []byte) bool {
 	return err != nil
 }
 
-// codeUnit returns the code unit of the escape \uXXXX at this offset, -1 if there is none.
+// codeUnit returns the code unit of the escape \uXXXX at this offset, -1 if there is no such
+// escape.
 func codeUnit(text []byte, at int) int {
 	if at+6 > len(text) || text[at] != '\\' || text[at+1] != 'u' {
 		return -1

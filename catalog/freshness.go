@@ -2,10 +2,10 @@ package catalog
 
 import "time"
 
-// Freshness returns how long the merged list of a kind is fresh, and whether it is private to the
-// client that requested it. The ttl is the shortest one of all backends that have, or may have,
-// entries of the kind; 0 means unspecified. The list is private if the list of one of these
-// backends is. A backend that declared that it has no such entries does not count.
+// Freshness returns the time to live of the merged list of a kind, and reports whether the list is
+// private to the client that requested it. ttl is the shortest time to live of the backends that
+// have, or may have, entries of the kind; 0 means unspecified. The list is private if one of these
+// backends has a private list. Backends whose capabilities exclude such entries are ignored.
 func (s *Snapshot) Freshness(k Kind) (ttl time.Duration, private bool) {
 	first := true
 	for i := range s.listings {
@@ -27,8 +27,8 @@ func (l *Listing) mayHave(k Kind) bool {
 	return l.Capabilities == nil || len(l.Items[k]) > 0 || l.hasCapability(kinds[k].capability)
 }
 
-// Announcements returns how often the backends have announced a change of their lists of a kind.
-// If the number differs between two snapshots, there was an announcement in between.
+// Announcements returns the number of list_changed notifications of a kind that the backends have
+// sent. If the number differs between two snapshots, there was a notification in between.
 func (s *Snapshot) Announcements(k Kind) (n int) {
 	for i := range s.listings {
 		n += s.listings[i].Announcements[k]

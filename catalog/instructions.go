@@ -13,10 +13,10 @@ import (
 const maxInstructions = 2048
 
 // minInstructions is the smallest share of a backend's text, in characters. If the shares would be
-// smaller, only names are listed.
+// smaller, the instructions contain only the names of the backends.
 const minInstructions = 16
 
-// A section is the part of one backend in the merged instructions.
+// A section is one backend's part of the merged instructions.
 type section struct {
 	backend, text string
 	size          int // length of text in characters
@@ -71,8 +71,8 @@ func instructions(o Options, listings []Listing) (text string, cut int) {
 	return b.String(), cut
 }
 
-// fairShare returns the largest size for each section such that all together fit into room
-// (max-min fairness).
+// fairShare returns the largest limit for the size of a section with which all sections fit into
+// room (max-min fairness).
 func fairShare(sections []section, room int) int {
 	sizes := make([]int, 0, len(sections))
 	for _, s := range sections {
@@ -88,7 +88,7 @@ func fairShare(sections []section, room int) int {
 	return maxInstructions
 }
 
-// namesOnly lists the names of the backends, as many as fit.
+// namesOnly returns a list of the names of the backends. Names that do not fit are omitted.
 func namesOnly(sections []section) string {
 	const first = "There is no room for the instructions of these servers: "
 	more := func(n int) string { return fmt.Sprintf(" and %d more", n) }
@@ -127,7 +127,7 @@ func plainText(text string) string {
 	text = lineEnds.Replace(text)
 	text = strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n', r == '\t', r == '\u200c', r == '\u200d': // these two join emoji
+		case r == '\n', r == '\t', r == '\u200c', r == '\u200d': // the last two join emoji
 			return r
 		case unicode.Is(unicode.Cc, r), unicode.Is(unicode.Cf, r):
 			return -1

@@ -14,19 +14,20 @@ import (
 
 // An Item is an entry of a backend's list, with the backend's bytes.
 type Item struct {
-	Original string // the backend's name, uri or uriTemplate for it
+	Original string // the backend's name, uri or uriTemplate for the entry
 
 	raw                        []byte      // the JSON object
 	originalStart, originalEnd int32       // offsets of the literal of Original in raw
 	uriPattern                 *uriPattern // nil = no URI matches
-	sum                        textDigest  // of raw without the literal of Original
+	sum                        textDigest  // digest of raw without the literal of Original
 }
 
 const (
-	// maxEntry bounds one entry of a list, in bytes, because it becomes part of a model's context.
+	// maxEntry bounds one entry of a list, in bytes, because entries become part of a model's
+	// context.
 	maxEntry = 1 << 20
-	// maxNesting bounds the nesting of arrays and objects in an entry. Some clients accept little
-	// more, and nobody needs that much.
+	// maxNesting bounds the nesting of arrays and objects in an entry. The limit of some clients is
+	// only slightly higher, and real entries do not come near it.
 	maxNesting = 100
 )
 
@@ -70,7 +71,8 @@ func (i *Item) appendAs(b []byte, exposed string) []byte {
 		i.raw[i.originalEnd:]...)
 }
 
-// appendName appends the literal of the exposed name. If it is not Original it needs no escapes.
+// appendName appends the literal of the exposed name. An exposed name that differs from Original
+// needs no escapes.
 func (i *Item) appendName(b []byte, exposed string) []byte {
 	if exposed == i.Original {
 		return append(b, i.originalLiteral()...)
@@ -94,7 +96,7 @@ type Issue struct {
 	Repaired      bool   // the entry is listed after the repair in Problem
 	WholeList     bool   // the problem is in the list itself; Item is the member of the result
 	Suspicious    bool   // the entry is listed unchanged, although some clients may reject it
-	ConflictsWith string // if Suspicious: Original of the entry that it conflicts with; "" = none
+	ConflictsWith string // if Suspicious: Original of the conflicting entry; "" = none
 }
 
 // A Page is the result of one list request.
@@ -102,7 +104,7 @@ type Page struct {
 	Items      []Item
 	Issues     []Issue
 	NextCursor []byte        // cursor of the next page, as JSON; nil on the last page
-	TTL        time.Duration // how long the page is fresh, as the page specifies; 0 = unspecified
+	TTL        time.Duration // time to live, as the page specifies; 0 = unspecified
 	// Public is true if any client may see the page (cacheScope "public").
 	Public bool
 }
@@ -119,16 +121,16 @@ func readTTL(value []byte) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// maxPageEntries bounds the entries of one page that are read. An entry costs some hundred bytes
-// of memory, however short its text is.
+// maxPageEntries bounds the number of entries that are read from one page. Even an entry with a
+// short text needs some hundred bytes of memory.
 const maxPageEntries = 10_000
 
-// ParsePage reads the result of a list request. Entries for which clients would reject the whole
-// list are repaired if the repair is unambiguous, and omitted otherwise. Tools that some model
-// APIs would reject are listed unchanged. All of these are in Issues. Entries without issues keep
-// their bytes. An error means that the result does not contain a list.
+// ParsePage reads the result of a list request. Entries because of which clients would reject the
+// whole list are repaired if the repair is unambiguous, and omitted otherwise. Tools that some
+// model APIs would reject are listed unchanged. Issues describes each entry of these three groups.
+// Entries without issues keep their bytes. An error means that the result does not contain a list.
 //
-// The items keep result, which must not be changed afterwards.
+// The items share memory with result, which must not be changed afterwards.
 func ParsePage(k Kind, result []byte) (Page, error) {
 	var page Page
 	var list []byte
@@ -188,8 +190,8 @@ func (p *Page) add(item Item, schema []byte) {
 	}
 }
 
-// readCursor returns value if it is valid as a cursor, nil otherwise. An empty string is valid:
-// the format of cursors is up to the server.
+// readCursor returns value if it is a valid cursor, nil otherwise. An empty string is valid,
+// because the server determines the format of cursors.
 func readCursor(value []byte) []byte {
 	if c := value[0]; c == '"' || c == '-' || '0' <= c && c <= '9' {
 		return value
@@ -197,7 +199,7 @@ func readCursor(value []byte) []byte {
 	return nil
 }
 
-// MarshalList returns the items as the result of a list request, for [ParsePage].
+// MarshalList returns the items as the result of a list request, which [ParsePage] can read.
 func MarshalList(k Kind, items []Item) []byte {
 	size := len(`{"":[]}`) + len(k.ResultMember())
 	for i := range items {
@@ -287,7 +289,7 @@ func (i Item) repairMembers(k Kind, r *repair) (Item, string) {
 			i.raw[i.originalStart:i.originalEnd]) {
 			return i, "its " + kinds[k].key + " contains an unpaired surrogate"
 		}
-		// a name stays as the backend wrote it, because it is listed under another one
+		// keep the name as the backend wrote it: the entry is listed under another name
 		copy(text[i.originalStart:i.originalEnd], i.originalLiteral())
 		if !bytes.Equal(text, i.raw) {
 			r.note("text", "contained an unpaired surrogate, which is replaced by U+FFFD")
@@ -321,7 +323,7 @@ func (r *repair) ensureName(entry, uri []byte) []byte {
 	return slices.Concat(entry[:end], []byte(`,"name":`), uri, entry[end:])
 }
 
-// nestsDeeper reports whether the arrays and objects in a JSON text nest deeper than most.
+// nestsDeeper reports whether the arrays and objects in a JSON text nest deeper than most levels.
 func nestsDeeper(text []byte, most int) bool {
 	if bytes.Count(text, []byte{'{'})+bytes.Count(text, []byte{'['}) <= most {
 		return false // nearly always

@@ -2,7 +2,7 @@ package catalog
 
 import "mcpgateway/internal/protocol"
 
-// A Kind is one of the lists of a server.
+// A Kind identifies one of the lists of a server.
 type Kind uint8
 
 const (
@@ -20,7 +20,7 @@ var kinds = [NumKinds]struct {
 	key                  string // the member that identifies an entry
 	longest              int    // bound of that member, in bytes
 	changed              string // the list_changed notification
-	capability           string // the capability of servers with such a list
+	capability           string // the capability that servers with such a list declare
 }{
 	Tools: {protocol.MethodToolsList, "tools", "tool", "name", maxName,
 		protocol.NotificationToolsListChanged, "tools"},
@@ -45,8 +45,8 @@ func (k Kind) ListMethod() string { return kinds[k].method }
 // ResultMember returns the member of the result that contains the list.
 func (k Kind) ResultMember() string { return kinds[k].member }
 
-// ChangedNotification returns the notification that the list has changed. Resources and resource
-// templates have the same one.
+// ChangedNotification returns the method of the list_changed notification. Resources and resource
+// templates share one notification.
 func (k Kind) ChangedNotification() string { return kinds[k].changed }
 
 // Capability returns the capability that servers with such a list declare.
@@ -55,6 +55,6 @@ func (k Kind) Capability() string { return kinds[k].capability }
 // String returns a noun for an entry of the list.
 func (k Kind) String() string { return kinds[k].noun }
 
-// isNamed reports whether entries are identified by names, which the gateway may replace. The
-// others are identified by URIs, which it does not change.
+// isNamed reports whether entries are identified by names, which the gateway may replace. Entries
+// of other kinds are identified by URIs, which the gateway does not change.
 func (k Kind) isNamed() bool { return k == Tools || k == Prompts }

@@ -22,15 +22,16 @@ import (
 	"time"
 )
 
-// A Prefix determines when a tool or prompt is exposed as backend__name.
+// A Prefix determines which tools and prompts are exposed as backend__name.
 type Prefix string
 
 const (
-	// PrefixOnCollision prefixes a name if an earlier backend has the bare name.
+	// PrefixOnCollision prefixes a name if another backend has the bare name.
 	PrefixOnCollision Prefix = "collision"
 	// PrefixAlways prefixes all names.
 	PrefixAlways Prefix = "always"
-	// PrefixNever prefixes no names. Of entries with the same name only the first is listed.
+	// PrefixNever prefixes no names. If several backends have entries with the same name, only one
+	// of these entries is listed.
 	PrefixNever Prefix = "never"
 )
 
@@ -59,11 +60,11 @@ func (o Options) withDefaults() Options {
 	if o.PageSize == 0 {
 		o.PageSize = 4 << 20
 	}
-	o.NameLimit = max(o.NameLimit, 8) // a letter, _ and enough of a hash
+	o.NameLimit = max(o.NameLimit, 8) // room for a letter, _ and a part of a hash
 	return o
 }
 
-// A Listing is what one backend offers.
+// A Listing contains the lists, capabilities and instructions of one backend.
 type Listing struct {
 	Backend      string
 	Items        [NumKinds][]Item
@@ -72,12 +73,12 @@ type Listing struct {
 	// Announcements counts the list_changed notifications of the backend. The list may still be
 	// the same, but clients that cache its contents must be notified.
 	Announcements [NumKinds]int
-	// TTL is how long a list is fresh, as the backend specified; 0 = unspecified.
+	// TTL is the time to live of each list, as the backend specified it; 0 = unspecified.
 	TTL [NumKinds]time.Duration
-	// Unknown is true if a list was not read yet: names that the backend had are reserved for it.
+	// Unknown is true for each list that was not read yet: names that the backend had are reserved.
 	Unknown [NumKinds]bool
-	// Private is true if a list must not be shared between clients: the backend said so or said
-	// nothing, or a filter hides a part of it.
+	// Private is true for each list that must not be shared between clients: unless the backend
+	// marked the list as public, or if a filter hides a part of it.
 	Private [NumKinds]bool
 }
 
@@ -86,23 +87,24 @@ type Entry struct {
 	Exposed string // "" = not listed
 	Backend string
 	Item    Item
-	// ConflictBackend is the backend because of which the entry does not have its bare name or
-	// URI: it has that name, or one that looks like it. "" = none.
+	// ConflictBackend is the backend that prevents the entry from having its bare name or URI,
+	// because that backend has the same name, a name that looks like it, or a name that is its
+	// prefix; "" = none.
 	ConflictBackend string
 	// PrefixConflict is true if the bare name begins with ConflictBackend and the separator.
 	PrefixConflict bool
-	bareName       string // the name unless another backend has it, or the URI
+	bareName       string // the preferred name, without a prefix, or the URI
 }
 
-// Merge returns the catalog of the listings. They must be in the order of the configuration: only
-// that order decides which backend has a bare name or URI, so that the result does not depend on
+// Merge returns the catalog of the listings, which must be in the order of the configuration. This
+// order alone decides which backend gets a bare name or URI, so that the result does not depend on
 // the order in which backends start. A running gateway continues with [Snapshot.Next].
 func Merge(o Options, listings []Listing) *Snapshot { return merge(o, listings, nil, false) }
 
 // Next returns the catalog that follows s. A backend keeps a bare name or URI that it has in s
-// while it lists the entry or its list is unknown; new names are assigned in the order of the
-// listings. If reassign is true, the names in known lists are assigned as by [Merge].
-// [Snapshot.Moves] returns the names that have changed their backend.
+// while the backend lists the entry or its list is unknown. New names are assigned in the order of
+// the listings. If reassign is true, the names in known lists are assigned as in [Merge].
+// [Snapshot.Moves] returns the names whose backend has changed.
 func (s *Snapshot) Next(o Options, listings []Listing, reassign bool) *Snapshot {
 	return merge(o, listings, s, reassign)
 }
@@ -157,7 +159,7 @@ func (l *list) merge(
 	ends := make([]int, len(s.listings))
 	for i := range s.listings {
 		clear(seen)
-		// entries do not move, because there is enough capacity
+		// appending does not move the entries, because the capacity suffices
 		l.entries = appendEntries(l.entries, k, &s.listings[i], seen)
 		ends[i] = len(l.entries)
 	}
@@ -190,8 +192,9 @@ func (l *list) merge(
 	}
 }
 
-// appendEntries appends the items of a backend in their order. Of items with the same name the
-// first one counts, because the backend would call that. seen is empty.
+// appendEntries appends the items of a backend in their order. If several items have the same name,
+// only the first item is appended, because the backend would call that one. seen must be empty;
+// appendEntries adds the names.
 func appendEntries(all []Entry, k Kind, l *Listing, seen map[string]bool) []Entry {
 	for _, item := range l.Items[k] {
 		if !seen[item.Original] {
@@ -202,10 +205,10 @@ func appendEntries(all []Entry, k Kind, l *Listing, seen map[string]bool) []Entr
 	return all
 }
 
-// buildAliases returns the names that are not listed but can only mean one entry: its original
-// name, and backend__name in either spelling. It omits names with two meanings, names with the
-// prefix of another backend, and names that look like one that another backend has, before or
-// after [fitName].
+// buildAliases returns names that are not listed but identify exactly one entry: the entry's
+// original name, and backend__name before and after [fitName]. It omits ambiguous names, names with
+// the prefix of another backend, and names that look like a name of another backend. An original
+// name is also omitted if its bare name, after fitName, is unavailable.
 func (n *namer) buildAliases(l *list) map[string]*Entry {
 	aliases := make(map[string]*Entry, len(l.entries))
 	for i := range l.entries {

@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// A Move is a name or URI that has changed its backend.
+// A Move is a name or URI whose backend has changed.
 type Move struct {
 	Kind     Kind
 	Name     string // name or URI
 	From, To string // backends
 }
 
-// maxReleased bounds, per kind, the unused names whose last backend is remembered.
+// maxReleased bounds the number of unused names per kind whose last backend is remembered.
 const maxReleased = 10_000
 
-// Moves returns the names and URIs that have another backend than in the previous snapshot, or
-// than their last backend if they were unused there.
+// Moves returns the names and URIs whose backend differs from their backend in the previous
+// snapshot or, for names that were unused in that snapshot, from their last backend.
 func (s *Snapshot) Moves() (all []Move) {
 	for k := range s.lists {
 		all = append(all, s.lists[k].moves...)
@@ -38,7 +38,8 @@ func (s *Snapshot) BareNames(k Kind) iter.Seq2[string, string] {
 
 // keepNames gives entries the bare names and URIs that they had in the previous list.
 func (n *namer) keepNames(l, previous *list) {
-	// exact matches first: another entry of the backend may need the name
+	// Exact matches come first, because two original names of a backend can have the same bare
+	// name.
 	for _, same := range []bool{true, false} {
 		for i := range l.entries {
 			e := &l.entries[i]
@@ -68,7 +69,7 @@ func (n *namer) reserveUnlisted(l, previous *list, listings map[string]*Listing)
 	}
 }
 
-// reserve reserves a name for a backend that does not list it at present.
+// reserve reserves a name for a backend whose list is unknown.
 func (n *namer) reserve(l *list, name string, ref entryRef) {
 	e := &Entry{Backend: ref.backend, Item: Item{Original: ref.original}}
 	if n.assigned[name] != nil || !n.respectsPrefixes(e, name) {
@@ -95,7 +96,8 @@ func (l *list) bareOwner(name string) entryRef {
 	return l.reserved[name]
 }
 
-// backendOf returns the backend of a name, bare or not, or of a URI, "" if there is none.
+// backendOf returns the backend of a name, with or without prefix, or of a URI, "" if there is
+// none.
 func (l *list) backendOf(name string) string {
 	if e := l.routes[name]; e != nil {
 		return e.Backend
@@ -103,8 +105,8 @@ func (l *list) backendOf(name string) string {
 	return l.reserved[name].backend
 }
 
-// noteMoves records the names whose backend differs from that in the previous list, and the names
-// that are no longer in use.
+// noteMoves records the names whose backend differs from their backend in the previous list, and
+// the names that are no longer used.
 func (l *list) noteMoves(previous *list) {
 	last := func(name string) string {
 		return cmp.Or(previous.backendOf(name), previous.released[name])
@@ -144,8 +146,9 @@ type rankedTemplate struct {
 	backendIndex int
 }
 
-// orderTemplates determines the order in which templates are tried for a URI: as before, then new
-// ones, so that a new template does not take a URI away from its backend.
+// orderTemplates determines the order in which templates are tried for a URI: first the templates
+// of the previous list in their order, then new templates, so that a new template does not take a
+// URI away from its backend.
 func (l *list) orderTemplates(previous *list, reassign bool, ends []int) {
 	l.templateOrder = make([]rankedTemplate, 0, len(l.entries))
 	for index, end := range ends {

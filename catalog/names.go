@@ -9,9 +9,9 @@ import (
 )
 
 // fitName converts name to one that every client accepts: letters, digits, _ and -, a letter or
-// digit first, at most limit bytes. A valid name stays. A truncated name gets a hash of unique, so
-// that the result depends only on the arguments and is the same at every start. base is used if
-// nothing is left of the name.
+// digit first, at most limit bytes. A valid name is returned unchanged. A truncated name gets a
+// hash of unique, so that the result depends only on the arguments and is the same at every start.
+// base is used if the name has no valid character.
 func fitName(name, base, unique string, limit int) string {
 	if isValidName(name, limit) {
 		return name
@@ -54,8 +54,8 @@ func isAlnum(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// withHash appends a hash of unique to name and truncates name if necessary. At least one byte of
-// the name stays, because a name begins with a letter or digit.
+// withHash appends a hash of unique to name and truncates name if necessary. The result keeps at
+// least one byte of name, because it must begin with a letter or digit.
 func withHash(name, unique string, limit int) string {
 	sum := sha256.Sum256([]byte(unique))
 	tail := "_" + hex.EncodeToString(sum[:4])
@@ -63,17 +63,18 @@ func withHash(name, unique string, limit int) string {
 	return head + tail[:min(len(tail), limit-len(head))]
 }
 
-// A namer assigns exposed names, each once.
+// A namer assigns each exposed name to one entry.
 type namer struct {
 	Options
 	kind     Kind
 	prefixes prefixTable
 	assigned map[string]*Entry // by exposed name
-	// backendByKey contains names by foldKey that are not a key of assigned: names whose key
-	// differs from their spelling, and names that are reserved for a backend whose list is
-	// unknown.
+	// backendByKey contains the backends of names that are not keys of assigned, by foldKey of the
+	// name: names whose key differs from their spelling, and names that are reserved for a backend
+	// whose list is unknown.
 	backendByKey map[string]string
-	// by foldKey of an original name: the entry that has it, or could have it, as its bare name
+	// originals contains, by foldKey of an original name, the entry with this original name whose
+	// bare name is, or could be, its exposed name.
 	originals map[string]entryRef
 }
 
@@ -97,8 +98,8 @@ func (k Kind) foldKey(name string) string {
 	return name
 }
 
-// fold returns a name in lower case, with _ for -. Two names that are equal then can become equal
-// in a client, and look alike to a model.
+// fold returns a name in lower case, with - replaced by _. Some clients cannot distinguish two
+// names with the same result, and such names look alike to a model.
 func fold(name string) string {
 	at := 0
 	for at < len(name) && name[at] != '-' && (name[at] < 'A' || name[at] > 'Z') {
@@ -107,7 +108,7 @@ func fold(name string) string {
 	if at == len(name) {
 		return name
 	}
-	b := []byte(name) // of the same length, even if it is not ASCII
+	b := []byte(name) // of the same length: only ASCII is folded
 	for i := at; i < len(b); i++ {
 		switch c := b[i]; {
 		case 'A' <= c && c <= 'Z':
@@ -119,7 +120,7 @@ func fold(name string) string {
 	return string(b)
 }
 
-const shownNameBytes = 128 // length of another entry's name in an issue, in bytes
+const shownNameBytes = 128 // bound of another entry's name in an issue, in bytes
 
 // FindLookAlikes returns an issue for each entry of a backend's list whose name some clients
 // cannot distinguish from the name of an earlier entry.
@@ -171,8 +172,8 @@ func RemoveDuplicates(k Kind, items []Item) ([]Item, []Issue) {
 	return kept, issues
 }
 
-// prefixTable contains the backends by their folded names. A backend owns the names that begin
-// with its name and the separator.
+// prefixTable contains the names of the backends, by their folded form. A backend owns the names
+// that begin with its own name and the separator.
 type prefixTable struct {
 	separator string // folded
 	backends  map[string][]string
@@ -223,10 +224,10 @@ func (n *namer) respectsPrefixes(e *Entry, name string) bool {
 	return owner == "" || owner == e.Backend
 }
 
-// assignNames assigns exposed names to the entries of a backend. The result does not depend on the
-// order of the list: entries with valid names come first, so that none of them loses its name to a
-// converted one, and bare names are assigned before prefixed ones, so that b__x keeps its name
-// even if x would get it, too. Entries that already have a name keep it.
+// assignNames assigns exposed names to the entries of a backend. Entries that already have a name
+// keep it. The result does not depend on the order of the list: entries with valid names come
+// first, so that no converted name takes a valid one. Bare names are assigned before prefixed
+// names, so that an entry b__x keeps its name even if the prefixed name of an entry x is the same.
 func (n *namer) assignNames(entries []Entry) {
 	order := make([]*Entry, 0, len(entries))
 	var converted []*Entry
@@ -256,8 +257,8 @@ func (n *namer) assignNames(entries []Entry) {
 	}
 }
 
-// noteOriginal records that the entry's backend has its original name, unless another backend has
-// it.
+// noteOriginal records the entry as the owner of its original name, unless the name has an owner or
+// the prefix of another backend.
 func (n *namer) noteOriginal(e *Entry) {
 	if e.Exposed == e.Item.Original {
 		return // assigned contains it
@@ -267,8 +268,8 @@ func (n *namer) noteOriginal(e *Entry) {
 	}
 }
 
-// originalOwner returns the backend that has the entry's original name, or one that looks like it,
-// "" if there is none. same is true if it is exactly the same name.
+// originalOwner returns the backend that has the entry's original name or a name that looks like
+// it, "" if there is none. same is true if the two names are equal.
 func (n *namer) originalOwner(e *Entry) (backend string, same bool) {
 	if other := n.assigned[e.Item.Original]; other != nil &&
 		other.Item.Original == e.Item.Original {
@@ -281,7 +282,7 @@ func (n *namer) originalOwner(e *Entry) (backend string, same bool) {
 	return n.backendOfKey(key), false
 }
 
-// noteConflict records the backend because of which an entry does not have its bare name.
+// noteConflict sets the ConflictBackend and PrefixConflict of an entry without its bare name.
 func (n *namer) noteConflict(e *Entry) {
 	if n.Prefix == PrefixAlways || e.Exposed == e.bareName {
 		return
@@ -299,7 +300,7 @@ func (n *namer) noteConflict(e *Entry) {
 	}
 }
 
-// assign gives each entry without a name the name that form returns, if form returns one and it is
+// assign gives each entry without a name the result of form, unless the result is "" or not
 // available.
 func (n *namer) assign(entries []*Entry, form func(*Entry) string) {
 	for _, e := range entries {
@@ -312,8 +313,8 @@ func (n *namer) assign(entries []*Entry, form func(*Entry) string) {
 	}
 }
 
-// bareIfUnclaimed returns the bare name, "" if another backend has the entry's original name.
-// Truncated names do not collide by themselves, because their hashes differ.
+// bareIfUnclaimed returns the bare name, "" if another backend has the entry's original name. The
+// check is necessary because truncated bare names never collide: their hashes differ.
 func (n *namer) bareIfUnclaimed(e *Entry) string {
 	if owner, _ := n.originalOwner(e); owner != "" && owner != e.Backend {
 		return ""
@@ -323,12 +324,13 @@ func (n *namer) bareIfUnclaimed(e *Entry) string {
 
 func (n *namer) prefixedName(e *Entry) string { return n.prefixedNameOf(n.kind, e) }
 
-// maxHashAttempts bounds the hashes that are tried for one entry and one beginning of its name.
+// maxHashAttempts bounds the number of hashes that are tried for each beginning of an entry's name.
 const maxHashAttempts = 8
 
-// assignHashed gives each entry without a name a unique name with a hash. With PrefixNever it
-// skips entries whose original name an earlier backend has. The name begins like the entry's
-// original name or, if that would give it the prefix of another backend, with the entry's backend.
+// assignHashed gives each entry without a name a unique name with a hash. With PrefixNever it skips
+// entries whose original name an earlier backend has. The name begins with the entry's original
+// name or, if a name with this beginning would have the prefix of another backend, with the name of
+// the entry's backend.
 func (n *namer) assignHashed(entries []*Entry) {
 	form := n.prefixedNameOf
 	if n.Prefix == PrefixNever {
@@ -355,8 +357,8 @@ func (n *namer) assignHashed(entries []*Entry) {
 	}
 }
 
-// claim gives an entry a name, unless the name has the prefix of another backend, another entry
-// has it, or another backend has one that looks like it.
+// claim gives an entry a name, unless the name has the prefix of another backend, another entry has
+// the name, or another backend has a name that looks like it.
 func (n *namer) claim(e *Entry, name string) bool {
 	if n.assigned[name] != nil || !n.isAvailable(e, name) {
 		return false
@@ -369,7 +371,7 @@ func (n *namer) claim(e *Entry, name string) bool {
 	return true
 }
 
-// uniqueKey identifies an entry among all of its kind.
+// uniqueKey returns a text that identifies the entry among all entries of its kind.
 func (e *Entry) uniqueKey() string { return e.Backend + "\x00" + e.Item.Original }
 
 func (o Options) bareNameOf(k Kind, e *Entry) string {
@@ -386,7 +388,7 @@ func (o Options) prefixedNameOf(k Kind, e *Entry) string {
 	}
 	if strings.IndexFunc(e.Item.Original,
 		func(r rune) bool { return r < 0x80 && isAlnum(byte(r)) }) < 0 {
-		// The original name has no letter or digit.
+		// base is used if the original name has no letter or digit.
 		base := fitName(e.Backend+o.Separator+k.String(), k.String(), e.uniqueKey(), o.NameLimit)
 		return withHash(base, e.uniqueKey(), o.NameLimit)
 	}

@@ -9,7 +9,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// pages contains the results for one list, in order. Each but the last has a nextCursor.
+// pages contains the results for one list, in order. Every result except the last has a nextCursor.
 type pages struct {
 	results [][]byte
 	cursors []string // cursors of results[1:]
@@ -18,8 +18,8 @@ type pages struct {
 // Page returns the result of a list request; it must not be changed. cursor is the JSON text of
 // params.cursor; nil and null mean the first page.
 //
-// A cursor is valid while the list is the same, in any snapshot. ok is false for any other cursor,
-// including "", which no page has.
+// A cursor is valid in every snapshot with the same list. ok is false for any other cursor,
+// including "".
 func (s *Snapshot) Page(k Kind, cursor []byte) (result []byte, ok bool) {
 	p := s.lists[k].pages()
 	if wire.IsNull(cursor) {
@@ -32,14 +32,15 @@ func (s *Snapshot) Page(k Kind, cursor []byte) (result []byte, ok bool) {
 	return p.results[i+1], true
 }
 
-// SameList reports whether a client would see the same list in both snapshots. It computes a
-// digest of the list once and does not write the list.
+// SameList reports whether a client would see the same list in both snapshots. It compares digests,
+// which are computed once per list, and does not write the pages.
 func (s *Snapshot) SameList(k Kind, other *Snapshot) bool {
 	return s == other || s.lists[k].sum() == other.lists[k].sum()
 }
 
-// digest returns the same value for two lists if their pages are the same. Per entry it uses the
-// exposed name and the digest of the rest, which was computed when the entry was read.
+// digest returns the same value for two lists if their pages are the same. It combines the exposed
+// name of each entry with the digest of the rest of the entry, which was computed when the entry
+// was read.
 func (l *list) digest(size int) (d textDigest) {
 	h := sha256.New()
 	b := binary.AppendUvarint([]byte{byte(l.kind)}, uint64(size))
@@ -73,8 +74,8 @@ const (
 	pageEndSize = len(`],"nextCursor":""}`) + maxCursor
 )
 
-// writePage writes the entries that fit into one page, without the end of the page, and returns
-// the remaining entries.
+// writePage writes the entries that fit into one page, without the end of the page. It returns the
+// text and the remaining entries.
 func (l *list) writePage(entries []Entry, size int) (text []byte, rest []Entry) {
 	n, length := 0, len(`{"":[`)+len(l.kind.ResultMember())
 	empty := true

@@ -6,7 +6,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// claimURIs lists each entry of a backend under its URI, unless another backend has the URI.
+// claimURIs exposes each entry of a backend under its URI, unless another backend has the URI.
 func (n *namer) claimURIs(entries []Entry) {
 	for i := range entries {
 		if e := &entries[i]; e.Exposed == "" && !n.claim(e, e.Item.Original) {
@@ -15,14 +15,15 @@ func (n *namer) claimURIs(entries []Entry) {
 	}
 }
 
-// maxMatchEffort bounds the effort for the templates of one backend and one URI: the sum of the
-// lengths of template and URI, in bytes, over the templates whose literal prefix matches.
-// Templates beyond it are not tried.
+// maxMatchEffort bounds the effort of matching one URI against the templates of one backend: the
+// sum, over the templates whose literal prefix matches, of the lengths of template and URI, in
+// bytes. Templates beyond this bound are not tried.
 const maxMatchEffort = 128 << 10
 
-// ResolveResource returns the route to read a resource: to the backend that lists it, else to the
-// first with a matching template, else to the only backend with resources. If several backends
-// have resources, there is none: the gateway does not guess.
+// ResolveResource returns the route for reading a resource. The target is the backend that lists
+// the resource or for which its URI is reserved, else the first backend with a matching template,
+// else the only backend with resources. If none of these exists, ok is false: the gateway does not
+// choose among several backends.
 //
 // The URI is sent to the backend unchanged. Templates do not match URIs of more than 8 KiB.
 func (s *Snapshot) ResolveResource(uri string) (Route, bool) {
@@ -86,10 +87,10 @@ func findOnlyResourceBackend(listings []Listing) string {
 	return only
 }
 
-// SubscriptionCovers reports whether the subscriber of a resource must be notified of an update of
-// uri: it is that resource, or "a sub-resource of the one that the client actually subscribed to"
-// (resources, notifications/resources/updated), whose URI extends the subscribed one at a
-// separator.
+// SubscriptionCovers reports whether the subscriber of the resource subscribed must be notified of
+// an update of uri. This is the case if uri is that resource, or "a sub-resource of the one that
+// the client actually subscribed to" (resources, notifications/resources/updated): a URI that
+// extends the subscribed URI at a separator.
 func SubscriptionCovers(subscribed, uri string) bool {
 	rest, ok := strings.CutPrefix(uri, subscribed)
 	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") ||

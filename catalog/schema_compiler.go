@@ -11,34 +11,33 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// Bounds of the outputSchema of a tool. Ajv compiles each schema into JavaScript, about 5,000 per
-// second, and its stack overflows at about twice maxCompiledDepth or maxBranches.
+// Bounds of the outputSchema of a tool. Ajv compiles about 5,000 schemas per second into
+// JavaScript. The stack overflows at about twice maxCompiledDepth or maxBranches.
 const (
-	// maxCompiled bounds the schemas in one outputSchema. A schema counts once per reference to
-	// it.
+	// maxCompiled bounds the number of schemas in one outputSchema. Each reference to a schema
+	// counts as one more.
 	maxCompiled = 10_000
 	// maxCompiledDepth bounds the nesting of the JavaScript for one schema, with references
 	// followed.
 	maxCompiledDepth = 1_200
-	// schemaDepth is the number of levels that a nested schema counts as, and refDepth the number
-	// for a reference. Each schema of an anyOf or oneOf counts as one level. Below not and if,
-	// where the JavaScript stops at the first error, so does each schema of any list or map, and
-	// each keyword.
+	// A nested schema counts as schemaDepth levels, and a reference as refDepth levels. Each schema
+	// of an anyOf or oneOf counts as one level. Below not and if, where the JavaScript stops at the
+	// first error, each schema of any list or map and each keyword also counts as one level.
 	schemaDepth = 2
 	refDepth    = 8
 	// maxBareRefs bounds a chain of schemas that contain only a reference to the next one.
 	maxBareRefs = 400
-	// maxBranches bounds the schemas of one anyOf, oneOf or patternProperties.
+	// maxBranches bounds the number of schemas in one anyOf, oneOf or patternProperties.
 	maxBranches = 1_000
 )
 
 // A schemaCompiler determines whether Ajv can compile a JSON Schema with the options of the npm
 // SDK: draft-07 regardless of $schema, "strict" and "validateSchema" off, and with ajv-formats. It
-// follows Ajv 8.20, which accepts more than the meta-schema does: Ajv reads only schemas that it
-// needs, and ignores unknown keywords.
+// imitates Ajv 8.20, which accepts more schemas than the meta-schema does: Ajv reads only the
+// subschemas that it needs, and ignores unknown keywords.
 //
-// The schema must also compile as a subschema of another schema, because package protocol embeds
-// it in one for clients of earlier revisions.
+// The schema must also compile as a subschema, because package protocol embeds it in another schema
+// for clients of earlier revisions.
 type schemaCompiler struct {
 	root        map[string]any
 	anchors     map[string]schemaValue
@@ -59,11 +58,11 @@ type schemaValue struct {
 // A refTarget is the target of a reference.
 type refTarget struct {
 	schemaValue
-	inline bool // contains no references, so that Ajv copies it to each reference
+	inline bool // contains no references, so that Ajv copies it in place of each reference to it
 }
 
-// checkCompiles returns the path and a description of the first problem for which a JSON Schema
-// compiler rejects schema; problem is "" if there is none.
+// checkCompiles returns the first problem because of which a JSON Schema compiler rejects schema,
+// and its path; problem is "" if there is none.
 func checkCompiles(schema []byte) (at, problem string) {
 	c := schemaCompiler{anchors: make(map[string]schemaValue), targets: make(map[string]*refTarget),
 		inline: make(map[string]bool)}
@@ -75,7 +74,7 @@ func checkCompiles(schema []byte) (at, problem string) {
 	switch {
 	case truthy(c.root["$async"]):
 		c.fail([]string{"$async"}, "is refused: clients do not wait for a validator")
-	case truthy(c.root["$id"]): // withoutIdentifiers removes strings
+	case truthy(c.root["$id"]): // withoutIdentifiers has removed it if it was a string
 		c.fail([]string{"$id"}, "is not a string")
 	case c.findAnchors(c.root, nil):
 		c.schema(c.root, nil, nesting{})
@@ -92,15 +91,15 @@ func (c *schemaCompiler) fail(path []string, problem string) (ok bool) {
 	return false
 }
 
-// appendPath returns the path of a member. Results do not share memory.
+// appendPath returns path with name appended. Results do not share memory.
 func appendPath(path []string, name string) []string {
 	return append(path[:len(path):len(path)], name)
 }
 
 var anchor = lazy.Regexp(`^[A-Za-z_][-A-Za-z0-9._]*$`)
 
-// The keywords that contain schemas. An object in any other member is a schema as well, unless the
-// member is data.
+// schemaLists and schemaMaps are the keywords that contain several schemas. An object in any other
+// member is treated as a schema, unless the member is one of dataMembers.
 var (
 	schemaLists = []string{"items", "allOf", "anyOf", "oneOf"}
 	schemaMaps  = []string{"$defs", "definitions", "properties", "patternProperties",
@@ -113,8 +112,9 @@ var (
 	}
 )
 
-// prototypeNames are the names that every JavaScript object has. Ajv takes them for known
-// keywords: an array is a list of schemas there, and an object a map of schemas.
+// prototypeNames are the names of the properties that every JavaScript object inherits. Ajv treats
+// them as known keywords: it reads an array in such a member as a list of schemas, and an object as
+// a map of schemas.
 var prototypeNames = []string{
 	"__proto__", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable",
 	"toLocaleString", "toString", "valueOf",
@@ -129,7 +129,7 @@ func hasSchemaMap(key string) bool {
 	return slices.Contains(schemaMaps, key) || slices.Contains(prototypeNames, key)
 }
 
-// findAnchors records the anchors of all subschemas. References do not find the anchor of the
+// findAnchors records the anchors of all subschemas. find rejects references to the anchor of the
 // root.
 func (c *schemaCompiler) findAnchors(schema map[string]any, path []string) (ok bool) {
 	for _, key := range []string{"$anchor", "$dynamicAnchor"} {
@@ -168,8 +168,8 @@ func (c *schemaCompiler) findAnchors(schema map[string]any, path []string) (ok b
 	return ok
 }
 
-// ajvKeywords are the keywords that Ajv compiles, and the values that it accepts. It ignores all
-// other keywords.
+// ajvKeywords are the keywords that Ajv compiles, with a function that returns the expected value
+// if Ajv does not accept the actual one. Ajv ignores all other keywords.
 var ajvKeywords = map[string]func(value any) (want string){
 	"$ref": wantString, "format": wantString, "pattern": wantString,
 	"minimum": wantNumber, "maximum": wantNumber, "multipleOf": wantNumber,
@@ -253,7 +253,8 @@ func isTypeName(v any) bool {
 	return false
 }
 
-// isTrivial reports whether Ajv can tell without compiling a schema that every value is valid.
+// isTrivial reports whether Ajv treats a schema as one that accepts every value, without compiling
+// it.
 func isTrivial(schema any) bool {
 	switch s := schema.(type) {
 	case bool:
@@ -296,12 +297,12 @@ type nesting struct {
 	stopsAtFirstError bool
 }
 
-// deeper returns the nesting that is this many levels deeper.
+// deeper returns a nesting that is deeper by a number of levels.
 func (n nesting) deeper(levels int) nesting {
 	return nesting{n.depth + levels, n.stopsAtFirstError}
 }
 
-// amongSeveral returns the nesting of one of several schemas or keywords in sequence.
+// amongSeveral returns the nesting of one of several consecutive schemas or keywords.
 func (n nesting) amongSeveral(several int) nesting {
 	if n.stopsAtFirstError {
 		return n.deeper(several)
@@ -325,7 +326,7 @@ func (c *schemaCompiler) schema(schema any, path []string, at nesting) (ok bool)
 		return true
 	case truthy(s["$async"]):
 		return c.fail(appendPath(path, "$async"), "is refused: clients do not wait for a validator")
-	case truthy(s["$id"]): // withoutIdentifiers removes them from schemas
+	case truthy(s["$id"]): // withoutIdentifiers has removed identifiers that are strings
 		return c.fail(appendPath(path, "$id"), "is not a string, or not in a schema")
 	}
 	keys := slices.Sorted(maps.Keys(s))
@@ -357,7 +358,7 @@ func (c *schemaCompiler) schema(schema any, path []string, at nesting) (ok bool)
 	return true
 }
 
-// keyword compiles a keyword of a schema and its subschemas. The value has passed ajvKeywords.
+// keyword compiles a keyword of a schema and its subschemas. ajvKeywords has accepted the value.
 func (c *schemaCompiler) keyword(s map[string]any, key string, path []string,
 	at nesting) (ok bool) {
 	switch key {
@@ -379,7 +380,7 @@ func (c *schemaCompiler) keyword(s map[string]any, key string, path []string,
 		for _, schema := range many {
 			compiled = compiled || !isTrivial(schema)
 		}
-		if compiled { // otherwise Ajv does not read the patterns
+		if compiled { // otherwise Ajv ignores the patterns
 			for _, name := range slices.Sorted(maps.Keys(many)) {
 				if !c.pattern(name, appendPath(path, name)) {
 					return false
@@ -409,8 +410,8 @@ func (c *schemaCompiler) keyword(s map[string]any, key string, path []string,
 		if !isArray {
 			return c.schema(s[key], path, at)
 		}
-		// If a schema of an anyOf accepts every value, Ajv compiles none, and does not notice a
-		// null after it.
+		// If a schema of an anyOf accepts every value, Ajv compiles none of the schemas, and does
+		// not notice a null that follows.
 		if n := slices.IndexFunc(list, isTrivial); key == "anyOf" && n >= 0 && list[n] != nil {
 			return true
 		}
@@ -446,7 +447,7 @@ func (c *schemaCompiler) keyword(s map[string]any, key string, path []string,
 	return true
 }
 
-// schemasByName returns the schemas in an object that Ajv reads.
+// schemasByName returns the members of an object that Ajv reads as schemas.
 func schemasByName(value any) map[string]any {
 	many := value.(map[string]any)
 	if _, ok := many["__proto__"]; ok {
@@ -487,7 +488,7 @@ var formatsWithoutOrder = []string{
 	"byte", "int32", "int64", "float", "double",
 }
 
-// metaSchemas are the schemas that Ajv knows from the start.
+// metaSchemas are the identifiers of the schemas that are built into Ajv.
 var metaSchemas = []string{"http://json-schema.org/draft-07/schema",
 	"http://json-schema.org/schema"}
 
@@ -518,7 +519,7 @@ func (c *schemaCompiler) ref(text string, path []string, at nesting) (ok bool) {
 			"is refused: clients do not wait for a validator")
 	}
 	at = at.deeper(refDepth)
-	// a target that is not inlined is a function of its own
+	// a target that is not inlined becomes a separate function
 	at.stopsAtFirstError = at.stopsAtFirstError && to.inline
 	return c.schema(to.value, to.path, at)
 }

@@ -20,11 +20,12 @@ type identifiers struct {
 const ambiguousPointer = "?"
 
 // withoutIdentifiers returns a JSON Schema without $id, in which references to identifiers are
-// replaced by JSON pointers. It returns schema itself if there is no $id. The npm SDK has one
-// table of identifiers for the tools of all backends: if two schemas have the same identifier it
-// fails, or confuses them.
+// replaced by JSON pointers. It returns schema itself if there is no $id. The npm SDK has one table
+// of identifiers for the tools of all backends. If two schemas have the same identifier, the SDK
+// fails or confuses the schemas.
 //
-// A reference relative to an $id, except "#…", stays, and its target does not exist.
+// A reference relative to an $id stays unless it begins with "#"; its target does not exist in the
+// result.
 func withoutIdentifiers(schema []byte) []byte {
 	spelled := func(text string) bool { return bytes.Contains(schema, []byte(text)) }
 	if !slices.ContainsFunc([]string{`$id`, `\u0024`, `\u0069`, `\u0064`}, spelled) {
@@ -43,7 +44,7 @@ func (ids identifiers) find(schema []byte, pointer string) {
 	id, hasID := "", false
 	editSchema(schema, pointer, func(key string, value []byte) ([]byte, bool) {
 		if key == "$id" && isString(value) {
-			// of duplicates the last one counts
+			// the last duplicate counts
 			id, hasID = strings.TrimSuffix(wire.Unquote(value), "#"), true
 		}
 		return value, true
@@ -61,8 +62,8 @@ func (ids identifiers) find(schema []byte, pointer string) {
 	ids.pointers[id] = pointer
 }
 
-// removeFrom removes the identifiers from the schema at pointer. References in it are relative to
-// the pointer base.
+// removeFrom removes the identifiers from the schema at pointer. Its references are relative to the
+// pointer base.
 func (ids identifiers) removeFrom(schema []byte, pointer, base string) []byte {
 	if ids.locations[pointer] {
 		base = pointer
@@ -75,7 +76,7 @@ func (ids identifiers) removeFrom(schema []byte, pointer, base string) []byte {
 	}, func(inner []byte, pointer string) []byte { return ids.removeFrom(inner, pointer, base) })
 }
 
-// reference returns the value of a $ref without identifiers.
+// reference returns the new value of a $ref, with an identifier replaced by its JSON pointer.
 func (ids identifiers) reference(literal []byte, base string) []byte {
 	text := wire.Unquote(literal)
 	if strings.HasPrefix(text, "#/") || text == "#" {
@@ -161,7 +162,8 @@ func editMembers(
 	return append(b, '}')
 }
 
-// editElements does the same for the elements of an array.
+// editElements replaces the elements of an array by the results of made. It returns array itself if
+// nothing changes or if it is not an array.
 func editElements(array []byte, made func(one []byte) []byte) []byte {
 	var all [][]byte
 	changed := false

@@ -16,8 +16,8 @@ func normalRef(ref string) string {
 	return strings.TrimSuffix(ref, "#")
 }
 
-// follow returns the target of a reference, or the reason why there is none. A target that
-// contains only a reference is followed, too.
+// follow returns the target of a reference, or a description of the problem if it has no target. If
+// the target contains only a reference, follow returns the target of that reference.
 func (c *schemaCompiler) follow(text string) (p schemaValue, problem string) {
 	p, isPointer, ok := c.find(text)
 	if !ok {
@@ -34,14 +34,14 @@ func (c *schemaCompiler) follow(text string) (p schemaValue, problem string) {
 		}
 		further, pointer, ok := c.find(normalRef(next))
 		if !ok || !pointer {
-			return p, "" // the reference in it is compiled next
+			return p, "" // schema compiles, and reports, the reference in p
 		}
 		p, isPointer = further, pointer
 	}
 	return p, "refers to itself, or to too many references in a row"
 }
 
-// hasNoIdentifier contains the tokens of JSON pointers after which Ajv does not check for an $id.
+// hasNoIdentifier contains the tokens of JSON pointers whose target Ajv does not check for an $id.
 var hasNoIdentifier = []string{"properties", "patternProperties", "enum", "dependencies",
 	"definitions"}
 
@@ -86,7 +86,7 @@ func (c *schemaCompiler) find(ref string) (p schemaValue, isPointer, ok bool) {
 		names = !names && slices.Contains(schemaMaps, token)
 		if s, _ := p.value.(map[string]any); truthy(s["$id"]) &&
 			!slices.Contains(hasNoIdentifier, token) {
-			return schemaValue{}, true, false // Ajv would resolve references relative to it
+			return schemaValue{}, true, false // Ajv would resolve references relative to the $id
 		}
 	}
 	// package protocol does not relocate references in data

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// maxSchemaCheckDepth bounds how deep a schema is checked.
+	// maxSchemaCheckDepth is the number of levels of a schema that are checked.
 	maxSchemaCheckDepth = 10
 	// maxShownPath bounds the path in a warning, in bytes.
 	maxShownPath = 300
 )
 
-// modelAPIWarning returns the reason for which model APIs may reject a tool's inputSchema, and
-// with it every request that contains the tool; "" if none is known.
+// modelAPIWarning returns a reason that may lead model APIs to reject a tool's inputSchema, and
+// with it every request that contains the tool; "" if there is no known reason.
 func modelAPIWarning(schema []byte) string {
 	top := ""
 	at, want := findMemberMismatch(schema, func(key string) schemaKind {
@@ -57,7 +57,7 @@ const (
 )
 
 // keywordKinds contains the keywords of draft 2020-12 that had another form in earlier drafts, or
-// that are often wrong.
+// whose value is often wrong.
 var keywordKinds = map[string]schemaKind{
 	"type": kindTypeName, "enum": kindArray, "required": kindStringArray, "examples": kindArray,
 	"minimum": kindNumber, "maximum": kindNumber,
@@ -78,8 +78,8 @@ var keywordKinds = map[string]schemaKind{
 	"dependentSchemas": kindSchemaMap, "$defs": kindSchemaMap, "definitions": kindSchemaMap,
 }
 
-// findMismatch returns the path to the first value that is not of the required kind, and that
-// kind; want is "" if there is none.
+// findMismatch returns the path to the first value that is not of its required kind, and the
+// required kind; want is "" if there is no such value.
 func findMismatch(value []byte, must schemaKind, levels int) (at string, want schemaKind) {
 	ok := true
 	first := value[0]
@@ -121,7 +121,8 @@ func findMismatch(value []byte, must schemaKind, levels int) (at string, want sc
 	return "", ""
 }
 
-// findMemberMismatch does the same for the members of an object; of returns the kind for each key.
+// findMemberMismatch returns the first mismatch among the members of an object, like findMismatch;
+// of returns the required kind for each key.
 func findMemberMismatch(
 	object []byte, of func(key string) schemaKind, must schemaKind, levels int,
 ) (at string, want schemaKind) {

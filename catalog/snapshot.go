@@ -21,13 +21,13 @@ type list struct {
 	kind    Kind
 	entries []Entry
 	routes  map[string]*Entry        // by exposed name
-	aliases func() map[string]*Entry // can be called, are not listed; computed on first use
+	aliases func() map[string]*Entry // callable names that are not listed; computed on first use
 	sum     func() textDigest        // identifies the list; computed on first use
 	pages   func() pages             // written on first use
 
-	alwaysPrefixed bool                // there are no bare names
+	alwaysPrefixed bool                // no name is bare
 	reserved       map[string]entryRef // names reserved for backends whose lists are unknown
-	released       map[string]string   // unused names → their last backend
+	released       map[string]string   // last backend of each unused name
 	moves          []Move
 	templateOrder  []rankedTemplate // templates, in the order in which they are tried
 }
@@ -35,8 +35,8 @@ type list struct {
 // A Route is the target of a call.
 type Route struct {
 	Backend      string
-	Original     string // the backend's name or URI for it
-	OriginalJSON []byte // Original as JSON, to be spliced in
+	Original     string // the backend's name or URI for the entry
+	OriginalJSON []byte // Original as JSON, for Splice
 }
 
 func (e *Entry) route() Route {
@@ -44,9 +44,9 @@ func (e *Entry) route() Route {
 		OriginalJSON: e.Item.originalLiteral()}
 }
 
-// Lookup returns the route for a name: a listed name or, for tools and prompts, another
-// unambiguous spelling. A name that is reserved for a backend whose list is unknown leads to that
-// backend.
+// Lookup returns the route for a listed name or, for tools and prompts, for an alias (see
+// buildAliases). The route of a name that is reserved for a backend whose list is unknown leads to
+// that backend.
 func (s *Snapshot) Lookup(k Kind, name string) (Route, bool) {
 	l := &s.lists[k]
 	if e := l.lookup(name); e != nil {

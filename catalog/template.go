@@ -10,28 +10,29 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 )
 
-// Bounds for templates that are matched. A template beyond them is still listed, because clients
-// may expand it.
+// Bounds for templates that are matched. A template that exceeds these bounds is still listed,
+// because clients may expand it.
 const (
 	maxTemplate  = 1 << 10 // bytes
 	maxVariables = 32
 )
 
 // A uriPattern matches the URIs that a template (RFC 6570) can be expanded to. It also accepts
-// query parameters in any order, values longer than the prefix of {name:3}, and non-ASCII letters
-// that are not encoded.
+// query parameters in any order, values that are longer than a prefix modifier such as {name:3}
+// allows, and non-ASCII letters that are not encoded.
 //
-// The library parses templates but does not match them here: its Match copies a map per byte and
-// state, which takes 0.2 ms normally and minutes for a malicious template, and its Regexp accepts
-// any name for {?name}. Package regexp takes time proportional to the template times the URI.
+// The library is used only for parsing. Its Match copies a map per byte and state, which normally
+// takes 0.2 ms but takes minutes for a malicious template, and its Regexp accepts any name for
+// {?name}. Package regexp takes time proportional to the product of the lengths of template and
+// URI.
 type uriPattern struct {
 	template string
 	prefix   string // the literal with which each URI begins
 	compiled func() *regexp.Regexp
 }
 
-// withURIPattern parses the item's template. wrong is the reason why it is not valid: mcp-go,
-// which uses the same library, then rejects the whole list.
+// withURIPattern parses the item's template. If the template is invalid, wrong is the reason:
+// mcp-go, which uses the same library, would reject the whole list.
 func (i Item) withURIPattern(r *repair) (_ Item, wrong string) {
 	if _, err := uritemplate.New(i.Original); err != nil {
 		return i, "its uriTemplate is not valid by RFC 6570: " + syntaxFault(err)
@@ -74,7 +75,8 @@ func ExpandTemplate(template string, given map[string]string) (uri string, err e
 	return t.Expand(values)
 }
 
-// syntaxFault returns the text of the library's error without the template, which is in the Issue.
+// syntaxFault returns the text of the library's error without the template, because the Issue
+// already contains the template.
 func syntaxFault(err error) string {
 	text, _, _ := strings.Cut(err.Error(), ": ")
 	text, _, _ = strings.Cut(text, " (hint")
@@ -86,7 +88,7 @@ func (p *uriPattern) matches(uri string) bool {
 	return p.hasPrefix(uri) && p.compiled().MatchString(uri)
 }
 
-// hasPrefix is a quick check.
+// hasPrefix is a quick check: if it returns false, the template does not match.
 func (p *uriPattern) hasPrefix(uri string) bool { return strings.HasPrefix(uri, p.prefix) }
 
 func countVariables(template string) int {
@@ -99,8 +101,8 @@ func countVariables(template string) int {
 	return n
 }
 
-// templateParts splits a valid template into literals, each with the expression that follows it,
-// "" at the end.
+// templateParts splits a valid template into literals, each with the expression that follows the
+// literal, "" at the end.
 func templateParts(template string) iter.Seq2[string, string] {
 	return func(yield func(literal, expression string) bool) {
 		for template != "" {
@@ -129,7 +131,7 @@ func (p *uriPattern) compile() *regexp.Regexp {
 }
 
 // literalPattern returns the pattern for a character of a literal. A non-ASCII character may be
-// encoded (§3.1).
+// encoded (RFC 6570 §3.1).
 func literalPattern(r rune) string {
 	if r < 0x80 {
 		return regexp.QuoteMeta(string(r))
@@ -161,8 +163,8 @@ var operators = map[byte]operator{
 	'&': {"&", "&", true, false},
 }
 
-// The characters of a value, as the inside of a character class. Lists have commas; the pairs of
-// an exploded map have equals signs.
+// The characters of a value, as the content of a character class. Lists contain commas; the pairs
+// of an exploded map contain equals signs.
 const (
 	unreserved = `A-Za-z0-9\x{80}-\x{10ffff}\-._~%,`
 	reserved   = unreserved + `:/?#\[\]@!$&'()*+;=`

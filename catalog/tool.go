@@ -28,8 +28,8 @@ func (i Item) WithSchema(schema []byte) Item {
 	return i
 }
 
-// Schema returns the inputSchema of the tool with this name, as [Snapshot.Lookup] finds it; nil if
-// there is no such tool. It must not be changed.
+// Schema returns the inputSchema of the tool that [Snapshot.Lookup] finds by this name, nil if
+// there is no such tool. The result must not be changed.
 func (s *Snapshot) Schema(name string) []byte {
 	if i := s.tool(name); i != nil {
 		return i.Schema()
@@ -37,8 +37,8 @@ func (s *Snapshot) Schema(name string) []byte {
 	return nil
 }
 
-// Tool returns the tool with this name, as [Snapshot.Lookup] finds it, with the backend's bytes;
-// nil if there is none. It must not be changed.
+// Tool returns the backend's bytes of the tool that [Snapshot.Lookup] finds by this name, nil if
+// there is no such tool. The result must not be changed.
 func (s *Snapshot) Tool(name string) []byte {
 	if i := s.tool(name); i != nil {
 		return i.Raw()
@@ -56,9 +56,9 @@ func (s *Snapshot) tool(name string) *Item {
 const objectTypeMember = `"type":"object"`
 
 // repairInputSchema returns a tool whose inputSchema is an object with "type": "object", as every
-// revision of MCP requires ("tools", data types). If the tool has to be omitted, why is the
-// reason. The schema is nil if the repair added it.
-func (i Item) repairInputSchema(r *repair) (repaired Item, schema []byte, why string) {
+// revision of MCP requires ("tools", data types). reason is not "" if the tool has to be omitted.
+// schema is nil if the repair added the schema.
+func (i Item) repairInputSchema(r *repair) (repaired Item, schema []byte, reason string) {
 	schema, at := i.findSchema()
 	switch {
 	case schema == nil:
