@@ -1,5 +1,5 @@
-// Package demo is a small MCP server inside the process, used by backends with `embedded: demo`,
-// so that new users see tools before they install a server.
+// Package demo is a small MCP server inside the process, used by backends with `embedded: demo`, so
+// that new users have tools before they install a server.
 package demo
 
 import (
@@ -20,8 +20,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Connect starts a demo server with this name and returns the client's end of a connection to it.
-// The server ends when the connection is closed.
+// Connect starts a demo server with this name and returns the client's end of a connection to the
+// server. The server stops when the connection is closed.
 func Connect(name string) transport.Conn {
 	client, remote := transport.Pipe()
 	c := &serverConn{Conn: client, done: make(chan struct{})}
@@ -135,7 +135,7 @@ func (d *demoServer) call(r *peer.Request) {
 	}
 }
 
-// A toolSchema is the part of a tool's inputSchema that its arguments are checked against.
+// A toolSchema is the part of a tool's inputSchema that is used to check arguments.
 type toolSchema struct {
 	Properties map[string]struct{ Type string }
 	Required   []string
@@ -159,8 +159,8 @@ var toolSchemas = func() map[string]toolSchema {
 	return all
 }()
 
-// read returns the arguments in raw, or the first problem with them. Arguments that the schema
-// does not mention are allowed.
+// read returns the arguments in raw, or a description of the first invalid argument. Arguments that
+// are not in the schema are allowed.
 func (s toolSchema) read(raw []byte) (args map[string]any, problem string) {
 	if raw != nil && json.Unmarshal(raw, &args) != nil {
 		return nil, "the arguments must be a JSON object, with numbers that a float64 can hold"
@@ -186,7 +186,7 @@ func (s toolSchema) read(raw []byte) (args map[string]any, problem string) {
 	return args, ""
 }
 
-// toolResult returns the result of a tool.
+// toolResult returns the result of a tool with the text s.
 func toolResult(s string, isError bool, structured any) []byte {
 	result := map[string]any{"content": []any{map[string]string{"type": "text", "text": s}}}
 	if isError {

@@ -1,5 +1,5 @@
-// Package lazy creates values at their first use, because a client waits for everything that the
-// process creates at its start.
+// Package lazy creates values at their first use. Values that are created at the start of the
+// process would delay the first response to a client.
 package lazy
 
 import (
@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Regexp returns a function that compiles a regular expression at its first call and returns it.
-// The function panics if text is not a regular expression.
+// Regexp returns a function that returns the compiled regular expression, and compiles it at the
+// first call. The function panics if text is not a regular expression.
 func Regexp(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }

@@ -7,17 +7,17 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// AdaptResponse returns the response to a request of this method in a form that a client of the
-// revision to can read. Values of a type that the revision does not have are converted:
+// AdaptResponse converts the response to a request of this method to a form that a client of the
+// target revision can read. Values of a type that the target revision does not have are converted:
 //
 //	audio               to an embedded resource
 //	resource_link       to text: its name, URI and description
 //	structuredContent   if not an object, to {"result": value}; also as text if there is no text
 //	outputSchema        if not of an object, to the schema of {"result": value}
 //
-// Members that the revision does not know are harmless and stay. All other bytes stay as well, and
-// m itself is returned if nothing changes. The response to tasks/result is treated as one to
-// tools/call.
+// Members that the target revision does not have are harmless and stay. All other bytes stay as
+// well, and m itself is returned if nothing changes. The response to tasks/result is treated like a
+// response to tools/call.
 func AdaptResponse(m wire.Message, method string, to Features) wire.Message {
 	result := m.Part(wire.PartResult)
 	adapted := result
@@ -48,16 +48,16 @@ func AdaptResponse(m wire.Message, method string, to Features) wire.Message {
 	return setResult(m, adapted)
 }
 
-// hasUnknownContent is a quick check: it returns false if a result cannot have content of a type
-// that the revision lacks.
+// hasUnknownContent is a quick check. It returns false if a result cannot have content of a type
+// that the target revision lacks.
 func hasUnknownContent(result []byte, to Features) bool {
 	return !to.Audio && containsQuoted(result, `"audio"`) ||
 		!to.ResourceLinks && containsQuoted(result, `"resource_link"`)
 }
 
 // containsQuoted reports whether text contains quoted, which begins with a quotation mark. It
-// jumps from one quotation mark to the next: bytes.Contains switches to a slower search after some
-// false matches, and then takes ten times as long on one long string.
+// searches for quotation marks and compares the text after each. bytes.Contains would switch to a
+// slower search after some false matches, and would then take ten times as long on one long string.
 func containsQuoted(text []byte, quoted string) bool {
 	for {
 		i := bytes.IndexByte(text, '"')
@@ -71,15 +71,15 @@ func containsQuoted(text []byte, quoted string) bool {
 	}
 }
 
-// adaptContent converts content blocks to types that the revision has.
+// adaptContent converts content blocks to types that the target revision has.
 func adaptContent(content []byte, to Features) []byte {
 	return mapElements(content, func(i int, block []byte) [][]byte {
 		return [][]byte{adaptBlock(i, block, to)}
 	})
 }
 
-// adaptPromptMessages does the same for the messages of a prompt, which have one content block
-// each.
+// adaptPromptMessages converts the content of the messages of a prompt, which have one content
+// block each.
 func adaptPromptMessages(messages []byte, to Features) []byte {
 	return mapElements(messages, func(i int, message []byte) [][]byte {
 		return [][]byte{mapMember(message, "content", func(block []byte) []byte {
@@ -88,7 +88,7 @@ func adaptPromptMessages(messages []byte, to Features) []byte {
 	})
 }
 
-// adaptBlock converts the content block with index i to a type that the revision has.
+// adaptBlock converts the content block with index i to a type that the target revision has.
 func adaptBlock(i int, block []byte, to Features) []byte {
 	switch kind := stringMember(block, "type"); {
 	case kind == "audio" && !to.Audio:
@@ -99,7 +99,7 @@ func adaptBlock(i int, block []byte, to Features) []byte {
 	return block
 }
 
-// audioAsResource converts audio to an embedded resource. A resource must have a URI; this one
+// audioAsResource converts audio to an embedded resource. The URI that the resource must have
 // cannot be read, but is unique within a result.
 func audioAsResource(i int, audio []byte) []byte {
 	put := []wire.Member{{Key: "uri", Text: wire.Quote("audio://content/" + strconv.Itoa(i))}}
@@ -130,9 +130,9 @@ func linkAsText(link []byte) []byte {
 		wire.Member{Key: "text", Text: wire.Quote(text)})
 }
 
-// adaptStructured returns the result of a tool with an object as its structuredContent, if there
-// is any. If the value was not an object, or if the revision does not know structuredContent, a
-// text block with the value is added unless the result has one.
+// adaptStructured converts the structuredContent of a tool's result, if there is any, to an object.
+// If the value was not an object, or if the target revision does not have structuredContent, a text
+// block with the value is added unless the result has a text block.
 func adaptStructured(result []byte, to Features) []byte {
 	value, _ := wire.Lookup(result, "structuredContent")
 	if value == nil || wire.IsObject(value) && to.StructuredContent {

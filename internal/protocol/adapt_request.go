@@ -7,11 +7,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// AdaptServerRequest returns the params of a request from a server to a legacy client, in a form
-// that a client of the revision to with these capabilities can read. It returns params itself if
-// nothing changes, and an error if the client cannot be sent the request. Capabilities count even
-// if the revision does not have them: there are SDKs that declare, and support, the same set in
-// all revisions.
+// AdaptServerRequest converts the params of a request from a server to a legacy client, to a form
+// that a client with this revision and these capabilities can read. It returns params itself if
+// nothing changes, and an error if the client cannot handle the request. A capability counts even
+// if the client's revision does not have it, because some SDKs declare and support the same
+// capabilities in all revisions.
 func AdaptServerRequest(method string, params []byte, to Features, caps []byte) ([]byte, error) {
 	switch method {
 	case MethodElicitationCreate:
@@ -45,9 +45,9 @@ func adaptElicitation(params []byte, to Features, caps []byte) ([]byte, error) {
 	return params, requireCapability(caps, "elicitation", "url")
 }
 
-// adaptForm converts a form to the revision. A client that declares only the other mode is not
-// sent forms; an elicitation capability without modes means forms ("an empty object is equivalent
-// to declaring support for form mode only").
+// adaptForm converts a form to a form that the client's revision has. It returns an error if the
+// client declares only the mode url. An elicitation capability without modes means forms ("an empty
+// object is equivalent to declaring support for form mode only").
 func adaptForm(params []byte, to Features, caps []byte) (adapted []byte, err error) {
 	if requireCapability(caps, "elicitation", "url") == nil &&
 		requireCapability(caps, "elicitation", "form") != nil {
@@ -70,7 +70,8 @@ func adaptForm(params []byte, to Features, caps []byte) (adapted []byte, err err
 	return adapted, err
 }
 
-// adaptFormField converts a form field for revisions whose only enums are enum with enumNames.
+// adaptFormField converts a form field for revisions that have only untitled enums and the keyword
+// enumNames.
 func adaptFormField(field []byte) (adapted []byte, err error) {
 	if stringMember(field, "type") == "array" {
 		return field, errors.New("the client's revision has no multiple selection")

@@ -7,18 +7,18 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// adaptOutputSchemas converts the outputSchema of each tool in a list to the schema of an object.
-// If a result was valid against the schema, the result of [adaptStructured] is valid against the
-// new one.
+// adaptOutputSchemas converts the outputSchema of each tool in a list to a schema of objects. If a
+// tool's result is valid against the old schema, its conversion by [adaptStructured] is valid
+// against the new schema.
 func adaptOutputSchemas(tools []byte) []byte {
 	return mapElements(tools, func(_ int, tool []byte) [][]byte {
 		return [][]byte{mapMember(tool, "outputSchema", toObjectSchema)}
 	})
 }
 
-// toObjectSchema returns a schema that accepts objects only. A value that is not an object is sent
-// as {"result": value}, so the new schema describes that. If the schema allows both, the new
-// schema is an anyOf of the two forms.
+// toObjectSchema converts a schema to one that accepts only objects. A value that is not an object
+// is sent as {"result": value}, so the new schema describes this form. If the old schema allows
+// objects and other values, the new schema is an anyOf of the two forms.
 func toObjectSchema(schema []byte) []byte {
 	types, may := rootType(schema)
 	if types == `"object"` || !wire.IsObject(schema) && string(schema) != "true" {
@@ -43,8 +43,8 @@ func toObjectSchema(schema []byte) []byte {
 	return wire.EditObject(nil, nil, put...)
 }
 
-// rootType returns the JSON text of a schema's type, if it is a single one, and reports whether
-// the schema may accept an object.
+// rootType returns the JSON text of a schema's type, "" if the type is absent or a list, and
+// reports whether the schema may accept an object.
 func rootType(schema []byte) (types string, may bool) {
 	value, _ := wire.Lookup(schema, "type")
 	switch {
@@ -58,10 +58,10 @@ func rootType(schema []byte) (types string, may bool) {
 	return string(value), wire.Unquote(value) == "object"
 }
 
-// relocateRefs returns a schema whose local references are still correct when it is moved to the
-// JSON pointer place of another schema. References inside a schema with an $id are relative to
-// that schema and stay; references to anchors work anywhere. Objects in unknown keywords are
-// treated as schemas, because references may point there. The recursion is as deep as the schema,
+// relocateRefs adapts the local references of a schema that becomes the subschema of another schema
+// at the JSON pointer. References inside a schema with an $id are relative to that schema and stay.
+// References to anchors are valid everywhere. Objects in unknown keywords are treated as schemas,
+// because references may point there. The depth of the recursion is the nesting of the schema,
 // which package catalog bounds.
 func relocateRefs(schema []byte, pointer string) []byte {
 	switch {

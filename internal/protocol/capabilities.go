@@ -2,9 +2,9 @@ package protocol
 
 import "mcpgateway/internal/wire"
 
-// ClientCapabilitiesToModern returns the capabilities of a legacy client in the form that a modern
-// request declares: without tasks and without roots.listChanged, which the modern generation does
-// not have. A value that is not an object is treated as {}.
+// ClientCapabilitiesToModern returns the capabilities of a legacy client in the form for a modern
+// request: without tasks and roots.listChanged, which the modern generation does not have. A value
+// that is not an object is treated as {}.
 func ClientCapabilitiesToModern(caps []byte) []byte {
 	if !wire.IsObject(caps) {
 		return []byte("{}")

@@ -8,9 +8,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// CheckElicitationParams returns an error if the params of an elicitation are ambiguous in a
-// member that the gateway reads or changes: the member occurs twice, in another case, or is not a
-// string. The message is required.
+// CheckElicitationParams returns an error if the params of an elicitation are ambiguous. This is
+// the case if a member that the gateway reads or changes occurs twice, occurs in another case, or
+// is not a string. The member message is required.
 func CheckElicitationParams(params []byte) error {
 	if err := checkStrings(params, false, "message", "mode", "url", "elicitationId"); err != nil {
 		return err
@@ -22,9 +22,9 @@ func CheckElicitationParams(params []byte) error {
 }
 
 // NormalizeServerRequest returns a request of a server in a form that every client accepts: params
-// and params._meta are objects, and params._meta.progressToken is a string or a number. Null,
-// which some servers write for an object, is replaced by {}. Some clients drop other requests
-// without a response.
+// and params._meta are objects, and params._meta.progressToken is a string or a number. Some
+// servers write null in place of an object; it is replaced by {}. Some clients silently drop
+// requests in any other form.
 func NormalizeServerRequest(m wire.Message) (wire.Message, error) {
 	params := m.Part(wire.PartParams)
 	switch {
@@ -57,8 +57,8 @@ func NormalizeServerRequest(m wire.Message) (wire.Message, error) {
 	return m, nil
 }
 
-// CheckLogParams is CheckElicitationParams for the params of notifications/message. The logger may
-// be null.
+// CheckLogParams returns an error if the params of notifications/message are ambiguous, like
+// CheckElicitationParams. The logger may be null.
 func CheckLogParams(params []byte) error {
 	return checkStrings(params, true, "logger")
 }
@@ -74,10 +74,10 @@ func checkStrings(params []byte, mayBeNull bool, names ...string) error {
 	return err
 }
 
-// checkMembers returns an error if an object has one of these members twice, or a member that
-// differs from one of them only in case. Clients written in Go ignore the case and take the last
-// one. The error contains where, which names the object. A value that is not an object has no
-// members.
+// checkMembers returns an error if one of the members in names occurs twice in an object, or if a
+// member differs from one of the names only in case. Clients written in Go ignore the case and use
+// the last such member. The error contains where, a description of the object. A value that is not
+// an object has no members.
 func checkMembers(object []byte, where string, names ...string) (err error) {
 	var seen uint
 	wire.Members(object, func(key string, _ []byte, _ int) {
@@ -96,15 +96,16 @@ func checkMembers(object []byte, where string, names ...string) (err error) {
 	return err
 }
 
-// CheckTask returns an error if a client could read another task id, status or input request than
-// the gateway from a task of either generation, or from the params of a notification about one.
+// CheckTask returns an error if a task of either generation, or the params of a notification about
+// a task, is ambiguous: a client could read a task id, a status or an input request that differs
+// from the gateway's.
 func CheckTask(task []byte) error {
 	return checkMembers(task, "its task",
 		"taskId", "status", "result", "error", "inputRequests", "requestState", "resultType")
 }
 
-// CheckCreateTaskResult is CheckTask for the legacy result that contains a created task. Other
-// results pass.
+// CheckCreateTaskResult checks the created task in a legacy result, like CheckTask. It accepts
+// results without a task.
 func CheckCreateTaskResult(result []byte) error {
 	if err := checkMembers(result, "its result", "task"); err != nil {
 		return err

@@ -11,13 +11,13 @@ import (
 // ClientMeta describes the client in the _meta of a modern request.
 type ClientMeta struct {
 	Revision     string // date of the revision
-	Capabilities []byte // the client's, a JSON object; nil = none
+	Capabilities []byte // capabilities of the client, a JSON object; nil = none
 	ClientInfo   []byte // the client's Implementation; nil = not given
 	LogLevel     string // least severe level of log messages to send; "" = none
 }
 
-// RevisionOf returns the revision that the _meta of a message names, "" if there is none. For a
-// value that is not a string it returns the JSON text.
+// RevisionOf returns the revision in the _meta of a message, "" if there is none. If the value is
+// not a string, RevisionOf returns its JSON text.
 func RevisionOf(m wire.Message) string {
 	value, _ := wire.Lookup(m.Part(wire.PartMeta), MetaProtocolVersion)
 	if len(value) > 0 && value[0] == '"' {
@@ -26,8 +26,9 @@ func RevisionOf(m wire.Message) string {
 	return string(value)
 }
 
-// IsModern reports whether a request names a revision that is not a legacy one. An unknown
-// revision counts as modern: the error response has the modern form, see [ParseClientMeta].
+// IsModern reports whether the _meta of a request contains a revision that is not a legacy
+// revision. An unknown revision counts as modern: the error response has the modern form, see
+// [ParseClientMeta].
 func IsModern(m wire.Message) bool {
 	if !mayContainMember(m.Part(wire.PartMeta), MetaProtocolVersion) {
 		return false
@@ -37,8 +38,8 @@ func IsModern(m wire.Message) bool {
 	return date != "" && (!known || t.Modern)
 }
 
-// RejectInBatch returns the error for a modern request inside a batch, which the modern generation
-// does not have; nil for a legacy request.
+// RejectInBatch returns an error for a modern request inside a batch, because the modern generation
+// does not have batches; nil for a legacy request.
 func RejectInBatch(m wire.Message) *wire.Error {
 	if !IsModern(m) {
 		return nil
@@ -47,8 +48,8 @@ func RejectInBatch(m wire.Message) *wire.Error {
 		"Invalid request: its protocol revision has no batches; send it on its own")
 }
 
-// mayContainMember reports whether object may have a member of this name: the text contains the
-// name, or an escape with which the name could be written.
+// mayContainMember is a quick check: it returns false if an object cannot have a member of this
+// name, because its text contains neither the name nor an escape that could be a part of the name.
 func mayContainMember(object []byte, name string) bool {
 	has := func(text string) bool {
 		return len(object) >= len(text) && bytes.Contains(object, []byte(text))
@@ -56,8 +57,8 @@ func mayContainMember(object []byte, name string) bool {
 	return has(name) || has(`\u`) || has(`\/`)
 }
 
-// ParseClientMeta reads the client metadata of a modern request. It fails with -32602 if a member
-// is missing or invalid, and with -32022 if the revision is not supported. Null capabilities are
+// ParseClientMeta reads the client metadata of a modern request. The error has the code -32602 if a
+// member is missing or invalid, and -32022 if the revision is not supported. Null capabilities are
 // removed, because many servers reject them. The result may share memory with m.
 func ParseClientMeta(m wire.Message) (ClientMeta, *wire.Error) {
 	meta := m.Part(wire.PartMeta)
@@ -94,7 +95,8 @@ const maxRequestedVersion = 100
 // UnsupportedVersionError returns the error for a revision that the gateway does not support.
 func UnsupportedVersionError(date string) *wire.Error { return versionError(date, RevisionDates()) }
 
-// UnsupportedLegacyVersionError does the same where only legacy revisions are supported.
+// UnsupportedLegacyVersionError returns the error for a revision that is not supported where only
+// legacy revisions are supported.
 func UnsupportedLegacyVersionError(date string) *wire.Error {
 	return versionError(date, slices.DeleteFunc(RevisionDates(), func(date string) bool {
 		t, _ := FindRevision(date)
@@ -111,8 +113,8 @@ func versionError(date string, all []string) *wire.Error {
 	return e
 }
 
-// AddTo returns the request m with this metadata, replacing any that m has. Other members of _meta
-// stay.
+// AddTo returns the request m with this metadata, which replaces existing client metadata. Other
+// members of _meta stay.
 func (c ClientMeta) AddTo(m wire.Message) wire.Message {
 	if c.Capabilities == nil {
 		c.Capabilities = []byte("{}")
@@ -130,7 +132,7 @@ func (c ClientMeta) AddTo(m wire.Message) wire.Message {
 	return setMeta(m, wire.EditObject(m.Part(wire.PartMeta), isModernMetaKey, put...))
 }
 
-// StripMeta removes the modern members of _meta from a message.
+// StripMeta removes the modern members from the _meta of a message.
 func StripMeta(m wire.Message) wire.Message {
 	meta := m.Part(wire.PartMeta)
 	if !mayContainMember(meta, metaPrefix) {
@@ -139,7 +141,7 @@ func StripMeta(m wire.Message) wire.Message {
 	return setMeta(m, wire.EditObject(meta, isModernMetaKey))
 }
 
-// StripParamsMeta is StripMeta for the params of a message; nil means no params.
+// StripParamsMeta removes the modern members from the _meta of params; nil means no params.
 func StripParamsMeta(params []byte) []byte {
 	meta, _ := wire.Lookup(params, "_meta")
 	if !wire.IsObject(meta) || !mayContainMember(meta, metaPrefix) {

@@ -7,8 +7,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// lookupCounted is [wire.Lookup] that also returns how often the member occurs: a duplicate has no
-// value, but is not absent.
+// lookupCounted is like [wire.Lookup] and also returns the number of occurrences of the member: a
+// duplicate has no value, but is not absent.
 func lookupCounted(object []byte, path ...string) (value []byte, times int) {
 	value, times = object, 1
 	for _, name := range path {
@@ -27,8 +27,8 @@ func lookupCounted(object []byte, path ...string) (value []byte, times int) {
 	return value, times
 }
 
-// A memberValue is the value of a member, nil if the member is absent or a duplicate, and how
-// often it occurs.
+// A memberValue is the value of a member, nil if the member is absent or occurs several times, and
+// the number of occurrences.
 type memberValue struct {
 	value []byte
 	count int
@@ -66,7 +66,7 @@ func mapMembers(object []byte, change func(key string, value []byte) []byte) []b
 	return append(out, object[done:]...)
 }
 
-// mapMember is mapMembers for a single member.
+// mapMember replaces the value of one member by the result of change, like mapMembers.
 func mapMember(object []byte, name string, change func(value []byte) []byte) []byte {
 	return mapMembers(object, func(key string, value []byte) []byte {
 		if key == name {
@@ -77,8 +77,8 @@ func mapMember(object []byte, name string, change func(value []byte) []byte) []b
 }
 
 // mapElements returns a JSON array in which each element is replaced by the elements that change
-// returns, any number of them. It returns text itself if nothing changes or if text is not an
-// array. Otherwise elements keep their bytes, but white space between them is lost.
+// returns, which may be none or several. It returns text itself if nothing changes or if text is
+// not an array. Otherwise elements keep their bytes, but white space between elements is lost.
 func mapElements(text []byte, change func(i int, element []byte) [][]byte) []byte {
 	var out [][]byte
 	changed := false
@@ -104,7 +104,8 @@ func dropMember(object []byte, name string) []byte {
 	return dropMembers(object, func(key string) bool { return key == name })
 }
 
-// dropMembers does the same with all members for which drop returns true.
+// dropMembers removes all members for which drop returns true. It returns object itself if there is
+// no such member or if it is not an object.
 func dropMembers(object []byte, drop func(key string) bool) []byte {
 	found := false
 	if !wire.IsObject(object) {

@@ -11,9 +11,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// LabelElicitations returns an error object with text in front of each message in its
-// data.elicitations, if its code is CodeURLElicitationRequired. All other bytes stay. It fails if
-// the code, the list or one of the elicitations is ambiguous, see CheckElicitationParams.
+// LabelElicitations inserts text in front of each message in the data.elicitations of an error
+// object with the code CodeURLElicitationRequired. All other bytes stay. It returns an error if the
+// code, the list or one of the elicitations is ambiguous, see CheckElicitationParams.
 func LabelElicitations(failure []byte, text string) ([]byte, error) {
 	list, err := URLElicitations(failure)
 	if list == nil || err != nil {
@@ -24,7 +24,7 @@ func LabelElicitations(failure []byte, text string) ([]byte, error) {
 	var marked []byte
 	done := 0
 	wire.EachElement(list, func(one []byte) bool {
-		start := done + bytes.Index(list[done:], one) // only white space and a comma precede it
+		start := done + bytes.Index(list[done:], one) // after white space and a comma
 		_, at := wire.Lookup(one, "message")
 		marked = append(append(marked, list[done:start+at]...), front...)
 		done = start + at + len(`"`)
@@ -37,8 +37,8 @@ func LabelElicitations(failure []byte, text string) ([]byte, error) {
 }
 
 // URLElicitations returns data.elicitations of an error object whose code is
-// CodeURLElicitationRequired, nil if there is none. It fails under the same conditions as
-// LabelElicitations.
+// CodeURLElicitationRequired, nil if there is none. It returns an error if the code, the list or
+// one of the elicitations is ambiguous, see CheckElicitationParams.
 func URLElicitations(failure []byte) (list []byte, err error) {
 	if !mayBeURLElicitation(failure) {
 		return nil, nil

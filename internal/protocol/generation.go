@@ -6,5 +6,5 @@ type Generation uint8
 const (
 	UnknownGeneration Generation = iota
 	Legacy                       // revisions with initialize and sessions
-	Modern                       // revisions without: each request contains the client metadata
+	Modern                       // revisions without sessions: each request has client metadata
 )

@@ -9,13 +9,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// maxParamHeaders bounds the arguments of a tool that headers repeat, because servers accept a
-// limited number of headers.
+// maxParamHeaders bounds the number of a tool's arguments that headers repeat, because servers
+// accept a limited number of headers.
 const maxParamHeaders = 64
 
-// CheckHeaderSchema returns what is wrong with the header annotations of a tool's inputSchema, ""
-// if nothing is. Over HTTP a tool with invalid annotations must not be used ("Clients MUST
-// exclude").
+// CheckHeaderSchema returns a description of a problem with the header annotations of a tool's
+// inputSchema, "" if they are valid. A tool with invalid annotations must not be used over HTTP
+// ("Clients MUST exclude").
 func CheckHeaderSchema(schema []byte) string {
 	problem := ""
 	seen := make(map[string]bool)
@@ -54,9 +54,10 @@ func StripHeaderAnnotations(schema []byte) []byte {
 	})
 }
 
-// eachParamHeader calls visit for each argument that a header repeats, with the path to the
-// argument, which visit must not keep, and the header's name without Mcp-Param-. It skips
-// annotations that are not valid headers, and all after the first [maxParamHeaders].
+// eachParamHeader calls visit for each argument that a header repeats. The arguments of visit are
+// the path to the argument, which visit must not keep, and the header's name without Mcp-Param-.
+// eachParamHeader skips annotations that are not valid headers, and all annotations after the first
+// [maxParamHeaders].
 func eachParamHeader(schema []byte, visit func(path []string, name string)) {
 	n := 0
 	eachAnnotation(schema, func(path []string, reached bool, _, value []byte) {
@@ -68,8 +69,8 @@ func eachParamHeader(schema []byte, visit func(path []string, name string)) {
 	})
 }
 
-// An annotationVisitor is called for each annotation: path contains the properties that lead to
-// the annotated schema, reached is true if only properties lead there, and value is the
+// An annotationVisitor is called for each annotation. path contains the properties on the way to
+// the annotated schema, reached is true if the way contains only properties, and value is the
 // annotation.
 type annotationVisitor func(path []string, reached bool, schema, value []byte)
 
@@ -96,8 +97,8 @@ func eachAnnotationIn(schema []byte, path []string, reached bool, levels int,
 	})
 }
 
-// mayHaveAnnotation is a quick check that returns false for most schemas without annotations. Keys
-// may be written with escapes.
+// mayHaveAnnotation is a quick check that returns false for most schemas without annotations. It
+// returns true for schemas with escapes, because keys may contain escapes.
 func mayHaveAnnotation(schema []byte) bool {
 	return bytes.Contains(schema, []byte(HeaderAnnotation)) || bytes.Contains(schema, []byte(`\u`))
 }
@@ -118,7 +119,7 @@ func isHeaderTypeName(literal []byte) bool {
 	return t == "string" || t == "integer" || t == "boolean"
 }
 
-// isToken reports whether name is valid as a header name (RFC 9110 §5.6.2).
+// isToken reports whether name is a valid header name (RFC 9110 §5.6.2).
 func isToken(name string) bool {
 	for i := 0; i < len(name); i++ {
 		c := name[i]

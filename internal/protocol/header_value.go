@@ -15,9 +15,9 @@ const (
 	encodedEnd   = "?="
 )
 
-// encodeHeaderValue returns text as a value of Mcp-Name or Mcp-Param-*, encoded if necessary. ""
-// is encoded as well: go-sdk 1.8 treats an empty header as a missing one, and every implementation
-// decodes.
+// encodeHeaderValue returns text as a value of Mcp-Name or Mcp-Param-*, encoded if necessary. An
+// empty text is encoded as well, because go-sdk 1.8 treats an empty header as a missing header, and
+// every implementation can decode values.
 func encodeHeaderValue(text string) string {
 	if isPlainHeaderValue(text) {
 		return text
@@ -38,7 +38,8 @@ func isPlainHeaderValue(text string) bool {
 }
 
 // decodeHeaderValue returns the text of a header value. A value without both markers is literal,
-// even if it contains UTF-8 that should have been encoded: go-sdk 1.8 sends names in this way.
+// even if it contains UTF-8 that should have been encoded, because go-sdk 1.8 sends names in this
+// way.
 func decodeHeaderValue(value string) (text string, ok bool) {
 	inner, begins := strings.CutPrefix(value, encodedBegin)
 	inner, ends := strings.CutSuffix(inner, encodedEnd)
@@ -75,8 +76,8 @@ func headerEquals(text string, value []byte) bool {
 	return ok && given && strconv.FormatInt(n, 10) == want
 }
 
-// parseSafeInteger reads a decimal number that is an integer of at most 2^53-1, the largest that a
-// double represents exactly.
+// parseSafeInteger reads a decimal number that is an integer with an absolute value of at most
+// 2^53-1, the range that a double represents exactly.
 func parseSafeInteger(text string) (n int64, ok bool) {
 	for i := 0; i < len(text); i++ {
 		if c := text[i]; (c < '0' || c > '9') && c != '-' && c != '+' && c != '.' && c != 'e' &&

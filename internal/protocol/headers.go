@@ -6,13 +6,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// RequestHeaders returns the headers of a modern request: its revision, its method, the name, URI
-// or task id it refers to and, for tools/call, the arguments that the tool's inputSchema annotates
-// (schema nil = none). The schema may contain invalid annotations ([CheckHeaderSchema]). Arguments
-// without a header form are omitted.
+// RequestHeaders returns the headers of a modern request. They contain its revision, its method,
+// the name, URI or task id it refers to and, for tools/call, the arguments that the tool's
+// inputSchema annotates (schema nil = none). The schema may contain invalid annotations
+// ([CheckHeaderSchema]). Arguments without a header form are omitted.
 //
-// A notification has only the header for its method and, if its _meta names a revision, the one
-// for that. The SDKs do the same, and servers do not check notifications.
+// A notification has only the header for its method and, if its _meta contains a revision, the
+// header for the revision. The SDKs do the same, and servers do not check notifications.
 func RequestHeaders(m wire.Message, schema []byte) map[string]string {
 	method := m.Method()
 	headers := map[string]string{HeaderMethod: method}
@@ -34,13 +34,12 @@ func RequestHeaders(m wire.Message, schema []byte) map[string]string {
 	return headers
 }
 
-// CheckHeaders reports a mismatch between the headers of a modern request and its body, see
-// [RequestHeaders]; get returns the values of one header. A header that occurs twice is a
-// mismatch. The header of an argument that is absent, null, or without a header form must be
-// absent or empty.
+// CheckHeaders returns an error if the headers of a modern request do not match its body, see
+// [RequestHeaders]. get returns the values of one header. A header that occurs twice is a mismatch.
+// If an argument is absent, null, or without a header form, its header must be absent or empty.
 //
-// MCP-Protocol-Version and notifications are not checked. A request without the name, URI or task
-// id that its method requires is not reported here.
+// MCP-Protocol-Version and notifications are not checked. CheckHeaders does not report the absence
+// of a name, URI or task id that the method requires.
 func CheckHeaders(m wire.Message, get func(string) []string, schema []byte) *wire.Error {
 	if m.Kind() != wire.Request {
 		return nil
@@ -123,7 +122,7 @@ func singleValue(values []string) (value string, ok bool) {
 }
 
 // nameParam returns the member of params that Mcp-Name repeats for this method, "" if there is
-// none, and the literal of its string value, nil if it is not a string.
+// none, and the literal of the member's value, nil if the value is not a string.
 func nameParam(m wire.Message, method string) (member string, literal []byte) {
 	switch method {
 	case MethodToolsCall, MethodPromptsGet:

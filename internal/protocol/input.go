@@ -19,9 +19,9 @@ type InputRequest struct {
 // maxInputRequests bounds the input requests of one result.
 const maxInputRequests = 256
 
-// ReadInputRequests reads an input_required result: its input requests in their order, and the
-// JSON text of its requestState, nil if it has none. It returns an error if the result has
-// neither, or if the input requests cannot be read.
+// ReadInputRequests reads an input_required result. It returns the input requests in their order,
+// and the JSON text of the requestState, nil if there is none. It returns an error if the result
+// has neither member, or if the input requests cannot be read.
 func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err error) {
 	if err := checkMembers(result, "its result", "inputRequests", "requestState",
 		"resultType"); err != nil {
@@ -72,8 +72,8 @@ func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err 
 	return inputs, state, err
 }
 
-// InputRequiredResult returns the result that asks the client for inputs. The client returns
-// state, which is the gateway's, unchanged.
+// InputRequiredResult returns the result that asks the client for inputs. state is the gateway's
+// requestState, which the client sends back unchanged.
 func InputRequiredResult(inputs []InputRequest, state string) []byte {
 	put := []wire.Member{{Key: "resultType", Text: []byte(`"input_required"`)}}
 	if len(inputs) > 0 {
@@ -85,7 +85,7 @@ func InputRequiredResult(inputs []InputRequest, state string) []byte {
 	return wire.EditObject(nil, nil, put...)
 }
 
-// encodeInputRequests returns the value of inputRequests.
+// encodeInputRequests returns input requests as the JSON value of inputRequests.
 func encodeInputRequests(inputs []InputRequest) []byte {
 	requests := make([]wire.Member, 0, len(inputs))
 	for _, in := range inputs {
@@ -118,7 +118,7 @@ func StripNullInputs(m wire.Message) wire.Message {
 	return setResult(m, rest)
 }
 
-// StripInputRequired removes the members that belong to input_required from a result.
+// StripInputRequired removes the members inputRequests and requestState from a result.
 func StripInputRequired(m wire.Message) wire.Message {
 	result := m.Part(wire.PartResult)
 	rest := dropMembers(result, func(key string) bool {
@@ -144,8 +144,8 @@ func SetRequestState(m wire.Message, state string) wire.Message {
 }
 
 // ReadContinuation returns the inputResponses of a request, nil if they are not an object, and its
-// requestState, "" if it is not a string. retry reports whether the request has either member,
-// even an invalid one: then it is not the first attempt.
+// requestState, "" if it is not a string. retry reports whether the request has one of these
+// members, valid or not, so that it is not the first attempt.
 func ReadContinuation(m wire.Message) (responses []byte, state string, retry bool) {
 	given, literal := m.Part(wire.PartInputResponses), m.Part(wire.PartRequestState)
 	if wire.IsObject(given) {
@@ -154,8 +154,8 @@ func ReadContinuation(m wire.Message) (responses []byte, state string, retry boo
 	return responses, wire.Unquote(literal), given != nil || literal != nil
 }
 
-// SetContinuation replaces the inputResponses and the requestState of a request with these JSON
-// texts; nil removes the member.
+// SetContinuation replaces the inputResponses and the requestState of a request by these JSON
+// texts; nil removes a member.
 func SetContinuation(m wire.Message, responses, state []byte) wire.Message {
 	var put []wire.Member
 	if responses != nil {

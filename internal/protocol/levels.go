@@ -6,5 +6,5 @@ import "slices"
 var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert",
 	"emergency"}
 
-// LogSeverity returns the severity of a log level, from 0 on; -1 if there is no such level.
+// LogSeverity returns the index of a log level in LogLevels, -1 if there is no such level.
 func LogSeverity(level string) int { return slices.Index(LogLevels, level) }

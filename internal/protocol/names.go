@@ -72,10 +72,10 @@ const (
 // argument.
 const HeaderAnnotation = "x-mcp-header"
 
-// metaPrefix begins the names that are reserved for MCP, of _meta members and of extensions.
+// metaPrefix is the prefix of names of _meta members and extensions that is reserved for MCP.
 const metaPrefix = "io.modelcontextprotocol/"
 
-// Members of _meta of the modern generation. [ClientMeta] contains those of a request.
+// Members of _meta of the modern generation. [ClientMeta] contains the members of a request.
 const (
 	MetaProtocolVersion    = mcp.MetaKeyProtocolVersion
 	MetaClientCapabilities = mcp.MetaKeyClientCapabilities
@@ -85,8 +85,8 @@ const (
 	MetaSubscriptionID     = mcp.MetaKeySubscriptionID
 )
 
-// MetaRelatedTask is the member of _meta by which a legacy message names the task it belongs to.
-// Modern messages do not have it.
+// MetaRelatedTask is the member of _meta that identifies the task that a legacy message belongs to.
+// Modern messages do not have this member.
 const MetaRelatedTask = metaPrefix + "related-task"
 
 // TasksExtension is the modern extension that lets calls become tasks.

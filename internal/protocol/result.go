@@ -10,22 +10,22 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// The values of resultType. Extensions define others.
+// The values of resultType in MCP. Extensions define further values.
 const (
 	ResultComplete      = "complete"
 	ResultInputRequired = "input_required"
 	ResultTask          = "task"
 )
 
-// ResultType returns the resultType of a result. A result without one is complete, as legacy
-// results are; "" means that resultType is not a string, or occurs twice.
+// ResultType returns the resultType of a result. A result without resultType is complete, like all
+// legacy results; "" means that resultType is not a string or occurs twice.
 func ResultType(result []byte) string {
 	kind, _ := ParseResultType(result)
 	return kind
 }
 
-// ParseResultType is ResultType for untrusted results. It returns an error if the result is not an
-// object, or if its resultType is not a string or occurs twice.
+// ParseResultType returns the resultType of an untrusted result. It returns an error if the result
+// is not an object, or if its resultType is not a string or occurs twice.
 func ParseResultType(result []byte) (string, error) {
 	if !mayContainMember(result, "resultType") {
 		return ResultComplete, checkObject(result)
@@ -57,19 +57,19 @@ func checkObject(result []byte) error {
 	return nil
 }
 
-// cacheable contains the methods whose complete results have ttlMs and cacheScope.
+// cacheable contains the methods whose complete results contain ttlMs and cacheScope.
 var cacheable = map[string]bool{
 	MethodServerDiscover: true, MethodToolsList: true, MethodPromptsList: true,
 	MethodResourcesList: true, MethodResourcesTemplatesList: true, MethodResourcesRead: true,
 }
 
-// ToModern returns the response to a request of this method in the form of the modern generation:
+// ToModern converts the response to a request of this method to the modern generation:
 //
-//   - A result gets resultType "complete", and the server's Implementation in its _meta,
-//     replacing any other.
+//   - A result gets resultType "complete", and the server's Implementation in its _meta, which
+//     replaces any other Implementation there.
 //   - The complete result of a cacheable method gets ttlMs 0 and cacheScope "private".
-//   - If fromModern is true the responder is modern, too, and its resultType, ttlMs and
-//     cacheScope stay. Otherwise members of these names have no meaning and are replaced.
+//   - fromModern is true if the responder is also modern. Its resultType, ttlMs and cacheScope then
+//     stay. In a legacy response members of these names have no meaning and are replaced.
 //   - Errors are converted, see [ErrorToModern].
 func ToModern(m wire.Message, method string, server []byte, fromModern bool) wire.Message {
 	result := m.Part(wire.PartResult)
@@ -99,7 +99,7 @@ func ToModern(m wire.Message, method string, server []byte, fromModern bool) wir
 }
 
 // differsInCaseOnly reports whether a key differs only in case from one of modernMembers. Clients
-// written in Go would accept it as that member.
+// written in Go would treat such a key as that member.
 func differsInCaseOnly(key string) bool {
 	for _, name := range modernMembers {
 		if key != name && strings.EqualFold(key, name) {
@@ -120,8 +120,9 @@ const (
 	memberCacheScope
 )
 
-// readModernMembers reads modernMembers from a result; only _meta unless fromModern is true.
-// Results are large, so it does not scan a result that cannot have the member.
+// readModernMembers reads the members of modernMembers from a result. If fromModern is false, it
+// reads only _meta, and does not scan a result that cannot contain _meta, because results can be
+// large.
 func readModernMembers(result []byte, fromModern bool) []memberValue {
 	switch {
 	case fromModern:
@@ -133,8 +134,8 @@ func readModernMembers(result []byte, fromModern bool) []memberValue {
 	return make([]memberValue, len(modernMembers))
 }
 
-// ToLegacy returns a response without the members that only modern results have. It returns m
-// itself if there are none.
+// ToLegacy removes the members of a response that only modern results have. It returns m itself if
+// there are no such members.
 func ToLegacy(m wire.Message) wire.Message {
 	result := m.Part(wire.PartResult)
 	if m.Part(wire.PartError) != nil || !wire.IsObject(result) {
@@ -172,8 +173,9 @@ func responseErrorToModern(m wire.Message, method string) wire.Message {
 // ErrorToModern converts an error object to the modern generation:
 //
 //   - "Resource not found" becomes -32602, the code for any unknown param.
-//   - Reserved codes, which may have another meaning or none, become -32603, except
-//     CodeMissingCapability with its data: the client may not have declared what the call needs.
+//   - Codes of the reserved range, which may have another meaning or none, become -32603, and so
+//     does "Resource not found" if the request was not about a resource. CodeMissingCapability with
+//     its data stays: the client may lack a capability that the call needs.
 func ErrorToModern(failure []byte, method string) []byte {
 	data := wire.ReadError(failure).Data
 	uri, _ := wire.Lookup(data, "uri")
@@ -194,13 +196,13 @@ func ErrorToModern(failure []byte, method string) []byte {
 	})
 }
 
-// errorCode returns the code of an error object, which may be written as -32042.0; 0 if it has
-// none.
+// errorCode returns the code of an error object, 0 if there is none. The JSON text of the code may
+// be a decimal such as -32042.0.
 func errorCode(failure []byte) int {
 	var literal []byte
 	wire.Members(failure, func(key string, value []byte, _ int) {
 		if key == "code" {
-			literal = value // of duplicates clients use the last one
+			literal = value // clients use the last duplicate
 		}
 	})
 	code, err := strconv.ParseFloat(string(literal), 64)
@@ -210,8 +212,8 @@ func errorCode(failure []byte) int {
 	return int(code)
 }
 
-// ErrorToLegacy converts a modern error to the legacy generation. It is the response to a request
-// for the resource uri; "" means that the request was for something else.
+// ErrorToLegacy converts a modern error to the legacy generation. uri is the resource that the
+// request was for, "" if the request was not for a resource.
 func ErrorToLegacy(m wire.Message, uri string) wire.Message {
 	e := wire.ReadError(m.Part(wire.PartError))
 	if about, _ := wire.Lookup(e.Data, "uri"); e.Code == wire.CodeInvalidParams && uri != "" &&

@@ -1,14 +1,14 @@
-// Package protocol contains the revisions of MCP as data, the names and codes of the
-// specification, and the translation between revisions. [Features] names what a revision has, so
-// that other packages do not compare dates. Each translation is a pure function.
+// Package protocol contains the revisions of MCP as data, the names and codes of the specification,
+// and the translation between revisions. [Features] contains the properties of a revision, so that
+// other packages do not compare dates. Each translation is a pure function.
 //
 // There are two generations. In the legacy one a session begins with initialize (2024-11-05 to
 // 2025-11-25). In the modern one (from 2026-07-28 on) there is no session: each request describes
 // its client in _meta, see [ClientMeta].
 //
 // Results, requests and responses stay JSON text: functions add, replace and remove members and
-// leave all other bytes unchanged. The package does not know which client or backend a message
-// belongs to; packages gateway and backends do.
+// leave all other bytes unchanged. Only packages gateway and backends know the client or backend
+// that a message belongs to.
 package protocol
 
 import "slices"
@@ -24,8 +24,8 @@ type Features struct {
 	ResourceLinks       bool // content of type resource_link
 	StructuredContent   bool // structuredContent and outputSchema, both of type object
 	NonObjectStructured bool // structuredContent and outputSchema may be of any type
-	TitledEnums         bool // enums with titles (oneOf), and enums with multiple selection
-	SamplingTools       bool // tools in sampling, and several content blocks in one message
+	TitledEnums         bool // enums with titles (oneOf) or multiple selection
+	SamplingTools       bool // tools in sampling, and several content blocks per message
 	SamplingContext     bool // includeContext needs a capability
 }
 
@@ -78,9 +78,10 @@ func FindRevision(date string) (Features, bool) {
 	return Features{}, false
 }
 
-// Negotiate returns the revision with which a server responds to initialize: the requested one if
-// it is a known legacy revision, else the newest legacy one ("Otherwise, the server MUST respond
-// with another protocol version it supports", lifecycle). Modern revisions have no initialize.
+// Negotiate returns the revision with which a server responds to initialize: the requested revision
+// if it is a known legacy revision, else the newest legacy revision ("Otherwise, the server MUST
+// respond with another protocol version it supports", lifecycle). Modern revisions have no
+// initialize.
 func Negotiate(date string) Features {
 	if t, ok := FindRevision(date); ok && !t.Modern {
 		return t
@@ -88,8 +89,8 @@ func Negotiate(date string) Features {
 	return NewestLegacy()
 }
 
-// NewestModernOf returns the newest known modern revision in a list of dates; ok is false if there
-// is none.
+// NewestModernOf returns the newest known modern revision in a list of dates; ok is false if the
+// list contains no such revision.
 func NewestModernOf(dates []string) (Features, bool) {
 	for i := range revisions {
 		t := revisions[len(revisions)-1-i]
@@ -100,9 +101,9 @@ func NewestModernOf(dates []string) (Features, bool) {
 	return Features{}, false
 }
 
-// IsModernRevision reports whether a date that comes without _meta, for example in a header,
-// belongs to the modern generation. Unknown dates after the first modern revision do, and so does
-// any text that sorts after that revision. "" belongs to no generation.
+// IsModernRevision reports whether a date that is not from _meta, for example from a header,
+// belongs to the modern generation. Unknown dates after the first modern revision, and any text
+// that sorts after this date, count as modern. "" belongs to no generation.
 func IsModernRevision(date string) bool {
 	return slices.ContainsFunc(revisions, func(t Features) bool {
 		return t.Modern && date >= t.Date

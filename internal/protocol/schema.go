@@ -2,9 +2,9 @@ package protocol
 
 import "mcpgateway/internal/wire"
 
-// Keywords of all drafts of JSON Schema whose values are schemas: schemaKeywords contain a schema
-// or an array of schemas, schemaMapKeywords an object with schemas as its values. Values of other
-// keywords, such as const and default, are data.
+// Keywords of all drafts of JSON Schema whose values contain schemas. The value of one of
+// schemaKeywords is a schema or an array of schemas, the value of one of schemaMapKeywords an
+// object whose values are schemas. Values of other keywords, such as const and default, are data.
 var (
 	schemaKeywords = map[string]bool{
 		"items": true, "prefixItems": true, "additionalItems": true, "contains": true,
@@ -20,12 +20,12 @@ var (
 	}
 )
 
-// maxSchemaDepth bounds how deep nested schemas are visited, because each level is scanned again.
-// Deeper schemas stay unchanged.
+// maxSchemaDepth is the number of levels of nested schemas that are visited, because each level is
+// scanned again. Deeper schemas stay unchanged.
 const maxSchemaDepth = 64
 
-// eachSchema calls visit with each direct subschema, its keyword and, in a map of schemas, its
-// name.
+// eachSchema calls visit with each direct subschema, its keyword and, if it is in a map of schemas,
+// its name.
 func eachSchema(schema []byte, visit func(keyword, name string, inner []byte)) {
 	wire.Members(schema, func(keyword string, value []byte, _ int) {
 		switch {
@@ -44,9 +44,9 @@ func eachSchema(schema []byte, visit func(keyword, name string, inner []byte)) {
 	})
 }
 
-// mapSchemas replaces a schema and its subschemas by the results of change, the schema itself
-// first. If change returns false, the subschemas of the result are skipped. It returns schema
-// itself if nothing changes.
+// mapSchemas replaces a schema by the result of change, and then the subschemas of this result. If
+// change returns false, the subschemas of its result are skipped. It returns schema itself if
+// nothing changes.
 func mapSchemas(schema []byte, change func(schema []byte) (to []byte, inside bool)) []byte {
 	return mapSchemasDown(maxSchemaDepth, schema, change)
 }

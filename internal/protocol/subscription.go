@@ -3,7 +3,7 @@ package protocol
 import "mcpgateway/internal/wire"
 
 // SetResultSubscriptionID adds the id of the subscription to the response to subscriptions/listen.
-// It is the id of that request.
+// The id of a subscription is the id of this request.
 func SetResultSubscriptionID(m wire.Message, id wire.ID) wire.Message {
 	result := m.Part(wire.PartResult)
 	meta, _ := wire.Lookup(result, "_meta")
@@ -12,8 +12,8 @@ func SetResultSubscriptionID(m wire.Message, id wire.ID) wire.Message {
 		wire.Member{Key: "_meta", Text: wire.EditObject(meta, nil, put)}))
 }
 
-// SetSubscriptionID adds the id of the subscription to a notification: the JSON text of the id of
-// its subscriptions/listen request.
+// SetSubscriptionID adds the id of the subscription, which is the id of the subscriptions/listen
+// request, to a notification.
 func SetSubscriptionID(m wire.Message, id wire.ID) wire.Message {
 	put := wire.Member{Key: MetaSubscriptionID, Text: []byte(id)}
 	return setMeta(m, wire.EditObject(m.Part(wire.PartMeta), nil, put))

@@ -26,7 +26,7 @@ import (
 //
 // OUTCOME is a result, an error, or inputRequests, see [TaskOutcome].
 
-// The statuses of a task, the same in both generations.
+// The statuses of a task in both generations.
 const (
 	TaskWorking       = "working"
 	TaskInputRequired = "input_required"
@@ -35,8 +35,8 @@ const (
 	TaskCancelled     = "cancelled"
 )
 
-// A TaskOutcome is the part of a modern task beyond its status: the response, or the input that it
-// waits for. The zero value is that of a working task.
+// A TaskOutcome is the response that a modern task contains, or its open input requests. A working
+// task has the zero value.
 type TaskOutcome struct {
 	Result []byte         // result of the request that became the task
 	Error  []byte         // error object of the request that became the task
@@ -49,27 +49,27 @@ func TaskStatus(task []byte) string {
 	return wire.Unquote(status)
 }
 
-// IsTerminalStatus reports whether a task of this status has ended, so that its status is final.
+// IsTerminalStatus reports whether a status is final because the task has ended.
 func IsTerminalStatus(status string) bool {
 	return status == TaskCompleted || status == TaskFailed || status == TaskCancelled
 }
 
-// TaskToModern returns a legacy task as the modern result of tasks/get, with the outcome o:
+// TaskToModern converts a legacy task to the modern result of tasks/get with the outcome o:
 //
-//   - The status matches o: with a result it is completed, even if the result is a tool error;
-//     with an error it is failed; with inputs it is input_required.
-//   - A task that has ended is reported as working if o is empty, because a modern task must not
-//     be completed or failed without its result or error. A cancelled task stays cancelled.
+//   - The status is completed if o has a result, even if the result is a tool error, failed if o
+//     has an error, and input_required if o has inputs.
+//   - If o is empty, a completed or failed task is reported as working, because a modern task must
+//     not be completed or failed without its result or error. A cancelled task stays cancelled.
 //   - Durations become whole numbers; an invalid ttl becomes null.
-//   - The related task in the result's _meta is removed, and its resultType becomes "complete",
-//     because it has no meaning in the legacy generation. All other bytes stay.
+//   - In the result of o, the related task is removed from _meta, and a resultType, which has no
+//     meaning in a legacy result, becomes "complete". All other bytes stay.
 func TaskToModern(task []byte, o TaskOutcome) []byte {
 	return buildModernTask(task, o, wire.Member{Key: "resultType", Text: []byte(`"complete"`)})
 }
 
-// SanitizeTask returns a modern server's result of tasks/get for the client, with the client's
-// task id. Members that do not belong to the status are removed, and resultType becomes
-// "complete", even if the server wrote "task". All other bytes stay.
+// SanitizeTask converts a modern server's result of tasks/get to a valid result with the client's
+// task id. Members that do not belong to the status are removed, and resultType becomes "complete",
+// even if the server wrote "task". All other bytes stay.
 func SanitizeTask(task []byte, id string) []byte {
 	status := TaskStatus(task)
 	task = dropMembers(task, func(key string) bool {
@@ -84,8 +84,9 @@ func SanitizeTask(task []byte, id string) []byte {
 	return ensureTaskID(task, id)
 }
 
-// SanitizeCreateTaskResult is SanitizeTask for the result that contains a created task. It removes
-// the outcome and the input requests, which do not belong there.
+// SanitizeCreateTaskResult converts a modern server's result with a created task to a valid result
+// with the client's task id. It removes the outcome and the input requests, which must not be in
+// such a result.
 func SanitizeCreateTaskResult(result []byte, id string) []byte {
 	result = dropMembers(result, func(key string) bool {
 		return key == "requestState" || key == "result" || key == "error" || key == "inputRequests"
@@ -97,8 +98,7 @@ func SanitizeCreateTaskResult(result []byte, id string) []byte {
 	return ensureTaskID(result, id)
 }
 
-// ensureTaskID is [SetTaskID] for a modern task; it also adds a missing id and replaces an invalid
-// one.
+// ensureTaskID sets the id of a modern task, even if the task has no id or an invalid id.
 func ensureTaskID(task []byte, id string) []byte {
 	if old, _ := wire.Lookup(task, "taskId"); len(old) > 0 && old[0] == '"' {
 		return SetTaskID(task, id)
@@ -106,8 +106,8 @@ func ensureTaskID(task []byte, id string) []byte {
 	return wire.EditObject(task, nil, wire.Member{Key: "taskId", Text: wire.Quote(id)})
 }
 
-// NewTaskNotification returns the notification that a task has changed, for a
-// subscriptions/listen; task is the result of tasks/get.
+// NewTaskNotification returns the modern notification about a change of a task, for the stream of
+// subscriptions/listen. task is the result of tasks/get.
 func NewTaskNotification(task []byte) wire.Message {
 	return wire.NewNotification(NotificationTasks, wire.EditObject(task, func(key string) bool {
 		return key == "resultType" || key == "_meta"
@@ -161,8 +161,7 @@ func withCompleteType(result []byte) []byte {
 	return mapMember(result, "resultType", func([]byte) []byte { return []byte(`"complete"`) })
 }
 
-// isModernTaskMember reports whether a member has a meaning in modern tasks or results that it
-// does not have in legacy ones.
+// isModernTaskMember reports whether a member has a meaning only in modern tasks or results.
 func isModernTaskMember(key string) bool {
 	switch key {
 	case "resultType", "ttlMs", "pollIntervalMs", "result", "error", "inputRequests",
@@ -172,9 +171,9 @@ func isModernTaskMember(key string) bool {
 	return false
 }
 
-// TaskToLegacy returns a modern task as the result of tasks/get in 2025-11-25. A task that
-// completed with a tool error is failed there. Durations become whole numbers; an invalid ttl
-// becomes null. All other members stay.
+// TaskToLegacy converts a modern task to the result of tasks/get in 2025-11-25. If the task
+// completed with a tool error, its legacy status is failed. Durations become whole numbers; an
+// invalid ttl becomes null. All other members stay.
 func TaskToLegacy(task []byte) []byte {
 	status := TaskStatus(task)
 	if wrong, _ := wire.Lookup(task, "result", "isError"); status == TaskCompleted &&
@@ -205,7 +204,8 @@ func CreateTaskResultToLegacy(result []byte) []byte {
 	return wire.EditObject(nil, nil, append(put, wire.Member{Key: "task", Text: task})...)
 }
 
-// NewLegacyTask returns a legacy task, created and updated at this time, with an unlimited ttl.
+// NewLegacyTask returns a legacy task with an unlimited ttl that was created and updated at this
+// time.
 func NewLegacyTask(id, status string, at time.Time) []byte {
 	return wire.Encode(struct {
 		ID      string    `json:"taskId"`
@@ -221,8 +221,8 @@ func WithStatusCancelled(task []byte) []byte {
 	return wire.EditObject(task, nil, wire.Member{Key: "status", Text: wire.Quote(TaskCancelled)})
 }
 
-// ReadTaskOutcome reads the outcome of a modern task, or the input that it waits for. It returns
-// an error if the members that belong to the status are missing.
+// ReadTaskOutcome reads the outcome of a modern task. It returns an error if the members that
+// belong to the status are missing.
 func ReadTaskOutcome(task []byte) (o TaskOutcome, err error) {
 	result, _ := wire.Lookup(task, "result")
 	failure, _ := wire.Lookup(task, "error")
@@ -250,15 +250,15 @@ func ReadTaskOutcome(task []byte) (o TaskOutcome, err error) {
 	return o, err
 }
 
-// TaskPollInterval returns how long to wait before the next poll of a task of either generation; 0
-// if the task does not specify it.
+// TaskPollInterval returns the poll interval of a task of either generation, 0 if the task does not
+// specify one.
 func TaskPollInterval(task []byte) time.Duration {
 	ms, _ := parseMilliseconds(firstPresent(task, "pollInterval", "pollIntervalMs"), math.Ceil)
 	return time.Duration(ms) * time.Millisecond
 }
 
-// TaskTTL returns how long a task of either generation is kept after its creation; ok is false if
-// that is not specified or unlimited.
+// TaskTTL returns the time to live of a task of either generation, counted from its creation; ok is
+// false if it is unspecified or unlimited.
 func TaskTTL(task []byte) (life time.Duration, ok bool) {
 	ms, ok := parseMilliseconds(firstPresent(task, "ttl", "ttlMs"), math.Floor)
 	return time.Duration(ms) * time.Millisecond, ok
@@ -276,8 +276,8 @@ func firstPresent(task []byte, keys ...string) []byte {
 	return value
 }
 
-// statusAndTimes returns the status, and lastUpdatedAt if the task lacks it: lastUpdatedAt was
-// added to the specification later.
+// statusAndTimes returns the member for the status, and a member lastUpdatedAt if the task lacks
+// it, because lastUpdatedAt was added to the specification later.
 func statusAndTimes(task []byte, status string) []wire.Member {
 	put := []wire.Member{{Key: "status", Text: wire.Quote(status)}}
 	created, _ := wire.Lookup(task, "createdAt")
@@ -288,8 +288,8 @@ func statusAndTimes(task []byte, status string) []wire.Member {
 	return put
 }
 
-// durations returns the ttl and the poll interval of a task of either generation as whole numbers,
-// under these names. The ttl is rounded down, the interval up.
+// durations returns members with these names for the ttl and the poll interval of a task of either
+// generation, as whole numbers. The ttl is rounded down, the interval up.
 func durations(task []byte, ttl, interval string) []wire.Member {
 	put := []wire.Member{{Key: ttl, Text: []byte("null")}}
 	if ms, ok := parseMilliseconds(firstPresent(task, "ttl", "ttlMs"), math.Floor); ok {

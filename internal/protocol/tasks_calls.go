@@ -30,8 +30,8 @@ func AddTasksExtension(capabilities []byte) []byte {
 	return wire.EditObject(capabilities, nil, wire.Member{Key: "extensions", Text: extensions})
 }
 
-// MissingTasksError returns the error for a client without the tasks extension: requests about
-// tasks need it, and so do calls whose only possible result is a task.
+// MissingTasksError returns the error for a client without the tasks extension. Requests about
+// tasks, and calls whose only possible result is a task, need the extension.
 func MissingTasksError() *wire.Error {
 	e := wire.Errorf(CodeMissingCapability, "Missing required client capability: the extension %s",
 		TasksExtension)
@@ -40,7 +40,8 @@ func MissingTasksError() *wire.Error {
 	return e
 }
 
-// TaskSupport returns whether a tool of 2025-11-25 can, or must, be called as a task.
+// TaskSupport returns the execution.taskSupport of a tool of 2025-11-25. An absent or unknown value
+// counts as forbidden.
 func TaskSupport(tool []byte) string {
 	value, _ := wire.Lookup(tool, "execution", "taskSupport")
 	switch support := wire.Unquote(value); support {
@@ -50,8 +51,9 @@ func TaskSupport(tool []byte) string {
 	return TaskSupportForbidden
 }
 
-// StripExecution removes a tool's execution for lists of the modern generation, in which the
-// server decides whether a call becomes a task. It returns tool itself if there is none.
+// StripExecution removes the member execution from a tool, for lists of the modern generation, in
+// which the server decides whether a call becomes a task. It returns tool itself if there is no
+// such member.
 func StripExecution(tool []byte) []byte {
 	if !mayContainMember(tool, "execution") {
 		return tool
@@ -62,7 +64,8 @@ func StripExecution(tool []byte) []byte {
 	return wire.EditObject(tool, func(key string) bool { return key == "execution" })
 }
 
-// AddTaskParam makes a tools/call ask for a task, as in 2025-11-25, replacing any task param.
+// AddTaskParam adds the task param of 2025-11-25, with which a client asks for a task, to a
+// tools/call. It replaces an existing task param.
 func AddTaskParam(m wire.Message) wire.Message {
 	params := m.Part(wire.PartParams)
 	if !wire.IsObject(params) {

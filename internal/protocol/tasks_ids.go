@@ -13,8 +13,8 @@ func TaskID(object []byte) string {
 	return wire.Unquote(id)
 }
 
-// SetTaskID replaces the task id in such an object. All other bytes stay, and an object without a
-// task id is returned unchanged.
+// SetTaskID replaces the task id in an object that [TaskID] can read. All other bytes stay, and an
+// object without a task id is returned unchanged.
 func SetTaskID(object []byte, id string) []byte {
 	old, at := wire.Lookup(object, taskIDPath(object)...)
 	if old == nil {
@@ -30,7 +30,7 @@ func taskIDPath(object []byte) []string {
 	return []string{"taskId"}
 }
 
-// SetMessageTaskID is SetTaskID for the params or the result of a message.
+// SetMessageTaskID replaces the task id in the params or the result of a message.
 func SetMessageTaskID(m wire.Message, id string) wire.Message {
 	for _, part := range []wire.Part{wire.PartParams, wire.PartResult} {
 		if object := m.Part(part); TaskID(object) != "" {
@@ -48,8 +48,8 @@ func AddRelatedTask(object []byte, id string) []byte {
 	return wire.EditObject(object, nil, wire.Member{Key: "_meta", Text: meta})
 }
 
-// StripRelatedTask removes the related task from params or a result, and _meta if it is empty
-// then. It returns object itself if there is none.
+// StripRelatedTask removes the related task from the _meta of params or a result, and _meta if it
+// becomes empty. It returns object itself if there is no related task.
 func StripRelatedTask(object []byte) []byte {
 	if !mayContainMember(object, "related-task") {
 		return object

@@ -2,8 +2,8 @@ package protocol
 
 import "mcpgateway/internal/wire"
 
-// CompleteResult is the modern result of tasks/update and tasks/cancel, which contains nothing
-// about the task.
+// CompleteResult is the modern result of tasks/update and tasks/cancel, which does not contain the
+// task.
 const CompleteResult = `{"resultType":"complete"}`
 
 // An InputResponse is a client's response to the InputRequest with this key. A legacy client would
@@ -13,9 +13,9 @@ type InputResponse struct {
 	Result []byte // an object
 }
 
-// ParseTaskUpdate reads a tasks/update: the task id and the input responses in their order. It
-// fails with -32602 if the id is missing, if the responses cannot be read, or if there are more
-// than one result may have input requests.
+// ParseTaskUpdate reads the task id and the input responses, in their order, of a tasks/update. The
+// error has the code -32602. It is returned if the id is missing, if the responses cannot be read,
+// or if their number exceeds maxInputRequests.
 func ParseTaskUpdate(m wire.Message) (id string, responses []InputResponse, err *wire.Error) {
 	params := m.Part(wire.PartParams)
 	literal, _ := wire.Lookup(params, "taskId")
@@ -50,7 +50,8 @@ func ParseTaskUpdate(m wire.Message) (id string, responses []InputResponse, err 
 const maxListenTaskIDs = 4096
 
 // ListenTaskIDs returns the task ids in a subscriptions/listen in their order, nil if there are
-// none. It fails with -32602 if they cannot be read or exceed maxListenTaskIDs.
+// none. It returns an error with the code -32602 if the ids cannot be read or if their number
+// exceeds maxListenTaskIDs.
 func ListenTaskIDs(m wire.Message) (ids []string, err *wire.Error) {
 	list, _ := wire.Lookup(m.Part(wire.PartParams), "notifications", "taskIds")
 	if wire.IsNull(list) {

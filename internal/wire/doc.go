@@ -3,13 +3,12 @@
 //
 // [Parse] scans a message once: it validates the JSON, classifies the message and records the
 // offsets of the parts that a gateway needs, such as the id, the method, a tool's name and a
-// progress token. It decodes and copies nothing. [Message.Splice] returns a message with some
+// progress token. Parse decodes and copies nothing. [Message.Splice] returns a message with some
 // parts replaced, for example the id or the name; unknown members, key order, number text and
 // escapes stay as they were sent.
 //
-// The package rejects ambiguous messages: a known member that occurs twice or in another case
-// ("Method"), and invalid UTF-8. It rejects messages beyond these bounds: nesting deeper than
-// 1000, batches of more than 4096 messages, ids and progress tokens of more than 4 KiB, texts of
-// more than 1 GiB. It does no I/O. The names of the members and methods that it looks for are all
-// it knows of MCP.
+// The package rejects invalid UTF-8 and ambiguous messages, in which a known member occurs twice or
+// in another case ("Method"). It rejects messages that exceed a bound: nesting deeper than 1000,
+// batches of more than 4096 messages, ids and progress tokens of more than 4 KiB, texts of more
+// than 1 GiB. It does no I/O. Its only knowledge of MCP is the names of members and methods.
 package wire

@@ -12,14 +12,14 @@ func Lookup(object []byte, path ...string) (value []byte, at int) {
 	return value, at
 }
 
-// lookupCounted is Lookup that also returns how often the last member occurs.
+// lookupCounted is like Lookup and also returns the number of occurrences of the last member.
 func lookupCounted(object []byte, path []string) (value []byte, at, times int) {
 	if len(path) == 0 {
 		return object, 0, 1
 	}
 	s := scan(object)
 	i, ok := s.enterObject(0)
-	for ok { // like Members, without an allocation per key
+	for ok { // this loop is like Members, without an allocation per key
 		found, lo := string(s.key()) == path[0], i
 		if i = s.value(i); found && s.err == nil {
 			value, at = object[lo:i:i], lo
@@ -35,8 +35,8 @@ func lookupCounted(object []byte, path []string) (value []byte, at, times int) {
 }
 
 // Set replaces the value at path in the message by text, which must be JSON. A missing member is
-// added if its parent object exists. The result is parsed again, so Set is meant for parts that
-// Parse does not record and that rarely change. If ok is false, the result is m.
+// added if its parent object exists. Set parses the whole result again, so it is meant for rare
+// changes of parts that Parse does not record. If ok is false, the result is m.
 func (m Message) Set(text []byte, path ...string) (changed Message, ok bool) {
 	value, at, times := lookupCounted(m.raw, path)
 	end := at + len(value)
@@ -70,9 +70,9 @@ type Member struct {
 }
 
 // EditObject returns object without the members for which drop returns true (nil = none), and with
-// the members in put prepended, replacing existing ones of the same key. Other members keep their
-// bytes and order; white space between them is not preserved. A value that is not an object is
-// treated as {}.
+// the members in put prepended. These replace existing members with the same key. Other members
+// keep their bytes and order; white space between members is not preserved. A value that is not an
+// object is treated as {}.
 func EditObject(object []byte, drop func(key string) bool, put ...Member) []byte {
 	return appendEdited(make([]byte, 0, len(object)+extraCap(put)), object, drop, put,
 		func(string, span) {})
@@ -136,9 +136,9 @@ func appendEdited(b, object []byte, drop func(key string) bool, put []Member,
 	return append(b, '}')
 }
 
-// WithoutNulls removes the members with the value null from a JSON object and from the objects
-// nested in it, but not in arrays. Other members keep their bytes and order. It returns object
-// itself if it does not contain "null".
+// WithoutNulls removes the members with the value null from a JSON object and its nested objects,
+// except for objects in arrays. Other members keep their bytes and order. It returns object itself
+// if it does not contain "null".
 func WithoutNulls(object []byte) []byte {
 	if !bytes.Contains(object, []byte("null")) {
 		return object

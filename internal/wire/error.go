@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// The codes of JSON-RPC 2.0 §5.1, and the code that MCP gateways and servers commonly return for a
-// request before the handshake. The range from -32020 to -32099 is reserved by the MCP
+// Codes of JSON-RPC 2.0 §5.1, and CodeNotInitialized, which MCP gateways and servers commonly
+// return for a request before the handshake. The range from -32020 to -32099 is reserved by the MCP
 // specification.
 const (
 	CodeParseError     = -32700
@@ -18,8 +18,8 @@ const (
 	CodeNotInitialized = -32002
 )
 
-// An Error is the error object of a JSON-RPC response. No other errors are sent to a client or
-// backend.
+// An Error is the error object of a JSON-RPC response. Only errors of this type are sent to a
+// client or backend.
 type Error struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -38,8 +38,8 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause of the error, nil if it is unknown.
 func (e *Error) Unwrap() error { return e.cause }
 
-// ReadError decodes the error object of a response. Invalid members keep their zero values,
-// because another implementation's error may be anything. The Error shares memory with object.
+// ReadError decodes the error object of a response. Invalid members keep their zero values, because
+// other implementations may send arbitrary values. The Error shares memory with object.
 func ReadError(object []byte) *Error {
 	e := &Error{}
 	Members(object, func(key string, value []byte, _ int) {

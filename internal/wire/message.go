@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// An ID is the JSON text of a request id, exactly as it was sent: `7`, `"7"`, `null`. It is never
-// converted to a number, so it is never rounded. "" means no id. Two ids are equal if their text
-// is.
+// An ID is the JSON text of a request id, exactly as it was sent: `7`, `"7"`, `null`. An ID is
+// never converted to a number, so it is never rounded. "" means no id. Two ids are equal if their
+// texts are equal.
 type ID string
 
-// maxID bounds the id and the progress token of a message, in bytes, because a table keeps them
+// maxID bounds the id and the progress token of a message, in bytes, because a table contains them
 // for the duration of the call.
 const maxID = 4096
 
@@ -49,11 +49,11 @@ const (
 	numParts
 )
 
-// A span is a range of bytes in a message; an empty one means absent.
+// A span is a range of bytes in a message. The zero span means that a part is absent.
 type span struct{ lo, hi int32 }
 
-// A Message is a JSON-RPC message, or a batch of them, with the offsets of its parts. Its text is
-// immutable, so a Message may be kept and shared.
+// A Message is a JSON-RPC message or a batch of messages, with the offsets of its parts. Its text
+// is immutable, so a Message may be stored and shared.
 type Message struct {
 	raw               []byte
 	parts             [numParts]span
@@ -73,7 +73,7 @@ func (m Message) Kind() MessageKind { return m.kind }
 // marks.
 func (m Message) Part(p Part) []byte { return m.part(p) }
 
-// part is Part without a copy of the message.
+// part is like Part, but does not copy m.
 func (m *Message) part(p Part) []byte {
 	if s := m.parts[p]; s.hi > s.lo {
 		return m.raw[s.lo:s.hi:s.hi]
@@ -97,9 +97,9 @@ func (m Message) Name() string { return Unquote(m.Part(PartName)) }
 func (m Message) IsToolError() bool { return string(m.Part(partIsError)) == "true" }
 
 // OneLine returns the message without line breaks, for transports in which a line break ends a
-// message. It copies the message only if there is a line break. Line breaks occur only between
-// tokens, so that each can be replaced by a space without moving any part. Trailing white space is
-// removed, because some clients do not accept it before the end of a line.
+// message. It copies the text only if there is a line break. Line breaks occur only between tokens,
+// so replacing each by a space does not change the offsets of parts. Trailing white space is
+// removed, because some clients reject white space at the end of a line.
 func (m Message) OneLine() Message {
 	if !m.multiline {
 		return m
@@ -114,8 +114,8 @@ func (m Message) OneLine() Message {
 	return m
 }
 
-// WantsResponse reports whether a message that [Parse] rejected as invalid is still a JSON-RPC 2.0
-// request: it has a method and an id, so that the sender waits for a response.
+// WantsResponse reports whether a message that [Parse] rejected as invalid has the version, method
+// and id of a JSON-RPC 2.0 request, so that the sender waits for a response.
 func (m Message) WantsResponse() bool {
 	method := m.Part(PartMethod)
 	return m.kind == Invalid && Unquote(m.Part(partVersion)) == "2.0" && len(method) > 0 &&
@@ -141,7 +141,7 @@ func Elements(array []byte) [][]byte {
 }
 
 // EachElement calls visit with the text of each element of a JSON array, in order, until visit
-// returns false. It reports whether array is a JSON array, as far as it was read.
+// returns false. It reports whether array is a JSON array, as far as EachElement has read it.
 func EachElement(array []byte, visit func(element []byte) bool) bool {
 	s := scan(array)
 	i, ok := s.enterArray(0)
@@ -158,8 +158,8 @@ func EachElement(array []byte, visit func(element []byte) bool) bool {
 }
 
 // Members calls visit with each member of a JSON object, in order: the key, the value, and the
-// offset of the value. It reports whether object is a JSON object; visit may have been called even
-// if not.
+// offset of the value. It reports whether object is a JSON object. It may call visit even if object
+// turns out to be invalid.
 func Members(object []byte, visit func(key string, value []byte, at int)) bool {
 	s := scan(object)
 	i, ok := s.enterObject(0)
@@ -188,15 +188,15 @@ func IsNull(value []byte) bool {
 
 // A Burst is a group of messages that were available to a reader at the same time. Messages that
 // result from a burst are sent together when the reader has processed the last one, see
-// [Message.Burst]. All methods may be called concurrently. A nil Burst has ended.
+// [Message.Burst]. All methods may be called concurrently. A nil Burst counts as ended.
 type Burst struct {
 	mu        sync.Mutex
 	ended     bool
 	callbacks []func()
 }
 
-// OnEnd registers f to be called when the burst ends and returns true. If the burst has already
-// ended it returns false and f is not called.
+// OnEnd registers f, which will be called when the burst ends, and returns true. If the burst has
+// already ended, OnEnd returns false and does not register f.
 func (b *Burst) OnEnd(f func()) bool {
 	if b == nil {
 		return false

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// ErrUTF8 is wrapped by the parse error for text that is not UTF-8, as JSON must be. The text may
-// be valid JSON after [ReplaceInvalidUTF8].
+// ErrUTF8 is wrapped by the parse error for text that is not valid UTF-8. After
+// [ReplaceInvalidUTF8], such text may be valid JSON.
 var ErrUTF8 = errors.New("invalid UTF-8")
 
 // ReplaceInvalidUTF8 replaces each run of invalid UTF-8 in text by U+FFFD.
@@ -15,19 +15,19 @@ func ReplaceInvalidUTF8(text []byte) []byte {
 	return bytes.ToValidUTF8(text, []byte("\uFFFD"))
 }
 
-// maxBatch bounds the messages of a batch, because an element of two bytes costs much more memory
-// than that.
+// maxBatch bounds the number of messages in a batch, because even an element of two bytes needs
+// much more memory than two bytes.
 const maxBatch = 4096
 
-// Parse reads text as one JSON-RPC message or as a batch. The message keeps text, which must not
-// be changed afterwards.
+// Parse reads text as one JSON-RPC message or as a batch. The returned message shares memory with
+// text, which must not be changed afterwards.
 //
 // An error is always a *[Error] that can be sent: [CodeParseError] if text is not JSON,
 // [CodeInvalidRequest] if it is JSON but not a message. With CodeInvalidRequest the returned
-// message has its id, if the id could be read. A message that nests deeper than maxDepth is an
+// message contains the id if it could be read. A message that nests deeper than maxDepth is an
 // invalid request; the text beyond that depth is not checked.
 //
-// A batch is only checked to be JSON; its elements are not parsed.
+// The text of a batch is only checked for valid JSON; its elements are not parsed as messages.
 func Parse(text []byte) (Message, error) {
 	s := scan(text)
 	s.allowDeep = true
@@ -95,8 +95,8 @@ func (s *scanner) batch(i int) (end int) {
 type objectSpec struct {
 	context string // names the object in error texts: " in params"
 	members []memberSpec
-	// lenient allows duplicates, of which the last one counts, and keys in another case, for
-	// objects that the gateway only passes on.
+	// lenient allows duplicates and keys in another case, for objects that the gateway only
+	// forwards. The last duplicate counts.
 	lenient bool
 }
 
@@ -124,7 +124,7 @@ var (
 		{name: "cursor", part: PartCursor},
 		{name: "inputResponses", part: PartInputResponses},
 		{name: "requestState", part: PartRequestState},
-		// Requests are routed to a backend by these members, and notifications to a client.
+		// The members below determine the backend for a request, and the client for a notification.
 		{name: "uri", part: numParts},
 		{name: "ref", part: numParts, object: refSpec},
 		{name: "taskId", part: numParts},
@@ -149,9 +149,9 @@ var (
 	}}
 )
 
-// find returns the index in o.members of the member that key names, -1 if there is none. exact is
-// false if the key differs in case, so that encoding/json would accept it; in a lenient object
-// such a key is not found.
+// find returns the index in o.members of the member with this key, -1 if there is none. exact is
+// false if the key differs in case; encoding/json would accept such a key. In a lenient object a
+// key that differs in case is not found.
 func (o *objectSpec) find(key []byte) (i int, exact bool) {
 	for i := range o.members {
 		if string(key) == o.members[i].name {
@@ -237,7 +237,7 @@ func (m *Message) classify() (problem string) {
 	return ""
 }
 
-// resolveToken chooses between the two places of the progress token. A null token counts as
+// resolveToken determines the progress token, which can be in two members. A null token counts as
 // absent.
 func (m *Message) resolveToken() (problem string) {
 	if top := m.parts[partParamsToken]; m.kind == Notification && top != (span{}) {
@@ -261,7 +261,8 @@ func isID(value []byte) bool {
 }
 
 // withoutNullPart repairs a response in the style of JSON-RPC 1.0, which has both a result and an
-// error, one of them null. Strict clients reject it, so the null member is removed.
+// error, one of which is null. It removes the null member, because strict clients reject such a
+// response.
 func (m Message) withoutNullPart() (repaired Message, ok bool) {
 	result, failure := m.part(PartResult), m.part(PartError)
 	switch {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Unquote returns the string value of a JSON string literal, "" if literal is not one. An unpaired
-// surrogate becomes U+FFFD.
+// Unquote returns the value of a JSON string literal, "" if literal is not a string literal. An
+// unpaired surrogate becomes U+FFFD.
 func Unquote(literal []byte) string {
 	if len(literal) == 0 || literal[0] != '"' {
 		return ""
@@ -26,8 +26,8 @@ func Unquote(literal []byte) string {
 	return string(literal[1 : len(literal)-1])
 }
 
-// unescape appends the value of text to dst; text is the inside of a string literal that a scanner
-// has accepted.
+// unescape appends the value of text to dst. text is the content of a string literal, without its
+// quotation marks, that a scanner has accepted.
 func unescape(dst, text []byte) []byte {
 	for {
 		i := bytes.IndexByte(text, '\\')
@@ -81,8 +81,8 @@ func Quote(s string) []byte {
 	return Encode(s)
 }
 
-// Encode returns v as JSON on one line, without HTML escapes. It is meant for values of the
-// gateway itself and panics if v cannot be encoded.
+// Encode returns v as JSON on one line, without HTML escapes. It is meant for values that the
+// gateway itself creates, and panics if v cannot be encoded.
 func Encode(v any) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

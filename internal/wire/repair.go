@@ -17,12 +17,12 @@ func ErrorCode(object []byte) (code int, ok bool) {
 // largestCode is the largest integer that every client can read.
 const largestCode = 1<<53 - 1
 
-// Repair returns a response that strict clients accept, and a description of the repair, "" if
-// nothing had to change or m is not a response:
+// Repair returns a response that strict clients accept, and a description of the repair. The
+// description is "" if no repair was necessary or if m is not a response. The repairs are:
 //
 //   - An error that is not an object with an integer code and a message becomes an internal
 //     error with its text as the message and the original as data.
-//   - A result that is not an object becomes an internal error in the same way.
+//   - A result that is not an object becomes an internal error with the result as data.
 //   - Members of the response that JSON-RPC does not define are removed.
 func (m Message) Repair() (repaired Message, repair string) {
 	if m.kind != Response {
@@ -65,8 +65,8 @@ func (m Message) Salvage() Message {
 	return salvaged
 }
 
-// toInternalError returns an internal error in place of an error or a result. The original becomes
-// its data, unless that would exceed maxDepth.
+// toInternalError replaces the error or result of a response by an internal error. The original
+// becomes the error's data, unless the message would then exceed maxDepth.
 func (m *Message) toInternalError(text string, original []byte) Message {
 	failure := Encode(Errorf(CodeInternalError, "%s", text))
 	withData := slices.Concat(failure[:len(failure)-1], []byte(`,"data":`), original, []byte("}"))
@@ -83,7 +83,7 @@ func isError(value []byte) bool {
 	return coded && len(message) > 0 && message[0] == '"'
 }
 
-// errorText returns a text for an error that is not a valid JSON-RPC error object.
+// errorText returns the message for the internal error that replaces an invalid error object.
 func errorText(failure []byte) string {
 	if text := Unquote(failure); text != "" {
 		return text
@@ -100,8 +100,8 @@ func errorText(failure []byte) string {
 // maxExcerpt bounds the part of a value that an error text contains, in bytes.
 const maxExcerpt = 100
 
-// Excerpt returns value, truncated for use in an error text. The truncated text ends with "…", by
-// which the masks of the log and of audit records recognize a truncated secret.
+// Excerpt returns value, truncated for use in an error text. A truncated text ends with "…".
+// Packages logging and audit recognize a truncated secret by this character.
 func Excerpt[text []byte | string](value text) string {
 	if len(value) <= maxExcerpt {
 		return string(value)
@@ -113,7 +113,7 @@ func Excerpt[text []byte | string](value text) string {
 	return string(value[:cut]) + "…"
 }
 
-// withoutUnknownMembers removes the members that JSON-RPC does not define, each with one comma.
+// withoutUnknownMembers removes the members that JSON-RPC does not define, and one comma with each.
 // All other bytes stay.
 func withoutUnknownMembers(response []byte) []byte {
 	kept := make([]byte, 0, len(response))
@@ -122,7 +122,7 @@ func withoutUnknownMembers(response []byte) []byte {
 	i, ok := s.enterObject(0)
 	for ok {
 		foreign, key := isUnknownMember(string(s.key())), int(s.keyAt.lo)
-		if end < 0 && !foreign { // members before it are removed with the commas that follow them
+		if end < 0 && !foreign { // earlier members are removed with the commas that follow
 			kept = append(kept, response[done:key]...)
 			done = key
 		}

@@ -8,24 +8,24 @@ import (
 const (
 	// maxDepth bounds the nesting of arrays and objects, because the scanner is recursive.
 	maxDepth = 1000
-	// maxText bounds a text, in bytes, so that offsets in it and in the result of Splice fit into
-	// an int32.
+	// maxText bounds a text, in bytes, so that offsets in the text and in the result of Splice fit
+	// into an int32.
 	maxText = 1 << 30
 )
 
 // A scanner scans JSON text (RFC 8259) once. It has no field for the current offset: each method
-// takes an offset and returns the next one, so that the offset stays in a register. The first
-// error is kept, and a method that fails returns the end of the text, where nothing else is found,
-// so that callers check err only once, at the end.
+// takes an offset and returns the next one, so that the offset stays in a register. The scanner
+// keeps the first error. A method that fails returns the end of the text as the next offset, where
+// no method finds a token, so that callers check err only once, at the end.
 type scanner struct {
 	b            []byte
 	depth        int
 	keyAt        span // the key of the current member, with its quotation marks
 	escaped      bool // the current key has escapes
 	multiline    bool // there is a line break between tokens
-	badUTF8      bool // a string is not UTF-8, the text is valid otherwise
+	badUTF8      bool // a string is not valid UTF-8; the rest may be valid
 	manyIDs      bool // the message has more than one id
-	allowDeep    bool // values beyond maxDepth are skipped and set foundTooDeep, instead of failing
+	allowDeep    bool // values beyond maxDepth set foundTooDeep and are skipped; false = err
 	foundTooDeep bool // a value beyond maxDepth was skipped
 	problem      string
 	buf          []byte // the last unescaped key
@@ -101,9 +101,9 @@ func (s *scanner) value(i int) (end int) {
 	}
 }
 
-// enterObject enters the object at i and returns the offset of its first member's value;
-// nextMember continues with the following member, and key returns the key. Both return false after
-// the closing brace and after an error.
+// enterObject enters the object at i and returns the offset of its first member's value. nextMember
+// returns the offset of the following member's value, and key returns the key of the current
+// member. enterObject and nextMember return false after the closing brace and after an error.
 func (s *scanner) enterObject(i int) (at int, ok bool) {
 	i, c := s.openBracket(i, '{')
 	if c == '}' {
@@ -124,7 +124,8 @@ func (s *scanner) nextMember(i int) (at int, ok bool) {
 	}
 }
 
-// enterArray and nextElement do the same for arrays.
+// enterArray returns the offset of the first element of the array at i, and nextElement the offset
+// of the following element. Both return false after the closing bracket and after an error.
 func (s *scanner) enterArray(i int) (at int, ok bool) {
 	i, c := s.openBracket(i, '[')
 	if c == ']' {
@@ -160,8 +161,8 @@ func (s *scanner) openBracket(i int, bracket byte) (at int, c byte) {
 	return s.peek(i + 1)
 }
 
-// skipTooDeep returns the closing bracket that matches the one at i, and its offset. It does not
-// recurse, and checks nothing in between except strings and the number of brackets.
+// skipTooDeep returns the closing bracket that matches the opening bracket at i, and its offset. It
+// does not recurse, and it checks only strings and the number of brackets.
 func (s *scanner) skipTooDeep(i int) (at int, c byte) {
 	s.foundTooDeep = true
 	closing := s.b[i] + 2 // in ASCII ']' is '[' + 2, and '}' is '{' + 2
@@ -183,8 +184,8 @@ func (s *scanner) skipTooDeep(i int) (at int, c byte) {
 	return s.fail(i, "the text ends in a value"), 0
 }
 
-// closeBracket steps over a closing bracket and returns false: nothing follows in the object or
-// array.
+// closeBracket steps over a closing bracket and returns false, because no member or element
+// follows.
 func (s *scanner) closeBracket(i int) (at int, ok bool) {
 	s.depth--
 	return i + 1, false

@@ -1,8 +1,8 @@
 package wire
 
-// A Skimmer finds the id of a message that is too large to keep. The text is written to it in
-// pieces, and it keeps only the id. It does not check that the text is JSON, but an id that it
-// returns is valid.
+// A Skimmer finds the id of a message that is too large for the memory. Write receives the text in
+// pieces, and the Skimmer keeps only the id. It does not check that the text is JSON, but ID
+// returns only valid ids.
 type Skimmer struct {
 	depth          int
 	inString       bool // inside a string
@@ -33,7 +33,7 @@ func (s *Skimmer) Write(piece []byte) {
 	}
 }
 
-// ID returns the id, "" if there is none, or if it is invalid or ambiguous.
+// ID returns the id, "" if it is absent, invalid or ambiguous.
 func (s *Skimmer) ID() ID {
 	if s.ids != 1 {
 		return ""
@@ -85,8 +85,8 @@ func (s *Skimmer) step(c byte) {
 	}
 }
 
-// appendText appends to the current key or value, unless that exceeds the length of an id or is
-// nested deeper than the message's own members.
+// appendText appends text to the current key or value, unless the result is longer than an id may
+// be, or the key or value is nested deeper than the members of the message object.
 func (s *Skimmer) appendText(text ...byte) {
 	if s.depth != 1 {
 		return
@@ -103,7 +103,7 @@ func (s *Skimmer) appendText(text ...byte) {
 	*at = append(*at, text[:min(len(text), room)]...)
 }
 
-// endMember processes the end of a member.
+// endMember processes the end of a member of the message object.
 func (s *Skimmer) endMember() {
 	if Unquote(s.key) == "id" {
 		s.ids++

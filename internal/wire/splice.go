@@ -9,8 +9,8 @@ type Edit struct {
 }
 
 // Splice returns the message with some parts replaced. All other bytes stay. Edits of absent parts
-// are ignored; of overlapping edits the outer one applies. The receiver does not change, and the
-// new message does not share memory with it.
+// are ignored. If edits overlap, only the outer edit applies. Splice does not change m, and the new
+// message does not share memory with m.
 func (m Message) Splice(edits ...Edit) Message {
 	to := m
 	deep := false
@@ -21,13 +21,13 @@ func (m Message) Splice(edits ...Edit) Message {
 		pieces = append(pieces, m.raw[done:at.lo], e.Text)
 		to.shift(at, int32(len(e.Text))-(at.hi-at.lo), &m)
 		if e.Part == PartParams || e.Part == PartMeta || e.Part == PartResult {
-			deep = true // the new text contains other parts, so it is parsed below
+			deep = true // the new text contains other parts, so the result is parsed below
 		} else {
 			to.multiline = to.multiline || hasLineBreak(e.Text)
 		}
 		done = at.hi
 	}
-	// Unlike make, Join does not zero its memory.
+	// Unlike make, Join does not zero the memory it allocates.
 	to.raw = bytes.Join(append(pieces, m.raw[done:]), nil)
 	if deep {
 		return mustParse(to.raw)
@@ -52,9 +52,9 @@ func (m *Message) firstEdit(edits []Edit, done int32) *Edit {
 	return found
 }
 
-// shift moves the parts after the span at by delta, and extends those that contain it. was is the
-// message before all edits: edits do not overlap, so the original offsets determine what each one
-// moves.
+// shift moves the parts after the span at by delta, and extends the parts that contain this span.
+// was is the message before all edits: edits do not overlap, so the original offsets determine the
+// parts that each edit moves.
 func (m *Message) shift(at span, delta int32, was *Message) {
 	for p, s := range was.parts {
 		switch {
@@ -90,13 +90,13 @@ func newCall(id ID, method string, params []byte) Message {
 	return mustParse(append(b, '}'))
 }
 
-// NewResult returns the response with this result, which must be JSON.
+// NewResult returns a response with this result, which must be JSON.
 func NewResult(id ID, result []byte) Message {
 	return mustParse(encodeResponse(id, "result", result))
 }
 
-// NewErrorResponse returns the response with this error. The id "", of a request whose id could
-// not be read, becomes null (JSON-RPC 2.0 §5).
+// NewErrorResponse returns a response with this error. The id "" means that the id of the request
+// could not be read, and becomes null (JSON-RPC 2.0 §5).
 func NewErrorResponse(id ID, err *Error) Message {
 	if id == "" {
 		id = "null"
@@ -110,13 +110,14 @@ func encodeResponse(id ID, member string, value []byte) []byte {
 	return append(append(append(b, `":`...), value...), '}')
 }
 
-// NewBatch returns the array of these messages.
+// NewBatch returns the batch of these messages.
 func NewBatch(all []Message) Message {
 	size := 2
 	for _, m := range all {
 		size += len(m.raw) + 1
 	}
-	// Not parsed: in an array a message is one level deeper, which may be too deep for Parse.
+	// The batch is not parsed, because its messages are nested one level deeper, which may exceed
+	// maxDepth.
 	batch := Message{raw: append(make([]byte, 0, size), '['), kind: Batch}
 	for i, m := range all {
 		if i > 0 {
@@ -129,7 +130,8 @@ func NewBatch(all []Message) Message {
 	return batch
 }
 
-// mustParse parses text that the gateway itself has written. It panics if that is not a message.
+// mustParse parses text that the gateway itself has written. It panics if the text is not a
+// message.
 func mustParse(text []byte) Message {
 	m, err := Parse(text)
 	if err != nil {

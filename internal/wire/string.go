@@ -10,7 +10,7 @@ import (
 func (s *scanner) str(i int) (end int, escaped bool) {
 	lo, ascii := i, true
 	i++
-	if i+8 <= len(s.b) { // most strings are short, plain, and end here
+	if i+8 <= len(s.b) { // shortcut for the majority of strings, which are short and plain
 		w := binary.LittleEndian.Uint64(s.b[i : i+8])
 		stop := firstStopBits(w) &^ w & highBits
 		if k := bits.TrailingZeros64(stop) / 8; k < 8 && s.b[i+k] == '"' &&
@@ -45,23 +45,23 @@ func (s *scanner) str(i int) (end int, escaped bool) {
 	}
 }
 
-// The functions below process eight bytes at a time, as one number. A byte c is a quotation mark
-// or a control character if c^2 < 0x21, because '"' is 0x22, and a backslash if c^'\\' < 1. The
-// top bit of each byte holds the result.
+// The functions below process eight bytes at a time, as one number. A byte c is a quotation mark or
+// a control character if c^2 < 0x21, because '"' is 0x22. It is a backslash if c^'\\' < 1. The top
+// bit of each byte of the number is the result for this byte.
 const (
-	repeatByte = 0x0101010101010101 // times c = c in each of the eight bytes
+	repeatByte = 0x0101010101010101 // repeatByte*c has the value c in each of its eight bytes
 	highBits   = 0x8080808080808080
 )
 
-// firstStopBits sets the top bit of a byte of w that ends a run of plain ASCII in a string. Only
+// firstStopBits sets the top bit of each byte of w that ends a run of plain ASCII in a string. Only
 // the lowest set bit is reliable: a byte that is less than the subtracted value borrows from the
-// next one. Bits of non-ASCII bytes are not reliable either.
+// next byte. Bits of non-ASCII bytes are not reliable either.
 func firstStopBits(w uint64) uint64 {
 	return (w ^ repeatByte*2 - repeatByte*0x21) | (w ^ repeatByte*'\\' - repeatByte)
 }
 
-// allStopBits sets the top bits of exactly those bytes of w that are a quotation mark, a backslash
-// or a control character. It takes two operations more than firstStopBits.
+// allStopBits sets exactly the top bits of the bytes of w that are a quotation mark, a backslash or
+// a control character. It needs two more operations than firstStopBits.
 func allStopBits(w uint64) uint64 {
 	low := w &^ highBits // so that no sum carries into the next byte
 	return highBits &^ ((low^repeatByte*2+repeatByte*(0x80-0x21))&(low^repeatByte*'\\'+
@@ -69,17 +69,17 @@ func allStopBits(w uint64) uint64 {
 }
 
 // skipPlain skips the bytes from i that are not a quotation mark, backslash or control character.
-// It reports whether all of them are ASCII.
+// ascii is true if all skipped bytes are ASCII.
 func skipPlain(text []byte, i int) (end int, ascii bool) {
 	lo, seen := i, uint64(0)
 	for ; i+8 <= len(text); i += 8 {
 		w := binary.LittleEndian.Uint64(text[i : i+8])
 		if stop := firstStopBits(w) &^ w & highBits; stop != 0 {
-			seen |= w & (stop - 1) // the bytes before it
+			seen |= w & (stop - 1) // the bytes before the stop
 			return i + bits.TrailingZeros64(stop)/8, seen&highBits == 0
 		}
 		seen |= w
-		if i == lo+8 { // not a short one
+		if i == lo+8 { // not a short string
 			i = skipPlainFast(text, i+8) - 8
 		}
 	}
@@ -93,8 +93,8 @@ func skipPlain(text []byte, i int) (end int, ascii bool) {
 	return i, seen&highBits == 0
 }
 
-// skipPlainFast is a version of skipPlain for long strings that is twice as fast. It stops
-// somewhat early, and at bytes that are not ASCII.
+// skipPlainFast is a variant of skipPlain for long strings that is twice as fast. It also stops at
+// bytes that are not ASCII, and up to 15 bytes before the first byte that must not be skipped.
 func skipPlainFast(text []byte, i int) (end int) {
 	for ; i+16 <= len(text); i += 16 {
 		t := text[i : i+16]
@@ -106,9 +106,9 @@ func skipPlainFast(text []byte, i int) (end int) {
 	return i
 }
 
-// skipPlainAndEscapes is a version of skipPlain for text after an escape, where more escapes are
-// likely, as in source code. It also skips escapes of two bytes. It stops somewhat early, and may
-// report false for ASCII text.
+// skipPlainAndEscapes is a variant of skipPlain for text after an escape, where further escapes are
+// likely, as in source code. It also skips escapes of two bytes. It may stop before the first byte
+// that must not be skipped, and ascii may be false even if all skipped bytes are ASCII.
 func skipPlainAndEscapes(text []byte, i int) (end int, ascii bool) {
 	seen := uint64(0)
 	for ; i+8 <= len(text); i += 8 {
