@@ -90,7 +90,7 @@ func (s *Set) removeEarly(change Change) {
 		return slices.ContainsFunc(backends, func(c config.Backend) bool {
 			runs := c.Enabled && c.Misconfigured == ""
 			return runs && (c.Name == b.cfg.Name ||
-				before.byName[c.Name] == nil && programID(&c) == b.programID)
+				before.byName[c.Name] == nil && serverKeyOf(&c) == b.serverKey)
 		})
 	}, names)
 	previous := next.catalog
@@ -181,7 +181,7 @@ func (s *Set) startNew(ctx context.Context, newcomers []*Backend, onSlowStart fu
 	}
 }
 
-// awaitSettled waits until all backends are settled, over fires or ctx is done. It returns the
+// awaitSettled waits until all backends are settled, timeout fires, or ctx is done. It returns the
 // backends that are not settled.
 func awaitSettled(ctx context.Context, some []*Backend,
 	timeout <-chan time.Time) (missing []*Backend) {
@@ -195,7 +195,7 @@ func awaitSettled(ctx context.Context, some []*Backend,
 		default:
 		}
 		if missing != nil {
-			missing = append(missing, b) // over has fired
+			missing = append(missing, b) // timeout has fired, or ctx is done
 			continue
 		}
 		select {

@@ -20,15 +20,15 @@ import (
 type Status struct {
 	Name     string
 	State    State
-	Err      error     // reason for a state other than Ready; nil = none is known
-	NextTry  time.Time // time of the next start, zero if none is scheduled
-	Server   string    // name/version of its serverInfo
-	Revision string
-	Counts   [catalog.NumKinds]int // permitted entries of each list
-	// since its start it has listed its entries, or has failed, or need not be started to be
-	// listed
+	Err      error                 // reason for a state other than Ready; nil = none is known
+	NextTry  time.Time             // time of the next start, zero if none is scheduled
+	Server   string                // name/version of its serverInfo
+	Revision string                // protocol revision of the connection
+	Counts   [catalog.NumKinds]int // number of permitted entries of each list
+	// Settled is true if the backend has listed its catalog, or failed once, in this run of the
+	// gateway. It is also true if the backend need not start to be listed (lazy, with a cache).
 	Settled     bool
-	StartupTime time.Duration // from the start until Settled
+	StartupTime time.Duration // time from the start until Settled
 
 	// globs of its filters that match none of its entries, as in config.Filter.Unmatched
 	Unmatched []string
@@ -44,15 +44,15 @@ type Status struct {
 // A Backend is one MCP server and its known state.
 type Backend struct {
 	set           *Set
-	cfg           config.Backend // without its filters
-	programID     string         // identifies the program or URL; see programID
+	cfg           config.Backend // without filters and instructions, see WithoutRuntimeKeys
+	serverKey     string         // identifies the program or URL; see serverKeyOfOf
 	filters       atomic.Pointer[config.Filters]
 	log           *slog.Logger
 	outputLog     *slog.Logger // for the output of the backend, see rateLimitedHandler
 	shared        *backendConn
 	limiter       *callLimiter
 	receiveQuota  *transport.ReceiveQuota
-	refreshSignal chan struct{} // 1 slot: some of its lists have changed
+	refreshSignal chan struct{} // capacity 1: some of its lists have changed
 	// issues that were logged; used by the shared connection only
 	loggedIssues map[catalog.Issue]bool
 	// the backend's own name of a tool → hash of its definition as last listed; used by the
@@ -83,11 +83,12 @@ type Backend struct {
 	listErrs  [catalog.NumKinds]error // why the last listing failed
 	failures  [catalog.NumKinds]listFailures
 	listing   catalog.Listing
-	raw       [catalog.NumKinds][]byte // the complete lists as they were read
+	raw       [catalog.NumKinds][]byte // the complete lists as they were read; nil = not read
 	// entries of raw, including entries that the filters do not permit
 	items  [catalog.NumKinds][]catalog.Item
 	public [catalog.NumKinds]bool // the backend marks the list as public
-	// listing is the backend's own or from the cache, or the backend has failed
+	// everSettled is true if the catalog of the backend is known, from a listing of this run or
+	// from the cache, or the backend has failed once. Unlike status.Settled it includes the cache.
 	everSettled       bool
 	cachedUnprobeable bool // the cache file marks it as unprobeable
 	omitted           [catalog.NumKinds][]catalog.Issue
@@ -101,8 +102,8 @@ type Backend struct {
 func newBackend(s *Set, c config.Backend) *Backend {
 	b := &Backend{
 		set:           s,
-		cfg:           c.Unfiltered(),
-		programID:     programID(&c),
+		cfg:           c.WithoutRuntimeKeys(),
+		serverKey:     serverKeyOf(&c),
 		log:           s.Log.With("backend", c.Name),
 		refreshSignal: make(chan struct{}, 1),
 		receiveQuota:  transport.NewReceiveQuota(s.receiveLimit()/2, s.receiveQuota),
@@ -271,9 +272,9 @@ func (b *Backend) whyUnlisted() error {
 	return cmp.Or(b.shared.whyUnavailable(), cmp.Or(listErrs[:]...))
 }
 
-// settle notes that the backend has been listed or has failed. update is called with b.mu held
-// and reports whether there is anything to publish. If settles is false, settle only calls
-// update.
+// settle notes that the backend has listed its catalog or failed once. update is called with b.mu
+// held and reports whether there is anything to publish; nil = nothing. If settles is false, settle
+// only calls update.
 func (b *Backend) settle(settles bool, update func() (changed bool)) {
 	took := time.Since(b.shared.startTime())
 	b.mu.Lock()

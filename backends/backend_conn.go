@@ -24,7 +24,7 @@ import (
 // connection.
 type backendConn struct {
 	b         *Backend
-	session   string // of a per-session connection; "" = shared
+	session   string // session of a per-session connection; "" = shared connection
 	log       *slog.Logger
 	outputLog *slog.Logger // for the output of the backend, see rateLimitedHandler
 
@@ -34,14 +34,14 @@ type backendConn struct {
 	// only
 	probeErr error
 
-	wakeup chan struct{} // 1 slot: start the stopped shared connection
+	wakeup chan struct{} // capacity 1: start the stopped shared connection
 
 	mu        sync.Mutex
 	sup       supervisor
 	startedAt time.Time
 	peer      *peer.Peer // nil unless ready
 	server    serverInfo // from the handshake of the current connection
-	// sent in the handshake with a legacy backend
+	// client capabilities that were sent in the handshake with a legacy backend
 	declaredCapabilities []byte
 	disconnectedPeer     *peer.Peer   // the last peer whose connection ended
 	loggedReason         string       // why the connection ended last, as logged
@@ -55,16 +55,16 @@ type backendConn struct {
 	pendingSubscribes []queuedCall // subscribe calls that wait for an acknowledged listen
 	// the current subscriptions/listen, nil if there is none
 	listen        *listenStream
-	openingListen *listenStream // the one that is not acknowledged yet
-	reopen        chan struct{} // 1 slot: the wanted URIs have changed
-	unreachable   atomic.Bool   // issueUnreachable of sup, readable without mu
+	openingListen *listenStream // listen that is not acknowledged yet; nil = none
+	reopen        chan struct{} // capacity 1: the wanted URIs have changed
+	unreachable   atomic.Bool   // sup has issueUnreachable; readable without mu
 
 	// For a per-session connection:
-	running          bool          // a goroutine runs reconnectLoop
-	retrySooner      chan struct{} // 1 slot: the next try was moved forward
-	disconnect       context.CancelFunc
-	closed           bool // its session is over
-	mergedIntoShared bool // its calls go to the shared connection
+	running          bool               // a goroutine runs reconnectLoop
+	retrySooner      chan struct{}      // capacity 1: the next try was moved forward
+	disconnect       context.CancelFunc // ends the connection and its reconnecting
+	closed           bool               // its session is over
+	mergedIntoShared bool               // its calls go to the shared connection
 
 	draining bool // its backend is draining
 	// URIs that the server is still to be subscribed to: see takeOverSubscriptions

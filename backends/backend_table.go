@@ -67,7 +67,7 @@ func (t *backendTable) whyAbsent(name string) error {
 }
 
 // plan returns the table after a change, without draining, and the backends in it that are new.
-// A backend is kept if only its filters differ.
+// A backend is kept if only its filters or instructions differ.
 func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*Backend) {
 	next = &backendTable{byName: make(map[string]*Backend), misconfigured: make(map[string]string),
 		catalog: c.Catalog, catalogWait: c.CatalogWait}
@@ -85,7 +85,7 @@ func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*
 			continue
 		}
 		b := t.byName[one.Name]
-		if b == nil || !reflect.DeepEqual(b.cfg, one.Unfiltered()) {
+		if b == nil || !reflect.DeepEqual(b.cfg, one.WithoutRuntimeKeys()) {
 			b = newBackend(s, one)
 			newcomers = append(newcomers, b)
 		}

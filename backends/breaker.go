@@ -7,8 +7,8 @@ import (
 const (
 	// firstPause is the pause after the first failure; it doubles with each further one.
 	firstPause = 200 * time.Millisecond
-	// breakerThreshold is the number of failures in a row that open the breaker. From then on
-	// pauses grow from firstOpenPause to lastOpenPause.
+	// breakerThreshold is the number of failures in a row that open the breaker. From then on the
+	// pauses between the starts grow from firstOpenPause to lastOpenPause.
 	breakerThreshold = 5
 	firstOpenPause   = 30 * time.Second
 	lastOpenPause    = 5 * time.Minute
@@ -17,12 +17,15 @@ const (
 	stableAfter = 30 * time.Second
 )
 
-// A breaker counts failures in a row. The zero value has seen none.
+// A breaker counts failures in a row and determines the pause before the next start. It opens at the
+// fifth failure. From then on calls fail at once during the pauses (see supervisor.disposition), but
+// starts are still tried: after 30 s, then after pauses that double up to 5 min. The end of a
+// connection that was ready for stableAfter resets the count. The zero value has seen no failure.
 type breaker struct {
 	failures int
-	pause    time.Duration // after the last failure
-	nextTry  time.Time
-	reason   error // of the last failure
+	pause    time.Duration // pause after the last failure
+	nextTry  time.Time     // end of that pause; zero = no pause
+	reason   error         // reason of the last failure
 }
 
 // fail counts a failure. random, of [0,1), lengthens the pause by up to a quarter, so that
@@ -48,13 +51,15 @@ func backoffAfter(failures int) time.Duration {
 
 // A sessionBreaker limits the starts of a backend's per-session connections, because the first
 // call of each session would start one. After breakerThreshold different sessions have failed
-// in a row, only one start per pause is allowed for all sessions together, and none while the
-// breaker of the shared connection is open. Repeated failures of a single session do not count.
-// The zero value limits nothing.
+// in a row, one start per pause is allowed for all sessions together. While the breaker of the
+// shared connection is open, no per-session connection is started: the tries of the shared
+// connection find out when the backend works again. Repeated failures of a single session do not
+// count. The zero value limits nothing.
 type sessionBreaker struct {
 	breaker
-	failedSessions map[string]bool // counted in breaker.failures
-	sharedBreaker  *breaker        // of the shared connection, while it is open
+	failedSessions map[string]bool // sessions that are counted in breaker.failures
+	// copy of the breaker of the shared connection; nil = that breaker is closed
+	sharedBreaker *breaker
 }
 
 // allowStart requests a start. If it is refused, reason is not nil and next is when to ask

@@ -24,22 +24,22 @@ type callLimiter struct {
 	send       func(queuedCall) // sends a call that has a slot
 
 	mu       sync.Mutex
-	closed   bool // the backend is draining: calls pass through and are redirected
-	inFlight int  // slots in use
-	queued   int
-	queues   map[string]*sessionQueue // by session
+	closed   bool                     // the backend is draining: calls pass through, see redirect
+	inFlight int                      // slots in use
+	queued   int                      // number of queued calls
+	queues   map[string]*sessionQueue // queues that are not empty, by session
 	ring     []*sessionQueue          // the queues, in the order of their next grant
 }
 
 // A sessionQueue contains the queued calls of a session, in order of arrival.
 type sessionQueue struct {
 	session string
-	calls   []*slot
+	calls   []*callSlot
 }
 
-// A slot is the ResponseHandler of a call that has a slot or is queued for one.
-type slot struct {
-	peer.ResponseHandler // of the call
+// A callSlot is the ResponseHandler of a call that has a slot or is queued for a slot.
+type callSlot struct {
+	peer.ResponseHandler // original handler of the call
 	limiter              *callLimiter
 	entry                *queueEntry // nil if a slot was free at once
 }
@@ -72,7 +72,7 @@ func (cl *callLimiter) submit(q queuedCall) {
 		cl.send(q)
 		return
 	}
-	s := &slot{ResponseHandler: q.call.Handler, limiter: cl}
+	s := &callSlot{ResponseHandler: q.call.Handler, limiter: cl}
 	cl.mu.Lock()
 	if cl.closed {
 		cl.mu.Unlock()
@@ -95,7 +95,7 @@ func (cl *callLimiter) submit(q queuedCall) {
 
 // enqueueLocked queues a call. It returns the rejected call, if any, and the reason: s itself, or
 // another call that was evicted for s.
-func (cl *callLimiter) enqueueLocked(s *slot, q queuedCall) (refused *slot, why error) {
+func (cl *callLimiter) enqueueLocked(s *callSlot, q queuedCall) (refused *callSlot, why error) {
 	switch {
 	case q.call.IsCancelled():
 		return s, peer.ErrCancelled
@@ -123,31 +123,30 @@ func (cl *callLimiter) enqueueLocked(s *slot, q queuedCall) (refused *slot, why 
 	return refused, why
 }
 
-// queueFullError returns the error of a call without a slot. and is why it is not queued, or no
-// longer queued.
-func (cl *callLimiter) queueFullError(and string) error {
+// queueFullError returns the error of a call that gets no slot. why is the reason why the call is
+// not queued, or not any longer.
+func (cl *callLimiter) queueFullError(why string) error {
 	calls := "calls"
 	if cl.limit == 1 {
 		calls = "call"
 	}
 	return notSent("%w: it takes %d %s at a time (max_in_flight), and %s", peer.ErrQueueFull,
-		cl.limit, calls, and)
+		cl.limit, calls, why)
 }
 
 // evictLocked removes the newest call of the session with the longest queue, to make room for a
-// session that would then have mine queued calls. It returns nil if no session has more than mine
-// calls.
-func (cl *callLimiter) evictLocked(mine int) *slot {
+// session that would then have n queued calls. It returns nil if no session has more than n calls.
+func (cl *callLimiter) evictLocked(n int) *callSlot {
 	sq := slices.MaxFunc(cl.ring,
 		func(a, b *sessionQueue) int { return len(a.calls) - len(b.calls) })
-	if len(sq.calls) <= mine {
+	if len(sq.calls) <= n {
 		return nil
 	}
 	return cl.removeLocked(sq, len(sq.calls)-1)
 }
 
 // removeLocked removes call i of a queue, and returns it.
-func (cl *callLimiter) removeLocked(sq *sessionQueue, i int) *slot {
+func (cl *callLimiter) removeLocked(sq *sessionQueue, i int) *callSlot {
 	s := sq.calls[i]
 	s.entry.timer.Stop()
 	cl.queued--
@@ -170,7 +169,7 @@ func (cl *callLimiter) removeLocked(sq *sessionQueue, i int) *slot {
 
 // grantNextLocked gives a released slot to the first queued call of the next session, and moves the
 // session to the end of the ring. It returns nil if no call is queued.
-func (cl *callLimiter) grantNextLocked() *slot {
+func (cl *callLimiter) grantNextLocked() *callSlot {
 	if len(cl.ring) == 0 {
 		cl.inFlight--
 		return nil
@@ -186,7 +185,7 @@ func (cl *callLimiter) grantNextLocked() *slot {
 
 // OnResponse implements peer.ResponseHandler: the call has ended. Its slot is released before
 // its caller gets the response; the next call is sent after that.
-func (s *slot) OnResponse(m wire.Message, err error) {
+func (s *callSlot) OnResponse(m wire.Message, err error) {
 	next := s.limiter.release(s)
 	s.ResponseHandler.OnResponse(m, err)
 	s.limiter.sendGranted(next)
@@ -194,7 +193,7 @@ func (s *slot) OnResponse(m wire.Message, err error) {
 
 // release releases the slot of a call that has ended, and returns the call that gets it. If the
 // call is still being sent, its sender releases the slot.
-func (cl *callLimiter) release(s *slot) (next *slot) {
+func (cl *callLimiter) release(s *callSlot) (next *callSlot) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	if s.entry != nil && s.entry.sending {
@@ -207,14 +206,14 @@ func (cl *callLimiter) release(s *slot) (next *slot) {
 // sendGranted sends a call that was granted a slot. If the call ends at once, sendGranted continues
 // with the next call in a loop: at a backend that is gone, thousands of calls may end in this way,
 // too many for recursion.
-func (cl *callLimiter) sendGranted(s *slot) {
+func (cl *callLimiter) sendGranted(s *callSlot) {
 	for s != nil {
 		cl.send(s.entry.queuedCall)
 		s = cl.afterSend(s)
 	}
 }
 
-func (cl *callLimiter) afterSend(s *slot) (next *slot) {
+func (cl *callLimiter) afterSend(s *callSlot) (next *callSlot) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	s.entry.queuedCall, s.entry.sending = queuedCall{}, false
@@ -225,7 +224,7 @@ func (cl *callLimiter) afterSend(s *slot) (next *slot) {
 }
 
 // expire rejects a call that was queued for queue_wait.
-func (cl *callLimiter) expire(s *slot) {
+func (cl *callLimiter) expire(s *callSlot) {
 	cl.mu.Lock()
 	sq, i := cl.findLocked(s.entry.call)
 	if i >= 0 {
@@ -247,13 +246,13 @@ func (cl *callLimiter) findLocked(c *peer.Call) (sq *sessionQueue, i int) {
 	if sq = cl.queues[c.SessionID]; sq == nil {
 		return nil, -1
 	}
-	return sq, slices.IndexFunc(sq.calls, func(s *slot) bool { return s.entry.call == c })
+	return sq, slices.IndexFunc(sq.calls, func(s *callSlot) bool { return s.entry.call == c })
 }
 
 // cancel ends a queued call that was cancelled, and reports whether it was queued.
 func (cl *callLimiter) cancel(c *peer.Call) bool {
 	cl.mu.Lock()
-	var s *slot
+	var s *callSlot
 	sq, i := cl.findLocked(c)
 	if i >= 0 {
 		s = cl.removeLocked(sq, i)
@@ -268,7 +267,7 @@ func (cl *callLimiter) cancel(c *peer.Call) bool {
 
 // endSession ends the queued calls of a session that is over.
 func (cl *callLimiter) endSession(session string) {
-	var calls []*slot
+	var calls []*callSlot
 	cl.mu.Lock()
 	for sq := cl.queues[session]; sq != nil && len(sq.calls) > 0; {
 		calls = append(calls, cl.removeLocked(sq, 0))

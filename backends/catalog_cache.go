@@ -43,12 +43,12 @@ func (b *Backend) cachePath() string {
 	if b.set.StateDir == "" {
 		return ""
 	}
-	return filepath.Join(b.set.StateDir, b.cfg.Name+"-"+b.programID+".json")
+	return filepath.Join(b.set.StateDir, b.cfg.Name+"-"+b.serverKey+".json")
 }
 
-// programID returns a text that is the same for two backends with the same command, arguments
+// serverKeyOf returns a text that is the same for two backends with the same command, arguments
 // and directory, or the same URL.
-func programID(c *config.Backend) string {
+func serverKeyOf(c *config.Backend) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", c.Command, c.Args, c.Cwd, c.URL,
 		c.Embedded))
 	return hex.EncodeToString(sum[:6])
@@ -153,8 +153,8 @@ func isComplete(raw [catalog.NumKinds][]byte) bool {
 // file.
 func (b *Backend) saveCache(raw [catalog.NumKinds][]byte, s serverInfo) {
 	path := b.cachePath()
-	d, pinned := b.generation()
-	unprobeable := d.unprobeable && !pinned
+	d, configured := b.generation()
+	unprobeable := d.unprobeable && !configured
 	b.mu.Lock()
 	known := b.cachedUnprobeable == unprobeable && b.listing.Instructions == s.instructions() &&
 		string(b.listing.Capabilities) == string(s.Capabilities)
@@ -209,7 +209,7 @@ func writeFile(path string, text []byte) error {
 // copyFrom copies the known state of old, of the same name, if it runs the same program, as a
 // cache would.
 func (b *Backend) copyFrom(old *Backend) {
-	if b.programID != old.programID {
+	if b.serverKey != old.serverKey {
 		return
 	}
 	old.mu.Lock()

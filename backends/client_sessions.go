@@ -14,22 +14,21 @@ type clientSessions struct {
 	opened int // number of sessions so far
 }
 
-// A clientRecord is one client session.
+// A clientRecord is a session of one legacy client, or stands for modern clients, which have no
+// sessions.
 type clientRecord struct {
-	capabilities       []byte
+	capabilities       []byte // client capabilities as declared
 	modernCapabilities []byte // capabilities, in the form of a modern request
-	// it is not a session, but stands for clients of the modern generation
-	sessionless bool
-	// from which the client wants log messages; "" = not set
-	level string
-	order int // in the order in which sessions were opened
+	modern             bool   // it stands for modern clients
+	level              string // level from which the client wants log messages; "" = not set
+	order              int    // position in the order in which sessions were opened
 }
 
 var emptyObject = []byte("{}")
 
 // OpenSession makes a session known, with the capabilities that its client has declared. If
-// stateless is set, it stands for clients without sessions.
-func (s *Set) OpenSession(id string, capabilities []byte, stateless bool) {
+// modern is set, the session stands for modern clients, which have no sessions.
+func (s *Set) OpenSession(id string, capabilities []byte, modern bool) {
 	if !wire.IsObject(capabilities) {
 		capabilities = emptyObject
 	}
@@ -42,7 +41,7 @@ func (s *Set) OpenSession(id string, capabilities []byte, stateless bool) {
 	s.sessions.byID[id] = &clientRecord{
 		capabilities:       capabilities,
 		modernCapabilities: protocol.ClientCapabilitiesToModern(capabilities),
-		sessionless:        stateless, order: s.sessions.opened,
+		modern:             modern, order: s.sessions.opened,
 	}
 }
 
@@ -68,7 +67,7 @@ func (s *Set) isSessionClient(id string) bool {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
 	one := s.sessions.byID[id]
-	return one != nil && !one.sessionless
+	return one != nil && !one.modern
 }
 
 func (s *Set) isSessionOpen(id string) bool {
@@ -78,8 +77,8 @@ func (s *Set) isSessionOpen(id string) bool {
 }
 
 // soleSession returns the session of the only client with Options.SingleClient, "" if it has
-// none. If it has several, because it also sends sessionless requests, soleSession returns the
-// one opened last.
+// none. If it has several, because it also sends modern requests, soleSession returns the one
+// opened last.
 func (s *Set) soleSession() string {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()

@@ -29,11 +29,11 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 	if bc.b.cfg.URL == "" {
 		return bc.runConn(ctx, dialStdio)
 	}
-	d, pinned := bc.b.generation()
+	d, configured := bc.b.generation()
 	if d.generation != protocol.Legacy && !bc.followsClient() {
 		err := bc.runConn(ctx, dialHTTPStateless)
 		switch {
-		case pinned || bc.reachedReady() || ctx.Err() != nil:
+		case configured || bc.reachedReady() || ctx.Err() != nil:
 			return err
 		case isA[undecidedError](err):
 			return bc.connectAfterDiscover(ctx, d, err)
@@ -102,7 +102,7 @@ func (bc *backendConn) mayBeLegacy(err error) bool {
 
 // reconnectsAtOnce reports whether another connection follows at once after err.
 func (bc *backendConn) reconnectsAtOnce(err error) bool {
-	_, pinned := bc.b.generation()
+	_, configured := bc.b.generation()
 	return bc.b.fallsBackToSSE(err) || isA[retryOtherError](err) ||
-		!pinned && bc.mayBeLegacy(err) || errors.Is(err, errMergedIntoShared)
+		!configured && bc.mayBeLegacy(err) || errors.Is(err, errMergedIntoShared)
 }

@@ -257,7 +257,7 @@ func (s *Set) sweepContainers(ctx context.Context) {
 	if s.StateDir == "" || s.HasExited == nil {
 		return
 	}
-	slots := make(chan struct{}, sweepParallel)
+	running := make(chan struct{}, sweepParallel)
 	var stopping sync.WaitGroup
 	dir, err := filepath.Abs(filepath.Join(s.StateDir, containersDir))
 	if err != nil {
@@ -270,9 +270,9 @@ func (s *Set) sweepContainers(ctx context.Context) {
 				"backend", ct.Backend, "file", ct.record)
 			continue
 		}
-		slots <- struct{}{}
+		running <- struct{}{}
 		stopping.Go(func() {
-			defer func() { <-slots }()
+			defer func() { <-running }()
 			env := childEnv(nil, s.ChildEnv, nil)
 			for _, b := range s.current().all {
 				if b.cfg.Name == ct.Backend {

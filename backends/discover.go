@@ -33,7 +33,7 @@ func isUndecided(err error) bool {
 }
 
 // discoverOverHTTP is discover with probeTimeout, for a server behind a URL whose generation is
-// not pinned.
+// not configured.
 func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	wait := bc.b.probeTimeout()
 	probeCtx, stop := context.WithTimeoutCause(ctx, wait,

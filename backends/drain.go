@@ -110,7 +110,8 @@ func (b *Backend) successor() *Backend {
 	return nil
 }
 
-// redirect sends a call for a draining backend to its successor.
+// redirect sends a call for a draining backend to its successor, which is another backend (reroute
+// changes only the connection).
 func (b *Backend) redirect(q queuedCall) {
 	next := b.successor()
 	switch {
@@ -179,7 +180,7 @@ func (bc *backendConn) resubscribeLocked() {
 		if s.has("resources", "subscribe") {
 			ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 			defer cancel()
-			bc.resend(ctx, p, subscribeRequests(bc.b.permittedURIs(uris)))
+			bc.sendRestoring(ctx, p, subscribeRequests(bc.b.permittedURIs(uris)))
 		}
 		for _, uri := range uris {
 			bc.forwardUpdate(updatedNotification(uri), peer.Origin{})

@@ -23,10 +23,10 @@ type detectedGeneration struct {
 // support both generations. Such a connection uses the generation of the client, like a direct
 // connection of the client: some servers can send certain requests in one generation only.
 func (bc *backendConn) followsClient() bool {
-	d, pinned := bc.b.generation()
+	d, configured := bc.b.generation()
 	set := bc.b.set
 	switch {
-	case pinned, d.generation == protocol.Modern && !d.bothGenerations:
+	case configured, d.generation == protocol.Modern && !d.bothGenerations:
 		return false
 	case bc.isPerSession() && set.SingleClient: // it exists because the shared connection is legacy
 		return bc.b.cfg.URL == "" && d.generation != protocol.Legacy
@@ -36,8 +36,9 @@ func (bc *backendConn) followsClient() bool {
 	return set.SingleClient && bc.b.cfg.URL == "" && set.isSessionClient(set.soleSession())
 }
 
-// generation returns the generation of the backend, and whether the configuration pins it.
-func (b *Backend) generation() (d detectedGeneration, pinned bool) {
+// generation returns the generation of the backend, and whether the configuration sets it (by era
+// or transport).
+func (b *Backend) generation() (d detectedGeneration, configured bool) {
 	switch {
 	case b.cfg.Generation == "legacy" || b.cfg.Transport == "sse":
 		return detectedGeneration{generation: protocol.Legacy}, true

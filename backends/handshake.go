@@ -22,20 +22,20 @@ import (
 // server on stdio is probed; over HTTP the dialMode determines the generation to try.
 func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 	by dialMode) (serverInfo, error) {
-	d, pinned := bc.b.generation()
+	d, configured := bc.b.generation()
 	follows := bc.followsClient()
 	var s serverInfo
 	var err error
 	switch {
-	case by == dialHTTPStateless && !pinned:
+	case by == dialHTTPStateless && !configured:
 		s, err = bc.discoverOverHTTP(ctx, p)
-	case by == dialHTTPStateless, by == dialStdio && pinned && d.generation == protocol.Modern:
+	case by == dialHTTPStateless, by == dialStdio && configured && d.generation == protocol.Modern:
 		s, err = bc.discover(ctx, p)
 		switch {
-		case pinned && isA[legacyServerError](err):
+		case configured && isA[legacyServerError](err):
 			err = fmt.Errorf("it does not speak %s: remove `era: modern` (%w)",
 				protocol.Newest().Date, err)
-		case pinned && isA[*child.ExitError](err):
+		case configured && isA[*child.ExitError](err):
 			err = fmt.Errorf("%w (it was sent server/discover because of `era: modern`)", err)
 		}
 	case by == dialStdio && d.generation != protocol.Legacy && !follows:
@@ -47,7 +47,7 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 			// after any error, because server/discover was not sent yet
 			bc.b.setGeneration(detectedGeneration{generation: protocol.Modern})
 			err = retryOtherError{err}
-		case !pinned && isModernRefusal(err):
+		case !configured && isModernRefusal(err):
 			bc.b.setGeneration(detectedGeneration{})
 			err = retryOtherError{err}
 		case bc.b.cfg.Generation == legacyName && isModernRefusal(err):
@@ -196,7 +196,7 @@ func (bc *backendConn) capabilitiesToDeclare() []byte {
 
 // capabilitiesDiffer reports whether the backend is legacy and the capabilities declared to it
 // differ from those of a session: a client may list entries before it declares its capabilities,
-// and sessionless clients declare them with each request. While the connection is down, the
+// and modern clients declare them with each request. While the connection is down, the
 // capabilities for the next handshake are unknown; queued calls are checked after that handshake
 // (belongsElsewhereLocked).
 func (bc *backendConn) capabilitiesDiffer(session string) bool {
@@ -258,12 +258,13 @@ func (bc *backendConn) replayState(ctx context.Context, p *peer.Peer,
 	bc.mu.Lock()
 	missed, bc.resubscribeURIs = bc.subs.acceptedURIs(), nil
 	bc.mu.Unlock()
-	bc.resend(ctx, p, append(requests, subscribeRequests(bc.b.permittedURIs(missed))...))
+	bc.sendRestoring(ctx, p, append(requests, subscribeRequests(bc.b.permittedURIs(missed))...))
 	return missed
 }
 
-// resend sends requests that restore state, and logs the first failure.
-func (bc *backendConn) resend(ctx context.Context, p *peer.Peer, requests []wire.Message) {
+// sendRestoring sends requests of the gateway that restore the state of a server, such as
+// subscriptions, and logs the first failure. It sends no calls of clients.
+func (bc *backendConn) sendRestoring(ctx context.Context, p *peer.Peer, requests []wire.Message) {
 	warned := false
 	for some := range slices.Chunk(requests, 64) { // some servers refuse large bursts
 		for i, a := range p.RoundTripAll(ctx, some...) {

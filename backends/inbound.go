@@ -17,8 +17,8 @@ type ClientSide interface {
 	// is unknown.
 	HandleRequest(session, backend string, r *peer.Request)
 	// HandleNotification handles a notification of a backend to the client of a session; "" =
-	// the session is unknown. on is the origin of the message.
-	HandleNotification(session, backend string, m wire.Message, on peer.Origin)
+	// the session is unknown. origin is the call or stream on which the message arrived.
+	HandleNotification(session, backend string, m wire.Message, origin peer.Origin)
 }
 
 // noClients is the ClientSide of a Set that was run without one.
@@ -37,9 +37,10 @@ func (s *Set) clientSide() ClientSide {
 	return s.clients
 }
 
-// maxServerRequests bounds the open requests of a backend over one connection. Clients have
-// bounds of their own. For sessionless clients a request stays open until the client's retry.
-const maxServerRequests = 16_384
+// maxBackendRequests bounds the open requests of a backend over one connection. The requests to
+// one client are bounded, too (gateway.maxServerRequests). A request to a modern client stays open
+// until the client's retry.
+const maxBackendRequests = 16_384
 
 // An inboundHandler handles the messages that a backend initiates over one connection.
 type inboundHandler struct {
@@ -82,7 +83,7 @@ func (h *inboundHandler) HandleRequest(r *peer.Request) {
 }
 
 // HandleNotification implements peer.Handler.
-func (h *inboundHandler) HandleNotification(m wire.Message, on peer.Origin) {
+func (h *inboundHandler) HandleNotification(m wire.Message, origin peer.Origin) {
 	method := m.Method()
 	switch {
 	case h.conn.isPerSession() && h.conn.b.requestRefresh(method,
@@ -96,14 +97,14 @@ func (h *inboundHandler) HandleNotification(m wire.Message, on peer.Origin) {
 	}
 	if _, server := h.conn.currentPeer(); server.modern {
 		if method == protocol.NotificationSubscriptionsAcknowledged {
-			h.conn.listenAcknowledged(m, on)
+			h.conn.listenAcknowledged(m, origin)
 			return
 		}
 		m = protocol.StripMeta(m)
 	}
 	switch method {
 	case protocol.NotificationResourceUpdated:
-		h.conn.forwardUpdate(m, on)
+		h.conn.forwardUpdate(m, origin)
 		return
 	case protocol.NotificationMessage:
 		if err := protocol.CheckLogParams(m.Part(wire.PartParams)); err != nil {
@@ -113,7 +114,8 @@ func (h *inboundHandler) HandleNotification(m wire.Message, on peer.Origin) {
 		h.conn.outputLog.Debug("log message of the backend",
 			"params", truncate(string(m.Part(wire.PartParams)), maxLoggedMessage))
 	}
-	h.conn.b.set.clientSide().HandleNotification(h.originSession(m, on), h.conn.b.cfg.Name, m, on)
+	h.conn.b.set.clientSide().HandleNotification(h.originSession(m, origin), h.conn.b.cfg.Name, m,
+		origin)
 }
 
 // namesOrigin reports whether a message names a task or an elicitation. The gateway finds the
@@ -141,12 +143,12 @@ func namesOrigin(m wire.Message) bool {
 // Over HTTP the session of a message outside of the calls' streams is unknown, because the message
 // may be older than a response that was already received. The session of a message on the stream of
 // an ended call is unknown, too.
-func (h *inboundHandler) originSession(m wire.Message, on peer.Origin) string {
+func (h *inboundHandler) originSession(m wire.Message, origin peer.Origin) string {
 	switch {
 	case h.conn.isPerSession():
 		return h.conn.session
-	case on.Call != nil && (on.Call.SessionID != "" || !h.conn.b.set.SingleClient):
-		return on.Call.SessionID
+	case origin.Call != nil && (origin.Call.SessionID != "" || !h.conn.b.set.SingleClient):
+		return origin.Call.SessionID
 	case h.conn.b.set.SingleClient:
 		if session, ok := h.peer.SoleSession(); ok && !namesOrigin(m) {
 			return session
@@ -155,7 +157,7 @@ func (h *inboundHandler) originSession(m wire.Message, on peer.Origin) string {
 			return session // all sessions belong to the only client
 		}
 		return h.conn.b.set.soleSession()
-	case on.CallEnded, h.conn.b.hasManyStreams(), namesOrigin(m):
+	case origin.CallEnded, h.conn.b.hasManyStreams(), namesOrigin(m):
 		return ""
 	}
 	// a log message belongs to a call in flight with a log level

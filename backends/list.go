@@ -191,8 +191,9 @@ func (b *Backend) isSuspicious(k catalog.Kind, f catalog.Issue) bool {
 		b.permitsEntry(k, f.ConflictsWith))
 }
 
-// storeLists stores lists, or why they could not be read. If the connection is over, settles is
-// false: the backend is settled when the reason for that is known (markFailed).
+// storeLists stores the lists that were read, and the errors of the others. settles reports
+// whether the backend is settled by that. It is false if the connection is over: then markFailed
+// settles the backend, together with the reason for the end.
 func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
 	b.mu.Lock()
 	raw, knownTools, errs := b.raw, b.items[catalog.Tools], b.listErrs

@@ -53,8 +53,9 @@ func (b *Backend) refreshKinds(wanted func(catalog.Kind) bool, note func(catalog
 	return some
 }
 
-// takeStale returns the lists that are stale since the last call. The caller must call notify
-// when they have been read: it notifies the clients whose own servers announced changes.
+// takeStale returns the lists that became stale since the last call of takeStale. The caller must
+// read these lists and then call notify, which notifies each client whose per-session connection
+// has announced a change.
 func (b *Backend) takeStale() (which [catalog.NumKinds]bool, notify func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 type listenStream struct {
 	call        *peer.Call
 	uris        []string
-	acked       chan []byte // 1 slot: the notifications that the server has acknowledged
+	acked       chan []byte // capacity 1: the notifications that the server has acknowledged
 	ended       peer.ResponseChan
 	openedAt    time.Time
 	acceptedAll bool     // the acknowledgement does not say what it covers
@@ -79,11 +79,12 @@ func listenError(a peer.Response) error {
 }
 
 // listenAcknowledged handles the acknowledgement of a listen.
-func (bc *backendConn) listenAcknowledged(m wire.Message, on peer.Origin) {
+func (bc *backendConn) listenAcknowledged(m wire.Message, origin peer.Origin) {
 	bc.mu.Lock()
 	ls := bc.openingListen
 	bc.mu.Unlock()
-	if ls == nil || on.Call != nil && on.Call != ls.call || on.Call == nil && !ls.matches(m) {
+	if ls == nil || origin.Call != nil && origin.Call != ls.call ||
+		origin.Call == nil && !ls.matches(m) {
 		return
 	}
 	select {

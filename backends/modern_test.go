@@ -123,7 +123,7 @@ func TestModern_OriginOfMessages(t *testing.T) {
 		})
 }
 
-// With a single client that has sessions and sends sessionless requests, a message belongs to
+// With a single client that has sessions and sends modern requests, a message belongs to
 // the session of its call.
 func TestModern_SingleClientWithSeveralSessions(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a"), SingleClient: true},

@@ -11,14 +11,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A queuedCall is a call that waits for the backend to start, or for a retry.
+// A queuedCall is a call that is sent, or waits for the backend to start or for a retry.
 type queuedCall struct {
 	request   wire.Message
 	call      *peer.Call
-	subscribe *subscribeCall // also call.Handler, if the request is a subscribe
-	isRetry   bool           // it is sent a second time
-	// it stays on its connection: see backendConn.belongsElsewhereLocked
-	pinned bool
+	subscribe *subscribeCall // also call.Handler, if the request is a subscribe; else nil
+	isRetry   bool           // the call is sent a second time
+	// the call is not rerouted: see backendConn.belongsElsewhereLocked
+	staysOnConn bool
 }
 
 func notSent(format string, args ...any) error {
@@ -192,20 +192,21 @@ func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (deferred 
 // of the session's client. The answer depends on the handshake, so it is valid only while there
 // is a connection.
 func (bc *backendConn) belongsElsewhereLocked(q queuedCall) bool {
-	if bc.isPerSession() || bc.server.modern || q.pinned || q.call.SessionID == "" {
+	if bc.isPerSession() || bc.server.modern || q.staysOnConn || q.call.SessionID == "" {
 		return false
 	}
 	return bc.b.hasPerSessionConns() ||
 		bc.b.set.SingleClient && bc.capabilitiesDifferLocked(q.call.SessionID)
 }
 
-// reroute sends a call on the connection that it belongs on. The call stays there, unless that
-// is the shared connection and not ready: then the capabilities that its next server will be
-// told are unknown.
+// reroute sends a call over another connection to the same backend, the connection that the call
+// belongs on (redirect sends it to another backend). The call stays there, unless that is the
+// shared connection and not ready: then the capabilities that its next server will be told are
+// unknown.
 func (b *Backend) reroute(q queuedCall) {
 	bc := b.conn(q.call.SessionID, false)
 	bc.mu.Lock()
-	q.pinned = bc.isPerSession() || bc.peer != nil
+	q.staysOnConn = bc.isPerSession() || bc.peer != nil
 	bc.mu.Unlock()
 	bc.send(q)
 }
@@ -221,10 +222,10 @@ func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q queuedCall) error {
 		return peer.ErrForbidden
 	}
 	if q.call.IsContinuation &&
-		(!s.modern || q.call.ServerKey != "" && q.call.ServerKey != bc.b.programID) {
+		(!s.modern || q.call.ServerKey != "" && q.call.ServerKey != bc.b.serverKey) {
 		return bc.b.continuationError(q.request)
 	}
-	q.call.Modern, q.call.ServerKey, q.call.InterceptResponse = s.modern, bc.b.programID, nil
+	q.call.Modern, q.call.ServerKey, q.call.InterceptResponse = s.modern, bc.b.serverKey, nil
 	switch {
 	case s.modern:
 		q.call.InterceptResponse = bc.retryAfterRefreshFunc(p, q)

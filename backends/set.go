@@ -17,11 +17,14 @@
 // other only to start, for one of the slots of StartParallel. The package refuses to guess the
 // session of a message that a backend initiates: see inboundHandler.originSession.
 //
-// Lock order; the mutexes of callLimiter, workers and logLimiter are innermost:
+// Lock order; the mutexes of callLimiter, workers, logLimiter, responseGroup and clientSessions are
+// innermost. Backend.mu and backendConn.mu are never held together:
 //
-//	Set.mu → Backend.mu → clientSessions.mu
-//	Backend.opening → backendConn.mu → clientSessions.mu
+//	Set.applying → all others
+//	Set.mu → Backend.mu → clientSessions.mu, workers.mu
 //	Backend.opening → Backend.mu
+//	Backend.opening → backendConn.mu → clientSessions.mu, workers.mu, responseGroup.mu,
+//	  and the locks of package peer
 package backends
 
 import (
@@ -99,7 +102,7 @@ type Set struct {
 	life            context.Context // done when the context of Run is done
 	cancelLife      context.CancelCauseFunc
 
-	applying chan struct{} // 1 slot: one Apply at a time
+	applying chan struct{} // capacity 1: one Apply at a time
 	changes  atomic.Int64  // number of changes to publish so far
 
 	mu         sync.Mutex
@@ -282,7 +285,7 @@ func (s *Set) Send(backend string, request wire.Message, c *peer.Call) {
 	c.Handler.OnResponse(wire.Message{}, t.whyAbsent(backend))
 }
 
-// Subscribe is Send for resources/subscribe, or for resources/unsubscribe if on is false.
+// Subscribe is Send for resources/subscribe, or for resources/unsubscribe if subscribe is false.
 //
 // Subscriptions of a session are restored on a new connection. They move to the session's own
 // connection when that is opened. An unsubscribe request goes to the connection that has the
@@ -291,13 +294,14 @@ func (s *Set) Send(backend string, request wire.Message, c *peer.Call) {
 //
 // For a modern backend, Subscribe adds the URI to subscriptions/listen, and the gateway itself
 // responds once the backend has acknowledged it.
-func (s *Set) Subscribe(backend, uri string, on bool, request wire.Message, c *peer.Call) {
+func (s *Set) Subscribe(backend, uri string, subscribe bool, request wire.Message,
+	c *peer.Call) {
 	t := s.current()
 	b, ok := t.byName[backend]
 	switch {
 	case !ok:
 		c.Handler.OnResponse(wire.Message{}, t.whyAbsent(backend))
-	case on:
+	case subscribe:
 		b.subscribe(uri, request, c)
 	default:
 		b.unsubscribe(uri, request, c)

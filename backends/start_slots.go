@@ -8,16 +8,17 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// startSlotLease bounds how long a start occupies a slot, so that one that hangs does not block
-// others.
+// startSlotLease bounds how long a start occupies a start slot, so that a start that hangs does
+// not block others.
 const startSlotLease = 2 * time.Second
 
-// startSlots limits the number of processes that are starting; each slot is one. nil = no
-// limit.
+// startSlots limits the number of processes that are starting. Each element of the channel is an
+// occupied start slot. nil = no limit.
 type startSlots chan struct{}
 
-// acquire waits for a slot, in order of the calls, until ctx is done. started returns the slot,
-// unless startSlotLease is over; further calls of it do nothing. Only processes need a slot.
+// acquire waits for a start slot, in order of the calls, until ctx is done. started releases the
+// start slot, unless startSlotLease is over; further calls of started do nothing. Only processes
+// need a start slot.
 func (s startSlots) acquire(ctx context.Context, c config.Backend) (started func(), err error) {
 	if s == nil || c.Command == "" {
 		return func() {}, nil

@@ -97,7 +97,7 @@ func (bc *backendConn) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	}
 	if last && known {
 		c.Handler = &unsubscribeCall{ResponseHandler: c.Handler, conn: bc, uri: uri}
-		bc.send(queuedCall{request: m, call: c, pinned: true})
+		bc.send(queuedCall{request: m, call: c, staysOnConn: true})
 		return
 	}
 	c.Handler.OnResponse(wire.NewResult("0", emptyObject), nil)
@@ -191,13 +191,13 @@ func (ignoreResponse) OnResponse(wire.Message, error) {}
 
 // forwardUpdate forwards resources/updated: over a shared connection to the subscribed
 // sessions. An update of a resource that the filters do not permit is dropped.
-func (bc *backendConn) forwardUpdate(m wire.Message, on peer.Origin) {
+func (bc *backendConn) forwardUpdate(m wire.Message, origin peer.Origin) {
 	set, backend := bc.b.set, bc.b.cfg.Name
 	if !bc.b.permitsEntry(catalog.Resources, uriParam(m)) {
 		return
 	}
 	if bc.isPerSession() {
-		set.clientSide().HandleNotification(bc.session, backend, m, on)
+		set.clientSide().HandleNotification(bc.session, backend, m, origin)
 		return
 	}
 	value, _ := wire.Lookup(m.Part(wire.PartParams), "uri")
@@ -206,12 +206,12 @@ func (bc *backendConn) forwardUpdate(m wire.Message, on peer.Origin) {
 	bc.mu.Unlock()
 	switch {
 	case !set.SingleClient:
-		on = peer.Origin{}
+		origin = peer.Origin{}
 	case len(sessions) == 0:
 		sessions = []string{set.soleSession()}
 	}
 	for _, session := range sessions {
-		set.clientSide().HandleNotification(session, backend, m, on)
+		set.clientSide().HandleNotification(session, backend, m, origin)
 	}
 }
 
@@ -222,9 +222,9 @@ func subscribeRequests(uris []string) (requests []wire.Message) {
 	return requests
 }
 
-func subscribeRequest(uri string, on bool) wire.Message {
+func subscribeRequest(uri string, subscribe bool) wire.Message {
 	method := protocol.MethodResourcesUnsubscribe
-	if on {
+	if subscribe {
 		method = protocol.MethodResourcesSubscribe
 	}
 	return wire.NewRequest("0", method, wire.Encode(map[string]string{"uri": uri}))

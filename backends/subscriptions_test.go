@@ -13,14 +13,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func (h *harness) subscribe(session, backend, uri string, on bool) *callRecorder {
+func (h *harness) subscribe(session, backend, uri string, subscribe bool) *callRecorder {
 	method := "resources/unsubscribe"
-	if on {
+	if subscribe {
 		method = "resources/subscribe"
 	}
 	a := &callRecorder{}
 	m := wire.NewRequest("7", method, wire.Encode(map[string]string{"uri": uri}))
-	h.Subscribe(backend, uri, on, m, &peer.Call{Handler: a, SessionID: session})
+	h.Subscribe(backend, uri, subscribe, m, &peer.Call{Handler: a, SessionID: session})
 	return a
 }
 

@@ -7,7 +7,8 @@ import "strings"
 type View struct {
 	*Snapshot
 	// Settled is true if clients no longer have to wait for their first list: every backend has
-	// responded (in this run or an earlier one), has failed, or has exceeded the time limit.
+	// settled (it has listed its catalog, now or in an earlier run, or has failed once), or the
+	// time to wait for that is over.
 	Settled bool
 	// Complete is true if every backend has responded (in this run or an earlier one) or has
 	// failed. Names that are missing in a complete catalog are unknown.

@@ -11,11 +11,11 @@ var errAlreadyContinued = errors.New("another request already continues this cal
 
 // A continuation is the data of a stateless client's retry that continues a call.
 type continuation struct {
-	backend string      // of the call; "" = not named
-	program string      // server key of the process that issued the state
-	state   []byte      // the backend's own requestState, JSON; nil = none
-	rerun   bool        // the call is sent again without the responses
-	claim   *rerunClaim // to be claimed for the rerun; nil = none
+	backend   string      // of the call; "" = not named
+	serverKey string      // identifies the server that issued the state; see [peer.Call]
+	state     []byte      // the backend's own requestState, JSON; nil = none
+	rerun     bool        // the call is sent again without the responses
+	claim     *rerunClaim // to be claimed for the rerun; nil = none
 }
 
 // hasResponses reports whether the call is sent with the responses. Only modern backends get
@@ -45,7 +45,7 @@ func (c *clientCall) continueCall() bool {
 	}
 	switch t.Kind {
 	case ticketState:
-		c.continuation = &continuation{backend: t.Backend, program: t.Program,
+		c.continuation = &continuation{backend: t.Backend, serverKey: t.ServerKey,
 			state: []byte(t.Text)}
 		return true
 	case ticketRerun:

@@ -103,7 +103,7 @@ type Backends interface {
 	// Subscribe sends resources/subscribe, or resources/unsubscribe if on is false. The
 	// subscription is restored when a connection is re-established. An unsubscribe is answered
 	// with {} and not sent while others are subscribed over the same connection.
-	Subscribe(backend, uri string, on bool, m wire.Message, call *peer.Call)
+	Subscribe(backend, uri string, subscribe bool, m wire.Message, call *peer.Call)
 	// SetLevel sets the session's log level at every backend that declares logging, now and on
 	// each new connection. It calls done once, when all reachable backends have responded or
 	// timed out.

@@ -89,7 +89,7 @@ func (c *clientCall) makeResumable() {
 	rc.upstream.Token, rc.upstream.SessionID = c.upstream.Token, c.upstream.SessionID
 	rc.upstream.RemoteName = c.upstream.RemoteName
 	if c.continuation.hasResponses() {
-		rc.upstream.IsContinuation, rc.upstream.ServerKey = true, c.continuation.program
+		rc.upstream.IsContinuation, rc.upstream.ServerKey = true, c.continuation.serverKey
 	}
 	c.upstream, c.resumable = &rc.upstream, rc
 	c.stateless.retain()

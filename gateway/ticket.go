@@ -17,10 +17,11 @@ import (
 // the call: to a backend the gateway is one single client, so without this one client could
 // continue another's call.
 type ticket struct {
-	Kind      string    // see the constants
-	Principal string    // to whom it was issued
-	Backend   string    // of the call
-	Program   string    // server key of the backend when it was issued; see [peer.Call]
+	Kind      string // see the constants
+	Principal string // to whom it was issued
+	Backend   string // of the call
+	// ServerKey identifies the server that ran when the ticket was issued; see [peer.Call].
+	ServerKey string    `json:"Program"`
 	Call      []byte    // digest of the call's method, name and arguments
 	Until     time.Time // expiry
 	// by kind: the backend's own requestState as JSON, the id of a suspended call, or the id and
@@ -109,8 +110,8 @@ func (c *clientCall) digest() []byte {
 func (c *clientCall) sealTicket(kind, text string, ttl time.Duration) string {
 	return c.s.g.sealer.seal(ticket{
 		Kind: kind, Principal: c.stateless.principal, Backend: c.Route.Backend,
-		Program: c.upstream.ServerKey,
-		Call:    c.digest(), Until: time.Now().Add(ttl), Text: text,
+		ServerKey: c.upstream.ServerKey,
+		Call:      c.digest(), Until: time.Now().Add(ttl), Text: text,
 	})
 }
 

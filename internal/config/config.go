@@ -102,7 +102,7 @@ type Limits struct {
 	// SessionIdle is the time after which an HTTP session without request or stream ends; at
 	// least 1s.
 	SessionIdle time.Duration `koanf:"session_idle"`
-	// Events is the number of bytes kept per session to resume a broken stream; 0 = none.
+	// Events is the number of bytes kept per session to resume a broken stream; at least 1024.
 	Events int64 `koanf:"events"`
 	// Outbox is the number of unread bytes for all HTTP clients together; at least Message.
 	Outbox int64 `koanf:"outbox"`

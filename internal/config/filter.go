@@ -102,9 +102,9 @@ func (f Filters) All() []Filter { return []Filter{f.Tools, f.Prompts, f.Resource
 // Filters returns the filters of the backend.
 func (b *Backend) Filters() Filters { return Filters{b.Tools, b.Prompts, b.Resources} }
 
-// Unfiltered returns the backend without its filters and instructions, which can change while it
-// runs.
-func (b Backend) Unfiltered() Backend {
+// WithoutRuntimeKeys returns the backend without the keys that can change while it runs: its
+// filters and instructions.
+func (b Backend) WithoutRuntimeKeys() Backend {
 	b.Instructions = ""
 	b.Tools, b.Prompts, b.Resources = Filter{}, Filter{}, Filter{}
 	return b

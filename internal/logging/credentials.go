@@ -6,16 +6,25 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// findCredentials searches for these texts: it finds nothing in a text that contains none of them.
+// The texts in front of credentials. findCredentials finds nothing in a text that contains none of
+// them, and the filter of a Mask skips such a text.
+//
+// They are not the lists of package secrets, which decide which values of the configuration a Mask
+// is given. A kind of secret that is added there is masked in the line of a backend only if the
+// value is in the configuration. To be masked without that, it must be found here: by another text
+// in one of these lists, or by a further function in findCredentials whose texts are added to
+// Mask.update.
 var (
-	schemes = []string{"Bearer ", "BEARER ", "bearer "}
-	headers = []string{"uthorization", "UTHORIZATION"}
+	schemes = []string{"Bearer ", "BEARER ", "bearer "} // in front of a token
+	headers = []string{"uthorization", "UTHORIZATION"}  // in front of the value of the header
 )
 
+// schemeEnd is in front of the user information of a URL.
 const schemeEnd = "://"
 
-// findCredentials finds texts that look like secrets. It does not use package regexp, because a
-// case-insensitive pattern costs more than the rest of the log line.
+// findCredentials finds secrets that the Mask was not given, by the texts in front of them. It does
+// not use package regexp, because a case-insensitive pattern costs more than the rest of the log
+// line.
 func findCredentials(s string) []textRange {
 	return appendAuthorizations(appendBearers(appendURLs(nil, s), s), s)
 }

@@ -12,10 +12,10 @@ import (
 // of a URL in the query of a URL, or JSON in a JSON string.
 const encodingDepth = 3
 
-// An encoding decodes text. A text has several encoded forms: encoders differ in the characters
+// A decoder decodes text. A text has several encodings: encoders differ in the characters
 // that they encode, in the case of the digits, and in the encoding of a space. Therefore the
 // decoded text is searched; in it each + is a space.
-type encoding struct {
+type decoder struct {
 	markers string // an encoded text contains at least one of these bytes
 	// decodeUnit decodes s[at:next], one byte or escape, to unit[:n].
 	decodeUnit func(s string, at int) (unit [4]byte, n, next int)
@@ -24,8 +24,8 @@ type encoding struct {
 }
 
 var (
-	percent = &encoding{"%+", percentUnit, []string{"%25", "%5c", "%5C", `\`}}
-	escapes = &encoding{`\`, escapeUnit, []string{`\\`, "%", `\u0025`, `\u005c`, `\u005C`}}
+	percent = &decoder{"%+", percentUnit, []string{"%25", "%5c", "%5C", `\`}}
+	escapes = &decoder{`\`, escapeUnit, []string{`\\`, "%", `\u0025`, `\u005c`, `\u005C`}}
 )
 
 // percentUnit decodes one unit of percent-encoding, %HH.
@@ -130,10 +130,10 @@ func hexDigit(c byte) byte {
 
 // find appends all occurrences of secrets in s, plain and encoded.
 func (k *maskState) find(spans []textRange, s string) []textRange {
-	for _, form := range k.forms {
-		spans = appendAll(spans, s, form)
+	for _, text := range k.encodings {
+		spans = appendAll(spans, s, text)
 	}
-	spans = appendTruncated(spans, s, k.forms, k.formsFilter)
+	spans = appendTruncated(spans, s, k.encodings, k.encodingsFilter)
 	return append(spans, k.findEncoded(s, encodingDepth)...)
 }
 
@@ -144,16 +144,16 @@ func (k *maskState) findEncoded(s string, levels int) []textRange {
 		return nil
 	}
 	var all []textRange
-	for _, e := range [...]*encoding{percent, escapes} {
+	for _, e := range [...]*decoder{percent, escapes} {
 		if !k.decodedFilter.mayContainEncoded(s, e) {
 			continue
 		}
 		plain := e.decode(s)
 		var spans []textRange
-		for _, form := range k.decodedForms {
-			spans = appendAll(spans, plain, form)
+		for _, text := range k.decodedEncodings {
+			spans = appendAll(spans, plain, text)
 		}
-		spans = appendTruncated(spans, plain, k.decodedForms, k.decodedFilter)
+		spans = appendTruncated(spans, plain, k.decodedEncodings, k.decodedFilter)
 		if len(plain) != len(s) {
 			spans = append(spans, k.findEncoded(plain, levels-1)...)
 		}
@@ -162,7 +162,7 @@ func (k *maskState) findEncoded(s string, levels int) []textRange {
 	return all
 }
 
-func (e *encoding) decode(s string) string {
+func (e *decoder) decode(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); {
 		unit, n, next := e.decodeUnit(s, i)
@@ -173,7 +173,7 @@ func (e *encoding) decode(s string) string {
 }
 
 // hasMarker reports whether s contains one of the markers. It is faster than strings.ContainsAny.
-func (e *encoding) hasMarker(s string) bool {
+func (e *decoder) hasMarker(s string) bool {
 	for i := range len(e.markers) {
 		if strings.IndexByte(s, e.markers[i]) >= 0 {
 			return true
@@ -182,8 +182,8 @@ func (e *encoding) hasMarker(s string) bool {
 	return false
 }
 
-// mayContainEncoded reports whether s may contain one of the texts of h in encoded form.
-func (h *prefixFilter) mayContainEncoded(s string, e *encoding) bool {
+// mayContainEncoded reports whether s may contain an encoding of one of the texts of h.
+func (h *prefixFilter) mayContainEncoded(s string, e *decoder) bool {
 	if !e.hasMarker(s) {
 		return false
 	}
@@ -207,7 +207,7 @@ func (h *prefixFilter) mayContainEncoded(s string, e *encoding) bool {
 
 // toSource converts spans of the decoded text to spans of s. A span that contains a part of a
 // unit is extended to the whole unit.
-func (e *encoding) toSource(s string, spans []textRange) []textRange {
+func (e *decoder) toSource(s string, spans []textRange) []textRange {
 	type end struct {
 		at *int
 		to bool
@@ -237,7 +237,7 @@ const truncationMark = "…"
 
 // appendTruncated appends beginnings of secrets in front of a truncationMark, because texts are
 // truncated without regard to the secrets in them. An escape may be truncated, too.
-func appendTruncated(spans []textRange, s string, forms []string, h *prefixFilter) []textRange {
+func appendTruncated(spans []textRange, s string, texts []string, h *prefixFilter) []textRange {
 	for at := 0; ; {
 		n := strings.Index(s[at:], truncationMark)
 		if n < 0 {
@@ -249,11 +249,11 @@ func appendTruncated(spans []textRange, s string, forms []string, h *prefixFilte
 			if !h.contains(uint32(s[at])<<16 | uint32(s[at+1])<<8 | uint32(s[at+2])) {
 				continue
 			}
-			begins := func(form string) bool {
-				return len(form) > whole-at &&
-					(strings.HasPrefix(form, s[at:end]) || strings.HasPrefix(form, s[at:whole]))
+			begins := func(text string) bool {
+				return len(text) > whole-at &&
+					(strings.HasPrefix(text, s[at:end]) || strings.HasPrefix(text, s[at:whole]))
 			}
-			if slices.ContainsFunc(forms, begins) {
+			if slices.ContainsFunc(texts, begins) {
 				spans = append(spans, textRange{at, end})
 				break
 			}

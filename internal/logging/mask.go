@@ -23,8 +23,8 @@ const minSecret = 4
 //   - in the base64 alphabet for URLs, without base64 padding, and as part of a tool's name;
 //   - cut short, in front of a … that marks the truncation of a text.
 //
-// It does not find values encoded in hex or base64. Without knowing a value it finds user:pass@
-// and the query of URLs, "Bearer xxx" and "Authorization: xxx".
+// It does not find values encoded in hex or base64. Of the values that it was not given, it finds
+// user:pass@ and the query of URLs, "Bearer xxx" and "Authorization: xxx" (see findCredentials).
 //
 // A nil Mask and the zero Mask change nothing; the zero Mask becomes effective with the first
 // Add. All methods may be called concurrently. Masking takes no lock.
@@ -34,13 +34,14 @@ type Mask struct {
 
 // maskState is the immutable state of a Mask.
 type maskState struct {
-	current      []string // values
-	past         []string // values of earlier, the latest first
-	forms        []string // all forms of the current and past values
-	decodedForms []string // forms as they appear in a decoded text, where + is a space
+	current          []string // current values
+	past             []string // earlier values, the latest first
+	encodings        []string // all encodings of the current and past values
+	decodedEncodings []string // encodings as they appear in a decoded text, where + is a space
 
-	formsFilter   *prefixFilter // of forms, and of the texts that findCredentials searches for
-	decodedFilter *prefixFilter // of decodedForms
+	// filter of encodings, and of the texts that findCredentials searches for
+	encodingsFilter *prefixFilter
+	decodedFilter   *prefixFilter // filter of decodedEncodings
 }
 
 // maxPast is the number of earlier values that a Mask keeps. Each costs one search per masked line.
@@ -88,49 +89,50 @@ func (m *Mask) update(change func(old maskState) maskState) {
 		})
 		next.past = next.past[:min(len(next.past), maxPast)]
 		for _, v := range slices.Concat(next.current, next.past) {
-			next.forms = appendForms(next.forms, v)
+			next.encodings = appendEncodings(next.encodings, v)
 		}
-		slices.Sort(next.forms)
-		next.forms = slices.Compact(next.forms)
-		for _, form := range next.forms {
-			next.decodedForms = append(next.decodedForms, strings.ReplaceAll(form, "+", " "))
+		slices.Sort(next.encodings)
+		next.encodings = slices.Compact(next.encodings)
+		for _, text := range next.encodings {
+			next.decodedEncodings = append(next.decodedEncodings,
+				strings.ReplaceAll(text, "+", " "))
 		}
-		slices.Sort(next.decodedForms)
-		next.decodedForms = slices.Compact(next.decodedForms)
-		next.formsFilter = newPrefixFilter(
-			slices.Concat(next.forms, schemes, headers, []string{schemeEnd}))
-		next.decodedFilter = newPrefixFilter(next.decodedForms)
+		slices.Sort(next.decodedEncodings)
+		next.decodedEncodings = slices.Compact(next.decodedEncodings)
+		next.encodingsFilter = newPrefixFilter(
+			slices.Concat(next.encodings, schemes, headers, []string{schemeEnd}))
+		next.decodedFilter = newPrefixFilter(next.decodedEncodings)
 		if m.secrets.CompareAndSwap(old, &next) {
 			return
 		}
 	}
 }
 
-// appendForms appends all forms of value, of its lines (a log shows a private key line by line),
-// and of the credentials in it.
-func appendForms(forms []string, value string) []string {
+// appendEncodings appends all encodings of value, of its lines (a log shows a private key line by
+// line), and of the credentials in it.
+func appendEncodings(all []string, value string) []string {
 	value = strings.TrimSpace(value)
 	if len(value) < minSecret || strings.Trim(value, "*") == "" {
-		return forms
+		return all
 	}
-	forms = append(forms, value, jsonEscape(value), withoutQuotes(strconv.Quote(value)))
+	all = append(all, value, jsonEscape(value), withoutQuotes(strconv.Quote(value)))
 	if html, err := json.Marshal(value); err == nil {
-		forms = append(forms, withoutQuotes(string(html)))
+		all = append(all, withoutQuotes(string(html)))
 	}
 	if len(value) >= minVariant {
-		forms = append(forms, asToolName(value), toURLAlphabet.Replace(value))
+		all = append(all, asToolName(value), toURLAlphabet.Replace(value))
 		if unpadded := strings.TrimRight(value, "="); len(unpadded) >= minVariant {
-			forms = append(forms, unpadded)
+			all = append(all, unpadded)
 		}
 	}
 	if strings.Contains(value, "\n") {
 		for line := range strings.Lines(value) {
-			forms = appendForms(forms, line)
+			all = appendEncodings(all, line)
 		}
 	} else if rest := secrets.AfterScheme(value); rest != value {
-		forms = appendForms(forms, rest)
+		all = appendEncodings(all, rest)
 	}
-	return forms
+	return all
 }
 
 // minVariant is the length of the shortest value that is also masked in the variants of base64
@@ -171,7 +173,7 @@ func (m *Mask) String(s string) string {
 		return s
 	}
 	k := m.secrets.Load()
-	if k == nil || !k.formsFilter.mayContain(s) &&
+	if k == nil || !k.encodingsFilter.mayContain(s) &&
 		!k.decodedFilter.mayContainEncoded(s, percent) &&
 		!k.decodedFilter.mayContainEncoded(s, escapes) {
 		return s

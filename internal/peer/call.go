@@ -68,11 +68,12 @@ type Call struct {
 	pauses int         // PauseTimeout calls without a ResumeTimeout
 }
 
-// A transmission records over which Peer, when and under which id a call was last sent.
+// A transmission records one entry of a call in the table of calls of a Peer: TrySend makes the
+// entry, and a call that is sent again, over the same or another Peer, gets a new one.
 type transmission struct {
-	peer    *Peer
-	id      int64
-	at      time.Time
+	peer    *Peer       // Peer in whose table the entry is or was
+	id      int64       // key of the entry, and id under which the request is sent
+	at      time.Time   // time at which the call was sent
 	writing atomic.Bool // TrySend has inserted the call and has not returned from the write
 }
 
@@ -264,8 +265,9 @@ func (c *Call) stopTimeout() {
 	}
 }
 
-// abandon ends the call with the error why and notifies the remote side. params are the params of
-// the notification, with the requestId replaced; nil = default params.
+// abandon removes the call with this id from the table of calls, notifies the remote side, and
+// completes the call with the error why. It does nothing if the call is not in the table. params
+// are the params of the notification, with the requestId replaced; nil = default params.
 func (p *Peer) abandon(id int64, why error, params []byte) {
 	p.abandoning.Add(1)
 	defer func() {

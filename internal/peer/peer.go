@@ -96,7 +96,7 @@ type Peer struct {
 	isDisconnected atomic.Bool // endConnection has set disconnectErr
 	draining       atomic.Bool
 	abandoning     atomic.Int32  // calls being abandoned whose cancellation is not written yet
-	callEnded      chan struct{} // 1 slot: a call ended while draining; nil before DrainCalls
+	callEnded      chan struct{} // capacity 1: a call ended while draining; nil before DrainCalls
 
 	mu            sync.Mutex
 	requests      map[wire.ID]*Request     // inbound requests without a response

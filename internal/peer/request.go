@@ -12,7 +12,7 @@ type Request struct {
 	id       wire.ID
 	origin   Origin
 	batch    *batch // the batch it arrived in; nil = none
-	index    int    // in the batch
+	index    int    // index of the request in the batch
 	onCancel CancelHandler
 }
 
@@ -79,14 +79,15 @@ func (r *Request) OnCancel(h CancelHandler) bool {
 	return true
 }
 
-// claim ends the request and returns true once; the caller must then send the response.
+// claim removes the request from the table of inbound requests, Peer.requests (not from the table
+// of calls, which are outbound). It returns true once; the caller must then send the response.
 func (r *Request) claim() bool {
 	_, ok := r.claimWithHandler()
 	return ok
 }
 
-// claimWithHandler ends the request and returns its CancelHandler and true, once. The caller must
-// then send the response, or call responseWritten if there is none. OnCancel fails from now on, so
+// claimWithHandler removes the request from Peer.requests and returns its CancelHandler and true,
+// once. The caller must then send the response, or call responseWritten if there is none. OnCancel fails from now on, so
 // that no handler waits for a call that never comes.
 func (r *Request) claimWithHandler() (CancelHandler, bool) {
 	p := r.peer

@@ -61,7 +61,7 @@ func IsOpaque(name, text string) bool {
 	return kinds > 1 && strings.ContainsAny(text, `!"#$%^&+=|<>~\`)
 }
 
-// isStructured reports whether text has a form that Find parses.
+// isStructured reports whether text is structured in a way that Find parses.
 func isStructured(text string) bool {
 	return strings.ContainsAny(text, " \t\r\n") || strings.IndexByte("{[<-/.~", text[0]) >= 0 ||
 		strings.Contains(text, "://") || assignment().MatchString(strings.TrimRight(text, "="))

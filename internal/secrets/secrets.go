@@ -1,6 +1,15 @@
-// Package secrets recognizes secrets by the name and by the form of a value. It contains the only
-// list of such names and forms, which the import of configurations, the log, the audit journal and
-// the command line use. It reads text and has no state.
+// Package secrets recognizes secrets by the name of a value and by its form. The names are listed
+// in secrets.go; the prefixes of tokens and the authorization schemes in form.go. The import of
+// configurations, the descriptions of configurations and the audit journal use these lists. The log
+// uses them in one way only: config.Secrets selects the values of the configuration that are masked
+// in the log, wherever they appear.
+//
+// A value that is not in the configuration, such as a token in a line that a backend writes to
+// stderr, is masked in the log only if package logging finds it by the text in front of it:
+// findCredentials in logging/credentials.go has a short list for that. A new kind of secret must be
+// added there to be masked in such a line, and here for everything else.
+//
+// The package reads text and has no state.
 package secrets
 
 import (

@@ -69,12 +69,13 @@ type MalformedError struct {
 
 func (e *MalformedError) Error() string { return e.Err.Message }
 
-// A CallLostError is returned by Read when it is certain that an earlier request will get no
-// response, though the connection stays open.
+// A CallLostError is the error of a request that will get no response. Read returns it when a
+// request is lost and the connection stays open. Package peer also makes it for the calls in flight
+// when a connection ends, and package backends for calls that were not sent.
 type CallLostError struct {
-	ID         wire.ID // of the request
-	Err        error
-	MayHaveRun bool // whether the remote side may have acted upon the request
+	ID         wire.ID // id of the lost request; "" = the request was not sent
+	Err        error   // reason
+	MayHaveRun bool    // whether the remote side may have acted upon the request
 }
 
 func (e *CallLostError) Error() string { return e.Err.Error() }

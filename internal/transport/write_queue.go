@@ -28,7 +28,7 @@ type WriteQueue struct {
 	err         error
 	coalesced   []byte        // lines to be written at the end of their burst
 	coalescing  bool          // a burst will call release
-	wake        chan struct{} // 1 slot
+	wake        chan struct{} // capacity 1: the goroutine has something to do
 	done        chan struct{} // closed when the goroutine has ended
 	drained     sync.Cond     // signalled when queue has been written, or writing has failed
 	closeOnce   sync.Once

@@ -38,7 +38,7 @@ type outgoingPost struct {
 	isInitialize bool        // p shows whether the server has streamable HTTP
 	status       int         // of the HTTP response
 	isStream     bool        // the HTTP response is a stream
-	settled      bool        // p is completed
+	completed    bool        // p has its outcome: set by claim
 	malformed    error       // why a part of the HTTP response is not a message; nil = it is
 	plainError   []byte      // an error in the HTTP response that is not a JSON-RPC error
 }
@@ -154,7 +154,7 @@ func (p *outgoingPost) readBody(resp *http.Response) (body []byte, ok bool) {
 	case len(body) > 0:
 		p.c.eachMessage(body, p.handleMessage)
 	}
-	return body, err == nil && !p.settled
+	return body, err == nil && !p.completed
 }
 
 // failUnreadable completes p because the body is not read: its content coding is not supported,
@@ -271,10 +271,10 @@ func (p *outgoingPost) fail(err error, mayHaveRun bool) {
 	}
 }
 
-// claim completes p. It returns true if the caller must pass the outcome to Read: once for a
-// request, and not if it was cancelled.
+// claim completes p: it removes the request from the table of open requests. It returns true if the
+// caller must pass the outcome to Read: once for a request, and not if the request was cancelled.
 func (p *outgoingPost) claim() bool {
-	p.settled = true
+	p.completed = true
 	if p.id == "" {
 		return false
 	}

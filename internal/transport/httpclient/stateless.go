@@ -98,7 +98,7 @@ func (c *stateless) readStream(p *outgoingPost, resp *http.Response) {
 	handle, stop := p.eventHandler()
 	defer stop()
 	_, err := readEvents(sse.NewReader(c.limit, c.quota), resp, handle)
-	if !p.settled {
+	if !p.completed {
 		p.streamEnded(resp, err)
 	}
 }

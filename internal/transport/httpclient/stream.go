@@ -46,7 +46,7 @@ func (c *streamable) readStream(p *outgoingPost, resp *http.Response) {
 	defer stop()
 	_, err := readEvents(events, resp, handle)
 	canResume := func() bool {
-		return p.id != "" && !p.settled && events.LastEventID != "" &&
+		return p.id != "" && !p.completed && events.LastEventID != "" &&
 			!isFinalRefusal(err) && !isUnreadable(err)
 	}
 	for failures := 0; failures < maxResumes && canResume(); failures++ {
@@ -62,7 +62,7 @@ func (c *streamable) readStream(p *outgoingPost, resp *http.Response) {
 			failures = -1
 		}
 	}
-	if !p.settled {
+	if !p.completed {
 		p.streamEnded(resp, err)
 	}
 }
@@ -76,8 +76,8 @@ func (p *outgoingPost) eventHandler() (
 	closeTimer := time.AfterFunc(time.Hour, p.cancel)
 	closeTimer.Stop()
 	handle = func(e sse.Event, large *transport.OversizedError) {
-		before := p.settled
-		if p.handleEvent(e, large); p.settled != before {
+		before := p.completed
+		if p.handleEvent(e, large); p.completed != before {
 			closeTimer.Reset(lingerTimeout)
 		}
 	}

@@ -30,7 +30,7 @@ func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
 	h := &inboundHandler{conn: bc, disconnect: disconnect}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
-		Log: func() *slog.Logger { return bc.outputLog }, MaxInFlight: maxServerRequests,
+		Log: func() *slog.Logger { return bc.outputLog }, MaxInFlight: maxBackendRequests,
 		OnMalformed: h.onMalformed, AllowBatches: acceptBatches,
 		OnDisconnect: func(why error) { bc.markDisconnected(p, why) },
 	})
