@@ -8,14 +8,15 @@ import (
 // Activity describes what has happened on a connection, for keep-alive and idle timeouts.
 type Activity struct {
 	LastReceived time.Time // last message received
-	// LastUsed is the last time at which a call ended, a request or notification was received, or
-	// a response or notification was sent. Calls made with Call, RoundTrip or RoundTripAll, or
-	// marked [Call.Internal], do not count. Initially it is the time at which the Peer was created.
+	// LastUsed is the time at which a call last ended, a request or notification was last received,
+	// or a response or notification was last sent. Calls made with Call, RoundTrip or RoundTripAll,
+	// or marked [Call.Internal], do not count. The initial value is the time at which the Peer was
+	// created.
 	LastUsed time.Time
 	InFlight bool // whether a call is in flight
 }
 
-// Activity returns the activity until now. It may be called at any time.
+// Activity returns the current Activity. It may be called at any time.
 func (p *Peer) Activity() Activity {
 	return Activity{
 		LastReceived: p.createdAt.Add(time.Duration(p.lastReceived.Load())),
@@ -34,19 +35,19 @@ func (p *Peer) noteCallEnd(c *Call) {
 	}
 }
 
-// CloseIfIdle stops sending calls if the connection is idle: no call is in flight except but (nil =
-// none is excepted), no ProgressRelay is active, and no request of the remote side is open.
-// Otherwise it changes nothing and returns false. After it has returned true, TrySend fails with
-// why, which then wraps [transport.ErrClosed]: a call that comes at this moment is not lost. The
-// caller has to close the connection.
-func (p *Peer) CloseIfIdle(why error, but *Call) bool {
+// CloseIfIdle stops sending calls and returns true if the connection is idle: no call other than
+// except (nil = no exception) is in flight, no ProgressRelay is active, and no request of the
+// remote side is open. Otherwise it changes nothing and returns false. Once it has returned true,
+// TrySend fails with an error that wraps reason and [transport.ErrClosed], so that a call sent at
+// this moment is not lost. The caller must then close the connection.
+func (p *Peer) CloseIfIdle(reason error, except *Call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sendErr != nil || p.owesResponseLocked() || len(p.relays) > 0 {
 		return false
 	}
-	p.sendErr = closedError{why}
-	if p.calls.CloseIf(func(c *Call) bool { return c == but }) {
+	p.sendErr = closedError{reason}
+	if p.calls.CloseIf(func(c *Call) bool { return c == except }) {
 		return true
 	}
 	p.sendErr = nil

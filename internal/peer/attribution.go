@@ -3,27 +3,27 @@ package peer
 import "time"
 
 // This file attributes unsolicited messages to sessions, for connections that several sessions
-// share and that have one stream for everything. Such a message can be attributed only if the calls
-// in flight, and the calls that ended recently, all belong to one session.
+// share and that have a single stream. An unsolicited message can be attributed only if
+// all calls in flight and all recently ended calls belong to one session.
 
 const (
-	// abandonedTTL is how long the remote side may still work on an abandoned call. A cancelled
-	// request gets no response ("SHOULD NOT send a response"), so its end is not visible.
+	// abandonedTTL is the time for which the remote side may still work on an abandoned call. A
+	// cancelled request gets no response ("SHOULD NOT send a response"), so its end is not visible.
 	abandonedTTL = 30 * time.Second
-	// respondedTTL is how long after its response to a call the remote side may still send
-	// messages that belong to the call, such as a notification of its end.
+	// respondedTTL is the time after the response to a call during which the remote side may still
+	// send messages that belong to the call, such as a notification of the end of the call.
 	respondedTTL = 2 * time.Second
-	// maxRecentCalls bounds the abandoned calls, and the sessions with a recent response, that are
-	// remembered. Beyond it nothing is attributed for abandonedTTL or respondedTTL.
+	// maxRecentCalls bounds the recorded abandoned calls, and the recorded sessions with a recent
+	// response. If there are more, nothing is attributed for abandonedTTL or respondedTTL.
 	maxRecentCalls = 1024
 )
 
-// recentCalls are the ended calls to which unsolicited messages may still belong. The zero value is
-// empty.
+// recentCalls records the ended calls to which unsolicited messages may still belong. The zero
+// value is empty.
 type recentCalls struct {
 	abandoned      map[int64]abandonedCall
 	respondedUntil map[string]time.Time // by session: respondedTTL after its latest response
-	overflowUntil  time.Time            // until then nothing is attributed: there were too many
+	overflowUntil  time.Time            // until then nothing is attributed: too many records
 	sweptAt        time.Time            // time of the last sweep
 }
 
@@ -100,7 +100,7 @@ func (s *recentCalls) expire(now time.Time) {
 	}
 }
 
-// ambiguous reports whether an unsolicited message may belong to a session other than this one.
+// ambiguous reports whether an unsolicited message may belong to an ended call of another session.
 func (s *recentCalls) ambiguous(session string) bool {
 	now := time.Now()
 	if now.Before(s.overflowUntil) {
@@ -125,26 +125,26 @@ func (s *recentCalls) ambiguous(session string) bool {
 	return false
 }
 
-// sessionCounts counts the calls (or relays) of each session, so that the table of calls need not
-// be searched for them. Calls without a session do not count. The zero value is empty.
+// sessionCounts counts the calls (or relays) of each session, so that counting does not need a
+// search of the table of calls. Calls without a session are not counted. The zero value is empty.
 type sessionCounts map[string]int
 
-func (o *sessionCounts) add(session string, n int) {
+func (s *sessionCounts) add(session string, n int) {
 	if session == "" {
 		return
 	}
-	if *o == nil {
-		*o = make(sessionCounts)
+	if *s == nil {
+		*s = make(sessionCounts)
 	}
-	if (*o)[session] += n; (*o)[session] == 0 {
-		delete(*o, session)
+	if (*s)[session] += n; (*s)[session] == 0 {
+		delete(*s, session)
 	}
 }
 
-// sole returns the only session that is counted; "" = none or several.
-func (o sessionCounts) sole() string {
-	if len(o) == 1 {
-		for session := range o {
+// sole returns the session if exactly one has calls (or relays); "" = none or several.
+func (s sessionCounts) sole() string {
+	if len(s) == 1 {
+		for session := range s {
 			return session
 		}
 	}
@@ -152,14 +152,14 @@ func (o sessionCounts) sole() string {
 }
 
 // SoleSession returns the session that an unsolicited message of the remote side must belong to. It
-// reports false unless one session has
+// returns false unless one session has
 //  1. all calls in flight, at least one,
 //  2. every [ProgressRelay],
 //  3. every call that was abandoned within the last 30 s and has got no response since, and
 //  4. every call that got its response within the last 2 s.
 //
-// There is no better way to attribute a message if several sessions share a connection that has one
-// stream for everything.
+// If several sessions share a connection that has a single stream, there is no better way to
+// attribute a message.
 func (p *Peer) SoleSession() (session string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,28 +171,29 @@ func (p *Peer) SoleSession() (session string, ok bool) {
 	return session, true
 }
 
-// SoleSessionWhere returns the session that a message must belong to if it can only concern a
-// call in flight of a session for which is returns true. It is for remote sides that send nothing
-// about a call after its response. It reports false unless exactly one such session has a call in
-// flight, and no other abandoned one within the last 30 s.
-func (p *Peer) SoleSessionWhere(is func(session string) bool) (session string, ok bool) {
+// SoleSessionWhere returns the session that a message must belong to, provided that the message
+// concerns a call in flight of a session for which match returns true. It is intended for remote
+// sides that send nothing about a call after its response. It returns false unless exactly one
+// matching session has a call in flight, and no other matching session has abandoned a call within
+// the last 30 s.
+func (p *Peer) SoleSessionWhere(match func(session string) bool) (session string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	several := false
 	for s := range p.inFlight {
-		if is(s) {
+		if match(s) {
 			several, session = several || session != "", s
 		}
 	}
 	now := time.Now()
 	p.recent.expire(now)
 	for _, c := range p.recent.abandoned {
-		several = several || c.session != session && is(c.session)
+		several = several || c.session != session && match(c.session)
 	}
 	return session, session != "" && !several && !now.Before(p.recent.overflowUntil)
 }
 
-// OldestSession returns the session of the oldest call in flight that has one; "" = none.
+// OldestSession returns the session of the oldest call in flight that has a session; "" = none.
 func (p *Peer) OldestSession() (session string) {
 	first := int64(0)
 	p.calls.Each(func(c *Call) {

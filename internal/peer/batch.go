@@ -8,19 +8,19 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A batch collects the responses to the requests that arrived in one array. They are sent in one
-// array, in the order of the requests (JSON-RPC 2.0 §6).
+// A batch collects the responses to the requests that arrived in one array. The responses are sent
+// in one array, in the order of the requests (JSON-RPC 2.0 §6).
 type batch struct {
 	peer      *Peer
 	relatedTo wire.ID // first request of the batch
 
 	mu        sync.Mutex
-	responses []wire.Message // by element; a message without text where there is none
-	pending   int            // elements whose response is not known yet
+	responses []wire.Message // by index of the element; zero = no response
+	pending   int            // unfinished elements
 }
 
-// handleBatch processes or rejects a batch. With [Options.OnMalformed], each element that is not a
-// message is handled as if it had arrived by itself.
+// handleBatch processes or rejects a batch. With [Options.OnMalformed], each rejected element is
+// handled like malformed input outside of a batch.
 func (p *Peer) handleBatch(m wire.Message, origin Origin) {
 	elements := m.Elements()
 	switch {
@@ -34,7 +34,7 @@ func (p *Peer) handleBatch(m wire.Message, origin Origin) {
 		return
 	}
 	// pending starts one higher than the number of elements, so that immediate responses do not
-	// complete the batch before all of it is read.
+	// complete the batch before all elements are read.
 	b := &batch{peer: p, responses: make([]wire.Message, len(elements)), pending: len(elements) + 1}
 	p.mu.Lock()
 	p.unwritten++ // until the array of responses is written
@@ -50,7 +50,7 @@ func (p *Peer) handleBatch(m wire.Message, origin Origin) {
 			m = wire.Message{}
 		}
 		switch {
-		case wrong != nil && p.opts.OnMalformed != nil: // no response, because it may be log output
+		case wrong != nil && p.opts.OnMalformed != nil: // no response: it may be log output
 			b.done()
 			p.handleMalformed(transport.NewMalformedError(text, m, wrong))
 		case wrong != nil:

@@ -14,13 +14,13 @@ import (
 )
 
 // A ResponseHandler receives the progress and the response of a call. Its methods must not block:
-// they run on the goroutine that reads from the remote side, or on a timer's.
+// they run on the goroutine that reads from the remote side, or on that of a timer.
 type ResponseHandler interface {
 	// OnProgress is called with each progress notification, its token replaced by the Token of the
 	// call. It is not called if the call has no Token.
 	OnProgress(wire.Message)
-	// OnResponse is called exactly once: with the response (a result or an error) as the remote
-	// side sent it, under the id of the Call; or with the error that replaces it: ErrTimeout,
+	// OnResponse is called exactly once: with the response of the remote side (a result or an
+	// error), under the id of the Call; or with the error that replaces the response: ErrTimeout,
 	// ErrCancelled, a *BadResponseError, or a *transport.CallLostError, which reports whether the
 	// remote side may have acted upon the call.
 	OnResponse(wire.Message, error)
@@ -29,36 +29,36 @@ type ResponseHandler interface {
 // A Call is an outbound request in flight. The caller sets the exported fields before Send and must
 // not change them afterwards.
 type Call struct {
-	Handler    ResponseHandler // packages that pass the call on may wrap it
-	Tag        any             // reference to a record of the sender; ignored by other packages
+	Handler    ResponseHandler // packages that forward the call may wrap it
+	Tag        any             // data of the sender; other packages ignore it
 	Token      wire.ID         // progress token of the caller; "" = no progress wanted
 	Name       []byte          // JSON string that replaces params.name; nil = unchanged
 	RemoteName string          // remote name of the tool or prompt; "" = see Name or the message
-	SessionID  string          // session that the call is made for; "" = none
+	SessionID  string          // session on whose behalf the call is made; "" = none
 	RelatedTo  wire.ID         // request of the remote side that the call belongs to; "" = none
-	Timeout    time.Duration   // since the start, or since the last progress; 0 = none
+	Timeout    time.Duration   // maximum time since the start or the last progress; 0 = no limit
 	// Modern is true if the call is sent over a connection of the modern generation (2026-07-28);
-	// the response is modern then. It is set before the call is sent.
+	// then the response is modern, too. Modern is set before the call is sent.
 	Modern bool
 	// AllowTask is true if a modern server may respond with a task, whatever capabilities the
 	// client has declared: the sender of the call handles the task.
 	AllowTask bool
-	// IsContinuation is true if the request carries the inputResponses to an input_required result
-	// of a modern server. A legacy server would take it for a new call, so the call fails there
-	// with a *[wire.Error].
+	// IsContinuation is true if the request contains the inputResponses to an input_required result
+	// of a modern server. A legacy server would take the request for a new call, so the call fails
+	// with a *[wire.Error] if the server is a legacy one.
 	IsContinuation bool
-	// ServerKey identifies the server that the call is sent to. It is set before the call is sent.
-	// If it is set in a continuation, the call fails with a *[wire.Error] at any other server.
+	// ServerKey identifies the server to which the call is sent. It is set before the call is sent.
+	// If a continuation has a ServerKey, the call fails with a *[wire.Error] at any other server.
 	ServerKey string
-	// Internal is true if the gateway makes the call for itself: it does not count as use, see
-	// [Activity].
+	// Internal is true if the gateway makes the call for itself. The call then does not count as
+	// use of the connection; see [Activity].
 	Internal bool
 	// InterceptResponse, if not nil, receives the response or error before Handler does, except on
-	// cancellation, timeout or disconnect. If it returns true it takes over the call, and must
-	// either send it again or complete Handler. It must not block.
+	// cancellation, timeout or disconnect. If it returns true, the function takes over the call,
+	// and must either send the call again or complete Handler. It must not block.
 	InterceptResponse func(wire.Message, error) bool
 
-	noCancelNotice bool // the remote side is not notified when the call is abandoned
+	noCancelNotice bool // abandoning the call sends no notification
 	sentVia        atomic.Pointer[transmission]
 	firstSend      transmission // target of sentVia until the call is sent a second time
 	cancelled      atomic.Bool
@@ -68,8 +68,8 @@ type Call struct {
 	pauses int         // PauseTimeout calls without a ResumeTimeout
 }
 
-// A transmission records one entry of a call in the table of calls of a Peer: TrySend makes the
-// entry, and a call that is sent again, over the same or another Peer, gets a new one.
+// A transmission records one entry of a call in the table of calls of a Peer. TrySend makes the
+// entry. A call that is sent again, over the same or another Peer, gets a new entry.
 type transmission struct {
 	peer    *Peer       // Peer in whose table the entry is or was
 	id      int64       // key of the entry, and id under which the request is sent
@@ -83,7 +83,7 @@ func (c *Call) isWriting(p *Peer) bool {
 	return d != nil && d.peer == p && d.writing.Load()
 }
 
-// ID returns the id under which the call was last sent; "" = not sent.
+// ID returns the id under which the call was last sent; "" = never sent.
 func (c *Call) ID() wire.ID {
 	if n := c.number(); n != 0 {
 		return wire.ID(strconv.FormatInt(n, 10))
@@ -98,7 +98,7 @@ func (c *Call) number() int64 {
 	return 0
 }
 
-// SentAt returns the time at which the call was last sent; zero = not sent.
+// SentAt returns the time at which the call was last sent; zero = never.
 func (c *Call) SentAt() time.Time {
 	if d := c.sentVia.Load(); d != nil {
 		return d.at
@@ -110,18 +110,18 @@ func (c *Call) SentAt() time.Time {
 var ErrTimeout = errors.New("no answer in time")
 
 // ErrQueueFull is the error of a call that was not sent because the queue in front of the Peer is
-// full. The Peer itself has no queue of calls and never returns it.
+// full. The Peer itself has no queue of calls and never returns ErrQueueFull.
 var ErrQueueFull = errors.New("busy")
 
 // ErrForbidden is the error of a call that was not sent because the configuration no longer permits
-// it. The Peer itself never returns it.
+// the call. The Peer itself never returns ErrForbidden.
 var ErrForbidden = errors.New("the configuration does not permit it")
 
 // ErrCancelled is the error of a call that its caller cancelled.
 var ErrCancelled = errors.New("cancelled")
 
-// Send sends the request m. A new id replaces that of m, and its progress token if it has one.
-// Send does not block. c.Handler.OnResponse is called once, maybe before Send returns.
+// Send sends the request m. A new id replaces the id of m, and the progress token of m if there is
+// one. Send does not block. c.Handler.OnResponse is called once, possibly before Send returns.
 func (p *Peer) Send(m wire.Message, c *Call) {
 	switch err := p.TrySend(m, c); {
 	case errors.Is(err, ErrCancelled):
@@ -142,11 +142,11 @@ func (p *Peer) closeReason(err error) error {
 	return err
 }
 
-// TrySend sends the request like Send, but returns the error if it cannot be sent. Nothing has then
+// TrySend sends the request m. If m cannot be sent, TrySend returns an error: then nothing has
 // reached the remote side, c.Handler is not called, and c may be sent again, over this or another
 // Peer. The error is [ErrCancelled] if c was cancelled before, wraps [transport.ErrClosed] if the
 // connection has ended or is draining, and wraps [transport.ErrFull] if the remote side does not
-// read; ErrFull ends the connection.
+// read. ErrFull ends the connection.
 func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	sent := &c.firstSend
 	if sent.peer != nil { // the record of an earlier send may still be read
@@ -167,8 +167,8 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 		return p.sendErr
 	}
 	id := sent.id
-	// Cancel sets cancelled before it reads sentVia, and TrySend does so the other way round: at
-	// least one of the two sees the other.
+	// Cancel sets cancelled before it reads sentVia; TrySend sets sentVia before it reads
+	// cancelled. At least one of the two sees the other.
 	if c.cancelled.Load() {
 		if _, ok := p.takeCall(id); ok {
 			c.stopTimeout()
@@ -195,8 +195,9 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 		}
 		return nil
 	}
-	// The connection may have ended during the write. endConnection reads writing after it has set
-	// isDisconnected, and TrySend does so the other way round: whichever is second finds the call.
+	// The connection may have ended during the write. endConnection sets isDisconnected before it
+	// reads writing; TrySend clears writing before it reads isDisconnected. The later of the two
+	// finds the call.
 	if sent.writing.Store(false); p.isDisconnected.Load() {
 		if _, ok := p.takeCall(id); ok {
 			err := p.closeReason(transport.ErrClosed)
@@ -207,10 +208,9 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	return nil
 }
 
-// Cancel cancels the call: the remote side is notified, and the call completes with ErrCancelled,
-// unless it has ended already or was never sent. A call that was never sent cannot be sent any
-// longer. params are the params of the notification, with the requestId replaced; nil = default
-// params.
+// Cancel cancels the call. If the call is in flight, the remote side is notified, and the call
+// completes with ErrCancelled. If the call was never sent, it can no longer be sent. params are the
+// params of the notification, with the requestId replaced; nil = default params.
 func (c *Call) Cancel(params []byte) {
 	c.cancelled.Store(true)
 	if d := c.sentVia.Load(); d != nil {
@@ -222,8 +222,8 @@ func (c *Call) Cancel(params []byte) {
 func (c *Call) IsCancelled() bool { return c.cancelled.Load() }
 
 // PauseTimeout stops the timeout, for example while a user is asked for input on behalf of the
-// call. Each PauseTimeout needs a ResumeTimeout. Both may be called at any time, including before
-// Send and after the end of the call.
+// call. Each PauseTimeout must be followed by one ResumeTimeout. Both methods may be called at any
+// time, including before Send and after the end of the call.
 func (c *Call) PauseTimeout() { c.resetTimeout(1) }
 
 // ResumeTimeout undoes one PauseTimeout. After the last one the full timeout starts again.
@@ -242,7 +242,7 @@ func (c *Call) startTimeout(d *transmission) {
 	}
 }
 
-// resetTimeout adds pause to the number of pauses and restarts the timeout if there are none.
+// resetTimeout adds pause to the number of pauses, and restarts the timeout if no pause remains.
 func (c *Call) resetTimeout(pause int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -302,9 +302,9 @@ func (p *Peer) abandon(id int64, why error, params []byte) {
 	c.complete(wire.Message{}, why)
 }
 
-// cancelRelatedTo returns the request on whose stream the cancellation of c travels: the request of
-// the remote side that c belongs to, or else c itself, for transports whose streams are created by
-// this side.
+// cancelRelatedTo returns the request on whose stream the cancellation of c is sent: the request of
+// the remote side that c belongs to, or else c itself, for transports in which this side creates
+// the streams.
 func (c *Call) cancelRelatedTo() wire.ID {
 	if c.RelatedTo != "" {
 		return c.RelatedTo
@@ -312,14 +312,14 @@ func (c *Call) cancelRelatedTo() wire.ID {
 	return c.ID()
 }
 
-// complete ends the call. It is called once, by the function that took the call from the table.
+// complete ends the call. It is called once, by the function that removed the call from the table.
 func (c *Call) complete(m wire.Message, err error) {
 	c.stopTimeout()
 	c.Handler.OnResponse(m, err)
 }
 
-// completeOrIntercept ends the call unless InterceptResponse takes it over. Like complete it is
-// called once.
+// completeOrIntercept ends the call unless InterceptResponse takes over the call. It is called at
+// most once per transmission, in place of complete.
 func (c *Call) completeOrIntercept(m wire.Message, err error) {
 	c.stopTimeout()
 	if c.InterceptResponse == nil || !c.InterceptResponse(m, err) {
@@ -335,19 +335,19 @@ func (p *Peer) handleResponse(m wire.Message) {
 	}
 	c, ok := p.takeResponded(n)
 	if !ok {
-		// It is late, after a cancellation or timeout, or its id is invented.
-		p.log().Debug("dropped a response to no call in flight", "id", string(m.ID()))
+		// The response is late, after a cancellation or timeout, or the server has invented its id.
+		p.log().Debug("dropped a response without a call in flight", "id", string(m.ID()))
 		return
 	}
 	p.noteCallEnd(c)
 	repaired, repair := m.Repair()
-	if repair != "" {
-		p.warnOnce("repaired a response: it had "+repair, "id", string(m.ID()))
+	if repair != "" && p.firstTime(repair) {
+		p.log().Warn("repaired a response", "text", repair, "id", string(m.ID()))
 	}
 	c.completeOrIntercept(repaired, nil)
 }
 
-// handleProgress forwards progress to the caller of a call in flight, or to the relay of an
+// handleProgress forwards progress to the Handler of a call in flight, or to the relay of an
 // answered call.
 func (p *Peer) handleProgress(m wire.Message) {
 	n, err := p.parseCallID(m.Part(wire.PartToken))
@@ -365,7 +365,7 @@ func (p *Peer) handleProgress(m wire.Message) {
 	}
 }
 
-// Call sends a request with method and params and waits for its result. An error response is
+// Call sends a request with method and params and waits for the result. An error response is
 // returned as a *wire.Error. If ctx is done first, the request is cancelled.
 func (p *Peer) Call(ctx context.Context, method string, params []byte) ([]byte, error) {
 	m, err := p.RoundTrip(ctx, wire.NewRequest("0", method, params))
@@ -378,8 +378,8 @@ func (p *Peer) Call(ctx context.Context, method string, params []byte) ([]byte, 
 	return m.Part(wire.PartResult), nil
 }
 
-// RoundTrip sends the request and waits for its response, which it returns unchanged. If ctx is
-// done first, the request is cancelled.
+// RoundTrip sends the request, waits for the response and returns it. If ctx is done first, the
+// request is cancelled.
 func (p *Peer) RoundTrip(ctx context.Context, request wire.Message) (wire.Message, error) {
 	a := p.RoundTripAll(ctx, request)[0]
 	return a.Message, a.Err
@@ -391,16 +391,16 @@ type Response struct {
 	Err error
 }
 
-// RoundTripAll sends all requests and then waits for the responses, which it returns in the order
-// of the requests. If ctx is done first, the requests without a response are cancelled.
+// RoundTripAll sends all requests, waits for the responses, and returns them in the order of the
+// requests. If ctx is done first, the requests without a response are cancelled.
 func (p *Peer) RoundTripAll(ctx context.Context, requests ...wire.Message) []Response {
 	calls := make([]*Call, len(requests))
 	waiters := make([]ResponseChan, len(requests))
 	for i, r := range requests {
 		waiters[i] = make(ResponseChan, 1)
 		// "The initialize request MUST NOT be cancelled by clients" (cancellation). A server that
-		// does not respond to server/discover may not tolerate a notification about it, and a ping
-		// has no work to stop.
+		// does not respond to server/discover may not tolerate a notification about that request. A
+		// ping causes no work that could be stopped.
 		method := r.Method()
 		noNotice := method == protocol.MethodInitialize ||
 			method == protocol.MethodServerDiscover ||
@@ -420,8 +420,8 @@ func (p *Peer) RoundTripAll(ctx context.Context, requests ...wire.Message) []Res
 	return responses
 }
 
-// A ResponseChan is the ResponseHandler of a caller that waits. It needs a capacity of 1, because
-// OnResponse is called once.
+// A ResponseChan is the ResponseHandler of a caller that waits for the response. It needs a
+// capacity of 1, so that OnResponse, which is called once, does not block.
 type ResponseChan chan Response
 
 // OnProgress implements ResponseHandler.

@@ -81,7 +81,7 @@ func TestID_02_AStringIDIsAcceptedWithOneWarning(t *testing.T) {
 				}
 			}
 			if warnings := log.Warnings(); len(warnings) != 1 ||
-				!strings.Contains(warnings[0], "string for the number") {
+				!strings.Contains(warnings[0], "string in place of") {
 				t.Errorf("logged %q, want one warning", warnings)
 			}
 		})
@@ -94,7 +94,7 @@ func TestOtherStringsAreNotAcceptedAsIDs(t *testing.T) {
 		func(t *testing.T, k *testPeer) {
 			k.remote.Send(`{"jsonrpc":"1.0","id":"init-1","method":"ping"}`)
 			k.remote.Next()
-			if lines := log.Lines("string for the number"); len(lines) != 0 {
+			if lines := log.Lines("string in place of"); len(lines) != 0 {
 				t.Errorf("logged %q", lines)
 			}
 		})

@@ -1,18 +1,18 @@
 // Package peer implements one side of a JSON-RPC connection, in both directions: it matches
-// responses to the calls it sent, keeps received requests until they are answered, and handles
-// progress, cancellation and timeouts.
+// responses to the calls that it has sent, keeps received requests until they are answered, and
+// handles progress, cancellation and timeouts.
 //
-// MCP is symmetric: a [Peer] serves connections to clients and to backends alike. Whatever its
-// user does, each call completes exactly once and each request is answered at most once.
+// MCP is symmetric: a [Peer] serves connections to clients and to backends alike. In all cases each
+// call completes exactly once, and each request is answered at most once.
 //
 // Run reads the messages of the remote side. A push peer ([NewPush]) has no Run: its user passes
-// each message to Receive, so that no goroutine has to wait for one.
+// each message to Receive, so that no goroutine has to wait for messages.
 //
 // The package does not decode the messages it forwards, and it does not block: only Run, Call,
 // RoundTrip, RoundTripAll, DrainRequests, DrainCalls and Close wait.
 //
 // Lock order: Peer.mu, then the lock of the table of calls, then Call.mu; batch.mu is never held
-// together with another. None of them is held across a Write or a call of the user's code.
+// together with another. No lock is held during a Write or a call of the user's code.
 package peer
 
 import (
@@ -43,41 +43,44 @@ type Handler interface {
 }
 
 // An Origin is the stream on which a message of the remote side arrived: the stream of a call, if
-// the transport has one for each call. The zero value means that no call is known: the message may
-// belong to any call, or to none.
+// the transport has one for each call. In the zero value no call is known: the message may belong
+// to any call, or to none.
 type Origin struct {
-	Call *Call // the call in flight that has the stream; nil if there is none
+	Call *Call // the call in flight to which the stream belongs; nil = none
 	// CallEnded is true if the stream belongs to a call that has been answered, timed out or
 	// cancelled. The message belongs to that call and to no other.
 	CallEnded bool
 }
 
-// Options configure a Peer. The zero value works.
+// Options configure a Peer. The zero value is valid.
 type Options struct {
 	Log func() *slog.Logger // called for each log record; nil = no logging
-	// MaxInFlight bounds the unanswered requests of the remote side; further ones are rejected.
+	// MaxInFlight bounds the unanswered requests of the remote side; further requests are rejected.
 	// 0 = no bound.
 	MaxInFlight int
-	// AllowBatches reports whether batches are allowed; it is called for each one. nil = never.
+	// AllowBatches reports whether batches are allowed; it is called for each batch. nil = never.
 	AllowBatches func() bool
-	// RejectInBatch returns the error for a request that must not be part of a batch, or nil. The
-	// other requests of the batch are processed. nil = none is rejected.
+	// RejectInBatch returns the error for a request that must not be part of a batch; a nil error
+	// means that the request is allowed. The other requests of the batch are processed. nil = every
+	// request is allowed.
 	RejectInBatch func(wire.Message) *wire.Error
-	// PassPing reports whether a ping is passed to the Handler like any other request, because its
-	// revision has no ping. nil = the Peer responds to every ping.
+	// PassPing reports whether a ping is passed to the Handler like any other request, because the
+	// revision of the ping does not define pings. nil = the Peer responds to every ping.
 	PassPing func(wire.Message) bool
-	// OnMalformed is called with input that is not a valid message; it then gets no response,
-	// except a request that can be read in two ways, which gets an error. nil = all such input
-	// gets an error response (JSON-RPC 2.0 §5.1).
+	// OnMalformed is called with input that is not a valid message. Such input then gets no
+	// response, except that a request that can be read in two ways gets an error response. nil =
+	// all such input gets an error response (JSON-RPC 2.0 §5.1).
 	OnMalformed func(*transport.MalformedError)
-	// OnRejected is called before the Peer itself responds to a request with an error; may be nil.
+	// OnRejected is called before the Peer itself responds to a request or to invalid input with an
+	// error; may be nil.
 	OnRejected func(wire.Message, *wire.Error)
-	// CloseError returns the error with which Close responds to the requests that are still open.
-	// nil = they get no response.
+	// CloseError returns the error with which Close responds to the requests that are still open; a
+	// nil error, or a nil CloseError, means no response.
 	CloseError func() *wire.Error
 	// OnDisconnect is called when the connection has ended: after the last read of Run, or by
-	// Disconnected. Calls in flight complete after it, so their handlers find that the user of
-	// the Peer knows of the end. The error is the reason, never nil. May be nil.
+	// Disconnected. Calls in flight complete after OnDisconnect, so the user of the Peer has
+	// recorded the end of the connection before their handlers run. The error is the reason, never
+	// nil. May be nil.
 	OnDisconnect func(error)
 }
 
@@ -102,14 +105,14 @@ type Peer struct {
 	requests      map[wire.ID]*Request     // inbound requests without a response
 	inFlight      sessionCounts            // calls in flight
 	recent        recentCalls              // ended calls that the remote side may still work on
-	relays        map[int64]*ProgressRelay // answered calls with more progress to come
+	relays        map[int64]*ProgressRelay // answered calls with further progress
 	relaySessions sessionCounts            // relays
-	unwritten     int                      // claimed requests and batches with unwritten responses
-	drainWaiters  []chan struct{}          // closed when the remote side is owed no response
-	warned        map[string]bool          // messages that warnOnce has logged
+	unwritten     int                      // claimed requests, and batches, with unwritten responses
+	drainWaiters  []chan struct{}          // each is closed when no response is owed
+	warned        map[string]bool          // keys for which firstTime was called
 	disconnect    func(error)              // ends the connection
-	sendErr       error                    // why calls can no longer be sent; nil = they can
-	disconnectErr error                    // why the connection ended; nil = it has not
+	sendErr       error                    // reason why calls cannot be sent; nil = they can
+	disconnectErr error                    // reason for the end of the connection; nil = open
 }
 
 // New returns a Peer. It starts nothing and reads nothing before Run.
@@ -119,8 +122,8 @@ func New(conn transport.Conn, h Handler, opts Options) *Peer {
 	return p
 }
 
-// NewPush returns a push peer: it has no Run, and its user passes the messages of the remote side
-// to Receive until it calls Disconnected.
+// NewPush returns a push peer: it has no Run. Its user passes the messages of the remote side to
+// Receive, until the user calls Disconnected.
 func NewPush(out transport.Writer, h Handler, opts Options) *Peer {
 	return &Peer{
 		out: out, h: h, opts: opts,
@@ -140,10 +143,10 @@ func (p *Peer) Receive(m wire.Message) {
 // a [transport.CallLostError].
 func (p *Peer) Disconnected() { p.endConnection(transport.ErrClosed) }
 
-// Run reads until the remote side closes the connection (nil), the Conn fails, or ctx is done (both
-// return an error). Then it completes all calls in flight, except a call that is being written,
-// which completes when its write returns. Requests of the remote side stay open: see DrainRequests
-// and Close.
+// Run reads until the remote side closes the connection (Run then returns nil), the Conn fails, or
+// ctx is done (Run then returns an error). At the end it completes all calls in flight, except a
+// call that is being written, which completes when its write returns. Requests of the remote side
+// stay open; see DrainRequests and Close.
 func (p *Peer) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -166,8 +169,9 @@ func (p *Peer) Run(ctx context.Context) error {
 	return err
 }
 
-// endConnection completes the calls in flight, because no response can arrive any longer. A call
-// that is being written stays: only [Peer.TrySend] knows whether it has reached the remote side.
+// endConnection completes the calls in flight, because no further response can arrive. A call that
+// is being written stays in the table: only [Peer.TrySend] knows whether the call has reached the
+// remote side.
 func (p *Peer) endConnection(err error) {
 	p.mu.Lock()
 	p.sendErr = closedError{disconnectReason(err)}
@@ -188,8 +192,8 @@ func (p *Peer) endConnection(err error) {
 	}
 }
 
-// closedError is the error of a call that cannot be sent. Its text is the reason for the end of the
-// connection, and it wraps [transport.ErrClosed].
+// closedError is the error of a call that cannot be sent. Its text is the reason why the connection
+// has ended or accepts no calls. It wraps that reason and [transport.ErrClosed].
 type closedError struct{ reason error }
 
 func (e closedError) Error() string   { return e.reason.Error() }
@@ -237,7 +241,7 @@ func (p *Peer) handleReadError(err error) error {
 	return nil
 }
 
-// originOf returns the Origin of a message that belongs to the call with this id; "" = to no known
+// originOf returns the Origin of a message that belongs to the call with this id; "" = unknown
 // call.
 func (p *Peer) originOf(id wire.ID) Origin {
 	if id == "" {
@@ -251,7 +255,7 @@ func (p *Peer) originOf(id wire.ID) Origin {
 	return Origin{CallEnded: true}
 }
 
-// dispatch processes one message. If b is not nil, it is element i of that batch.
+// dispatch processes one message. If b is not nil, the message is element i of that batch.
 func (p *Peer) dispatch(m wire.Message, origin Origin, b *batch, i int) {
 	switch m.Kind() {
 	case wire.Response:
@@ -280,9 +284,11 @@ func (p *Peer) handleNotification(m wire.Message, origin Origin) {
 }
 
 // handleMalformed processes input that is not a valid message:
-//  1. a response that can be repaired, or that at least names a call, completes the call;
-//  2. otherwise, with OnMalformed, only a request that can be read in two ways gets an error;
-//  3. otherwise it gets an error response.
+//  1. a response that can be repaired, or that contains at least the id of a call, completes the
+//     call;
+//  2. other input is passed to OnMalformed, if set; then only a request that can be read in two
+//     ways gets an error response;
+//  3. without OnMalformed, other input gets an error response.
 func (p *Peer) handleMalformed(n *transport.MalformedError) {
 	if salvaged := n.Message.Salvage(); n.LooksLikeResponse && salvaged.Kind() == wire.Response {
 		p.handleResponse(salvaged)
@@ -297,7 +303,7 @@ func (p *Peer) handleMalformed(n *transport.MalformedError) {
 	}
 	if p.opts.OnMalformed != nil {
 		p.opts.OnMalformed(n)
-		if n.Message.WantsResponse() { // else the remote side would wait for ever
+		if n.Message.WantsResponse() { // otherwise the remote side would wait forever
 			p.write(wire.NewErrorResponse(n.Message.ID(), n.Err), "")
 		}
 		return
@@ -332,8 +338,8 @@ func (p *Peer) Notify(method string, params []byte) error {
 }
 
 // SendNotification sends the notification m. relatedTo is the id of the request of the remote side
-// that the notification belongs to, "" = none. Like every write it ends the connection if the
-// remote side does not read.
+// to which the notification belongs; "" = none. Like every write, SendNotification ends the
+// connection if the remote side does not read.
 func (p *Peer) SendNotification(m wire.Message, relatedTo wire.ID) error {
 	p.touch(&p.lastUsed)
 	err := p.out.Write(m, relatedTo)
@@ -343,17 +349,17 @@ func (p *Peer) SendNotification(m wire.Message, relatedTo wire.ID) error {
 	return err
 }
 
-// Backlogged reports whether much of the queue of unwritten messages is in use, though the
-// connection does not end yet. Dispensable notifications should be dropped then. It is false for
-// a Conn that does not report its backlog.
+// Backlogged reports whether a large part of the queue of unwritten messages is in use, but less
+// than would end the connection. Dispensable notifications should be dropped then. Backlogged
+// returns false for a Conn that does not report its backlog.
 func (p *Peer) Backlogged() bool {
 	out, ok := p.out.(interface{ Backlogged() bool })
 	return ok && out.Backlogged()
 }
 
 // write sends a response or notification. A full write queue ends the connection, because a remote
-// side that does not read must not stall others. Other errors are ignored: reading reports that
-// the connection has ended.
+// side that does not read must not stall others. Other errors are ignored, because Read reports the
+// end of the connection.
 func (p *Peer) write(m wire.Message, relatedTo wire.ID) {
 	_ = p.SendNotification(m, relatedTo)
 }
@@ -363,12 +369,12 @@ func (p *Peer) disconnectStalled(err error) {
 	p.mu.Lock()
 	disconnect := p.disconnect
 	p.mu.Unlock()
-	p.log().Warn("disconnecting: the other side does not read", "err", err)
+	p.log().Warn("disconnecting a remote side that does not read", "err", err)
 	disconnect(err)
 }
 
-// DrainRequests waits until every request of the remote side is cancelled, or its response is
-// written to the Conn, or ctx is done.
+// DrainRequests waits until every request of the remote side has been cancelled or its response has
+// been written to the Conn, or until ctx is done.
 func (p *Peer) DrainRequests(ctx context.Context) {
 	p.mu.Lock()
 	if !p.owesResponseLocked() {
@@ -385,11 +391,11 @@ func (p *Peer) DrainRequests(ctx context.Context) {
 }
 
 // errDraining is the reason why TrySend fails after [Peer.DrainCalls].
-var errDraining = errors.New("the connection is draining: no more calls are sent over it")
+var errDraining = errors.New("the connection is draining: further calls are rejected")
 
-// DrainCalls stops sending calls and waits for those in flight: TrySend fails with
-// [transport.ErrClosed] from now on, and DrainCalls returns when no call is in flight or ctx is
-// done. The connection stays open.
+// DrainCalls stops sending calls and waits for the calls in flight. TrySend fails with
+// [transport.ErrClosed] from now on. DrainCalls returns when no call is in flight or ctx is done.
+// The connection stays open.
 func (p *Peer) DrainCalls(ctx context.Context) {
 	p.mu.Lock()
 	if p.sendErr == nil {
@@ -446,21 +452,27 @@ func (p *Peer) log() *slog.Logger {
 	return p.opts.Log()
 }
 
-// warnOnce logs a message once per connection, so that a stream of them does not flood the log.
+// warnOnce logs a warning once per connection, so that repeated warnings do not flood the log.
 func (p *Peer) warnOnce(msg string, args ...any) {
-	p.mu.Lock()
-	seen := p.warned[msg]
-	if p.warned == nil {
-		p.warned = make(map[string]bool)
-	}
-	p.warned[msg] = true
-	p.mu.Unlock()
-	if !seen {
+	if p.firstTime(msg) {
 		p.log().Warn(msg, args...)
 	}
 }
 
-// takeByID removes the call with this id, which has got a response, from the table.
+// firstTime returns true when it is called for the first time with this key.
+func (p *Peer) firstTime(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen := p.warned[key]
+	if p.warned == nil {
+		p.warned = make(map[string]bool)
+	}
+	p.warned[key] = true
+	return !seen
+}
+
+// takeByID removes the call with this id from the table. The call counts as answered, as in
+// takeResponded.
 func (p *Peer) takeByID(id wire.ID) (*Call, bool) {
 	n, err := p.parseCallID([]byte(id))
 	if err != nil {
@@ -469,8 +481,8 @@ func (p *Peer) takeByID(id wire.ID) (*Call, bool) {
 	return p.takeResponded(n)
 }
 
-// takeResponded removes a call that has got its response from the table. The call is remembered, so
-// that a late message about it is not attributed to another session.
+// takeResponded removes an answered call from the table. The end of the call is recorded, so that a
+// late message about the call is not attributed to another session.
 func (p *Peer) takeResponded(id int64) (*Call, bool) {
 	c, ok := p.calls.Take(id)
 	p.signalCallEnded()
@@ -485,7 +497,7 @@ func (p *Peer) takeResponded(id int64) (*Call, bool) {
 	return c, true
 }
 
-// takeCall removes a call that ends without a response from the table.
+// takeCall removes from the table a call that ends without a response.
 func (p *Peer) takeCall(id int64) (*Call, bool) {
 	c, ok := p.calls.Take(id)
 	p.signalCallEnded()
@@ -495,15 +507,15 @@ func (p *Peer) takeCall(id int64) (*Call, bool) {
 	return c, ok
 }
 
-// countInFlight adds n to the calls in flight of the session of c. A call is counted before it is
-// in the table, until it has left it.
+// countInFlight adds n to the calls in flight of the session of c. A call is counted before it
+// enters the table, and until it has left the table.
 func (p *Peer) countInFlight(c *Call, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inFlight.add(c.SessionID, n)
 }
 
-// parseCallID parses the id of an outbound call. Some servers return it as a string.
+// parseCallID parses the id of an outbound call. Some servers return the number as a string.
 func (p *Peer) parseCallID(id []byte) (int64, error) {
 	text := id
 	quoted := len(text) > 2 && text[0] == '"'
@@ -512,7 +524,7 @@ func (p *Peer) parseCallID(id []byte) (int64, error) {
 	}
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if quoted && err == nil {
-		p.warnOnce("message has a string for the number that was sent as id", "id", string(id))
+		p.warnOnce("accepted a string in place of a numeric id", "id", string(id))
 	}
 	return n, err
 }

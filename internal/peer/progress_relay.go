@@ -13,12 +13,12 @@ type ProgressRelay struct {
 	forward func(wire.Message)
 }
 
-// maxRelays bounds the relays of one connection. Beyond it progress is dropped.
+// maxRelays bounds the relays of one connection. The progress of further calls is dropped.
 const maxRelays = 4096
 
 // RelayProgress forwards progress that arrives after the response to forward, until Stop is called.
-// While it is active, SoleSession counts the session of the call as busy. It must be called from
-// OnResponse. It does not retain the Call.
+// While the relay is active, SoleSession counts the session of the call as busy. RelayProgress must
+// be called from OnResponse. The relay does not retain the Call.
 func (c *Call) RelayProgress(forward func(wire.Message)) *ProgressRelay {
 	r := &ProgressRelay{token: c.Token, session: c.SessionID, forward: forward}
 	d := c.sentVia.Load()
@@ -33,7 +33,7 @@ func (c *Call) RelayProgress(forward func(wire.Message)) *ProgressRelay {
 	case p.sendErr != nil:
 		return r
 	case len(p.relays) >= maxRelays:
-		p.recent.noteAbandoned(r.id, c.SessionID) // attributed for a while at least
+		p.recent.noteAbandoned(r.id, c.SessionID) // at least attributed for abandonedTTL
 		return r
 	case p.relays == nil:
 		p.relays = make(map[int64]*ProgressRelay)
@@ -53,7 +53,7 @@ func (r *ProgressRelay) Stop() {
 	if r.peer.relays[r.id] == r {
 		delete(r.peer.relays, r.id)
 		r.peer.relaySessions.add(r.session, -1)
-		r.peer.recent.noteAbandoned(r.id, r.session) // the remote side may still work on it
+		r.peer.recent.noteAbandoned(r.id, r.session) // the remote side may still work on the call
 	}
 }
 

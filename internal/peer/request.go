@@ -5,13 +5,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A Request is a request of the remote side. It is open until it is answered or cancelled.
+// A Request is a request of the remote side. It is open until it is answered or cancelled, or until
+// Close.
 type Request struct {
 	wire.Message
 	peer     *Peer
 	id       wire.ID
 	origin   Origin
-	batch    *batch // the batch it arrived in; nil = none
+	batch    *batch // batch that contains the request; nil = none
 	index    int    // index of the request in the batch
 	onCancel CancelHandler
 }
@@ -67,8 +68,8 @@ func (r *Request) RemoteID() wire.ID { return r.id }
 // Origin returns the stream on which the request arrived.
 func (r *Request) Origin() Origin { return r.origin }
 
-// OnCancel sets the handler of a cancellation, replacing an earlier one. It returns false if the
-// request is no longer open; the handler is not called then.
+// OnCancel sets the handler of a cancellation, replacing an earlier handler. It returns false if
+// the request is no longer open; then the handler is not called.
 func (r *Request) OnCancel(h CancelHandler) bool {
 	r.peer.mu.Lock()
 	defer r.peer.mu.Unlock()
@@ -87,8 +88,8 @@ func (r *Request) claim() bool {
 }
 
 // claimWithHandler removes the request from Peer.requests and returns its CancelHandler and true,
-// once. The caller must then send the response, or call responseWritten if there is none. OnCancel fails from now on, so
-// that no handler waits for a call that never comes.
+// once. The caller must then send the response, or call responseWritten if there is no response.
+// From now on OnCancel fails, so that no handler waits for a call that never happens.
 func (r *Request) claimWithHandler() (CancelHandler, bool) {
 	p := r.peer
 	p.mu.Lock()
@@ -97,14 +98,14 @@ func (r *Request) claimWithHandler() (CancelHandler, bool) {
 		return nil, false
 	}
 	if delete(p.requests, r.id); len(p.requests) == 0 && p.in == nil {
-		p.requests = nil // there may be many push peers that are idle for hours
+		p.requests = nil // many push peers may be idle for hours
 	}
 	p.unwritten++
 	return r.onCancel, true
 }
 
-// responseWritten is called when the response to a claimed request, or a batch, has been written or
-// will not be. It wakes DrainRequests.
+// responseWritten is called when the response to a claimed request or to a batch has been written,
+// or when it is certain that no response will be written. It wakes DrainRequests.
 func (p *Peer) responseWritten() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +119,7 @@ func (p *Peer) responseWritten() {
 	p.drainWaiters = nil
 }
 
-// owesResponseLocked reports whether the remote side still has to get a response.
+// owesResponseLocked reports whether the remote side is still to get a response.
 func (p *Peer) owesResponseLocked() bool { return len(p.requests)+p.unwritten > 0 }
 
 // Reply responds with a result. Like Fail and Forward it returns false, and sends nothing, if the
@@ -127,8 +128,8 @@ func (r *Request) Reply(result []byte) bool {
 	return r.claim() && r.respond(wire.NewResult(r.id, result))
 }
 
-// ReplyAfter responds with a result, after it has called do. It does not call do if the request is
-// no longer open.
+// ReplyAfter calls do and then responds with a result. It does not call do if the request is no
+// longer open.
 func (r *Request) ReplyAfter(do func(), result []byte) bool {
 	if !r.claim() {
 		return false
@@ -142,7 +143,7 @@ func (r *Request) Fail(err *wire.Error) bool {
 	return r.claim() && r.respond(wire.NewErrorResponse(r.id, err))
 }
 
-// Forward responds with a response from elsewhere, under the id of the request.
+// Forward responds with a response from another connection, under the id of the request.
 func (r *Request) Forward(m wire.Message) bool {
 	return r.claim() && r.respond(m.Splice(wire.Edit{Part: wire.PartID, Text: r.Part(wire.PartID)}))
 }
@@ -174,8 +175,8 @@ func (r *Request) write(m wire.Message) {
 }
 
 // handleCancelled cancels a request on behalf of the remote side. The request gets no response
-// ("SHOULD NOT send a response for the cancelled request"). An unknown id, or that of an answered
-// request, is ignored.
+// ("SHOULD NOT send a response for the cancelled request"). The cancellation of an unknown or
+// answered request is ignored.
 func (p *Peer) handleCancelled(m wire.Message) {
 	p.mu.Lock()
 	r := p.requests[m.RequestID()]
@@ -200,7 +201,7 @@ func (r *Request) cancel(params []byte) {
 }
 
 // closeWith ends a request because this side closes the connection. It sends err as the response,
-// because the remote side may still read; nil = no response.
+// because the remote side may still read. nil = no response.
 func (r *Request) closeWith(err *wire.Error) {
 	if err == nil {
 		r.cancel(nil)
