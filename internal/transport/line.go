@@ -21,16 +21,17 @@ var chunkPool = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 type LineReader struct {
 	r     io.Reader
 	limit int
-	lease ReceiveLease // counts the bytes of a line longer than a chunk
-	err   error        // error of the last read, returned when buf is used up
+	lease ReceiveLease // counts the bytes of a line longer than one chunk
+	err   error        // error of the last read, returned after the content of buf
 
-	// A line longer than a chunk is collected in head, parts and buf, in this order.
-	head     []byte             // what was in the first chunk
+	// A line longer than one chunk consists of head, parts and buf, in this order.
+	head     []byte             // content of the first chunk
 	parts    []*[chunkSize]byte // full chunks
 	buf      []byte             // bytes read but not returned yet
-	quotaErr error              // why the line exceeds the quota; nil = it does not
+	quotaErr error              // error of an exceeded quota; nil = not exceeded
 
-	// burst contains the complete lines in buf and the line returned last; nil = a single line.
+	// burst is the burst of the complete lines in buf and of the line returned last; nil = no
+	// burst: the line came alone.
 	burst *wire.Burst
 
 	repairUTF8 bool // see LineOptions
@@ -121,8 +122,9 @@ func (l *LineReader) startBurst() {
 	}
 }
 
-// fill reads once. If the chunk is full it starts a new one. It copies a short incomplete line to
-// the new chunk; of a longer one it moves the full chunk to head or parts, and returns true.
+// fill reads once. If the chunk is full, fill first starts a new chunk: it copies a short
+// incomplete line to the new chunk; for a longer line it moves the full chunk to head or parts, and
+// returns true.
 func (l *LineReader) fill() (moved bool) {
 	if free := cap(l.buf) - len(l.buf); free == 0 || free < 512 && l.longLen() == 0 {
 		switch {
@@ -145,16 +147,17 @@ func (l *LineReader) fill() (moved bool) {
 
 func newChunk() []byte { return chunkPool.Get().(*[chunkSize]byte)[:0] }
 
-// trim removes a leading byte order mark and a trailing CR, which some writers add to each text.
+// trim removes a leading byte order mark and a trailing CR, which some writers add to each line.
 func (l *LineReader) trim(line []byte) []byte {
 	return bytes.TrimSuffix(TrimBOM(line), []byte("\r"))
 }
 
-// An OversizedError is returned for a line or event that was skipped because it was too long.
+// An OversizedError is returned for a line or event that was skipped because it exceeds the limit
+// or a quota.
 type OversizedError struct {
-	Head   []byte  // its beginning
-	ID     wire.ID // id of the message in it; "" = none found
-	Reason error   // why it was skipped; nil = it exceeds the limit
+	Head   []byte  // beginning of the line or event
+	ID     wire.ID // id found in the line or event; "" = none
+	Reason error   // exceeded quota; nil = the limit was exceeded
 }
 
 func (o *OversizedError) Error() string { return "line too long" }
@@ -172,8 +175,8 @@ func CopyHead(text []byte, limit int) []byte {
 	return bytes.Clone(text[:min(len(text), maxMalformed, limit+1)])
 }
 
-// skipLine reads to the end of a line that is too long and returns an *OversizedError with its
-// beginning and the id of the message in it.
+// skipLine reads to the end of a line that is too long. It returns an *OversizedError with the
+// beginning of the line and the message id in it.
 func (l *LineReader) skipLine() error {
 	head := CopyHead(slices.Concat(l.head, l.buf), l.limit)
 	over := &OversizedError{Head: head, Reason: l.quotaErr}
@@ -199,8 +202,8 @@ func (l *LineReader) skipLine() error {
 	return over
 }
 
-// ReadMessage returns the next message, one per line; blank lines are skipped. It implements Read
-// for every Conn over pipes.
+// ReadMessage returns the message in the next line that is not blank. It implements Read for every
+// Conn over pipes.
 func (l *LineReader) ReadMessage() (wire.Message, error) {
 	for {
 		line, err := l.next()

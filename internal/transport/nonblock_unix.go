@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An ioOp is a read or write of one pollable file. It is reused; only one call of do may run at a
-// time.
+// An ioOp performs reads, or writes, of one pollable file. Only one call of do may run at a time.
 type ioOp struct {
 	b    []byte
 	n    int
@@ -19,8 +18,8 @@ type ioOp struct {
 	poll func(fd uintptr) (done bool)
 }
 
-// newIOOp returns an ioOp that transfers bytes with transfer. With wait it blocks until some bytes
-// are transferred.
+// newIOOp returns an ioOp that transfers bytes with transfer. If wait is true, the ioOp blocks
+// until transfer does not fail with EAGAIN.
 func newIOOp(transfer func(uintptr, []byte) (int, error), wait bool) *ioOp {
 	o := new(ioOp)
 	o.poll = func(fd uintptr) bool {
@@ -34,7 +33,7 @@ func newIOOp(transfer func(uintptr, []byte) (int, error), wait bool) *ioOp {
 	return o
 }
 
-// do performs the operation on b. run is Read or Write of the file's RawConn.
+// do performs the operation on b. run is the method Read or Write of the RawConn of the file.
 func (o *ioOp) do(run func(func(uintptr) bool) error, b []byte) (int, error) {
 	o.b = b
 	err := run(o.poll)
@@ -45,8 +44,9 @@ func (o *ioOp) do(run func(func(uintptr) bool) error, b []byte) (int, error) {
 	return max(o.n, 0), o.err
 }
 
-// tryWriter returns a function that writes to f as many bytes as f takes without blocking. It must
-// not be called concurrently. tryWriter returns nil if f may block, such as a terminal.
+// tryWriter returns a function that writes to f as many bytes as f accepts without blocking. The
+// function must not be called concurrently. tryWriter returns nil if every write may block because
+// f, such as a terminal, is not in non-blocking mode.
 func tryWriter(f *os.File) func([]byte) (int, error) {
 	conn, err := f.SyscallConn()
 	if err != nil || !nonblocking(conn) {
@@ -62,9 +62,9 @@ func tryWriter(f *os.File) func([]byte) (int, error) {
 	}
 }
 
-// FastReader returns a reader of f that costs less than f itself. It must not be used concurrently.
-// For files other than pipes and sockets it returns f: a regular file may be in non-blocking mode,
-// but cannot be polled when it blocks.
+// FastReader returns a reader of f whose reads are cheaper than those of f itself. The reader must
+// not be used concurrently. For files other than pipes and sockets FastReader returns f: a regular
+// file may be in non-blocking mode, but cannot be polled.
 func FastReader(f *os.File) io.Reader {
 	info, err := f.Stat()
 	if err != nil || !isPipeOrSocket(info) {
@@ -104,18 +104,18 @@ func wrapErrno(call string, err error) error {
 
 // nonblocking reports whether the file is in non-blocking mode.
 func nonblocking(conn syscall.RawConn) bool {
-	on := false
+	isSet := false
 	err := conn.Control(func(fd uintptr) {
 		flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
-		on = err == nil && flags&unix.O_NONBLOCK != 0
+		isSet = err == nil && flags&unix.O_NONBLOCK != 0
 	})
-	return err == nil && on
+	return err == nil && isSet
 }
 
 // ownPollable returns a duplicate of the pipe or socket f, in non-blocking mode, so that Close
-// unblocks its reads and writes. restore undoes the change of mode. Any other file is returned
-// unchanged, and so is a file that shares its pipe with stderr: the mode belongs to the open pipe,
-// and other processes that write to it would get EAGAIN.
+// unblocks the reads and writes of the duplicate. restore undoes the change of mode. ownPollable
+// returns f itself if f is any other file, or shares its pipe with stderr: the mode belongs to the
+// open pipe, and other processes that write to the pipe would get EAGAIN.
 func ownPollable(f *os.File) (own *os.File, restore func()) {
 	same := func() {}
 	info, err := f.Stat()

@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readNoWait and writeNoWait return functions that transfer the bytes that can be transferred
-// without blocking, or fail with EAGAIN. The functions must not be called concurrently.
+// readNoWait and writeNoWait return functions that transfer as many bytes as possible without
+// blocking, or fail with EAGAIN if that is none. The functions must not be called concurrently.
 //
-// Each call passes RWF_NOWAIT to the kernel. It does not depend on the mode of the open pipe, which
-// other processes may change, so the runtime need not be told that the call may block: that is half
-// of the cost of a single call. See docs/decisions/027-nonblocking-pipe-io.md.
+// Each call passes RWF_NOWAIT to the kernel. Unlike the mode of the open pipe, other processes
+// cannot change this flag. The call therefore never blocks, and the runtime need not be notified of
+// a blocking call, which would be half of the cost of a call. See
+// docs/decisions/027-nonblocking-pipe-io.md.
 func readNoWait() func(uintptr, []byte) (int, error) {
 	return noWait(unix.SYS_PREADV2, syscall.Read)
 }
@@ -22,7 +23,7 @@ func writeNoWait() func(uintptr, []byte) (int, error) {
 }
 
 // noWait returns a function that makes the system call trap with RWF_NOWAIT, or calls plain if the
-// kernel does not support that.
+// kernel does not support RWF_NOWAIT.
 func noWait(trap uintptr, plain func(int, []byte) (int, error)) func(uintptr, []byte) (int, error) {
 	unsupported := false // by the kernel, or for this kind of file
 	return func(fd uintptr, b []byte) (int, error) {

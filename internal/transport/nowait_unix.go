@@ -4,8 +4,8 @@ package transport
 
 import "syscall"
 
-// readNoWait and writeNoWait return functions that transfer the bytes that can be transferred
-// without blocking. The file must be in non-blocking mode.
+// readNoWait and writeNoWait return functions that transfer as many bytes as possible without
+// blocking. The file must be in non-blocking mode.
 func readNoWait() func(uintptr, []byte) (int, error)  { return plainCall(syscall.Read) }
 func writeNoWait() func(uintptr, []byte) (int, error) { return plainCall(syscall.Write) }
 

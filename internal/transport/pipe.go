@@ -11,8 +11,8 @@ import (
 const pipeLimit = 64 << 20
 
 // Pipe returns the two ends of a connection in memory. A message written to one end is read from
-// the other, in order. Closing an end closes both; the other end first reads what was written
-// before.
+// the other end, in order. Closing an end closes both ends; the remaining messages can still be
+// read from the other end.
 func Pipe() (a, b Conn) {
 	toA, toB := newPipeQueue(), newPipeQueue()
 	return &pipeEnd{in: toA, out: toB}, &pipeEnd{in: toB, out: toA}
@@ -38,7 +38,7 @@ type pipeQueue struct {
 	mu       sync.Mutex
 	messages []wire.Message
 	bytes    int
-	err      error // returned by read when the queue is empty; nil = open
+	err      error // error of read at the end of the queue; nil = open
 	arrived  sync.Cond
 }
 

@@ -10,12 +10,11 @@ var byteOrderMark = []byte("\xEF\xBB\xBF")
 // TrimBOM returns text without a leading byte order mark (U+FEFF in UTF-8).
 func TrimBOM(text []byte) []byte { return bytes.TrimPrefix(text, byteOrderMark) }
 
-// ReadText reads r to its end, or to one byte more than limit. announced is the announced length
-// of the text, -1 = unknown. Memory is allocated for an announced length of up to trusted bytes;
-// beyond it, for at most four times the bytes that have arrived, so that announcements alone cost
-// no memory.
+// ReadText reads r to its end, or to one byte more than limit. announced is the announced length of
+// the text; -1 = unknown. ReadText first allocates at most trusted bytes, and later at most four
+// times the bytes that have arrived, so that a false announcement does not waste memory.
 //
-// lease counts the allocated bytes. The caller releases it; nil = not counted.
+// lease counts the allocated bytes; nil = not counted. The caller releases the lease.
 func ReadText(
 	r io.Reader, announced int64, trusted, limit int, lease *ReceiveLease,
 ) ([]byte, error) {

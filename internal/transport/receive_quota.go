@@ -5,16 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// A ReceiveQuota bounds the bytes of messages that are being received and are not complete. A
-// message that would exceed it is dropped: its request fails, and the connection stays open. All
-// methods may be called concurrently. A nil ReceiveQuota has no bound.
+// A ReceiveQuota bounds the bytes of incomplete messages, which are still being received. A message
+// that would exceed the quota is dropped: the request that the message answers fails, and the
+// connection stays open. All methods may be called concurrently. A nil ReceiveQuota has no bound.
 type ReceiveQuota struct {
 	limit  int64
 	parent *ReceiveQuota // also counts the bytes of this quota; nil = none
 	inUse  atomic.Int64
 }
 
-// NewReceiveQuota returns a ReceiveQuota of limit bytes that is part of parent; nil = of none.
+// NewReceiveQuota returns a ReceiveQuota of limit bytes. parent also counts these bytes; nil = no
+// parent.
 func NewReceiveQuota(limit int64, parent *ReceiveQuota) *ReceiveQuota {
 	return &ReceiveQuota{limit: limit, parent: parent}
 }
@@ -22,8 +23,8 @@ func NewReceiveQuota(limit int64, parent *ReceiveQuota) *ReceiveQuota {
 // InUse returns the number of bytes in use.
 func (q *ReceiveQuota) InUse() int64 { return q.inUse.Load() }
 
-// acquire adds n bytes to the bytes in use. It fails, and adds nothing, if that exceeds the quota
-// or that of a parent.
+// acquire adds n bytes to the bytes in use. It fails, and adds nothing, if the sum exceeds q or a
+// parent of q.
 func (q *ReceiveQuota) acquire(n int64) error {
 	if q == nil {
 		return nil
@@ -51,8 +52,8 @@ func (q *ReceiveQuota) release(n int64) {
 	}
 }
 
-// maxUncounted is the size up to which messages are not counted, in bytes, so that short messages
-// are always received.
+// maxUncounted is the maximum size of messages that are not counted, in bytes, so that short
+// messages are always received.
 const maxUncounted = 16 << 10
 
 // IsCounted reports whether a [ReceiveLease] counts a message of n bytes.

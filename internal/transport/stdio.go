@@ -11,15 +11,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// flushTimeout is how long Close waits for the client to read the queued messages.
+// flushTimeout is the time that Close waits for the client to read the queued messages.
 const flushTimeout = time.Second
 
-// Stdio returns the Conn of MCP's stdio transport over this process's ends of two pipes: one
-// message per line. limit bounds the bytes of one incoming message, and the bytes queued for
+// Stdio returns the Conn of MCP's stdio transport, with one message per line, over this process's
+// ends of two pipes. limit bounds the bytes of one incoming message, and the bytes queued for
 // writing.
 //
-// Close waits up to a second for queued messages to be read. If out cannot be polled, such as a
-// stopped terminal, a goroutine may stay blocked in a write.
+// Close waits up to a second for queued messages to be read. If in or out cannot be polled, such as
+// a terminal, a goroutine may stay blocked in a read or write after Close.
 func Stdio(in, out *os.File, limit int) Conn {
 	r, restoreIn := ownPollable(in)
 	w, restoreOut := ownPollable(out)
@@ -34,9 +34,10 @@ func Stdio(in, out *os.File, limit int) Conn {
 	return s
 }
 
-// closableReader returns a reader of r whose reads Close unblocks. It is r itself if r was made
-// pollable (it is not orig) or is a regular file. Otherwise, as for a terminal, a goroutine reads
-// until the end of the process, and what it reads after Close is lost.
+// closableReader returns a reader of r whose reads Close unblocks. It reads r directly if r was
+// made pollable (then r differs from orig) or is a regular file. Otherwise, for example for a
+// terminal, a goroutine reads r until the end of the process, and bytes that it reads after Close
+// are lost.
 func closableReader(r, orig *os.File) io.Reader {
 	info, err := r.Stat()
 	if r != orig || err != nil || info.Mode().IsRegular() {
@@ -53,7 +54,7 @@ func closableReader(r, orig *os.File) io.Reader {
 type stdioConn struct {
 	lines     *LineReader
 	in, out   *os.File
-	ownOut    bool // out is our own pollable file: closing it unblocks a write
+	ownOut    bool // out is a pollable duplicate: closing out unblocks a write
 	queue     *WriteQueue
 	restore   func()
 	closed    atomic.Bool

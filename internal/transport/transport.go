@@ -1,11 +1,11 @@
-// Package transport defines [Conn], a connection that carries whole JSON-RPC messages, and
-// implements it over the stdin and stdout of this process and in memory. It also holds the parts
-// that several transports share: lines of text, write queues, and limits of received bytes.
-// Package child connects to child processes, package httpclient to HTTP servers.
+// Package transport defines [Conn], a connection that transfers whole JSON-RPC messages, and
+// implements it over the stdin and stdout of this process and in memory. It also contains the parts
+// that several transports share: lines of text, write queues, and limits of received bytes. Package
+// child connects to child processes; package httpclient connects to HTTP servers.
 //
 // A Conn reads and writes messages. It does not match responses to requests, has no sessions, and
-// keeps no protocol state beyond the needs of its transport: package peer does the rest for all
-// transports.
+// keeps no protocol state beyond the needs of its transport. Package peer provides these functions
+// for all transports.
 //
 // No transport waits for a remote side that does not read: see [Writer].
 package transport
@@ -18,53 +18,55 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A Conn is one stream of messages in each direction. One goroutine may read while any number
-// write. Close may be called at any time, by any goroutine.
+// A Conn is one stream of messages in each direction. One goroutine may read while any number of
+// goroutines write. Close may be called at any time, by any goroutine.
 type Conn interface {
 	// Read blocks until a message arrives. An error of type [*MalformedError] or [*CallLostError]
 	// concerns one message or call; the connection stays open and Read may be called again. Any
 	// other error ends the connection: io.EOF if the remote side closed it in an orderly way,
-	// [ErrClosed] after Close, or the reason why nothing can be delivered any longer.
+	// [ErrClosed] after Close, or the reason why no further message can be delivered.
 	//
-	// relatedTo is the id of the outbound request that m belongs to, on transports that have a
-	// stream for each request; "" = not known.
+	// relatedTo is the id of the outbound request to which m belongs, on transports that have a
+	// stream for each request; "" = unknown.
 	Read() (m wire.Message, relatedTo wire.ID, err error)
 
 	Writer
 }
 
-// A Writer is the writing half of a [Conn]. A connection whose incoming messages are pushed to the
-// user, instead of read, consists only of a Writer.
+// A Writer is the writing half of a [Conn]. A connection that pushes incoming messages to its user
+// consists only of a Writer.
 type Writer interface {
-	// Write sends m and returns at once. The Conn queues what the remote side does not take
-	// immediately, up to a limit; beyond it Write fails with [ErrFull]. After the end of the
-	// connection it fails with [ErrClosed], which may wrap the reason. relatedTo is the id of the
-	// request that m belongs to (the one that m cancels or answers), for transports that have a
-	// stream for each; "" = none. A nil error does not mean that m has arrived.
+	// Write sends m and returns at once. The Conn queues the bytes that the remote side does not
+	// read immediately, up to a limit; when the limit is reached, Write fails with [ErrFull]. After
+	// the end of the connection it fails with [ErrClosed], which may wrap the reason. relatedTo is
+	// the id of the request to which m belongs (for example because m cancels it or responds to
+	// it), for transports that have a stream for each request; "" = none. A nil error does not mean
+	// that m has arrived.
 	Write(m wire.Message, relatedTo wire.ID) error
 
-	// Close ends the connection in the way of the transport, unblocks Read, and waits until
-	// everything that the Conn has started is gone. Calling it again does nothing.
+	// Close ends the connection as the transport defines, unblocks Read, and waits until the
+	// goroutines and processes that the Conn has started have ended. Calling Close again does
+	// nothing.
 	Close() error
 }
 
 // ErrClosed is returned by a Conn that was closed by this side.
 var ErrClosed = errors.New("connection closed")
 
-// ErrFull is returned by Write when the unread bytes of the remote side have reached their limit.
-// The message was not sent, not even in part.
-var ErrFull = errors.New("the other side does not read: too much is waiting for it")
+// ErrFull is returned by Write when the bytes that the remote side has not read have reached the
+// limit. No part of the message was sent.
+var ErrFull = errors.New("the remote side does not read: too many bytes are queued for it")
 
-// A MalformedError is returned by Read for input that is not a valid message. The input was
-// skipped.
+// A MalformedError is returned by Read for input that is not a valid message. Read has skipped the
+// input.
 type MalformedError struct {
 	Text []byte  // beginning of the input; it may contain secrets
 	ID   wire.ID // id found in the input; "" = none
-	// LooksLikeResponse is true if the input seems to be a response to the request ID, and not, for
-	// example, a log record with a member "id".
+	// LooksLikeResponse is true if the input seems to be a response to the request with this ID, as
+	// opposed to, for example, a log record with a member "id".
 	LooksLikeResponse bool
-	Err               *wire.Error  // the defect, suitable as an error response
-	Message           wire.Message // what could be parsed of the input; its Kind is invalid
+	Err               *wire.Error  // defect of the input, suitable for an error response
+	Message           wire.Message // parsed parts of the input; the Kind is Invalid
 }
 
 func (e *MalformedError) Error() string { return e.Err.Message }
@@ -82,7 +84,7 @@ func (e *CallLostError) Error() string { return e.Err.Error() }
 func (e *CallLostError) Unwrap() error { return e.Err }
 
 // maxMalformed bounds MalformedError.Text, in bytes. Code that shows the text must mask secrets
-// before it truncates it.
+// before it truncates the text.
 const maxMalformed = 4 << 10
 
 // NewMalformedError returns the MalformedError of a text for which wire.Parse has returned m and
@@ -109,7 +111,7 @@ func NewMalformedError(text []byte, m wire.Message, err error) *MalformedError {
 	return e
 }
 
-// Malformed returns the MalformedError for a message that was too long.
+// Malformed returns the MalformedError for the skipped line or event.
 func (o *OversizedError) Malformed(limit int) *MalformedError {
 	err := messageTooLong(limit)
 	if o.Reason != nil {
@@ -118,7 +120,7 @@ func (o *OversizedError) Malformed(limit int) *MalformedError {
 	return &MalformedError{Text: o.Head, ID: o.ID, LooksLikeResponse: true, Err: err}
 }
 
-// LostReason returns the error of a request whose response was too long.
+// LostReason returns the error of a request whose response was skipped.
 func (o *OversizedError) LostReason(limit int) error {
 	if o.Reason != nil {
 		return fmt.Errorf("the answer cannot be read: %w", o.Reason)
@@ -136,8 +138,8 @@ func messageTooLong(limit int) *wire.Error {
 		"Invalid request: the message is longer than limits.message, %d bytes", limit)
 }
 
-// An UnreadableError is returned for a body or event that is not read, because its content coding
-// is not supported or a ReceiveQuota is exhausted.
+// An UnreadableError is returned for a message that cannot be read, because the content coding of
+// the body is not supported, or a ReceiveQuota is exhausted.
 type UnreadableError struct{ Reason string }
 
 func (e *UnreadableError) Error() string { return e.Reason }

@@ -12,13 +12,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A WriteQueue writes lines to a stream without blocking the caller. Send first tries the stream; a
-// goroutine writes what the stream does not take at once. Lines of one burst are coalesced into one
-// system call. The WriteQueue implements Write for every Conn over pipes.
+// A WriteQueue writes lines to a stream without blocking the caller. Send first writes as many
+// bytes as the stream accepts without blocking; a goroutine writes the rest. Lines of one burst are
+// coalesced into one system call. The WriteQueue implements Write for every Conn over pipes.
 type WriteQueue struct {
 	w     io.Writer
-	try   func([]byte) (int, error) // writes what fits without blocking; nil = not supported
-	limit int                       // queued bytes from which on Send fails
+	try   func([]byte) (int, error) // writes without blocking; nil = not supported
+	limit int                       // Send fails at this number of queued bytes
 
 	mu          sync.Mutex
 	queue       [][]byte
@@ -26,11 +26,11 @@ type WriteQueue struct {
 	queuedBytes int
 	writing     bool // the goroutine is writing to the stream
 	err         error
-	coalesced   []byte        // lines to be written at the end of their burst
+	coalesced   []byte        // lines to write at the end of their burst
 	coalescing  bool          // a burst will call release
 	wake        chan struct{} // capacity 1: the goroutine has something to do
 	done        chan struct{} // closed when the goroutine has ended
-	drained     sync.Cond     // signalled when queue has been written, or writing has failed
+	drained     sync.Cond     // signalled when the queue is empty or a write has failed
 	closeOnce   sync.Once
 
 	onFailure func() // called when a write fails that no Send reports; set before the first Send
@@ -39,15 +39,15 @@ type WriteQueue struct {
 	// otherwise onStall is called, once. Both are set before the first Send.
 	stallTimeout time.Duration
 	onStall      func()
-	progress     atomic.Int64 // incremented when the reader takes queued bytes or sends something
+	progress     atomic.Int64 // incremented when the reader reads queued bytes or sends something
 	lastProgress int64        // value of progress at progressAt
-	progressAt   time.Time    // time of the last check, or when bytes began to queue
+	progressAt   time.Time    // time of lastProgress, or when bytes began to queue
 	stallTimer   *time.Timer  // calls checkStall
 }
 
 // WriteQueueOptions configure a [WriteQueue].
 type WriteQueueOptions struct {
-	Limit        int           // queued bytes from which on Send fails
+	Limit        int           // Send fails at this number of queued bytes
 	OnFailure    func()        // called when a write fails that no Send reports; may be nil
 	StallTimeout time.Duration // maximum time without progress while bytes are queued; 0 = no limit
 	OnStall      func()        // called once after StallTimeout
@@ -60,7 +60,7 @@ func NewWriteQueue(f *os.File, o WriteQueueOptions) *WriteQueue {
 	return q
 }
 
-// MarkProgress records that the reader is alive, because it has sent something.
+// MarkProgress records that the remote side has sent something, and so is alive.
 func (q *WriteQueue) MarkProgress() { q.progress.Add(1) }
 
 func newWriteQueue(w io.Writer, try func([]byte) (int, error), limit int) *WriteQueue {
@@ -74,15 +74,14 @@ func newWriteQueue(w io.Writer, try func([]byte) (int, error), limit int) *Write
 	return q
 }
 
-// maxCoalesced bounds the bytes of coalesced lines, which are copied and written in one system
-// call.
+// maxCoalesced bounds the bytes of coalesced lines, which are copied and written together.
 const maxCoalesced = 32 << 10
 
-// minUncopied is the length in bytes from which on a line is queued without a copy.
+// minUncopied is the minimum length, in bytes, of a slice that is queued without a copy.
 const minUncopied = 4 << 10
 
-// Send writes or queues m. It fails with [ErrFull] if the queued bytes have reached the limit, and
-// with the error of an earlier write if there is one.
+// Send writes or queues m. It fails with [ErrFull] if the queued bytes have reached the limit, or
+// with the error of an earlier write that has failed.
 func (q *WriteQueue) Send(m wire.Message) error {
 	line := m.OneLine().Raw()
 	q.mu.Lock()
@@ -97,7 +96,7 @@ func (q *WriteQueue) Send(m wire.Message) error {
 		q.releaseLocked()
 	}
 	switch {
-	case q.try == nil || q.writing || len(q.queue) > 0: // nothing is coalesced then
+	case q.try == nil || q.writing || len(q.queue) > 0: // then no lines are coalesced
 		q.push(line)
 		q.push(newline)
 	case len(line) > maxCoalesced:
@@ -110,7 +109,7 @@ func (q *WriteQueue) Send(m wire.Message) error {
 
 var newline = []byte{'\n'}
 
-// coalesce keeps a line until the end of its burst; without a burst it writes the line.
+// coalesce keeps a line until the end of its burst; a line without a burst is written at once.
 func (q *WriteQueue) coalesce(line []byte, burst *wire.Burst) {
 	q.coalesced = append(append(q.coalesced, line...), '\n')
 	if burst != nil && !q.coalescing {
@@ -121,8 +120,8 @@ func (q *WriteQueue) coalesce(line []byte, burst *wire.Burst) {
 	}
 }
 
-// sendLong writes a long line without copying it, and queues the part that the stream does not
-// take.
+// sendLong writes a long line without copying the line, and queues the part that the stream does
+// not accept.
 func (q *WriteQueue) sendLong(line []byte) {
 	if n := q.write(line); n < len(line) {
 		q.push(line[n:])
@@ -152,7 +151,7 @@ func (q *WriteQueue) notifyFailure() {
 	}
 }
 
-// releaseLocked writes the coalesced lines, and queues the part that the stream does not take.
+// releaseLocked writes the coalesced lines, and queues the part that the stream does not accept.
 func (q *WriteQueue) releaseLocked() {
 	if len(q.coalesced) == 0 || q.err != nil {
 		return
@@ -203,7 +202,7 @@ func (q *WriteQueue) enqueue(b []byte) {
 	}
 }
 
-// run is the goroutine that writes the queue. It may block in a write.
+// run writes the queue, in a goroutine of its own. It may block in a write.
 func (q *WriteQueue) run() {
 	defer close(q.done)
 	for range q.wake {
@@ -255,7 +254,8 @@ func (q *WriteQueue) writeBatch(batch [][]byte) error {
 	return nil
 }
 
-// writeAll writes text in pieces, so that progress becomes visible when a part is read.
+// writeAll writes text in pieces, so that progress becomes visible when the remote side has read a
+// part.
 func (q *WriteQueue) writeAll(text []byte) error {
 	for piece := range slices.Chunk(text, chunkSize) {
 		n, err := q.w.Write(piece)
@@ -307,7 +307,7 @@ func (q *WriteQueue) Backlogged() bool {
 	return q.err == nil && q.queuedBytes >= q.limit/8
 }
 
-// flush waits until all is written, or a write has failed.
+// flush waits until all queued bytes are written, or a write has failed.
 func (q *WriteQueue) flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -317,14 +317,14 @@ func (q *WriteQueue) flush() {
 	}
 }
 
-// Close discards the queue and ends the goroutine. The stream must be closed before, or must not
-// block.
+// Close discards the queue and waits for the goroutine to end. Before Close, the stream must be
+// closed, unless its writes do not block.
 func (q *WriteQueue) Close() {
 	q.mu.Lock()
 	if q.err == nil {
 		q.err = ErrClosed
 	}
 	q.mu.Unlock()
-	q.closeOnce.Do(func() { close(q.wake) }) // push is not called once err is set
+	q.closeOnce.Do(func() { close(q.wake) }) // push is not called after err is set
 	<-q.done
 }

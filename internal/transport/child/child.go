@@ -17,32 +17,33 @@ import (
 
 // A Command describes a child process that speaks MCP on its stdin and stdout.
 type Command struct {
-	Path  string                  // file, relative to Dir, or a bare name to look up in PATH of Env
+	Path  string                  // file, relative to Dir; a bare name is looked up in PATH of Env
 	Args  []string                // without the program name
 	Env   []string                // complete environment, as KEY=value
 	Dir   string                  // working directory; "" = that of this process
-	Limit int                     // bytes of one message, and of the queue of unwritten messages
+	Limit int                     // maximum bytes of one message and of the write queue
 	Quota *transport.ReceiveQuota // bounds incomplete messages; nil = no bound
-	// StallTimeout is the maximum time for which the child neither reads queued bytes nor sends
-	// anything; then the connection ends. 0 = no limit. While nothing is queued there is no limit.
+	// StallTimeout is the maximum time for which the child may neither read queued bytes nor send
+	// anything; then the connection ends. 0 = no limit. The limit does not apply while nothing is
+	// queued.
 	StallTimeout time.Duration
 	// OnStderr is called with each line of the child's stderr, in order, from a goroutine of its
-	// own. Lines over 8 KiB are cut. May be nil.
+	// own. Longer lines are cut at 8 KiB. May be nil.
 	OnStderr func(line string)
-	// Grace is the time that Close waits after closing stdin and again after SIGTERM, and the time
-	// that orphans get to end; 0 = 750 ms. Clients give a gateway about 4 s to end. Only tests set
-	// it.
+	// Grace is the time that Close waits after closing stdin, and again after SIGTERM, and the time
+	// that orphans have to end after SIGTERM; 0 = 750 ms. Clients give a gateway about 4 s to end.
+	// Only tests set Grace.
 	Grace time.Duration
-	// Mask masks secrets in lines of stderr, before they are cut; may be nil.
+	// Mask masks secrets in lines of stderr, before the lines are cut; may be nil.
 	Mask func(string) string
-	// OnRepair is called when a message with invalid UTF-8 was repaired; may be nil.
+	// OnRepair is called after each repair of a message with invalid UTF-8; may be nil.
 	OnRepair func()
 }
 
-// A Process is the Conn to a child process. When the process ends for any reason, Read returns an
-// [*ExitError] once all its output has been read, and the rest of its process group is killed. On
+// A Process is the Conn to a child process. When the process ends for any reason, the rest of its
+// process group is killed, and Read returns an [*ExitError] after all output of the process. On
 // Linux, if this process is a subreaper (see [procgroup.BecomeSubreaper]), orphans that have left
-// the group are ended, too: with SIGTERM, and with SIGKILL after Grace.
+// the group are terminated, too: with SIGTERM, and with SIGKILL after Grace.
 type Process struct {
 	cmd          *exec.Cmd
 	group        *procgroup.Group
@@ -56,7 +57,7 @@ type Process struct {
 	tail         stderrTail
 
 	exited       chan struct{} // closed when the process has been reaped
-	leftOrphans  bool          // it exited with status 0 and left orphans; set before exited
+	leftOrphans  bool          // exit status 0, but orphans are left; set before exited
 	stderrDone   chan struct{} // closed when stderr has been read to the end
 	wg           sync.WaitGroup
 	closed       atomic.Bool
@@ -66,8 +67,8 @@ type Process struct {
 	escalateOnce sync.Once
 }
 
-// Start starts the child in a process group of its own. From then on its stderr is read, so that
-// the child cannot block on it.
+// Start starts the child in a process group of its own. From then on a goroutine reads stderr, so
+// that the child cannot block in a write to stderr.
 func Start(c Command) (*Process, error) {
 	path, err := lookPath(c.Path, c.Dir, c.Env)
 	if err != nil {
@@ -104,7 +105,7 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// start creates the three pipes and starts the process with their other ends.
+// start creates three pipes and starts the process with one end of each.
 func (p *Process) start() (err error) {
 	var ours, theirs [3]*os.File
 	closeAll := func(files [3]*os.File) {
@@ -136,11 +137,11 @@ func (p *Process) start() (err error) {
 	return nil
 }
 
-// pipeDrainTimeout is how long the pipes of a process that has ended are read. Its output is in
-// them already, but an orphan may hold them open.
+// pipeDrainTimeout is the time for which the pipes are read after the end of the process. The pipes
+// already contain all its output, but an orphan may hold them open.
 const pipeDrainTimeout = 500 * time.Millisecond
 
-// wait reaps the process and kills its descendants.
+// wait reaps the process and ends its descendants.
 func (p *Process) wait() {
 	p.group.Wait(p.cmd)
 	p.leftOrphans = p.cmd.ProcessState.Success() && p.group.HasOrphans()
@@ -154,7 +155,7 @@ func (p *Process) wait() {
 // Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Read returns the next message of the child, or the reason why there are no more.
+// Read returns the next message of the child, or the reason for the end of the connection.
 func (p *Process) Read() (wire.Message, wire.ID, error) {
 	m, err := p.lines.ReadMessage()
 	switch err.(type) {
@@ -177,7 +178,7 @@ func (p *Process) Read() (wire.Message, wire.ID, error) {
 func (p *Process) exitReason(err error) error {
 	select {
 	case <-p.exited:
-		<-p.stderrDone // soon, because wait has set a deadline
+		<-p.stderrDone // happens soon, because wait has set a deadline
 		status := exitStatus(p.cmd.ProcessState)
 		if p.signalled.Load() {
 			status = "it closed its stdin but ran on, so that the gateway ended it (" + status + ")"
@@ -194,7 +195,7 @@ func (p *Process) exitReason(err error) error {
 	return err
 }
 
-// exitStatus describes how a process has ended, such as "exit 1" or "signal: killed".
+// exitStatus describes the end of a process, such as "exit 1" or "signal: killed".
 func exitStatus(s *os.ProcessState) string {
 	if s.Exited() {
 		return fmt.Sprintf("exit %d", s.ExitCode())
@@ -202,8 +203,8 @@ func exitStatus(s *os.ProcessState) string {
 	return s.String()
 }
 
-// Write sends m. It returns nil if the child has closed its stdin: the child has ended or is
-// about to, and Read reports it.
+// Write sends m. It returns nil if the child has closed its stdin: the child has ended or is about
+// to end, and Read reports the end.
 func (p *Process) Write(m wire.Message, _ wire.ID) error {
 	err := p.queue.Send(m)
 	if err == nil || errors.Is(err, transport.ErrFull) || p.closed.Load() {
@@ -213,7 +214,7 @@ func (p *Process) Write(m wire.Message, _ wire.ID) error {
 	return nil
 }
 
-// escalate signals a child that has closed its stdin, unless it ends by itself soon.
+// escalate signals a child that has closed its stdin, unless the child soon ends by itself.
 func (p *Process) escalate() {
 	if p.closed.Load() {
 		return
@@ -231,8 +232,8 @@ func (p *Process) escalate() {
 }
 
 // Close ends the child as MCP's stdio transport requires ("closing the input stream to the child
-// process", then SIGTERM, then SIGKILL). After each step it waits for Grace. It returns when the
-// process and its descendants have ended.
+// process", then SIGTERM, then SIGKILL). It waits up to Grace before each signal. It returns when
+// the process has ended and its descendants were terminated.
 func (p *Process) Close() error {
 	p.closeOnce.Do(func() {
 		p.closed.Store(true)

@@ -15,9 +15,10 @@ import (
 	"unicode"
 )
 
-// lookPath returns the file of a command. A bare name is looked up in the PATH of the child, not in
-// that of this process, because the configuration sets it. A relative path is relative to the
-// directory in which the child runs. If name is a whole command line, the error says so.
+// lookPath returns the file of a command. A bare name is looked up in the PATH of the child, which
+// the configuration can set, and not in the PATH of this process. A relative path is relative to
+// the directory in which the child runs. If name is a whole command line, the error reports this
+// mistake.
 func lookPath(name, dir string, env []string) (string, error) {
 	path, err := resolve(name, dir, env)
 	if first, _, line := strings.Cut(strings.TrimSpace(name), " "); err != nil && line {
@@ -37,11 +38,12 @@ func lookPath(name, dir string, env []string) (string, error) {
 // and env as the environment of the child.
 func LookPath(name, dir string, env []string) (string, error) { return lookPath(name, dir, env) }
 
-// resolve returns the file of a command without regard to command lines.
+// resolve returns the file of a command. It does not detect whole command lines.
 func resolve(name, dir string, env []string) (string, error) {
 	if strings.ContainsAny(name, `/\`) {
 		if !filepath.IsAbs(name) {
-			// It must be absolute, because exec.Cmd resolves a relative path against Dir again.
+			// The path must be absolute, because exec.Cmd resolves a relative path against Dir
+			// again.
 			abs, err := filepath.Abs(filepath.Join(dir, name))
 			if err != nil {
 				return "", err
@@ -57,7 +59,7 @@ func resolve(name, dir string, env []string) (string, error) {
 	return searchDirs(name, path, env)
 }
 
-// searchPath returns the PATH in env, or that of this process if there is none.
+// searchPath returns the PATH in env, or the PATH of this process if env has none.
 func searchPath(env []string) (path string, ok bool) {
 	if path, ok = lookupEnv(env, "PATH"); ok {
 		return path, true
@@ -70,7 +72,7 @@ func lookupEnv(env []string, name string) (value string, ok bool) {
 	for _, kv := range env {
 		key, v, _ := strings.Cut(kv, "=")
 		if key == name || runtime.GOOS == "windows" && strings.EqualFold(key, name) {
-			value, ok = v, true // the last one counts, as in os/exec
+			value, ok = v, true // the last value counts, as in os/exec
 		}
 	}
 	return value, ok
@@ -157,7 +159,8 @@ func printable(r rune) rune {
 	return r
 }
 
-// explainLookError replaces the error of exec.LookPath by one in the terms of the configuration.
+// explainLookError replaces the error of exec.LookPath by an error in the terms of the
+// configuration.
 func explainLookError(path string, err error) (string, error) {
 	var e *exec.Error
 	if errors.As(err, &e) {
@@ -171,8 +174,8 @@ func explainLookError(path string, err error) (string, error) {
 	return path, err
 }
 
-// explainStartError explains why a file that exists cannot be started, where the error of the
-// system is misleading.
+// explainStartError replaces a misleading error of the system by the reason why a command could not
+// be started.
 func explainStartError(path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EBADF): // the files of the new process exceed its limit
@@ -199,8 +202,8 @@ func explainStartError(path string, err error) error {
 		"command %q needs a loader that does not exist: it is built for another system", path)
 }
 
-// firstLine returns the first line of a file, including a carriage return at its end; "" if the
-// file cannot be read.
+// firstLine returns at most 128 bytes of the first line of a file, including a carriage return at
+// the end of the line; "" if the file cannot be read.
 func firstLine(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

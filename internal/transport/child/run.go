@@ -14,9 +14,9 @@ import (
 // outputLimit bounds the output of [Run], in bytes.
 const outputLimit = 64 << 10
 
-// Run runs a program that does not speak MCP until it ends, and returns its output. It uses only
-// Path, Args, Env and Dir of the Command. When ctx is done, or this process dies, the program and
-// its process group are killed.
+// Run runs a program that does not use MCP, waits until it ends, and returns its output. Run uses
+// only Path, Args, Env and Dir of the Command. When ctx is done, or this process dies, the program
+// and its process group are killed.
 func Run(ctx context.Context, c Command) (output string, err error) {
 	path, err := lookPath(c.Path, c.Dir, c.Env)
 	if err != nil {
@@ -27,7 +27,7 @@ func Run(ctx context.Context, c Command) (output string, err error) {
 		Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir,
 		WaitDelay: pipeDrainTimeout,
 	}
-	cmd.Stdout, cmd.Stderr = &written, &written // os/exec does not write concurrently then
+	cmd.Stdout, cmd.Stderr = &written, &written // equal: no concurrent writes
 	g, err := procgroup.Start(cmd)
 	if err != nil {
 		return "", explainStartError(path, err)

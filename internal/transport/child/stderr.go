@@ -13,13 +13,13 @@ import (
 const (
 	// maxStderrLine bounds a line of a child's stderr, in bytes; longer lines are cut.
 	maxStderrLine = 8 << 10
-	// maxSecret is the number of further bytes that are masked before a line is cut, so that a
-	// secret at the cut is recognised.
+	// maxSecret is the number of further bytes of a line that are masked before the line is cut, so
+	// that a secret at the cut is recognised.
 	maxSecret = 4 << 10
 )
 
-// copyLines reads r to its end and passes each line, masked, to all functions in to. It never stops
-// before the end, because a child whose stderr is not read blocks.
+// copyLines reads r to its end and passes each line that is not empty, masked, to all functions in
+// to. It never stops early, because a child whose stderr is not read would block.
 func copyLines(r io.Reader, mask func(string) string, to ...func(string)) {
 	br := bufio.NewReaderSize(r, maxStderrLine+maxSecret)
 	for {
@@ -47,18 +47,18 @@ func copyLines(r io.Reader, mask func(string) string, to ...func(string)) {
 	}
 }
 
-// stderrTail keeps the last lines of a child's stderr, and the first of the earlier lines that
-// mentions an error: the cause is often followed by a long stack trace.
+// stderrTail keeps the last lines of the stderr of a child, and the first earlier line that
+// mentions an error, because a long stack trace often follows the cause.
 type stderrTail struct {
 	mu     sync.Mutex
 	cause  string // earlier line that mentions an error; "" = none
 	lines  []string
-	lastAt time.Time // of the last line
+	lastAt time.Time // time of the last line
 }
 
 const (
 	tailLines     = 5
-	tailLineBytes = 300 // of each line
+	tailLineBytes = 300 // bytes kept of each line
 )
 
 func (l *stderrTail) add(line string) {
@@ -69,7 +69,7 @@ func (l *stderrTail) add(line string) {
 	}
 	before := l.lastAt
 	if l.lastAt = time.Now(); l.lastAt.Sub(before) >= staleStderr {
-		l.lines, l.cause = nil, "" // the earlier lines are unrelated
+		l.lines, l.cause = nil, "" // earlier lines are unrelated
 	}
 	l.lines = append(l.lines, line)
 	if len(l.lines) <= tailLines {
@@ -81,8 +81,8 @@ func (l *stderrTail) add(line string) {
 	l.lines = append(l.lines[:0], l.lines[1:]...)
 }
 
-// mentionsError reports whether a line contains a word that error messages of programs in Go, Rust,
-// Node, Python or Java contain.
+// mentionsError reports whether a line contains a word that is usual in error messages of programs
+// in Go, Rust, Node, Python or Java.
 func mentionsError(line string) bool {
 	line = strings.ToLower(line)
 	return slices.ContainsFunc([]string{"error", "panic", "fatal", "exception"},
@@ -110,15 +110,15 @@ func (l *stderrTail) String() string {
 	return strings.Join(l.lines, " | ")
 }
 
-// An ExitError describes how a child process ended.
+// An ExitError describes the end of a child process.
 type ExitError struct {
 	Status    string        // such as "exit 127" or "signal: killed"
 	Stderr    string        // last lines of stderr
 	SilentFor time.Duration // from the last line of stderr to the end
 }
 
-// staleStderr is the age from which on the last lines of stderr are not presented as the cause of
-// the end.
+// staleStderr is the minimum age at which an ExitError shows the age of the last lines of stderr,
+// because they may be unrelated to the end of the process.
 const staleStderr = 10 * time.Second
 
 func (e *ExitError) Error() string {

@@ -14,35 +14,35 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Options describe how to reach an HTTP server. The zero value of all fields except URL works.
+// Options describe the connection to an HTTP server. All fields except URL are optional.
 type Options struct {
 	URL string // http or https
-	// Headers are sent with each request to the origin of URL, and to no other. Host sets the
-	// host of the request.
+	// Headers are sent with each request to the origin of URL, and to no other origin. The header
+	// Host sets the host of the request.
 	Headers map[string]string
 	TLS     ClientTLS               // ignored with a RoundTripper
-	Via     string                  // our name in the header Via, to detect loops; "" = no header
+	Via     string                  // name in the header Via, to detect loops; "" = no header
 	Limit   int                     // bytes of one incoming message; 0 = 64 MiB
 	Quota   *transport.ReceiveQuota // bounds incomplete messages; nil = no bound
 	Log     *slog.Logger            // nil = no logging
 
-	// RequestHeaders returns the headers that repeat parts of a message; names and values must be
-	// valid in a header. nil = none. Only a Conn of [DialStateless] calls it: once for each
-	// message, maybe concurrently, and never with a lock held.
+	// RequestHeaders returns the headers that repeat parts of a message. Names and values must be
+	// valid in a header. nil = no headers. Only a Conn of [DialStateless] calls RequestHeaders:
+	// once for each message, possibly concurrently, and never with a lock held.
 	RequestHeaders func(wire.Message) map[string]string
 
-	// RoundTripper replaces the Conn's own pool of connections; nil = own pool. Close closes its
-	// idle connections. Only tests set it.
+	// RoundTripper replaces the pool of connections that the Conn creates; nil = not replaced.
+	// Close closes the idle connections of the RoundTripper. Only tests set RoundTripper.
 	RoundTripper http.RoundTripper
 }
 
 const (
-	maxOpen         = 4096     // messages being sent: more than one client may have in flight
-	maxPendingBytes = 64 << 20 // bytes of the messages being sent from which on Write fails
+	maxOpen         = 4096     // messages being sent; exceeds the calls of one client
+	maxPendingBytes = 64 << 20 // Write fails at this number of bytes being sent
 )
 
-// An httpConn is the common part of the Conns over HTTP, which send each message as a POST. Each
-// message being sent has a goroutine (see runPosts).
+// An httpConn is the common part of the Conns over HTTP, which send each message as a POST. A
+// goroutine handles each message being sent (see runPosts).
 type httpConn struct {
 	*httpTarget
 	flavour httpFlavour
@@ -55,42 +55,43 @@ type httpConn struct {
 	ready       chan struct{}      // closed when messages can be sent
 	incoming    chan readResult    // results of Read; only deliver sends to it
 	handoff     chan *outgoingPost // received by idle goroutines
-	closed      chan struct{}      // closed by Close: nobody reads any longer
+	closed      chan struct{}      // closed by Close; Read then returns no further messages
 	drained     chan struct{}      // closed when the connection and all goroutines have ended
 	closeOnce   sync.Once
 	utf8Warning sync.Once
 
 	mu               sync.Mutex
-	endErr           error // why nothing can be written any longer; nil = open
-	endWhenIdle      bool  // abort when no request is open; see endSessionLost
+	endErr           error // error of Write after the end of the connection; nil = open
+	endWhenIdle      bool  // abort the connection when no request is open; see endSessionLost
 	goroutines       int   // running goroutines, including the idle ones
 	idle             int   // goroutines that wait for an outgoingPost
 	pendingBytes     int   // bytes of the messages being sent
 	open             map[wire.ID]*outgoingPost
-	lastNotification <-chan struct{} // closed when the latest notification was accepted; may be nil
+	lastNotification <-chan struct{} // closed when the latest notification is accepted; may be nil
 }
 
 // An httpFlavour is the part of a Conn that depends on the flavour of HTTP transport.
 type httpFlavour interface {
-	// cancelLocked sends p, the notification that cancels the request id. The implementation of
-	// httpConn is that of the revisions with sessions. The caller holds httpConn.mu.
+	// cancelLocked sends p, the notification that cancels the request id. httpConn implements
+	// cancelLocked for the revisions with sessions. The caller holds httpConn.mu.
 	cancelLocked(p *outgoingPost, id wire.ID) error
 	// prepare returns the target of p and its headers.
 	prepare(p *outgoingPost) (*httpTarget, http.Header)
-	// handleResponse processes the HTTP response to p. It calls p.unblockNext as soon as p was
-	// accepted, and completes p.
+	// handleResponse processes the HTTP response to p. It calls p.unblockNext as soon as the server
+	// has accepted p, and completes p.
 	handleResponse(p *outgoingPost, resp *http.Response)
-	// onResult is called with a result for p that was in the HTTP response to p.
+	// onResult is called with the result for p if the HTTP response to p contains it.
 	onResult(p *outgoingPost, m wire.Message)
-	// mismatch returns the error that reports a server of another transport, if p is a request that
-	// such a server rejects; nil = p is another message.
+	// mismatch returns the error that reports a server of another transport, if p is the first
+	// request of this transport; nil = p is another message.
 	mismatch(p *outgoingPost) error
-	// knowsSession asks the server whether it knows the session in which it has rejected p. It
-	// returns false if the server does not confirm that.
+	// knowsSession asks the server whether the session in which it has rejected p exists. It
+	// returns false if the server does not confirm the session.
 	knowsSession(p *outgoingPost) bool
 	// mayRespondElsewhere reports whether the response to a POST may arrive on another stream.
 	mayRespondElsewhere() bool
-	// endSession ends the session at a server to which the connection was open until now.
+	// endSession ends the session at the server. It is called only if the connection was open until
+	// now.
 	endSession()
 }
 
@@ -130,7 +131,7 @@ type readResult struct {
 	err       error
 }
 
-// Read returns the next message or error that deliver was called with.
+// Read returns the next message or error that was passed to deliver.
 func (c *httpConn) Read() (wire.Message, wire.ID, error) {
 	select {
 	case <-c.closed:
@@ -147,7 +148,7 @@ func (c *httpConn) Read() (wire.Message, wire.ID, error) {
 	}
 }
 
-// deliver passes r to Read and waits until it is taken, or the Conn is closed.
+// deliver passes r to Read. It waits until a call of Read returns r, or the Conn is closed.
 func (c *httpConn) deliver(r readResult) {
 	select {
 	case c.incoming <- r:
@@ -184,21 +185,20 @@ func (c *httpConn) Write(m wire.Message, relatedTo wire.ID) error {
 	return nil
 }
 
-// closedError returns why as an error that wraps ErrClosed.
-func closedError(why error) error {
-	if errors.Is(why, transport.ErrClosed) {
-		return why
+// closedError returns an error that wraps reason and ErrClosed.
+func closedError(reason error) error {
+	if errors.Is(reason, transport.ErrClosed) {
+		return reason
 	}
-	return fmt.Errorf("%w: %w", transport.ErrClosed, why)
+	return fmt.Errorf("%w: %w", transport.ErrClosed, reason)
 }
 
-// errTooManyMessages is not ErrFull, because the server does read: there are just too many
-// messages.
+// errTooManyMessages differs from ErrFull, because the server does read its messages.
 var errTooManyMessages = errors.New("too many messages are under way to the server")
 
-// fullLocked reports whether another message of this kind exceeds the bounds. The bounds are
-// twice as high for messages other than requests, which are short and soon sent, so that the
-// response to a ping of the server is not rejected because of open calls.
+// fullLocked reports whether another message of this kind exceeds the bounds. For notifications and
+// responses, which are short and quickly sent, the bounds are twice as high, so that open calls do
+// not prevent the response to a ping of the server.
 func (c *httpConn) fullLocked(kind wire.MessageKind) bool {
 	busy := c.goroutines - c.idle
 	if kind == wire.Request {
@@ -207,10 +207,10 @@ func (c *httpConn) fullLocked(kind wire.MessageKind) bool {
 	return busy >= 2*maxOpen || c.pendingBytes >= 2*maxPendingBytes
 }
 
-// cancelLocked sends p, the cancellation of the request id, and then abandons that request. In
-// the revisions with sessions, disconnecting from a stream is not a cancellation ("Sending
-// Messages to the Server" 6), so p is sent unless the request was never sent. The bounds do not
-// apply to p, because it reduces the load.
+// cancelLocked sends p, the cancellation of the request id, and then abandons that request. In the
+// revisions with sessions, disconnecting from a stream is not a cancellation ("Sending Messages to
+// the Server" 6), so p is sent, unless the request was never sent. The bounds do not apply to p if
+// the request is open, because a cancellation reduces the load.
 func (c *httpConn) cancelLocked(p *outgoingPost, id wire.ID) error {
 	target := c.open[id]
 	if target == nil {
@@ -225,13 +225,13 @@ func (c *httpConn) cancelLocked(p *outgoingPost, id wire.ID) error {
 		target.cancel()
 		return nil
 	}
-	p.waitFor = target.written // or it might arrive before the request
+	p.waitFor = target.written // otherwise p might arrive before the request
 	p.onAccepted = target.cancel
 	c.postLocked(p)
 	return nil
 }
 
-// postLocked hands p to an idle goroutine, or starts one.
+// postLocked passes p to an idle goroutine, or to a new goroutine.
 func (c *httpConn) postLocked(p *outgoingPost) {
 	p.ctx, p.cancel = context.WithCancel(c.ctx)
 	if p.id != "" {
@@ -246,13 +246,13 @@ func (c *httpConn) postLocked(p *outgoingPost) {
 	}
 }
 
-// maxIdle bounds the goroutines that wait for a message to send. A few are useful because calls
-// follow one another.
+// maxIdle bounds the goroutines that wait for a message to send. A few waiting goroutines are
+// useful, because calls often follow one another.
 const maxIdle = 8
 
-// runPosts sends p and then further messages. A goroutine that has sent a message before has a
-// stack of the necessary size; the stack of a new goroutine is copied several times until it is
-// large enough.
+// runPosts sends p and then further messages. Reusing a goroutine is cheaper: its stack already has
+// the necessary size, while the stack of a new goroutine is copied several times until it is large
+// enough.
 func (c *httpConn) runPosts(p *outgoingPost) {
 	for {
 		p.run()
@@ -267,8 +267,8 @@ func (c *httpConn) runPosts(p *outgoingPost) {
 	}
 }
 
-// becomeIdle records that p has been sent, and reports whether its goroutine is to wait for another
-// message.
+// becomeIdle records that p has been sent, and reports whether the goroutine should wait for
+// another message.
 func (c *httpConn) becomeIdle(p *outgoingPost) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -292,7 +292,7 @@ func (c *httpConn) goLocked(f func()) {
 	}()
 }
 
-// signalDrainedLocked closes drained if the connection and all goroutines have ended.
+// signalDrainedLocked closes c.drained if the connection and all goroutines have ended.
 func (c *httpConn) signalDrainedLocked() {
 	if c.endErr != nil && c.goroutines == 0 {
 		close(c.drained)
@@ -301,38 +301,38 @@ func (c *httpConn) signalDrainedLocked() {
 
 // end ends the connection: writing fails from now on, and all requests being sent are aborted. It
 // reports whether the connection was open until now.
-func (c *httpConn) end(why error) bool {
+func (c *httpConn) end(reason error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.endErr != nil {
 		c.abort(c.endErr)
 		return false
 	}
-	c.endErr = why
-	c.abort(why)
+	c.endErr = reason
+	c.abort(reason)
 	c.signalDrainedLocked()
 	return true
 }
 
-// sessionLostGrace is how long open requests may go on after the session was lost.
+// sessionLostGrace is the time for which open requests continue after the session was lost.
 const sessionLostGrace = time.Second
 
 // endSessionLost ends the connection because the server has lost the session. Writing fails from
-// now on. Open requests are aborted only after sessionLostGrace, because the server may reject
-// them, too, and then it is known that they did not run.
-func (c *httpConn) endSessionLost(why error) {
+// now on. Open requests are aborted only after sessionLostGrace: if the server rejects them until
+// then, it is certain that they did not run.
+func (c *httpConn) endSessionLost(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.endErr != nil {
 		return
 	}
-	c.endErr, c.endWhenIdle = why, true
-	timer := time.AfterFunc(sessionLostGrace, func() { c.abort(why) })
+	c.endErr, c.endWhenIdle = reason, true
+	timer := time.AfterFunc(sessionLostGrace, func() { c.abort(reason) })
 	context.AfterFunc(c.ctx, func() { timer.Stop() })
 	c.abortIfIdleLocked()
 }
 
-// abortIfIdleLocked completes endSessionLost when no request is open any longer.
+// abortIfIdleLocked completes endSessionLost when no request is open.
 func (c *httpConn) abortIfIdleLocked() {
 	if c.endWhenIdle && len(c.open) == 0 {
 		c.abort(c.endErr)

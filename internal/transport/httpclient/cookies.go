@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// maxCookies bounds the cookies that a Conn keeps, and maxCookie the bytes of one.
+// maxCookies bounds the cookies that a Conn keeps. maxCookie bounds the bytes of one cookie.
 const (
 	maxCookies = 64
 	maxCookie  = 4 << 10
 )
 
-// A cookieJar stores the cookies of one Conn, which are those of one origin. Some servers, and
-// the proxies in front of them, select by a cookie the process that has a session. A cookieJar is
+// A cookieJar stores the cookies of one Conn, which come from one origin. Some servers, and the
+// proxies in front of them, use a cookie to select the process that has a session. A cookieJar is
 // never shared, and its values are never shown.
 type cookieJar struct {
 	mu     sync.Mutex
@@ -35,7 +35,7 @@ func (j *cookieJar) clear() {
 }
 
 // SetCookies implements [http.CookieJar]. It ignores a cookie that is too long. If there are too
-// many cookies it removes all earlier ones.
+// many cookies, it removes all earlier cookies.
 func (j *cookieJar) SetCookies(u *url.URL, cookies []*http.Cookie) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -59,7 +59,7 @@ func (j *cookieJar) Cookies(u *url.URL) []*http.Cookie {
 	return j.jar.Cookies(u)
 }
 
-// redact returns text with the values of cookies replaced.
+// redact replaces the values of cookies in text.
 func (j *cookieJar) redact(text string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -14,21 +14,21 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// maxRatio bounds the ratio of the lengths of a body after and before decompression. It is
-// checked each time as many bytes were read as one message may have; shorter bodies are bounded
-// by that limit already.
+// maxRatio bounds the ratio of the decompressed to the compressed length of a body. The ratio is
+// checked each time the decompressed bytes exceed the maximum length of a message. Shorter bodies
+// need no check, because that maximum bounds them.
 const maxRatio = 200
 
 // maxCodings bounds the content codings of one body.
 const maxCodings = 3
 
-// errRatio fails reading a compressed body that exceeds maxRatio.
+// errRatio is the read error of a compressed body that exceeds maxRatio.
 var errRatio = &transport.UnreadableError{Reason: fmt.Sprintf(
 	"the compressed body is more than %d times as long when it is decompressed: "+
 		"let the server send it as it is", maxRatio)}
 
-// decode replaces the body of a response by one that undoes the content codings, which servers
-// use though only identity was requested. If a coding is not supported, reading the body fails.
+// decode replaces the body of a response by its decoded content: some servers use content codings
+// although only identity was requested. If a coding is not supported, reading the body fails.
 func decode(resp *http.Response, limit int) {
 	var codings []string
 	for _, line := range resp.Header.Values("Content-Encoding") {
@@ -88,9 +88,9 @@ func (c *meteredReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A decoder decompresses a body in gzip or deflate. It reads no more than it needs for the bytes
-// that it returns, so that events arrive when the server flushes them. A body that is not
-// compressed, contrary to its header, is returned unchanged.
+// A decoder decompresses a body in gzip or deflate. It does not read ahead, so that events arrive
+// when the server flushes them. A body that is not compressed, contrary to its header, stays
+// unchanged.
 type decoder struct {
 	coding      string
 	limit       int
@@ -109,7 +109,7 @@ func (d *decoder) Read(b []byte) (int, error) {
 			continue
 		}
 		n, err := d.out.Read(b)
-		if d.length += n; d.length > d.limit+1 { // one more byte shows that a body is too long
+		if d.length += n; d.length > d.limit+1 { // a body that is too long has one more byte
 			if d.length/maxRatio > d.source.n {
 				err = errRatio
 			}
@@ -125,8 +125,8 @@ func (d *decoder) Read(b []byte) (int, error) {
 	return 0, d.err
 }
 
-// detect selects the decompressor by the first bytes of the body, or of the data after a gzip
-// member.
+// detect selects the decompressor according to the first bytes of the body, or of the data after a
+// gzip member.
 func (d *decoder) detect() error {
 	if d.buffered == nil {
 		d.buffered = bufio.NewReaderSize(&d.source, 4<<10)
@@ -158,7 +158,7 @@ func (d *decoder) detect() error {
 	return err
 }
 
-// isZlib reports whether a deflate stream starts with a zlib header, as it should.
+// isZlib reports whether a deflate stream starts with a zlib header, as the standard requires.
 func isZlib(head []byte) bool {
 	return len(head) == 2 && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0
 }

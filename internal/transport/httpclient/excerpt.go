@@ -14,7 +14,7 @@ const maxExcerpt = 200
 // maxHead bounds the part of a body from which the excerpt is taken, in bytes.
 const maxHead = 16 << 10
 
-// statusError returns the error for a response whose body, or its beginning, is not a message.
+// statusError returns the error for a response that contains no message. body may be incomplete.
 func (t *httpTarget) statusError(resp *http.Response, body []byte) *StatusError {
 	text := t.excerpt(resp, body)
 	switch to := t.redirectTarget(resp); {
@@ -28,8 +28,8 @@ func (t *httpTarget) statusError(resp *http.Response, body []byte) *StatusError 
 	return &StatusError{Code: resp.StatusCode, Text: text, Hint: t.statusHint(resp, body)}
 }
 
-// redirectTarget returns the URL of a redirect without query and user; "" = not a redirect to an
-// HTTP server.
+// redirectTarget returns the URL to which a response redirects, without query and user; "" = not a
+// redirect to an HTTP server.
 func (t *httpTarget) redirectTarget(resp *http.Response) string {
 	if resp.StatusCode < 300 || resp.StatusCode >= 400 {
 		return ""
@@ -41,8 +41,8 @@ func (t *httpTarget) redirectTarget(resp *http.Response) string {
 	return t.shorten(to.Scheme + "://" + to.Host + to.EscapedPath())
 }
 
-// redirectsBack reports whether the target of a redirect has been requested before in the same
-// chain.
+// redirectsBack reports whether the target of a redirect was already requested in the same chain of
+// redirects.
 func redirectsBack(resp *http.Response) bool {
 	to, err := resp.Location()
 	if err != nil {
@@ -59,8 +59,8 @@ func redirectsBack(resp *http.Response) bool {
 	return false
 }
 
-// excerpt returns the beginning of a body on one line; "" = it is not text. Of an HTML page it
-// returns the title, or the text between the tags.
+// excerpt returns the beginning of a body on one line; "" = the body is not text. For an HTML page,
+// excerpt returns the title, or the text between the tags.
 func (t *httpTarget) excerpt(resp *http.Response, body []byte) string {
 	kind := mediaType(resp)
 	switch {
@@ -76,8 +76,8 @@ func (t *httpTarget) excerpt(resp *http.Response, body []byte) string {
 	return t.shorten(text)
 }
 
-// shorten returns the beginning of a text of the server on one line, without control characters and
-// secrets.
+// shorten returns the beginning of a text from the server on one line, without control characters
+// and secrets.
 func (t *httpTarget) shorten(text string) string {
 	text = text[:min(len(text), maxHead)]
 	words := strings.FieldsFunc(strings.ToValidUTF8(text, ""), isSpaceOrUnprintable)
@@ -99,8 +99,8 @@ func isMarkup(text string) bool {
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// pageText returns the title of an HTML page, or its text if it has none. The page may be
-// truncated anywhere.
+// pageText returns the title of an HTML page, or the text of a page without a title. The page may
+// be truncated anywhere.
 func pageText(page string) string {
 	lower := lowerASCII(page)
 	if at := strings.Index(lower, "<title"); at >= 0 {
@@ -126,8 +126,8 @@ func pageText(page string) string {
 	return html.UnescapeString(text.String())
 }
 
-// tagEnd returns the end of the tag at offset at. A comment, a script and a style end after their
-// content.
+// tagEnd returns the end of the tag at offset at. For a comment, a script or a style, this is the
+// end of the element with its content.
 func tagEnd(lower string, at int) int {
 	for _, whole := range [][2]string{
 		{"<!--", "-->"}, {"<script", "</script"}, {"<style", "</style"},

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Advice for a url with the wrong scheme.
+// Hints for a url with the wrong scheme.
 const (
 	hintUseHTTP  = "write http:// in url if the server has no TLS"
 	hintUseHTTPS = "write https:// in url: the server speaks TLS"
@@ -27,8 +27,8 @@ func (t *httpTarget) statusHint(resp *http.Response, body []byte) string {
 	return ""
 }
 
-// authHint returns advice for a 401. It contains neither the challenge nor the header that was
-// sent.
+// authHint returns advice for a response with status 401. The advice contains neither the challenge
+// nor the header that was sent.
 func (t *httpTarget) authHint(resp *http.Response) string {
 	challenge := strings.ToLower(strings.Join(resp.Header.Values("WWW-Authenticate"), ", "))
 	switch {
@@ -45,8 +45,8 @@ func (t *httpTarget) authHint(resp *http.Response) string {
 	return "the server wants authorization: set a header Authorization in headers of the backend"
 }
 
-// wantsTLS reports whether the body of a 400 reports that the port expects TLS. The texts are those
-// of Go, nginx and Apache.
+// wantsTLS reports whether the body of a response with status 400 contains the text with which Go,
+// nginx or Apache reports that the port expects TLS.
 func wantsTLS(body []byte) bool {
 	return containsAny(strings.ToLower(string(body[:min(len(body), maxHead)])),
 		"http request to an https server",

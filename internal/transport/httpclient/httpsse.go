@@ -15,40 +15,41 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// DialHTTPSSE returns the Conn to a server of the transport HTTP+SSE, which the revision
-// 2024-11-05 had before streamable HTTP. It only checks the URL. The first message that is
-// written opens the server's stream of events. On this stream the server sends first the endpoint
-// for the POSTs and then all its messages. Written messages wait for the endpoint. If there is no
-// stream, or no endpoint within a minute, they fail with a CallLostError and the connection ends.
+// DialHTTPSSE returns the Conn to a server of the transport HTTP+SSE, which revision 2024-11-05
+// defined before streamable HTTP. It only checks the URL. The first call of Write opens the
+// server's stream of events. On this stream the server first sends the endpoint for the POSTs, and
+// then all its messages. Written messages wait for the endpoint. If there is no stream, or no
+// endpoint within a minute, the requests among them fail with a CallLostError, and the connection
+// ends.
 //
 // An endpoint on another origin than the stream is rejected, because the headers and messages are
-// not meant for others. A second endpoint is ignored, and so is a message that arrives before the
-// first.
+// not meant for other servers. A second endpoint is ignored. A message that arrives before the
+// first endpoint is ignored, too.
 //
-// Order, bounds, cancellation, retries and the content of errors are as with [DialStreamable];
-// the query of the endpoint, which contains the session, is not shown either. A request fails
-// with a CallLostError if its POST was rejected, or broke before all of it was written. Other
-// requests wait for the response on the stream, or get it in the HTTP response, as from some
-// servers. If the POST breaks later, the response may still arrive. A cancelled request
-// may still be answered.
+// Order, bounds, cancellation, retries and the content of errors are the same as with
+// [DialStreamable]. Errors also do not show the query of the endpoint, because it contains the
+// session. A request fails with a CallLostError if its POST was rejected, or if the connection
+// broke before all of the POST was written. The response to any other request arrives on the
+// stream, or, from some servers, in the HTTP response. If the connection breaks after the POST was
+// written, the response may still arrive. A cancelled request may still be answered.
 //
-// The connection ends with the stream, which cannot be resumed. Read then returns an error, which
-// wraps io.EOF if the server ended the stream in an orderly way, and the open requests are lost.
-// If a POST is rejected because the session is gone, though earlier ones were accepted, Read ends
-// with [ErrSessionLost].
+// The connection ends with the stream, which cannot be resumed. The open requests are then lost,
+// and Read returns an error, which wraps io.EOF if the server ended the stream in an orderly way.
+// If a POST is rejected because the session no longer exists, and an earlier POST was accepted,
+// Read ends with [ErrSessionLost].
 //
-// Close ends the stream, and so the session.
+// Close ends the stream, which ends the session.
 func DialHTTPSSE(o Options) transport.Conn {
 	c := &httpSSEConn{httpConn: newHTTPConn(o)}
 	c.flavour = c
 	return c
 }
 
-// endpointTimeout is how long a server may take to send its endpoint.
+// endpointTimeout is the maximum time until the server sends its endpoint.
 const endpointTimeout = time.Minute
 
-// An httpSSEConn is the Conn to a server of HTTP+SSE. Besides the messages being sent it has a
-// goroutine for the stream of events.
+// An httpSSEConn is the Conn to a server of HTTP+SSE. It has one goroutine for the stream of
+// events, besides those of the messages being sent.
 type httpSSEConn struct {
 	*httpConn
 	openOnce sync.Once
@@ -56,8 +57,8 @@ type httpSSEConn struct {
 	accepted bool        // a POST was accepted; guarded by httpConn.mu
 }
 
-// Write starts to send m. The first call opens the stream, because there is now a message that
-// can fail if the stream does.
+// Write starts to send m. The first call opens the stream: an error of the stream can now be
+// reported as the error of a message.
 func (c *httpSSEConn) Write(m wire.Message, relatedTo wire.ID) error {
 	err := c.httpConn.Write(m, relatedTo)
 	if err == nil {
@@ -144,8 +145,8 @@ func (c *httpSSEConn) readStream() error {
 	return fmt.Errorf("the stream of events ended: %w", c.endpoint.redactError(err))
 }
 
-// notEOF replaces io.EOF by io.ErrUnexpectedEOF: before the connection is established the stream
-// cannot end in an orderly way.
+// notEOF replaces io.EOF by io.ErrUnexpectedEOF: a stream that ends before the connection is
+// established does not end in an orderly way.
 func notEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -153,7 +154,7 @@ func notEOF(err error) error {
 	return err
 }
 
-// readEndpoint reads to the event that contains the endpoint.
+// readEndpoint reads events until one contains the endpoint, and returns the endpoint.
 func readEndpoint(events *sse.Reader) (string, error) {
 	for {
 		e, err := events.Next()

@@ -54,7 +54,7 @@ func TestSSERejectedPost(t *testing.T) {
 				}
 				c.write(`{"jsonrpc":"2.0","method":"a"}`)
 				synctest.Wait()
-				if n := strings.Count(s.log.String(), "did not accept"); n != 1 &&
+				if n := strings.Count(s.log.String(), "message not accepted"); n != 1 &&
 					tt.name != "truncated answer" {
 					t.Errorf("%d warnings: %s", n, s.log.String())
 				}

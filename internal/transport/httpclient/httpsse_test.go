@@ -543,7 +543,7 @@ func TestSSEShowsNoSecrets(t *testing.T) {
 		c.write(`{"jsonrpc":"2.0","method":"a"}`)
 		synctest.Wait()
 		if text := s.log.String(); strings.Contains(text, "hunter") ||
-			strings.Count(text, "did not accept") != 2 {
+			strings.Count(text, "message not accepted") != 2 {
 			t.Errorf("the log is %s", text)
 		}
 	})

@@ -13,33 +13,33 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// notificationTimeout is how long a server may take to accept a notification or a response, and how
-// long later messages wait for an earlier notification to be accepted.
+// notificationTimeout is the maximum time for the POST of a notification or a response, and the
+// maximum time that later messages wait until an earlier notification is accepted.
 const notificationTimeout = maxRetryAfter
 
 // An outgoingPost is a message that is being sent as a POST, until its response has arrived.
 type outgoingPost struct {
 	c  *httpConn
 	m  wire.Message
-	id wire.ID // of a request; "" = another message
+	id wire.ID // id of the request; "" = not a request
 
 	ctx         context.Context
 	cancel      context.CancelFunc
 	waitFor     <-chan struct{} // closed when p may be sent; nil = at once
-	accepted    chan struct{}   // closed when p was accepted; nil = p is not a notification
-	onAccepted  func()          // called after that; may be nil
+	accepted    chan struct{}   // closed by unblockNext; nil = p is not a notification
+	onAccepted  func()          // called when p was accepted or has failed; may be nil
 	unblockOnce sync.Once       // guards unblockNext
-	written     chan struct{}   // closed when p has been written, or will not be
+	written     chan struct{}   // closed when p has been written, or will not be written
 	writtenOnce sync.Once
 
 	sent         bool        // guarded by c.mu
-	target       *httpTarget // where p was sent
+	target       *httpTarget // target to which p was sent
 	inSession    bool        // p was sent in a session
-	isInitialize bool        // p shows whether the server has streamable HTTP
-	status       int         // of the HTTP response
+	isInitialize bool        // p is the initialize request of streamable HTTP
+	status       int         // status of the HTTP response
 	isStream     bool        // the HTTP response is a stream
 	completed    bool        // p has its outcome: set by claim
-	malformed    error       // why a part of the HTTP response is not a message; nil = it is
+	malformed    error       // error of a part of the HTTP response that is not a message
 	plainError   []byte      // an error in the HTTP response that is not a JSON-RPC error
 }
 
@@ -87,7 +87,8 @@ func (p *outgoingPost) run() {
 // markWritten closes written.
 func (p *outgoingPost) markWritten() { p.writtenOnce.Do(func() { close(p.written) }) }
 
-// waitTurn waits until messages can be sent, and then for waitFor.
+// waitTurn waits until messages can be sent, and then, at most for notificationTimeout, until
+// waitFor is closed.
 func (p *outgoingPost) waitTurn() {
 	select {
 	case <-p.c.ready:
@@ -106,7 +107,7 @@ func (p *outgoingPost) waitTurn() {
 	}
 }
 
-// unblockNext lets the messages that wait for p be sent.
+// unblockNext permits the sending of the messages that wait for p.
 func (p *outgoingPost) unblockNext() {
 	p.unblockOnce.Do(func() {
 		if p.accepted != nil {
@@ -118,7 +119,7 @@ func (p *outgoingPost) unblockNext() {
 	})
 }
 
-// prepare marks p as sent and returns its headers. It returns false if p was cancelled.
+// prepare marks p as sent and returns the headers of p. It returns false if p was cancelled.
 func (p *outgoingPost) prepare() (header http.Header, ok bool) {
 	if !p.markSent() {
 		return nil, false
@@ -129,7 +130,7 @@ func (p *outgoingPost) prepare() (header http.Header, ok bool) {
 	return header, true
 }
 
-// markSent marks p as sent unless it was cancelled, and reports whether it did.
+// markSent marks p as sent unless p was cancelled, and reports whether p is marked.
 func (p *outgoingPost) markSent() bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -137,8 +138,9 @@ func (p *outgoingPost) markSent() bool {
 	return p.sent
 }
 
-// readBody reads the body of the HTTP response and processes the messages in it; there may be
-// others beside the response to p. It returns false if p is completed.
+// readBody reads the body of the HTTP response and processes the messages in the body, which may
+// contain more than the response to p. It returns false if the body cannot be read or p is
+// completed.
 func (p *outgoingPost) readBody(resp *http.Response) (body []byte, ok bool) {
 	body, err := readBody(resp, p.c.limit, p.c.quota)
 	elsewhere := p.status < 300 && p.c.flavour.mayRespondElsewhere()
@@ -157,7 +159,7 @@ func (p *outgoingPost) readBody(resp *http.Response) (body []byte, ok bool) {
 	return body, err == nil && !p.completed
 }
 
-// failUnreadable completes p because the body is not read: its content coding is not supported,
+// failUnreadable completes p because the body cannot be read: its content coding is not supported,
 // or the quota is exhausted.
 func (p *outgoingPost) failUnreadable(resp *http.Response, err error) {
 	switch {
@@ -179,31 +181,32 @@ func (p *outgoingPost) finishUnanswered(resp *http.Response, body []byte) {
 	if p.id == "" && resp.StatusCode < 300 {
 		return
 	}
-	why := p.target.statusError(resp, body)
+	reason := p.target.statusError(resp, body)
 	switch {
 	case resp.StatusCode >= 300:
-		p.failStatus(resp, why)
+		p.failStatus(resp, reason)
 	case p.plainError != nil && p.inSession &&
-		isSessionLost(p.status, &wire.Error{Message: why.Text}, false):
-		p.sessionLost(why, p.status >= 300)
+		isSessionLost(p.status, &wire.Error{Message: reason.Text}, false):
+		p.sessionLost(reason, p.status >= 300)
 	case p.malformed != nil:
-		p.failUnanswered(fmt.Errorf("the answer is not a message: %w (%w)", p.malformed, why), true)
+		err := fmt.Errorf("the answer is not a message: %w (%w)", p.malformed, reason)
+		p.failUnanswered(err, true)
 	default:
-		p.failUnanswered(fmt.Errorf("the answer is not a JSON-RPC response: %w", why), true)
+		p.failUnanswered(fmt.Errorf("the answer is not a JSON-RPC response: %w", reason), true)
 	}
 }
 
-// failStatus completes p because of the HTTP error why.
-func (p *outgoingPost) failStatus(resp *http.Response, why *StatusError) {
-	var err error = why
-	if suggestsOtherTransport(why.Code) && why.Hint == "" {
+// failStatus completes p because of the HTTP error reason.
+func (p *outgoingPost) failStatus(resp *http.Response, reason *StatusError) {
+	var err error = reason
+	if suggestsOtherTransport(reason.Code) && reason.Hint == "" {
 		if other := p.c.flavour.mismatch(p); other != nil {
-			err = fmt.Errorf("%w: %w", other, why)
+			err = fmt.Errorf("%w: %w", other, reason)
 		}
 	}
-	if p.inSession && isSessionLost(p.status, &wire.Error{Message: why.Text}, false) {
-		// Some servers respond with 404 if the object of a request does not exist, too.
-		mentioned := mentionsLostSession(strings.ToLower(why.Text))
+	if p.inSession && isSessionLost(p.status, &wire.Error{Message: reason.Text}, false) {
+		// Some servers also respond with 404 if the object of a request does not exist.
+		mentioned := mentionsLostSession(strings.ToLower(reason.Text))
 		if mentioned || p.status != http.StatusNotFound || !p.c.flavour.knowsSession(p) {
 			p.sessionLost(err, true)
 			return
@@ -213,10 +216,10 @@ func (p *outgoingPost) failStatus(resp *http.Response, why *StatusError) {
 }
 
 // connectionBroke completes p because the connection broke before the HTTP response was complete.
-// If the response to a request may arrive elsewhere, the request does not fail.
+// If the response to a request may arrive on another stream, the request does not fail.
 func (p *outgoingPost) connectionBroke(err error, mayHaveRun, elsewhere bool) {
 	if elsewhere && p.id != "" && p.ctx.Err() == nil {
-		p.c.log.Debug("POST broke; its response may still arrive on the stream",
+		p.c.log.Debug("POST broken off, response may still arrive on the stream",
 			"method", p.m.Method(), "err", err)
 		p.claim()
 		return
@@ -251,19 +254,19 @@ func readBody(resp *http.Response, limit int, quota *transport.ReceiveQuota) ([]
 	return text, nil
 }
 
-// failUnanswered completes p without a response: a request fails, and for another message the
-// error is logged.
+// failUnanswered completes p without a response: a request fails; for any other message the error
+// is logged.
 func (p *outgoingPost) failUnanswered(err error, mayHaveRun bool) {
 	if cause := context.Cause(p.c.ctx); cause != nil {
 		err = cause
 	}
 	if p.id == "" && p.ctx.Err() == nil {
-		p.c.log.Warn("server did not accept a message", "method", p.m.Method(), "err", err)
+		p.c.log.Warn("message not accepted by the server", "method", p.m.Method(), "err", err)
 	}
 	p.fail(err, mayHaveRun)
 }
 
-// fail passes p to Read as a CallLostError, unless it is completed already.
+// fail passes a CallLostError for p to Read, unless p is already completed.
 func (p *outgoingPost) fail(err error, mayHaveRun bool) {
 	if p.claim() && err != transport.ErrClosed {
 		lost := &transport.CallLostError{ID: p.id, Err: err, MayHaveRun: mayHaveRun}
@@ -289,7 +292,8 @@ func (p *outgoingPost) claim() bool {
 }
 
 // sessionLost ends the connection because the server does not know the session in which p was sent.
-// The server has not acted on p then. certain is true if the response has no other explanation.
+// In that case the server has not acted on p. certain is true if the response has no other
+// explanation.
 func (p *outgoingPost) sessionLost(err error, certain bool) {
 	err = &sessionError{fmt.Errorf("%w: %w", ErrSessionLost, err), certain}
 	p.c.endSessionLost(err)

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// eachMessage calls handle for each message in text, for each element of a batch, and with an
-// error for input that is not a message. Invalid UTF-8 is replaced.
+// eachMessage calls handle with the message in text, or with each element of a batch. For input
+// that is not a message, it calls handle with an error. Invalid UTF-8 is replaced.
 func (c *httpConn) eachMessage(text []byte, handle func(wire.Message, *transport.MalformedError)) {
 	m, malformed := c.parse(transport.TrimBOM(text))
 	if m.Kind() != wire.Batch {
@@ -45,7 +45,7 @@ func (c *httpConn) parse(text []byte) (wire.Message, *transport.MalformedError) 
 // handleMessage processes one message of the HTTP response to p.
 func (p *outgoingPost) handleMessage(m wire.Message, malformed *transport.MalformedError) {
 	switch failure := errorWithoutID(m); {
-	case p.isPlainError(m), p.isUnauthorized(m): // reported at the end of the response
+	case p.isPlainError(m), p.isUnauthorized(m): // reported after the whole response
 		p.plainError = m.Raw()
 	case failure != nil && p.isInitialize && suggestsOtherTransport(p.status):
 		// reported by finishUnanswered
@@ -70,8 +70,8 @@ func (p *outgoingPost) handleMessage(m wire.Message, malformed *transport.Malfor
 }
 
 // isPlainError reports whether m is an error that is not a JSON-RPC error, such as
-// {"error":"invalid_token"}: it has no code. With the status of a success such an error may be the
-// response to p; see [wire.Message.Repair].
+// {"error":"invalid_token"}: it has no code. If the HTTP status reports success and m has an id, m
+// is the response to p; see [wire.Message.Repair].
 func (p *outgoingPost) isPlainError(m wire.Message) bool {
 	failure := m.Part(wire.PartError)
 	if failure == nil || m.Part(wire.PartMethod) != nil || !wire.IsNull(m.Part(wire.PartResult)) {
@@ -81,16 +81,16 @@ func (p *outgoingPost) isPlainError(m wire.Message) bool {
 	return !coded && (p.status >= 300 || wire.IsNull(m.Part(wire.PartID)))
 }
 
-// isUnauthorized reports whether m rejects initialize because the server requires authorization.
-// The HTTP status is more informative than the error.
+// isUnauthorized reports whether m rejects initialize because the server requires authorization. In
+// this case the HTTP status is more informative than the error.
 func (p *outgoingPost) isUnauthorized(m wire.Message) bool {
 	return p.status == http.StatusUnauthorized &&
 		p.m.Method() == protocol.MethodInitialize && m.Part(wire.PartError) != nil
 }
 
-// errorWithoutID returns the error of an error response without an id; nil = m is something else.
-// Servers send such responses before they have parsed the request, and not all of them send a
-// null id.
+// errorWithoutID returns the error in an error response without an id; nil = m is not such a
+// response. Servers send such responses before they have parsed the request, and some servers omit
+// the null id.
 func errorWithoutID(m wire.Message) *wire.Error {
 	failure := m.Part(wire.PartError)
 	_, coded := wire.ErrorCode(failure)
@@ -100,7 +100,7 @@ func errorWithoutID(m wire.Message) *wire.Error {
 	return wire.ReadError(failure)
 }
 
-// handleRPCResponse processes the response to p. hasID is true if it has the id of p.
+// handleRPCResponse processes the response to p. hasID is true if the response has the id of p.
 func (p *outgoingPost) handleRPCResponse(m wire.Message, hasID bool) {
 	failure := m.Part(wire.PartError)
 	if failure != nil && p.inSession {

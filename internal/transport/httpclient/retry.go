@@ -16,17 +16,17 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-// maxRetries bounds the retries of a message, and maxRetryAfter the delay that the server may ask
-// for.
+// maxRetries bounds the retries of a message. maxRetryAfter bounds the delay that the server may
+// request.
 const (
 	maxRetries    = 3
 	maxRetryAfter = 30 * time.Second
 )
 
-// A retryPolicy decides whether one HTTP request is retried. It is retried if it was certainly not
-// executed: no connection was made, or the server responded with 429 or 503 and Retry-After. An
-// idempotent request is also retried if the connection broke, and on 502, 503 and 504. A tools/call
-// that may have run is never retried.
+// A retryPolicy decides whether one HTTP request is retried. A request is retried if it was
+// certainly not executed: there was no connection, or the server responded with 429 or 503 and
+// Retry-After. An idempotent request is also retried if the connection broke, or the status is 502,
+// 503 or 504. A tools/call that may have run is never retried.
 type retryPolicy struct {
 	maxRetries int
 	idempotent bool
@@ -36,7 +36,7 @@ type retryPolicy struct {
 
 	// State of the current attempt, set by package net/http.
 	connRequested atomic.Bool // a connection was requested; false without tracing
-	connected     atomic.Bool // there is a connection, so the request may have been sent
+	connected     atomic.Bool // there was a connection, so the request may have been sent
 	written       atomic.Bool // the whole request was written
 }
 
@@ -60,8 +60,8 @@ func (r *retryPolicy) beforeRetry(*http.Request) error {
 	return nil
 }
 
-// shouldRetry is a retryablehttp.CheckRetry. The default one of the library retries a POST on
-// every 5xx.
+// shouldRetry is a retryablehttp.CheckRetry. It replaces the default of the library, which retries
+// a POST on every 5xx.
 func (r *retryPolicy) shouldRetry(
 	ctx context.Context, resp *http.Response, err error,
 ) (bool, error) {
@@ -80,7 +80,7 @@ func (r *retryPolicy) shouldRetry(
 	return false, nil
 }
 
-// notSent reports whether err is the error of a request of which not a single byte was sent.
+// notSent reports whether err is the error of a request that was not sent, not even in part.
 func (r *retryPolicy) notSent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return r.connRequested.Load() && !r.connected.Load() || ok && op.Op == "dial"
@@ -104,8 +104,8 @@ func isRetryLater(resp *http.Response) bool {
 }
 
 // provesNotExecuted reports whether a response proves that the request was not executed. 503
-// alone does not: a proxy sends it, too, when the connection behind it breaks. Nor does 400,
-// which some servers send for any failure.
+// without Retry-After proves nothing, because a proxy also sends 503 when its connection to the
+// server breaks. 400 proves nothing, because some servers send it for any failure.
 func provesNotExecuted(resp *http.Response) bool {
 	switch code := resp.StatusCode; code {
 	case http.StatusBadRequest, http.StatusRequestTimeout, http.StatusConflict,

@@ -11,37 +11,38 @@ import (
 )
 
 // ErrNotStateless is wrapped by the CallLostError of a request server/discover if the server
-// responded like a server that knows only revisions with sessions: with 400, 404 or 405, and
-// without a JSON-RPC response to that request ("Backward Compatibility"). [DialStreamable] is
-// worth a try then. Other statuses do not depend on the revisions.
+// responded like a server that knows only revisions with sessions: with 400, 404 or 405 and no
+// JSON-RPC response to that request ("Backward Compatibility"), or with the endpoint event of
+// HTTP+SSE. The caller can then try [DialStreamable]. Other statuses do not depend on the
+// revisions.
 var ErrNotStateless = errors.New("this may be no server of a revision without sessions")
 
-// errResponseNotAllowed is returned when a response is written.
+// errResponseNotAllowed is the error of Write for a response.
 var errResponseNotAllowed = errors.New(
 	"a response cannot be sent: in this revision the server sends no requests")
 
-// DialStateless returns the Conn to a server of streamable HTTP as defined by the revisions
-// without sessions, 2026-07-28 and later. It only checks the URL. If the server cannot be
-// reached, each request fails with a [*transport.CallLostError].
+// DialStateless returns the Conn to a server of streamable HTTP as defined by the revisions without
+// sessions, that is, 2026-07-28 and later. It only checks the URL. If the server cannot be reached,
+// each request fails with a [*transport.CallLostError].
 //
-// Each request and notification is a POST of its own, with the headers of
-// [Options].RequestHeaders. There is no session, no GET and no DELETE, and a response cannot be
-// written. Messages on the stream of a request are returned by Read with the id of the request as
-// relatedTo, except the response itself. A stream may live as long as both sides want, and the
-// server may send the headers as late as the response: a subscriptions/listen is a request like
-// any other, and counts as one of the messages being sent.
+// Each request and notification is a POST of its own, with the headers of [Options].RequestHeaders.
+// There is no session, no GET and no DELETE, and a response cannot be written. Read returns the
+// messages on the stream of a request with the id of the request as relatedTo, except the response
+// itself. The duration of a stream is not limited, and the server may send the HTTP headers as late
+// as the response. A subscriptions/listen is treated like any other request, and counts as one of
+// the messages being sent.
 //
-// A request is cancelled by closing its stream ("Cancellation"). Write does so when it gets a
-// notifications/cancelled for the request, which itself is not sent. A request that was not sent
-// yet is dropped. If no such request is open nothing happens. Read then returns nothing about the
-// request.
+// A request is cancelled by closing its stream ("Cancellation"). Write closes the stream when it
+// gets a notifications/cancelled for the request; the notification itself is not sent. A request
+// that was not sent yet is dropped. If no such request is open, nothing happens. Read returns no
+// outcome of a cancelled request.
 //
 // A stream that ends before the response is not resumed, even if its events have ids: the request
 // fails with a CallLostError with MayHaveRun. Other lost calls, retries, order, bounds and the
-// content of errors are as with [DialStreamable]. The caller has to send a lost
+// content of errors are the same as with [DialStreamable]. The caller must send a lost
 // subscriptions/listen again.
 //
-// Close closes every stream, and so cancels the open requests.
+// Close closes every stream, which cancels the open requests.
 func DialStateless(o Options) transport.Conn {
 	c := &stateless{httpConn: newHTTPConn(o), requestHeaders: o.RequestHeaders}
 	if c.requestHeaders == nil {
@@ -52,8 +53,8 @@ func DialStateless(o Options) transport.Conn {
 	return c
 }
 
-// A stateless is the Conn to a server of streamable HTTP without sessions. It has no goroutines
-// besides those of the messages being sent.
+// A stateless is the Conn to a server of streamable HTTP without sessions. Its only goroutines are
+// those of the messages being sent.
 type stateless struct {
 	*httpConn
 	requestHeaders func(wire.Message) map[string]string

@@ -10,11 +10,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A StatusError is an HTTP response that contains no JSON-RPC message for the request. It shows
-// neither headers nor the URL.
+// A StatusError describes an HTTP response that contains no JSON-RPC message for the request. It
+// contains neither headers nor the URL of the request.
 type StatusError struct {
 	Code int
-	Text string // beginning of the body, if it is text, or target of a redirect
+	Text string // beginning of a body that is text, or target of a redirect
 	Hint string // advice; "" = none
 }
 
@@ -39,8 +39,8 @@ func mediaType(resp *http.Response) string {
 	return strings.ToLower(strings.TrimSpace(kind))
 }
 
-// suggestsOtherTransport reports whether a server sends this status to the first request of a
-// transport that it does not support.
+// suggestsOtherTransport reports whether servers send this status in response to the first request
+// of a transport that they do not support.
 func suggestsOtherTransport(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
@@ -49,12 +49,12 @@ func suggestsOtherTransport(status int) bool {
 	return false
 }
 
-// isSessionLost reports whether the response to a message that was sent in a session tells that
-// the session does not exist. The specification defines 404 for it ("Session Management" 3).
-// Servers also send 400 or 410 with one of several errors, or another status with "session not
-// found". failure is the error in the response; for a body that is not a message it has no code.
-// hasID is true if the response has the id of the request: with 404 it is then an ordinary
-// response, unless it mentions the session.
+// isSessionLost reports whether the response to a message that was sent in a session means that the
+// session does not exist. The specification defines status 404 for this case ("Session Management"
+// 3). Servers also send 400 or 410 with one of several errors, or another status with "session not
+// found". failure is the error in the response; it has no code if the body is not a message. hasID
+// is true if the response has the id of the request: a response with 404 is then an ordinary
+// response, unless its error mentions the session.
 func isSessionLost(status int, failure *wire.Error, hasID bool) bool {
 	text := strings.ToLower(failure.Message)
 	switch status {
@@ -80,7 +80,8 @@ func isSessionLost(status int, failure *wire.Error, hasID bool) bool {
 	return false
 }
 
-// mentionsLostSession reports whether an error text, in lower case, reports an unknown session.
+// mentionsLostSession reports whether text, an error message in lower case, mentions an unknown
+// session.
 func mentionsLostSession(text string) bool {
 	return strings.Contains(text, "not initialized") || strings.Contains(text, "session") &&
 		containsAny(text, "not found", "no valid", "invalid", "expired", "unknown", "terminated",

@@ -18,9 +18,9 @@ import (
 const eventStream = "text/event-stream"
 
 const (
-	minResumeWait = 100 * time.Millisecond // between two GETs, whatever the server asks for
-	maxResumeWait = 30 * time.Second       // between two GETs, unless the server asks for more
-	maxResumes    = 5                      // GETs in a row that bring nothing, per request
+	minResumeWait = 100 * time.Millisecond // minimum between two GETs
+	maxResumeWait = 30 * time.Second       // maximum, unless the server asks for more
+	maxResumes    = 5                      // consecutive GETs without an event, per request
 )
 
 // readEvents reads the stream of events in resp to its end and calls handle with each event; see
@@ -34,12 +34,13 @@ func readEvents(
 	return events.Each(handle)
 }
 
-// lingerTimeout is how long a stream may go on after the response, so that its connection can be
-// reused.
+// lingerTimeout is the time that a stream has to end after the response, so that its connection can
+// be reused.
 const lingerTimeout = time.Second
 
 // readStream reads the stream of the HTTP response to p. If the stream breaks before the response
-// to p, it is resumed, provided that its events have ids ("Resumability and Redelivery").
+// to p, readStream resumes the stream, provided that the events have ids ("Resumability and
+// Redelivery").
 func (c *streamable) readStream(p *outgoingPost, resp *http.Response) {
 	events := sse.NewReader(c.limit, c.quota)
 	handle, stop := p.eventHandler()
@@ -67,8 +68,8 @@ func (c *streamable) readStream(p *outgoingPost, resp *http.Response) {
 	}
 }
 
-// eventHandler returns the function that handles the events of the stream of p. It cancels the
-// stream lingerTimeout after the response, unless stop is called.
+// eventHandler returns a function that handles the events of the stream of p. lingerTimeout after
+// the response it cancels p, and so ends the stream, unless stop is called.
 func (p *outgoingPost) eventHandler() (
 	handle func(sse.Event, *transport.OversizedError), stop func() bool,
 ) {
@@ -91,7 +92,7 @@ func (p *outgoingPost) streamEnded(resp *http.Response, err error) {
 		p.failUnreadable(resp, err)
 	case resp.StatusCode >= 300:
 		p.failStatus(resp, p.target.statusError(resp, p.plainError))
-	case p.id == "": // it was accepted
+	case p.id == "": // the message was accepted
 	case p.plainError != nil:
 		p.failUnanswered(fmt.Errorf("the stream ended without the answer, but with an error: %s",
 			p.target.shorten(string(p.plainError))), true)
@@ -105,12 +106,13 @@ func (p *outgoingPost) streamEnded(resp *http.Response, err error) {
 	}
 }
 
-// errEndpointEvent fails a request whose stream names the endpoint of an HTTP+SSE server.
+// errEndpointEvent is the error of a request whose stream contains the endpoint event of an
+// HTTP+SSE server.
 var errEndpointEvent = errors.New("the server answered with an event endpoint, " +
 	"as HTTP+SSE servers do: set transport to sse or auto")
 
-// handleEvent processes an event of the stream of p. An event of type error may be the response
-// to p; another error in such an event is kept for streamEnded.
+// handleEvent processes an event of the stream of p. An event of type error may be the response to
+// p. Any other error in such an event is recorded for streamEnded.
 func (p *outgoingPost) handleEvent(e sse.Event, large *transport.OversizedError) {
 	switch {
 	case large != nil && large.ID == p.id && p.id != "":
@@ -130,7 +132,7 @@ func (p *outgoingPost) handleEvent(e sse.Event, large *transport.OversizedError)
 	case e.Type == "endpoint":
 		if other := p.c.flavour.mismatch(p); other != nil {
 			p.failUnanswered(fmt.Errorf("%w: %w", other, errEndpointEvent), false)
-			p.cancel() // otherwise the stream goes on
+			p.cancel() // otherwise the stream continues
 		}
 	}
 }
@@ -145,8 +147,8 @@ func (c *streamable) startStandaloneStream() {
 	}
 }
 
-// readStandaloneStream reads the standalone stream until the connection ends, or the server shows
-// that it has no such stream. A stream that breaks is opened again.
+// readStandaloneStream reads the standalone stream until the connection ends, the server rejects
+// the stream for good, or the stream cannot be decoded. It reopens a stream that breaks.
 func (c *streamable) readStandaloneStream() {
 	events := sse.NewReader(c.limit, c.quota)
 	opened := false
@@ -160,7 +162,7 @@ func (c *streamable) readStandaloneStream() {
 			opened = true
 			received, why := readEvents(events, resp, c.handleServerEvent)
 			if isUnreadable(why) {
-				c.log.Warn("standalone stream cannot be read", "err", why)
+				c.log.Warn("stopped reading the standalone stream", "err", why)
 				return
 			}
 			if received || time.Since(began) > maxResumeWait {
@@ -175,10 +177,10 @@ func (c *streamable) readStandaloneStream() {
 		case opened && status.Code == http.StatusNotFound && c.hasSession():
 			c.endSessionLost(&sessionError{fmt.Errorf("%w: GET: %w", ErrSessionLost, err), true})
 			return
-		case events.LastEventID != "": // the server may not know this id any longer
+		case events.LastEventID != "": // the server may have forgotten this id
 			events.LastEventID = ""
 		case isFinalRefusal(err) && !(opened && status.Code == http.StatusConflict):
-			c.log.Debug("server has no standalone stream", "err", err)
+			c.log.Debug("standalone stream rejected by the server", "err", err)
 			return
 		}
 		if !sleep(c.ctx, resumeWait(events, failures)) {
@@ -187,8 +189,8 @@ func (c *streamable) readStandaloneStream() {
 	}
 }
 
-// handleServerEvent processes an event of a stream that belongs to no request. Of events of type
-// error it processes only those that are the response to a request.
+// handleServerEvent processes an event of a stream that belongs to no request. In events of type
+// error, it processes only error responses.
 func (c *httpConn) handleServerEvent(e sse.Event, large *transport.OversizedError) {
 	switch {
 	case large != nil:
@@ -200,7 +202,7 @@ func (c *httpConn) handleServerEvent(e sse.Event, large *transport.OversizedErro
 	c.eachMessage(e.Data, func(m wire.Message, malformed *transport.MalformedError) {
 		switch {
 		case e.Type == "error" && (m.Kind() != wire.Response || m.Part(wire.PartError) == nil):
-			c.log.Debug("server sent an event of type error", "text", c.shorten(string(e.Data)))
+			c.log.Debug("received an error event", "text", c.shorten(string(e.Data)))
 		case malformed != nil:
 			c.deliver(readResult{err: malformed})
 		default:
@@ -212,7 +214,7 @@ func (c *httpConn) handleServerEvent(e sse.Event, large *transport.OversizedErro
 	})
 }
 
-// closeAnswered completes the request id, if it is open: its response arrived on another stream.
+// closeAnswered completes the request id, if open, because its response arrived on another stream.
 func (c *httpConn) closeAnswered(id wire.ID) {
 	c.mu.Lock()
 	p := c.open[id]
@@ -224,7 +226,7 @@ func (c *httpConn) closeAnswered(id wire.ID) {
 	}
 }
 
-// get opens the standalone stream, or resumes a stream after the event lastID unless that is "".
+// get resumes a stream after the event lastID, or opens the standalone stream if lastID is "".
 func (c *streamable) get(ctx context.Context, lastID string) (*http.Response, error) {
 	header := c.header()
 	if lastID != "" {
@@ -233,8 +235,8 @@ func (c *streamable) get(ctx context.Context, lastID string) (*http.Response, er
 	return c.openStream(ctx, header, &retryPolicy{})
 }
 
-// openStream opens a stream of events. If the server responds with anything else, the error is a
-// *[StatusError].
+// openStream opens a stream of events. If the server responds but does not send a stream of events,
+// the error is a *[StatusError].
 func (t *httpTarget) openStream(
 	ctx context.Context, header http.Header, retry *retryPolicy,
 ) (*http.Response, error) {
@@ -251,7 +253,8 @@ func (t *httpTarget) openStream(
 	return resp, nil
 }
 
-// isFinalRefusal reports whether err is the response to a GET that makes a further GET pointless.
+// isFinalRefusal reports whether err is a response to a GET after which a further GET would be
+// pointless.
 func isFinalRefusal(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	if !ok {
@@ -265,8 +268,8 @@ func isFinalRefusal(err error) bool {
 	}
 }
 
-// resumeWait returns the time to wait before the stream is requested again, after this number of
-// failures in a row.
+// resumeWait returns the time to wait before the next GET, after this number of consecutive
+// failures.
 func resumeWait(events *sse.Reader, failures int) time.Duration {
 	if failures == 0 && events.Retry >= 0 {
 		return max(events.Retry, minResumeWait)

@@ -74,7 +74,7 @@ func TestPARTIAL_06_HTTP_10_ARejectedGETIsNotRepeated(t *testing.T) {
 				if n := s.count("GET"); n != 1 {
 					t.Errorf("%d GETs, want 1", n)
 				}
-				if n := strings.Count(s.log.String(), "no standalone stream"); n != 1 {
+				if n := strings.Count(s.log.String(), "standalone stream rejected"); n != 1 {
 					t.Errorf("%d lines in the log, want 1", n)
 				}
 				id := c.call("tools/call")

@@ -13,45 +13,46 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// ErrSessionLost is the error with which a Conn over HTTP ends when the server no longer knows
-// its session (streamable HTTP, "Session Management" 3 and 4). A new Conn must start with
-// initialize.
+// ErrSessionLost is the error of Read after the server has lost the session of the Conn (streamable
+// HTTP, "Session Management" 3 and 4). A new Conn must start with initialize.
 var ErrSessionLost = errors.New("the server has forgotten the session")
 
 // ErrNotStreamable is wrapped by the CallLostError of the request initialize if the server
-// responded like a server without streamable HTTP: with 400, 404 or 405, and without a JSON-RPC
-// response to that request ("Backwards Compatibility"). [DialHTTPSSE] is worth a try then.
+// responded like a server without streamable HTTP: with 400, 404 or 405 and no JSON-RPC response to
+// that request ("Backwards Compatibility"), or with the endpoint event of HTTP+SSE. The caller can
+// then try [DialHTTPSSE].
 var ErrNotStreamable = errors.New("this may be no server of streamable HTTP")
 
 // DialStreamable returns the Conn to a server of MCP's streamable HTTP transport, as defined by
 // the revisions with an initialize handshake, 2024-11-05 to 2025-11-25. It only checks the URL.
 // If the server cannot be reached, each request fails with a [*transport.CallLostError].
 //
-// Order: each message is a POST of its own. Later messages are sent after the server has accepted
-// an earlier notification, with two exceptions: they wait at most half a minute, and
-// notifications/cancelled is sent as soon as the request that it cancels has been written. The
-// request is abandoned then: Read returns nothing about it.
+// Order: each message is a POST of its own. A message is sent only after the server has accepted
+// the previous notification, with two exceptions: a message waits at most half a minute, and
+// notifications/cancelled is sent as soon as the cancelled request has been written. The cancelled
+// request is then abandoned: Read returns no outcome of that request.
 //
-// Session: the session id and the revision are taken from the response to initialize and sent
-// from then on. When notifications/initialized has been accepted, the Conn opens the standalone
-// stream (GET), if the server has one. Later messages wait until it is open or rejected, for a
-// second at most, so that the server has a stream for its requests. A stream that breaks is
-// resumed if its events have ids.
+// Session: the Conn takes the session id and the revision from the response to initialize and sends
+// them with every later message. When the server has accepted notifications/initialized, the Conn
+// opens the standalone stream (GET), if the server supports it. Later messages wait, for at most a
+// second, until the stream is open or rejected, so that the server has a stream for its requests. A
+// stream that breaks is resumed if its events have ids.
 //
-// Lost calls: a request without a response fails with a CallLostError, with MayHaveRun unless it is
-// certain that the server did not act on it. A request is retried, a few times, only if
-//   - it was certainly not executed: no connection, or 429 or 503 with a Retry-After of at most
-//     30 s; or
+// Lost calls: a request without a response fails with a CallLostError. MayHaveRun is true unless it
+// is certain that the server did not act on the request. A request is retried, at most three times,
+// and only if
+//   - it was certainly not executed: there was no connection, or the response was 429 or 503 with a
+//     Retry-After of at most 30 s; or
 //   - it is idempotent, such as tools/list, and the connection broke or a proxy responded with 502
 //     to 504.
 //
 // When the server has lost the session, every open request fails with a CallLostError within a
 // second, and Read ends with [ErrSessionLost]; see [IsUnknownSession].
 //
-// Errors show the status and the beginning of a body, but no header values, and of the URL only
-// the host.
+// Errors show the status and the beginning of a body. They do not show header values, or any part
+// of the URL except the host.
 //
-// Close ends the session with a DELETE, which may take a second.
+// Close ends the session with a DELETE, which may take up to a second.
 func DialStreamable(o Options) transport.Conn {
 	c := &streamable{httpConn: newHTTPConn(o), standaloneReady: make(chan struct{})}
 	c.flavour = c
@@ -59,8 +60,8 @@ func DialStreamable(o Options) transport.Conn {
 	return c
 }
 
-// A streamable is the Conn to a server of streamable HTTP with sessions. Besides the messages
-// being sent it has a goroutine for the standalone stream.
+// A streamable is the Conn to a server of streamable HTTP with sessions. It has one goroutine for
+// the standalone stream, besides those of the messages being sent.
 type streamable struct {
 	*httpConn
 	standaloneReady chan struct{} // closed when the standalone stream is open, or rejected
@@ -113,7 +114,7 @@ func (c *streamable) handleAccepted(p *outgoingPost, resp *http.Response) {
 	}
 }
 
-// standaloneTimeout is how long later messages wait for the standalone stream.
+// standaloneTimeout is the maximum time that later messages wait for the standalone stream.
 const standaloneTimeout = time.Second
 
 func (c *streamable) onResult(p *outgoingPost, m wire.Message) {
@@ -159,7 +160,8 @@ func (c *streamable) setRevision(initialized wire.Message) {
 	}
 }
 
-// isVisibleASCII reports whether s consists of visible ASCII characters, as a header value must.
+// isVisibleASCII reports whether s consists only of visible ASCII characters, which are valid in a
+// header value.
 func isVisibleASCII(s string) bool {
 	for _, r := range s {
 		if r <= ' ' || r > '~' {
@@ -194,16 +196,17 @@ func (c *streamable) headerLocked() http.Header {
 }
 
 const (
-	// sessionCheckTimeout is how long a server may take to respond to the ping of knowsSession.
+	// sessionCheckTimeout is the maximum time until the server responds to the ping of
+	// knowsSession.
 	sessionCheckTimeout = 5 * time.Second
-	// max404Duration is how long a server may respond to all requests with 404, though it
-	// responds to pings in the same session; then the session counts as lost.
+	// max404Duration is the maximum time for which a server may respond to all requests with 404
+	// but respond to pings in the same session. After that time the session counts as lost.
 	max404Duration = 30 * time.Second
-	// maxPingResponse bounds the bytes that are read of the response to a ping.
+	// maxPingResponse is the maximum number of bytes read from the response to a ping.
 	maxPingResponse = 64 << 10
 )
 
-// knowsSession sends a ping in the session.
+// knowsSession sends a ping in the session to find out whether the session exists.
 func (c *streamable) knowsSession(p *outgoingPost) bool {
 	if p.id == "" || p.m.Method() == protocol.MethodPing {
 		return false
@@ -227,7 +230,7 @@ func (c *streamable) knowsSession(p *outgoingPost) bool {
 	retry := &retryPolicy{method: protocol.MethodPing, log: c.log}
 	resp, err := c.send(ctx, http.MethodPost, header, ping.Raw(), retry)
 	if err != nil {
-		return p.ctx.Err() != nil // p was cancelled, which has no meaning for the session
+		return p.ctx.Err() != nil // p was cancelled, which says nothing about the session
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 300 {
@@ -254,7 +257,7 @@ func (c *streamable) clear404(p *outgoingPost) {
 	c.first404 = time.Time{}
 }
 
-// deleteTimeout is how long a server may take to end a session.
+// deleteTimeout is the maximum time until the server has ended the session.
 const deleteTimeout = time.Second
 
 // deleteSession ends the session ("Session Management" 5). A server need not support it, so

@@ -28,7 +28,7 @@ type httpTarget struct {
 	limit      int    // bytes of one message
 }
 
-// errNoURL does not contain the URL, because it may contain secrets.
+// errNoURL is the error for an invalid URL. Its text omits the URL, which may contain secrets.
 var errNoURL = errors.New("the url is not that of an HTTP server")
 
 func newTarget(o Options) (*httpTarget, error) {
@@ -64,8 +64,8 @@ func newTarget(o Options) (*httpTarget, error) {
 	return t, nil
 }
 
-// withURL returns the target for requests to u, which must have the same origin. The query of u
-// is a secret, too.
+// withURL returns a copy of t for requests to u, which must have the same origin. The query of u
+// becomes one of the secrets.
 func (t *httpTarget) withURL(u *url.URL) *httpTarget {
 	copied := *t
 	copied.url = u
@@ -73,8 +73,8 @@ func (t *httpTarget) withURL(u *url.URL) *httpTarget {
 	return &copied
 }
 
-// newPool returns a pool of connections for one Conn. It limits only the time to connect, because
-// a call may take an hour.
+// newPool returns a pool of connections for one Conn. It limits the time to connect, but not the
+// time of a call, which may take an hour.
 func newPool() *http.Transport {
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	return &http.Transport{
@@ -83,8 +83,8 @@ func newPool() *http.Transport {
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConns:        256,
 		MaxIdleConnsPerHost: 256,
-		// Node closes a connection after 5 s without a request. A call that is written at that
-		// moment is lost, and must not be retried.
+		// A server on Node closes a connection after 5 s without a request. A call that is written
+		// at that moment would be lost, and must not be retried.
 		IdleConnTimeout:        4 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 		// A message of some KiB is written, and read, in one piece with its headers.
@@ -93,7 +93,7 @@ func newPool() *http.Transport {
 		// A proxy that compresses a stream of events delays them in its buffers.
 		DisableCompression: true,
 		ForceAttemptHTTP2:  true,
-		// The server of a silent stream may be gone.
+		// The pings detect that the server of a silent stream has disappeared.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 }
@@ -176,8 +176,8 @@ func (t *httpTarget) send(
 	return resp, nil
 }
 
-// secretsOf returns the parts of the configuration that must not be shown if a server repeats
-// them: header values, and all parts of the URL except host and path.
+// secretsOf returns the parts of the configuration that must be masked if a server repeats them:
+// header values, and all parts of the URL except host and path.
 func secretsOf(u *url.URL, headers map[string]string) (secrets []string) {
 	hide := func(secret string) {
 		if len(secret) >= 4 { // shorter values would redact ordinary words
@@ -207,7 +207,7 @@ func secretsOf(u *url.URL, headers map[string]string) (secrets []string) {
 	return secrets
 }
 
-// addSecrets adds to the secrets.
+// addSecrets adds secrets to those of the target.
 func (t *httpTarget) addSecrets(secrets []string) {
 	t.secrets = slices.Concat(t.secrets, secrets)
 	// The longest secret is first, because one secret may contain another.
@@ -220,7 +220,7 @@ func (t *httpTarget) addSecrets(secrets []string) {
 	t.redactor = strings.NewReplacer(pairs...)
 }
 
-// redact returns text with its secrets replaced.
+// redact replaces the secrets in text.
 func (t *httpTarget) redact(text string) string {
 	if text = t.redactor.Replace(text); t.jar != nil {
 		text = t.jar.redact(text)
@@ -228,8 +228,8 @@ func (t *httpTarget) redact(text string) string {
 	return text
 }
 
-// redactError returns err without secrets and without the URL that package net/http adds. It
-// appends advice if connectionHint has some.
+// redactError removes secrets, and the URL that package net/http adds, from err. It appends the
+// advice of connectionHint.
 func (t *httpTarget) redactError(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -244,7 +244,7 @@ func (t *httpTarget) redactError(err error) error {
 	return err
 }
 
-// A redactedError wraps an error whose text would show a secret.
+// A redactedError wraps an error and replaces its text.
 type redactedError struct {
 	text  string
 	cause error

@@ -53,12 +53,12 @@ func (t ClientTLS) load() (*tls.Config, error) {
 	return c, nil
 }
 
-// maxPEM bounds each of the files, in bytes.
+// maxPEM bounds the size of each file, in bytes.
 const maxPEM = 16 << 20
 
-// readPEM reads the file that a key of the configuration names. The file is read at each start of
-// the backend, so it must be a regular file or a link to one: a pipe is empty the second time,
-// and opening it may block for ever.
+// readPEM reads the file given by a key of the configuration. The file is read at each start of the
+// backend, so it must be a regular file or a link to a regular file: a pipe would be empty the
+// second time, and opening a pipe may block forever.
 func readPEM(key, path string) ([]byte, error) {
 	text, err := readRegular(path)
 	if at, is := errors.AsType[*fs.PathError](err); is {
