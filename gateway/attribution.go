@@ -6,16 +6,17 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// originCall returns the call that a backend's message to the session belongs to, by the first
-// rule that applies:
+// originCall returns the call to which a backend's message for the session belongs. The first rule
+// that applies decides:
 //
-//   - the call on whose stream it came
-//   - the tasks/result request that waits for the task it names
-//   - none, if it came on the stream of an ended call
+//   - the call on whose stream the message arrived
+//   - the tasks/result request for the task that the message names
+//   - none, if the message arrived on the stream of an ended call
 //   - the newest call at the backend
 //
-// The call only decides the stream on which the client gets the message; the session is already
-// certain. The newest is chosen because clients may have abandoned older ones without cancelling.
+// The call only determines the stream on which the client gets the message; the session is already
+// certain. The last rule chooses the newest call because clients may have abandoned older calls
+// without cancelling them.
 func (s *Session) originCall(backend string, m wire.Message, origin peer.Origin) *clientCall {
 	if origin.Call != nil {
 		if c, ok := origin.Call.Tag.(*clientCall); ok && c.s == s {
@@ -58,11 +59,13 @@ func (c *clientCall) relatedID() wire.ID {
 	return c.ID
 }
 
-// originCall returns the call that a backend's message to the client belongs to: the call on
-// whose stream it came, which is certain. On the stream of anything else, or of an ended call, it
-// is certain that there is none, because several clients may share a statelessClient and must not
-// receive each other's messages. Without a stream it is the oldest of those with the highest
-// attributionScore. That the message belongs to this statelessClient is already certain.
+// originCall returns the call to which a backend's message for the client belongs; nil = none. The
+// result is certain if the message arrived on a stream: it belongs to the call of the stream, or
+// to no call if the stream's call has ended or is no resumableCall of the client. Several clients
+// may share a statelessClient, and must not receive each other's messages.
+//
+// A message without a stream is attributed to the call with the highest attributionScore, the
+// oldest if there are several. The statelessClient is already certain in any case.
 func (sc *statelessClient) originCall(backend string,
 	origin peer.Origin) (rc *resumableCall, certain bool) {
 	if origin.Call != nil {
@@ -88,9 +91,9 @@ func (sc *statelessClient) originCall(backend string,
 	return rc, false
 }
 
-// attributionScore rates how likely a message without a stream belongs to this call: 3 if a
-// request waits for it and it has no input requests yet, 2 if a request waits, 1 if it is
-// suspended, 0 if it has a response or has ended.
+// attributionScore rates the probability that a message without a stream belongs to this call: 3
+// if a client's request waits for the response and no input request is open, 2 if a request waits
+// and input requests are open, 1 if the call is suspended, 0 if it has a response or has ended.
 func (rc *resumableCall) attributionScore() int {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()

@@ -10,16 +10,16 @@ import (
 const (
 	// maxDelayedUpdates bounds the resources with a delayed update, per client.
 	maxDelayedUpdates = 1024
-	// delayedUpdateRetry is the interval at which delayed updates are tried again.
+	// delayedUpdateRetry is the interval between attempts to send delayed updates.
 	delayedUpdateRetry = 100 * time.Millisecond
-	// backlogLogInterval is the minimum time between two warnings about left-out notifications.
+	// backlogLogInterval is the minimum interval between two warnings of a session.
 	backlogLogInterval = 10 * time.Second
 )
 
 // isBacklogged reports whether so much unsent data is queued for the client that notifications
-// must be delayed or left out. Otherwise a backend that sends faster than the client reads would
-// cost it the session, and its calls at other backends. It logs a warning at most once per
-// backlogLogInterval.
+// must be delayed or dropped. If all of them were queued, a backend that sends faster than the
+// client reads would fill the queue, which ends the session with its calls at all backends.
+// isBacklogged logs a warning at most once per backlogLogInterval.
 func (s *Session) isBacklogged(backend string) bool {
 	if !s.peer.Backlogged() {
 		return false
@@ -32,13 +32,13 @@ func (s *Session) isBacklogged(backend string) bool {
 	}
 	s.mu.Unlock()
 	if logNow {
-		s.log().Warn("notifications dropped: client reads too slowly", "backend", backend)
+		s.log().Warn("notifications delayed or dropped for slow client", "backend", backend)
 	}
 	return true
 }
 
-// notifyUpdated forwards a resource update. While the client is backlogged, updates are merged
-// per resource and delayed.
+// notifyUpdated forwards a resource update. While the client is backlogged, updates are delayed
+// and merged per resource.
 func (s *Session) notifyUpdated(backend string, m wire.Message) {
 	if s.isBacklogged(backend) {
 		s.delayedUpdates.add(stringAt(m, "params", "uri"), m, s.peer.Backlogged,
@@ -55,8 +55,8 @@ type delayedUpdates struct {
 	updates map[string]wire.Message // by URI
 }
 
-// add calls notify with m once backlogged returns false, or with a later update of the same
-// resource.
+// add stores the update m of a resource, and calls notify when backlogged returns false. A later
+// update replaces m. At the limit, updates are dropped.
 func (d *delayedUpdates) add(uri string, m wire.Message, backlogged func() bool,
 	notify func(wire.Message)) {
 	d.mu.Lock()

@@ -83,7 +83,7 @@ func TestBacklog_FloodingBackendKeepsSession(t *testing.T) {
 		if len(updated) != 2 || updated[`"x:1"`] != 1 || updated[`"x:2"`] != 1 {
 			t.Errorf("notified of updates %v", updated)
 		}
-		if lines := h.log.Lines("notifications dropped", "backend=gh"); len(lines) != 1 {
+		if lines := h.log.Lines("notifications delayed or dropped", "backend=gh"); len(lines) != 1 {
 			t.Errorf("logged %q", strings.Join(lines, "\n"))
 		}
 		conn.Close()

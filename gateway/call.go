@@ -21,7 +21,7 @@ type CallInfo struct {
 	Principal string // authenticated identity; "" if there is no authentication
 	ID        wire.ID
 	Method    string
-	Name      string // tool or prompt as the client named it; URI; task id
+	Name      string // name of a tool or prompt, as in the request; URI; or task id
 	Arguments []byte // as sent by the client, nil if absent
 
 	Route     catalog.Route // zero until resolved
@@ -30,25 +30,25 @@ type CallInfo struct {
 	Sent      time.Time // last time sent to the backend; zero = not sent
 }
 
-// A clientCall is a client's call in flight. Both the client, by cancelling, and the backend, by
-// responding, can end it; whichever takes the request out of the client's peer table first does,
-// and notifies the observers.
+// A clientCall is a client's call in flight. A response of the backend or a cancellation by the
+// client ends the call. If they are concurrent, only the first one removes the request from the
+// client's peer and notifies the observers.
 //
 // [serverRequest] is the counterpart in the other direction.
 type clientCall struct {
 	CallInfo
 	spec          *methodSpec
 	firstUpstream peer.Call
-	upstream      *peer.Call // &firstUpstream, or that of the resumable call
+	upstream      *peer.Call // &firstUpstream, or &resumable.upstream
 	s             *Session
 	r             *peer.Request
 	stateless     *statelessClient // nil for a session client
-	// data of a retry by a stateless client; nil for the first request
+	// data of a stateless client's retry; nil if the request is no retry
 	continuation *continuation
 	// stateless clients only; nil if the method allows no input requests
 	resumable    *resumableCall
-	taskReserved bool // it may become a task, and a slot is reserved
-	// of a stateless client: the request to the backend asks for a task
+	taskReserved bool // a slot is reserved, because the call may become a task
+	// stateless clients only: the request to the backend asks for a task
 	sendAsTask    bool
 	relatedTaskID string // task that input requests of the call belong to; "" = none
 
@@ -59,7 +59,7 @@ type clientCall struct {
 	mu        sync.Mutex
 	sent      bool
 	cancelled bool
-	// ends the wait for the route, or a goroutine of the call; nil if there is none
+	// cancels the context of the goroutine that works for the call; nil if there is none
 	cancelWait context.CancelFunc
 }
 
@@ -76,8 +76,8 @@ func (s *Session) newCallInfo(m wire.Message, id wire.ID, name string) CallInfo 
 	}
 }
 
-// startCall starts a call. If its name is not yet known but may be once all backends have
-// started, the call waits for the catalog.
+// startCall starts a call. If the name is unknown but may become known while backends are
+// starting, the call waits for the catalog.
 func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *methodSpec,
 	name string) {
 	c := &clientCall{CallInfo: s.newCallInfo(r.Message, r.RemoteID(), name), spec: spec, s: s, r: r,
@@ -91,7 +91,7 @@ func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *meth
 		client.retain()
 	}
 	s.g.observeBegin(&c.CallInfo)
-	if !r.OnCancel(c) { // cancelled by the end of the session
+	if !r.OnCancel(c) { // already cancelled
 		c.finish(Outcome{Kind: Cancelled})
 		return
 	}
@@ -110,7 +110,8 @@ func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *meth
 	}
 }
 
-// awaitRoute waits until the call's route is known or cannot become known.
+// awaitRoute waits until the call's route is known or cannot become known, and then sends or fails
+// the call.
 func (c *clientCall) awaitRoute() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +137,7 @@ func (c *clientCall) awaitRoute() {
 }
 
 // failUnresolved ends a call whose name is unknown. If the name has the prefix of a backend that
-// has never listed its tools, the error says so.
+// has never listed its tools or was removed, the error contains this reason.
 func (c *clientCall) failUnresolved() {
 	if c.isMethod(protocol.MethodToolsCall) {
 		if backend, err := c.s.g.Backends.WhyUnavailable(c.Name); err != nil {
@@ -151,7 +152,7 @@ func (c *clientCall) failUnresolved() {
 }
 
 // rejectUnknown ends a call whose name is unknown or denied by the configuration. Only the audit
-// record tells the two apart.
+// record distinguishes these two causes.
 func (c *clientCall) rejectUnknown() {
 	failure := c.notFoundError()
 	if c.r.Fail(failure) {
@@ -203,7 +204,8 @@ func (c *clientCall) send(route catalog.Route) {
 		c.rejectState(errOtherCall)
 		return
 	}
-	if c.isMethod(protocol.MethodResourcesSubscribe) && len(c.Name) > maxURI { // the URI is kept
+	// the URI of a subscription is stored
+	if c.isMethod(protocol.MethodResourcesSubscribe) && len(c.Name) > maxURI {
 		c.reject(errURITooLong())
 		return
 	}
@@ -224,8 +226,8 @@ func (c *clientCall) send(route catalog.Route) {
 		c.s.addInFlight(c)
 	}
 	c.sent = true
-	// The lock orders the call against a cancellation: either it is not sent, or HandleCancel
-	// sees that it was. Sending does not block.
+	// c.mu stays locked during sending: a concurrent cancellation either prevents sending, or
+	// HandleCancel forwards it to the backend. Sending does not block.
 	c.spec.send(c)
 }
 
@@ -238,8 +240,9 @@ func (c *clientCall) OnProgress(m wire.Message) {
 	c.r.Notify(c.s.toClientTaskIDs(c.Route.Backend, m))
 }
 
-// OnResponse implements peer.ResponseHandler. If backend and client are of different generations
-// it translates the response, or keeps the call open: see round_trips.go and resumable_call.go.
+// OnResponse implements peer.ResponseHandler. If the backend and the client are of different
+// generations, OnResponse translates the response or keeps the call open; see round_trips.go and
+// resumable_call.go.
 func (c *clientCall) OnResponse(m wire.Message, err error) {
 	switch {
 	case err != nil:
@@ -267,7 +270,7 @@ func (c *clientCall) OnResponse(m wire.Message, err error) {
 		c.respondStateless(m, modern)
 		return
 	case modern && c.startRoundTrips(m):
-		return // the call continues after the client's responses
+		return // runRoundTrips continues the call
 	case modern:
 		m = c.toClientResponse(m)
 	default:
@@ -299,7 +302,7 @@ func (c *clientCall) forward(m wire.Message) {
 	}
 }
 
-// replyResult ends a call with a result of the gateway.
+// replyResult ends a call with a result that the gateway has created.
 func (c *clientCall) replyResult(result []byte) {
 	reply := c.r.Reply
 	if c.stateless != nil {

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A requiredCapability is what a client must declare to receive a request: a capability, and
-// perhaps a member of it.
+// A requiredCapability is the client capability that a request requires, and a member of the
+// capability if the request requires it.
 type requiredCapability struct{ capability, sub string }
 
 // capabilityFor returns the capability that a request to a client requires; ok is false if no
@@ -36,8 +36,8 @@ func capabilityFor(m wire.Message) (a requiredCapability, ok bool) {
 	return requiredCapability{}, false
 }
 
-// missing returns what a client with these capabilities has not declared: the whole capability or
-// the member; "" if it has declared all.
+// missing returns the undeclared capability, or the undeclared member of a declared capability, of
+// a client with these capabilities; "" if nothing is missing.
 func (a requiredCapability) missing(caps []byte) string {
 	switch {
 	case !catalog.Declares(caps, a.capability):
@@ -50,8 +50,8 @@ func (a requiredCapability) missing(caps []byte) string {
 	return a.capability + "." + truncate(a.sub)
 }
 
-// checkDeclared returns an error if a client with these capabilities must not receive the
-// request, because it has not declared support and would reject the request itself.
+// checkDeclared returns an error if a client with these capabilities must not receive the request,
+// because it has not declared the required capability.
 func checkDeclared(caps []byte, m wire.Message) *wire.Error {
 	a, _ := capabilityFor(m)
 	switch missing := a.missing(caps); {
@@ -69,13 +69,13 @@ func errNotDeclared(m wire.Message) *wire.Error {
 		"Method not found: %s: the client has not declared it", truncate(m.Method()))
 }
 
-// missingCapabilities collects requests for which the client has not declared the capability.
+// missingCapabilities collects requests whose required capabilities the client has not declared.
 type missingCapabilities struct {
 	problems []string
 	required map[string]map[string]struct{}
 }
 
-// add records a request whose capability the client could declare and has not.
+// add records a request if the client could have declared the required capability but has not.
 func (s *missingCapabilities) add(caps []byte, m wire.Message) {
 	a, ok := capabilityFor(m)
 	missing := a.missing(caps)
@@ -97,10 +97,11 @@ func (s *missingCapabilities) add(caps []byte, m wire.Message) {
 
 func (s *missingCapabilities) isEmpty() bool { return len(s.problems) == 0 }
 
-// String lists the requests and the capabilities they require.
+// String lists the requests and their missing capabilities.
 func (s *missingCapabilities) String() string { return strings.Join(s.problems, "; ") }
 
-// clientError returns the error for a modern client.
+// clientError returns the error for a modern client. The error data contain the required
+// capabilities.
 func (s *missingCapabilities) clientError(backend string) *wire.Error {
 	return errMissingCapability(wire.Encode(s.required), "backend %s requests %s", backend, s)
 }
@@ -127,7 +128,7 @@ func checkInputsDeclared(backend string, caps []byte, inputs []protocol.InputReq
 	return err
 }
 
-// usesTools reports whether the params of sampling/createMessage let the client's model use
+// usesTools reports whether the params of sampling/createMessage allow the client's model to use
 // tools.
 func usesTools(params []byte) bool {
 	tools, _ := wire.Lookup(params, "tools")

@@ -9,13 +9,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Tasks at session clients: a client may respond to a backend's request with a task, which the
-// backend then polls. These keep the client's ids, which are unique within the client. A backend
-// can only access tasks that were created for it.
+// This file handles tasks at session clients. A client may respond to a backend's request with a
+// task, which the backend then polls. The backend knows such a task by the client's id, which is
+// unique within the client. A backend can only access tasks that were created for its own
+// requests.
 
-// sessionForTask returns the only session to which the task belongs that a backend's message
-// names: a task at the client, which the request is about, or a task at the backend, which the
-// message is related to. It is nil if there is none.
+// sessionForTask returns the session of the task that a backend's message names: a task at the
+// client if the message is a request about the task, otherwise the related task at the backend. It
+// returns nil if no session or several sessions have such a task.
 func (g *Gateway) sessionForTask(backend string, m wire.Message) *Session {
 	if id := taskID(m); id != "" {
 		return g.soleSession(func(s *Session) bool { return s.clientTasks.has(backend, id) })
@@ -29,8 +30,8 @@ func (g *Gateway) sessionForTask(backend string, m wire.Message) *Session {
 	return nil
 }
 
-// recordResponse records the task in a client's response, and returns the response as the backend
-// gets it.
+// recordResponse records the task in a client's response, and returns the response with the ids
+// that the backend knows.
 func (sr *serverRequest) recordResponse(m wire.Message) wire.Message {
 	if sr.taskAllowed {
 		sr.s.clientTasks.add(sr.backend, stringAt(m, "result", "task", "taskId"))
@@ -41,7 +42,7 @@ func (sr *serverRequest) recordResponse(m wire.Message) wire.Message {
 	return sr.s.toBackendTaskIDs(sr.backend, m)
 }
 
-// filterTasks returns a list of tasks reduced to those created for the backend.
+// filterTasks removes the tasks that were not created for the backend from a tasks/list response.
 func (sr *serverRequest) filterTasks(m wire.Message) wire.Message {
 	list, _ := wire.Lookup(m.Raw(), "result", "tasks")
 	var filtered [][]byte
@@ -61,18 +62,18 @@ func jsonArray(elements [][]byte) []byte {
 	return append(append([]byte{'['}, bytes.Join(elements, []byte{','})...), ']')
 }
 
-// A scopedID is an id together with the backend that issued it, or that it was issued for. The
-// same id of another backend is a different one.
+// A scopedID is an id and the backend that issued the id, or for which the id was issued. Equal
+// ids of two backends identify different objects.
 type scopedID struct{ backend, id string }
 
 const (
-	// maxRecentIDs bounds a recentIDs. Beyond it the oldest id is forgotten.
+	// maxRecentIDs bounds the ids in a recentIDs. At the limit the oldest id is removed.
 	maxRecentIDs = 256
-	// maxIDSize bounds an id, in bytes. Longer ones are not remembered.
+	// maxIDSize bounds an id, in bytes. Longer ids are not stored.
 	maxIDSize = 1 << 10
 )
 
-// recentIDs remembers the latest ids. The zero value is empty. Its methods may be called
+// recentIDs stores the latest ids. The zero value is empty. Its methods may be called
 // concurrently.
 type recentIDs struct {
 	mu  sync.Mutex
@@ -100,7 +101,7 @@ func (r *recentIDs) has(backend, id string) bool {
 	return slices.Contains(r.ids, scopedID{backend, id})
 }
 
-// backends returns the backends of an id.
+// backends returns the backends for which an id was added.
 func (r *recentIDs) backends(id string) (backends []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

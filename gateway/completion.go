@@ -35,7 +35,7 @@ func (s *Session) completeArgument(client *statelessClient, r *peer.Request) {
 	}
 }
 
-// resolveTemplate resolves a resource template, or a resource.
+// resolveTemplate resolves the URI template of a resource template, or the URI of a resource.
 func resolveTemplate(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 	if !v.Settled && c.lastListed(catalog.Templates) == nil {
 		return catalog.Route{}, false
@@ -56,8 +56,9 @@ func (c *clientCall) completePrompt() {
 
 func (c *clientCall) completeResource() { c.sendCompletion(c.upstreamMessage()) }
 
-// sendCompletion sends the request. If the backend has no completions the result is empty, not an
-// error, because the gateway offered the capability on behalf of other backends.
+// sendCompletion sends the request. If the backend does not support completions, the result is
+// empty instead of an error, because the gateway has offered the capability on behalf of other
+// backends.
 func (c *clientCall) sendCompletion(m wire.Message) {
 	if !c.s.g.Backends.View().HasCapability(c.Route.Backend, "completions") {
 		c.replyResult([]byte(`{"completion":{"values":[],"hasMore":false}}`))

@@ -11,24 +11,25 @@ var errAlreadyContinued = errors.New("another request already continues this cal
 
 // A continuation is the data of a stateless client's retry that continues a call.
 type continuation struct {
-	backend   string      // of the call; "" = not named
+	backend   string      // backend of the call; "" = unknown
 	serverKey string      // identifies the server that issued the state; see [peer.Call]
 	state     []byte      // the backend's own requestState, JSON; nil = none
-	rerun     bool        // the call is sent again without the responses
-	claim     *rerunClaim // to be claimed for the rerun; nil = none
+	rerun     bool        // after URL elicitations: the call is sent again without responses
+	claim     *rerunClaim // claimed when the call is sent again; nil = none
 }
 
-// hasResponses reports whether the call is sent with the responses. Only modern backends get
-// these.
+// hasResponses reports whether the call is sent with the client's responses. Only modern backends
+// may get responses.
 func (r *continuation) hasResponses() bool { return r != nil && !r.rerun }
 
-// isRetry reports whether the request has the members of a retry.
+// isRetry reports whether the request has the members of a retry and its method allows input
+// requests.
 func (c *clientCall) isRetry() bool {
 	_, _, retry := protocol.ReadContinuation(c.r.Message)
 	return c.spec.allowsInput && retry
 }
 
-// continueCall handles a stateless client's retry. It reports whether the request must still be
+// continueCall handles a stateless client's retry. It returns true if the request must still be
 // sent to the backend.
 func (c *clientCall) continueCall() bool {
 	responses, state, _ := protocol.ReadContinuation(c.r.Message)
@@ -37,7 +38,7 @@ func (c *clientCall) continueCall() bool {
 		if hasInputKeys(responses) {
 			c.continuation = &continuation{}
 		}
-		return true // a stateless backend interprets the responses itself
+		return true // the backend may interpret the responses without a requestState
 	}
 	t, err := c.openTicket(state)
 	if err != nil {
@@ -70,15 +71,15 @@ func (c *clientCall) continueCall() bool {
 	return false
 }
 
-// hasInputKeys reports whether there are responses under keys issued by the gateway, which answer
-// a legacy backend and need a ticket. Responses under other keys are passed through, because some
-// servers of either generation read responses that they did not request.
+// hasInputKeys reports whether one of the responses has a key issued by the gateway. Such a
+// response is for a legacy backend and requires a ticket. Responses with other keys are forwarded,
+// because some servers of either generation read responses that they did not request.
 func hasInputKeys(responses []byte) (some bool) {
 	wire.Members(responses, func(key string, _ []byte, _ int) { some = some || isInputKey(key) })
 	return some
 }
 
-// attach makes rc the upstream call of this request. It returns false if the request was
+// attach connects the request to the resumable call rc. It returns false if the request was
 // cancelled.
 func (c *clientCall) attach(rc *resumableCall) bool {
 	c.mu.Lock()
@@ -90,7 +91,7 @@ func (c *clientCall) attach(rc *resumableCall) bool {
 	return true
 }
 
-// isCancelled reports whether the client has cancelled the call.
+// isCancelled reports whether the client has cancelled the call or has disconnected.
 func (c *clientCall) isCancelled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,25 +5,27 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Some servers send the status of a task before the response that creates it. Until the response
-// the client does not know the task, and the gateway does not know its session.
+// Some servers send the status of a task before the response that creates the task. Before that
+// response, neither the client nor the session's task table knows the task.
 
 const (
-	// maxEarly bounds the statuses that a session keeps until responses name their tasks.
+	// maxEarly bounds the early statuses that a session stores.
 	maxEarly = 64
-	// maxEarlySize bounds one of them, in bytes.
+	// maxEarlySize bounds the size of one early status, in bytes.
 	maxEarlySize = 8 << 10
 )
 
-// An earlyStatus is a notifications/tasks/status for a task that the response of call may name.
+// An earlyStatus is a notifications/tasks/status for the task that the response to call may
+// create.
 type earlyStatus struct {
 	call   *clientCall
 	status wire.Message
 }
 
-// keepEarlyStatus keeps the status of an unknown task until the response of the call that creates
-// it: the call on whose stream the status came, or else the only one at the backend that asks for
-// a task. Without such a call, or at the limit, the status is dropped.
+// keepEarlyStatus stores the status of an unknown task until the response to the call that creates
+// the task. This is the call on whose stream the status arrived; if the status arrived on no
+// call's stream, it is the only call at the backend that asks for a task. Without such a call, or
+// at the limit, the status is dropped.
 func (s *Session) keepEarlyStatus(backend string, m wire.Message, origin peer.Origin) {
 	if origin.CallEnded || len(m.Raw()) > maxEarlySize {
 		return
@@ -46,7 +48,7 @@ func (s *Session) keepEarlyStatus(backend string, m wire.Message, origin peer.Or
 	}
 }
 
-// earlyStatuses removes and returns the statuses kept for a call.
+// earlyStatuses removes and returns the stored statuses for a call.
 func (c *clientCall) earlyStatuses() []wire.Message {
 	if !c.taskReserved {
 		return nil
@@ -56,7 +58,7 @@ func (c *clientCall) earlyStatuses() []wire.Message {
 	return c.s.takeEarlyStatusesLocked(c)
 }
 
-// takeEarlyStatusesLocked removes and returns the statuses kept for a call.
+// takeEarlyStatusesLocked removes and returns the stored statuses for a call.
 func (s *Session) takeEarlyStatusesLocked(c *clientCall) (statuses []wire.Message) {
 	var others []earlyStatus
 	for _, one := range s.earlyStatuses {

@@ -38,9 +38,9 @@ func truncate(s string) string {
 	return strings.ToValidUTF8(s[:longest], "") + "…"
 }
 
-// clientError returns the error that the client gets instead of a response. It names the backend
-// and says whether the call may have run, which the client must be able to rely on. A *wire.Error
-// is passed on unchanged.
+// clientError returns the error that the client gets instead of a response. The text names the
+// backend and says whether the call may have run; clients must be able to rely on this. A
+// *wire.Error is returned unchanged.
 func (c *clientCall) clientError(err error) (OutcomeKind, *wire.Error) {
 	if e, ok := err.(*wire.Error); ok {
 		return RPCError, e
@@ -61,7 +61,7 @@ func (c *clientCall) clientError(err error) (OutcomeKind, *wire.Error) {
 }
 
 // errorOutcome returns the outcome of a call that ended with an error of the gateway. The message
-// of an RPCError is not recorded as a reason because it may be the backend's own, a payload.
+// of an RPCError is not recorded as the reason, because the message may be payload of the backend.
 func errorOutcome(kind OutcomeKind, failure *wire.Error) Outcome {
 	o := Outcome{Kind: kind, Code: failure.Code}
 	if kind != RPCError {
@@ -70,8 +70,8 @@ func errorOutcome(kind OutcomeKind, failure *wire.Error) Outcome {
 	return o
 }
 
-// clientReason is the only translation from Go errors to text for a client: an unknown error is
-// only logged.
+// clientReason translates a Go error to text for a client. The text of an unknown error is only
+// logged.
 func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, mayHaveRun bool) {
 	var timeout timeoutError
 	var lost *transport.CallLostError
@@ -93,13 +93,14 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, m
 	case errors.Is(err, peer.ErrCancelled):
 		return Cancelled, "cancelled", true
 	}
-	c.s.log().Error("call failed", "backend", c.Route.Backend, "method", c.Method, "tool",
+	c.s.log().Error("call failed with an unknown error", "backend", c.Route.Backend, "method", c.Method, "tool",
 		truncate(c.Name), "err", err)
 	return BackendLost, "internal error", true
 }
 
 // clientText returns the text of an error for the client. The stderr output of a process that
-// other principals also use is removed, because it may stem from their calls; it is in the log.
+// other principals also use is removed, because it may be caused by their calls; the log contains
+// it.
 func (c *clientCall) clientText(err error) string {
 	text := err.Error()
 	exit, ended := errors.AsType[*child.ExitError](err)
@@ -111,7 +112,8 @@ func (c *clientCall) clientText(err error) string {
 		exit.Status+"; its last output is in the gateway's log")
 }
 
-// errMissingCapability tells a modern client which capabilities a call requires.
+// errMissingCapability returns the error for a modern client that lists the capabilities required
+// by a call.
 func errMissingCapability(required []byte, format string, args ...any) *wire.Error {
 	e := wire.Errorf(protocol.CodeMissingCapability, "Missing client capability: "+format, args...)
 	e.Data = wire.EditObject(nil, nil, wire.Member{Key: "requiredCapabilities", Text: required})

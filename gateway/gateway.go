@@ -1,12 +1,13 @@
-// Package gateway is the client-facing side: it holds the sessions, offers all clients one
-// catalog, and forwards their requests to the backends.
+// Package gateway serves the clients: it contains their sessions, offers all clients one catalog,
+// and forwards requests of clients to backends.
 //
 //	Serve (reads with a peer), or Open and Session.Receive
 //	 └ Session.HandleRequest
-//	    ├ modern request: handleStateless (stateless.go). It belongs to a statelessClient
-//	    │    (stateless_client.go) and becomes a resumableCall (resumable_call.go,
-//	    │    suspended_calls.go), which a later request may continue (continuation.go,
-//	    │    url_elicitation.go). subscriptions/listen: listen.go
+//	    ├ modern request: handleStateless (stateless.go). The request belongs to a
+//	    │    statelessClient (stateless_client.go). Its call is a resumableCall
+//	    │    (resumable_call.go, suspended_calls.go) if the method allows input requests.
+//	    │    A later request may continue the call (continuation.go, url_elicitation.go).
+//	    │    subscriptions/listen: listen.go
 //	    └ legacy request: admit (lifecycle.go, a pure table), then dispatch (session.go)
 //	         ├ initialize, logging/setLevel    lifecycle.go
 //	         ├ the four lists                  lists.go
@@ -15,21 +16,21 @@
 //	           tools, prompts, resources, completion, tasks
 //	              call.go: Backends.Send … clientCall.OnResponse
 //
-// Tasks are kept in a table of the session (session_tasks.go) or of the principal
-// (stateless_task_table.go).
+// Tasks are stored in a table of the session (session_tasks.go) or in one table for all stateless
+// clients (stateless_task_table.go).
 //
 // From backends to clients:
 //
 //	Gateway.HandleRequest: serverRequest (server_request.go), peer.Send … OnResponse
-//	Gateway.HandleNotification: notify.go; to the one session concerned, or dropped
+//	Gateway.HandleNotification (notify.go): to the session of the notification, or dropped
 //
 // The gateway translates between the generations. A request of a legacy backend to a modern
 // client suspends the call (suspended_calls.go). An input_required result of a modern backend
 // becomes requests to the session client (round_trips.go).
 //
-// The package knows a backend only through [Backends]. A call that failed gets its error text, with
-// its outcome, from clientCall.clientError. A message that cannot be attributed to a session with
-// certainty reaches no session.
+// The package uses backends only through [Backends]. clientCall.clientError creates the error for
+// a call that failed; the text says whether the call may have run. A message that cannot be
+// attributed to a session with certainty is delivered to no session.
 //
 // Lock order, outer first:
 //
@@ -38,12 +39,13 @@
 //	serverRequest.mu → Session.mu
 //	statelessClient.mu → resumableCall.mu → suspendedCalls.mu
 //	statelessTasks.mu → legacyTaskBridge.mu
-//	delayedUpdates.mu → listenRequest.mu
+//	delayedUpdates.mu → Session.mu, listenRequest.mu
 //
-// Below Session.mu only locks of packages peer, backends and transport are taken. Gateway.mu,
-// listeners.mu and the locks of quota.Counter are innermost. A few locks are held during a write,
-// which does not block: clientCall.mu, serverRequest.mu and listenRequest.mu, each to keep the
-// order of what it writes.
+// While Session.mu is locked, only locks of packages peer, backends and transport are taken.
+// Gateway.mu, listeners.mu, links.mu, recentIDs.mu and the locks of package quota are innermost.
+//
+// clientCall.mu, serverRequest.mu, delayedUpdates.mu and listenRequest.mu stay locked during
+// writes, so that messages are written in order. A write does not block.
 package gateway
 
 import (
@@ -66,67 +68,70 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Backends is the set of backends. Its methods may be called concurrently and do not block.
-// Sessions are named by their ids.
+// Backends is the set of backends. Its methods may be called concurrently and do not block. A
+// session is given by its id.
 type Backends interface {
-	// Start starts the backends on its first call. It returns the view as it was at the call.
+	// Start starts the backends if it is called for the first time. It does not wait for the
+	// backends and returns the current view.
 	Start() *catalog.View
 	// View returns the current view of the catalog.
 	View() *catalog.View
-	// WhyUnavailable explains why an unknown tool name with a backend's prefix cannot be called:
-	// the backend has never listed its tools or was removed. It returns a nil error otherwise.
+	// WhyUnavailable returns a backend and an error if an unknown tool name has the prefix of a
+	// backend that has never listed its tools or was removed. Otherwise the error is nil.
 	WhyUnavailable(name string) (backend string, err error)
 
 	// OpenSession registers a session before anything is sent for it. Capabilities are the
 	// client's, as JSON; per-session connections declare exactly these. Modern marks a session
 	// that stands for stateless clients.
 	OpenSession(session string, capabilities []byte, modern bool)
-	// CloseSession removes a session and closes its per-session connections. It is called when
-	// every call of the session has ended.
+	// CloseSession removes a session and closes its per-session connections. It must be called
+	// after every call of the session has ended.
 	CloseSession(session string)
 
 	// Send sends a request to a backend on behalf of the session call.SessionID; see
-	// [peer.Peer.Send]. A backend that is still starting gets the request later. The backend's
-	// own timeout applies. The call ends with [peer.ErrForbidden] if the configuration does not
-	// permit it at the time it would be sent.
+	// [peer.Peer.Send]. A backend that is still starting gets the request later. The timeout is
+	// the backend's call_timeout. If the configuration does not permit the call when it is about
+	// to be sent, the call ends with [peer.ErrForbidden].
 	Send(backend string, m wire.Message, call *peer.Call)
-	// SharesProcess reports whether the session uses a process of the backend that other sessions
-	// also use.
+	// SharesProcess reports whether the session shares its process of the backend with other
+	// sessions.
 	SharesProcess(backend, session string) bool
-	// DeniedBy returns the backend whose filters deny an entry of this name; "" if there is none.
+	// DeniedBy returns a backend whose filters deny an entry with this name; "" if there is none.
 	DeniedBy(k catalog.Kind, name string) (backend string)
-	// Permits reports whether the configuration permits sending the request to the backend now.
-	// Send checks this itself; Permits is for calls that continue without being sent.
+	// Permits reports whether the configuration now permits the request to the backend. Send does
+	// the same check; Permits is for suspended calls, which continue without another Send.
 	Permits(backend string, m wire.Message, call *peer.Call) bool
-	// Cancel cancels a call that was sent; see [peer.Call.Cancel].
+	// Cancel cancels a call that was passed to Send or Subscribe; see [peer.Call.Cancel].
 	Cancel(backend string, call *peer.Call, params []byte)
-	// Subscribe sends resources/subscribe, or resources/unsubscribe if on is false. The
-	// subscription is restored when a connection is re-established. An unsubscribe is answered
-	// with {} and not sent while others are subscribed over the same connection.
+	// Subscribe sends resources/subscribe, or resources/unsubscribe if subscribe is false.
+	// Subscriptions are restored on a new connection. While other sessions are subscribed to the
+	// URI over the same connection, resources/unsubscribe is not sent, and the result is {}.
 	Subscribe(backend, uri string, subscribe bool, m wire.Message, call *peer.Call)
 	// SetLevel sets the session's log level at every backend that declares logging, now and on
-	// each new connection. It calls done once, when all reachable backends have responded or
-	// timed out.
+	// each new connection. It calls done once, when the connected backends have responded or a
+	// timeout has expired.
 	SetLevel(session, level string, done func())
-	// Notify forwards a client's notification to a backend, or to all if backend is "". Only
-	// per-session connections get it.
+	// Notify forwards a client's notification to a backend, or to all backends if backend is "".
+	// The notification is not sent over connections that other sessions share.
 	Notify(session, backend string, m wire.Message)
 }
 
-// Options of a Gateway.
+// Options are the options of a Gateway.
 type Options struct {
 	Backends    Backends
-	Observers   []Observer // notified in this order of the begin and end of each call
+	Observers   []Observer // notified in this order; see [Observer]
 	Info        mcp.Implementation
 	MaxInFlight int // requests in flight per session
-	// MaxStatelessClients bounds the stateless clients that are in use or were within the last
-	// five minutes; idle ones are evicted first. A named principal gets at most half. 0 = 10000.
+	// MaxStatelessClients bounds the table of stateless clients. A client stays in the table while
+	// it is in use and for five minutes after that; at the limit an idle client is evicted. A
+	// named principal gets at most half. 0 = 10000.
 	MaxStatelessClients int
-	// for calls in flight after the client has closed its side; 0 = 4 s. Only tests set it.
+	// time for calls in flight to end after the client has closed its side; 0 = 4 s. Only tests
+	// set it.
 	Grace        time.Duration
-	DrainTimeout time.Duration // for calls in flight when the gateway shuts down
+	DrainTimeout time.Duration // time for calls in flight to end when the gateway shuts down
 	Log          *slog.Logger
-	Mask         func(string) string // removes secrets from text for clients; may be nil
+	Mask         func(string) string // masks secrets in text for clients; nil = no masking
 }
 
 // A Gateway serves any number of clients. Create it with New.
@@ -141,18 +146,18 @@ type Gateway struct {
 	listeners        listeners
 
 	statelessTasks statelessTasks
-	resultBytes    quota.Bytes           // stored results of tasks and suspended calls
+	resultBytes    quota.Bytes           // budget for stored results of tasks and suspended calls
 	taskListeners  quota.Counter[string] // tasks polled for listeners
 
-	graceCtx context.Context // done when calls in flight get no more grace
+	graceCtx context.Context // done when EndGracePeriods was called
 	endGrace context.CancelFunc
-	draining atomic.Int64 // sessions waiting for their calls in flight
+	draining atomic.Int64 // sessions that wait for their calls in flight
 
 	mu       sync.Mutex
 	sessions map[string]*Session // by id
 }
 
-// New returns a Gateway. It starts nothing.
+// New returns a Gateway. It does not start the backends.
 func New(o Options) *Gateway {
 	if o.MaxStatelessClients == 0 {
 		o.MaxStatelessClients = 10_000
@@ -169,23 +174,26 @@ func New(o Options) *Gateway {
 	return g
 }
 
-// EndGracePeriods ends the grace of all ending sessions, present and future: their calls in
-// flight end at once with an unknown outcome. It returns false if no session was waiting for its
-// calls.
+// EndGracePeriods ends all present and future grace periods: the calls in flight of a closing
+// session end at once with an unknown outcome. It returns false if no session was waiting for
+// calls in flight.
 func (g *Gateway) EndGracePeriods() bool {
 	waits := g.draining.Load() > 0
 	g.endGrace()
 	return waits
 }
 
-// Serve runs a session over conn until the client disconnects or ctx is done. Then it accepts no
-// more requests, waits a grace period for those in flight, cancels the rest and closes conn.
-// There is no grace if conn failed with [transport.ErrClosed], because nothing can be delivered.
-// The error is nil unless conn failed.
+// Serve runs a session over conn until the client disconnects or ctx is done. Then it rejects
+// further requests, waits a grace period for requests in flight, cancels the rest and closes conn.
+// If conn failed with [transport.ErrClosed] there is no grace period, because no response can be
+// delivered.
 //
-// The id must be unique; "" generates one. Principal is the authenticated identity of the client:
-// what is issued to one principal, such as a ticket, is not valid for another. A session may last
-// for a single request of a stateless client.
+// The error is nil if the client closed the connection, if conn failed with [transport.ErrClosed],
+// or if ctx was done. Serve returns an error if conn failed otherwise, or if the id is in use.
+//
+// The id must be unique; if it is "", Serve generates an id. Principal is the authenticated
+// identity of the client; tickets and tasks of one principal are not valid for another. A session
+// may last for a single request of a stateless client.
 func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transport.Conn) error {
 	s := newSession(g, id, principal)
 	s.peer = peer.New(conn, s, s.peerOptions())
@@ -197,19 +205,19 @@ func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transpor
 }
 
 // Open begins a session like Serve, but without a reading goroutine: the caller passes incoming
-// messages to [Session.Receive]. The caller must call [Session.Closed] once writer is closed, by
-// whichever side.
+// messages to [Session.Receive]. The caller must call [Session.Closed] after writer was closed by
+// the session or by the caller. If the id is in use, Open closes writer.
 func (g *Gateway) Open(id, principal string, writer transport.Writer) *Session {
 	s := newSession(g, id, principal)
 	s.peer = peer.NewPush(writer, s, s.peerOptions())
 	if !g.addSession(s) {
-		g.Log.Error("duplicate session id", "session", s.id)
+		g.Log.Error("session with duplicate id rejected", "session", s.id)
 		writer.Close()
 	}
 	return s
 }
 
-// addSession registers a session and reports whether its id was free; removeSession undoes it.
+// addSession registers a session. It returns false if the id is in use.
 func (g *Gateway) addSession(s *Session) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -228,11 +236,11 @@ func (g *Gateway) removeSession(s *Session) {
 	}
 }
 
-// coalesce is how long catalog changes are collected before clients are notified.
+// coalesce is the time in which catalog changes are collected into one notification.
 const coalesce = 50 * time.Millisecond
 
-// Run notifies clients of catalog changes until ctx is done. Then it cancels what backends are
-// still doing for stateless clients.
+// Run notifies clients of catalog changes until ctx is done. Then it ends the calls and tasks of
+// stateless clients.
 func (g *Gateway) Run(ctx context.Context) error {
 	defer g.closeStatelessClients()
 	v := g.Backends.View()

@@ -1,10 +1,10 @@
 package gateway
 
-// inFlightCalls is the list of a session's calls that were sent and have not ended, the oldest
-// first. Its length is bounded by MaxInFlight.
+// inFlightCalls is the list of a session client's calls that were sent and have not ended, the
+// oldest first. Its length is bounded by MaxInFlight.
 type inFlightCalls struct{ oldest, newest *clientCall }
 
-// addInFlight adds a call that is about to be sent to the calls in flight.
+// addInFlight adds a call to the list. It must be called before the call is sent.
 func (s *Session) addInFlight(c *clientCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -17,8 +17,8 @@ func (s *Session) addInFlight(c *clientCall) {
 	s.inFlight.newest = c
 }
 
-// removeInFlight removes a call from the calls in flight, if it is among them, and ends the server
-// requests that belong to it.
+// removeInFlight removes a call from the list, if it is in the list, and ends the server requests
+// that belong to the call with certainty.
 func (s *Session) removeInFlight(c *clientCall) {
 	s.mu.Lock()
 	s.removeInFlightLocked(c)

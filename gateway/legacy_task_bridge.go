@@ -12,29 +12,29 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A legacyTaskBridge serves a task at a legacy backend to modern clients. It combines what the
-// backend sends separately: the status (tasks/get), the result (tasks/result), and input
-// requests, which it sends while tasks/result is open.
+// A legacyTaskBridge serves a task at a legacy backend to modern clients. It combines three parts
+// that the backend sends separately: the status (tasks/get), the result (tasks/result), and the
+// input requests, which the backend sends while tasks/result is open.
 type legacyTaskBridge struct {
 	task *statelessTask
 
 	mu            sync.Mutex
-	final         []byte              // the task, once it has ended and its result is stored
-	result        *resultRequest      // open or answered tasks/result; nil if none
+	final         []byte              // state of the ended task; nil = not ended, or not stored
+	result        *resultRequest      // open or answered; nil = none
 	inputRequests []*taskInputRequest // unanswered, the oldest first
 	inputCount    int                 // input requests so far, for their keys
-	changed       chan struct{}       // closed when something may have changed
+	changed       chan struct{}       // closed and replaced at each possible change
 	closed        bool
 }
 
-// A resultRequest is one tasks/result.
+// A resultRequest is a tasks/result request to the backend.
 type resultRequest struct {
 	bridge      *legacyTaskBridge
 	early       bool // sent before the task had ended
 	upstream    peer.Call
 	done        chan struct{}
 	response    peer.Response // valid once done is closed
-	storedBytes int           // acquired for it from the budget
+	storedBytes int           // acquired for the response from the byte budget
 }
 
 // get returns the response to tasks/get.
@@ -92,7 +92,7 @@ func (b *legacyTaskBridge) request(method string) wire.Message {
 // taskParams returns the params of a request about a task.
 func taskParams(id string) []byte { return wire.Encode(map[string]string{"taskId": id}) }
 
-// finalState returns the task and its outcome, if they are stored.
+// finalState returns the stored task and its outcome; ok is false if they are not stored.
 func (b *legacyTaskBridge) finalState() (task []byte, o protocol.TaskOutcome, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +102,8 @@ func (b *legacyTaskBridge) finalState() (task []byte, o protocol.TaskOutcome, ok
 	return b.final, o, b.final != nil
 }
 
-// keepFinal stores a task that has ended, if it was cancelled or its result is stored.
+// keepFinal stores the state of a task that has ended, if the task was cancelled or its result is
+// stored.
 func (b *legacyTaskBridge) keepFinal(task []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,9 +113,9 @@ func (b *legacyTaskBridge) keepFinal(task []byte) {
 	}
 }
 
-// awaitResult returns the response to tasks/result of a task that has ended, sending the request
-// if needed. It returns nil if there is no response within inputWait: the client then gets the
-// status working and asks again.
+// awaitResult returns the answered tasks/result of a task that has ended, and sends the request if
+// none is open. It returns nil if there is no response within inputWait. The client then gets the
+// status working and polls again.
 func (b *legacyTaskBridge) awaitResult(ctx context.Context) (*resultRequest, error) {
 	timer := time.NewTimer(inputWait)
 	defer timer.Stop()
@@ -131,14 +132,14 @@ func (b *legacyTaskBridge) awaitResult(ctx context.Context) (*resultRequest, err
 		}
 		if !rr.early || !errors.Is(rr.response.Err, peer.ErrCancelled) {
 			return rr, rr.response.Err
-		} // abandoned by another caller: send a new one
+		} // abandoned by another caller: send a new request
 	}
 	return nil, nil
 }
 
-// abandonResult handles a tasks/result without a response in time; it returns false if the
-// response has arrived meanwhile. A request sent before the task had ended is cancelled, because
-// its server may have lost it; the next caller sends a new one.
+// abandonResult handles a tasks/result without a response in time. It returns false if the
+// response has just arrived. A request that was sent before the task had ended is cancelled,
+// because the backend may have lost it; the next caller sends a new request.
 func (b *legacyTaskBridge) abandonResult(rr *resultRequest) bool {
 	b.mu.Lock()
 	select {
@@ -158,8 +159,8 @@ func (b *legacyTaskBridge) abandonResult(rr *resultRequest) bool {
 	return true
 }
 
-// openResult returns the open or answered tasks/result, sending one if there is none. Early means
-// that the task has not ended.
+// openResult returns the open or answered tasks/result, and sends a request if there is none.
+// Early is true if the task has not ended.
 func (b *legacyTaskBridge) openResult(early bool) *resultRequest {
 	b.mu.Lock()
 	rr := b.result
@@ -183,7 +184,7 @@ func (b *legacyTaskBridge) openResult(early bool) *resultRequest {
 	return rr
 }
 
-// outcome returns the outcome in the response.
+// outcome returns the task's outcome as contained in the response.
 func (rr *resultRequest) outcome() protocol.TaskOutcome {
 	return protocol.TaskOutcome{Result: rr.response.Part(wire.PartResult),
 		Error: rr.response.Part(wire.PartError)}
@@ -192,8 +193,8 @@ func (rr *resultRequest) outcome() protocol.TaskOutcome {
 // OnProgress implements peer.ResponseHandler.
 func (rr *resultRequest) OnProgress(wire.Message) {}
 
-// OnResponse implements peer.ResponseHandler. After an error, or if the budget is exhausted, the
-// next caller sends a new request.
+// OnResponse implements peer.ResponseHandler. If the request failed or the byte budget is
+// exhausted, the response is not stored and the next caller sends a new request.
 func (rr *resultRequest) OnResponse(m wire.Message, err error) {
 	rr.response = peer.Response{Message: m, Err: err}
 	b := rr.bridge
@@ -237,8 +238,8 @@ func (b *legacyTaskBridge) changes() <-chan struct{} {
 	return b.changed
 }
 
-// cancel sends tasks/cancel. If the task has already ended, or the backend does not support it,
-// the response is still an acknowledgement: cancellation is a request without a guarantee.
+// cancel sends tasks/cancel. Even if the task has already ended, or the backend does not support
+// tasks/cancel, the client gets an acknowledgement, because it does not guarantee a cancellation.
 func (b *legacyTaskBridge) cancel(ctx context.Context) peer.Response {
 	if _, _, ended := b.finalState(); ended ||
 		!b.task.g.Backends.View().HasCapability(b.task.backend, "tasks", "cancel") {
@@ -259,7 +260,7 @@ func (b *legacyTaskBridge) cancel(ctx context.Context) peer.Response {
 	return acknowledged()
 }
 
-// close releases everything; the task was removed.
+// close declines the open input requests and releases the result of a removed task.
 func (b *legacyTaskBridge) close() {
 	b.mu.Lock()
 	b.closed = true

@@ -11,18 +11,20 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A taskInputRequest is a legacy backend's request on behalf of a task, until it is answered.
+// A taskInputRequest is an unanswered request of a legacy backend on behalf of a task.
 type taskInputRequest struct {
 	bridge *legacyTaskBridge
 	r      *peer.Request
 	key    string // in inputRequests and inputResponses
 }
 
-// inputWait is how long to wait for the input requests of a task in status input_required, and
-// for the result of one that has ended. What arrives later is in the next tasks/get.
+// inputWait bounds the wait for the input requests of a task with the status input_required, and
+// for the result of an ended task. The next tasks/get returns input requests and results that
+// arrive later.
 const inputWait = time.Second
 
-// gatherInputs waits for the task's input requests, which come while tasks/result is open.
+// gatherInputs waits for the task's input requests. The backend sends them while tasks/result is
+// open.
 func (b *legacyTaskBridge) gatherInputs(ctx context.Context) {
 	rr := b.openResult(true)
 	ctx, cancel := context.WithTimeout(ctx, inputWait)
@@ -80,7 +82,7 @@ func (b *legacyTaskBridge) addInputRequest(r *peer.Request) {
 	}
 }
 
-// claim removes the request from the unanswered ones; it returns true to one caller only.
+// claim removes the request from the unanswered requests. It returns true to one caller only.
 func (ir *taskInputRequest) claim() bool {
 	ir.bridge.mu.Lock()
 	defer ir.bridge.mu.Unlock()
@@ -100,7 +102,7 @@ func (ir *taskInputRequest) decline() {
 		"The client has not responded, and the task has ended"))
 }
 
-// answerInputs answers the task's input requests. Responses to anything else are ignored.
+// answerInputs responds to the task's input requests. Responses with other keys are ignored.
 func (b *legacyTaskBridge) answerInputs(responses []protocol.InputResponse) {
 	for _, answer := range responses {
 		b.mu.Lock()
@@ -119,8 +121,8 @@ func (b *legacyTaskBridge) answerInputs(responses []protocol.InputResponse) {
 	}
 }
 
-// namedTask returns the client's task that a backend's message names, or on whose tasks/result
-// stream it came; nil if there is none.
+// namedTask returns the client's task on whose tasks/result stream a backend's message arrived, or
+// that the message names; nil if there is none.
 func (sc *statelessClient) namedTask(backend string, m wire.Message,
 	origin peer.Origin) *statelessTask {
 	if origin.Call != nil {
@@ -136,8 +138,8 @@ func (sc *statelessClient) namedTask(backend string, m wire.Message,
 	return nil
 }
 
-// taskAwaitingResult returns the client's newest task with an open tasks/result at the backend. A
-// request that names nothing most likely belongs to it.
+// taskAwaitingResult returns the client's newest task with an open tasks/result at the backend;
+// nil = none. A request that names no task most likely belongs to this task.
 func (sc *statelessClient) taskAwaitingResult(backend string) *statelessTask {
 	t := &sc.g.statelessTasks
 	t.mu.Lock()
@@ -165,8 +167,8 @@ func (b *legacyTaskBridge) awaitsResult() bool {
 	}
 }
 
-// soleTaskFor returns the only task to which a request without a known session is related; nil if
-// there is none, or several.
+// soleTaskFor returns the only task to which a request of an uncertain session is related; nil if
+// there is no such task, or if there are several.
 func (t *statelessTasks) soleTaskFor(backend string, m wire.Message) *statelessTask {
 	if all := t.withBackendID(backend, relatedTask(m)); len(all) == 1 && !all[0].modern {
 		return all[0]

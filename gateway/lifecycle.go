@@ -24,7 +24,7 @@ const (
 	uninitialized       sessionState = iota // only initialize and ping are allowed
 	awaitingInitialized                     // initialize was answered
 	ready
-	closing // the client has closed its side, or the gateway is shutting down
+	closing // the client has disconnected, or the gateway is shutting down
 )
 
 // An admission is the decision about a request.
@@ -36,16 +36,16 @@ const (
 	rejectUninitialized           // -32002: not initialized
 	rejectDuplicate               // -32600: a second initialize
 	rejectUnknown                 // -32601, in every state
-	rejectClosing                 // -32603: the gateway is shutting down
+	rejectClosing                 // -32603: the session is closing
 )
 
-// admit is the lifecycle table: a pure function of the state and the method. Legacy pings are not
-// passed to it; package peer answers them in every state.
+// admit is the lifecycle table: a pure function of the state and the method. It gets no legacy
+// pings, because package peer responds to these in every state.
 func admit(s sessionState, method string) admission {
 	switch {
 	case method == protocol.MethodServerDiscover:
-		// A client of a later revision sends this first to detect whether the server is legacy:
-		// it is answered at once.
+		// A client of a later revision sends server/discover first, to detect a legacy server. The
+		// response must not depend on the handshake.
 		return rejectUnknown
 	case s == closing:
 		return rejectClosing
@@ -61,9 +61,9 @@ func admit(s sessionState, method string) admission {
 	return serve
 }
 
-// checkID rejects the id null for a request that reaches a backend or stays open: MCP forbids
-// this id, and two such requests cannot be distinguished. A request that the gateway answers
-// itself is answered with the id null.
+// checkID rejects the id null for a request that reaches a backend or stays open: MCP forbids this
+// id, and two such requests cannot be distinguished. Any other request with the id null gets a
+// response with this id.
 func checkID(m wire.Message) *wire.Error {
 	if m.ID() != "null" {
 		return nil
@@ -82,8 +82,7 @@ func checkID(m wire.Message) *wire.Error {
 	return nil
 }
 
-// negotiated holds the facts agreed on in the handshake. The zero value allows no requests to the
-// client.
+// negotiated is the result of the handshake. The zero value allows no requests to the client.
 type negotiated struct {
 	Revision protocol.Features
 	Name     string // name/version
@@ -93,11 +92,12 @@ type negotiated struct {
 	offersTasks bool   // serverCaps include tasks
 }
 
-// maxCapabilities bounds a client's capabilities, in bytes: they are kept and sent to backends.
+// maxCapabilities bounds the capabilities of a client, in bytes. The gateway stores them and sends
+// them to backends.
 const maxCapabilities = 64 << 10
 
-// initialize answers the handshake from the current view. It starts the backends and waits for
-// none.
+// initialize responds with the capabilities in the current view. It starts the backends and does
+// not wait for them.
 func (s *Session) initialize(r *peer.Request) {
 	var request struct {
 		ProtocolVersion *string `json:"protocolVersion"`
@@ -119,14 +119,14 @@ func (s *Session) initialize(r *peer.Request) {
 		clientCaps: caps,
 	}
 	s.mu.Lock()
-	s.negotiated = caller // running backends may need it at once
+	s.negotiated = caller // a running backend may send the client a request at once
 	s.mu.Unlock()
 	attrs := []any{"client", caller.Name, "revision", caller.Revision.Date,
 		"asked", truncate(requested)}
 	if s.principal != "" {
 		attrs = append(attrs, "principal", s.principal)
 	}
-	s.log().Info("client", attrs...)
+	s.log().Info("client connected", attrs...)
 
 	s.g.Backends.OpenSession(s.id, caps, false)
 	s.opened, s.openedAt = true, time.Now()
@@ -139,8 +139,8 @@ func (s *Session) initialize(r *peer.Request) {
 		Instructions    string             `json:"instructions,omitempty"`
 	}{caller.Revision.Date, offered, s.g.Info, view.Instructions}))
 
-	// Only now, so that no message of a backend precedes the response. The client's next message
-	// is not read before this function returns.
+	// The state changes after the response, so that no message of a backend precedes the response.
+	// The client's next message is not read before this function returns.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.negotiated.serverCaps, s.negotiated.offersTasks = offered, catalog.Declares(offered, "tasks")
@@ -149,8 +149,9 @@ func (s *Session) initialize(r *peer.Request) {
 	}
 }
 
-// capabilities returns the declared client capabilities without null members, which many servers
-// reject; {} if the client declares none.
+// capabilities returns the client capabilities in params, {} if there are none. Null members are
+// removed, because many servers reject them. The result ok is false if the capabilities are not an
+// object or exceed maxCapabilities.
 func capabilities(params []byte) (caps []byte, ok bool) {
 	caps, _ = wire.Lookup(params, "capabilities")
 	if wire.IsNull(caps) {
@@ -199,8 +200,8 @@ func (s *Session) setLevel(r *peer.Request) {
 	s.g.Backends.SetLevel(s.id, level, func() { r.Reply([]byte("{}")) })
 }
 
-// wantsLevel reports whether the client wants log messages of a level. A client that has set no
-// level gets all: "the server MAY decide which messages to send" (logging).
+// wantsLevel reports whether the client wants log messages of a level. A client that has not set a
+// level gets all messages: "the server MAY decide which messages to send" (logging).
 func (s *Session) wantsLevel(level string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

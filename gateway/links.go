@@ -8,25 +8,24 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Limits of the links of one client: beyond maxLinks the oldest is forgotten; a longer URI is not
-// kept.
+// Limits of the links of one client. At maxLinks the oldest link is removed. A URI longer than
+// maxLinkURI is not stored.
 const (
 	maxLinks   = 256
 	maxLinkURI = 1 << 10 // bytes
 )
 
-// links maps resource URIs in results that a client was given, in resource links and in embedded
-// resources, to the backends that returned them. Such a resource need not be in any list (MCP
-// 2025-11-25, Server Features, Tools, "Resource Links") and can still be read. The zero value is
-// empty.
+// links maps the URIs of resource links and embedded resources in a client's results to the
+// backends that returned them. The client may read such a resource even if no list contains it
+// (MCP 2025-11-25, Server Features, Tools, "Resource Links"). The zero value is empty.
 type links struct {
 	mu       sync.Mutex
 	backends map[string]string // by URI
-	uris     []string          // keys of backends; once full, the oldest is at next
+	uris     []string          // keys of backends; when full, a ring with the oldest at next
 	next     int
 }
 
-// add records that a backend returned the URI. The last backend wins.
+// add records that a backend returned the URI. The latest backend of a URI replaces earlier ones.
 func (l *links) add(uri, backend string) {
 	if uri == "" || len(uri) > maxLinkURI {
 		return
@@ -74,7 +73,7 @@ func (c *clientCall) recordLinks(m wire.Message) {
 	}
 	add := func(uri string) { c.links().add(uri, c.Route.Backend) }
 	eachLink(result, add)
-	if inner, _ := wire.Lookup(result, "result"); inner != nil { // of a task's result
+	if inner, _ := wire.Lookup(result, "result"); inner != nil { // result of an ended task
 		eachLink(inner, add)
 	}
 }

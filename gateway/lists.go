@@ -10,14 +10,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// listState is what a client knows of one list.
+// listState contains the snapshots of one list that a client knows.
 type listState struct {
-	listed    *catalog.Snapshot // last shown to the client
-	announced *catalog.Snapshot // last announced by a notification
+	listed    *catalog.Snapshot // of the last response; nil = never listed
+	announced *catalog.Snapshot // of the last notification; nil = none
 }
 
-// serveList answers a list request, from the current view if it is settled. Only while backends
-// start for the first time does the request wait.
+// serveList responds to a list request from the current view. The request waits only while
+// backends start for the first time.
 func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 	if cursor := r.Part(wire.PartCursor); !wire.IsNull(cursor) {
 		s.nextPage(r, kind, cursor)
@@ -37,12 +37,13 @@ func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 	})
 }
 
-// awaitCatalog waits until wanted returns true for the view; it returns false if ctx ended first.
+// awaitCatalog waits until match returns true for the view. It returns false if ctx was done
+// first.
 func (s *Session) awaitCatalog(ctx context.Context,
-	wanted func(*catalog.View) bool) (*catalog.View, bool) {
+	match func(*catalog.View) bool) (*catalog.View, bool) {
 	for {
 		v := s.g.Backends.View()
-		if wanted(v) {
+		if match(v) {
 			return v, true
 		}
 		select {
@@ -53,8 +54,8 @@ func (s *Session) awaitCatalog(ctx context.Context,
 	}
 }
 
-// firstPage answers with the first page of a snapshot's list. From then on the session's requests
-// are routed by this snapshot, so that a name means what the client has read.
+// firstPage responds with the first page of a snapshot's list. The session's later requests are
+// routed by this snapshot, so that a name has the meaning in the list that the client has read.
 func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalog.Snapshot) {
 	page, _ := snapshot.Page(kind, nil)
 	page = s.adaptPage(kind, page)
@@ -64,14 +65,13 @@ func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 		s.lists[kind] = listState{listed: snapshot}
 	}, page)
 	if now := s.g.Backends.View().Snapshot; now != snapshot {
-		// a notification may have been skipped before the list was shown
+		// a notification may have been skipped before the client got the list
 		s.notifyCatalogChanged(now)
 	}
 }
 
-// nextPage answers with the page of a cursor. All pages of one listing come from the snapshot
-// whose first page was shown; a cursor of an older listing is unknown unless the list is the
-// same.
+// nextPage responds with the page at a cursor. All pages come from the snapshot of the first page.
+// A cursor from an earlier first page is unknown, unless both lists are equal.
 func (s *Session) nextPage(r *peer.Request, kind catalog.Kind, cursor []byte) {
 	s.mu.Lock()
 	snapshot := s.lists[kind].listed
@@ -87,8 +87,8 @@ func (s *Session) nextPage(r *peer.Request, kind catalog.Kind, cursor []byte) {
 	r.Reply(s.adaptPage(kind, page))
 }
 
-// adaptPage adapts a page to the client's revision: a modern tool may have an output schema that
-// is not an object.
+// adaptPage adapts a page to the client's revision, because the output schema of a modern tool
+// need not describe an object.
 func (s *Session) adaptPage(kind catalog.Kind, page []byte) []byte {
 	if kind != catalog.Tools || !bytes.Contains(page, []byte(`"outputSchema"`)) {
 		return page
@@ -97,8 +97,8 @@ func (s *Session) adaptPage(kind catalog.Kind, page []byte) []byte {
 		s.revision()).Part(wire.PartResult)
 }
 
-// notifyCatalogChanged notifies the client of each list that differs from the one it was shown,
-// once per change.
+// notifyCatalogChanged notifies the client, once per change, of each list that differs from the
+// list that the client got.
 func (s *Session) notifyCatalogChanged(now *catalog.Snapshot) {
 	lastNotified := ""
 	for kind := range catalog.Kind(catalog.NumKinds) {
@@ -109,8 +109,8 @@ func (s *Session) notifyCatalogChanged(now *catalog.Snapshot) {
 	}
 }
 
-// noteAnnounced reports whether the client has been shown a list of this notification, and
-// records the snapshot as announced.
+// noteAnnounced reports whether the client has requested a list to which the notification applies.
+// If so, it records the snapshot as announced.
 func (s *Session) noteAnnounced(notification string, now *catalog.Snapshot) (some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +122,8 @@ func (s *Session) noteAnnounced(notification string, now *catalog.Snapshot) (som
 	return some
 }
 
-// needsNotification reports whether the client must be notified of a list, and records the
-// snapshot as announced. Lists that the client never requested are skipped.
+// needsNotification reports whether the client must be notified of a list. If so, it records the
+// snapshot as announced. The client is not notified of lists that it has never requested.
 func (s *Session) needsNotification(kind catalog.Kind, now *catalog.Snapshot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,16 +12,15 @@ import (
 type methodSpec struct {
 	// resolve returns the route for the name in the call.
 	resolve func(c *clientCall, v *catalog.View) (catalog.Route, bool)
-	// mayResolveLater reports whether an unknown name may still resolve once starting backends
-	// have listed, so that the call should wait.
+	// mayResolveLater reports whether an unknown name may become known when starting backends have
+	// listed their entries. The call then waits.
 	mayResolveLater func(c *clientCall, v *catalog.View) bool
 	// notFound returns the error for an unknown name.
 	notFound func(name string) *wire.Error
-	// send sends the request, with the backend's own name.
+	// send sends the request, with the name that the backend uses.
 	send func(c *clientCall)
-	// allowsInput reports whether the method allows input requests in the middle of a call: whether
-	// a modern backend may respond with input_required, and a call of a stateless client is a
-	// resumableCall.
+	// allowsInput is true if the method allows input requests during a call: a modern backend may
+	// respond with input_required, and a call of a stateless client is a resumableCall.
 	allowsInput bool
 }
 
@@ -44,8 +43,8 @@ var (
 		notFound: resourceNotFound, send: subscribe(false)}
 )
 
-// resolveNamed resolves a tool or prompt name: by the list that this client was last shown, then
-// by the current catalog.
+// resolveNamed resolves the name of a tool or prompt in the list that the client has read, then in
+// the current catalog.
 func resolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) (catalog.Route, bool) {
 	return func(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 		if shown := c.lastListed(kind); shown != nil {
@@ -59,17 +58,18 @@ func resolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) (catalog.R
 	}
 }
 
-// mayResolveNamed: for a client that has seen a list, only backend__tool of a starting backend
-// can still resolve, because any other name would have been in the list; for any other client,
-// every name can.
+// mayResolveNamed returns the mayResolveLater function for tools or prompts. While backends are
+// starting, any name of a client that has not read a list may resolve later. For other clients
+// only a name with the prefix of a starting backend may, because the list contained all other
+// names.
 func mayResolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) bool {
 	return func(c *clientCall, v *catalog.View) bool {
 		return c.lastListed(kind) == nil && !v.Complete || v.MayResolveLater(c.Name)
 	}
 }
 
-// lastListed returns the snapshot that the client was last shown. It is nil for a client that has
-// seen none, and for stateless clients, for which this is not tracked.
+// lastListed returns the snapshot of the list that the client has read. It is nil if the client
+// has not read the list, and for stateless clients, whose lists are not tracked.
 func (c *clientCall) lastListed(kind catalog.Kind) *catalog.Snapshot {
 	if c.stateless != nil {
 		return nil
@@ -79,8 +79,9 @@ func (c *clientCall) lastListed(kind catalog.Kind) *catalog.Snapshot {
 	return c.s.lists[kind].listed
 }
 
-// resolveResource resolves a URI, independent of what the client has been shown. A URI that no
-// list and no template contains goes to the backend that gave it to this client.
+// resolveResource resolves a URI in the current catalog. If no list contains the URI and no
+// template matches it, the URI resolves to the backend that has returned it to this client in a
+// result.
 func resolveResource(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 	if !v.Settled && c.lastListed(catalog.Resources) == nil {
 		return catalog.Route{}, false // a backend of higher priority may still claim the URI
@@ -91,7 +92,8 @@ func resolveResource(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 	return c.links().route(c.Name)
 }
 
-// mayResolveResource returns true while a backend has not listed: it may have templates.
+// mayResolveResource returns true while a backend has not listed, because the backend may have a
+// template that matches.
 func mayResolveResource(_ *clientCall, v *catalog.View) bool { return !v.Complete }
 
 func unknownName(noun string) func(string) *wire.Error {
@@ -100,7 +102,7 @@ func unknownName(noun string) func(string) *wire.Error {
 	}
 }
 
-// maxURI bounds a URI that is echoed to a client, and the URI of a subscription, in bytes.
+// maxURI bounds a URI in an error for a client, and the URI of a subscription, in bytes.
 const maxURI = 8 << 10
 
 func resourceNotFound(uri string) *wire.Error {
@@ -112,7 +114,7 @@ func resourceNotFound(uri string) *wire.Error {
 	return e
 }
 
-// errURITooLong rejects a subscription to a URI that is too long to keep.
+// errURITooLong returns the error for a subscription to a URI that is longer than maxURI.
 func errURITooLong() *wire.Error {
 	return wire.Errorf(wire.CodeInvalidParams,
 		"Invalid params: the URI of a subscription has at most %d bytes", maxURI)
@@ -135,13 +137,13 @@ func subscribe(on bool) func(*clientCall) {
 	}
 }
 
-// callByName starts the call that params.name names. Client is nil for session clients, here and
-// below.
+// callByName starts a call whose name is params.name. Here and below, client is nil for a session
+// client.
 func (s *Session) callByName(client *statelessClient, r *peer.Request, spec *methodSpec) {
 	s.callByValue(client, r, spec, "name", r.Part(wire.PartName))
 }
 
-// callByParam starts the call that another member of params names.
+// callByParam starts a call whose name is another member of params.
 func (s *Session) callByParam(client *statelessClient, r *peer.Request, spec *methodSpec,
 	member string) {
 	value, _ := wire.Lookup(r.Part(wire.PartParams), member)

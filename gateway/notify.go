@@ -6,9 +6,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// HandleNotification forwards a backend's notification to the client of a session, "" if the
-// session is uncertain. Origin is the stream on which it came. It does not block. Unknown
-// notifications are dropped, and so are those that may be meant for another client.
+// HandleNotification forwards a backend's notification to the client of a session; session is ""
+// if the session is uncertain. Origin is the stream on which the notification arrived. Unknown
+// notifications, and notifications that may be for another client, are dropped. HandleNotification
+// does not block.
 func (g *Gateway) HandleNotification(session, backend string, m wire.Message, origin peer.Origin) {
 	switch m.Method() {
 	case protocol.NotificationTasksStatus, protocol.NotificationTasks:
@@ -47,17 +48,17 @@ func (g *Gateway) HandleNotification(session, backend string, m wire.Message, or
 	case protocol.NotificationTasksStatus:
 		g.forwardTaskStatus(session, backend, m, origin)
 	default:
-		g.Log.Debug("notification dropped", "backend", backend, "method", truncate(method))
+		g.Log.Debug("unknown notification dropped", "backend", backend, "method", truncate(method))
 	}
 }
 
-// sessionWhere returns the session if knows returns true for it; for "" the only session for
-// which it does.
-func (g *Gateway) sessionWhere(session string, knows func(*Session) bool) *Session {
+// sessionWhere returns the session with the given id if match returns true for this session. For
+// the id "" it returns the only session for which match returns true. The result may be nil.
+func (g *Gateway) sessionWhere(session string, match func(*Session) bool) *Session {
 	if session == "" {
-		return g.soleSession(knows)
+		return g.soleSession(match)
 	}
-	if s := g.session(session); s != nil && knows(s) {
+	if s := g.session(session); s != nil && match(s) {
 		return s
 	}
 	return nil
@@ -65,7 +66,8 @@ func (g *Gateway) sessionWhere(session string, knows func(*Session) bool) *Sessi
 
 func (g *Gateway) forwardTaskStatus(session, backend string, m wire.Message, origin peer.Origin) {
 	if err := protocol.CheckTask(m.Part(wire.PartParams)); err != nil {
-		g.Log.Debug("notification dropped", "backend", backend, "method", m.Method(), "err", err)
+		g.Log.Debug("ambiguous task status dropped", "backend", backend, "method", m.Method(),
+			"err", err)
 		return
 	}
 	id := stringAt(m, "params", "taskId")
@@ -85,8 +87,8 @@ func (g *Gateway) forwardTaskStatus(session, backend string, m wire.Message, ori
 	}
 }
 
-// forwardLog forwards a log message, if the client wants that level. The logger gets the
-// backend's name as a prefix.
+// forwardLog forwards a log message, if the client wants messages of its level. The logger's name
+// gets the backend's name as a prefix.
 func (s *Session) forwardLog(backend string, m wire.Message, origin peer.Origin) {
 	if !s.serverDeclares("logging") || !s.wantsLevel(stringAt(m, "params", "level")) ||
 		s.isBacklogged(backend) {
@@ -95,7 +97,8 @@ func (s *Session) forwardLog(backend string, m wire.Message, origin peer.Origin)
 	relatedTo := s.originCall(backend, m, origin).relatedID()
 	m = withBackendLogger(backend, m)
 	s.mu.Lock()
-	// then "server SHOULD NOT send requests … other than pings and logging" (lifecycle)
+	// before notifications/initialized, log messages are allowed: "server SHOULD NOT send requests
+	// … other than pings and logging" (lifecycle)
 	early := s.state == awaitingInitialized
 	s.mu.Unlock()
 	if m = s.toClientTaskIDs(backend, m); early {
@@ -105,7 +108,7 @@ func (s *Session) forwardLog(backend string, m wire.Message, origin peer.Origin)
 	s.notify(m, relatedTo)
 }
 
-// withBackendLogger returns a log message whose logger is prefixed with the backend's name.
+// withBackendLogger adds the backend's name as a prefix to the logger of a log message.
 func withBackendLogger(backend string, m wire.Message) wire.Message {
 	switch logger, _ := wire.Lookup(m.Part(wire.PartParams), "logger"); {
 	case wire.IsNull(logger):
@@ -116,15 +119,15 @@ func withBackendLogger(backend string, m wire.Message) wire.Message {
 	return m
 }
 
-// notify sends a notification that belongs to a request of the client, "" if to none. Outside the
-// ready state it is dropped.
+// notify sends a notification to the client. RelatedTo is the id of the client's request to which
+// the notification belongs; "" = none. Outside the ready state the notification is dropped.
 func (s *Session) notify(m wire.Message, relatedTo wire.ID) {
 	if s.isReady() {
 		_ = s.peer.SendNotification(m, relatedTo)
 	}
 }
 
-// recordURLElicitations remembers the ids of the URL elicitations in an error.
+// recordURLElicitations records the ids of the URL elicitations in an error.
 func (s *Session) recordURLElicitations(backend string, failure []byte) {
 	list, _ := protocol.URLElicitations(failure)
 	n := 0

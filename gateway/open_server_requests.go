@@ -7,14 +7,15 @@ import (
 )
 
 const (
-	// maxServerRequests bounds the unanswered requests of all backends to one client. One backend
-	// may use at most half, if there are several.
+	// maxServerRequests bounds the unanswered requests of all backends to one client. If there are
+	// several backends, each may have at most half.
 	maxServerRequests = 256
-	// minServerRequests is how many each backend may have even if others have used up the limit.
+	// minServerRequests is the number of unanswered requests that each backend may have even if
+	// the total then exceeds maxServerRequests.
 	minServerRequests = 8
 )
 
-// openServerRequests counts the requests that a client has to answer. Guarded by the session's
+// openServerRequests contains the unanswered requests to a client. It is guarded by the session's
 // mu.
 type openServerRequests struct {
 	total      int
@@ -22,14 +23,14 @@ type openServerRequests struct {
 	open       map[*serverRequest]attribution // sent to the client
 }
 
-// attribution is the call to which a backend's request belongs.
+// An attribution is the call to which a backend's request belongs.
 type attribution struct {
 	call    *clientCall // its timeout is paused until the request ends; nil if there is none
-	certain bool        // the request came on the call's stream
+	certain bool        // the request arrived on the call's stream and names no task
 }
 
-// reserveServerRequest counts one more open request of a backend to the client, or returns an
-// error if there are too many.
+// reserveServerRequest counts one more open request of a backend to the client. It returns an
+// error at a limit.
 func (s *Session) reserveServerRequest(backend string) *wire.Error {
 	limit := maxServerRequests
 	if s.g.Backends.View().HasSeveralBackends() {
@@ -54,7 +55,7 @@ func (s *Session) reserveServerRequest(backend string) *wire.Error {
 	return nil
 }
 
-// releaseServerRequest undoes one reserveServerRequest.
+// releaseServerRequest reverts one successful reserveServerRequest.
 func (s *Session) releaseServerRequest(backend string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +70,9 @@ func (s *Session) releaseServerRequestLocked(backend string) {
 	}
 }
 
-// trackServerRequest records a request that is being sent to the client and returns the call it
-// belongs to. A request that belongs to none must be answered within inputTimeout.
+// trackServerRequest records a request that is about to be sent to the client, and returns the
+// call to which the request belongs. If there is none, the client must respond within
+// inputTimeout.
 func (s *Session) trackServerRequest(sr *serverRequest) *clientCall {
 	origin := sr.r.Origin()
 	attr := attribution{call: s.originCall(sr.backend, sr.r.Message, origin)}
@@ -79,8 +81,8 @@ func (s *Session) trackServerRequest(sr *serverRequest) *clientCall {
 	if attr.call != nil && !s.isInFlightLocked(attr.call) { // the call has just ended
 		attr.call = nil
 	}
-	// A request that names a task lives as long as the task: another call may wait for its
-	// result.
+	// A request that names a task does not end with the call, because another call may wait for
+	// the task's result.
 	attr.certain = attr.call != nil && origin.Call != nil && relatedTask(sr.r.Message) == "" &&
 		taskID(sr.r.Message) == ""
 	if s.serverRequests.open == nil {
@@ -90,7 +92,8 @@ func (s *Session) trackServerRequest(sr *serverRequest) *clientCall {
 	return attr.call
 }
 
-// attributeLocked assigns a request to a call, or gives it a timeout if it belongs to none.
+// attributeLocked assigns a request to a call and pauses the timeout of the call. A request that
+// belongs to no call gets a timeout.
 func (s *Session) attributeLocked(sr *serverRequest, attr attribution) {
 	s.serverRequests.open[sr] = attr
 	if attr.call == nil {
@@ -100,9 +103,9 @@ func (s *Session) attributeLocked(sr *serverRequest, attr attribution) {
 	attr.call.upstream.PauseTimeout()
 }
 
-// detachRequestsLocked is called when a call has ended. It returns the requests that end with the
-// call. Requests whose attribution was uncertain are assigned to another call at the same
-// backend.
+// detachRequestsLocked is called when a call has ended. It returns the requests that belong to the
+// call with certainty and end with it. Its other requests are assigned to the newest call at the
+// same backend, or get a timeout if there is none.
 func (s *Session) detachRequestsLocked(c *clientCall) (ending []*serverRequest) {
 	for sr, attr := range s.serverRequests.open {
 		switch {
@@ -117,20 +120,21 @@ func (s *Session) detachRequestsLocked(c *clientCall) (ending []*serverRequest) 
 	return ending
 }
 
-// expire cancels a request that was not answered in time.
+// expire withdraws a request to which the client has not responded in time.
 func (sr *serverRequest) expire() {
 	sr.withdraw(wire.Errorf(wire.CodeInternalError, "The client has not answered within %v",
 		inputTimeout))
 }
 
-// withdraw declines a request towards the backend and cancels it at the client.
+// withdraw declines the backend's request and cancels the request to the client.
 func (sr *serverRequest) withdraw(err *wire.Error) {
 	if decline(sr.r, err) {
 		sr.HandleCancel(nil)
 	}
 }
 
-// release is called once, when the request has ended.
+// release releases the slot and the timer of a request. It is called once, when the request has
+// ended.
 func (sr *serverRequest) release() {
 	s := sr.s
 	s.mu.Lock()

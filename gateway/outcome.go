@@ -8,14 +8,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An Observer is notified of the begin and the end of every tools/call, prompts/get and
-// resources/read, once each. Its methods run on the call's path and must be fast.
+// An Observer is notified of the beginning and the end of every tools/call, prompts/get and
+// resources/read, once each. Calls wait for its methods, which must be fast.
 type Observer interface {
 	Begin(*CallInfo)
 	End(*CallInfo, Outcome)
 }
 
-// OutcomeKind is how a call ended, as in the audit log.
+// An OutcomeKind is a kind of Outcome, as in the audit log.
 type OutcomeKind = audit.Outcome
 
 const (
@@ -31,14 +31,14 @@ const (
 	InputRequired = audit.InputRequired
 )
 
-// An Outcome is the end of a call.
+// An Outcome describes the end of a call.
 type Outcome struct {
 	Kind   OutcomeKind
 	Code   int           // of the error, if there is one
 	Reason string        // text of the gateway, if the backend did not respond
 	Result []byte        // result or error object of the backend, nil if it sent none
-	Queued time.Duration // until sent, or until the end if it was not
-	Dur    time.Duration // since sent
+	Queued time.Duration // time until the call was sent; until its end if it was not sent
+	Dur    time.Duration // time since the call was sent; 0 if it was not sent
 }
 
 // outcomeOf classifies a backend's response.
@@ -69,7 +69,7 @@ func (g *Gateway) observeEnd(c *CallInfo, out Outcome) {
 	now := time.Now()
 	out.Queued = now.Sub(c.Started)
 	if !c.Sent.IsZero() {
-		// a resumed call may have been sent before this request
+		// a resumed call may have been sent before this request arrived
 		out.Queued = max(c.Sent.Sub(c.Started), 0)
 		out.Dur = now.Sub(c.Started) - out.Queued
 	}

@@ -2,9 +2,9 @@ package gateway
 
 import "mcpgateway/internal/quota"
 
-// perPrincipalLimit returns how much of limit one principal may use: half, so that one principal
-// leaves room for the others; everything without authentication, where all clients are the one
-// principal "".
+// perPrincipalLimit returns the share of limit that one principal may use: half of it, so that one
+// principal leaves room for the others. Without authentication, when all clients are the principal
+// "", it is the whole limit.
 func perPrincipalLimit(principal string, limit int) int {
 	if principal == "" {
 		return limit
@@ -12,8 +12,8 @@ func perPrincipalLimit(principal string, limit int) int {
 	return quota.Half(limit)
 }
 
-// acquireShare counts one more item of a principal, unless limit or its perPrincipalLimit is
-// reached.
+// acquireShare counts one more item of a principal. It returns false if all principals together
+// have reached limit, or the principal has reached its perPrincipalLimit.
 func acquireShare(c *quota.Counter[string], principal string, limit int) bool {
 	return c.Acquire(principal, limit, perPrincipalLimit(principal, limit)) == quota.None
 }

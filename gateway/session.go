@@ -24,21 +24,21 @@ type Session struct {
 	peer *peer.Peer
 	ctx  context.Context // done when the session has ended
 	end  context.CancelFunc
-	work sync.WaitGroup // goroutines that wait on behalf of requests
+	work sync.WaitGroup // goroutines that serve requests
 
-	stopped atomic.Bool // it ends because the gateway shuts down
+	stopped atomic.Bool // the gateway is shutting down
 
 	principal string // authenticated identity of the client; "" if there is no authentication
-	// stateless clients retained by this connection, the latest last; for the reading goroutine
-	// only
+	// stateless clients retained by this connection, the latest last; used only by the reading
+	// goroutine
 	clients  []*statelessClient
 	opened   bool // registered with the backends; for the reading goroutine only
 	openedAt time.Time
 
 	tasks           sessionTasks   // tasks of the client at backends
-	clientTasks     recentIDs      // tasks of backends at the client
+	clientTasks     recentIDs      // ids of tasks at the client, created for backends
 	urlElicitations recentIDs      // ids of URL elicitations sent to the client
-	links           links          // resource URIs that the client was given
+	links           links          // resource URIs in the client's results
 	delayedUpdates  delayedUpdates // resource updates held back while the client is backlogged
 
 	mu                   sync.Mutex
@@ -53,7 +53,7 @@ type Session struct {
 	serverRequests       openServerRequests
 	earlyStatuses        []earlyStatus
 	listenRequests       map[*listenRequest]bool
-	backlogLogged        time.Time // time of the last log record about left-out notifications
+	backlogLogged        time.Time // time of the last warning of isBacklogged
 }
 
 // newSession returns a session without a peer.
@@ -66,8 +66,8 @@ func newSession(g *Gateway, id, principal string) *Session {
 	return s
 }
 
-// log returns the session's logger. It is created on demand: most sessions log nothing after
-// initialize.
+// log returns the session's logger. The logger is created on demand, because most sessions log
+// nothing after initialize.
 func (s *Session) log() *slog.Logger { return s.g.Log.With("session", s.id) }
 
 func (s *Session) peerOptions() peer.Options {
@@ -89,8 +89,8 @@ func newID() string {
 	return hex.EncodeToString(random)
 }
 
-// shutdownGrace is the grace for calls in flight if the gateway shuts down while the session is
-// already closing: clients that have closed stdin send SIGTERM, and soon after that SIGKILL.
+// shutdownGrace bounds the grace period if the gateway shuts down while the session is already
+// closing: a client that has closed stdin sends SIGTERM, and SIGKILL soon after that.
 const shutdownGrace = 500 * time.Millisecond
 
 func (s *Session) run(ctx context.Context) error {
@@ -113,12 +113,12 @@ func (s *Session) run(ctx context.Context) error {
 	return err
 }
 
-// Receive handles a message of the client in a session begun by [Gateway.Open]. Call it with one
-// message at a time, in order of arrival. It does not block.
+// Receive handles a message of the client in a session begun by [Gateway.Open]. It must be called
+// with one message at a time, in order of arrival. It does not block.
 func (s *Session) Receive(m wire.Message) { s.peer.Receive(m) }
 
-// Shutdown ends the session because the gateway shuts down: after a grace period for calls in
-// flight it closes the Conn. Receive may be called meanwhile.
+// Shutdown ends the session when the gateway shuts down: it waits a grace period for calls in
+// flight, then closes the Conn. Receive may be called during the grace period.
 func (s *Session) Shutdown() {
 	s.stopped.Store(true)
 	grace := s.g.DrainTimeout
@@ -130,17 +130,17 @@ func (s *Session) Shutdown() {
 	s.closeWithGrace(grace)
 }
 
-// Closed must be called once the Conn of a session begun by [Gateway.Open] is closed and nothing
-// more is received. When it returns the session is fully released. The reason is nil if the
-// client or the session closed the Conn.
+// Closed releases a session begun by [Gateway.Open]. It must be called after the Conn was closed
+// and the last call of Receive has returned. The reason is the cause of the end; nil if the client
+// or the session closed the Conn.
 func (s *Session) Closed(reason error) {
 	s.peer.Disconnected()
 	s.closeWithGrace(0)
 	s.cleanUp(reason)
 }
 
-// cleanUp waits for the session's goroutines and removes the session. The reason is why it ended,
-// nil if the client ended it.
+// cleanUp waits for the session's goroutines and removes the session. The reason is the cause of
+// the session's end; nil if the client ended the session.
 func (s *Session) cleanUp(reason error) {
 	s.work.Wait()
 	s.tasks.endAll()
@@ -171,8 +171,9 @@ func (s *Session) closeError() *wire.Error {
 	return errSessionEnding
 }
 
-// closeWithGrace closes the session: it accepts no new requests, waits up to grace for those in
-// flight, then closes the connection. Of two concurrent calls the shorter grace wins.
+// closeWithGrace closes the session: it rejects further requests, waits up to grace for requests
+// in flight, then closes the connection. Of two concurrent calls, the one with the shorter grace
+// closes the connection.
 func (s *Session) closeWithGrace(grace time.Duration) {
 	s.mu.Lock()
 	s.state = closing
@@ -266,8 +267,9 @@ func (s *Session) dispatch(r *peer.Request, method string) {
 	}
 }
 
-// methodCapabilities lists the server capabilities that a method requires: without them the
-// method does not exist for the client. Lists and their entries are always available.
+// methodCapabilities contains the path of the server capability that a method requires. If the
+// client was not offered the capability, the method is not found. Methods for lists and their
+// entries require no capability.
 var methodCapabilities = map[string][]string{
 	protocol.MethodResourcesSubscribe:   {"resources", "subscribe"},
 	protocol.MethodResourcesUnsubscribe: {"resources", "subscribe"},
@@ -308,8 +310,8 @@ func (s *Session) isReady() bool {
 	return s.state == ready
 }
 
-// initializedTimeout is how long a request waits for notifications/initialized, which it may
-// overtake on some transports.
+// initializedTimeout is the time for which a request waits for notifications/initialized. On some
+// transports the request may arrive before the notification.
 const initializedTimeout = 2 * time.Second
 
 // queueLocked queues a request until notifications/initialized arrives. The number of queued
@@ -331,7 +333,8 @@ func (s *Session) startInitializedTimerLocked() {
 	}
 }
 
-// flushQueued handles the queued requests, when the handshake or the session has ended.
+// flushQueued handles the queued requests. It is called when the handshake or the session has
+// ended.
 func (s *Session) flushQueued() {
 	s.mu.Lock()
 	requests, serverRequests := s.queuedRequests, s.queuedServerRequests
@@ -348,7 +351,7 @@ func (s *Session) flushQueued() {
 	}
 }
 
-// rejectQueued rejects the queued requests after initializedTimeout.
+// rejectQueued rejects the queued requests when initializedTimeout has expired.
 func (s *Session) rejectQueued() {
 	s.mu.Lock()
 	var requests []*peer.Request
@@ -366,8 +369,8 @@ func (s *Session) rejectQueued() {
 	}
 }
 
-// fail responds to a request with an error and audits the rejected call, or its cancellation if
-// the client cancelled it first.
+// fail responds to a request with an error and audits the call as rejected, or as cancelled if the
+// client cancelled the request first.
 func (s *Session) fail(r *peer.Request, err *wire.Error) {
 	if r.Fail(err) {
 		s.recordRejected(r.Message, err)
@@ -381,8 +384,8 @@ func (s *Session) recordRejected(m wire.Message, err *wire.Error) {
 	s.recordCall(m, errorOutcome(Rejected, err))
 }
 
-// RecordRejected audits a request that was answered with an error before a session received it.
-// Session is the id of its session, "" if it belongs to none.
+// RecordRejected audits a request that was rejected before a session received it. Session is the
+// id of the session to which the request belongs; "" = none.
 func (g *Gateway) RecordRejected(session string, m wire.Message, err *wire.Error) {
 	g.mu.Lock()
 	s := g.sessions[session]

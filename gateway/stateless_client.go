@@ -26,7 +26,7 @@ type statelessClient struct {
 	meta      protocol.ClientMeta
 	name      string // name/version
 	key       [sha256.Size]byte
-	links     links // resource URIs that the client was given
+	links     links // resource URIs in the client's results
 
 	// Guarded by statelessClients.mu.
 	refs  int         // sessions, calls, tasks and subscriptions that use the client

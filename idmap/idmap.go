@@ -1,17 +1,17 @@
-// Package idmap holds values under ids that it assigns: a gateway stores each outbound call under
-// the id that it is sent with, and finds it again when the response arrives.
+// Package idmap assigns ids to values and finds the values by their ids. The gateway sends each
+// outbound call with such an id, and finds the call by the id in the response.
 //
-// A value leaves the table exactly once, with [Table.Take] or [Table.Drain]; the function that
-// takes it completes the call, and no other can. So every call completes once, whichever comes
-// first: a response, a cancellation, a timeout or the end of the connection.
+// [Table.Take] and [Table.Drain] remove values. Only one caller gets a value and can complete the
+// call, so that a call completes once, even if a response, a cancellation, a timeout and the end
+// of the connection are concurrent.
 //
-// The package knows neither JSON nor MCP. After Close or Drain it accepts no more values.
+// The package does not depend on JSON or MCP. A closed table rejects further values.
 package idmap
 
 import "sync"
 
-// A Table maps ids to values. The zero Table is empty and ready to use. All
-// methods may be called concurrently and none blocks.
+// A Table maps ids to values. The zero Table is empty and ready to use. All methods may be called
+// concurrently, and none blocks.
 type Table[V any] struct {
 	mu     sync.Mutex
 	values map[int64]V // by id
@@ -19,10 +19,10 @@ type Table[V any] struct {
 	closed bool
 }
 
-// Insert stores the value that newValue returns for the next id. The first id is 1, and each is
-// greater than all before it. newValue is called with the table locked, so that no other goroutine
-// sees an unfinished value; it must not use the table. After Close or Drain, Insert returns false
-// and does not call newValue.
+// Insert stores the value that newValue returns for the next id. The first id is 1, and each id is
+// greater than all earlier ones. newValue is called with the table locked, so that no other
+// goroutine sees an unfinished value, and must not use the table. If the table is closed, Insert
+// returns false and does not call newValue.
 func (t *Table[V]) Insert(newValue func(id int64) V) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,8 +45,8 @@ func (t *Table[V]) Get(id int64) (v V, ok bool) {
 	return v, ok
 }
 
-// Take removes the value under id and returns it. Of concurrent calls with one id, one gets the
-// value.
+// Take removes the value under id and returns it. If concurrent calls have the same id, only one
+// of them gets the value.
 func (t *Table[V]) Take(id int64) (v V, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,8 +56,8 @@ func (t *Table[V]) Take(id int64) (v V, ok bool) {
 	return v, ok
 }
 
-// Each calls visit with every value, in no particular order. The table is locked meanwhile: visit
-// must not use it.
+// Each calls visit with every value, in no particular order. The table is locked during these
+// calls: visit must not use the table.
 func (t *Table[V]) Each(visit func(V)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,13 +73,14 @@ func (t *Table[V]) Len() int {
 	return len(t.values)
 }
 
-// CloseIf closes the table and returns true if ok returns true for every value; otherwise it
-// changes nothing and returns false. The table is locked meanwhile: ok must not use it.
-func (t *Table[V]) CloseIf(ok func(V) bool) bool {
+// CloseIf closes the table and returns true if match returns true for every value. Otherwise it
+// changes nothing and returns false. The table is locked during these calls: match must not use
+// the table.
+func (t *Table[V]) CloseIf(match func(V) bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, v := range t.values {
-		if !ok(v) {
+		if !match(v) {
 			return false
 		}
 	}
@@ -87,15 +88,16 @@ func (t *Table[V]) CloseIf(ok func(V) bool) bool {
 	return true
 }
 
-// Close makes Insert fail from now on. The values stay.
+// Close closes the table: further calls of Insert return false. The table keeps its values.
 func (t *Table[V]) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
 }
 
-// Drain closes the table, removes the values for which keep returns false (nil = all), and returns
-// them in no particular order. The table is locked meanwhile: keep must not use it.
+// Drain closes the table, removes the values for which keep returns false, or all values if keep
+// is nil, and returns the removed values in no particular order. The table is locked during these
+// calls: keep must not use the table.
 func (t *Table[V]) Drain(keep func(V) bool) []V {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"weak"
 )
 
-// add puts v in and returns its id, 0 if the table is closed.
+// add inserts v and returns its id, or 0 if the table is closed.
 func add[V any](t *Table[V], v V) (id int64) {
 	t.Insert(func(n int64) V { id = n; return v })
 	return id
@@ -207,7 +207,7 @@ func TestValuesAreVisibleOnlyWhenFinished(t *testing.T) {
 	all.Wait()
 }
 
-// The table keeps no reference to a value that has left it.
+// The table keeps no reference to a removed value.
 func TestTakenValuesAreReleased(t *testing.T) {
 	var table Table[*[64]byte]
 	put := func() (int64, weak.Pointer[[64]byte]) {
