@@ -15,36 +15,39 @@ type Change struct {
 	Backends    []config.Backend
 	Catalog     catalog.Options
 	CatalogWait time.Duration
-	// called once by Apply with the names of new backends that are neither ready nor failed
+	// called once by Apply with the names of new backends that have neither become ready nor failed
 	// after a second; nil = no call
 	OnSlowStart func(names []string)
 }
 
 const (
-	// applyTimeout bounds how long Apply waits for new backends.
+	// applyTimeout bounds the wait of Apply for new backends.
 	applyTimeout = 30 * time.Second
-	// slowStartAfter is how long Apply waits before it calls OnSlowStart.
+	// slowStartAfter is the time after which Apply calls OnSlowStart.
 	slowStartAfter = time.Second
 )
 
 // Apply changes the backends and the catalog options to those in c.
 //
-//   - Filters take effect first, also for a backend that is about to be replaced: a request
-//     that they do not permit is not sent from then on.
-//   - Removed and disabled backends go next, together with the change of the catalog options.
-//     A backend whose program a new backend runs goes with the other changes: its tools remain
-//     available until they have their new name.
-//   - Backends with an unchanged configuration keep running, whatever their place in the list.
-//   - New and changed backends are started. If all are ready or have failed within a second,
-//     all changes take effect together, with one View. Otherwise each takes effect when it is
-//     ready or has failed, after half a minute at the latest. A backend that does not start
-//     takes effect too, and is tried again like any other.
-//   - Calls in flight at a changed or removed backend end there. Queued calls go to the new
+//   - Filters take effect first, also for a backend that is about to be replaced: from then on, a
+//     request that they do not permit is not sent.
+//   - Removed and disabled backends are removed next, together with the change of the catalog
+//     options. A backend that is renamed (a new backend runs its program) is removed later,
+//     together with the other changes, so that its tools remain available until they have their new
+//     names.
+//   - Backends with an unchanged configuration keep running, even if their position in the list has
+//     changed.
+//   - New and changed backends are started. If all of them become ready or fail within a second,
+//     all changes take effect together, with one View. Otherwise each backend takes effect when it
+//     is ready or has failed, after half a minute at the latest. A backend that fails to start
+//     takes effect, too, and is retried like any other backend.
+//   - Calls in flight at a changed or removed backend complete there. Queued calls go to the new
 //     backend of that name, or fail.
 //
-// Apply waits for the change, not for those calls. Concurrent calls wait for each other. The
-// end of ctx ends the wait for new backends, not the change. Before the backends are started,
-// see Start, Apply waits for nothing. An error means that nothing was changed.
+// Apply waits for the change, not for calls in flight. Concurrent changes are made one after the
+// other. The end of ctx ends the wait for new backends, not the change. If the backends are not
+// started yet (see Start), Apply does not wait for new ones. An error means that nothing was
+// changed.
 func (s *Set) Apply(ctx context.Context, c Change) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -53,7 +56,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	defer func() { <-s.applying }()
 	s.setFilters(s.current(), c.Backends)
 	s.removeEarly(c)
-	before := s.current() // only draining changes concurrently
+	before := s.current() // only its field draining changes concurrently
 	next, newcomers := s.plan(before, c)
 	for _, b := range newcomers {
 		b.loadCache()
@@ -64,7 +67,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	if !s.replaceBeforeStart(next) {
 		s.startNew(ctx, newcomers, c.OnSlowStart, func(missing []*Backend) {
 			s.replaceTable(next.withPredecessors(missing, s.current()))
-			next.orderChanged = false // withPredecessors has assigned the names
+			next.orderChanged = false // the names were assigned anew with the first table
 		})
 		s.replaceTable(next)
 	} else {
@@ -77,8 +80,8 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	return nil
 }
 
-// removeEarly removes the backends that are not in the new configuration, and applies its
-// catalog options, if that is a change and the backends were started.
+// removeEarly removes the backends that are not in the new configuration, and applies its catalog
+// options. It does nothing if the backends were not started or there is no such change.
 func (s *Set) removeEarly(change Change) {
 	before := s.current()
 	backends := change.Backends

@@ -17,21 +17,21 @@ import (
 // A backendConn is a logical connection to a backend that reconnects: one network connection or
 // process at a time, and the calls queued for it.
 //
-// Each backend has one that all sessions share. It is kept up, and the lists are read over it.
-// If the configuration asks for it (see Backend.hasPerSessionConns), each client session has
-// its own, opened on first use, over which the backend is told the capabilities of that client.
-// A modern backend receives the capabilities with each request, so all sessions share one
-// connection.
+// Each backend has one connection that all sessions share. The gateway keeps it up, and reads the
+// lists over it. If the configuration requires it (see Backend.hasPerSessionConns), each client
+// session also has a connection of its own, which is opened on first use and declares the
+// capabilities of that client. A modern backend receives the capabilities with each request, so all
+// sessions share one connection.
 type backendConn struct {
 	b         *Backend
-	session   string // session of a per-session connection; "" = shared connection
+	session   string // session session of a per-session connection; "" = shared connection
 	log       *slog.Logger
 	outputLog *slog.Logger // for the output of the backend, see rateLimitedHandler
 
-	refreshing atomic.Int32 // number of list refreshes that run or are about to
+	refreshing atomic.Int32 // number of list refreshes that run or are about to run
 
-	// why the preceding connection ended during the probe; used by the connecting goroutine
-	// only
+	// reason for the end of the preceding connection during the probe; used by the connecting
+	// goroutine only
 	probeErr error
 
 	wakeup chan struct{} // capacity 1: start the stopped shared connection
@@ -44,9 +44,9 @@ type backendConn struct {
 	// client capabilities that were sent in the handshake with a legacy backend
 	declaredCapabilities []byte
 	disconnectedPeer     *peer.Peer   // the last peer whose connection ended
-	loggedReason         string       // why the connection ended last, as logged
+	loggedReason         string       // reason for the last end of the connection, as logged
 	queued               []queuedCall // calls that wait for peer
-	sentLevel            string       // log level that the backend was sent
+	sentLevel            string       // log level that was sent to the backend
 	subs                 subscriptions
 
 	// For a modern backend:
@@ -67,10 +67,10 @@ type backendConn struct {
 	mergedIntoShared bool               // its calls go to the shared connection
 
 	draining bool // its backend is draining
-	// URIs that the server is still to be subscribed to: see takeOverSubscriptions
+	// URIs to which the server must still be subscribed: see takeOverSubscriptions
 	resubscribeURIs []string
 
-	// changed lists whose client is notified after the refresh; guarded by b.mu
+	// changed lists of which the client is notified after the refresh; guarded by b.mu
 	notifyAfterRefresh [catalog.NumKinds]bool
 }
 
@@ -121,8 +121,8 @@ func (bc *backendConn) wake() {
 	bc.wakeLocked()
 }
 
-// wakeLocked starts the shared connection if it is stopped until there is demand, or the
-// goroutine of a per-session connection that has none.
+// wakeLocked starts a shared connection that is stopped until there is demand. For a per-session
+// connection it starts the goroutine, unless that is running.
 func (bc *backendConn) wakeLocked() {
 	switch {
 	case !bc.isPerSession():
@@ -145,7 +145,7 @@ func (bc *backendConn) markStarting() {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	select {
-	case <-bc.wakeup: // the start is the response to it
+	case <-bc.wakeup: // this start fulfills the request
 	default:
 	}
 	bc.startedAt = time.Now()
@@ -155,7 +155,7 @@ func (bc *backendConn) markStarting() {
 	bc.unreachable.Store(false)
 }
 
-// markReady lets calls through. Queued calls go first.
+// markReady lets calls through. Queued calls are sent first.
 func (bc *backendConn) markReady(p *peer.Peer) {
 	downtime, deferred := bc.sendQueued(p)
 	if downtime > 0 {
@@ -166,9 +166,9 @@ func (bc *backendConn) markReady(p *peer.Peer) {
 	}
 }
 
-// markDisconnected notes that the connection of p has ended, and the reason if it is known.
-// From now on calls are queued for the next connection. markFailed follows when all of the old
-// connection is gone.
+// markDisconnected notes that the connection of p has ended, and the reason if it is known. From
+// now on calls are queued for the next connection. A call of markFailed follows when nothing of the
+// old connection is left.
 func (bc *backendConn) markDisconnected(p *peer.Peer, why error) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -187,8 +187,8 @@ func (bc *backendConn) markDisconnectedLocked(p *peer.Peer, why error) {
 	}
 }
 
-// markFailed notes that a start failed or a connection ended, and why. Queued calls end if no
-// further try will serve them.
+// markFailed notes that a start failed or a connection ended, and the reason. Queued calls end
+// unless they can wait for the next try.
 func (bc *backendConn) markFailed(err error) {
 	now := time.Now()
 	bc.mu.Lock()
@@ -205,7 +205,7 @@ func (bc *backendConn) markFailed(err error) {
 	bc.failCalls(dropped, why)
 }
 
-// markStopped notes that the connection was stopped for good, and why.
+// markStopped notes that the connection was stopped permanently, and the reason.
 func (bc *backendConn) markStopped(why error) {
 	bc.mu.Lock()
 	bc.sup.stop(why)
@@ -237,8 +237,8 @@ func (bc *backendConn) close() {
 	}
 }
 
-// whyUnavailable returns the fault of the backend, in the words with which a call would end;
-// nil if it is healthy or the state is not known.
+// whyUnavailable returns the fault of the backend, as an error of a call that it causes to fail;
+// nil if no fault is known.
 func (bc *backendConn) whyUnavailable() error {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

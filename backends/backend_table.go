@@ -11,8 +11,9 @@ import (
 	"mcpgateway/catalog"
 )
 
-// A backendTable is the backends of a Set at one moment, and the other settings that Apply
-// changes. It is immutable, so that a reader sees the state before or after a change.
+// A backendTable contains the backends of a Set at one moment, and the other settings that Apply
+// changes. It is immutable, so that a reader sees either the state before a change or the state
+// after it.
 type backendTable struct {
 	all          []*Backend // in configuration order
 	names        []string   // in configuration order, also of disabled backends
@@ -22,7 +23,7 @@ type backendTable struct {
 	orderChanged bool          // the order has changed: all names are reassigned
 
 	draining      []*Backend        // removed backends with calls in flight, oldest first
-	misconfigured map[string]string // name → why the backend is misconfigured
+	misconfigured map[string]string // name → reason
 	removedNames  map[string]bool   // names of removed backends
 }
 
@@ -34,7 +35,7 @@ func (s *Set) current() *backendTable { return s.table.Load() }
 // has reports whether b is in the table.
 func (t *backendTable) has(b *Backend) bool { return t.byName[b.cfg.Name] == b }
 
-// withName returns the backends with a name, "" = all: the current one, and draining ones.
+// withName returns the current backend and the draining backends with a name; "" = with any name.
 func (t *backendTable) withName(name string) iter.Seq[*Backend] {
 	return func(yield func(*Backend) bool) {
 		for _, some := range [][]*Backend{t.all, t.draining} {
@@ -53,7 +54,7 @@ var (
 	errDisabled = notSent("it is disabled in the configuration")
 )
 
-// whyAbsent returns why nothing can be sent to a backend that is not in the table.
+// whyAbsent returns the error of calls to a backend that is not in the table.
 func (t *backendTable) whyAbsent(name string) error {
 	switch {
 	case t.misconfigured[name] != "":
@@ -108,8 +109,9 @@ func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*
 	return next, newcomers
 }
 
-// keeping returns the table with only the backends for which stays reports true, for a
-// configuration that contains names; the names of the others are added to removedNames.
+// keeping returns a copy of the table with only the backends for which stays reports true. The copy
+// contains only names that are also in the argument names. The names of the other backends are
+// added to removedNames.
 func (t *backendTable) keeping(stays func(*Backend) bool, names []string) *backendTable {
 	next := *t
 	next.all, next.byName, next.orderChanged = nil, make(map[string]*Backend), false
@@ -130,8 +132,8 @@ func (t *backendTable) keeping(stays func(*Backend) bool, names []string) *backe
 	return &next
 }
 
-// withPredecessors returns the table with the missing backends replaced by the backends of the
-// same names in now, if there are any.
+// withPredecessors returns a copy of the table in which each backend of missing is replaced by the
+// backend of the same name in now, if there is one.
 func (t *backendTable) withPredecessors(missing []*Backend, now *backendTable) *backendTable {
 	next := *t
 	next.all, next.byName = nil, make(map[string]*Backend)

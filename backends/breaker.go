@@ -5,15 +5,15 @@ import (
 )
 
 const (
-	// firstPause is the pause after the first failure; it doubles with each further one.
+	// firstPause is the pause after the first failure; it doubles with each further failure.
 	firstPause = 200 * time.Millisecond
 	// breakerThreshold is the number of failures in a row that open the breaker. From then on the
 	// pauses between the starts grow from firstOpenPause to lastOpenPause.
 	breakerThreshold = 5
 	firstOpenPause   = 30 * time.Second
 	lastOpenPause    = 5 * time.Minute
-	// stableAfter is how long a backend must have been ready for its end to reset the count of
-	// failures.
+	// stableAfter is the time for which a backend must have been ready so that its end resets the
+	// count of failures.
 	stableAfter = 30 * time.Second
 )
 
@@ -28,8 +28,8 @@ type breaker struct {
 	reason   error         // reason of the last failure
 }
 
-// fail counts a failure. random, of [0,1), lengthens the pause by up to a quarter, so that
-// backends that have failed together are not tried together.
+// fail counts a failure. random, from the interval [0,1), lengthens the pause by up to a quarter,
+// so that backends that have failed at the same time are not retried at the same time.
 func (b *breaker) fail(now time.Time, reason error, random float64) {
 	b.failures++
 	b.setPause(now, reason, backoffAfter(b.failures), random)
@@ -62,8 +62,8 @@ type sessionBreaker struct {
 	sharedBreaker *breaker
 }
 
-// allowStart requests a start. If it is refused, reason is not nil and next is when to ask
-// again.
+// allowStart requests a start. If the start is refused, reason is not nil and next is the time for
+// the next request.
 func (sb *sessionBreaker) allowStart(now time.Time, random float64) (next time.Time, reason error) {
 	switch {
 	case sb.sharedBreaker != nil:

@@ -18,13 +18,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// legacyName is the legacy generation in the configuration and in the cache.
+// legacyName is the name of the legacy generation in the configuration and in the cache.
 const legacyName = "legacy"
 
-// A catalogCache is the file with a backend's last known catalog: a JSON object with a member
-// for each list, in the form of the result of its request, and with the generation, if the
-// backend is unprobeable. Gateways may share a file: it is written completely under another
-// name, and then renamed. Files that are unused for long are removed; see prune.
+// A catalogCache is the content of the file with a backend's last known catalog. The file is a JSON
+// object with, among others, a member for each list, in the form of the result of the list request,
+// and the generation if the backend is unprobeable. Gateways may share a file: it is written
+// completely under another name, and then renamed. Files that are unused for a long time are
+// removed; see prune.
 type catalogCache struct {
 	instructions string
 	capabilities []byte
@@ -34,11 +35,11 @@ type catalogCache struct {
 	items        [catalog.NumKinds][]catalog.Item
 }
 
-// cacheVersion is the version of the format. The version before has no generation.
+// cacheVersion is the version of the format. The preceding version has no generation.
 const cacheVersion = 3
 
-// cachePath returns a path for the backend and its program, so that another backend of the same
-// name does not find the file. It is "" if there are no caches.
+// cachePath returns a path for the backend and its program, so that a backend with the same name
+// and another program does not use the file. The path is "" if there are no caches.
 func (b *Backend) cachePath() string {
 	if b.set.StateDir == "" {
 		return ""
@@ -62,7 +63,7 @@ func (b *Backend) loadCache() {
 	}
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
-		return // usually because there is none yet
+		return // usually because there is no cache yet
 	}
 	if info.Size() > catalog.NumKinds*int64(b.set.MaxMessage) {
 		b.log.Warn("cached catalog is damaged; will rewrite", "file", path, "err",
@@ -198,16 +199,16 @@ func (c catalogCache) encode() []byte {
 	return append(text, "}\n"...)
 }
 
-// writeFile replaces a file, with access for its owner only, so that a reader finds the old
-// text or the new. It does not sync: a file that is empty after a power failure counts as
-// damaged, and the lists are read again.
+// writeFile replaces a file atomically: a reader finds either the old or the new text. Only the
+// owner of the file has access to it. writeFile does not sync: a file that is empty after a power
+// failure counts as damaged, and the lists are read again.
 func writeFile(path string, text []byte) error {
 	temp := strings.TrimSuffix(filepath.Base(path), ".json") + ".*.tmp"
 	return atomicfile.Write(path, text, atomicfile.Options{Temp: temp})
 }
 
-// copyFrom copies the known state of old, of the same name, if it runs the same program, as a
-// cache would.
+// copyFrom copies the known state of old, a backend with the same name, if old runs the same
+// program. The effect is like that of the cache.
 func (b *Backend) copyFrom(old *Backend) {
 	if b.serverKey != old.serverKey {
 		return

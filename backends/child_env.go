@@ -11,7 +11,7 @@ import (
 // env returns the environment of the backend's process.
 func (b *Backend) env() []string { return childEnv(b.cfg.InheritEnv, b.set.ChildEnv, b.cfg.Env) }
 
-// minimalEnv names the variables that every child gets. Other variables of the gateway may hold
+// minimalEnv names the variables that every child gets. Other variables of the gateway may contain
 // secrets.
 var minimalEnv = map[string][]string{
 	"windows": {
@@ -27,7 +27,8 @@ var minimalEnv = map[string][]string{
 }
 
 // childEnv returns the whole environment of a child: minimalEnv, the inherited variables, the
-// ones shared by all children, and the configured ones in set. Later ones win.
+// variables shared by all children, and the configured variables in set. Later values replace
+// earlier ones.
 func childEnv(inherit []string, shared, set map[string]string) []string {
 	names := minimalEnv["unix"]
 	if runtime.GOOS == "windows" {

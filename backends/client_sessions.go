@@ -7,7 +7,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// clientSessions are the client sessions, as far as backends need them.
+// clientSessions contains the properties of the client sessions that backends need.
 type clientSessions struct {
 	mu     sync.Mutex
 	byID   map[string]*clientRecord
@@ -20,8 +20,9 @@ type clientRecord struct {
 	capabilities       []byte // client capabilities as declared
 	modernCapabilities []byte // capabilities, in the form of a modern request
 	modern             bool   // it stands for modern clients
-	level              string // level from which the client wants log messages; "" = not set
-	order              int    // position in the order in which sessions were opened
+	// level lowest level of log messages that the client wants; "" = not set
+	level string
+	order int // position position in the order in which sessions were opened
 }
 
 var emptyObject = []byte("{}")
@@ -45,7 +46,8 @@ func (s *Set) OpenSession(id string, capabilities []byte, modern bool) {
 	}
 }
 
-// CloseSession forgets a session: its own connections and its subscriptions over others end.
+// CloseSession forgets a session: its own connections and its subscriptions over shared connections
+// end.
 func (s *Set) CloseSession(id string) {
 	s.sessions.mu.Lock()
 	closing := s.sessions.byID[id]
@@ -111,8 +113,8 @@ func (s *Set) clientCapabilities(id string) []byte {
 	return emptyObject
 }
 
-// Notify forwards a client's notification to a backend, "" = to each, over a connection for
-// this session alone. Modern backends get none.
+// Notify forwards a client's notification to a backend; "" = to all backends. It uses only
+// connections that serve this client alone, and sends nothing to modern backends.
 func (s *Set) Notify(id, backend string, m wire.Message) {
 	for b := range s.current().withName(backend) {
 		bc := b.conn(id, true)

@@ -9,10 +9,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// permitsCompletion reports whether the filters permit a request completion/complete. A
-// template is checked as written and with the values of the arguments in it, because the
-// server's response reveals the resources that this expands to. The value to be completed is
-// not whole yet: it may be denied, but need not match an allow list.
+// permitsCompletion reports whether the filters permit a completion/complete request. A template is
+// checked as written and with the values of its arguments, because the server's response reveals
+// the resources that the template expands to. The value to be completed is still incomplete: an
+// expansion with this value must not match a deny pattern, but need not match an allow pattern.
 func permitsCompletion(f *config.Filters, m wire.Message) bool {
 	params := m.Part(wire.PartParams)
 	ref, _ := wire.Lookup(params, "ref")
@@ -33,12 +33,12 @@ func permitsCompletion(f *config.Filters, m wire.Message) bool {
 		return false
 	}
 	maps.Copy(values, argument)
-	asked, _ := catalog.ExpandTemplate(uri, values) // cannot fail: Expand succeeded above
+	asked, _ := catalog.ExpandTemplate(uri, values) // cannot fail: ExpandTemplate succeeded above
 	return config.Filter{Deny: f.Resources.Deny}.PermitsURI(asked)
 }
 
-// completionArguments returns the arguments of a request completion/complete that have a value,
-// and the argument to be completed. It reports false if they are ambiguous.
+// completionArguments returns the arguments of a completion/complete request that have a value, and
+// the argument to be completed. It reports false if the names of two members are ambiguous.
 func completionArguments(params []byte) (context, argument map[string]string, ok bool) {
 	context, argument = map[string]string{}, map[string]string{}
 	ok = true
@@ -60,8 +60,8 @@ func completionArguments(params []byte) (context, argument map[string]string, ok
 	return context, argument, ok
 }
 
-// membersOnce calls f with each member of an object. It sets ok to false if two of their names
-// differ at most in case, which some servers ignore.
+// membersOnce calls f with each member of an object. It sets ok to false if the names of two
+// members differ at most in case, because some servers ignore case.
 func membersOnce(object []byte, ok *bool, f func(key string, value []byte)) {
 	seen := map[string]bool{}
 	wire.Members(object, func(key string, value []byte, _ int) {

@@ -8,9 +8,9 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// A containerRun is a command line that runs a container in the foreground. The server is
-// process 1 of the container. The engine keeps the container, not the process that the gateway
-// starts.
+// A containerRun is a command line that runs a container in the foreground. The server is process 1
+// of the container. The container belongs to the engine and can outlive the process that the
+// gateway starts.
 type containerRun struct {
 	// the command line up to the word run, for other commands to the same engine
 	engine  []string
@@ -40,8 +40,8 @@ var engineValues = []string{
 	"--bridge-ip",
 }
 
-// runFlags are the options of run that take no value. All others take one: a wrong guess would
-// take an argument of the server for an option.
+// runFlags are the options of run that take no value. All other options are assumed to take a
+// value, because an argument of the server must not be read as an option.
 var runFlags = []string{
 	"--detach", "--disable-content-trust", "--help", "--init", "--interactive", "--no-healthcheck",
 	"--oom-kill-disable", "--privileged", "--publish-all", "--quiet", "--read-only", "--rm",
@@ -113,7 +113,7 @@ func (r *containerRun) readOptions(args []string) {
 		name, value, attached := strings.Cut(args[i], "=")
 		switch {
 		case !strings.HasPrefix(name, "--"):
-			// Of -ite X the last letter takes X, of -eX the X is the value.
+			// In -ite X, the last letter takes X as its value; in -eX, the value is X.
 			flags := strings.TrimLeft(name[1:], shortFlags)
 			if len(flags) == 1 && !attached {
 				i++
@@ -141,8 +141,8 @@ func (r containerRun) withOption(args []string, option ...string) []string {
 	return slices.Concat(args[:r.options], option, args[r.options:])
 }
 
-// isConfined reports whether the engine cannot write to the state directory: a snap sees no
-// hidden directories.
+// isConfined reports whether the engine cannot write to the state directory: a snap has no access
+// to hidden directories.
 func isConfined(path string) bool {
 	if strings.HasPrefix(path, "/snap/") {
 		return true
@@ -151,11 +151,11 @@ func isConfined(path string) bool {
 	return err == nil && filepath.Base(file) == "snap"
 }
 
-// startsContainer finds the start of a container in a shell command.
+// startsContainer matches a shell command that starts a container.
 var startsContainer = lazy.Regexp(`\b(docker|podman|nerdctl)\b.*\b(run|up)\b`)
 
-// runsHiddenContainer reports whether a command line seems to run a container in a way that
-// readRun does not support, such as compose, or a shell.
+// runsHiddenContainer reports whether a command line seems to run a container in a way that readRun
+// does not support, such as by compose or in a shell.
 func runsHiddenContainer(command string, args []string) bool {
 	if _, ok := readRun(command, args); ok {
 		return false

@@ -22,9 +22,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// The engine writes the id of each container that a backend runs into a file. The gateway stops
-// the container by this id when the backend's process has ended. A record beside the file lets
-// another gateway do so if this one is killed.
+// The engine writes the id of each container that a backend runs into a file. The gateway stops the
+// container by this id when the backend's process has ended. A record on disk lets another gateway
+// stop the container if this gateway is killed.
 const (
 	containersDir = "containers" // below the state directory
 	recordVersion = 1
@@ -32,7 +32,7 @@ const (
 	maxContainerRecords = 200
 	maxContainerRecord  = 64 << 10 // bytes of one record
 	recordExpiry        = 30 * 24 * time.Hour
-	// engineTimeout is how long the engine has to stop and remove one container.
+	// engineTimeout is the time that the engine has to stop and remove one container.
 	engineTimeout = 10 * time.Second
 	sweepParallel = 4
 )
@@ -44,7 +44,7 @@ type container struct {
 	Engine  []string `json:"engine"` // a command line to which stop and rm are added
 	Dir     string   `json:"dir,omitempty"`
 	CIDFile string   `json:"cidfile"`
-	Remove  bool     `json:"remove,omitempty"` // after the stop
+	Remove  bool     `json:"remove,omitempty"` // remove it after the stop
 	// Options.ProcessID of the gateway that started it
 	Owner json.RawMessage `json:"owner"`
 
@@ -67,9 +67,9 @@ func (c *containerConn) Read() (wire.Message, wire.ID, error) {
 	return m, relatedTo, err
 }
 
-// Close ends the process as Conn does. The process forwards the end of stdin and SIGTERM to the
-// container. If the process exited first, the container has had no time to end, and gets a
-// second.
+// Close closes Conn, which ends the process, and then stops the container. The process forwards the
+// end of stdin and SIGTERM to the container. If the process has exited by itself, the container has
+// had no time to end, and gets one second.
 func (c *containerConn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
@@ -109,7 +109,8 @@ func (b *Backend) containerRun() (run containerRun, why string, ok bool) {
 	return run, "", true
 }
 
-// containerWarning returns why the backend's container may outlive it, "" if it does not.
+// containerWarning returns a reason for which the backend's container may outlive the backend, ""
+// if there is none.
 func (b *Backend) containerWarning() string {
 	_, why, ok := b.containerRun()
 	if ok && why == "" && b.set.StateDir == "" {
@@ -118,8 +119,9 @@ func (b *Backend) containerWarning() string {
 	return why
 }
 
-// prepareContainer prepares the start of a container and returns the arguments to start it
-// with. The container is nil if the backend runs none, or one that cannot be stopped.
+// prepareContainer prepares the start of a container. It returns the container and the arguments
+// for the start. The container is nil if the backend runs no container, or a container that cannot
+// be stopped.
 func (b *Backend) prepareContainer() (*container, []string) {
 	c := b.cfg
 	run, why, ok := b.containerRun()
@@ -170,7 +172,7 @@ func (b *Backend) prepareContainer() (*container, []string) {
 }
 
 // stopAndLog stops the container, and removes it if --rm was given. After a failure the record
-// remains. grace is in seconds, from SIGTERM to SIGKILL.
+// remains. grace is the time from SIGTERM to SIGKILL in seconds.
 func (ct *container) stopAndLog(b *Backend, grace string) {
 	err := ct.stop(context.Background(), b.env(), grace)
 	if err != nil {
@@ -183,7 +185,8 @@ func (ct *container) stopAndLog(b *Backend, grace string) {
 // containerID matches the id that an engine writes into the file.
 var containerID = lazy.Regexp(`^[0-9a-f]{12,64}$`)
 
-// stop has the engine stop the container, within engineTimeout, and removes the record.
+// stop stops the container by commands to the engine, within engineTimeout, and removes the record
+// and the file with the id.
 func (ct *container) stop(ctx context.Context, env []string, grace string) error {
 	text, err := readCIDFile(ct.CIDFile)
 	id := strings.TrimSpace(string(text))
@@ -240,9 +243,9 @@ func (ct *container) command(ctx context.Context, env []string, words ...string)
 	return err
 }
 
-// removeFiles removes the files of a container that is gone, or was not started. It also
-// removes a file that the user named, because the engine would not start another container with
-// it.
+// removeFiles removes the files of a container that is gone, or was not started. It also removes a
+// file with the id that the user has configured, because the engine would not start another
+// container while that file exists.
 func (ct *container) removeFiles() {
 	_ = os.Remove(ct.CIDFile)
 	if ct.record != "" {
@@ -250,8 +253,8 @@ func (ct *container) removeFiles() {
 	}
 }
 
-// sweepContainers stops the containers of gateways that were killed. Backends with containers
-// start after it, because the name of a container may still be taken.
+// sweepContainers stops the containers of gateways that were killed. Backends with containers start
+// after the sweep, because an old container may still have the name of a new one.
 func (s *Set) sweepContainers(ctx context.Context) {
 	defer close(s.containersSwept)
 	if s.StateDir == "" || s.HasExited == nil {
@@ -291,9 +294,11 @@ func (s *Set) sweepContainers(ctx context.Context) {
 	stopping.Wait()
 }
 
-// isTrusted reports whether a record may be used: it comes from a directory that others may
-// have written to, its engine is run, and its file is removed. The engine must be that of a
-// backend, or a name that is looked up in PATH; the file must be in dir or that of the backend.
+// isTrusted reports whether a record may be used. Other users may have written to the directory of
+// the records, and the use of a record runs its engine and removes its file. Therefore the engine
+// must be the engine of a backend, or a known name that is looked up in PATH; the file must be in
+// dir, or be the configured file of that backend. isTrusted replaces ct.Dir by the directory of
+// that backend, or by "".
 func (ct *container) isTrusted(all []*Backend, dir string) bool {
 	known := len(ct.Engine) == 1 && slices.Contains(engines, ct.Engine[0])
 	own := filepath.Dir(ct.CIDFile) == dir
@@ -319,8 +324,8 @@ func (ct *container) isTrusted(all []*Backend, dir string) bool {
 	return known && own
 }
 
-// orphanedContainers returns the containers of gateways that have ended. It removes records
-// that are too old or too many.
+// orphanedContainers returns the containers of gateways that have ended. It removes records that
+// are damaged, too old or too many.
 func orphanedContainers(dir string, hasExited func(owner []byte) bool,
 	now time.Time) (orphans []*container) {
 	entries, err := os.ReadDir(dir)
@@ -354,8 +359,8 @@ func orphanedContainers(dir string, hasExited func(owner []byte) bool,
 	return orphans
 }
 
-// readContainer reads a record. Its command line is run, so it must be one that
-// prepareContainer can have written.
+// readContainer reads a record. The command line in it will be run, so it must have the form that
+// prepareContainer writes.
 func readContainer(path string, size int64) (*container, error) {
 	if size > maxContainerRecord {
 		return nil, errors.New("it is too large")

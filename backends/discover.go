@@ -18,8 +18,8 @@ import (
 // time.
 var errNoDiscoverResult = errors.New("no answer")
 
-// isUndecided reports whether err, of server/discover sent to a URL, may come from a legacy
-// server. It does not if authorization failed, or if there was no connection.
+// isUndecided reports whether err, the error of server/discover at a URL, leaves open whether the
+// server is legacy. An error of authorization or of the connection does not count.
 func isUndecided(err error) bool {
 	if isA[legacyServerError](err) {
 		return false
@@ -52,10 +52,10 @@ func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serv
 	return serverInfo{}, err
 }
 
-// discover sends server/discover. It returns the result of a modern server, a legacyServerError
-// for any other response, or else why there was no response. If the server reports another
-// supported version or a header mismatch, discover retries once. It ignores ttlMs: the result
-// is valid for the lifetime of the connection.
+// discover sends server/discover. It returns the result of a modern server, a legacyServerError for
+// any other response, or else the reason for the lack of a response. If the server reports another
+// supported version, a header mismatch or a missing capability, discover retries once. It ignores
+// ttlMs: the result is valid for the lifetime of the connection.
 func (bc *backendConn) discover(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	revision := protocol.Newest()
 	for retry := false; ; retry = true {
@@ -93,7 +93,7 @@ func (bc *backendConn) discover(ctx context.Context, p *peer.Peer) (serverInfo, 
 	}
 }
 
-// supportedRevisions returns the revisions that the data of an error names.
+// supportedRevisions returns the supported revisions in the data of an error.
 func supportedRevisions(data []byte) []string {
 	value, _ := wire.Lookup(data, "supported")
 	return stringArray(value)
@@ -108,7 +108,8 @@ func stringArray(array []byte) (all []string) {
 	return all
 }
 
-// parseDiscover parses the result of server/discover. Some servers respond to anything with {}.
+// parseDiscover parses the result of server/discover. Some servers respond to every request with
+// {}.
 func parseDiscover(result []byte) (serverInfo, error) {
 	get := func(path ...string) []byte { value, _ := wire.Lookup(result, path...); return value }
 	common, ok := protocol.NewestModernOf(stringArray(get("supportedVersions")))

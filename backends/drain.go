@@ -20,7 +20,7 @@ import (
 //	  ├ Backend.redirectSubscriptions, redirect
 //	  └ Set.removeDrained, when nothing of the backend runs
 
-// start runs the backend while it is in the table and Set.Run runs.
+// start starts the backend. It runs while it is in the table and Set.Run runs.
 func (b *Backend) start() {
 	b.mu.Lock()
 	ok := b.draining || b.goWorker(b.shared.runShared)
@@ -30,8 +30,8 @@ func (b *Backend) start() {
 	}
 }
 
-// goWorker is Set.goWorker for a goroutine of the backend; f must end soon after the context is
-// done, which is when the backend is removed.
+// goWorker starts a goroutine of the backend by Set.goWorker. The context of f is done when the
+// backend is removed; f must end soon after that.
 func (b *Backend) goWorker(f func(serving context.Context)) bool {
 	b.running.Add(1)
 	ok := b.set.goWorker(func(context.Context) {
@@ -46,7 +46,7 @@ func (b *Backend) goWorker(f func(serving context.Context)) bool {
 
 // drain takes a removed backend out of service. It does not wait for its calls in flight.
 func (b *Backend) drain() {
-	// no per-session connection is being opened, so that each subscription is found
+	// prevents the opening of per-session connections, so that each subscription is found
 	b.opening.Lock()
 	b.mu.Lock()
 	b.draining = true
@@ -102,7 +102,7 @@ func (bc *backendConn) drainCalls(ctx context.Context, p *peer.Peer) {
 	}
 }
 
-// successor returns the current backend with the name of a draining one, nil if there is none.
+// successor returns the current backend with the name of a draining backend, nil if there is none.
 func (b *Backend) successor() *Backend {
 	if next := b.set.current().byName[b.cfg.Name]; next != b {
 		return next
@@ -134,9 +134,9 @@ func (b *Backend) redirectSubscriptions(session string, uris []string) {
 	}
 }
 
-// takeOverSubscriptions takes over a session's subscriptions from the predecessor of the
-// backend. The server is subscribed now or when it is ready. Then the session gets an update of
-// each URI, because one may have been missed.
+// takeOverSubscriptions takes over a session's subscriptions from the predecessor of the backend.
+// The server is subscribed now or when it is ready. After that the session gets an update of each
+// URI, because an update may have been missed.
 func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
 	bc.mu.Lock()
 	switch {
@@ -151,7 +151,7 @@ func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
 	}
 	defer bc.mu.Unlock()
 	if !bc.b.set.isSessionOpen(session) {
-		return // CloseSession removes it from here afterwards
+		return // after this check, CloseSession removes the subscriptions
 	}
 	for _, uri := range uris {
 		if bc.subs.add(uri, session) {
@@ -163,8 +163,8 @@ func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
 	bc.resubscribeLocked()
 }
 
-// resubscribeLocked subscribes the server to resubscribeURIs, if it is ready. During a
-// handshake, replayState or sendQueued does that.
+// resubscribeLocked subscribes the server to resubscribeURIs, if it is ready. During a handshake,
+// replayState or sendQueued subscribes the server.
 func (bc *backendConn) resubscribeLocked() {
 	uris := bc.resubscribeURIs
 	if bc.peer == nil || len(uris) == 0 {
@@ -188,8 +188,8 @@ func (bc *backendConn) resubscribeLocked() {
 	})
 }
 
-// removeDrained is called when nothing of a removed backend is left. A successor that could not
-// start next to it is tried again.
+// removeDrained is called when nothing of a removed backend is left. A successor that has failed to
+// start beside the removed backend is started again at once.
 func (s *Set) removeDrained(b *Backend) {
 	b.kill(nil)
 	s.mu.Lock()

@@ -9,9 +9,9 @@ import (
 
 var headerAnnotation = []byte(protocol.HeaderAnnotation)
 
-// fixHeaderAnnotations handles tools with invalid annotations for headers. Over HTTP such a
-// tool of a modern server MUST be left out ("tools"). Elsewhere headers have no meaning: the
-// annotations are removed, so that no client leaves out a working tool.
+// fixHeaderAnnotations handles tools with invalid annotations for headers. The specification
+// ("tools") requires leaving out such a tool of a modern server over HTTP. Otherwise headers have
+// no meaning: the annotations are removed, so that no client leaves out a working tool.
 func (b *Backend) fixHeaderAnnotations(page *catalog.Page, s serverInfo) {
 	kept := page.Items[:0]
 	for _, item := range page.Items {
@@ -35,7 +35,7 @@ func (b *Backend) fixHeaderAnnotations(page *catalog.Page, s serverInfo) {
 	page.Items = kept
 }
 
-// headerSchemas returns the schemas of the tools with arguments that go into headers.
+// headerSchemas returns the schemas of the tools with arguments that are sent in headers, by name.
 func headerSchemas(tools []catalog.Item) map[string][]byte {
 	var all map[string][]byte
 	for _, t := range tools {

@@ -8,11 +8,11 @@ import (
 	"mcpgateway/internal/peer"
 )
 
-// errIdle is why an unused connection ends: see config.Backend.IdleStop.
+// errIdle is the reason for the end of an unused connection: see config.Backend.IdleStop.
 var errIdle = errors.New("idle (idle_stop)")
 
-// stopIfIdle stops the connection until there is demand, if there is none now, and reports
-// whether it does. A call that comes at this moment waits for the next start.
+// stopIfIdle stops an unused connection until there is demand, and reports whether it has stopped
+// the connection. A call that arrives at this moment is queued for the next start.
 func (bc *backendConn) stopIfIdle(p *peer.Peer) bool {
 	unread := !bc.isPerSession() && bc.b.hasUnreadLists()
 	bc.mu.Lock()
@@ -34,8 +34,8 @@ func (bc *backendConn) stopIfIdle(p *peer.Peer) bool {
 	return stops
 }
 
-// hasUnreadLists reports whether the tools were never listed, so that no call could start the
-// backend again; or whether changed lists were not read yet.
+// hasUnreadLists reports whether the tools were never listed, or changed lists were not read yet. A
+// backend whose tools were never listed gets no calls that would start it again.
 func (b *Backend) hasUnreadLists() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

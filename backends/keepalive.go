@@ -14,21 +14,22 @@ import (
 )
 
 const (
-	// pingAfter is how long nothing must have been received for a ping to be sent.
+	// pingAfter is the time without a received message after which a ping is sent.
 	pingAfter = time.Minute
-	// pingTimeout is how long the backend may take to respond; then it is pinged again.
+	// pingTimeout is the longest wait for the response to a ping; after it the next ping is sent.
 	pingTimeout = 10 * time.Second
-	// maxUnansweredPings is how many pings in a row may get no response.
+	// maxUnansweredPings is the number of pings in a row without a response that end the
+	// connection.
 	maxUnansweredPings = 3
 )
 
-// errHung is why a connection ends whose server no longer responds.
+// errHung is the reason for the end of a connection whose server no longer responds.
 var errHung = fmt.Errorf("it hangs: %d pings in a row got no response, each within %v",
 	maxUnansweredPings, pingTimeout)
 
-// A keepAlive watches a silent connection: it pings a legacy server, and ends the connection if
-// it has not been used for long. A message from the server proves that it is alive, and a
-// server that works on a call is not pinged.
+// A keepAlive watches a connection. It pings a silent legacy server, and ends the connection if the
+// server does not respond or the connection is unused for idleStop. Any message from the server
+// counts as a response to a ping, and a server that works on a call is not pinged.
 type keepAlive struct {
 	conn     *backendConn
 	peer     *peer.Peer
@@ -60,7 +61,8 @@ func (bc *backendConn) startKeepAlive(ctx context.Context, h *inboundHandler,
 	}
 }
 
-// run returns why the connection is to end, nil if it has ended by itself.
+// run returns the reason for which the connection must end, nil if ctx is done or there is nothing
+// to watch.
 func (k *keepAlive) run(ctx context.Context) error {
 	checkedAt := time.Now()
 	for {
@@ -87,7 +89,7 @@ func (k *keepAlive) run(ctx context.Context) error {
 	}
 }
 
-// nextCheck returns when the next check is due, after one at looked; zero = never.
+// nextCheck returns the time of the next check after a check at checkedAt; zero = never.
 func (k *keepAlive) nextCheck(checkedAt time.Time) (next time.Time) {
 	t := k.peer.Activity()
 	if k.pings {

@@ -13,8 +13,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Limits of each list of one backend; its size in bytes is limited like a message. The rest is
-// left out, and logged.
+// Limits of each list of one backend; the size of a list in bytes is limited like the size of a
+// message. Entries beyond a limit are left out, with a warning in the log.
 const (
 	maxPages   = 1000
 	maxEntries = 10000
@@ -30,7 +30,7 @@ type listRead struct {
 	omitted     []catalog.Issue // entries that were left out
 	repaired    []catalog.Issue
 	suspicious  []catalog.Issue // entries that some clients may not accept
-	ttl         time.Duration   // the shortest of all pages
+	ttl         time.Duration   // the shortest TTL of all pages
 	public      bool            // all pages are marked as public
 	err         error
 	params      []byte // of the request for the next page
@@ -40,8 +40,8 @@ type listRead struct {
 	done        bool
 }
 
-// readLists reads lists in parallel, and publishes them. A failure is logged, keeps the last
-// listing, and is retried later.
+// readLists reads lists in parallel, and publishes them. If a list cannot be read, the failure is
+// logged, the last listing remains, and the list is read again later.
 func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo,
 	which [catalog.NumKinds]bool) {
 	var read []*listRead
@@ -52,7 +52,7 @@ func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo,
 		}
 	}
 	b.readPages(ctx, p, s, read)
-	if ctx.Err() == context.Canceled { // the connection is over; runConn reports why
+	if ctx.Err() == context.Canceled { // the connection is over; runConn reports the reason
 		b.mu.Lock()
 		raw := b.raw
 		b.mu.Unlock()
@@ -60,7 +60,7 @@ func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo,
 		return
 	}
 	now, _ := b.shared.currentPeer()
-	if now != p { // the connection is over, but complete lists count
+	if now != p { // the connection is over, but complete lists are stored
 		read = slices.DeleteFunc(read, func(r *listRead) bool { return r.err != nil })
 	}
 	for _, r := range read {
@@ -80,7 +80,7 @@ func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo,
 	b.storeLists(read, s, now == p)
 }
 
-// readPages reads all pages of the lists. The requests for the next page of each go out
+// readPages reads all pages of the lists. The requests for the next page of each list are sent
 // together.
 func (b *Backend) readPages(ctx context.Context, p *peer.Peer, s serverInfo, read []*listRead) {
 	for {
@@ -112,8 +112,8 @@ func (b *Backend) readPages(ctx context.Context, p *peer.Peer, s serverInfo, rea
 	}
 }
 
-// addPage adds a page and returns the cursor of the next one, nil if there is none. A repeated
-// cursor ends the list, because following it would never end.
+// addPage adds a page and returns the cursor of the next page, nil if there is none. A repeated
+// cursor ends the list, because the pages would repeat without end.
 func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []byte, err error) {
 	if a.Err != nil {
 		return nil, a.Err

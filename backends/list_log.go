@@ -8,23 +8,23 @@ import (
 	"mcpgateway/catalog"
 )
 
-// A list that keeps failing is logged at once, again after firstRelogPause, then after double
-// the time each, up to longestRelogPause.
+// Repeated failures of a list are logged at once, again after firstRelogPause, and then after
+// pauses that double up to longestRelogPause.
 const (
 	firstRelogPause   = time.Minute
 	longestRelogPause = time.Hour
 )
 
-// listFailures limits the log of a list that keeps failing. The zero value is a list that did
-// not fail.
+// listFailures limits the log records about failures of a list. The zero value is that of a list
+// without failures.
 type listFailures struct {
 	count int       // since the last record
-	next  time.Time // when it is logged again
+	next  time.Time // time from which the next failure is logged
 	pause time.Duration
 }
 
-// countListFailure counts a failure of a list. It reports whether to log it, and how many
-// failures the record stands for.
+// countListFailure counts a failure of a list. It reports whether to log the failure, and the
+// number of failures that the log record represents.
 func (b *Backend) countListFailure(k catalog.Kind) (count int, log bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,12 +43,12 @@ func (b *Backend) countListFailure(k catalog.Kind) (count int, log bool) {
 	return count, true
 }
 
-// maxLoggedChanges is how many changed tools of one list are logged individually.
+// maxLoggedChanges is the number of changed tools of one list that are logged individually.
 const maxLoggedChanges = 20
 
-// logChangedTools logs each tool whose definition differs from the last known one, of this run
-// or an earlier one: a person may have approved the tool by its description. A tool that was
-// absent in between is the same tool. Definitions are identified by their hashes.
+// logChangedTools logs each tool whose definition differs from the last known definition, of this
+// run or an earlier run: a person may have approved the tool by its description. A tool that was
+// absent in between counts as the same tool. Definitions are identified by their hashes.
 func (b *Backend) logChangedTools(known, read []catalog.Item) {
 	if b.toolHashes == nil || len(b.toolHashes) > maxEntries {
 		b.toolHashes = make(map[string]string)
@@ -73,7 +73,7 @@ func (b *Backend) logChangedTools(known, read []catalog.Item) {
 	}
 }
 
-// definitionHash identifies a definition, well enough to distinguish it from another one.
+// definitionHash returns a hash that distinguishes a definition from others.
 func definitionHash(definition []byte) string {
 	sum := sha256.Sum256(definition)
 	return hex.EncodeToString(sum[:8])
@@ -91,7 +91,7 @@ func logKey(k catalog.Kind) string {
 // counted.
 const maxLoggedIssues = 20
 
-// logIssues logs, once each, issues of a list and its entries.
+// logIssues logs issues of a list and its entries, each issue once.
 func (b *Backend) logIssues(k catalog.Kind, issues []catalog.Issue) {
 	if len(b.loggedIssues) > maxEntries {
 		b.loggedIssues = nil

@@ -13,32 +13,32 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A modern backend sends its changes only on a subscriptions/listen of the gateway. There is one
-// for all sessions: it requests the changes of every list whose changes the server announces, and
-// the updates of every URI with a subscription. A listen cannot be amended; when the URIs change
-// it is replaced.
+// A modern backend announces changes only on a subscriptions/listen stream, in short a listen, that
+// the gateway has requested. The gateway has one listen for all sessions. The listen requests the
+// changes of every list whose changes the server announces, and the updates of every URI with a
+// subscription. A listen cannot be amended; if the URIs change, it is replaced.
 //
 //	startListenLoop ─ run (one goroutine) ─ open: send, acknowledgement ─ resolveSubscribes
 //	                    └ until other URIs are wanted (reopen), the listen or the connection ends
 
 const (
-	// ackTimeout is how long a server may take to acknowledge a listen. Then it is assumed to
-	// have accepted all of it.
+	// ackTimeout is the longest wait for the acknowledgement of a listen. After it the server is
+	// assumed to have accepted the whole listen.
 	ackTimeout = 5 * time.Second
-	// firstListenTimeout is how long the first refresh waits for the first listen, so that no
-	// change in between is missed. If the listen comes later, the lists are read once more.
+	// firstListenTimeout is the longest wait of the first refresh for the first listen, so that no
+	// change in between is missed. If the listen is opened later, the lists are read once more.
 	firstListenTimeout = time.Second
-	// listenEndTimeout is how long a server at a pipe may take to end a listen. Some servers
-	// have one listen per pipe, and would take the end of the old for that of the new one.
+	// listenEndTimeout is the longest wait for the end of a listen on stdio. Some servers have one
+	// listen per process, and would end the new listen instead of the old one.
 	listenEndTimeout = time.Second
-	// uriBatchDelay is how long further URIs are collected before the listen is replaced.
+	// uriBatchDelay is the time for which further URIs are collected before the listen is replaced.
 	uriBatchDelay = 50 * time.Millisecond
-	// pruneURIsDelay is how long unused URIs stay in the listen, if there is no other reason to
-	// replace it.
+	// pruneURIsDelay is the time after which a listen with unused URIs is replaced, if there is no
+	// other reason to replace it earlier.
 	pruneURIsDelay = time.Minute
 )
 
-// A listenLoop keeps the listen of a connection open. A nil one does nothing.
+// A listenLoop keeps the listen of a connection open. A nil listenLoop does nothing.
 type listenLoop struct {
 	conn    *backendConn
 	peer    *peer.Peer
@@ -55,7 +55,8 @@ type listenLoop struct {
 	pause     time.Duration
 }
 
-// startListenLoop listens to a modern server until ctx is done, or stop is called.
+// startListenLoop keeps a listen at a modern server open until ctx is done or stop is called. It
+// returns nil for a legacy server and for a per-session connection.
 func (bc *backendConn) startListenLoop(ctx context.Context, p *peer.Peer,
 	s serverInfo) *listenLoop {
 	if !s.modern || bc.isPerSession() {
@@ -98,7 +99,7 @@ func (ll *listenLoop) run(ctx context.Context) {
 	ll.missed = len(ll.conn.subs.acceptedURIs()) > 0
 	ll.conn.mu.Unlock()
 	for ctx.Err() == nil {
-		if ll.isDisconnected() { // the next connection finds out what was missed
+		if ll.isDisconnected() { // the next connection determines what was missed
 			ll.markReady()
 			<-ctx.Done()
 			return
@@ -117,8 +118,8 @@ func (ll *listenLoop) run(ctx context.Context) {
 	}
 }
 
-// needsReopen reports whether another listen is needed. It is not needed at once if there are
-// only fewer URIs, because replacing a listen has a cost, above all at a pipe.
+// needsReopen reports whether the listen must be replaced now. A listen that only has unused URIs
+// is not replaced at once, because a replacement takes time, especially on stdio.
 func (ll *listenLoop) needsReopen(uris []string) bool {
 	if ll.current == nil || ll.pruneURIs {
 		return true
@@ -135,8 +136,8 @@ func (ll *listenLoop) uriCount() int {
 	return len(ll.current.uris)
 }
 
-// replace replaces the current listen; with none if filter is nil. It reports false if that has
-// failed and is to be retried.
+// replace replaces the current listen. If filter is nil, replace only ends the current listen. It
+// reports false if the new listen has failed and must be retried.
 func (ll *listenLoop) replace(ctx context.Context, filter []byte, uris []string) bool {
 	ll.pruneURIs = false
 	if !ll.conn.b.hasManyStreams() || filter == nil {
@@ -211,8 +212,8 @@ func (ll *listenLoop) awaitChange(ctx context.Context, hasUnused bool) {
 	ll.awaitRetry(ctx, nil)
 }
 
-// awaitRetry waits before the next try, longer after each failure, and forever if the server
-// does not know the method; a change of the wanted URIs ends it.
+// awaitRetry waits before the next try, longer after each failure. A change of the wanted URIs ends
+// the wait; if the server does not know the method, nothing else does.
 func (ll *listenLoop) awaitRetry(ctx context.Context, err error) {
 	timer := time.After(ll.pause)
 	ll.pause = min(2*ll.pause, longestRetryDelay)
@@ -235,7 +236,8 @@ func (ll *listenLoop) noteFailure(err error) {
 		ll.conn.b.refreshTools()
 	}
 	logAt := ll.conn.log.Debug
-	if ll.pause == firstPause && !ll.isDisconnected() { // logged elsewhere
+	// the end of a connection is logged elsewhere
+	if ll.pause == firstPause && !ll.isDisconnected() {
 		logAt = ll.conn.log.Warn
 	}
 	logAt("subscriptions/listen failed; changes may be noticed late", "err", err)
@@ -248,8 +250,8 @@ func (ll *listenLoop) isDisconnected() bool {
 	return ll.conn.disconnectedPeer == ll.peer
 }
 
-// wantedFilter returns the params of the listen that is needed, nil if none is; and the URIs in
-// it.
+// wantedFilter returns the params of the wanted listen, nil if none is wanted, and the URIs in the
+// params.
 func (ll *listenLoop) wantedFilter() (params []byte, uris []string) {
 	filter := make(map[string]any)
 	for k, flag := range map[catalog.Kind]string{
@@ -275,7 +277,8 @@ func (ll *listenLoop) wantedFilter() (params []byte, uris []string) {
 	return wire.Encode(map[string]any{"notifications": filter}), uris
 }
 
-// closeCurrent ends the current listen, if there is one. At a pipe it also waits for its end.
+// closeCurrent ends the current listen, if there is one. On stdio it also waits for the end of the
+// listen.
 func (ll *listenLoop) closeCurrent(ctx context.Context) {
 	ls := ll.current
 	if ls == nil {
@@ -310,7 +313,8 @@ func (ll *listenLoop) refreshMissed() {
 	}
 }
 
-// resolveSubscribes responds to the pending subscribes that the current listen decides.
+// resolveSubscribes responds to the pending subscribes whose result is known from the current
+// listen.
 func (ll *listenLoop) resolveSubscribes() {
 	bc, ls := ll.conn, ll.current
 	bc.mu.Lock()

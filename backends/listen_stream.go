@@ -18,7 +18,7 @@ type listenStream struct {
 	acked       chan []byte // capacity 1: the notifications that the server has acknowledged
 	ended       peer.ResponseChan
 	openedAt    time.Time
-	acceptedAll bool     // the acknowledgement does not say what it covers
+	acceptedAll bool     // the server has not stated which URIs it accepts
 	accepted    []string // acknowledged URIs
 }
 
@@ -26,7 +26,7 @@ func (ls *listenStream) covers(uri string) bool {
 	return ls.acceptedAll || slices.Contains(ls.accepted, uri)
 }
 
-// matches reports whether a notification belongs to this listen, or names none.
+// matches reports whether a notification belongs to this listen, or names no listen.
 func (ls *listenStream) matches(m wire.Message) bool {
 	id := protocol.SubscriptionID(m)
 	return id == "" || string(id) == string(ls.call.ID()) ||
@@ -67,7 +67,7 @@ func (ll *listenLoop) open(ctx context.Context, params []byte,
 	return ls, nil
 }
 
-// listenError returns why a listen ended that was not acknowledged.
+// listenError returns the reason for the end of a listen that was not acknowledged.
 func listenError(a peer.Response) error {
 	if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
 		return wire.ReadError(failure)

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// wantedLevel returns the level at which the backend should log: that of the session, or the
-// lowest of all sessions that share the connection; "" if none is set.
+// wantedLevel returns the level at which the backend should log: the level of the session, or the
+// lowest level of all sessions that share the connection; "" if none is set.
 func (bc *backendConn) wantedLevel() string {
 	all := &bc.b.set.sessions
 	all.mu.Lock()
@@ -34,7 +34,7 @@ func (bc *backendConn) wantedLevel() string {
 	return lowest
 }
 
-// levelTimeout is how long a client waits, at most, for the backends to respond.
+// levelTimeout is the longest time for which a client waits for the responses of the backends.
 const levelTimeout = 2 * time.Second
 
 // SetLevel sets a session's log level at the backends, now and on each new connection. It calls
@@ -61,16 +61,16 @@ func setLevelRequest(level string) wire.Message {
 		wire.Encode(map[string]string{"level": level}))
 }
 
-// sendLevel sends the wanted level to the backend, if it has changed, as part of a group that
-// may be nil.
+// sendLevel sends the wanted level to the backend, if it has changed. If g is not nil, g waits for
+// the response.
 func (bc *backendConn) sendLevel(g *responseGroup) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	bc.sendLevelLocked(g)
 }
 
-// sendLevelLocked determines and sends the level under bc.mu, so that of two concurrent changes
-// the later one counts, and no call overtakes it.
+// sendLevelLocked determines and sends the level while bc.mu is held, so that the later one of two
+// concurrent changes counts, and no call overtakes the level.
 func (bc *backendConn) sendLevelLocked(g *responseGroup) {
 	level := bc.wantedLevel()
 	if bc.peer == nil || bc.server.modern || level == "" || level == bc.sentLevel ||

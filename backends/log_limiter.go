@@ -9,8 +9,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits of the log records that the output of one backend causes, each a rate and a burst.
-// Records beyond them are dropped and counted.
+// Limits of the log records that the output of one backend causes, each a rate and a burst. Records
+// beyond the limits are dropped and counted.
 const (
 	recordsPerSecond = 100
 	recordBurst      = 500
@@ -18,8 +18,8 @@ const (
 	byteBurst        = 256 << 10
 	// recordOverhead is the size of a record without its message and values: time, level, keys.
 	recordOverhead = 100
-	// While records are dropped, a record reports their number: after firstReportPause, then
-	// after double the time each, up to longestReportPause.
+	// While records are dropped, further records report their number: the first after
+	// firstReportPause, the others after pauses that double up to longestReportPause.
 	firstReportPause   = time.Second
 	longestReportPause = time.Hour
 )
@@ -40,7 +40,7 @@ type logLimiter struct {
 
 	mu           sync.Mutex
 	dropped      int // since the last report
-	droppedBytes int // of these records
+	droppedBytes int // size of these records
 	reportedAt   time.Time
 	pause        time.Duration // between the last two reports
 }
@@ -78,8 +78,8 @@ func (h rateLimitedHandler) WithGroup(name string) slog.Handler {
 	return rateLimitedHandler{h.Handler.WithGroup(name), h.logLimiter}
 }
 
-// drop counts a dropped record. The first one after a report starts the pause before the next
-// report. The pause is short again after a time without dropped records.
+// drop counts a dropped record. The first dropped record after a report starts the pause before the
+// next report. After a time without dropped records, the pause is firstReportPause again.
 func (ll *logLimiter) drop(size int) {
 	ll.mu.Lock()
 	defer ll.mu.Unlock()

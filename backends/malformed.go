@@ -13,7 +13,7 @@ import (
 // maxLoggedMessage bounds the logged part of a backend's log message, in bytes.
 const maxLoggedMessage = 8 << 10
 
-// truncate returns the first n bytes of a text, or a few less.
+// truncate returns the first n bytes of a text, without invalid UTF-8.
 func truncate(text string, n int) string {
 	return strings.ToValidUTF8(text[:min(len(text), n)], "")
 }
@@ -28,8 +28,8 @@ func (h *inboundHandler) onMalformed(e *transport.MalformedError) {
 	logAt("skipped output that is not a message", "text", text, "err", malformedReason(e))
 }
 
-// malformedReason returns why output is not a message. For a line of plain text it omits the
-// position at which JSON ends, which means nothing.
+// malformedReason returns the reason why output is not a message. For a line of plain text the
+// reason contains no position, because a position in plain text means nothing.
 func malformedReason(e *transport.MalformedError) error {
 	reason, isParse := strings.CutPrefix(e.Err.Message, "Parse error: ")
 	text := strings.TrimLeft(string(e.Text), " \t\r\n")

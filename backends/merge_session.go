@@ -4,8 +4,8 @@ import (
 	"errors"
 )
 
-// errMergedIntoShared is why a per-session connection ends that has found the backend to be
-// modern.
+// errMergedIntoShared is the reason for the end of a per-session connection whose handshake has
+// shown that the backend is modern.
 var errMergedIntoShared = errors.New("it does not need a connection for each session")
 
 // mergeIntoShared ends a per-session connection: its queued calls and all later ones go over
@@ -28,8 +28,8 @@ func (bc *backendConn) mergeIntoShared() {
 }
 
 // addSubscriptions takes over a session's subscriptions from another connection to the backend,
-// unless the session is over. The connection to a legacy backend must not have begun to start,
-// because it subscribes at its start.
+// unless the session is over. A connection to a legacy backend must not have begun to start,
+// because the subscriptions are sent during the start.
 func (bc *backendConn) addSubscriptions(session string, uris []string) {
 	bc.mu.Lock()
 	if bc.draining {

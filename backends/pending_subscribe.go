@@ -8,8 +8,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// isSubscriptionRequest reports whether a request is a subscribe or unsubscribe, which modern
-// servers do not have: they have subscriptions/listen.
+// isSubscriptionRequest reports whether a request is a subscribe or unsubscribe request. Modern
+// servers have subscriptions/listen instead of these requests.
 func isSubscriptionRequest(m wire.Message) bool {
 	method := m.Method()
 	return method == protocol.MethodResourcesSubscribe ||
@@ -22,9 +22,9 @@ func uriParam(m wire.Message) string {
 }
 
 // subscribeByListenLocked handles resources/subscribe and resources/unsubscribe for a modern
-// backend. A subscribe is answered when the listen contains the URI, at once if it already
-// does; an unsubscribe at once. It returns a function that sends the response, to be called
-// without bc.mu.
+// backend. The response to a subscribe request is sent when the listen contains the URI, and at
+// once if the listen already contains it. The response to an unsubscribe request is sent at once.
+// respond sends a response that is due at once, and must be called without bc.mu.
 func (bc *backendConn) subscribeByListenLocked(q queuedCall) (respond func()) {
 	uri := uriParam(q.request)
 	q.call.Modern, q.call.InterceptResponse = false, nil // the gateway itself responds
@@ -60,8 +60,8 @@ func (bc *backendConn) subscribeByListenLocked(q queuedCall) (respond func()) {
 	return func() {}
 }
 
-// resolveSubscribesLocked removes the pending subscribes whose URI is decided, and returns
-// functions that send the responses.
+// resolveSubscribesLocked removes the pending subscribes whose result is known by state, and
+// returns functions that send the responses.
 func (bc *backendConn) resolveSubscribesLocked(
 	state func(uri string) (known bool, err *wire.Error),
 ) (respond []func()) {

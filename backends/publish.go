@@ -7,8 +7,9 @@ import (
 	"mcpgateway/catalog"
 )
 
-// publish makes a View of the current listings, unless one was made since it was called: when
-// two hundred backends start together each has changes, and one merge serves many.
+// publish makes a View of the current listings, unless another goroutine has made one since publish
+// was called. If two hundred backends start together, each has changes, and one merge serves many
+// of them.
 func (s *Set) publish() {
 	changes := s.changes.Add(1)
 	s.mu.Lock()
@@ -18,8 +19,8 @@ func (s *Set) publish() {
 	}
 }
 
-// publishLocked makes a View. Names stay with the backends that have them, unless reassign is set
-// or no lists have gone out yet: then they are assigned in configuration order.
+// publishLocked makes a View. Names stay with the backends that have them. If reassign is set or no
+// lists could have been sent yet, names are assigned in configuration order.
 func (s *Set) publishLocked(reassign bool) {
 	s.published = s.changes.Load() // before reading the listings
 	t := s.current()
@@ -63,8 +64,8 @@ func (s *Set) publishLocked(reassign bool) {
 // maxLoggedMoves bounds the records about names that belong to another backend.
 const maxLoggedMoves = 20
 
-// logMoves logs the names that belong to another backend than in the lists before, of this run
-// or the last one.
+// logMoves logs the names that belong to another backend than in the preceding lists, of this run
+// or the preceding run.
 func (s *Set) logMoves(moves []catalog.Move) {
 	text := " belongs to another backend now: the name means something else"
 	if !s.listsSent {
@@ -81,8 +82,8 @@ func (s *Set) logMoves(moves []catalog.Move) {
 	}
 }
 
-// A loggedName is the exposed name of a backend's entry, "" = none, and the other backend that
-// is the reason.
+// A loggedName is the exposed name of a backend's entry, "" = none, and the other backend that is
+// the reason for this name.
 type loggedName struct {
 	kind                                 catalog.Kind
 	backend, original, exposed, conflict string
@@ -91,13 +92,15 @@ type loggedName struct {
 // maxLoggedNames bounds Set.loggedNames.
 const maxLoggedNames = 100_000
 
-// A renameCause is why entries of a backend are exposed under other names, or under none.
+// A renameCause is the cause for which entries of a backend are exposed under other names, or
+// hidden.
 type renameCause struct {
 	backend, conflict      string
 	prefixConflict, hidden bool
 }
 
-// logNames logs, once, which entries are exposed under another name than their own.
+// logNames logs the entries that are exposed under a name other than their original name, or
+// hidden, each entry once.
 func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 	if len(s.loggedNames) > maxLoggedNames {
 		clear(s.loggedNames)

@@ -9,9 +9,9 @@ import (
 	"mcpgateway/internal/peer"
 )
 
-// A backend that announces changed lists after every listing is slowed down: after
-// undelayedRefreshes refreshes in a row there is a delay before each, which doubles up to
-// longestRefreshDelay.
+// Refreshes are delayed if a backend announces changed lists after every listing: after
+// undelayedRefreshes refreshes in a row, there is a delay before each further refresh. The delay
+// doubles up to longestRefreshDelay.
 const (
 	undelayedRefreshes  = 5
 	longestRefreshDelay = 10 * time.Second
@@ -85,8 +85,8 @@ func (bc *backendConn) beginRefresh() (done func()) {
 	return sync.OnceFunc(func() { bc.refreshing.Add(-1) })
 }
 
-// refresh discovers the server again if necessary, and reads lists: all of them if the server
-// was unreachable before, none if it is now.
+// refresh discovers the server again if necessary, and reads lists: all lists if the server was
+// unreachable before, and none if it is unreachable now.
 func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo,
 	which [catalog.NumKinds]bool) error {
 	defer bc.beginRefresh()()
@@ -106,14 +106,14 @@ func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo,
 	return nil
 }
 
-// markSuspect has the next refresh discover the server again.
+// markSuspect makes the next refresh discover the server again.
 func (bc *backendConn) markSuspect() {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	bc.needsRediscovery = true
 }
 
-// rediscoverTimeout is how long an unreachable server may take to respond to server/discover.
+// rediscoverTimeout is the longest wait for the response to a repeated server/discover.
 const rediscoverTimeout = 10 * time.Second
 
 // rediscover sends server/discover again if the server is suspect or was unreachable. It fails

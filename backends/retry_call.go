@@ -11,15 +11,16 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// retryInNewSessionFunc returns the InterceptResponse of a call. It is a function of its own
-// because a closure in trySend would put every call on the heap.
+// retryInNewSessionFunc returns the InterceptResponse of a call. It is a separate function because
+// a closure in trySend would put every call on the heap.
 func (bc *backendConn) retryInNewSessionFunc(p *peer.Peer,
 	q queuedCall) func(wire.Message, error) bool {
 	return func(_ wire.Message, err error) bool { return bc.retryInNewSession(p, q, err) }
 }
 
-// retryInNewSession reports whether a call over p was refused only because the server does not
-// know the HTTP session. The call is then queued for the next session and sent once more.
+// retryInNewSession reports whether a call over p was refused only because the server does not know
+// the HTTP session. If so, retryInNewSession queues the call for the next session, and the call is
+// sent once more.
 func (bc *backendConn) retryInNewSession(p *peer.Peer, q queuedCall, err error) bool {
 	if err == nil || !httpclient.IsUnknownSession(err) {
 		return false
@@ -38,15 +39,15 @@ func (bc *backendConn) retryAfterRefreshFunc(p *peer.Peer,
 	return func(a wire.Message, err error) bool { return bc.retryAfterRefresh(p, q, a, err) }
 }
 
-// retryAfterRefresh reports whether it handles the result of a call itself: a modern server has
-// refused the form of the request, and so has not run it. The tools are listed again, because
-// their schemas contain the headers that a call needs, or the server is discovered again
-// (refreshLoop), and the call is sent once more. If that fails too, the caller gets an error
-// that it can understand: -32020 and -32022 concern only the gateway.
+// retryAfterRefresh handles the response to a call if a modern server has refused the form of the
+// request, and so has not run it. It reports whether it handles the response. The tools are listed
+// again, because their schemas contain the headers that a call needs, or the server is discovered
+// again (refreshLoop). Then the call is sent once more. If the second try fails in the same way,
+// the caller gets another error, because -32020 and -32022 concern only the gateway.
 //
 // Meanwhile the call has no timeout in the peer, and the refresh may have none either
-// (start_timeout: 0). So the call waits for its call_timeout, or for refreshRetryTimeout
-// without one, and then ends as not run.
+// (start_timeout: 0). Therefore the call waits for its call_timeout, or for refreshRetryTimeout if
+// it has no timeout, and then ends as not run.
 func (bc *backendConn) retryAfterRefresh(p *peer.Peer, q queuedCall, a wire.Message,
 	err error) bool {
 	bc.noteReachability(err)
@@ -82,10 +83,10 @@ func (bc *backendConn) retryAfterRefresh(p *peer.Peer, q queuedCall, a wire.Mess
 	return true
 }
 
-// refreshRetryTimeout is how long a call without call_timeout waits for the refresh.
+// refreshRetryTimeout is the longest wait for the refresh of a call without call_timeout.
 const refreshRetryTimeout = 2 * time.Minute
 
-// expireRetry ends a call that still waits in retryQueue. A call waits there only once.
+// expireRetry ends a call that still waits in retryQueue. A call is never queued there twice.
 func (bc *backendConn) expireRetry(c *peer.Call, waited time.Duration) {
 	bc.mu.Lock()
 	i := slices.IndexFunc(bc.retryQueue, func(q queuedCall) bool { return q.call == c })

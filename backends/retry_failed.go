@@ -2,9 +2,9 @@ package backends
 
 import "time"
 
-// The per-session connections are opened retryStep apart, or closer together if the last would
-// wait longer than retrySpread. Many handshakes at the same moment would delay the calls of all
-// backends.
+// Per-session connections are opened at intervals of retryStep, or at shorter intervals if the last
+// connection would wait longer than retrySpread. Many handshakes at the same moment would delay the
+// calls of all backends.
 const (
 	retryStep   = 20 * time.Millisecond
 	retrySpread = time.Second
@@ -41,7 +41,7 @@ func (s *Set) RetryFailed() (names []string) {
 	return names
 }
 
-// resetSessionBreaker allows per-session connections to be opened although those of other
+// resetSessionBreaker allows the opening of per-session connections although connections of other
 // sessions have failed.
 func (b *Backend) resetSessionBreaker() {
 	b.mu.Lock()

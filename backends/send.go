@@ -43,7 +43,7 @@ func (bc *backendConn) send(q queuedCall) {
 	}
 }
 
-// sendOnce sends q and reports false if the connection closed while doing so; the caller then
+// sendOnce sends q. It reports false if the connection was closed meanwhile; the caller then
 // retries.
 func (bc *backendConn) sendOnce(q queuedCall) bool {
 	bc.mu.Lock()
@@ -62,7 +62,7 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 		q.call.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)
 		return true
 	}
-	// CloseSession removes calls that are queued here
+	// a call that is queued after CloseSession would not be removed
 	if q.subscribe != nil && !bc.b.set.isSessionOpen(q.subscribe.session) {
 		bc.mu.Unlock()
 		q.call.Handler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
@@ -186,11 +186,11 @@ func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (deferred 
 	return deferred
 }
 
-// belongsElsewhereLocked reports whether a call on the shared connection belongs on its
-// session's own: the server is legacy, and either each session is to have a connection
-// (Backend.hasPerSessionConns), or the server was told capabilities that differ from the ones
-// of the session's client. The answer depends on the handshake, so it is valid only while there
-// is a connection.
+// belongsElsewhereLocked reports whether a call on the shared connection belongs on the session's
+// own connection: the server is legacy, and either each session has a connection
+// (Backend.hasPerSessionConns), or the capabilities declared to the server differ from those of the
+// session's client. The result depends on the handshake, so it is valid only while there is a
+// connection.
 func (bc *backendConn) belongsElsewhereLocked(q queuedCall) bool {
 	if bc.isPerSession() || bc.server.modern || q.staysOnConn || q.call.SessionID == "" {
 		return false
@@ -214,9 +214,10 @@ func (b *Backend) reroute(q queuedCall) {
 // trySend sends a call over the connection with s, in the form of its generation.
 //
 //   - A call that the filters in force do not permit is refused with [peer.ErrForbidden].
-//   - A continuation is refused with a *[wire.Error] for a legacy server, where the call that
-//     needs input stays open until it has it, and for another program than the one that
-//     requested the input: the state and the user's responses are not meant for it.
+//   - A continuation is refused with a *[wire.Error] for a legacy server, because a legacy server
+//     keeps a call open until it has the input. A continuation is also refused if the backend runs
+//     another program than the one that requested the input, because the state and the user's
+//     responses are not meant for that program.
 func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q queuedCall) error {
 	if !bc.b.permits(q.request, q.call) {
 		return peer.ErrForbidden
@@ -235,10 +236,10 @@ func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q queuedCall) error {
 	return p.TrySend(bc.b.withClientMeta(q.request, s, q.call.SessionID, q.call.AllowTask), q.call)
 }
 
-// withClientMeta returns a request as a modern server expects it, with the client metadata of a
-// session; "" = of no session, without capabilities or log level. If tasks is set, the server
-// may respond with a task, whatever the session's client has declared. A request for a legacy
-// server is returned unchanged.
+// withClientMeta returns a request in the form for a modern server, with the client metadata of a
+// session; "" = no session: metadata without capabilities and log level. If tasks is set, the
+// server may respond with a task, even if the session's client has not declared support for tasks.
+// A request for a legacy server is returned unchanged.
 func (b *Backend) withClientMeta(m wire.Message, s serverInfo, session string,
 	tasks bool) wire.Message {
 	if !s.modern {

@@ -7,7 +7,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A serverInfo is what a backend has declared in the handshake.
+// A serverInfo contains the declarations of a backend in the handshake.
 type serverInfo struct {
 	ProtocolVersion string          `json:"protocolVersion"`
 	Capabilities    json.RawMessage `json:"capabilities"`
@@ -18,8 +18,8 @@ type serverInfo struct {
 	bothGenerations bool // a DiscoverResult that includes legacy revisions
 }
 
-// displayName returns the server's name/version; a part that the server omits is empty, and so
-// is the whole if it omits both.
+// displayName returns the server's name/version; a part that the server omits is empty. If the
+// server omits both, the result is "".
 func (s serverInfo) displayName() string {
 	var info struct{ Name, Version json.RawMessage }
 	_ = json.Unmarshal(s.ServerInfo, &info)
@@ -45,8 +45,8 @@ func (s serverInfo) has(capability ...string) bool {
 	return catalog.Declares(s.Capabilities, capability...)
 }
 
-// lists reports whether the server is asked for a list. Tools are always listed, because they
-// are what servers are for.
+// lists reports whether the gateway requests a list from the server. Tools are always requested,
+// because they are the main purpose of servers.
 func (s serverInfo) lists(k catalog.Kind) bool {
 	return k == catalog.Tools || s.has(k.Capability())
 }

@@ -17,14 +17,14 @@ func (b *Backend) subscribe(uri string, m wire.Message, c *peer.Call) {
 // A subscribeCall is the ResponseHandler of a resources/subscribe.
 type subscribeCall struct {
 	peer.ResponseHandler
-	// the connection that holds the subscription; nil = not sent or queued yet
+	// the connection that has the subscription; nil = not sent or queued yet
 	conn         *backendConn
 	uri, session string
 }
 
-// recordSubscriptionLocked records a subscription that is being sent or queued. It counts from
-// now on, so that the end of another one does not unsubscribe the URI, and is removed if the
-// backend refuses it. It reports false if there is no room.
+// recordSubscriptionLocked records a subscription that is being sent or queued. The subscription
+// counts from now on, so that the end of another subscription does not unsubscribe the URI. It is
+// removed if the backend refuses it. recordSubscriptionLocked reports false if a limit is reached.
 func (bc *backendConn) recordSubscriptionLocked(s *subscribeCall) bool {
 	s.conn = bc
 	return bc.subs.add(s.uri, s.session)
@@ -56,12 +56,12 @@ func (bc *backendConn) subscribeDone(s *subscribeCall, accepted bool) {
 	}
 }
 
-// unsubscribe ends a subscription on the connection that holds it.
+// unsubscribe ends a subscription on the connection that has it.
 func (b *Backend) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	bc := b.conn(c.SessionID, true)
 	if bc != b.shared && b.shared.hasSubscription(uri, c.SessionID) {
-		// queued on the shared connection before the session had its own, and subscribed again
-		// there
+		// the subscribe was queued on the shared connection before the session had its own
+		// connection, where the session may have subscribed again
 		if bc != nil && bc.hasSubscription(uri, c.SessionID) {
 			b.shared.unsubscribe(uri, m, &peer.Call{Handler: ignoreResponse{},
 				SessionID: c.SessionID})
@@ -82,12 +82,13 @@ func (bc *backendConn) hasSubscription(uri, session string) bool {
 	return held
 }
 
-// unsubscribe ends a subscription; the backend is told if it was the last one to the URI. A
-// queued subscribe is not sent any longer, because it might go over another connection.
+// unsubscribe ends a subscription. If it was the last subscription to the URI, the request is sent
+// to the backend. A queued subscribe request is removed, because it might be sent over another
+// connection.
 func (bc *backendConn) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	bc.mu.Lock()
 	removed := bc.removeQueuedSubscribesLocked(uri, c.SessionID)
-	// the backend has seen a subscribe
+	// a subscribe request may have been sent to the backend
 	known := len(removed) == 0 || bc.subs.byURI[uri][c.SessionID]
 	last := bc.subs.remove(uri, c.SessionID)
 	bc.mu.Unlock()
@@ -119,8 +120,8 @@ func (bc *backendConn) removeQueuedSubscribesLocked(uri, session string) (remove
 }
 
 // An unsubscribeCall is the ResponseHandler of a resources/unsubscribe. If another session has
-// subscribed meanwhile, whose request may have arrived before, the backend is subscribed once
-// more.
+// subscribed meanwhile, the backend is subscribed once more, because that session's request may
+// have arrived before the unsubscribe request.
 type unsubscribeCall struct {
 	peer.ResponseHandler
 	conn *backendConn
@@ -139,8 +140,8 @@ func (u *unsubscribeCall) OnResponse(m wire.Message, err error) {
 	u.ResponseHandler.OnResponse(m, err)
 }
 
-// endSession removes the subscriptions of a session that is over, and fails its queued
-// subscribe calls, which would otherwise subscribe it forever.
+// endSession removes the subscriptions of a session that is over, and fails its queued subscribe
+// calls, which would otherwise create subscriptions that never end.
 func (bc *backendConn) endSession(session string) {
 	var calls []queuedCall
 	bc.mu.Lock()
@@ -162,8 +163,8 @@ func (bc *backendConn) endSession(session string) {
 	bc.dropSubscriptions(session, false)
 }
 
-// dropSubscriptions removes a session's subscriptions, or only the accepted ones, and returns
-// their URIs. The backend is told of those that no other session has.
+// dropSubscriptions removes a session's subscriptions, or only the accepted ones, and returns their
+// URIs. The backend is unsubscribed from the URIs to which no other session is subscribed.
 func (bc *backendConn) dropSubscriptions(session string, acceptedOnly bool) []string {
 	bc.mu.Lock()
 	dropped, last := bc.subs.removeAll(session, acceptedOnly)
@@ -189,8 +190,8 @@ func (ignoreResponse) OnProgress(wire.Message) {}
 
 func (ignoreResponse) OnResponse(wire.Message, error) {}
 
-// forwardUpdate forwards resources/updated: over a shared connection to the subscribed
-// sessions. An update of a resource that the filters do not permit is dropped.
+// forwardUpdate forwards resources/updated. An update over a shared connection goes to the
+// subscribed sessions. An update of a resource that the filters do not permit is dropped.
 func (bc *backendConn) forwardUpdate(m wire.Message, origin peer.Origin) {
 	set, backend := bc.b.set, bc.b.cfg.Name
 	if !bc.b.permitsEntry(catalog.Resources, uriParam(m)) {

@@ -8,17 +8,18 @@ import (
 	"mcpgateway/internal/quota"
 )
 
-// subscriptions are the resource subscriptions of sessions over one connection. The zero value
+// subscriptions contains the resource subscriptions of sessions over one connection. The zero value
 // is empty.
 type subscriptions struct {
-	// URI → sessions, and whether the backend has accepted
+	// URI → session → whether the backend has accepted the subscription
 	byURI   map[string]map[string]bool
 	counter quota.Counter[string] // by session
 }
 
-// maxSubscriptions bounds the subscriptions of one connection, maxSubscriptionsPerSession those
-// of one session among them. A subscription beyond them works, but is not restored on a new
-// connection, and over a shared connection receives no updates; a modern backend's is refused.
+// maxSubscriptions bounds the subscriptions of one connection, and maxSubscriptionsPerSession the
+// subscriptions of one session over it. At a legacy backend, a subscription beyond the limits
+// works, but is not restored on a new connection, and receives no updates over a shared connection.
+// At a modern backend, such a subscription is refused.
 const (
 	maxSubscriptions           = 10_000
 	maxSubscriptionsPerSession = maxSubscriptions / 2
@@ -43,7 +44,7 @@ func (s *subscriptions) add(uri, session string) bool {
 	return true
 }
 
-// remove removes a subscription and reports whether the URI has no further ones.
+// remove removes a subscription and reports whether the URI has no further subscriptions.
 func (s *subscriptions) remove(uri, session string) (last bool) {
 	if _, known := s.byURI[uri][session]; known {
 		delete(s.byURI[uri], session)
@@ -96,8 +97,8 @@ func (s *subscriptions) acceptedURIs() (uris []string) {
 
 func (s *subscriptions) uris() []string { return slices.Sorted(maps.Keys(s.byURI)) }
 
-// sessionsFor returns the sessions that are subscribed to a resource or to one that contains it
-// ("the resource, or a sub-resource of it").
+// sessionsFor returns the sessions that are subscribed to a resource or to a resource that contains
+// it ("the resource, or a sub-resource of it").
 func (s *subscriptions) sessionsFor(uri string) []string {
 	all := make(map[string]bool)
 	for subscribed, sessions := range s.byURI {

@@ -4,11 +4,12 @@ import (
 	"time"
 )
 
-// shortestTTL is how long a list with a TTL is kept, at least.
+// shortestTTL is the shortest time for which a list with a TTL is kept.
 const shortestTTL = 10 * time.Second
 
-// setTTLLocked stores for how long, and for whom, a list is valid, and reports whether that has
-// changed. Lists of legacy servers contain neither, and a filtered list is never public.
+// setTTLLocked stores the TTL of a list and whether the list is public, and reports whether either
+// has changed. Lists of legacy servers have no TTL and are private, and a filtered list is never
+// public.
 func (b *Backend) setTTLLocked(r *listRead, s serverInfo) (changed bool) {
 	b.expiresAt[r.kind] = time.Time{}
 	if r.err != nil {
@@ -29,7 +30,7 @@ func (b *Backend) setTTLLocked(r *listRead, s serverInfo) (changed bool) {
 	return changed
 }
 
-// nextExpiry returns a channel that fires when the next list expires, nil if none will.
+// nextExpiry returns a channel that fires when the next list expires, nil if no list expires.
 func (b *Backend) nextExpiry() <-chan time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// workers are the goroutines that run while Run does.
+// workers manages the goroutines that Run waits for.
 type workers struct {
 	mu      sync.Mutex
 	ctx     context.Context             // Run's context, nil before Run
@@ -27,14 +27,15 @@ func (s *Set) startWorkers(ctx context.Context, clients ClientSide) {
 	w.queued = nil
 }
 
-// close lets no further goroutine start.
+// close prevents the start of further goroutines.
 func (w *workers) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
 }
 
-// goWorker runs f in a goroutine that Run waits for. It reports false if Run has ended.
+// goWorker runs f in a goroutine that Run waits for; before Run begins, f is queued. goWorker
+// reports false if Run is ending.
 func (s *Set) goWorker(f func(ctx context.Context)) bool {
 	w := &s.workers
 	w.mu.Lock()
