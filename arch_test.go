@@ -7,11 +7,13 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 
 	"mcpgateway/internal/mcptest/gosource"
 )
@@ -20,7 +22,7 @@ import (
 var topLevel = []string{
 	".ci", ".git", ".gitattributes", ".github", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md",
 	"LICENSE",
-	"Makefile", "README.md", "arch_test.go", "backends", "bin", "catalog", "cmd",
+	"Makefile", "README.md", "arch_test.go", "style_test.go", "backends", "bin", "catalog", "cmd",
 	"config.example.yaml",
 	"deploy", "docs", "gateway", "go.mod", "go.sum", "idmap", "integration", "internal",
 }
@@ -285,192 +287,152 @@ func checkModule(t *testing.T, where, target, dir string, table map[string][]str
 	}
 }
 
-// Stdout carries the protocol: any other writer breaks the client.
-func TestOnlyTheProgramWritesToStdout(t *testing.T) {
+// retiredWords are words of earlier names that no identifier and no file name may contain, with the
+// terms to use instead.
+var retiredWords = map[string]string{
+	"anew": "again", "beneath": "say which", "blot": "mask", "crowd": "say which",
+	"deed": "say which",
+	"door": "httpserver", "era": "generation", "errand": "call", "guest": "statelessClient",
+	"guests": "statelessClients", "hasty": "probe", "heard": "received", "hears": "receives",
+	"holder": "say which", "house": "say which", "hushed": "queued", "indoors": "stdioOnly",
+	"kin":  "children",
+	"liar": "misbehaving", "lookout": "watcher", "mended": "repaired", "mends": "repairs",
+	"outbox": "writeQueue", "pardon": "reset", "parked": "suspended", "patience": "timeout",
+	"rage": "faults", "road": "method", "rumours": "announced",
+	"said": "reported", "says": "reports", "seat": "slot", "sour": "failed",
+	"stray":  "orphan or ended call",
+	"strays": "orphans or ended calls", "stranger": "say which", "tally": "stats",
+	"telling": "say which",
+	"thrift":  "say which", "told": "notified", "tells": "notifies", "verdict": "decision",
+	"wish": "reason",
+}
+
+// A case id, such as F_DOOR_1, in the name of a test is not a word.
+var caseID = regexp.MustCompile(`_F_[A-Z]+_\d+`)
+
+// keyNames are identifiers that have the name of a configuration key.
+var keyNames = map[string]bool{"Outbox": true}
+
+func TestNoRetiredWords(t *testing.T) {
 	for _, f := range gosource.Files(t) {
-		if _, isProduct := allowedImports[f.Dir]; !isProduct || f.Dir == "cmd/gateway" ||
-			f.IsTest() {
-			continue
+		base := strings.TrimSuffix(strings.TrimSuffix(path.Base(f.Path), ".go"), "_test")
+		for _, word := range words(base) {
+			if term, retired := retiredWords[word]; retired {
+				t.Errorf("%s: the file name has the retired word %q (%s)", f.Path, word, term)
+			}
 		}
-		ast.Inspect(f.Syntax, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.SelectorExpr:
-				pkg, _ := n.X.(*ast.Ident)
-				if pkg == nil {
-					return true
-				}
-				if pkg.Name == "fmt" && strings.HasPrefix(n.Sel.Name, "Print") ||
-					pkg.Name == "os" && n.Sel.Name == "Stdout" {
-					t.Errorf("%s uses %s.%s", f.Position(n.Pos()), pkg.Name, n.Sel.Name)
-				}
-			case *ast.CallExpr:
-				if called, ok := n.Fun.(*ast.Ident); ok && called.Obj == nil &&
-					(called.Name == "println" || called.Name == "print") {
-					t.Errorf("%s calls %s", f.Position(n.Pos()), called.Name)
+		for name, pos := range declared(f.Syntax) {
+			for _, word := range words(caseID.ReplaceAllString(name, "")) {
+				if term, retired := retiredWords[word]; retired && !keyNames[name] {
+					t.Errorf("%s: %s has the retired word %q (%s)", f.Position(pos), name, word,
+						term)
 				}
 			}
-			return true
-		})
+		}
 	}
 }
 
-// A client waits until the gateway has started. Expressions that few runs need are compiled on
-// first use: see internal/lazy.
-func TestNoRegularExpressionIsCompiledAtStart(t *testing.T) {
+// declared returns the identifiers that a file declares, each with one position.
+func declared(file *ast.File) map[string]token.Pos {
+	names := make(map[string]token.Pos)
+	add := func(ids ...*ast.Ident) {
+		for _, id := range ids {
+			names[id.Name] = id.Pos()
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			add(n.Name)
+		case *ast.TypeSpec:
+			add(n.Name)
+		case *ast.ValueSpec:
+			add(n.Names...)
+		case *ast.Field:
+			add(n.Names...)
+		case *ast.AssignStmt:
+			if n.Tok == token.DEFINE {
+				for _, e := range n.Lhs {
+					if id, ok := e.(*ast.Ident); ok {
+						add(id)
+					}
+				}
+			}
+		case *ast.RangeStmt:
+			for _, e := range []ast.Expr{n.Key, n.Value} {
+				if id, ok := e.(*ast.Ident); ok && n.Tok == token.DEFINE {
+					add(id)
+				}
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// words splits an identifier or file name into words, in lower case.
+func words(name string) (list []string) {
+	runes := []rune(name)
+	start := 0
+	flush := func(end int) {
+		if end > start {
+			list = append(list, strings.ToLower(string(runes[start:end])))
+		}
+		start = end
+	}
+	for i, r := range runes {
+		switch {
+		case r == '_' || r == '.':
+			flush(i)
+			start = i + 1
+		case i > start && unicode.IsUpper(r) &&
+			(!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])):
+			flush(i)
+		case i > start && unicode.IsDigit(r) != unicode.IsDigit(runes[i-1]):
+			flush(i)
+		}
+	}
+	flush(len(runes))
+	return list
+}
+
+// sharedTypeNames are the names of types that several packages have on purpose: the same role in
+// each.
+var sharedTypeNames = map[string]string{
+	"backend":      "a backend, and its configuration",
+	"clienttls":    "certificates of a client, as configured and as used",
+	"error":        "the error type of its package",
+	"inputrequest": "a backend's request for input, as data and in flight",
+	"options":      "the parameters of New",
+	"outcome":      "the end of a call, and its audit record",
+}
+
+// One type name has one meaning in the product, and no two names of types differ only in case.
+func TestTypeNamesAreUnique(t *testing.T) {
+	where := make(map[string]map[string]bool) // lower case name → places
 	for _, f := range gosource.Files(t) {
 		if _, isProduct := allowedImports[f.Dir]; !isProduct || f.IsTest() {
 			continue
 		}
 		for _, d := range f.Syntax.Decls {
-			if vars, ok := d.(*ast.GenDecl); ok && vars.Tok == token.VAR {
-				ast.Inspect(vars, func(n ast.Node) bool {
-					switch n := n.(type) {
-					case *ast.FuncLit:
-						return false
-					case *ast.SelectorExpr:
-						if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "regexp" &&
-							n.Sel.Name == "MustCompile" {
-							t.Errorf("%s compiles a regular expression at start",
-								f.Position(n.Pos()))
-						}
-					}
-					return true
-				})
+			types, ok := d.(*ast.GenDecl)
+			if !ok || types.Tok != token.TYPE {
+				continue
 			}
-		}
-	}
-}
-
-func TestEveryPackageHasAComment(t *testing.T) {
-	documented := make(map[string]bool)
-	for _, f := range gosource.Files(t) {
-		if !f.IsTest() {
-			documented[f.Dir] = documented[f.Dir] || f.Syntax.Doc != nil
-		}
-	}
-	for _, dir := range slices.Sorted(maps.Keys(documented)) {
-		if !documented[dir] {
-			t.Errorf("%s has no package comment", dir)
-		}
-	}
-}
-
-// protocolName matches string literals that are names of MCP: methods, headers, members of _meta.
-// The method ping is not in it, because other things have that name, too.
-var protocolName = regexp.MustCompile(`(?i)^"(initialize|(server|subscriptions)/\w+|` +
-	`(tools|prompts|resources|tasks|completion|logging|sampling|elicitation|roots)/[a-z/]+|` +
-	`notifications/[a-z_/]+|x-mcp-header|mcp-(session-id|protocol-version|method|name|param-)|` +
-	`last-event-id|io\.modelcontextprotocol/.*)"$`)
-
-// Names of MCP are constants of internal/protocol. Package wire, which protocol imports, reads some
-// of them; packages config and secrets have lists of header names in lower case.
-func TestProtocolNamesAreConstants(t *testing.T) {
-	allowed := []string{
-		"internal/protocol", "internal/wire", "internal/config", "internal/secrets",
-	}
-	for _, f := range gosource.Files(t) {
-		if _, isProduct := allowedImports[f.Dir]; !isProduct || f.IsTest() ||
-			slices.Contains(allowed, f.Dir) {
-			continue
-		}
-		ast.Inspect(f.Syntax, func(n ast.Node) bool {
-			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING &&
-				protocolName.MatchString(l.Value) {
-				t.Errorf("%s: use the constant of internal/protocol for %s", f.Position(l.Pos()),
-					l.Value)
-			}
-			return true
-		})
-	}
-}
-
-// logKeys are the keys that a log record may have: the list that users were promised, and those
-// that docs/decisions/006 adds.
-var logKeys = map[string]bool{
-	"backend": true, "session": true, "client": true, "method": true, "tool": true, "id": true,
-	"revision": true,
-	"name":     true, "dur": true, "next": true, "err": true,
-	"as": true, "asked": true, "file": true, "max": true, "params": true, "records": true,
-	"server": true,
-	"text":   true, "version": true, "lost": true, "bytes": true,
-	"was": true, "now": true, "owner": true,
-	"principal": true, "added": true, "removed": true, "changed": true, "kept": true, "down": true,
-}
-
-// logFunctions are the functions and methods that take keys and values, by the index of the first
-// key.
-var logFunctions = map[string]int{"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "With": 0,
-	"warnOnce": 1, "say": 1}
-
-func TestLogKeys(t *testing.T) {
-	for _, f := range gosource.Files(t) {
-		if _, isProduct := allowedImports[f.Dir]; !isProduct || f.IsTest() ||
-			f.Dir == "internal/audit" {
-			continue
-		}
-		ast.Inspect(f.Syntax, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			name := ""
-			switch called := call.Fun.(type) {
-			case *ast.SelectorExpr:
-				name = called.Sel.Name
-			case *ast.Ident:
-				name = called.Name
-			}
-			first, logs := logFunctions[name]
-			if !logs {
-				return true
-			}
-			for i := first; i+1 < len(call.Args); i += 2 {
-				if lit, ok := call.Args[i].(*ast.BasicLit); ok && lit.Kind == token.STRING {
-					if key, _ := strconv.Unquote(lit.Value); !logKeys[key] {
-						t.Errorf("%s: a log record has the key %q", f.Position(lit.Pos()), key)
-					}
+			for _, spec := range types.Specs {
+				name := spec.(*ast.TypeSpec).Name.Name
+				key := strings.ToLower(name)
+				if where[key] == nil {
+					where[key] = make(map[string]bool)
 				}
-			}
-			return true
-		})
-	}
-}
-
-func TestNoInitFunctions(t *testing.T) {
-	for _, f := range gosource.Files(t) {
-		for _, d := range f.Syntax.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-				t.Errorf("%s: init function", f.Position(fn.Pos()))
+				where[key][f.Dir+"."+name] = true
 			}
 		}
 	}
-}
-
-// Tests sleep only in packages whose tests run in synctest bubbles, where time is virtual.
-func TestNoSleepInRealTime(t *testing.T) {
-	bubbles := make(map[string]bool) // by directory
-	sleeps := make(map[string]string)
-	for _, f := range gosource.Files(t) {
-		if !f.IsTest() {
-			continue
-		}
-		for _, spec := range f.Syntax.Imports {
-			if spec.Path.Value == `"testing/synctest"` {
-				bubbles[f.Dir] = true
-			}
-		}
-		ast.Inspect(f.Syntax, func(n ast.Node) bool {
-			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" {
-				if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "time" {
-					sleeps[f.Position(n.Pos())] = f.Dir
-				}
-			}
-			return true
-		})
-	}
-	for where, dir := range sleeps {
-		if !bubbles[dir] {
-			t.Errorf("%s sleeps outside of a synctest bubble", where)
+	for _, key := range slices.Sorted(maps.Keys(where)) {
+		if _, shared := sharedTypeNames[key]; len(where[key]) > 1 && !shared {
+			t.Errorf("one name for several types: %s",
+				strings.Join(slices.Sorted(maps.Keys(where[key])), ", "))
 		}
 	}
 }

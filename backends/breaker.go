@@ -17,10 +17,11 @@ const (
 	stableAfter = 30 * time.Second
 )
 
-// A breaker counts failures in a row and determines the pause before the next start. It opens at the
-// fifth failure. From then on calls fail at once during the pauses (see supervisor.disposition), but
-// starts are still tried: after 30 s, then after pauses that double up to 5 min. The end of a
-// connection that was ready for stableAfter resets the count. The zero value has seen no failure.
+// A breaker counts failures in a row and determines the pause before the next start. It opens at
+// the fifth failure. From then on calls fail at once during the pauses (see
+// supervisor.disposition), but starts are still tried: after 30 s, then after pauses that double up
+// to 5 min. The end of a connection that was ready for stableAfter resets the count. The zero value
+// has seen no failure.
 type breaker struct {
 	failures int
 	pause    time.Duration // pause after the last failure

@@ -15,8 +15,8 @@ const (
 	Degraded State = "degraded" // calls go to it, but it has an issue
 	// it has ended or failed to start, and will be started again soon
 	BackingOff State = "backing off"
-	// its breaker is open, because it has failed five times in a row: calls fail at once, and starts
-	// are tried after 30 s at first, after 5 min at last
+	// its breaker is open, because it has failed five times in a row: calls fail at once, and
+	// starts are tried after 30 s at first, after 5 min at last
 	BreakerOpen State = "open"
 	Disabled    State = "disabled" // disabled in the configuration
 

@@ -149,11 +149,12 @@ func newMatrixGoSDK(end context.Context, notes notesPath, revision string) *gosd
 	add("sample", func(_ context.Context, req *gosdkRequest, n string) (*gosdkResult, error) {
 		switch word := req.Params.InputResponses["word"].(type) {
 		case nil:
-			return &gosdkResult{InputRequests: gosdk.InputRequestMap{"word": &gosdk.CreateMessageParams{
+			sampling := &gosdk.CreateMessageParams{
 				MaxTokens: 10,
 				Messages: []*gosdk.SamplingMessage{{Role: "user",
 					Content: &gosdk.TextContent{Text: "a word"}}},
-			}}}, nil
+			}
+			return &gosdkResult{InputRequests: gosdk.InputRequestMap{"word": sampling}}, nil
 		case *gosdk.CreateMessageResult:
 			return text(word.Content.(*gosdk.TextContent).Text)
 		case *gosdk.CreateMessageWithToolsResult:
@@ -177,7 +178,8 @@ func newMatrixGoSDK(end context.Context, notes notesPath, revision string) *gosd
 	})
 	server.AddResource(&gosdk.Resource{Name: "news", URI: matrixResource},
 		func(context.Context, *gosdk.ReadResourceRequest) (*gosdk.ReadResourceResult, error) {
-			return &gosdk.ReadResourceResult{Contents: []*gosdk.ResourceContents{{URI: matrixResource, Text: "no news"}}}, nil
+			contents := []*gosdk.ResourceContents{{URI: matrixResource, Text: "no news"}}
+			return &gosdk.ReadResourceResult{Contents: contents}, nil
 		})
 	return server
 }

@@ -35,7 +35,10 @@ func newFeatureServer() *gosdk.Server {
 		CompletionHandler: func(
 			_ context.Context, req *gosdk.CompleteRequest,
 		) (*gosdk.CompleteResult, error) {
-			return &gosdk.CompleteResult{Completion: gosdk.CompletionResultDetails{Values: []string{req.Params.Argument.Value + "da"}}}, nil
+			values := []string{req.Params.Argument.Value + "da"}
+			return &gosdk.CompleteResult{
+				Completion: gosdk.CompletionResultDetails{Values: values},
+			}, nil
 		},
 	})
 	text := func(s string) *gosdkResult {

@@ -107,7 +107,7 @@ type Peer struct {
 	recent        recentCalls              // ended calls that the remote side may still work on
 	relays        map[int64]*ProgressRelay // answered calls with further progress
 	relaySessions sessionCounts            // relays
-	unwritten     int                      // claimed requests, and batches, with unwritten responses
+	unwritten     int                      // claimed requests and batches with unwritten responses
 	drainWaiters  []chan struct{}          // each is closed when no response is owed
 	warned        map[string]bool          // keys for which firstTime was called
 	disconnect    func(error)              // ends the connection

@@ -52,7 +52,7 @@ func decode(resp *http.Response, limit int) {
 				"the body has more than %d codings (Content-Encoding): "+
 					"let the server send it as it is", maxCodings)}}
 		case coding == "gzip" || coding == "x-gzip" || coding == "deflate":
-			text = &decoder{coding: coding, limit: limit, source: meteredReader{r: text}}
+			text = &decompressor{coding: coding, limit: limit, source: meteredReader{r: text}}
 			continue
 		default:
 			text = errReader{&transport.UnreadableError{Reason: fmt.Sprintf(
@@ -88,10 +88,10 @@ func (c *meteredReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A decoder decompresses a body in gzip or deflate. It does not read ahead, so that events arrive
-// when the server flushes them. A body that is not compressed, contrary to its header, stays
+// A decompressor decompresses a body in gzip or deflate. It does not read ahead, so that events
+// arrive when the server flushes them. A body that is not compressed, contrary to its header, stays
 // unchanged.
-type decoder struct {
+type decompressor struct {
 	coding      string
 	limit       int
 	source      meteredReader
@@ -102,7 +102,7 @@ type decoder struct {
 	err         error
 }
 
-func (d *decoder) Read(b []byte) (int, error) {
+func (d *decompressor) Read(b []byte) (int, error) {
 	for d.err == nil {
 		if d.out == nil {
 			d.err = d.detect()
@@ -127,7 +127,7 @@ func (d *decoder) Read(b []byte) (int, error) {
 
 // detect selects the decompressor according to the first bytes of the body, or of the data after a
 // gzip member.
-func (d *decoder) detect() error {
+func (d *decompressor) detect() error {
 	if d.buffered == nil {
 		d.buffered = bufio.NewReaderSize(&d.source, 4<<10)
 	}
