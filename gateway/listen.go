@@ -15,9 +15,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A listenRequest is an open subscriptions/listen: while it is open the client is notified of
-// what its filter names, and of nothing else. Backends see the statelessClient as the subscriber,
-// so that a per-session connection reports what the client's own calls change.
+// A listenRequest is an open subscriptions/listen. While it is open, the client gets the
+// notifications that its filter selects, and no others. The subscriber at the backends is the
+// statelessClient, so that a per-session connection also reports changes made by the client's own
+// calls.
 type listenRequest struct {
 	g      *Gateway
 	s      *Session
@@ -30,28 +31,29 @@ type listenRequest struct {
 	cancel context.CancelFunc
 
 	mu           sync.Mutex
-	lists        map[string]*catalog.Snapshot // notification → snapshot that the client knows
-	uris         map[string]string            // subscribed URI → backend
+	lists        map[string]*catalog.Snapshot // by notification: snapshot that the client knows
+	uris         map[string]string            // backends by subscribed URI
 	pendingURIs  map[string]bool              // sent to a backend, no response yet
 	acknowledged bool
 	ended        bool
-	// until acknowledged: the acknowledgement "MUST be the first message on the stream"
+	// notifications that wait for the acknowledgement, which "MUST be the first message on the
+	// stream"
 	queued []wire.Message
 }
 
 const (
-	// maxListens bounds the open ones in total (see perPrincipalLimit), and maxListensPerClient
-	// those of one stateless client.
+	// maxListens bounds the open listenRequests in total (see perPrincipalLimit), and
+	// maxListensPerClient those of one stateless client.
 	maxListens          = 10_000
 	maxListensPerClient = 1000
-	// maxListenResources bounds the resources of one listenRequest, and its queued notifications.
+	// maxListenResources bounds the resources and the queued notifications of one listenRequest.
 	maxListenResources = 1024
-	// ackTimeout is how long backends have to confirm subscriptions. Unconfirmed ones are left
-	// out of the acknowledgement.
+	// ackTimeout bounds the wait for the catalog and for backends to confirm subscriptions. The
+	// acknowledgement omits unconfirmed subscriptions.
 	ackTimeout = 5 * time.Second
 )
 
-// listeners are the open listenRequests. The zero value is empty.
+// listeners is the table of open listenRequests. The zero value is empty.
 type listeners struct {
 	counter quota.Counter[string]
 
@@ -59,7 +61,7 @@ type listeners struct {
 	all map[*listenRequest]bool
 }
 
-// add reports whether there is room for another one.
+// add adds a listenRequest. It returns false at the limit.
 func (l *listeners) add(added *listenRequest) bool {
 	if !acquireShare(&l.counter, added.client.principal, maxListens) {
 		return false
@@ -73,7 +75,7 @@ func (l *listeners) add(added *listenRequest) bool {
 	return true
 }
 
-// remove removes what add has added, once.
+// remove removes a listenRequest. It must be called once for each successful add.
 func (l *listeners) remove(added *listenRequest) {
 	l.mu.Lock()
 	delete(l.all, added)
@@ -96,8 +98,9 @@ var listFilters = []struct {
 	{"resourcesListChanged", catalog.Resources.ChangedNotification(), "resources"},
 }
 
-// openListen opens a subscription. It is acknowledged when the backends have confirmed, and
-// answered when it ends: cancelled by the client, or because the gateway shuts down.
+// openListen opens a subscription. The acknowledgement is sent when the backends have confirmed.
+// The response is sent when the session closes, or at once if the filter selects nothing; a
+// cancelled subscription gets no response.
 func (s *Session) openListen(client *statelessClient, r *peer.Request) {
 	filter, _ := wire.Lookup(r.Part(wire.PartParams), "notifications")
 	uris, err := resourceFilter(filter)
@@ -141,7 +144,7 @@ func (s *Session) openListen(client *statelessClient, r *peer.Request) {
 	})
 }
 
-// resourceFilter returns the resources that a filter names.
+// resourceFilter returns the URIs of the resources that a filter names.
 func resourceFilter(filter []byte) ([]string, *wire.Error) {
 	if !wire.IsObject(filter) {
 		return nil, wire.Errorf(wire.CodeInvalidParams,
@@ -174,7 +177,7 @@ func resourceFilter(filter []byte) ([]string, *wire.Error) {
 	return uris, nil
 }
 
-// activate subscribes at the backends and acknowledges what they have confirmed.
+// activate subscribes at the backends and acknowledges the confirmed subscriptions.
 func (l *listenRequest) activate(filter []byte, uris []string, tasks []*statelessTask) {
 	ctx, cancel := context.WithTimeout(l.s.ctx, ackTimeout)
 	defer cancel()
@@ -214,7 +217,8 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 	}
 }
 
-// subscribe subscribes to resources at their backends and returns the confirmed ones.
+// subscribe subscribes to resources at their backends and returns the URIs of the confirmed
+// subscriptions.
 func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 	uris []string) (agreed []string) {
 	waiting := make(map[string]peer.ResponseChan)
@@ -244,7 +248,7 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 		case resp := <-w:
 			refused = resp.Err != nil || resp.Part(wire.PartError) != nil
 		case <-ctx.Done():
-			late = true // it may still confirm
+			late = true // the backend may still confirm
 		}
 		switch agrees := l.recordSubscription(uri, backends[uri], !refused && !late); {
 		case agrees:
@@ -256,8 +260,8 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 	return agreed
 }
 
-// recordSubscription records a backend's response. It returns false if the backend did not
-// confirm or the listenRequest has ended.
+// recordSubscription records whether a backend has confirmed a subscription. It returns false if
+// the backend has not, or if the listenRequest has ended.
 func (l *listenRequest) recordSubscription(uri, backend string, agrees bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -269,7 +273,8 @@ func (l *listenRequest) recordSubscription(uri, backend string, agrees bool) boo
 	return true
 }
 
-// isSubscribed reports whether a URI, or a resource that contains it, is subscribed.
+// isSubscribed reports whether the client is subscribed to a URI, or to a resource that contains
+// it.
 func (l *listenRequest) isSubscribed(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -302,9 +307,9 @@ func (l *listenRequest) handleNotification(backend string, m wire.Message) {
 	}
 }
 
-// catalogChanged notifies of each selected list that differs from the one the client knows, and
-// of each that a backend has announced as changed, because the client may cache what belongs to
-// it.
+// catalogChanged notifies the client of each selected list that differs from the known snapshot.
+// It also notifies the client of an equal list that a backend has announced as changed, because
+// the client may cache data that depends on the list.
 func (l *listenRequest) catalogChanged(now *catalog.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -336,7 +341,7 @@ func (l *listenRequest) notifyLocked(m wire.Message) {
 // disconnected.
 func (l *listenRequest) HandleCancel([]byte) { l.end() }
 
-// finish ends the subscription in an orderly way: by answering its request.
+// finish ends the subscription with a response to its request.
 func (l *listenRequest) finish() {
 	id := []byte(l.r.RemoteID())
 	m := protocol.ToModern(wire.NewResult("0", []byte("{}")), protocol.MethodSubscriptionsListen,
@@ -361,7 +366,7 @@ func (l *listenRequest) end() {
 	l.s.mu.Unlock()
 	l.g.listeners.remove(l)
 	l.client.removeListener(l)
-	for uri, backend := range l.uris { // no other goroutine uses them after the end
+	for uri, backend := range l.uris { // after the end, no other goroutine uses l.uris
 		l.client.unsubscribeIfUnused(backend, uri)
 	}
 	l.client.release()

@@ -15,10 +15,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A polledTask is a session client's task at a modern backend, which creates tasks on its own
-// initiative: the gateway declares the extension for session clients (peer.Call.AllowTask). A
-// client that has asked for a task gets it, under an id from [sessionTasks]. Any other client
-// waits for the response: the gateway polls the task until it has ended, however long that takes.
+// A polledTask is a session client's task at a modern backend. The backend decides whether a call
+// becomes a task, because the gateway declares the tasks extension for session clients
+// (peer.Call.AllowTask). A client that has asked for a task gets the task, with an id from
+// [sessionTasks]. For any other client the call stays open: the gateway polls the task, without a
+// time limit, until the task has ended.
 //
 //	startRoundTrips ─ runRoundTrips ─ finishRoundTrips
 //	   ├ the client asked for a task: sessionTasks.addPolled
@@ -27,20 +28,20 @@ import (
 //	tasks/list ─ session_task_list.go
 type polledTask struct {
 	scopedID
-	clientID string // "" = unknown to the client
+	clientID string // "" = the client does not know the task
 
 	mu        sync.Mutex
 	askedKeys map[string]bool // input requests already sent to the client
 	lastTask  []byte          // last known state, as of 2025-11-25; nil = none
 	final     bool            // lastTask no longer changes
-	result    []byte          // of a call that returned at once, without a task at the backend
-	budget    *quota.Bytes    // that result was acquired from
+	result    []byte          // result of a call that has not become a task at the backend
+	budget    *quota.Bytes    // from which result was acquired
 }
 
 const (
 	// maxTaskInputs bounds the input requests of one task.
 	maxTaskInputs = 1024
-	// maxPollFailures bounds consecutive failures to poll a task.
+	// maxPollFailures bounds the consecutive failed attempts to poll a task.
 	maxPollFailures = 5
 	// progressInterval is the interval of synthesized progress.
 	progressInterval = 10 * time.Second
@@ -48,8 +49,8 @@ const (
 
 var errTaskEnded = wire.Errorf(wire.CodeInvalidParams, "Invalid params: the task has ended")
 
-// toClientResponse returns a modern backend's response as a session client gets it. If the client
-// has asked for a task, the response becomes a task that has ended.
+// toClientResponse converts a modern backend's response for a session client. If the client has
+// asked for a task and there is room to store the result, the response becomes an ended task.
 func (c *clientCall) toClientResponse(m wire.Message) wire.Message {
 	m = c.toLegacy(m)
 	if !c.taskReserved {
@@ -75,7 +76,8 @@ func (c *clientCall) toClientResponse(m wire.Message) wire.Message {
 		wire.Member{Key: "task", Text: protocol.SetTaskID(p.lastTask, p.clientID)}))
 }
 
-// finishRoundTrips ends a call with the final response of a modern backend, which may be a task.
+// finishRoundTrips ends a call with the final response of a modern backend. If the response is a
+// task that the client has not asked for, finishRoundTrips polls the task first.
 func (c *clientCall) finishRoundTrips(ctx context.Context, m wire.Message) {
 	created := m.Part(wire.PartResult)
 	if created == nil || protocol.ResultType(created) != protocol.ResultTask {
@@ -107,8 +109,8 @@ func (c *clientCall) finishRoundTrips(ctx context.Context, m wire.Message) {
 	}
 }
 
-// pollUntilDone polls a task until it has ended, forwards its input requests to the client and
-// returns the response to the original call. It returns false if the call has ended otherwise.
+// pollUntilDone polls a task until it has ended and forwards its input requests to the client. It
+// returns the response to the original call, or false if the call has already ended.
 func (c *clientCall) pollUntilDone(ctx context.Context, p *polledTask,
 	task []byte) (wire.Message, bool) {
 	t := progressSynthesizer{c: c, last: time.Now()}
@@ -170,8 +172,8 @@ func (p *polledTask) cancelledError() wire.Message {
 		"backend %s: the task was cancelled", p.backend))
 }
 
-// isRepeatable reports whether a read-only request may be repeated: the error says nothing about
-// the task.
+// isRepeatable reports whether a read-only request may be repeated after an error: a lost
+// connection or a timeout does not mean that the task has ended.
 func isRepeatable(err error) bool {
 	_, lost := errors.AsType[*transport.CallLostError](err)
 	return lost || errors.Is(err, peer.ErrTimeout)
@@ -183,8 +185,8 @@ func errorResponse(object []byte) wire.Message {
 	return m.Splice(wire.Edit{Part: wire.PartError, Text: object})
 }
 
-// setStatus records the state of a task and reports whether its status has changed. A final state
-// is kept.
+// setStatus records the state of a task and reports whether its status has changed. It does not
+// replace a final state.
 func (p *polledTask) setStatus(task []byte) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,21 +198,21 @@ func (p *polledTask) setStatus(task []byte) (changed bool) {
 	return changed
 }
 
-// last returns the last known state, and whether it is final.
+// last returns the last known state of the task; final is true if this state no longer changes.
 func (p *polledTask) last() (task []byte, final bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lastTask, p.final
 }
 
-// release releases the stored result; p may be nil.
+// release releases the stored result. A nil p is ignored.
 func (p *polledTask) release() {
 	if p != nil && p.result != nil {
 		p.budget.Release(len(p.result))
 	}
 }
 
-// callTask sends a request about a task to a modern backend and waits for the response.
+// callTask sends a request about a task to its modern backend and waits for the response.
 func (c *clientCall) callTask(ctx context.Context, p *polledTask, method string,
 	params []byte) peer.Response {
 	return c.s.g.callTask(ctx, p.backend, wire.NewRequest("0", method, params),

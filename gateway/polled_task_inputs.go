@@ -12,8 +12,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// answerInputs sends a task's new input requests to the client and the responses to the task. It
-// returns false if the call has ended, or must end with response if that is a message.
+// answerInputs sends a task's new input requests to the client and the client's responses to the
+// backend. If it returns false, the call has ended, or must end with the response if this is a
+// valid message.
 func (c *clientCall) answerInputs(ctx context.Context, p *polledTask,
 	inputs []protocol.InputRequest) (response wire.Message, ok bool) {
 	newInputs, full := p.claimInputs(inputs)
@@ -43,7 +44,7 @@ func (c *clientCall) answerInputs(ctx context.Context, p *polledTask,
 		if lost, ok := errors.AsType[*transport.CallLostError](resp.Err); ok && !lost.MayHaveRun {
 			p.unclaimInputs(newInputs)
 		}
-		c.failWith(resp.Err) // the backend may have the responses, which are sent only once
+		c.failWith(resp.Err) // no retry: the backend may have received the responses
 		return wire.Message{}, false
 	case resp.Part(wire.PartError) != nil:
 		return c.toLegacy(resp.Message), false
@@ -52,7 +53,7 @@ func (c *clientCall) answerInputs(ctx context.Context, p *polledTask,
 }
 
 // claimInputs returns the input requests that were not yet sent to the client, and marks them as
-// sent. Full means that the task has had too many.
+// sent. Full is true if the task exceeds maxTaskInputs.
 func (p *polledTask) claimInputs(
 	inputs []protocol.InputRequest) (newInputs []protocol.InputRequest, full bool) {
 	p.mu.Lock()
@@ -82,9 +83,10 @@ func (p *polledTask) unclaimInputs(inputs []protocol.InputRequest) {
 	}
 }
 
-// A progressSynthesizer reports a task's status message as progress of the call, or just that the
-// call is still running, if the client has given a progress token. It stops once the backend
-// reports progress itself, because the two would contradict each other.
+// A progressSynthesizer creates progress notifications for a call that has become a task, if the
+// client's request has a progress token: one for each new status message, and one per
+// progressInterval. When the backend itself reports progress it stops, because the values would
+// contradict each other.
 type progressSynthesizer struct {
 	c           *clientCall
 	count       int

@@ -7,8 +7,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// servePolledTask answers a client's request about a task at a modern backend. It is called under
-// c.mu.
+// servePolledTask responds to a client's request about a task at a modern backend. It is called
+// with c.mu locked.
 func (c *clientCall) servePolledTask(p *polledTask) {
 	ctx, cancel := context.WithCancel(c.s.ctx)
 	c.cancelWait = cancel
@@ -50,7 +50,7 @@ func (c *clientCall) polledStatus(ctx context.Context, p *polledTask) (wire.Mess
 	return wire.NewResult("0", protocol.SetTaskID(task, p.clientID)), true
 }
 
-// polledResult returns the response to tasks/result, once the task has ended.
+// polledResult waits until the task has ended and returns the response to tasks/result.
 func (c *clientCall) polledResult(ctx context.Context,
 	p *polledTask) (response wire.Message, ok bool) {
 	_, final := p.last()
@@ -72,8 +72,8 @@ func (c *clientCall) polledResult(ctx context.Context,
 	return response, ok
 }
 
-// cancelPolledTask cancels a task. From then on the task stays cancelled, whatever its backend
-// reports: a task "MUST remain in cancelled status" (tasks, 2025-11-25).
+// cancelPolledTask cancels a task. The client then gets the status cancelled even if the backend
+// reports another status: a task "MUST remain in cancelled status" (tasks, 2025-11-25).
 func (c *clientCall) cancelPolledTask(ctx context.Context, p *polledTask) (wire.Message, bool) {
 	response, ok := c.polledStatus(ctx, p)
 	task := response.Part(wire.PartResult)

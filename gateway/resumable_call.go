@@ -16,21 +16,23 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A resumableCall is an upstream call on behalf of a stateless client. It outlives the client's
-// request: a legacy backend that sends a request in mid-call is answered when the client comes
-// back with responses, in a new request. Until then the call is suspended (suspended_calls.go).
+// A resumableCall is an upstream call on behalf of a stateless client. The call may outlive the
+// client's request: if a legacy backend sends a request to the client during the call, the
+// client's request gets an input_required result, and the call is suspended (suspended_calls.go)
+// until the client's next request contains the responses.
 //
 //	clientCall.send ─ resumableCall ─ Backends.Send
 //	statelessClient.handleRequest ─ addInputRequest ─ suspend: input_required and a ticket
 //	   clientCall.continueCall (a retry with the ticket) ─ resume ─ inputRequest.reply
-//	OnResponse ─ clientCall.OnResponse of the waiting request; or stored for the next one
+//	OnResponse ─ clientCall.OnResponse of the waiting request, or stored for the next request
 //
-// Each ends once: by the backend's response, by cancellation or disconnect of the client, or by
-// suspendTimeout. No call is run a second time because of a suspension.
+// Each call ends once: by the backend's response, by a cancellation or the disconnection of the
+// client, by suspendTimeout, or by an error of the gateway. A suspension never makes a call run
+// twice.
 type resumableCall struct {
 	g            *Gateway
 	client       *statelessClient
-	elem         *list.Element // in the client's list
+	elem         *list.Element // in client.resumable
 	id           string
 	taskReserved bool // a slot for a task is reserved
 	sendAsTask   bool // the backend was asked for a task
@@ -43,26 +45,27 @@ type resumableCall struct {
 	inputCount    int              // input requests so far, for their keys
 	timer         *time.Timer      // gatherTime or suspendTimeout; nil if neither runs
 	response      *backendResponse // received while suspended
-	storedBytes   int              // its size, acquired from the budget
+	storedBytes   int              // size of response, acquired from the byte budget
 	ended         bool
 }
 
-// backendResponse is a backend's response, or the error instead of it.
+// A backendResponse is a backend's response, or the error that has replaced it.
 type backendResponse struct {
 	m   wire.Message
 	err error
 }
 
-// An inputRequest is a backend's request to a stateless client, until it is answered.
+// An inputRequest is an unanswered request of a backend to a stateless client.
 type inputRequest struct {
 	rc         *resumableCall
 	r          *peer.Request
 	key        string // in inputRequests and inputResponses
-	attributed bool   // certain to belong to this call, or already reassigned
+	attributed bool   // certainly belongs to this call, or was reassigned
 }
 
 const (
-	// gatherTime is how long further input requests are awaited after the first.
+	// gatherTime is the time between the first input request and the suspension, in which further
+	// input requests may arrive.
 	gatherTime = 20 * time.Millisecond
 	// maxInputRequests bounds the unanswered input requests of one call.
 	maxInputRequests = maxServerRequests
@@ -77,7 +80,7 @@ func isInputKey(key string) bool {
 	return ok && err == nil
 }
 
-// makeResumable turns the call's upstream part into a resumableCall, if its method allows input
+// makeResumable replaces the upstream call by a resumableCall, if the method allows input
 // requests.
 func (c *clientCall) makeResumable() {
 	if !c.spec.allowsInput {
@@ -96,15 +99,15 @@ func (c *clientCall) makeResumable() {
 	c.stateless.addCall(rc)
 }
 
-// waitingCall returns the client's request that waits for the response, nil if there is none.
+// waitingCall returns the client's call that waits for the response; nil if there is none.
 func (rc *resumableCall) waitingCall() *clientCall {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	return rc.call
 }
 
-// OnProgress implements peer.ResponseHandler: it forwards progress to the waiting request, under
-// that request's token.
+// OnProgress implements peer.ResponseHandler: it forwards progress on behalf of the waiting
+// request, with the progress token of that request.
 func (rc *resumableCall) OnProgress(m wire.Message) {
 	if c := rc.waitingCall(); c != nil {
 		if token := c.r.Token(); token != "" && !c.s.isBacklogged(rc.route.Backend) {
@@ -141,8 +144,8 @@ func (rc *resumableCall) OnResponse(m wire.Message, err error) {
 var errResponseDropped = errors.New("it has responded, and there was no room to store " +
 	"the response until the client came back")
 
-// storeResponseLocked stores a response that no request waits for. If the shared byte budget is
-// exhausted, only the fact that there was a response is kept.
+// storeResponseLocked stores a response for which no request waits. If the shared byte budget is
+// exhausted, it stores an error instead, which says that the backend has responded.
 func (rc *resumableCall) storeResponseLocked(m wire.Message, err error) {
 	size := len(m.Raw())
 	if !rc.g.resultBytes.Acquire(size, maxResultBytes) {
@@ -152,7 +155,7 @@ func (rc *resumableCall) storeResponseLocked(m wire.Message, err error) {
 	rc.response, rc.storedBytes = &backendResponse{m, err}, size
 }
 
-// endLocked ends the call; cleanUp must follow after mu is released.
+// endLocked ends the call. cleanUp must be called after mu is released.
 func (rc *resumableCall) endLocked() {
 	rc.g.resultBytes.Release(rc.storedBytes)
 	rc.ended, rc.call, rc.response, rc.storedBytes = true, nil, nil, 0
@@ -169,7 +172,8 @@ func (rc *resumableCall) cleanUp() {
 	rc.client.release()
 }
 
-// addInputRequest adds a request of the backend. Certain means that it belongs to this call.
+// addInputRequest adds a request of the backend. Certain is true if the request certainly belongs
+// to this call.
 func (rc *resumableCall) addInputRequest(r *peer.Request, certain bool) {
 	if err := checkDeclared(rc.client.meta.Capabilities, r.Message); err != nil {
 		rc.rejectInputRequest(r, err)
@@ -197,8 +201,9 @@ func (rc *resumableCall) addInputRequest(r *peer.Request, certain bool) {
 	}
 }
 
-// rejectInputRequest declines a request for which the client has not declared the capability, and
-// fails and cancels the call, as the client's own server would.
+// rejectInputRequest declines a request whose capability the client has not declared. If the
+// client could have declared the capability and a request of the client waits, rejectInputRequest
+// also cancels the call and responds with an error that lists the capability.
 func (rc *resumableCall) rejectInputRequest(r *peer.Request, err *wire.Error) {
 	decline(r, err)
 	var s missingCapabilities
@@ -224,8 +229,8 @@ func (rc *resumableCall) rejectInputRequest(r *peer.Request, err *wire.Error) {
 	rc.cleanUp()
 }
 
-// cancelForCall ends the call because the request c that waited for it was cancelled, or its
-// client disconnected.
+// cancelForCall ends the resumable call if c waits for it. It is called when c was cancelled or
+// the client of c has disconnected.
 func (rc *resumableCall) cancelForCall(c *clientCall, params []byte) {
 	rc.mu.Lock()
 	if rc.ended || rc.call != c {
@@ -235,7 +240,7 @@ func (rc *resumableCall) cancelForCall(c *clientCall, params []byte) {
 	rc.cancelAndUnlock(params)
 }
 
-// abort ends the call with an error.
+// abort cancels the call at the backend and ends it with an error.
 func (rc *resumableCall) abort(reason string) {
 	rc.mu.Lock()
 	if rc.ended {
@@ -256,7 +261,8 @@ func cancelParams(reason string) []byte {
 	return wire.Encode(map[string]any{"requestId": 0, "reason": reason}) // the peer sets the id
 }
 
-// cancelAndUnlock ends the call and cancels it at the backend. It unlocks mu.
+// cancelAndUnlock ends the call, and cancels it at the backend unless the backend has responded.
+// It unlocks mu.
 func (rc *resumableCall) cancelAndUnlock(params []byte) {
 	open, answered := rc.inputRequests, rc.response != nil
 	rc.inputRequests = nil
@@ -271,7 +277,7 @@ func (rc *resumableCall) cancelAndUnlock(params []byte) {
 	rc.cleanUp()
 }
 
-// claim removes the request from the unanswered ones; it returns true to one caller only.
+// claim removes the request from the unanswered requests. It returns true to one caller only.
 func (ir *inputRequest) claim() bool {
 	ir.rc.mu.Lock()
 	defer ir.rc.mu.Unlock()
@@ -292,7 +298,7 @@ func (ir *inputRequest) withdraw() {
 	}
 }
 
-// reply and decline answer a request that was claimed.
+// reply and decline respond to a request that was claimed.
 func (ir *inputRequest) reply(result []byte) {
 	ir.r.Reply(result)
 	ir.rc.upstream.ResumeTimeout()
@@ -304,8 +310,8 @@ func (ir *inputRequest) decline() {
 	ir.rc.upstream.ResumeTimeout()
 }
 
-// reassign attaches the input request to another suspended call when its own has ended. On stdio
-// the original attribution was a guess, so the request may belong to that one.
+// reassign moves the input request of an ended call to another call of the client at the backend.
+// An attribution without a stream, as on stdio, is uncertain: the request may belong to that call.
 func (ir *inputRequest) reassign() {
 	if ir.attributed {
 		ir.decline()
@@ -314,16 +320,16 @@ func (ir *inputRequest) reassign() {
 	ir.rc.upstream.ResumeTimeout()
 	if rc, _ := ir.rc.client.originCall(ir.rc.route.Backend, peer.Origin{}); rc != nil &&
 		rc != ir.rc {
-		// attributed: otherwise it would be reassigned by every call that ends
+		// as certain: otherwise every call that ends would reassign the request
 		rc.addInputRequest(ir.r, true)
 		return
 	}
 	decline(ir.r, wire.Errorf(wire.CodeInternalError, "The call has ended"))
 }
 
-// decline answers a backend's request for the client: an elicitation with the action cancel, "the
-// user dismissed without making an explicit choice" (elicitation, response actions), anything
-// else with an error. It reports whether the request was still open.
+// decline responds to a backend's request on behalf of the client: to an elicitation with the
+// action cancel, "the user dismissed without making an explicit choice" (elicitation, response
+// actions), to any other request with an error. It reports whether the request was still open.
 func decline(r *peer.Request, err *wire.Error) bool {
 	if r.Method() == protocol.MethodElicitationCreate {
 		return r.Reply([]byte(`{"action":"cancel"}`))

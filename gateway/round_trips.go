@@ -14,16 +14,17 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A modern backend sends no requests: it responds with input_required, and the call is sent again
-// with the responses. A session client gets the input requests as requests of the gateway, on the
-// stream of its call.
+// A modern backend sends no requests. It responds with input_required, and the gateway sends the
+// call again with the client's responses. A session client gets the input requests as requests of
+// the gateway, on the stream of its call.
 
 const (
-	// maxRounds bounds how often the client is asked for one call.
+	// maxRounds bounds the responses with input requests to one call.
 	maxRounds = 10
-	// maxEmptyRounds bounds how often in a row the call is sent again without input requests.
+	// maxEmptyRounds bounds the consecutive input_required responses without input requests.
 	maxEmptyRounds = 8
-	// inputTimeout is how long a client has for the responses of one round.
+	// inputTimeout is the timeout of an input request to a session client, and of a backend's
+	// request that belongs to no call.
 	inputTimeout = 10 * time.Minute
 )
 
@@ -42,7 +43,8 @@ func (c *clientCall) startRoundTrips(m wire.Message) bool {
 			c.s.tasks.unreserve() // no task was created
 		}
 	}
-	// Under the lock, so that no goroutine is added to a session that has cancelled its calls.
+	// c.mu stays locked until the goroutine has started, so that no goroutine is started for a
+	// cancelled call.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cancelled {
@@ -64,8 +66,8 @@ func (c *clientCall) startRoundTrips(m wire.Message) bool {
 	return true
 }
 
-// runRoundTrips asks the client and sends the call again until the response is final. If ctx
-// ends, the call has ended too.
+// runRoundTrips sends the input requests to the client, and the call with the responses to the
+// backend, until the backend's response is final. When ctx is done, the call has already ended.
 func (c *clientCall) runRoundTrips(ctx context.Context, m wire.Message) {
 	rounds, emptyRounds := 0, 0
 	for protocol.ResultType(m.Part(wire.PartResult)) == protocol.ResultInputRequired {
@@ -79,7 +81,7 @@ func (c *clientCall) runRoundTrips(ctx context.Context, m wire.Message) {
 			return
 		}
 		var responses []byte
-		if len(inputs) == 0 { // the backend asks for a retry: it is working, or overloaded
+		if len(inputs) == 0 { // the backend requests a retry, because it is working or overloaded
 			emptyRounds++
 			if !pause(ctx, 250*time.Millisecond+rand.N(250*time.Millisecond)<<min(emptyRounds, 3)) {
 				return
@@ -100,7 +102,7 @@ func (c *clientCall) runRoundTrips(ctx context.Context, m wire.Message) {
 			return
 		}
 		if e, ok := resp.Err.(*wire.Error); ok {
-			// concerns a message that the client does not know
+			// the error is about a message that the client has not sent
 			resp.Err = &transport.CallLostError{Err: e, MayHaveRun: true}
 		}
 		if resp.Err != nil {
@@ -131,9 +133,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// askAll sends the client all input requests of a round concurrently and returns the responses;
-// or the final response of the call if one of them cannot be had. If the client has not declared
-// one, or one cannot be adapted to its revision, it gets none of them.
+// askAll sends all input requests of a round to the client, concurrently, and returns the
+// responses. A failed elicitation counts as cancelled by the user. If any other request fails,
+// askAll returns the final response of the call instead. If the client has not declared the
+// capability of one request, or one request cannot be adapted to the client's revision, askAll
+// sends none.
 func (c *clientCall) askAll(ctx context.Context,
 	inputs []protocol.InputRequest) (responses []byte, final *wire.Message) {
 	requests, failure := c.clientRequests(inputs)
@@ -166,8 +170,8 @@ func (c *clientCall) askAll(ctx context.Context,
 	return wire.EditObject(nil, nil, answers...), nil
 }
 
-// clientRequests returns a backend's input requests as the client gets them, or an error if one
-// of them must not be sent.
+// clientRequests adapts a backend's input requests for the client. It returns an error if one of
+// them must not be sent.
 func (c *clientCall) clientRequests(
 	inputs []protocol.InputRequest) (requests []wire.Message, failure *wire.Error) {
 	s := c.s
@@ -191,7 +195,7 @@ func (c *clientCall) clientRequests(
 		}
 		m := withBackendLabel(c.Route.Backend, wire.NewRequest("0", input.Method, params))
 		if input.Method == protocol.MethodElicitationCreate && elicitationMode(params) == "url" {
-			// 2025-11-25 requires one; no completion will follow
+			// 2025-11-25 requires an id, though no completion will be sent
 			m, _ = m.Set(wire.Quote(newID()), "params", "elicitationId")
 		}
 		requests = append(requests, m)
@@ -199,7 +203,7 @@ func (c *clientCall) clientRequests(
 	return requests, nil
 }
 
-// ask sends the client one request and returns its result.
+// ask sends one request to the client, within the limit of open requests, and returns the result.
 func (c *clientCall) ask(ctx context.Context, request wire.Message) ([]byte, *wire.Error) {
 	s := c.s
 	if err := s.reserveServerRequest(c.Route.Backend); err != nil {
@@ -209,7 +213,7 @@ func (c *clientCall) ask(ctx context.Context, request wire.Message) ([]byte, *wi
 	return c.sendAndWait(ctx, request)
 }
 
-// sendAndWait sends the client a request, on the stream of the call, and waits for its result.
+// sendAndWait sends a request to the client, on the stream of the call, and waits for the result.
 func (c *clientCall) sendAndWait(ctx context.Context, request wire.Message) ([]byte, *wire.Error) {
 	w := make(peer.ResponseChan, 1)
 	call := &peer.Call{Handler: w, RelatedTo: c.ID, Timeout: inputTimeout}
@@ -230,8 +234,8 @@ func (c *clientCall) sendAndWait(ctx context.Context, request wire.Message) ([]b
 	return resp.Part(wire.PartResult), nil
 }
 
-// inputDeclined returns the final response of a call whose client does not supply the input: for
-// a tool a result with isError, so that the model can react, else an error.
+// inputDeclined returns the final response of a call whose client does not supply the input: for a
+// tool call a result with isError, so that the model can react, for other calls an error.
 func (c *clientCall) inputDeclined(err *wire.Error) wire.Message {
 	if !c.isMethod(protocol.MethodToolsCall) {
 		return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError,
@@ -245,7 +249,8 @@ func (c *clientCall) inputDeclined(err *wire.Error) wire.Message {
 	}))
 }
 
-// A retryHandler handles the response of a call that is sent again; progress goes to the call.
+// A retryHandler receives the response to a call that is sent again, and forwards the progress to
+// the call.
 type retryHandler struct {
 	peer.ResponseChan
 	c *clientCall
@@ -273,7 +278,7 @@ func (c *clientCall) retryUpstream(ctx context.Context, responses, state []byte)
 	}
 }
 
-// toLegacy returns a modern backend's response as a session client gets it.
+// toLegacy converts a modern backend's response for a session client.
 func (c *clientCall) toLegacy(m wire.Message) wire.Message {
 	failure := m.Part(wire.PartError)
 	if failure == nil {
@@ -287,7 +292,7 @@ func (c *clientCall) toLegacy(m wire.Message) wire.Message {
 	case protocol.CodeMissingCapability:
 		return c.inputDeclined(e)
 	case protocol.CodeHeaderMismatch, protocol.CodeUnsupportedVersion:
-		// an internal matter of gateway and backend
+		// the error concerns only the gateway and the backend
 		m, _ = m.Set(strconv.AppendInt(nil, wire.CodeInternalError, 10), "error", "code")
 	}
 	return protocol.ErrorToLegacy(m, uri)

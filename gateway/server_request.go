@@ -9,9 +9,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A serverRequest is a backend's request to a session client, in flight. Both the backend, by
-// cancelling, and the client, by responding, can end it; whichever takes the request out of the
-// backend's peer table first does.
+// A serverRequest is a backend's request to a session client, in flight. A response of the client
+// or a cancellation by the backend ends the request. If they are concurrent, only the first one
+// removes the request from the backend's peer.
 //
 // [clientCall] is the counterpart in the other direction.
 type serverRequest struct {
@@ -28,9 +28,9 @@ type serverRequest struct {
 	cancelled bool
 }
 
-// HandleRequest forwards a backend's request to the client of a session, "" if the session is
-// uncertain. It does not block. A request on the stream of an ended call is declined, unless it
-// names a task.
+// HandleRequest forwards a backend's request to the client of a session; session is "" if the
+// session is uncertain. A request on the stream of an ended call is declined, unless it names a
+// task. HandleRequest does not block.
 func (g *Gateway) HandleRequest(session, backend string, r *peer.Request) {
 	if r.Origin().CallEnded && relatedTask(r.Message) == "" && taskID(r.Message) == "" {
 		decline(r, errCallEnded)
@@ -57,7 +57,7 @@ func (g *Gateway) HandleRequest(session, backend string, r *peer.Request) {
 	s.forwardRequest(backend, r)
 }
 
-// forwardRequest sends a backend's request to the client once the session is initialized.
+// forwardRequest sends a backend's request to the client when the session is initialized.
 func (s *Session) forwardRequest(backend string, r *peer.Request) {
 	if err := s.checkMayAsk(backend, r.Message); err != nil {
 		r.Fail(err)
@@ -73,7 +73,7 @@ func (s *Session) forwardRequest(backend string, r *peer.Request) {
 		return
 	}
 	s.mu.Lock()
-	// initialized is still to come
+	// notifications/initialized has not arrived
 	early := s.state == uninitialized || s.state == awaitingInitialized
 	if early {
 		s.queueServerRequestLocked(sr)
@@ -109,8 +109,8 @@ func (s *Session) checkMayAsk(backend string, m wire.Message) *wire.Error {
 	return nil
 }
 
-// send sends the request to the client, on the stream of the call that caused it. The timeout of
-// that call is paused until the response.
+// send sends the request to the client, on the stream of the call to which the request belongs.
+// The timeout of that call is paused until the response arrives.
 func (sr *serverRequest) send() {
 	sr.mu.Lock()
 	defer sr.mu.Unlock()
@@ -125,7 +125,7 @@ func (sr *serverRequest) send() {
 	sr.sent = true
 	sr.toClient.Handler, sr.toClient.Token = sr, sr.r.Token()
 	sr.toClient.RelatedTo = sr.s.trackServerRequest(sr).relatedID()
-	// Under the lock, as in clientCall.send.
+	// sr.mu stays locked during sending, as c.mu in clientCall.send.
 	sr.s.peer.Send(sr.s.toClientTaskIDs(sr.backend, sr.labelled()), &sr.toClient)
 }
 
@@ -136,9 +136,9 @@ func (sr *serverRequest) rejectUnsent(err *wire.Error) {
 	}
 }
 
-// labelled returns the request with the backend's label, and remembers the id of a URL
-// elicitation: "Clients MUST provide UI that makes it clear which server is requesting
-// information" (elicitation, security).
+// labelled returns the request with the backend's label, because "Clients MUST provide UI that
+// makes it clear which server is requesting information" (elicitation, security). It records the
+// id of a URL elicitation.
 func (sr *serverRequest) labelled() wire.Message {
 	m := withBackendLabel(sr.backend, sr.r.Message)
 	if m.Method() == protocol.MethodElicitationCreate &&

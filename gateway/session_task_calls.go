@@ -12,7 +12,8 @@ import (
 var sessionTaskSpec = &methodSpec{resolve: resolveSessionTask, mayResolveLater: never,
 	notFound: unknownName("task"), send: (*clientCall).sendTaskRequest}
 
-// resolveSessionTask resolves a task id of the session. Tasks of other sessions are unknown.
+// resolveSessionTask resolves a task id of the session. The ids of other sessions' tasks are
+// unknown.
 func resolveSessionTask(c *clientCall, _ *catalog.View) (catalog.Route, bool) {
 	at, ok := c.s.tasks.toBackend(c.Name)
 	if !ok {
@@ -24,8 +25,8 @@ func resolveSessionTask(c *clientCall, _ *catalog.View) (catalog.Route, bool) {
 
 func never(*clientCall, *catalog.View) bool { return false }
 
-// sendTaskRequest sends a request about a task. tasks/result has no timeout, because its response
-// comes when the task has ended.
+// sendTaskRequest sends a request about a task. tasks/result has no timeout, because the backend
+// responds when the task has ended.
 func (c *clientCall) sendTaskRequest() {
 	if p := c.s.tasks.polled(scopedID{c.Route.Backend, c.Route.Original}); p != nil {
 		c.servePolledTask(p)
@@ -41,7 +42,7 @@ func (c *clientCall) sendTaskRequest() {
 	c.s.g.Backends.Send(c.Route.Backend, m, c.upstream)
 }
 
-// reserveTask reserves a slot for a task if a tool call asks for one.
+// reserveTask reserves a slot for a task if a tool call asks for a task.
 func (c *clientCall) reserveTask() *wire.Error {
 	if c.stateless != nil {
 		return c.reserveStatelessTask()
@@ -55,13 +56,14 @@ func (c *clientCall) reserveTask() *wire.Error {
 	return nil
 }
 
-// asksForTask reports whether a request allows a task as the response.
+// asksForTask reports whether a request asks for a task as the response.
 func asksForTask(m wire.Message) bool {
 	value, _ := wire.Lookup(m.Part(wire.PartParams), "task")
 	return !wire.IsNull(value)
 }
 
-// upstreamMessage returns the request as the backend gets it, except for the name in it.
+// upstreamMessage returns the request for the backend. The name in the request is still the
+// client's.
 func (c *clientCall) upstreamMessage() wire.Message {
 	if c.stateless != nil {
 		return c.statelessUpstreamMessage()
@@ -69,8 +71,8 @@ func (c *clientCall) upstreamMessage() wire.Message {
 	return c.s.toBackendTaskIDs(c.Route.Backend, c.r.Message)
 }
 
-// checkTaskResult returns an error if a legacy backend's response is ambiguous: the client could
-// read another task in it than the gateway.
+// checkTaskResult returns an error if a legacy backend's response is ambiguous, that is, if a
+// client could read another task in the response than the gateway does.
 func (c *clientCall) checkTaskResult(m wire.Message) (err error) {
 	switch {
 	case c.taskReserved:
@@ -85,7 +87,7 @@ func (c *clientCall) checkTaskResult(m wire.Message) (err error) {
 }
 
 // recordResponse records the tasks and URL elicitations in a legacy backend's response, and
-// returns the response as the client gets it.
+// returns the response with the task ids that the client knows.
 func (c *clientCall) recordResponse(m wire.Message) wire.Message {
 	backend := c.Route.Backend
 	if failure := m.Part(wire.PartError); failure != nil {
@@ -110,8 +112,8 @@ func (c *clientCall) recordResponse(m wire.Message) wire.Message {
 	return c.s.toClientTaskIDs(backend, m)
 }
 
-// progressRelay forwards the progress of a call that has become a task, on the stream of the
-// client's tasks/result request if there is one.
+// progressRelay forwards the progress of a call that has become a task. The notifications use the
+// stream of the client's tasks/result request, if it is open.
 func (c *clientCall) progressRelay() *peer.ProgressRelay {
 	s, backend := c.s, c.Route.Backend
 	return c.upstream.RelayProgress(func(m wire.Message) {
@@ -120,7 +122,7 @@ func (c *clientCall) progressRelay() *peer.ProgressRelay {
 	})
 }
 
-// noteTaskStatus records the status of a task as reported by its backend.
+// noteTaskStatus marks a task as ended if the backend has reported a terminal status.
 func (s *Session) noteTaskStatus(backend, id, status string) {
 	if slices.Contains([]string{"completed", "failed", "cancelled"}, status) {
 		s.tasks.end(backend, id)
@@ -138,14 +140,14 @@ func replaceID(m wire.Message, oldID, newID string, path ...string) wire.Message
 	return m
 }
 
-// toClientTaskIDs returns a backend's message with the related task's id as the client knows it.
+// toClientTaskIDs returns a backend's message with the client's id of the related task.
 func (s *Session) toClientTaskIDs(backend string, m wire.Message) wire.Message {
 	return s.rewriteTaskIDs(m, func(id string) (string, bool) {
 		return s.tasks.toClient(backend, id)
 	})
 }
 
-// toBackendTaskIDs returns a client's message with the related task's id as the backend knows it.
+// toBackendTaskIDs returns a client's message with the backend's id of the related task.
 func (s *Session) toBackendTaskIDs(backend string, m wire.Message) wire.Message {
 	return s.rewriteTaskIDs(m, func(id string) (string, bool) {
 		at, ok := s.tasks.toBackend(id)
@@ -166,13 +168,14 @@ func (s *Session) rewriteTaskIDs(m wire.Message, other func(string) (string, boo
 	return m
 }
 
-// relatedTask returns the id of the task that a message belongs to, "" if it names none.
+// relatedTask returns the id of the related task in a message's _meta; "" if there is none.
 func relatedTask(m wire.Message) string {
 	id, _ := wire.Lookup(m.Part(wire.PartMeta), protocol.MetaRelatedTask, "taskId")
 	return wire.Unquote(id)
 }
 
-// taskID returns the id of the task that a request is about, "" if there is none.
+// taskID returns the task id in the params of a tasks/get, tasks/result or tasks/cancel request;
+// "" for any other message.
 func taskID(m wire.Message) string {
 	switch m.Method() {
 	case protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:

@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// taskListTimeout bounds the backends' tasks/list.
+	// taskListTimeout bounds the requests to backends for one tasks/list.
 	taskListTimeout = 10 * time.Second
-	// maxTaskPages bounds the pages of one backend's list.
+	// maxTaskPages bounds the pages that are requested from one backend.
 	maxTaskPages = 1000
 )
 
-// listTasks answers tasks/list with the tasks of this session, in one page: as listed by each
-// backend, in the order of the configuration, then those at modern backends, which have no list.
-// Other tasks that a backend lists may belong to other clients and are left out.
+// listTasks responds to tasks/list with the tasks of this session in one page: first the tasks
+// that the backends list, in the order of the configuration, then the tasks at modern backends,
+// which have no tasks/list. Other tasks in a backend's list are omitted, because they may belong
+// to other clients.
 func (s *Session) listTasks(r *peer.Request) {
 	if !wire.IsNull(r.Part(wire.PartCursor)) {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
@@ -63,7 +64,7 @@ type contextCanceller context.CancelFunc
 // HandleCancel implements peer.CancelHandler.
 func (end contextCanceller) HandleCancel([]byte) { end() }
 
-// backendTasks returns the session's tasks as listed by a backend.
+// backendTasks requests a backend's list of tasks and returns the session's tasks in the list.
 func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
 	var all [][]byte
 	params := []byte("{}")
@@ -100,8 +101,8 @@ func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
 	return all
 }
 
-// polledTasks returns the session's tasks at modern backends. Those that have not ended are
-// polled, 16 at a time; without a response in time the last known state is returned.
+// polledTasks returns the session's tasks at modern backends. Tasks that have not ended are
+// polled, 16 at a time. If a poll fails, the last known state of the task is returned.
 func (s *Session) polledTasks(ctx context.Context) (all [][]byte) {
 	polled := s.tasks.polledTasks()
 	for some := range slices.Chunk(polled, 16) {
@@ -131,8 +132,8 @@ func (s *Session) refreshPolledTask(ctx context.Context, p *polledTask) {
 	}
 }
 
-// toClientListedTask returns a task from a backend's list with the client's id, if it belongs to
-// the session.
+// toClientListedTask returns a task from a backend's list, with the client's id. It returns false
+// if the task does not belong to the session.
 func (s *Session) toClientListedTask(backend string, one []byte) ([]byte, bool) {
 	literal, at := wire.Lookup(one, "taskId")
 	id := wire.Unquote(literal)

@@ -10,15 +10,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// maxTasks bounds the tasks of one session. At the limit the oldest that has ended is evicted; if
-// none has, no more are created.
+// maxTasks bounds the tasks of one session. At the limit the oldest ended task is evicted; if no
+// task has ended, further tasks are rejected.
 const maxTasks = 4096
 
 var errTooManyTasks = wire.Errorf(wire.CodeInternalError,
 	"Too many tasks: there are %d that have not ended; wait for them, or cancel some", maxTasks)
 
-// A sessionTask is a task at a backend. The client knows it by the backend's id, unless a task of
-// another backend has the same.
+// A sessionTask is a task at a backend. Its id for the client is the backend's id, unless the
+// client knows a task of another backend by this id.
 type sessionTask struct {
 	scopedID
 	clientID string
@@ -28,10 +28,10 @@ type sessionTask struct {
 }
 
 // sessionTasks is the table of a session's tasks. Each task is in the table of one session only,
-// which keeps it from all others. The zero value is empty. Its methods may be called
-// concurrently.
+// so that other sessions cannot access the task. The zero value is empty. Its methods may be
+// called concurrently.
 type sessionTasks struct {
-	renamed atomic.Int32 // tasks whose two ids differ; while 0, messages are not searched for ids
+	renamed atomic.Int32 // tasks whose two ids differ; if 0, messages need no translation
 
 	mu          sync.Mutex
 	byClientID  map[string]*sessionTask
@@ -41,7 +41,7 @@ type sessionTasks struct {
 	closed      bool           // the session has ended
 }
 
-// reserve reserves a slot for a task, if there is room.
+// reserve reserves a slot for a task. It returns false at the limit, if no task has ended.
 func (t *sessionTasks) reserve() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,7 +59,7 @@ func (t *sessionTasks) unreserve() {
 	t.reserved--
 }
 
-// evictEndedLocked removes the oldest task that has ended, if there is one.
+// evictEndedLocked removes the oldest ended task. It returns false if no task has ended.
 func (t *sessionTasks) evictEndedLocked() bool {
 	i := slices.IndexFunc(t.all, func(st *sessionTask) bool { return st.ended })
 	if i < 0 {
@@ -129,7 +129,7 @@ func (t *sessionTasks) addLocked(backend, id string, progress *peer.ProgressRela
 	if t.closed {
 		return nil
 	}
-	// a restarted backend has issued the id again
+	// the backend has issued the id again, for example after a restart
 	if st, ok := t.byBackendID[scopedID{backend, id}]; ok {
 		st.progress.Stop()
 		st.ended, st.progress = false, progress
@@ -153,7 +153,7 @@ func (t *sessionTasks) addLocked(backend, id string, progress *peer.ProgressRela
 	return st
 }
 
-// end marks a task as ended: it may be evicted.
+// end marks a task as ended, so that the task may be evicted.
 func (t *sessionTasks) end(backend, id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +163,7 @@ func (t *sessionTasks) end(backend, id string) {
 	}
 }
 
-// endAll releases all tasks when the session has ended.
+// endAll releases all tasks. It is called when the session has ended.
 func (t *sessionTasks) endAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,7 +175,7 @@ func (t *sessionTasks) endAll() {
 	}
 }
 
-// toBackend returns the backend's id of a task that the client knows by clientID.
+// toBackend returns the backend and the backend's id of the task with this clientID.
 func (t *sessionTasks) toBackend(clientID string) (scopedID, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,11 +15,12 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Modern requests. Each carries its client metadata and is answered from the current state;
-// nothing depends on earlier messages of the same connection, which may mix both generations.
+// This file handles modern requests. Each request contains its client metadata, and its response
+// does not depend on earlier messages of the connection. A connection may contain messages of both
+// generations.
 
-// modernMethods are the methods of the modern generation, with the capabilities without which
-// they do not exist; see [methodCapabilities].
+// modernMethods maps the methods of the modern generation to the server capabilities that they
+// require, as in [methodCapabilities]; nil = none.
 var modernMethods = map[string][]string{
 	protocol.MethodServerDiscover:         nil,
 	protocol.MethodSubscriptionsListen:    nil,
@@ -36,9 +37,9 @@ var modernMethods = map[string][]string{
 	protocol.MethodTasksCancel:            {"extensions", protocol.TasksExtension},
 }
 
-// ValidateHeaders checks a modern request against the HTTP headers that came with it: the method
-// must exist, and the headers must match the body (streamable HTTP, "Standard Request Headers").
-// Get returns the values of a header. It returns nil if the request is valid.
+// ValidateHeaders checks a modern request and its HTTP headers: the method must exist, and the
+// headers must match the body (streamable HTTP, "Standard Request Headers"). The function get
+// returns the values of a header. The result is nil if the request is valid.
 func (g *Gateway) ValidateHeaders(m wire.Message, get func(header string) []string) *wire.Error {
 	if err := g.checkMethod(m.Method()); err != nil {
 		return err
@@ -50,7 +51,7 @@ func (g *Gateway) ValidateHeaders(m wire.Message, get func(header string) []stri
 	return protocol.CheckHeaders(m, get, schema)
 }
 
-// checkMethod returns an error if the modern generation has no such method here.
+// checkMethod returns an error if the gateway does not offer the method to modern clients.
 func (g *Gateway) checkMethod(method string) *wire.Error {
 	needs, known := modernMethods[method]
 	if !known {
@@ -95,12 +96,13 @@ func (s *Session) handleStateless(r *peer.Request) {
 		s.fail(r, wire.Errorf(wire.CodeInternalError, "%v", full))
 		return
 	}
-	s.g.Backends.Start() // any request may be the first; the client must be registered before
+	s.g.Backends.Start() // may be the first request; the client is already registered
 	s.dispatchStateless(client, r, method)
 }
 
-// acquireClient returns the client that a request on this connection belongs to. The connection
-// retains it until it closes, or until maxClientsPerConn later ones displace it.
+// acquireClient returns the stateless client to which a request on this connection belongs. The
+// connection retains the maxClientsPerConn clients that were used last, until it closes. If the
+// table of clients is full, the connection releases some of its clients earlier.
 func (s *Session) acquireClient(meta protocol.ClientMeta) (*statelessClient, error) {
 	client, err := s.g.acquireClient(s.principal, meta)
 	for errors.Is(err, errTooManyClients) && len(s.clients) > 0 {
@@ -151,9 +153,9 @@ func (s *Session) dispatchStateless(client *statelessClient, r *peer.Request, me
 	}
 }
 
-// discover answers server/discover from the current view. It starts no backend: some clients
-// start several copies of a server only for this, and how backends are spoken to depends on the
-// next request.
+// discover responds with the capabilities in the current view. It starts no backend, because some
+// clients start several copies of a server only to send this request, and because the backends'
+// handshakes depend on the client's next request.
 func (s *Session) discover(r *peer.Request) {
 	view := s.g.Backends.View()
 	ttl := time.Minute
@@ -169,14 +171,15 @@ func (s *Session) discover(r *peer.Request) {
 	}{protocol.RevisionDates(), modernCaps(view), view.Instructions, ttl.Milliseconds(), "public"}))
 }
 
-// replyModern answers a modern request with a result of the gateway. It reports whether the
-// request was still open.
+// replyModern responds to a modern request with a result that the gateway has created. It reports
+// whether the request was still open.
 func (g *Gateway) replyModern(r *peer.Request, result []byte) bool {
 	return r.Forward(protocol.ToModern(wire.NewResult("0", result), r.Method(), g.info, true))
 }
 
-// listStateless answers with a page of the merged list, which is the same for every client:
-// "lists MUST NOT vary by connection". It waits only while backends start for the first time.
+// listStateless responds with a page of the merged list, which is the same for every client:
+// "lists MUST NOT vary by connection". The request waits only while backends start for the first
+// time.
 func (s *Session) listStateless(r *peer.Request, kind catalog.Kind) {
 	if v := s.g.Backends.View(); v.Settled {
 		s.replyPage(r, kind, v.Snapshot)
@@ -217,9 +220,9 @@ func (s *Session) replyPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 		wire.Member{Key: "cacheScope", Text: []byte(scope)}))
 }
 
-// statelessUpstreamMessage returns a stateless client's request as the backend gets it: without
-// the members of the modern generation, which package backends adds as needed, and with the
-// backend's own requestState.
+// statelessUpstreamMessage converts a stateless client's request for the backend: it removes the
+// members of the modern generation, which package backends adds if the backend is modern, and
+// replaces the ticket by the backend's own requestState.
 func (c *clientCall) statelessUpstreamMessage() wire.Message {
 	m := protocol.StripMeta(c.r.Message)
 	if c.isMethod(protocol.MethodToolsCall) {
@@ -238,7 +241,8 @@ func (c *clientCall) statelessUpstreamMessage() wire.Message {
 	return m
 }
 
-// respondStateless answers a stateless client with a backend's response.
+// respondStateless ends a stateless client's call with a backend's response, converted for the
+// client.
 func (c *clientCall) respondStateless(m wire.Message, modernBackend bool) {
 	out := outcomeOf(m)
 	modern := modernBackend // the generation of m
@@ -272,9 +276,9 @@ func (c *clientCall) respondStateless(m wire.Message, modernBackend bool) {
 	}
 }
 
-// validateResult returns an error if a modern backend's result, or one for a stateless client, is
-// invalid: not an object, of a resultType that the request does not allow, or with input requests
-// that the client has not declared.
+// validateResult checks a result from a modern backend or for a stateless client. It returns an
+// error if the result is not an object, if the request does not allow its resultType, or if its
+// input requests are invalid or require capabilities that a stateless client has not declared.
 func (c *clientCall) validateResult(m wire.Message) error {
 	result := m.Part(wire.PartResult)
 	switch {
@@ -303,8 +307,8 @@ func errUnexpectedType(kind string) error {
 		"its resultType %q is not allowed for this request", truncate(kind))}
 }
 
-// checkInputs validates the input requests of a result. Session clients are checked later, by
-// clientCall.askAll.
+// checkInputs validates the input requests of a result. clientCall.askAll checks the capabilities
+// of session clients later.
 func (c *clientCall) checkInputs(result []byte) error {
 	inputs, _, err := protocol.ReadInputRequests(result)
 	if err != nil {
@@ -316,8 +320,8 @@ func (c *clientCall) checkInputs(result []byte) error {
 	return checkInputsDeclared(c.Route.Backend, c.stateless.meta.Capabilities, inputs)
 }
 
-// statelessError adapts a backend's error for a modern client. It returns a message without a
-// kind if the call was answered otherwise.
+// statelessError adapts a backend's error for a modern client. It returns an invalid message if
+// requestURLConsent has handled the error.
 func (c *clientCall) statelessError(m wire.Message, e *wire.Error, modern bool) wire.Message {
 	switch {
 	case !modern && c.requestURLConsent(m.Part(wire.PartError)):
@@ -329,8 +333,8 @@ func (c *clientCall) statelessError(m wire.Message, e *wire.Error, modern bool) 
 	return m
 }
 
-// sealState returns an input_required result as the client gets it: the backend's requestState
-// sealed in a ticket, and elicitations with the backend's label.
+// sealState converts an input_required result for the client: it seals the backend's requestState
+// in a ticket, and adds the backend's label to elicitations.
 func (c *clientCall) sealState(m wire.Message) wire.Message {
 	_, state, _ := protocol.ReadInputRequests(m.Part(wire.PartResult)) // already validated
 	m = c.s.g.labelInputs(c.Route.Backend, protocol.StripNullInputs(m))
@@ -340,8 +344,8 @@ func (c *clientCall) sealState(m wire.Message) wire.Message {
 	return m
 }
 
-// replyInputRequired answers a stateless client with an input_required result. It reports whether
-// the request was still open.
+// replyInputRequired ends a stateless client's request with an input_required result. It reports
+// whether the request was still open.
 func (c *clientCall) replyInputRequired(result []byte) bool {
 	if !c.s.g.replyModern(c.r, result) {
 		return false

@@ -17,11 +17,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A statelessClient stands for all stateless requests with the same principal and the same client
-// metadata: revision, client info, capabilities and log level. Backends see it as a session.
+// A statelessClient represents all stateless requests with the same principal and the same client
+// metadata: revision, client info, capabilities and log level. For backends it is a session.
 type statelessClient struct {
 	g         *Gateway
-	id        string // as of a session
+	id        string // session id at the backends
 	principal string
 	meta      protocol.ClientMeta
 	name      string // name/version
@@ -30,7 +30,7 @@ type statelessClient struct {
 
 	// Guarded by statelessClients.mu.
 	refs  int         // sessions, calls, tasks and subscriptions that use the client
-	timer *time.Timer // idleTTL; nil while refs > 0
+	timer *time.Timer // runs for idleTTL; nil while refs > 0
 
 	mu             sync.Mutex
 	resumable      list.List // *resumableCall, not ended, the oldest first
@@ -38,14 +38,14 @@ type statelessClient struct {
 }
 
 const (
-	// idleTTL is how long an unused client is kept: what backends have opened for it serves the
-	// next call.
+	// idleTTL is the time for which an unused client is kept, so that its next call can use the
+	// connections that backends have opened for the client.
 	idleTTL = 5 * time.Minute
-	// maxClientsPerConn bounds the clients that a connection retains until it closes, the latest
-	// ones. Others expire after idleTTL.
+	// maxClientsPerConn bounds the clients that a connection retains until it closes: the clients
+	// that were used last. Other clients expire after idleTTL.
 	maxClientsPerConn = 8
-	// maxClientMeta bounds the client metadata of a request, in bytes: it is kept, and sent to
-	// backends.
+	// maxClientMeta bounds the client metadata of a request, in bytes. The gateway stores the
+	// metadata and sends them to backends.
 	maxClientMeta = maxCapabilities
 )
 
@@ -63,8 +63,9 @@ var errGatewayEnding = errors.New("the gateway is ending")
 var errTooManyClients = errors.New("too many different clients at once; " +
 	"wait until some have disconnected")
 
-// acquireClient returns the client that a request belongs to, with one more reference. If the
-// limit is reached it evicts an idle client.
+// acquireClient returns the client to which a request belongs, with one more reference. At the
+// limit it evicts an idle client to create a new client, or returns errTooManyClients if none is
+// idle.
 func (g *Gateway) acquireClient(principal string,
 	meta protocol.ClientMeta) (*statelessClient, error) {
 	key := fingerprint(principal, meta)
@@ -116,8 +117,8 @@ func fingerprint(principal string, meta protocol.ClientMeta) [sha256.Size]byte {
 	}))
 }
 
-// evictLocked removes an idle client, of that principal if it is not "", which the caller must
-// close; nil if there is none.
+// evictLocked removes and returns an idle client, of the given principal unless principal is "".
+// The caller must close the client. The result is nil if no client is idle.
 func (table *statelessClients) evictLocked(principal string) *statelessClient {
 	for _, client := range table.byKey {
 		if client.refs == 0 && (principal == "" || client.principal == principal) {
@@ -128,7 +129,7 @@ func (table *statelessClients) evictLocked(principal string) *statelessClient {
 	return nil
 }
 
-// removeLocked removes a client; close must follow after mu is released.
+// removeLocked removes a client. close must be called after mu is released.
 func (table *statelessClients) removeLocked(client *statelessClient) {
 	if client.timer != nil {
 		client.timer.Stop()
@@ -138,21 +139,21 @@ func (table *statelessClients) removeLocked(client *statelessClient) {
 	table.counter.Release(client.principal)
 }
 
-// close closes what backends have opened for a removed client. A nil client is ignored.
+// close closes the per-session connections of a removed client. A nil client is ignored.
 func (sc *statelessClient) close() {
 	if sc != nil {
 		sc.g.Backends.CloseSession(sc.id)
 	}
 }
 
-// get returns the client with an id, nil if there is none.
+// get returns the client with this id; nil if there is none.
 func (table *statelessClients) get(id string) *statelessClient {
 	table.mu.Lock()
 	defer table.mu.Unlock()
 	return table.byID[id]
 }
 
-// retain adds a reference to a client that is in use.
+// retain adds a reference to a client that has at least one.
 func (sc *statelessClient) retain() {
 	sc.g.statelessClients.mu.Lock()
 	defer sc.g.statelessClients.mu.Unlock()
@@ -181,8 +182,8 @@ func (sc *statelessClient) release() {
 	})
 }
 
-// closeStatelessClients ends all stateless clients and what backends are doing for them, when the
-// gateway shuts down.
+// closeStatelessClients ends all stateless clients with their calls and tasks. It is called when
+// the gateway shuts down.
 func (g *Gateway) closeStatelessClients() {
 	g.statelessTasks.removeAll()
 	table := &g.statelessClients
@@ -228,11 +229,12 @@ func (sc *statelessClient) resumableCalls() (all []*resumableCall) {
 	return all
 }
 
-// errCallEnded declines a request that came on the stream of an ended call.
+// errCallEnded declines a backend's request on the stream of an ended call.
 var errCallEnded = wire.Errorf(wire.CodeInternalError,
 	"The call that this belongs to has ended, or its client accepts no requests")
 
-// handleRequest handles a backend's request to the client.
+// handleRequest assigns a backend's request to a task or a call of the client, or rejects the
+// request.
 func (sc *statelessClient) handleRequest(backend string, r *peer.Request) {
 	st := sc.namedTask(backend, r.Message, r.Origin())
 	if st == nil {
@@ -302,8 +304,9 @@ func (sc *statelessClient) unsubscribeIfUnused(backend, uri string) {
 	sc.subscribe(backend, uri, false, make(peer.ResponseChan, 1))
 }
 
-// handleNotification forwards a backend's notification to the client: changes to its
-// subscriptions, log messages to the request that they belong to, if the client wants that level.
+// handleNotification forwards a backend's notification to the client. A log message is sent to the
+// request to which it belongs, if the client wants messages of its level. Any other notification
+// is sent to the client's subscriptions that select it.
 func (sc *statelessClient) handleNotification(backend string, m wire.Message, origin peer.Origin) {
 	if m.Method() != protocol.NotificationMessage {
 		for _, l := range sc.listeners() {

@@ -13,24 +13,24 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A statelessTask is a task of a stateless client. Such a client is only identified by its
-// principal: the task's id is random and valid for that principal, whatever the next request
-// declares.
+// A statelessTask is a task of a stateless client. The task's id is random. It is valid for all
+// requests of the principal, even with other client metadata than those of the request that has
+// created the task.
 //
 //	registerTask ─ statelessTasks.add                         stateless_tasks.go
 //	tasks/get, update, cancel ─ sendStatelessTaskRequest      stateless_tasks.go
 //	   legacy backend ─ legacyTaskBridge                      legacy_task_*.go
 //	subscriptions/listen with taskIds ─ pollTasks             task_listeners.go
 type statelessTask struct {
-	scopedID  // the backend, and its id
+	scopedID  // backend, and the backend's id
 	g         *Gateway
-	id        string // for the client
+	id        string // client's id
 	principal string
 	modern    bool             // the backend is modern
-	client    *statelessClient // creator; retained while the task is at a legacy backend
+	client    *statelessClient // creator; retained if the backend is legacy
 	created   time.Time
-	// keeps the call attributed to the client: the backend's later messages for the task are not
-	// taken for another session's
+	// keeps the session of the call busy at a legacy backend, so that the backend's later messages
+	// about the task are not attributed to another session
 	progress *peer.ProgressRelay
 
 	bridge legacyTaskBridge // for a legacy backend
@@ -42,26 +42,28 @@ type statelessTask struct {
 }
 
 const (
-	// maxStatelessTasks bounds the tasks of all stateless clients, maxTasks those of one
+	// maxStatelessTasks bounds the tasks of all stateless clients, and maxTasks those of one
 	// principal.
 	maxStatelessTasks = 20_000
-	// defaultTaskTTL is how long an unused task is kept if its backend reports no ttl.
+	// defaultTaskTTL is the time for which a task is kept after its last use if the backend
+	// reports no ttl.
 	defaultTaskTTL = 24 * time.Hour
-	// taskTTLGrace is how much longer than its ttl a task is kept.
+	// taskTTLGrace is the time for which a task is kept after the end of its ttl.
 	taskTTLGrace = time.Minute
 )
 
-// statelessTasks is the table of stateless clients' tasks. The zero value is empty.
+// statelessTasks is the table of the tasks of all stateless clients. The zero value is empty.
 type statelessTasks struct {
 	mu          sync.Mutex
 	byID        map[string]*statelessTask
-	byBackendID map[scopedID][]*statelessTask // tasks of several connections may have the same id
+	byBackendID map[scopedID][]*statelessTask // several connections may issue the same id
 	all         []*statelessTask              // the oldest first
 	counter     quota.Counter[string]         // by principal: tasks and reserved slots
 }
 
-// reserve reserves a slot for a task. At a limit it evicts the oldest task that has ended;
-// without one it returns false.
+// reserve reserves a slot for a task of a principal. At the limit of the principal it evicts the
+// principal's oldest ended task, at the total limit the oldest ended task of all principals. It
+// returns false if no such task has ended.
 func (t *statelessTasks) reserve(principal string) bool {
 	t.mu.Lock()
 	var old *statelessTask
@@ -73,7 +75,7 @@ func (t *statelessTasks) reserve(principal string) bool {
 	case t.counter.Total() >= maxStatelessTasks:
 		old = t.oldestLocked(func(st *statelessTask) bool { return st.ended })
 	default:
-		old = &statelessTask{removed: true} // there is room
+		old = &statelessTask{removed: true} // room without an eviction
 	}
 	if old == nil {
 		t.mu.Unlock()
@@ -98,8 +100,8 @@ func (t *statelessTasks) oldestLocked(match func(*statelessTask) bool) *stateles
 // unreserve releases a reserved slot.
 func (t *statelessTasks) unreserve(principal string) { t.counter.Release(principal) }
 
-// add stores the task that a call has become, in the reserved slot; created is the backend's
-// task.
+// add stores the task that a call has become, in the reserved slot. The argument created is the
+// backend's CreateTaskResult.
 func (t *statelessTasks) add(c *clientCall, backendID string, modern bool,
 	created []byte) *statelessTask {
 	st := &statelessTask{
@@ -127,14 +129,17 @@ func (t *statelessTasks) add(c *clientCall, backendID string, modern bool,
 	return st
 }
 
-// extend restarts a task's expiry: the ttl that its backend has reported, or defaultTaskTTL.
+// extend sets the expiry of a task from the state that the backend has reported: taskTTLGrace
+// after the end of the ttl, but not earlier than taskTTLGrace from now, or defaultTaskTTL from now
+// if there is no ttl. It also marks the task as ended if the status is terminal.
 func (t *statelessTasks) extend(st *statelessTask, task []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.extendLocked(st, task)
 }
 
-// noteUnknown marks a task that its backend no longer knows as ended: it may be evicted.
+// noteUnknown marks a task as ended if the response means that the backend no longer knows the
+// task. The task may then be evicted.
 func (st *statelessTask) noteUnknown(resp peer.Response) {
 	if resp.Err == nil && wire.ReadError(resp.Part(wire.PartError)).Code == wire.CodeInvalidParams {
 		st.g.statelessTasks.mu.Lock()
@@ -155,7 +160,7 @@ func (t *statelessTasks) extendLocked(st *statelessTask, task []byte) {
 	st.timer.Reset(max(remaining, taskTTLGrace))
 }
 
-// remove removes an expired task.
+// remove removes a task and releases its resources.
 func (t *statelessTasks) remove(st *statelessTask) {
 	t.mu.Lock()
 	removed := t.removeLocked(st)
@@ -207,7 +212,7 @@ func (t *statelessTasks) removeAll() {
 	}
 }
 
-// find returns a principal's task, nil if there is none.
+// find returns the principal's task with this id; nil if there is none.
 func (t *statelessTasks) find(principal, id string) *statelessTask {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -217,7 +222,7 @@ func (t *statelessTasks) find(principal, id string) *statelessTask {
 	return nil
 }
 
-// withBackendID returns the tasks that a backend knows by an id.
+// withBackendID returns the tasks for which a backend has issued this id.
 func (t *statelessTasks) withBackendID(backend, id string) []*statelessTask {
 	if id == "" {
 		return nil
@@ -227,6 +232,7 @@ func (t *statelessTasks) withBackendID(backend, id string) []*statelessTask {
 	return slices.Clone(t.byBackendID[scopedID{backend, id}])
 }
 
-// maxResultBytes bounds the stored results of tasks and suspended calls, in bytes. Beyond it
-// results are not stored: backends are asked again.
+// maxResultBytes bounds the stored results of tasks and suspended calls, in bytes. At the limit
+// the result of a legacy task is requested again for each client request, a result for a session
+// client is not converted to a task, and the response to a suspended call is lost.
 const maxResultBytes = 64 << 20

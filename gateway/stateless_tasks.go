@@ -13,14 +13,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Tasks of stateless clients: the tasks extension, which a client declares in each request that
-// may create a task or is about one.
+// This file handles the tasks of stateless clients, which use the tasks extension. A client
+// declares the extension in each request that may create a task or is about a task.
 
 var statelessTaskSpec = &methodSpec{resolve: resolveStatelessTask, mayResolveLater: never,
 	notFound: unknownName("task"), send: (*clientCall).sendStatelessTaskRequest}
 
-// modernCaps returns the server capabilities for modern clients, legacyCaps those for legacy
-// clients. If a backend has tasks of either generation, clients of both are offered tasks.
+// modernCaps returns the server capabilities for modern clients, and legacyCaps those for legacy
+// clients. If a backend of either generation supports tasks, clients of both generations are
+// offered tasks.
 func modernCaps(v *catalog.View) []byte {
 	all := v.Capabilities(v.Complete)
 	return protocol.ServerCapabilitiesToModern(all, hasTasks(all))
@@ -41,7 +42,8 @@ func hasTasks(capabilities []byte) bool {
 		catalog.Declares(capabilities, "tasks", "requests", "tools", "call")
 }
 
-// withoutExecution returns a page of tools without execution, for modern clients.
+// withoutExecution removes the member execution from the tools of a page. Modern clients do not
+// know this member.
 func withoutExecution(page []byte) []byte {
 	if !bytes.Contains(page, []byte(`"execution"`)) {
 		return page
@@ -85,7 +87,7 @@ func (c *clientCall) reserveStatelessTask() *wire.Error {
 }
 
 // startsTask reports whether a backend's response to a stateless client's call creates a task.
-// Kind is its resultType, "" for a legacy backend.
+// Kind is the resultType of the response; "" for a legacy backend.
 func (c *clientCall) startsTask(m wire.Message, kind string) bool {
 	if kind == protocol.ResultTask {
 		return true
@@ -102,7 +104,8 @@ var (
 	errNoTaskID       = errors.New("it has created a task whose id is missing or too long")
 )
 
-// registerTask stores the task that a call has become and returns the response for the client.
+// registerTask stores the task that a call has become and returns the response for the client. It
+// returns false if the response is invalid and the call has failed.
 func (c *clientCall) registerTask(m wire.Message, modern bool) (wire.Message, bool) {
 	backendID := protocol.TaskID(m.Part(wire.PartResult))
 	invalid := cmp.Or(protocol.CheckTask(m.Part(wire.PartResult)),
@@ -127,8 +130,8 @@ func (c *clientCall) registerTask(m wire.Message, modern bool) (wire.Message, bo
 	return wire.NewResult("0", protocol.SanitizeCreateTaskResult(created, st.id)), true
 }
 
-// unreserveTask releases the reserved slot for a task, if it was not used. It is called by
-// whichever side has ended the call, before the client gets the response.
+// unreserveTask releases the slot that was reserved for a task, if the slot is unused. Only the
+// goroutine that has ended the call may call it.
 func (rc *resumableCall) unreserveTask() {
 	if rc.taskReserved {
 		rc.taskReserved = false
@@ -153,7 +156,7 @@ func resolveStatelessTask(c *clientCall, _ *catalog.View) (catalog.Route, bool) 
 	return catalog.Route{Backend: st.backend, Original: st.scopedID.id}, true
 }
 
-// sendStatelessTaskRequest serves a request about a task. It is called under c.mu.
+// sendStatelessTaskRequest serves a request about a task. It is called with c.mu locked.
 func (c *clientCall) sendStatelessTaskRequest() {
 	st := c.s.g.statelessTasks.find(c.s.principal, c.Name)
 	ctx, cancel := context.WithCancel(c.s.ctx)
@@ -161,7 +164,7 @@ func (c *clientCall) sendStatelessTaskRequest() {
 	c.s.work.Go(func() {
 		defer cancel()
 		if st == nil {
-			c.reject(c.spec.notFound(c.Name)) // it has just expired
+			c.reject(c.spec.notFound(c.Name)) // the task has just expired
 			return
 		}
 		resp := st.handle(ctx, c.upstreamMessage(), c.stateless)
@@ -176,8 +179,8 @@ func (c *clientCall) sendStatelessTaskRequest() {
 }
 
 // handle returns the response to a request about the task, in modern form and with the client's
-// id. The client is the one that sends this request: it must have declared what the task's input
-// requests require, or the response is an error that names it.
+// task id. Client is the sender of this request. If the task has input requests whose capabilities
+// the client has not declared, the response is an error that lists the capabilities.
 func (st *statelessTask) handle(ctx context.Context, m wire.Message,
 	client *statelessClient) peer.Response {
 	resp := st.handleRaw(ctx, m, client)
@@ -195,7 +198,7 @@ func (st *statelessTask) handle(ctx context.Context, m wire.Message,
 	return resp
 }
 
-// handleRaw is handle without the check of input requests.
+// handleRaw returns the response to a request about the task, without checking input requests.
 func (st *statelessTask) handleRaw(ctx context.Context, m wire.Message,
 	client *statelessClient) peer.Response {
 	var responses []protocol.InputResponse
@@ -221,8 +224,9 @@ func acknowledged() peer.Response {
 	return peer.Response{Message: wire.NewResult("0", []byte(protocol.CompleteResult))}
 }
 
-// forward forwards a request to a modern backend. Only the id is translated, and elicitations get
-// the backend's label.
+// forward forwards a request to a modern backend and returns the response, with the client's task
+// id, with the backend's label in elicitations, and without members that do not belong to the
+// status.
 func (st *statelessTask) forward(ctx context.Context, m wire.Message,
 	sessionID string) peer.Response {
 	resp := st.g.callTask(ctx, st.backend, protocol.SetMessageTaskID(m, st.scopedID.id),
@@ -243,7 +247,7 @@ func (st *statelessTask) forward(ctx context.Context, m wire.Message,
 		resp.Message = protocol.StripInputRequired(protocol.SetMessageTaskID(resp.Message, st.id))
 		return resp
 	case kind != protocol.ResultComplete && !(get && kind == protocol.ResultTask):
-		// as in examples of the extension
+		// tasks/get may respond with the resultType task, as in examples of the extension
 		return peer.Response{Err: errUnexpectedType(kind)}
 	}
 	st.g.statelessTasks.extend(st, result)
@@ -268,7 +272,7 @@ func (g *Gateway) labelInputs(backend string, m wire.Message) wire.Message {
 }
 
 // callTask sends a request about a task and waits for the response. A result in which a client
-// could read another task than the gateway is an error.
+// could read another task than the gateway does becomes an error.
 func (g *Gateway) callTask(ctx context.Context, backend string, m wire.Message,
 	call *peer.Call) peer.Response {
 	resp := g.callBackend(ctx, backend, m, call)
@@ -297,7 +301,7 @@ func (g *Gateway) callBackend(ctx context.Context, backend string, m wire.Messag
 	return resp
 }
 
-// timeoutError is a peer.ErrTimeout with the duration.
+// A timeoutError is a peer.ErrTimeout that contains the duration of the timeout.
 type timeoutError time.Duration
 
 func (o timeoutError) Error() string { return "no answer within " + time.Duration(o).String() }

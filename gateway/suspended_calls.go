@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// suspendTimeout is how long a suspended call waits for its client's next request.
+	// suspendTimeout bounds the time for which a suspended call waits for its client's next
+	// request.
 	suspendTimeout = 10 * time.Minute
-	// maxSuspended bounds the calls that are or were suspended; see perPrincipalLimit. At the
-	// limit a call fails instead of being suspended.
+	// maxSuspended bounds the calls in suspendedCalls; see perPrincipalLimit. At the limit a call
+	// fails instead of being suspended.
 	maxSuspended = 20_000
 )
 
-// suspendedCalls are the calls that are or were suspended and have not ended. The zero value is
-// empty.
+// suspendedCalls is the table of calls that were suspended at least once and have not ended. The
+// zero value is empty.
 type suspendedCalls struct {
 	counter quota.Counter[string]
 
@@ -28,7 +29,7 @@ type suspendedCalls struct {
 	byID map[string]*resumableCall
 }
 
-// add reports whether there is room for the call. The call may already be in the table.
+// add adds a call to the table, if it is not yet in the table. It returns false at the limit.
 func (p *suspendedCalls) add(rc *resumableCall) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +61,7 @@ func (p *suspendedCalls) find(id string) *resumableCall {
 	return p.byID[id]
 }
 
-// suspend answers the waiting request with the backend's input requests, and makes the call wait
+// suspend responds to the waiting request with the backend's input requests. The call then waits
 // for the client's next request.
 func (rc *resumableCall) suspend() {
 	rc.mu.Lock()
@@ -93,11 +94,11 @@ func (rc *resumableCall) suspend() {
 		truncate(c.Name), "id", string(rc.upstream.ID()))
 	if !c.replyInputRequired(protocol.InputRequiredResult(inputs,
 		c.sealTicket(ticketSuspended, rc.id, suspendTimeout))) {
-		rc.abort("the client is gone") // without the ticket it cannot continue the call
+		rc.abort("the client is gone") // without the ticket the client cannot continue the call
 	}
 }
 
-// expire ends a call whose client has not come back.
+// expire ends a suspended call whose client has not continued the call in time.
 func (rc *resumableCall) expire() {
 	rc.mu.Lock()
 	if rc.ended || rc.call != nil {
@@ -109,8 +110,9 @@ func (rc *resumableCall) expire() {
 		"id", string(rc.upstream.ID()), "dur", suspendTimeout)
 }
 
-// resume continues the call for the request c, with the client's responses. It returns an error
-// without side effects if the call has ended or another request waits for it.
+// resume continues a suspended call with the client's responses. From now on, c waits for the
+// response. If the call has ended or another request waits for it, resume changes nothing and
+// returns an error.
 func (rc *resumableCall) resume(c *clientCall, responses []byte) *wire.Error {
 	rc.mu.Lock()
 	switch {
@@ -179,7 +181,7 @@ func isValidInputResponse(method string, answer []byte) bool {
 	return true
 }
 
-// toInput returns a backend's request as an input request for a modern client.
+// toInput converts a backend's request to an input request for a modern client.
 func toInput(key, backend string, m wire.Message) protocol.InputRequest {
 	m = withBackendLabel(backend, m)
 	params := m.Part(wire.PartParams)

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// maxTaskListeners bounds the tasks polled for listeners; see perPrincipalLimit.
+	// maxTaskListeners bounds the tasks that all listeners poll; see perPrincipalLimit.
 	maxTaskListeners = 10_000
-	// minPoll and defaultPoll: a task is polled at its own pollInterval, but not more often than
-	// minPoll, and every defaultPoll if it has none.
+	// minPoll is the minimum interval of polling a task, and defaultPoll the interval if the task
+	// has no pollInterval.
 	minPoll     = 100 * time.Millisecond
 	defaultPoll = time.Second
 )
 
-// pollInterval returns how long to wait before polling a task again.
+// pollInterval returns the interval of polling a task.
 func pollInterval(task []byte) time.Duration {
 	if p := protocol.TaskPollInterval(task); p > 0 {
 		return max(p, minPoll)
@@ -26,7 +26,8 @@ func pollInterval(task []byte) time.Duration {
 	return defaultPoll
 }
 
-// resolveTaskIDs returns the client's tasks that a subscriptions/listen names.
+// resolveTaskIDs returns the tasks of the principal that a subscriptions/listen names. Unknown ids
+// are ignored.
 func (s *Session) resolveTaskIDs(client *statelessClient,
 	r *peer.Request) (all []*statelessTask, err *wire.Error) {
 	ids, err := protocol.ListenTaskIDs(r.Message)
@@ -46,8 +47,9 @@ func (s *Session) resolveTaskIDs(client *statelessClient,
 	return all, nil
 }
 
-// pollTasks polls tasks and notifies the client of changes, until ctx is done. It returns the ids
-// of the tasks that are polled. Polling is needed because backends need not send notifications.
+// pollTasks starts polling tasks, to notify the client of changes until ctx is done. It returns
+// the ids of the tasks that are polled. Polling is necessary because backends need not send
+// notifications.
 func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (ids []string) {
 	for _, st := range all {
 		if !acquireShare(&l.g.taskListeners, l.client.principal, maxTaskListeners) {
@@ -64,8 +66,8 @@ func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (id
 	return ids
 }
 
-// pollTask notifies the client of each change of a task until it has ended. The initial `working`
-// status is not reported.
+// pollTask notifies the client of each change of a task until the task has ended. It does not
+// notify the client of the status working if this is the initial status.
 func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 	lastSent, first := "", true
 	for {
@@ -101,7 +103,8 @@ func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 	}
 }
 
-// notify sends a notification of the subscription, or queues it until the acknowledgement.
+// notify sends a notification of the subscription, or queues the notification until the
+// acknowledgement was sent.
 func (l *listenRequest) notify(m wire.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// A ticket is the content of a requestState issued by the gateway: what a client may continue. It
-// is sealed, so that nobody else can read, change or create one, and bound to the principal and
-// the call: to a backend the gateway is one single client, so without this one client could
-// continue another's call.
+// A ticket is the content of a requestState issued by the gateway. It allows a client to continue
+// one call. A ticket is sealed, so that only the gateway can read, change or create it. It is also
+// bound to the principal and the call: for a backend the gateway is a single client, so that
+// without this binding a client could continue the call of another client.
 type ticket struct {
-	Kind      string // see the constants
-	Principal string // to whom it was issued
-	Backend   string // of the call
+	Kind      string // one of the constants below
+	Principal string // principal of the client that got the ticket
+	Backend   string // backend of the call
 	// ServerKey identifies the server that ran when the ticket was issued; see [peer.Call].
 	ServerKey string    `json:"Program"`
 	Call      []byte    // digest of the call's method, name and arguments
 	Until     time.Time // expiry
-	// by kind: the backend's own requestState as JSON, the id of a suspended call, or the id and
-	// the input requests of a rerun
+	// depends on the kind: the backend's own requestState as JSON; the id of a suspended call; or
+	// the id and the input requests of a rerun
 	Text string
 }
 
@@ -36,7 +36,7 @@ const (
 	ticketRerun     = "rerun"     // the call is sent again after URL elicitations
 )
 
-// ticketTTL is the lifetime of a ticket that costs the gateway no memory.
+// ticketTTL is the lifetime of a ticket for which the gateway stores no data.
 const ticketTTL = 24 * time.Hour
 
 // A sealer seals tickets with a random key that is never stored.
@@ -56,7 +56,7 @@ func newSealer() *sealer {
 	return &sealer{aead}
 }
 
-// seal returns the text of a ticket for the client.
+// seal returns the encrypted text of a ticket, for the client.
 func (s *sealer) seal(t ticket) string {
 	text, err := json.Marshal(t)
 	if err != nil {
@@ -90,7 +90,8 @@ func (s *sealer) open(text string) (t ticket, err error) {
 	return t, nil
 }
 
-// digest identifies a call by its method, name and arguments; white space in these is ignored.
+// digest returns a digest of the call's method, name and arguments. White space between the tokens
+// of the arguments is ignored.
 func (c *clientCall) digest() []byte {
 	var arguments bytes.Buffer
 	if c.Arguments != nil {
@@ -115,7 +116,8 @@ func (c *clientCall) sealTicket(kind, text string, ttl time.Duration) string {
 	})
 }
 
-// openTicket opens a ticket that the client has sent back.
+// openTicket opens a ticket in the client's request. It returns an error if the ticket was issued
+// to another principal or for another call.
 func (c *clientCall) openTicket(text string) (ticket, error) {
 	t, err := c.s.g.sealer.open(text)
 	switch {

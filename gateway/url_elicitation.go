@@ -13,9 +13,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// requestURLConsent converts a legacy URLElicitationRequired error (-32042) into input_required
-// with one URL elicitation per entry. Once all are accepted the call is sent again, at most once.
-// It returns false if the error has no URL. A client without the capability gets an error.
+// requestURLConsent converts a legacy URLElicitationRequired error (-32042) into an input_required
+// result with one URL elicitation per entry. When the user has accepted all of them, the call is
+// sent again, at most once. A client without the capability gets an error. requestURLConsent
+// returns false if the error contains no URL.
 func (c *clientCall) requestURLConsent(failure []byte) bool {
 	list, err := protocol.URLElicitations(failure)
 	if err != nil {
@@ -51,15 +52,15 @@ func (c *clientCall) requestURLConsent(failure []byte) bool {
 	return true
 }
 
-// askURLs responds with the URL elicitations that a rerun requires. They are part of the ticket,
-// so that missing responses can be requested again. Id identifies the rerun.
+// askURLs responds with the URL elicitations that a rerun requires. The ticket contains the
+// elicitations, so that missing responses can be requested again. The id identifies the rerun.
 func (c *clientCall) askURLs(id string, inputs []protocol.InputRequest, ttl time.Duration) {
 	text := id + " " + string(protocol.InputRequiredResult(inputs, ""))
 	c.replyInputRequired(protocol.InputRequiredResult(inputs, c.sealTicket(ticketRerun, text, ttl)))
 }
 
-// claimRerun uses up the tickets of a call that is sent again, or refused. If they are already
-// used the call ends.
+// claimRerun marks the tickets of a call as used, because the call is about to be sent again or
+// the user has declined. If they were already used, it rejects the request and returns false.
 func (c *clientCall) claimRerun(claim *rerunClaim) bool {
 	switch err := c.s.g.usedTickets.claim(claim); {
 	case errors.Is(err, errAlreadyContinued):
@@ -71,15 +72,14 @@ func (c *clientCall) claimRerun(claim *rerunClaim) bool {
 	return true
 }
 
-// checkConsent reports whether the user has accepted every elicitation that a rerun requires, and
-// the ticket is unused. If responses are missing they are requested again; otherwise the call
-// ends.
+// checkConsent returns true if the ticket is unused and the user has accepted every elicitation
+// that a rerun requires. Otherwise it requests missing responses again, or ends the call.
 func (c *clientCall) checkConsent(t ticket, responses []byte) bool {
 	c.mu.Lock()
 	c.Route.Backend = t.Backend
 	c.mu.Unlock()
 	id, requested, _ := strings.Cut(t.Text, " ")
-	inputs, _, _ := protocol.ReadInputRequests([]byte(requested)) // the gateway wrote it
+	inputs, _, _ := protocol.ReadInputRequests([]byte(requested)) // written by the gateway
 	agreed := true
 	var unanswered []protocol.InputRequest
 	for _, input := range inputs {
@@ -96,11 +96,11 @@ func (c *clientCall) checkConsent(t ticket, responses []byte) bool {
 	case c.s.g.usedTickets.isUsed(id):
 		return c.rejectState(errAlreadyContinued)
 	case agreed && len(unanswered) > 0:
-		// not beyond the first ticket, see usedTickets
+		// the new ticket must not outlive the first ticket, see usedTickets
 		c.askURLs(id, unanswered, time.Until(t.Until))
 		return false
 	case agreed:
-		c.continuation.claim = claim // claimed when the call is actually sent
+		c.continuation.claim = claim // claimed when the call is about to be sent
 		return true
 	case !c.claimRerun(claim):
 		return false
@@ -114,16 +114,17 @@ func (c *clientCall) checkConsent(t ticket, responses []byte) bool {
 }
 
 const (
-	// maxReruns bounds the used tickets that have not expired; see perPrincipalLimit. At the
-	// limit no more are accepted, because a forgotten ticket could be used again.
+	// maxReruns bounds the used tickets that have not expired; see perPrincipalLimit. At the limit
+	// further tickets are rejected: if an older entry were removed, its ticket could be used
+	// again.
 	maxReruns = 20_000
 )
 
 var errTooManyReruns = errors.New("too many calls were sent again recently; retry later")
 
-// usedTickets are the ids of reruns whose tickets were used, kept until the tickets expire. A
-// ticket is therefore valid for one run, however often the client sends it. The zero value is
-// empty.
+// usedTickets is the table of the ids of reruns whose tickets were used. An id stays in the table
+// until the tickets expire, so that all tickets of a rerun together are valid for one run. The
+// zero value is empty.
 type usedTickets struct {
 	counter quota.Counter[string]
 
@@ -131,14 +132,14 @@ type usedTickets struct {
 	used map[string]bool
 }
 
-// A rerunClaim identifies the single run for which all tickets of a call are valid.
+// A rerunClaim identifies a rerun. All tickets of one call are for the same rerun.
 type rerunClaim struct {
 	id        string
 	principal string
-	until     time.Time // expiry of the last of its tickets
+	until     time.Time // latest expiry of its tickets
 }
 
-// claim uses up a rerun; it returns nil to one caller only.
+// claim records a rerun as used. It returns nil to at most one of all callers with the same rerun.
 func (r *usedTickets) claim(t *rerunClaim) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
