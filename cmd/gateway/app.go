@@ -38,7 +38,7 @@ type cli struct {
 	alsoStdio bool   // flag of serve: serve stdio in addition to HTTP
 	serving   bool   // the gateway serves clients
 
-	timeout time.Duration // flag of check, tools and call: limit of the start of backends, 0 = none
+	timeout time.Duration // flag of check, tools and call: limit for the start of backends, 0 = none
 
 	sighup       *reload.SIGHUP
 	secondSignal *signalHandler
@@ -78,8 +78,8 @@ func variableNames() (names []string) {
 	return names
 }
 
-// reloadConfig loads the file at path, or searches for one if path is "". It never asks the
-// user. local: the file was found in the working directory and must be approved.
+// reloadConfig loads the file at path, or searches for one if path is "". It never asks the user.
+// local is true if the file was found in the working directory and must be approved.
 func (c *cli) reloadConfig(path string, local bool) (*config.Loaded, error) {
 	return loadFrom(config.Options{
 		Path: path, Local: local, Flags: c.flagValues(), VariableNames: variableNames(),
@@ -120,13 +120,13 @@ type app struct {
 
 	certificate reload.Certificates
 
-	previousNames catalog.Assignments // names and their backends in the last run
+	previousNames catalog.Assignments // backends of names in the last run
 
-	autoToken string // the token for auto in auth.tokens, "" = none
+	autoToken string // the token that replaces auto in auth.tokens, "" = none
 
 	via string // name of this process in requests to HTTP servers, to detect recursion
 
-	timedOutAfter time.Duration // timeout of the start of backends if it was reached, else 0
+	timedOutAfter time.Duration // timeout for the start of backends if it was exceeded, else 0
 
 	closers []func()
 }
@@ -134,7 +134,7 @@ type app struct {
 // A configOverride changes the configuration for a command.
 type configOverride func(*config.Config)
 
-// stdioOnly is the configOverride of commands that serve no other clients.
+// stdioOnly is the configOverride of commands that serve only stdin and stdout, or no client.
 func stdioOnly(c *config.Config) { c.Listen = "" }
 
 // quietLog is the configOverride of commands that print results: only errors are logged, unless the
@@ -148,7 +148,7 @@ func (c *cli) quietLog(cfg *config.Config) {
 	}
 }
 
-// noFileMessage is the message if no configuration was found.
+// noFileMessage is the log message if no configuration was found.
 const noFileMessage = "no configuration found: serving the embedded demo backend; " +
 	"to serve your own, write gateway.yaml (gateway import -o gateway.yaml copies the servers " +
 	"of other clients) or name a file with --config"
@@ -183,7 +183,7 @@ type runMode struct {
 	ignoreCache bool // lists in the cache are not used
 }
 
-// open loads the configuration and returns an app. It starts nothing but the log.
+// open loads the configuration and returns an app. It starts only the log.
 func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 	loaded, err := c.loadConfig()
 	if err != nil {
@@ -272,7 +272,7 @@ func catalogOptions(c *config.Config) catalog.Options {
 	}
 }
 
-// instructionsOf returns the instructions for a value of the key instructions.
+// instructionsOf converts a value of the key instructions: none becomes "".
 func instructionsOf(text string) string {
 	if text == config.NoInstructions {
 		return ""
@@ -286,12 +286,14 @@ func levelOf(c *config.Config) slog.Level {
 	return level
 }
 
-// stderrLevels are the values of log.stderr. The level of "off" is below every log.level.
+// stderrLevels are the levels for the values of log.stderr. The level for "off" is below every
+// log.level.
 var stderrLevels = map[string]slog.Level{
 	"info": slog.LevelInfo, "debug": slog.LevelDebug, "off": slog.LevelDebug - 4,
 }
 
-// logFlushTimeout limits the wait for stderr to be read at the end.
+// logFlushTimeout limits the time, at the end, in which the reader of stderr must read the rest of
+// the log.
 const logFlushTimeout = time.Second
 
 func (a *app) openLog(w io.Writer) {
@@ -315,8 +317,8 @@ func (a *app) observers() []gateway.Observer {
 	return []gateway.Observer{gateway.AuditObserver(a.journal)}
 }
 
-// openJournal opens the audit journal, which writes to audit.file or to the log. If audit.file
-// is none, no observer passes records to it.
+// openJournal opens the audit journal, which writes to audit.file or to the log. If audit.file is
+// none, the journal gets no records.
 func (a *app) openJournal() error {
 	o := audit.Options{Payloads: audit.Payloads(a.Config.Audit.Payloads), Mask: a.mask.String}
 	a.journal = audit.New(a.log, o)

@@ -16,15 +16,16 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// autoTokenFile is the name of the file in the state directory with the token for auto in
-// auth.tokens.
+// autoTokenFile is the name of the file, in the state directory, with the token that replaces auto
+// in auth.tokens.
 const autoTokenFile = "token"
 
-// maxAutoTokenFile is the size of the largest such file, in bytes.
+// maxAutoTokenFile bounds the size of this file, in bytes.
 const maxAutoTokenFile = 4 << 10
 
 // authTokens returns the tokens of a configuration. It replaces auto by the token in the state
-// directory, which it creates if there is none. A running gateway keeps its token.
+// directory, and creates this token if there is none. A running gateway keeps the token even if the
+// file changes.
 func (a *app) authTokens(l *config.Loaded, c *config.Config) ([]string, error) {
 	i := slices.Index(c.Auth.Tokens, config.AutoToken)
 	if i < 0 {
@@ -81,7 +82,7 @@ func (a *app) readOrCreateToken(path string) (string, error) {
 	return token, nil
 }
 
-// readAutoToken reads a token that createAutoToken has written, or that the user has put there.
+// readAutoToken reads a token that createAutoToken or the user has written.
 func readAutoToken(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -101,7 +102,7 @@ func readAutoToken(path string) (string, error) {
 	return token, nil
 }
 
-// createAutoToken writes a new token to a file with mode 0600. If several gateways do so at the
+// createAutoToken writes a new token to a file with mode 0600. If several gateways call it at the
 // same time, the first token stays.
 func createAutoToken(path string) error {
 	var secret [32]byte
@@ -114,7 +115,7 @@ func createAutoToken(path string) error {
 	return err
 }
 
-// autoTokenPath returns the path of the file with the token for auto.
+// autoTokenPath returns the path of the file with the token that replaces auto.
 func autoTokenPath(c *config.Config) string { return filepath.Join(c.StateDir, autoTokenFile) }
 
 // shellWord quotes text as one word of a shell, if necessary.

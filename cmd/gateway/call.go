@@ -170,7 +170,7 @@ func (w *callWaiter) OnResponse(m wire.Message, err error) {
 	close(w.done)
 }
 
-// callError returns the error for a JSON-RPC error, with a hint if the name of the tool is unknown.
+// callError converts a JSON-RPC error to an error, with a hint if the name of the tool is unknown.
 func (c *cli) callError(a *app, tool string, response wire.Message, asJSON bool) error {
 	e := wire.ReadError(response.Part(wire.PartError))
 	if asJSON {
@@ -181,7 +181,7 @@ func (c *cli) callError(a *app, tool string, response wire.Message, asJSON bool)
 		if denied := a.deniedError(tool, ""); denied != nil {
 			return denied
 		}
-		_ = c.printFailedBackends(a, "") // one of these may have the tool
+		_ = c.printFailedBackends(a, "") // one of the failed backends may have the tool
 		return hintedError{err, a.nameHint(tool)}
 	}
 	if strings.Contains(e.Message, "it is disabled in the configuration") {
@@ -192,8 +192,8 @@ func (c *cli) callError(a *app, tool string, response wire.Message, asJSON bool)
 	return err
 }
 
-// printResult prints a result, as JSON or its text. Secrets are masked in the text of a tool
-// error, which is printed to stderr. Other results are not changed.
+// printResult prints a result as JSON or text. It prints a tool error to stderr, with secrets
+// masked. Other results are not changed.
 func (c *cli) printResult(a *app, response wire.Message, asJSON bool) error {
 	result := response.Part(wire.PartResult)
 	failure := error(nil)
@@ -232,7 +232,7 @@ func (c *cli) printResult(a *app, response wire.Message, asJSON bool) error {
 	return failure
 }
 
-// toolArguments returns the arguments of a tool as JSON, from the command line.
+// toolArguments converts the arguments of a tool on the command line to JSON.
 func (c *cli) toolArguments(
 	ctx context.Context, a *app, tool string, args []string,
 ) ([]byte, error) {

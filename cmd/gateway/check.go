@@ -45,8 +45,8 @@ directory, and uses its own environment variables, not those of the gateway.`,
 	return cmd
 }
 
-// withStartedBackends starts every backend once and calls do when each has listed its tools or
-// failed. It calls begin before.
+// withStartedBackends calls begin, starts every backend once, and calls do when each backend has
+// listed its tools or failed.
 func (c *cli) withStartedBackends(
 	ctx context.Context, begin func(*app), do func(*app) error,
 ) error {
@@ -72,7 +72,7 @@ func (c *cli) withStartedBackends(
 }
 
 // startBackends starts the backends and waits until each has listed its tools or failed, for at
-// most c.timeout. It shows on stderr the backends that it waits for.
+// most c.timeout. It shows the backends that it waits for on stderr.
 func (c *cli) startBackends(ctx context.Context, a *app) error {
 	a.backends.Start()
 	p := progress{w: c.err, terminal: isTerminal(c.err), began: time.Now()}
@@ -106,7 +106,7 @@ func (c *cli) printWarnings(a *app) {
 }
 
 // maskedLine returns a text, possibly from a backend, on one line and with secrets masked. It masks
-// before and after spaces are changed, because a secret may contain spaces.
+// before and after it changes spaces, because a secret may contain spaces.
 func (a *app) maskedLine(text string) string {
 	return a.mask.String(oneLine(a.mask.String(text)))
 }
@@ -129,7 +129,7 @@ func (a *app) problemText(s backends.Status) string {
 	return a.maskedLine(s.Err.Error())
 }
 
-// shownRemarks is the number of remarks of each kind about one backend that check prints.
+// shownRemarks is the number of remarks that check prints per kind and backend.
 const shownRemarks = 10
 
 // remarks returns the remarks about a working backend.
@@ -178,7 +178,7 @@ func isHealthy(s backends.Status) bool {
 	return s.Settled && s.State == backends.Ready && s.Err == nil
 }
 
-// printStatus prints one row per backend. It returns an error if not all of them work.
+// printStatus prints one row per backend. It returns an error unless all backends work.
 func (c *cli) printStatus(a *app) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "BACKEND\tSTATE\tTOOLS\tPROMPTS\tRESOURCES\tSERVER\tREVISION\tTIME\tPROBLEM")

@@ -15,8 +15,8 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-// printDiff prints what a reload would change in the gateway that runs with the same file. It
-// starts nothing.
+// printDiff prints the changes that a reload would make in the gateway that runs with the same
+// file. It starts no backend.
 func (c *cli) printDiff() error {
 	loaded, err := c.loadConfig()
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *cli) printDiff() error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := reload.CheckNotEmptied(loaded, 1); err != nil {
-			return err // the record may be in a state directory that the file named
+			return err // an emptied file no longer contains the state directory of the record
 		}
 		printError(c.err,
 			"the file is valid; no gateway has recorded that it ran with it, "+
@@ -68,9 +68,9 @@ func (c *cli) printDiff() error {
 	return printChanges(c.out, changes)
 }
 
-// findRunningConfig returns the record of the gateway that runs with a file. If there is none in
-// the state directory of the configuration, which may have been changed, it looks for the record
-// of a running gateway in the default state directory.
+// findRunningConfig returns the record of the gateway that runs with a file. If the state directory
+// of the configuration has no record, the key state may have changed, so that findRunningConfig
+// also looks for the record of a running gateway in the default state directory.
 func findRunningConfig(c *config.Config, file string) (*reload.RunningConfig, error) {
 	a, err := reload.ReadRunningConfig(c.StateDir, file)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +83,7 @@ func findRunningConfig(c *config.Config, file string) (*reload.RunningConfig, er
 	return nil, err
 }
 
-// printChanges prints a row per difference.
+// printChanges prints one row per difference.
 func printChanges(out io.Writer, c config.Changes) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "WHAT\tCHANGE\tDETAIL")

@@ -11,9 +11,9 @@ import (
 	"sync"
 )
 
-// debugEnv is the environment variable with the path of a Unix socket at which the gateway
-// reports its memory use, for tests: see docs/reliability.md. It is not a flag or a key of the
-// configuration, because only tests need it.
+// debugEnv is the environment variable with the path of a Unix socket at which the gateway reports
+// its memory use (see docs/reliability.md). There is no flag or configuration key, because only
+// tests need the socket.
 const debugEnv = "GATEWAY_DEBUG"
 
 // A memoryUse is the use of memory and goroutines after a garbage collection.
@@ -22,8 +22,8 @@ type memoryUse struct {
 	Heap       uint64 `json:"heap"` // bytes
 }
 
-// serveDebug serves / (a memoryUse), /goroutines (stacks as text) and /heap (a profile for go
-// tool pprof) at the socket of debugEnv, if that is set, until end is called.
+// If debugEnv is set, serveDebug serves / (a memoryUse), /goroutines (stacks as text) and /heap (a
+// profile for go tool pprof) at its socket until end is called.
 func (a *app) serveDebug() (end func()) {
 	path := os.Getenv(debugEnv)
 	if path == "" {
@@ -51,7 +51,7 @@ func (a *app) serveDebug() (end func()) {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(ln) })
 	return func() {
-		_ = server.Close() // also ends connections of clients that do not read
+		_ = server.Close() // unlike Shutdown, also ends connections of clients that do not read
 		serving.Wait()
 	}
 }

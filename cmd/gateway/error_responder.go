@@ -14,9 +14,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An errorResponder responds to each request of a client with an error. It serves a client that
-// has started the gateway on its pipes and cannot be served, because few clients show the text
-// on stderr.
+// An errorResponder responds to each request of a client with an error. It is used if the gateway
+// cannot serve the client that has started it with pipes, because few clients show the text on
+// stderr.
 type errorResponder struct {
 	message   string
 	onRequest func(method string) // called after the error was sent
@@ -31,15 +31,16 @@ func (s errorResponder) HandleRequest(r *peer.Request) {
 // HandleNotification implements peer.Handler.
 func (errorResponder) HandleNotification(wire.Message, peer.Origin) {}
 
-// serveErrors serves the client on stdin with r until end is called or the client disconnects,
-// which closes done. It does not read stdin if that is not a pipe or socket.
+// serveErrors responds with r to the client on stdin until end is called or the client disconnects.
+// Either event closes done. If stdin is not a pipe or socket, serveErrors does not read it, and
+// done is closed at once.
 func (c *cli) serveErrors(r errorResponder, limit int) (done <-chan struct{}, end func()) {
 	closed := make(chan struct{})
 	if info, err := c.in.Stat(); err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
 		close(closed)
 		return closed, func() {}
 	}
-	ignore := func(*transport.MalformedError) {} // stdin may not be an MCP client
+	ignore := func(*transport.MalformedError) {} // the process at stdin may not be an MCP client
 	p := peer.New(transport.Stdio(c.in, c.out, limit), r, peer.Options{OnMalformed: ignore})
 	go func() {
 		defer close(closed)
@@ -54,11 +55,11 @@ func (c *cli) serveErrors(r errorResponder, limit int) (done <-chan struct{}, en
 // startupErrorTimeout limits the wait for the first request of a client that cannot be served.
 const startupErrorTimeout = 2 * time.Second
 
-// maxStartupError is the length of the longest error text for such a client, in bytes.
+// maxStartupError bounds the error text for such a client, in bytes.
 const maxStartupError = 4 << 10
 
-// reportStartupError sends the error that the user reads on stderr to a client on stdin. After the
-// error to server/discover it waits for another request, because a client may fall back to
+// reportStartupError sends the error, which is also on stderr, to a client on stdin. After the
+// response to server/discover it waits for another request, because a client may fall back to
 // initialize.
 func (c *cli) reportStartupError(ctx context.Context, problem string) {
 	problem = logging.NewMask().String(strings.TrimSpace(problem))

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// A failureLoggingWriter logs when writes to the audit file begin to fail, and when they succeed
-// again, once each.
+// A failureLoggingWriter logs the first failed write to the audit file and the first successful
+// write after a failure.
 type failureLoggingWriter struct {
 	io.Writer
 	log    *slog.Logger

@@ -49,8 +49,8 @@ if it has one:
 			if len(args) == 1 {
 				at, err = healthURL(args[0])
 			} else {
-				// The request goes to this machine, to an address that need not be in the
-				// certificate, and contains no secret.
+				// The request goes to this machine, at an address that the certificate need not
+				// contain. The request contains no secret.
 				transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 				at, err = c.ownHealthURL()
 			}
@@ -82,13 +82,14 @@ if it has one:
 	}
 }
 
-// checkHealthResponse returns an error if the response does not report a healthy gateway. own: the
-// request went to this machine, without a proxy that may have changed the header Server.
-func checkHealthResponse(at string, r *http.Response, text []byte, own bool) error {
+// checkHealthResponse returns an error if the response does not report a healthy gateway. local is
+// true if the request went to this machine, without a proxy that may have changed the header
+// Server.
+func checkHealthResponse(at string, r *http.Response, text []byte, local bool) error {
 	const other = "another program listens at that address"
 	isGateway := r.Header.Get("Server") == httpserver.ServerHeader
 	if r.StatusCode == http.StatusOK {
-		if !isGateway && (own || string(text) != "ok\n") {
+		if !isGateway && (local || string(text) != "ok\n") {
 			err := fmt.Errorf("%s: the program at that address is not a gateway", at)
 			return hintedError{err, other}
 		}
@@ -105,8 +106,8 @@ func checkHealthResponse(at string, r *http.Response, text []byte, own bool) err
 	return err
 }
 
-// isGatewayResponse reports whether a text begins like the response of a gateway that is not
-// ready or that rejects a request. Proxies do not change these texts.
+// isGatewayResponse reports whether a text begins like the response of a gateway that is not ready
+// or that rejects a request. Proxies do not change such texts.
 func isGatewayResponse(text []byte) bool {
 	return bytes.HasPrefix(text, []byte("not ready: ")) ||
 		bytes.HasPrefix(text, []byte(`{"jsonrpc":"2.0",`))
@@ -134,7 +135,7 @@ func healthHint(err error) string {
 	return "is a gateway running there? gateway serve --listen starts one"
 }
 
-// healthURL returns the health URL of the gateway with this URL.
+// healthURL returns the health URL for the URL of a gateway.
 func healthURL(text string) (string, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text

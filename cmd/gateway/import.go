@@ -115,7 +115,7 @@ func clientNames() string {
 }
 
 // isGateway reports whether a gateway serves at a URL on this machine. Its request contains no
-// information, because any program may listen there.
+// information about the user, because any program may listen at the URL.
 func isGateway(ctx context.Context, at string) bool {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -128,7 +128,8 @@ func isGateway(ctx context.Context, at string) bool {
 	if err != nil {
 		return false
 	}
-	// A proxy does not lead to this machine, and its certificate is often self-signed.
+	// A proxy would not connect to this machine, and the gateway's certificate is often
+	// self-signed.
 	t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer t.CloseIdleConnections()
 	res, err := t.RoundTrip(r)

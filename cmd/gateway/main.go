@@ -1,5 +1,5 @@
-// Command gateway is an MCP server in front of all other MCP servers of a user. See the README, and
-// gateway --help.
+// Command gateway is an MCP server that combines all other MCP servers of a user. See the README
+// and gateway --help.
 package main
 
 import (
@@ -29,8 +29,9 @@ var version = "0.1.0-dev"
 func main() {
 	protect()
 	logging.DiscardStandardLog() // until the log is open
-	// A client that closes our stdout or stderr must not end this process before the backends are
-	// stopped. SIGPIPE is caught and not ignored, because children inherit ignored signals.
+	// A client that closes the gateway's stdout or stderr must not end this process before the
+	// backends are stopped. SIGPIPE is caught instead of ignored, because child processes inherit
+	// ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c := &cli{
 		stdio:  stdio{os.Stdin, os.Stdout, os.Stderr},
@@ -85,7 +86,7 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// The exit codes, which the documentation promises.
+// The exit codes. The documentation promises them.
 const (
 	exitOK     = 0
 	exitFailed = 1 // the command failed
@@ -112,7 +113,7 @@ func (h hintedError) Unwrap() error { return h.error }
 // errReported is a failure that the command has already reported.
 var errReported = errors.New("")
 
-// errInterrupted is the error of a command that a signal stopped before it was done.
+// errInterrupted is the error of a command that a signal has stopped before its end.
 var errInterrupted = errors.New("interrupted")
 
 // reportError prints an error and its hint, with secrets masked, and returns the exit code.
@@ -145,8 +146,8 @@ func reportError(w io.Writer, mask *logging.Mask, err error) int {
 	return code
 }
 
-// printError prints a problem and a hint, which may be "". Control characters are escaped even
-// if w is not a terminal, because the text may be shown on one later.
+// printError prints a problem and a hint, which may be "". Control characters are escaped even if w
+// is not a terminal, because a terminal may show the text later.
 func printError(w io.Writer, problem, hint string) {
 	for _, line := range strings.Split(escapeControls(problem), "\n") {
 		fmt.Fprintf(w, "gateway: %s\n", line)
@@ -181,8 +182,8 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	// cobra's own flag is not used: any text but its default links text/template, and with that
-	// every exported method of the program (2 MB).
+	// cobra's own version flag is not used: any text other than the default links text/template,
+	// and with it every exported method of the program (2 MB).
 	root.Flags().BoolVarP(&showVersion, "version", "v", false,
 		"print the version, and the supported revisions of MCP")
 	p := root.PersistentFlags()
@@ -207,7 +208,8 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 	return root
 }
 
-// helpCommand returns the help command. Unlike cobra's it returns an error for an unknown command.
+// helpCommand returns the help command. Unlike cobra's help command, it returns an error for an
+// unknown command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -241,9 +243,9 @@ func flagError(c *cobra.Command, err error) error {
 	return usageErrorOf(c.CommandPath(), err)
 }
 
-// rejectUnknownShell makes the completion command return an error for an unknown shell, for
-// which cobra prints its help. The output of root must be set before, because cobra's command
-// keeps it.
+// rejectUnknownShell makes the completion command return an error for an unknown shell; cobra would
+// print the help. The output of root must be set before this call, because cobra's completion
+// command keeps the output.
 func rejectUnknownShell(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	c, _, err := root.Find([]string{"completion"})
@@ -255,7 +257,7 @@ func rejectUnknownShell(root *cobra.Command) {
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 }
 
-// asUsageErrors converts the errors of a check of arguments to usage errors.
+// asUsageErrors returns a check of arguments whose errors are usage errors.
 func asUsageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if check == nil {

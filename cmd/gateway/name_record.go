@@ -18,11 +18,11 @@ import (
 )
 
 // A nameRecord records the backend of each exposed name, so that the next run can report names that
-// belong to another backend. There is one per configuration file, in the state directory.
+// belong to another backend. Each configuration file has one record, in the state directory.
 type nameRecord struct {
 	Version int    `json:"version"`
 	File    string `json:"file"`
-	// Names has the assignments of each list, by the member of its result in MCP.
+	// Names contains the assignments of each list, by the name of the list in MCP results.
 	Names map[string]map[string]catalog.Assignment `json:"names"`
 }
 
@@ -32,7 +32,7 @@ const (
 	keptNameRecords   = 100      // records; the oldest are removed
 )
 
-// nameRecordPath returns the path of the record of a configuration file, "" if none is kept.
+// nameRecordPath returns the path of the record of a configuration file, "" if it has no record.
 func nameRecordPath(state, source string) string {
 	if state == "" || source == "" || !isRegular(source) {
 		return ""
@@ -114,8 +114,8 @@ func (a *app) loadNameRecord() {
 // nameRecordPause is the minimum time between two attempts to write the record.
 const nameRecordPause = time.Second
 
-// keepNameRecord keeps the record up to date until ctx is done. It replaces the record of the
-// last run when lists can be sent; by then the differences are logged.
+// keepNameRecord keeps the record up to date until ctx is done. It replaces the record of the last
+// run when the lists are settled, because the differences are logged by then.
 func (a *app) keepNameRecord(ctx context.Context) {
 	k := nameRecorder{app: a, path: nameRecordPath(a.Config.StateDir, a.Source)}
 	if k.path == "" {
@@ -145,7 +145,7 @@ type nameRecorder struct {
 	written, failed string // text of the record, and the last logged error
 }
 
-// update writes changed names. It reports whether v has a new snapshot.
+// update writes the record if names have changed. It reports whether v has a new settled snapshot.
 func (k *nameRecorder) update(v *catalog.View) bool {
 	if !v.Settled || v.Snapshot == k.seen {
 		return false
@@ -167,11 +167,10 @@ func (k *nameRecorder) update(v *catalog.View) bool {
 	return true
 }
 
-// maxTransfers is the number of lines of transferLines about names.
+// maxTransfers bounds the number of transfers in transferLines.
 const maxTransfers = 20
 
-// transferLines returns lines for the user about names that belong to another backend than in
-// the last run.
+// transferLines returns lines for the user about names whose backend differs from the last run.
 func (a *app) transferLines(moves []catalog.Move) (lines []string) {
 	all := catalog.Transfers(moves)
 	if len(all) == 0 {

@@ -13,13 +13,14 @@ import (
 	"mcpgateway/internal/atomicfile"
 )
 
-// An output is the file that a command writes; path "" means stdout.
+// An output is the destination of a command: a file, or stdout if path is "".
 type output struct {
 	path  string
 	force bool
 }
 
-// validate returns an error if the file cannot be written. It is called before anything is done.
+// validate returns an error if the file cannot be written. It is called at the start of the
+// command.
 func (o output) validate() error {
 	if o.path == "" {
 		if o.force {
@@ -36,7 +37,7 @@ func (o output) validate() error {
 				" for a folder of that name",
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		// Without a link, the file was created just now.
+		// If it is not a link, another process has just created the file.
 		if info, err := os.Lstat(o.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 			return fmt.Errorf("%s is a link to a missing file", o.path)
 		}
@@ -63,7 +64,7 @@ func isUnexpanded(path string) bool {
 	return strings.HasPrefix(path, "~") && (end > 0 || path == "~")
 }
 
-// writeTo writes text to the file, or to stdout without one.
+// writeTo writes text to the file, or to stdout if there is no file.
 func (o output) writeTo(stdout io.Writer, text []byte) error {
 	if o.path == "" {
 		_, err := stdout.Write(text)
@@ -89,7 +90,7 @@ func (o output) writeError(err error) error {
 	return err
 }
 
-// write replaces or creates the file. A symbolic link stays one.
+// write replaces or creates the file. If path is a symbolic link, write replaces its target.
 func (o output) write(text []byte) error {
 	return atomicfile.Write(o.path, text, atomicfile.Options{
 		Sync: true, FollowLink: true,

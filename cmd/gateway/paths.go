@@ -28,8 +28,8 @@ func isRegular(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular()
 }
 
-// auditFileConflicts returns an error for each file of the gateway that audit.file names, too,
-// because records would be appended to it.
+// auditFileConflicts returns an error for each other file of the gateway that has the path of
+// audit.file, because records would be appended to it.
 func auditFileConflicts(l *config.Loaded) (errs config.Errors) {
 	c := l.Config
 	audit := c.Audit.File
@@ -76,14 +76,14 @@ func isSameFile(a, b string) bool {
 }
 
 // missingPaths returns a warning for each path of a backend that does not exist, and for a state
-// directory that is not a directory. These are not errors, because a path may be created later.
+// path that is not a directory. These are not errors, because a path may be created later.
 func missingPaths(l *config.Loaded) (warnings []string) {
 	if dir := l.Config.StateDir; l.Config.State != "" && dir != "" {
 		info, err := os.Stat(dir)
 		if err == nil && !info.IsDir() {
 			err = errors.New("not a directory")
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a missing one is created
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a missing directory is created
 			warnings = append(warnings, l.PathError("state", dir, err, "").Error())
 		}
 	}

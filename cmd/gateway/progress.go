@@ -12,8 +12,8 @@ import (
 	"mcpgateway/backends"
 )
 
-// progress shows on stderr the backends that a command waits for: on a terminal in one line that is
-// overwritten, otherwise in a line from time to time.
+// progress shows on stderr the backends that a command waits for. On a terminal it overwrites one
+// line; otherwise it prints a new line every 5 s.
 type progress struct {
 	w        io.Writer
 	terminal bool

@@ -2,5 +2,6 @@
 
 package main
 
-// protect does nothing: other systems do not show the environment of a process in a file.
+// protect does nothing, because systems other than Linux have no /proc with the environment of a
+// process.
 func protect() {}

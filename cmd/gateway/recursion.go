@@ -13,13 +13,14 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// ancestorsEnv is the environment variable by which a gateway passes the identities of its own
-// configuration and those of its ancestors to its child processes: the outermost first, separated
-// by commas. See docs/decisions/015-recursive-gateways.md.
+// ancestorsEnv is the environment variable with which a gateway tells its child processes the
+// identities of its ancestors' configurations and of its own configuration, outermost first,
+// separated by commas. See docs/decisions/015-recursive-gateways.md.
 const ancestorsEnv = "MCP_GATEWAY_ABOVE"
 
 // maxAncestors is the number of gateways that a gateway may have as ancestors. It ends loops in
-// which no configuration occurs twice, such as one that is written again for each gateway.
+// which no configuration occurs twice, such as a loop with a new configuration file for each
+// gateway.
 const maxAncestors = 8
 
 // checkRecursion returns the value of ancestorsEnv for the child processes of a gateway with the
@@ -48,9 +49,8 @@ func checkRecursion(source, ancestors string) (string, error) {
 	return "", &config.Error{File: source, Problem: problem}
 }
 
-// configIdentity returns the identity of a configuration file. It does not depend on the path by
-// which the file is named. Anything but a regular file, such as a pipe, gets a new identity each
-// time.
+// configIdentity returns the identity of a configuration file, which is the same for all links to
+// the file. Anything other than a regular file, such as a pipe, gets a new identity each time.
 func configIdentity(source string) string {
 	name, err := filepath.EvalSymlinks(source)
 	if err == nil {

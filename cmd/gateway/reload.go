@@ -38,7 +38,7 @@ func (c *cli) runReloading(
 	return reload.New(o).Run(ctx, sighup, work)
 }
 
-// A reloadTarget lets a reload change an app.
+// A reloadTarget applies a reload to an app.
 type reloadTarget struct{ *app }
 
 // Tokens implements reload.Target.

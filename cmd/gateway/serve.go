@@ -110,7 +110,7 @@ func (c *cli) serveHTTP(
 	var failed error
 	if c.alsoStdio {
 		stdio.Go(func() {
-			defer end() // the client that started the gateway has disconnected
+			defer end() // the client that has started the gateway has disconnected
 			failed = c.serveStdio(both, a)
 		})
 	}
@@ -126,7 +126,7 @@ func (c *cli) serveStdio(ctx context.Context, a *app) error {
 }
 
 // A stdinConn is the connection to the client on stdin and stdout. It logs the end of stdin,
-// because that ends the gateway, which is unexpected if there is no client.
+// because the gateway then stops, which is unexpected if there is no client.
 type stdinConn struct {
 	transport.Conn
 	a        *app
@@ -146,7 +146,7 @@ func (s *stdinConn) Read() (wire.Message, wire.ID, error) {
 	return m, about, err
 }
 
-// logSignal logs the signal that cancels ctx, if one does before stop is called.
+// logSignal logs the signal that cancels ctx, if a signal does so before stop is called.
 func (a *app) logSignal(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	unregister := context.AfterFunc(ctx, func() {
@@ -253,7 +253,7 @@ func (a *app) logHTTPStart(url string, stderr *os.File) {
 		fmt.Fprintln(stderr, "to use it: "+claudeCommand(url, a.autoToken))
 		return
 	case auth.Tokens[0] == config.AutoToken:
-		// The token must not be in a log, which may be stored.
+		// The log must not contain the token, because logs may be stored.
 		token = "$(cat " + shellWord(autoTokenPath(a.Config)) + ")"
 	default:
 		if auth.TokenVariable == "" {
@@ -264,8 +264,8 @@ func (a *app) logHTTPStart(url string, stderr *os.File) {
 	a.log.Info(use + ": " + claudeCommand(url, token))
 }
 
-// claudeCommand returns the command that adds the gateway to Claude Code, with a token if that
-// is not "". It contains no " or \, so that it can be copied from the log.
+// claudeCommand returns the command that adds the gateway to Claude Code. token may be "". The
+// command contains no " or \, so that it can be copied from the log.
 func claudeCommand(url, token string) string {
 	command := "claude mcp add -s user --transport http gateway " + url
 	if token != "" {
@@ -295,10 +295,10 @@ func (a *app) endpointURL(addr net.Addr) string {
 	return scheme + "://" + host + "/mcp"
 }
 
-// rejectStdioClient responds with errors to a client that has started the gateway on its pipes
-// although the configuration has listen. When such a client has sent a request and then
-// disconnects, it calls disconnected: a gateway that was started by a client must not outlive
-// the client and keep the port.
+// rejectStdioClient responds with errors to a client that has started the gateway with pipes
+// although the configuration has listen. If this client sends a request and disconnects,
+// rejectStdioClient calls disconnected, because a gateway that a client has started must not
+// outlive the client and keep the port.
 func (c *cli) rejectStdioClient(a *app, url string, disconnected func()) (end func()) {
 	var rejected, ended atomic.Bool
 	done, stop := c.serveErrors(errorResponder{

@@ -29,9 +29,9 @@ func signalCause(sig os.Signal) signalError {
 }
 
 // signalContext returns a context that the first SIGINT, SIGTERM or SIGHUP cancels, with a
-// signalError as the cause. SIGHUP is passed to a subscriber instead, if there is one. A second
-// signal ends the drain of calls in flight. A further SIGINT ends the process; the watchdogs of
-// the process groups then end the backends.
+// signalError as the cause. If SIGHUP has a subscriber, it is passed to the subscriber instead. A
+// second signal ends the drain of calls in flight. A further SIGINT ends the process; the watchdogs
+// of the process groups then end the backends.
 func signalContext(h *reload.SIGHUP, calls *signalHandler) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -54,13 +54,13 @@ func signalContext(h *reload.SIGHUP, calls *signalHandler) (context.Context, con
 	}
 }
 
-// A signalHandler is called by the second signal, to end the drain of calls in flight.
+// A signalHandler ends the drain of calls in flight when the second signal arrives.
 type signalHandler struct {
 	mu     sync.Mutex
 	handle func() bool // nil = nothing to drain
 }
 
-// set sets the handler, which reports whether calls were being drained.
+// set sets the handler. The handler reports whether calls were being drained.
 func (h *signalHandler) set(handle func() bool) {
 	if h == nil {
 		return

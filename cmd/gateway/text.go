@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// oneLine returns a text on one line.
+// oneLine returns a text on one line, without control characters.
 func oneLine(s string) string { return printable(strings.Join(strings.Fields(s), " ")) }
 
 // printable replaces characters that would move the cursor of a terminal or shift a column.
@@ -31,8 +31,8 @@ func forWriter(w io.Writer, text string) string {
 	return text
 }
 
-// escapeControls replaces characters that are not printable by escapes. Line ends, tabs and
-// spaces stay.
+// escapeControls replaces characters that are not printable by escapes. Line feeds, tabs and spaces
+// stay.
 func escapeControls(text string) string {
 	var b strings.Builder
 	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {
@@ -45,7 +45,7 @@ func escapeControls(text string) string {
 	return b.String()
 }
 
-// truncate shortens a text to n characters, the last of which is then an ellipsis.
+// truncate shortens a text to at most n characters, including an ellipsis at the end.
 func truncate(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"

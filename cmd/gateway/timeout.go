@@ -40,8 +40,8 @@ func (c *cli) timeoutChannel() <-chan time.Time {
 	return time.After(c.timeout)
 }
 
-// startingBackends returns the names of the starting backends that a call of a tool waits for:
-// the backend of the tool, or all that may still list it.
+// startingBackends returns the names of the starting backends that a call of a tool waits for: the
+// backend of the tool or, if the tool is unknown, all backends that may still list it.
 func (a *app) startingBackends(tool string) (names []string) {
 	v := a.backends.View()
 	route, found := v.Lookup(catalog.Tools, tool)
@@ -55,7 +55,8 @@ func (a *app) startingBackends(tool string) (names []string) {
 }
 
 // awaitStart shows the backends that a call of a tool waits for. It cancels the call if one of
-// them is still starting after c.timeout. It returns when none is starting, or ctx is done.
+// these backends is still starting after c.timeout. It returns when none of these backends is
+// starting, or ctx is done.
 func (c *cli) awaitStart(ctx context.Context, cancel context.CancelCauseFunc, a *app, tool string) {
 	p := progress{w: c.err, terminal: isTerminal(c.err), began: time.Now()}
 	defer p.clear()

@@ -61,8 +61,8 @@ nevertheless.
 	return cmd
 }
 
-// selectTools returns the tools of a backend, "" = of all, that have the name in args, if there
-// is one.
+// selectTools returns the tools of a backend ("" = all backends). If args contains a name,
+// selectTools returns only the tool with this name.
 func (a *app) selectTools(backend string, args []string) ([]catalog.Entry, error) {
 	var names []string
 	for _, s := range a.backends.Status() {
@@ -100,8 +100,9 @@ func (a *app) selectTools(backend string, args []string) ([]catalog.Entry, error
 	return named, nil
 }
 
-// deniedError returns the error about a tool that a backend lists and the configuration denies,
-// nil if there is none of that name. If only is not "", other backends are ignored.
+// deniedError returns the error about a tool of this name that a backend lists and the
+// configuration denies, nil if there is no such tool. If only is not "", other backends are
+// ignored.
 func (a *app) deniedError(name, only string) error {
 	backend := only
 	if only == "" {
@@ -131,7 +132,7 @@ func (a *app) disabledError(matches func(name string) bool) error {
 	return nil
 }
 
-// hasBackendPrefix returns a function that reports whether a tool's name begins with the prefix
+// hasBackendPrefix returns a function that reports whether the tool's name begins with the prefix
 // of a backend.
 func (a *app) hasBackendPrefix(tool string) func(backend string) bool {
 	return func(backend string) bool {
@@ -200,7 +201,7 @@ func (c *cli) printTool(a *app, e catalog.Entry) error {
 	return w.Flush()
 }
 
-const typeWidth = 60 // characters that are printed of the type of an argument
+const typeWidth = 60 // bound of the printed type of an argument, in characters
 
 // schemaType describes the type of a schema, including one nested level: "array of string",
 // "object {name, tags}", "string: asc, desc".
@@ -280,8 +281,8 @@ func (a *app) noBackendError() error {
 	}
 }
 
-// printFailedBackends prints the problems of the backend only, or of all if only is "". It
-// returns an error if a backend has failed.
+// printFailedBackends prints the problems of the failed backends. If only is not "", it considers
+// only this backend. It returns an error if a backend has failed.
 func (c *cli) printFailedBackends(a *app, only string) error {
 	all := enabled(a.backends.Status())
 	failed := 0

@@ -6,8 +6,8 @@ import (
 	"mcpgateway/catalog"
 )
 
-// A total counts the entries that clients get, and their bytes: a client reads all of them, and
-// passes most of the tools to its model.
+// A total counts the entries in the lists for clients, and their bytes. A client reads all entries,
+// and passes most of the tools to its model.
 type total struct {
 	counts [catalog.NumKinds]int
 	bytes  int
@@ -21,7 +21,7 @@ func (t *total) add(k catalog.Kind, e catalog.Entry) {
 	}
 }
 
-// totalOf returns the total of all lists of a snapshot.
+// totalOf returns the total for all lists of a snapshot.
 func totalOf(v *catalog.Snapshot) (t total) {
 	for k := range catalog.Kind(catalog.NumKinds) {
 		for _, e := range v.Entries(k) {

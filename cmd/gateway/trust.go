@@ -16,8 +16,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// A trustStore stores the approvals of configuration files in working directories: one record
-// per path and content, in files with mode 0600.
+// A trustStore stores the approvals of configuration files in working directories. Each approval of
+// a path with a content is a file with mode 0600.
 type trustStore struct {
 	dir string // "" = there is no state directory
 }
@@ -38,10 +38,10 @@ const (
 var errNoStateDir = errors.New(
 	"there is no state directory for approvals: set HOME, or --state DIR")
 
-// resolvedPath returns the absolute path of a file, with symbolic links in its directory
-// resolved: a shell and a client may use different paths of the same directory. The file itself
-// may be a link, because its content is approved. Of a directory that was removed, the part that
-// exists is resolved.
+// resolvedPath returns the absolute path of a file, with symbolic links in its directory resolved,
+// because a shell and a client may use different paths of the same directory. A link at the end of
+// the path is not resolved, because the approval contains the content. If the directory was
+// removed, its existing parents are resolved.
 func resolvedPath(file string) (string, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s trustStore) approvalOf(file string, data []byte) (a approval, path strin
 }
 
 // has reports whether a file with this content is approved. It returns an error if there is an
-// approval that does not count.
+// approval that other users may have written.
 func (s trustStore) has(file string, data []byte) (bool, error) {
 	want, path, err := s.approvalOf(file, data)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s trustStore) add(file string, data []byte) error {
 		return err
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		if err := os.Remove(path); err != nil { // otherwise the target of the link would be written
+		if err := os.Remove(path); err != nil { // Write would follow a link
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func (s trustStore) add(file string, data []byte) error {
 	return nil
 }
 
-// checkOwners returns an error if other users can write approvals to the store, or create the
+// checkOwners returns an error if other users can write approvals to the store, or can create the
 // store.
 func (s trustStore) checkOwners() error {
 	const effect = "the approvals of configuration files in it do not count"
@@ -125,7 +125,7 @@ func (s trustStore) checkOwners() error {
 		return errNoStateDir
 	}
 	state := filepath.Dir(s.dir)
-	if to, err := filepath.EvalSymlinks(state); err == nil { // only this directory may be a link
+	if to, err := filepath.EvalSymlinks(state); err == nil { // only the state directory may be a link
 		state = to
 	}
 	for _, dir := range []string{state, s.dir} {
@@ -189,7 +189,7 @@ func (s trustStore) list() (files []string, err error) {
 	return slices.Compact(files), err
 }
 
-// forEach calls do with each record, and skips other files.
+// forEach calls do with each approval, and skips other files.
 func (s trustStore) forEach(do func(path string, a approval) error) error {
 	if s.dir == "" {
 		return errNoStateDir

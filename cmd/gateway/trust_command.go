@@ -80,7 +80,7 @@ func fileArgument(args []string) string {
 // environment, never from a configuration file.
 func (c *cli) trustStore() trustStore {
 	dir := config.StateDirOf(cmp.Or(c.state, os.Getenv("GATEWAY_STATE")), os.LookupEnv)
-	if !filepath.IsAbs(dir) { // a relative path may be in the folder that is not trusted
+	if !filepath.IsAbs(dir) { // a relative path may be in the untrusted folder
 		dir = config.DefaultStateDir(os.LookupEnv)
 	}
 	if dir == "" {
@@ -174,8 +174,8 @@ func displayPath(file string) string {
 	return printable(file)
 }
 
-// approver returns the function that decides whether gateway.yaml in the working directory is
-// used. If ask is set and stdin and stderr are terminals, the function asks the user.
+// approver returns a function that decides whether gateway.yaml in the working directory is used.
+// If ask is true and stdin and stderr are terminals, the function asks the user.
 func (c *cli) approver(ask bool) func(path string, data []byte) error {
 	return func(path string, data []byte) error {
 		store := c.trustStore()

@@ -1,7 +1,7 @@
-// Package atomicfile writes files as a whole: a reader sees the old content or the new one,
-// never a part. The content is written to a temporary file in the same directory, which then
-// takes the place of the file. Files are readable and writable by their owner only. Missing
-// directories are created with mode 0700.
+// Package atomicfile replaces files atomically: a reader gets the complete old or the complete new
+// content. The content is written to a temporary file in the same directory, which then replaces
+// the file. Only the owner can read and write the files. Missing directories are created with mode
+// 0700.
 package atomicfile
 
 import (
@@ -14,14 +14,14 @@ import (
 
 // Options control Write.
 type Options struct {
-	// Sync flushes the content to the disk before the file is replaced. Without it the file may be
-	// empty after a power failure.
+	// Sync flushes the content to the disk before the file is replaced. Without Sync the file may
+	// be empty after a power failure.
 	Sync bool
 	// FollowLink replaces the file that a symbolic link leads to, instead of the link. Write then
 	// fails if the path names a dangling link, or anything but a regular file.
 	FollowLink bool
 	// Temp is the pattern of the temporary file's name, as in [os.CreateTemp]. "" = the name of the
-	// file with a dot in front and a number behind.
+	// file between a dot and a number.
 	Temp string
 	// Check is called before the file is replaced. If it fails, the file stays as it is. nil =
 	// none.
@@ -53,8 +53,9 @@ func Write(path string, data []byte, o Options) error {
 }
 
 // Create creates the file at path and flushes it to the disk. The error is [fs.ErrExist] if the
-// file exists; of several concurrent calls one creates it. On a file system without hard links
-// Create replaces a file that appears during the call.
+// file exists. If several processes call Create at the same time, only one creates the file. On a
+// file system without hard links, however, Create replaces a file that another process creates
+// during the call.
 func Create(path string, data []byte, temp string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
@@ -77,7 +78,7 @@ func target(path string) (string, error) {
 	}
 	info, err := os.Lstat(path)
 	switch {
-	case err != nil: // a missing file is created; other errors come up again
+	case err != nil: // a missing file is created; other errors recur when it is written
 	case info.Mode()&fs.ModeSymlink != 0:
 		return "", fmt.Errorf("%s is a link to a missing file", path)
 	case !info.Mode().IsRegular():

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// KeepNewest removes all but the newest files of a directory, by their modification time. Leftover
-// temporary files count, too. A file that cannot be removed stays.
+// KeepNewest keeps the newest regular files of a directory, by modification time, and removes the
+// others. Leftover temporary files count as files. A file that cannot be removed stays.
 func KeepNewest(dir string, keep int) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) <= keep {

@@ -1,10 +1,10 @@
-// Package gctune sets GOGC by load.
+// Package gctune adapts GOGC to the load.
 //
-// The heap of a gateway is small and each call leaves some garbage. With GOGC=100 the collector
-// would run dozens of times a second under load and take a fifth of the processor. Under load
-// this package therefore lets maxGarbage bytes gather. When the load is over it returns free
-// memory to the system, which the runtime by itself does late and in part. See
-// docs/decisions/025-gc-tuning.md.
+// The heap of a gateway is small, and each call leaves some garbage. With GOGC=100 the collector
+// would run dozens of times per second under load and use a fifth of the processor time. Under load
+// this package therefore lets up to maxGarbage bytes of garbage accumulate. When the load has
+// ended, it returns free memory to the system. The runtime alone would return only a part of it,
+// and later. See docs/decisions/025-gc-tuning.md.
 package gctune
 
 import (
@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	maxGarbage = 64 << 20 // bytes that may gather under load, but at most 4 times the live heap
+	maxGarbage = 64 << 20 // bytes of garbage that may accumulate under load, at most 4 times the live heap
 	interval   = 2 * time.Second
-	idleAllocs = 1 << 20 // allocated bytes per interval below which the gateway is idle
+	idleAllocs = 1 << 20 // bytes allocated per interval; below this number the gateway is idle
 )
 
-// A tuner decides on GOGC.
+// A tuner determines the value for GOGC.
 type tuner struct {
 	allocated uint64 // bytes allocated since the process was started, at the last call of next
 	released  bool   // free memory was returned since the last load
 }
 
-// next returns the value for GOGC, and whether free memory is to be returned to the system now.
-// live is the size of the live heap, and allocated the bytes allocated since the process was
-// started.
+// next returns the value for GOGC, and reports whether free memory should now be returned to the
+// system. live is the size of the live heap in bytes, and allocated the number of bytes allocated
+// since the start of the process.
 func (t *tuner) next(live, allocated uint64) (percent int, release bool) {
 	idle := allocated-t.allocated < idleAllocs
 	t.allocated = allocated

@@ -12,10 +12,10 @@ import (
 
 type certificate = tls.Certificate
 
-// Certificates holds the certificate in force, nil if there is none.
+// Certificates contains the certificate in force, nil if there is none.
 type Certificates struct{ atomic.Pointer[certificate] }
 
-// isCurrent reports whether a certificate is the one in force.
+// isCurrent reports whether a certificate equals the certificate in force.
 func (c *Certificates) isCurrent(other *certificate) bool {
 	current := c.Load()
 	if current == nil || other == nil {
@@ -24,8 +24,8 @@ func (c *Certificates) isCurrent(other *certificate) bool {
 	return slices.EqualFunc(current.Certificate, other.Certificate, bytes.Equal)
 }
 
-// TLSConfig returns a configuration that uses the certificate in force at the time of each
-// handshake, nil if there is no certificate.
+// TLSConfig returns a configuration that uses, for each handshake, the certificate then in force;
+// nil if there is no certificate.
 func (c *Certificates) TLSConfig() *tls.Config {
 	if c.Load() == nil {
 		return nil
@@ -38,7 +38,8 @@ func (c *Certificates) TLSConfig() *tls.Config {
 	}
 }
 
-// LoadCertificate reads the certificate, nil if none is configured. An error is a [config.Error].
+// LoadCertificate reads the certificate; nil if no certificate is configured. An error is a
+// [config.Error].
 func LoadCertificate(l *config.Loaded, c config.TLS) (*certificate, error) {
 	if c.Cert == "" {
 		return nil, nil

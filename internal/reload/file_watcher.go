@@ -14,22 +14,22 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// How several changes become one.
+// Times by which several changes are reported as one.
 const (
-	quietPeriod    = 250 * time.Millisecond // without a change that ends a burst
-	maximumBurst   = 2 * time.Second        // duration of a burst after which it is reported anyway
-	replaceTimeout = 5 * time.Second        // how long a file may be missing while it is replaced
-	pollInterval   = 5 * time.Second        // between two comparisons of the files
+	quietPeriod    = 250 * time.Millisecond // time without a change, after which a burst ends
+	maximumBurst   = 2 * time.Second        // duration of a burst after which it is reported even if changes continue
+	replaceTimeout = 5 * time.Second        // time for which a file may be missing during a replacement
+	pollInterval   = 5 * time.Second        // time between two comparisons of the files
 )
 
 // A fileWatcher reports that files may have changed. It watches the directories that contain the
-// files and the links on the way to them, because editors replace the file and Kubernetes
-// replaces a link. It also compares the files at intervals, because the system does not report
-// changes on network file systems or of a directory further up, and the watch of a directory may
-// get lost while the directory is replaced.
+// files and the links on the way to them, because editors replace the file and Kubernetes replaces
+// a link. It also compares the files at intervals, because the system does not report changes on
+// network file systems or changes of a parent of these directories, and because a watch can be lost
+// while its directory is replaced.
 type fileWatcher struct {
 	log     *slog.Logger
-	changed chan struct{}   // holds an element if the files may have changed
+	changed chan struct{}   // contains an element if the files may have changed
 	files   chan []string   // the next files to watch
 	paths   map[string]bool // links on the way to the files, the files, and missing elements
 	dirs    map[string]bool // directories of paths
@@ -42,10 +42,10 @@ func newFileWatcher(log *slog.Logger) *fileWatcher {
 }
 
 // watch replaces the files to watch. The start of the watch is reported like a change, because the
-// files may have changed before. Only one goroutine may call watch.
+// files may have changed before the start. Only one goroutine may call watch.
 func (w *fileWatcher) watch(files []string) {
 	select {
-	case <-w.files: // not yet taken by run
+	case <-w.files: // replace files that run has not received yet
 	default:
 	}
 	w.files <- files
@@ -95,7 +95,7 @@ func (w *fileWatcher) run(ctx context.Context) {
 			}
 		case err := <-watcher.Errors:
 			w.log.Debug("error while watching the configuration", "err", err)
-			touched() // a lost event may concern our files
+			touched() // a lost event may concern the watched files
 		case <-poll.C:
 			if w.hasChanged(files) {
 				touched()
@@ -126,7 +126,8 @@ func (w *fileWatcher) notify(files []string) {
 	}
 }
 
-// addWatches watches the directories on the way to the files, and removes all other watches.
+// addWatches watches the directories of all paths in the symlinkChain of each file, and removes all
+// other watches.
 func (w *fileWatcher) addWatches(watcher *fsnotify.Watcher, files []string) {
 	before := w.dirs
 	w.paths, w.dirs = make(map[string]bool), make(map[string]bool)
@@ -142,7 +143,7 @@ func (w *fileWatcher) addWatches(watcher *fsnotify.Watcher, files []string) {
 		}
 	}
 	for dir := range w.dirs {
-		// Also if it is watched: another directory may have taken its place.
+		// A watched directory is added again, because another directory may have replaced it.
 		if err := watcher.Add(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !before[dir] {
 			w.watchFailed(err)
 		}
@@ -155,8 +156,8 @@ func (w *fileWatcher) watchFailed(err error) {
 		"err", err)
 }
 
-// hasChanged reports whether, since its last call, one of the files was replaced or changed its
-// size or modification time.
+// hasChanged reports whether one of the files was replaced, or changed its size or modification
+// time, since the last call of hasChanged.
 func (w *fileWatcher) hasChanged(files []string) (changed bool) {
 	now := make([]fs.FileInfo, len(files))
 	for i, file := range files {
@@ -173,8 +174,8 @@ func (w *fileWatcher) hasChanged(files []string) (changed bool) {
 	return changed
 }
 
-// missing reports whether a file is missing that existed at the last notification: it may be in the
-// middle of a replacement. A file that did not exist then is not waited for.
+// missing reports whether a file is missing that existed at the last notification, because another
+// process may be replacing it. Files that did not exist at the last notification are ignored.
 func (w *fileWatcher) missing(files []string) bool {
 	for _, file := range files {
 		if w.existed[file] && isMissing(file) {
@@ -192,8 +193,9 @@ func isMissing(file string) bool {
 // maxLinks is the number of links that are followed on the way to a file, as on Linux.
 const maxLinks = 40
 
-// symlinkChain returns the paths that decide which file a path leads to: each link on the way, and
-// the file at the end or the first missing element. It does not contain the directories on the way.
+// symlinkChain returns the paths that determine the file that a path leads to: each link on the
+// way, and the file at the end or the first missing element. The result does not contain the
+// directories on the way.
 func symlinkChain(path string) []string {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -230,7 +232,7 @@ func symlinkChain(path string) []string {
 	return all
 }
 
-// pathElements returns the names that a path consists of.
+// pathElements splits a path into its names.
 func pathElements(path string) []string {
 	rest := path[len(filepath.VolumeName(path)):]
 	return strings.FieldsFunc(rest, func(r rune) bool {

@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// A ProcessStart distinguishes a process from earlier and later ones with the same PID. It is
-// zero on systems without /proc.
+// A ProcessStart distinguishes a process from earlier and later ones with the same PID. The zero
+// value means unknown, as on systems without /proc.
 type ProcessStart struct {
 	PIDNamespace string `json:"space,omitempty"` // link target of /proc/self/ns/pid
 	BootID       string `json:"boot,omitempty"`
 	Ticks        string `json:"start,omitempty"` // start time in clock ticks since boot
 }
 
-// startOf returns the start of a process in our PID namespace, zero if there is no such process
-// or it is a zombie.
+// startOf returns the start of a process in the PID namespace of this process. The result is zero
+// if there is no such process, or if it is a zombie.
 func startOf(pid int) ProcessStart {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -59,7 +59,8 @@ func ProcessExited(identity []byte) bool {
 }
 
 // hasExited reports whether a process is known to have exited. It reports false for a process in
-// another PID namespace of this system, such as a container, because that cannot be found out.
+// another PID namespace of this system, such as a container, because the state of such a process is
+// unknown.
 func hasExited(pid int, start ProcessStart) bool {
 	own := startOf(os.Getpid())
 	isKnown := start != ProcessStart{}

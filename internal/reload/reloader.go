@@ -2,8 +2,9 @@
 // file, loads it again on a change and on SIGHUP, and records the configuration in force so that
 // another process can compare it with the file.
 //
-// A configuration with errors is refused as a whole: the errors are logged and nothing changes.
-// The package starts nothing by itself. It changes the gateway only through the interface Target.
+// A configuration with errors is refused as a whole: the errors are logged and nothing changes. The
+// package changes the gateway only through the interfaces Target and HTTPServer and the shared
+// Certificates.
 package reload
 
 import (
@@ -24,18 +25,19 @@ import (
 
 // A Target is the running gateway. Only the goroutine of [Reloader.Run] calls it.
 type Target interface {
-	// Tokens returns the tokens that the HTTP server accepts under c. Errors carry positions in l.
+	// Tokens returns the tokens that the HTTP server accepts under c. Errors contain positions in
+	// l.
 	Tokens(l *config.Loaded, c *config.Config) ([]string, error)
 	// SetSecrets makes these the secrets that logs, errors and audit records mask.
 	SetSecrets(secrets []string)
 	// SetLogLevel sets the log level of c.
 	SetLogLevel(c *config.Config)
 	// ApplyBackends replaces the backends and the catalog options by those of c. It returns when
-	// the new backends are ready or have failed, or ctx is done. If that takes long it calls
-	// late once, with the names of the backends it waits for.
+	// the new backends are ready or have failed, or ctx is done. If the wait is long, it calls late
+	// once with the names of the backends that it waits for.
 	ApplyBackends(ctx context.Context, c *config.Config, late func(names []string)) error
-	// NotReady returns those of the backends, with their states, that were started and are not
-	// ready.
+	// NotReady returns the backends, among these names, that were started and are not ready, each
+	// with its state.
 	NotReady(names map[string]bool) []string
 	// RetryFailed makes failed backends start at once, and returns their names.
 	RetryFailed() []string
@@ -47,7 +49,7 @@ type HTTPServer interface {
 	UpdateAccess(tokens, origins, hosts []string)
 }
 
-// Options are the parts of a Reloader. All but Server and TrustDir are required.
+// Options are the dependencies of a Reloader. All except Server and TrustDir are required.
 type Options struct {
 	Initial     *config.Loaded // the configuration that the gateway was started with
 	Load        func(path string, local bool) (*config.Loaded, error)
@@ -61,8 +63,8 @@ type Options struct {
 	Log         *slog.Logger
 }
 
-// A Reloader applies the configuration file to a running gateway on SIGHUP and when the file
-// changes.
+// A Reloader applies the configuration file to a running gateway after SIGHUP and after changes of
+// the file.
 //
 //	reloadLoop ─ reload ─ read     reads and checks everything first
 //	                    ├ refuse   on errors: logs them, changes nothing
@@ -74,27 +76,27 @@ type Reloader struct {
 	watcher *fileWatcher
 	sighup  <-chan struct{}
 
-	// The fields below belong to the goroutine of reloadLoop.
+	// The fields below are used only by the goroutine of reloadLoop.
 	lastRead    *config.Loaded // last valid configuration that was read
 	current     *config.Config // in force
-	source      string         // file of current, "" = none
-	local       bool           // source was found in the working directory and needs an approval
-	warned      []string       // warnings about current that are logged
+	source      string         // file of the current configuration, "" = none
+	local       bool           // source was found in the working directory and requires an approval
+	warned      []string       // logged warnings about current
 	held        []string       // logged problems of backends that keep their old entry
 	watched     []string       // files that watcher watches
-	needRestart []string       // changed keys that are logged as needing a restart
+	needRestart []string       // logged keys whose changes need a restart
 	refused     bool           // the last read failed
 	refusal     string         // error text of the last failed read
-	queued      reloadReason   // reason that came up while new backends were awaited
+	queued      reloadReason   // reason for a further reload, found while waiting for new backends
 }
 
-// A reloadReason is a reason to read the file. A greater one includes the smaller ones.
+// A reloadReason is a reason to read the file. A greater reason includes the smaller reasons.
 type reloadReason uint8
 
 const (
 	none        reloadReason = iota
 	fileChanged              // the file may have changed
-	requested                // an administrator sent SIGHUP and expects a log record in any case
+	requested                // by SIGHUP; the administrator expects a log record in any case
 )
 
 // New returns a Reloader. Run starts it.
@@ -106,7 +108,8 @@ func New(o Options) *Reloader {
 	}
 }
 
-// Run calls work, and reloads until work returns. The channel sighup reports SIGHUP; it may be nil.
+// Run calls work, and reloads the configuration until work returns. The channel sighup receives a
+// value for each SIGHUP; it may be nil.
 func (r *Reloader) Run(
 	ctx context.Context, sighup <-chan struct{}, work func(context.Context) error,
 ) error {
@@ -120,7 +123,8 @@ func (r *Reloader) Run(
 	return work(ctx)
 }
 
-// reloadLoop runs one reload at a time. Reasons that come up during a reload cause one more.
+// reloadLoop runs one reload at a time. All reasons that arise during a reload together cause one
+// further reload.
 func (r *Reloader) reloadLoop(ctx context.Context) {
 	r.recordRunning()
 	r.watchFiles()
@@ -144,16 +148,16 @@ func (r *Reloader) reloadLoop(ctx context.Context) {
 	}
 }
 
-// retryFailed makes failed backends start at once: an administrator who has repaired one sends
-// SIGHUP.
+// retryFailed makes failed backends start at once, because an administrator may send SIGHUP after
+// repairing a backend.
 func (r *Reloader) retryFailed() {
 	if names := r.Target.RetryFailed(); len(names) > 0 {
 		r.log.Info("retrying failed backends at once: " + nameList(names))
 	}
 }
 
-// watchFiles passes the files that are read to the watcher. Without a configuration file these are
-// the places where one is looked for. A pipe is not watched, because it can be read only once.
+// watchFiles passes the files that a reload reads to the watcher. Without a configuration file
+// these are the search paths. A pipe is not watched, because it can be read only once.
 func (r *Reloader) watchFiles() {
 	if r.source != "" && !isRegular(r.source) {
 		return
@@ -175,9 +179,9 @@ func (r *Reloader) watchFiles() {
 	}
 }
 
-// awaitContent waits while the file is empty or missing, for at most maximumBurst: another process
-// may be about to write it. The watcher waits before it reports a change, but SIGHUP can come at
-// any moment.
+// awaitContent waits while the file is empty or missing, for at most maximumBurst, because another
+// process may be about to write it. The watcher waits before it reports a change, but SIGHUP can
+// arrive at any moment.
 func (r *Reloader) awaitContent(ctx context.Context) {
 	began := time.Now()
 	for ctx.Err() == nil && isMissingOrEmpty(r.source) && time.Since(began) < maximumBurst {
@@ -188,7 +192,7 @@ func (r *Reloader) awaitContent(ctx context.Context) {
 	}
 }
 
-// isMissingOrEmpty reports whether a file that existed once is empty or missing.
+// isMissingOrEmpty reports whether a file is empty or missing; false if path is "".
 func isMissingOrEmpty(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -197,8 +201,8 @@ func isMissingOrEmpty(path string) bool {
 	return info.Mode().IsRegular() && info.Size() == 0
 }
 
-// reload reads the file and applies what has changed. If requested is set, the outcome is logged in
-// any case.
+// reload reads the file and applies the changes. If requested is true, the outcome is logged in any
+// case.
 func (r *Reloader) reload(ctx context.Context, requested bool) {
 	began := time.Now()
 	if requested {
@@ -209,7 +213,8 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 	}
 	next, changes, pair, err := r.read()
 	if err != nil {
-		// The search paths change for other reasons, too.
+		// Without a file the watcher reports any change at the search paths, so that the same error
+		// is logged only once.
 		if text := err.Error(); requested || r.source != "" || text != r.refusal {
 			r.refuse(err)
 			r.refusal = text
@@ -227,7 +232,7 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 		r.watchFiles()
 	} else if len(changes.NeedRestart)+len(changes.Held) == 0 {
 		r.logUnchanged(next.Source, requested)
-		if next.Source == "" { // the search may have skipped a file, with a warning
+		if next.Source == "" { // the search may have skipped a file and returned a warning
 			r.logWarnings(next)
 		}
 	}
@@ -240,8 +245,8 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 	r.needRestart = changes.NeedRestart
 }
 
-// isUnchanged reports whether all watched files are certain to be those that were read last. With
-// TLS it reports false, and the certificate is read again.
+// isUnchanged reports whether the configuration file certainly has the content that was read last.
+// With TLS it reports false, so that the certificate is read again.
 func (r *Reloader) isUnchanged() bool {
 	return !r.refused && (r.Server == nil || r.current.TLS.Cert == "") &&
 		r.source != "" && !isPiped(r.source) && r.Unchanged(r.lastRead)
@@ -263,7 +268,7 @@ func (r *Reloader) logUnchanged(file string, requested bool) {
 }
 
 // logHeld warns of backends that keep their old entry because their entry in next is misconfigured.
-// It repeats a warning only if requested is set.
+// It repeats a warning only if requested is true.
 func (r *Reloader) logHeld(next *config.Config, c config.Changes, requested bool) {
 	var held []string
 	for _, b := range next.Backends {
@@ -324,7 +329,7 @@ func (r *Reloader) notReady(c config.Changes) []string {
 }
 
 // changedNames returns the changed backends, each with its changed keys and the effect of the
-// change, and the other changed keys.
+// change, followed by the other changed keys.
 func changedNames(c config.Changes) []string {
 	var all []string
 	for _, b := range c.Changed {
@@ -343,8 +348,9 @@ func changedNames(c config.Changes) []string {
 	return append(all, c.Applied...)
 }
 
-// read reads the configuration file. If there was none it looks for one. It returns the
-// configuration, its differences from the one in force, and the certificate of the HTTP server.
+// read reads the configuration file. Without a current file, it searches for one. It returns the
+// configuration, its differences from the configuration in force, and the certificate of the HTTP
+// server.
 func (r *Reloader) read() (*config.Loaded, config.Changes, *certificate, error) {
 	var unchanged config.Changes
 	if r.source != "" && isPiped(r.source) {
@@ -372,8 +378,8 @@ func (r *Reloader) read() (*config.Loaded, config.Changes, *certificate, error) 
 	return next, changes, pair, err
 }
 
-// readCertificate reads the certificate. It keeps the current one if that was read from a pipe,
-// because a second read of the pipe would block forever.
+// readCertificate reads the certificate. If the current certificate was read from a pipe, it is
+// kept, because a second read of the pipe would block forever.
 func (r *Reloader) readCertificate(next *config.Loaded, c config.TLS) (*certificate, error) {
 	switch {
 	case !isPiped(c.Cert) && !isPiped(c.Key):
@@ -397,14 +403,14 @@ func CheckNotEmptied(next *config.Loaded, backends int) error {
 	}
 }
 
-// maxProblems is the number of errors in a file that are logged.
+// maxProblems bounds the number of logged errors in a file.
 const maxProblems = 20
 
 // unsetVariableHint replaces config.UnsetHint in a gateway that is already running.
 const unsetVariableHint = "the gateway's own environment counts, as it was at its start: " +
 	"give a default, ${VAR:-default}, or set the variable and restart the gateway"
 
-// refuse logs the errors in the file, and that nothing has changed.
+// refuse logs the errors in the file, and a warning that the previous configuration stays in force.
 func (r *Reloader) refuse(err error) {
 	all, one := config.Errors(nil), (*config.Error)(nil)
 	switch {
@@ -442,8 +448,8 @@ func (r *Reloader) refuse(err error) {
 	}
 }
 
-// apply puts next into force. New secrets are masked before anything can log them, and a revoked
-// token stops working before new backends are awaited.
+// apply puts next into force. New secrets are masked before anything can log them. The tokens are
+// replaced before the wait for new backends, so that a revoked token becomes invalid at once.
 func (r *Reloader) apply(
 	ctx context.Context, next *config.Loaded, changes config.Changes, pair *certificate,
 ) {
@@ -473,9 +479,9 @@ func (r *Reloader) apply(
 	}
 }
 
-// applyBackends applies the backends of the current configuration and waits until the new ones are
-// ready or have failed. The wait ends early if the file changes again, so that a server that hangs
-// does not delay its own repair.
+// applyBackends applies the backends of the current configuration and waits until the new backends
+// are ready or have failed. The wait ends early if the file changes again, so that a server that
+// hangs does not delay the reload that repairs it.
 func (r *Reloader) applyBackends(ctx context.Context) error {
 	ctx, endWait := context.WithCancel(ctx)
 	defer endWait()
@@ -493,7 +499,7 @@ func (r *Reloader) applyBackends(ctx context.Context) error {
 			r.log.Info("reloading "+r.source+": waiting for "+nameList(names), "file", r.source)
 		case <-r.sighup:
 			r.queued = requested
-			if waiting || r.isNewer() { // otherwise the signal may be meant for this very change
+			if waiting || r.isNewer() { // otherwise the signal may refer to the change being applied
 				endWait()
 			}
 		case <-r.watcher.changed:
@@ -505,7 +511,7 @@ func (r *Reloader) applyBackends(ctx context.Context) error {
 	}
 }
 
-// isNewer reports whether the file differs from the configuration being applied, valid or not.
+// isNewer reports whether the file differs from the configuration being applied, or is invalid.
 func (r *Reloader) isNewer() bool {
 	_, changes, pair, err := r.read()
 	return err != nil || r.appliesChanges(changes, pair)

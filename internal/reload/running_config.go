@@ -17,9 +17,9 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// A RunningConfig is the record of the configuration in force in a gateway. Other processes
-// compare it with the file. There is one record per file, of the gateway that loaded it last, in
-// the state directory. It contains digests and no values.
+// A RunningConfig is the record of the configuration in force in a gateway. Other processes compare
+// the record with the file. The state directory contains one record per file, from the gateway that
+// has loaded the file last. A record contains digests instead of values.
 type RunningConfig struct {
 	Version int          `json:"version"`
 	File    string       `json:"file"`
@@ -48,8 +48,8 @@ func RunningConfigPath(stateDir, file string) string {
 	return filepath.Join(stateDir, "applied", hex.EncodeToString(sum[:8])+".json")
 }
 
-// WriteRunningConfig records c as the configuration in force. It does nothing without a state
-// directory or a file.
+// WriteRunningConfig records c as the configuration in force. It does nothing if there is no state
+// directory or no configuration file.
 func WriteRunningConfig(source string, c *config.Config, flags []string) error {
 	if c.StateDir == "" || source == "" {
 		return nil

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/term"
 )
 
-// SIGHUP passes the signal of that name to a subscriber. Without a subscriber the signal ends the
-// process, as SIGTERM does. Windows has no such signal.
+// SIGHUP passes signals of that name to a subscriber. Without a subscriber the signal ends the
+// process, like SIGTERM. Windows does not have this signal.
 type SIGHUP struct {
 	mu         sync.Mutex
 	subscriber chan struct{} // nil = none
 }
 
-// Deliver passes a signal on. It reports false if there is no subscriber.
+// Deliver passes a signal to the subscriber. It reports false if there is no subscriber.
 func (h *SIGHUP) Deliver() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -23,14 +23,14 @@ func (h *SIGHUP) Deliver() bool {
 	}
 	select {
 	case h.subscriber <- struct{}{}:
-	default: // an earlier signal is still unread and covers this one
+	default: // the subscriber has not read an earlier signal, which suffices
 	}
 	return true
 }
 
-// Subscribe returns a channel of signals, which stays subscribed until release is called. It
-// returns nil and does not subscribe if h is nil, or in is a terminal: there the signal means
-// that the terminal was closed, and does not come from an administrator.
+// Subscribe returns a channel of signals, which stays subscribed until release is called. If h is
+// nil or if in is a terminal, it returns nil and does not subscribe: SIGHUP then means that the
+// terminal was closed, not that an administrator requests a reload.
 func (h *SIGHUP) Subscribe(in *os.File) (signals <-chan struct{}, release func()) {
 	if h == nil || term.IsTerminal(int(in.Fd())) {
 		return nil, func() {}
