@@ -120,7 +120,7 @@ func TestDrain_SecondSignalEndsCalls_F_PROC_2(t *testing.T) {
 	gw.sendRequest("7", "tools/call", `{"name":"slow"}`)
 	b.awaitCall(t)
 	gw.cmd.Process.Signal(syscall.SIGTERM)
-	if !poll(waitTimeout, func() bool { return strings.Contains(gw.logs(), "SIGTERM: stopping") }) {
+	if !poll(waitTimeout, func() bool { return strings.Contains(gw.logs(), `"signal received: stopping" text=SIGTERM`) }) {
 		t.Fatal("the shutdown is not logged while calls run")
 	}
 	gw.cmd.Process.Signal(syscall.SIGTERM)

@@ -209,7 +209,7 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndLastValidConfig(t *testing.T) {
 	log.await("level=WARN", "keeping the previous configuration")
 
 	s.replaceConfig(string(good) + "\n# fixed\n")
-	log.await(`level=INFO msg="configuration is valid and unchanged again"`)
+	log.await(`level=INFO msg="configuration corrected, otherwise unchanged"`)
 	gw.cmd.Process.Signal(syscall.SIGHUP)
 	log.await(`level=INFO msg="configuration unchanged"`)
 	if again := call("wind_who"); again != now {
@@ -240,7 +240,7 @@ func TestReload_LogsKeysThatNeedRestart(t *testing.T) {
 	if line := log.await(logReloaded); !strings.Contains(line, "changed=log.level") {
 		t.Errorf("%s", line)
 	}
-	log.await("level=WARN", "take effect after a restart: limits.sessions, log.format")
+	log.await("level=WARN", "changes not applied until a restart", `changed="limits.sessions, log.format"`)
 	for range 3 {
 		dialHTTP(t, url, "2025-11-25")
 	}
@@ -338,7 +338,7 @@ func TestReload_TokensAndCertificate(t *testing.T) {
 
 	// Removing all tokens would allow access without authentication: a reload does not do that.
 	s.editConfig(func(doc map[string]any) { delete(doc, "auth") })
-	log.await("level=WARN", "take effect after a restart: auth.tokens")
+	log.await("level=WARN", "changes not applied until a restart", "changed=auth.tokens")
 	noToken := &http.Client{Transport: newTLS}
 	if res, err := noToken.Post(url, "application/json", strings.NewReader("{}")); err != nil ||
 		res.StatusCode != http.StatusUnauthorized {
@@ -504,7 +504,7 @@ func TestReload_HangingServerDoesNotBlock(t *testing.T) {
 		s.addBackend(doc, backend{Name: "hang", Command: "sleep", Args: []string{"600"},
 			Env: map[string]string{}})
 	})
-	log.await("level=INFO", "reloading ", ": waiting for hang")
+	log.await("level=INFO", "reload waiting for backends", "backend=hang")
 	fixed := weather("hang", "1")
 	s.editConfig(func(doc map[string]any) {
 		b := backendEntry(doc, "hang")
@@ -525,7 +525,7 @@ func TestReload_HangingServerDoesNotBlock(t *testing.T) {
 	}
 	began = time.Now()
 	s.editConfig(hang)
-	log.await("level=INFO", "reloading ", ": waiting for hang")
+	log.await("level=INFO", "reload waiting for backends", "backend=hang")
 	gw.cmd.Process.Signal(syscall.SIGHUP)
 	log.await(logReloaded, `down="hang (starting)"`)
 	log.await("level=INFO", "configuration unchanged")
@@ -560,7 +560,7 @@ func TestSIGHUP_RetriesFailedBackends(t *testing.T) {
 	}
 	gw.cmd.Process.Signal(syscall.SIGHUP)
 	log.await(`level=INFO msg="configuration unchanged"`)
-	log.await("level=INFO", "retrying failed backends at once: broken")
+	log.await("level=INFO", "failed backends retried at once", "backend=broken")
 	if !poll(waitTimeout, func() bool { return len(listTools(t, gw)) == 4 }) {
 		t.Errorf("tools: %v", names(listTools(t, gw)))
 	}

@@ -38,7 +38,7 @@ type cli struct {
 	alsoStdio bool   // flag of serve: serve stdio in addition to HTTP
 	serving   bool   // the gateway serves clients
 
-	timeout time.Duration // flag of check, tools and call: limit for the start of backends, 0 = none
+	timeout time.Duration // flag of check, tools and call: limit for starting backends, 0 = none
 
 	sighup       *reload.SIGHUP
 	secondSignal *signalHandler
@@ -305,7 +305,7 @@ func (a *app) openLog(w io.Writer) {
 	closeSink := func() { _ = sink.Close(logFlushTimeout) }
 	a.closers = append(a.closers, closeSink, logging.CaptureStandardLog(a.log))
 	for _, w := range a.Warnings {
-		a.log.Warn(w)
+		a.log.Warn("configuration warning", "text", w)
 	}
 }
 
@@ -347,21 +347,22 @@ func (a *app) warnAuditFileMode(path string) {
 	if err != nil || !info.Mode().IsRegular() || runtime.GOOS == "windows" {
 		return
 	}
-	why := ""
+	message := ""
 	switch mode := info.Mode().Perm(); {
 	case mode&0o044 != 0 && mode&0o022 != 0:
-		why = "other users can read and change the audit file"
+		message = "audit file readable and writable by other users"
 	case mode&0o044 != 0:
-		why = "other users can read the audit file"
+		message = "audit file readable by other users"
 	case mode&0o022 != 0:
-		why = "other users can change the audit file"
+		message = "audit file writable by other users"
 	default:
 		return
 	}
+	hint := "run chmod 600 " + shellWord(path)
 	if a.Config.Audit.Payloads != "none" {
-		why += ", and its payloads may contain secrets"
+		hint += "; payloads in the file may contain secrets"
 	}
-	a.log.Warn(why+": run chmod 600 "+shellWord(path), "file", path)
+	a.log.Warn(message, "file", path, "text", hint)
 }
 
 // run runs the backends, the journal and the log while work runs. When work is done it ends the
@@ -383,7 +384,7 @@ func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	endJournal()
 	written.Wait()
 	if n := a.journal.Lost(); n > 0 {
-		a.log.Error("audit records were lost", "records", n)
+		a.log.Error("audit records lost", "records", n)
 	}
 	return err
 }

@@ -16,10 +16,10 @@ import (
 // mode 0600.
 func TestWarnsOfReadableAuditFile(t *testing.T) {
 	for mode, want := range map[os.FileMode]string{
-		0o666: "other users can read and change the audit file",
-		0o644: "other users can read the audit file",
-		0o640: "other users can read the audit file",
-		0o620: "other users can change the audit file",
+		0o666: "audit file readable and writable by other users",
+		0o644: "audit file readable by other users",
+		0o640: "audit file readable by other users",
+		0o620: "audit file writable by other users",
 		0o600: "", 0o400: "", 0: "",
 	} {
 		for _, payloads := range []string{"none", "all"} {

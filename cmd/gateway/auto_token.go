@@ -58,7 +58,7 @@ func (a *app) readOrCreateToken(path string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = createAutoToken(path); err == nil {
 			token, err = readAutoToken(path)
-			a.log.Info("created a token for clients", "file", path)
+			a.log.Info("token for clients created", "file", path)
 		}
 	}
 	if err != nil {
@@ -66,8 +66,8 @@ func (a *app) readOrCreateToken(path string) (string, error) {
 	}
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		a.log.Warn("other users can read the token: remove the file, "+
-			"and restart the gateway for a new one", "file", path)
+		a.log.Warn("token readable by other users", "file", path,
+			"text", "remove the file, and restart the gateway, which creates a new token")
 	}
 	for _, part := range []string{path, filepath.Dir(path)} {
 		info, err := os.Stat(part)
@@ -75,8 +75,8 @@ func (a *app) readOrCreateToken(path string) (string, error) {
 			continue
 		}
 		if why := config.WritableByOthers(info); why != "" {
-			a.log.Warn("other users can replace the token, because its file or folder "+why+
-				": run chmod go-w, or use a folder of your own with --state", "file", part)
+			a.log.Warn("token replaceable by other users", "file", part, "err", why,
+				"text", "run chmod go-w, or name a folder of your own with --state")
 		}
 	}
 	return token, nil

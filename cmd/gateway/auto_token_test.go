@@ -41,7 +41,7 @@ func TestAutoToken_F_SEC_6(t *testing.T) {
 	if strings.Contains(line, token) {
 		t.Errorf("the token is in the log: %s", line)
 	}
-	_, command, _ := strings.Cut(strings.TrimSuffix(line, `"`), ": claude ")
+	_, command, _ := strings.Cut(strings.TrimSuffix(line, `"`), "claude ")
 	out, err := exec.Command("sh", "-c",
 		`claude() { printf '%s\n' "$@"; }; claude `+unquoted(command)).CombinedOutput()
 	if args := strings.Split(strings.TrimSpace(string(out)), "\n"); err != nil ||
@@ -104,7 +104,7 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 	}
 	log.Reset()
 	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err != nil ||
-		!strings.Contains(log.String(), "other users can read the token") {
+		!strings.Contains(log.String(), "token readable by other users") {
 		t.Errorf("a token that others can read: %v\n%s", err, log.String())
 	}
 	for what, text := range map[string]string{
@@ -152,7 +152,7 @@ func TestLogWithoutToken_F_SEC_6(t *testing.T) {
 		}
 		all := strings.Join(serveLogLines(t, "serve", "-c", file), "\n")
 		if got := strings.Count(all,
-			"every user and program of this machine can call the gateway"); got != want {
+			"no token configured: access for every user and program of this machine"); got != want {
 			t.Errorf("%s: the log has it %d times:\n%s", tokens, got, all)
 		}
 	}

@@ -22,15 +22,15 @@ func checkCommand(c *cli) *cobra.Command {
 		Short: "Start every backend once and print its state",
 		Long: `check loads and validates the configuration, starts every backend, lists its
 tools, and prints one row per backend. The exit code is 0 only if all backends work. The
-column PROBLEM also has remarks about working backends: a glob that matches nothing, a tool
-that was omitted as unusable, or a tool that model APIs may reject. Below the rows are the
-names that belong to another backend than when gateway serve last ran with the same file. A
-run of check does not change the record of these names.
+column PROBLEM also contains remarks about working backends: a glob that matches nothing, a
+tool that was omitted because it is unusable, or a tool that model APIs may reject. Below the
+rows, check lists the names whose backend has changed since the last run of gateway serve
+with the same file. A run of check does not change the record of these names.
 
-With --diff it starts no backend. It loads and validates the configuration and prints what a
-reload would change in the gateway that runs with the same file. The exit code is 0 if the
-file is valid. It compares the file with the record that each gateway writes to the state
-directory, and uses its own environment variables, not those of the gateway.`,
+With --diff, check starts no backend. It loads and validates the configuration and prints the
+changes that a reload would make in the gateway that runs with the same file. The exit code
+is 0 if the file is valid. check compares the file with the record that each gateway writes to
+the state directory, and uses its own environment variables instead of the gateway's.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if diff {
@@ -41,7 +41,7 @@ directory, and uses its own environment variables, not those of the gateway.`,
 	}
 	c.timeoutFlag(cmd)
 	cmd.Flags().BoolVar(&diff, "diff", false,
-		"start no backend; print what a reload would change in the running gateway")
+		"start no backend; print the changes that a reload would make in the running gateway")
 	return cmd
 }
 

@@ -17,7 +17,7 @@ func (t *failureLoggingWriter) Write(p []byte) (int, error) {
 	n, err := t.Writer.Write(p)
 	switch {
 	case err != nil && !t.failed:
-		t.log.Error("audit file not writable: records are lost until it is", "err", err)
+		t.log.Error("audit file not writable: records lost", "err", err)
 	case err == nil && t.failed:
 		t.log.Info("audit file writable again")
 	}

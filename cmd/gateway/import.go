@@ -25,15 +25,15 @@ func importCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import [FILE...]",
 		Short: "Convert the servers that other clients have configured to YAML",
-		Long: `import reads the files of other MCP clients, and prints their servers as a gateway
-configuration on stdout, or writes it to the file of --output. Without FILE it reads all files
-that exist. It knows ` + clientNames() + `.
+		Long: `import reads the configuration files of MCP clients and converts their servers to a
+gateway configuration. It prints the configuration, or writes it to the file of --output.
+Without FILE it reads all existing files of the clients that it knows: ` + clientNames() + `.
 
     gateway import -o ~/.config/mcp-gateway/config.yaml
 
 Secrets are not copied: ${VAR} replaces them, and the variables to set are printed to stderr.
-Servers that are disabled in a client are written with enabled: false, and so are servers from
-a project's own files such as ./.mcp.json, unless these are given as FILE.
+Servers that are disabled in a client get enabled: false. Servers from a project's own files,
+such as ./.mcp.json, also get enabled: false, unless these files are given as FILE.
 
 Nothing is written if no server is found. An existing file is overwritten only with --force.`,
 		RunE: func(cmd *cobra.Command, files []string) error {
@@ -95,7 +95,7 @@ func clientNames() string {
 	titles := clientimport.ClientTitles()
 	last := len(titles) - 1
 	var b strings.Builder
-	width := len("that exist. It knows ")
+	width := len("Without FILE it reads all existing files of the clients that it knows: ")
 	for i, title := range titles {
 		if i == last {
 			title = "and " + title

@@ -162,7 +162,7 @@ func (c *cli) command() *cobra.Command {
 	var showVersion bool
 	root := &cobra.Command{
 		Use:   "gateway",
-		Short: "One MCP server in front of all your others",
+		Short: "One MCP server that combines all your other servers",
 		Long: `gateway is the one MCP server that you configure in Claude Code, Cursor, VS
 Code or any other client. It gives clients the tools of all your other servers, which you
 list in one file.

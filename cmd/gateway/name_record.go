@@ -15,6 +15,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/internal/atomicfile"
+	"mcpgateway/internal/reload"
 )
 
 // A nameRecord records the backend of each exposed name, so that the next run can report names that
@@ -34,7 +35,7 @@ const (
 
 // nameRecordPath returns the path of the record of a configuration file, "" if it has no record.
 func nameRecordPath(state, source string) string {
-	if state == "" || source == "" || !isRegular(source) {
+	if state == "" || source == "" || !reload.IsRegularOrMissing(source) {
 		return ""
 	}
 	if path, err := filepath.Abs(source); err == nil {
@@ -106,8 +107,8 @@ func (a *app) loadNameRecord() {
 	path := nameRecordPath(a.Config.StateDir, a.Source)
 	var err error
 	if a.previousNames, err = readNameRecord(path); err != nil {
-		a.log.Warn("record of names not readable: cannot report names that belong "+
-			"to another backend", "file", path, "err", err)
+		a.log.Warn("record of names not readable: moved names not reported",
+			"file", path, "err", err)
 	}
 }
 
@@ -161,8 +162,8 @@ func (k *nameRecorder) update(v *catalog.View) bool {
 	}
 	if err != nil && err.Error() != k.failed {
 		k.failed = err.Error()
-		k.log.Warn("record of names not written: the next run cannot report names that belong "+
-			"to another backend", "err", err)
+		k.log.Warn("record of names not written: moved names not reported in the next run",
+			"file", k.path, "err", err)
 	}
 	return true
 }
@@ -178,7 +179,7 @@ func (a *app) transferLines(moves []catalog.Move) (lines []string) {
 	}
 	for _, t := range all[:min(len(all), maxTransfers)] {
 		line := fmt.Sprintf("%s %s: belongs to %s, and belonged to %s in the last run",
-			t.Kind, nameList(t.Names), t.To, t.From)
+			t.Kind, reload.NameList(t.Names), t.To, t.From)
 		lines = append(lines, printable(a.mask.String(line)))
 	}
 	if more := len(all) - maxTransfers; more > 0 {

@@ -22,12 +22,6 @@ func absolutePath(path string) string {
 	return path
 }
 
-// isRegular reports whether a file is regular or does not exist.
-func isRegular(path string) bool {
-	info, err := os.Stat(path)
-	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular()
-}
-
 // auditFileConflicts returns an error for each other file of the gateway that has the path of
 // audit.file, because records would be appended to it.
 func auditFileConflicts(l *config.Loaded) (errs config.Errors) {

@@ -112,9 +112,9 @@ func TestUserFileIsLoadedWhenCreated(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitLog("configuration file is missing: keeping the previous configuration", 1)
+	c.awaitLog("configuration file missing: keeping the previous configuration", 1)
 	write(oneDemo)
-	c.awaitLog("configuration is valid and unchanged again", 1)
+	c.awaitLog("configuration corrected, otherwise unchanged", 1)
 	write(strings.Replace(oneDemo, "later", "back", 1))
 	c.awaitLog("configuration reloaded", 2)
 	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":5,"method":"tools/list"}`+"\n")

@@ -28,19 +28,19 @@ func serveCommand(c *cli) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve MCP on stdin and stdout (the default), or over HTTP",
 		Long: `serve serves MCP on stdin and stdout until stdin ends or it receives SIGTERM
-or SIGINT. The log goes to stderr. Backends are started when a client initializes or sends
-any request but server/discover, and stopped with the gateway.
+or SIGINT. The log goes to stderr. Backends are started when a client sends initialize or
+any other request except server/discover, and are stopped with the gateway.
 
 With --listen (or listen: in the file) it serves any number of clients over HTTP instead, at
-http://ADDR/mcp and, for clients of the older HTTP+SSE transport, at http://ADDR/sse. Then
-the backends are started at once. Add --stdio to serve stdin and stdout as well; the gateway
-then ends when the client on stdin disconnects.
+http://ADDR/mcp and, for clients of the older HTTP+SSE transport, at http://ADDR/sse. In
+this mode the backends are started at once. Add --stdio to serve stdin and stdout as well;
+the gateway then ends when the client on stdin disconnects.
 
 The configuration file is reloaded when it changes and on SIGHUP: new and changed backends
-are started, unchanged ones keep running, and clients are notified. A file with errors
-changes nothing; the errors are logged. Changes that need a restart, such as listen, are
-logged, too. SIGHUP also retries failed backends at once. (If stdin is a terminal, SIGHUP
-ends the gateway.) "gateway check --diff" shows what a reload would change.
+are started, unchanged backends keep running, and clients are notified. A file with errors
+changes nothing; the errors are logged. Changes of keys such as listen, which need a restart,
+are only logged. SIGHUP also retries failed backends at once. (If stdin is a terminal, SIGHUP
+ends the gateway.) "gateway check --diff" shows the changes that a reload would make.
 
     gateway serve --listen 127.0.0.1:7420
     claude mcp add -s user --transport http gateway http://127.0.0.1:7420/mcp`,
@@ -139,9 +139,10 @@ func (s *stdinConn) Read() (wire.Message, wire.ID, error) {
 	case err != io.EOF:
 		s.received = true
 	case s.received || s.a.Config.Listen != "":
-		s.a.log.Info("stdin has ended: stopping")
+		s.a.log.Info("stdin ended: stopping")
 	default:
-		s.a.log.Info("stdin has ended: stopping; to run as a service use --listen")
+		s.a.log.Info("stdin ended without a message: stopping",
+			"text", "to run as a service use --listen")
 	}
 	return m, about, err
 }
@@ -152,7 +153,7 @@ func (a *app) logSignal(ctx context.Context) (stop func()) {
 	unregister := context.AfterFunc(ctx, func() {
 		defer close(done)
 		if sig, ok := errors.AsType[signalError](context.Cause(ctx)); ok {
-			a.log.Info(sig.Error() + ": stopping")
+			a.log.Info("signal received: stopping", "text", sig.Error())
 		}
 	})
 	return func() {
@@ -233,8 +234,8 @@ func (a *app) logStdioStart(in *os.File) {
 		a.log.Info("serving on stdin and stdout", "file", a.Source, "version", version)
 	}
 	if isTerminal(in) {
-		a.log.Info("stdin is a terminal and not an MCP client; to add the gateway to a client: " +
-			"claude mcp add -s user gateway -- gateway")
+		a.log.Info("stdin is a terminal, not an MCP client",
+			"text", "to add the gateway to a client: claude mcp add -s user gateway -- gateway")
 	}
 }
 
@@ -244,11 +245,11 @@ func (a *app) logHTTPStart(url string, stderr *os.File) {
 		a.log.Info(noFileMessage + laterFileMessage)
 	}
 	a.log.Info("serving at "+url, "file", a.Source, "version", version)
-	use, token := "to use it", ""
+	use, token := "to use it in Claude Code", ""
 	switch auth := a.Config.Auth; {
 	case len(auth.Tokens) == 0:
-		a.log.Info("no token configured: every user and program of this machine can call " +
-			"the gateway; to create a token set auth: { tokens: [auto] } in the configuration")
+		a.log.Info("no token configured: access for every user and program of this machine",
+			"text", "to create a token set auth: { tokens: [auto] } in the configuration")
 	case auth.Tokens[0] == config.AutoToken && isTerminal(stderr):
 		fmt.Fprintln(stderr, "to use it: "+claudeCommand(url, a.autoToken))
 		return
@@ -261,7 +262,7 @@ func (a *app) logHTTPStart(url string, stderr *os.File) {
 		}
 		token = "$" + cmp.Or(auth.TokenVariable, "GATEWAY_TOKEN")
 	}
-	a.log.Info(use + ": " + claudeCommand(url, token))
+	a.log.Info(use, "text", claudeCommand(url, token))
 }
 
 // claudeCommand returns the command that adds the gateway to Claude Code. token may be "". The
@@ -305,8 +306,8 @@ func (c *cli) rejectStdioClient(a *app, url string, disconnected func()) (end fu
 		"This gateway serves at " + url + " only: configure that URL, or start it with --stdio",
 		func(method string) {
 			rejected.Store(true)
-			a.log.Warn("rejected a client on stdin: start the gateway with --stdio to serve it",
-				"method", method)
+			a.log.Warn("client on stdin rejected", "method", method,
+				"text", "to serve it, start the gateway with --stdio")
 		},
 	}, int(a.Config.Limits.Message))
 	go func() {

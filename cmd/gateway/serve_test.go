@@ -30,7 +30,7 @@ func TestServeLogsPasteableCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		line := serveUntilCommand(t, "serve", "-c", file)
-		_, command, _ := strings.Cut(strings.TrimSuffix(line, `"`), ": claude ")
+		_, command, _ := strings.Cut(strings.TrimSuffix(line, `"`), "claude ")
 		out, err := exec.Command("sh", "-c",
 			`claude() { printf '%s\n' "$@"; }; claude `+command).CombinedOutput()
 		if args := strings.Split(strings.TrimSpace(string(out)), "\n"); err != nil ||

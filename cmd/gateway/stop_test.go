@@ -17,10 +17,10 @@ func TestServeLogsReasonOfEnd(t *testing.T) {
 		stop  error  // nil = stdin ends
 		want  string
 	}{
-		"no client": {"", nil, "stdin has ended: stopping; to run as a service use --listen"},
+		"no client": {"", nil, `msg="stdin ended without a message: stopping" text="to run as a service use --listen"`},
 		"a client": {`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n", nil,
-			"stdin has ended: stopping"},
-		"a signal": {"", signalCause(os.Interrupt), "SIGINT: stopping"},
+			`msg="stdin ended: stopping"`},
+		"a signal": {"", signalCause(os.Interrupt), `msg="signal received: stopping" text=SIGINT`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "gateway.yaml")
@@ -47,7 +47,7 @@ func TestServeLogsReasonOfEnd(t *testing.T) {
 			}
 			log := logOf(t, ctx, in, "serve", "-c", file)
 			if !slices.ContainsFunc(log,
-				func(line string) bool { return strings.HasSuffix(line, `msg="`+c.want+`"`) }) {
+				func(line string) bool { return strings.HasSuffix(line, c.want) }) {
 				t.Errorf("logged %q, want %s", log, c.want)
 			}
 			stopping := slices.DeleteFunc(

@@ -15,21 +15,22 @@ import (
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/reload"
 )
 
 func toolsCommand(c *cli) *cobra.Command {
 	asJSON, only := false, ""
 	cmd := &cobra.Command{
 		Use:   "tools [NAME]",
-		Short: "Print the merged catalog: each tool's name, its backend, and its name there",
+		Short: "Print the merged catalog: each tool's name, backend, and name at the backend",
 		Long: `tools starts every backend once and prints the merged catalog: each tool's
 name, its backend, and its name at the backend. It shows the tools that a client without
 capabilities sees: some servers list more tools to clients that support elicitation,
 sampling or roots.
 
-With NAME it prints the description and arguments of that tool; with --json its whole
-schema. The exit code is 1 if a backend failed; the tools of the others are printed
-nevertheless.
+With NAME it prints the description and arguments of this tool; with --json its complete
+schema. The exit code is 1 if a backend has failed; the tools of all other backends are still
+printed.
 
     gateway tools --backend docs
     gateway tools search`,
@@ -70,7 +71,8 @@ func (a *app) selectTools(backend string, args []string) ([]catalog.Entry, error
 	}
 	if backend != "" && !slices.Contains(names, backend) {
 		return nil, usageError{
-			fmt.Errorf("no backend is named %q", backend), "the backends are: " + nameList(names),
+			fmt.Errorf("no backend is named %q", backend),
+			"the backends are: " + reload.NameList(names),
 		}
 	}
 	if err := a.disabledError(func(name string) bool { return name == backend }); err != nil {
@@ -277,7 +279,7 @@ func (a *app) noBackendError() error {
 	}
 	return hintedError{
 		errors.New("no backend is enabled"),
-		"remove enabled: false from a server in " + file + ": " + nameList(names),
+		"remove enabled: false from a server in " + file + ": " + reload.NameList(names),
 	}
 }
 

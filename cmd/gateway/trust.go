@@ -125,7 +125,7 @@ func (s trustStore) checkOwners() error {
 		return errNoStateDir
 	}
 	state := filepath.Dir(s.dir)
-	if to, err := filepath.EvalSymlinks(state); err == nil { // only the state directory may be a link
+	if to, err := filepath.EvalSymlinks(state); err == nil { // only this directory may be a link
 		state = to
 	}
 	for _, dir := range []string{state, s.dir} {

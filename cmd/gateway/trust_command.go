@@ -23,9 +23,9 @@ func trustCommand(c *cli) *cobra.Command {
 		Short: "Approve a gateway.yaml, so that the gateway uses it in its folder",
 		Long: `trust approves FILE (default ./gateway.yaml) with its present content, and
 prints the effects of the file. Without --config the gateway uses a gateway.yaml in the
-working directory only if it is approved. An invalid configuration is rejected, and so is
-anything but a regular file. After a change the file must be approved again; a running
-gateway then loads it. Files that the configuration refers to, such as a script in the same
+working directory only if it is approved. An invalid configuration, or anything other than a
+regular file, is rejected. After a change the file must be approved again; a running gateway
+then loads it. Files that the configuration refers to, such as a script in the same
 folder, are not part of the approval.
 
     gateway trust              # approve ./gateway.yaml

@@ -108,7 +108,7 @@ func TestAutoTokenWritableByOthers_F_SEC_2(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(log.String(),
-			"level=WARN msg=\"other users can replace the token"); got != want {
+			"level=WARN msg=\"token replaceable by other users\""); got != want {
 			t.Errorf("%v: %s", mode, &log)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxGarbage = 64 << 20 // bytes of garbage that may accumulate under load, at most 4 times the live heap
+	maxGarbage = 64 << 20 // bytes, under load, but at most 4 times the live heap
 	interval   = 2 * time.Second
 	idleAllocs = 1 << 20 // bytes allocated per interval; below this number the gateway is idle
 )

@@ -14,11 +14,11 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Times by which several changes are reported as one.
+// Several changes within these times are reported as one.
 const (
-	quietPeriod    = 250 * time.Millisecond // time without a change, after which a burst ends
-	maximumBurst   = 2 * time.Second        // duration of a burst after which it is reported even if changes continue
-	replaceTimeout = 5 * time.Second        // time for which a file may be missing during a replacement
+	quietPeriod    = 250 * time.Millisecond // without a change, until a burst ends
+	maximumBurst   = 2 * time.Second        // until a burst is reported even if it continues
+	replaceTimeout = 5 * time.Second        // how long a file may be missing while it is replaced
 	pollInterval   = 5 * time.Second        // time between two comparisons of the files
 )
 

@@ -40,7 +40,7 @@ func TestLoggedProblemsAreLimited(t *testing.T) {
 		var out bytes.Buffer
 		r := &Reloader{log: slog.New(slog.NewTextHandler(&out, nil)), source: "x.yaml"}
 		r.refuse(errors.Join(all))
-		if got := strings.Count(out.String(), "configuration: "); got != want ||
+		if got := strings.Count(out.String(), `msg="configuration error"`); got != want ||
 			strings.Contains(out.String(),
 				fmt.Sprintf("%d more problems", n-maxProblems)) != (n > maxProblems) {
 			t.Errorf("%d errors: %d logged\n%.300s", n, got, out.String())

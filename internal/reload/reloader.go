@@ -152,14 +152,14 @@ func (r *Reloader) reloadLoop(ctx context.Context) {
 // repairing a backend.
 func (r *Reloader) retryFailed() {
 	if names := r.Target.RetryFailed(); len(names) > 0 {
-		r.log.Info("retrying failed backends at once: " + nameList(names))
+		r.log.Info("failed backends retried at once", "backend", NameList(names))
 	}
 }
 
 // watchFiles passes the files that a reload reads to the watcher. Without a configuration file
 // these are the search paths. A pipe is not watched, because it can be read only once.
 func (r *Reloader) watchFiles() {
-	if r.source != "" && !isRegular(r.source) {
+	if r.source != "" && !IsRegularOrMissing(r.source) {
 		return
 	}
 	files := []string{r.source}
@@ -239,8 +239,8 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 	r.refused = false
 	isNew := !slices.Equal(changes.NeedRestart, r.needRestart)
 	if len(changes.NeedRestart) > 0 && (requested || isNew) {
-		r.log.Warn("changes of these keys take effect after a restart: " +
-			strings.Join(changes.NeedRestart, ", "))
+		r.log.Warn("changes not applied until a restart",
+			"changed", strings.Join(changes.NeedRestart, ", "))
 	}
 	r.needRestart = changes.NeedRestart
 }
@@ -257,9 +257,9 @@ func (r *Reloader) isUnchanged() bool {
 func (r *Reloader) logUnchanged(file string, requested bool) {
 	switch {
 	case r.refused && file == "":
-		r.log.Info("no configuration file again: keeping the embedded demo backend")
+		r.log.Info("refused configuration file removed: keeping the embedded demo backend")
 	case r.refused:
-		r.log.Info("configuration is valid and unchanged again", "file", file)
+		r.log.Info("configuration corrected, otherwise unchanged", "file", file)
 	case requested:
 		r.log.Info("configuration unchanged", "file", file)
 	default:
@@ -278,9 +278,9 @@ func (r *Reloader) logHeld(next *config.Config, c config.Changes, requested bool
 		problem := b.Name + ": " + b.Misconfigured
 		held = append(held, problem)
 		if requested || !slices.Contains(r.held, problem) {
-			r.log.Warn("new entry of the backend is misconfigured: keeping the old entry, "+
-				"with the new filters, until it is corrected ("+unsetVariableHint+")",
-				"backend", b.Name, "err", b.Misconfigured)
+			r.log.Warn("new entry of the backend misconfigured: keeping the old entry, "+
+				"with the new filters", "backend", b.Name, "err", b.Misconfigured,
+				"text", unsetVariableHint)
 		}
 	}
 	r.held = held
@@ -297,11 +297,11 @@ func (r *Reloader) logReload(next *config.Loaded, c config.Changes, took time.Du
 	removed := slices.Concat(c.MarkInactive(c.Removed), c.Disabled)
 	log := r.log
 	if down := r.notReady(c); len(down) > 0 {
-		log = log.With("down", nameList(down))
+		log = log.With("down", NameList(down))
 	}
 	log.Info("configuration reloaded", "file", next.Source,
-		"added", nameList(added), "removed", nameList(removed),
-		"changed", nameList(changedNames(c)), "kept", len(c.Unchanged),
+		"added", NameList(added), "removed", NameList(removed),
+		"changed", NameList(changedNames(c)), "kept", len(c.Unchanged),
 		"dur", took.Round(time.Millisecond))
 	r.logWarnings(next)
 }
@@ -310,7 +310,7 @@ func (r *Reloader) logReload(next *config.Loaded, c config.Changes, took time.Du
 func (r *Reloader) logWarnings(next *config.Loaded) {
 	for _, w := range next.Warnings {
 		if !slices.Contains(r.warned, w) {
-			r.log.Warn(w)
+			r.log.Warn("configuration warning", "text", w)
 		}
 	}
 	r.warned = next.Warnings
@@ -333,7 +333,7 @@ func (r *Reloader) notReady(c config.Changes) []string {
 func changedNames(c config.Changes) []string {
 	var all []string
 	for _, b := range c.Changed {
-		what := nameList(b.Keys)
+		what := NameList(b.Keys)
 		if effect := map[config.Effect]string{
 			config.Restarts: "restarted", config.Starts: "started",
 			config.Stops: "stopped", config.StaysDown: "not started",
@@ -431,7 +431,7 @@ func (r *Reloader) refuse(err error) {
 		if hint != "" {
 			line += " (" + hint + ")"
 		}
-		r.log.Error("configuration: " + line)
+		r.log.Error("configuration error", "err", line)
 		if n > maxProblems {
 			break
 		}
@@ -441,8 +441,8 @@ func (r *Reloader) refuse(err error) {
 		r.log.Warn("configuration refused: keeping the embedded demo backend " +
 			"until the file is corrected")
 	case isMissing(r.source):
-		r.log.Warn("configuration file is missing: keeping the previous configuration; "+
-			"the file is loaded when it exists again", "file", r.source)
+		r.log.Warn("configuration file missing: keeping the previous configuration "+
+			"until it exists again", "file", r.source)
 	default:
 		r.log.Warn("configuration refused: keeping the previous configuration", "file", r.source)
 	}
@@ -466,7 +466,8 @@ func (r *Reloader) apply(
 	switch {
 	case r.Server == nil:
 	case err != nil: // read succeeded a moment ago
-		r.log.Error("keeping the previous tokens, origins and hosts", "err", err)
+		r.log.Error("tokens not reloaded: keeping the previous tokens, origins and hosts",
+			"err", err)
 	default:
 		r.Server.UpdateAccess(tokens, c.Origins, c.Hosts)
 	}
@@ -474,7 +475,7 @@ func (r *Reloader) apply(
 	before := r.current
 	r.current, r.source, r.local = c, next.Source, next.Local
 	if err := r.applyBackends(ctx); err != nil {
-		r.log.Error("keeping the previous backends", "err", err)
+		r.log.Error("backends not reloaded: keeping the previous backends", "err", err)
 		c.Backends, c.Catalog, c.Limits.Page = before.Backends, before.Catalog, before.Limits.Page
 	}
 }
@@ -496,10 +497,11 @@ func (r *Reloader) applyBackends(ctx context.Context) error {
 			return err
 		case names := <-late:
 			waiting = true
-			r.log.Info("reloading "+r.source+": waiting for "+nameList(names), "file", r.source)
+			r.log.Info("reload waiting for backends", "file", r.source,
+				"backend", NameList(names))
 		case <-r.sighup:
 			r.queued = requested
-			if waiting || r.isNewer() { // otherwise the signal may refer to the change being applied
+			if waiting || r.isNewer() { // otherwise the signal may refer to this change
 				endWait()
 			}
 		case <-r.watcher.changed:
@@ -519,17 +521,17 @@ func (r *Reloader) isNewer() bool {
 
 // recordRunning records the configuration in force, for gateway check --diff.
 func (r *Reloader) recordRunning() {
-	if !isRegular(r.source) {
+	if !IsRegularOrMissing(r.source) {
 		return
 	}
 	if err := WriteRunningConfig(r.source, r.current, r.Flags); err != nil {
-		r.log.Warn("running configuration not recorded: "+
-			"gateway check --diff cannot compare with it", "err", err)
+		r.log.Warn("running configuration not recorded: no comparison by gateway check --diff",
+			"err", err)
 	}
 }
 
-// isRegular reports whether a file is regular or does not exist.
-func isRegular(path string) bool {
+// IsRegularOrMissing reports whether a file is regular or does not exist.
+func IsRegularOrMissing(path string) bool {
 	info, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular()
 }
@@ -544,8 +546,8 @@ func isPiped(path string) bool {
 	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
 }
 
-// nameList joins the first 20 names and counts the others.
-func nameList(names []string) string {
+// NameList joins the first 20 names and counts the others.
+func NameList(names []string) string {
 	const shown = 20
 	text := strings.Join(names[:min(shown, len(names))], ", ")
 	if more := len(names) - shown; more > 0 {
