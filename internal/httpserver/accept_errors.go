@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// acceptErrorHandler handles the log records of an http.Server. A failed accept, usually for want
-// of file descriptors, becomes a warning, at most once per logThrottle. Other records are passed
-// on.
+// acceptErrorHandler handles the log records of an http.Server. It turns the record of a failed
+// accept, usually caused by a lack of file descriptors, into a warning, at most once per
+// logThrottle. It passes on all other records unchanged.
 type acceptErrorHandler struct {
 	slog.Handler
 	lastWarning atomic.Int64 // time of the last warning in Unix nanoseconds
@@ -24,7 +24,7 @@ func (h *acceptErrorHandler) Handle(ctx context.Context, r slog.Record) error {
 	if reason, ok := strings.CutPrefix(r.Message, "http: Accept error: "); ok {
 		now, last := r.Time.UnixNano(), h.lastWarning.Load()
 		if time.Duration(now-last) > logThrottle && h.lastWarning.CompareAndSwap(last, now) {
-			warning := slog.NewRecord(r.Time, slog.LevelWarn, "cannot accept connections", 0)
+			warning := slog.NewRecord(r.Time, slog.LevelWarn, "accepting connections failed", 0)
 			warning.AddAttrs(slog.String("err", reason))
 			r = warning
 		}

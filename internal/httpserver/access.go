@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// accessPolicy holds the tokens, origins and hosts in force. It is immutable; see
+// accessPolicy contains the tokens, origins and hosts in force. It is immutable; see
 // [Server.UpdateAccess].
 type accessPolicy struct {
 	tokens         []credential
 	origins, hosts []string
 }
 
-// A credential is the hash of a token and the principal that the token belongs to.
+// A credential is the hash of a token, and the principal to which the token belongs.
 type credential struct {
 	sum       [sha256.Size]byte
 	principal principalID
 }
 
-// includes reports whether a request of principal is still allowed.
+// includes reports whether requests of principal are still allowed.
 func (r *accessPolicy) includes(principal principalID) bool {
 	if len(r.tokens) == 0 {
 		return principal == 0
@@ -44,15 +44,15 @@ func (srv *Server) initialAccess() *accessPolicy {
 	return r
 }
 
-// newPrincipal returns a principal that was never in use.
+// newPrincipal returns a principal that was never used before.
 func (srv *Server) newPrincipal() principalID {
 	srv.lastPrincipal++
 	return srv.lastPrincipal
 }
 
-// UpdateAccess replaces the tokens, origins and hosts. Sessions and requests of tokens that
-// remain are kept. UpdateAccess closes the ones of removed tokens and, if the first token is added,
-// those without a token. It does not wait for them to end.
+// UpdateAccess replaces the tokens, origins and hosts. Sessions and requests of remaining tokens
+// continue. UpdateAccess closes the sessions and requests of removed tokens and, if the first token
+// is added, the sessions and requests without a token. It does not wait until they have ended.
 func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
 	srv.mu.Lock()
 	old := srv.access.Load()

@@ -5,26 +5,26 @@ import (
 	"sync"
 )
 
-// A backlogQuota limits the unsent bytes of all connected clients together. Beyond the limit it
-// disconnects the client with the largest backlog. Callers report differences, so that they need
-// not hold a lock.
+// A backlogQuota limits the unsent bytes of all connected clients together. When the limit is
+// exceeded, it disconnects the client with the largest backlog. Callers report changes of a
+// backlog, so that they need not hold a lock.
 type backlogQuota struct {
 	limit int64
 
 	mu       sync.Mutex
 	total    int64
-	backlogs map[*backlog]bool // those that are not empty
+	backlogs map[*backlog]bool // backlogs that are not empty
 }
 
-// A backlog is the unsent bytes of one client.
+// A backlog counts the unsent bytes of one client.
 type backlog struct {
-	disconnect func(size int64) // called at most once, without locks; afterwards nothing is counted
+	disconnect func(size int64) // called at most once, without locks held
 
 	size   int64 // guarded by backlogQuota.mu, like closed
-	closed bool
+	closed bool  // set before disconnect is called; then nothing is counted
 }
 
-// add adds delta to a backlog. Only when the limit is exceeded does it search all backlogs.
+// add adds delta to a backlog. It searches all backlogs only if the limit is exceeded.
 func (q *backlogQuota) add(b *backlog, delta int) {
 	if delta == 0 {
 		return
@@ -57,7 +57,7 @@ func (q *backlogQuota) update(b *backlog, delta int64) (excess []*backlog) {
 
 // logDisconnect logs that a client was disconnected because of its backlog.
 func (srv *Server) logDisconnect(logID string, size int64) {
-	srv.log.Warn("closed the slowest client: unread data for all clients exceeds limits.outbox",
+	srv.log.Warn("closed the slowest client, unread data above limits.outbox",
 		"session", logID, "max", srv.opts.BacklogLimit,
 		"err", fmt.Sprintf("%d bytes are unread", size))
 }

@@ -8,10 +8,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A bodyQuota limits the posted bytes of requests without a response. A client may post more only
-// while it holds less than is free: so one client gets at most half of the quota, two clients get
-// a third each, and a new client always finds some free. Small bodies are counted but never
-// refused, because they may cancel a call, and other limits bound their number.
+// A bodyQuota limits the posted bytes of unanswered requests. A client may post more only while its
+// share is smaller than the free part of the quota. Therefore one client gets at most half of the
+// quota, two clients get a third each, and a part is always free for a new client. Small bodies are
+// counted but never refused, because they may cancel a call, and because other limits bound their
+// number.
 type bodyQuota struct {
 	limit int64
 
@@ -20,10 +21,10 @@ type bodyQuota struct {
 	byKey map[quotaKey]int64
 }
 
-const smallBody = 4 << 10
+const smallBody = 4 << 10 // bytes
 
-// A quotaKey identifies the sender of a body: a principal if there are several; otherwise the
-// session, or all senders without a session together.
+// A quotaKey identifies the sender of a body. If there are several principals, it is the principal.
+// Otherwise it is the session, and all senders without a session have one common key.
 type quotaKey struct {
 	principal principalID
 	session   string
@@ -36,8 +37,8 @@ func (srv *Server) quotaKeyFor(principal principalID, s *httpSession) quotaKey {
 	return quotaKey{principal: principal}
 }
 
-// A bodyLease accounts for one posted body while it is in use. The reader of the body has the
-// first reference.
+// A bodyLease counts the bytes of one posted body while the body is in use. The reader of the body
+// has the first reference.
 type bodyLease struct {
 	quota *bodyQuota
 	key   quotaKey
@@ -74,7 +75,7 @@ func (b *bodyLease) retain() {
 	b.refs++
 }
 
-// release drops a reference. The last one frees the bytes.
+// release drops a reference. Dropping the last reference frees the bytes.
 func (b *bodyLease) release() {
 	q := b.quota
 	q.mu.Lock()
@@ -84,7 +85,7 @@ func (b *bodyLease) release() {
 	}
 }
 
-// discard frees the bytes of a rejected body before the error is sent.
+// discard frees the bytes of a rejected body, before the error is sent.
 func (b *bodyLease) discard() {
 	q := b.quota
 	q.mu.Lock()
@@ -122,7 +123,7 @@ func (st *sseStream) releaseLease() {
 	}
 }
 
-// retainLeaseLocked keeps b until the request id is answered.
+// retainLeaseLocked retains b until the request id is answered.
 func (s *httpSession) retainLeaseLocked(id wire.ID, b *bodyLease) {
 	if s.leases == nil {
 		s.leases = make(map[wire.ID]*bodyLease)

@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// maxConnsPerSession is the number of admitted connections for each session that may be open.
+	// maxConnsPerSession is the maximum number of admitted connections per permitted session
+	// (MaxSessions).
 	maxConnsPerSession = 4
 	// maxUnadmittedConns is the maximum number of connections without an admitted request.
 	maxUnadmittedConns = 1024
 )
 
-// A connTracker limits the connections of an http.Server. A connection is admitted once a request
-// on it has passed authentication. Unadmitted connections have a limit of their own, so that they
+// A connTracker limits the connections of an http.Server. A connection is admitted when a request
+// on it has passed authentication. Unadmitted connections have a separate limit, so that they
 // cannot displace clients.
 //
-//   - Too many unadmitted connections: the one that has been idle the longest is closed; if none
-//     is idle, the one that has been busy the longest.
-//   - Too many admitted connections: the one that has been idle the longest is closed; if none is
-//     idle, the newest stays unadmitted.
+//   - Too many unadmitted connections: the connection that has been idle the longest is closed; if
+//     no other connection is idle, the connection that has been busy the longest.
+//   - Too many admitted connections: the connection that has been idle the longest is closed; if no
+//     connection is idle, the new connection stays unadmitted.
 type connTracker struct {
 	maxClients    int // maximum number of admitted connections
 	maxUnadmitted int
@@ -40,24 +41,25 @@ type connTracker struct {
 	lastWarning time.Time // time of the last log record about the limits
 }
 
-// A connPool is a set of connections, each list in the order of insertion.
+// A connPool is a set of connections. Each list has the order of insertion.
 type connPool struct{ idle, busy list.List }
 
 func (p *connPool) len() int { return p.idle.Len() + p.busy.Len() }
 
 // connInfo is the state of one connection. An HTTP/2 connection may be reported as idle while its
-// last frame is being written; net/http closes it once keep-alives are disabled.
+// last frame is being written. net/http closes an idle HTTP/2 connection once keep-alives are
+// disabled.
 type connInfo struct {
 	tracker  *connTracker
 	conn     net.Conn
-	admitted atomic.Bool // is or was in tracker.admitted
+	admitted atomic.Bool // the connection is or was in tracker.admitted
 
 	// Guarded by tracker.mu.
 	state http.ConnState
 	http2 bool
 	pool  *connPool // nil once the connection is closed
 	list  *list.List
-	elem  *list.Element // in list
+	elem  *list.Element // element of list
 }
 
 func newConnTracker(maxClients int, log *slog.Logger) *connTracker {
@@ -70,7 +72,7 @@ func newConnTracker(maxClients int, log *slog.Logger) *connTracker {
 }
 
 // unadmittedLimit returns the maximum number of unadmitted connections: at most half of the file
-// descriptors, so that clients and child processes have the rest.
+// descriptors, so that the other half is available for clients and child processes.
 func unadmittedLimit(descriptors int) int {
 	if descriptors <= 0 {
 		return maxUnadmittedConns
@@ -90,7 +92,7 @@ func (t *connTracker) connContext(ctx context.Context, c net.Conn) context.Conte
 	if t.unadmitted.len() > t.maxUnadmitted {
 		t.warnLocked("too many unauthenticated connections, closed the oldest", t.maxUnadmitted)
 		oldest := t.unadmitted.busy.Front()
-		if t.unadmitted.idle.Len() > 1 || oldest == nil { // the last idle one is the new connection
+		if t.unadmitted.idle.Len() > 1 || oldest == nil { // the last idle connection is the new one
 			oldest = t.unadmitted.idle.Front()
 		}
 		t.closeLocked(oldest.Value.(*connInfo))
@@ -158,8 +160,8 @@ func (t *connTracker) moveLocked(info *connInfo, to *connPool) {
 	info.elem = info.list.PushBack(info)
 }
 
-// closeLocked closes a connection; net/http then reports the change of state. It does not wait
-// for the peer, as Close of a TLS connection does.
+// closeLocked closes a connection; net/http then reports the change of state. Unlike Close of a TLS
+// connection, closeLocked does not wait for the peer.
 func (t *connTracker) closeLocked(info *connInfo) {
 	t.moveLocked(info, nil)
 	c := info.conn
@@ -176,7 +178,7 @@ func (t *connTracker) warnLocked(message string, limit int) {
 	}
 }
 
-// wait waits until no connection is active, at most for timeout. If timeout is 0 it waits until
+// wait waits until no connection is active, at most for timeout. If timeout is 0, it waits until
 // there are no connections.
 func (t *connTracker) wait(timeout time.Duration) {
 	timedOut := false

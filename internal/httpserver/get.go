@@ -6,7 +6,7 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-// sessionFromHeader returns the session named by the header of a request without a body.
+// sessionFromHeader returns the session in the header of a request without a body.
 func (srv *Server) sessionFromHeader(
 	r *http.Request, principal principalID,
 ) (*httpSession, *httpError) {
@@ -21,7 +21,7 @@ func (srv *Server) sessionFromHeader(
 	return s, checkRevision(r)
 }
 
-// serveGet serves a GET to /mcp: it sends the standalone stream, or the rest of a broken stream.
+// serveGet serves a GET to /mcp. It sends the standalone stream, or the rest of a broken stream.
 func (srv *Server) serveGet(w http.ResponseWriter, r *http.Request, principal principalID) {
 	if !acceptsType(r, "text", "event-stream") {
 		srv.reject(w, r, newHTTPError(http.StatusNotAcceptable,
@@ -43,8 +43,8 @@ func (srv *Server) serveGet(w http.ResponseWriter, r *http.Request, principal pr
 	s.streamEvents(r.Context(), st, sw, prime)
 }
 
-// attachStream attaches sw to a stream: the one of the event lastSeen, continuing after that
-// event, or the standalone stream if lastSeen is "".
+// attachStream attaches sw to the stream that contains the event lastSeen, so that sending
+// continues after that event; or to the standalone stream if lastSeen is "".
 func (s *httpSession) attachStream(
 	sw *streamWriter, lastSeen string,
 ) (st *sseStream, prime string, herr *httpError) {
@@ -86,8 +86,8 @@ func (s *httpSession) resumeLocked(sw *streamWriter, lastSeen string) (*sseStrea
 	return st, nil
 }
 
-// attachStandaloneLocked attaches sw to the standalone stream. An exchange that already sends it
-// ends, because its connection may be broken without a sign.
+// attachStandaloneLocked attaches sw to the standalone stream. If another exchange sends the
+// stream, that exchange ends, because its connection may be broken without any sign.
 func (s *httpSession) attachStandaloneLocked(sw *streamWriter) (st *sseStream, prime string) {
 	st = s.standalone
 	if st.writer != nil {
@@ -100,7 +100,7 @@ func (s *httpSession) attachStandaloneLocked(sw *streamWriter) (st *sseStream, p
 	return st, prime
 }
 
-// streamByNumberLocked returns the stream with that number, nil if it is not retained.
+// streamByNumberLocked returns the stream with this number; nil = not retained.
 func (s *httpSession) streamByNumberLocked(number int) *sseStream {
 	if number == 0 {
 		return s.standalone

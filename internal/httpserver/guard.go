@@ -15,11 +15,12 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-// A principalID identifies the holder of one token. It is 0 for everybody if there are no tokens,
-// or if there was only one from the start. Sessions are bound to their principal.
+// A principalID identifies the holder of one token. It is 0 for all clients without tokens, and for
+// the holder of a token that was the only token at the start. Sessions are bound to their
+// principal.
 type principalID int
 
-// String returns the number, "" for 0.
+// String returns the number in decimal; "" for 0.
 func (p principalID) String() string {
 	if p == 0 {
 		return ""
@@ -27,8 +28,8 @@ func (p principalID) String() string {
 	return strconv.Itoa(int(p))
 }
 
-// admit checks the origin of a request before its body is read. If it returns false, the response
-// has been sent.
+// admit checks Host, Origin and further headers of a request before the body is read. If it returns
+// false, the response has been sent.
 func (srv *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	if srv.opts.Loopback && !srv.isGatewayHost(r.Host) {
 		srv.reject(w, r, newHTTPError(http.StatusForbidden,
@@ -43,7 +44,7 @@ func (srv *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	if !srv.admitOrigin(w, r) {
 		return false
 	}
-	if r.Method == http.MethodOptions { // a preflight request carries no token
+	if r.Method == http.MethodOptions { // a preflight request contains no token
 		w.WriteHeader(http.StatusNoContent)
 		return false
 	}
@@ -102,7 +103,8 @@ func invalidToken() *httpError {
 // logThrottle is the minimum time between two log records about the same kind of overload.
 const logThrottle = 10 * time.Second
 
-// principalOf compares the token with every configured token, so that the time reveals nothing.
+// principalOf returns the principal of the token in a request. It compares the token with every
+// configured token, so that the elapsed time reveals nothing.
 func (srv *Server) principalOf(r *http.Request) (principalID, bool) {
 	tokens := srv.access.Load().tokens
 	if len(tokens) == 0 {
@@ -120,8 +122,8 @@ func (srv *Server) principalOf(r *http.Request) (principalID, bool) {
 	return principalID(found), ok == 1 && token != "" && strings.EqualFold(scheme, "Bearer")
 }
 
-// admitOrigin rejects browser pages of other sites and sets the CORS headers for allowed ones.
-// Clients that are not browsers send no Origin.
+// admitOrigin rejects requests of browser pages of other sites, and sets the CORS headers for
+// allowed pages. Clients that are not browsers send no Origin.
 func (srv *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	if r.Method == http.MethodOptions {
@@ -154,9 +156,9 @@ func (srv *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// isCrossOrigin reports whether a browser sends the request for a page of another origin. For a
-// request without an Origin, such as an image's, Sec-Fetch-Site is the only sign. Pages of other
-// ports of the same host are same-site, but not trusted either.
+// isCrossOrigin reports whether a browser sends the request for a page of another origin. If the
+// request has no Origin, for example because it loads an image, Sec-Fetch-Site is the only sign.
+// Pages of other ports of the same host are same-site, and are not trusted either.
 func isCrossOrigin(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool {
 		return site != "same-origin" && site != "none"
@@ -166,9 +168,9 @@ func isCrossOrigin(r *http.Request) bool {
 // maxParamHeaders is the maximum number of Mcp-Param-* headers allowed by one preflight response.
 const maxParamHeaders = 64
 
-// paramHeaders returns the Mcp-Param-* headers that a preflight requests, each preceded by a
-// comma. Their names depend on the tools and cannot be listed in advance, and "*" allows all
-// headers only for requests without credentials.
+// paramHeaders returns the Mcp-Param-* headers that a preflight requests, each preceded by a comma.
+// The names of these headers depend on the tools and cannot be listed in advance, and "*" allows
+// all headers only for requests without credentials.
 func paramHeaders(r *http.Request) string {
 	var list strings.Builder
 	n := 0
@@ -184,9 +186,9 @@ func paramHeaders(r *http.Request) string {
 	return list.String()
 }
 
-// acceptsOrigin reports whether a page of origin may send requests to the gateway, which the page
-// calls host. An equal origin and host is proof only if host is known to be the gateway: after
-// DNS rebinding, both are equal, too.
+// acceptsOrigin reports whether a page of origin may send requests to the gateway. host is the Host
+// header of the request. If origin and host are equal, the page comes from the gateway only if host
+// is known to be a name of the gateway: after DNS rebinding, origin and host are equal, too.
 func (srv *Server) acceptsOrigin(origin, host string) bool {
 	if slices.ContainsFunc(srv.access.Load().origins, func(o string) bool {
 		return strings.EqualFold(strings.TrimSuffix(o, "/"), origin)
@@ -205,7 +207,7 @@ func (srv *Server) acceptsOrigin(origin, host string) bool {
 		(srv.isGatewayHost(host) || isIPAddress(hostname(host)))
 }
 
-// isGatewayHost reports whether a Host header certainly names the gateway.
+// isGatewayHost reports whether a Host header certainly contains a name of the gateway.
 func (srv *Server) isGatewayHost(host string) bool {
 	name := hostname(host)
 	return isLoopback(name) || slices.ContainsFunc(srv.access.Load().hosts, func(ours string) bool {

@@ -319,7 +319,7 @@ func TestPanicClosesSession(t *testing.T) {
 		h.wantError(post(one, requestJSON("2", "x", "{}")), 404, "2", codeSessionNotFound)
 		h.want(post(other, requestJSON("2", "x", "{}")), 200, "*")
 		if !strings.Contains(log.String(),
-			`level=ERROR msg="session closed: panic" session=`+one[:32]+` err="a bug\n`) {
+			`level=ERROR msg="session closed after a panic" session=`+one[:32]+` err="a bug\n`) {
 			t.Error(log.String())
 		}
 	})

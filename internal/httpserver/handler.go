@@ -14,8 +14,9 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the connection is closed, too
 	}
 	defer srv.endRequest()
-	// The deadline applies even if the body is not read, because net/http reads it before it
-	// sends the response. Reading the body to its end resets the deadline.
+	// The deadline applies even if the handler does not read the body, because net/http then reads
+	// the body before it sends the response. readBody resets the deadline after it has read the
+	// whole body.
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
@@ -51,7 +52,7 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// beginRequest registers an HTTP request. It returns false if Run has ended.
+// beginRequest registers an HTTP request. It returns false at the end of Run.
 func (srv *Server) beginRequest() bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// ServerHeader is the value of the header Server in responses of /healthz and /readyz. A gateway
-// recognizes another gateway by it.
+// ServerHeader is the value of the header Server in responses of /healthz and /readyz. It shows a
+// gateway that the server is another gateway.
 const ServerHeader = "mcp-gateway"
 
-// serveReadiness responds to /readyz: 200 once a new client would be served. The names of pending
-// backends are reported only to authenticated clients.
+// serveReadiness responds to /readyz, with status 200 if the gateway can serve a new client. The
+// names of pending backends are reported only to authenticated clients.
 func (srv *Server) serveReadiness(w http.ResponseWriter, r *http.Request) {
 	withNames := r.URL.Query().Has("backends")
 	if withNames {

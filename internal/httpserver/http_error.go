@@ -12,7 +12,7 @@ import (
 // An httpError is the response to a rejected request.
 type httpError struct {
 	status       int
-	id           wire.ID // of the request, "" if unknown
+	id           wire.ID // id of the request; "" = unknown
 	err          *wire.Error
 	retrySeconds int // value of Retry-After; 0 = no header
 	header       map[string]string
@@ -38,7 +38,7 @@ func (herr *httpError) retryAfter(seconds int) *httpError {
 	return herr
 }
 
-// forRequest sets the id of the posted request.
+// forRequest sets the id to that of the posted request.
 func (herr *httpError) forRequest(p *postedMessage) *httpError {
 	if id := p.errorID(); id != "" {
 		herr.id = id
@@ -52,8 +52,8 @@ func (srv *Server) reject(w http.ResponseWriter, r *http.Request, herr *httpErro
 	herr.write(w)
 }
 
-// rejectPosted reports and rejects a request whose message was read. session is its log id, "" if
-// there is none.
+// rejectPosted reports and rejects a request whose message was read. logID is the log id of the
+// session; "" = no session.
 func (srv *Server) rejectPosted(
 	w http.ResponseWriter, r *http.Request, p *postedMessage, logID string, herr *httpError,
 ) {
@@ -61,7 +61,7 @@ func (srv *Server) rejectPosted(
 	srv.reject(w, r, herr.forRequest(p))
 }
 
-// reportRejected calls [Options.OnRejected] for each request in m.
+// reportRejected calls [Options.OnRejected] for m or, if m is a batch, for each request in m.
 func (srv *Server) reportRejected(m wire.Message, logID string, err *wire.Error) {
 	if srv.opts.OnRejected == nil {
 		return
@@ -119,8 +119,8 @@ func sessionRequired() *httpError {
 }
 
 // checkRevision rejects revisions that have no sessions or are unknown. A request without the
-// header has the revision of its session. A newer client recognizes the error code and falls
-// back.
+// header has the revision of its session. Because of the error code, a newer client falls back to
+// an older revision.
 func checkRevision(r *http.Request) *httpError {
 	revision := headerRevision(r)
 	if t, known := protocol.FindRevision(revision); known && !t.Modern || revision == "" {

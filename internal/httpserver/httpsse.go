@@ -14,7 +14,7 @@ import (
 func (srv *Server) serveHTTPSSE(w http.ResponseWriter, r *http.Request, principal principalID) {
 	switch {
 	case r.Method != http.MethodGet:
-		// A client that tries streamable HTTP first falls back.
+		// A client that tries streamable HTTP first then falls back to HTTP+SSE.
 		srv.reject(w, r, methodNotAllowed("GET, OPTIONS"))
 		return
 	case !acceptsType(r, "text", "event-stream"):
@@ -38,9 +38,9 @@ func (srv *Server) serveHTTPSSE(w http.ResponseWriter, r *http.Request, principa
 	s.streamEvents(r.Context(), s.standalone, sw, "")
 }
 
-// relativePrefix returns the prefix of a relative reference from path to a sibling of path, which
-// may end in slashes. A relative reference keeps the path prefix of a proxy in front of the
-// gateway.
+// relativePrefix returns the prefix of a relative reference from path, which may end in slashes, to
+// a sibling of path. A relative reference keeps the path prefix that a proxy in front of the
+// gateway adds.
 func relativePrefix(path string) string {
 	return strings.Repeat("../", len(path)-len(strings.TrimRight(path, "/")))
 }

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// sweepIdle closes idle sessions until ctx is done. A session is closed at most 1/1000 of
-// IdleTimeout late.
+// sweepIdle closes idle sessions until ctx is done. The maximum delay is 1/1000 of IdleTimeout.
 func (srv *Server) sweepIdle(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -16,7 +15,7 @@ func (srv *Server) sweepIdle(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		next := srv.opts.IdleTimeout // also covers sessions that are opened from now on
+		next := srv.opts.IdleTimeout // also early enough for sessions that are opened later
 		for _, s := range srv.openSessions() {
 			if left := s.closeIfIdle(); left > 0 {
 				next = min(next, left)

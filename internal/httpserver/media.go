@@ -11,13 +11,13 @@ import (
 type acceptedFormat int
 
 const (
-	acceptEither acceptedFormat = iota
-	acceptSSE                   // events, preferred or exclusively
-	acceptJSON                  // JSON exclusively
+	acceptEither acceptedFormat = iota // accepts both, prefers JSON or neither
+	acceptSSE                          // prefers events, or accepts only events
+	acceptJSON                         // accepts only JSON
 )
 
-// checkMediaTypes rejects a POST whose body is not JSON, or whose client accepts no available
-// format. It returns the accepted formats.
+// checkMediaTypes returns the response formats that the client of a POST accepts. It rejects a POST
+// whose body is not JSON, or whose client accepts neither format.
 func checkMediaTypes(r *http.Request) (acceptedFormat, *httpError) {
 	if herr := checkContentType(r); herr != nil {
 		return acceptEither, herr
@@ -52,7 +52,7 @@ func checkContentType(r *http.Request) *httpError {
 	return nil
 }
 
-// acceptsType reports whether a client accepts a media type. The most specific matching range
+// acceptsType reports whether a client accepts a media type. The most specific matching media range
 // decides (RFC 9110 §12.5.1).
 func acceptsType(r *http.Request, kind, subtype string) bool {
 	lines := r.Header["Accept"]
@@ -72,8 +72,8 @@ func acceptsType(r *http.Request, kind, subtype string) bool {
 	return accepted
 }
 
-// prefersSSE reports whether a client prefers events to JSON: a higher weight, or an equal weight
-// and named first.
+// prefersSSE reports whether a client prefers events to JSON: events have a higher weight, or have
+// an equal weight and are listed first.
 func prefersSSE(r *http.Request) bool {
 	weights := map[string]float64{}
 	first := ""

@@ -7,8 +7,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// isOAuthPath reports whether clients look for OAuth at path: metadata (RFC 8414, RFC 9728), and
-// the endpoints that MCP 2025-03-26 assumes without metadata. path has no trailing slash.
+// isOAuthPath reports whether path is one at which clients look for OAuth: the path of metadata
+// (RFC 8414, RFC 9728), or of an endpoint that MCP 2025-03-26 assumes if there is no metadata. path
+// has no trailing slash.
 func isOAuthPath(path string) bool {
 	switch path {
 	case "/register", "/authorize", "/token":
@@ -25,8 +26,9 @@ const (
 	noOAuthNoToken = "This gateway has no OAuth, and it needs no token: connect without one"
 )
 
-// rejectOAuth explains to a client that looks for OAuth how to connect. It uses the error format
-// of OAuth (RFC 6749 §5.2), because clients show the description. No token is needed.
+// rejectOAuth rejects the request of a client that looks for OAuth, and describes how to connect.
+// It uses the error format of OAuth (RFC 6749 §5.2), because clients show the description. The
+// request needs no token.
 func (srv *Server) rejectOAuth(w http.ResponseWriter, r *http.Request) {
 	text := noOAuthNoToken
 	if len(srv.access.Load().tokens) > 0 {

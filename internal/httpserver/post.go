@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// servePost serves a POST to /mcp. The message itself decides its generation.
+// servePost serves a POST to /mcp. The generation is determined for each message.
 func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal principalID) {
 	accepted, herr := checkMediaTypes(r)
 	if herr != nil {
@@ -32,7 +32,7 @@ func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal p
 		srv.serveInitialize(w, r, p, principal)
 		return
 	case p.m.Method() == protocol.MethodServerDiscover && key == "":
-		// A modern client that has lost its header falls back.
+		// A modern client whose header was lost falls back to initialize.
 		herr = newHTTPError(http.StatusNotFound, "Method not found: server/discover").
 			withCode(wire.CodeMethodNotFound)
 	case key == "":
@@ -76,9 +76,9 @@ func (srv *Server) serveInitialize(
 
 var errInitializeNotSent = errors.New("the client did not receive the initialize response")
 
-// abort closes the connection of an exchange whose response cannot be sent completely. A normal
-// return would make net/http send an empty response with status 200, or end a stream as if it was
-// complete. A client that has only closed its sending side would take that for the response.
+// abort closes the connection of an exchange whose response cannot be sent completely. After a
+// normal return, net/http would send an empty response with status 200, or end a stream as if it
+// was complete. A client that has only closed its sending side would take that for the response.
 func abort() { panic(http.ErrAbortHandler) }
 
 func (s *httpSession) hasRevision() bool {
@@ -90,8 +90,9 @@ func (s *httpSession) hasRevision() bool {
 // sseDelay is the time after which an event stream is opened for a pending response.
 const sseDelay = 200 * time.Millisecond
 
-// handlePost delivers a posted message and writes the response. It returns false if the client
-// did not get the complete response; the caller then calls abort.
+// handlePost delivers a posted message and writes the response. timeout is the time after which an
+// event stream is opened. handlePost returns false if the client did not get the complete response;
+// then the caller must call abort.
 func (s *httpSession) handlePost(
 	w http.ResponseWriter, r *http.Request, p *postedMessage, timeout time.Duration,
 ) bool {
@@ -116,8 +117,8 @@ func (s *httpSession) handlePost(
 	return s.writeResponse(w, r, p, st, sw, timeout)
 }
 
-// registerPost registers the requests of a posted message. It returns the stream for the
-// responses, nil if none is needed.
+// registerPost registers the requests of a posted message. It returns the stream for the responses;
+// nil = none needed.
 func (s *httpSession) registerPost(
 	w http.ResponseWriter, p *postedMessage,
 ) (*sseStream, *streamWriter, *httpError) {
@@ -168,7 +169,7 @@ func (s *httpSession) registerPost(
 	return st, sw, nil
 }
 
-// endExchange ends an HTTP exchange and detaches it from its stream, if it has one.
+// endExchange ends an HTTP exchange and detaches it from st; nil = no stream.
 func (s *httpSession) endExchange(st *sseStream, sw *streamWriter) {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
@@ -206,7 +207,7 @@ func (s *httpSession) writeSessionGone(w http.ResponseWriter, r *http.Request, p
 	s.server.rejectPosted(w, r, p, s.logID, herr)
 }
 
-// writeResponse waits for the response and writes it. The HTTP header is held back until the
+// writeResponse waits for the response and writes it. It writes the HTTP header only when the
 // format is known: a single response is sent as JSON unless the client prefers events.
 func (s *httpSession) writeResponse(
 	w http.ResponseWriter, r *http.Request, p *postedMessage,
@@ -250,14 +251,15 @@ func (s *httpSession) isDone(st *sseStream) bool {
 type responseFormat int
 
 const (
-	formNone     responseFormat = iota // the session was closed before there was a response
-	formAccepted                       // request cancelled by a client that does not accept events
+	formNone     responseFormat = iota // the session was closed before the response
+	formAccepted                       // cancelled request of a client that does not accept events
 	formJSON
 	formSSE
 )
 
-// chooseFormat chooses the format of the response to a POST. An event stream gets its number
-// here. prime is the id of its priming event, "" if the revision has none.
+// chooseFormat chooses the format of the response to a POST, and assigns a number to an event
+// stream. events is true if the client prefers events. prime is the id of the priming event; "" =
+// no priming event.
 func (s *httpSession) chooseFormat(
 	st *sseStream, events bool,
 ) (text []byte, prime string, format responseFormat) {
@@ -271,7 +273,7 @@ func (s *httpSession) chooseFormat(
 	case len(st.events) == 0 && st.jsonOnly:
 		return nil, "", formAccepted
 	}
-	if s.closed { // it has no number and cannot be resumed
+	if s.closed { // the stream gets no number and cannot be resumed
 		return nil, "", formSSE
 	}
 	s.assignNumberLocked(st)

@@ -15,15 +15,15 @@ import (
 // A postedMessage is the body of a POST.
 type postedMessage struct {
 	m          wire.Message
-	requestIDs []wire.ID // of its requests
-	// Of requests that it cancels, without those that follow the cancellation in the same batch.
+	requestIDs []wire.ID // ids of the requests
+	// Ids of the cancelled requests, except requests that follow their cancellation in the batch.
 	cancelledIDs []wire.ID
 	isInitialize bool           // m is an initialize request
 	accept       acceptedFormat // accepted formats of the response
 	lease        *bodyLease
 }
 
-// errorID returns the request id for an error response, "" if there is none or several.
+// errorID returns the request id for an error response; "" = no request, or a batch.
 func (p *postedMessage) errorID() wire.ID {
 	if len(p.requestIDs) == 1 && p.m.Kind() == wire.Request {
 		return p.requestIDs[0]
@@ -31,9 +31,9 @@ func (p *postedMessage) errorID() wire.ID {
 	return ""
 }
 
-// readPost reads a posted message on behalf of key. Without a session or a modern header only an
-// initialize request is expected, and the limit is maxInitialize. The caller releases the lease
-// of the result, even in case of an error.
+// readPost reads a posted message and counts its bytes for key. If anyMessage is false, because the
+// request has neither a session nor a modern header, only an initialize request is expected, and
+// the limit is maxInitialize. The caller must release the lease of the result, even after an error.
 func (srv *Server) readPost(
 	w http.ResponseWriter, r *http.Request, anyMessage bool, key quotaKey,
 ) (p *postedMessage, herr *httpError) {
@@ -66,9 +66,9 @@ func (srv *Server) readPost(
 	return p, herr
 }
 
-const maxInitialize = 1 << 20
+const maxInitialize = 1 << 20 // bytes of a body without a session
 
-// classify records the request id or cancellation in m.
+// classify records the request id, or the id of the cancelled request, in m.
 func (p *postedMessage) classify(m wire.Message) {
 	switch {
 	case m.Kind() == wire.Request:
@@ -78,9 +78,9 @@ func (p *postedMessage) classify(m wire.Message) {
 	}
 }
 
-// classifyBatch classifies the messages of a batch. An invalid message or a modern request gets
-// an error in the response, from the SessionHandler, provided that the batch contains a request
-// and so has a response.
+// classifyBatch classifies the messages of a batch. If the batch contains a request, it has a
+// response, and the SessionHandler responds to invalid messages and modern requests with errors.
+// Otherwise an invalid message is an error of the batch.
 func (p *postedMessage) classifyBatch() *httpError {
 	invalid := false
 	cancelsBefore := make(map[wire.ID]int) // request id → number of cancellations before it
@@ -115,8 +115,8 @@ func (p *postedMessage) classifyBatch() *httpError {
 	return nil
 }
 
-// A body has to arrive within bodyTimeout, plus a second for each minBodyRate bytes. The same
-// holds for a client that reads a response other than a stream.
+// A body must arrive within bodyTimeout plus one second for each minBodyRate bytes. The client must
+// read written data within the same time.
 const (
 	bodyTimeout = 30 * time.Second
 	minBodyRate = 256 << 10
@@ -126,7 +126,7 @@ func transferTimeout(size int64) time.Duration {
 	return bodyTimeout + time.Duration(size/minBodyRate)*time.Second
 }
 
-// readBody reads a body of at most limit bytes. contentLength is -1 if it is unknown.
+// readBody reads a body of at most limit bytes. contentLength is -1 if the length is unknown.
 func readBody(
 	w http.ResponseWriter, from io.Reader, contentLength int64, limit int,
 ) ([]byte, *httpError) {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxReasons is the maximum number of reasons that are counted separately within
+	// maxReasons is the maximum number of reasons that are counted separately within a
 	// repeatPeriod.
 	maxReasons = 32
 	// repeatPeriod is the time during which repeated rejections for the same reason are counted
@@ -21,10 +21,10 @@ const (
 	maxPath = 100
 )
 
-// A rejectionLog logs rejected requests, so that an operator notices a client with a wrong
-// address or somebody guessing tokens. The first rejection for a reason is logged at once.
-// Further ones within repeatPeriod are counted and logged as one record, so that a flood cannot
-// fill the log.
+// A rejectionLog logs rejected requests, so that an operator notices a client with a wrong address,
+// or an attempt to guess tokens. The first rejection for a reason is logged at once. Further
+// rejections within repeatPeriod are counted and logged as one record, so that a flood of requests
+// cannot fill the log.
 type rejectionLog struct {
 	log *slog.Logger
 
@@ -41,11 +41,12 @@ type repeatCount struct {
 	summary string // method, path, status and reason of the latest request
 }
 
-// otherReasons is the key in counted of all reasons beyond maxReasons.
+// otherReasons is the common key in counted of all reasons after the first maxReasons.
 const otherReasons = ""
 
-// note logs or counts a rejection. Rejections with status 5xx result from the state of the
-// gateway and are logged where that is detected, except a loop, which is a configuration error.
+// note logs or counts a rejection. It ignores rejections with status 5xx, which result from the
+// state of the gateway: overload and shutdown have log records of their own. A loop is an
+// exception, because it is a configuration error.
 func (l *rejectionLog) note(r *http.Request, herr *httpError) {
 	if herr.status >= 500 && herr.status != http.StatusLoopDetected {
 		return
@@ -70,8 +71,8 @@ func (l *rejectionLog) note(r *http.Request, herr *httpError) {
 	l.log.Log(r.Context(), level, "request rejected", "client", r.RemoteAddr, "err", summary)
 }
 
-// count counts a rejection if one for the same reason was logged within repeatPeriod. It returns
-// false if the caller has to log the rejection.
+// count counts a rejection if a rejection for the same reason was logged within repeatPeriod. It
+// returns false if the caller must log the rejection.
 func (l *rejectionLog) count(reason string, latest repeatCount) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

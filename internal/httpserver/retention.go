@@ -19,8 +19,8 @@ func (srv *Server) accountRetained(s *httpSession, delta int) {
 // maxRetained is the limit of the bytes retained by all sessions together.
 func (srv *Server) maxRetained() int64 { return 64 * int64(srv.opts.RetainLimit) }
 
-// evictRetained enforces maxRetained: the session that began first to retain events drops all of
-// them, sent or not, and so on until the rest is within the limit.
+// evictRetained enforces maxRetained. Until the limit is met, the session that was the first to
+// begin retaining events drops its retained events, sent or unsent.
 func (srv *Server) evictRetained() {
 	for srv.retained.Load() > srv.maxRetained() {
 		srv.mu.Lock()

@@ -12,12 +12,13 @@ import (
 //
 //   - a response: the stream of its POST;
 //   - a message related to an unanswered request: the stream of that request;
-//   - other messages: the standalone stream, where they wait until the client opens it.
+//   - any other message: the standalone stream, which keeps the message until the client opens the
+//     stream.
 //
-// A response without a stream, because the client has cancelled the request or can no longer be
-// reached, is dropped. Write never waits for the client. Options.MessageLimit limits the unsent
-// messages of a connected client, Options.RetainLimit the ones of a
-// disconnected client.
+// A response is dropped if it has no stream, because the client has cancelled the request or can no
+// longer be reached. Write never waits for the client. Options.MessageLimit limits the unsent
+// messages of a connected client. Options.RetainLimit limits the unsent messages of a disconnected
+// client.
 func (s *httpSession) Write(m wire.Message, relatedTo wire.ID) error {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
@@ -43,7 +44,7 @@ func (s *httpSession) Backlogged() bool {
 	return !s.closed && s.unsent >= s.server.opts.MessageLimit/8
 }
 
-// routeLocked returns the stream for a message, nil if there is none.
+// routeLocked returns the stream for a message; nil = none.
 func (s *httpSession) routeLocked(m wire.Message, relatedTo wire.ID) *sseStream {
 	if s.httpSSE {
 		return s.standalone
@@ -66,13 +67,14 @@ func (s *httpSession) routeLocked(m wire.Message, relatedTo wire.ID) *sseStream 
 	st := s.openRequests[relatedTo]
 	if st == nil || st.abandoned || st.jsonOnly ||
 		m.Kind() == wire.Request && st.writer == nil && s.standalone.writer != nil {
-		// A server request needs a reader, so it goes to the stream that has one.
+		// A server request needs a reader, so it goes to the standalone stream if only that has
+		// one.
 		return s.standalone
 	}
 	return st
 }
 
-// noteResponseLocked marks the requests that m responds to as answered.
+// noteResponseLocked marks the requests to which m responds as answered.
 func (s *httpSession) noteResponseLocked(st *sseStream, m wire.Message) {
 	switch m.Kind() {
 	case wire.Response:
@@ -84,7 +86,7 @@ func (s *httpSession) noteResponseLocked(st *sseStream, m wire.Message) {
 		s.markAnsweredLocked(st, m.ID())
 	case wire.Batch:
 		st.hasResponse = true
-		if s.httpSSE { // its stream has no unanswered requests
+		if s.httpSSE { // st.unanswered is empty
 			for _, text := range m.Elements() {
 				if response, err := wire.Parse(text); err == nil {
 					s.releaseLeaseLocked(response.ID())
@@ -97,8 +99,8 @@ func (s *httpSession) noteResponseLocked(st *sseStream, m wire.Message) {
 	}
 }
 
-// markAnsweredLocked removes a request from the unanswered ones of st. The stream is done when
-// none is left.
+// markAnsweredLocked removes a request from the unanswered requests of st. The stream is done when
+// no unanswered request is left.
 func (s *httpSession) markAnsweredLocked(st *sseStream, id wire.ID) {
 	i := slices.Index(st.unanswered, id)
 	if i < 0 {
@@ -113,8 +115,8 @@ func (s *httpSession) markAnsweredLocked(st *sseStream, id wire.ID) {
 	}
 }
 
-// cancelRequests ends the streams of requests that will not get a response: the client has
-// cancelled them or they were not delivered.
+// cancelRequests ends the streams of requests that will not get a response, because the client has
+// cancelled the requests or they were not delivered.
 func (s *httpSession) cancelRequests(ids []wire.ID) {
 	if len(ids) == 0 {
 		return
@@ -140,9 +142,9 @@ func (s *httpSession) cancelRequests(ids []wire.ID) {
 	}
 }
 
-// moveServerRequestsLocked moves pending server requests from a stream that nobody reads or will
-// resume to the standalone stream. They may relate to another call of the client, because not
-// every backend names the call.
+// moveServerRequestsLocked moves pending server requests to the standalone stream from a stream
+// that no client reads or will resume. The server requests may relate to another call of the
+// client, because not every backend identifies the call.
 func (s *httpSession) moveServerRequestsLocked(st *sseStream) {
 	for _, text := range st.events[st.sent:] {
 		if m, err := wire.Parse(text); err == nil && m.Kind() == wire.Request {

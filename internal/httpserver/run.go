@@ -17,9 +17,9 @@ const (
 
 // Run serves the connections of ln until ctx is done or ln fails. Then the Server shuts down: new
 // requests get status 503, responses of clients to server requests are still accepted, handlers
-// shut their sessions down with the grace period of their own, and their last messages are sent.
-// Clients that do not read are disconnected after closeDrainTimeout. All goroutines have ended
-// when Run returns, and the Server cannot be used again.
+// shut down their sessions, possibly after a grace period, and the last messages are sent. Clients
+// that do not read are disconnected after closeDrainTimeout. When Run returns, all goroutines have
+// ended, and the Server cannot be used again.
 func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 	conns := newConnTracker(maxConnsPerSession*srv.opts.MaxSessions, srv.log)
 	errorHandler := &acceptErrorHandler{Handler: srv.log.Handler()}
@@ -61,7 +61,7 @@ func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// shutDown prevents new sessions, disables keep-alives and shuts the sessions down.
+// shutDown prevents new sessions, disables keep-alives and shuts down the sessions.
 func (srv *Server) shutDown(server *http.Server) {
 	srv.mu.Lock()
 	srv.closing = true
@@ -70,7 +70,7 @@ func (srv *Server) shutDown(server *http.Server) {
 	srv.shutDownSessions()
 }
 
-// shutDownSessions shuts all sessions down and waits for their handlers.
+// shutDownSessions shuts down all sessions and waits for their handlers.
 func (srv *Server) shutDownSessions() {
 	srv.cancel()
 	for _, s := range srv.openSessions() {
@@ -79,7 +79,7 @@ func (srv *Server) shutDownSessions() {
 	srv.running.Wait()
 }
 
-// awaitRequests waits until no request is being served, and prevents further ones.
+// awaitRequests waits until no request is being served, and prevents further requests.
 func (srv *Server) awaitRequests() {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

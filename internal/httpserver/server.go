@@ -1,9 +1,8 @@
-// Package httpserver is the HTTP server transport for clients: streamable HTTP of both
-// generations at /mcp, and HTTP+SSE (2024-11-05) at /sse. Each session has a [SessionHandler],
-// provided by the gateway: the session passes the client's messages to the handler, and the
-// handler writes to a [transport.Writer]. Each request of the modern generation becomes a
-// [transport.Conn] of its own. The generation is decided for each message, so both work side by
-// side.
+// Package httpserver is the HTTP server transport for clients: streamable HTTP of both generations
+// at /mcp, and HTTP+SSE (2024-11-05) at /sse. Each session has a [SessionHandler], provided by the
+// gateway: the session passes the client's messages to the handler, and the handler writes to a
+// [transport.Writer]. Each request of the modern generation becomes a [transport.Conn] of its own.
+// The generation is determined for each message, so both generations work side by side.
 //
 //	ServeHTTP ─ admit (guard.go: Host, Origin), authenticate
 //	  ├ POST /mcp    post.go
@@ -16,12 +15,12 @@
 //	  └ /sse, /message  httpsse.go
 //
 // The package reads only the parts of MCP that the transport needs: the initialize request, the
-// negotiated or named protocol revision, and cancellations. Each message is sent on exactly one
+// negotiated or named protocol revision, and cancellations. Each message is sent on at most one
 // stream.
 //
 // Lock order: httpSession.deliverMu, then Server.mu or httpSession.mu, which are never held
-// together. statelessExchange.mu is like httpSession.mu. streamWriter.mu, connTracker.mu and the
-// locks of the quotas come last.
+// together. statelessExchange.mu has the same rank as httpSession.mu. streamWriter.mu,
+// connTracker.mu and the locks of the quotas come last.
 package httpserver
 
 import (
@@ -41,65 +40,66 @@ import (
 
 // Options configure a Server. Only OpenSession and ServeStateless are required.
 type Options struct {
-	// OpenSession begins a session whose messages to the client are written to out, and returns
-	// its handler. It must not block.
+	// OpenSession begins a session and returns its handler. The handler writes messages for the
+	// client to out. OpenSession must not block.
 	OpenSession func(info SessionInfo, out transport.Writer) SessionHandler
-	// ServeStateless serves a single request of the modern generation and returns when the
-	// exchange is over. It runs on a goroutine of its own, which the Server waits for. ctx is
-	// done when the Server shuts down; ServeStateless then has to return, possibly after a grace
-	// period. Messages written during that period are still sent.
+	// ServeStateless serves a single request of the modern generation and returns when the exchange
+	// is over. It runs on a goroutine of its own; the Server waits for this goroutine. ctx is done
+	// when the Server shuts down; then ServeStateless must return, possibly after a grace period.
+	// Messages written during that period are still sent.
 	ServeStateless func(ctx context.Context, info SessionInfo, c transport.Conn)
 	// ValidateHeaders checks the headers of a modern request whose _meta and header
-	// MCP-Protocol-Version name the same supported revision. get returns the values of a header.
+	// MCP-Protocol-Version contain the same supported revision. get returns the values of a header.
 	// A non-nil error becomes the response. ValidateHeaders is called concurrently, before any
 	// quota is applied, and must not block. If nil, no headers are checked.
 	ValidateHeaders func(m wire.Message, get func(header string) []string) *wire.Error
-	// OnRejected is called before the Server itself responds to a request with an error. session
-	// is the log id of the session, "" if there is none. m may be invalid. OnRejected is called
+	// OnRejected is called before the Server itself responds to a request with an error. session is
+	// the log id of the session; "" = no session. m may be invalid. OnRejected is called
 	// concurrently and must not block; it may be nil.
 	OnRejected      func(session string, m wire.Message, err *wire.Error)
 	PendingBackends func() []string // backends that are still starting, for /readyz; nil = none
 
 	MessageLimit int // bytes of one message, and of the unsent messages of one client; 0 = 64 MiB
-	// MaxSessions is the maximum number of open sessions. Beyond it, initialize gets status 503.
-	// It is also the maximum number of open requests without a session, including subscriptions,
-	// which get 503 beyond it, too. If there are several tokens, one token can use at most half
-	// of either. 0 = 10000.
+	// MaxSessions is the maximum number of open sessions; a further initialize gets status 503. It
+	// is also the maximum number of open requests without a session, including subscriptions; a
+	// further request gets status 503. If there are several tokens, one token can use at most half
+	// of each number. 0 = 10000.
 	MaxSessions int
 	IdleTimeout time.Duration // time after which a session without connections ends; 0 = 1 h
-	// RetainLimit is the maximum number of bytes that a session retains so that a broken stream
-	// can be resumed; 0 = 1 MiB. All sessions together retain at most 64 times as much. For the
+	// RetainLimit is the maximum number of bytes that a session retains so that a broken stream can
+	// be resumed; 0 = 1 MiB. All sessions together retain at most 64 times RetainLimit. For the
 	// order of eviction see [httpSession.evictOneLocked] and [Server.evictRetained].
 	RetainLimit int
-	// BacklogLimit is the maximum number of unsent bytes for all connected clients together.
-	// Beyond it, the client with the largest backlog is disconnected. It also limits the bytes of
-	// posted requests that have no response yet (then at least twice MessageLimit); beyond that a
-	// POST gets status 503. 0 = four times MessageLimit.
+	// BacklogLimit is the maximum number of unsent bytes for all connected clients together. When
+	// it is exceeded, the client with the largest backlog is disconnected. BacklogLimit, or twice
+	// MessageLimit if that is larger, also limits the bytes of posted requests that have no
+	// response yet; when that limit is exceeded, a POST gets status 503. 0 = four times
+	// MessageLimit.
 	BacklogLimit int64
 
 	Tokens []string // bearer tokens; none = no authentication
-	// Further allowed origins of browser pages, beside the gateway's own, and, if both Tokens and
-	// Loopback are set, loopback origins.
+	// Origins are allowed origins of browser pages, in addition to the gateway's own origin and, if
+	// both Tokens and Loopback are set, to loopback origins.
 	Origins []string
-	Hosts   []string // host names of the gateway; with Loopback, beside loopback names
-	// The gateway's name in the Via header of the requests that it sends. A request that carries
-	// it comes from the gateway itself and is rejected. "" = not checked.
+	Hosts   []string // host names of the gateway, in addition to loopback names
+	// Via is the name of the gateway in the Via header of the requests that it sends. A request
+	// with this name in Via comes from the gateway itself and is rejected. "" = not checked.
 	Via      string
 	Loopback bool        // the listener is on loopback: Host is checked as well (DNS rebinding)
 	TLS      *tls.Config // nil = plain HTTP
 	Log      *slog.Logger
 }
 
-// A SessionHandler receives the messages of one session. All methods but Receive are called on
-// goroutines of their own, which the Server waits for.
+// A SessionHandler receives the messages of one session. All methods except Receive are called on
+// separate goroutines; the Server waits for these goroutines.
 type SessionHandler interface {
 	// Receive is called with each message of the client, in order of arrival, on the goroutine of
 	// the POST; it must not block. The handler rejects the requests that are not allowed in a
 	// batch, see [protocol.RejectInBatch].
 	Receive(m wire.Message)
-	// Shutdown is called when the Server shuts down while the session is open. It has to close
-	// the session, possibly after a grace period. Messages are still received and sent during
-	// that period.
+	// Shutdown is called when the Server shuts down while the session is open. It must close the
+	// session, possibly after a grace period. During that period, messages are still received and
+	// sent.
 	Shutdown()
 	// Closed is called once, when the session is closed and no longer receives messages. Shutdown
 	// may run at the same time. reason is nil if the client or the SessionHandler closed the
@@ -109,8 +109,8 @@ type SessionHandler interface {
 
 // SessionInfo identifies a session, or a request without a session, and its principal.
 type SessionInfo struct {
-	// ID identifies the session in logs. It is unique: the first half of the Mcp-Session-Id,
-	// which does not give access to the session.
+	// ID identifies the session in logs. It is unique, and does not give access to the session: it
+	// is the first half of the Mcp-Session-Id.
 	ID string
 	// Principal identifies the token of the client without revealing it; "" without
 	// authentication.
@@ -127,33 +127,35 @@ type Server struct {
 	opts   Options
 	log    *slog.Logger
 	access atomic.Pointer[accessPolicy]
-	// Parent of the contexts of all requests; done when the Server shuts down.
+	// ctx is the context of ServeStateless; done when the Server shuts down.
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	retained     atomic.Int64 // bytes retained for resumption by all sessions
 	backlogQuota backlogQuota
 	bodyQuota    bodyQuota
-	// The goroutines in ServeStateless, and the sessions until Closed has returned. It is added
-	// to under mu, while closing is false.
+	// running counts the goroutines in ServeStateless, and the sessions until Closed has returned.
+	// It is incremented only under mu, while closing is false.
 	running sync.WaitGroup
 
 	mu       sync.Mutex
 	sessions map[string]*httpSession // by key
-	// *httpSession with retained events, in the order in which they began to retain.
+	// retainers contains each *httpSession with retained events, in the order of the first
+	// retention.
 	retainers      list.List
 	statelessEnded sync.Cond // on mu: a stateless exchange has ended
-	// All that have not ended, and some that have.
+	// statelessExchanges contains all open exchanges, and some that have just ended.
 	statelessExchanges map[*statelessExchange]struct{}
 
-	// HTTP requests being served; over HTTP/2 they can outlive their connection.
+	// activeRequests counts the HTTP requests being served; with HTTP/2 a request can outlive its
+	// connection.
 	activeRequests int
-	runEnded       bool      // Run has returned or is about to; no request is served
+	runEnded       bool      // Run has returned or is about to return; no request is served
 	noRequests     sync.Cond // on mu: activeRequests is 0
 
-	lastPrincipal principalID // the highest in use so far
+	lastPrincipal principalID // highest principalID used so far
 
-	// By principal.
+	// Counters per principal.
 	sessionCounter, statelessCounter quota.Counter[principalID]
 
 	closing         bool
@@ -162,7 +164,7 @@ type Server struct {
 	rejections rejectionLog
 }
 
-// New returns a Server. It starts no goroutines. The goroutines of sessions end when Run
+// New returns a Server. It starts no goroutines. The goroutines of sessions have ended when Run
 // returns.
 func New(o Options) *Server {
 	if o.MessageLimit <= 0 {

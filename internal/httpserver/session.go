@@ -35,11 +35,11 @@ type httpSession struct {
 	closed       bool
 	closeReason  error   // argument of SessionHandler.Closed
 	initializeID wire.ID // id of the initialize request; "" once it has a response
-	revision     string  // negotiated revision; "" before
-	// Unanswered requests and their streams; nil if there are none.
+	revision     string  // negotiated revision; "" = not negotiated yet
+	// openRequests contains the unanswered requests and their streams; nil = none.
 	openRequests map[wire.ID]*sseStream
-	// HTTP+SSE only: leases of the unanswered requests' bodies; with streamable HTTP the streams
-	// have them.
+	// leases contains the leases for the bodies of unanswered requests, with HTTP+SSE only; with
+	// streamable HTTP each stream has its lease.
 	leases          map[wire.ID]*bodyLease
 	standalone      *sseStream   // for messages that belong to no request
 	numberedStreams []*sseStream // further open or resumable event streams, by number
@@ -65,16 +65,16 @@ func (srv *Server) newSession(principal principalID) *httpSession {
 }
 
 // closeIfIdle closes the session if it has been idle for IdleTimeout. Otherwise it returns the
-// minimum time until then. An unanswered request does not keep the session open unless the client
-// is connected.
+// minimum time until the session has been idle for IdleTimeout. An unanswered request keeps the
+// session open only while the client is connected.
 func (s *httpSession) closeIfIdle() time.Duration {
 	s.mu.Lock()
 	left := s.server.opts.IdleTimeout - time.Since(s.lastActive)
 	if s.activeExchanges > 0 {
 		left = s.server.opts.IdleTimeout
 	}
-	// In the same critical section: a request that arrives now either comes too late or keeps the
-	// session open.
+	// The check and closeLocked share one critical section, so a concurrent request either comes
+	// too late or keeps the session open.
 	if left <= 0 {
 		s.closeLocked(fmt.Errorf("idle for %v: limits.session_idle", s.server.opts.IdleTimeout))
 	}
@@ -85,8 +85,8 @@ func (s *httpSession) closeIfIdle() time.Duration {
 	return left
 }
 
-// Close implements transport.Writer. Pending messages are still sent to connected clients; Close
-// does not wait for that. Clients that do not read them within closeDrainTimeout are
+// Close implements transport.Writer. Pending messages are still sent to connected clients, but
+// Close does not wait for them. Clients that do not read the messages within closeDrainTimeout are
 // disconnected.
 func (s *httpSession) Close() error {
 	s.closeWith(nil)
@@ -113,7 +113,7 @@ func (s *httpSession) closeLocked(reason error) {
 	}
 	s.closed, s.closeReason = true, reason
 	for id, st := range s.openRequests {
-		// Other requests get an HTTP status, see writeResponse.
+		// Other requests get an HTTP status; see writeResponse.
 		if st.number > 0 || len(st.events) > 0 || st.jsonOnly {
 			s.appendLocked(st, wire.NewErrorResponse(id, errSessionEnded).Raw())
 			st.hasResponse = true
@@ -130,8 +130,8 @@ func (s *httpSession) closeLocked(reason error) {
 	s.openRequests, s.numberedStreams = nil, nil
 }
 
-// disconnect closes the session because its client does not read: it has the largest backlog of
-// all clients, size bytes. Pending messages are dropped at once.
+// disconnect closes the session because its client does not read: of all clients, it has the
+// largest backlog (size bytes). Unsent messages are dropped at once.
 func (s *httpSession) disconnect(size int64) {
 	s.server.logDisconnect(s.logID, size)
 	s.mu.Lock()
@@ -146,7 +146,7 @@ func (s *httpSession) disconnect(size int64) {
 	s.server.unregister(s)
 }
 
-// reason returns the reason why the session was closed, nil if its client or handler closed it.
+// reason returns the reason for the end of the session; nil = closed by the client or the handler.
 func (s *httpSession) reason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,9 +205,9 @@ func (s *httpSession) beginExchangeLocked() *httpError {
 // requests.
 const maxOpenRequests = 4096
 
-// deliver passes a message to the handler, one at a time and in order. A panic of the handler
-// closes the session. st is the stream for the responses, nil if there is none. deliver ends the
-// streams of requests that the message cancels.
+// deliver passes a message to the handler. Messages are delivered one at a time, in order. A panic
+// of the handler closes the session. st is the stream for the responses; nil = none. deliver ends
+// the streams of requests that the message cancels.
 func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStream) (err error) {
 	s.deliverMu.Lock()
 	defer s.deliverMu.Unlock()
@@ -217,9 +217,9 @@ func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStre
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	defer func() { // net/http would recover as well, but would keep a session in an unknown state
+	defer func() { // otherwise net/http recovers, and the session stays in an unknown state
 		if panicValue := recover(); panicValue != nil {
-			s.server.log.Error("session closed: panic", "session", s.logID,
+			s.server.log.Error("session closed after a panic", "session", s.logID,
 				"err", fmt.Sprintf("%v\n%s", panicValue, debug.Stack()))
 			s.closeWith(errPanic)
 			err = transport.ErrClosed
@@ -235,8 +235,8 @@ func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStre
 	return nil
 }
 
-// filterDelivered removes the requests that were not passed to the handler yet: the handler
-// ignores a cancellation that precedes its request.
+// filterDelivered removes from ids the requests that were not passed to the handler yet, because
+// the handler ignores a cancellation that precedes its request.
 func (s *httpSession) filterDelivered(ids []wire.ID) []wire.ID {
 	if len(ids) == 0 {
 		return nil

@@ -50,8 +50,8 @@ func (srv *Server) shuttingDown() *httpError {
 	return newHTTPError(http.StatusServiceUnavailable, "The gateway is ending").retryAfter(2)
 }
 
-// findSession returns the session with that key, or nil if there is none, or if it belongs to
-// another principal or transport.
+// findSession returns the session with this key; nil if the key is unknown, or belongs to a session
+// of another principal or transport.
 func (srv *Server) findSession(key string, principal principalID, httpSSE bool) *httpSession {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -61,7 +61,7 @@ func (srv *Server) findSession(key string, principal principalID, httpSSE bool) 
 	return nil
 }
 
-// unregister removes a closed session and calls its handler's Closed on a new goroutine.
+// unregister removes a closed session and calls Closed of its handler on a new goroutine.
 func (srv *Server) unregister(s *httpSession) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

@@ -15,8 +15,8 @@ const keepAliveInterval = 15 * time.Second
 // sseRetryMillis is the SSE retry field: the delay before a client resumes a broken stream.
 const sseRetryMillis = "1000"
 
-// maxEventBatch is the number of bytes after which written events count as sent. A single event
-// may be larger.
+// maxEventBatch bounds the bytes of the events that are written before they count as sent. The last
+// event of a batch may exceed the bound.
 const maxEventBatch = 64 << 10
 
 func beginSSE(w http.ResponseWriter) {
@@ -27,7 +27,7 @@ func beginSSE(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// eventID returns an event id. It is unique within a session and contains the stream number.
+// eventID returns an event id, which is unique within a session and contains the stream number.
 func eventID(stream, number int) string {
 	return strconv.Itoa(stream) + "-" + strconv.Itoa(number)
 }
@@ -41,9 +41,10 @@ func parseEventID(id string) (stream, number int, ok bool) {
 	return stream, number, ok
 }
 
-// streamEvents sends the events of st until st is complete, another exchange takes over or the
-// client disconnects. Then it ends the exchange. prime is the id of the priming event, which has
-// no data; "" = none. streamEvents returns false if the client disconnected before the end.
+// streamEvents sends the events of st until st is complete, another exchange takes over, or the
+// client disconnects. Then it ends the exchange. prime is the id of the priming event, an event
+// with empty data; "" = no priming event. streamEvents returns false if the client disconnected
+// before the end.
 func (s *httpSession) streamEvents(
 	ctx context.Context, st *sseStream, sw *streamWriter, prime string,
 ) bool {
@@ -85,7 +86,7 @@ func (s *httpSession) streamEvents(
 	}
 }
 
-// eventIDPrefix returns the prefix of the event ids of st, "" if the events have no ids.
+// eventIDPrefix returns the prefix of the event ids of st; "" = the events have no ids.
 func (s *httpSession) eventIDPrefix(st *sseStream) string {
 	if s.httpSSE || st.number == 0 && st != s.standalone {
 		return ""
@@ -93,8 +94,9 @@ func (s *httpSession) eventIDPrefix(st *sseStream) string {
 	return strconv.Itoa(st.number) + "-"
 }
 
-// nextEvents marks the previous batch as sent and returns the next one, reusing its memory, with
-// the number of its first event. more is false if no further events will follow.
+// nextEvents marks the previous batch as sent and returns the next batch, which reuses the memory
+// of previous, with the number of its first event. more is false if no events will follow the
+// batch.
 func (s *httpSession) nextEvents(
 	st *sseStream, sw *streamWriter, previous [][]byte,
 ) (batch [][]byte, first int, more bool) {

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// headerRevision returns the revision named by the headers of a request, "" if there is none.
-// Different values are joined, which matches no revision.
+// headerRevision returns the revision in the headers of a request; "" = none. If the headers have
+// different values, it returns them joined, which matches no revision.
 func headerRevision(r *http.Request) string {
 	values := r.Header[protocol.HeaderProtocolVersion]
 	if len(values) > 1 {
@@ -19,17 +19,17 @@ func headerRevision(r *http.Request) string {
 	return strings.Join(values, ", ")
 }
 
-// headersAreModern reports whether the headers of a request name the modern generation. Within a
-// session, an unknown revision does not.
+// headersAreModern reports whether the headers of a request contain a revision of the modern
+// generation. A revision that the gateway does not know counts as modern only outside of a session.
 func headersAreModern(r *http.Request, inSession bool) bool {
 	revision := headerRevision(r)
 	t, _ := protocol.FindRevision(revision)
 	return t.Modern || !inSession && protocol.IsModernRevision(revision)
 }
 
-// postStateless serves a POST of the modern generation. It has no session, even if a header names
-// one. A notification is accepted and ignored: the only useful one would be a cancellation, and
-// here clients cancel by disconnecting.
+// postStateless serves a POST of the modern generation. The POST has no session, even if a header
+// contains a session id. A notification is accepted and ignored: only a cancellation would be
+// useful, but in this generation clients cancel by disconnecting.
 func (srv *Server) postStateless(
 	w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID,
 ) {
@@ -62,13 +62,13 @@ func (srv *Server) postStateless(
 	srv.rejectPosted(w, r, p, "", herr)
 }
 
-// validateStateless checks that headers and _meta of a request are consistent. Clients may rely
-// on the order of the checks; Options.ValidateHeaders comes last.
+// validateStateless checks that the headers and _meta of a request are consistent. Clients may rely
+// on the order of the checks. Options.ValidateHeaders comes last.
 func (srv *Server) validateStateless(r *http.Request, m wire.Message) *httpError {
 	revision := headerRevision(r)
 	client, rpcErr := protocol.ParseClientMeta(m)
 	switch modern := protocol.IsModernRevision(revision); {
-	// It would be valid without the header.
+	// The request would be valid without the header.
 	case modern && m.Method() == protocol.MethodInitialize && !protocol.IsModern(m):
 		return headerMismatch()
 	case modern && rpcErr != nil && rpcErr.Code == wire.CodeInvalidParams:

@@ -16,21 +16,21 @@ import (
 )
 
 // A statelessExchange is one request of the modern generation and its response. It is the
-// [transport.Conn] for Options.ServeStateless: Read returns the request, and messages written to
-// it go to the client as the response to its POST. The exchange ends when the response is
-// written, Close is called, or the client disconnects, which cancels the request. Read then
-// returns [transport.ErrClosed].
+// [transport.Conn] for Options.ServeStateless: Read returns the request, and written messages go to
+// the client in the response to its POST. The exchange ends when the response is written, Close is
+// called, or the client disconnects, which cancels the request. Read then returns
+// [transport.ErrClosed].
 type statelessExchange struct {
 	server       *Server
 	principal    principalID
 	request      wire.Message
-	isListen     bool            // subscriptions/listen
+	isListen     bool            // request is a subscriptions/listen
 	jsonOnly     bool            // the client does not accept events
 	requestRead  bool            // Read has returned request; used by the reading goroutine only
 	disconnected <-chan struct{} // closed when the client disconnects
 	closed       chan struct{}   // closed when ended is set
-	refs         atomic.Int32    // users: ServeStateless and the HTTP exchange
-	lease        *bodyLease      // of the request body
+	refs         atomic.Int32    // number of users: ServeStateless and the HTTP exchange
+	lease        *bodyLease      // lease for the request body
 	logID        string          // id in logs
 
 	mu           sync.Mutex
@@ -38,12 +38,12 @@ type statelessExchange struct {
 	hasResponse  bool
 	status       int           // HTTP status of the response if it is sent as JSON
 	writer       *streamWriter // nil once the HTTP exchange has ended
-	events       [][]byte      // not written yet
+	events       [][]byte      // unwritten messages
 	unsent       int           // bytes of events, plus sending
 	accounted    int           // value of unsent that the server has accounted for
 	backlog      backlog
 	sending      int       // bytes of events being written
-	lastProgress time.Time // when the client last read an event, or when the backlog began
+	lastProgress time.Time // time of the client's last read, or of the start of the backlog
 }
 
 func (srv *Server) newStatelessExchange(
@@ -62,14 +62,14 @@ func (srv *Server) newStatelessExchange(
 }
 
 // maxListenBacklog is the maximum backlog, in bytes, of a subscription whose client has read
-// nothing for stallTimeout. A subscription has no end of its own, and its client can list again
-// after a reconnect.
+// nothing for stallTimeout. The client of such a subscription is disconnected, because a
+// subscription does not end by itself, and its client can list again after a reconnect.
 const (
 	maxListenBacklog = 256 << 10
 	stallTimeout     = 5 * time.Second
 )
 
-// startStateless starts ServeStateless for e, if the limits allow.
+// startStateless starts ServeStateless for e, unless a limit is reached.
 func (srv *Server) startStateless(e *statelessExchange) *httpError {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -101,8 +101,9 @@ func (srv *Server) startStateless(e *statelessExchange) *httpError {
 	return nil
 }
 
-// slotWait is how long a request waits for a free slot. A slot becomes free only shortly after
-// the client has its response, and that client may already send its next request.
+// slotWait is the maximum time that a request waits for a free slot. A slot becomes free shortly
+// after the client has received its response; by then the client may already have sent its next
+// request.
 const slotWait = 20 * time.Millisecond
 
 func (srv *Server) awaitSlotLocked(principal principalID) {
@@ -127,7 +128,8 @@ func (srv *Server) awaitSlotLocked(principal principalID) {
 }
 
 // perPrincipalLimit is the maximum number of sessions, and of stateless exchanges, of one
-// principal. It leaves room for other principals if there are any.
+// principal. If there are several principals, it is half of MaxSessions, so that one principal
+// cannot use all.
 func (srv *Server) perPrincipalLimit() int {
 	if srv.access.Load().multiPrincipal() {
 		return quota.Half(srv.opts.MaxSessions)
@@ -145,7 +147,7 @@ func (srv *Server) refuseOverloadedLocked(logMessage, message string, attrs ...a
 	return newHTTPError(http.StatusServiceUnavailable, "%s", message)
 }
 
-// release drops one reference. The last one frees the slot.
+// release drops one reference. Dropping the last reference frees the slot.
 func (e *statelessExchange) release() {
 	if e.refs.Add(-1) > 0 {
 		return
@@ -180,13 +182,15 @@ func (e *statelessExchange) Read() (wire.Message, wire.ID, error) {
 	return wire.Message{}, "", transport.ErrClosed
 }
 
-// errNoServerRequests is returned for a request to a client that accepts none.
+// errNoServerRequests is the error of Write for a request or batch, which clients without a session
+// do not accept.
 var errNoServerRequests = errors.New("a client without a session accepts no requests")
 
-// Write implements transport.Conn. Notifications go on the response stream, and the response ends
-// it. A response to another id is dropped. Write never waits for the client. Unsent messages are
-// limited by Options.MessageLimit; for a subscription, which only the client ends, by
-// maxListenBacklog if the client has read nothing for stallTimeout.
+// Write implements transport.Conn. Notifications are sent on the response stream, which ends with
+// the response. A response to another id is dropped, and so is a notification to a client that
+// accepts only JSON. Write never waits for the client. Options.MessageLimit limits the unsent
+// messages; for a subscription, maxListenBacklog limits them if the client has read nothing for
+// stallTimeout.
 func (e *statelessExchange) Write(m wire.Message, _ wire.ID) error {
 	e.mu.Lock()
 	defer e.accountAndUnlock()
@@ -218,8 +222,8 @@ func (e *statelessExchange) Backlogged() bool {
 	return !e.ended && e.unsent >= e.server.opts.MessageLimit/8
 }
 
-// Close implements transport.Conn. A connected client gets an error if there is no response yet,
-// and has closeDrainTimeout to read it; Close does not wait for that.
+// Close implements transport.Conn. If there is no response yet, a connected client gets an error,
+// which it must read within closeDrainTimeout; Close does not wait for the client.
 func (e *statelessExchange) Close() error {
 	e.mu.Lock()
 	defer e.accountAndUnlock()
@@ -227,8 +231,8 @@ func (e *statelessExchange) Close() error {
 	return nil
 }
 
-// disconnect ends the exchange because its client does not read: it has the largest backlog of
-// all clients, size bytes. Pending messages are dropped at once.
+// disconnect ends the exchange because its client does not read: of all clients, it has the largest
+// backlog (size bytes). Unsent messages are dropped at once.
 func (e *statelessExchange) disconnect(size int64) {
 	e.server.logDisconnect(e.logID, size)
 	e.mu.Lock()
@@ -255,7 +259,7 @@ func (e *statelessExchange) accountAndUnlock() {
 var errUnanswered = wire.Errorf(wire.CodeInternalError,
 	"The request has ended without a response; outcome unknown: the call may have run")
 
-// endLocked ends the exchange. The client has to read pending messages within timeout.
+// endLocked ends the exchange. The client must read pending messages within timeout.
 func (e *statelessExchange) endLocked(timeout time.Duration) {
 	if e.ended {
 		return
@@ -277,12 +281,13 @@ func (e *statelessExchange) appendLocked(text []byte) {
 	e.unsent += eventSize(text)
 }
 
-// respond sends the messages until the exchange has ended or the client disconnects. The HTTP
-// header is held back until the first message is known, because a single error can have an HTTP
-// status of its own. The response is sent as JSON if it comes alone and the client does not
-// prefer events. Otherwise, and if the response takes longer than keepAliveInterval, an event
-// stream is sent. A client that accepts only JSON waits for the response without a limit. respond
-// returns false if the client did not get the complete response; the caller then calls abort.
+// respond sends the messages until the exchange has ended or the client disconnects. It writes the
+// HTTP header only when the first message is known, because a response without other messages may
+// need an HTTP status other than 200. Such a response is sent as JSON, unless the status is 200 and
+// the client prefers events. Otherwise, and if there is no message within keepAliveInterval,
+// respond sends an event stream. For a client that accepts only JSON, it waits for the response
+// without a time limit. respond returns false if the client did not get the complete response; then
+// the caller must call abort.
 func (e *statelessExchange) respond(ctx context.Context, accepted acceptedFormat) bool {
 	sw := e.writer
 	defer e.finish()
@@ -314,7 +319,8 @@ func (e *statelessExchange) hasEnded() bool {
 	return e.ended
 }
 
-// soleResponse returns the response and its status, or nil if there are other messages as well.
+// soleResponse returns the response and its status; nil if there is no response yet or there are
+// other unwritten messages.
 func (e *statelessExchange) soleResponse() ([]byte, int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -356,8 +362,8 @@ func (e *statelessExchange) streamEvents(ctx context.Context, sw *streamWriter) 
 	}
 }
 
-// nextEvents marks the previous batch as sent and returns the next one. more is false if no
-// further events will follow.
+// nextEvents marks the previous batch as sent and returns the next batch. more is false if no
+// events will follow the batch.
 func (e *statelessExchange) nextEvents(previous [][]byte) (batch [][]byte, more bool) {
 	clear(previous)
 	e.mu.Lock()

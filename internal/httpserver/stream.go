@@ -8,13 +8,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An sseStream holds the messages of one response, as events or JSON: those that belong to the
-// requests of one POST, or, for the standalone stream, to no request. It outlives the connection
-// that it is sent over. It is guarded by the session's mu.
+// An sseStream contains the messages of one HTTP response, to be sent as events or JSON: the
+// messages that belong to the requests of one POST or, in the standalone stream, to no request. It
+// outlives the connection over which it is sent. It is guarded by the mu of the session.
 //
-// Events are numbered from 1. Sent events are retained in case they did not arrive.
+// Events are numbered from 1. Sent events are retained, because they may not have arrived.
 type sseStream struct {
-	// First part of the event ids; 0 = not an event stream yet, or the standalone stream.
+	// number is the first part of the event ids; 0 = not an event stream yet, or the standalone
+	// stream.
 	number       int
 	unanswered   []wire.ID // requests without a response so far
 	events       [][]byte
@@ -22,19 +23,19 @@ type sseStream struct {
 	sent         int        // number of events already sent
 	retained     int        // bytes of sent events
 	unsent       int        // bytes of unsent events
-	lease        *bodyLease // of the body of the requests; nil once all are answered
+	lease        *bodyLease // lease for the body of the requests; nil once all are answered
 	done         bool
 	delivered    bool          // the requests were passed to the handler
 	hasResponse  bool          // events contains a response
-	jsonOnly     bool          // sent as JSON: only the response is sent
-	abandoned    bool          // cannot be resumed: further messages are dropped
+	jsonOnly     bool          // sent as JSON, which contains only the response
+	abandoned    bool          // not resumable: further messages are dropped
 	resumable    bool          // the client has an event id and can request the rest
-	writer       *streamWriter // the exchange that sends the stream; nil = none
+	writer       *streamWriter // exchange that sends the stream; nil = none
 }
 
 func newSSEStream() *sseStream { return &sseStream{firstEventNo: 1} }
 
-// Memory accounted for an event and a stream in addition to the text.
+// Bytes counted for an event and a stream, in addition to the text.
 const (
 	eventOverhead  = 64
 	streamOverhead = 512
@@ -67,7 +68,7 @@ func (s *httpSession) appendLocked(st *sseStream, text []byte) {
 	}
 }
 
-// seekLocked sets the number of sent events among the retained ones to n.
+// seekLocked sets st.sent, the number of sent events in st.events, to n.
 func (s *httpSession) seekLocked(st *sseStream, n int) {
 	s.accountStream(st, -1)
 	for ; st.sent < n; st.sent++ {
@@ -98,8 +99,8 @@ func (s *httpSession) dropEventsLocked(st *sseStream, n int) {
 	s.accountStream(st, 1)
 }
 
-// attachLocked makes sw the writer of a stream. The exchange that sent the stream before ends,
-// even in the middle of an event.
+// attachLocked makes sw the writer of a stream; nil = no writer. The exchange that sent the stream
+// before ends, even in the middle of an event.
 func (s *httpSession) attachLocked(st *sseStream, sw *streamWriter) {
 	s.accountStream(st, -1)
 	if st.writer != nil {
@@ -125,8 +126,8 @@ func (s *httpSession) detachLocked(st *sseStream, sw *streamWriter) {
 	}
 }
 
-// abandonLocked drops all events of a stream and removes it from the resumable streams. Its
-// requests stay open until they are answered.
+// abandonLocked drops all events of a stream and removes the stream from the resumable streams. The
+// requests of the stream stay open until they are answered.
 func (s *httpSession) abandonLocked(st *sseStream) {
 	st.abandoned = true
 	s.dropEventsLocked(st, len(st.events))
@@ -144,15 +145,17 @@ func (s *httpSession) assignNumberLocked(st *sseStream) {
 	s.retained += streamOverhead
 }
 
-// evictOneLocked evicts one piece of the retained data, if there is any. It starts with the data
-// that the client has most likely received:
+// evictOneLocked evicts one part of the retained data, and returns false if there is nothing to
+// evict. It starts with the data that the client has most likely received:
 //
-//  1. complete streams that were sent to the end, oldest first;
+//  1. complete streams that were sent completely, oldest first;
 //  2. sent events of the other streams, oldest stream first;
-//  3. events of the standalone stream that nobody has fetched, oldest first, except the newest;
+//  3. events of the standalone stream, oldest first: sent events and, if no client reads the
+//     stream, unsent events except the newest;
 //  4. broken streams with unsent events, oldest first, except the newest.
 //
-// The limit can therefore be exceeded by one response and one message.
+// The limit can therefore be exceeded by the unsent events of one stream and one message of the
+// standalone stream.
 func (s *httpSession) evictOneLocked() bool {
 	for _, st := range s.numberedStreams {
 		if st.done && st.unsent == 0 && st.writer == nil {

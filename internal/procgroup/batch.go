@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// isBatch reports whether Windows runs the file with cmd.exe, as it does npx and other shims.
+// isBatch reports whether Windows runs the file with cmd.exe, as in the case of npx and other
+// shims.
 func isBatch(path string) bool {
 	ext := strings.ToLower(filepath.Ext(strings.TrimRight(path, " .")))
 	return ext == ".bat" || ext == ".cmd"
@@ -14,9 +15,9 @@ func isBatch(path string) bool {
 
 var errBatchArgument = errors.New("an argument of a .cmd or .bat file cannot hold a line break")
 
-// batchLine returns the command line with which cmd.exe runs a batch file and passes each
-// argument as one word. Text that cmd.exe would interpret as a command, a redirection or a
-// variable is quoted or escaped, as in Rust's standard library (CVE-2024-24576, "BatBadBut"). The
+// batchLine returns the command line with which cmd.exe runs a batch file, so that the batch file
+// gets each argument as one word. Text that cmd.exe would interpret as a command, a redirection or
+// a variable is quoted or escaped, as in Rust's standard library (CVE-2024-24576, "BatBadBut"). The
 // quoting of os/exec is meant for other programs and would let an argument run commands.
 func batchLine(shell, script string, args []string) (string, error) {
 	if strings.ContainsAny(script, "\"%\r\n\x00") {
@@ -36,11 +37,13 @@ func batchLine(shell, script string, args []string) (string, error) {
 			case '\\':
 				slashes++
 			case '"':
-				// Doubled backslashes and quotes are literal.
+				// Backslashes before a quote, and the quote itself, are doubled: then they are
+				// literal.
 				line.WriteString(strings.Repeat(`\`, slashes) + `"`)
 				slashes = 0
 			case '%':
-				// With the % that follows it is a %, and a variable that is always empty.
+				// Together with the following %, cmd.exe reads this as a literal % and an empty
+				// variable.
 				line.WriteString(`%%cd:~,`)
 				slashes = 0
 			default:

@@ -7,20 +7,21 @@ import (
 	"sync"
 )
 
-// A childRegistry knows which children of this process were started here and will be waited for
-// here. All other children are orphans, adopted from one of those or, if this is process 1, from
-// anywhere.
+// A childRegistry records the children that this process has started and will wait for. All other
+// children of this process are orphans: it has adopted them from a registered child or, if it is
+// process 1, from any process.
 type childRegistry struct {
 	mu       sync.Mutex
-	started  map[int]int   // started and not waited for, by pid; the value counts reuses of the pid
-	starting int           // starts in progress, whose pid is not known yet
-	changed  chan struct{} // 1 slot: wakes the reaper
+	started  map[int]int   // children to wait for, by pid; the value counts reuses of the pid
+	starting int           // number of starts in progress, whose pid is not known yet
+	changed  chan struct{} // capacity 1: wakes the reaper
 }
 
 // registry is the childRegistry of this process.
 var registry = childRegistry{started: make(map[int]int), changed: make(chan struct{}, 1)}
 
-// start calls cmd.Start and registers the child. Every child of this process is started by it.
+// start calls cmd.Start and registers the child. Every child of this process is started by this
+// method.
 func (r *childRegistry) start(cmd *exec.Cmd) error {
 	r.mu.Lock()
 	r.starting++

@@ -1,9 +1,9 @@
-// Package procgroup starts child processes so that none of their descendants outlives this process:
-// each child runs in a process group of its own, on Windows in a job object.
+// Package procgroup starts child processes, and prevents that any of their descendants outlives
+// this process: each child runs in a process group of its own; on Windows, in a job object.
 //
-// On Unix a watchdog kills the group when this process dies. On Linux descendants that have left
-// their group (orphans) are found, too, by a marker in their environment, and are killed when the
-// child has ended; see [BecomeSubreaper]. The decisions are described in
+// On Unix a watchdog kills the group when this process dies. On Linux the package also finds
+// descendants that have left their group (orphans), by a marker in their environment, and kills
+// them when the child has ended; see [BecomeSubreaper]. The decisions are described in
 // docs/decisions/003-process-group-watchdog.md and docs/decisions/021-orphaned-processes.md.
 //
 // The package knows nothing of MCP, pipes or restarts.

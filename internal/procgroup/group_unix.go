@@ -16,36 +16,37 @@ import (
 	"time"
 )
 
-// A Group is the process group of a child. The descendants of the child belong to it, too, unless
-// they leave it on purpose.
+// A Group is the process group of a child. The descendants of the child belong to the group, too,
+// unless they leave it on purpose.
 //
 // The leader of the Group is a watchdog: a small shell that is started before the child and waits
 // for the end of a pipe that this process holds open. When this process dies for any reason, the
-// pipe ends and the watchdog kills the group. Linux's PDEATHSIG does not suffice because it
-// reaches only the child itself, not the server that npx or a shell started, and other systems
-// have nothing like it. Without /bin/sh the child leads its own group, and there is no watchdog.
+// pipe ends and the watchdog kills the group. PDEATHSIG does not suffice: it exists only on Linux,
+// and reaches only the child itself, not a server that npx or a shell has started. Without /bin/sh
+// there is no watchdog, and the child is the leader of the group.
 //
 // Descendants that have left the group are recognised by a marker in their environment. Only Linux
-// shows the environment of other processes. See docs/decisions/021-orphaned-processes.md.
+// makes the environment of other processes readable. See docs/decisions/021-orphaned-processes.md.
 type Group struct {
 	envMarker    string
 	watchdog     *exec.Cmd // nil = none
 	watchdogPipe io.Closer
 
-	orphanWatchdog *Group // guards the orphans of the ended child; nil = no orphans
+	orphanWatchdog *Group // watchdog for the orphans of the ended child; nil = none
 
 	mu   sync.Mutex
-	pgid int // 0 after release, when the kernel may reuse the id
+	pgid int // 0 after release: the kernel may then reuse the id
 }
 
-// markerVariable is the environment variable with the marker of the child. All its descendants
-// inherit it unless they remove it. The marker follows those of the gateways above this one.
+// markerVariable is the environment variable that contains the marker of the child. All descendants
+// of the child inherit the variable, unless they remove it. If this gateway was itself started by a
+// gateway, the marker follows the markers of the gateways above.
 const markerVariable = "MCP_GATEWAY_CHILD"
 
-// watchdogScript ignores the signals that are sent to the whole group or by a terminal. It first
-// kills the processes that carry the marker ($1) and descend from the gateway, which their limit of
-// message queues ($2) proves, because the watchdog itself ends with the group. It searches several
-// times, because such a process may just be starting another.
+// watchdogScript ignores the signals that are sent to the whole group or by a terminal. Before the
+// group, which includes the watchdog itself, it kills the processes that contain the marker ($1)
+// and descend from the gateway, as their limit of message queues ($2) proves. It searches several
+// times, because such a process may have started another one during the search.
 const watchdogScript = `trap '' HUP INT TERM
 read -r never
 for again in 1 2 3; do
@@ -81,8 +82,8 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 	return g, nil
 }
 
-// startWatchdog starts a watchdog if there is a shell to run it. It fails if there is a shell that
-// cannot be started, because a failed start is better than orphans.
+// startWatchdog starts a watchdog if there is a shell. It fails if the shell exists but cannot be
+// started, because a failed start of a backend is better than orphans.
 func startWatchdog(marker string) (*Group, error) {
 	g := &Group{envMarker: marker}
 	watchdog := exec.Command("/bin/sh", "-c", watchdogScript, "sh",
@@ -105,9 +106,9 @@ func startWatchdog(marker string) (*Group, error) {
 	return nil, err
 }
 
-// Wait waits for the child and kills the rest of its group, including the watchdog. If there may
-// be orphans, it first starts another watchdog for them, so that at no moment the death of this
-// process would leave them running. The exit status is in cmd.ProcessState.
+// Wait waits for the child and kills the rest of its group, including the watchdog. If there are
+// orphans, it first starts another watchdog for them, so that the orphans cannot survive this
+// process. The exit status is in cmd.ProcessState.
 func (g *Group) Wait(cmd *exec.Cmd) {
 	registry.wait(cmd)
 	if g.HasOrphans() {
@@ -119,7 +120,7 @@ func (g *Group) Wait(cmd *exec.Cmd) {
 // Terminate sends SIGTERM to the group.
 func (g *Group) Terminate() { g.signal(syscall.SIGTERM) }
 
-// Kill sends SIGKILL to the group. It does nothing if the group is empty.
+// Kill sends SIGKILL to the group. It does nothing after the end of the group.
 func (g *Group) Kill() { g.signal(syscall.SIGKILL) }
 
 func (g *Group) signal(sig syscall.Signal) {
@@ -130,8 +131,8 @@ func (g *Group) signal(sig syscall.Signal) {
 	}
 }
 
-// release kills the group and reaps the watchdog. Until then the kernel does not reuse the id of
-// the group; afterwards signal does nothing.
+// release kills the group and reaps the watchdog. The kernel does not reuse the id of the group
+// before the watchdog is reaped. After release, signal does nothing.
 func (g *Group) release() {
 	g.Kill()
 	g.mu.Lock()
@@ -148,8 +149,8 @@ func (g *Group) release() {
 // after the child has ended.
 func (g *Group) HasOrphans() bool { return hasOrphans(g.envMarker) }
 
-// KillOrphans ends the descendants of the child outside of its group: SIGTERM, and SIGKILL after
-// grace.
+// KillOrphans ends the descendants of the child outside of its group: it sends SIGTERM, and SIGKILL
+// after grace.
 func (g *Group) KillOrphans(grace time.Duration) {
 	killOrphans(g.envMarker, grace)
 	if g.orphanWatchdog != nil {

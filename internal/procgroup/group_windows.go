@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A Group is the job object of a child. Windows kills the processes in it when its last handle is
-// closed, and so when this process dies.
+// A Group is the job object of a child. Windows kills the processes in the job when the last handle
+// of the job is closed, which also happens when this process dies.
 type Group struct {
 	mu  sync.Mutex
 	job windows.Handle // 0 after Wait

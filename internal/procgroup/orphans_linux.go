@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A processKey identifies a process across reuse of its pid.
+// A processKey identifies a process even if its pid is reused.
 type processKey struct {
 	pid   int
 	start uint64 // start time in clock ticks since boot
@@ -20,7 +20,7 @@ type processKey struct {
 func hasOrphans(marker string) bool { return len(registry.orphans(marker, nil)) > 0 }
 
 // killOrphans ends the orphans of an ended child: it sends SIGTERM, and SIGKILL after grace. It
-// returns when they are gone, or one second after SIGKILL.
+// returns when the orphans have ended, or one second after SIGKILL.
 func killOrphans(marker string, grace time.Duration) {
 	left := registry.orphans(marker, nil)
 	if len(left) == 0 {
@@ -35,7 +35,7 @@ func killOrphans(marker string, grace time.Duration) {
 		pause := time.Millisecond
 		for len(left) > 0 && time.Now().Before(deadline) {
 			for _, p := range left {
-				if sent[p] != step.signal { // p may be new
+				if sent[p] != step.signal { // p may have started after the last search
 					sent[p] = step.signal
 					p.signal(step.signal)
 				}
@@ -47,10 +47,10 @@ func killOrphans(marker string, grace time.Duration) {
 	}
 }
 
-// orphans returns the orphans of the child with this marker: adopted children of this process
-// that carry the marker, and all their descendants, whatever their environment. Descendants of
-// registered children are not among them. Processes in known are orphans even if their ancestors
-// are gone.
+// orphans returns the orphans of the child with this marker: adopted children of this process, or
+// their descendants, that contain the marker, and all descendants of these processes, whatever
+// their environment. It does not search the descendants of registered children. Processes in known
+// remain orphans even if their ancestors have ended.
 func (r *childRegistry) orphans(marker string, known map[processKey]unix.Signal) []processKey {
 	children := make(map[int][]procInfo)
 	for _, p := range processes() {
@@ -79,8 +79,7 @@ func (r *childRegistry) orphans(marker string, known map[processKey]unix.Signal)
 }
 
 // hasMarker reports whether the process was started with this marker. It returns false for a
-// process of another user, whose environment is not readable and which could not be killed
-// either.
+// process of another user: its environment is not readable, and it could not be killed either.
 func (p processKey) hasMarker(marker string) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
 	return err == nil && bytes.Contains(env, []byte(marker))
@@ -93,14 +92,14 @@ func (p processKey) signal(sig unix.Signal) {
 	}
 }
 
-// descentLimit returns a number that all descendants of this process have inherited, and no other
-// process: the soft limit of RLIMIT_MSGQUEUE, which this process lowers by a random amount before
-// it starts its first child. It is inherited only by fork. A marker in the environment can be
-// copied, so a process with the marker but another limit is not a descendant. descentLimit
+// descentLimit returns a number that all descendants of this process, and no other processes, have
+// inherited: the soft limit of RLIMIT_MSGQUEUE, which this process lowers by a random amount before
+// it starts its first child. The limit is inherited only by fork. A marker in the environment can
+// be copied, so a process with the marker but another limit is not a descendant. descentLimit
 // returns 0 if the limit cannot be lowered.
 //
-// The limit is read from /proc/PID/limits, which is readable for everybody. Processes that use
-// POSIX message queues keep at least three quarters of their limit. See
+// The watchdog reads the limit from /proc/PID/limits, which is readable for all users. Processes
+// that use POSIX message queues keep at least three quarters of their limit. See
 // docs/decisions/035-containers-shutdown-and-isolation.md.
 var descentLimit = sync.OnceValue(func() uint64 {
 	const usual, least = 819200, 4096 // bytes; usual is the default of the kernel

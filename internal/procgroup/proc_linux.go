@@ -9,21 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// procInfo is the state of a process in /proc.
+// procInfo is the state of a process, read from /proc.
 type procInfo struct {
 	processKey
 	parent int
 	zombie bool // ended but not reaped
 }
 
-// A procScanner scans all processes. A scan costs the system more than most operations of this
-// process, and many goroutines need one when many children end at once. So each scan serves all
-// callers that asked before it began.
+// A procScanner scans all processes. A scan is more expensive than most operations of this process,
+// and many goroutines need a scan when many children end at the same time. Therefore each scan
+// serves all callers that requested one before it began.
 type procScanner struct {
 	scanning sync.Mutex // held during a scan
 
 	mu   sync.Mutex
-	next *procScan // not started yet; nil = not requested
+	next *procScan // next scan, not started yet; nil = not requested
 }
 
 // A procScan is one scan and its result.
@@ -34,8 +34,8 @@ type procScan struct {
 
 var procs procScanner
 
-// processes returns all visible processes, by a scan that starts after the call. The result is
-// shared and must not be modified.
+// processes returns all visible processes, as found by a scan that starts after the call. The
+// result is shared and must not be modified.
 func processes() []procInfo {
 	procs.mu.Lock()
 	if procs.next == nil {
@@ -47,7 +47,7 @@ func processes() []procInfo {
 		procs.scanning.Lock()
 		defer procs.scanning.Unlock()
 		procs.mu.Lock()
-		procs.next = nil // later callers need a scan that starts later
+		procs.next = nil // later callers need a later scan
 		procs.mu.Unlock()
 		scan.all = scanAll()
 	})
@@ -75,8 +75,8 @@ func scanAll() []procInfo {
 	return all
 }
 
-// readProc reads the beginning of /proc/PID/stat: the fields that are needed lie within 500
-// bytes. An [os.File] would take twice the system calls, and allocate.
+// readProc reads the beginning of /proc/PID/stat: the needed fields lie within 500 bytes. An
+// [os.File] would need twice as many system calls, and allocations.
 func readProc(pid int) (procInfo, bool) {
 	var text [512]byte
 	var fd, n int

@@ -11,15 +11,15 @@ import (
 )
 
 // BecomeSubreaper makes this process, instead of process 1, the parent of the orphans of its
-// children, so that they can be found and ended together with the child, see [Group]. It reaps
-// the orphans that end, until stop is called. If this process is process 1, it is their parent
+// children, so that they can be found and ended together with the child; see [Group]. It reaps the
+// orphans that end, until stop is called. If this process is process 1, it is the parent of orphans
 // anyway, and must reap them.
 //
 // Once BecomeSubreaper is called, this process must start all its children with [Start].
 func BecomeSubreaper() (stop func()) {
 	isParent := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil || os.Getpid() == 1
 	if !isParent {
-		return func() {} // a kernel before 3.4
+		return func() {} // Linux before 3.4
 	}
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
@@ -43,14 +43,14 @@ func BecomeSubreaper() (stop func()) {
 	}
 }
 
-// reap reaps the zombies that are not registered; registered children are left to wait. It does
-// nothing while a child is being started: start and wait notify the reaper afterwards.
+// reap reaps the zombies that are not registered; wait reaps registered children. It does nothing
+// while a child is being started: start and wait notify the reaper when they have finished.
 func (r *childRegistry) reap() {
 	for r.reapOne() {
 	}
 }
 
-// reapOne reaps one zombie and reports whether there may be more.
+// reapOne reaps one zombie, and reports whether there may be further zombies.
 func (r *childRegistry) reapOne() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func (r *childRegistry) reapOne() bool {
 	if r.starting > 0 {
 		return false
 	}
-	if r.started[pid] > 0 { // it may stay a zombie for long, such as a watchdog killed by a user
+	if r.started[pid] > 0 { // some stay zombies for a long time: a watchdog that a user killed
 		pid = r.unknownZombieLocked()
 	}
 	if pid == 0 {
@@ -78,7 +78,7 @@ func (r *childRegistry) unknownZombieLocked() int {
 	return 0
 }
 
-// anyZombie returns the pid of a zombie child; 0 = none. It does not reap it.
+// anyZombie returns the pid of a zombie child without reaping the child; 0 = none.
 func anyZombie() int {
 	var info unix.Siginfo
 	for {
@@ -90,7 +90,7 @@ func anyZombie() int {
 			return 0
 		}
 	}
-	// si_pid follows the three numbers that all signals have, aligned for pointers.
+	// si_pid follows the three numbers that are common to all signals, and is aligned for pointers.
 	const three, word = 3 * unsafe.Sizeof(int32(0)), unsafe.Sizeof(uintptr(0))
 	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), (three+word-1)/word*word)))
 }

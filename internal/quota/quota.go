@@ -1,5 +1,5 @@
-// Package quota counts what is limited in total and per key, for example per principal or per
-// session, so that one key leaves room for the others.
+// Package quota counts items that are limited in total and per key, for example per principal or
+// per session, so that one key cannot use the whole limit.
 package quota
 
 import (
@@ -7,16 +7,16 @@ import (
 	"sync/atomic"
 )
 
-// Half returns half of limit, rounded up: the usual share of one key.
+// Half returns half of limit, rounded up. It is the usual limit of one key.
 func Half(limit int) int { return (limit + 1) / 2 }
 
-// An Excess says which limit is reached.
+// An Excess identifies the limit that is reached.
 type Excess int
 
 const (
-	None   Excess = iota // no limit
-	Total                // the limit of all keys together
-	PerKey               // the limit of the key
+	None   Excess = iota // no limit is reached
+	Total                // the total limit is reached
+	PerKey               // the limit of the key is reached
 )
 
 // A Counter counts items in total and per key. The zero value is empty. Its methods may be called
@@ -24,10 +24,11 @@ const (
 type Counter[K comparable] struct {
 	mu     sync.Mutex
 	total  int
-	perKey map[K]int // without zeros
+	perKey map[K]int // contains no zeros
 }
 
-// Acquire counts one more item of key, unless that exceeds total items or perKey items of key.
+// Acquire counts one more item of key, unless the items then exceed total, or the items of key
+// exceed perKey.
 func (c *Counter[K]) Acquire(key K, total, perKey int) Excess {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +44,7 @@ func (c *Counter[K]) Acquire(key K, total, perKey int) Excess {
 	return None
 }
 
-// Check returns what Acquire would return, and counts nothing.
+// Check returns the result that Acquire would return, and counts nothing.
 func (c *Counter[K]) Check(key K, total, perKey int) Excess {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +78,7 @@ func (c *Counter[K]) Total() int {
 	return c.total
 }
 
-// Of returns the number of items of key.
+// Of returns the number of items of a key.
 func (c *Counter[K]) Of(key K) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,11 +92,11 @@ func (c *Counter[K]) Keys() int {
 	return len(c.perKey)
 }
 
-// Bytes counts bytes that are in use. The zero value is unused. Its methods may be called
+// Bytes counts bytes in use. The zero value has none in use. Its methods may be called
 // concurrently; none of them blocks.
 type Bytes struct{ used atomic.Int64 }
 
-// Acquire adds n bytes and reports true, unless that exceeds limit.
+// Acquire adds n bytes and returns true, unless the sum exceeds limit.
 func (b *Bytes) Acquire(n, limit int) bool {
 	for {
 		used := b.used.Load()
@@ -111,5 +112,5 @@ func (b *Bytes) Acquire(n, limit int) bool {
 // Release subtracts n bytes.
 func (b *Bytes) Release(n int) { b.used.Add(-int64(n)) }
 
-// Used returns the bytes in use.
+// Used returns the number of bytes in use.
 func (b *Bytes) Used() int { return int(b.used.Load()) }

@@ -15,21 +15,22 @@ import (
 // A Reader reads server-sent events as defined in the WHATWG's HTML standard (§9.2.6). It keeps the
 // data that is needed to resume a stream. It deviates from the standard in one point: if a stream
 // ends in an orderly way before the blank line that ends an event, the event is still delivered,
-// because JSON itself shows whether it is complete.
+// because JSON data itself shows whether the data is complete.
 //
-// The Reader never modifies a slice that it has returned. It copies only data of several lines.
+// The Reader never modifies a slice that it has returned. Data of one line is a part of the read
+// buffer, without a copy; only data of several lines is copied.
 type Reader struct {
 	LastEventID string        // id of the last complete event; "" = none
 	Retry       time.Duration // reconnection time that the server has set; negative = not set
 
 	limit     int // bytes of one event's data
 	r         io.Reader
-	buf       []byte // read and not consumed
-	err       error  // error that ended the stream, returned when buf is used up
+	buf       []byte // bytes that were read but not consumed
+	err       error  // error that ended the stream, returned after the content of buf
 	lease     transport.ReceiveLease
 	dataBytes int  // bytes of data of the incomplete event
-	pastBOM   bool // the position of a byte order mark has been passed
-	afterCR   bool // the last line ended with CR: a following LF belongs to it
+	pastBOM   bool // the first line of the stream was read
+	afterCR   bool // the last line ended with CR; a following LF is part of its line end
 }
 
 // NewReader returns a Reader of events whose data has at most limit bytes. quota bounds the
@@ -49,7 +50,7 @@ func (r *Reader) Close() {
 	r.lease.Release()
 }
 
-// finishEvent releases the data of a complete event, and a buffer that became large because of it.
+// finishEvent releases the data of a complete event, and the buffer if the event has made it large.
 func (r *Reader) finishEvent() {
 	if r.dataBytes = 0; r.lease.Bytes() > 0 && !transport.IsCounted(len(r.buf)) {
 		r.buf = bytes.Clone(r.buf)
@@ -71,11 +72,11 @@ type pendingEvent struct {
 	Event
 	id        string
 	lines     int                       // number of data lines
-	oversized *transport.OversizedError // the data was too large and has been discarded; nil = no
+	oversized *transport.OversizedError // data that was too large and is discarded; nil = none
 }
 
-// Next returns the next event that has data. A *transport.OversizedError stands for an event that
-// was too large; reading may continue. Any other error ends the stream: io.EOF if it ended in an
+// Next returns the next event that has data. A *transport.OversizedError reports an event that was
+// too large; reading may continue. Any other error ends the stream: io.EOF if it ended in an
 // orderly way.
 func (r *Reader) Next() (Event, error) {
 	d := pendingEvent{id: r.LastEventID}
@@ -106,8 +107,8 @@ func (r *Reader) Next() (Event, error) {
 }
 
 // Each reads to the end of the stream and calls handle with each event, or with the error of an
-// event that was too large. It reports whether anything has arrived, and the error that ended the
-// stream.
+// event that was too large. It returns whether an event or an event id has arrived, and the error
+// that ended the stream.
 func (r *Reader) Each(
 	handle func(Event, *transport.OversizedError),
 ) (received bool, err error) {
@@ -129,8 +130,8 @@ func (r *Reader) Each(
 
 var colon, space, dataField = []byte(":"), []byte(" "), []byte("data")
 
-// parseField processes one line of an event. A line that begins with a colon is a comment: it has
-// an empty field name, and is ignored like every unknown field.
+// parseField processes one line of an event. A line that begins with a colon is a comment: its
+// field name is empty, so it is ignored like every unknown field.
 func (r *Reader) parseField(d *pendingEvent, line []byte) {
 	name, value, _ := bytes.Cut(line, colon)
 	value = bytes.TrimPrefix(value, space)
@@ -148,7 +149,7 @@ func (r *Reader) parseField(d *pendingEvent, line []byte) {
 		switch {
 		case bytes.IndexByte(value, 0) >= 0:
 		case bytes.ContainsFunc(value, unicode.IsControl):
-			d.id = "" // it cannot be sent in the header Last-Event-ID
+			d.id = "" // the id cannot be sent in the header Last-Event-ID
 		default:
 			d.id = string(value)
 		}
@@ -159,7 +160,7 @@ func (r *Reader) parseField(d *pendingEvent, line []byte) {
 	}
 }
 
-// addData adds one line of data; lines are joined by LF. The slice of a line has no spare
+// addData adds one line of data; lines are joined by LF. The slice of the first line has no spare
 // capacity, so append copies it.
 func (d *pendingEvent) addData(value []byte, limit int) {
 	if d.oversized != nil {
@@ -184,7 +185,7 @@ func (d *pendingEvent) dataTooLarge(line *transport.OversizedError) {
 	}
 }
 
-// fieldOverhead is at least the number of bytes that a data line has besides its data.
+// fieldOverhead is an upper bound for the bytes of a data line besides its data.
 const fieldOverhead = 16
 
 // readLine returns the next line without its line end, CR LF, LF or CR. After a CR it does not
@@ -219,14 +220,14 @@ func (r *Reader) readLine() ([]byte, error) {
 	}
 }
 
-// consume removes a line of n bytes and its line end from buf. An LF after a CR stays.
+// consume removes a line of n bytes and its line end from buf. An LF after a CR stays in buf.
 func (r *Reader) consume(n int) {
 	r.afterCR = r.buf[n] == '\r'
 	r.buf = r.buf[n+1:]
 }
 
 // lineEnd returns the index of the end of the first line in b; -1 = none. It searches for CR and LF
-// window by window, so that it does not search all of b for one of them at every line.
+// window by window: if b contains only one of them, no search for the other extends over all of b.
 func lineEnd(b []byte) int {
 	const window = 1 << 10
 	for lo := 0; lo < len(b); lo += window {
@@ -254,7 +255,8 @@ func (r *Reader) withoutBOM(line []byte) []byte {
 	return transport.TrimBOM(line)
 }
 
-// skipLine reads to the end of the line and keeps its beginning and the id of the message in it.
+// skipLine reads to the end of the line. It returns an error with the beginning of the line and the
+// message id in it.
 func (r *Reader) skipLine() *transport.OversizedError {
 	head := r.withoutBOM(r.buf)
 	head = transport.CopyHead(head, len(head))
@@ -275,13 +277,13 @@ func (r *Reader) skipLine() *transport.OversizedError {
 	}
 }
 
-// minRead is the minimum size of a buffer in bytes. It is small because most responses are short
-// and each has a stream of its own.
+// minRead is the minimum size of a buffer in bytes. It is small, because most responses are short,
+// and each response has a stream of its own.
 const minRead = 4 << 10
 
-// fill reads once. If the buffer is full it starts a new one, twice as large as the bytes that it
-// has to copy; slices that were returned stay unchanged. It fails, and reads nothing, if the
-// quota does not allow the new buffer.
+// fill reads once. If the buffer is full, it first creates a buffer twice as large as the bytes to
+// copy. Returned slices stay unchanged. It fails, and reads nothing, if the quota does not allow
+// the new buffer.
 func (r *Reader) fill() error {
 	if cap(r.buf)-len(r.buf) < minRead/8 {
 		size := max(minRead, min(2*len(r.buf), r.limit+fieldOverhead+minRead))
