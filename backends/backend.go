@@ -32,7 +32,7 @@ type Status struct {
 
 	// globs of its filters that match none of its entries, as in config.Filter.Unmatched
 	Unmatched []string
-	// entries that were left out because no client could read them, and why
+	// entries that were left out, and why
 	Omitted  []catalog.Issue
 	Repaired []catalog.Issue // entries that were repaired, and how
 	// reason why its container may outlive the backend; "" = there is no such risk or no container
@@ -45,7 +45,7 @@ type Status struct {
 type Backend struct {
 	set           *Set
 	cfg           config.Backend // without filters and instructions, see WithoutRuntimeKeys
-	serverKey     string         // identifies the program or URL; see serverKeyOfOf
+	serverKey     string         // identifies the program or URL; see serverKeyOf
 	filters       atomic.Pointer[config.Filters]
 	log           *slog.Logger
 	outputLog     *slog.Logger // for the output of the backend, see rateLimitedHandler

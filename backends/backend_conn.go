@@ -24,7 +24,7 @@ import (
 // sessions share one connection.
 type backendConn struct {
 	b         *Backend
-	session   string // session session of a per-session connection; "" = shared connection
+	session   string // session of a per-session connection; "" = shared connection
 	log       *slog.Logger
 	outputLog *slog.Logger // for the output of the backend, see rateLimitedHandler
 

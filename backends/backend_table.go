@@ -79,7 +79,7 @@ func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*
 		}
 		if one.Misconfigured != "" {
 			if t.misconfigured[one.Name] != one.Misconfigured {
-				s.Log.Warn("backend is misconfigured; it is not started", "backend", one.Name,
+				s.Log.Warn("misconfigured backend not started", "backend", one.Name,
 					"err", one.Misconfigured)
 			}
 			next.misconfigured[one.Name] = one.Misconfigured

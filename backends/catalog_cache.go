@@ -66,8 +66,7 @@ func (b *Backend) loadCache() {
 		return // usually because there is no cache yet
 	}
 	if info.Size() > catalog.NumKinds*int64(b.set.MaxMessage) {
-		b.log.Warn("cached catalog is damaged; will rewrite", "file", path, "err",
-			"it is too large")
+		b.log.Warn("cached catalog too large; will rewrite", "file", path, "bytes", info.Size())
 		return
 	}
 	text, err := os.ReadFile(path)
@@ -77,7 +76,7 @@ func (b *Backend) loadCache() {
 	}
 	c, err := parseCache(text)
 	if err != nil {
-		b.log.Warn("cached catalog is damaged or of another version; will rewrite", "file", path,
+		b.log.Warn("cached catalog damaged or of another version; will rewrite", "file", path,
 			"err", err)
 		return
 	}

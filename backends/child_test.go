@@ -195,8 +195,8 @@ func TestProcessStartIsLogged(t *testing.T) {
 		},
 	})
 	runUntilSettled(s)()
-	lines := log.Lines("level=DEBUG", "backend=s", "started process ",
-		": sh -c exit 0 --token=*** *** --password *** xxx", "x…")
+	lines := log.Lines("level=DEBUG", "backend=s", "started process",
+		"text=\"sh -c exit 0 --token=*** *** --password *** xxx", "x…")
 	if len(lines) == 0 || len(lines[0]) > maxLoggedCommand+200 ||
 		len(log.Lines("k3y-of-the-backend")) > 0 {
 		t.Errorf("logged %q", log.Lines(""))

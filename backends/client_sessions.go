@@ -20,9 +20,9 @@ type clientRecord struct {
 	capabilities       []byte // client capabilities as declared
 	modernCapabilities []byte // capabilities, in the form of a modern request
 	modern             bool   // it stands for modern clients
-	// level lowest level of log messages that the client wants; "" = not set
+	// lowest level of log messages that the client wants; "" = not set
 	level string
-	order int // position position in the order in which sessions were opened
+	order int // position in the order in which sessions were opened
 }
 
 var emptyObject = []byte("{}")

@@ -40,7 +40,7 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 		case !isA[legacyServerError](err):
 			return err
 		}
-		bc.log.Debug("backend is legacy", "err", err)
+		bc.log.Debug("legacy backend detected", "err", err)
 		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
 		legacyErr := bc.connectHTTP(ctx)
 		if other, ok := errors.AsType[retryOtherError](legacyErr); ok {
@@ -60,7 +60,7 @@ func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGener
 		bc.b.setGeneration(detectedGeneration{})
 		return refusal
 	}
-	bc.log.Debug("backend does not respond to server/discover; trying initialize", "err", refusal)
+	bc.log.Debug("server/discover inconclusive; trying initialize", "err", refusal)
 	bc.probeErr = refusal
 	bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
 	err := bc.connectHTTP(ctx)
@@ -85,7 +85,7 @@ func (bc *backendConn) connectHTTP(ctx context.Context) error {
 		}
 		return err
 	}
-	bc.log.Info("backend has no streamable HTTP; trying HTTP+SSE", "err", err)
+	bc.log.Info("no streamable HTTP at the backend; trying HTTP+SSE", "err", err)
 	sseErr := bc.runConn(ctx, dialHTTPSSE)
 	if bc.reachedReady() {
 		return sseErr

@@ -136,7 +136,7 @@ func (b *Backend) prepareContainer() (*container, []string) {
 		dir := filepath.Join(b.set.StateDir, containersDir)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			b.log.Warn(
-				"the container of this backend cannot be recorded, and stays when the backend ends",
+				"container not recorded; it will remain when the backend ends",
 				"err", err)
 			return nil, c.Args
 		}
@@ -163,7 +163,7 @@ func (b *Backend) prepareContainer() (*container, []string) {
 		}
 		if err != nil {
 			b.log.Warn(
-				"the container of this backend cannot be recorded, and stays if the gateway is killed",
+				"container not recorded; it will remain if the gateway is killed",
 				"err", err)
 			ct.record = ""
 		}
@@ -177,7 +177,7 @@ func (ct *container) stopAndLog(b *Backend, grace string) {
 	err := ct.stop(context.Background(), b.env(), grace)
 	if err != nil {
 		b.log.Warn(
-			"the container of this backend cannot be stopped; the next start of the gateway tries it again",
+			"stopping the container failed; it may still run",
 			"err", err)
 	}
 }
@@ -269,7 +269,7 @@ func (s *Set) sweepContainers(ctx context.Context) {
 	for _, ct := range orphanedContainers(dir, s.HasExited, time.Now()) {
 		if !ct.isTrusted(s.current().all, dir) {
 			s.Log.Warn(
-				"a record of a container is not used: no backend has its engine and file; the container may still run",
+				"untrusted container record ignored; the container may still run",
 				"backend", ct.Backend, "file", ct.record)
 			continue
 		}
@@ -283,10 +283,10 @@ func (s *Set) sweepContainers(ctx context.Context) {
 				}
 			}
 			if err := ct.stop(ctx, env, "1"); err != nil {
-				s.Log.Warn("a container that a killed gateway has left cannot be stopped",
+				s.Log.Warn("stopping the container of a killed gateway failed",
 					"backend", ct.Backend, "err", err)
 			} else {
-				s.Log.Info("a container that a killed gateway has left is stopped",
+				s.Log.Info("stopped the container of a killed gateway",
 					"backend", ct.Backend)
 			}
 		})

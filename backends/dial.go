@@ -102,7 +102,7 @@ func (b *Backend) logStart(pid int, args []string) {
 	if len(command) > maxLoggedCommand {
 		command = strings.ToValidUTF8(command[:maxLoggedCommand], "") + "…"
 	}
-	b.outputLog.Debug(fmt.Sprintf("started process %d: %s", pid, command))
+	b.outputLog.Debug("started process", "id", pid, "text", command)
 }
 
 // stallTimeout returns the longest time for which a child may leave its input unread and send

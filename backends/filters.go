@@ -214,8 +214,7 @@ func (b *Backend) updateUnmatchedLocked() (texts []string) {
 		globs := list.filter.Unmatched(list.key, names)
 		if slices.ContainsFunc(globs,
 			func(glob string) bool { return !slices.Contains(known, glob) }) {
-			texts = append(texts, "filter matches no "+list.kind.String()+": "+strings.Join(globs,
-				", "))
+			texts = append(texts, strings.Join(globs, ", "))
 		}
 		b.status.Unmatched = append(b.status.Unmatched, globs...)
 	}
@@ -224,6 +223,6 @@ func (b *Backend) updateUnmatchedLocked() (texts []string) {
 
 func (b *Backend) logUnmatched(texts []string) {
 	for _, text := range texts {
-		b.outputLog.Warn(text)
+		b.outputLog.Warn("filter globs without a match", "text", text)
 	}
 }

@@ -13,8 +13,9 @@ import (
 // A detectedGeneration is the protocol generation of a backend as found by probes and handshakes.
 type detectedGeneration struct {
 	generation protocol.Generation
-	// the backend ended, or became silent, when it was probed. The cache keeps it for the next
-	// start of the gateway. For a child process, only a later response of the backend resets it.
+	// the backend ended, or became silent, when it was probed. The cache keeps this value for the
+	// next start of the gateway. For a child process, only a later response of the backend resets
+	// it.
 	unprobeable     bool
 	bothGenerations bool // it is modern, and also supports legacy revisions
 }

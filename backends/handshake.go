@@ -72,10 +72,10 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 	switch {
 	case isA[undecidedError](bc.probeErr):
 		bc.log.Info(
-			"backend responds to initialize but not to server/discover; `era: legacy` avoids the probe",
+			"server/discover failed, but initialize succeeded; `era: legacy` avoids the probe",
 			"err", bc.probeErr)
 	case bc.probeErr != nil:
-		bc.log.Info("backend ends on server/discover; `era: legacy` avoids the probe",
+		bc.log.Info("backend ended on server/discover; `era: legacy` avoids the probe",
 			"err", bc.probeErr)
 	}
 	return s, nil
@@ -135,7 +135,7 @@ func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo
 	}
 	result, err := offer(protocol.NewestLegacy().Date)
 	if date := counterOfferedRevision(err); date != "" {
-		bc.log.Debug("backend refuses the offered revision; offering one that it names",
+		bc.log.Debug("offered revision refused; offering another one",
 			"revision", date, "err", err)
 		second, failure := offer(date)
 		switch {
@@ -273,7 +273,7 @@ func (bc *backendConn) sendRestoring(ctx context.Context, p *peer.Peer, requests
 			}
 			if a.Err != nil && !warned {
 				warned = true
-				bc.log.Warn("cannot restore the state of the backend", "method", some[i].Method(),
+				bc.log.Warn("restoring the state of the backend failed", "method", some[i].Method(),
 					"err", a.Err)
 			}
 		}

@@ -29,7 +29,7 @@ func (bc *backendConn) stopIfIdle(p *peer.Peer) bool {
 	}
 	bc.mu.Unlock()
 	if stops {
-		bc.log.Info("backend is idle; stopped", "dur", bc.b.cfg.IdleStop)
+		bc.log.Info("idle backend stopped", "dur", bc.b.cfg.IdleStop)
 	}
 	return stops
 }

@@ -66,7 +66,7 @@ func TestLazy_FirstCallStartsBackend(t *testing.T) {
 				s.Counts[catalog.Tools] != 1 || !s.Settled {
 				t.Errorf("%s: dialled at %v, %+v", c.Name, h.dialTimes(c.Name), s)
 			}
-			if n := len(h.log.Lines("level=INFO", "backend starts on its first call (lazy)",
+			if n := len(h.log.Lines("level=INFO", "start deferred to the first call (lazy)",
 				"backend="+c.Name)); n != 1 {
 				t.Errorf("%s: logged %d times that it is lazy", c.Name, n)
 			}

@@ -160,7 +160,7 @@ func (h *inboundHandler) originSession(m wire.Message, origin peer.Origin) strin
 	case origin.CallEnded, h.conn.b.hasManyStreams(), namesOrigin(m):
 		return ""
 	}
-	// a log message belongs to a call in flight with a log level
+	// a modern server sends log messages only for calls with a log level
 	if _, server := h.conn.currentPeer(); server.modern {
 		session, _ := h.peer.SoleSessionWhere(func(session string) bool {
 			_, level := h.conn.b.set.requestMeta(session)

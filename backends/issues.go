@@ -19,9 +19,9 @@ func (bc *backendConn) setIssue(which healthIssue, err error) {
 	switch {
 	case before == after:
 	case after == Degraded && which != issueLists: // logged by readLists
-		bc.log.Warn("backend is degraded; calls still go to it", "err", err)
+		bc.log.Warn("backend degraded; calls still sent to it", "err", err)
 	case before == Degraded && after == Ready:
-		bc.log.Info("backend is no longer degraded")
+		bc.log.Info("backend no longer degraded")
 	}
 }
 
@@ -46,7 +46,7 @@ func isUnreachable(err error) bool {
 }
 
 // noteReachability updates issueUnreachable after a request to a modern server: a server behind a
-// URL has no lasting connection whose end would show that it is gone. While the server is
+// URL has no lasting connection whose end would show that the server is gone. While the server is
 // unreachable, refreshLoop tries to reach it; its lists are read again after that.
 func (bc *backendConn) noteReachability(err error) {
 	switch unreachable := isUnreachable(err); {

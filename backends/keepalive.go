@@ -135,7 +135,7 @@ func (k *keepAlive) pingIfDue(ctx context.Context, now time.Time) {
 		k.markResponsive()
 	case t.InFlight: // it may be working on a call
 	case !unreachable && !k.hasAnswered:
-		k.conn.log.Debug("backend does not respond to ping; will not ping again",
+		k.conn.log.Debug("no response to ping; will not ping again",
 			"dur", pingTimeout)
 		k.pings = false
 		k.markResponsive() // it may have been unreachable before

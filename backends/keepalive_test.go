@@ -118,7 +118,7 @@ func TestPing_ServerWithoutPing(t *testing.T) {
 		a.WantNothing()
 		h.wantState("a", backends.Ready)
 		if len(h.dialTimes("a")) != 1 || len(h.log.Warnings()) != 0 ||
-			len(h.log.Lines("does not respond to ping")) != 1 {
+			len(h.log.Lines("no response to ping;")) != 1 {
 			t.Errorf("started %d times, logged %q", len(h.dialTimes("a")), h.log.Warnings())
 		}
 	})
@@ -205,7 +205,7 @@ func TestUnreachableModernBackend(t *testing.T) {
 			}
 			h.wantNames("t") // cached
 			if warnings := h.log.Warnings(); len(warnings) != 1 ||
-				!strings.Contains(warnings[0], "degraded; calls still go to it") {
+				!strings.Contains(warnings[0], "degraded; calls still sent to it") {
 				t.Errorf("logged %q", warnings)
 			}
 			c, _ = h.call("a")

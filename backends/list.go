@@ -149,19 +149,19 @@ func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []by
 		return nil, nil
 	case r.seenCursors[string(page.NextCursor)]:
 		if string(page.NextCursor) != `""` { // which many servers send at the end
-			b.outputLog.Warn("pages of the list repeat; the list ends there", "method", list)
+			b.outputLog.Warn("list cursor repeated; further pages ignored", "method", list)
 		}
 		return nil, nil
 	case r.size > b.set.MaxMessage:
-		b.outputLog.Warn("list exceeds limits.message; the rest is left out", "method", list)
+		b.outputLog.Warn("list larger than limits.message; rest left out", "method", list)
 		return nil, nil
 	case len(r.items) > maxEntries:
-		b.outputLog.Warn("list has too many entries; the rest is left out", "method", list,
+		b.outputLog.Warn("too many entries in the list; rest left out", "method", list,
 			"max", maxEntries)
 		r.items = r.items[:maxEntries]
 		return nil, nil
 	case r.pages == maxPages:
-		b.outputLog.Warn("list has too many pages; the rest is left out", "method", list,
+		b.outputLog.Warn("too many pages in the list; rest left out", "method", list,
 			"max", maxPages)
 		return nil, nil
 	}

@@ -64,7 +64,7 @@ func (b *Backend) logChangedTools(known, read []catalog.Item) {
 			continue
 		}
 		if changed++; changed <= maxLoggedChanges {
-			b.log.Warn("tool_changed: the definition of a tool has changed", "tool", item.Original,
+			b.log.Warn("tool_changed: definition of a tool changed", "tool", item.Original,
 				"was", was, "now", now)
 		}
 	}
@@ -110,20 +110,19 @@ func (b *Backend) logIssues(k catalog.Kind, issues []catalog.Issue) {
 		}
 		switch {
 		case f.WholeList:
-			b.outputLog.Warn("list is null; treated as empty", "method", k.ListMethod())
+			b.outputLog.Warn("null list treated as empty", "method", k.ListMethod())
 		case f.Suspicious:
-			b.outputLog.Warn("a "+k.String()+
-				" is listed unchanged, though some clients may not accept it",
+			b.outputLog.Warn("entry listed unchanged; some clients may not accept it",
 				logKey(k), f.Item, "err", f.Problem)
 		case !f.Repaired:
-			b.outputLog.Warn("left out a "+k.String()+" that no client could read", logKey(k),
+			b.outputLog.Warn("entry left out", logKey(k),
 				f.Item, "err", f.Problem)
 		default:
-			b.outputLog.Info("repaired a "+k.String(), logKey(k), f.Item, "err", f.Problem)
+			b.outputLog.Info("repaired entry", logKey(k), f.Item, "err", f.Problem)
 		}
 	}
 	if more := unlogged - maxLoggedIssues; more > 0 {
-		b.outputLog.Warn("further entries of the list have issues; gateway check names some",
+		b.outputLog.Warn("further entries with issues; see gateway check",
 			"method", k.ListMethod(), "records", more)
 	}
 }

@@ -142,7 +142,7 @@ func TestRepeatedCursorEndsList(t *testing.T) {
 		}
 		a.WantNothing()
 		h.wantNames("t0", "t1", "t2")
-		if lines := h.log.Lines("level=WARN", "pages of the list repeat"); len(lines) != 1 {
+		if lines := h.log.Lines("level=WARN", "list cursor repeated"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Warnings())
 		}
 	})
@@ -202,7 +202,7 @@ func TestListBytesAreBounded(t *testing.T) {
 		}
 		a.WantNothing()
 		h.wantNames("t0", "t1", "t2")
-		if lines := h.log.Lines("level=WARN", "exceeds limits.message"); len(lines) != 1 {
+		if lines := h.log.Lines("level=WARN", "larger than limits.message"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Warnings())
 		}
 	})
@@ -215,11 +215,11 @@ func TestToolRepairsAreLogged(t *testing.T) {
 		a.ServeToolsList(
 			`{"tools":[{"name":"repaired"},{"name":"bad","inputSchema":"x"},{"name":"good","inputSchema":{"type":"object"}}]}`)
 		h.wantNames("repaired", "good")
-		if repaired := h.log.Lines("level=INFO", "repaired a tool", "backend=a",
+		if repaired := h.log.Lines("level=INFO", "repaired entry", "tool=", "backend=a",
 			"tool=repaired"); len(repaired) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
 		}
-		if out := h.log.Lines("level=WARN", "left out a tool", "backend=a",
+		if out := h.log.Lines("level=WARN", "entry left out", "tool=", "backend=a",
 			"tool=bad"); len(out) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
 		}
@@ -306,7 +306,7 @@ func TestUnmatchedGlobsAreLogged(t *testing.T) {
 			if s := h.status("a"); !slices.Equal(s.Unmatched, want) {
 				t.Errorf("got %q, want %q", s.Unmatched, want)
 			}
-			if lines := h.log.Lines("level=WARN", "filter matches no tool",
+			if lines := h.log.Lines("level=WARN", "filter globs without a match", "tools.",
 				"backend=a"); len(lines) != times {
 				t.Errorf("logged %q", lines)
 			}
@@ -471,8 +471,8 @@ func TestIssuesAreLoggedOnce_F_LIST_1(t *testing.T) {
 			a.ServeToolsList(list)
 		}
 		synctest.Wait()
-		named, counted := h.log.Lines("repaired a tool"),
-			h.log.Lines("level=WARN", "further entries of the list have issues", "records=80")
+		named, counted := h.log.Lines("repaired entry", "tool="),
+			h.log.Lines("level=WARN", "further entries with issues", "records=80")
 		if len(named) != 20 || len(counted) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
 		}
@@ -497,7 +497,7 @@ func TestNullListIsEmpty_F_LIST_6(t *testing.T) {
 		a.SendResult(a.WantRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 		time.Sleep(25 * time.Second)
 		if warnings := h.log.Warnings(); len(warnings) != 2 ||
-			!strings.Contains(warnings[0], "is null") {
+			!strings.Contains(warnings[0], "null list") {
 			t.Errorf("logged %q", warnings)
 		}
 		if s := h.status("a"); s.State != backends.Ready || s.Err != nil {
@@ -542,11 +542,11 @@ func TestDuplicateEntryIsNamed(t *testing.T) {
 				prompts()
 			}
 			synctest.Wait()
-			if got := h.log.Lines("level=WARN", "left out a tool", "tool=t", "it is a duplicate",
+			if got := h.log.Lines("level=WARN", "entry left out", "tool=t", "it is a duplicate",
 				"same name"); len(got) != 1 {
 				t.Errorf("logged %q", h.log.Warnings())
 			}
-			if got := h.log.Lines("level=WARN", "left out a prompt", "name=p",
+			if got := h.log.Lines("level=WARN", "entry left out", "name=p",
 				"it is a duplicate"); len(got) != 1 {
 				t.Errorf("logged %q", h.log.Warnings())
 			}

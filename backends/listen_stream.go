@@ -58,7 +58,7 @@ func (ll *listenLoop) open(ctx context.Context, params []byte,
 	case a := <-ls.ended:
 		return nil, listenError(a)
 	case <-time.After(ackTimeout):
-		bc.log.Warn("backend does not acknowledge subscriptions/listen; assuming that it accepted")
+		bc.log.Warn("subscriptions/listen not acknowledged; assuming acceptance")
 		ls.acceptedAll = true
 	case <-ctx.Done():
 		ls.call.Cancel(nil)

@@ -38,7 +38,7 @@ func TestLogContainsNextTry(t *testing.T) {
 			t.Errorf("logged %s", log.String())
 		}
 		if want := regexp.MustCompile(
-			`its calls fail at once" backend=a err=no next=3[0-9](\.[0-9])?s\n`); !want.MatchString(
+			`calls rejected between its starts" backend=a err=no next=3[0-9](\.[0-9])?s\n`); !want.MatchString(
 			log.String()) {
 			t.Errorf("logged %s", log.String())
 		}

@@ -425,7 +425,7 @@ func TestHeaderAnnotations(t *testing.T) {
 				synctest.Wait()
 				if name == "stateless HTTP" {
 					want = want[:1]
-					if lines := h.log.Lines("level=WARN", "left out a tool",
+					if lines := h.log.Lines("level=WARN", "entry left out", "tool=",
 						"tool=bad"); len(lines) != 1 {
 						t.Errorf("logged %q", h.log.Lines())
 					}

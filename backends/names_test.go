@@ -28,7 +28,7 @@ func (h *harness) wantRoute(name, backend, own string) {
 func (h *harness) wantMoves(lines ...string) {
 	h.t.Helper()
 	synctest.Wait()
-	got := h.log.Lines("level=WARN", "belongs to another backend now")
+	got := h.log.Lines("level=WARN", `moved to another backend"`)
 	if len(got) != len(lines) {
 		h.t.Errorf("logged %q, want %q", got, lines)
 		return
@@ -174,7 +174,7 @@ func TestNames_ManyMovesAreSummedUp_F_SEC_3(t *testing.T) {
 			a.Send(toolsChanged)
 			a.ServeToolsList(mcptest.ToolsResult("other"))
 			synctest.Wait()
-			if lines := h.log.Lines("belongs to another backend now",
+			if lines := h.log.Lines(`moved to another backend"`,
 				"tx, txx, txxx, txxxx, txxxxx and 20 more"); len(lines) != 1 {
 				t.Errorf("logged %q", lines)
 			}
@@ -192,7 +192,7 @@ func TestNames_SinceLastRun_F_CLI_6(t *testing.T) {
 	}
 	lines := func(h *harness) []string {
 		synctest.Wait()
-		return h.log.Lines("level=WARN", "than in the last run")
+		return h.log.Lines("level=WARN", "since the last run")
 	}
 	t.Run("added before", func(t *testing.T) {
 		withHarness(t, backends.Options{Backends: legacyBackends("first", "a"),
@@ -258,8 +258,8 @@ func TestNames_LoggedMovesAreBounded_F_CLI_6(t *testing.T) {
 		func(t *testing.T, h *harness) {
 			h.nextProcess("b").ServeStartup(names...)
 			synctest.Wait()
-			if one, more := h.log.Lines("than in the last run"),
-				h.log.Lines("names of more backends", "records=5"); len(one) != 20 ||
+			if one, more := h.log.Lines("since the last run"),
+				h.log.Lines("further names moved", "records=5"); len(one) != 20 ||
 				len(more) != 1 {
 				t.Errorf("%d lines, %q", len(one), more)
 			}

@@ -85,7 +85,7 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
 		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
 	case err == nil:
 		bc.log.Info(
-			"backend responds to initialize but not to server/discover; `era: legacy` avoids the probe",
+			"initialize succeeded without a response to server/discover; `era: legacy` avoids the probe",
 			"dur", bc.b.probeTimeout())
 		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy, unprobeable: true})
 	case refused, ctx.Err() == context.Canceled:
@@ -114,7 +114,7 @@ func (bc *backendConn) afterProbe(ctx context.Context, p *peer.Peer,
 	case ctx.Err() != nil:
 		return serverInfo{}, d.err
 	}
-	bc.log.Debug("backend ended on server/discover; starting it again without", "err", d.err)
+	bc.log.Debug("backend ended on server/discover; starting it without the probe", "err", d.err)
 	bc.probeErr = d.err
 	bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy, unprobeable: true})
 	return serverInfo{}, retryOtherError{d.err}

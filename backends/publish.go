@@ -50,9 +50,8 @@ func (s *Set) publishLocked(reassign bool) {
 	if cut := v.InstructionsCut; v.Complete && cut != s.loggedCut {
 		s.loggedCut = cut
 		if cut > 0 {
-			s.Log.Info(
-				fmt.Sprintf(
-					"instructions of the backends are too long; left out %d characters; `instructions` replaces them", cut))
+			s.Log.Info("instructions too long; rest left out; `instructions` replaces them",
+				"lost", cut)
 		}
 	}
 	s.view.Store(v)
@@ -67,18 +66,16 @@ const maxLoggedMoves = 20
 // logMoves logs the names that belong to another backend than in the preceding lists, of this run
 // or the preceding run.
 func (s *Set) logMoves(moves []catalog.Move) {
-	text := " belongs to another backend now: the name means something else"
+	text := "name moved to another backend"
 	if !s.listsSent {
-		text = " belongs to another backend than in the last run: " +
-			"what clients permit under the name applies to another server; if that is not wanted, change the order of the backends or set catalog.prefix to always"
+		text = "name moved to another backend since the last run"
 	}
 	all := catalog.Transfers(moves)
 	for _, t := range all[:min(len(all), maxLoggedMoves)] {
-		s.Log.Warn(t.Kind.String()+text, logKey(t.Kind), firstNames(t.Names), "backend", t.To,
-			"was", t.From)
+		s.Log.Warn(text, logKey(t.Kind), firstNames(t.Names), "backend", t.To, "was", t.From)
 	}
 	if more := len(all) - maxLoggedMoves; more > 0 {
-		s.Log.Warn("names of more backends belong to another backend", "records", more)
+		s.Log.Warn("further names moved to another backend", "records", more)
 	}
 }
 
@@ -148,9 +145,9 @@ func (s *Set) logRenamed(k catalog.Kind, c renameCause, some []catalog.Entry) {
 	}
 	switch {
 	case c.prefixConflict:
-		logAt, text = s.Log.Warn, k.String()+" begins with the name of another backend"
+		logAt, text = s.Log.Warn, "name begins with the name of another backend"
 	case c.conflict == "":
-		text = k.String() + " appears under another name"
+		text = "entry exposed under another name"
 	case c.hidden:
 		logAt = s.Log.Warn
 	}

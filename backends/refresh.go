@@ -134,7 +134,7 @@ func (bc *backendConn) rediscover(ctx context.Context, p *peer.Peer, s *serverIn
 		return err
 	case err != nil:
 		bc.noteReachability(err)
-		bc.log.Debug("cannot discover the backend again", "err", err)
+		bc.log.Debug("repeated server/discover failed", "err", err)
 		return nil
 	}
 	*s = found

@@ -246,7 +246,7 @@ func TestFailureIsLoggedOnce(t *testing.T) {
 		if warnings := h.log.Warnings(); len(warnings) != 3 ||
 			!strings.Contains(warnings[0], "exit 1") ||
 			!strings.Contains(warnings[1], "exit 2") ||
-			!strings.Contains(warnings[2], "fails repeatedly") {
+			!strings.Contains(warnings[2], "failed repeatedly") {
 			t.Errorf("logged %q", warnings)
 		}
 	})

@@ -25,7 +25,7 @@ func (bc *backendConn) retryInNewSession(p *peer.Peer, q queuedCall, err error) 
 	if err == nil || !httpclient.IsUnknownSession(err) {
 		return false
 	}
-	bc.log.Debug("backend does not know the session; the call is sent again in a new one",
+	bc.log.Debug("session unknown to the backend; sending the call in a new session",
 		"method", q.request.Method(), "err", err)
 	q.isRetry = true
 	bc.markDisconnected(p, err)

@@ -12,7 +12,7 @@ import (
 func (bc *backendConn) runShared(ctx context.Context) {
 	needed := !bc.b.needsNoStart()
 	if !needed {
-		bc.log.Info("backend starts on its first call (lazy)")
+		bc.log.Info("start deferred to the first call (lazy)")
 	}
 	for needed || bc.awaitDemand(ctx) {
 		bc.markStarting()
@@ -158,7 +158,7 @@ func (bc *backendConn) recordEnd(err error) {
 	next := roundDuration(state.pause)
 	switch justOpened := state.failures == breakerThreshold; {
 	case open && justOpened:
-		bc.log.Warn("backend fails repeatedly; until it is up, its calls fail at once", "err", err,
+		bc.log.Warn("backend failed repeatedly; calls rejected between its starts", "err", err,
 			"next", next)
 	case wasReady:
 		bc.log.Warn("backend ended; will restart", "err", err, "next", next)

@@ -87,7 +87,8 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 	}
 	bc.mu.Unlock()
 	if !recorded {
-		bc.outputLog.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
+		bc.outputLog.Warn("too many subscriptions; new subscription not recorded", "max",
+			maxSubscriptions)
 	}
 	switch {
 	case err != nil:

@@ -106,7 +106,7 @@ type Set struct {
 	changes  atomic.Int64  // number of changes to publish so far
 
 	mu         sync.Mutex
-	published  int64     // value of changes that view includes
+	published  int64     // value of changes when view was made
 	launchedAt time.Time // when the backends were started; zero = not yet
 	// runs from launchedAt for backendTable.catalogWait; nil = not launched
 	waitTimer   *time.Timer
@@ -209,7 +209,7 @@ func (s *Set) onWaitOver() {
 		if n > maxLoggedLate {
 			names += ", …"
 		}
-		s.Log.Warn("backends are not ready yet; lists go out without them", "backend", names,
+		s.Log.Warn("backends not ready yet; lists sent without them", "backend", names,
 			"records", n, "dur", t.catalogWait)
 	}
 	s.publish()

@@ -21,7 +21,7 @@ func readBackend(name string) backend {
 // check report it.
 func TestNames_ChangedBackendIsLogged_F_CLI_6(t *testing.T) {
 	t.Parallel()
-	const moved = "than in the last run"
+	const moved = "since the last run"
 	s := newSetup(t, nil, readBackend("alpha"), readBackend("beta"))
 	run := func() string {
 		t.Helper()

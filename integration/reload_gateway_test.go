@@ -554,7 +554,7 @@ func TestSIGHUP_RetriesFailedBackends(t *testing.T) {
 	log := gw.logReader()
 	gw.initialize("2025-11-25")
 	// The next attempt is half a minute away.
-	log.await("backend fails repeatedly", "backend=broken")
+	log.await("backend failed repeatedly", "backend=broken")
 	if err := os.Symlink(weather("broken", "1").Command, program); err != nil {
 		t.Fatal(err)
 	}
