@@ -271,7 +271,9 @@ func (c *cli) printTools(a *app, entries []catalog.Entry, asJSON bool) error {
 func (a *app) noBackendError() error {
 	file := cmp.Or(printable(a.Source), "gateway.yaml")
 	if len(a.Config.Backends) == 0 {
-		return hintedError{errors.New("no backend is configured"), "list servers under backends: in " + file}
+		return hintedError{
+			errors.New("no backend is configured"), "list servers under backends: in " + file,
+		}
 	}
 	var names []string
 	for _, b := range a.Config.Backends {

@@ -1,10 +1,10 @@
-// Package audit is the journal of calls: every call that the gateway receives leaves exactly one
-// record, whatever its outcome, written off the call path. Requests for prompts and resources
-// leave one, too.
+// Package audit writes the journal of calls: exactly one record for every call that the gateway
+// receives, whatever its outcome, and for every request for a prompt or resource. It writes the
+// records in a goroutine of its own, so that calls do not wait.
 //
-// The package does not depend on sessions or backends. It writes to the log (New), through its
-// slog handler, or lines of JSON (NewLines), which it encodes itself because a record encoded by
-// slog cost half as much as a call.
+// The package does not depend on sessions or backends. It writes either to the log (New), through
+// the slog handler, or lines of JSON (NewLines). It encodes the lines itself, because the encoding
+// of a record by slog took half as much time as a call.
 package audit
 
 import (
@@ -27,10 +27,11 @@ const (
 	Timeout   Outcome = "timeout"    // call_timeout ran out
 	// BackendLost: the backend exited or disconnected during the call; the call may have run.
 	BackendLost Outcome = "backend_lost"
-	// NotRun: the backend was not available, or ended before the call was sent; it did not run.
+	// NotRun: the backend was not available, or exited before the call was sent; the call did not
+	// run.
 	NotRun Outcome = "not_run"
-	// Rejected: by the gateway, before a backend was asked; also if its queue is full
-	// (max_in_flight).
+	// Rejected: the gateway rejected the call before sending it to a backend, for example because
+	// the queue of the backend was full (max_in_flight).
 	Rejected Outcome = "rejected"
 	// InputRequired: the client has to retry the call with inputResponses.
 	InputRequired Outcome = "input_required"
@@ -39,20 +40,20 @@ const (
 // A Record describes one call. Its byte slices must not be changed after Write.
 type Record struct {
 	Time    time.Time // zero = the time of Write
-	Session string    // id that the gateway gave the session
+	Session string    // the gateway's id of the session
 	Client  string    // name/version of clientInfo
 	// Principal is the number of the client's token in the configuration; "" if the
 	// configuration has at most one token.
 	Principal string
 
-	// ID is the raw JSON text of the client's id. It is logged as a string, so that types stay
-	// distinct: the number 1 is logged as "1", the string "1" as "\"1\"".
+	// ID is the raw JSON text of the client's id. The text is logged as a string, so that the types
+	// of ids stay distinct: the number 1 is logged as "1", the string "1" as "\"1\"".
 	ID        string
 	BackendID string // the id sent to the backend; "" if none was sent
 
-	// Method is the method of a request other than tools/call, whose record has msg=request; ""
-	// = tools/call. With a method, Tool and BackendTool contain the name of a prompt or the URI
-	// of a resource.
+	// Method is the method of a request other than tools/call, "" for tools/call. The record of a
+	// request with a Method has msg=request. With a method, Tool and BackendTool contain the name
+	// of a prompt or the URI of a resource.
 	Method string
 
 	Tool        string // exposed name
@@ -61,13 +62,13 @@ type Record struct {
 
 	Outcome Outcome
 	Code    int // JSON-RPC error code; logged only with RPCError
-	// Reason is the gateway's explanation why there is no result. For a response of the backend
-	// the reason is read from Result instead, if results are logged.
+	// Reason is the gateway's explanation of a missing result. For a response of the backend the
+	// reason is read from Result instead, if results are logged.
 	Reason string
 
 	Started time.Time // when the gateway received the call; zero = unknown
-	// Queued is the time until the call was sent, or until its end if it was not sent. Calls
-	// wait for a starting backend or for a slot. Dur is the time after Queued.
+	// Queued is the time until the call was sent, or until its end if it was not sent. Calls wait
+	// for a starting backend or for a slot. Dur is the time from then to the end of the call.
 	Queued time.Duration
 	Dur    time.Duration
 
@@ -82,9 +83,9 @@ type queuedRecord struct {
 	argumentsSize, resultSize int
 }
 
-// attrs appends the keys that the documentation promises, in their order. The record of a call
-// that was not routed has no backend. Text from clients and servers is masked, names from the
-// configuration are not.
+// attrs appends the attributes that the documentation promises, in this order. The record of a call
+// that was not routed has no backend. Text from clients and servers is masked, in contrast to names
+// from the configuration.
 func (e *queuedRecord) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
 	a = append(a, slog.String("session", e.Session), slog.String("client", mask(e.Client)))
 	a = appendKnown(a, "principal", e.Principal)
@@ -137,8 +138,8 @@ func (e *queuedRecord) message() string {
 	return "call"
 }
 
-// bareURI masks the query of a URI and the user information of its authority. A name that is not
-// a URI is returned unchanged, and so are expressions of a URI template.
+// bareURI masks the query of a URI and the user information of its authority. A name that is not a
+// URI is returned unchanged. Expressions of a URI template are not masked.
 func bareURI(uri string) string {
 	if i := secrets.QueryStart(uri); i >= 0 {
 		uri = uri[:i] + secrets.Redacted

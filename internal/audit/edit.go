@@ -11,14 +11,14 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// A replacement replaces text[from:to] by the text with.
+// A replacement replaces the range text[from:to] by the string with.
 type replacement struct {
 	from, to int
 	with     string
 }
 
-// applyEdits applies edits, in any order, to text. If edits overlap, the one that contains the
-// others is applied; if there is none, *** replaces the whole range.
+// applyEdits applies edits, in any order, to text. If edits overlap, only the edit that contains
+// the others is applied; if no edit contains the others, *** replaces the whole range.
 func applyEdits(text string, edits []replacement) string {
 	var out strings.Builder
 	copied := 0
@@ -58,8 +58,8 @@ func shiftEdits(edits []replacement, by int) []replacement {
 	return edits
 }
 
-// maskEdits returns the edits that turn text into masked, which is text with *** for some parts
-// of it.
+// maskEdits returns the edits that change text to masked. masked is text with some parts replaced
+// by ***.
 func maskEdits(text, masked string) []replacement {
 	if masked == text {
 		return nil
@@ -86,8 +86,8 @@ func maskEdits(text, masked string) []replacement {
 	return all
 }
 
-// escapeEdits converts edits of a decoded text to edits of body, the JSON string that it was
-// decoded from, without its opening quote. The edits are sorted.
+// escapeEdits converts edits of a decoded text to edits of body, the encoded JSON string without
+// its opening quote. The edits are sorted.
 func escapeEdits(body []byte, edits []replacement) []replacement {
 	if bytes.IndexByte(body, '\\') < 0 {
 		return edits // body is the text
@@ -110,8 +110,8 @@ func escapeEdits(body []byte, edits []replacement) []replacement {
 	return edits
 }
 
-// decodeUnit decodes the first character of body: n is its length in the text, size its length
-// in body.
+// decodeUnit decodes the first character of body. n is the length of the character in the text,
+// size its length in body.
 func decodeUnit(body []byte) (n, size int) {
 	if body[0] != '\\' || len(body) < 2 {
 		r, size := utf8.DecodeRune(body)

@@ -27,7 +27,7 @@ type Options struct {
 	Queue    int                 // records that may be queued; 0 = 4,096; only tests set it
 }
 
-// A Journal accepts records on the call path and encodes them in another goroutine:
+// A Journal accepts records in the goroutine of the call and encodes them in another goroutine:
 //
 //	Write ─ waiting ─ Run ─ sink
 type Journal struct {
@@ -35,13 +35,13 @@ type Journal struct {
 	sink         recordWriter
 	batch        []queuedRecord // records that Run is writing
 	lost         atomic.Int64
-	firstWaiting chan struct{} // holds one element if a record was queued since Run took all
-	manyWaiting  chan struct{} // holds one element if manyRecords were queued since then
+	firstWaiting chan struct{} // has an element if a record was queued since takeBatch
+	manyWaiting  chan struct{} // has an element if manyRecords were queued since then
 
 	mu      sync.Mutex
 	waiting []queuedRecord
 	taken   sync.Cond // signals Write that there is room
-	closed  bool      // Run has returned, or has taken records for the last time
+	closed  bool      // Run has taken records for the last time
 }
 
 // A recordWriter writes records. Only Run calls it. Both methods return the number of records that
@@ -51,10 +51,10 @@ type recordWriter interface {
 	flush() (lost int64) // writes buffered records
 }
 
-// New returns a journal that writes to a log. It starts nothing; see Run.
+// New returns a journal that writes to a log. Run must be called to write the records.
 //
 // Records are passed to the handler of logger regardless of its level, so that the journal is
-// complete at log.level error, too.
+// complete even at log.level error.
 func New(logger *slog.Logger, o Options) *Journal {
 	j := newJournal(o)
 	j.sink = &logSink{logger.Handler(), j.options.Mask}
@@ -62,7 +62,8 @@ func New(logger *slog.Logger, o Options) *Journal {
 }
 
 // NewLines returns a journal that writes lines of JSON to w, equal to the lines of slog's JSON
-// handler. One Write contains all queued lines, up to 64 KiB. NewLines starts nothing; see Run.
+// handler. One Write contains all queued lines, up to 64 KiB. Run must be called to write the
+// records.
 func NewLines(w io.Writer, o Options) *Journal {
 	j := newJournal(o)
 	j.sink = &lineSink{w: w, mask: j.options.Mask}
@@ -84,11 +85,11 @@ func newJournal(o Options) *Journal {
 	return j
 }
 
-// Write queues r for Run. It does not encode, and it allocates only to truncate a payload or to
-// grow the queue. If more than Options.Queue records are queued, also before Run, it blocks
-// until Run has taken them: a complete journal is worth more than a call that ends a little
-// earlier, and the sink does not block. After Run has returned, Write does not block and counts
-// r as lost. It may be called concurrently.
+// Write queues r for Run. It does not encode r, and it allocates only to truncate a payload or to
+// grow the queue. If more than Options.Queue records are queued, Write blocks until Run has taken
+// them, even if Run was not called yet: a complete journal is more important than the short delay
+// of a call, and the sink does not block. After Run has returned, Write does not block and counts r
+// as lost. It may be called concurrently.
 func (j *Journal) Write(r Record) {
 	e := j.entry(r)
 	j.mu.Lock()
@@ -109,7 +110,7 @@ func (j *Journal) Write(r Record) {
 	}
 }
 
-// entry drops payloads that are not logged and truncates long ones, so that queued records do
+// entry drops payloads that are not logged and truncates long payloads, so that queued records do
 // not retain large messages.
 func (j *Journal) entry(r Record) queuedRecord {
 	if r.Time.IsZero() {
@@ -142,16 +143,16 @@ func signal(c chan struct{}) {
 	}
 }
 
-// A Write that wakes Run costs the call more than everything else here. Therefore Run waits for
-// gatherTime before it takes records again, or until manyRecords are queued: more records at
-// once would delay other work on the same processor.
+// Waking Run is the most expensive part of Write. Therefore Run pauses for gatherTime before it
+// takes records again. The pause ends early when manyRecords are queued, because writing more
+// records at once would delay other work on the same processor.
 const (
 	gatherTime  = 20 * time.Millisecond
 	manyRecords = 512
 )
 
-// Run writes records until ctx is done, then the records queued until then, and returns nil. It
-// must be called once.
+// Run writes records until ctx is done, then writes the remaining queued records, and returns nil.
+// It must be called once.
 func (j *Journal) Run(ctx context.Context) error {
 	pause := time.NewTimer(gatherTime)
 	defer pause.Stop()
@@ -172,7 +173,7 @@ func (j *Journal) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain writes records until none is queued, including those queued meanwhile.
+// drain writes records until none is queued, including records that are queued during drain.
 func (j *Journal) drain(last bool) {
 	for j.takeBatch(last) {
 		for i := range j.batch {
@@ -183,8 +184,8 @@ func (j *Journal) drain(last bool) {
 	j.lost.Add(j.sink.flush())
 }
 
-// takeBatch moves the queued records to batch and reports whether there are any. After a call
-// with last set, Write queues nothing.
+// takeBatch moves the queued records to batch and reports whether there are any. After a call with
+// last = true, Write queues nothing.
 func (j *Journal) takeBatch(last bool) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -194,13 +195,13 @@ func (j *Journal) takeBatch(last bool) bool {
 	return len(j.batch) > 0
 }
 
-// Lost returns the number of records that were not written: those passed to Write after Run had
-// returned, and those that could not be written to the log or file, such as on a full disk. The
-// journal does not log it, because the log may be what failed; the
-// caller does.
+// Lost returns the number of records that were not written: records passed to Write after Run had
+// returned, and records that could not be written to the log or file, for example because of a full
+// disk. The caller logs the number, because the log may have caused the loss and the journal cannot
+// log then.
 func (j *Journal) Lost() int64 { return j.lost.Load() }
 
-// logSink has a log's handler write each record.
+// logSink writes each record with the handler of a log.
 type logSink struct {
 	handler slog.Handler
 	mask    func(string) string

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxBlock is the number of bytes of records that are written together.
+// maxBlock bounds the bytes of records that are written together.
 const maxBlock = 64 << 10
 
 // A lineSink buffers records as lines of JSON and writes many whole lines with one Write.
@@ -40,7 +40,7 @@ func (l *lineSink) flush() (lost int64) {
 	return l.writeBlock(len(l.buf))
 }
 
-// writeBlock writes the first n bytes of buf. If that fails, the records that were not written
+// writeBlock writes the first n bytes of buf. If the write fails, the records that were not written
 // completely are lost.
 func (l *lineSink) writeBlock(n int) (lost int64) {
 	if done, err := l.w.Write(l.buf[:n]); err != nil {
@@ -80,8 +80,8 @@ func appendLine(
 	return append(b, '}', '\n')
 }
 
-// appendTime appends a time in UTC with a fixed number of digits, "2006-01-02T15:04:05.000000Z",
-// as in the JSON log. It uses RFC3339 because package time has a fast path for that format only.
+// appendTime appends a time in UTC with a fixed number of digits, "2006-01-02T15:04:05.000000Z", as
+// in the JSON log. It uses RFC3339, because package time has a fast path only for this format.
 func appendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	b = t.AppendFormat(b, time.RFC3339)
@@ -94,8 +94,8 @@ func appendTime(b []byte, t time.Time) []byte {
 	return b
 }
 
-// appendRaw appends a payload on one line. If its compact form contains a secret, it is appended
-// as a masked string.
+// appendRaw appends a payload on one line. If the compact form of the payload contains a secret,
+// the payload is appended as a masked string.
 func appendRaw(b []byte, raw json.RawMessage, mask func(string) string) []byte {
 	var line bytes.Buffer
 	_ = json.Compact(&line, raw) // never fails: payload converts invalid JSON to a string

@@ -9,14 +9,14 @@ import (
 
 const (
 	payloadLimit = 64 << 10 // bytes of a payload that are logged
-	// payloadMargin is the number of further bytes that are masked, so that a secret across the
-	// limit is found.
+	// payloadMargin is the number of further bytes that are masked, so that a secret that crosses
+	// the limit is found.
 	payloadMargin = 4 << 10
 )
 
-// payload returns the value to log for raw, the beginning of a payload of size bytes. JSON stays
-// JSON (slog's JSON handler compacts it to one line). A truncated payload and invalid JSON
-// become a string.
+// payload returns the value to log for raw, the beginning of a payload of size bytes. A JSON
+// payload stays JSON, which slog's JSON handler writes on one line. A truncated payload and invalid
+// JSON become a string.
 func payload(raw []byte, size int, mask func(string) string) slog.Value {
 	out := redact(raw, mask)
 	whole := len(raw) == size

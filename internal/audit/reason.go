@@ -9,12 +9,12 @@ import (
 const (
 	maxReason = 300 // bytes of a reason that are logged
 	// maskedReason is the number of bytes that are masked before the reason is truncated, so that a
-	// secret across the limit is found.
+	// secret that crosses the limit is found.
 	maskedReason = 4 << 10
 )
 
-// reason returns the explanation why a call has no result or an error. The text of a backend's
-// response is a payload and is used only if results are logged.
+// reason returns an explanation of an error or a missing result. The text of a backend's response
+// is a payload, so it is used only if results are logged.
 func (e *queuedRecord) reason(mask func(string) string) string {
 	text := e.Reason
 	if text == "" && e.Result != nil {

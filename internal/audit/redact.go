@@ -14,9 +14,9 @@ const redactedJSON = `"***"`
 // redact replaces the secrets in the JSON text raw:
 //
 //   - values under the name of a secret, as defined by package secrets;
-//   - in other strings, keys and numbers the secrets that mask finds, in any escaping;
-//   - in strings the values after names of secrets, and tokens. Strings that contain JSON, as
-//     the text of most tool results does, are redacted recursively.
+//   - secrets that mask finds in other strings, keys and numbers, in any escaping;
+//   - values after names of secrets, and tokens, within strings. Strings that contain JSON, such as
+//     the text of most tool results, are redacted recursively.
 //
 // All other bytes stay unchanged. raw is never modified, and is returned if it contains no secret.
 //
@@ -31,7 +31,7 @@ func redact(raw []byte, mask func(string) string) []byte {
 }
 
 // jsonEdits returns the edits of redact. A number in which mask finds a secret is replaced as a
-// whole if isJSON is set.
+// whole if isJSON is true.
 func jsonEdits(raw []byte, mask func(string) string, isJSON bool) []replacement {
 	var all []replacement
 	headers := 0 // end of the last object of HTTP headers
@@ -79,7 +79,7 @@ func valueEdit(raw []byte, from, to int) replacement {
 }
 
 // isSecret reports whether value, under the name of a secret or of an HTTP header, is a secret.
-// Objects and arrays are secrets, booleans are not.
+// Objects and arrays under such a name are secrets, booleans are not.
 func isSecret(name string, value []byte, header bool) bool {
 	if len(value) == 0 {
 		return false
@@ -121,9 +121,9 @@ func isNumber(token []byte) bool {
 }
 
 // stringEdits returns the text of a JSON string, and the edits of its bytes that mask secrets:
-// those found by mask, those in JSON within the text, values after names of secrets, and tokens.
-// Each search uses the original text, because a secret found by mask may contain characters that
-// end the value after a name. An invalid string is searched undecoded.
+// secrets found by mask, secrets in JSON within the text, values after names of secrets, and
+// tokens. Each search uses the original text, because a secret found by mask may contain characters
+// that would end the value after a name. An invalid string is searched undecoded.
 func stringEdits(token []byte, mask func(string) string) (text string, inside []replacement) {
 	text, ok := decodeString(token)
 	all := maskEdits(text, mask(text))
@@ -140,10 +140,12 @@ func stringEdits(token []byte, mask func(string) string) (text string, inside []
 	return text, shiftEdits(all, 1)
 }
 
-// decodeString returns the text of a JSON string, also of one that is truncated, even within an
-// escape. For an invalid string it returns the bytes between the quotes and false. Those must
-// not be searched for JSON again: each quote in them could add a level of recursion. A decoded
-// text has at most half the backslashes, which bounds the recursion.
+// decodeString returns the text of a JSON string, even if the string is truncated within an escape.
+// For an invalid string it returns the bytes between the quotes, and false. These bytes must not be
+// searched for JSON again, because each quote in them could add a level of recursion. The recursion
+// into decoded texts is bounded: each further level needs at least 5 more bytes per quote
+// (\u005cu0022), so that the depth is proportional to the square root of the size, about 115 levels
+// for payloadLimit.
 func decodeString(token []byte) (string, bool) {
 	body := token[1:]
 	if len(body) > 0 && body[len(body)-1] == '"' {

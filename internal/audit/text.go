@@ -6,8 +6,9 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// maxName limits the length of a name in front of a value, and maxPlain the length of a value that
-// may not be a secret. Both parts may be scanned again, so that the limits keep the time linear.
+// maxName bounds the length of a name in front of a value. maxPlain bounds the length of a value
+// that may turn out not to be a secret. Both parts may be scanned again; the bounds keep the time
+// linear.
 const (
 	maxName  = 64
 	maxPlain = 1 << 10
@@ -52,7 +53,7 @@ func isNameByte(c byte) bool {
 		c == '_' || c == '-' || c == '.'
 }
 
-// valueAfterName returns the range of the value after the word text[word:i], if that is the name
+// valueAfterName returns the range of the value after the word text[word:i] if the word is the name
 // of a secret; otherwise an empty range.
 func valueAfterName(text string, word, i int) (from, to int) {
 	name := text[word:i]
@@ -93,8 +94,7 @@ func valueAfterName(text string, word, i int) (from, to int) {
 	return 0, 0
 }
 
-// skipQuotes returns the offset after the spaces and quotes at i, of which it skips at most
-// maxName.
+// skipQuotes returns the offset after the spaces and quotes at i. It skips at most maxName bytes.
 func skipQuotes(text string, i int) int {
 	near := text[i:min(len(text), i+maxName)]
 	return i + len(near) - len(strings.TrimLeft(near, ` "'\`))
@@ -126,8 +126,8 @@ func privateKeys(text string) (all []replacement) {
 	}
 }
 
-// stringEnd returns the end of the JSON string that text begins in, or the length of text if
-// there is none.
+// stringEnd returns the end of a JSON string whose content continues at the start of text, or the
+// length of text if the string does not end.
 func stringEnd(text string) int {
 	for i := range len(text) {
 		if text[i] == '"' {

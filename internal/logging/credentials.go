@@ -6,8 +6,8 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// The texts in front of credentials. findCredentials finds nothing in a text that contains none of
-// them, and the filter of a Mask skips such a text.
+// The texts in front of credentials. If a text contains none of them, findCredentials finds
+// nothing, and the filter of a Mask skips the text.
 //
 // They are not the lists of package secrets, which decide which values of the configuration a Mask
 // is given. A kind of secret that is added there is masked in the line of a backend only if the
@@ -29,8 +29,8 @@ func findCredentials(s string) []textRange {
 	return appendAuthorizations(appendBearers(appendURLs(nil, s), s), s)
 }
 
-// appendURLs appends the user information and the queries of URLs. Expressions of a URI template
-// do not count as either.
+// appendURLs appends the user information and the queries of URLs, except for expressions of a URI
+// template.
 func appendURLs(spans []textRange, s string) []textRange {
 	for at := 0; ; {
 		i := strings.Index(s[at:], schemeEnd)
@@ -113,7 +113,8 @@ func appendAuthorizations(spans []textRange, s string) []textRange {
 	return spans
 }
 
-// isLiteral reports whether text only states whether there is a credential: {"authorization":true}.
+// isLiteral reports whether text is a literal that contains no credential, as in
+// {"authorization":true}.
 func isLiteral(text string) bool {
 	switch text {
 	case "true", "false", "null", "nil", "none":
@@ -130,12 +131,13 @@ func appendSpan(spans []textRange, s string, from, to int) []textRange {
 	return append(spans, textRange{from, to})
 }
 
-// urlLength returns the length of the URL at the beginning of s. Quotes, brackets and
-// backslashes, which a URL cannot contain, end it, so that a mask never splits an escape
+// urlLength returns the length of the URL at the beginning of s. A URL ends before quotes, angle
+// brackets and backslashes, which it cannot contain, so that a mask never splits an escape
 // sequence.
 func urlLength(s string) int { return lengthUntil(s, " \t\r\n\"<>\\`") }
 
-// tokenLength returns the length of the credential at the beginning of s. Punctuation ends it, too.
+// tokenLength returns the length of the credential at the beginning of s. A credential also ends
+// before punctuation.
 func tokenLength(s string) int { return lengthUntil(s, " \t\r\n\"<>\\`',;()[]{}") }
 
 func lengthUntil(s, ends string) int {

@@ -12,14 +12,15 @@ import (
 // of a URL in the query of a URL, or JSON in a JSON string.
 const encodingDepth = 3
 
-// A decoder decodes text. A text has several encodings: encoders differ in the characters
-// that they encode, in the case of the digits, and in the encoding of a space. Therefore the
-// decoded text is searched; in it each + is a space.
+// A decoder decodes text. The decoded text is searched, because a secret can be encoded in several
+// ways: encoders differ in the characters that they encode, in the case of the digits, and in the
+// encoding of a space. In the decoded text each + is replaced by a space.
 type decoder struct {
 	markers string // an encoded text contains at least one of these bytes
 	// decodeUnit decodes s[at:next], one byte or escape, to unit[:n].
 	decodeUnit func(s string, at int) (unit [4]byte, n, next int)
-	// nested are texts of which a text contains at least one if it is still encoded after decoding.
+	// nested are texts that indicate a further encoding: a text that is still encoded after
+	// decoding contains at least one of them.
 	nested []string
 }
 
@@ -71,8 +72,8 @@ func escapeUnit(s string, at int) (unit [4]byte, n, next int) {
 
 const escapeLetters, escapedBytes = "abfnrtv", "\a\b\f\n\r\t\v"
 
-// escapedRune decodes \uHHHH, a surrogate pair of two of these, or \UHHHHHHHH at s[at], and
-// returns the offset of its end; at if there is none.
+// escapedRune decodes \uHHHH, a surrogate pair of two such escapes, or \UHHHHHHHH at s[at]. It
+// returns the offset after the escape, or at if there is no such escape.
 func escapedRune(s string, at int) (r rune, end int) {
 	digits := 4
 	if s[at+1] == 'U' {
@@ -91,7 +92,7 @@ func escapedRune(s string, at int) (r rune, end int) {
 	return r, end
 }
 
-// parseHex parses digits hexadecimal digits at s[at].
+// parseHex parses the given number of hexadecimal digits at s[at].
 func parseHex(s string, at, digits int) (r rune, ok bool) {
 	if at+digits > len(s) {
 		return 0, false
@@ -137,8 +138,8 @@ func (k *maskState) find(spans []textRange, s string) []textRange {
 	return append(spans, k.findEncoded(s, encodingDepth)...)
 }
 
-// findEncoded finds the secrets that are encoded in s, up to levels times. It allocates only if
-// a decoded part begins like a secret or may be encoded once more.
+// findEncoded finds the secrets that are encoded in s, with up to levels nested encodings. It
+// allocates only if a decoded part begins like a secret or may be encoded again.
 func (k *maskState) findEncoded(s string, levels int) []textRange {
 	if levels == 0 {
 		return nil
@@ -235,8 +236,8 @@ func (e *decoder) toSource(s string, spans []textRange) []textRange {
 // truncationMark ends a text that the gateway has truncated.
 const truncationMark = "…"
 
-// appendTruncated appends beginnings of secrets in front of a truncationMark, because texts are
-// truncated without regard to the secrets in them. An escape may be truncated, too.
+// appendTruncated appends beginnings of secrets in front of a truncationMark, because a truncation
+// may split a secret. It may also split an escape.
 func appendTruncated(spans []textRange, s string, texts []string, h *prefixFilter) []textRange {
 	for at := 0; ; {
 		n := strings.Index(s[at:], truncationMark)

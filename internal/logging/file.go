@@ -9,20 +9,20 @@ import (
 	"sync"
 )
 
-// FileOptions limit a File. The zero value rotates at 100 MiB and keeps 5 old files. Only tests
-// set them.
+// FileOptions are the limits of a File. The zero value rotates at 100 MiB and keeps 5 old files.
+// Only tests set other values.
 type FileOptions struct {
 	Limit int64 // size in bytes at which a file is rotated; 0 = 100 MiB
-	Keep  int   // number of old files, path.1 being the newest; 0 = 5
+	Keep  int   // number of old files, of which path.1 is the newest; 0 = 5
 }
 
 // A File appends lines to a file and rotates it. Several processes may append to the same path
 // at once.
 //
-// Lines stay whole because each Write is one write(2) on a file opened with O_APPEND, which the
-// kernel appends in one step (on a local disk; NFS does not guarantee it). lumberjack was
-// rejected because it opens a new file without O_APPEND, so that two processes overwrite each
-// other's lines.
+// Lines stay whole, because each Write is one write(2) to a file opened with O_APPEND, which the
+// kernel executes in one step (on a local disk; NFS does not guarantee this). lumberjack was
+// rejected, because it opens a new file without O_APPEND, so that two processes would overwrite
+// each other's lines.
 //
 // Rotation does not lose lines:
 //   - A process rotates only while it holds the lock on path.lock, and only if path is full
@@ -40,13 +40,13 @@ type File struct {
 	limit int64
 	keep  int
 
-	mu   sync.Mutex // held while writing, which orders the lines
+	mu   sync.Mutex // held during a write, so that lines do not mix
 	f    *os.File
-	torn bool // the last line is incomplete (disk full) and must be ended before the next one
+	torn bool // the last line is incomplete (disk full) and must be ended before the next line
 }
 
 // OpenFile opens path for appending. It creates a missing file with mode 0600 and missing
-// directories with mode 0700. Existing ones keep their mode.
+// directories with mode 0700. Existing files and directories keep their mode.
 func OpenFile(path string, o FileOptions) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -65,8 +65,8 @@ func OpenFile(path string, o FileOptions) (*File, error) {
 	return file, nil
 }
 
-// Write appends p, one or more whole lines. A full file that cannot be rotated keeps growing: a
-// line is worth more than the limit. Write may be called concurrently.
+// Write appends p, one or more whole lines. A full file that cannot be rotated continues to grow,
+// because a line is more important than the limit. Write may be called concurrently.
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +75,7 @@ func (f *File) Write(p []byte) (int, error) {
 	}
 	problem := f.ensureWritable()
 	n, err := f.writeLocked(p)
-	if err != nil || problem != nil && !exists(f.path) { // written to a file that was removed
+	if err != nil || problem != nil && !exists(f.path) { // the file that was written was removed
 		return n, errors.Join(err, problem)
 	}
 	return n, nil
@@ -96,7 +96,7 @@ func (f *File) writeLocked(p []byte) (int, error) {
 	return max(0, n-newline), err
 }
 
-// Close closes the file. Writes after it return os.ErrClosed.
+// Close closes the file. Later calls of Write return os.ErrClosed.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,8 +108,8 @@ func (f *File) Close() error {
 	return err
 }
 
-// ensureWritable rotates a full file and opens the file at path if that is not f.f. If it fails,
-// f.f stays unchanged.
+// ensureWritable rotates a full file, and opens the file at path unless f.f is this file. If it
+// fails, f.f stays unchanged.
 func (f *File) ensureWritable() error {
 	at, err := os.Stat(f.path)
 	if err == nil && at.Size() >= f.limit {
@@ -152,7 +152,7 @@ func (f *File) rotate() error {
 	return f.renameBackups()
 }
 
-// renameBackups renames path to path.1 and before that path.1 to path.2 and so on, up to the
+// renameBackups renames path to path.1, after it has renamed path.1 to path.2 and so on, up to the
 // first free name.
 func (f *File) renameBackups() error {
 	gap := 1

@@ -13,8 +13,8 @@ const (
 	sharingViolation = syscall.Errno(32)
 )
 
-// openAppend opens a file like os.OpenFile with O_APPEND, and with FILE_SHARE_DELETE, without
-// which an open file cannot be renamed.
+// openAppend opens a file like os.OpenFile with O_APPEND. It also sets FILE_SHARE_DELETE, because
+// otherwise the open file could not be renamed.
 func openAppend(path string) (*os.File, error) {
 	return create(path, appendOnly, shareAll)
 }

@@ -20,9 +20,9 @@ func appendLine(b, line []byte) []byte {
 	return b
 }
 
-// wholeLines returns the lines at the beginning of b that fit into 4 KiB, but at least one. Up
-// to that size a write to a pipe is atomic (POSIX PIPE_BUF on Linux), so that lines of two
-// gateways on one stderr do not mix.
+// wholeLines returns the lines at the beginning of b that fit into 4 KiB, and at least one line. A
+// write of up to 4 KiB to a pipe is atomic (PIPE_BUF on Linux), so that lines of two gateways on
+// one stderr do not mix.
 func wholeLines(b []byte) []byte {
 	head := b[:min(len(b), 4096)]
 	if i := bytes.LastIndexByte(head, '\n'); i >= 0 {

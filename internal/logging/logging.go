@@ -27,10 +27,10 @@ type Options struct {
 // New returns a logger that writes one whole line per record to w, with one Write call each.
 // Write calls never overlap.
 //
-// The message and all values except numbers, booleans, times and durations are masked before
-// they are encoded, also in groups, so that JSON stays valid. Keys and group names are the
-// gateway's and are not masked. Attributes given to With are encoded at once: a secret added to
-// the Mask later is not masked in them.
+// The message and all values, including values in groups, are masked before they are encoded, so
+// that JSON stays valid. Numbers, booleans, times and durations are not masked, and neither are
+// keys and group names, which the gateway determines. Attributes of With are encoded at once: a
+// secret that is added to the Mask later is not masked in these attributes.
 func New(w io.Writer, o Options) *slog.Logger {
 	v := attrReplacer{mask: o.Mask, json: o.Format == "json"}
 	h := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: v.replace}

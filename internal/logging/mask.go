@@ -11,9 +11,8 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// minSecret is the length of the shortest value that is masked. Environment values such as 0, 1
-// or on are not secrets, and masking every 1 would make the log unreadable without hiding
-// anything.
+// minSecret is the length of the shortest value that is masked. Environment values such as 0, 1 or
+// on are not secrets, and a log in which every 1 is masked would be unreadable.
 const minSecret = 4
 
 // A Mask replaces secrets in text. It finds the values given to NewMask and Add
@@ -21,7 +20,7 @@ const minSecret = 4
 //   - unchanged, with any of their bytes percent-encoded, with any of their characters escaped
 //     as in JSON strings, and with several of these encodings applied one after the other;
 //   - in the base64 alphabet for URLs, without base64 padding, and as part of a tool's name;
-//   - cut short, in front of a … that marks the truncation of a text.
+//   - truncated, in front of a … that marks the truncation of a text.
 //
 // It does not find values encoded in hex or base64. Of the values that it was not given, it finds
 // user:pass@ and the query of URLs, "Bearer xxx" and "Authorization: xxx" (see findCredentials).
@@ -44,7 +43,8 @@ type maskState struct {
 	decodedFilter   *prefixFilter // filter of decodedEncodings
 }
 
-// maxPast is the number of earlier values that a Mask keeps. Each costs one search per masked line.
+// maxPast is the number of earlier values that a Mask keeps. Each value requires one search per
+// masked line.
 const maxPast = 256
 
 // NewMask returns a Mask for these values.
@@ -54,17 +54,17 @@ func NewMask(values ...string) *Mask {
 	return m
 }
 
-// Add adds values. They are masked in all texts from its return on. Values shorter than 4 bytes
-// are ignored, and space around a value is trimmed. Each line of a value, and the credentials
-// after the scheme of an Authorization header, are masked on their own, too.
+// Add adds values. After Add has returned, they are masked in all texts. Values shorter than 4
+// bytes are ignored, and space around a value is trimmed. Each line of a value, and the credentials
+// after the scheme of an Authorization header, are also masked separately.
 func (m *Mask) Add(values ...string) {
 	m.update(func(old maskState) maskState {
 		return maskState{current: slices.Concat(old.current, values), past: old.past}
 	})
 }
 
-// SetSecrets replaces the values. The latest 256 earlier values are still masked, because they
-// may appear in later messages.
+// SetSecrets replaces the values. The latest 256 earlier values are still masked, because later
+// messages may contain them.
 func (m *Mask) SetSecrets(values ...string) {
 	m.update(func(old maskState) maskState {
 		return maskState{current: values, past: slices.Concat(old.current, old.past)}
@@ -165,9 +165,9 @@ func jsonEscape(s string) string {
 // withoutQuotes removes the first and last byte.
 func withoutQuotes(quoted string) string { return quoted[1 : len(quoted)-1] }
 
-// String returns s with every secret replaced by ***. Without secrets it returns s itself and
-// does not allocate. Secrets that overlap or contain one another become one ***, so that no part
-// of either remains.
+// String returns s with every secret replaced by ***. If s contains no secret, String returns s
+// itself and does not allocate. Secrets that overlap or contain one another become one ***, so that
+// no part of them remains.
 func (m *Mask) String(s string) string {
 	if m == nil {
 		return s
@@ -181,8 +181,8 @@ func (m *Mask) String(s string) string {
 	return replaceSpans(s, k.find(findCredentials(s), s))
 }
 
-// A prefixFilter is a Bloom filter of the first three bytes of the texts to search for. Most
-// short texts contain none of them and need not be searched for each secret.
+// A prefixFilter is a Bloom filter of the first three bytes of the texts to search for. Most short
+// texts contain none of these prefixes and need not be searched for each secret.
 type prefixFilter [1 << 16 / 64]uint64
 
 func newPrefixFilter(texts []string) *prefixFilter {
@@ -228,9 +228,9 @@ func appendAll(spans []textRange, s, secret string) []textRange {
 	}
 }
 
-// replaceSpans replaces spans by ***, overlapping ones together. A strings.Replacer that takes
-// the longest secret first would leave the end of a secret whose beginning belongs to another
-// one.
+// replaceSpans replaces each span, and each group of overlapping spans, by ***. A strings.Replacer
+// that replaces the longest secret first would leave the end of a secret whose beginning overlaps
+// another secret.
 func replaceSpans(s string, spans []textRange) string {
 	if len(spans) == 0 {
 		return s

@@ -11,19 +11,20 @@ import (
 
 // SinkOptions configure a Sink. The zero value queues 1 MiB and reports lost records as text.
 type SinkOptions struct {
-	Limit int // bytes that are queued at most; 0 = 1 MiB; only tests set it
+	Limit int // maximum number of queued bytes; 0 = 1 MiB; only tests set it
 	// Lost returns the line that reports n lost records; nil = FormatLost("text"). It must not use
 	// the Sink.
 	Lost func(n int) []byte
 }
 
-// A Sink is a writer that never blocks on the writer behind it: a client that starts the gateway
-// and never reads its stderr must not stop it. Each Write is one record, which slog guarantees.
+// A Sink is a writer that never waits for the underlying writer, because a client that starts the
+// gateway and never reads its stderr must not block it. Each Write contains one record; slog
+// guarantees this.
 //
-// At most Limit bytes wait to be written, including the write in progress; at most two buffers
-// of that size are allocated. A record that does not fit is dropped as a whole. When there is
-// room again, a line with the number of lost records is written in their place. The lines of a
-// failed write are lost and counted, and the next record is tried again.
+// At most Limit bytes are queued, including the write in progress; at most two buffers of this size
+// are allocated. A record that does not fit is dropped as a whole. When the queue has room again, a
+// line with the number of lost records is written in place of these records. The lines of a failed
+// write are lost and counted; the next record causes a new attempt.
 type Sink struct {
 	w     io.Writer
 	limit int
@@ -40,7 +41,7 @@ type Sink struct {
 	abandoned   bool      // Close has stopped waiting
 }
 
-// OpenSink starts the goroutine that writes to w. Close ends it.
+// OpenSink starts the goroutine that writes to w. Close ends the goroutine.
 func OpenSink(w io.Writer, o SinkOptions) *Sink {
 	s := &Sink{w: w, limit: o.Limit, lost: o.Lost, done: make(chan struct{})}
 	s.wake.L = &s.mu
@@ -54,9 +55,9 @@ func OpenSink(w io.Writer, o SinkOptions) *Sink {
 	return s
 }
 
-// Write queues a copy of one record and returns at once. Without room the record is dropped and
-// counted, which is not an error. After Close it returns os.ErrClosed. It may be called
-// concurrently.
+// Write queues a copy of one record and returns at once. If the queue is full, the record is
+// dropped and counted, and Write returns no error. After Close, Write returns os.ErrClosed. It may
+// be called concurrently.
 func (s *Sink) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +90,8 @@ func (s *Sink) queueLocked(p []byte) bool {
 }
 
 // Close stops accepting records and waits until all queued records are written, for at most
-// timeout. It returns an error if records were not written. If a write to the writer behind
-// blocks, the goroutine ends when that write does. Close does not close the writer.
+// timeout. It returns an error if records were not written. If a write to the underlying writer
+// blocks, the goroutine ends when this write ends. Close does not close the underlying writer.
 func (s *Sink) Close(timeout time.Duration) error {
 	s.mu.Lock()
 	s.closed = true
@@ -131,8 +132,8 @@ func (s *Sink) run() {
 	}
 }
 
-// nextBatch waits for queued lines and returns them; spare becomes the queue. An empty batch
-// means that the Sink is closed and empty.
+// nextBatch waits for queued lines and returns them; spare becomes the new queue. An empty batch
+// means that the Sink is closed and its queue is empty.
 func (s *Sink) nextBatch(spare []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +155,7 @@ func (s *Sink) nextBatch(spare []byte) []byte {
 	return batch
 }
 
-// finishWrite counts lines as written or lost, and reports whether to continue.
+// finishWrite counts lines as written or lost, and reports whether the goroutine should continue.
 func (s *Sink) finishWrite(lines []byte, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// maxLibraryLine is the number of bytes of a library's message that are logged: net/http quotes
+// maxLibraryLine bounds the logged part of a library's message, in bytes, because net/http quotes
 // up to 4 KiB of a server's response.
 const maxLibraryLine = 500
 
 // CaptureStandardLog logs the messages that libraries write with package log of the standard
-// library to a logger, at level debug. For example, net/http writes one when a server sends more
-// than its response. Package log has one logger for the process. After end is called, messages
-// are discarded.
+// library to a logger, at level debug. For example, net/http writes a message when a server sends
+// more bytes than its response. Package log has one logger for the process. After end is called,
+// messages are discarded.
 func CaptureStandardLog(to *slog.Logger) (end func()) {
 	log.SetFlags(0)
 	log.SetOutput(libraryWriter{to})
@@ -31,7 +31,7 @@ type libraryWriter struct{ to *slog.Logger }
 func (l libraryWriter) Write(p []byte) (int, error) {
 	text := strings.Join(strings.Fields(string(p)), " ")
 	if len(text) > maxLibraryLine {
-		// The mark lets the mask find a truncated secret.
+		// The truncationMark makes the mask search for a truncated secret.
 		text = strings.ToValidUTF8(text[:maxLibraryLine], "") + truncationMark
 	}
 	l.to.Debug("message of a library", "text", text)

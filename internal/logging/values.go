@@ -17,8 +17,8 @@ type attrReplacer struct {
 const timeFormat = "2006-01-02T15:04:05.000000Z"
 
 // replace is a ReplaceAttr of slog: slog calls it for the message and for every leaf of every
-// group, with LogValuers resolved. A wrapping handler would have to walk groups and With
-// attributes itself, without a gain.
+// group, with LogValuers resolved. A wrapping handler would have to process groups and the
+// attributes of With itself, without an advantage.
 func (v attrReplacer) replace(_ []string, a slog.Attr) slog.Attr {
 	if unmaskedKeys[a.Key] {
 		return a
@@ -42,9 +42,9 @@ func (v attrReplacer) replace(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// unmaskedKeys are the keys of values that come from the gateway or are names in the
-// configuration. They are not masked. Names given by servers are masked, because they may
-// contain secrets that the server was given.
+// unmaskedKeys are the keys whose values are not masked: values from the gateway itself, and names
+// in the configuration. Names from servers are masked, because they may contain secrets that the
+// server received from the gateway.
 var unmaskedKeys = map[string]bool{
 	"backend": true, "session": true, "outcome": true,
 	"added": true, "removed": true, "changed": true, // backends, and keys of the configuration
@@ -75,8 +75,8 @@ func (v attrReplacer) anyValue(x any) slog.Value {
 
 func (v attrReplacer) maskedText(s string) slog.Value { return slog.StringValue(v.mask.String(s)) }
 
-// jsonValue encodes x as JSON. If that contains a secret, the value is its masked text, because
-// replacing a part of JSON might make it invalid.
+// jsonValue encodes x as JSON. If the JSON contains a secret, the value is the masked JSON as a
+// string, because replacing a part of JSON might make it invalid.
 func (v attrReplacer) jsonValue(x any) slog.Value {
 	raw, err := encode(x)
 	if err != nil {

@@ -45,7 +45,7 @@ func FindHeader(name, value string) []Secret {
 	return sweep(finder{depth: nestingLimit}.findHeader(name, value), name, value)
 }
 
-// sweep adds the tokens of known issuers that are not in parts yet, in any context.
+// sweep adds to parts the tokens of known issuers, in any context, that parts does not contain yet.
 func sweep(parts []Secret, name, text string) []Secret {
 	found := issuedInText().FindAllStringSubmatchIndex(text, -1)
 	for _, m := range found {
@@ -63,7 +63,7 @@ func sweep(parts []Secret, name, text string) []Secret {
 
 func find(name, text string) []Secret { return finder{depth: nestingLimit}.find(name, text) }
 
-// nestingLimit is the number of nested forms that are parsed. Deeper ones are treated as a whole.
+// nestingLimit is the number of nested forms that are parsed. Deeper forms are treated as a whole.
 const nestingLimit = 6
 
 // A finder finds secrets. depth is the number of nested forms that it still parses.
@@ -80,17 +80,17 @@ var (
 )
 
 var (
-	// packages begin a reference to a package or an image, which may contain an @.
+	// packages are the beginnings of references to packages and images, which may contain an @.
 	packages = []string{
 		"npm", "git", "github", "gitlab", "bitbucket", "gist", "docker", "file", "jsr", "pypi",
 		"oci", "mailto", "workspace", "link",
 	}
-	// digests are last words of names of digests.
+	// digests are the last words of names of digests.
 	digests = []string{
 		"sha", "sha1", "sha256", "commit", "rev", "revision", "digest", "checksum", "ref",
 		"version", "hash", "etag",
 	}
-	// logins are last words of names of a user and password: -u user:password.
+	// logins are the last words of names whose value is a user and password: -u user:password.
 	logins = []string{"u", "user", "login", "userpass", "userpwd"}
 	// authKinds are values of AUTH that denote a method.
 	authKinds = []string{
@@ -195,7 +195,7 @@ func isHeaderFlag(name string) bool {
 		strings.HasPrefix(name, "-") && strings.HasSuffix(strings.ToLower(name), "header")
 }
 
-// isDigestOf reports whether text is a digest and has the name of one: COMMIT_SHA.
+// isDigestOf reports whether text is a digest and has the name of a digest: COMMIT_SHA.
 func isDigestOf(name, text string) bool {
 	parts := splitName(name)
 	if len(parts) == 0 || strings.Trim(text, "0123456789abcdefABCDEF") != "" {
@@ -274,7 +274,7 @@ func (f finder) findInURL(text string) []Secret {
 	at := strings.Index(text, "://") + len("://")
 	end := at + lengthUntil(text[at:], "/?#")
 	if strings.IndexByte(text[at:end], '@') < 0 {
-		// A password may contain / or #. Then the text after the : is not a port.
+		// A password may contain / or #. In this case the text after the : is not a port.
 		_, port, ok := strings.Cut(text[at:end], ":")
 		last := strings.LastIndexByte(text, '@')
 		if ok && last > end && strings.Trim(port, digits) != "" {
@@ -336,8 +336,8 @@ func (f finder) findInQuery(key, value string) []Secret {
 	return nil
 }
 
-// findInJSON finds the secret members of a JSON text. headers: the text is an object of HTTP
-// headers.
+// findInJSON finds the secret members of a JSON text. headers is true if the text is an object of
+// HTTP headers.
 func (f finder) findInJSON(headers bool, text string) []Secret {
 	var all []Secret
 	WalkJSON([]byte(text), IsSecretName, func(path []string, from, to int) {

@@ -11,11 +11,11 @@ import (
 var (
 	// issued matches tokens with a prefix that their issuer uses only for tokens.
 	issued = lazy.Regexp(`^(?:` + prefixes + `)[\w.~+/=:-]{8,}$`)
-	// issuedInText matches such a token after a character that ends a word.
+	// issuedInText matches a token of issued after a character that ends a word.
 	issuedInText = lazy.Regexp(`(?:^|[^A-Za-z0-9_.-])((?:` + prefixes + `)[\w.~+/=:-]{8,}` +
 		`|(?:AKIA|ASIA)[A-Z0-9]{12,}|(?:npm|hf|gsk|ntn|pcsk)_\w{16,})`)
-	// issuedAmbiguous matches tokens with a prefix that plain words have, too. They need a digit
-	// or both cases.
+	// issuedAmbiguous matches tokens with a prefix that ordinary words may also have. Such a token
+	// must contain a digit or both cases.
 	issuedAmbiguous = lazy.Regexp(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|` +
 		`e2b_|BSA|EAA|dapi|dvc_|LTAI|pk_|rk_|fc-|rnd_|ops_|ph[cx]_|vcp_|sqp_|sgp_|glc_|ntn_|` +
 		`gsk_|jina_)[\w.~+/=-]{8,}$`)
@@ -35,11 +35,11 @@ const prefixes = `gh[pousr]_|github_pat_|gl[a-z]{2,5}-|sk[-_]|[rp]k_(?:live|test
 	`pplx-|sbp_|nvapi-|whsec_|dckr_pat_|ATATT|ATCTT|NRAK-|AGE-SECRET-KEY-|hv[bsr]\.|gls[a-z]_|` +
 	`sntry[su]_|pcsk_|lsv2_|apify_api_|PMAK-|xkeysib-|pscale_[a-z]+_|ctx7sk|CCIPAT_|secret-token:`
 
-// LooksSecret reports whether text is a secret by its form. It is one if it begins like the tokens
-// of a known issuer or like the value of an Authorization header, is a URL with a password,
-// contains a private key, or is a long random word. Text of fewer than 8 characters is not a
-// secret, and neither is a UUID, because most UUIDs are identifiers. A hexadecimal digest is one,
-// because many tokens look like digests, unless it begins with the name of its algorithm.
+// LooksSecret reports whether text is a secret by its form: it begins like the tokens of a known
+// issuer or like the value of an Authorization header, is a URL with a password, contains a private
+// key, or is a long random word. Text of fewer than 8 characters is not a secret, and neither is a
+// UUID, because most UUIDs are identifiers. A hexadecimal digest counts as a secret, because many
+// tokens look like digests, unless it begins with the name of its algorithm.
 func LooksSecret(text string) bool {
 	text = strings.TrimSpace(text)
 	if len(text) < 8 {
@@ -87,8 +87,8 @@ var (
 // prose or a placeholder and not a credential.
 func IsWord(text string) bool { return word().MatchString(text) || IsPlaceholder(text) }
 
-// IsPlaceholder reports whether text takes the place of a credential: TOKEN, DOCS_TOKEN, $TOKEN, or
-// the $ in front of {TOKEN}.
+// IsPlaceholder reports whether text is a placeholder for a credential: TOKEN, DOCS_TOKEN, $TOKEN,
+// or the $ in front of {TOKEN}.
 func IsPlaceholder(text string) bool {
 	return len(text) < 40 && placeholder().MatchString(text) && !hasIssuer(text)
 }

@@ -9,10 +9,10 @@ import (
 // nested deeper are visited with the names of the outer members only.
 const maxNames = 64
 
-// WalkJSON visits the values of a JSON text in order: each string, number and literal, with its
-// quotes, and as a whole each object or array under a name for which whole returns true. path
-// contains the names of the members around the value, the nearest last; the elements of an array
-// have the name of the array. path is valid only during the call.
+// WalkJSON calls visit for the values of a JSON text in order: for each string (with its quotes),
+// number and literal. If whole returns true for the name of an object or array, it is visited as a
+// whole instead. path contains the names of the members around the value, the nearest last; the
+// elements of an array have the name of the array. path is valid only during the call of visit.
 //
 // WalkJSON reads truncated and invalid JSON as far as possible. Its time and memory are linear.
 func WalkJSON(text []byte, whole func(name string) bool, visit func(path []string, from, to int)) {
@@ -28,7 +28,7 @@ type walker struct {
 	visit func(path []string, from, to int)
 
 	path   []string // names of open members
-	named  []bool   // for each open object or array: path contains its name
+	named  []bool   // for each open object or array: whether path contains its name
 	beyond int      // open objects and arrays beyond maxNames
 	member bool     // the last name of path belongs to the next value
 }
@@ -99,8 +99,7 @@ func (w *walker) close() {
 	}
 }
 
-// MemberValue returns the offset of the value, if the string that ends at i is the name of a
-// member.
+// MemberValue returns the offset of the value if the string that ends at i is the name of a member.
 func MemberValue(text []byte, i int) (int, bool) {
 	i = SkipSpace(text, i)
 	if i == len(text) || text[i] != ':' {
@@ -109,8 +108,8 @@ func MemberValue(text []byte, i int) (int, bool) {
 	return SkipSpace(text, i+1), true
 }
 
-// ValueEnd returns the end of the value that begins at i. Without a value, in front of a closing
-// bracket, it returns i.
+// ValueEnd returns the end of the value that begins at i. If a closing bracket begins at i, it
+// returns i.
 func ValueEnd(text []byte, i int) int {
 	for depth := 0; i < len(text); {
 		switch text[i] {

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// identifierEndings are last words of names of identifiers, which services show: MODEL,
-// SLACK_TEAM_ID.
+// identifierEndings are the last words of names of identifiers that services do not treat as
+// secrets: MODEL, SLACK_TEAM_ID.
 var identifierEndings = []string{
 	"id", "ids", "model", "models", "bucket", "project", "org", "organization", "team",
 	"workspace", "tenant", "account", "cluster", "namespace", "database", "db", "table", "index",
@@ -20,12 +20,11 @@ const (
 	minMixed  = 6 // characters of the shortest part that mixes letters and digits
 )
 
-// IsOpaque reports whether text, the value of a variable with an ordinary name, looks generated
-// and may be a secret. It has at least 8 characters and mixes letters and digits, capitals and
-// small letters, or these and signs, in a way that words, numbers, versions and names of models
-// and regions do not. Text with spaces, options, URLs, paths, JSON and assignments are not
-// opaque: Find finds the secrets in them. Values under a name such as MODEL or TEAM_ID are not
-// opaque either.
+// IsOpaque reports whether text, the value of a variable with an ordinary name, looks generated and
+// may be a secret. Such a text has at least 8 characters and mixes letters, digits, capitals and
+// signs in a way that does not occur in words, numbers, versions and names of models and regions.
+// Text with spaces, options, URLs, paths, JSON and assignments are not opaque, because Find finds
+// the secrets in them. Values under a name such as MODEL or TEAM_ID are not opaque either.
 func IsOpaque(name, text string) bool {
 	text = strings.TrimSpace(text)
 	if len(text) < minOpaque || IsPlain(text) || IsUUID(text) ||
@@ -67,8 +66,8 @@ func isStructured(text string) bool {
 		strings.Contains(text, "://") || assignment().MatchString(strings.TrimRight(text, "="))
 }
 
-// isMixed reports whether a part of a value without signs is not a word, number or version such
-// as word2024, 32B or v20241022.
+// isMixed reports whether a part of a value, between signs, mixes characters in a way that does not
+// occur in words, numbers and versions such as word2024, 32B or v20241022.
 func isMixed(part string) bool {
 	if kindChanges(part) > max(2, len(part)/3) {
 		return true

@@ -27,7 +27,8 @@ import (
 const Redacted = "***"
 
 // IsSecret reports whether value is a secret, by its name or by its form. Booleans, file paths and
-// URLs without credentials are not secrets, even under the name of one. Numbers are: PIN: 1234.
+// URLs without credentials are not secrets, even under the name of a secret. A number under such a
+// name is a secret: PIN: 1234.
 func IsSecret(name, value string) bool {
 	return IsSecretName(name) && !isHarmless(value) || LooksSecret(value)
 }
@@ -47,16 +48,16 @@ var (
 		"signature", "tok", "pw", "dbpass", "userpass", "smtppass", "sshpass", "pgpass",
 		"rootpass", "adminpass", "apitokens", "authtokens",
 	}
-	// notKeys end with "key" and do not denote a key.
+	// notKeys are words that end with "key" and do not denote a key.
 	notKeys = []string{"monkey", "turkey", "donkey", "hotkey", "whiskey", "hockey", "jockey"}
-	// plurals denote secrets after one of the words in pluralOwners: API_KEYS, access_tokens.
-	// Elsewhere they denote a number: MAX_TOKENS.
+	// plurals denote secrets after one of the words in pluralOwners: API_KEYS, access_tokens. After
+	// other words they denote a number: MAX_TOKENS.
 	plurals      = []string{"keys", "tokens", "pats"}
 	pluralOwners = []string{
 		"api", "auth", "access", "bearer", "refresh", "private", "secret", "static", "id",
 	}
-	// harmlessEndings are last words of names of settings that belong to a secret: TOKEN_URL,
-	// KEY_FILE.
+	// harmlessEndings are the last words of names of settings that are related to a secret but
+	// contain none: TOKEN_URL, KEY_FILE.
 	harmlessEndings = []string{
 		"file", "path", "dir", "url", "uri", "type", "method", "mode", "limit", "count", "name",
 		"enabled", "disabled", "timeout", "host", "port", "var", "ttl", "length", "size",
@@ -67,8 +68,9 @@ var (
 	}
 )
 
-// IsSecretName reports whether key is the name of a secret: of an environment variable, a header, a
-// flag, a query parameter or a JSON member, in any case and with any separators.
+// IsSecretName reports whether key is the name of a secret. key may be the name of an environment
+// variable, a header, a flag, a query parameter or a JSON member, in any case and with any
+// separators.
 func IsSecretName(key string) bool {
 	parts := splitName(key)
 	if len(parts) == 0 {
@@ -157,9 +159,9 @@ func IsSecretHeader(name string) bool {
 	return len(parts) == 0 || !slices.Contains(openHeaders, parts[len(parts)-1])
 }
 
-// IsPlain reports whether text is never a secret by itself, under any name, and too common to
-// search for in other text: a boolean, a number, a duration or size, an IP address, a host name,
-// host:port, a file path, a URL without credentials, or a single word of fewer than 8 letters.
+// IsPlain reports whether text is never a secret by itself, and too common to search for in other
+// text: a boolean, a number, a duration or size, an IP address, a host name, host:port, a file
+// path, a URL without credentials, or a single word of fewer than 8 letters.
 func IsPlain(text string) bool {
 	text = strings.TrimSpace(text)
 	switch {
@@ -190,7 +192,7 @@ var (
 	hostName = lazy.Regexp(`^(?i:localhost|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.[a-z]{2,24})$`)
 )
 
-// isHarmless reports whether text is not a secret even under the name of one.
+// isHarmless reports whether text is not a secret even under the name of a secret.
 func isHarmless(text string) bool {
 	if switchValue().MatchString(text) || filePath().MatchString(text) {
 		return true

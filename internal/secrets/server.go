@@ -7,8 +7,8 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// FindInServerURL finds the secrets in the URL of a server. UUIDs in it are secrets, too: they
-// permit the use of the server.
+// FindInServerURL finds the secrets in the URL of a server. UUIDs in the URL count as secrets,
+// because they may permit the use of the server.
 func FindInServerURL(name, text string) []Secret {
 	parts := Find(name, text)
 	for _, at := range serverUUID().FindAllStringIndex(text, -1) {
@@ -25,7 +25,7 @@ func FindInServerURL(name, text string) []Secret {
 var serverUUID = lazy.Regexp(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
 
 // IsShellVariable reports whether a variable is set by the shells of all users and contains no
-// secret. Its value may appear in paths throughout the log.
+// secret. The log may contain its value in many paths.
 func IsShellVariable(variable string) bool {
 	switch variable {
 	case "HOME", "USERPROFILE", "USER", "USERNAME", "LOGNAME", "PWD", "PATH", "SHELL", "LANG",

@@ -25,7 +25,7 @@ func QueryStart(uri string) int {
 }
 
 // IsSecretUserInfo reports whether the user information of a URI, in front of the @, may be a
-// secret. Expressions of a template are not.
+// secret. Expressions of a template are not secrets.
 func IsSecretUserInfo(info string) bool {
 	rest, some := withoutExpressions(info)
 	return !some || strings.Trim(rest, ":") != ""
