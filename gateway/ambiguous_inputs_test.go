@@ -21,7 +21,7 @@ func wantUnusable(t *testing.T, client *mcptest.Peer, member string) {
 	}
 }
 
-// forEachMember runs a test for each member that an error must name.
+// forEachMember runs a test for each case. The error must name the member of the case.
 func forEachMember(t *testing.T, of map[string]string,
 	test func(t *testing.T, member, sent string)) {
 	for sent, member := range of {
@@ -71,8 +71,8 @@ func faultyInputs() map[string]string {
 	return of
 }
 
-// Ambiguous input requests of a modern backend end the call: of a stateless client, of a session
-// client, and of a task.
+// Ambiguous input requests of a modern backend end the call, for stateless clients, session
+// clients and tasks.
 func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 	forEachMember(t, faultyInputs(), func(t *testing.T, member, sent string) {
 		_, client, gh := openGeneration(t, "modern")
@@ -104,8 +104,8 @@ func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 	})
 }
 
-// A task with another status has no inputs: well-formed input requests are removed, ambiguous
-// ones rejected.
+// A task whose status is not input_required has no inputs: well-formed input requests are removed,
+// and ambiguous input requests are rejected.
 func TestInputRequestsOfTaskWithoutInputs_F_SEC_5(t *testing.T) {
 	const asks = `{"a":{"method":"elicitation/create","params":{"message":"x"}}}`
 	for _, status := range []string{`"working"`, `"cancelled"`, `"completed","result":{}`,
@@ -133,7 +133,7 @@ func TestInputRequestsOfTaskWithoutInputs_F_SEC_5(t *testing.T) {
 	})
 }
 
-// A result that is complete to the gateway must not be anything else to a client.
+// A result that the gateway reads as complete must not have another type for a client.
 func TestResultTypeInAnotherCase_F_SEC_5(t *testing.T) {
 	for _, generation := range []string{"legacy", "modern"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestResultTypeInAnotherCase_F_SEC_5(t *testing.T) {
 }
 
 // The messages in a URLElicitationRequired error of 2025-11-25 get the backend's label. All other
-// bytes stay.
+// bytes of the error are unchanged.
 func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 	const failure = `{ "data":{"x":1.0, "elicitations":[ ` +
 		`{"mode":"url","elicitationId":"e","url":"https://a.example/x","message" : "\u00e9"} ,` +
@@ -168,7 +168,7 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 			client.Want(`{"jsonrpc":"2.0","id":1,"error":` + newID + `}`)
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // of a task
+	synctest.Test(t, func(t *testing.T) { // result of a task
 		h, _, gh := openTaskBackend(t, settings{})
 		a, _ := h.connectClient()
 		a.Initialize("2025-11-25", allClientCaps)
@@ -192,7 +192,8 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 	}
 }
 
-// If such an error is ambiguous, clients of both kinds get an error of the gateway.
+// If a URLElicitationRequired error is ambiguous, clients of both generations get an error of the
+// gateway.
 func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
 	const good = `{"mode":"url","url":"https://a.example/x","message":"m"}`
 	of := map[string]string{
@@ -242,7 +243,7 @@ var faultyTasks = map[string]string{
 	`"taskId":"t1","status":"working","tas\u212aId":"somebody"`: `differs from "taskId"`,
 }
 
-// A client never reads another task than the gateway in a backend's message.
+// In a backend's message, a client never reads another task than the gateway does.
 func TestFaultyTasks_F_SEC_4(t *testing.T) {
 	// Session client, legacy backend.
 	opened := func(t *testing.T) (h *harness, client, gh *mcptest.Peer) {

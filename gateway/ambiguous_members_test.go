@@ -8,7 +8,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Ambiguous messages are not forwarded in either direction; a request gets an error.
+// Ambiguous messages are forwarded in neither direction. An ambiguous request gets an error.
 func TestAmbiguousMembers_F_SEC_4(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")

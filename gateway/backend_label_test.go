@@ -9,7 +9,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A text that could not be labelled with the backend's name reaches no client.
+// A text to which the backend's name cannot be added is sent to no client.
 func TestTextsWithoutBackendLabel_F_SEC_5(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")

@@ -20,9 +20,9 @@ type backloggedConn struct {
 
 func (c *backloggedConn) Backlogged() bool { return c.slow.Load() }
 
-// A backend sends more notifications than the client reads. Log messages and progress are
-// dropped, resource updates are merged and sent once the client has caught up, and responses go
-// through.
+// A backend sends more notifications than the client reads. Log messages and progress are dropped.
+// Resource updates are merged, and sent when the client has read the queued messages. Responses
+// are delivered.
 func TestBacklog_FloodingBackendKeepsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")

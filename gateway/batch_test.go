@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// Modern revisions have no batches: a modern request in a batch is rejected, whatever its method
-// and revision, and the others in the batch are served.
+// Modern revisions have no batches: every modern request in a batch is rejected, and all other
+// requests in the batch are served.
 func TestBatch_RejectsModernRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")
@@ -27,7 +27,7 @@ func TestBatch_RejectsModernRequest(t *testing.T) {
 			strings.Replace(firstRequest("6"), "2026-07-28", "2025-03-26", 1),
 			`{"jsonrpc":"2.0","id":7,"method":"ping"}`,
 		}, `,`) + `]`)
-		for range 2 { // 2 and 6 name a legacy revision
+		for range 2 { // requests 2 and 6 name a legacy revision
 			gh.SendResult(gh.WantRequest("tools/call").ID(), `{"content":[]}`)
 		}
 		gh.WantNothing()
@@ -40,7 +40,7 @@ func TestBatch_RejectsModernRequest(t *testing.T) {
 			t.Errorf("the audit log has\n%s", got)
 		}
 
-		// served outside of a batch
+		// the same request is served outside of a batch
 		client.Send(modernRequest("8", "tools/call", `"name":"ask",`, `{}`))
 		gh.SendResult(gh.WantRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(completeResult("8", `"content":[]}`))

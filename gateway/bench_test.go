@@ -54,8 +54,8 @@ func (l memConn) Close() error {
 	return nil
 }
 
-// A benchGateway is a gateway with audit log whose backends respond at once, except to the tool
-// "never".
+// A benchGateway is a gateway with an audit log. Its backends respond at once, except to calls of
+// the tool "never".
 type benchGateway struct {
 	memConn
 
@@ -103,7 +103,7 @@ func newBenchGateway(tb testing.TB, backends int, answer string) *benchGateway {
 	return r
 }
 
-// serveBackend plays a backend.
+// serveBackend acts as a backend.
 func (r *benchGateway) serveBackend(name string, conn memConn) {
 	var list strings.Builder
 	fmt.Fprintf(&list, `{"tools":[{"name":"never_%s","inputSchema":{"type":"object"}}`, name)
@@ -170,8 +170,8 @@ func benchRequest(b *testing.B, r *benchGateway, m wire.Message) {
 	}
 }
 
-// BenchmarkCall measures a call and its response, already parsed, depending on the number of
-// backends, sessions and calls in flight. It does not get slower with any of them.
+// BenchmarkCall measures a parsed call and its response, for several numbers of backends, sessions
+// and calls in flight. The time should not increase with any of these numbers.
 func BenchmarkCall(b *testing.B) {
 	for _, n := range []int{1, 20, 200} {
 		b.Run(fmt.Sprintf("%d backends", n), func(b *testing.B) {
@@ -219,9 +219,9 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// The limits are the current numbers, 24 and 10, plus one. Two allocations of a call are the
-// harness's own, two are for its journal record, which is encoded elsewhere. The race detector
-// adds a few.
+// The limits are the current numbers of allocations, 24 and 10, plus one. Two allocations of a
+// call are in the harness, and two are for the journal record, which another goroutine encodes.
+// The race detector adds a few.
 func TestAllocations(t *testing.T) {
 	more := 1.0
 	if info, _ := debug.ReadBuildInfo(); slices.Contains(info.Settings,
@@ -233,7 +233,8 @@ func TestAllocations(t *testing.T) {
 		new(benchToolCall(2, "tool_7_of_b19", "thirty-two bytes")): 24,
 		new(wire.NewRequest("2", "tools/list", nil)):               10,
 	} {
-		least := math.Inf(1) // the best of several: allocations of other goroutines count, too
+		// lowest of several runs, because allocations of other goroutines are also counted
+		least := math.Inf(1)
 		for range 5 {
 			least = min(least, testing.AllocsPerRun(200, func() { r.roundTrip(t, *m) }))
 		}

@@ -12,8 +12,8 @@ import (
 	"mcpgateway/internal/mcptest"
 )
 
-// CONTEXT-05: filtered-out tools cost a client's context nothing: the list is shorter by their
-// size.
+// CONTEXT-05: denied tools use no context of the client's model: the list is shorter by the size
+// of these tools.
 func TestCONTEXT_05_FilteredToolsCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const kept, n = 5, 100
@@ -52,7 +52,7 @@ func TestCONTEXT_05_FilteredToolsCostNothing(t *testing.T) {
 	})
 }
 
-// CONTEXT-06: a large result is forwarded whole, and so is a tool's declared result size.
+// CONTEXT-06: a large result and a tool's declared result size are forwarded unchanged.
 func TestCONTEXT_06_LargeResultIsForwarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{maxMessage: 4 << 20}, "gh")
@@ -75,7 +75,8 @@ func TestCONTEXT_06_LargeResultIsForwarded(t *testing.T) {
 	})
 }
 
-// OBS-01: the status, the log, the journal and the client's error agree about a backend, at once.
+// OBS-01: the status, the log, the journal and the client's error report the same state of a
+// backend at the same time.
 func TestOBS_01_StatusLogJournalAndClientAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set *backends.Set

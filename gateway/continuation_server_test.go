@@ -12,10 +12,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A call is answered with input_required. A reload then gives the backend's name to another
-// program. The requestState of the first program and the user's responses must not reach it,
-// whether the client is stateless or has a session. A change of the environment alone keeps the
-// program.
+// A backend responds to a call with input_required. A reload then gives the backend's name to
+// another program. The requestState of the first program and the user's responses must not be sent
+// to the second program, neither for a stateless client nor for a session client. If only the
+// environment changes, the program remains the same.
 func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 	for _, one := range []struct {
 		name string

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A call at a legacy backend stays open while its client responds, and continues with its ticket.
-// Responses without the ticket would run the tool a second time.
+// A call at a legacy backend stays open until the client responds, and continues with the ticket.
+// Responses without the ticket are rejected, because they would run the tool a second time.
 func TestContinuation_WithoutRequestState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -39,8 +39,8 @@ func TestContinuation_WithoutRequestState(t *testing.T) {
 		gh.SendResult(asked.ID(), `{"content":[]}`)
 		client.Want(completeResult("3", `"content":[]}`))
 
-		// Some clients write null for absent members. Responses that nobody requested are passed
-		// to the backend.
+		// Some clients write null for absent members. Unrequested responses are forwarded to the
+		// backend.
 		for _, more := range []string{`"inputResponses":null,"requestState":null,`,
 			`"inputResponses":{},`, `"inputResponses":{"user_name":{"action":"accept"}},`} {
 			client.Send(modernRequest("4", "tools/call", `"name":"ask",`+more, clientCaps))
@@ -51,8 +51,8 @@ func TestContinuation_WithoutRequestState(t *testing.T) {
 }
 
 // A call begun at a modern backend is not run again after the backend has become legacy: neither
-// by a client's retry, with the backend running or starting, nor by the gateway's own for a
-// session client.
+// by a retry of a stateless client, with the backend running or starting, nor by the gateway's
+// retry for a session client.
 func TestContinuation_GenerationChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{generation: map[string]string{"gh": "auto"}}, "gh")

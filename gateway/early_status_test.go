@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// callAsTasks makes a client call a tool as a task; it returns the client, the backend and the
-// calls.
+// callAsTasks makes a client call a tool as a task several times. It returns the client, the
+// backend and the calls.
 func callAsTasks(t *testing.T, calls int) (client, gh *mcptest.Peer, made []wire.Message) {
 	h := newHarness(t, settings{singleClient: true}, "gh")
 	client, _ = h.connectClient()
@@ -34,8 +34,8 @@ func taskStatus(task string, n int) string {
 		`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":%q,"status":"working","statusMessage":"%d"}}`, task, n)
 }
 
-// A task status that precedes the response naming the task is sent after the response, if its
-// call is certain.
+// A task status that arrives before the response that creates the task is forwarded after the
+// response, if the call of the task is certain.
 func TestEarlyStatus_FollowsResponse(t *testing.T) {
 	const answer = `{"task":{"taskId":"t","status":"working"}}`
 	t.Run("the only call", func(t *testing.T) {
@@ -61,8 +61,8 @@ func TestEarlyStatus_FollowsResponse(t *testing.T) {
 	t.Run("two calls", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			client, gh, made := callAsTasks(t, 2)
-			gh.Send(taskStatus("t", 1))                       // may belong to either
-			gh.SendOnStream(made[1].ID(), taskStatus("t", 2)) // belongs to the second
+			gh.Send(taskStatus("t", 1))                       // may belong to either call
+			gh.SendOnStream(made[1].ID(), taskStatus("t", 2)) // belongs to the second call
 			gh.SendResult(made[0].ID(), `{"task":{"taskId":"u","status":"working"}}`)
 			client.Next()
 			client.WantNothing()

@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// clientMessages returns the messages to the clients of all conversations, the elements of
-// batches separately, without the backends' own errors.
+// clientMessages returns the messages to the clients in all conversations, without errors that
+// backends have sent. The elements of batches are separate messages.
 func clientMessages(t *testing.T) []string {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -63,8 +63,8 @@ func TestMission_D_EveryMessageHasJSONRPCVersion(t *testing.T) {
 	}
 }
 
-// The gateway's own errors use the five standard codes and one more, outside of the range that
-// MCP reserves.
+// Errors of the gateway use the five standard codes and one additional code, which is outside the
+// range that MCP reserves.
 func TestMission_B_GatewayErrorCodes(t *testing.T) {
 	ours := []int{wire.CodeParseError, wire.CodeInvalidRequest, wire.CodeMethodNotFound,
 		wire.CodeInvalidParams, wire.CodeInternalError, wire.CodeNotInitialized}

@@ -8,7 +8,7 @@ import (
 	"mcpgateway/internal/mcptest"
 )
 
-// A call that exceeds a backend's queue is rejected; the backend is not counted as lost.
+// A call for a full queue of a backend is rejected. The outcome is not backend_lost.
 func TestQueueFullIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{maxInFlight: 1}, "gh")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// FillUsedTickets fills the table of used tickets, with entries that expire within a time.
+// FillUsedTickets fills the table of used tickets with entries that expire within the given time.
 func (g *Gateway) FillUsedTickets(within time.Duration) {
 	for n := 0; ; n++ {
 		claim := &rerunClaim{fmt.Sprint(n), "", time.Now().Add(within)}
@@ -15,7 +15,7 @@ func (g *Gateway) FillUsedTickets(within time.Duration) {
 	}
 }
 
-// FillTaskListeners uses up the task listeners, except for so many.
+// FillTaskListeners uses up the limit of task listeners, except for the given number.
 func (g *Gateway) FillTaskListeners(but int) {
 	for acquireShare(&g.taskListeners, "", maxTaskListeners) {
 	}
@@ -24,7 +24,7 @@ func (g *Gateway) FillTaskListeners(but int) {
 	}
 }
 
-// SuspendedCalls returns the number of calls that are or were suspended and have not ended.
+// SuspendedCalls returns the number of calls that were suspended at least once and have not ended.
 func (g *Gateway) SuspendedCalls() int {
 	g.suspended.mu.Lock()
 	defer g.suspended.mu.Unlock()

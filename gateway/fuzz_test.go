@@ -27,7 +27,7 @@ func nonBlankLines(text []byte) (all []string) {
 	return all
 }
 
-// countRequests adds the number of responses that a client's line allows per request id.
+// countRequests adds the number of responses that a client's line allows for each request id.
 func countRequests(line []byte, expected map[wire.ID]int) {
 	m, err := wire.Parse(line)
 	switch {
@@ -46,7 +46,7 @@ func countRequests(line []byte, expected map[wire.ID]int) {
 	}
 }
 
-// A fuzzHarness runs a gateway whose client and backend lines come from the fuzzer.
+// A fuzzHarness runs a gateway with a client and a backend that send lines of the fuzzer.
 type fuzzHarness struct {
 	*harness
 	client  *mcptest.Peer
@@ -137,7 +137,7 @@ func (p *fuzzHarness) endSession() {
 	}
 }
 
-// answerProcess answers the process's input with its own params.
+// answerProcess responds to each message to the process with the params of that message.
 func (p *fuzzHarness) answerProcess() (more bool) {
 	gh := p.process()
 	if gh == nil {
@@ -167,9 +167,9 @@ func (p *fuzzHarness) answerProcess() (more bool) {
 	return more
 }
 
-// FuzzSession: for any client lines, and any backend lines between its responses: output in both
-// directions is JSON-RPC, no id gets more responses than requests, a healthy client is still
-// served, and everything ends.
+// FuzzSession tests that, for any lines of a client and any lines of a backend between its
+// responses, the output in both directions is JSON-RPC, no id gets more responses than requests,
+// another client is still served, and all goroutines end.
 func FuzzSession(f *testing.F) {
 	const hello = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"sampling":{},"elicitation":{}},"clientInfo":{"name":"f","version":"1"}}}` + "\n" +
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" +
@@ -228,8 +228,9 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// FuzzBackend: for any backend output in place of its responses, in either generation ("$" stands
-// for the id of its last request): each request of the client gets exactly one response.
+// FuzzBackend tests that each request of a client gets exactly one response, for any output of a
+// backend of either generation instead of its responses. "$" in the output is replaced by the id
+// of the last request.
 func FuzzBackend(f *testing.F) {
 	const hello = `{"jsonrpc":"2.0","id":$,"result":` + mcptest.InitializeResult + "}\n"
 	tools := `{"jsonrpc":"2.0","id":$,"result":` + mcptest.ToolsResult("t") + "}\n"

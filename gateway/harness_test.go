@@ -21,7 +21,7 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// settings are a test gateway's deviations from the defaults.
+// settings are the options of a test gateway. Zero values are defaults.
 type settings struct {
 	prefix       catalog.Prefix
 	separator    string
@@ -47,8 +47,8 @@ type settings struct {
 	generation          map[string]string // "" = legacy
 }
 
-// newGateway wires a gateway as main does, over backends reached by dial, and runs it until the
-// test ends.
+// newGateway creates a gateway as main does, with backends that dial connects to, and runs the
+// gateway until the test ends.
 func newGateway(t testing.TB, o settings, names []string, dial func(string) (transport.Conn, error),
 	log, journal *slog.Logger) *gateway.Gateway {
 	var all []config.Backend
@@ -157,7 +157,7 @@ func readSettings(t *testing.T, c map[string]string) settings {
 	return o
 }
 
-// A harness is a gateway whose backends are played by the test.
+// A harness is a gateway with a test as its backends.
 type harness struct {
 	t       *testing.T
 	log     *mcptest.Log
@@ -167,7 +167,8 @@ type harness struct {
 	queues map[string]chan *mcptest.Peer
 }
 
-// newHarness starts a gateway with backends of these names, in a synctest bubble.
+// newHarness starts a gateway with backends with these names. It must be called in a synctest
+// bubble.
 func newHarness(t *testing.T, o settings, names ...string) *harness {
 	h := &harness{t: t, queues: make(map[string]chan *mcptest.Peer)}
 	var log, journal *slog.Logger
@@ -185,7 +186,7 @@ func newHarness(t *testing.T, o settings, names ...string) *harness {
 	return h
 }
 
-// nextProcess returns the next process of a backend once it is started.
+// nextProcess waits for the next process of a backend and returns it.
 func (h *harness) nextProcess(name string) *mcptest.Peer {
 	h.t.Helper()
 	select {

@@ -19,9 +19,9 @@ import (
 )
 
 // The isolation test has two clients and two backends, one shared and one with per-session
-// connections. Every message of a backend about a call carries the call's mark, such as A#17. No
-// client may ever read a mark of the other one, and no input response may come from another
-// client than the one that was asked.
+// connections. Every message of a backend about a call contains the call's mark, such as A#17. A
+// client must never read a mark of the other client, and an input response must come from the
+// client to which the input request was sent.
 const clientLetters = "AB"
 
 func findMark(text []byte) string {
@@ -33,7 +33,7 @@ func findMark(text []byte) string {
 	return ""
 }
 
-// deliveryCount counts deliveries, to show that the test has delivered something.
+// deliveryCount counts deliveries, to prove that the test has delivered messages.
 type deliveryCount struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -45,7 +45,7 @@ func (y *deliveryCount) count(what string) {
 	y.counts[what]++
 }
 
-// A participant is a client or a backend, made of a real peer.
+// A participant is a client or a backend with a real peer.
 type participant struct {
 	*peer.Peer
 	t      *testing.T
@@ -90,7 +90,7 @@ func (c markChecker) Read() (wire.Message, wire.ID, error) {
 	return m, about, err
 }
 
-// A pendingRequest is a request in flight; want is the mark that its response must carry.
+// A pendingRequest is a request in flight. Want is the mark that the response must contain.
 type pendingRequest struct {
 	*participant
 	want string
@@ -118,7 +118,7 @@ func (w *pendingRequest) OnResponse(m wire.Message, err error) {
 	}
 }
 
-// request sends a request, cancels it now and then, and waits for its end.
+// request sends a request, cancels it with some probability, and waits for its end.
 func (p *participant) request(name, method, mark, params string) {
 	w := &pendingRequest{participant: p, want: mark, done: make(chan struct{}), name: name}
 	call := &peer.Call{Handler: w, Token: wire.ID(wire.Quote("token " + mark))}
@@ -130,7 +130,7 @@ func (p *participant) request(name, method, mark, params string) {
 	<-w.done
 }
 
-// HandleRequest implements peer.Handler: a client answers requests, a backend runs calls.
+// HandleRequest implements peer.Handler: a client responds to requests, and a backend runs calls.
 func (p *participant) HandleRequest(r *peer.Request) {
 	at := findMark(r.Raw())
 	if p.who == "" && at == "" {
@@ -179,7 +179,7 @@ func (p *participant) replyHandshake(r *peer.Request) {
 	}
 }
 
-// sendUnsolicited sends a backend's messages during a call.
+// sendUnsolicited sends requests and notifications of a backend during a call.
 func (p *participant) sendUnsolicited(r *peer.Request, at string) {
 	for range p.random(4) {
 		switch p.random(4) {
@@ -199,7 +199,7 @@ func (p *participant) sendUnsolicited(r *peer.Request, at string) {
 	}
 }
 
-// run runs a participant over conn until the end of the test.
+// run connects a participant to conn until the end of the test.
 func (p *participant) run(conn transport.Conn, opts peer.Options) {
 	p.Peer = peer.New(conn, p, opts)
 	done := make(chan struct{})

@@ -2,7 +2,7 @@ package gateway
 
 import "testing"
 
-// The whole lifecycle: every state with every kind of method.
+// The test covers every state with every kind of method.
 func TestMission_C_Lifecycle(t *testing.T) {
 	states := [...]sessionState{uninitialized, awaitingInitialized, ready, closing}
 	for method, want := range map[string][len(states)]admission{

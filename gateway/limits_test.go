@@ -78,7 +78,7 @@ func TestListTasks_PageLimit(t *testing.T) {
 	})
 }
 
-// A task whose backend no longer responds fails its call in the end.
+// A call that has become a task fails after several polls if the backend no longer responds.
 func TestPolledTask_SilentBackendFailsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true,
@@ -125,7 +125,7 @@ func TestSuspended_InputRequestLimit(t *testing.T) {
 	})
 }
 
-// An unknown URI is echoed in the error unless it is long.
+// The error for an unknown URI contains the URI unless the URI is too long.
 func TestLongURIIsNotEchoed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")
@@ -145,7 +145,8 @@ func TestLongURIIsNotEchoed(t *testing.T) {
 	})
 }
 
-// Subscribed URIs are kept and therefore bounded, for session and stateless clients.
+// The length of a subscribed URI is bounded, for session and stateless clients, because the URI is
+// stored.
 func TestLongURISubscriptionIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -206,7 +207,8 @@ func TestStatelessTasks_InputRequestLimit(t *testing.T) {
 	})
 }
 
-// A request rejected by the HTTP server is audited like one rejected by the gateway.
+// A request that the HTTP server has rejected is audited like a request that the gateway has
+// rejected.
 func TestRecordRejected_IsAudited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// serveResourcesStartup plays the startup of a server that has tools and resources, and lists
-// none of the latter.
+// serveResourcesStartup handles the startup of a server that has tools and resources, but lists no
+// resources.
 func serveResourcesStartup(t *testing.T, p *mcptest.Peer, tool, resources string) {
 	t.Helper()
 	p.ServeHandshake(
@@ -29,9 +29,9 @@ func serveResourcesStartup(t *testing.T, p *mcptest.Peer, tool, resources string
 	}
 }
 
-// A result names resources that are in no list. Its client reads and subscribes to them at the
-// backend of the result; other clients cannot. A resource that another backend lists belongs to
-// that one.
+// A result contains links to resources that are in no list. The client of the result reads the
+// resources, and subscribes to them, at the backend of the result; other clients cannot. A
+// resource that another backend lists belongs to that other backend.
 func TestLinks_SessionReadsLinkedResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "a", "b")
@@ -86,7 +86,7 @@ func TestLinks_SessionReadsLinkedResource(t *testing.T) {
 	})
 }
 
-// Beyond the limit the oldest link is forgotten.
+// At the limit the oldest link is removed.
 func TestLinks_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "a", "b")

@@ -50,8 +50,8 @@ func startWithResource(t *testing.T, h *harness, name string) *mcptest.Peer {
 	return p
 }
 
-// A subscription is active before it is acknowledged, sends only what its filter selects, each
-// notification with its id, and unsubscribes at the backend when it ends.
+// A subscription is active before its acknowledgement. It sends only the notifications that its
+// filter selects, each with the subscription id, and unsubscribes at the backend when it ends.
 func TestListen_FilterAndIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -63,7 +63,7 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		client.Send(listenFor(`"L"`,
 			`{"resourceSubscriptions":["x:a","y:nobody has it","x:a"],"promptsListChanged":true,"unknown":true}`))
 		armed := gh.WantRequest("resources/subscribe")
-		client.WantNothing() // not before the backend has confirmed
+		client.WantNothing() // the backend has not yet confirmed
 		gh.SendResult(armed.ID(), `{}`)
 		gh.SendError(gh.WantRequest("resources/subscribe").ID(),
 			`{"code":-32002,"message":"I do not have it either"}`)
@@ -83,7 +83,7 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		gh.ServeToolsList(mcptest.ToolsResult("t", "u"))
 		client.WantJSON(
 			`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
-		// The list is the same, but clients that cache results based on it must be notified.
+		// The list is the same, but clients may cache results that depend on the list.
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		gh.ServeToolsList(mcptest.ToolsResult("t", "u"))
 		client.WantJSON(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
@@ -102,7 +102,7 @@ func TestListen_FilterAndIDs(t *testing.T) {
 	})
 }
 
-// Unsupported filters are not acknowledged; an empty subscription ends at once.
+// Unsupported filters are omitted from the acknowledgement. An empty subscription ends at once.
 func TestListen_UnsupportedFiltersAreOmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -136,8 +136,8 @@ func quotedURIs(n int) string {
 	return strings.Join(all, ",")
 }
 
-// A silent backend does not block: unconfirmed subscriptions are omitted. When the gateway shuts
-// down, each subscription gets its response.
+// A backend that does not respond does not block: the acknowledgement omits unconfirmed
+// subscriptions. When the gateway shuts down, each subscription gets its response.
 func TestListen_SilentBackendAndGracefulEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -160,8 +160,8 @@ func TestListen_SilentBackendAndGracefulEnd(t *testing.T) {
 	})
 }
 
-// A subscription that succeeds another one is not ended with that one, even if the backend has
-// not confirmed it yet.
+// The end of a subscription does not end a later subscription to the same resource, even if the
+// backend has not yet confirmed the later one.
 func TestListen_SuccessorKeepsSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -189,8 +189,7 @@ func TestListen_SuccessorKeepsSubscription(t *testing.T) {
 	})
 }
 
-// Each of many subscriptions is notified of a change once, and not at all if its list is the
-// same.
+// Each of many subscriptions gets one notification of a change, and none if its list is unchanged.
 func TestListen_EachListenerIsNotifiedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{inFlight: 1000}, "gh")
@@ -221,7 +220,8 @@ func TestListen_EachListenerIsNotifiedOnce(t *testing.T) {
 	})
 }
 
-// One principal's subscriptions leave room for others, however many client infos it uses.
+// The subscriptions of one principal leave room for other principals, even if the principal uses
+// many client infos.
 func TestListen_PerPrincipalLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{inFlight: 20_000}, "gh")

@@ -13,7 +13,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// server info, instructions and capabilities come from the backends known at that moment.
+// Server info, instructions and capabilities are those of the backends that are known at the
+// handshake.
 func TestMission_C_InitializeUsesKnownCatalog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := settings{stateDir: t.TempDir()}
@@ -115,8 +116,8 @@ func TestSTART_08_DiscoverStartsNoBackend(t *testing.T) {
 	})
 }
 
-// With the tools cached on disk the first list needs no backend. An unchanged backend causes no
-// notification, a changed one does.
+// With the tools in the cache on disk, the first list requires no backend. A backend with other
+// tools than in the cache causes a notification; an unchanged backend does not.
 func TestCachedCatalogIsListedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := settings{stateDir: t.TempDir()}
@@ -134,7 +135,7 @@ func TestCachedCatalogIsListedAtOnce(t *testing.T) {
 		if got := listTools(t, client); got != want || time.Since(began) != 0 {
 			t.Errorf("after %v: %s\nwant %s", time.Since(began), got, want)
 		}
-		client.Send(toolsCall("1", "docs__search")) // waits for its backend
+		client.Send(toolsCall("1", "docs__search")) // waits until its backend has started
 		client.WantNothing()
 		gh, docs := h.nextProcess("gh"), h.nextProcess("docs")
 		docs.ServeHandshake("")
@@ -151,8 +152,9 @@ func TestCachedCatalogIsListedAtOnce(t *testing.T) {
 	})
 }
 
-// Each change is notified once: not again when something else changes, but again after it was
-// undone in between.
+// The client is notified of each change once. It is not notified if the change is reverted within
+// coalesce, or if it has already read the changed list. It is notified when the list later changes
+// back.
 func TestNOTIF_07_ChangeIsNotifiedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -170,11 +172,11 @@ func TestNOTIF_07_ChangeIsNotifiedOnce(t *testing.T) {
 		change("b")
 		time.Sleep(time.Second)
 		client.WantNotification("notifications/tools/list_changed")
-		change("c") // and back within coalesce
+		change("c") // reverted within coalesce
 		change("b")
 		time.Sleep(time.Second)
 		client.WantNothing()
-		listTools(t, client) // b
+		listTools(t, client) // the list with b
 		change("c")
 		listTools(t, client) // before the notification
 		time.Sleep(time.Second)
@@ -186,7 +188,7 @@ func TestNOTIF_07_ChangeIsNotifiedOnce(t *testing.T) {
 	})
 }
 
-// PAGE-03, and an invalid cursor.
+// PAGE-03: all pages are listed, and an invalid cursor is rejected.
 func TestPAGE_03_AllPagesAreListedAndCallable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -236,7 +238,7 @@ func TestDamagedCatalogCacheIsIgnored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// valid JSON except for one byte that must not reach a client
+		// valid JSON except for one byte, which must not be sent to a client
 		if err := os.WriteFile(files[0], []byte(strings.Replace(string(text), "search", "sear\xff",
 			1)), 0o600); err != nil {
 			t.Fatal(err)

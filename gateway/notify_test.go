@@ -13,8 +13,8 @@ import (
 const allCapsHandshake = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true},"logging":{},` +
 	`"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"experimental":{"bar":{"x":1.0}},"extensions":{"foo":{}}},"serverInfo":{"name":"s","version":"1"}}`
 
-// serveFullStartup plays the startup of a backend with all capabilities and a tool, a prompt and
-// a resource named after it.
+// serveFullStartup handles the startup of a backend with all capabilities, and with a tool, a
+// prompt and a resource that are named after the backend.
 func serveFullStartup(p *mcptest.Peer, name string) {
 	p.ServeHandshake(allCapsHandshake)
 	p.ServeToolsList(mcptest.ToolsResult(name))
@@ -46,7 +46,7 @@ func openTwoClients(t *testing.T, o settings,
 	return h, a, b, backends
 }
 
-// FIDELITY-16, VERSION-05: the capabilities sent to a client are those of its backends, including
+// FIDELITY-16, VERSION-05: the capabilities for a client are those of the backends, including
 // unknown keys.
 func TestVERSION_05_FIDELITY_16_CapabilitiesOfBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestVERSION_05_FIDELITY_16_CapabilitiesOfBackends(t *testing.T) {
 	})
 }
 
-// Methods whose capability was not offered to a client do not exist for it.
+// A method is not found if its capability was not offered to the client.
 func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -88,7 +88,7 @@ func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 	})
 }
 
-// Resource updates reach subscribers only.
+// Resource updates are sent only to subscribers.
 func TestResourceUpdatesReachSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh", "docs")
@@ -121,7 +121,8 @@ func TestResourceUpdatesReachSubscribers(t *testing.T) {
 	})
 }
 
-// The completion of a URL elicitation reaches its client only, even if the call has ended.
+// The completion of a URL elicitation is sent only to the client of the elicitation, even if the
+// call has ended.
 func TestElicitationCompleteReachesItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh", "docs")
@@ -145,7 +146,8 @@ func TestElicitationCompleteReachesItsSession(t *testing.T) {
 		a.Want(complete(gh, "e2"))
 		complete(gh, "nobody's")
 		complete(docs, "e1")
-		// from now on unsolicited messages of gh belong to b, unless an id names another session
+		// from here, unsolicited messages of gh belong to b, unless an id in them belongs to
+		// another session
 		b.Send(toolsCall("1", "gh"))
 		gh.WantRequest("tools/call")
 		a.Want(complete(gh, "e1"))
@@ -154,7 +156,7 @@ func TestElicitationCompleteReachesItsSession(t *testing.T) {
 	})
 }
 
-// CONC-09: messages on a per-session connection reach that client only.
+// CONC-09: messages on a per-session connection are sent only to the client of the session.
 func TestCONC_09_PerSessionConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, a, b, _ := openTwoClients(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")

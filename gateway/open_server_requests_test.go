@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// sendServerRequests sends requests of a backend and returns how many reached the client, and how
-// many were rejected.
+// sendServerRequests sends requests of a backend. It returns the number of requests that the
+// client has received, and the number of rejected requests.
 func sendServerRequests(client, backend *mcptest.Peer, prefix string, n int) (put, refused int) {
 	for i := range n {
 		backend.Sendf(`{"jsonrpc":"2.0","id":"%s%d","method":"roots/list"}`, prefix, i)
@@ -20,8 +20,8 @@ func sendServerRequests(client, backend *mcptest.Peer, prefix string, n int) (pu
 	return len(client.TakeAll()), len(backend.TakeAll())
 }
 
-// One backend gets at most half of the slots if there are others, and each gets a few even if
-// others have used up the rest.
+// If there are several backends, each gets at most half of the slots, and at least a few slots
+// even if other backends use all the rest.
 func TestServerRequest_LimitPerBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "a", "b", "c", "d")
@@ -62,8 +62,8 @@ func TestServerRequest_LimitPerBackend(t *testing.T) {
 	})
 }
 
-// A request on a call's stream ends with the call: it is cancelled at the client and declined
-// towards the backend.
+// A request on a call's stream ends with the call: the request to the client is cancelled, and the
+// backend's request is declined.
 func TestServerRequest_EndsWithItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, _, ofCall := startCallThatAsks(t, settings{}, allClientCaps)
@@ -104,8 +104,8 @@ func TestServerRequest_EndsWithItsCall(t *testing.T) {
 	})
 }
 
-// A request whose call is uncertain is assigned to another call of the backend when its call
-// ends. It has a timeout only if there is none.
+// A request whose call is uncertain is assigned to another call at the backend when its call ends.
+// The request has a timeout only if there is no such call.
 func TestServerRequest_WithoutCallTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}
@@ -142,7 +142,8 @@ func TestServerRequest_WithoutCallTimesOut(t *testing.T) {
 	})
 }
 
-// Requests that some clients silently drop as malformed are rejected.
+// A request whose params are not an object is rejected, because some clients silently drop such
+// requests.
 func TestServerRequest_NonObjectParamsAreRefused(t *testing.T) {
 	for params, want := range map[string]string{
 		`5`: "", `[]`: "", `"x"`: "", `true`: "", `{"_meta":5}`: "", `{"_meta":[]}`: "",

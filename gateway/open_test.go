@@ -14,13 +14,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// openSession begins a session over conn and delivers its messages as the HTTP server does, until
-// conn is closed. Then the returned channel is closed, and Closed must follow.
+// openSession begins a session over conn and passes the messages to the session as the HTTP server
+// does, until conn is closed. Then it closes the returned channel, and the caller must call
+// Closed.
 func (h *harness) openSession(conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
 	return h.openSessionFor("", conn)
 }
 
-// openSessionFor is openSession for a named principal.
+// openSessionFor begins a session for a named principal, as openSession does.
 func (h *harness) openSessionFor(principal string,
 	conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
 	s, closed = h.gateway.Open("", principal, conn), make(chan struct{})
@@ -39,7 +40,8 @@ func (h *harness) sessionInCall() (conn transport.Conn, client, gh *mcptest.Peer
 	return h.sessionInCallFor("")
 }
 
-// sessionInCallFor is sessionInCall for a named principal.
+// sessionInCallFor opens a session with a call in flight for a named principal, as sessionInCall
+// does.
 func (h *harness) sessionInCallFor(principal string) (conn transport.Conn, client, gh *mcptest.Peer,
 	s *gateway.Session, closed chan struct{}) {
 	conn, client = mcptest.NewPeer(h.t, "client")
@@ -52,8 +54,8 @@ func (h *harness) sessionInCallFor(principal string) (conn transport.Conn, clien
 	return conn, client, gh, s, closed
 }
 
-// A session of Open is served like one of Serve. When its Conn is closed its calls are cancelled
-// at once, and requests to the client get no response.
+// A session that Open has begun is served like a session of Serve. When the Conn is closed, the
+// calls of the session are cancelled at once, and requests to the client get no response.
 func TestOpen_EndWhenClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")
@@ -86,7 +88,8 @@ func TestOpen_EndWhenClientDisconnects(t *testing.T) {
 	})
 }
 
-// When the gateway shuts down, calls in flight get half a second, and messages still go through.
+// When the gateway shuts down, calls in flight may run for another half second, and messages are
+// still delivered.
 func TestOpen_Shutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -112,7 +115,7 @@ func TestOpen_Shutdown(t *testing.T) {
 	})
 }
 
-// A client that does not read is disconnected, although no goroutine reads from it.
+// A client that does not read is disconnected, even though no goroutine reads from its connection.
 func TestOpen_NonReadingClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -146,8 +149,9 @@ func isChanClosed(c chan struct{}) bool {
 	}
 }
 
-// A process shared by principals exits during a call of one. Its stderr may stem from another's
-// call and is not in the error; with a single principal it is.
+// A process that several principals share exits during a call. Its stderr output may be caused by
+// a call of another principal, and is not in the error. If there is only one principal, the output
+// is in the error.
 func TestSharedProcessStderrIsHiddenFromPrincipals(t *testing.T) {
 	for principal, want := range map[string]string{
 		"2": "exit 1; its last output is in the gateway's log; outcome unknown",

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// wantNotDelivered sends a request and notifications on the stream of a request and checks that
-// no client gets them: elicitations are cancelled, other requests rejected.
+// wantNotDelivered sends requests and notifications on the stream of a request, and checks that no
+// client gets them: elicitations are cancelled, and other requests are rejected.
 func wantNotDelivered(t *testing.T, gh *mcptest.Peer, stream wire.ID, clients ...*mcptest.Peer) {
 	t.Helper()
 	gh.SendOnStream(stream,
@@ -25,9 +25,9 @@ func wantNotDelivered(t *testing.T, gh *mcptest.Peer, stream wire.ID, clients ..
 	}
 }
 
-// Two clients with equal metadata share a statelessClient. Messages on the stream of a call of
-// one of them belong to that call: once it is cancelled or answered, or cannot take input
-// requests, the other client's call gets none of them.
+// Two clients with equal metadata share a statelessClient. Messages on the stream of a call belong
+// to that call. If that call was cancelled or has a response, or if its method allows no input
+// requests, the call of the other client gets none of these messages.
 func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 	const logs = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{},"completions":{},"resources":{}},"serverInfo":{"name":"gh","version":"1"}}`
 	for sharing, solo := range map[string]bool{"session": false, "shared": false, "": true} {
@@ -73,7 +73,7 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 				callOfB := next()
 				note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"of a"}}`
 				gh.SendOnStream(callOfA.ID(), note)
-				if sharing != "shared" { // no log level was set there
+				if sharing != "shared" { // no log level is set on the shared connection
 					a.WantNotification("notifications/message")
 				} else {
 					a.TakeAll()
@@ -98,7 +98,7 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 				gh.SendOnStream(callOfA.ID(), note)
 				wantNotDelivered(t, gh, callOfA.ID(), a, b)
 
-				if sharing != "shared" { // where no capabilities were declared
+				if sharing != "shared" { // a shared connection declares no capabilities
 					gh.SendOnStream(callOfB.ID(),
 						`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"And b?"}}`)
 					wantInputRequired(t, b, "q1")
@@ -111,9 +111,9 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 
 const cancelRequest1 = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 
-// A request on the stream of an ended session call is not sent to the client on behalf of another
-// call; log messages are, because they belong to the session. A request that names a task belongs
-// to the task.
+// A request on the stream of an ended call of a session client is not assigned to another call. A
+// log message on this stream is sent to the client, because the message belongs to the session. A
+// request that names a task belongs to the task.
 func TestOrigin_StreamOfEndedSessionCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")
@@ -138,8 +138,8 @@ func TestOrigin_StreamOfEndedSessionCall(t *testing.T) {
 	})
 }
 
-// A request on a call's stream belongs to that call even if the call's handler is wrapped: a
-// queue once did that, and such requests found no call.
+// A request on a call's stream belongs to that call even if the call's handler is wrapped. A queue
+// that wrapped handlers once caused such requests to belong to no call.
 func TestOrigin_StreamOfReplacedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)

@@ -33,8 +33,8 @@ func requestPage(t *testing.T, client *mcptest.Peer, kind catalog.Kind,
 	return string(m.Part(wire.PartResult)), string(value)
 }
 
-// PAGE-03: everything is listed page by page. The pages of one listing come from one snapshot: a
-// changed list does not mix with it, and a cursor of a list that is gone is unknown.
+// PAGE-03: all entries are listed page by page. All pages of a listing come from one snapshot,
+// even if the list changes meanwhile. A cursor of an earlier list is unknown.
 func TestPAGE_03_PagesComeFromOneSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{pageSize: 500}, "gh")
@@ -74,14 +74,14 @@ func TestPAGE_03_PagesComeFromOneSnapshot(t *testing.T) {
 			time.Sleep(time.Second)
 			client.WantNotification("notifications/tools/list_changed")
 		})
-		_, old := requestPage(t, client, catalog.Tools, "") // of b
+		_, old := requestPage(t, client, catalog.Tools, "") // cursor of the list with b
 		collect("b", func() {
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			gh.ServeToolsList(mcptest.ToolsResult(names("a")...))
 			time.Sleep(time.Second)
 			client.WantNotification("notifications/tools/list_changed")
 		})
-		_, cursor := requestPage(t, client, catalog.Tools, "") // of a
+		_, cursor := requestPage(t, client, catalog.Tools, "") // cursor of the list with a
 		if got, _ := requestPage(t, client, catalog.Tools, old); got !=
 			"Invalid params: unknown cursor" {
 			t.Errorf("an old cursor returned %s", got)
@@ -90,7 +90,8 @@ func TestPAGE_03_PagesComeFromOneSnapshot(t *testing.T) {
 			"Invalid params: unknown cursor" {
 			t.Errorf("a cursor of tools returned %s", got)
 		}
-		another, _ := h.connectClient() // which was shown nothing, with a cursor of the same list
+		// a client that has read no list uses a cursor of the same list
+		another, _ := h.connectClient()
 		another.Initialize("2025-11-25")
 		one, _ := requestPage(t, client, catalog.Tools, cursor)
 		if got, _ := requestPage(t, another, catalog.Tools, cursor); got != one {
@@ -99,8 +100,8 @@ func TestPAGE_03_PagesComeFromOneSnapshot(t *testing.T) {
 	})
 }
 
-// Changes are notified to clients that have requested the list; those of resources once,
-// whichever of the two lists has changed.
+// A change is notified to clients that have requested the list. A change of resources or resource
+// templates causes a single notification.
 func TestNOTIF_07_PromptAndResourceChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh")
@@ -138,8 +139,8 @@ func TestNOTIF_07_PromptAndResourceChanges(t *testing.T) {
 	})
 }
 
-// Before any list, requests wait for starting backends: they may still list the prompt, the
-// resource or a template for it.
+// Before the client has read a list, its requests wait for starting backends, because these may
+// list the prompt, the resource or a template that matches.
 func TestRequestsWaitForStartingBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{startTimeout: 10 * time.Second}, "gh", "docs")
@@ -178,7 +179,7 @@ func TestRequestsWaitForStartingBackends(t *testing.T) {
 	})
 }
 
-// A session whose connection is closed ends without grace and without an error.
+// A session whose connection is closed ends without a grace period and without an error.
 func TestDisconnectedSessionEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, served, ofCall := startCallThatAsks(t, settings{grace: time.Hour},
@@ -194,7 +195,8 @@ func TestDisconnectedSessionEndsAtOnce(t *testing.T) {
 	})
 }
 
-// Two sessions never have the same id; an id is free again when its session has ended.
+// Two sessions never have the same id at the same time. An id can be used again when its session
+// has ended.
 func TestSessionIDIsUnique(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{})
@@ -221,7 +223,8 @@ func TestSessionIDIsUnique(t *testing.T) {
 	})
 }
 
-// CONC-01: requests that wait for a task or a silent backend block nothing else.
+// CONC-01: requests that wait for a task or for a backend that does not respond do not block other
+// requests.
 func TestCONC_01_WaitingRequestsBlockNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, _, backends := openTwoClients(t, settings{}, "slow", "quick")
@@ -245,7 +248,7 @@ func TestCONC_01_WaitingRequestsBlockNothing(t *testing.T) {
 	})
 }
 
-// A client's capabilities are kept as long as its session and are therefore bounded.
+// The size of a client's capabilities is bounded, because they are stored until the session ends.
 func TestCapabilitiesLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{})

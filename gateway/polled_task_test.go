@@ -35,8 +35,8 @@ func callTool(id, tool, arguments, more string) string {
 		tool, arguments, more)
 }
 
-// A session client that has not asked for a task gets the result, once, however long it takes:
-// the gateway polls the task.
+// A session client that has not asked for a task gets the result, once. The gateway polls the task
+// without a time limit.
 func TestPolledTask_CallWaitsForResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, server, client := openTaskServerSession(t,
@@ -83,8 +83,8 @@ func TestPolledTask_CallWaitsForResult(t *testing.T) {
 	})
 }
 
-// A task's input requests reach the client, each once, also after a call that required input
-// first.
+// Each input request of a task is sent to the client once, even if the call has required input
+// before it became a task.
 func TestPolledTask_Inputs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, server, client := openTaskServerSession(t, settings{}, `{"elicitation":{}}`)
@@ -111,14 +111,14 @@ func TestPolledTask_Inputs(t *testing.T) {
 				t.Errorf("%s: %s", tool, m.Raw())
 			}
 		}
-		// test_tool_with_task is called again with the response
+		// the call of test_tool_with_task is sent again with the response
 		if n := server.ToolCalls(); n != 3 {
 			t.Errorf("%d calls", n)
 		}
 	})
 }
 
-// A cancelled call, or the end of its session, cancels its task.
+// The cancellation of a call, or the end of the session, cancels the call's task.
 func TestPolledTask_Cancelled(t *testing.T) {
 	for what, take := range map[string]func(*mcptest.Peer){
 		"cancelled": func(client *mcptest.Peer) {
@@ -141,7 +141,7 @@ func TestPolledTask_Cancelled(t *testing.T) {
 					t.Errorf("%d tasks are still running", n)
 				}
 				if what == "cancelled" {
-					// of the request to the client
+					// cancellation of the request to the client
 					client.WantNotification("notifications/cancelled")
 					client.WantNothing()
 				}
@@ -155,7 +155,7 @@ func TestPolledTask_Cancelled(t *testing.T) {
 	}
 }
 
-// A client that asks for a task gets one, whatever the backend has responded.
+// A client that asks for a task gets a task, even if the backend has responded without one.
 func TestPolledTask_RequestedTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, server, client := openTaskServerSession(t, settings{}, `{"elicitation":{}}`)
@@ -197,7 +197,7 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 		if got := result("tasks/result", slow); !strings.Contains(got, "cancelled") {
 			t.Errorf("the result of a cancelled task: %s", got)
 		}
-		quick := make("greet", `{"name":"you"}`) // never a task
+		quick := make("greet", `{"name":"you"}`) // the backend creates no task
 		wantText(t, "status", result("tasks/get", quick, "status"), `"completed"`)
 		for range 2 {
 			wantText(t, "result", result("tasks/result", quick, "content"),
@@ -217,7 +217,7 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 			`{"io.modelcontextprotocol/related-task":{"taskId":"`+asks+`"}}` {
 			t.Errorf("asked with _meta %s", meta)
 		}
-		client.WantNothing() // two wait, one sends the input request
+		client.WantNothing() // two requests wait; only one has caused an input request
 		client.SendResult(m.ID(), `{"action":"accept","content":{"confirm":"yes"}}`)
 		ended := 0
 		for ended < 2 {
@@ -249,7 +249,7 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 	})
 }
 
-// A tasks/result may be cancelled: its input request is cancelled, and sent again for the next
+// If a tasks/result is cancelled, its input request is cancelled, and is sent again for the next
 // tasks/result. The task continues.
 func TestPolledTask_ResultRequestCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -280,8 +280,8 @@ func TestPolledTask_ResultRequestCancelled(t *testing.T) {
 	})
 }
 
-// Many concurrent calls of session clients, some cancelled: each of the others gets one response,
-// and no task is left.
+// Many session clients make concurrent calls and cancel some. Each call that is not cancelled gets
+// one response, and no task is left.
 func TestPolledTask_Storm(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")

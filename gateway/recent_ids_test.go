@@ -14,7 +14,7 @@ func TestRecentIDs_ForgetsOldest(t *testing.T) {
 	r.add("gh", "")
 	for i := range maxRecentIDs + 1 {
 		r.add("gh", fmt.Sprint(i))
-		r.add("gh", fmt.Sprint(i)) // already in it
+		r.add("gh", fmt.Sprint(i)) // already stored
 	}
 	if len(r.ids) != maxRecentIDs || r.has("gh", "0") || !r.has("gh", "1") ||
 		!r.has("gh", fmt.Sprint(maxRecentIDs)) {
@@ -25,7 +25,8 @@ func TestRecentIDs_ForgetsOldest(t *testing.T) {
 	}
 }
 
-// However ids collide, no two tasks have the same client id, and each maps back to its backend.
+// Tasks with colliding ids get different client ids, and each client id maps to the task's
+// backend.
 func TestSessionTasks_UniqueClientIDs(t *testing.T) {
 	var all sessionTasks
 	seen := make(map[string]bool)
@@ -50,7 +51,7 @@ func TestSessionTasks_UniqueClientIDs(t *testing.T) {
 	}
 }
 
-// An evicted task leaves nothing behind.
+// The tables contain no data of an evicted task.
 func TestSessionTasks_EvictedTaskLeavesNothing(t *testing.T) {
 	var all sessionTasks
 	for i := range maxTasks {
@@ -59,7 +60,7 @@ func TestSessionTasks_EvictedTaskLeavesNothing(t *testing.T) {
 		all.end("a", fmt.Sprint(i/2))
 	}
 	all.reserve()
-	all.add("b", "0", &peer.ProgressRelay{}) // which a has
+	all.add("b", "0", &peer.ProgressRelay{}) // the id of a task of a
 	all.end("b", "0")
 	for i := range 2 * maxTasks {
 		if !all.reserve() {

@@ -13,8 +13,8 @@ import (
 const taskTimes = `"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000`
 
 // openRelayedTask starts a gateway whose only backend is modern and has created the task t1 for a
-// call of the client; more are members of its response. It returns the id and the result that the
-// client got.
+// call of the client. More contains further members of the backend's response. openRelayedTask
+// returns the task id and the result that the client got.
 func openRelayedTask(t *testing.T, more string) (client, gh *mcptest.Peer, task, made string) {
 	t.Helper()
 	h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}}, "gh")
@@ -34,8 +34,8 @@ func openRelayedTask(t *testing.T, more string) (client, gh *mcptest.Peer, task,
 	return client, gh, taskIDIn(t, m), string(rest)
 }
 
-// A modern backend's task is forwarded only with allowed members: no unsealed state, no id but
-// the client's, no terminal status without its outcome.
+// A modern backend's task is forwarded only with allowed members: without an unsealed state, with
+// no id except the client's id, and with no terminal status without its outcome.
 func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
 	const (
 		elicit = `{"method":"elicitation/create","params":{"message":"m"}}`
@@ -105,7 +105,7 @@ func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
 	}
 }
 
-// sameMembers reports whether two objects have the same members, whatever their order.
+// sameMembers reports whether two objects have the same members, in any order.
 func sameMembers(a, b string) bool {
 	n := 0
 	same := true
@@ -167,8 +167,10 @@ func TestRelayedTask_CreateTaskResult(t *testing.T) {
 	}
 }
 
-// A task's input requests go to a client that has declared them in this request, in a listen too,
-// at backends of both generations; others may retry. Forbidden requests reach no client.
+// A task's input requests are sent to a client only if the current request, which may be a
+// subscriptions/listen, declares the required capabilities. Otherwise the client gets an error and
+// may retry. Forbidden input requests are sent to no client. The same holds for backends of both
+// generations.
 func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 	const less = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	const asks = `{"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`
@@ -223,8 +225,8 @@ func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
 }
 
 // A legacy backend that reports a terminal status but no result does not block the client: the
-// status is working until the result is known. A tasks/result opened earlier is not relied on
-// forever.
+// status is working until the result is known. If a tasks/result that was sent earlier gets no
+// response, the gateway sends a new one.
 func TestRelayedTask_CompletedWithoutResult(t *testing.T) {
 	const ended = `{"taskId":"t1","status":"completed"}`
 	synctest.Test(t, func(t *testing.T) {
@@ -238,7 +240,7 @@ func TestRelayedTask_CompletedWithoutResult(t *testing.T) {
 		if waited := time.Since(began); waited != time.Second {
 			t.Errorf("notified after %v", waited)
 		}
-		getTask(client, gh, task, ended) // one sent after the end is awaited
+		getTask(client, gh, task, ended) // a tasks/result sent after the end stays open
 		wantText(t, "still unknown", nextWithoutServerInfo(client), works)
 		gh.WantNothing()
 		gh.SendResult(result.ID(), `{"content":[],"resultType":"input_required","n":1.50}`)
@@ -283,8 +285,8 @@ func TestRelayedTask_ErrorCode(t *testing.T) {
 	})
 }
 
-// The result may arrive exactly when one request is answered with working and another one asks
-// for it. Both get a correct response, and the result is requested once.
+// The result may arrive exactly when one tasks/get gets the status working and another tasks/get
+// arrives. Both get a correct response, and the result is requested once.
 func TestRelayedTask_EndsDuringPoll(t *testing.T) {
 	const ended = `{"taskId":"t1","status":"completed"}`
 	for range 200 {

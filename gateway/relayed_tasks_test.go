@@ -13,8 +13,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// openTaskServer starts a gateway in front of a TaskServer, which is modern, in a synctest
-// bubble.
+// openTaskServer starts a gateway in front of a TaskServer, which is a modern server. It must be
+// called in a synctest bubble.
 func openTaskServer(t *testing.T, o settings) (*harness, *mcptest.TaskServer) {
 	t.Helper()
 	server := mcptest.NewTaskServer()
@@ -61,8 +61,8 @@ func taskMember(client *mcptest.Peer, task string, path ...string) string {
 	return string(value)
 }
 
-// A modern backend's task is a stateless client's task under another id: available at once, ended
-// as the backend reports, and nothing runs twice.
+// A stateless client gets a modern backend's task with another id. The task is available at once
+// and ends as the backend reports, and no call runs twice.
 func TestRelayedTasks_Requests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, server, client := openTaskServerClient(t)
@@ -106,8 +106,8 @@ func TestRelayedTasks_Requests(t *testing.T) {
 	})
 }
 
-// Input requests are forwarded with the backend's keys and label, and so are the responses; also
-// for a call that requires input before it becomes a task.
+// Input requests are forwarded with the backend's keys and label, and responses with the same
+// keys, even if the call requires input before it becomes a task.
 func TestRelayedTasks_Inputs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, client := openTaskServerClient(t)

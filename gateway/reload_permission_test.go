@@ -15,7 +15,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// denyTools makes the configuration deny these globs of the backend gh.
+// denyTools changes the configuration to deny tools of the backend gh that match these globs.
 func denyTools(t *testing.T, set *backends.Set, generation, tools, prompts, resources string) {
 	t.Helper()
 	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute,
@@ -39,8 +39,8 @@ func applyConfig(t *testing.T, set *backends.Set, all ...config.Backend) {
 
 const completionServer = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{}},"serverInfo":{"name":"x","version":"1"}}`
 
-// A client calls what it was shown, and the configuration has denied it meanwhile: the error is
-// that of an unknown name, and no server gets the call.
+// A client calls a tool that it has listed, but a reload has denied the tool since then. The error
+// is the error for an unknown name, and no backend gets the call.
 func TestListedToolIsForbiddenByReload_F_SEC_1_F_SEC_12(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set *backends.Set
@@ -123,7 +123,7 @@ func TestListedToolIsForbiddenByReload_F_SEC_1_F_SEC_12(t *testing.T) {
 	})
 }
 
-// A call waits for its backend to start; then the configuration denies its tool.
+// While a call waits for its backend to start, a reload denies its tool.
 func TestQueuedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set *backends.Set
@@ -157,8 +157,8 @@ func TestQueuedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	})
 }
 
-// A stateless client's call is suspended. When the client comes back the configuration denies the
-// tool, or no longer has the backend: the call ends, at the backend too.
+// While a stateless client's call is suspended, a reload denies the tool or removes the backend.
+// When the client continues the call, the call ends, also at the backend.
 func TestSuspendedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	for name, reload := range map[string]func(*testing.T, *backends.Set){
 		"the tool is denied": func(t *testing.T,
@@ -207,8 +207,8 @@ func testSuspendedThenForbidden(t *testing.T, reload func(*testing.T, *backends.
 	})
 }
 
-// A session client's call requires input at a modern backend. It is not sent again with the
-// responses if the configuration has denied it meanwhile.
+// A session client's call requires input at a modern backend. If a reload has denied the call
+// since then, the call is not sent again with the responses.
 func TestContinuationIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set *backends.Set
@@ -237,8 +237,8 @@ func TestContinuationIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	})
 }
 
-// The user has accepted the URL elicitations. The call is not sent again if the configuration has
-// denied it meanwhile.
+// The user has accepted the URL elicitations of a call. If a reload has denied the call since
+// then, the call is not sent again.
 func TestRerunIsForbiddenByReload_F_SEC_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set *backends.Set

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A legacy backend's resultType has no meaning: its result is complete, and input requests in it
-// are ignored.
+// The resultType in a legacy backend's result has no meaning: the result is complete, and its
+// input requests are ignored.
 func TestResult_LegacyResultTypeIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -33,7 +33,7 @@ func TestResult_LegacyResultTypeIsIgnored(t *testing.T) {
 	})
 }
 
-// The modern generation has no ping, over any transport. A session has.
+// The modern generation has no ping on any transport. The legacy generation has.
 func TestModernHasNoPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -46,13 +46,13 @@ func TestModernHasNoPing(t *testing.T) {
 	})
 }
 
-// A backend's error code that means something else to a modern client is replaced, because each
-// also has an HTTP status. A missing capability of the client is the exception: it is passed on.
+// A backend's error code that has another meaning for a modern client is replaced, because each of
+// these codes also has an HTTP status. Only the code for a missing client capability is forwarded.
 func TestErrorCodesByGeneration(t *testing.T) {
 	const needs = `,"data":{"requiredCapabilities":{"sampling":{}}}`
 	for _, of := range []struct{ code, data, session, stateless string }{
 		{"-32002", "", "-32603", "-32603"},
-		// package backends handles this one for modern backends, and -32022
+		// package backends handles this code, and -32022, for modern backends
 		{"-32020", "", "-32603", ""},
 		{"-32021", "", "-32603", "-32603"},
 		{"-32021", needs, "-32021", "-32021"},
@@ -107,7 +107,7 @@ func TestNonObjectResult_F_HTTP_11(t *testing.T) {
 	}
 }
 
-// openGeneration is openLegacy for a backend of either generation.
+// openGeneration starts a gateway as openLegacy does, with a backend of the given generation.
 func openGeneration(t *testing.T, generation string) (h *harness, client, gh *mcptest.Peer) {
 	t.Helper()
 	if generation == "legacy" {
@@ -123,7 +123,7 @@ func openGeneration(t *testing.T, generation string) (h *harness, client, gh *mc
 	return h, client, gh
 }
 
-// The error for an invalid result names the problem.
+// The error for an invalid result describes the problem.
 func TestResult_InvalidIsReported(t *testing.T) {
 	for sent, want := range map[string]string{
 		`{"resultType":5}`: `its resultType is not a string: 5`,
@@ -155,7 +155,7 @@ func TestResult_InvalidIsReported(t *testing.T) {
 	}
 }
 
-// inputRequests that are null count as absent: the client gets only the sealed state.
+// If inputRequests is null, it counts as absent: the client gets only the sealed state.
 func TestResult_NullInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openGeneration(t, "modern")

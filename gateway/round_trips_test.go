@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// openModern opens a session with these client capabilities, in front of a modern backend whose
-// tool "ask" is being called; it returns the call as the backend has it.
+// openModern opens a session with these client capabilities, in front of a modern backend with the
+// tool "ask", and calls this tool. It also returns the call that the backend has received.
 func openModern(t *testing.T, date,
 	caps string) (h *harness, client, gh *mcptest.Peer, ofCall wire.Message) {
 	t.Helper()
@@ -34,7 +34,7 @@ func paramAt(t *testing.T, m wire.Message, path ...string) string {
 	return string(value)
 }
 
-// A modern backend's input requests are sent to the session client as requests; then the call is
+// A modern backend's input requests are sent to the session client as requests. Then the call is
 // sent again with the responses and the backend's unchanged state.
 func TestRoundTrips_ClientIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 		if paramAt(t, third, "inputResponses") != "" || paramAt(t, third, "requestState") != `"T"` {
 			t.Errorf("sent again as %s", third.Raw())
 		}
-		// Without a state, none is sent.
+		// If the backend has sent no state, the call contains no state.
 		gh.SendResult(third.ID(),
 			`{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
 		client.SendResult(client.NextMessage().ID(), `{"action":"decline"}`)
@@ -103,8 +103,8 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 	})
 }
 
-// Input that the client does not provide: an elicitation is cancelled, anything else ends the
-// call, with a text for the model.
+// If the client does not provide input, an elicitation is cancelled. Any other input request ends
+// the call with a text for the model.
 func TestRoundTrips_ClientDeclines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, first := openModern(t, "2025-11-25",
@@ -133,8 +133,8 @@ func TestRoundTrips_ClientDeclines(t *testing.T) {
 	})
 }
 
-// A backend that keeps asking is given up after ten rounds, and so is one that keeps asking for a
-// retry.
+// A call fails if its backend sends input requests in more than ten rounds, or requests too many
+// consecutive retries.
 func TestRoundTrips_Limit(t *testing.T) {
 	for what, answer := range map[string]string{
 		"input requests": `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`,
@@ -174,7 +174,7 @@ func TestRoundTrips_Limit(t *testing.T) {
 	}
 }
 
-// The client cancels the call while it is being asked, or between retries.
+// The client cancels the call while an input request is open, or between retries.
 func TestRoundTrips_Cancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, first := openModern(t, "2025-11-25", `{"elicitation":{}}`)
@@ -223,8 +223,8 @@ func TestRoundTrips_Errors(t *testing.T) {
 	})
 }
 
-// With both sides modern, input requests keep their keys; the state is sealed in a ticket and
-// returns to the backend unchanged.
+// If the client and the backend are modern, input requests keep their keys. The state is sealed in
+// a ticket, and the backend gets the unchanged state again.
 func TestS2C_04_SealedState_BothModern(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}}, "gh")
@@ -271,14 +271,14 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 			-32602 {
 			t.Errorf("a forged ticket: %+v", failure)
 		}
-		// A forged state does not reach the backend.
+		// A forged state is not sent to the backend.
 		client.Send(retryRequest("4", `{}`, `"S1"`))
 		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code !=
 			-32602 {
 			t.Errorf("a forged state: %+v", failure)
 		}
 		gh.WantNothing()
-		// Responses without a state are passed to the backend.
+		// Responses without a state are forwarded to the backend.
 		client.Send(modernRequest("5", "tools/call",
 			`"name":"ask","inputResponses":{"user_name":{"action":"accept"}},`, clientCaps))
 		if m := gh.WantRequest("tools/call"); paramAt(t, m, "inputResponses") !=
@@ -288,8 +288,8 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 	})
 }
 
-// Only consecutive empty rounds count towards the limit: a backend may be busy between its input
-// requests.
+// Only consecutive rounds without input requests are limited, because a backend may be busy
+// between its input requests.
 func TestRoundTrips_EmptyRoundsBetweenInputs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, m := openModern(t, "2025-11-25", `{"elicitation":{}}`)
@@ -339,7 +339,7 @@ func TestInvalidResultsOfModernBackends(t *testing.T) {
 	}
 }
 
-// An error from the client ends the call and the other open requests at once.
+// An error response of the client ends the call and the other open requests at once.
 func TestRoundTrips_OneRequestFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, m := openModern(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)

@@ -14,8 +14,8 @@ import (
 
 const allClientCaps = `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}}}}}`
 
-// startCallThatAsks opens a session with these client capabilities over one backend whose tool
-// "ask" is being called, and returns the call as the backend has it.
+// startCallThatAsks opens a session with these client capabilities, in front of a backend with the
+// tool "ask", and calls this tool. It also returns the call that the backend has received.
 func startCallThatAsks(t *testing.T, o settings,
 	caps string) (h *harness, client, gh *mcptest.Peer, served chan error, ofCall wire.Message) {
 	t.Helper()
@@ -30,8 +30,8 @@ func startCallThatAsks(t *testing.T, o settings,
 	return h, client, gh, served, gh.WantRequest("tools/call")
 }
 
-// A backend is sent the client's capabilities and may only use these: other requests are rejected
-// as the client itself would.
+// A backend gets the client's capabilities and may use only these. Other requests are rejected
+// with the errors that the client itself would send.
 func TestS2C_02_UndeclaredRequestsAreRefused(t *testing.T) {
 	const sampling, roots, form, url, tools = `"sampling/createMessage"`, `"roots/list"`,
 		`"elicitation/create","params":{"message":"m"}`,
@@ -85,8 +85,8 @@ func TestS2C_02_UndeclaredRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// While the client is being asked the call's timeout is paused; afterwards it starts again in
-// full.
+// While a request to the client is open, the call's timeout is paused. Then the full timeout
+// starts again.
 func TestServerRequest_PausesCallTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}
@@ -122,7 +122,7 @@ func TestServerRequest_PausesCallTimeout(t *testing.T) {
 	})
 }
 
-// The number of open requests to a client is bounded; a response frees a slot.
+// The number of open requests to a client is bounded. A response releases a slot.
 func TestServerRequest_LimitPerClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, _, _ := startCallThatAsks(t, settings{}, allClientCaps)
@@ -147,7 +147,7 @@ func TestServerRequest_LimitPerClient(t *testing.T) {
 	})
 }
 
-// When a session ends each open request ends, once.
+// When a session ends, each open request ends once.
 func TestServerRequest_EndsWithSession(t *testing.T) {
 	for name, end := range map[string]func(*mcptest.Peer){
 		"end of input": (*mcptest.Peer).CloseSend,
@@ -193,8 +193,8 @@ func TestServerRequest_EndsWithSession(t *testing.T) {
 	}
 }
 
-// A backend's request may arrive before the client's initialized; it waits, as the client's own
-// requests do, and no longer.
+// A backend's request may arrive before notifications/initialized. It waits for the notification,
+// as long as the client's own requests do.
 func TestServerRequest_WaitsForInitialized(t *testing.T) {
 	for _, arrives := range []bool{true, false} {
 		t.Run(fmt.Sprint("initialized arrives: ", arrives), func(t *testing.T) {
@@ -214,7 +214,8 @@ func TestServerRequest_WaitsForInitialized(t *testing.T) {
 					`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b"}}`)
 				gh.Send(
 					`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
-				client.WantNotification("notifications/message") // allowed before initialized
+				// allowed before notifications/initialized
+				client.WantNotification("notifications/message")
 				client.WantNothing()
 				if arrives {
 					client.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -233,7 +234,8 @@ func TestServerRequest_WaitsForInitialized(t *testing.T) {
 	}
 }
 
-// A shared backend's request reaches no client while two clients, or none, have calls in flight.
+// While two clients, or no client, have calls in flight at a shared backend, a request of the
+// backend is sent to no client.
 func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -264,7 +266,7 @@ func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
 		b.WantNothing()
 		gh.SendResult(callOfA.ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
-		refused() // it may belong to the call that was just answered
+		refused() // the request may belong to the call that has just ended
 		b.WantNothing()
 		time.Sleep(3 * time.Second)
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}`)
@@ -273,7 +275,8 @@ func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
 	})
 }
 
-// S2C: tasks at a client. A backend can neither see nor access another backend's.
+// S2C: a backend can neither list nor access a client's tasks that were created for another
+// backend.
 func TestClientTasks_VisibleToTheirBackendOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh", "docs")
@@ -318,8 +321,9 @@ func TestClientTasks_VisibleToTheirBackendOnly(t *testing.T) {
 	})
 }
 
-// Responses, cancellations of both sides, and the end of both, all at the same time: each request
-// gets one response, or none if it was cancelled, and none is counted as open forever.
+// Responses, cancellations by both sides, and the ends of the session and the backend are
+// concurrent. Each request gets one response, or none if it was cancelled, and no ended request is
+// still counted as open.
 func TestServerRequest_EndsOnce(t *testing.T) {
 	ends := make(map[string]int)
 	for round := range 40 {

@@ -95,8 +95,8 @@ func TestPingWhileSessionCloses(t *testing.T) {
 	})
 }
 
-// On a signal calls in flight get limits.drain. New requests are rejected meanwhile, and a call
-// that ends in time gets its response.
+// After a signal, calls in flight may run for limits.drain. During this time new requests are
+// rejected, and a call that ends gets its response.
 func TestShutdownDrains_F_PROC_2(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration // until the backend responds; 0 = never
@@ -157,7 +157,7 @@ func TestShutdownDrains_F_PROC_2(t *testing.T) {
 	}
 }
 
-// If the gateway shuts down while a session is closing, calls in flight get half a second.
+// If the gateway shuts down while a session is closing, calls in flight may run for half a second.
 func TestShutdownDuringCloseShortensGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -191,8 +191,8 @@ func TestShutdownDuringCloseShortensGrace(t *testing.T) {
 	})
 }
 
-// At the end of the session, requests that wait for backends end; a cancelled call no longer
-// waits.
+// At the end of the session, requests that wait for backends end. A call that was cancelled
+// earlier does not wait.
 func TestSessionEndFailsListsWaitingForBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{catalogWait: time.Hour, startTimeout: time.Hour,
@@ -228,7 +228,7 @@ func TestSessionEndFailsListsWaitingForBackends(t *testing.T) {
 	})
 }
 
-// Requests that wait for initialized end when the client has closed its side.
+// Requests that wait for notifications/initialized end when the client has closed its side.
 func TestSessionEndFailsRequestsWaitingForInitialized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{})

@@ -25,8 +25,8 @@ func sendTaskRequest(client *mcptest.Peer, method, task string) {
 	client.Sendf(`{"jsonrpc":"2.0","id":"ask","method":%q,"params":{"taskId":%q}}`, method, task)
 }
 
-// Tasks of two backends with the same id are distinct. In every message each side reads the id
-// that it knows.
+// Tasks of two backends with the same id are distinct. Every message contains the id that its
+// receiver knows.
 func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t,
@@ -51,7 +51,7 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 		docs.SendResult(m.ID(), `{"taskId":"t","x":1.0}`)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"docs:t","x":1.0}}`)
 
-		// tasks/result waits as long as it takes and blocks nothing.
+		// tasks/result has no timeout and blocks no other request.
 		a.Send(
 			`{"jsonrpc":"2.0","id":"wait","method":"tasks/result","params":{"taskId":"docs:t","_meta":{"progressToken":"p","io.modelcontextprotocol/related-task":{"taskId":"docs:t"}}}}`)
 		wait := docs.WantRequest("tasks/result")
@@ -92,7 +92,7 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 	})
 }
 
-// A task's progress uses the token of the call that created it until the task has ended.
+// Until a task has ended, its progress has the token of the call that has created the task.
 func TestNOTIF_04_TaskProgressAfterCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh")
@@ -130,7 +130,8 @@ func TestNOTIF_04_TaskProgressAfterCall(t *testing.T) {
 	})
 }
 
-// A task is accessible only to the session that created it, whatever its id.
+// A task is accessible only to the session that has created it, even if sessions have equal task
+// ids.
 func TestSessionTasks_OtherSessionsTasksAreUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := openTwoClients(t, settings{}, "gh")
@@ -154,8 +155,8 @@ func TestSessionTasks_OtherSessionsTasksAreUnknown(t *testing.T) {
 	})
 }
 
-// The tasks of all backends are one list, in the order of the backends. Unknown tasks of a
-// backend are left out, and so are backends that fail or do not respond.
+// tasks/list returns the tasks of all backends, in the order of the backends. It omits unknown
+// tasks, and the tasks of backends that fail or do not respond.
 func TestListTasks_MergesBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, a, b, backends := openTwoClients(t, settings{}, "gh", "docs", "bad", "mute", "idle")
@@ -200,7 +201,7 @@ func TestListTasks_MergesBackends(t *testing.T) {
 	})
 }
 
-// The number of tasks per session is bounded, except for ended ones.
+// The number of tasks per session that have not ended is bounded.
 func TestSessionTasks_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, _, backends := openTwoClients(t, settings{}, "gh")

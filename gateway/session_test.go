@@ -86,8 +86,8 @@ func TestMission_A_NoTwoSessionsShareAnID(t *testing.T) {
 	})
 }
 
-// A call to a backend whose tools are cached and that cannot be started fails at once with the
-// reason; it cannot have run.
+// The tools of a backend are cached, but the backend cannot be started: a call fails at once, with
+// the reason and the text that the call did not run.
 func TestCallToBackendThatFailedToStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		state := t.TempDir()
@@ -141,8 +141,8 @@ func TestSecretsAreMaskedForClients(t *testing.T) {
 	})
 }
 
-// FRAME-08, FRAME-09: a backend that never responds costs its own callers their timeout and no
-// one else anything.
+// FRAME-08, FRAME-09: calls to a backend that never responds time out. Calls to other backends are
+// not affected.
 func TestCONC_01_FRAME_09_SlowBackendBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{callTimeout: map[string]time.Duration{"slow": 2 * time.Second}},
@@ -177,7 +177,7 @@ func TestCONC_01_FRAME_09_SlowBackendBlocksNoOther(t *testing.T) {
 	})
 }
 
-// Two clients with equal ids, tokens and tools share a backend and nothing else.
+// Two clients with equal request ids, tokens and tools share only a backend.
 func TestSessionsAreIsolated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -218,7 +218,7 @@ func TestSessionsAreIsolated(t *testing.T) {
 	})
 }
 
-// A call cancelled while it waits for its backend leaves nothing behind.
+// A call that is cancelled while it waits for its backend leaves no goroutine.
 func TestCancelledCallStopsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{catalogWait: time.Hour, startTimeout: time.Hour}, "gh")
@@ -242,8 +242,8 @@ func TestCancelledCallStopsWaiting(t *testing.T) {
 	})
 }
 
-// A call is cancelled exactly when its backend becomes ready: it is not sent, or cancelled at the
-// backend.
+// A call is cancelled exactly when its backend becomes ready: the call is not sent, or it is
+// cancelled at the backend.
 func TestCancelRacesBackendStart(t *testing.T) {
 	sent, not := 0, 0
 	for round := range 60 {
@@ -318,8 +318,8 @@ func (o *outcomeRecorder) End(_ *gateway.CallInfo,
 	o.ended = append(o.ended, e)
 }
 
-// F-CLI-10: the time a call waits for its backend to start is separate from the time at the
-// backend.
+// F-CLI-10: the time for which a call waits for its backend to start is recorded separately from
+// the time at the backend.
 func TestQueuedTimeIsSeparateFromDur_F_CLI_10(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")

@@ -13,15 +13,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// beginCounter counts how often each call, by session and id, began. It supports one call at a
+// beginCounter counts the beginnings of each call, by session and id. It supports one call at a
 // time.
 type beginCounter map[string]int
 
 func (o beginCounter) Begin(c *gateway.CallInfo)            { o[c.Session+"/"+string(c.ID)]++ }
 func (beginCounter) End(*gateway.CallInfo, gateway.Outcome) {}
 
-// Backend responses, crashes and restarts, cancellations, disconnects and timeouts at the same
-// time: each call gets one response, or none if it was cancelled, and one record.
+// Backend responses, crashes and restarts, cancellations, disconnects and timeouts are concurrent.
+// Each call gets one response, or none if it was cancelled, and one record.
 func TestOBS_03_OneEndAndOneRecordPerCall(t *testing.T) {
 	outcomes := make(map[string]int)
 	for round := range 40 {
@@ -117,7 +117,7 @@ func TestOBS_03_OneEndAndOneRecordPerCall(t *testing.T) {
 	}
 }
 
-// OBS-05: a thousand concurrent calls, a thousand records, each with all its ids.
+// OBS-05: a thousand concurrent calls cause a thousand records, each with all ids of its call.
 func TestOBS_05_RecordHasAllIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")
@@ -152,8 +152,8 @@ func TestOBS_05_RecordHasAllIDs(t *testing.T) {
 	})
 }
 
-// Calls while a backend crashes and restarts at any moment: each is answered, and no call that
-// was not sent is reported as possibly run.
+// A backend crashes and restarts at random times during calls. Each call gets a response, and the
+// response to a call that was not sent says that the call did not run.
 func TestCallsDuringRestarts(t *testing.T) {
 	for round := range 30 {
 		synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestCallsDuringRestarts(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			for range round % 8 {
-				gh.Send(`{"jsonrpc":"2.0","method":"x"}`) // vary the moment
+				gh.Send(`{"jsonrpc":"2.0","method":"x"}`) // varies the time of the exit
 			}
 			gh.Exit("exit 1", "")
 			reached := len(gh.TakeAll())
@@ -198,8 +198,9 @@ func TestCallsDuringRestarts(t *testing.T) {
 					t.Errorf("got %s", line)
 				}
 			}
-			// A call sent while the process exits may be reported as possibly run although it did
-			// not run, but no call that ran may be reported as not run.
+			// The response to a call that is sent while the process exits may say that the call
+			// may have run although it did not run. It must never say that a call that has run did
+			// not run.
 			if ok != waited || lost < reached || ok+lost != n {
 				t.Errorf(
 					"%d of %d calls were answered, %d were lost; %d reached the first process, %d waited", ok, n, lost, reached, waited)

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/mcptest"
 )
 
-// callsFromOneClient starts a gateway whose only backend has a process per statelessClient, and
-// lets one client make several calls, one after another. It returns the client's process.
+// callsFromOneClient starts a gateway whose only backend has a process per statelessClient. One
+// client makes several calls, one after another. callsFromOneClient returns the client's process.
 func callsFromOneClient(t *testing.T, calls int) (client, process *mcptest.Peer) {
 	t.Helper()
 	h := newHarness(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
@@ -31,8 +31,8 @@ func callsFromOneClient(t *testing.T, calls int) (client, process *mcptest.Peer)
 	return client, process
 }
 
-// A statelessClient is closed idleTTL after its last call, however many it has made, together
-// with what backends have opened for it.
+// A statelessClient and its per-session connections are closed idleTTL after its last call, for
+// any number of calls.
 func TestStateless_ClosedAfterIdleTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, process := callsFromOneClient(t, 3)
@@ -58,8 +58,8 @@ func TestStateless_KeptByConnection(t *testing.T) {
 	})
 }
 
-// A connection retains its latest few statelessClients. If the metadata differs in each request,
-// earlier ones expire as usual.
+// A connection retains only the statelessClients that were used last. If the metadata differ in
+// each request, the earlier statelessClients expire after idleTTL.
 func TestStateless_ManyOnOnePipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, _, callFrom := callsFromManyClients(t, settings{})
@@ -93,8 +93,8 @@ func TestStateless_ManyOnOnePipe(t *testing.T) {
 	})
 }
 
-// A statelessClient with a call in flight, a suspended call or a subscription is kept, however
-// many others its connection has brought since; and closed afterwards.
+// A statelessClient with a call in flight, a suspended call or a subscription is kept, even if its
+// connection has used many other statelessClients since then. It is closed when it is unused.
 func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
 	const (
 		calls = iota
@@ -168,8 +168,8 @@ func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
 	})
 }
 
-// The number of statelessClients, and so of their processes, is bounded: a new one replaces an
-// idle one.
+// The number of statelessClients, and therefore of their processes, is bounded: a new
+// statelessClient replaces an idle one.
 func TestStateless_IdleClientsAreEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, _, callFrom := callsFromManyClients(t, settings{maxStatelessClients: 3})
@@ -195,8 +195,8 @@ func TestStateless_IdleClientsAreEvicted(t *testing.T) {
 }
 
 // callsFromManyClients starts a gateway whose only backend has a process per statelessClient, and
-// a connection to it. The returned function makes one of many clients call its process, which it
-// returns; nil = it has none yet.
+// connects to the gateway. The returned function makes a call of one of many clients and returns
+// the client's process. The argument is the client's current process; nil = none.
 func callsFromManyClients(t *testing.T,
 	o settings) (client *mcptest.Peer, h *harness,
 	callFrom func(n int, process *mcptest.Peer) *mcptest.Peer) {

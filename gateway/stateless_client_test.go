@@ -11,13 +11,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// modernMeta returns the _meta of a modern request; more is further members.
+// modernMeta returns the _meta of a modern request. More contains further members.
 func modernMeta(caps, more string) string {
 	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + caps +
 		`,"io.modelcontextprotocol/clientInfo":{"name":"client","version":"9"}` + more + `}`
 }
 
-// modernRequest returns a modern request. Params are members, each followed by a comma.
+// modernRequest returns a modern request. Params contains members of the params, each followed by
+// a comma.
 func modernRequest(id, method, params, caps string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, params,
 		modernMeta(caps, ""))
@@ -25,14 +26,14 @@ func modernRequest(id, method, params, caps string) string {
 
 const serverInfo = `{"name":"mcp-gateway","version":"test"}`
 
-// completeResult returns the response that a legacy backend's result becomes.
+// completeResult returns the modern response into which a legacy backend's result is converted.
 func completeResult(id, result string) string {
 	return fmt.Sprintf(
 		`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":%s},%s}`, id, serverInfo, result)
 }
 
-// openLegacy starts a gateway whose only backend is legacy and has the tool ask, with a stateless
-// client with these capabilities.
+// openLegacy starts a gateway whose only backend is legacy and has the tool ask, and connects a
+// stateless client with these capabilities.
 func openLegacy(t *testing.T, caps string) (h *harness, client, gh *mcptest.Peer) {
 	t.Helper()
 	h = newHarness(t, settings{singleClient: true}, "gh")
@@ -79,8 +80,8 @@ func firstRequest(id string) string {
 		clientCaps)
 }
 
-// A legacy backend's requests in mid-call reach the stateless client in the response, and are
-// answered by its next request. The call runs once.
+// A stateless client gets a legacy backend's requests during a call as the response to the call.
+// The client's next request contains the responses. The call runs once.
 func TestSuspended_ResumesWithResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openLegacy(t, clientCaps)
@@ -106,7 +107,7 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		gh.WantNothing()
 
-		// One response only: the other is requested again.
+		// The client sends only one response: the other response is requested again.
 		client.Send(retryRequest("2",
 			`{"q1":{"action":"accept","content":{"name":"<é>","n":1.0}},"other":{}}`,
 			string(ticket)))
@@ -139,8 +140,8 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 	})
 }
 
-// The client does not come back: the call is cancelled at the backend, once, and a later retry
-// runs nothing.
+// If the client does not continue the call, the call is cancelled at the backend, once. A later
+// retry does not run it.
 func TestSuspended_ExpiresAndIsNotRerun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openLegacy(t, clientCaps)
@@ -174,7 +175,7 @@ func TestSuspended_ExpiresAndIsNotRerun(t *testing.T) {
 	})
 }
 
-// The backend may respond while the call is suspended: the client's next request gets the
+// The backend may respond while the call is suspended. The client's next request gets this
 // response.
 func TestSuspended_BackendRespondsMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -190,7 +191,7 @@ func TestSuspended_BackendRespondsMeanwhile(t *testing.T) {
 	})
 }
 
-// A ticket is valid only for the call it was issued for, and unmodified.
+// A ticket is valid only unmodified, and only for the call for which it was issued.
 func TestSuspended_TicketIsBoundToCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -222,7 +223,8 @@ func TestSuspended_TicketIsBoundToCall(t *testing.T) {
 			}
 		}
 		gh.WantNothing()
-		client.Send(retryRequest("3", `{"q1":{"action":"decline"}}`, ticket)) // and is still valid
+		// the ticket is still valid
+		client.Send(retryRequest("3", `{"q1":{"action":"decline"}}`, ticket))
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"decline"}}`)
 	})
 }
@@ -234,7 +236,7 @@ func flipped(c byte) string {
 	return "A"
 }
 
-// Of two requests that continue the same call one succeeds.
+// If two requests continue the same call, one of them succeeds.
 func TestSuspended_OneContinuationWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -254,8 +256,8 @@ func TestSuspended_OneContinuationWins(t *testing.T) {
 	})
 }
 
-// The client cancels the request that continues a call, or disconnects: the call ends at the
-// backend.
+// If the client cancels the request that continues a call, or disconnects, the call is cancelled
+// at the backend.
 func TestSuspended_Cancelled(t *testing.T) {
 	for what, take := range map[string]func(*mcptest.Peer){
 		"cancelled": func(client *mcptest.Peer) {
@@ -288,8 +290,8 @@ func TestSuspended_Cancelled(t *testing.T) {
 	}
 }
 
-// A client without the required capability gets an error that names it, and the call is
-// cancelled.
+// A client without the required capability gets an error that names the capability, and the call
+// is cancelled.
 func TestStateless_MissingCapability(t *testing.T) {
 	for request, required := range map[string]string{
 		`"sampling/createMessage","params":{}`:                                   `{"sampling":{}}`,
@@ -355,8 +357,8 @@ func TestStateless_URLElicitation(t *testing.T) {
 	})
 }
 
-// A legacy backend gets the client's capabilities, whatever the first request; a client with
-// other capabilities, or that declares them later, has a connection of its own.
+// A legacy backend gets the client's capabilities, for any first request of the client. A client
+// with other capabilities, or a client that declares them later, gets a separate connection.
 func TestStateless_CapabilitiesReachBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")
@@ -390,7 +392,7 @@ func TestStateless_CapabilitiesReachBackends(t *testing.T) {
 	})
 }
 
-// A key of _meta is recognized in any JSON spelling.
+// A key of _meta is recognized with any JSON escapes.
 func TestStateless_EscapedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -420,7 +422,8 @@ func TestSuspended_LateInputRequestAfterResponses(t *testing.T) {
 		gh.Send(
 			`{"jsonrpc":"2.0","id":"b","method":"elicitation/create","params":{"message":"B?"}}`)
 		wantInputRequired(t, client, "q1")
-		gh.SendResult(two.ID(), `{"content":[]}`) // while suspended; b was for the first, then
+		// call 2 is suspended; b is now assigned to call 1
+		gh.SendResult(two.ID(), `{"content":[]}`)
 		gh.WantNothing()
 		gh.Send(
 			`{"jsonrpc":"2.0","id":"c","method":"elicitation/create","params":{"message":"C?"}}`)
@@ -431,8 +434,9 @@ func TestSuspended_LateInputRequestAfterResponses(t *testing.T) {
 	})
 }
 
-// On a connection with a single stream a request may belong to another call: it goes to the
-// oldest call without one, and on to another call when that is cancelled.
+// On a connection with a single stream, a backend's request is assigned to the oldest call without
+// open requests, because its call is uncertain. When that call is cancelled, the request is
+// assigned to another call.
 func TestSuspended_UnattributedInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -446,7 +450,7 @@ func TestSuspended_UnattributedInputRequests(t *testing.T) {
 		if note := gh.WantNotification("notifications/cancelled"); note.RequestID() != one.ID() {
 			t.Errorf("got %s", note.Raw())
 		}
-		m := client.NextMessage() // the request is not lost with it
+		m := client.NextMessage() // the request is now assigned to the second call
 		if m.ID() != "2" {
 			t.Fatalf("asked with %s", m.Raw())
 		}
@@ -474,8 +478,8 @@ func TestStateless_URLElicitationUndeclared(t *testing.T) {
 	})
 }
 
-// An unattributed request is reassigned once when its call ends: otherwise each call that ends
-// would pass it on, and it would stay open as long.
+// An unattributed request is reassigned only once. Otherwise each call that ends would reassign
+// the request, and it would stay open as long as there are calls.
 func TestSuspended_ReassignedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -516,8 +520,8 @@ func TestStateless_CancellationWithoutMeta(t *testing.T) {
 	})
 }
 
-// Stored responses of suspended calls are bounded; beyond the limit the client gets an error
-// saying that there was a response, and that the call may have run.
+// Stored responses of suspended calls are bounded. At the limit the client gets an error, which
+// says that the backend has responded and that the call may have run.
 func TestSuspended_StoredResponseLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -548,7 +552,8 @@ func withClientVersion(n int, request string) string {
 	return strings.Replace(request, `"version":"9"`, fmt.Sprintf(`"version":"%d"`, n), 1)
 }
 
-// One principal's clients leave room for others, however many client infos it uses.
+// The clients of one principal leave room for other principals, even if the principal uses many
+// client infos.
 func TestStateless_PerPrincipalLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{inFlight: 20_000}, "gh")
@@ -572,7 +577,7 @@ func TestStateless_PerPrincipalLimit(t *testing.T) {
 		send(alone, 1)
 		alone.WantNothing()
 		many.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
-		send(many, 5001) // an idle one is evicted although its connection is open
+		send(many, 5001) // an idle client is evicted although its connection is open
 		many.WantNothing()
 	})
 }

@@ -15,8 +15,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A legacyTaskServer is a server of 2025-11-25 whose tool job becomes a task, which sends an
-// elicitation that may or may not name the task.
+// A legacyTaskServer is a server of 2025-11-25. A call of its tool job becomes a task, which sends
+// an elicitation that may name the task.
 type legacyTaskServer struct {
 	mu      sync.Mutex
 	conn    transport.Conn
@@ -105,7 +105,7 @@ func (t *legacyTask) text() string {
 	return `{"taskId":"` + t.id + `","status":"` + t.status + `","ttl":600000,"pollInterval":500}`
 }
 
-// sendElicitation sends the task's elicitation, once, when its result is awaited.
+// sendElicitation sends the task's elicitation once, while a tasks/result is open.
 func (s *legacyTaskServer) sendElicitation(t *legacyTask) {
 	if t.status != "input_required" || t.asked || len(t.waiting) == 0 {
 		return
@@ -130,8 +130,8 @@ func (s *legacyTaskServer) endTask(t *legacyTask, status string) {
 	t.waiting = nil
 }
 
-// Many tasks at backends of both generations, whose clients poll, respond, cancel, disconnect and
-// abandon at random: each call runs once, each elicitation is sent and answered once, and nothing
+// Clients of many tasks at backends of both generations randomly poll, respond, cancel, disconnect
+// and abandon tasks. Each call runs once, each elicitation is sent and answered once, and no data
 // is left after the tasks' ttl.
 func TestStatelessTasks_Storm(t *testing.T) {
 	const clients, each = 20, 50
@@ -173,7 +173,7 @@ func TestStatelessTasks_Storm(t *testing.T) {
 					client.Send(modernRequest(`"make"`, "tools/call", tool+",", tasksCap))
 					m := client.NextMessage()
 					for m.ID() != `"make"` {
-						m = client.NextMessage() // an unawaited response
+						m = client.NextMessage() // an unexpected response
 					}
 					end := runToEnd(client, taskIDIn(t, m))
 					mu.Lock()
@@ -206,7 +206,7 @@ func TestStatelessTasks_Storm(t *testing.T) {
 	})
 }
 
-// runToEnd makes a client follow a task to an end, and returns which one.
+// runToEnd makes a client poll a task until it ends, and returns the kind of the end.
 func runToEnd(client *mcptest.Peer, task string) string {
 	n := 0
 	send := func(method, more string) {
@@ -215,7 +215,7 @@ func runToEnd(client *mcptest.Peer, task string) string {
 	}
 	answer := func() wire.Message {
 		for {
-			// otherwise an unawaited response
+			// otherwise the message is an unexpected response
 			if m := client.NextMessage(); m.ID() == wire.ID(fmt.Sprint(n)) {
 				return m
 			}
@@ -231,7 +231,7 @@ func runToEnd(client *mcptest.Peer, task string) string {
 		}
 		time.Sleep(time.Duration(rand.IntN(5000)) * time.Millisecond)
 		send("tasks/get", "")
-		if rand.IntN(10) == 0 { // must not block
+		if rand.IntN(10) == 0 { // a listen must not block
 			client.Sendf(
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)
 			continue

@@ -68,7 +68,7 @@ func taskRequest(id, method, task, more string) string {
 	return modernRequest(id, method, `"taskId":`+task+`,`+more, tasksCap)
 }
 
-// getTask sends tasks/get and makes the backend respond with legacy.
+// getTask sends tasks/get. The backend responds with the task in legacy.
 func getTask(client, gh *mcptest.Peer, task, legacy string) {
 	client.Send(taskRequest(`"get"`, "tasks/get", task, ""))
 	m := gh.WantRequest("tasks/get")
@@ -92,8 +92,7 @@ func wantText(t *testing.T, what, got, want string) {
 	}
 }
 
-// A legacy backend's task from creation to end: the result is requested once, and returned with
-// the status.
+// The result of a legacy backend's task is requested once, and returned with the status.
 func TestStatelessTasks_LegacyBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openTaskBackend(t, settings{singleClient: true})
@@ -111,7 +110,7 @@ func TestStatelessTasks_LegacyBackend(t *testing.T) {
 			`{"isError":true,"content":[ ],"n":1.0,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`)
 		ended := `{"resultType":"complete","result":{"isError":true,"content":[ ],"n":1.0},"status":"completed","ttlMs":60000,"taskId":` + task + `}`
 		wantText(t, "ended", nextWithoutServerInfo(client), ended)
-		for range 3 { // kept
+		for range 3 { // the result is stored
 			client.Send(taskRequest("1", "tasks/get", task, ""))
 			wantText(t, "ended", nextWithoutServerInfo(client), ended)
 		}
@@ -132,10 +131,10 @@ func TestStatelessTasks_LegacyBackend(t *testing.T) {
 	})
 }
 
-// A task's requests arrive while tasks/result is open; the client gets them from tasks/get and
-// responds with tasks/update, each once.
+// A task's input requests arrive while tasks/result is open. The client gets each of them from
+// tasks/get and responds once, with tasks/update.
 func TestStatelessTasks_Inputs(t *testing.T) {
-	// the backend's requests may then belong to any client
+	// with a second client, the backend's requests may belong to either client
 	for _, solo := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) { testTaskInputs(t, solo) })
 	}
@@ -165,7 +164,7 @@ func testTaskInputs(t *testing.T, solo bool) {
 	wantText(t, "again", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
 	gh.WantNothing()
 
-	getTask(client, gh, task, waits) // no second tasks/result
+	getTask(client, gh, task, waits) // the gateway sends no second tasks/result
 	wantText(t, "asked", nextWithoutServerInfo(client),
 		`{"resultType":"complete","inputRequests":{"q2":{"method":"sampling/createMessage","params":{"x":1.0}}},"status":"input_required","ttlMs":60000,"taskId":`+task+`}`)
 	client.Send(taskRequest("1", "tasks/update", task,
@@ -180,8 +179,8 @@ func testTaskInputs(t *testing.T, solo bool) {
 	gh.WantNothing()
 }
 
-// A client that gets no input requests of a waiting task gets the status working, because it
-// could not respond. A task may also end with an error.
+// If a task has the status input_required but there are no input requests, the client gets the
+// status working, because it could not respond. A task may also end with an error.
 func TestStatelessTasks_NoInputAndError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
@@ -197,7 +196,8 @@ func TestStatelessTasks_NoInputAndError(t *testing.T) {
 	})
 }
 
-// A task cancelled by the client is cancelled at the backend, and its requests are answered.
+// A task that the client cancels is cancelled at the backend, and its input requests get
+// responses.
 func TestStatelessTasks_Cancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})
@@ -219,7 +219,7 @@ func TestStatelessTasks_Cancel(t *testing.T) {
 	})
 }
 
-// Which clients may create a task, and which may access it.
+// Only clients that declare tasks may create tasks and access them.
 func TestStatelessTasks_Undeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{})
@@ -281,7 +281,7 @@ func TestStatelessTasks_Undeclared(t *testing.T) {
 	})
 }
 
-// Another principal's task is as unknown as a nonexistent one, whatever its id.
+// The task of another principal is unknown, like a task that does not exist.
 func TestStatelessTasks_BoundToPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openTaskBackend(t, settings{})
@@ -301,7 +301,7 @@ func TestStatelessTasks_BoundToPrincipal(t *testing.T) {
 				strings.Repeat("0", len(task)-2)), string(none.Raw()))
 		}
 		gh.WantNothing()
-		// The same principal over another connection, with additional capabilities.
+		// The same principal uses another connection and additional capabilities.
 		conn, again := mcptest.NewPeer(t, "again")
 		go h.gateway.Serve(context.Background(), "", "", conn)
 		again.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`,
@@ -312,8 +312,8 @@ func TestStatelessTasks_BoundToPrincipal(t *testing.T) {
 	})
 }
 
-// A per-session connection stays open while a task runs there, and requests on it belong to the
-// task even if they do not name it.
+// A per-session connection stays open while a task runs at its backend. Requests on the connection
+// belong to the task even if they do not name it.
 func TestStatelessTasks_KeepConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
@@ -356,7 +356,7 @@ func TestStatelessTasks_KeepConnection(t *testing.T) {
 	})
 }
 
-// At the limit no call becomes a task, unless one has ended, which is evicted.
+// At the limit a call cannot become a task, unless another task has ended, which is then evicted.
 func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openTaskBackend(t, settings{singleClient: true})
@@ -390,7 +390,7 @@ func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 	})
 }
 
-// A listen reports each change of its tasks once, and no other task.
+// A listen reports each change of its tasks once, and does not report other tasks.
 func TestStatelessTasks_ListenLegacyBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})

@@ -8,7 +8,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Stored results of tasks are bounded, and released with the tasks.
+// The size of stored task results is bounded. A result is released with its task.
 func TestStoredResultLimit(t *testing.T) {
 	var k quota.Bytes
 	var all sessionTasks
@@ -37,7 +37,7 @@ func TestStoredResultLimit(t *testing.T) {
 		t.Error("rejected although a task was evicted")
 	}
 	all.endAll()
-	if !all.reserve() || !keep("6") { // the session has ended: released at once
+	if !all.reserve() || !keep("6") { // the session has ended: the result is released at once
 		t.Error("rejected after the end")
 	}
 	if k.Used() != 0 {
@@ -45,8 +45,8 @@ func TestStoredResultLimit(t *testing.T) {
 	}
 }
 
-// An input request is sent to the client once, unless it was cancelled; their number per task is
-// bounded.
+// Each input request of a task is sent to the client once, unless it was cancelled. The number of
+// input requests per task is bounded.
 func TestPolledTask_InputLimit(t *testing.T) {
 	var p polledTask
 	for i := range maxTaskInputs {

@@ -19,19 +19,19 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An elicitingServer is a legacy server over a Conn with a stream per request: its tool sends an
-// elicitation on the stream of the call, and returns the number in the call once it has the
-// response.
+// An elicitingServer is a legacy server over a Conn with a stream per request. Its tool sends an
+// elicitation on the stream of the call. When it gets the response, it returns the number in the
+// call.
 type elicitingServer struct {
 	mu      sync.Mutex
 	arrived sync.Cond
 	out     []sentMessage
 	over    bool
 
-	calls     map[wire.ID]int // id → number
-	runs      map[int]int     // number → how often it ran
+	calls     map[wire.ID]int // numbers by id
+	runs      map[int]int     // runs by number
 	cancelled map[int]int
-	answers   map[int]int // to its elicitations
+	answers   map[int]int // responses to its elicitations
 }
 
 type sentMessage struct {
@@ -46,7 +46,7 @@ func newElicitingServer() *elicitingServer {
 	return s
 }
 
-// resetLocked starts over.
+// resetLocked removes the queued output and all recorded calls.
 func (s *elicitingServer) resetLocked() {
 	s.out, s.calls = nil, make(map[wire.ID]int)
 	s.runs, s.cancelled, s.answers = make(map[int]int), make(map[int]int), make(map[int]int)
@@ -115,7 +115,7 @@ func (s *elicitingServer) Write(m wire.Message, _ wire.ID) error {
 	return nil
 }
 
-// A callCounter counts how often each request began and ended.
+// A callCounter counts the beginnings and ends of each request.
 type callCounter struct {
 	mu    sync.Mutex
 	begun map[string]int
@@ -136,9 +136,10 @@ func (c *callCounter) End(call *gateway.CallInfo, o gateway.Outcome) {
 	c.kinds[o.Kind]++
 }
 
-// Ten thousand suspended calls at a time: some clients come back with responses, some twice at
-// once, some with a modified or foreign ticket, some disconnect, and some do not come back. Each
-// call ends once, none runs twice, and nothing is left.
+// Ten thousand calls are suspended at a time. Some clients continue their calls with responses,
+// some twice at the same time, some with a modified ticket or the ticket of another call. Other
+// clients disconnect or never continue their calls. Each call ends once, no call runs twice, and
+// no data is left.
 func TestSuspended_TenThousand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")

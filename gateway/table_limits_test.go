@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Suspended calls are bounded; one principal gets half.
+// The number of suspended calls is bounded. One principal gets half.
 func TestSuspended_Limit(t *testing.T) {
 	var p suspendedCalls
 	add := func(id, principal string) bool {
@@ -33,7 +33,7 @@ func TestSuspended_Limit(t *testing.T) {
 	}
 }
 
-// Stateless clients' tasks are bounded for all principals together.
+// The number of tasks of all stateless clients is bounded.
 func TestStatelessTasks_Limit(t *testing.T) {
 	var all statelessTasks
 	for n := range maxStatelessTasks {

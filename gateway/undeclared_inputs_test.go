@@ -33,7 +33,7 @@ var undeclaredInputs = []struct{ can, inputs, text, required string }{
 		`{"sampling":{"tools":{}}}`},
 	{`{"elicitation":{}}`, `"a":{"method":"roots/list"}`,
 		`roots/list: the client has not declared the capability roots`, `{"roots":{}}`},
-	// Declared ones are not sent either, and all undeclared ones are named.
+	// Declared input requests are not sent either, and the error names all undeclared ones.
 	{`{"elicitation":{}}`,
 		`"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},` +
 			`"b":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}},"c":{"method":"roots/list"}`,
@@ -41,8 +41,8 @@ var undeclaredInputs = []struct{ can, inputs, text, required string }{
 		`{"roots":{},"sampling":{}}`},
 }
 
-// A call whose backend sends undeclared input requests ends with the first such response and
-// names them. The client has a session, as that of `gateway call`.
+// A call ends with an error when its backend sends undeclared input requests. The error names
+// these requests. The client has a session, like the client in `gateway call`.
 func TestUndeclaredInput_SessionClient(t *testing.T) {
 	for _, tc := range undeclaredInputs {
 		t.Run(tc.can+tc.inputs, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestUndeclaredInput_SessionClient(t *testing.T) {
 			})
 		})
 	}
-	// Unknown to all revisions, or to the client's.
+	// The method is unknown in all revisions, or in the revision of the client.
 	for _, inputs := range []string{
 		`"a":{"method":"elicitation/create","params":{"mode":"dream","message":"m"}}`,
 		`"a":{"method":"ping"}`,
@@ -79,7 +79,8 @@ func TestUndeclaredInput_SessionClient(t *testing.T) {
 	}
 }
 
-// Without a tool there is no model to inform: the result is an error.
+// If the call is not a tool call, the model does not read the result, and the call ends with an
+// error.
 func TestUndeclaredInput_NotATool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true,
@@ -100,7 +101,8 @@ func TestUndeclaredInput_NotATool(t *testing.T) {
 	})
 }
 
-// The same for a task that the call has become; the task is cancelled.
+// A call that has become a task ends with an error if the task has undeclared input requests. The
+// task is cancelled.
 func TestUndeclaredInput_Task(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, m := openModern(t, "2025-11-25", `{}`)
@@ -109,7 +111,7 @@ func TestUndeclaredInput_Task(t *testing.T) {
 		gh.SendResult(gh.WantRequest("tasks/get").ID(),
 			`{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000,"inputRequests":{`+undeclaredInputs[0].inputs+`}}`)
 		m = client.NextMessage()
-		for m.Method() == "notifications/progress" { // of the task
+		for m.Method() == "notifications/progress" { // progress of the task
 			m = client.NextMessage()
 		}
 		if m.ID() != "1" || !m.IsToolError() ||
@@ -122,7 +124,7 @@ func TestUndeclaredInput_Task(t *testing.T) {
 	})
 }
 
-// A stateless client's error names the capabilities to declare, and the call ends.
+// The error for a stateless client contains the capabilities to declare, and the call ends.
 func TestUndeclaredInput_StatelessClient(t *testing.T) {
 	for _, tc := range undeclaredInputs {
 		t.Run(tc.can+tc.inputs, func(t *testing.T) {

@@ -12,8 +12,9 @@ import (
 
 const urlElicitationCap = `{"elicitation":{"url":{}}}`
 
-// startURLElicitation has a stateless client's call answered with -32042 for two URLs, and
-// returns the ticket for the rerun and a function that builds the client's retry.
+// startURLElicitation makes a call of a stateless client, to which the backend responds with
+// -32042 and two URLs. It returns the ticket for the rerun and a function that builds the client's
+// retry.
 func startURLElicitation(t *testing.T, client,
 	gh *mcptest.Peer) (ticket string, back func(id, responses, ticket string) string) {
 	t.Helper()
@@ -27,7 +28,7 @@ func startURLElicitation(t *testing.T, client,
 	}
 }
 
-// wantErrorCode expects an error with that code.
+// wantErrorCode expects an error with the given code.
 func wantErrorCode(t *testing.T, client *mcptest.Peer, code int) {
 	t.Helper()
 	if m := client.NextMessage(); wire.ReadError(m.Part(wire.PartError)).Code != code {
@@ -37,7 +38,7 @@ func wantErrorCode(t *testing.T, client *mcptest.Peer, code int) {
 
 const acceptBoth = `{"q1":{"action":"accept"},"q2":{"action":"accept"},"more":17}`
 
-// However often, and whenever, a client sends one ticket: the call is sent again once.
+// The call is sent again only once, even if the client sends the ticket several times.
 func TestURLElicitation_TicketIsUsedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, urlElicitationCap)
@@ -59,15 +60,15 @@ func TestURLElicitation_TicketIsUsedOnce(t *testing.T) {
 			client.Send(back(fmt.Sprint(i+20), responses, ticket))
 			wantErrorCode(t, client, -32602)
 		}
-		time.Sleep(10*time.Minute + 2*time.Second) // forgotten, and expired
+		time.Sleep(10*time.Minute + 2*time.Second) // the used ticket has expired and was removed
 		client.Send(back("30", acceptBoth, ticket))
 		wantErrorCode(t, client, -32602)
 		gh.WantNothing()
 	})
 }
 
-// Missing responses are requested again, as for a suspended call, and all tickets of the call
-// together allow one run.
+// Missing responses are requested again, as for a suspended call. All tickets of the call together
+// allow one run.
 func TestURLElicitation_MissingResponsesAreRequestedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, urlElicitationCap)
@@ -99,7 +100,7 @@ func TestURLElicitation_MissingResponsesAreRequestedAgain(t *testing.T) {
 	})
 }
 
-// A repeated request does not extend the first ticket's lifetime.
+// The lifetime of the first ticket also applies to the tickets of repeated requests.
 func TestURLElicitation_ExpiresAfterTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, urlElicitationCap)
@@ -114,7 +115,8 @@ func TestURLElicitation_ExpiresAfterTenMinutes(t *testing.T) {
 	})
 }
 
-// A user who declines ends the call, whatever else is missing; accepting later changes nothing.
+// When the user declines one elicitation, the call ends, even if other responses are missing. A
+// later acceptance has no effect.
 func TestURLElicitation_Declined(t *testing.T) {
 	for _, responses := range []string{`{"q1":{"action":"accept"},"q2":{"action":"cancel"}}`,
 		`{"q1":{"action":"decline"}}`, `{"q2":{"action":"explode"}}`} {
@@ -132,9 +134,9 @@ func TestURLElicitation_Declined(t *testing.T) {
 	}
 }
 
-// startRerunWithTasksFull starts a gateway whose backend creates tasks, with all but a few slots
-// used, and has a call answered with a URL elicitation. Ask makes the call, again is the ticket
-// for its rerun.
+// startRerunWithTasksFull starts a gateway whose backend creates tasks, uses all but a few task
+// slots, and makes a call to which the backend responds with a URL elicitation. Ask makes the
+// call, and again is the ticket for its rerun.
 func startRerunWithTasksFull(t *testing.T,
 	but int) (h *harness, client, gh *mcptest.Peer, ask func(id, more string), again string) {
 	t.Helper()
@@ -164,8 +166,8 @@ func startRerunWithTasksFull(t *testing.T,
 	return h, client, gh, ask, again
 }
 
-// A ticket is used up when its call is sent, not when there is no slot for the task that it may
-// become.
+// A ticket counts as used when its call is sent. If there is no slot for the task that the call
+// may become, the ticket stays valid.
 func TestURLElicitation_TicketSurvivesFullTaskTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, ask, again := startRerunWithTasksFull(t, 0)
@@ -181,7 +183,7 @@ func TestURLElicitation_TicketSurvivesFullTaskTable(t *testing.T) {
 	})
 }
 
-// A call rejected because the table of used tickets is full reserves no task slot.
+// A call that is rejected because the table of used tickets is full does not keep a task slot.
 func TestURLElicitation_UnsentCallReservesNoTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh, ask, again := startRerunWithTasksFull(t, 1)

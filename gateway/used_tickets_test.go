@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Used tickets are bounded, one principal gets half, and none is forgotten before it expires. At
-// the limit no ticket is accepted, and each is still valid when there is room.
+// The number of used tickets is bounded, one principal gets half, and no used ticket is removed
+// before it expires. At the limit further tickets are rejected, but stay valid until there is
+// room.
 func TestUsedTickets_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r usedTickets
