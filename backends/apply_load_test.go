@@ -17,16 +17,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// servers are the servers of a test that does not play them itself. Each responds to a call
-// with the name of its backend, and delays every third response until the next call or a
-// change.
+// servers are servers that run without steps of the test. Each responds to a call with the name of
+// its backend, and delays every third response until the next call or a change.
 type servers struct {
 	running sync.WaitGroup
 
 	mu      sync.Mutex
 	started map[string]int
 	held    []func()
-	prompt  bool // no response is delayed any longer
+	prompt  bool // no further response is delayed
 }
 
 func (f *servers) dial(c config.Backend) (transport.Conn, error) {
@@ -45,7 +44,7 @@ func (f *servers) serve(conn transport.Conn, name string) {
 		if err != nil {
 			return
 		}
-		// the far end may be closed
+		// the remote side may be closed
 		reply := func(result string) { _ = conn.Write(wire.NewResult(m.ID(), []byte(result)), "") }
 		switch m.Method() {
 		case "initialize":
@@ -62,7 +61,7 @@ func (f *servers) serve(conn transport.Conn, name string) {
 	}
 }
 
-// delay delays a response, unless so many are delayed that soon no further call might come.
+// delay delays a response, unless so many responses are delayed that further calls might stop.
 func (f *servers) delay(answer func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,10 +83,10 @@ func (f *servers) sendDelayed() {
 	}
 }
 
-// CONFIG-08: two hundred changes while calls are made. Each call has one response, from a
-// server of its backend. No call of a backend that stays configured is lost, refused or not
-// found. There is no synctest bubble: the race detector does not support this many goroutines
-// in one (golang/go#78156).
+// CONFIG-08: two hundred changes while calls are made. Each call has one response, from a server of
+// its backend. No call of a backend that stays configured is lost, refused or not found. The test
+// does not run in a synctest bubble, because the race detector does not support that many
+// goroutines in a bubble (golang/go#78156).
 func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 	all := append(legacyBackends("same", "other", "passing"), perSessionBackend("own"))
 	f := &servers{started: make(map[string]int)}
@@ -165,8 +164,8 @@ func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 	}
 }
 
-// callOutcome makes a call, and perhaps cancels it at once. It returns the outcome, or an error
-// if that is wrong.
+// callOutcome makes a call, and may cancel it at once. It returns the outcome, or an error if the
+// outcome is wrong.
 func (h *harness) callOutcome(session, name string, cancel bool) (string, error) {
 	w := make(peer.ResponseChan, 2)
 	pending := &peer.Call{Handler: w, SessionID: session}

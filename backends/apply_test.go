@@ -24,7 +24,7 @@ func change(all ...config.Backend) backends.Change {
 	return backends.Change{Backends: all, Catalog: catalogOptions, CatalogWait: 3 * time.Second}
 }
 
-// startApply begins a change, and returns a channel that is closed when it is over.
+// startApply begins a change, and returns a channel that is closed at the end of the change.
 func (h *harness) startApply(c backends.Change) <-chan struct{} {
 	h.t.Helper()
 	done := make(chan struct{})
@@ -51,7 +51,7 @@ func TestApply_ReplacesChangedBackendOnly(t *testing.T) {
 		b.ServeStartup("u")
 		done := h.startApply(change(withEnv(all[0], "new"), all[1]))
 		next := h.nextProcess("a")
-		h.wantNames("t", "u") // the old one serves until the new one is ready
+		h.wantNames("t", "u") // the old server serves until the new one is ready
 		next.ServeStartup("v")
 		<-done
 		h.wantNames("v", "u")
@@ -67,7 +67,7 @@ func TestApply_ReplacesChangedBackendOnly(t *testing.T) {
 	})
 }
 
-// Another order starts nothing; only the backend with the bare name changes.
+// A change of the order starts no backend; only the owner of the bare name changes.
 func TestApply_OrderChangesNamesOnly(t *testing.T) {
 	all := legacyBackends("a", "b")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -134,9 +134,9 @@ func TestApply_AfterRun(t *testing.T) {
 	})
 }
 
-// A removed backend disappears from the list at once, whatever else is started, and a call to
-// it gets the reason, because a client may have read its name before. An added backend is
-// listed when it is ready.
+// A removed backend disappears from the list at once, even if the change starts other backends. A
+// call to the removed backend fails with the reason, because a client may have read the name
+// before. An added backend is listed when it is ready.
 func TestApply_AddsAndRemoves(t *testing.T) {
 	all := legacyBackends("a", "b", "c")
 	withHarness(t, backends.Options{Backends: all[:2]}, func(t *testing.T, h *harness) {
@@ -176,8 +176,8 @@ func TestApply_AddsAndRemoves(t *testing.T) {
 	})
 }
 
-// A removed backend does not get a name while another backend of the same change starts,
-// although the backend with that name denies it from now on.
+// While a change starts a backend, a removed backend does not get a name, although the owner of the
+// name denies it from now on.
 func TestApply_RemovedBackendGetsNoNames(t *testing.T) {
 	all := legacyBackends("a", "b", "c")
 	withHarness(t, backends.Options{Backends: all[:2]}, func(t *testing.T, h *harness) {
@@ -195,8 +195,8 @@ func TestApply_RemovedBackendGetsNoNames(t *testing.T) {
 	})
 }
 
-// One of two changed backends hangs. The other one is replaced when it is ready; the hanging
-// one stays in place until the timeout.
+// One of two changed backends hangs. The other backend is replaced when its successor is ready; the
+// predecessor of the hanging one serves until the timeout.
 func TestApply_HangingBackendDelaysNoOther(t *testing.T) {
 	all := legacyBackends("a", "b", "c")
 	withHarness(t, backends.Options{Backends: all[:2]}, func(t *testing.T, h *harness) {
@@ -269,8 +269,8 @@ func TestApply_Disables(t *testing.T) {
 	})
 }
 
-// A backend that does not start takes effect too. The others are not affected, and it is tried
-// again like any other.
+// A backend that fails to start takes effect, too, and is retried like any other backend. The
+// others are not affected.
 func TestApply_FailingBackendTakesEffect(t *testing.T) {
 	all := legacyBackends("a", "b")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -301,8 +301,8 @@ func withBrokenCommand(c config.Backend) config.Backend {
 	return c
 }
 
-// A backend with the same program keeps its catalog while it cannot be listed, as after a
-// restart.
+// A changed backend with the same program keeps its catalog while it cannot be listed, as it would
+// after a restart.
 func TestApply_KeepsCatalogOfSameProgram(t *testing.T) {
 	all := legacyBackends("a", "b")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -353,7 +353,7 @@ func TestApply_Timeout(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		h.wantNames("u")
-		c, _ := h.call("a") // queued for the start, like any other
+		c, _ := h.call("a") // queued for the start, like any other call
 		c.want(t, "")
 		slow.ServeHandshake("")
 		slow.SendResult(slow.WantRequest("tools/call").ID(), "{}")
@@ -399,7 +399,7 @@ func TestApply_RejectsDuplicateName(t *testing.T) {
 	})
 }
 
-// One change at a time: the later one wins.
+// Changes are made one at a time: the later change wins.
 func TestApply_OneAtATime(t *testing.T) {
 	all := legacyBackends("a")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -438,7 +438,7 @@ func TestApply_CatalogOptions(t *testing.T) {
 	})
 }
 
-// CatalogWait counts from the start of the backends, whenever it is changed.
+// CatalogWait counts from the start of the backends, even if it is changed later.
 func TestApply_CatalogWait(t *testing.T) {
 	all := legacyBackends("a")
 	all[0].StartTimeout = 0

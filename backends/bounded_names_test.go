@@ -7,8 +7,8 @@ import (
 	"mcpgateway/catalog"
 )
 
-// The logged names are remembered up to a limit; beyond it all are forgotten, and may be logged
-// again.
+// The logged names are remembered up to a limit. Beyond the limit all of them are forgotten, and
+// may be logged again.
 func TestLoggedNamesAreBounded(t *testing.T) {
 	s := &Set{loggedNames: make(map[loggedName]bool)}
 	for n := range maxLoggedNames {
@@ -25,7 +25,7 @@ func TestLoggedNamesAreBounded(t *testing.T) {
 	}
 }
 
-// So are the names of removed backends.
+// The names of removed backends are remembered up to a limit.
 func TestRemovedNamesAreBounded(t *testing.T) {
 	m := &backendTable{removedNames: make(map[string]bool)}
 	for n := range maxRemovedNames + 1 {

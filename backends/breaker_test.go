@@ -24,8 +24,8 @@ func (h *harness) wantState(name string, want backends.State) {
 	}
 }
 
-// A backend that never starts is tried rarely, and its calls fail at once meanwhile; when it
-// can be started it is used again, and that is logged.
+// A backend that fails to start is retried rarely, and its calls fail at once meanwhile. When it
+// can be started again, it is used again, and the recovery is logged.
 func TestOpenBreaker(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		h.nextProcess("a").Exit("exit 1", "")
@@ -66,8 +66,7 @@ func TestOpenBreaker(t *testing.T) {
 	})
 }
 
-// A crash loop opens the breaker, and causes few processes, although there is a call each
-// second.
+// A crash loop opens the breaker and starts few processes, although there is a call each second.
 func TestCrashLoopOpensBreaker(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		stop := make(chan struct{})
@@ -123,7 +122,7 @@ func TestQueuedCallEndsWhenBreakerOpens(t *testing.T) {
 		a.ServeStartup("t")
 		a.Exit("exit 3", "")
 		var late []*callRecorder
-		for range 3 { // some are in flight and others are queued when its end is noticed
+		for range 3 { // some calls are in flight and others are queued when the end is noticed
 			c, _ := h.call("a")
 			late = append(late, c)
 		}
@@ -173,8 +172,8 @@ func TestOpenBreakerAppliesToNewSessions(t *testing.T) {
 		})
 }
 
-// A backend whose connections fail for one session after the other is not tried for each
-// session; failures of a single session do not affect the others.
+// A backend whose connections fail for one session after another is not started for each session.
+// Failures of a single session do not affect the others.
 func TestSessionBreakerLimitsStarts(t *testing.T) {
 	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
 		func(t *testing.T, h *harness) {
@@ -236,7 +235,7 @@ func TestSessionBreakerLimitsStarts(t *testing.T) {
 		})
 }
 
-// A session whose calls crash its own server does not start it for each of them.
+// A session whose calls crash its own server does not start that server for each call.
 func TestCrashLoopOfSessionConnection(t *testing.T) {
 	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
 		func(t *testing.T, h *harness) {
@@ -300,7 +299,8 @@ func TestCONC04_NoRetryOfCallThatMayHaveRun(t *testing.T) {
 					p = h.nextProcess("a")
 					p.ServeHandshake("")
 				}
-				p.WantRequest("tools/call") // it runs, and crashes before the response
+				// the call runs, and the server crashes before the response
+				p.WantRequest("tools/call")
 				p.Exit("signal: killed", "")
 				call.want(t, "signal: killed")
 				if lost, ok := errors.AsType[*transport.CallLostError](call.err); !ok ||

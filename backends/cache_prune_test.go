@@ -38,7 +38,7 @@ func TestPrune_OldFiles(t *testing.T) {
 		{"young-0123456789ab.json", `{"version":3}`, 89 * day},
 		{"young-0123456789ab.123.tmp", "x", 59 * time.Minute},
 		{"old-0123456789ab.123.tmp", "x", 61 * time.Minute},
-		// Files of others.
+		// Files of other programs.
 		{"notes.json", `{"version":3}`, 1000 * day},
 		{"main-0123456789ab.json", `{"files":[]}`, 1000 * day},
 		{"old-0123456789ab.tmp", "x", 1000 * day},
@@ -83,8 +83,8 @@ func TestPrune_TooManyFiles(t *testing.T) {
 	}
 }
 
-// FuzzCatalogCache: any content of a cache file is either rejected, or has the same meaning
-// after it is written again.
+// FuzzCatalogCache checks that each content of a cache file is either rejected, or has the same
+// meaning after it is written again.
 func FuzzCatalogCache(f *testing.F) {
 	for _, text := range []string{
 		"", "{}", `{"version":3}`, `{"version":1}`, `[]`, `{"version":3,"version":2}`,

@@ -32,7 +32,8 @@ func TestLimiter_SessionsTakeTurns(t *testing.T) {
 	})
 }
 
-// A full queue evicts calls of the session with the longest queue for sessions with fewer.
+// For sessions with fewer queued calls, a full queue evicts calls of the session with the longest
+// queue.
 func TestLimiter_FullQueueRejectsLongestSession(t *testing.T) {
 	withHarness(t, withMaxInFlight(1, time.Hour), func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
@@ -130,7 +131,7 @@ func (s *stackDepth) OnResponse(m wire.Message, err error) {
 	*s.depth = max(*s.depth, runtime.Callers(0, make([]uintptr, 1000)))
 }
 
-// A backend that cannot be started fails its queue at once, without nesting the failures.
+// If a backend cannot be started, its queued calls fail at once, without nested failures.
 func TestLimiter_FailsLongQueueWithoutRecursion(t *testing.T) {
 	withHarness(t, withMaxInFlight(1, time.Hour), func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")

@@ -34,7 +34,7 @@ func (h *harness) callTool(session, tool string) (*callRecorder, *peer.Call) {
 	return c, p
 }
 
-// takeToolCalls returns the names and ids of the tools/calls since the last time.
+// takeToolCalls returns the names and ids of the tools/call requests since the last takeToolCalls.
 func takeToolCalls(p *mcptest.Peer) (names []string, ids []wire.ID) {
 	for _, line := range p.TakeAll() {
 		if m, _ := wire.Parse([]byte(line)); m.Method() == "tools/call" {
@@ -44,7 +44,7 @@ func takeToolCalls(p *mcptest.Peer) (names []string, ids []wire.ID) {
 	return names, ids
 }
 
-// wantToolCalls checks the tools/calls since the last time, and returns the ids.
+// wantToolCalls checks the tools/call requests since the last takeToolCalls, and returns their ids.
 func wantToolCalls(t *testing.T, p *mcptest.Peer, want ...string) []wire.ID {
 	t.Helper()
 	names, ids := takeToolCalls(p)
@@ -127,7 +127,7 @@ func TestLimiter_NoQueue(t *testing.T) {
 	})
 }
 
-// chainedCalls calls again after each response: calls one after the other need one slot.
+// chainedCalls makes another call after each response: calls one after the other need one slot.
 type chainedCalls struct {
 	callRecorder
 	h    *harness
@@ -223,7 +223,7 @@ func TestLimiter_CallsQueuedForStartHoldSlots(t *testing.T) {
 	})
 }
 
-// Whatever ends the calls that hold all slots, the slots are free again, once.
+// Each kind of end of the calls that hold all slots releases the slots, once.
 func TestLimiter_EveryEndReleasesSlot(t *testing.T) {
 	const most = 3
 	type ends func(h *harness, p *mcptest.Peer, calls []*peer.Call, ids []wire.ID) *mcptest.Peer
@@ -290,7 +290,7 @@ func TestLimiter_EveryEndReleasesSlot(t *testing.T) {
 	}
 }
 
-// The limit applies to the backend, whatever the number of its processes.
+// The limit applies to all processes of a backend together.
 func TestLimiter_CountsAllConnections(t *testing.T) {
 	o := withMaxInFlight(2, time.Minute)
 	o.Backends[0].Sharing = "session"
@@ -316,7 +316,7 @@ func TestLimiter_CountsAllConnections(t *testing.T) {
 	})
 }
 
-// A call that is sent once more keeps its slot, and takes no second one.
+// A call that is sent once more keeps its slot, and takes no second slot.
 func TestLimiter_RetryKeepsSlot(t *testing.T) {
 	o := withMaxInFlight(1, time.Minute)
 	o.Backends = modernBackends(o.Backends...)
@@ -337,7 +337,7 @@ func TestLimiter_RetryKeepsSlot(t *testing.T) {
 	})
 }
 
-// Requests by which a backend's calls continue, and notifications, need no slot.
+// Requests that continue a backend's calls, and notifications, need no slot.
 func TestLimiter_RequestsWithoutSlot(t *testing.T) {
 	o := withMaxInFlight(1, 0)
 	withHarness(t, o, func(t *testing.T, h *harness) {
@@ -419,8 +419,8 @@ func TestLimiter_Race(t *testing.T) {
 	}
 }
 
-// serveRandomly plays the backend a, in all of its processes, until over is closed: it responds
-// late, or dies, or is silent.
+// serveRandomly plays the backend a, in all of its processes, until over is closed: each server
+// responds late, ends, or stays silent.
 func (h *harness) serveRandomly(over chan struct{}, seed uint64) {
 	dice := rand.New(rand.NewPCG(seed, 1))
 	var up []*mcptest.Peer
@@ -475,8 +475,8 @@ func TestMalformedOutputIsRateLimitedAndCut(t *testing.T) {
 	})
 }
 
-// A flood of messages of one backend affects only that backend: others respond meanwhile, and
-// no record of them fills the log.
+// A flood of messages of one backend affects only that backend: others respond meanwhile, and no
+// record of the flood fills the log.
 func TestFloodOfOneBackendIsIsolated(t *testing.T) {
 	o := backends.Options{Backends: []config.Backend{legacyBackends("a")[0],
 		legacyBackends("b")[0]}}

@@ -75,7 +75,7 @@ func TestCache_StoresCatalog(t *testing.T) {
 		if !h.View().Complete {
 			t.Error("the View is not complete although all backends are cached or settled")
 		}
-		// It has fewer tools now, and announces that.
+		// The server has fewer tools now, and announces the change.
 		h.nextProcess("a").ServeStartup("only")
 		h.wantNames("only")
 	})
@@ -138,7 +138,7 @@ func TestCache_BelongsToProgram(t *testing.T) {
 		func(t *testing.T, h *harness) { h.wantNames("t") })
 }
 
-// A file of the version before, without generations, is accepted.
+// A file of the preceding version, which has no generation, is accepted.
 func TestCache_EarlierVersion(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	withHarness(t, o, func(t *testing.T, h *harness) {
@@ -208,8 +208,8 @@ func TestCache_DamagedFileIsIgnored(t *testing.T) {
 	}
 }
 
-// Anything but a file in its place costs the cache, and at most a log record; reading it does
-// not block.
+// If the path of the cache is not a regular file, there is no cache and at most one log record; the
+// gateway does not block on it.
 func TestCache_OtherThanFileIsIgnored(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	withHarness(t, o, func(t *testing.T, h *harness) {
@@ -261,8 +261,8 @@ func TestCache_OtherThanFileIsIgnored(t *testing.T) {
 	}
 }
 
-// A file that others could read becomes accessible to its owner only, whether its content
-// changes or not.
+// A file that others could read becomes accessible to its owner only, even if its content does not
+// change.
 func TestCache_OwnerOnlyAccess(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		return // Windows has no such modes
@@ -305,7 +305,7 @@ func TestCONC11_ConcurrentCacheWriters(t *testing.T) {
 	cacheFile(t, dir) // no temporary file is left
 }
 
-// A directory that cannot be written to costs the cache and nothing else.
+// If the directory cannot be written to, only the cache is missing.
 func TestCache_WriteFailure(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -322,8 +322,8 @@ func TestCache_WriteFailure(t *testing.T) {
 	})
 }
 
-// A server that declares its capabilities in an unusual way is cached like any other, and each
-// start finds the last state.
+// The catalog of a server that declares its capabilities in an unusual way is cached like any
+// other, and each start finds the last state.
 func TestCache_UnusualCapabilities(t *testing.T) {
 	for _, odd := range []string{`,"capabilities":null`, `,"capabilities":[]`,
 		`,"capabilities":"all"`, ``} {
@@ -378,7 +378,8 @@ func TestCache_CatalogIsSettled(t *testing.T) {
 	})
 }
 
-// With IgnoreCache only the generation of the cache counts, and both are written.
+// With IgnoreCache the gateway uses only the generation from the cache; it writes both the
+// generation and the lists.
 func TestCache_IgnoreCacheStillWrites(t *testing.T) {
 	o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
 		StateDir: t.TempDir(), IgnoreCache: true}
@@ -409,8 +410,8 @@ func TestCache_IgnoreCacheStillWrites(t *testing.T) {
 	})
 }
 
-// A backend ends before it has responded to a request for a list: the file contains that it is
-// unprobeable, but none of the lists that were not read, and can be read at the next start.
+// A backend ends before it has responded to a request for a list. The file marks the backend as
+// unprobeable, contains no lists that were not read, and can be read at the next start.
 func TestCache_BackendEndsBeforeListing_F_STATE_1(t *testing.T) {
 	for name, end := range map[string]func(*mcptest.Peer){
 		"no list response": func(p *mcptest.Peer) { p.WantRequest("tools/list") },

@@ -52,7 +52,7 @@ func startAll(t *testing.T, all ...config.Backend) *Set {
 	return s
 }
 
-// FRAME-05: a list far larger than a pipe arrives, however it is split.
+// FRAME-05: a list far larger than the buffer of a pipe arrives, even if it is split in any way.
 func TestFRAME05_LargeListInPieces(t *testing.T) {
 	var tools []string
 	for i := range 300 {
@@ -86,7 +86,7 @@ func TestFRAME05_StartTimeoutLeavesNoChild(t *testing.T) {
 	if err := s.Status()[0].Err; err == nil || !strings.Contains(err.Error(), "start_timeout") {
 		t.Errorf("it failed with %v", err)
 	}
-	end() // nothing is left after it has returned
+	end() // nothing is left after end has returned
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestFRAME05_StartTimeoutLeavesNoChild(t *testing.T) {
 	}
 }
 
-// CONFIG-04, CONFIG-05: a child runs in its cwd, or else in the gateway's; a directory that
+// CONFIG-04, CONFIG-05: a child runs in its configured cwd, or else in the gateway's. A cwd that
 // does not exist affects only that backend.
 func TestCONFIG04_CONFIG05_ChildDirectory(t *testing.T) {
 	const list = `printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"pwd","description":"%s","inputSchema":{"type":"object"}}]}}\n' "$(pwd -P)"`
@@ -126,8 +126,8 @@ func TestCONFIG04_CONFIG05_ChildDirectory(t *testing.T) {
 	}
 }
 
-// The error of a program that is not a server contains its output, from stdout or stderr, as
-// soon as there is some, because gateway check does not wait longer.
+// The error of a program that is not a server contains its output, from stdout or stderr, as soon
+// as there is output, because gateway check does not wait longer.
 func TestOutputOfOtherProgramsIsInError(t *testing.T) {
 	const asked = "read -r l; "
 	for script, want := range map[string]string{

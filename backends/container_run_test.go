@@ -9,7 +9,7 @@ import (
 )
 
 func TestReadRun_F_PROC_1(t *testing.T) {
-	// engine | options of the user's that count; "" = no container
+	// engine | options of the user that readRun reads; "" = no container
 	for line, want := range map[string]string{
 		"docker run -i --rm image":                                             "docker | rm",
 		"docker run --rm=false -i image --rm":                                  "docker |",
@@ -82,7 +82,7 @@ func TestContainerWarning_F_PROC_1(t *testing.T) {
 	}
 }
 
-// The status of a backend, which check prints, contains why a container may stay.
+// The status of a backend, which check prints, contains the reason why a container may remain.
 func TestStatusContainerWarning_F_PROC_1(t *testing.T) {
 	for name, c := range map[string]struct {
 		line, state, want string

@@ -105,9 +105,9 @@ func TestContainerFileIsRegular(t *testing.T) {
 	}
 }
 
-// A record that someone else has put into the state directory runs no program and removes no
-// other file: its engine must be a backend's, or a name in PATH, and its file beside it or a
-// backend's.
+// A record that another user has written to the state directory runs no program and removes no
+// other file. The engine of a record must be the engine of a backend or a name in PATH, and its
+// file must be in the same directory or be the file of a backend.
 func TestUntrustedContainerRecords(t *testing.T) {
 	set := New(Options{Log: slog.New(slog.DiscardHandler), MaxMessage: 1 << 20,
 		Backends: []config.Backend{

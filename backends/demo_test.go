@@ -15,7 +15,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// The embedded backend is a server like any other, and ends with the Set.
+// The embedded backend behaves like any other server, and ends with the Set.
 func TestDemoBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, logger := mcptest.NewLog()

@@ -10,7 +10,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// Nothing is kept of a drained backend, and not too many names of removed ones.
+// Nothing is kept of a drained backend, and the number of remembered names of removed backends is
+// limited.
 func TestApply_NothingIsLeftOfDrainedBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := config.Backend{Name: "a", Embedded: "demo", Enabled: true}

@@ -40,7 +40,7 @@ func TestApply_SubscriptionsOfModernSuccessor(t *testing.T) {
 	})
 }
 
-// takeRequest takes the next request of a method, and responds to those for lists that come
+// takeRequest takes the next request of a method, and responds to requests for lists that arrive
 // before.
 func (b *modernServer) takeRequest(method string) wire.Message {
 	b.t.Helper()
@@ -53,7 +53,8 @@ func (b *modernServer) takeRequest(method string) wire.Message {
 	}
 }
 
-// takeCancel takes the end of the current listen, which at a pipe comes before another.
+// takeCancel takes the cancellation of the current listen; on stdio it arrives before the next
+// listen.
 func (b *modernServer) takeCancel() {
 	b.t.Helper()
 	m := b.WantNotification("notifications/cancelled")
@@ -94,7 +95,8 @@ func TestApply_SubscriptionsMoveToSuccessor(t *testing.T) {
 		h.clients.wantOnly(t, "one notified by a: notifications/resources/updated",
 			"two notified by a: notifications/resources/updated")
 
-		a.SendResult(asked.ID(), "{}") // it counts, although the old server accepted it
+		// the subscription counts, although the old server accepted it
+		a.SendResult(asked.ID(), "{}")
 		late.wantResult(t)
 		m := next.WantRequest("resources/subscribe")
 		if uriOf(m) != "x:late" {
@@ -122,7 +124,8 @@ func uriOf(m wire.Message) string {
 	return wire.Unquote(uri)
 }
 
-// wantOnly checks that each of these has come, any number of times, and nothing else.
+// wantOnly checks that each of these messages has arrived, any number of times, and no other
+// message.
 func (cr *clientRecorder) wantOnly(t *testing.T, lines ...string) {
 	t.Helper()
 	cr.mu.Lock()
@@ -161,8 +164,7 @@ func TestApply_SubscriptionsOverSessionConnections(t *testing.T) {
 	})
 }
 
-// A subscription that comes while the new server is starting is restored like those of any
-// other start.
+// A subscription that arrives while the new server is starting is restored as at any other start.
 func TestApply_SubscriptionsWaitForSlowSuccessor(t *testing.T) {
 	all := legacyBackends("a")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -184,7 +186,7 @@ func TestApply_SubscriptionsWaitForSlowSuccessor(t *testing.T) {
 	})
 }
 
-// A subscription that comes while the state of the new server is restored is sent afterwards.
+// A subscription that arrives while the state of the new server is restored is sent afterwards.
 func TestApply_SubscriptionsDuringReplay(t *testing.T) {
 	all := legacyBackends("a")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -229,7 +231,7 @@ func TestApply_LogLevelsOfSuccessor(t *testing.T) {
 		next.ServeHandshake(loggingServer)
 		request := next.WantRequest("logging/setLevel")
 		next.SendResult(request.ID(), "{}")
-		next.WantRequest("tools/list") // while the change waits for that
+		next.WantRequest("tools/list") // while the change waits for this request
 		h.SetLevel("one", "info", func() {})
 		a.WantRequest("logging/setLevel")
 		<-done

@@ -16,7 +16,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// replace changes a backend, whose new server lists only this tool, and returns that server.
+// replace changes a backend, and returns the new server, which lists only this tool.
 func (h *harness) replace(c config.Backend, others ...config.Backend) *mcptest.Peer {
 	h.t.Helper()
 	done := h.startApply(change(append([]config.Backend{c}, others...)...))
@@ -39,9 +39,9 @@ func (c *progressRecorder) OnProgress(m wire.Message) {
 	c.progress = append(c.progress, string(m.Part(wire.PartParams)))
 }
 
-// CONFIG-09: an unchanged backend keeps its connection while another is changed; a call in
-// flight at that one completes over the old connection, with all its messages, and only then
-// the connection ends.
+// CONFIG-09: an unchanged backend keeps its connection while another is changed. A call in flight
+// at the changed backend completes over the old connection, with all its messages, and only then
+// the old connection ends.
 func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 	all := legacyBackends("a", "b")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -97,7 +97,7 @@ func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 	})
 }
 
-// The same for a backend that is removed, and for per-session connections.
+// Calls in flight at a removed backend, and over per-session connections, also complete.
 func TestApply_CallsEndOnSessionConnections(t *testing.T) {
 	all := []config.Backend{perSessionBackend("a"), legacyBackends("b")[0]}
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -159,8 +159,7 @@ func TestApply_SessionConnectionsReconnectOnDemand(t *testing.T) {
 	})
 }
 
-// Calls that are queued for a start go to the new backend, or end if there is none. They were
-// not sent.
+// Calls that are queued for a start go to the new backend, or end as not sent if there is none.
 func TestApply_QueuedCallsAreRedirected(t *testing.T) {
 	for _, kind := range []string{"shared", "own"} {
 		t.Run(kind, func(t *testing.T) {
@@ -205,7 +204,7 @@ func TestApply_QueuedCallsAreRedirected(t *testing.T) {
 	}
 }
 
-// So do calls that are queued for a slot, and for a retry at a modern server.
+// Calls that are queued for a slot go to the new backend.
 func TestApply_CallsQueuedForSlotAreRedirected(t *testing.T) {
 	all := legacyBackends("a")
 	all[0].MaxInFlight, all[0].QueueWait = 1, time.Hour
@@ -231,7 +230,7 @@ func TestApply_CallsQueuedForSlotAreRedirected(t *testing.T) {
 	})
 }
 
-// A call that holds a slot and is queued for a start holds one at the new backend, too.
+// A call that holds a slot and is queued for a start also gets a slot at the new backend.
 func TestApply_RedirectedCallsHoldSlots(t *testing.T) {
 	all := legacyBackends("a")
 	all[0].MaxInFlight, all[0].QueueWait = 1, time.Hour
@@ -269,7 +268,7 @@ func TestApply_RetriesAreRedirected(t *testing.T) {
 		<-done
 		next.SendResult(next.WantRequest("tools/call").ID(), `{"resultType":"complete"}`)
 		waits.wantResult(t)
-		// a call that is refused now goes there, too
+		// a call that is refused now goes to the new server, too
 		a.SendError(second.ID(), `{"code":-32020,"message":"no"}`)
 		next.SendResult(next.WantRequest("tools/call").ID(), `{"resultType":"complete"}`)
 		late.wantResult(t)
@@ -313,7 +312,7 @@ func TestApply_ModernServer(t *testing.T) {
 	})
 }
 
-// A backend that dies during its last calls is not started again; the calls are lost.
+// A backend that ends during its last calls is not started again; the calls are lost.
 func TestApply_DrainingBackendIsNotRestarted(t *testing.T) {
 	all := legacyBackends("a")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -347,7 +346,7 @@ func TestApply_EndsRestartLoop(t *testing.T) {
 		})
 }
 
-// The calls of a former backend may take long. There are at most four former ones.
+// Calls at a draining backend may take a long time. At most four backends of one name are draining.
 func TestApply_DrainingBackendsAreBounded(t *testing.T) {
 	all := legacyBackends("a")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -374,7 +373,7 @@ func TestApply_DrainingBackendsAreBounded(t *testing.T) {
 	})
 }
 
-// The end of the gateway ends the calls at draining backends, and these.
+// The end of the gateway ends draining backends and their calls.
 func TestApply_ShutdownEndsDrainingBackends(t *testing.T) {
 	all := legacyBackends("a")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -400,7 +399,7 @@ func TestApply_CancelAtDrainingBackend(t *testing.T) {
 		h.wantNames("t") // otherwise it gets a cancellation of its list
 		c, pending := h.call("a")
 		call := a.WantRequest("tools/call")
-		<-h.startApply(change()) // even if there is no backend of that name any longer
+		<-h.startApply(change()) // also without a backend of that name
 		h.Cancel("a", pending, nil)
 		c.want(t, "cancelled")
 		m := a.WantNotification("notifications/cancelled")
@@ -449,8 +448,8 @@ func TestApply_CloseSessionAtDrainingBackend(t *testing.T) {
 	})
 }
 
-// A server with an exclusive port or lock file cannot start next to its predecessor: it is
-// tried again as soon as that is gone, and calls are queued for it.
+// A server with an exclusive port or lock file cannot start beside its predecessor. It is started
+// again as soon as the predecessor is gone, and calls are queued for it.
 func TestApply_ExclusiveServer(t *testing.T) {
 	all := legacyBackends("a")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -482,8 +481,8 @@ func (l slowCloseConn) Close() error {
 	return l.Conn.Close()
 }
 
-// The failure of a server may be known before it is gone; calls are queued for its next try
-// nevertheless.
+// Calls are queued for the next try of a server even if its failure is known before its process has
+// ended.
 func TestApply_ExclusiveServerClosesSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := legacyBackends("a")
@@ -509,8 +508,8 @@ func TestApply_ExclusiveServerClosesSlowly(t *testing.T) {
 	})
 }
 
-// The same while the predecessor runs a long call: however often the new one has failed by
-// then, it is tried at once.
+// While the predecessor runs a long call, the new server may fail many times. It is started at once
+// when the predecessor has ended.
 func TestApply_ExclusiveServerAndLongCall(t *testing.T) {
 	all := legacyBackends("a")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -521,7 +520,7 @@ func TestApply_ExclusiveServerAndLongCall(t *testing.T) {
 		h.breakDial("a", errors.New("address in use"))
 		<-h.startApply(change(withEnv(all[0], "new")))
 		waits, _ := h.call("a")
-		waits.want(t, "") // for the next try, which comes soon
+		waits.want(t, "") // for the next try, which is soon
 		time.Sleep(10 * time.Minute)
 		waits.want(t, "it did not start: address in use")
 		refused, _ := h.call("a")
@@ -541,12 +540,12 @@ func TestApply_ExclusiveServerAndLongCall(t *testing.T) {
 	})
 }
 
-// A change does not start a backend that starts on demand; subscriptions of its sessions do.
+// A change does not start a backend that starts on demand, unless sessions are subscribed.
 func TestApply_LazyBackendIsNotStarted(t *testing.T) {
 	all := legacyBackends("a")
 	all[0].Lazy = true
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
-		a := h.nextProcess("a") // nothing is known about it
+		a := h.nextProcess("a") // without a cache it is started
 		a.ServeStartup("t")
 		h.wantNames("t")
 		next := all[0]

@@ -23,7 +23,7 @@ func withDenied(c config.Backend, tools, prompts, resources string) config.Backe
 	return c
 }
 
-// callEnd receives why a call ended.
+// callEnd receives the error of a call.
 type callEnd struct{ peer.ResponseChan }
 
 func (h *harness) sendTo(backend, method, params string) callEnd {
@@ -164,8 +164,8 @@ func TestReloadForbidsRetriedCalls_F_SEC_1(t *testing.T) {
 	})
 }
 
-// A subscription that the configuration forbids receives no updates, and is sent to no server;
-// it works again when the configuration permits it.
+// A subscription that the configuration forbids receives no updates, and is sent to no server; it
+// is restored when the configuration permits it.
 func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
 	all := legacyBackends("a")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -225,7 +225,7 @@ func TestFiltersChangeInPlace_F_CLI_5(t *testing.T) {
 		if n := len(h.dialTimes("a")); n != 1 || p.Disconnected() {
 			t.Errorf("a was started %d times", n)
 		}
-		p.WantNothing() // nor is it listed again
+		p.WantNothing() // it is not listed again, either
 		p.SendResult(id, "{}")
 		c.wantResult(t)
 	})

@@ -11,10 +11,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A server whose generation changes, calls that it refuses for their headers, subscriptions,
-// and cancellations, all at the same moments: every call ends once, and nothing of it is left.
-// The sessions have their own connections, because of the URL or, at a pipe, because the single
-// client declares different capabilities in each.
+// The generation of a server changes while it refuses calls because of their headers, and while
+// there are subscriptions and cancellations: every call ends once, and nothing of it is left. The
+// sessions have their own connections: behind a URL always, and on stdio because the single client
+// declares different capabilities in each session.
 func TestGenerationsCallsAndCancellationsRace(t *testing.T) {
 	for round := range 80 {
 		o := backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))}
@@ -75,7 +75,7 @@ func TestGenerationsCallsAndCancellationsRace(t *testing.T) {
 	}
 }
 
-// playServer plays the server until stop is closed: a modern one in every other half second.
+// playServer plays the server until stop is closed; its generation changes every half second.
 func (h *harness) playServer(stop chan struct{}, round int) {
 	var peers []*mcptest.Peer
 	modern, refused := round%2 == 0, 0

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/mcptest"
 )
 
-// VERSION-02, VERSION-03: some servers exit, or become silent, after any request before
-// initialize. With era: legacy that is the first message; without it see
+// VERSION-02, VERSION-03: some servers exit, or become silent, after any request before initialize.
+// With era: legacy, initialize is the first message. For a backend without era, see
 // TestVERSION02_ServerThatEndsOnProbe and TestVERSION03_SilentServer.
 func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 	for _, sharing := range []string{"shared", "session"} {
@@ -36,9 +36,9 @@ func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 	}
 }
 
-// NOTIF-20: a server that handles one request at a time never gets one whose response comes
-// late by design. An idle backend gets the handshake and the requests for its lists, however
-// long it runs, and pings, if it responds to them.
+// NOTIF-20: a server that handles one request at a time gets no requests whose response is late by
+// design. An idle backend only gets the handshake, the requests for its lists, and pings if it
+// responds to them, even if it runs for a long time.
 func TestNOTIF20_NothingBlocksSequentialServer(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")

@@ -39,8 +39,8 @@ type harness struct {
 	start      time.Time
 }
 
-// legacyBackends returns the configuration of backends with these names, of the legacy
-// generation. Tests of the other one, and of the probe, configure it.
+// legacyBackends returns the configuration of legacy backends with these names. Tests of the modern
+// generation, and of the probe, change the configuration.
 func legacyBackends(names ...string) []config.Backend {
 	var all []config.Backend
 	for _, name := range names {
@@ -118,7 +118,7 @@ func (h *harness) dial(c config.Backend) (transport.Conn, error) {
 	return conn, nil
 }
 
-// processes returns the processes of a backend that were started and not taken yet.
+// processes returns the processes of a backend that were started and not yet taken by nextProcess.
 func (h *harness) processes(name string) chan *mcptest.Peer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,7 +134,7 @@ func (h *harness) breakDial(name string, err error) {
 	h.dialErrors[name] = err
 }
 
-// dialTimes returns when a backend was dialled, as times since the beginning.
+// dialTimes returns the times at which a backend was dialled, relative to the beginning.
 func (h *harness) dialTimes(name string) []time.Duration {
 	synctest.Wait()
 	h.mu.Lock()
@@ -142,7 +142,7 @@ func (h *harness) dialTimes(name string) []time.Duration {
 	return slices.Clone(h.dialedAt[name])
 }
 
-// nextProcess returns the next process of a backend, once there is one.
+// nextProcess waits for the next process of a backend and returns it.
 func (h *harness) nextProcess(name string) *mcptest.Peer {
 	h.t.Helper()
 	select {
@@ -215,7 +215,7 @@ func (h *harness) call(backend string) (*callRecorder, *peer.Call) {
 	return c, p
 }
 
-// want checks how the call has ended, "" = not yet.
+// want checks the result of the call, "" = it has not ended.
 func (c *callRecorder) want(t *testing.T, want string) {
 	t.Helper()
 	synctest.Wait()
@@ -230,7 +230,7 @@ func (c *callRecorder) want(t *testing.T, want string) {
 	}
 }
 
-// wantErrorPrefix checks that the call has ended with an error that begins so.
+// wantErrorPrefix checks that the call has ended with an error that begins with prefix.
 func (c *callRecorder) wantErrorPrefix(t *testing.T, begins string) {
 	t.Helper()
 	synctest.Wait()
@@ -245,7 +245,7 @@ func result(id string, result string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
 }
 
-// wantError checks why a backend is not ready.
+// wantError checks the error in the status of a backend.
 func (h *harness) wantError(name, want string) {
 	h.t.Helper()
 	synctest.Wait()

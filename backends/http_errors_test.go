@@ -19,13 +19,13 @@ type logLines chan string
 func (r logLines) Write(line []byte) (int, error) {
 	select {
 	case r <- string(line):
-	default: // no backend is started that often
+	default: // no backend is started so often
 	}
 	return len(line), nil
 }
 
 // If server/discover and initialize fail in the same way, the generation is not the reason.
-// Otherwise it may be.
+// Otherwise the generation may be the reason.
 func TestSameFailureOfTwoRequests(t *testing.T) {
 	isDiscover := func(r *http.Request) bool {
 		body, _ := io.ReadAll(r.Body)
@@ -80,8 +80,7 @@ func TestSameFailureOfTwoRequests(t *testing.T) {
 	}
 }
 
-// The reason that a server gives with an HTTP error is in the error, even if it is not a
-// JSON-RPC error.
+// The error of a call contains the body of an HTTP error, even if the body is not a JSON-RPC error.
 func TestReasonsOfHTTPServers_F_HTTP_1(t *testing.T) {
 	for name, tt := range map[string]struct {
 		reply http.HandlerFunc
@@ -119,8 +118,8 @@ func TestReasonsOfHTTPServers_F_HTTP_1(t *testing.T) {
 	}
 }
 
-// A server of HTTP+SSE that opens a stream for each request to its address is detected, and a
-// response that comes after its POST broke is accepted.
+// An HTTP+SSE server that opens a stream for each request to its address is detected, and a
+// response that arrives after its POST was broken off is accepted.
 func TestHTTPSSEServer_F_HTTP_8_F_HTTP_9(t *testing.T) {
 	reports := make(chan string, 10)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,

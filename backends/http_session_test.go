@@ -18,13 +18,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A sessionServer is a server of streamable HTTP. It keeps its sessions until it is told to
-// forget them, and counts the requests that it runs.
+// A sessionServer is a streamable HTTP server. It keeps its sessions until the test makes it forget
+// them, and counts the requests that it runs.
 type sessionServer struct {
 	refuse func(w http.ResponseWriter, m wire.Message) // response for an unknown session
 	fickle bool                                        // it forgets its session at each tools/call
 
-	missing string // a method that gets 404 in each session
+	missing string // a method to which it responds with 404 in each session
 
 	mu      sync.Mutex
 	session int            // number of the newest session
@@ -102,7 +102,7 @@ func (s *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(wire.NewResult(m.ID(), []byte(result)).Raw())
 }
 
-// serve runs a Set with s, over one connection for all sessions or one for each.
+// serve runs a Set with s, over one connection for all sessions or one connection for each session.
 func (s *sessionServer) serve(t *testing.T, sharing string) *Set {
 	t.Helper()
 	server := httptest.NewServer(s)
@@ -138,8 +138,8 @@ var unknownSession = map[string]func(w http.ResponseWriter, m wire.Message){
 	},
 }
 
-// Calls to a server that has lost their session get its responses after one new initialize, and
-// each runs once.
+// Calls to a server that has lost their session get responses after one new initialize, and each
+// call runs once.
 func TestCallsOfLostSession_F_HTTP_13(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -170,7 +170,7 @@ func TestCallsOfLostSession_F_HTTP_13(t *testing.T) {
 				if n := s.count("tools/call"); n != calls {
 					t.Errorf("%d calls ran %d times", calls, n)
 				}
-				// the session's connection and the shared one notice it
+				// the session's connection and the shared connection notice the loss
 				if n := s.count("initialize") - initializes; n > 6 {
 					t.Errorf("%d times initialize after 3 lost sessions", n)
 				}
@@ -179,7 +179,7 @@ func TestCallsOfLostSession_F_HTTP_13(t *testing.T) {
 	}
 }
 
-// Other requests to a server that has lost their session are sent in the next one.
+// Other requests to a server that has lost their session are sent in the next session.
 func TestRequestsOfLostSession_F_HTTP_13(t *testing.T) {
 	for _, m := range []string{"prompts/get", "resources/read", "completion/complete",
 		"resources/subscribe"} {
@@ -200,8 +200,8 @@ func TestRequestsOfLostSession_F_HTTP_13(t *testing.T) {
 	}
 }
 
-// A call is sent again once: a server that loses the session at every tool call is not tried
-// forever. A response with status 200 may come from the tool, and the call is not sent again.
+// A call is sent again only once, even if a server loses the session at every tool call. A response
+// with status 200 may come from the tool, and the call is not sent again.
 func TestSessionLostAgain_F_HTTP_13(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refuse func(http.ResponseWriter, wire.Message)
@@ -259,8 +259,8 @@ func Test404IsAResponse_F_HTTP_13(t *testing.T) {
 	}
 }
 
-// When all backends are settled, each that is not ready has a reason, even if the session was
-// lost right after initialize.
+// When all backends are settled, the status of each backend that is not ready contains the reason,
+// even if the session was lost right after initialize.
 func TestSettledBackendHasReason_F_HTTP_14(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")

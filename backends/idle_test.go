@@ -97,8 +97,8 @@ func TestLazy_FirstCallStartsBackend(t *testing.T) {
 	})
 }
 
-// Without a cached catalog a lazy backend is started like any other, and keeps running; so it
-// is if the cache is ignored.
+// Without a cached catalog, or with IgnoreCache, a lazy backend is started like any other, and
+// keeps running.
 func TestLazy_UnknownBackendIsStarted(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
@@ -115,7 +115,8 @@ func TestLazy_UnknownBackendIsStarted(t *testing.T) {
 	}
 }
 
-// A subscription starts it, too; a log level that was set before is sent to it.
+// A subscription starts a lazy backend, too; a log level that was set before is sent to the
+// backend.
 func TestLazy_SubscriptionStartsBackend(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
@@ -136,8 +137,8 @@ func TestLazy_SubscriptionStartsBackend(t *testing.T) {
 	})
 }
 
-// The lists of a lazy backend with per-session connections are read over the shared one, which
-// starts with the first of them.
+// The lists of a lazy backend with per-session connections are read over the shared connection,
+// which is started together with the first per-session connection.
 func TestLazy_PerSessionConnections(t *testing.T) {
 	o := backends.Options{Backends: []config.Backend{perSessionBackend("a")}, StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
@@ -156,7 +157,7 @@ func TestLazy_PerSessionConnections(t *testing.T) {
 	})
 }
 
-// A lazy backend that cannot be started is treated like any other.
+// A lazy backend that cannot be started is treated like any other backend.
 func TestLazy_FailingBackend(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
@@ -190,7 +191,7 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 					}
 				}
 				rest := func() {
-					if generation == "modern" { // its listen is always open
+					if generation == "modern" { // the listen of the gateway is always open
 						p.WantRequest("subscriptions/listen")
 						p.Send(
 							`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
@@ -237,7 +238,7 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 	}
 }
 
-// Demand from before the start does not start the backend again after the stop.
+// Demand before the start does not start the backend again after the stop.
 func TestIdle_StoppedBackendStaysStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, backends.Options{Backends: []config.Backend{withIdleStop("a")}})
@@ -317,7 +318,7 @@ func TestIdle_WhatCountsAsUse(t *testing.T) {
 				})
 		})
 	}
-	t.Run("no files of ours", func(t *testing.T) {
+	t.Run("no files of the gateway", func(t *testing.T) {
 		c := withIdleStop("a")
 		c.IdleStop = 5 * time.Minute
 		withHarness(t, backends.Options{Backends: []config.Backend{c}},
@@ -369,8 +370,8 @@ func TestIdle_NotBeforeFirstList(t *testing.T) {
 	})
 }
 
-// A session's own process is stopped, too, and started by its next call; one with a
-// subscription is not.
+// A session's own process is stopped, too, and started by the session's next call. A process with a
+// subscription is not stopped.
 func TestIdle_SessionConnectionIsStopped(t *testing.T) {
 	c := withIdleStop("a")
 	c.Sharing = "session"
@@ -405,7 +406,7 @@ func TestIdle_SessionConnectionIsStopped(t *testing.T) {
 		if len(h.dialTimes("a")) != n+1 {
 			t.Errorf("started %d times", len(h.dialTimes("a"))-n)
 		}
-		// Its announcement causes a refresh over the shared connection.
+		// An announcement of the session's process causes a refresh over the shared connection.
 		one.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		shared := h.nextProcess("a")
 		shared.ServeStartup("new")
@@ -414,8 +415,7 @@ func TestIdle_SessionConnectionIsStopped(t *testing.T) {
 	})
 }
 
-// A call at the moment of the stop is queued for the next start: none is lost, and none is sent
-// twice.
+// A call at the moment of the stop is queued for the next start: no call is lost or sent twice.
 func TestIdle_ConcurrentCallIsNotLost(t *testing.T) {
 	for _, sharing := range []string{"shared", "session"} {
 		for round := range 100 {
@@ -441,7 +441,7 @@ func TestIdle_ConcurrentCallIsNotLost(t *testing.T) {
 						calling.Go(func() {
 							time.Sleep(time.Nanosecond) // at the moment of the stop
 							for range (round + i) % 7 {
-								runtime.Gosched() // before or after it
+								runtime.Gosched() // before or after the stop
 							}
 							calls[i] = h.callFor("one", "a")
 						})
@@ -469,8 +469,8 @@ func TestIdle_ConcurrentCallIsNotLost(t *testing.T) {
 	}
 }
 
-// A change does not wait for a lazy backend whose tools are known, nor start it; disabled
-// backends have a status, in configuration order.
+// A change neither waits for a lazy backend whose tools are known nor starts it. Disabled backends
+// have a status, in configuration order.
 func TestApply_DoesNotStartLazyBackend(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
@@ -525,8 +525,8 @@ func TestIdle_NotBeforeListingSucceeds(t *testing.T) {
 		})
 }
 
-// Lists that a server has announced as changed are read before it is stopped, also if there is
-// a delay before that.
+// Lists that a server has announced as changed are read before the server is stopped, even after a
+// delay.
 func TestIdle_NotBeforeChangesAreRead(t *testing.T) {
 	c := withIdleStop("a")
 	c.IdleStop = time.Second
@@ -545,8 +545,9 @@ func TestIdle_NotBeforeChangesAreRead(t *testing.T) {
 	})
 }
 
-// The subscriptions of a session move from its own connection to the shared one when the server
-// has turned out to be modern; the shared connection is started if it was stopped.
+// The subscriptions of a session move from its own connection to the shared connection when the
+// handshake has shown that the server is modern. The shared connection is started if it was
+// stopped.
 func TestIdle_MergedSubscriptionsStartSharedConnection(t *testing.T) {
 	c := withIdleStop("a")
 	c.Sharing, c.Generation = "session", ""
@@ -580,7 +581,7 @@ func TestIdle_MergedSubscriptionsStartSharedConnection(t *testing.T) {
 	})
 }
 
-// A backend is stopped when idle_stop has passed since its last call, whenever that was.
+// A backend is stopped when idle_stop has passed since its last call.
 func TestIdle_CountsFromLastCall(t *testing.T) {
 	for _, idle := range []time.Duration{3 * time.Second, 30 * time.Second} {
 		c := withIdleStop("a")

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/mcptest"
 )
 
-// Instructions of both generations are merged; what was cut is logged once, and a reload
-// replaces them without a restart of any server.
+// Instructions of backends of both generations are merged. The number of cut characters is logged
+// once, and a reload replaces the instructions without a restart of any server.
 func TestInstructions_OfBothGenerationsAndReplacedByAReload(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	all := withUnknownGeneration(legacyBackends("a", "b")...)

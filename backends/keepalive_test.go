@@ -14,7 +14,7 @@ import (
 	"mcpgateway/internal/transport/httpclient"
 )
 
-// pong answers the ping that must come next.
+// pong responds to the ping that must arrive next.
 func pong(p *mcptest.Peer) { p.SendResult(p.WantRequest("ping").ID(), "{}") }
 
 // A legacy backend is pinged after a minute of silence; any message counts as a response.
@@ -30,7 +30,7 @@ func TestPing_SilentBackend(t *testing.T) {
 		time.Sleep(59 * time.Second)
 		a.WantNothing()
 		time.Sleep(time.Second)
-		// which counts as a response
+		// the message counts as a response
 		a.SendError(a.WantRequest("ping").ID(), `{"code":-32601,"message":"Method not found"}`)
 		time.Sleep(59 * time.Second)
 		a.WantNothing()
@@ -40,8 +40,8 @@ func TestPing_SilentBackend(t *testing.T) {
 	})
 }
 
-// A server that has responded to pings and stops doing so hangs: calls still go to it for some
-// time, and then it is started again, with an error that contains the reason.
+// A server that has responded to pings and then stops responding is hanging: calls are still sent
+// to it for some time, and then it is started again, with an error that contains the reason.
 func TestPing_HangingBackendIsRestarted(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
@@ -106,7 +106,7 @@ func TestPing_AnyMessageEndsDegradedState(t *testing.T) {
 	})
 }
 
-// A server that never responds to pings is not restarted, and pinged once.
+// A server that never responds to pings is pinged once, and is not restarted.
 func TestPing_ServerWithoutPing(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
@@ -124,15 +124,15 @@ func TestPing_ServerWithoutPing(t *testing.T) {
 	})
 }
 
-// PROC-11: a server that does one thing at a time is busy during a call, not dead: it is not
-// pinged meanwhile, and not restarted.
+// PROC-11: a server that handles one request at a time is busy during a call, not dead: it is
+// neither pinged nor restarted meanwhile.
 func TestPROC11_BusyIsNotDead(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
 		a.ReceivePings()
 		a.ServeStartup("t")
 		time.Sleep(time.Minute)
-		pong(a) // it responds to them
+		pong(a) // the server supports pings
 		for _, long := range []time.Duration{30 * time.Second, time.Hour} {
 			c, _ := h.call("a")
 			m := a.WantRequest("tools/call")
@@ -175,8 +175,9 @@ func TestPing_NotForModernServers(t *testing.T) {
 	})
 }
 
-// A backend of 2026-07-28 behind a URL has no connection that could break. Calls show that it
-// is gone; then it gets server/discover until it is back, and its lists are read again.
+// A modern backend behind a URL has no connection that could break. Failed calls show that the
+// backend is unreachable. Then server/discover is sent until the backend responds, and its lists
+// are read again.
 func TestUnreachableModernBackend(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
 		func(t *testing.T, h *harness) {
@@ -241,7 +242,7 @@ func TestUnreachableModernBackend(t *testing.T) {
 		})
 }
 
-// A server that refuses a call, or breaks it off, is reachable.
+// A server that refuses a call, or breaks the response off, is reachable.
 func TestRefusalIsNotUnreachable(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
 		func(t *testing.T, h *harness) {
@@ -265,7 +266,7 @@ func TestRefusalIsNotUnreachable(t *testing.T) {
 		})
 }
 
-// With a listen: its end shows that the server is gone.
+// The end of a listen shows that the server is gone.
 func TestUnreachable_DetectedByListen(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
 		func(t *testing.T, h *harness) {
@@ -287,7 +288,7 @@ func TestUnreachable_DetectedByListen(t *testing.T) {
 }
 
 // A server that was gone for a moment, and then does not respond to its first ping, does not
-// support pings: it is not degraded.
+// support pings. It does not remain degraded.
 func TestUnreachable_ServerWithoutPingRecovers(t *testing.T) {
 	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
 		func(t *testing.T, h *harness) {

@@ -192,7 +192,7 @@ func TestPagesAndEntriesAreBounded(t *testing.T) {
 
 // All pages of a list together have no more bytes than one message may have.
 func TestListBytesAreBounded(t *testing.T) {
-	// of 1 MiB
+	// the limit is 1 MiB
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
 		a.ServeHandshake("")
@@ -236,8 +236,8 @@ func TestToolRepairsAreLogged(t *testing.T) {
 	})
 }
 
-// SCHEMA-03, SCHEMA-04: a tool that model APIs may refuse is listed unchanged, and named: in
-// the log once, and in the status. A denied tool is not.
+// SCHEMA-03, SCHEMA-04: a tool that model APIs may refuse is listed unchanged, and named once in
+// the log, and in the status. A denied tool is not named.
 func TestSCHEMA03_SCHEMA04_ModelAPIWarnings(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a")}
 	o.Backends[0].Tools.Deny = []string{"denied"}
@@ -269,7 +269,7 @@ func TestSCHEMA03_SCHEMA04_ModelAPIWarnings(t *testing.T) {
 	})
 }
 
-// Tools of one backend whose names some clients confuse are named, unless one of them is
+// Tools of one backend whose names some clients confuse are named in the log, unless one of them is
 // denied.
 func TestLookAlikes_F_CFG_1(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a")}
@@ -293,8 +293,8 @@ func TestLookAlikes_F_CFG_1(t *testing.T) {
 	})
 }
 
-// A glob that matches no tool was meant for one: a tool with another spelling than the denied
-// one can be called.
+// A glob that matches no tool is logged, because it was meant for a tool: a tool that should be
+// denied can be called if its name is spelled differently.
 func TestUnmatchedGlobsAreLogged(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a")}
 	o.Backends[0].Tools = config.Filter{Allow: []string{"t*", "x?"},
@@ -416,7 +416,7 @@ func TestSEC_07_ChangedDefinitionIsLogged(t *testing.T) {
 		if was, now = m[1], m[2]; was == now {
 			t.Errorf("both are %s", was)
 		}
-		again(other) // an absence hides no change
+		again(other) // an absence in between hides no change
 		again(one)
 		if got := changes(h); len(got) != 2 || !strings.HasSuffix(got[1], "was="+now+" now="+was) {
 			t.Errorf("logged %q", got)
@@ -507,8 +507,8 @@ func TestNullListIsEmpty_F_LIST_6(t *testing.T) {
 	})
 }
 
-// Of two entries with the same name the first is listed. The other one is logged once as a
-// duplicate, not as a change, unless both are the same.
+// If two entries have the same name, the first is listed. The second is logged once as a duplicate,
+// not as a change, unless both are the same.
 func TestDuplicateEntryIsNamed(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()},
 		func(t *testing.T, h *harness) {

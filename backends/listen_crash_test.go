@@ -8,8 +8,8 @@ import (
 	"mcpgateway/catalog"
 )
 
-// A backend that dies at subscriptions/listen, before its lists were read, is listed first
-// after the restart: its tools can be called whatever happens to the listen.
+// A backend that dies at subscriptions/listen, before its lists were read, is listed first after
+// the restart: its tools can be called even if the listen fails.
 func TestListen_BackendThatDiesIsListed(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
 		func(t *testing.T, h *harness) {
@@ -27,7 +27,7 @@ func TestListen_BackendThatDiesIsListed(t *testing.T) {
 			c, _ := h.call("a") // queued
 			b = h.startModernServer(t)
 			call := b.WantRequest("tools/call")
-			id := b.takeListen(nil) // its lists are known: no further request before that
+			id := b.takeListen(nil) // its lists are known, so no request precedes the listen
 			b.SendResult(call.ID(), `{"resultType":"complete"}`)
 			c.want(t, result(string(call.ID()), `{"resultType":"complete"}`))
 			b.WantNothing()

@@ -31,8 +31,8 @@ func (h *harness) startModernServer(t *testing.T) *modernServer {
 	return b
 }
 
-// acceptListen takes the next subscriptions/listen, checks that it contains the tools and these
-// URIs, and acknowledges all URIs but those in without.
+// acceptListen takes the next subscriptions/listen, checks that it requests changes of the tools
+// and updates of these URIs, and acknowledges all URIs except those in without.
 func (b *modernServer) acceptListen(uris []string, without ...string) wire.ID {
 	b.t.Helper()
 	id := b.takeListen(uris)
@@ -82,7 +82,7 @@ func (b *modernServer) serveLists(tools ...string) {
 
 const changedTools = "notifications/tools/list_changed"
 
-// There is one listen; its notifications count like any other.
+// There is one listen; its notifications are handled like any other notification.
 func TestListen_ChangesOfModernBackend(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
 		func(t *testing.T, h *harness) {
@@ -96,7 +96,7 @@ func TestListen_ChangesOfModernBackend(t *testing.T) {
 			time.Sleep(24 * time.Hour) // it has no timeout
 			b.WantNothing()
 
-			// An orderly end: the listen is replaced, and changes may have been missed.
+			// After an orderly end, the listen is replaced, and changes may have been missed.
 			b.SendResult(id, `{"resultType":"complete"}`)
 			began := time.Now()
 			b.acceptListen(nil)
@@ -106,7 +106,7 @@ func TestListen_ChangesOfModernBackend(t *testing.T) {
 			b.serveLists("v")
 			h.wantNames("v")
 
-			// The same with the next process.
+			// The next process gets a listen, too.
 			b.Exit("exit 1", "")
 			b = h.startModernServer(t)
 			b.acceptListen(nil)
@@ -118,8 +118,8 @@ func TestListen_ChangesOfModernBackend(t *testing.T) {
 		})
 }
 
-// A server that ends or refuses each listen is tried with growing pauses; one that does not
-// know the method is not tried again.
+// After a server has ended or refused a listen, the listen is retried with growing pauses. If the
+// server does not know the method, there is no further listen.
 func TestListen_FailureBacksOff(t *testing.T) {
 	count := func(t *testing.T, end func(b *modernServer, id wire.ID)) (n int) {
 		withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
@@ -180,8 +180,8 @@ func TestListen_FailureBacksOff(t *testing.T) {
 	})
 }
 
-// Without an acknowledgement the listen counts as accepted, after ackTimeout; the lists do not
-// wait that long, and are read again.
+// Without an acknowledgement, the listen counts as accepted after ackTimeout. The lists are read
+// before that, and once more afterwards.
 func TestListen_MissingAcknowledgement(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
 		func(t *testing.T, h *harness) {
@@ -204,7 +204,7 @@ func TestListen_MissingAcknowledgement(t *testing.T) {
 		})
 }
 
-// pruneTime is how long unused URIs stay in the listen, at most.
+// pruneTime is the longest time that unused URIs stay in the listen.
 const pruneTime = 2 * time.Minute
 
 // Over HTTP the new listen is open before the old one ends, so nothing is missed.
@@ -247,8 +247,8 @@ func TestListen_SubscriptionsOverHTTP(t *testing.T) {
 		})
 }
 
-// A server at a pipe may have one listen only: the old one ends first, and changes that may
-// have been missed are assumed. Many changes are one.
+// A server on stdio may support only one listen: the old listen ends first, and all changes that
+// may have been missed are assumed. Many changes of the URIs cause one replacement.
 func TestListen_SubscriptionsOverPipe(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
 		func(t *testing.T, h *harness) {
@@ -266,7 +266,7 @@ func TestListen_SubscriptionsOverPipe(t *testing.T) {
 			}
 			b.WantNothing()
 			b.SendResult(first, `{"resultType":"complete"}`)
-			// Subscribes during the end of the old one may need another.
+			// Subscribe requests during the end of the old listen may need another listen.
 			uris := []string{"x:1", "x:2", "x:3"}
 			m := b.WantRequest("subscriptions/listen")
 			b.acknowledge(m.ID(), uris)
@@ -303,7 +303,7 @@ func TestListen_SubscriptionsOverPipe(t *testing.T) {
 		})
 }
 
-// A server that does not end its listen after the cancellation delays nothing.
+// A server that does not end its listen after the cancellation causes no delay.
 func TestListen_EndTimeout(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
 		func(t *testing.T, h *harness) {
@@ -368,7 +368,7 @@ func TestListen_RefusedURI(t *testing.T) {
 			h.clients.want(t, "one notified by a: notifications/resources/updated")
 		})
 	})
-	t.Run("because there are none", func(t *testing.T) {
+	t.Run("server without subscriptions", func(t *testing.T) {
 		withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
 			func(t *testing.T, h *harness) {
 				h.OpenSession("one", nil, false)
@@ -382,7 +382,7 @@ func TestListen_RefusedURI(t *testing.T) {
 	})
 }
 
-// A pending subscribe can be cancelled, and survives the process.
+// A pending subscribe call can be cancelled, and survives the end of the process.
 func TestListen_PendingSubscribe(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
 		func(t *testing.T, h *harness) {
@@ -433,7 +433,7 @@ func TestListen_NothingToListenTo(t *testing.T) {
 	}
 }
 
-// With one client that has several sessions an update goes to the subscribed ones.
+// If one client has several sessions, an update goes to the subscribed sessions.
 func TestUpdatesForSingleClient(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...),
 		SingleClient: true}, func(t *testing.T, h *harness) {
@@ -457,8 +457,8 @@ func TestUpdatesForSingleClient(t *testing.T) {
 	})
 }
 
-// A subscription beyond the limit is refused, and the others stay. One session leaves room for
-// others.
+// A subscription beyond the limit is refused, and the others stay. One session cannot use the whole
+// limit.
 func TestTooManySubscriptions(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
 		func(t *testing.T, h *harness) {
@@ -495,7 +495,7 @@ func TestTooManySubscriptions(t *testing.T) {
 		})
 }
 
-// The end of a session ends its queued and pending subscribes; and a closed session is not
+// The end of a session ends its queued and pending subscribe calls, and a closed session cannot be
 // subscribed.
 func TestSessionEndEndsPendingSubscribes(t *testing.T) {
 	c := modernBackends(withIdleStop("a"))

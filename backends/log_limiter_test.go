@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/mcptest"
 )
 
-// The output of a backend is logged at a limited rate, over all of its connections; dropped
-// records are reported, and other backends have limits of their own.
+// The output of a backend is logged at a limited rate, over all of its connections; the number of
+// dropped records is reported, and each backend has its own limit.
 func TestBackendOutputIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := mcptest.NewLog()
@@ -43,7 +43,7 @@ func TestBackendOutputIsRateLimited(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		// reports after 1, 2 and 4 seconds, the next after 8
+		// reports after 1, 2 and 4 seconds; the next would follow after 8 seconds
 		if n, reports := len(log.Lines("msg=z")), len(log.Lines("log records dropped")); n < 1000 ||
 			n > 1110 || reports != 3 {
 			t.Errorf("%d records, reported %d times", n, reports)
@@ -56,8 +56,8 @@ func TestBackendOutputIsRateLimited(t *testing.T) {
 	})
 }
 
-// F-LOG-1: a backend that floods its stderr for a day leaves a bounded number of bytes in the
-// log, and few records about dropped ones. Afterwards it is logged again.
+// F-LOG-1: a backend that floods its stderr for a day leaves a bounded number of bytes in the log,
+// and few records about dropped records. After the flood the output is logged again.
 func TestBackendOutputIsBoundedInBytes_F_LOG_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := mcptest.NewLog()
@@ -93,8 +93,8 @@ func TestBackendOutputIsBoundedInBytes_F_LOG_1(t *testing.T) {
 	})
 }
 
-// F-LOG-1: a list that keeps failing is logged at once, then at doubling intervals, with a
-// count.
+// F-LOG-1: repeated failures of a list are logged at once, then at doubling intervals, with their
+// number.
 func TestFailingListIsLoggedRarely_F_LOG_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Backend{}

@@ -37,7 +37,7 @@ func discoverWith(capabilities string) string {
 		capabilities + `}`
 }
 
-// Each request to a modern backend contains the client metadata, and all go over one
+// Each request to a modern backend contains the client metadata, and all requests are sent over one
 // connection.
 func TestModern_RequestsContainClientMeta(t *testing.T) {
 	each := legacyBackends("each")[0]
@@ -152,8 +152,9 @@ func TestModern_SingleClientWithSeveralSessions(t *testing.T) {
 		})
 }
 
-// A session's call that comes before it is known that all sessions share one connection goes
-// over that one, and can be cancelled wherever it is.
+// A call of a session may arrive before the gateway knows that all sessions share one connection.
+// The call is sent over the shared connection, and can be cancelled wherever it is queued or in
+// flight.
 func TestModern_CallQueuedDuringProbe(t *testing.T) {
 	wait := func(t *testing.T, test func(h *harness, shared, own *mcptest.Peer, call *callRecorder,
 		pending *peer.Call)) {
@@ -239,8 +240,8 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 	})
 }
 
-// -32020 and -32022 concern the form of the gateway's requests: it refreshes, retries once, and
-// never returns them.
+// The errors -32020 and -32022 concern the form of the gateway's requests. The gateway refreshes
+// the catalog, retries once, and never returns these errors.
 func TestModern_RetriesAfterRefresh(t *testing.T) {
 	start := func(t *testing.T, test func(h *harness, p *mcptest.Peer, call *callRecorder,
 		pending *peer.Call, id wire.ID)) {
@@ -263,7 +264,7 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 			p.WantNothing()
 		})
 	})
-	t.Run("headers, for good", func(t *testing.T) {
+	t.Run("headers refused twice", func(t *testing.T) {
 		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ *peer.Call, id wire.ID) {
 			p.SendError(id, mismatch)
 			p.ServeToolsList(mcptest.ToolsResult("t"))
@@ -339,8 +340,8 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 	})
 }
 
-// A call that waits for a refresh that hangs times out, also without start_timeout: after its
-// call_timeout, or two minutes.
+// A call that waits for a hanging refresh times out after its call_timeout, or after two minutes,
+// even without start_timeout.
 func TestModern_RetryTimeout(t *testing.T) {
 	for timeout, ends := range map[time.Duration]time.Duration{0: 2 * time.Minute,
 		5 * time.Second: 5 * time.Second} {
@@ -364,7 +365,7 @@ func TestModern_RetryTimeout(t *testing.T) {
 					call.want(t,
 						"it refuses the form of the request, and did not list its tools again within "+ends.String())
 
-					// It has ended, and a late response is ignored; the next one works.
+					// The call has ended, and a late response is ignored; the next call works.
 					if asks == "server/discover" {
 						p.SendResult(hangs.ID(), mcptest.DiscoverResult)
 						hangs = p.WantRequest("tools/list")
@@ -467,7 +468,7 @@ func TestExpiredListsAreReadAgain(t *testing.T) {
 		fresh(0, true)
 		list(a, 60_000, "public", "t")
 		list(b, 90_000, "public", "u")
-		fresh(60*time.Second, true) // entries of b are hidden
+		fresh(60*time.Second, true) // the filters hide entries of b
 		if ttl, private := h.View().Freshness(catalog.Prompts); ttl != 0 || private {
 			t.Errorf("the missing prompts are valid for %v, private: %v", ttl, private)
 		}

@@ -14,7 +14,7 @@ import (
 
 const toolsChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 
-// wantRoute checks the route of a tool's name, "" = none.
+// wantRoute checks the backend of a tool's name, "" = none.
 func (h *harness) wantRoute(name, backend, own string) {
 	h.t.Helper()
 	synctest.Wait()
@@ -40,8 +40,8 @@ func (h *harness) wantMoves(lines ...string) {
 	}
 }
 
-// A tool with the prefix of another backend in its name does not get that name, whether the
-// other backend is running, failed, disabled or removed.
+// A tool whose name begins with the prefix of another backend is not exposed under that name, even
+// if the other backend has failed or is disabled or removed.
 func TestNames_ToolWithPrefixOfOtherBackend_F_SEC_3(t *testing.T) {
 	all := legacyBackends("evil", "github")
 	all = append(all, config.Backend{Name: "off", Command: "off"})
@@ -61,13 +61,13 @@ func TestNames_ToolWithPrefixOfOtherBackend_F_SEC_3(t *testing.T) {
 				`backend=evil tool=github__create_issue as=evil__github__create_issue owner=github`) {
 				t.Errorf("logged %q", warned)
 			}
-			<-h.startApply(change(all[0])) // off never ran: no client has seen a tool of it
+			<-h.startApply(change(all[0])) // off never ran, so no client has seen its tools
 			h.wantNames("evil__github__create_issue", "off__x", "own")
 			h.wantRoute("github__create_issue", "", "")
 		})
 }
 
-// An earlier backend lists a tool that a later one has already.
+// A backend lists a tool whose name a later backend in the configuration already has.
 func TestNames_EarlierBackendAddsTool_F_SEC_3(t *testing.T) {
 	all := legacyBackends("a", "b")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -85,14 +85,14 @@ func TestNames_EarlierBackendAddsTool_F_SEC_3(t *testing.T) {
 		}
 		h.wantMoves()
 
-		b.Close() // it keeps the name while it is down, and afterwards
+		b.Close() // b keeps the name while it is down, and afterwards
 		h.wantRoute("search", "b", "search")
 		b = h.nextProcess("b")
 		b.ServeStartup("search")
 		h.wantRoute("search", "b", "search")
 		h.wantMoves()
 
-		b.Send(toolsChanged) // it loses the name
+		b.Send(toolsChanged) // b loses the name
 		b.ServeToolsList(mcptest.ToolsResult("other"))
 		h.wantRoute("search", "a", "search")
 		h.wantMoves("tool=search backend=a was=b")
@@ -114,7 +114,7 @@ func TestNames_ReplacedBackendKeepsNames_F_SEC_3(t *testing.T) {
 		h.breakDial("a", errors.New("no such file"))
 		<-h.startApply(change(withEnv(all[0], "new"), all[1]))
 		h.wantNames("b__search", "fetch")
-		h.wantRoute("search", "a", "search") // and ends with the reason
+		h.wantRoute("search", "a", "search") // calls fail with the reason
 		h.wantMoves()
 		h.breakDial("a", nil)
 		h.RetryFailed()
@@ -127,8 +127,8 @@ func TestNames_ReplacedBackendKeepsNames_F_SEC_3(t *testing.T) {
 	})
 }
 
-// A backend that is added before another one takes no name from it. Another order does, and
-// that is logged.
+// A backend that is added before another backend takes no name from it. A change of the order moves
+// the name, and the log reports the move.
 func TestNames_ReloadMovesNamesByOrderOnly_F_SEC_3(t *testing.T) {
 	all := legacyBackends("first", "a", "b")
 	withHarness(t, backends.Options{Backends: all[1:]}, func(t *testing.T, h *harness) {
@@ -146,7 +146,7 @@ func TestNames_ReloadMovesNamesByOrderOnly_F_SEC_3(t *testing.T) {
 	})
 }
 
-// Names are assigned in configuration order until lists go out.
+// Names are assigned in configuration order until lists are sent.
 func TestNames_AssignedByOrderAtStart_F_SEC_3(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a", "b")},
 		func(t *testing.T, h *harness) {
@@ -181,7 +181,7 @@ func TestNames_ManyMovesAreSummedUp_F_SEC_3(t *testing.T) {
 		})
 }
 
-// The backends of this run are compared with the record of the last one, once lists can go out.
+// When lists can be sent, the owners of the names are compared with the record of the last run.
 func TestNames_SinceLastRun_F_CLI_6(t *testing.T) {
 	record := func(names ...string) (all catalog.Assignments) {
 		all[catalog.Tools] = map[string]catalog.Assignment{}
@@ -226,13 +226,13 @@ func TestNames_SinceLastRun_F_CLI_6(t *testing.T) {
 				h.wantMoves("tool=read backend=b was=a")
 			})
 	})
-	t.Run("it fails and comes back", func(t *testing.T) {
+	t.Run("fails and recovers", func(t *testing.T) {
 		withFailingHarness(t, startErrors{"a": errors.New("no such file")},
 			backends.Options{Backends: legacyBackends("a", "b"), NameOwners: record("read")},
 			func(t *testing.T, h *harness) {
 				h.nextProcess("b").ServeStartup("read")
 				h.wantNames("b__read")
-				h.wantRoute("read", "a", "read") // and ends with the reason
+				h.wantRoute("read", "a", "read") // calls fail with the reason
 				h.breakDial("a", nil)
 				h.RetryFailed()
 				h.nextProcess("a").ServeStartup("read")

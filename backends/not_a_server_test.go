@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// A program that echoes its input is not a server, with any generation. It gets no response,
-// and the error names the reason.
+// A program that echoes its input is recognized with any configured generation. It gets no
+// response, and the error names the reason.
 func TestEcho(t *testing.T) {
 	for generation, first := range map[string]string{"auto": "server/discover",
 		"modern": "server/discover", "legacy": "initialize"} {
@@ -28,7 +28,7 @@ func TestEcho(t *testing.T) {
 				if at := h.dialTimes("a"); len(at) != 1 {
 					t.Errorf("dialled at %v", at)
 				}
-				// it is tried again like any other
+				// it is started again like any other backend
 				if p := h.nextProcess("a"); generation == "legacy" {
 					h.finishLegacyStart(p)
 				} else {
@@ -40,7 +40,7 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// Without a connection, the request that could not be sent proves nothing about the server.
+// Without a connection, the failed request proves nothing about the server.
 func TestNoConnection(t *testing.T) {
 	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
 		func(t *testing.T, h *harness) {

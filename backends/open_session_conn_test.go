@@ -10,8 +10,9 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// A call that comes to a backend while it begins to drain may open a connection for its
-// session. That must not take over the session's subscriptions: the successor gets them.
+// A call that arrives at a backend while the backend begins to drain may open a connection for the
+// session. That connection must not take over the session's subscriptions, because the successor
+// gets them.
 func TestSessionConnectionOpenedDuringDrain(t *testing.T) {
 	one := config.Backend{Name: "a", URL: "http://a", Generation: "legacy", Enabled: true}
 	s := New(Options{Backends: []config.Backend{one}, Log: slog.New(slog.DiscardHandler)})
@@ -28,8 +29,8 @@ func TestSessionConnectionOpenedDuringDrain(t *testing.T) {
 	}
 }
 
-// A shared breaker that was open and is reset no longer blocks per-session connections, even if
-// the next try fails.
+// After the open breaker of the shared connection was reset, it no longer blocks per-session
+// connections, even if the next try fails.
 func TestResetBreakerBlocksNoSession(t *testing.T) {
 	b := newBackend(New(Options{Log: slog.New(slog.DiscardHandler)}), config.Backend{Name: "a"})
 	state := breaker{failures: breakerThreshold, reason: errors.New("no")}

@@ -32,8 +32,8 @@ func refusal(dates string) string {
 		`],"requested":"x"}}`
 }
 
-// finishModernStart plays the rest of a modern start, and checks that a call contains client
-// metadata.
+// finishModernStart plays the remaining steps of a modern start, and checks that a call contains
+// client metadata.
 func (h *harness) finishModernStart(p *mcptest.Peer) {
 	h.t.Helper()
 	p.ServeToolsList(mcptest.ToolsResult("t"))
@@ -52,7 +52,7 @@ func (h *harness) finishModernStart(p *mcptest.Peer) {
 	}
 }
 
-// finishLegacyStart is the same for the legacy generation.
+// finishLegacyStart plays the remaining steps of a legacy start.
 func (h *harness) finishLegacyStart(p *mcptest.Peer) {
 	h.t.Helper()
 	p.ServeStartup("t")
@@ -182,14 +182,15 @@ func TestProbe_UndecidedOverHTTP(t *testing.T) {
 					t.Errorf("dialled at %v", at)
 				}
 			}
-			// 400, 404, 405 without a modern response: legacy, at once.
+			// The statuses 400, 404 and 405 without a modern response show at once that the server
+			// is legacy.
 			lose(fmt.Errorf("%w: 404", httpclient.ErrNotStateless))
 			h.finishLegacyStart(h.nextProcess("a"))
 		})
 }
 
-// refusals are ways in which legacy servers fail server/discover over HTTP, by the reason in
-// the error.
+// refusals are the ways in which server/discover fails at legacy servers over HTTP, by the reason
+// in the error.
 var refusals = map[string]func(p *mcptest.Peer, id wire.ID){
 	"HTTP 500 Internal Server Error": func(p *mcptest.Peer, id wire.ID) {
 		p.FailRead(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 500},
@@ -208,8 +209,8 @@ var refusals = map[string]func(p *mcptest.Peer, id wire.ID){
 	"no answer within 5s": func(*mcptest.Peer, wire.ID) { time.Sleep(5 * time.Second) },
 }
 
-// A server behind a URL that fails server/discover is sent initialize at once, and calls are
-// queued for that. Only a silent server is remembered for the next start.
+// After a failure of server/discover at a URL, initialize is sent at once, and calls are queued for
+// the handshake. Only a silent server is remembered for the next start.
 func TestProbe_DiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 	for reason, refuse := range refusals {
 		t.Run(reason, func(t *testing.T) {
@@ -266,7 +267,8 @@ func TestProbe_DiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 	}
 }
 
-// A backend that was modern and fails once during its restart is probed once more.
+// If a backend was modern and server/discover fails once during its restart, the backend is probed
+// once more.
 func TestProbe_ModernServerRestarts_F_HTTP_3(t *testing.T) {
 	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
 		func(t *testing.T, h *harness) {
@@ -288,7 +290,8 @@ func TestProbe_ModernServerRestarts_F_HTTP_3(t *testing.T) {
 		})
 }
 
-// A server that refuses initialize and names its revisions is offered one of them.
+// If a server refuses initialize and names its revisions, the gateway offers one of these
+// revisions.
 func TestRevisionIsRefused_F_HTTP_12(t *testing.T) {
 	for name, tt := range map[string]struct{ refusal, want string }{
 		"-32602 with a list":     {`{"code":-32602,"message":"Unsupported protocol version","data":{"supported":["2024-11-05","2025-03-26"],"requested":"2025-11-25"}}`, "2025-03-26"},
@@ -333,7 +336,7 @@ func TestRevisionIsRefused_F_HTTP_12(t *testing.T) {
 }
 
 // VERSION-02: a server that exits on any request before initialize is started again at once,
-// without the probe; from then on it is not probed, also by the next gateway.
+// without the probe. From then on it is not probed, not even by the next gateway.
 func TestVERSION02_ServerThatEndsOnProbe(t *testing.T) {
 	o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
 		StateDir: t.TempDir()}
@@ -362,7 +365,7 @@ func TestVERSION02_ServerThatEndsOnProbe(t *testing.T) {
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
 		h.finishLegacyStart(p)
-		// It has been replaced, and responds accordingly.
+		// The server has been replaced by a modern one.
 		p.Exit("exit 3", "")
 		p = h.nextProcess("a")
 		p.SendError(p.WantRequest("initialize").ID(),
@@ -376,7 +379,7 @@ func TestVERSION02_ServerThatEndsOnProbe(t *testing.T) {
 	}
 }
 
-// A program that does not start fails with any request: its end proves nothing about the
+// A program that cannot start ends after any request, so its end proves nothing about the
 // generation.
 func TestProbe_ProgramThatCannotStart(t *testing.T) {
 	withHarness(t, backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
@@ -399,8 +402,8 @@ func TestProbe_ProgramThatCannotStart(t *testing.T) {
 	})
 }
 
-// VERSION-03: a server that is silent when probed is sent initialize after 5 s, in the same
-// process, because it may only be slow; and it is not probed again.
+// VERSION-03: if a server is silent when it is probed, initialize is sent after 5 s to the same
+// process, because the server may only be slow. The server is not probed again.
 func TestVERSION03_SilentServer(t *testing.T) {
 	o := backends.Options{Backends: withUnknownGeneration(legacyBackends("a")...),
 		StateDir: t.TempDir()}
@@ -440,7 +443,7 @@ func TestProbe_SlowServer(t *testing.T) {
 			h.finishLegacyStart(h.nextProcess("a"))
 		})
 	})
-	t.Run("and of both", func(t *testing.T) {
+	t.Run("then supports both generations", func(t *testing.T) {
 		slow(t, func(h *harness, p *mcptest.Peer, discover wire.ID) {
 			p.SendResult(discover, mcptest.DiscoverResult)
 			h.finishLegacyStart(p)
@@ -489,7 +492,8 @@ func TestProbe_SlowServer(t *testing.T) {
 	})
 }
 
-// The generation is that of the current process, even if the one before had another.
+// The generation of a backend is the generation of its current process, even if the preceding
+// process had another one.
 func TestProbe_GenerationChangesWithProcess(t *testing.T) {
 	for name, one := range map[string]config.Backend{"pipe": legacyBackends("a")[0],
 		"HTTP": perSessionBackend("a")} {
@@ -584,7 +588,7 @@ func TestPinnedGeneration(t *testing.T) {
 				})
 		})
 	}
-	t.Run("modern, and it ends", func(t *testing.T) {
+	t.Run("modern, but the server ends", func(t *testing.T) {
 		one := legacyBackends("a")
 		one[0].Generation = "modern"
 		withHarness(t, backends.Options{Backends: one}, func(t *testing.T, h *harness) {
@@ -595,7 +599,7 @@ func TestPinnedGeneration(t *testing.T) {
 				"exit 3; its last words: boom (it was sent server/discover because of `era: modern`)")
 		})
 	})
-	t.Run("legacy, and it is not", func(t *testing.T) {
+	t.Run("legacy, but the server is modern", func(t *testing.T) {
 		withHarness(t, backends.Options{Backends: legacyBackends("a")},
 			func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// BenchmarkPublish measures a merge after one backend has listed another tool. Each backend has
-// 25 tools, a fifth of which another one has, too.
+// BenchmarkPublish measures a merge after one backend has listed another tool. Each backend has 25
+// tools, a fifth of which another backend has, too.
 func BenchmarkPublish(b *testing.B) {
 	for _, n := range []int{1, 20, 200} {
 		b.Run(fmt.Sprintf("%d backends", n), func(b *testing.B) {

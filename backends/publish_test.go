@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Of many backends with changes at the same time, those that a concurrent merge has included
-// cost no further merge.
+// If many backends have changes at the same time, changes that a concurrent merge has included
+// cause no further merge.
 func TestPublishCoalescesChanges(t *testing.T) {
 	s := New(Options{Log: slog.New(slog.DiscardHandler)})
 	v := s.View()

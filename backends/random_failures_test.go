@@ -16,8 +16,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A randomServers is the servers of one backend, of either generation, which randomly fail to
-// start, crash, cannot be listed, refuse and are slow, until it is calm.
+// A randomServers plays the servers of one backend, of either generation. Until it is calm, the
+// servers randomly fail to start, crash, fail to list, refuse calls and are slow.
 type randomServers struct {
 	running sync.WaitGroup
 
@@ -71,7 +71,7 @@ func (s *randomServers) serve(conn transport.Conn, modern bool) {
 		s.running.Add(1)
 		time.AfterFunc(wait, func() {
 			defer s.running.Done()
-			_ = conn.Write(answer, "") // the far end may be closed
+			_ = conn.Write(answer, "") // the remote side may be closed
 		})
 	}
 }
@@ -106,8 +106,8 @@ func (s *randomServers) respond(m wire.Message, modern bool) wire.Message {
 	return wire.NewResult(m.ID(), []byte(answer))
 }
 
-// changeRandomly changes the configuration, or kills all servers, whose generation changes
-// then, or some.
+// changeRandomly changes the configuration, or ends some servers, or ends all servers and changes
+// their generation.
 func (s *randomServers) changeRandomly(h *harness, c config.Backend, until time.Time) {
 	for n := 0; time.Now().Before(until); n++ {
 		time.Sleep(time.Duration(s.n(9000)) * time.Millisecond)
@@ -128,8 +128,8 @@ func (s *randomServers) changeRandomly(h *harness, c config.Backend, until time.
 	}
 }
 
-// callRandomly is a client that calls, subscribes and cancels, and sometimes is replaced by
-// another one.
+// callRandomly plays a client that calls, subscribes and cancels, and sometimes is replaced by
+// another client.
 func (s *randomServers) callRandomly(h *harness, name string, made func(*callRecorder),
 	until time.Time) {
 	stateless := s.n(3) == 0

@@ -13,8 +13,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// The incomplete large responses of a server occupy no more than its quota; responses beyond it
-// fail at once. Calls of another backend are not affected.
+// The incomplete large responses of a server occupy no more than its quota; responses beyond the
+// quota fail at once. Calls of another backend are not affected.
 func TestStalledResponses_F_SEC_9(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

@@ -110,7 +110,7 @@ func TestPROC06_CrashFailsCallsInFlightAndQueuesOthers(t *testing.T) {
 			again.SendResult(m.ID(), "{}")
 			waits.want(t, result("2", "{}"))
 			again.ServeToolsList(mcptest.ToolsResult("t"))
-			again.WantNothing() // the cancelled call is not sent, and none is sent twice
+			again.WantNothing() // the cancelled call is not sent, and no call is sent twice
 		})
 }
 
@@ -170,7 +170,8 @@ func TestCrashDuringListing(t *testing.T) {
 	})
 }
 
-// So is a crash right after the handshake, in whatever order its effects are noticed.
+// A crash right after the handshake is reported as the end of the backend, for each order in which
+// its effects are noticed.
 func TestCrashAfterHandshake(t *testing.T) {
 	for range 100 {
 		withHarness(t, backends.Options{Backends: legacyBackends("a")},
@@ -190,8 +191,8 @@ func TestCrashAfterHandshake(t *testing.T) {
 	}
 }
 
-// A restarting backend, calls and cancellations at the same moments: every call ends once, and
-// nothing of it is left.
+// A backend restarts while calls are made and cancelled: every call ends once, and nothing of it is
+// left.
 func TestCallsRestartsAndCancellationsRace(t *testing.T) {
 	for round := range 60 {
 		withHarness(t, backends.Options{Backends: legacyBackends("a")},
@@ -234,8 +235,8 @@ func TestCallsRestartsAndCancellationsRace(t *testing.T) {
 	}
 }
 
-// A backend that never starts is logged once, and again when the reason changes, or when the
-// breaker opens.
+// The failure of a backend that never starts is logged once, and again when the reason changes, or
+// when the breaker opens.
 func TestFailureIsLoggedOnce(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		h.nextProcess("a").Exit("exit 1", "")

@@ -11,7 +11,7 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// A repaired backend is tried at once, and others are not affected.
+// A repaired backend is started at once, and others are not affected.
 func TestRetryFailed_SharedConnections(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a", "b", "c")},
 		func(t *testing.T, h *harness) {
@@ -26,7 +26,7 @@ func TestRetryFailed_SharedConnections(t *testing.T) {
 				t.Errorf("tried are %v", names)
 			}
 			time.Sleep(time.Second)
-			// it fails again, counted as the first failure
+			// the start fails again, and counts as the first failure
 			if n := len(h.dialTimes("a")) - tries; n < 2 {
 				t.Errorf("tried %d times", n)
 			}
@@ -50,7 +50,7 @@ func TestRetryFailed_SharedConnections(t *testing.T) {
 		})
 }
 
-// So are per-session connections.
+// Per-session connections are also retried.
 func TestRetryFailed_SessionConnections(t *testing.T) {
 	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
 		func(t *testing.T, h *harness) {
@@ -81,7 +81,7 @@ func TestRetryFailed_SpreadsSessionConnections(t *testing.T) {
 		all = append(all, perSessionBackend(name))
 	}
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
-		const sessions = 4 // so few that the session breaker stays closed
+		const sessions = 4 // few enough for the session breaker to stay closed
 		callAll := func() {
 			for _, name := range names {
 				for i := range sessions {

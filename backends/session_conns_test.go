@@ -37,7 +37,7 @@ func (cr *clientRecorder) HandleNotification(session, backend string, m wire.Mes
 	cr.messages = append(cr.messages, session+" notified by "+backend+": "+m.Method())
 }
 
-// want checks that exactly these have come since the last want, in this order.
+// want checks that exactly these messages have arrived since the last want, in this order.
 func (cr *clientRecorder) want(t *testing.T, lines ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -88,8 +88,8 @@ func declaredIn(m wire.Message) string {
 	return string(value)
 }
 
-// S2C-02: a backend is told exactly the capabilities of the only client of its connection, and
-// none if its requests could not be attributed to a client.
+// S2C-02: the capabilities declared to a backend are exactly those of the only client of the
+// connection. None are declared if requests of the backend could not be attributed to a client.
 func TestS2C02_DeclaredCapabilities(t *testing.T) {
 	const mine = `{"roots":{"listChanged":true},"x-unknown":1.10,"sampling":{}}`
 	t.Run("solo", func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestSessionConnectionReconnectsOnDemand(t *testing.T) {
 		})
 }
 
-// A backend that cannot be reached is not tried for every call.
+// The gateway does not try to reach an unreachable backend for every call.
 func TestFailedSessionConnectionBacksOff(t *testing.T) {
 	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
 		func(t *testing.T, h *harness) {
@@ -283,8 +283,8 @@ func TestOriginOfMessages(t *testing.T) {
 				" notified by a: notifications/message")
 		})
 	})
-	// A cancelled call may still be running: it is unknown which session the backend
-	// means until its response arrives, or a while has passed.
+	// A cancelled call may still be running: the session of a message is unknown until the response
+	// of that call arrives, or some time has passed.
 	t.Run("after a cancel", func(t *testing.T) {
 		withHarness(t, backends.Options{Backends: legacyBackends("a")},
 			func(t *testing.T, h *harness) {
@@ -304,7 +304,7 @@ func TestOriginOfMessages(t *testing.T) {
 				h.clients.want(t, " notified by a: notifications/message")
 				p.SendResult(taken.ID(), `{}`)
 				p.Send(note)
-				// it may still concern that call
+				// the message may still concern that call
 				h.clients.want(t, " notified by a: notifications/message")
 				time.Sleep(3 * time.Second)
 				p.Send(note)
@@ -403,7 +403,7 @@ func TestChangedListIsReadAgain(t *testing.T) {
 	})
 }
 
-// Two connections to a server that supports only HTTP+SSE detect that separately.
+// Each of two connections to a server that supports only HTTP+SSE falls back to HTTP+SSE.
 func TestConnectionsFallBackInParallel(t *testing.T) {
 	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
 		func(t *testing.T, h *harness) {
@@ -422,9 +422,9 @@ func TestConnectionsFallBackInParallel(t *testing.T) {
 		})
 }
 
-// A client whose own server announces a changed list is notified when the list has been read
-// over the shared connection, even if it is the same: not before, or the client would read the
-// old list. No other client is notified.
+// If the server of a per-session connection announces a changed list, the client is notified when
+// the list has been read over the shared connection, even if the list is the same. An earlier
+// notification would let the client read the old list. No other client is notified.
 func TestClientIsNotifiedAfterRefresh(t *testing.T) {
 	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
 		func(t *testing.T, h *harness) {

@@ -12,13 +12,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// What the only client says that it can do, at one time and at another.
+// Capabilities that the only client declares, at different times.
 const (
 	canSample = `{"sampling":{}}`
 	canElicit = `{"elicitation":{}}`
 )
 
-// shakeHands plays the server's part of the handshake, and checks the declared capabilities.
+// shakeHands plays the server's side of the handshake, and checks the declared capabilities.
 func shakeHands(t *testing.T, p *mcptest.Peer, can string) {
 	t.Helper()
 	m := p.WantRequest("initialize")
@@ -29,9 +29,8 @@ func shakeHands(t *testing.T, p *mcptest.Peer, can string) {
 	p.WantNotification("notifications/initialized")
 }
 
-// withOtherCapabilities runs a test in which the server of the single client's shared
-// connection was told the capabilities of session "one"; the process after it is told those of
-// session "two".
+// withOtherCapabilities runs a test in which the server of the single client's shared connection
+// received the capabilities of session "one"; the next process receives those of session "two".
 func withOtherCapabilities(t *testing.T, test func(t *testing.T, h *harness, p *mcptest.Peer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -57,8 +56,8 @@ func respondEmpty(t *testing.T, p *mcptest.Peer, method, uri string) {
 	p.SendResult(m.ID(), "{}")
 }
 
-// Queued calls go over a connection whose handshake declared the capabilities of their own
-// client, whatever these are when the backend is ready.
+// Queued calls are sent over a connection whose handshake declared the capabilities of their
+// session.
 func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 	t.Run("at the start", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -99,7 +98,7 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			p.WantNothing()
 		})
 	})
-	t.Run("the same again", func(t *testing.T) {
+	t.Run("same capabilities again", func(t *testing.T) {
 		withOtherCapabilities(t, func(t *testing.T, h *harness, p *mcptest.Peer) {
 			h.CloseSession("two")
 			p.Close()
@@ -114,7 +113,7 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			}
 		})
 	})
-	// It was modern when the calls were queued, so that it was told no capabilities.
+	// The backend was modern when the calls were queued, so its handshake declared no capabilities.
 	t.Run("the generation has changed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHarness(t,
@@ -140,8 +139,8 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 			one.wantResult(t)
 		})
 	})
-	// It was probed before there was a session, supports both generations, and that of the
-	// session is used.
+	// The backend supports both generations and was probed before there was a session. The
+	// generation of the session is used.
 	t.Run("both generations", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHarness(t,
@@ -173,7 +172,7 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 	})
 }
 
-// A subscription belongs to the connection over which it was made last, and is restored there.
+// A subscription belongs to the connection over which it was last made, and is restored there.
 func TestSubscriptionStaysOnItsConnection(t *testing.T) {
 	// held checks that the process of session one's connection has the subscription, that the
 	// next one
@@ -261,8 +260,8 @@ func TestSubscriptionStaysOnItsConnection(t *testing.T) {
 	})
 }
 
-// A subscription of the shared connection ends there, although the session has, or would get,
-// its own.
+// A subscription of the shared connection ends there, even if the session has, or would get, its
+// own connection.
 func TestUnsubscribeFindsSharedConnection(t *testing.T) {
 	t.Run("no connection yet", func(t *testing.T) {
 		withOtherCapabilities(t, func(t *testing.T, h *harness, p *mcptest.Peer) {
@@ -301,9 +300,8 @@ func TestUnsubscribeFindsSharedConnection(t *testing.T) {
 			}
 		})
 	})
-	// A subscribe that is queued on the shared connection when the session gets its own is not
-	// sent,
-	// even if it was repeated.
+	// A subscribe call that is queued on the shared connection when the session gets its own is not
+	// sent, even if it was repeated.
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprint("it waits, again: ", again), func(t *testing.T) {
 			each := legacyBackends("a")
@@ -321,7 +319,8 @@ func TestUnsubscribeFindsSharedConnection(t *testing.T) {
 					p.SendError(p.WantRequest("server/discover").ID(),
 						`{"code":-32601,"message":"no"}`)
 					hello := p.WantRequest("initialize")
-					call := h.callFor("one", "a") // from now on it needs one
+					// from now on the session needs its own connection
+					call := h.callFor("one", "a")
 					own := h.nextProcess("a")
 					shakeHands(t, own, canSample)
 					own.SendResult(own.WantRequest("tools/call").ID(), "{}")

@@ -143,7 +143,7 @@ func TestNOTIF19_InitializedComesBeforeTheFirstRequest(t *testing.T) {
 					t.Errorf("got %s\nwant %s", m.Raw(), want)
 				}
 				go h.call("a")
-				a.WantNothing() // before the response to initialize
+				a.WantNothing() // no message before the response to initialize
 				a.SendResult(m.ID(), mcptest.InitializeResult)
 				go h.call("a")
 				a.WantNotification("notifications/initialized")

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// The number of processes that start at one time is limited; one that hangs counts for two
-// seconds, and other backends need no slot.
+// The number of processes that start at one time is limited. A start that hangs counts for two
+// seconds, and backends without a process need no slot.
 func TestStartsAreLimited(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a", "b", "c", "d", "e"), StartParallel: 2}
 	o.Backends = append(o.Backends, perSessionBackend("url"),
@@ -43,7 +43,7 @@ func TestStartsAreLimited(t *testing.T) {
 		if n := h.startCount("a", "b", "c", "d", "e"); n != 3 {
 			t.Errorf("%d are started", n)
 		}
-		time.Sleep(time.Millisecond) // those that hang no longer count
+		time.Sleep(time.Millisecond) // starts that hang no longer count
 		if n := h.startCount("a", "b", "c", "d", "e"); n != 5 {
 			t.Errorf("%d are started", n)
 		}

@@ -99,7 +99,7 @@ func TestSubscriptions_KeepSessionConnectionUp(t *testing.T) {
 		})
 }
 
-// NOTIF-11: the level goes to the backends with logging, also to later ones.
+// NOTIF-11: the level is sent to the backends with logging, also to backends that start later.
 func TestNOTIF11_LogLevels(t *testing.T) {
 	level := func(t *testing.T, p *mcptest.Peer, want string) {
 		t.Helper()
@@ -180,7 +180,7 @@ func TestSubscriptions_InFlightSubscribeCounts(t *testing.T) {
 		two.wantResult(t)
 		p.WantNothing()
 
-		// The other order: the unsubscribe is in flight when another session subscribes.
+		// In the other order, the unsubscribe request is in flight when another session subscribes.
 		off := h.subscribe("two", "a", "x:y", false)
 		stop := p.WantRequest("resources/unsubscribe")
 		h.OpenSession("three", nil, false)
@@ -189,7 +189,8 @@ func TestSubscriptions_InFlightSubscribeCounts(t *testing.T) {
 		p.SendResult(stop.ID(), "{}")
 		off.wantResult(t)
 		three.wantResult(t)
-		p.WantRequest("resources/subscribe") // once more, because it may have come first
+		// once more, because the first request may have arrived first
+		p.WantRequest("resources/subscribe")
 	})
 }
 

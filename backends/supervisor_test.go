@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestSupervisor sends events and their times to a supervisor, and checks its decisions after
-// each. The random number is 0 unless given.
+// TestSupervisor sends events and their times to a supervisor, and checks its decisions after each
+// event. The random number is 0 unless given.
 func TestSupervisor(t *testing.T) {
 	for name, script := range map[string]string{
 		"a start": `
@@ -256,7 +256,8 @@ func TestBreakerPauses(t *testing.T) {
 	}
 }
 
-// A sessionBreaker lets every session try, until the first tries of five in a row have failed.
+// A sessionBreaker allows every session a start, until the first starts of five sessions in a row
+// have failed.
 func TestSessionBreaker(t *testing.T) {
 	var c sessionBreaker
 	now := time.Unix(1000, 0)
@@ -279,14 +280,14 @@ func TestSessionBreaker(t *testing.T) {
 		c.failed(now, session, no, 0)
 		may("yes")
 	}
-	c.up() // none after all starts that failed
+	c.up() // a successful start resets the failures
 	for i := range breakerThreshold {
 		may("yes")
 		c.failed(now, fmt.Sprint(i), no, 0)
 	}
 	may("no in 30s")
 	now = now.Add(30 * time.Second)
-	may("yes") // one of them
+	may("yes") // one of the sessions
 	may("no in 30s")
 	c.failed(now, "0", no, 0)
 	may("no in 1m0s")

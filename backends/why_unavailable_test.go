@@ -9,7 +9,7 @@ import (
 	"mcpgateway/backends"
 )
 
-// whyUnavailable returns the explanation for an unknown name.
+// whyUnavailable returns the error for an unknown name.
 func (h *harness) whyUnavailable(name string) string {
 	synctest.Wait()
 	backend, err := h.WhyUnavailable(name)
@@ -19,8 +19,8 @@ func (h *harness) whyUnavailable(name string) string {
 	return backend + ": " + err.Error()
 }
 
-// The explanation for an unknown tool of a backend that is down is the error of a call of a
-// known one.
+// The explanation for an unknown tool of a backend that is down equals the error of a call of a
+// known tool.
 func TestWhyUnavailable_SameTextAsCalls(t *testing.T) {
 	withFailingHarness(t, startErrors{"a": errors.New("exit 1")},
 		backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
