@@ -19,15 +19,15 @@ import (
 // A backend is an MCP server that does as little work as possible: it searches for the few bytes
 // that it needs and echoes the text argument.
 type backend struct {
-	list  []byte        // its tools, as JSON
-	delay time.Duration // time that a call takes
+	list  []byte        // tools, as JSON
+	delay time.Duration // duration of a call
 }
 
 func serveBackend(args []string) error {
 	f := flag.NewFlagSet("backend", flag.ExitOnError)
-	tools := f.Int("tools", 25, "how many it has")
-	name := f.String("name", "b", "how the names of its tools begin")
-	slow := f.Duration("slow", 0, "how long it takes for a call")
+	tools := f.Int("tools", 25, "number of tools")
+	name := f.String("name", "b", "prefix of the names of the tools")
+	slow := f.Duration("slow", 0, "duration of a call")
 	listen := f.String("listen", "", "serve HTTP at this `address`")
 	_ = f.Parse(args)
 	b := &backend{delay: *slow}
@@ -116,7 +116,7 @@ func (b *backend) respond(out, request []byte) []byte {
 	return append(out, '}')
 }
 
-// field returns the number or string after a key, or nil.
+// field returns the number or string after a key; nil = no such key.
 func field(message []byte, key string) []byte {
 	i := bytes.Index(message, []byte(key))
 	if i < 0 {
@@ -137,7 +137,7 @@ func text(call []byte) []byte {
 	return call[:max(0, bytes.IndexByte(call, '"'))]
 }
 
-// serveHTTP responds to POST requests with JSON, over connections that stay open.
+// serveHTTP responds to POST requests with JSON, over persistent connections.
 func (b *backend) serveHTTP(address string) error {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// A client speaks MCP with as little work as possible. Messages are prepared beforehand except
+// A client uses MCP with as little work as possible. Its messages are prepared in advance, except
 // for the id.
 type client interface {
-	// roundTrip sends a request and returns its response; nil for a notification.
+	// roundTrip sends a request and returns the response. For a notification it returns nil.
 	roundTrip(message string) ([]byte, error)
 	// makeCalls makes n calls, inFlight of them concurrently. It must not be called concurrently.
 	makeCalls(n, inFlight int, of callSpec) (*callTimes, error)
@@ -26,8 +26,8 @@ type client interface {
 
 // callTimes are the measured times of some calls.
 type callTimes struct {
-	latencies []time.Duration // of each call
-	elapsed   time.Duration   // of all calls together
+	latencies []time.Duration // latency of each call
+	elapsed   time.Duration   // total time of all calls
 }
 
 const (
@@ -46,7 +46,7 @@ func initialize(c client) error {
 	return err
 }
 
-// findTool returns the name under which the tool is listed, which may have a prefix.
+// findTool returns the listed name of the tool, which may have a prefix.
 func findTool(c client, tool string) (string, error) {
 	tools, err := c.roundTrip(toolsListRequest)
 	if err != nil {
@@ -63,7 +63,7 @@ func findTool(c client, tool string) (string, error) {
 // A callSpec describes a call.
 type callSpec struct {
 	tool string
-	size int // of the argument, and of the result, in bytes
+	size int // bytes of the argument, and of the result
 }
 
 // firstID is the id of the first call. All ids have the same length.
@@ -71,7 +71,7 @@ const firstID = 100_000_000
 
 const idPrefix = `{"jsonrpc":"2.0","id":`
 
-// A request is the text of a call. The id in it is replaced for each call.
+// A request is the text of a call, in which setID replaces the id for each call.
 type request struct {
 	text    []byte
 	id      []byte // part of text
@@ -88,10 +88,10 @@ func (c callSpec) request(before, behind string) request {
 	return request{text: text, id: text[at : at+9], payload: text[payloadAt : payloadAt+c.size]}
 }
 
-// setID replaces the id.
+// setID replaces the id in the text.
 func (r request) setID(id int) { strconv.AppendInt(r.id[:0], int64(id), 10) }
 
-// check returns an error unless response is a successful one.
+// check returns an error unless response is a result with the sent text.
 func (r request) check(response []byte) error {
 	switch {
 	case bytes.Contains(response[:min(len(response), 200)], []byte(`"error"`)):
@@ -147,7 +147,7 @@ func (p *stdioClient) readResponse() ([]byte, error) {
 	}
 }
 
-// makeCalls writes each request by itself, as clients do.
+// makeCalls writes each request in a separate system call, as clients do.
 func (p *stdioClient) makeCalls(n, inFlight int, of callSpec) (*callTimes, error) {
 	r := of.request("", "\n")
 	first := p.next
@@ -233,7 +233,7 @@ func newHTTPClient(address, path string) *httpClient {
 	return &httpClient{address: address, path: path, next: firstID}
 }
 
-// withoutSession forgets the session and keeps the connections.
+// withoutSession removes the session and keeps the connections.
 func (w *httpClient) withoutSession() *httpClient {
 	w.session = ""
 	return w
@@ -249,7 +249,7 @@ func (w *httpClient) head(length int) string {
 		w.path, w.address, session, length)
 }
 
-// conn returns connection i, and dials those that are missing.
+// conn returns connection i, after dialling the missing connections up to i.
 func (w *httpClient) conn(i int) (*conn, error) {
 	for len(w.conns) <= i {
 		dialled, err := net.Dial("tcp", w.address)
@@ -285,7 +285,7 @@ func (w *httpClient) roundTrip(message string) ([]byte, error) {
 	return bytes.Clone(c.body), nil
 }
 
-// exchange sends a request and leaves the body of its response in c.body.
+// exchange sends a request and stores the body of the response in c.body.
 func (c *conn) exchange(request []byte) (h httpHead, err error) {
 	if _, err = c.Write(request); err != nil {
 		return h, err

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A comparison runs the same workloads on several variants in turn. The first variant that has a
-// process between client and server is the reference.
+// A comparison runs the same workloads on several variants in turn. The reference is the first
+// variant with a process between client and server.
 type comparison struct {
 	name      string
 	variants  []variant
 	workloads []workload
 }
 
-// A workload says how calls are made.
+// A workload describes the calls of a measurement.
 type workload struct {
 	inFlight int
 	size     int // bytes of the argument, and of the result
@@ -30,9 +30,9 @@ type figures struct {
 	P50        time.Duration `json:"p50_ns"`
 	P99        time.Duration `json:"p99_ns"`
 	Rate       float64       `json:"calls_per_second"`
-	// of the process in the middle; 0 = none, or unknown
+	// processor time of the process in the middle; 0 = no such process, or unknown
 	CPU time.Duration `json:"cpu_per_call_ns"`
-	// Median over the rounds of the ratio to the reference in the same round; 0 = unknown.
+	// Ratios to the reference in the same round, as medians over the rounds; 0 = unknown.
 	P50Ratio  float64 `json:"p50_ratio"`
 	P99Ratio  float64 `json:"p99_ratio"`
 	RateRatio float64 `json:"rate_ratio"`
@@ -86,7 +86,8 @@ func (r *benchmark) runComparison(c comparison) error {
 	return nil
 }
 
-// runRounds runs the workload on each variant in turn, options.rounds times.
+// runRounds runs the workload on each variant in turn, in one warm-up round and options.rounds
+// measured rounds.
 func (r *benchmark) runRounds(running []*runningVariant, reference int,
 	w workload) ([][]round, error) {
 	n, err := r.callsPerRound(running, reference, w)
@@ -96,7 +97,7 @@ func (r *benchmark) runRounds(running []*runningVariant, reference int,
 	all := make([][]round, len(running))
 	for k := range r.plan.rounds + 1 {
 		for i := range running {
-			i = (i + k) % len(running) // each variant is the first in some rounds
+			i = (i + k) % len(running) // each variant is first in some rounds
 			one, err := running[i].round(n, w)
 			if err != nil {
 				return nil, err
@@ -109,7 +110,8 @@ func (r *benchmark) runRounds(running []*runningVariant, reference int,
 	return all, nil
 }
 
-// callsPerRound warms up the variants and returns how many calls take about options.roundTime.
+// callsPerRound warms up the variants and returns the number of calls that take about
+// options.roundTime.
 func (r *benchmark) callsPerRound(running []*runningVariant, reference int,
 	w workload) (n int, err error) {
 	few := max(2*w.inFlight, 8)
@@ -177,8 +179,8 @@ func median(rounds []round, figure func(round) float64) float64 {
 	return quantile(all, 0.5)
 }
 
-// ratio returns the median, over the rounds, of the ratio of a figure to that of the reference.
-// Changes on the machine affect both.
+// ratio returns, as the median over the rounds, the ratio of a figure to that of the reference in
+// the same round. Changes on the machine affect both figures.
 func ratio(rounds, reference []round, figure func(round) float64) float64 {
 	all := make([]float64, len(rounds))
 	for i := range rounds {

@@ -16,7 +16,7 @@ const (
 
 var flights = []int{1, 4, 32, 256}
 
-// comparisons returns the comparisons of a normal run. Each changes one parameter.
+// comparisons returns the comparisons of a normal run. Each comparison varies one parameter.
 func (r *benchmark) comparisons() []comparison {
 	var all []comparison
 	for _, a := range axes {
@@ -74,8 +74,8 @@ func (r *benchmark) variants(a axis, s gatewayConfig) []variant {
 	return all
 }
 
-// allComparisons combines all parameters, except those that need too much memory (256 messages of
-// 1 MiB).
+// allComparisons returns comparisons with all combinations of parameters, except those that need
+// too much memory (256 messages of 1 MiB).
 func (r *benchmark) allComparisons() []comparison {
 	var work []workload
 	for _, n := range flights {
@@ -89,7 +89,7 @@ func (r *benchmark) allComparisons() []comparison {
 	for _, a := range axes {
 		for _, n := range []int{1, 20, 200} {
 			if n > 1 && a.server == http1 {
-				continue // several HTTP backends would be the same server
+				continue // all HTTP backends would be the same server
 			}
 			for _, noAudit := range []bool{false, true} {
 				name := fmt.Sprintf("%s, %d backends", a, n)

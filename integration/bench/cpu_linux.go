@@ -7,7 +7,7 @@ import (
 )
 
 // cpuTime returns the processor time of a process in nanoseconds, as the kernel accounts it. The
-// clock id is computed as clock_getcpuclockid(3) does.
+// clock id is computed as in clock_getcpuclockid(3).
 func cpuTime(pid int) time.Duration {
 	const schedulerTime = 2
 	var t unix.Timespec

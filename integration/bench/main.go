@@ -1,8 +1,9 @@
-// Command bench measures what the gateway adds to a call, and the resources it needs. Between a
-// client and a server that do as little work as possible it puts nothing, a relay that only
-// copies bytes (for HTTP: the reverse proxy of the standard library) and the gateway, in turn. It
-// prints the ratio of each figure to the relay's figure in the same round, because absolute times
-// say little on a shared machine. docs/performance.md explains the figures.
+// Command bench measures the time that the gateway adds to a call, and the resources that the
+// gateway needs. The client and the server do as little work as possible. They are connected in
+// several ways, in turn: directly, through a relay that only copies bytes (for HTTP: the reverse
+// proxy of the standard library), and through the gateway. bench prints the ratio of each figure to
+// the figure of the relay in the same round, because absolute times mean little on a shared
+// machine. docs/performance.md describes the figures.
 //
 //	go run ./integration/bench                       everything
 //	go run ./integration/bench -only stdio           parts whose name matches a regular expression
@@ -12,7 +13,7 @@
 //	                                                 {backend} or {url} for the server, and
 //	                                                 {listen}, {host} or {port} for its address
 //
-// bench does not judge: the exit status is 0 whatever the figures are.
+// The exit status does not depend on the figures.
 package main
 
 import (
@@ -26,7 +27,7 @@ import (
 	"time"
 )
 
-// roles are the programs that bench starts from its own binary, by first argument.
+// roles are the programs that bench starts from its own binary, by their first argument.
 var roles = map[string]func(args []string) error{
 	"backend":       serveBackend,
 	"relay":         serveRelay,
@@ -48,14 +49,14 @@ func main() {
 	}
 }
 
-// options say what is measured.
+// options determine the measurements.
 type options struct {
-	rounds       int           // for each variant
+	rounds       int           // rounds per variant
 	roundTime    time.Duration // approximate time of a round of the reference
-	inFlight     int           // measure only this number; 0 = all
-	bytes        int           // measure only this size; 0 = all
-	starts       int
-	sessions     int // number of idle sessions whose memory is measured
+	inFlight     int           // measured number of calls in flight; 0 = all
+	bytes        int           // measured size; 0 = all
+	starts       int           // measured starts of the gateway
+	sessions     int           // number of idle sessions whose memory is measured
 	streams      int
 	openSessions []int // numbers of further sessions
 }
@@ -63,7 +64,7 @@ type options struct {
 // A benchmark is one run of bench.
 type benchmark struct {
 	plan          options
-	dir           string // for temporary files
+	dir           string // directory for temporary files
 	self          string // path of this program
 	gateway       string // path of the gateway's binary
 	server        string // address of the HTTP server
@@ -127,7 +128,7 @@ func runBenchmark() error {
 	return r.report.write(*out)
 }
 
-// runAll measures everything that was requested.
+// runAll runs all requested measurements; everything = all combinations of parameters.
 func (r *benchmark) runAll(everything bool) error {
 	built := filepath.Join(r.dir, "gateway")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", built,

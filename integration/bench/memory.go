@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// measureMemory measures the memory of an idle gateway, and of each HTTP session.
+// measureMemory measures the memory of an idle gateway, and the memory per HTTP session.
 func (r *benchmark) measureMemory() error {
 	o, err := r.gatewayVariant("gateway", r.twentyBackends(http1)).open(r)
 	if err != nil {
 		return err
 	}
 	defer o.close()
-	for i := range 20 { // waits until all backends have started
+	for i := range 20 { // wait until all backends have started
 		if _, err := o.client.makeCalls(1, 1,
 			callSpec{fmt.Sprintf("b%d_tool_0", i), 32}); err != nil {
 			return err
@@ -68,8 +68,9 @@ func (w *httpClient) openStream() error {
 	return err
 }
 
-// awaitStableMemory returns the resident memory of a process once it is stable for longer than
-// the gateway needs to notice that it is idle and to return memory.
+// awaitStableMemory waits, at most for a minute, until the resident memory of a process is stable,
+// and returns it. It must be stable for longer than an idle gateway needs to return memory to the
+// system.
 func awaitStableMemory(pid int) int {
 	last, since := residentBytes(pid), time.Now()
 	for began := time.Now(); time.Since(since) < 6*time.Second &&
@@ -81,8 +82,8 @@ func awaitStableMemory(pid int) int {
 	return residentBytes(pid)
 }
 
-// keepCalling keeps n calls in flight until stop is closed, and returns when the last one has
-// ended. It starts them evenly over one second.
+// keepCalling keeps n calls in flight until stop is closed, and returns when the last call has
+// ended. It distributes the starts of the first n calls evenly over one second.
 func (w *httpClient) keepCalling(n int, of callSpec, stop <-chan struct{}) error {
 	if _, err := w.conn(n - 1); err != nil {
 		return err

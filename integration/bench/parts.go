@@ -11,7 +11,7 @@ import (
 	"mcpgateway/catalog"
 )
 
-// Parts of a run that are not comparisons, and their figures that have targets.
+// Names of the parts of a run that are not comparisons, and of their figures with targets.
 const (
 	partSlowBackend = "a slow backend next to a fast one"
 	partStart       = "start"
@@ -29,9 +29,9 @@ const (
 	binarySize    = "binary, stripped"
 )
 
-// measureSlowBackend calls a fast backend, one call at a time, alternately while 256 calls are in
-// flight at a slow backend in the same session, and while none is. The responses of the slow
-// backend are spread over a second.
+// measureSlowBackend calls a fast backend, one call at a time. In alternate rounds 256 calls of the
+// same session, or no calls, are in flight at a slow backend. The responses of the slow backend are
+// distributed over a second.
 func (r *benchmark) measureSlowBackend() error {
 	const others = 256
 	o, err := r.gatewayVariant("gateway",
@@ -75,7 +75,8 @@ func (r *benchmark) measureSlowBackend() error {
 	return nil
 }
 
-// measureCatalog measures a merge after one of many backends has changed its list.
+// measureCatalog measures a merge of the lists of 200 backends, as it happens after one backend has
+// changed its list, and the lookup of a tool.
 func (r *benchmark) measureCatalog() error {
 	var all []catalog.Listing
 	for i := range 200 {
@@ -123,7 +124,7 @@ func (r *benchmark) twentyBackends(client string) gatewayConfig {
 		state: filepath.Join(r.dir, "state")}
 }
 
-// measureStart measures how soon a gateway with many cached catalogs responds to its client.
+// measureStart measures the time until a gateway with many cached catalogs responds to its client.
 func (r *benchmark) measureStart() error {
 	s := r.twentyBackends(stdio)
 	command, _, err := r.gatewayCommand(s)
@@ -150,8 +151,8 @@ func (r *benchmark) measureStart() error {
 
 // startTimes are the times of one start.
 type startTimes struct {
-	ping, list time.Duration // since the start of the process
-	initialize time.Duration // from the request to the response
+	ping, list time.Duration // time since the start of the process
+	initialize time.Duration // time from the request to the response
 }
 
 func (r *benchmark) measureOneStart(command []string, tools int) (t startTimes, err error) {

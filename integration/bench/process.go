@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A process is a process that bench started.
+// A process is a child process of bench.
 type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser

@@ -15,10 +15,10 @@ import (
 	"sync"
 )
 
-// The relays do the least work possible between a client and a server. They are the reference for
-// gateways. Where both sides use the same transport, they only copy bytes.
+// A relay does the least possible work between a client and a server. The relays are the reference
+// for gateways. If the client and the server use the same transport, a relay only copies bytes.
 
-// serveRelay copies bytes between its own stdio and that of a command.
+// serveRelay copies bytes between the stdio of this process and the stdio of a command.
 func serveRelay(command []string) error {
 	return withChild(command, func(in io.WriteCloser, out io.Reader) {
 		var copying sync.WaitGroup
@@ -46,7 +46,7 @@ func withChild(command []string, use func(in io.WriteCloser, out io.Reader)) err
 	return cmd.Wait()
 }
 
-// copyBytes copies without optimizations such as splice.
+// copyBytes copies bytes without optimizations such as splice.
 func copyBytes(w io.Writer, r io.Reader) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -62,10 +62,10 @@ func copyBytes(w io.Writer, r io.Reader) {
 	}
 }
 
-// serveProxy is the reverse proxy of the standard library with two settings. It keeps more than
-// two idle connections, else most calls would dial. And it does not close the request body when
-// the response begins, because a fast server responds before the proxy has seen the end of the
-// body, and the response would be lost.
+// serveProxy runs the reverse proxy of the standard library with two settings. The proxy keeps more
+// than two idle connections, because otherwise most calls would dial. The proxy does not close the
+// request body when the response begins, because a fast server responds before the proxy has read
+// the end of the body, and the response would be lost.
 func serveProxy(args []string) error {
 	address, target, err := parseAddresses("proxy", args)
 	if err != nil {

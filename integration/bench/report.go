@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A report collects the results and prints them as they come.
+// A report collects the results and prints each result at once.
 type report struct {
 	w       io.Writer
 	Machine machine   `json:"machine"`
@@ -20,8 +20,7 @@ type report struct {
 	Targets []target  `json:"targets"`
 }
 
-// A machine describes where the figures were measured. They are not comparable with other
-// machines.
+// A machine describes the machine of a run. Figures of different machines are not comparable.
 type machine struct {
 	Date   string `json:"date"`
 	OS     string `json:"os"`
@@ -130,7 +129,7 @@ func (r *report) value(name string) float64 {
 	return 0
 }
 
-// judge prints each target that was measured and whether it is met.
+// judge prints each target with a measured figure, and whether the target is met.
 func (r *report) judge(targets []target) {
 	r.printHeading("targets")
 	for _, t := range targets {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A variant is a way to connect the client to the server.
+// A variant is one way to connect the client to the server.
 type variant struct {
 	name string
 	open func(*benchmark) (*runningVariant, error)
@@ -20,7 +20,7 @@ type variant struct {
 type runningVariant struct {
 	name      string
 	client    client
-	measured  *process // process in the middle, whose processor time counts; nil = none
+	measured  *process // process in the middle, whose processor time is measured; nil = none
 	tool      string   // name of the tool to call
 	processes []*process
 }
@@ -32,7 +32,7 @@ func (o *runningVariant) close() {
 	}
 }
 
-// An axis is the transport of the client and of the server.
+// An axis is a pair of transports: that of the client and that of the server.
 type axis struct{ client, server string }
 
 const (
@@ -66,7 +66,7 @@ func (o *runningVariant) handshake(tool string, tools int) (*runningVariant, err
 	}
 }
 
-// directVariant connects the client directly.
+// directVariant connects the client directly to the server.
 func (r *benchmark) directVariant(a axis) variant {
 	return variant{"direct", func(*benchmark) (*runningVariant, error) {
 		if a.server == http1 {
@@ -106,8 +106,8 @@ func (r *benchmark) relayVariant(a axis) variant {
 	}}
 }
 
-// openThrough connects the client through a command, over its stdio or, if address is set, over
-// HTTP.
+// openThrough connects the client through a command: over HTTP if address is set, otherwise over
+// the stdio of the command.
 func (r *benchmark) openThrough(name, address string, command []string) (*runningVariant, error) {
 	return r.openThroughTools(name, address, command, "b0_tool_0", 1)
 }
@@ -134,8 +134,8 @@ func (r *benchmark) openThroughTools(name, address string, command []string, too
 // A gatewayConfig describes the configuration of a gateway.
 type gatewayConfig struct {
 	axis     axis
-	backends int    // with 25 tools each unless tools is set
-	tools    int    // of each backend
+	backends int    // number of backends; 0 = 1
+	tools    int    // tools per backend; 0 = 25
 	slow     bool   // add a backend whose calls take a second
 	noAudit  bool   // write no audit records
 	sessions int    // further idle sessions
@@ -174,9 +174,9 @@ func (r *benchmark) gatewayVariant(name string, s gatewayConfig) variant {
 	}}
 }
 
-// gatewayCommand writes a configuration and returns the command of a gateway with it, and its
-// address if it listens. Log and audit records are not written to the directory of the
-// configuration, because the gateway watches it.
+// gatewayCommand writes a configuration and returns the command of a gateway with this
+// configuration, and the address at which the gateway listens; "" = stdio. Audit records are not
+// written to the directory of the configuration, because the gateway watches that directory.
 func (r *benchmark) gatewayCommand(s gatewayConfig) (command []string, address string, err error) {
 	dir, err := os.MkdirTemp(r.dir, "setup-")
 	if err != nil {
@@ -230,8 +230,8 @@ func (r *benchmark) backendCommand(i, tools int) []string {
 	return []string{r.self, "backend", "-name", fmt.Sprint("b", i), "-tools", fmt.Sprint(tools)}
 }
 
-// An otherGateway is a gateway to compare: its command line contains {backend} or {url} for the
-// server, and {listen}, {host} or {port} for its address.
+// An otherGateway is a gateway for comparison. Its command line contains {backend} or {url} for the
+// server, and, for HTTP clients, {listen}, or {host} and {port}, for its address.
 type otherGateway struct{ name, command string }
 
 func (o otherGateway) axis() axis {

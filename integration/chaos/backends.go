@@ -14,15 +14,15 @@ import (
 	"mcpgateway/internal/mcptest/faults"
 )
 
-// A role says which faults a backend may have.
+// A role determines the faults that a backend may have.
 type role int
 
 const (
 	healthy     role = iota // no faults
-	demo                    // no faults; the embedded demo server, which has tools of its own
-	misbehaving             // faults that do not end it; killed from outside now and then
-	crashing                // ends itself in every way
-	broken                  // never starts well: its tools may be missing and its calls may fail
+	demo                    // no faults: the embedded demo server, which has tools of its own
+	misbehaving             // faults that do not end the process; sometimes killed from outside
+	crashing                // ends its process in every way
+	broken                  // never starts correctly: tools may be missing, and calls may fail
 )
 
 // A backend is one server behind the gateway.
@@ -32,13 +32,13 @@ type backend struct {
 	http     bool
 	modern   bool
 	script   faults.Script
-	httpStub *faults.HTTPStub // nil unless http
+	httpStub *faults.HTTPStub // nil if http is false
 	url      string
 
-	pid atomic.Int64 // of the process that responded last
-	// when the previous process was killed, in nanoseconds; 0 = it has responded since
+	pid atomic.Int64 // pid of the process that sent the last response
+	// time of the kill of the previous process, in nanoseconds; 0 = a later process has responded
 	killedAt      atomic.Int64
-	kills         atomic.Int32 // since its configuration changed last
+	kills         atomic.Int32 // number of kills since the last change of its configuration
 	configVersion int          // number of changes of its configuration; used by one goroutine
 }
 
@@ -76,7 +76,7 @@ func allBackends() []*backend {
 	return all
 }
 
-// stdioBackends returns the backends of a gateway on stdio, which one client has to itself.
+// stdioBackends returns the backends of a gateway on stdio, which serves a single client.
 func stdioBackends(all []*backend) (some []*backend) {
 	for _, b := range all {
 		switch b.name {
@@ -87,13 +87,13 @@ func stdioBackends(all []*backend) (some []*backend) {
 	return some
 }
 
-// maxInFlight is the number of calls that a session may have in flight.
+// maxInFlight is the maximum number of calls in flight of a session.
 const maxInFlight = 30
 
-// atLowPriority returns the keys of a backend that starts program with a priority below that of
-// all others: with SCHED_IDLE if the machine has chrt, as Linux distributions do, else at nice 10.
-// At nice 10 a program keeps a processor for its whole time slice of 3 ms when a program of normal
-// priority becomes runnable.
+// atLowPriority returns the configuration keys of a backend that runs program with a lower priority
+// than all other processes: with SCHED_IDLE if the machine has chrt, as Linux distributions have,
+// otherwise at nice 10. A program at nice 10 keeps a processor for its whole time slice of 3 ms,
+// even when a program of normal priority becomes runnable.
 func atLowPriority(program string) string {
 	if hasIdlePriority() {
 		return fmt.Sprintf(`command: chrt, args: [-i, "0", %q]`, program)
@@ -116,7 +116,7 @@ func configuration(backends []*backend, dir, name, stub, mark string) string {
 	for _, x := range backends {
 		timeouts := ""
 		if x.isExempt() {
-			// the machine may stall for a second or two
+			// the machine may stall for one or two seconds
 			timeouts = ", call_timeout: 30s, start_timeout: 60s"
 		}
 		switch {
@@ -126,8 +126,8 @@ func configuration(backends []*backend, dir, name, stub, mark string) string {
 			fmt.Fprintf(&b, "  - {name: %s, url: %q, headers: {X-Generation: \"%d\"}%s}\n", x.name,
 				x.url, x.configVersion, timeouts)
 		default:
-			// Faulty programs start all the time. The processor time that they use must not count
-			// as latency that the gateway causes.
+			// Faulty programs are restarted frequently. Their processor time must not appear as
+			// latency of the gateway.
 			start := fmt.Sprintf("command: %q", stub)
 			if !x.isExempt() {
 				start = atLowPriority(stub)

@@ -15,25 +15,25 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// callTimeout is how long a call may take. Every wait in the gateway that can be part of a call
+// callTimeout is the maximum time of a call. Every wait in the gateway that can be part of a call
 // (queue, restart, call_timeout) is shorter.
 const callTimeout = 60 * time.Second
 
-// A clientTransport carries a client's messages to a gateway. It passes what arrives to
+// A clientTransport sends the messages of a client to a gateway. It passes received messages to
 // client.receive.
 type clientTransport interface {
 	// open begins a session, if the transport has sessions.
 	open(ctx context.Context) error
-	// send sends a request. It returns when the caller can wait for the response; over reports
-	// that nothing more will arrive for the request.
+	// send sends a request. It returns when the caller can wait for the response. over is true if
+	// no further message will arrive for the request.
 	send(ctx context.Context, m wire.Message, tool string) (over bool, err error)
 	// write sends a notification, or a request without waiting for its response.
 	write(ctx context.Context, m wire.Message) error
-	// close ends the session; if politely is false, without DELETE.
+	// close ends the session, with a DELETE only if politely is true.
 	close(politely bool)
 }
 
-// A client makes calls and checks what arrives.
+// A client makes calls and checks the received messages.
 type client struct {
 	harness    *harness
 	name       string
@@ -42,12 +42,12 @@ type client struct {
 	permanent  bool // stays connected for the whole run
 	script     *script
 	transport  clientTransport
-	// adds the metadata of a modern request; nil = a legacy client
+	// requestMeta returns the _meta of a modern request; nil = legacy client
 	requestMeta func(params string) string
 
 	mu      sync.Mutex
 	pending map[wire.ID]*call
-	ended   map[wire.ID]*endedCall // calls that ended recently, in case something arrives for them
+	ended   map[wire.ID]*endedCall // recently ended calls, to check late messages
 	order   []wire.ID
 	nextID  int
 
@@ -63,11 +63,11 @@ type call struct {
 
 	response  wire.Message // guarded by client.mu
 	answered  bool
-	abandoned bool // its client has cancelled it or disconnected: a response may arrive or not
+	abandoned bool // the client has cancelled or disconnected: a response may or may not arrive
 	progress  int
 }
 
-// An endedCall is what is kept of a call that has ended. It does not keep the response, which may
+// An endedCall is the record of a call that has ended. It does not contain the response, which may
 // be large.
 type endedCall struct{ answered, abandoned bool }
 
@@ -163,12 +163,12 @@ func (c *client) perform(ctx context.Context, p *phase, d scriptedCall) {
 	c.recordOutcome(ctx, p, x, err)
 }
 
-// abandon cancels the call, or disconnects.
+// abandon cancels the call and disconnects, or only disconnects.
 func (c *client) abandon(ctx context.Context, x *call, disconnect func()) {
 	if x.clientFault == "cancel" && c.requestMeta == nil {
 		_ = c.transport.write(ctx, wire.NewNotification("notifications/cancelled",
 			[]byte(`{"requestId":`+string(x.id)+`,"reason":"tired"}`)))
-		// If a response arrives at all, it arrives soon.
+		// A response, if there is one, arrives soon.
 		select {
 		case <-x.done:
 		case <-time.After(300 * time.Millisecond):
@@ -178,7 +178,7 @@ func (c *client) abandon(ctx context.Context, x *call, disconnect func()) {
 	disconnect()
 }
 
-// recordOutcome counts how a call has ended.
+// recordOutcome counts the outcome of a call.
 func (c *client) recordOutcome(ctx context.Context, p *phase, x *call, err error) {
 	c.mu.Lock()
 	answered, m := x.answered, x.response
@@ -255,7 +255,8 @@ func (c *client) checkResult(x *call, m wire.Message) string {
 
 func (x *call) argsRaw() []byte { return []byte(x.args) }
 
-// checkError checks that an error names its backend and has a cause.
+// checkError checks that the text of an error contains its backend and its cause, and returns the
+// outcome.
 func (c *client) checkError(x *call, e []byte) string {
 	code, _ := wire.Lookup(e, "code")
 	message, _ := wire.Lookup(e, "message")
@@ -294,7 +295,7 @@ func (c *client) checkError(x *call, e []byte) string {
 	return kind
 }
 
-// callsAt returns the client's calls that are in flight at a backend.
+// callsAt returns the calls of the client that are in flight at a backend.
 func (c *client) callsAt(b *backend) (some []*call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -306,7 +307,7 @@ func (c *client) callsAt(b *backend) (some []*call) {
 	return some
 }
 
-// list reads the list of tools and checks that the tools of exempt backends are in it.
+// list reads the list of tools and checks that the list contains the tools of exempt backends.
 func (c *client) list(ctx context.Context, p *phase) {
 	have := make(map[string]bool)
 	for cursor := ""; ; {
@@ -422,7 +423,7 @@ func (c *client) handleNotification(m wire.Message) {
 		}
 	case "notifications/message":
 		data, _ := wire.Lookup(m.Part(wire.PartParams), "data")
-		// all have the same identity, and receive log messages of each other's calls
+		// short modern clients share one identity, and receive log messages of each other's calls
 		shareIdentity := !c.permanent && c.requestMeta != nil
 		if text := wire.Unquote(data); strings.HasPrefix(text, "c") &&
 			!strings.HasPrefix(text, c.name+"-") && !shareIdentity {

@@ -16,7 +16,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// pause waits for about d and reports whether ctx is not done.
+// pause waits for about d. It returns false if ctx is done first.
 func pause(ctx context.Context, rng *rand.Rand, d time.Duration) bool {
 	select {
 	case <-time.After(d/2 + time.Duration(rng.Int64N(int64(d)))):
@@ -26,7 +26,7 @@ func pause(ctx context.Context, rng *rand.Rand, d time.Duration) bool {
 	}
 }
 
-// injectFaults repeatedly disturbs backends from outside until ctx is done.
+// injectFaults repeatedly disturbs random backends, from outside, until ctx is done.
 func (w *harness) injectFaults(ctx context.Context, clients []*client, round int,
 	every time.Duration) {
 	rng := rand.New(rand.NewPCG(w.seed, 1_000_000+uint64(round)))
@@ -58,7 +58,8 @@ func (w *harness) logf(format string, args ...any) {
 	}
 }
 
-// signal sends sig to the process of a backend, if it is known and carries our mark.
+// signal sends sig to the process of a backend, if the process is known and its environment
+// contains the mark.
 func (w *harness) signal(b *backend, sig syscall.Signal) bool {
 	pid := int(b.pid.Load())
 	if pid == 0 || !hasMark(pid, w.envMark) {
@@ -68,11 +69,13 @@ func (w *harness) signal(b *backend, sig syscall.Signal) bool {
 	return syscall.Kill(pid, sig) == nil
 }
 
-// maxKills is how often a backend is killed with one version of its configuration. After the
-// fifth failure in a row the gateway opens its breaker, and few faults would reach it.
+// maxKills is the maximum number of kills of a backend with one version of its configuration. After
+// five consecutive failures the gateway would open the breaker, and few faults would reach the
+// backend.
 const maxKills = 3
 
-// kill kills the process of a backend and measures when the calls in flight there end.
+// kill kills the process of a backend, and measures the time until the calls in flight at the
+// backend end.
 func (w *harness) kill(ctx context.Context, clients []*client, b *backend) {
 	var inFlight []*call
 	for _, c := range clients {
@@ -100,7 +103,7 @@ func (w *harness) kill(ctx context.Context, clients []*client, b *backend) {
 	}
 }
 
-// freeze stops a process for d.
+// freeze stops the process of a backend for d.
 func (w *harness) freeze(ctx context.Context, b *backend, d time.Duration) {
 	pid := int(b.pid.Load())
 	if !w.signal(b, syscall.SIGSTOP) {
@@ -116,8 +119,8 @@ func (w *harness) freeze(ctx context.Context, b *backend, d time.Duration) {
 	}
 }
 
-// disturbHTTP has an HTTP server drop its sessions, or fail the next requests of any kind: calls,
-// lists, handshakes.
+// disturbHTTP makes an HTTP server drop its sessions, or fail its next requests, which may be
+// calls, lists or handshakes.
 func (w *harness) disturbHTTP(rng *rand.Rand, b *backend) {
 	if rng.IntN(2) == 0 {
 		status := []int{404, 400, 200}[rng.IntN(3)]
@@ -137,8 +140,8 @@ func (w *harness) disturbHTTP(rng *rand.Rand, b *backend) {
 	w.stats.countFault("outside: next requests " + d.Kind)
 }
 
-// reloadRepeatedly changes the configuration repeatedly until ctx is done: it changes backends
-// that are not exempt, omits crashing ones now and then, and writes some invalid files.
+// reloadRepeatedly changes the configuration repeatedly until ctx is done: it changes backends that
+// are not exempt, sometimes omits crashing backends, and sometimes writes an invalid file.
 func (w *harness) reloadRepeatedly(ctx context.Context, round int, every time.Duration) {
 	rng := rand.New(rand.NewPCG(w.seed, 2_000_000+uint64(round)))
 	for pause(ctx, rng, every) {
@@ -147,7 +150,7 @@ func (w *harness) reloadRepeatedly(ctx context.Context, round int, every time.Du
 	w.writeAndReload(w.backends, "") // restores all backends
 }
 
-// reloadChanged writes a configuration that differs from the last one.
+// reloadChanged writes a configuration that usually differs from the last one, and reloads it.
 func (w *harness) reloadChanged(rng *rand.Rand) {
 	backends, invalid := slices.Clone(w.backends), ""
 	kind := "outside: reload, changed"

@@ -23,8 +23,8 @@ import (
 // A harness runs a gateway with its backends.
 type harness struct {
 	*options
-	dir       string // of all files
-	envMark   string // in the environment of all processes
+	dir       string // directory of all files
+	envMark   string // mark in the environment of all processes
 	binary    string
 	stub      string
 	config    string
@@ -53,7 +53,7 @@ func build(ctx context.Context, p *options) (*harness, error) {
 		stub:   filepath.Join(dir, "stub"),
 		config: filepath.Join(dir, "config", "gateway.yaml"), backends: allBackends(),
 		byName: make(map[string]*backend), stats: newStats(p.seed)}
-	// Nothing else is written to this directory, because the gateway watches it.
+	// Only configurations are written to this directory, because the gateway watches it.
 	if err := os.Mkdir(filepath.Dir(w.config), 0o700); err != nil {
 		return nil, err
 	}
@@ -87,8 +87,8 @@ func compile(ctx context.Context, to, what string) error {
 	return nil
 }
 
-// canReload reports whether the gateway reloads its configuration on SIGHUP: an old version
-// exits.
+// canReload reports whether the gateway reloads its configuration on SIGHUP. Old versions exit
+// instead.
 func canReload(ctx context.Context, binary string) bool {
 	help, _ := exec.CommandContext(ctx, binary, "check", "--help").CombinedOutput()
 	return strings.Contains(string(help), "--diff")
@@ -180,7 +180,7 @@ func (w *harness) ready() bool {
 	return res.StatusCode == http.StatusOK
 }
 
-// stop ends the gateway with SIGTERM and returns what was wrong with its end.
+// stop ends the gateway with SIGTERM and returns the problems of the shutdown.
 func (w *harness) stop() (problems []string) {
 	began := time.Now()
 	w.stopping.Store(true)
@@ -212,7 +212,7 @@ func (w *harness) stop() (problems []string) {
 	return problems
 }
 
-// cleanUp kills the processes that still run. If clean, it removes the directory.
+// cleanUp kills the processes that still run. If clean is true, it removes the directory.
 func (w *harness) cleanUp(clean bool) {
 	w.stopping.Store(true)
 	if w.cmd != nil && w.cmd.Process != nil && !w.hasExited() {

@@ -1,18 +1,18 @@
 //go:build unix
 
 // Command chaos starts a gateway with 20 backends and 50 clients, injects a fault every few
-// milliseconds and checks what docs/reliability.md promises: each call gets one response, the
-// right one, at the client that made it; healthy backends stay as fast as without faults; nothing
-// is left behind.
+// milliseconds, and checks the promises of docs/reliability.md: each call gets exactly one
+// response, which is correct and reaches the client that made the call; healthy backends stay as
+// fast as without faults; no processes or resources are left.
 //
 //	go run ./integration/chaos                         100,000 calls, about two minutes
 //	go run ./integration/chaos -calls 1000000 -for 20m
 //	go run ./integration/chaos -seed 7                 repeats the calls and kills of another run
 //	go run ./integration/chaos -soak -for 1h           moderate load; measures growth over time
 //
-// A seed repeats what each client does, call by call; how the clients interleave depends on the
-// machine. The exit status is 1 if a promise was broken. Then the gateway's log, audit records
-// and configuration stay in a directory that chaos prints.
+// A seed determines each call of each client; the interleaving of the clients depends on the
+// machine. The exit status is 1 if a promise was broken. In this case the log, audit records and
+// configuration of the gateway stay in a directory, whose path chaos prints.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	"time"
 )
 
-// options holds the command line.
+// options are the options of the command line.
 type options struct {
 	gateway     string // path of the binary; "" = build it
 	seed        uint64
@@ -46,9 +46,10 @@ type options struct {
 	warm     time.Duration
 }
 
-// memoryLimit is how many bytes chaos itself may use before its garbage collector runs, which is
-// three times in a run of two minutes. With GOGC=100 it ran 4.7 times a second for 9 ms each and
-// affected 4 % of the measured latencies; with GOGC=800 it ran every 7 s.
+// memoryLimit is the number of bytes that chaos itself may use before its garbage collector runs.
+// With this limit the collector runs three times in a run of two minutes. With GOGC=100 it ran 4.7
+// times per second, for 9 ms each, and affected 4 % of the measured latencies; with GOGC=800 it ran
+// every 7 s.
 const memoryLimit = 1 << 30
 
 func main() {
@@ -112,8 +113,8 @@ func (p *options) defaults() {
 		}
 	}
 	if p.rate == 0 {
-		// half of two cores, with the faults; at higher rates the queue for the processors would be
-		// measured
+		// This rate, with the faults, uses half of two cores. At higher rates chaos would measure
+		// the queue for the processors.
 		p.rate = 1000
 		if p.soakMode {
 			p.rate = 150

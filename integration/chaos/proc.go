@@ -21,8 +21,8 @@ import (
 
 func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// markEnv is set in the environment of all processes that are started. Unlike parent, process
-// group and session id it stays with every descendant.
+// markEnv is the environment variable with the mark of all started processes. Unlike the parent,
+// the process group and the session, it is the same for every descendant.
 const markEnv = "CHAOS_MARK"
 
 type process struct {
@@ -32,7 +32,7 @@ type process struct {
 
 func (p process) String() string { return fmt.Sprintf("%d: %s", p.pid, p.args) }
 
-// withMark returns the live processes that carry a mark; none on systems without /proc.
+// withMark returns the live processes with a mark; none on systems without /proc.
 func withMark(mark string) (found []process) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
@@ -47,7 +47,7 @@ func withMark(mark string) (found []process) {
 	return found
 }
 
-// hasMark reports whether the process carries the mark.
+// hasMark reports whether the environment of the process contains the mark.
 func hasMark(pid int, mark string) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	entry := []byte(markEnv + "=" + mark)
@@ -56,7 +56,7 @@ func hasMark(pid int, mark string) bool {
 			func(v []byte) bool { return bytes.Equal(v, entry) })
 }
 
-// A footprint is the gateway's use of resources.
+// A footprint is the resource usage of the gateway.
 type footprint struct {
 	Goroutines  int    `json:"goroutines"`
 	Heap        uint64 `json:"heap"` // bytes, after a collection
@@ -65,7 +65,7 @@ type footprint struct {
 	Processes   int    `json:"processes"` // including the gateway
 	Zombies     int    `json:"zombies"`
 
-	CPU time.Duration `json:"cpu"` // used so far, including ended children
+	CPU time.Duration `json:"cpu"` // processor time used so far, including ended children
 }
 
 // footprint reads the footprint from the gateway's debug socket and /proc.
@@ -94,7 +94,7 @@ func (w *harness) footprint(ctx context.Context) (f footprint, err error) {
 	return f, nil
 }
 
-// cpu returns the processor time of a process, and of its children that have ended.
+// cpu returns the processor time of a process, and that of its ended children.
 func cpu(pid int) (own, children time.Duration) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(text), ") ")
@@ -110,11 +110,11 @@ func cpu(pid int) (own, children time.Duration) {
 	return own, children
 }
 
-// processorTimes are the processor times of the gateway, of its ended children, of this program
-// and of all processes of the machine.
+// processorTimes contains the processor times of the gateway, of its ended children, of this
+// program, and of all processes of the machine.
 type processorTimes struct{ gateway, ended, chaos, machine time.Duration }
 
-// since returns the difference to before.
+// since returns the processor times since before.
 func (k processorTimes) since(before processorTimes) processorTimes {
 	return processorTimes{k.gateway - before.gateway, k.ended - before.ended,
 		k.chaos - before.chaos, k.machine - before.machine}
@@ -139,7 +139,7 @@ func (w *harness) processorTime() processorTimes {
 	return processorTimes{gateway, ended, self, time.Duration(ticks) * 10 * time.Millisecond}
 }
 
-// zombies counts the children of a process that it has not reaped.
+// zombies returns the number of zombie children of a process.
 func zombies(parent int) (n int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {

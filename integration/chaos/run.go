@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// allClients returns the clients: of 50, 24 legacy over HTTP, 16 modern over HTTP, 6 over
-// HTTP+SSE, and 4 on stdio with a gateway of their own. One third of them misbehaves.
+// allClients returns the clients. Of 50 clients, 24 are legacy clients over HTTP, 16 are modern
+// clients over HTTP, 6 use HTTP+SSE, and 4 use stdio, each with a gateway of its own. One third of
+// the clients misbehaves.
 func (w *harness) allClients() (all []*client) {
 	for i := range w.clients {
 		kind, backends := "http", w.backends
@@ -32,7 +33,7 @@ func (w *harness) allClients() (all []*client) {
 	return all
 }
 
-// forEachClient calls do for all clients concurrently and waits.
+// forEachClient calls do for all clients concurrently, and waits for all calls to return.
 func forEachClient(clients []*client, do func(*client)) {
 	var all sync.WaitGroup
 	for _, c := range clients {
@@ -41,15 +42,15 @@ func forEachClient(clients []*client, do func(*client)) {
 	all.Wait()
 }
 
-// maxConcurrent is how many calls a client may have in flight: more than it reaches at this rate
-// unless nothing responds for a moment. A lower limit would hold back calls to fast backends
-// while slow ones are busy, and release them all at once later.
+// maxConcurrent is the maximum number of calls in flight of a client. At the default rate a client
+// reaches it only if nothing responds for a moment. A lower limit would delay calls to fast
+// backends while slow backends are busy, and then release the delayed calls all at once.
 const maxConcurrent = 16
 
-// maxLateness is how late a call may be made.
+// maxLateness is the maximum delay of a call; after a longer delay the schedule restarts.
 const maxLateness = 20 * time.Millisecond
 
-// makeCalls makes the given number of calls at a rate and waits for them.
+// makeCalls makes the given number of calls at a rate (calls per second), and waits for their ends.
 func (c *client) makeCalls(ctx context.Context, p *phase, calls int, rate float64) {
 	slots := make(chan struct{}, maxConcurrent)
 	var inFlight sync.WaitGroup
@@ -61,7 +62,7 @@ func (c *client) makeCalls(ctx context.Context, p *phase, calls int, rate float6
 		}
 		due = due.Add(time.Duration(c.script.rng.ExpFloat64() / rate * float64(time.Second)))
 		if behind := time.Since(due); behind > maxLateness {
-			due = time.Now() // the lost time is not caught up on: that would be a burst
+			due = time.Now() // making up for the lost time would be a burst
 		} else if behind < 0 {
 			select {
 			case <-time.After(-behind):
@@ -80,8 +81,8 @@ func (c *client) makeCalls(ctx context.Context, p *phase, calls int, rate float6
 	inFlight.Wait()
 }
 
-// A run has roundCount rounds. Each has a calm phase, which takes calmShare of its calls, and a
-// phase with faults. One more calm phase ends the run.
+// A run has roundCount rounds. Each round consists of a calm phase, which gets calmShare of the
+// calls of the round, and a phase with faults. A final calm phase ends the run.
 const (
 	roundCount   = 9
 	calmShare    = 0.3
@@ -132,7 +133,7 @@ func (w *harness) runChaos(ctx context.Context) (bool, error) {
 	return w.printOutcome(), ctx.Err()
 }
 
-// runRounds makes all calls, in rounds that are numbered from first.
+// runRounds makes all calls, in rounds numbered from first.
 func (w *harness) runRounds(ctx context.Context, clients []*client, first int) {
 	part := float64(w.calls) / (roundCount + calmShare)
 	for i := first; i < first+roundCount; i++ {
@@ -157,8 +158,8 @@ func (w *harness) withConnected(ctx context.Context, clients []*client,
 	return ctx.Err()
 }
 
-// warmConnections has all clients call all backends. Latencies are discarded, because gateways on
-// stdio are starting.
+// warmConnections makes all clients call all backends. Latencies are discarded, because the
+// gateways on stdio are still starting.
 func (w *harness) warmConnections(ctx context.Context, clients []*client) {
 	p := w.stats.beginPhase("arriving", 0)
 	defer p.finish()
@@ -166,7 +167,7 @@ func (w *harness) warmConnections(ctx context.Context, clients []*client) {
 	p.latencies = nil
 }
 
-// callAllBackends calls each backend, so that the gateway has allocated what it keeps for the
+// callAllBackends calls each backend, so that the gateway allocates all that it keeps for the
 // client: per-session connections, and buffers for the largest responses.
 func (c *client) callAllBackends(ctx context.Context, p *phase) {
 	for _, b := range c.script.backends {
@@ -177,7 +178,8 @@ func (c *client) callAllBackends(ctx context.Context, p *phase) {
 	}
 }
 
-// runPhase makes calls with all clients, with faults (percent of the calls) or without.
+// runPhase makes calls with all clients. share is the percentage of the calls with a fault; 0 = a
+// calm phase.
 func (w *harness) runPhase(ctx context.Context, clients []*client, name string, share, calls int) {
 	if ctx.Err() != nil {
 		return
@@ -206,7 +208,7 @@ func (w *harness) runPhase(ctx context.Context, clients []*client, name string, 
 	faults.Wait()
 }
 
-// How much more the gateway may use at the end than after warming up.
+// Maximum growth of the gateway from the warm-up to the end.
 const (
 	extraGoroutines  = 8
 	extraDescriptors = 8
@@ -219,12 +221,12 @@ func (f footprint) within(before footprint) bool {
 		f.Heap <= before.Heap+extraHeap && f.Processes <= before.Processes && f.Zombies == 0
 }
 
-// settleTime is how long idle sessions of clients that left silently, and idle connections, may
-// remain.
+// settleTime is the maximum time for which idle connections, and the sessions of clients that left
+// silently, remain.
 const settleTime = 5 * time.Second
 
-// measureWarm measures the gateway without clients for a while and returns the maximum of each
-// figure, because backends are restarting.
+// measureWarm measures the gateway without clients for a few seconds. It returns the maximum of
+// each figure, because backends are restarting.
 func (w *harness) measureWarm(ctx context.Context) (most footprint, err error) {
 	for began := time.Now(); time.Since(began) < settleTime+3*time.Second; {
 		select {
@@ -252,7 +254,8 @@ func (f footprint) maximum(g footprint) footprint {
 	}
 }
 
-// minimum returns f with each figure limited to that of g.
+// minimum returns f with each figure, except RSS and CPU, limited to that of g; the heap may exceed
+// it by half of extraHeap.
 func (f footprint) minimum(g footprint) footprint {
 	f.Goroutines, f.Descriptors, f.Processes = min(f.Goroutines, g.Goroutines),
 		min(f.Descriptors, g.Descriptors), min(f.Processes, g.Processes)
@@ -260,8 +263,8 @@ func (f footprint) minimum(g footprint) footprint {
 	return f
 }
 
-// measureAtEnd measures the gateway until it uses no more than before. After 12 s it accepts the
-// allowed excess, after 45 s any result.
+// measureAtEnd measures the gateway until the gateway uses no more than before. After 12 s it
+// accepts the allowed growth; after 45 s it accepts any result.
 func (w *harness) measureAtEnd(ctx context.Context, before footprint) (f footprint, err error) {
 	for began := time.Now(); ; {
 		if f, err = w.footprint(ctx); err != nil {
@@ -280,7 +283,7 @@ func (w *harness) measureAtEnd(ctx context.Context, before footprint) (f footpri
 	}
 }
 
-// compareFootprints prints the footprints and counts excesses as broken promises.
+// compareFootprints prints the footprints, and counts each excessive growth as a broken promise.
 func (w *harness) compareFootprints(ctx context.Context, before, after footprint) {
 	fmt.Println("\ngateway without clients         warm   at the end")
 	row := func(what string, b, a any, ok bool) {

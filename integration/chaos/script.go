@@ -14,16 +14,16 @@ import (
 	"mcpgateway/internal/mcptest/faults"
 )
 
-// A scriptedCall is a call that depends on the client's seed only.
+// A scriptedCall is a call that depends only on the seed of the client.
 type scriptedCall struct {
-	n                int // number of the call of this client
+	n                int // number of the call, per client
 	backend          *backend
 	tool             string
 	args             string
 	nonce            string
-	token            bool   // ask for progress
+	token            bool   // request progress
 	fault            string // fault to cause; "" = none
-	clientFault      string // what the client does: cancel, vanish or flood; "" = nothing
+	clientFault      string // fault of the client: cancel, vanish or flood; "" = none
 	clientFaultDelay time.Duration
 	steps            int
 }
@@ -52,7 +52,7 @@ func newScript(seed uint64, index int, name string, backends []*backend, rude bo
 	return s
 }
 
-// echo returns a call of the tool that each backend has.
+// echo returns a call of echo, a tool of each backend.
 func (s *script) echo(b *backend) scriptedCall {
 	s.n++
 	d := scriptedCall{n: s.n, tool: "echo", backend: b,
@@ -64,7 +64,7 @@ func (s *script) echo(b *backend) scriptedCall {
 	return d
 }
 
-// huge returns a call with the largest response.
+// huge returns a call that causes the largest response.
 func (s *script) huge(b *backend) scriptedCall {
 	d := s.echo(b)
 	d.tool, d.fault = "do", "huge"
@@ -89,8 +89,8 @@ func faultName(f faults.Fault) string {
 	return strings.TrimSpace(f.Kind + " " + f.How)
 }
 
-// next returns the next call. The given percentage of the calls to backends that are not exempt
-// carries a fault.
+// next returns the next call. share is the percentage of calls with a fault, among the calls to
+// backends that are not exempt.
 func (s *script) next(share int) scriptedCall {
 	s.n++
 	d := scriptedCall{n: s.n, tool: "echo",
@@ -114,7 +114,7 @@ func (s *script) next(share int) scriptedCall {
 			f.Text = d.nonce
 		}
 		all := []faults.Fault{f}
-		if f.Kind == "fork" { // the orphan must end with its parent
+		if f.Kind == "fork" { // the grandchild must end with its parent
 			all = append(all, faults.Fault{Kind: "die", At: "after", By: "kill"})
 		}
 		text, _ := json.Marshal(all)
@@ -162,7 +162,7 @@ func (s *script) value(deep int) string {
 		if deep > 0 {
 			return `{"z": ` + s.value(deep-1) + ` , "a":` + s.value(deep-1) + `}`
 		}
-	case 5: // rarely a large string
+	case 5: // in rare cases, a large string
 		if s.rng.IntN(60) == 0 {
 			return `"` + strings.Repeat("0123456789abcdef", 1<<(4+s.rng.IntN(10))) + `"`
 		}
@@ -195,7 +195,7 @@ func quoted(text string) []byte {
 func (s *script) fault(b *backend) faults.Fault {
 	all := stdioFaults
 	switch {
-	case b.http && b.modern: // it has no sessions to lose
+	case b.http && b.modern: // a modern server has no sessions to lose
 		all = slices.DeleteFunc(slices.Clone(httpFaults),
 			func(d faults.Fault) bool { return d.Kind == "session" })
 	case b.role == crashing && s.rng.IntN(3) == 0:
@@ -292,5 +292,5 @@ var httpFaults = []faults.Fault{
 	{Kind: "status", Code: 200},
 }
 
-// requestedError is the code of errors that a backend was asked to return.
+// requestedError is the code of errors that a call requests from a backend.
 const requestedError = -7777

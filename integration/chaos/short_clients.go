@@ -20,9 +20,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Short clients connect, do one thing and leave. Each is a client with a session of its own.
+// Short clients connect, perform one task and disconnect. Each short client has a session of its
+// own.
 
-// runShortClients starts short clients repeatedly until ctx is done, and waits for all of them.
+// runShortClients starts short clients repeatedly until ctx is done, and then waits for all of
+// them.
 func (w *harness) runShortClients(ctx context.Context, p *phase, round int, every time.Duration) {
 	rng := rand.New(rand.NewPCG(w.seed, 3_000_000+uint64(round)))
 	var all sync.WaitGroup
@@ -67,7 +69,7 @@ func (w *harness) connect(ctx context.Context, c *client) bool {
 	return err == nil
 }
 
-// callAndLeave makes a few calls and disconnects politely.
+// callAndLeave makes a few calls and ends its session.
 func (w *harness) callAndLeave(ctx context.Context, p *phase, c *client) {
 	if !w.connect(ctx, c) {
 		return
@@ -104,7 +106,8 @@ func (w *harness) flood(ctx context.Context, p *phase, c *client) {
 	c.transport.close(true)
 }
 
-// sendInvalid sends what is not MCP, JSON or HTTP, and checks that the gateway refuses it.
+// sendInvalid sends requests that are not valid MCP, JSON or HTTP, and checks that the gateway
+// rejects them.
 func (w *harness) sendInvalid(ctx context.Context, _ *phase, c *client) {
 	for _, b := range []struct{ method, path, kind, body string }{
 		{"POST", "/mcp", "application/json", "{"},
@@ -144,12 +147,12 @@ func (w *harness) dial() (net.Conn, error) {
 	return net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 }
 
-// unreadBytes is more than the kernel buffers for a client that does not read (about 4 MB on
-// Linux).
+// unreadBytes exceeds the bytes that the kernel buffers for a client that does not read (about 4 MB
+// on Linux).
 const unreadBytes = 5_000_000
 
-// readLate requests a large response and does not read for a while. Then the response is
-// complete, or the connection is closed.
+// readLate requests a large response and does not read for about a second. It then checks that the
+// response is complete or the connection is closed.
 func (w *harness) readLate(ctx context.Context, p *phase, c *client) {
 	conn, err := w.dial()
 	if err != nil {
@@ -206,7 +209,7 @@ func (w *harness) resumeStream(ctx context.Context, p *phase, c *client) {
 			stream.Open(res.Body)
 			if event, err := stream.Next(); err == nil {
 				c.receive(event.Data)
-			} // else recordOutcome finds that the response is missing
+			} // otherwise recordOutcome reports the missing response
 			disconnect()
 			res.Body.Close()
 			if stream.LastEventID != "" {

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// In a soak soakFaults percent of the calls to backends that are not exempt carry a fault; faults
-// from outside come every few seconds.
+// In a soak, soakFaults percent of the calls to backends that are not exempt have a fault; faults
+// from outside are injected every few seconds.
 const (
 	soakClients = 20
 	soakFaults  = 2
 )
 
-// A sample is the gateway's footprint at a moment.
+// A sample is the footprint of the gateway at one time.
 type sample struct {
-	Seconds float64 `json:"seconds"` // since the start
+	Seconds float64 `json:"seconds"` // time since the start
 	Calls   int     `json:"calls"`
 	footprint
 }
@@ -73,7 +73,7 @@ func (w *harness) runSoak(ctx context.Context) (bool, error) {
 		result := "within noise"
 		if s.Grows {
 			result = "GROWS"
-			if w.limit > 10*time.Minute { // shorter runs are not judged
+			if w.limit > 10*time.Minute { // growth in shorter runs is not judged
 				w.stats.breach("%s grows by %.1f %s an hour", s.What, s.PerHour, s.Unit)
 			}
 		}
@@ -127,7 +127,8 @@ func (w *harness) takeSamples(ctx context.Context, p *phase) (samples []sample) 
 
 func mib(n uint64) float64 { return float64(n) / (1 << 20) }
 
-// slopesOf returns the slope of each figure, without the samples before warm.
+// slopesOf returns the slope of each figure. It ignores the samples of the warm-up, the time before
+// warm.
 func slopesOf(samples []sample, warm time.Duration) (all []slope) {
 	kept := samples[:0:0]
 	for _, s := range samples {

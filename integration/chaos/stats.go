@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// stats counts what happened in a run.
+// stats contains the counts and times of a run.
 type stats struct {
 	seed uint64
 
 	mu              sync.Mutex
 	calls           int
-	outcomes        map[string]int // of calls
-	faults          map[string]int // by kind
+	outcomes        map[string]int // number of calls, by outcome
+	faults          map[string]int // number of faults, by kind
 	outcomesByFault map[string]map[string]int
 	phases          []*phase
-	broken          int             // promises
-	details         []string        // of the first broken promises
+	broken          int             // number of broken promises
+	details         []string        // descriptions of the first broken promises
 	timesToError    []time.Duration // from SIGKILL to the end of each call in flight
 	timesToRecovery []time.Duration // from SIGKILL to the first response of the next process
 }
@@ -30,10 +30,10 @@ type stats struct {
 type phase struct {
 	name      string
 	calm      bool
-	share     int // percent of the calls to backends that are not exempt that carry a fault
+	share     int // percentage of faulty calls to backends that are not exempt
 	began     time.Time
 	took      time.Duration
-	work      processorTimes // used in it
+	work      processorTimes // processor times used in the phase
 	calls     int
 	faults    int
 	latencies []time.Duration // of echo calls to healthy backends, by well-behaved clients
@@ -54,7 +54,7 @@ func (t *stats) beginPhase(name string, share int) *phase {
 
 func (p *phase) finish() { p.took = time.Since(p.began) }
 
-// countCall counts a call of a phase. took counts if timed.
+// countCall counts a call of a phase. If timed is true, took is recorded as a latency.
 func (t *stats) countCall(p *phase, fault, outcome string, took time.Duration, timed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,14 +96,14 @@ func (t *stats) breachCount() int {
 
 const maxDetails = 20
 
-// addTimeToError adds the time between the kill of a backend and the end of a call there.
+// addTimeToError adds the time from the kill of a backend to the end of a call in flight there.
 func (t *stats) addTimeToError(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.timesToError = append(t.timesToError, d)
 }
 
-// addTimeToRecovery adds the time until a killed backend responded again.
+// addTimeToRecovery adds the time from the kill of a backend to its next response.
 func (t *stats) addTimeToRecovery(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,16 +132,17 @@ func quantile(all []time.Duration, q float64) time.Duration {
 	return all[min(int(q*float64(len(all))), len(all)-1)]
 }
 
-// The p99 of healthy backends may be maxRatio times as high with faults as without. Below
-// latencyFloor the ratio is not judged, because it depends on the machine's scheduler.
+// The p99 of healthy backends with faults may be at most maxRatio times the p99 without faults.
+// Below latencyFloor the ratio is not judged, because it depends on the scheduler of the machine.
 const (
 	maxRatio      = 2.0
 	latencyFloor  = 5 * time.Millisecond
 	maxCalmSpread = 2.0
 )
 
-// calmSpread returns the ratio of the quartiles of the calm phases' p99. Above maxCalmSpread the
-// machine is busy with other work, and any two phases could differ by a factor of two.
+// calmSpread returns the ratio of the upper to the lower quartile of the p99 of the calm phases. If
+// it exceeds maxCalmSpread, the machine is busy with other work, and any two phases could differ by
+// a factor of two.
 func (t *stats) calmSpread() float64 {
 	var all []time.Duration
 	for _, p := range t.phases {
@@ -152,10 +153,10 @@ func (t *stats) calmSpread() float64 {
 	return float64(quantile(all, 0.75)) / float64(max(quantile(all, 0.25), 1))
 }
 
-// ratio returns the median, over the phases with faults, of the ratio of their p99 to the mean
-// p99 of the calm phases before and after. It compares neighbours because the load that others
-// put on the machine changes from minute to minute, and takes the median so that one bad moment
-// does not decide.
+// ratio returns, as the median over the phases with faults, the ratio of the p99 of a phase to the
+// mean p99 of the calm phases before and after it. It compares neighbouring phases, because other
+// load on the machine changes from minute to minute. It uses the median, so that a single bad phase
+// does not determine the result.
 func (t *stats) ratio() float64 {
 	var all []float64
 	for i, p := range t.phases {
@@ -175,7 +176,7 @@ func (t *stats) ratio() float64 {
 	return all[len(all)/2]
 }
 
-// tails returns the medians of the p99 and p50 of the phases without and with faults.
+// tails returns the medians of the p99, and of the p50, of the phases without and with faults.
 func (t *stats) tails() (quiet, chaos, quiet50, chaos50 time.Duration) {
 	var q, c, q5, c5 []time.Duration
 	for _, p := range t.phases {
@@ -207,7 +208,7 @@ func (t *stats) judge(strict bool) {
 	}
 }
 
-// print prints the tables.
+// print prints the tables of phases, outcomes and faults.
 func (t *stats) print(short string) {
 	fmt.Println(
 		"\n                                            processors used by          to healthy backends\n" +
@@ -273,7 +274,7 @@ func printCounts(counts map[string]int) {
 	}
 }
 
-// byFrequency returns the keys, the most frequent first.
+// byFrequency returns the keys of counts, the most frequent first.
 func byFrequency(counts map[string]int) (keys []string) {
 	for k := range counts {
 		keys = append(keys, k)

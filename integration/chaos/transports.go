@@ -25,11 +25,12 @@ import (
 
 const initialize = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"chaos","version":"1"}}`
 
-// shortClientName is the client name of all short modern clients. The gateway takes them for one
-// stateless client, for which it keeps state for minutes.
+// shortClientName is the client name of all short modern clients. The gateway treats them as one
+// stateless client, and keeps the state of a stateless client for minutes.
 const shortClientName = "short"
 
-// An httpTransport is Streamable HTTP, with a session or, for modern clients, without.
+// An httpTransport is streamable HTTP: with a session for legacy clients, without a session for
+// modern clients.
 type httpTransport struct {
 	c         *client
 	stateless bool
@@ -37,7 +38,7 @@ type httpTransport struct {
 
 	mu        sync.Mutex
 	session   string
-	endStream context.CancelFunc // of the GET stream
+	endStream context.CancelFunc // ends the standalone stream
 	stream    sync.WaitGroup
 }
 
@@ -204,7 +205,7 @@ func (h *httpTransport) close(politely bool) {
 	h.http.CloseIdleConnections()
 }
 
-// maxEvent is the limit of one event's data, in bytes.
+// maxEvent is the maximum size of the data of one event, in bytes.
 const maxEvent = 64 << 20
 
 // events calls receive with the data of each message event until the stream ends.
@@ -271,7 +272,7 @@ func (s *httpSSETransport) open(ctx context.Context) error {
 			case e.Type == "endpoint":
 				at, err := res.Request.URL.Parse(string(data))
 				if err != nil {
-					return // ignored like a missing endpoint
+					return // treated like a missing endpoint
 				}
 				s.mu.Lock()
 				s.post = at.String()
@@ -343,7 +344,7 @@ func (s *httpSSETransport) close(bool) {
 	s.http.CloseIdleConnections()
 }
 
-// A stdioTransport is a gateway on stdio that the client has to itself.
+// A stdioTransport is a gateway on stdio that serves only this client.
 type stdioTransport struct {
 	c       *client
 	cmd     *exec.Cmd
@@ -419,7 +420,7 @@ func (s *stdioTransport) send(ctx context.Context, m wire.Message,
 	return false, s.write(ctx, m)
 }
 
-// close closes stdin; the gateway must exit.
+// close closes stdin of the gateway, which must then exit.
 func (s *stdioTransport) close(bool) {
 	if s.cmd == nil {
 		return

@@ -40,20 +40,20 @@ import (
 //	-- log --
 //	level=WARN …
 //
-// In every section, → is a message towards the backends and ← one towards the client.
+// In every section, → is a message towards the backends, and ← is a message towards the client.
 //
-// The client's script sets the pace. Its steps are →, "wait 2s", "hello REVISION [CAPABILITIES]"
-// and "end" (the client closes its sending side). After each step the test waits until all
-// goroutines are blocked. The messages that the client has received by then must be exactly the ←
-// lines that follow, byte for byte. Time is virtual and advances only in a wait. A script without
-// end is ended implicitly.
+// The script of the client determines the order of events. Its steps are →, "wait 2s", "hello
+// REVISION [CAPABILITIES]" and "end" (the client closes its sending side). After each step the test
+// waits until all goroutines are blocked. The messages that the client has received by then must be
+// equal, byte for byte, to the ← lines after the step. Time is virtual and advances only in a wait.
+// A script without "end" is ended implicitly.
 //
-// A backend's script runs concurrently: → is the next message that the backend must receive, ← a
-// message that it sends, wait lets time pass. "hello RESULT" is a handshake with the result
-// RESULT (or [InitializeResult]); "listing RESULT" is a handshake followed by a tools/list with
-// the result RESULT. "exit STATUS" ends the process; the lines after it are for the next process.
-// "refuse REASON" instead of a process makes a dial fail. After the last process has ended,
-// further processes do not respond.
+// The script of a backend runs concurrently: → is the next message that the backend must receive, ←
+// is a message that it sends, and wait lets time pass. "hello RESULT" is a handshake with the
+// result RESULT (or [InitializeResult]); "listing RESULT" is a handshake followed by a tools/list
+// with the result RESULT. "exit STATUS" ends the process; the following lines belong to the next
+// process. "refuse REASON", in place of a process, makes a dial fail. Processes after the last
+// scripted one do not respond.
 //
 // The optional sections audit and log contain the audit records, and the warnings and errors of
 // the log. With -update the expected messages are replaced by the actual ones.
@@ -65,7 +65,7 @@ type conversation struct {
 	backends []*scriptedBackend
 }
 
-var update = flag.Bool("update", false, "rewrite what conversations expect")
+var update = flag.Bool("update", false, "rewrite the expected messages of conversations")
 
 // A GatewaySetup configures the gateway of a conversation.
 type GatewaySetup struct {
@@ -75,7 +75,7 @@ type GatewaySetup struct {
 	Log, Audit *slog.Logger
 }
 
-// A StartGateway starts a gateway and returns its Serve. The goroutines it starts end with the
+// A StartGateway starts a gateway and returns its Serve method. The started goroutines end with the
 // test.
 type StartGateway func(*testing.T, GatewaySetup) func(context.Context, transport.Conn) error
 
@@ -286,7 +286,7 @@ func (b *scriptedBackend) dial() (transport.Conn, error) {
 	}
 	conn, p := NewPeer(b.t, "backend "+b.name)
 	if b.next == len(b.script) && len(b.peers) > 0 {
-		return conn, nil // does not respond; its messages are not checked
+		return conn, nil // this process does not respond, and its messages are not checked
 	}
 	b.peers = append(b.peers, p)
 	done := make(chan struct{})
@@ -363,7 +363,7 @@ func (b *scriptedBackend) serveResult(p *Peer, result string) bool {
 	return ok
 }
 
-// rewind makes at the next line again.
+// rewind sets the next line back to index at.
 func (b *scriptedBackend) rewind(at int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -388,7 +388,8 @@ func (b *scriptedBackend) checkFinished() {
 	}
 }
 
-// waitNext is Next without a timeout, for goroutines other than the test's.
+// waitNext waits, without a timeout, for the next received line and returns it. It is intended for
+// goroutines other than that of the test.
 func (p *Peer) waitNext() (string, bool) {
 	for {
 		line, over, ok := p.takeLine()

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// JournalDelay is longer than the time for which a journal collects records before it writes
-// them.
+// JournalDelay exceeds the time for which a journal collects records before it writes them.
 const JournalDelay = 50 * time.Millisecond
 
 // A Log records log lines as key=value, without the time.
@@ -19,8 +18,8 @@ type Log struct {
 	buf bytes.Buffer
 }
 
-// NewLog returns a Log and a logger for all levels that writes to it. Session ids are replaced by
-// "S" and durations are omitted, because they vary between runs.
+// NewLog returns a Log, and a logger for all levels that writes to the Log. Session ids are
+// replaced by "S", and times and durations are omitted, because they vary between runs.
 func NewLog() (*Log, *slog.Logger) {
 	l := &Log{}
 	o := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: normalizeAttr}

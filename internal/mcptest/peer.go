@@ -1,8 +1,8 @@
 // Package mcptest provides scripted clients and backends for tests of the gateway, which send and
-// expect exact bytes, and conversations in txtar files.
+// expect exact bytes. It also runs conversations in txtar files.
 //
-// A [Peer] is connected by a [transport.Pipe], so that the code under test uses a real transport.
-// It works inside and outside of synctest bubbles. The package is for tests only.
+// A [Peer] is connected by a [transport.Pipe], so that the code under test uses a real transport. A
+// Peer works inside and outside of synctest bubbles. The package is for tests only.
 package mcptest
 
 import (
@@ -22,13 +22,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// receiveTimeout is the time that a Peer waits for an expected message. In a bubble it is
-// virtual.
+// receiveTimeout is the maximum time that a Peer waits for an expected message; virtual time in a
+// bubble.
 const receiveTimeout = time.Minute
 
-// A Peer is the other end of a Conn under test. Its methods may be called from any goroutine. A
-// method that does not receive the expected message fails the test with FailNow, so it should be
-// called on the test's goroutine.
+// A Peer is the remote end of a Conn under test. Its methods may be called from any goroutine, but
+// methods that expect a message should be called on the goroutine of the test, because they fail
+// the test with FailNow.
 type Peer struct {
 	t        testing.TB
 	name     string
@@ -36,8 +36,8 @@ type Peer struct {
 	injector *injectingConn
 
 	mu           sync.Mutex
-	lines        []string // received and not taken yet
-	disconnected bool     // the other side has closed the connection
+	lines        []string // received lines that were not taken yet
+	disconnected bool     // the remote side has closed the connection
 	receivePings bool     // pings are recorded like other messages
 	arrived      chan struct{}
 	done         chan struct{} // closed when the reader has ended
@@ -94,17 +94,17 @@ func (p *Peer) read() {
 	}
 }
 
-// ReceivePings makes pings visible to Next and the like. Before that, the Peer responds to them
-// itself.
+// ReceivePings makes the Peer record pings like other messages. Before the call, the Peer itself
+// responds to pings.
 func (p *Peer) ReceivePings() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.receivePings = true
 }
 
-// injectingConn is the code under test's end of the pipe. A marker notification makes its Read
-// return the next injection: malformed lines, read errors, or messages with an origin, which
-// cannot pass through a Pipe.
+// injectingConn is the end of the pipe for the code under test. A marker notification makes its
+// Read return the next injection: a malformed line, a read error, or a message with an origin. A
+// Pipe cannot transfer these.
 type injectingConn struct {
 	transport.Conn
 
@@ -145,11 +145,10 @@ func (n *injectingConn) Read() (wire.Message, wire.ID, error) {
 	return wire.Message{}, "", err
 }
 
-// FailRead makes the other side's Read return err, after the messages sent before.
+// FailRead makes Read of the remote side return err, after the messages that were sent before.
 func (p *Peer) FailRead(err error) { p.injector.inject(p, injection{err: err}) }
 
-// SendOnStream sends a message on the response stream of the request call, as an HTTP server
-// does.
+// SendOnStream sends a message on the response stream of the request call, like an HTTP server.
 func (p *Peer) SendOnStream(call wire.ID, line string) {
 	m, err := wire.Parse([]byte(line))
 	if err != nil {
@@ -162,11 +161,11 @@ func (n *injectingConn) inject(p *Peer, next injection) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.injected = append(n.injected, next)
-	// No error if the other side has closed.
+	// A closed connection is not an error.
 	_ = p.conn.Write(wire.NewNotification(injectionMethod, nil), "")
 }
 
-// CloseSend ends the messages of the Peer, which continues to receive.
+// CloseSend closes the sending side of the Peer, which continues to receive.
 func (p *Peer) CloseSend() { p.FailRead(io.EOF) }
 
 // Exit simulates the exit of a child process.
@@ -185,7 +184,7 @@ func (p *Peer) Send(line string) {
 		p.FailRead(transport.NewMalformedError([]byte(line), m, reason))
 		return
 	}
-	_ = p.conn.Write(m, "") // no error if the other side has closed
+	_ = p.conn.Write(m, "") // a closed connection is not an error
 }
 
 // Sendf formats a line and sends it.
@@ -202,7 +201,7 @@ func (p *Peer) Next() string {
 		case ok:
 			return line
 		case over:
-			p.t.Fatalf("%s: no next line: the other side has closed the connection", p.name)
+			p.t.Fatalf("%s: no next line: the remote side has closed the connection", p.name)
 		}
 		select {
 		case <-p.arrived:
@@ -274,7 +273,7 @@ func (p *Peer) WantNothing() {
 	}
 }
 
-// Disconnected waits like TakeAll and reports whether the other side has closed the connection.
+// Disconnected waits like TakeAll and reports whether the remote side has closed the connection.
 func (p *Peer) Disconnected() bool {
 	synctest.Wait()
 	p.mu.Lock()

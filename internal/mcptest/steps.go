@@ -40,7 +40,8 @@ func (p *Peer) SendError(id wire.ID, object string) {
 const InitializeResult = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},` +
 	`"serverInfo":{"name":"scripted","version":"1"}}`
 
-// ServeHandshake receives initialize and initialized. If result is "", InitializeResult is sent.
+// ServeHandshake receives initialize, sends result ("" = InitializeResult), and receives
+// notifications/initialized.
 func (p *Peer) ServeHandshake(result string) {
 	p.t.Helper()
 	if result == "" {
@@ -55,7 +56,7 @@ const DiscoverResult = `{"resultType":"complete","supportedVersions":["2026-07-2
 	`"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public",` +
 	`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`
 
-// ServeDiscover receives server/discover. If result is "", DiscoverResult is sent.
+// ServeDiscover receives server/discover and sends result; "" = DiscoverResult.
 func (p *Peer) ServeDiscover(result string) {
 	p.t.Helper()
 	if result == "" {
@@ -77,7 +78,7 @@ func (p *Peer) ServeStartup(names ...string) {
 	p.ServeToolsList(ToolsResult(names...))
 }
 
-// ToolsResult returns a tools/list result with tools of these names.
+// ToolsResult returns a tools/list result with tools that have these names.
 func ToolsResult(names ...string) string {
 	all := make([]string, 0, len(names))
 	for _, name := range names {

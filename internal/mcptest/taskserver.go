@@ -10,13 +10,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A TaskServer is a server of revision 2026-07-28 with the extension
-// io.modelcontextprotocol/tasks, which no Go SDK implements. It implements the server of the
-// conformance suite's tasks-* scenarios and passes them. It does not use package protocol,
-// because tests compare that package with it.
+// A TaskServer is a server of revision 2026-07-28 with the extension io.modelcontextprotocol/tasks,
+// which no Go SDK implements. It is a server for the tasks-* scenarios of the conformance suite,
+// and passes them. It does not use package protocol, because tests compare that package with the
+// TaskServer.
 //
-// It serves any number of Conns, see Serve, and is an http.Handler. It spends time only in
-// timers, so that in a synctest bubble it takes no real time. Its tools:
+// A TaskServer serves any number of Conns (see Serve), and is an http.Handler. It waits only in
+// timers, so that it takes no real time in a synctest bubble. Its tools:
 //
 //	greet{name}               never a task
 //	slow_compute{seconds}     a task, except for 0 seconds or a client without tasks
@@ -26,9 +26,9 @@ import (
 //	multi_input               a task with two concurrent input requests
 //	test_tool_with_task       an input request first, then a task
 //
-// All but the first two require that the client declares the extension, and those with input
-// requests that it declares elicitation as well. A task's id is sufficient to access it. A task
-// is deleted [TaskTTL] after its creation.
+// All tools except the first two require that the client declares the extension. Tools with input
+// requests also require that the client declares elicitation. The id of a task is sufficient to
+// access the task. A task is deleted [TaskTTL] after its creation.
 type TaskServer struct {
 	mu        sync.Mutex
 	tasks     map[string]*task
@@ -44,7 +44,7 @@ const (
 	TaskDelay        = 20 * time.Millisecond
 )
 
-// task is the wire format of a task, and its state.
+// task is the state of a task, and its wire format.
 type task struct {
 	Type          string                  `json:"resultType,omitempty"`
 	ID            string                  `json:"taskId"`
@@ -77,7 +77,7 @@ func NewTaskServer() *TaskServer {
 	return &TaskServer{tasks: make(map[string]*task), listeners: make(map[*listener]bool)}
 }
 
-// Serve serves the requests from c until it ends.
+// Serve serves the requests from c until the connection ends.
 func (s *TaskServer) Serve(c transport.Conn) {
 	open := make(map[wire.ID]*listener)
 	for {
@@ -133,7 +133,7 @@ func (s *TaskServer) RunningTasks() (n int) {
 	return n
 }
 
-// after calls do under mu when wait has passed, unless the server is closed.
+// after calls do, with mu held, when wait has passed, unless the server is closed.
 func (s *TaskServer) after(wait time.Duration, do func()) {
 	time.AfterFunc(wait, func() {
 		s.mu.Lock()
@@ -156,7 +156,7 @@ func (s *TaskServer) createTaskLocked() (*task, any) {
 	return t, result
 }
 
-// setStatusLocked changes a task that has not ended and notifies its listeners.
+// setStatusLocked changes a task that has not ended, and notifies the listeners of the task.
 func (s *TaskServer) setStatusLocked(t *task, status string, how func(*task)) {
 	if t.Status != "working" && t.Status != "input_required" {
 		return
@@ -170,7 +170,7 @@ func (s *TaskServer) setStatusLocked(t *task, status string, how func(*task)) {
 	}
 }
 
-// requestInputLocked sets input requests of a task. When all have responses,
+// requestInputLocked sets the input requests of a task. When all input requests have responses,
 // onAnswered is called.
 func (s *TaskServer) requestInputLocked(
 	t *task, inputs map[string]inputRequest, onAnswered func(map[string]inputResponse),
@@ -209,8 +209,8 @@ type listener struct {
 	send  func(wire.Message) bool
 }
 
-// notifyLocked sends a notification to a listener, and removes the listener if that fails. send
-// must not block, because it is called under mu to keep the order.
+// notifyLocked sends a notification to a listener, and removes the listener if sending fails. send
+// must not block, because it is called with mu held, to keep the order.
 func (s *TaskServer) notifyLocked(l *listener, method string, params any) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(wire.Encode(params), &fields); err != nil {
@@ -227,12 +227,13 @@ func (s *TaskServer) endListenLocked(l *listener) {
 	l.send(wire.NewResult(l.id, []byte(`{"resultType":"complete","_meta":`+l.meta()+`}`)))
 }
 
-// meta returns the _meta of the messages of the listen.
+// meta returns the _meta of messages to the listener.
 func (l *listener) meta() string {
 	return `{"io.modelcontextprotocol/subscriptionId":` + string(l.id) + `}`
 }
 
-// removeListener ends a listen whose client has cancelled it or disconnected. l may be nil.
+// removeListener removes a listener whose client has cancelled the listen request or disconnected.
+// l may be nil.
 func (s *TaskServer) removeListener(l *listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

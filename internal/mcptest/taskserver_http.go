@@ -8,7 +8,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// maxUnsent is the number of unsent messages of a listen beyond which its client is disconnected.
+// maxUnsent is the maximum number of unsent messages of a listener. If there are more, its client
+// is disconnected.
 const maxUnsent = 64
 
 // ServeHTTP implements http.Handler, for any path.
@@ -35,7 +36,7 @@ func (s *TaskServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := parseParams(m); err != nil {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
-		// No error if the client has disconnected.
+		// A client that has disconnected is not an error.
 		_, _ = w.Write(wire.NewErrorResponse(m.ID(), err).Raw())
 		return
 	}
@@ -66,7 +67,7 @@ func (s *TaskServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func checkHeaders(h http.Header, m wire.Message, p *taskParams) *wire.Error {
 	want := map[string]string{"MCP-Protocol-Version": p.Meta.Version, "Mcp-Method": m.Method()}
 	if nameParams[m.Method()] != "" {
-		want["Mcp-Name"] = p.Name + p.TaskID // one of the two is ""
+		want["Mcp-Name"] = p.Name + p.TaskID // one of the two is empty
 	}
 	for name, value := range want {
 		if got := h.Get(name); got != value {
@@ -84,10 +85,11 @@ func writeHTTPResponse(w http.ResponseWriter, m wire.Message) {
 	case e.Code <= -32020 && e.Code >= -32099, e.Code == wire.CodeInvalidRequest:
 		w.WriteHeader(http.StatusBadRequest)
 	}
-	_, _ = w.Write(m.Raw()) // no error if the client has disconnected
+	_, _ = w.Write(m.Raw()) // a disconnected client is not an error
 }
 
-// writeStream sends the messages of a listen, until its result or until the client disconnects.
+// writeStream sends the messages to a listener, until the result of its request is sent or the
+// client disconnects.
 func writeStream(w http.ResponseWriter, r *http.Request, messages <-chan wire.Message) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for {

@@ -69,16 +69,16 @@ func parseParams(m wire.Message) (*taskParams, *wire.Error) {
 	return p, nil
 }
 
-// nameParams contains the supported methods. The value is the param that HTTP clients repeat in
-// the header Mcp-Name.
+// nameParams contains the supported methods. Each value is the param that HTTP clients repeat in
+// the header Mcp-Name; "" = none.
 var nameParams = map[string]string{
 	"server/discover": "", "tools/list": "", "subscriptions/listen": "",
 	"tools/call": "name", "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",
 }
 
-// handle handles a request. Messages for its client are passed to send, now or later, from any
-// goroutine but one at a time. If the request opens a listen, handle returns the listener. reject
-// may be nil; its error is sent instead of a result.
+// handle handles a request. It passes messages for the client to send, now or later, from any
+// goroutine, but one at a time. If the request is a subscriptions/listen, handle returns the
+// listener. reject may be nil; if it returns an error, the error is sent instead of a result.
 func (s *TaskServer) handle(
 	m wire.Message, reject func(*taskParams) *wire.Error, send func(wire.Message) bool,
 ) *listener {
@@ -145,7 +145,7 @@ func (s *TaskServer) resultLocked(method string, p *taskParams) (any, *wire.Erro
 	return json.RawMessage(`{"resultType":"complete"}`), nil
 }
 
-// listenLocked opens a listen for the existing ones among the tasks.
+// listenLocked creates a listener for those of the requested tasks that exist.
 func (s *TaskServer) listenLocked(
 	m wire.Message, p *taskParams, send func(wire.Message) bool,
 ) *listener {

@@ -7,7 +7,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// callToolLocked starts a tool call. The response is sent now or later.
+// callToolLocked starts a tool call. It passes the response to reply, now or later.
 func (s *TaskServer) callToolLocked(p *taskParams, reply func(any, *wire.Error)) {
 	s.calls++
 	computed := textResult(fmt.Sprintf("computed for %v s", p.Arguments.Seconds), false)

@@ -1,7 +1,8 @@
-// Package faults implements a faulty MCP server for tests: on stdio as the program faults/stub,
-// and over HTTP as [HTTPStub]. Faults are described as a [Fault], in two places: in the server's
-// [Script], for all messages of a method, and in the arguments of the tool "do", for that call
-// only. So the client controls when a fault occurs, and a run can be repeated from a seed.
+// Package faults implements a faulty MCP server for tests: on stdio as the program faults/stub, and
+// over HTTP as [HTTPStub]. Each fault is described by a [Fault], in one of two places: in the
+// [Script] of the server, for all messages of a method, or in the arguments of the tool "do", for
+// one call. The client therefore controls when a fault occurs, and a run can be repeated from a
+// seed.
 //
 //	stub -script '{"name":"s1","on":{"tools/list":[{"fault":"die","at":"middle"}]}}'
 //	tools/call do {"fault":"noise","where":"between","nonce":"returned as by echo"}
@@ -13,6 +14,6 @@
 //	      has a token; it can be cancelled
 //	do    is echo with a fault {"fault": …}, or several {"deeds": [{"fault": …}, …]}
 //
-// All three return the same result if the fault permits. All bytes are written by hand. The
-// package is for tests only.
+// All three return the same result if the fault permits. The package composes its messages without
+// an MCP library, so that they can be invalid. It is for tests only.
 package faults

@@ -14,8 +14,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An HTTPStub is the stub over streamable HTTP, at any path. Its generation is given by the
-// script. Requests without a response end when the client disconnects or Close is called.
+// An HTTPStub is the stub over streamable HTTP, at any path. The script determines its generation.
+// Requests without a response end when the client disconnects or Close is called.
 type HTTPStub struct {
 	*server
 	closed chan struct{}
@@ -24,7 +24,7 @@ type HTTPStub struct {
 	stateMu    sync.Mutex
 	sessions   map[string]bool
 	lostStatus int     // HTTP status for unknown sessions
-	nextFaults []Fault // for the next POSTs
+	nextFaults []Fault // faults for the next POSTs
 	mutedUntil time.Time
 }
 
@@ -48,8 +48,8 @@ func (h *HTTPStub) FailNext(f Fault, n int) {
 	}
 }
 
-// DropSessions drops all sessions. Requests of unknown sessions then get status 404, 400, or 200
-// with an error in the body; 0 = 404.
+// DropSessions drops all sessions. From then on, requests of unknown sessions get this status: 404,
+// 400, or 200, with an error in the body; 0 = 404.
 func (h *HTTPStub) DropSessions(status int) {
 	h.stateMu.Lock()
 	defer h.stateMu.Unlock()
@@ -158,7 +158,8 @@ func (h *HTTPStub) takeNextFault() (faults []Fault) {
 	return faults
 }
 
-// checkSession returns the status for a missing or unknown session, 0 if the session is valid.
+// checkSession returns the status for a missing or unknown session; 0 = the session is valid or not
+// needed.
 func (h *HTTPStub) checkSession(r *http.Request, m *wire.Message) int {
 	if m != nil && (isModern(*m) || m.Method() == "initialize" || m.Method() == "server/discover") {
 		return 0
@@ -333,7 +334,7 @@ func (h *HTTPStub) writeChunks(w http.ResponseWriter, text []byte, p responsePla
 	}
 }
 
-// applyHTTPFault applies a fault of HTTPKinds. It returns true if that was the response.
+// applyHTTPFault applies a fault of HTTPKinds. It returns true if the fault replaces the response.
 func (h *HTTPStub) applyHTTPFault(
 	w http.ResponseWriter, r *http.Request, m wire.Message, f Fault,
 ) bool {

@@ -19,9 +19,9 @@ type responsePlan struct {
 	before   [][]byte // messages or noise before the response
 	between  []byte   // inserted in the middle of the response
 	response []byte   // nil = none
-	after    [][]byte
+	after    [][]byte // messages or noise after the response
 
-	chunkSize  int // bytes per write; 0 = all
+	chunkSize  int // bytes per write; 0 = all bytes
 	chunkPause time.Duration
 
 	die         *Fault
@@ -41,8 +41,8 @@ const (
 	banner    = "✓ server ready, and this is no JSON"
 )
 
-// plan applies faults to the response to m. other is the id of another request in flight, "" if
-// there is none.
+// plan applies faults to the response to m. other is the id of another request in flight; "" =
+// none.
 func (s *server) plan(m wire.Message, faults []Fault, other wire.ID) responsePlan {
 	p := responsePlan{}
 	id, extra := m.ID(), ""
@@ -132,8 +132,8 @@ func (p *responsePlan) addNoise(f Fault) {
 	}
 }
 
-// response returns the response to m with the given id. It does not use package wire, which
-// cannot write invalid UTF-8.
+// respond returns the response to m with the given id. extra contains further members of the
+// result. It does not use package wire, which cannot write invalid UTF-8.
 func (s *server) respond(m wire.Message, id wire.ID, rpcErr *wire.Error, extra string) []byte {
 	result := []byte(nil)
 	switch {

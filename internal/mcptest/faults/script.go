@@ -15,19 +15,20 @@ type Script struct {
 	Name       string `json:"name"` // reported by echo; "" = stub
 	Generation string `json:"era"`  // legacy (""), modern or both
 
-	Capabilities json.RawMessage `json:"capabilities"` // declared instead of the supported ones
-	// Reported in the handshake regardless of the request.
+	Capabilities json.RawMessage `json:"capabilities"` // declared ones; nil = the supported ones
+	// Revision is reported in the handshake regardless of the request; "" = the requested one.
 	Revision string `json:"revision"`
-	// Methods that are not supported, even if they are declared.
+	// UnknownMethods are not supported, even if they are declared.
 	UnknownMethods []string `json:"refuses"`
-	// The tools tool_0 and so on, in addition to echo, slow and do.
+	// ExtraTools is the number of tools (tool_0 and so on) in addition to echo, slow and do.
 	ExtraTools int `json:"tools"`
 	PageSize   int `json:"page"` // tools per page; 0 = all
-	// "endless": there is always a next page; "circle": the first page follows the last.
+	// PageLoop is "endless" if there is always a next page, and "circle" if the first page follows
+	// the last page.
 	PageLoop string `json:"pages"`
 
-	// On contains the faults for each message of a method, and for "start", before anything is
-	// read.
+	// On contains the faults for each message of a method, and the faults for "start", which are
+	// applied before anything is read.
 	On map[string][]Fault `json:"on"`
 
 	IgnoreStop bool `json:"stubborn"` // neither SIGTERM nor the end of stdin ends the process
@@ -37,7 +38,7 @@ type Script struct {
 	NoGet        bool `json:"noGet"`  // GET gets status 405
 }
 
-// A Fault is one fault. The fields in use depend on Kind.
+// A Fault is one fault. Kind determines which fields are used.
 type Fault struct {
 	// Kind is one of:
 	//
@@ -61,7 +62,7 @@ type Fault struct {
 	//	error    an error with Code
 	//	ask      first a request of method What with the params Text; the result has its response
 	//
-	// For HTTPStub only (where die closes the connection, and stderr, deaf and fork have no
+	// Only for HTTPStub (in which die closes the connection, and stderr, deaf and fork have no
 	// effect):
 	//
 	//	status   Code, RetryAfter as the header Retry-After, Text as an HTML page
@@ -84,16 +85,16 @@ type Fault struct {
 	Code       int      `json:"code,omitempty"`
 	Duration   Duration `json:"for,omitempty"`
 
-	// Skip is the number of messages of the method that are skipped first. MaxTimes is the
-	// maximum number of times that one process applies the fault; 0 = no limit. OnceFile names a
-	// file: only the process that can create it applies the fault. These three are for Scripts
-	// only.
+	// Skip is the number of messages of the method before the first with the fault. MaxTimes is the
+	// maximum number of times that one process applies the fault; 0 = no limit. OnceFile is the
+	// path of a file: only the process that creates the file applies the fault; "" = no such limit.
+	// These three fields are used in Scripts only.
 	Skip     int    `json:"skip,omitempty"`
 	MaxTimes int    `json:"most,omitempty"`
 	OnceFile string `json:"once,omitempty"`
 }
 
-// A Duration is a time.Duration, in JSON a string like "20ms".
+// A Duration is a time.Duration that is a string like "20ms" in JSON.
 type Duration time.Duration
 
 func (s *Duration) UnmarshalJSON(text []byte) error {
@@ -110,7 +111,7 @@ func (s Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Durat
 
 func (f Fault) times() int { return max(f.Times, 1) }
 
-// StdioKinds are the kinds of faults on stdio, and HTTPKinds the further ones of HTTPStub.
+// StdioKinds are the kinds of faults on stdio. HTTPKinds are the additional kinds of HTTPStub.
 var (
 	StdioKinds = []string{
 		"delay", "noise", "chunks", "stderr", "die", "deaf", "mute", "silent", "fork", "stubborn",

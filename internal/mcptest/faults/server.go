@@ -124,7 +124,7 @@ func param(m wire.Message, key string) []byte {
 	return found
 }
 
-// toolsPage returns a page of the tools. cursor is the index of the first one.
+// toolsPage returns a page of the tools. cursor is the index of the first tool of the page.
 func (s *server) toolsPage(cursor string, stateless bool) []byte {
 	names := []string{"echo", "slow", "do"}
 	for i := range s.ExtraTools {
@@ -164,7 +164,8 @@ func (s *server) toolsPage(cursor string, stateless bool) []byte {
 	return []byte(b.String())
 }
 
-// echoResult returns the result of a tool call. more contains further members of its content.
+// echoResult returns the result of a tool call. extra contains further members of the structured
+// content.
 func (s *server) echoResult(m wire.Message, extra string) []byte {
 	got := m.Part(wire.PartArguments)
 	if got == nil {

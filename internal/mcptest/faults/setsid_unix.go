@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// setsid makes a process leave the session, and so the process group.
+// setsid starts a process in a new session, and therefore in a new process group.
 func setsid(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }

@@ -23,9 +23,9 @@ import (
 // ScriptEnv is an environment variable with the default of the flag -script.
 const ScriptEnv = "FAULTS_SCRIPT"
 
-// Main runs the stub on stdin and stdout until stdin ends, and returns the exit code. It exits by
-// itself if a Fault requires it. A fork fault starts the running executable again, so Main has to
-// be called from its main function.
+// Main runs the stub on stdin and stdout until stdin ends, and returns the exit code. It ends the
+// process itself if a Fault requires that. A fork fault starts the running executable again, so the
+// main function of the executable must call Main.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("stub", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -76,12 +76,12 @@ type stub struct {
 
 	calls sync.WaitGroup
 
-	writeMu sync.Mutex // held while a line is written
+	writeMu sync.Mutex // held during the write of a line
 	stdout  io.Writer
 
 	stateMu      sync.Mutex
-	cancels      map[wire.ID]context.CancelFunc // of calls that can be cancelled
-	pending      map[wire.ID]chan wire.Message  // requests to the client
+	cancels      map[wire.ID]context.CancelFunc // for calls that can be cancelled
+	pending      map[wire.ID]chan wire.Message  // unanswered requests to the client
 	requestCount int
 	muted        bool
 	mutedUntil   time.Time // zero = forever
@@ -125,7 +125,7 @@ func (s *stub) ignoreTermination() {
 	s.ignoreStop = true
 }
 
-// handleLine handles a line. Slow work is done on a goroutine of its own.
+// handleLine handles a line. It starts a goroutine for slow work.
 func (s *stub) handleLine(line []byte) {
 	m, err := wire.Parse(line)
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *stub) handleLine(line []byte) {
 	}
 	if m.Kind() != wire.Request || m.Method() != "tools/call" ||
 		m.Name() == "echo" && len(faults) == 0 {
-		s.execute(context.Background(), m, p) // keeps the order with the next line
+		s.execute(context.Background(), m, p) // before the next line, to keep the order
 		s.pauseReading(p)
 		return
 	}
@@ -202,7 +202,7 @@ func (s *stub) pauseReading(p responsePlan) {
 	}
 }
 
-// otherCall returns the id of another call in flight, "" if there is none.
+// otherCall returns the id of another call in flight; "" = none.
 func (s *stub) otherCall(not wire.ID) wire.ID {
 	s.stateMu.Lock()
 	defer s.stateMu.Unlock()
@@ -294,8 +294,8 @@ func (s *stub) writeResponse(p responsePlan) {
 	}
 }
 
-// writeLine writes a line, in chunks if chunk is not 0. at is called between two chunks; false
-// stops writing. A muted stub writes nothing.
+// writeLine writes a line, in chunks if chunk is not 0. at is called between two chunks; if it
+// returns false, writing stops. A muted stub writes nothing.
 func (s *stub) writeLine(line []byte, chunk int, pause time.Duration, at func(written int) bool) {
 	s.stateMu.Lock()
 	muted := s.muted && (s.mutedUntil.IsZero() || time.Now().Before(s.mutedUntil))
@@ -344,7 +344,7 @@ func (s *stub) writeStderr(size int) {
 	}
 }
 
-// sendRequest sends a request to the client and returns its response, null if there is none.
+// sendRequest sends a request to the client and returns the response; null if there is no response.
 func (s *stub) sendRequest(ctx context.Context, f Fault) []byte {
 	response := make(chan wire.Message, 1)
 	s.stateMu.Lock()

@@ -1,5 +1,5 @@
-// Package gosource parses the Go files of this module for tests that check rules which the compiler
-// does not know.
+// Package gosource parses the Go files of this module, for tests of rules that the compiler does
+// not check.
 package gosource
 
 import (
@@ -17,9 +17,9 @@ import (
 
 // File is a parsed Go file.
 type File struct {
-	// its directory, relative to the root of the module, with slashes; "." for the root
+	// directory, relative to the root of the module, with slashes; "." = root
 	Dir    string
-	Path   string // its path, relative to the root of the module, with slashes
+	Path   string // path, relative to the root of the module, with slashes
 	Text   []byte
 	Syntax *ast.File
 	Set    *token.FileSet // positions of Syntax
@@ -35,7 +35,7 @@ func (f *File) Position(pos token.Pos) string {
 }
 
 // Files returns all Go files of the module that contains the working directory, for all operating
-// systems and build tags, and fails the test if one cannot be parsed.
+// systems and build tags. It fails the test if a file cannot be parsed.
 func Files(t *testing.T) []*File {
 	t.Helper()
 	files, err := parseAll()

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Eventually waits up to 10 s until ok returns true, and fails the test otherwise.
+// Eventually waits until ok returns true, and fails the test after 10 s.
 func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -32,7 +32,7 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Exists reports whether a process exists. A zombie exists.
+// Exists reports whether a process exists, possibly as a zombie.
 func Exists(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 // Running reports whether a process exists and is not a zombie. It works on Linux only.
@@ -62,15 +62,15 @@ const (
 	Sleep         = "exec sleep 60"
 )
 
-// Detached returns shell code that starts a process in a session of its own whose parent has
-// exited. The process writes its id to file, which it knows as $FILE, and then runs script.
+// Detached returns shell code that starts a process in a session of its own, whose parent has
+// exited. The process writes its id to file ($FILE in the script) and then runs script.
 func Detached(file, script string) string {
 	return fmt.Sprintf("(FILE=%s setsid sh -c 'echo $$ > $FILE; %s' <&- >&- 2>&- &); ",
 		file, strings.ReplaceAll(script, "'", `'\''`))
 }
 
-// InSubreaper runs the test that calls it again in a new process, in which it calls become and
-// returns true. In the first process it returns false once that process has ended.
+// InSubreaper runs the calling test again in a new process. In the new process it calls become and
+// returns true. In the first process it returns false when the new process has ended.
 func InSubreaper(t *testing.T, become func() (stop func())) bool {
 	t.Helper()
 	const env = "TEST_IN_SUBREAPER"
@@ -87,14 +87,14 @@ func InSubreaper(t *testing.T, become func() (stop func())) bool {
 	return false
 }
 
-// A Subprocess is a second process of the same test, to be killed by the test.
+// A Subprocess is a second process of the same test, which the test can kill.
 type Subprocess struct {
 	cmd *exec.Cmd
 	dir string
 }
 
-// StartSubprocess runs the test that calls it again in a new process. There it returns nil, and the
-// environment variable DIR names a directory that both processes use.
+// StartSubprocess runs the calling test again in a new process. In the new process it returns nil,
+// and the environment variable DIR contains the path of a directory that both processes use.
 func StartSubprocess(t *testing.T) *Subprocess {
 	t.Helper()
 	const env = "TEST_VICTIM"

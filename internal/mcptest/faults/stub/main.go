@@ -1,4 +1,4 @@
-// Command stub is the fault stub as a program: see package faults.
+// Command stub is the program of the faulty server on stdio; see package faults.
 package main
 
 import (
