@@ -56,7 +56,7 @@ func TestApply_ReplacesChangedBackendOnly(t *testing.T) {
 		<-done
 		h.wantNames("v", "u")
 		if !a.Disconnected() || b.Disconnected() {
-			t.Error("the wrong one ended")
+			t.Error("the wrong backend ended")
 		}
 		c, _ := h.call("a")
 		next.SendResult(next.WantRequest("tools/call").ID(), "{}")
@@ -85,7 +85,7 @@ func TestApply_OrderChangesNamesOnly(t *testing.T) {
 		}
 		if len(h.dialTimes("a"))+len(h.dialTimes("b")) != 2 || a.Disconnected() ||
 			b.Disconnected() {
-			t.Error("something was started again")
+			t.Error("a backend was started again")
 		}
 	})
 }
@@ -100,7 +100,7 @@ func TestApply_BeforeStart(t *testing.T) {
 		began := time.Now()
 		<-h.startApply(change(withEnv(all[0], "new"), all[2]))
 		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %v", took)
+			t.Errorf("Apply took %v", took)
 		}
 		gone.want(t, removed)
 		h.Cancel("a", pending, nil)
@@ -164,7 +164,7 @@ func TestApply_AddsAndRemoves(t *testing.T) {
 			names = append(names, s.Name)
 		}
 		if !slices.Equal(names, []string{"a", "c"}) {
-			t.Errorf("status of %q", names)
+			t.Errorf("got the status of %q", names)
 		}
 
 		again := h.startApply(change(all...)) // it is added again
@@ -215,7 +215,7 @@ func TestApply_HangingBackendDelaysNoOther(t *testing.T) {
 		slow.ServeStartup("w")
 		h.wantNames("a__t", "b__w", "c__v")
 		if a.Disconnected() || !b.Disconnected() {
-			t.Error("the wrong one ended")
+			t.Error("the wrong backend ended")
 		}
 		call, _ := h.call("a")
 		a.SendResult(a.WantRequest("tools/call").ID(), "{}")
@@ -255,7 +255,7 @@ func TestApply_Disables(t *testing.T) {
 		<-h.startApply(change(off, all[1]))
 		h.wantNames("u")
 		if !a.Disconnected() {
-			t.Error("it is still running")
+			t.Error("the disabled backend is still running")
 		}
 		c, _ := h.call("a")
 		c.want(t, "it is disabled in the configuration")
@@ -350,7 +350,7 @@ func TestApply_Timeout(t *testing.T) {
 		slow := h.nextProcess("a")
 		<-done
 		if took := time.Since(began); took != 30*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("Apply took %v", took)
 		}
 		h.wantNames("u")
 		c, _ := h.call("a") // queued for the start, like any other call
@@ -373,7 +373,7 @@ func TestApply_ContextEndsWaitOnly(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took != time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("Apply took %v", took)
 		}
 		if !a.Disconnected() {
 			t.Error("nothing was changed")
@@ -417,7 +417,7 @@ func TestApply_OneAtATime(t *testing.T) {
 		<-second
 		h.wantNames("v")
 		if !one.Disconnected() || two.Disconnected() {
-			t.Error("the wrong one ended")
+			t.Error("the wrong backend ended")
 		}
 	})
 }
@@ -433,7 +433,7 @@ func TestApply_CatalogOptions(t *testing.T) {
 		<-h.startApply(c)
 		h.wantNames("a--t", "b--t")
 		if len(h.dialTimes("a")) != 1 {
-			t.Error("it was started again")
+			t.Error("backend a was started again")
 		}
 	})
 }
@@ -452,12 +452,12 @@ func TestApply_CatalogWait(t *testing.T) {
 			time.Sleep(time.Minute - time.Second)
 			synctest.Wait()
 			if h.View().Settled {
-				t.Error("it is over too early")
+				t.Error("the wait is over too early")
 			}
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 			if !h.View().Settled {
-				t.Error("it is not over")
+				t.Error("the wait is not over")
 			}
 		})
 }
@@ -490,7 +490,7 @@ func TestApply_OnSlowStart(t *testing.T) {
 		h.wantNames("t", "q", "s")
 		h.wantState("hang", backends.Starting)
 		if len(late) > 0 {
-			t.Error("it is notified twice")
+			t.Error("OnSlowStart was called twice")
 		}
 		c = change(all[:2]...)
 		c.OnSlowStart = func(names []string) { t.Errorf("waits for %v", names) }

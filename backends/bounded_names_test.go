@@ -32,6 +32,6 @@ func TestRemovedNamesAreBounded(t *testing.T) {
 		m.addRemoved(fmt.Sprint(n))
 	}
 	if len(m.removedNames) != maxRemovedNames {
-		t.Errorf("%d are remembered", len(m.removedNames))
+		t.Errorf("%d names are remembered", len(m.removedNames))
 	}
 }

@@ -50,7 +50,7 @@ func TestOpenBreaker(t *testing.T) {
 		}
 		time.Sleep(40 * time.Second)
 		if len(h.dialTimes("a")) != n+1 {
-			t.Errorf("tried %d times", len(h.dialTimes("a"))-n)
+			t.Errorf("started %d times", len(h.dialTimes("a"))-n)
 		}
 		h.breakDial("a", nil)
 		a := h.nextProcess("a")
@@ -131,7 +131,7 @@ func TestQueuedCallEndsWhenBreakerOpens(t *testing.T) {
 		for _, c := range late {
 			c.mu.Lock()
 			if len(c.results) != 1 || !strings.Contains(c.results[0], "exit 3") {
-				t.Errorf("it ended with %q", c.results)
+				t.Errorf("the queued call ended with %q", c.results)
 			}
 			c.mu.Unlock()
 		}
@@ -305,7 +305,7 @@ func TestCONC04_NoRetryOfCallThatMayHaveRun(t *testing.T) {
 				call.want(t, "signal: killed")
 				if lost, ok := errors.AsType[*transport.CallLostError](call.err); !ok ||
 					!lost.MayHaveRun {
-					t.Errorf("it ended with %#v", call.err)
+					t.Errorf("the call ended with %#v", call.err)
 				}
 				other := h.callFor("one", "a")
 				p = h.nextProcess("a")

@@ -79,7 +79,7 @@ func TestPrune_TooManyFiles(t *testing.T) {
 	prune(dir, now)
 	if got := fileNames(t, dir); len(got) != maxCacheFiles ||
 		got[len(got)-1] != "b499-0123456789ab.json" {
-		t.Errorf("%d are left, the last is %s", len(got), got[len(got)-1])
+		t.Errorf("%d files are left, the last is %s", len(got), got[len(got)-1])
 	}
 }
 
@@ -101,7 +101,7 @@ func FuzzCatalogCache(f *testing.F) {
 		}
 		again, err := parseCache(c.encode())
 		if err != nil {
-			t.Fatalf("written again it is refused: %v\n%q\n%q", err, text, c.encode())
+			t.Fatalf("the cache written again is refused: %v\n%q\n%q", err, text, c.encode())
 		}
 		if again.instructions != c.instructions ||
 			!bytes.Equal(again.capabilities, c.capabilities) || again.unprobeable != c.unprobeable {

@@ -124,7 +124,7 @@ func (cl *callLimiter) enqueueLocked(s *callSlot, q queuedCall) (refused *callSl
 }
 
 // queueFullError returns the error of a call that gets no slot. why is the reason why the call is
-// not queued, or not any longer.
+// not queued, or is removed from the queue.
 func (cl *callLimiter) queueFullError(why string) error {
 	calls := "calls"
 	if cl.limit == 1 {

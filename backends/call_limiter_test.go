@@ -89,7 +89,7 @@ func TestLimiter_QueueWaitExpires(t *testing.T) {
 				&peer.Call{Handler: late})
 			time.Sleep(30*time.Second - 1)
 			if len(late) > 0 {
-				t.Fatal("it is refused early")
+				t.Fatal("the call is refused early")
 			}
 			time.Sleep(time.Nanosecond)
 			lost, _ := errors.AsType[*transport.CallLostError]((<-late).Err)

@@ -36,7 +36,7 @@ func TestCache_StoresCatalog(t *testing.T) {
 	o.Backends[0].Tools = config.Filter{Deny: []string{"hidden"}}
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		if _, err := os.Stat(dir); err == nil {
-			t.Error("the directory is made before there is anything to keep")
+			t.Error("the directory was created before the first write")
 		}
 		a := h.nextProcess("a")
 		a.ServeHandshake(`{"protocolVersion":"2025-11-25","instructions":"<Search> \"all\""}`)
@@ -111,7 +111,7 @@ func TestCache_UnchangedListIsNotWritten(t *testing.T) {
 		})
 	}
 	if files, _ := os.ReadDir(o.StateDir); len(files) != 0 {
-		t.Error("it was written without a change")
+		t.Error("the cache was written without a change")
 	}
 }
 
@@ -252,7 +252,7 @@ func TestCache_OtherThanFileIsIgnored(t *testing.T) {
 				t.Errorf("kept %q, %v", now, err)
 			}
 			if text, err := os.ReadFile(elsewhere); err == nil && string(text) != "secret" {
-				t.Errorf("what the link led to is %q now", text)
+				t.Errorf("the target of the link is %q now", text)
 			}
 			if half, _ := filepath.Glob(o.StateDir + "/*.tmp"); len(half) > 0 {
 				t.Errorf("left behind: %q", half)

@@ -84,7 +84,7 @@ func TestFRAME05_StartTimeoutLeavesNoChild(t *testing.T) {
 		Log: slog.New(slog.DiscardHandler)})
 	end := runUntilSettled(s)
 	if err := s.Status()[0].Err; err == nil || !strings.Contains(err.Error(), "start_timeout") {
-		t.Errorf("it failed with %v", err)
+		t.Errorf("the backend failed with %v", err)
 	}
 	end() // nothing is left after end has returned
 	text, err := os.ReadFile(file)

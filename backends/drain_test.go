@@ -128,7 +128,7 @@ func TestApply_CallsEndOnSessionConnections(t *testing.T) {
 		q.SendResult(second.ID(), "{}")
 		two.wantResult(t)
 		if !q.Disconnected() {
-			t.Error("it is still running")
+			t.Error("the server of the session is still running")
 		}
 	})
 }
@@ -146,7 +146,7 @@ func TestApply_SessionConnectionsReconnectOnDemand(t *testing.T) {
 		c.wantResult(t)
 		h.replace(withEnv(all[0], "new"))
 		if !p.Disconnected() {
-			t.Error("it is still running")
+			t.Error("the old server is still running")
 		}
 		if n := len(h.dialTimes("a")); n != 3 {
 			t.Errorf("dialled %d times", n)
@@ -408,7 +408,7 @@ func TestApply_CancelAtDrainingBackend(t *testing.T) {
 			t.Errorf("notified %s", m.Raw())
 		}
 		if !a.Disconnected() {
-			t.Error("it is still running")
+			t.Error("the old server is still running")
 		}
 	})
 }
@@ -443,7 +443,7 @@ func TestApply_CloseSessionAtDrainingBackend(t *testing.T) {
 		c.want(t, "")
 		h.CloseSession("one")
 		if !p.Disconnected() {
-			t.Error("it is still running")
+			t.Error("the server of the session is still running")
 		}
 	})
 }
@@ -465,7 +465,7 @@ func TestApply_ExclusiveServer(t *testing.T) {
 		next.SendResult(next.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 		if took := time.Since(began); took > 250*time.Millisecond {
-			t.Errorf("it took %v", took)
+			t.Errorf("the restart took %v", took)
 		}
 		if !a.Disconnected() {
 			t.Error("the old backend is still running")
@@ -535,7 +535,7 @@ func TestApply_ExclusiveServerAndLongCall(t *testing.T) {
 		next.SendResult(next.WantRequest("tools/call").ID(), "{}")
 		c.wantResult(t)
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("the restart took %v", took)
 		}
 	})
 }
@@ -553,7 +553,7 @@ func TestApply_LazyBackendIsNotStarted(t *testing.T) {
 		began := time.Now()
 		<-h.startApply(change(next))
 		if took := time.Since(began); took > 0 {
-			t.Errorf("it took %v", took)
+			t.Errorf("Apply took %v", took)
 		}
 		h.wantNames("t")
 		if !a.Disconnected() || len(h.dialTimes("a")) != 1 {

@@ -194,7 +194,7 @@ func TestRequestsOfLostSession_F_HTTP_13(t *testing.T) {
 				t.Errorf("got %s, %v", a.Raw(), a.Err)
 			}
 			if n := s.count(m); n != 1 {
-				t.Errorf("it ran %d times", n)
+				t.Errorf("the request ran %d times", n)
 			}
 		})
 	}
@@ -224,7 +224,7 @@ func TestSessionLostAgain_F_HTTP_13(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if s.refused != tt.sent {
-				t.Errorf("it was sent %d times", s.refused)
+				t.Errorf("the call was sent %d times", s.refused)
 			}
 		})
 	}
@@ -309,7 +309,7 @@ func TestSettledBackendHasReason_F_HTTP_14(t *testing.T) {
 					<-v.Changed
 				}
 				if got := set.Status()[0]; got.Err == nil {
-					t.Errorf("it is %s without a reason", got.State)
+					t.Errorf("the backend is %s without a reason", got.State)
 				}
 				cancel()
 				<-done

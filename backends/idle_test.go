@@ -211,7 +211,7 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 				h.wantState("a", backends.Ready)
 				time.Sleep(time.Second)
 				if !p.Disconnected() {
-					t.Error("it was not ended")
+					t.Error("the process was not ended")
 				}
 				h.wantState("a", backends.Stopped)
 				if s := h.status("a"); s.Err != nil || !s.NextTry.IsZero() ||
@@ -220,7 +220,7 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				if len(h.dialTimes("a")) != 1 {
-					t.Error("it was started without demand")
+					t.Error("the backend was started without demand")
 				}
 				h.wantNames("t")
 				c, _ = h.call("a")
@@ -253,7 +253,7 @@ func TestIdle_StoppedBackendStaysStopped(t *testing.T) {
 		time.Sleep(time.Hour)
 		h.wantState("a", backends.Stopped)
 		if n := len(h.dialTimes("a")); n != 1 {
-			t.Errorf("it was started %d times", n)
+			t.Errorf("the backend was started %d times", n)
 		}
 	})
 }
@@ -486,7 +486,7 @@ func TestApply_DoesNotStartLazyBackend(t *testing.T) {
 			t.Fatal(err)
 		}
 		if time.Since(began) != 0 || len(h.dialTimes("a")) != 0 {
-			t.Errorf("it took %v, and started it %d times", time.Since(began),
+			t.Errorf("Apply took %v, and started the backend %d times", time.Since(began),
 				len(h.dialTimes("a")))
 		}
 		all := h.Status()

@@ -61,11 +61,11 @@ func TestPing_HangingBackendIsRestarted(t *testing.T) {
 		died := time.Now()
 		time.Sleep(10*time.Second - 1)
 		if a.Disconnected() {
-			t.Error("it is ended too early")
+			t.Error("the connection was ended too early")
 		}
 		h.nextProcess("a").ServeStartup("t")
 		if took := time.Since(died); took > 10300*time.Millisecond {
-			t.Errorf("it was started again after %v", took)
+			t.Errorf("the backend was started again after %v", took)
 		}
 		h.wantState("a", backends.Ready)
 		if lines := h.log.Lines("level=WARN", "backend ended",
@@ -155,7 +155,7 @@ func TestPROC11_BusyIsNotDead(t *testing.T) {
 		a.SendResult(m.ID(), "{}")
 		c.wantResult(t)
 		if n := len(h.dialTimes("a")); n != 1 {
-			t.Errorf("it was started %d times", n)
+			t.Errorf("the backend was started %d times", n)
 		}
 	})
 }

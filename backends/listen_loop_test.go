@@ -101,7 +101,7 @@ func TestListen_ChangesOfModernBackend(t *testing.T) {
 			began := time.Now()
 			b.acceptListen(nil)
 			if took := time.Since(began); took > 250*time.Millisecond {
-				t.Errorf("it took %v", took)
+				t.Errorf("the new listen took %v", took)
 			}
 			b.serveLists("v")
 			h.wantNames("v")
@@ -318,7 +318,7 @@ func TestListen_EndTimeout(t *testing.T) {
 			b.acceptListen([]string{"x:y"})
 			one.want(t, result("0", "{}"))
 			if took := time.Since(began); took != time.Second {
-				t.Errorf("it took %v", took)
+				t.Errorf("the new listen took %v", took)
 			}
 			b.serveLists("t")
 		})

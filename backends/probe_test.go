@@ -474,7 +474,7 @@ func TestProbe_SlowServer(t *testing.T) {
 			if err := h.status("a").Err; err == nil ||
 				!strings.HasPrefix(err.Error(), "it was not ready within 12s (start_timeout)") ||
 				!strings.HasSuffix(err.Error(), "set `era: legacy`)") {
-				t.Errorf("it failed with %v", err)
+				t.Errorf("the backend failed with %v", err)
 			}
 			h.finishLegacyStart(h.nextProcess("a"))
 		})
@@ -486,7 +486,7 @@ func TestProbe_SlowServer(t *testing.T) {
 			began := time.Now()
 			h.finishLegacyStart(h.nextProcess("a"))
 			if took := time.Since(began); took != 0 {
-				t.Errorf("it took %v", took)
+				t.Errorf("the start took %v", took)
 			}
 		})
 	})
@@ -554,7 +554,7 @@ func TestProbe_NeitherGeneration(t *testing.T) {
 				t.Errorf("dialled at %v", at)
 			}
 			if err := h.status("a").Err; err == nil || err.Error() != "initialize: no" {
-				t.Errorf("it failed with %v", err)
+				t.Errorf("the backend failed with %v", err)
 			}
 			p = h.nextProcess("a")
 			p.ServeDiscover("") // probed again, because it may have been replaced

@@ -26,7 +26,7 @@ func TestStartTimeout(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		c.want(t, "it did not start: it was not ready within 10s (start_timeout)")
 		if !first.Disconnected() {
-			t.Error("it was not ended")
+			t.Error("the process was not ended")
 		}
 		first.WantRequest("initialize")
 		first.WantNothing() // "The initialize request MUST NOT be cancelled by clients"
@@ -144,7 +144,7 @@ func TestFRAME08_BackendThatReadsNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		c.want(t, "no answer in time")
 		if took := time.Since(began); took != time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("the call took %v", took)
 		}
 	})
 }

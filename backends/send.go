@@ -200,10 +200,9 @@ func (bc *backendConn) belongsElsewhereLocked(q queuedCall) bool {
 		bc.b.set.SingleClient && bc.capabilitiesDifferLocked(q.call.SessionID)
 }
 
-// reroute sends a call over another connection to the same backend, the connection that the call
-// belongs on (redirect sends it to another backend). The call stays there, unless that is the
-// shared connection and not ready: then the capabilities that its next server will be told are
-// unknown.
+// reroute sends a call over the connection of the same backend that the call belongs on (redirect
+// sends a call to another backend). The call stays on that connection, unless it is the shared
+// connection and not ready: then the capabilities for its next handshake are unknown.
 func (b *Backend) reroute(q queuedCall) {
 	bc := b.conn(q.call.SessionID, false)
 	bc.mu.Lock()

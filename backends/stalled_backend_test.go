@@ -49,12 +49,12 @@ func TestFRAME08_FRAME09_BackendThatStopsReadingIsRestarted(t *testing.T) {
 	// this call fails, too; or the restarted server reads it and does not respond
 	late := <-sendSized(s, "deaf", 10)
 	if late.Err == nil {
-		t.Error("it responds")
+		t.Error("the call got a response")
 	}
 	up := time.Now()
 	for s.Status()[0].State != Ready || !strings.Contains(log.String(), "it does not read") {
 		if time.Since(up) > 20*time.Second {
-			t.Fatalf("it is %v; logged\n%s", s.Status()[0], log.String())
+			t.Fatalf("the backend is %v; logged\n%s", s.Status()[0], log.String())
 		}
 		<-sendSized(s, "good", 10)
 	}
@@ -73,7 +73,7 @@ func TestStderrFloodIsReadAndLimited(t *testing.T) {
 	s, end := runAll(t, &log, flood)
 	defer end()
 	if st := s.Status()[0]; st.Counts[0] != 1 {
-		t.Errorf("it is %+v", st)
+		t.Errorf("status: %+v", st)
 	}
 	if n := strings.Count(log.String(), "stderr: "); n < 500 || n > 5000 {
 		t.Errorf("%d lines are logged", n)
