@@ -25,9 +25,9 @@ type CallInfo struct {
 	Arguments []byte // as sent by the client, nil if absent
 
 	Route     catalog.Route // zero until resolved
-	BackendID wire.ID       // "" until sent
+	BackendID wire.ID       // set when the call ends; "" = not sent
 	Started   time.Time
-	Sent      time.Time // last time sent to the backend; zero = not sent
+	Sent      time.Time // set when the call ends: time of the last sending; zero = not sent
 }
 
 // A clientCall is a client's call in flight. A response of the backend or a cancellation by the

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A requiredCapability is the client capability that a request requires, and a member of the
-// capability if the request requires it.
+// A requiredCapability is the client capability that a request requires. Sub is the member of the
+// capability that the request also requires; "" = none.
 type requiredCapability struct{ capability, sub string }
 
 // capabilityFor returns the capability that a request to a client requires; ok is false if no

@@ -60,8 +60,8 @@ func (c *clientCall) clientError(err error) (OutcomeKind, *wire.Error) {
 	return kind, e
 }
 
-// errorOutcome returns the outcome of a call that ended with an error of the gateway. The message
-// of an RPCError is not recorded as the reason, because the message may be payload of the backend.
+// errorOutcome returns the outcome of a call that ended with an error. The message of an RPCError
+// is not recorded as the reason, because it may be part of the backend's payload.
 func errorOutcome(kind OutcomeKind, failure *wire.Error) Outcome {
 	o := Outcome{Kind: kind, Code: failure.Code}
 	if kind != RPCError {
@@ -93,8 +93,8 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, m
 	case errors.Is(err, peer.ErrCancelled):
 		return Cancelled, "cancelled", true
 	}
-	c.s.log().Error("call failed with an unknown error", "backend", c.Route.Backend, "method", c.Method, "tool",
-		truncate(c.Name), "err", err)
+	c.s.log().Error("call failed with an unknown error", "backend", c.Route.Backend,
+		"method", c.Method, "tool", truncate(c.Name), "err", err)
 	return BackendLost, "internal error", true
 }
 

@@ -239,7 +239,8 @@ func (b *legacyTaskBridge) changes() <-chan struct{} {
 }
 
 // cancel sends tasks/cancel. Even if the task has already ended, or the backend does not support
-// tasks/cancel, the client gets an acknowledgement, because it does not guarantee a cancellation.
+// tasks/cancel, the client gets an acknowledgement, because an acknowledgement does not guarantee
+// that the task is cancelled.
 func (b *legacyTaskBridge) cancel(ctx context.Context) peer.Response {
 	if _, _, ended := b.finalState(); ended ||
 		!b.task.g.Backends.View().HasCapability(b.task.backend, "tasks", "cancel") {

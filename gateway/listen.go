@@ -273,8 +273,8 @@ func (l *listenRequest) recordSubscription(uri, backend string, agrees bool) boo
 	return true
 }
 
-// isSubscribed reports whether the client is subscribed to a URI, or to a resource that contains
-// it.
+// isSubscribed reports whether the client is subscribed to the resource with this URI, or to a
+// resource that contains it.
 func (l *listenRequest) isSubscribed(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -55,7 +55,7 @@ func (s *Session) awaitCatalog(ctx context.Context,
 }
 
 // firstPage responds with the first page of a snapshot's list. The session's later requests are
-// routed by this snapshot, so that a name has the meaning in the list that the client has read.
+// routed by this snapshot, so that names refer to the entries that the client has read.
 func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalog.Snapshot) {
 	page, _ := snapshot.Page(kind, nil)
 	page = s.adaptPage(kind, page)

@@ -153,7 +153,7 @@ func (table *statelessClients) get(id string) *statelessClient {
 	return table.byID[id]
 }
 
-// retain adds a reference to a client that has at least one.
+// retain adds a reference to a client that already has a reference.
 func (sc *statelessClient) retain() {
 	sc.g.statelessClients.mu.Lock()
 	defer sc.g.statelessClients.mu.Unlock()

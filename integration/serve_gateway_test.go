@@ -275,7 +275,9 @@ func TestServe_ShutdownWithCallsInFlight(t *testing.T) {
 			}
 		}()
 	}
-	if !poll(waitTimeout, func() bool { return strings.Count(gw.logs(), `msg="client connected"`) >= calls }) {
+	if !poll(waitTimeout, func() bool {
+		return strings.Count(gw.logs(), `msg="client connected"`) >= calls
+	}) {
 		t.Error("not all clients are connected")
 	}
 	<-time.After(300 * time.Millisecond) // their streams are open by then
