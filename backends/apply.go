@@ -38,9 +38,9 @@ const (
 //   - Backends with an unchanged configuration keep running, even if their position in the list has
 //     changed.
 //   - New and changed backends are started. If all of them become ready or fail within a second,
-//     all changes take effect together, with one View. Otherwise each backend takes effect when it
-//     is ready or has failed, after half a minute at the latest. A backend that fails to start
-//     takes effect, too, and is retried like any other backend.
+//     all changes take effect together, with one View. Otherwise the change of each backend takes
+//     effect when that backend is ready or has failed, after half a minute at the latest. A backend
+//     that has failed to start is retried like any other backend.
 //   - Calls in flight at a changed or removed backend complete there. Queued calls go to the new
 //     backend of that name, or fail.
 //
@@ -81,7 +81,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 }
 
 // removeEarly removes the backends that are not in the new configuration, and applies its catalog
-// options. It does nothing if the backends were not started or there is no such change.
+// options. It does nothing if the backends were not started, or if nothing would change.
 func (s *Set) removeEarly(change Change) {
 	before := s.current()
 	backends := change.Backends
@@ -140,8 +140,8 @@ func (s *Set) replaceBeforeStart(next *backendTable) bool {
 	return false
 }
 
-// startNew starts new backends, and waits until each is settled. ready is called with the
-// backends that are not settled: after a second, and then each time that one more is.
+// startNew starts new backends, and waits until each is settled. ready is called with the backends
+// that are not settled: first after a second, and again after each further backend that settles.
 func (s *Set) startNew(ctx context.Context, newcomers []*Backend, onSlowStart func(names []string),
 	ready func(missing []*Backend)) {
 	for _, b := range newcomers {

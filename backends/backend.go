@@ -80,7 +80,7 @@ type Backend struct {
 	// lists that the backend has announced as changed
 	announced [catalog.NumKinds]bool
 	status    Status
-	listErrs  [catalog.NumKinds]error // why the last listing failed
+	listErrs  [catalog.NumKinds]error // error of the last listing, nil if it succeeded
 	failures  [catalog.NumKinds]listFailures
 	listing   catalog.Listing
 	raw       [catalog.NumKinds][]byte // the complete lists as they were read; nil = not read
@@ -249,7 +249,7 @@ func (b *Backend) Status() Status {
 	return s
 }
 
-// currentListing returns the known listing of the backend, and whether it is reliable.
+// currentListing returns the known listing of the backend, and everSettled.
 func (b *Backend) currentListing() (catalog.Listing, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -237,8 +237,8 @@ func (bc *backendConn) close() {
 	}
 }
 
-// whyUnavailable returns the fault of the backend, as an error of a call that it causes to fail;
-// nil if no fault is known.
+// whyUnavailable returns the current fault of the backend, in the form of the error of a failed
+// call; nil if no fault is known.
 func (bc *backendConn) whyUnavailable() error {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // after it.
 type backendTable struct {
 	all          []*Backend // in configuration order
-	names        []string   // in configuration order, also of disabled backends
+	names        []string   // in configuration order, including the names of disabled backends
 	byName       map[string]*Backend
 	catalog      catalog.Options
 	catalogWait  time.Duration // see Options.CatalogWait

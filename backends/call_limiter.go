@@ -15,8 +15,8 @@ import (
 // A callLimiter limits the calls of clients that are in flight at a backend, over all of its
 // connections (max_in_flight). A call gets a slot before it is sent or is queued for a start, and
 // holds the slot until the call ends, however often it is sent. If no slot is free, the call is
-// queued for at most queue_wait. Sessions take turns, so that one with many calls does not delay
-// the others: see grantNextLocked and evictLocked.
+// queued for at most queue_wait. Sessions take turns, so that a session with many calls does not
+// delay the others: see grantNextLocked and evictLocked.
 type callLimiter struct {
 	limit      int // 0 = no limit
 	queueLimit int // number of calls that may be queued
@@ -60,8 +60,8 @@ func newCallLimiter(c config.Backend, send func(queuedCall)) *callLimiter {
 		queueWait: c.QueueWait, send: send, queues: make(map[string]*sessionQueue)}
 }
 
-// needsSlot reports whether a request needs a slot. Requests about tasks do not need one, because
-// the backend may need them to continue and end its work.
+// needsSlot reports whether a request needs a slot. Requests about tasks do not need a slot,
+// because they let tasks of the backend continue and end.
 func needsSlot(m wire.Message) bool {
 	return !bytes.HasPrefix(m.Part(wire.PartMethod), []byte(`"tasks/`))
 }

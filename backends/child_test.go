@@ -93,7 +93,7 @@ func TestFRAME05_StartTimeoutLeavesNoChild(t *testing.T) {
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || syscall.Kill(pid, 0) == nil {
-		t.Errorf("process %d lives on, %v", pid, err)
+		t.Errorf("process %d is still running: %v", pid, err)
 	}
 }
 
@@ -118,11 +118,11 @@ func TestCONFIG04_CONFIG05_ChildDirectory(t *testing.T) {
 		places[e.Backend] = e.Item.Description()
 	}
 	if len(places) != 2 || places["here"] != ours || places["there"] != dir {
-		t.Errorf("they run in %v", places)
+		t.Errorf("the children run in %v", places)
 	}
 	if err := s.Status()[2].Err; err == nil || !strings.Contains(err.Error(),
 		"is not a directory") {
-		t.Errorf("nowhere failed with %v", err)
+		t.Errorf("the backend without a directory failed with %v", err)
 	}
 }
 

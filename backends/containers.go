@@ -226,8 +226,8 @@ func readCIDFile(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// command runs an engine command about the container. A container that does not exist is not an
-// error.
+// command runs an engine command about the container. If the container does not exist, command
+// returns no error.
 func (ct *container) command(ctx context.Context, env []string, words ...string) error {
 	text, err := child.Run(ctx, child.Command{
 		Path: ct.Engine[0], Args: slices.Concat(ct.Engine[1:], words), Env: env, Dir: ct.Dir,

@@ -35,7 +35,7 @@ func TestSEC06_ChildEnvironment(t *testing.T) {
 	for _, entry := range got {
 		name, _, _ := strings.Cut(entry, "=")
 		if names[name] {
-			t.Errorf("%s is there twice", name)
+			t.Errorf("%s is in the environment twice", name)
 		}
 		names[name] = true
 		if strings.Contains(entry, "hunter2") || name == "NOT_SET_ANYWHERE" ||

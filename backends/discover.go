@@ -19,7 +19,7 @@ import (
 var errNoDiscoverResult = errors.New("no answer")
 
 // isUndecided reports whether err, the error of server/discover at a URL, leaves open whether the
-// server is legacy. An error of authorization or of the connection does not count.
+// server is legacy. It reports false for errors of authorization and of the connection.
 func isUndecided(err error) bool {
 	if isA[legacyServerError](err) {
 		return false

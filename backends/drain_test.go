@@ -60,7 +60,7 @@ func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 
 		time.Sleep(5 * time.Second)
 		if a.Disconnected() {
-			t.Fatal("the old one ended while it was at a call")
+			t.Fatal("the old backend ended during a call")
 		}
 		a.Sendf(
 			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, call.Token())
@@ -302,7 +302,7 @@ func TestApply_ModernServer(t *testing.T) {
 		next.acceptListen([]string{"x:y"})
 		h.clients.want(t, "one notified by a: notifications/resources/updated")
 		if a.Disconnected() {
-			t.Error("the old one ended while it was at a call")
+			t.Error("the old backend ended during a call")
 		}
 		a.SendResult(call.ID(), `{"resultType":"complete"}`)
 		c.wantResult(t)
@@ -386,7 +386,7 @@ func TestApply_ShutdownEndsDrainingBackends(t *testing.T) {
 		<-h.done
 		c.want(t, "context canceled")
 		if !a.Disconnected() || !next.Disconnected() {
-			t.Error("something is still running")
+			t.Error("a backend is still running")
 		}
 	})
 }
@@ -557,7 +557,7 @@ func TestApply_LazyBackendIsNotStarted(t *testing.T) {
 		}
 		h.wantNames("t")
 		if !a.Disconnected() || len(h.dialTimes("a")) != 1 {
-			t.Error("the wrong one runs")
+			t.Error("the wrong backend runs")
 		}
 		c, _ := h.call("a")
 		p := h.nextProcess("a")

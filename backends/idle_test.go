@@ -58,7 +58,7 @@ func TestLazy_FirstCallStartsBackend(t *testing.T) {
 		time.Sleep(time.Hour)
 		h.wantNames("t", "u", "v")
 		if !h.View().Complete {
-			t.Error("Apply waits for it")
+			t.Error("Apply waits for the lazy backend")
 		}
 		for _, c := range o.Backends {
 			h.wantState(c.Name, backends.Stopped)
@@ -126,7 +126,7 @@ func TestLazy_SubscriptionStartsBackend(t *testing.T) {
 		done := false
 		h.SetLevel("one", "error", func() { done = true })
 		if !done || len(h.dialTimes("a")) != 0 {
-			t.Error("a log level has started it")
+			t.Error("a log level has started the backend")
 		}
 		sub := h.subscribe("one", "a", "x:y", true)
 		p := h.nextProcess("a")
@@ -393,7 +393,7 @@ func TestIdle_SessionConnectionIsStopped(t *testing.T) {
 		sub.wantResult(t)
 		time.Sleep(2 * time.Minute)
 		if !one.Disconnected() || two.Disconnected() {
-			t.Error("the wrong one was stopped")
+			t.Error("the wrong connection was stopped")
 		}
 		h.wantState("a", backends.Stopped) // the shared connection, too
 		n := len(h.dialTimes("a"))
@@ -597,7 +597,7 @@ func TestIdle_CountsFromLastCall(t *testing.T) {
 				call.wantResult(t)
 				time.Sleep(idle - time.Millisecond)
 				if p.Disconnected() {
-					t.Errorf("%v: it was stopped too soon", idle)
+					t.Errorf("%v: the backend was stopped too soon", idle)
 				}
 				time.Sleep(2 * time.Millisecond)
 				h.wantState("a", backends.Stopped)

@@ -234,7 +234,7 @@ func TestUnreachableModernBackend(t *testing.T) {
 			back := time.Now()
 			a.ServeToolsList(mcptest.ToolsResult("v"))
 			if took := time.Since(back); took != 0 {
-				t.Errorf("its lists were read after %v", took)
+				t.Errorf("the lists were read after %v", took)
 			}
 			h.wantNames("v")
 			time.Sleep(time.Hour)

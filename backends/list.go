@@ -33,7 +33,7 @@ type listRead struct {
 	ttl         time.Duration   // the shortest TTL of all pages
 	public      bool            // all pages are marked as public
 	err         error
-	params      []byte // of the request for the next page
+	params      []byte // params of the request for the next page
 	pages       int
 	size        int
 	seenCursors map[string]bool

@@ -22,7 +22,7 @@ func TestListen_BackendThatDiesIsListed(t *testing.T) {
 			b.Exit("exit 5", "")
 			synctest.Wait()
 			if _, ok := h.View().Lookup(catalog.Tools, "t"); !ok {
-				t.Error("its tool is not known")
+				t.Error("the tool of the backend is not known")
 			}
 			c, _ := h.call("a") // queued
 			b = h.startModernServer(t)

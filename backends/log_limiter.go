@@ -39,7 +39,7 @@ type logLimiter struct {
 	reportTo *slog.Logger // for the number of dropped records
 
 	mu           sync.Mutex
-	dropped      int // since the last report
+	dropped      int // number of dropped records since the last report
 	droppedBytes int // size of these records
 	reportedAt   time.Time
 	pause        time.Duration // between the last two reports

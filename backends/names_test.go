@@ -199,7 +199,7 @@ func TestNames_SinceLastRun_F_CLI_6(t *testing.T) {
 			NameOwners: record("read", "write")}, func(t *testing.T, h *harness) {
 			h.nextProcess("first").ServeStartup("read", "write", "new")
 			if got := lines(h); len(got) != 0 {
-				t.Errorf("before lists go out: %q", got)
+				t.Errorf("before lists are sent: %q", got)
 			}
 			a := h.nextProcess("a")
 			a.ServeStartup("read", "write")

@@ -164,7 +164,7 @@ func TestCrashDuringListing(t *testing.T) {
 			t.Errorf("logged %q", warnings)
 		}
 		if !h.View().Complete {
-			t.Error("Apply still waits for it")
+			t.Error("Apply still waits for the backend")
 		}
 		h.nextProcess("a").ServeHandshake("")
 	})

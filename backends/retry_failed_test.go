@@ -23,7 +23,7 @@ func TestRetryFailed_SharedConnections(t *testing.T) {
 			h.wantState("a", backends.BreakerOpen)
 			tries := len(h.dialTimes("a"))
 			if names := h.RetryFailed(); !slices.Equal(names, []string{"a"}) {
-				t.Errorf("tried are %v", names)
+				t.Errorf("retried %v", names)
 			}
 			time.Sleep(time.Second)
 			// the start fails again, and counts as the first failure
@@ -62,7 +62,7 @@ func TestRetryFailed_SessionConnections(t *testing.T) {
 				"it is not running: connection refused; next try in ")
 			h.breakDial("a", nil)
 			if names := h.RetryFailed(); !slices.Equal(names, []string{"a"}) {
-				t.Errorf("tried are %v", names)
+				t.Errorf("retried %v", names)
 			}
 			h.nextProcess("a").ServeStartup("t")
 			c := h.callFor("s", "a")

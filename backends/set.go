@@ -13,9 +13,10 @@
 // generation of a backend: callers pass calls without client metadata, and the field Modern of
 // [peer.Call] contains the generation of the response.
 //
-// A backend that fails, hangs or sends garbage affects only its own tools. Backends wait for each
-// other only to start, for one of the slots of StartParallel. The package refuses to guess the
-// session of a message that a backend initiates: see inboundHandler.originSession.
+// A backend that fails, hangs or sends garbage affects only its own tools. A backend waits for
+// other backends only before its start, for a free slot (Options.StartParallel). The package
+// refuses to guess the session of a message that a backend initiates: see
+// inboundHandler.originSession.
 //
 // Lock order; the mutexes of callLimiter, workers, logLimiter, responseGroup and clientSessions are
 // innermost. Backend.mu and backendConn.mu are never held together:

@@ -17,7 +17,7 @@ func (b *Backend) subscribe(uri string, m wire.Message, c *peer.Call) {
 // A subscribeCall is the ResponseHandler of a resources/subscribe.
 type subscribeCall struct {
 	peer.ResponseHandler
-	// the connection that has the subscription; nil = not sent or queued yet
+	// the connection that has the subscription; nil = the request was neither sent nor queued yet
 	conn         *backendConn
 	uri, session string
 }

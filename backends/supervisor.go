@@ -58,7 +58,7 @@ type supervisor struct {
 	stopReason      error            // reason for a permanent stop; nil = none
 	reachedReady    bool             // it was ready since the start
 	failureCounted  bool             // a failure since the start was counted
-	lastStartFailed bool             // the latest start that has finished failed
+	lastStartFailed bool             // the latest completed start has failed
 	readyAt         time.Time        // time when it last became ready
 	downAt          time.Time        // time of the first end or failure since readyAt; zero = none
 	issues          [numIssues]error // current faults while it is up; nil = none

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestSupervisor sends events and their times to a supervisor, and checks its decisions after each
-// event. The random number is 0 unless given.
+// TestSupervisor sends events and their times to a supervisor, and checks the supervisor's
+// decisions after each event. The random number is 0 unless given.
 func TestSupervisor(t *testing.T) {
 	for name, script := range map[string]string{
 		"a start": `
