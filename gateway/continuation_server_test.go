@@ -65,7 +65,7 @@ func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 				if one.same {
 					if again := next.WantRequest("tools/call"); paramAt(t, again,
 						"requestState") != `"S"` {
-						t.Errorf("sent again as %s", again.Raw())
+						t.Errorf("the call was sent again as %s", again.Raw())
 					}
 					return
 				}
@@ -85,7 +85,7 @@ func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 				}
 				for _, line := range next.TakeAll() {
 					if strings.Contains(line, "tools/call") {
-						t.Errorf("the other program was sent %s", line)
+						t.Errorf("the other program got %s", line)
 					}
 				}
 			})

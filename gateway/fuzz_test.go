@@ -91,7 +91,7 @@ func (p *fuzzHarness) readClient() (more bool) {
 		more = true
 		m, err := wire.Parse([]byte(line))
 		if err != nil || !json.Valid([]byte(line)) {
-			p.t.Errorf("the client is sent a malformed message: %v: %.300s", err, line)
+			p.t.Errorf("the client got a malformed message: %v: %.300s", err, line)
 		}
 		p.countResponse(m)
 	}
@@ -148,7 +148,7 @@ func (p *fuzzHarness) answerProcess() (more bool) {
 		m, err := wire.Parse([]byte(line))
 		switch {
 		case err != nil:
-			p.t.Errorf("the backend is sent a malformed message: %v: %.300s", err, line)
+			p.t.Errorf("the backend got a malformed message: %v: %.300s", err, line)
 		case m.Kind() != wire.Request:
 		case m.Method() == "initialize":
 			gh.SendResult(m.ID(),
@@ -269,7 +269,7 @@ func FuzzBackend(f *testing.F) {
 					for _, line := range gh.TakeAll() {
 						m, err := wire.Parse([]byte(line))
 						if err != nil {
-							t.Errorf("the backend is sent a malformed message: %v: %.300s", err,
+							t.Errorf("the backend got a malformed message: %v: %.300s", err,
 								line)
 						}
 						if more = true; m.Kind() == wire.Request {

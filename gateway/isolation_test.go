@@ -82,7 +82,7 @@ func (c markChecker) Read() (wire.Message, wire.ID, error) {
 		}
 		switch got := findMark(m.Raw()); {
 		case got != "" && got[:1] != c.who:
-			c.t.Errorf("%s was sent %s", c.who, m.Raw())
+			c.t.Errorf("%s got %s", c.who, m.Raw())
 		case got != "":
 			c.counts.count("to a client: " + kind)
 		}
@@ -159,7 +159,7 @@ type cancelRecorder struct {
 
 func (b cancelRecorder) HandleCancel(params []byte) {
 	if got := findMark(params); params != nil && got != b.at {
-		b.t.Errorf("%s was cancelled as %s", b.at, params)
+		b.t.Errorf("%s was cancelled with %s", b.at, params)
 	}
 	b.counts.count("cancelled")
 }

@@ -105,7 +105,7 @@ func TestLinks_Limit(t *testing.T) {
 		client.NextMessage()
 		client.Send(`{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"x:0"}}`)
 		if m := client.NextMessage(); m.Part(wire.PartError) == nil {
-			t.Errorf("the oldest link was not forgotten: %s", m.Raw())
+			t.Errorf("the oldest link was not removed: %s", m.Raw())
 		}
 		client.Send(`{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"x:1"}}`)
 		b.SendResult(b.WantRequest("resources/read").ID(), `{"contents":[]}`)
@@ -130,7 +130,7 @@ func TestLinks_StatelessClientReadsLinkedResource(t *testing.T) {
 		client.Send(modernRequest("2", "resources/read", `"uri":"x:linked",`, clientCaps))
 		b.SendResult(b.WantRequest("resources/read").ID(), `{"contents":[]}`)
 		if m := client.NextMessage(); m.Part(wire.PartError) != nil {
-			t.Errorf("answered %s", m.Raw())
+			t.Errorf("the response is %s", m.Raw())
 		}
 	})
 }

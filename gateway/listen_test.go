@@ -93,7 +93,7 @@ func TestListen_FilterAndIDs(t *testing.T) {
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
 		if m := gh.WantRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()),
 			`"x:a"`) {
-			t.Errorf("asked %s", m.Raw())
+			t.Errorf("the request is %s", m.Raw())
 		} else {
 			gh.SendResult(m.ID(), `{}`)
 		}
@@ -214,7 +214,7 @@ func TestListen_EachListenerIsNotifiedOnce(t *testing.T) {
 		for n := range listens {
 			what := fmt.Sprintf("notifications/tools/list_changed %d", n+1)
 			if received[what] != 1 {
-				t.Errorf("%s came %d times", what, received[what])
+				t.Errorf("%s arrived %d times", what, received[what])
 			}
 		}
 	})

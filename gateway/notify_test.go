@@ -98,7 +98,7 @@ func TestResourceUpdatesReachSubscribers(t *testing.T) {
 			`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"gh://","x":1.0}}`)
 		m := gh.WantRequest("resources/subscribe")
 		if got := string(m.Part(wire.PartParams)); got != `{"uri":"gh://","x":1.0}` {
-			t.Errorf("asked with %s", got)
+			t.Errorf("the request is %s", got)
 		}
 		gh.SendResult(m.ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)

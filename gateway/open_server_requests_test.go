@@ -169,7 +169,7 @@ func TestServerRequest_NonObjectParamsAreRefused(t *testing.T) {
 						return
 					}
 					if m := client.WantRequest(method); string(m.Part(wire.PartParams)) != want {
-						t.Errorf("asked with params %s, want %s", m.Part(wire.PartParams), want)
+						t.Errorf("the params are %s, want %s", m.Part(wire.PartParams), want)
 					}
 				})
 			})

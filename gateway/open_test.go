@@ -79,7 +79,7 @@ func TestOpen_EndWhenClientDisconnects(t *testing.T) {
 		messages := strings.Join(gh.TakeAll(), "\n")
 		if !strings.Contains(messages, `"id":"q","error":`) ||
 			!strings.Contains(messages, "notifications/cancelled") {
-			t.Errorf("the backend was sent %s", messages)
+			t.Errorf("the backend got %s", messages)
 		}
 		if records := h.auditRecords(); len(records) != 2 ||
 			!strings.Contains(records[1], "outcome=cancelled") {
@@ -129,7 +129,7 @@ func TestOpen_NonReadingClientIsDisconnected(t *testing.T) {
 		large := string(wire.Quote(strings.Repeat("x", 1<<20)))
 		for n := 0; !isChanClosed(closed); n++ {
 			if n > 66 {
-				t.Fatal("it is not disconnected")
+				t.Fatal("the client is not disconnected")
 			}
 			paused.Send(toolsCall(fmt.Sprint(n), "big"))
 			gh.SendResult(gh.WantRequest("tools/call").ID(), large)

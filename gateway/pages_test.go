@@ -243,7 +243,7 @@ func TestCONC_01_WaitingRequestsBlockNothing(t *testing.T) {
 		quick.SendResult(quick.WantRequest("resources/read").ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":5,"result":{}}`)
 		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %v", took)
+			t.Errorf("the requests took %v", took)
 		}
 	})
 }

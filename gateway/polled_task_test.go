@@ -98,7 +98,7 @@ func TestPolledTask_Inputs(t *testing.T) {
 				m := client.WantRequest("elicitation/create")
 				text, _ := wire.Lookup(m.Part(wire.PartParams), "message")
 				if !strings.HasPrefix(string(text), `"[jobs] `) {
-					t.Errorf("asked %s", m.Raw())
+					t.Errorf("the request is %s", m.Raw())
 				}
 				if strings.Contains(string(m.Raw()), "related-task") {
 					t.Errorf("the client got no task: %s", m.Raw())
@@ -215,7 +215,7 @@ func TestPolledTask_RequestedTask(t *testing.T) {
 		m := client.WantRequest("elicitation/create")
 		if meta, _ := wire.Lookup(m.Part(wire.PartParams), "_meta"); string(meta) !=
 			`{"io.modelcontextprotocol/related-task":{"taskId":"`+asks+`"}}` {
-			t.Errorf("asked with _meta %s", meta)
+			t.Errorf("the request has the _meta %s", meta)
 		}
 		client.WantNothing() // two requests wait; only one has caused an input request
 		client.SendResult(m.ID(), `{"action":"accept","content":{"confirm":"yes"}}`)

@@ -18,7 +18,7 @@ func TestRecentIDs_ForgetsOldest(t *testing.T) {
 	}
 	if len(r.ids) != maxRecentIDs || r.has("gh", "0") || !r.has("gh", "1") ||
 		!r.has("gh", fmt.Sprint(maxRecentIDs)) {
-		t.Errorf("it holds %d, from %v on", len(r.ids), r.ids[0])
+		t.Errorf("%d ids are stored, beginning with %v", len(r.ids), r.ids[0])
 	}
 	if r.has("docs", "1") || len(r.backends("1")) != 1 || r.backends("0") != nil {
 		t.Error("the backends of an id are wrong")
@@ -37,17 +37,17 @@ func TestSessionTasks_UniqueClientIDs(t *testing.T) {
 		}
 		clientID := all.add(own.backend, own.id, &peer.ProgressRelay{})
 		if at, ok := all.toBackend(clientID); !ok || at != own || seen[clientID] {
-			t.Errorf("%v is %s, which is %v", own, clientID, at)
+			t.Errorf("task %v has the client id %s, which maps to %v", own, clientID, at)
 		}
 		if got, ok := all.toClient(own.backend, own.id); !ok || got != clientID {
-			t.Errorf("%v is %s, or %s", own, clientID, got)
+			t.Errorf("task %v has the client ids %s and %s", own, clientID, got)
 		}
 		seen[clientID] = true
 	}
 	all.reserve()
 	if got := all.add("b", "t", &peer.ProgressRelay{}); got != "b:t" || len(all.all) != len(seen) ||
 		all.reserved != 0 {
-		t.Errorf("a task created again is %s", got)
+		t.Errorf("a task that was created again has the client id %s", got)
 	}
 }
 

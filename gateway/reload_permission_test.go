@@ -148,7 +148,7 @@ func TestQueuedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
 			}
 		}
 		if lines := again.TakeAll(); strings.Contains(strings.Join(lines, ""), "tools/call") {
-			t.Errorf("the server was sent %q", lines)
+			t.Errorf("the server got %q", lines)
 		}
 		if records := h.auditRecords(); len(records) != 1 ||
 			!strings.Contains(records[0], "outcome=rejected") {
@@ -195,7 +195,7 @@ func testSuspendedThenForbidden(t *testing.T, reload func(*testing.T, *backends.
 		sent := strings.Join(gh.TakeAll(), "\n")
 		if !strings.Contains(sent, `{"action":"cancel"}`) ||
 			!strings.Contains(sent, "notifications/cancelled") || strings.Contains(sent, "accept") {
-			t.Errorf("the backend was sent %s", sent)
+			t.Errorf("the backend got %s", sent)
 		}
 		if n := h.gateway.SuspendedCalls(); n != 0 {
 			t.Errorf("%d calls are suspended", n)

@@ -174,7 +174,7 @@ func TestResult_NullInputRequests(t *testing.T) {
 		client.Send(retryRequest("2", `{}`, string(ticket)))
 		again := gh.WantRequest("tools/call")
 		if got := paramAt(t, again, "requestState"); got != `"RAW"` {
-			t.Errorf("sent again with %s", got)
+			t.Errorf("the call was sent again with %s", got)
 		}
 		gh.SendResult(again.ID(), `{"content":[]}`)
 		client.Want(completeResult("2", `"content":[]}`))

@@ -47,14 +47,14 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 			switch m.Method() {
 			case "elicitation/create":
 				if got := paramAt(t, m, "message"); got != `"[gh] Who?"` {
-					t.Errorf("asked %s", got)
+					t.Errorf("the request is %s", got)
 				}
 				client.SendResult(m.ID(), `{"action":"accept","content":{"name":"x","n":1.0}}`)
 			case "sampling/createMessage":
 				client.SendResult(m.ID(),
 					`{"role":"assistant","model":"m","content":{"type":"text","text":"<hi>"}}`)
 			default:
-				t.Fatalf("asked %s", m.Raw())
+				t.Fatalf("the request is %s", m.Raw())
 			}
 		}
 		again := gh.WantRequest("tools/call")
@@ -80,7 +80,7 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 		gh.SendResult(again.ID(), `{"resultType":"input_required","requestState":"T"}`)
 		third := gh.WantRequest("tools/call")
 		if paramAt(t, third, "inputResponses") != "" || paramAt(t, third, "requestState") != `"T"` {
-			t.Errorf("sent again as %s", third.Raw())
+			t.Errorf("the call was sent again as %s", third.Raw())
 		}
 		// If the backend has sent no state, the call contains no state.
 		gh.SendResult(third.ID(),
@@ -89,7 +89,7 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 		fourth := gh.WantRequest("tools/call")
 		if paramAt(t, fourth, "requestState") != "" ||
 			paramAt(t, fourth, "inputResponses") != `{"u":{"action":"decline"}}` {
-			t.Errorf("sent again as %s", fourth.Raw())
+			t.Errorf("the call was sent again as %s", fourth.Raw())
 		}
 		gh.SendResult(fourth.ID(),
 			`{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[],"x":1.0}`)
@@ -126,7 +126,7 @@ func TestRoundTrips_ClientDeclines(t *testing.T) {
 		client.SendError(client.WantRequest("sampling/createMessage").ID(),
 			`{"code":-1,"message":"no"}`)
 		if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
-			t.Errorf("answered %s", m.Raw())
+			t.Errorf("the response is %s", m.Raw())
 		}
 		client.WantNothing()
 		gh.WantNothing()
@@ -210,7 +210,7 @@ func TestRoundTrips_Errors(t *testing.T) {
 		gh.SendError(first.ID(),
 			`{"code":-32021,"message":"needs sampling","data":{"requiredCapabilities":{"sampling":{}}}}`)
 		if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
-			t.Errorf("answered %s", m.Raw())
+			t.Errorf("the response is %s", m.Raw())
 		}
 		client.Send(toolsCall("2", "ask"))
 		gh.SendError(gh.WantRequest("tools/call").ID(), `{"code":-32050,"message":"m"}`)
@@ -218,7 +218,7 @@ func TestRoundTrips_Errors(t *testing.T) {
 		client.Send(toolsCall("3", "ask"))
 		gh.SendResult(gh.WantRequest("tools/call").ID(), `{"resultType":"input_required"}`)
 		if m := client.NextMessage(); m.Part(wire.PartError) == nil {
-			t.Errorf("answered %s", m.Raw())
+			t.Errorf("the response is %s", m.Raw())
 		}
 	})
 }
@@ -239,32 +239,32 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 		asked := gh.WantRequest("tools/call")
 		if got := paramAt(t, asked, "_meta", "io.modelcontextprotocol/clientCapabilities"); got !=
 			clientCaps {
-			t.Errorf("the backend is sent %s", got)
+			t.Errorf("the backend got %s", got)
 		}
 		if got := paramAt(t, asked, "_meta", "io.modelcontextprotocol/clientInfo"); got !=
 			serverInfo {
-			t.Errorf("the backend is asked by %s", got)
+			t.Errorf("the backend got a request from %s", got)
 		}
 		gh.SendResult(asked.ID(),
 			`{"resultType":"input_required","inputRequests":{"user_name":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S\u0031","x":1.0}`)
 		m := client.NextMessage()
 		if requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests"); string(requests) !=
 			`{"user_name":{"method":"elicitation/create","params":{"message":"[gh] Who?"}}}` {
-			t.Errorf("asked %s", requests)
+			t.Errorf("the request is %s", requests)
 		}
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		client.Send(retryRequest("2", `{"user_name":{"action":"accept"}}`, string(ticket)))
 		again := gh.WantRequest("tools/call")
 		if paramAt(t, again, "requestState") != `"S\u0031"` ||
 			paramAt(t, again, "inputResponses") != `{"user_name":{"action":"accept"}}` {
-			t.Errorf("sent again as %s", again.Raw())
+			t.Errorf("the call was sent again as %s", again.Raw())
 		}
 		gh.SendResult(again.ID(), `{"resultType":"complete","content":[],"ttlMs":5}`)
 		m = client.NextMessage()
 		if got := string(m.Part(wire.PartResult)); got !=
 			`{"_meta":{"io.modelcontextprotocol/serverInfo":`+serverInfo+
 				`},"resultType":"complete","content":[],"ttlMs":5}` {
-			t.Errorf("answered %s", got)
+			t.Errorf("the response is %s", got)
 		}
 		client.Send(retryRequest("3", `{}`, `"`+strings.Trim(string(ticket), `"`)+`x"`))
 		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code !=
@@ -283,7 +283,7 @@ func TestS2C_04_SealedState_BothModern(t *testing.T) {
 			`"name":"ask","inputResponses":{"user_name":{"action":"accept"}},`, clientCaps))
 		if m := gh.WantRequest("tools/call"); paramAt(t, m, "inputResponses") !=
 			`{"user_name":{"action":"accept"}}` || paramAt(t, m, "requestState") != "" {
-			t.Errorf("sent as %s", m.Raw())
+			t.Errorf("the call was sent as %s", m.Raw())
 		}
 	})
 }
@@ -332,7 +332,7 @@ func TestInvalidResultsOfModernBackends(t *testing.T) {
 				if failure := wire.ReadError(
 					client.NextMessage().Part(wire.PartError)); failure.Code != -32603 ||
 					!strings.Contains(failure.Message, "backend gh") {
-					t.Errorf("answered with %+v", failure)
+					t.Errorf("the response is %+v", failure)
 				}
 			})
 		})

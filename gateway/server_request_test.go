@@ -291,7 +291,7 @@ func TestClientTasks_VisibleToTheirBackendOnly(t *testing.T) {
 				`{"jsonrpc":"2.0","id":"make","method":"sampling/createMessage","params":{"task":{"ttl":1}}}`)
 			m := client.WantRequest("sampling/createMessage")
 			if got := string(m.Part(wire.PartParams)); got != `{"task":{"ttl":1}}` {
-				t.Errorf("asked with %s", got)
+				t.Errorf("the request is %s", got)
 			}
 			client.SendResult(m.ID(), `{"task":{"taskId":"`+id+`","status":"working","n":1.0}}`)
 			p.Want(`{"jsonrpc":"2.0","id":"make","result":{"task":{"taskId":"` + id +

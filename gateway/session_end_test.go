@@ -84,7 +84,7 @@ func TestPingWhileSessionCloses(t *testing.T) {
 			t.Errorf("Serve: %v", err)
 		}
 		if took := time.Since(began); took != 400*time.Millisecond {
-			t.Errorf("it continued for %v", took-400*time.Millisecond)
+			t.Errorf("the session continued for %v", took-400*time.Millisecond)
 		}
 		if !client.Disconnected() {
 			t.Error("the client was not disconnected")

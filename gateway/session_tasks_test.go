@@ -46,7 +46,7 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 		sendTaskRequest(a, "tasks/get", "docs:t")
 		m := docs.WantRequest("tasks/get")
 		if got := string(m.Part(wire.PartParams)); got != `{"taskId":"t"}` {
-			t.Errorf("asked for %s", got)
+			t.Errorf("the request is for %s", got)
 		}
 		docs.SendResult(m.ID(), `{"taskId":"t","x":1.0}`)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"docs:t","x":1.0}}`)
@@ -57,7 +57,7 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 		wait := docs.WantRequest("tasks/result")
 		if got := string(wire.ID(wait.Part(wire.PartParams))); !strings.HasPrefix(got,
 			`{"taskId":"t","_meta"`) || !strings.HasSuffix(got, `related-task":{"taskId":"t"}}}`) {
-			t.Errorf("asked with %s", got)
+			t.Errorf("the request is %s", got)
 		}
 		time.Sleep(time.Hour)
 		const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"%s"}}`
@@ -66,7 +66,7 @@ func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
 			of("t") + `}}`)
 		q := a.WantRequest("sampling/createMessage")
 		if got := string(q.Part(wire.PartParams)); got != `{`+of("docs:t")+`}` {
-			t.Errorf("asked with %s", got)
+			t.Errorf("the request is %s", got)
 		}
 		a.SendResult(q.ID(), `{`+of("docs:t")+`}`)
 		docs.Want(`{"jsonrpc":"2.0","id":"q","result":{` + of("t") + `}}`)

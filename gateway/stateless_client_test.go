@@ -98,11 +98,11 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 		wantPrefix := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",`
 		if !strings.HasPrefix(string(m.Raw()), wantPrefix) &&
 			!strings.Contains(string(m.Raw()), `"resultType":"input_required"`) {
-			t.Fatalf("answered with %s", m.Raw())
+			t.Fatalf("the response is %s", m.Raw())
 		}
 		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
 		if want := `{"q1":{"method":"elicitation/create","params":{"_meta":{"vendor/a":1.0},"message":"[gh] Who?","requestedSchema":{"type":"object"}}},"q2":{"method":"roots/list","params":{}}}`; string(requests) != want {
-			t.Errorf("asked %s", requests)
+			t.Errorf("the request is %s", requests)
 		}
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		gh.WantNothing()
@@ -249,7 +249,7 @@ func TestSuspended_OneContinuationWins(t *testing.T) {
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
 		if m := client.NextMessage(); m.ID() != "3" ||
 			wire.ReadError(m.Part(wire.PartError)).Code != -32602 {
-			t.Errorf("the second got %s", m.Raw())
+			t.Errorf("the second request got %s", m.Raw())
 		}
 		gh.SendResult(asked.ID(), `{"content":[]}`)
 		client.Want(completeResult("2", `"content":[]}`))
@@ -334,7 +334,7 @@ func TestStateless_URLElicitation(t *testing.T) {
 		m := client.NextMessage()
 		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
 		if want := `{"q1":{"method":"elicitation/create","params":{"mode":"url","message":"[gh] Sign in","url":"https://a.example/x"}}}`; string(requests) != want {
-			t.Errorf("asked %s", requests)
+			t.Errorf("the request is %s", requests)
 		}
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		client.Send(modernRequest("2", "tools/call",
@@ -342,7 +342,7 @@ func TestStateless_URLElicitation(t *testing.T) {
 				string(ticket)+`,`, can))
 		again := gh.WantRequest("tools/call")
 		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
-			t.Errorf("sent again with %s", again.Part(wire.PartParams))
+			t.Errorf("the call was sent again with %s", again.Part(wire.PartParams))
 		}
 		gh.SendResult(again.ID(), `{"content":[]}`)
 		client.Want(completeResult("2", `"content":[]}`))
@@ -368,7 +368,7 @@ func TestStateless_CapabilitiesReachBackends(t *testing.T) {
 		m := gh.WantRequest("initialize")
 		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) !=
 			clientCaps {
-			t.Errorf("the backend is sent %s", got)
+			t.Errorf("the backend got %s", got)
 		}
 		gh.SendResult(m.ID(), mcptest.InitializeResult)
 		gh.WantNotification("notifications/initialized")
@@ -401,7 +401,7 @@ func TestStateless_EscapedKeys(t *testing.T) {
 		client.Send(strings.Replace(text, "clientInfo", `\u0063lientInfo`, 1))
 		m := gh.WantRequest("tools/call")
 		if got := string(m.Part(wire.PartMeta)); got != `{}` {
-			t.Errorf("the backend is sent the _meta %s", got)
+			t.Errorf("the backend got the _meta %s", got)
 		}
 		gh.SendResult(m.ID(), `{}`)
 		client.NextMessage()
@@ -452,7 +452,7 @@ func TestSuspended_UnattributedInputRequests(t *testing.T) {
 		}
 		m := client.NextMessage() // the request is now assigned to the second call
 		if m.ID() != "2" {
-			t.Fatalf("asked with %s", m.Raw())
+			t.Fatalf("the request is %s", m.Raw())
 		}
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		client.Send(retryRequest("3", `{"q1":{"roots":[]}}`, string(ticket)))
@@ -538,11 +538,11 @@ func TestSuspended_StoredResponseLimit(t *testing.T) {
 		client.Send(retryRequest("4", `{"q1":{"roots":[]}}`, tickets[1]))
 		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code !=
 			-32603 || !strings.Contains(failure.Message, "may have run") {
-			t.Errorf("the second: %+v", failure)
+			t.Errorf("the second call: %+v", failure)
 		}
 		client.Send(retryRequest("3", `{"q1":{"roots":[]}}`, tickets[0]))
 		if m := client.NextMessage(); len(m.Part(wire.PartResult)) < 40<<20 {
-			t.Errorf("the first: %.100s", m.Raw())
+			t.Errorf("the first call: %.100s", m.Raw())
 		}
 	})
 }
@@ -570,7 +570,7 @@ func TestStateless_PerPrincipalLimit(t *testing.T) {
 		send(many, 5000)
 		if m := many.NextMessage(); m.ID() != "5000" ||
 			!strings.Contains(string(m.Raw()), "too many different clients") {
-			t.Errorf("the next one got %s", m.Raw())
+			t.Errorf("the next client got %s", m.Raw())
 		}
 		other, alone := mcptest.NewPeer(t, "alone")
 		go func() { _ = h.gateway.Serve(t.Context(), "", "alone", other) }()
@@ -600,7 +600,7 @@ func TestNullCapabilities_F_DOOR_9(t *testing.T) {
 				m := gh.WantRequest("initialize")
 				if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) !=
 					sent {
-					t.Errorf("the backend is sent %s", got)
+					t.Errorf("the backend got %s", got)
 				}
 			})
 		})

@@ -42,7 +42,7 @@ func createTask(t *testing.T, client, gh *mcptest.Peer, more string) string {
 	client.Send(modernRequest(`"make"`, "tools/call", `"name":"job","task":{"ttl":7},`, tasksCap))
 	m := gh.WantRequest("tools/call")
 	if task, _ := wire.Lookup(m.Part(wire.PartParams), "task"); string(task) != "{}" {
-		t.Errorf("sent with task %s", task)
+		t.Errorf("the call was sent with task %s", task)
 	}
 	gh.SendResult(m.ID(), `{"task":{"taskId":"t1","status":"working","ttl":60000`+more+`}}`)
 	return nextTaskID(t, client)
@@ -104,7 +104,7 @@ func TestStatelessTasks_LegacyBackend(t *testing.T) {
 		getTask(client, gh, task, `{"taskId":"t1","status":"failed","ttl":60000}`)
 		m := gh.WantRequest("tasks/result")
 		if want := `{"taskId":"t1"}`; string(m.Part(wire.PartParams)) != want {
-			t.Errorf("tasks/result with %s", m.Part(wire.PartParams))
+			t.Errorf("tasks/result was sent with %s", m.Part(wire.PartParams))
 		}
 		gh.SendResult(m.ID(),
 			`{"isError":true,"content":[ ],"n":1.0,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`)

@@ -70,7 +70,7 @@ func TestUndeclaredInput_SessionClient(t *testing.T) {
 				gh.SendResult(m.ID(),
 					`{"resultType":"input_required","inputRequests":{`+inputs+`}}`)
 				if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
-					t.Errorf("answered %s", m.Raw())
+					t.Errorf("the response is %s", m.Raw())
 				}
 				client.WantNothing()
 				gh.WantNothing()
@@ -116,7 +116,7 @@ func TestUndeclaredInput_Task(t *testing.T) {
 		}
 		if m.ID() != "1" || !m.IsToolError() ||
 			!strings.Contains(string(m.Raw()), undeclaredInputs[0].text) {
-			t.Errorf("answered %s", m.Raw())
+			t.Errorf("the response is %s", m.Raw())
 		}
 		gh.WantRequest("tasks/cancel")
 		client.WantNothing()

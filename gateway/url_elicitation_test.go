@@ -48,7 +48,7 @@ func TestURLElicitation_TicketIsUsedOnce(t *testing.T) {
 		}
 		again := gh.WantRequest("tools/call")
 		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
-			t.Errorf("sent again with %s", again.Part(wire.PartParams))
+			t.Errorf("the call was sent again with %s", again.Part(wire.PartParams))
 		}
 		gh.WantNothing()
 		for range 10 {
@@ -82,7 +82,7 @@ func TestURLElicitation_MissingResponsesAreRequestedAgain(t *testing.T) {
 		m := client.NextMessage()
 		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
 		if want := `{"q2":{"method":"elicitation/create","params":{"mode":"url","message":"[gh] Sign in","url":"https://a.example/y"}}}`; string(requests) != want {
-			t.Errorf("asked %s", requests)
+			t.Errorf("the request is %s", requests)
 		}
 		rest, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		time.Sleep(9 * time.Minute)
