@@ -19,8 +19,8 @@ const (
 	maxEvents  = 1 << 30 // bytes of the events that a session may keep
 )
 
-// checker validates what types cannot express. Its errors name each location as the user wrote
-// it.
+// checker validates requirements that types cannot express. Its errors contain each location as the
+// user wrote it.
 type checker struct {
 	file      string
 	locations map[string]location
@@ -64,7 +64,7 @@ func (c *checker) errorAt(path string) *Error {
 	}
 }
 
-// not returns the text of the value at path in the form of [node.Not].
+// not returns the suffix of an error about the value at path, see [node.Not].
 func (c *checker) not(path string) string { return node.Not(c.locations[path].text) }
 
 // isGiven reports whether there is a value at path.
@@ -94,8 +94,8 @@ func (c *checker) check(cfg *Config) {
 	}
 }
 
-// limits checks the limits. It does not report a page that is wrong only because limits.message
-// is wrong.
+// limits checks the limits. It does not report an invalid limits.page if only limits.message is
+// wrong.
 func (c *checker) limits(l Limits) {
 	messageWrong := c.reported["limits.message"] || l.Message < 1024
 	for _, b := range []struct {
@@ -120,8 +120,8 @@ func (c *checker) limits(l Limits) {
 	}
 }
 
-// literalSecrets returns warnings about secrets in the text of the file, one for each backend. It
-// skips values that have an error in reported.
+// literalSecrets returns one warning for each backend with secrets in the text of the file. It
+// skips values for which reported contains an error.
 func (c *checker) literalSecrets(cfg *Config, reported Errors) (all []string) {
 	isReported := func(path string) bool {
 		key := c.errorAt(path).Key
@@ -246,7 +246,7 @@ func StateDirOf(state string, env func(string) (string, bool)) string {
 	return expanded
 }
 
-// DefaultStateDir returns the StateDir of a configuration without State, in this environment.
+// DefaultStateDir returns the StateDir, in this environment, of a configuration without State.
 func DefaultStateDir(env func(string) (string, bool)) string {
 	dir := baseDir(env, "XDG_STATE_HOME", ".local", "state")
 	if dir == "" {

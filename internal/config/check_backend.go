@@ -19,8 +19,8 @@ var (
 	headerName  = lazy.Regexp("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 )
 
-// backend checks the i-th backend. Of a disabled backend only the name is checked, because its
-// variables may not be set.
+// backend checks the i-th backend. If the backend is disabled, only its name is checked, because
+// its variables may not be set.
 func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	at := fmt.Sprintf("backends[%d]", i)
 	c.checkName(b.Name, at, named)
@@ -49,7 +49,7 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	c.filter(b.Resources, at+".resources")
 }
 
-// keyPath returns the path of the value that a backend has for key: at the backend itself or in
+// keyPath returns the path of a backend's value for key, which is in the backend's entry or in
 // defaults.
 func (c *checker) keyPath(at, key string) string {
 	if path := at + "." + key; c.isGiven(path) {
@@ -75,7 +75,7 @@ func (c *checker) checkName(name, at string, named map[string]int) {
 	}
 }
 
-// target checks that b has exactly one target, and a valid one.
+// target checks that b has exactly one target and that the target is valid.
 func (c *checker) target(b *Backend, at string) {
 	var targets []string
 	for _, t := range []struct{ key, value string }{
@@ -186,11 +186,11 @@ func (c *checker) globs(globs []string, at string) {
 	}
 }
 
-// reservedHeader is the error for a header that cannot be configured.
+// reservedHeader is the problem in the error about a header that cannot be configured.
 const reservedHeader = "belongs to the protocol or to HTTP itself: the gateway sets it for each request"
 
 // reserved are the HTTP headers that the gateway sets itself in requests to backends. All headers
-// that begin with Mcp- are reserved too.
+// that begin with Mcp- are also reserved.
 var reserved = []string{
 	"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type",
 	"expect",
@@ -210,8 +210,9 @@ func isHostHeader(value string) bool {
 	return err == nil && u.Hostname() != "" && u.Host == value
 }
 
-// dropReserved returns a mapping of headers without the reserved ones, and the names of these.
-// Files of other clients may contain them without effect.
+// dropReserved returns a mapping of headers without the reserved headers, and the names of the
+// reserved headers. Files of other clients may contain reserved headers, which have no effect
+// there.
 func dropReserved(headers *yaml.Node) (kept *yaml.Node, dropped []string) {
 	if headers.Kind != yaml.MappingNode {
 		return headers, nil

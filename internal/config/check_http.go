@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// minTokenLength is the minimum number of characters of a token. A shorter one can be guessed, or
-// is probably a password chosen by a person.
+// minTokenLength is the minimum number of characters of a token. A shorter token can be guessed, or
+// is probably a password that a person has chosen.
 const minTokenLength = 16
 
 // http checks the address of the HTTP server and the access rules.
@@ -28,8 +28,8 @@ func (c *checker) http(cfg *Config) {
 	}
 }
 
-// listen checks the address of the HTTP server. Names of ports are not accepted, because they
-// differ between machines.
+// listen checks the address of the HTTP server. It rejects names of ports, because these differ
+// between machines.
 func (c *checker) listen(cfg *Config) {
 	if cfg.Listen == "" {
 		return
@@ -88,7 +88,8 @@ func (c *checker) tls(t TLS) {
 var originParts = lazy.Regexp(
 	`^([a-z][a-z0-9+.-]*)://(\[[0-9a-f.]*:[0-9a-f:.]*\]|[^:/?#@\[\]]+)(?::([0-9]+))?$`)
 
-// origin accepts only the exact text that a browser sends: any other text would never match.
+// origin accepts only text in the exact form that browsers send, because any other text would never
+// match.
 func (c *checker) origin(origin, at string) {
 	m := originParts().FindStringSubmatch(origin)
 	switch {

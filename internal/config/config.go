@@ -1,8 +1,8 @@
 // Package config loads the configuration: it finds the file, parses it, applies environment
 // variables and flags on top, fills in the defaults and validates the result.
 //
-// It does not guess. An unknown key, a duplicate key or a number in quotes is an error with file,
-// line and key, and all errors are reported at once. The package starts no process, opens no
+// The package does not guess. An unknown key, a duplicate key or a number in quotes is an error
+// with file, line and key. All errors are reported at once. The package starts no process, opens no
 // connection and reads no file except the configuration. Errors, warnings and notes never contain
 // the value of a secret.
 //
@@ -23,19 +23,19 @@ import (
 
 // Config is a loaded configuration. It is read-only, and safe for concurrent use.
 type Config struct {
-	// State is the directory of the last known catalogs as written: "" = the default directory,
-	// "none" = nothing is stored. Use StateDir.
+	// State is the directory of the last known catalogs, as written in the configuration: "" = the
+	// default directory, "none" = nothing is stored. Programs use StateDir instead.
 	State string `koanf:"state"`
 	// StateDir is the directory that State refers to; "" = nothing is stored.
 	StateDir string `koanf:"-"`
 
 	// Listen is the address of the HTTP server, host:port with a numeric port, 0 = any free port;
-	// "" = no HTTP server. Unless the address is a Loopback one, Auth.Tokens is not empty.
+	// "" = no HTTP server. If the address is not a Loopback address, Auth.Tokens is not empty.
 	Listen string `koanf:"listen"`
 	Auth   Auth   `koanf:"auth"`
 	TLS    TLS    `koanf:"tls"`
-	// Origins are the browser origins that are accepted in addition to loopback and our own,
-	// exactly as browsers send them: https://host or https://host:8443.
+	// Origins are the browser origins that are accepted in addition to loopback origins and the
+	// gateway's own origin, exactly as browsers send them: https://host or https://host:8443.
 	Origins []string `koanf:"origins"`
 	// Hosts are the host names accepted in the Host header in addition to localhost, while Listen
 	// is a Loopback address: in lowercase, without port or brackets.
@@ -64,8 +64,8 @@ type Catalog struct {
 	Prefix    string `koanf:"prefix"`     // collision, always or never
 	Separator string `koanf:"separator"`  // between backend and tool; letters, digits, _ and -
 	NameLimit int    `koanf:"name_limit"` // characters of the longest exposed name, 8 to 128
-	// Wait is the time that a first tools/list waits for backends that are still starting; 0 = it
-	// does not wait.
+	// Wait is the time for which a first tools/list waits for backends that are still starting; 0 =
+	// no wait.
 	Wait time.Duration `koanf:"wait"`
 }
 
@@ -76,10 +76,11 @@ type Log struct {
 	Stderr string `koanf:"stderr"` // info, debug or off: log level of the stderr of backends
 }
 
-// PathNone in place of a path means that nothing is stored there.
+// PathNone in place of a path means that nothing is stored.
 const PathNone = "none"
 
-// NoInstructions, as instructions, means an empty text; "" in a file becomes NoInstructions.
+// NoInstructions is the value of instructions for an empty text; "" in a file becomes
+// NoInstructions.
 const NoInstructions = "none"
 
 // Audit configures the audit record of each call.
@@ -96,8 +97,8 @@ type Limits struct {
 	InFlight int   `koanf:"in_flight"` // concurrent calls of one session; at least 1
 	Page     int64 `koanf:"page"`      // bytes of one page of a list; 1024 to Message
 
-	// Sessions is the number of concurrent client sessions and of stateless requests. One of
-	// several tokens gets at most half of it. At least 1.
+	// Sessions is the maximum number of concurrent client sessions and stateless requests together;
+	// at least 1. If there are several tokens, each token gets at most half of this number.
 	Sessions int `koanf:"sessions"`
 	// SessionIdle is the time after which an HTTP session without request or stream ends; at
 	// least 1s.
@@ -107,9 +108,10 @@ type Limits struct {
 	// Outbox is the number of unread bytes for all HTTP clients together; at least Message.
 	Outbox int64 `koanf:"outbox"`
 
-	// StartParallel is the number of processes that may be starting at one time; at least 1.
+	// StartParallel is the number of processes that may be starting at the same time; at least 1.
 	StartParallel int `koanf:"start_parallel"`
-	// Drain is the time that calls in flight get after a termination signal; 0 = none.
+	// Drain is the time for which calls in flight may continue after a termination signal; 0 =
+	// none.
 	Drain time.Duration `koanf:"drain"`
 }
 
@@ -121,15 +123,16 @@ type Backend struct {
 	Command    string            `koanf:"command"`     // program to run, looked up in PATH
 	Args       []string          `koanf:"args"`        // a leading ~/ is already expanded
 	Env        map[string]string `koanf:"env"`         // added to a minimal environment
-	InheritEnv []string          `koanf:"inherit_env"` // variables copied from our environment
-	// Cwd is the working directory of Command: ~ is already expanded, a relative path is relative
-	// to the gateway's working directory, "" = that directory. It may not exist.
+	InheritEnv []string          `koanf:"inherit_env"` // variables of the gateway to copy
+	// Cwd is the working directory of Command, ~ already expanded; "" = the gateway's working
+	// directory. A relative path is relative to the gateway's working directory. The directory may
+	// not exist.
 	Cwd string `koanf:"cwd"`
 
 	URL       string `koanf:"url"`       // http or https, with a host
 	Transport string `koanf:"transport"` // auto, http or sse; auto if URL is not set
-	// Headers are sent with each request. Host replaces the host of the request; protocol headers
-	// are not allowed.
+	// Headers are sent with each request. The header Host replaces the host of the request.
+	// Protocol headers are not allowed.
 	Headers map[string]string `koanf:"headers"`
 	TLS     ClientTLS         `koanf:"tls"` // only if URL is https
 
@@ -139,10 +142,10 @@ type Backend struct {
 	CallTimeout  time.Duration `koanf:"call_timeout"`  // of a call, restarted by progress; 0 = none
 
 	Lazy     bool          `koanf:"lazy"`      // started by the first call if its catalog is known
-	IdleStop time.Duration `koanf:"idle_stop"` // of Command, after no calls; 0 = never
+	IdleStop time.Duration `koanf:"idle_stop"` // idle time before a stop; 0 = never
 
 	MaxInFlight int           `koanf:"max_in_flight"` // concurrent calls; at least 1
-	QueueWait   time.Duration `koanf:"queue_wait"`    // wait of a further call for a slot; 0 = none
+	QueueWait   time.Duration `koanf:"queue_wait"`    // wait of further calls; 0 = none
 
 	// Sharing is auto, shared (one connection for all clients) or session (one for each client).
 	Sharing string `koanf:"sharing"`
@@ -194,7 +197,7 @@ type Auth struct {
 	TokenVariable string `koanf:"-"`
 }
 
-// AutoToken stands for a token that the gateway generates and keeps in the state directory.
+// AutoToken represents a token that the gateway generates and stores in the state directory.
 const AutoToken = "auto"
 
 // IsToken reports whether text is a valid token.
@@ -202,25 +205,25 @@ func IsToken(text string) bool {
 	return len(text) >= minTokenLength && visibleASCII().MatchString(text)
 }
 
-// TLS has the certificate and key of the HTTP server, ~ already expanded: both or none. The files
-// may not exist.
+// TLS contains the paths of the certificate and key of the HTTP server, ~ already expanded. Either
+// both are set or none. The files may not exist.
 type TLS struct {
 	Cert string `koanf:"cert"`
 	Key  string `koanf:"key"`
 }
 
-// ClientTLS has the files for https connections to a backend, ~ already expanded. They may not
-// exist.
+// ClientTLS contains the paths of files for https connections to a backend, ~ already expanded. The
+// files may not exist.
 type ClientTLS struct {
 	CA         string `koanf:"ca"`          // trusted authorities, in place of the system's
 	Cert       string `koanf:"cert"`        // client certificate
-	Key        string `koanf:"key"`         // key of Cert: both or none
+	Key        string `koanf:"key"`         // key of Cert; both or none are set
 	ServerName string `koanf:"server_name"` // name in the certificate; "" = host of the URL
 }
 
 // Loopback reports whether Listen is an address that only this machine can reach: localhost,
-// 127.0.0.0/8 or ::1. It does not resolve names. A Listen without a host means all addresses,
-// which is not loopback; neither is an empty Listen.
+// 127.0.0.0/8 or ::1. It does not resolve names. A Listen without a host means all addresses and is
+// not loopback. An empty Listen is not loopback either.
 func (c *Config) Loopback() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// fileParser converts a file into the map that koanf merges. It implements koanf.Parser, because
-// the parsers of koanf lose lines, order and duplicates. It continues after an error, so that all
+// fileParser converts a file to the map that koanf merges. It implements koanf.Parser, because
+// koanf's own parsers lose lines, order and duplicates. It continues after an error, so that all
 // errors are reported.
 type fileParser struct {
 	file string
@@ -40,7 +40,8 @@ type fileParser struct {
 	backendPath              string   // path of the current backend; "" = none
 	disabled, inForeignEntry bool     // state of the current backend
 
-	// written has the variables in each value, by path. If it is set, values are not expanded.
+	// written contains the variables in each value, by path. If written is not nil, values are not
+	// expanded.
 	written map[string][]string
 }
 
@@ -53,8 +54,8 @@ func newReader(file string, env func(string) (string, bool)) *fileParser {
 
 // location is the position of a value in the file.
 type location struct {
-	path string // in our keys: backends[0].url
-	key  string // in the user's keys: mcpServers.docs.serverUrl
+	path string // in the gateway's keys: backends[0].url
+	key  string // in the keys of the file: mcpServers.docs.serverUrl
 	line int
 	text string // a scalar before ${VAR} is expanded; may be shown
 }
@@ -95,7 +96,7 @@ func (r *fileParser) Unmarshal(data []byte) (map[string]any, error) {
 	return r.record(pairs, settingsType, top), nil
 }
 
-// parse parses a file into nodes. root is nil if the file is empty.
+// parse parses a file and returns its nodes. root is nil if the file is empty.
 func parse(file string, data []byte) (*yaml.Node, *Error) {
 	root, bad := node.Parse(data)
 	if bad != nil {
@@ -138,7 +139,7 @@ func (r *fileParser) value(n *yaml.Node, t reflect.Type, at location) (v any, ok
 	return nil, false
 }
 
-// listHint shows how to write a list of type t, in a form that is valid in YAML and JSON; "" for
+// listHint returns an example of a list of type t, in a form that is valid in YAML and JSON; "" for
 // other types.
 func listHint(t reflect.Type) string {
 	switch {
@@ -162,9 +163,9 @@ func (r *fileParser) list(n *yaml.Node, elem reflect.Type, at location) []any {
 		switch {
 		case ok:
 			out = append(out, v)
-		case !r.reported[here.path]: // a variable of a disabled backend is not set
+		case !r.reported[here.path]: // an unset variable of a disabled backend
 		case elem == backendType:
-			out = append(out, map[string]any{}) // keep the indexes of the items after it
+			out = append(out, map[string]any{}) // keeps the indexes of the following items
 		default:
 			out = append(out, "") // keep the indexes
 		}
@@ -172,7 +173,7 @@ func (r *fileParser) list(n *yaml.Node, elem reflect.Type, at location) []any {
 	return out
 }
 
-// record reads a mapping whose keys are those of the struct t.
+// record reads a mapping with the keys of the struct t.
 func (r *fileParser) record(pairs []pair, t reflect.Type, at location) map[string]any {
 	out := map[string]any{}
 	for _, p := range pairs {
@@ -216,7 +217,7 @@ func (r *fileParser) stringMap(n *yaml.Node, at location) map[string]any {
 	return out
 }
 
-// backend reads the entries of one backend, in our keys.
+// backend reads the entries of one backend, with the gateway's keys.
 func (r *fileParser) backend(pairs []pair, at location) map[string]any {
 	before := len(r.errs)
 	r.backendPath, r.disabled = at.path, r.isBackendDisabled(pairs)

@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// scalar reads one value. A string is used as written, even 8080 or true. A value of another type
-// must not be quoted, unless it contains ${VAR}.
+// scalar reads one value. The value of a key of type string is used as written, even 8080 or true.
+// A value of another type must not be quoted, unless it contains ${VAR}.
 func (r *fileParser) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
 	if r.written != nil {
 		x := r.newExpander()
@@ -62,8 +62,9 @@ func (r *fileParser) scalar(n *yaml.Node, t reflect.Type, at location) (any, boo
 	return v, true
 }
 
-// recordExpansion records the secrets that x inserted and reports its errors. A disabled backend
-// needs no variables, so its errors are ignored. It returns false if there were errors.
+// recordExpansion records the secrets that x inserted and reports its errors. The errors of a
+// disabled backend are ignored, because it needs no variables. recordExpansion returns false if
+// there were other errors.
 func (r *fileParser) recordExpansion(x *expand.Expander, at location) bool {
 	if r.backendPath != "" || strings.HasPrefix(at.path, "auth.") {
 		for _, a := range x.Expanded {
@@ -84,7 +85,7 @@ func (r *fileParser) recordExpansion(x *expand.Expander, at location) bool {
 	return len(x.Errors) == 0
 }
 
-// isOptional reports whether the value at path is outside of backends and not in the
+// isOptional reports whether the value at path is outside of backends and not below one of the
 // RequiredKeys.
 func (r *fileParser) isOptional(path string) bool {
 	return r.requiredKeys != nil && r.backendPath == "" &&
@@ -93,8 +94,8 @@ func (r *fileParser) isOptional(path string) bool {
 		})
 }
 
-// misconfigure records a problem with the variables of one backend, which is misconfigured then.
-// It returns false if the value is not in a backend or is the backend's name.
+// misconfigure records a problem with the variables of one backend, which makes the backend
+// misconfigured. It returns false if the value is not in a backend or is the backend's name.
 func (r *fileParser) misconfigure(at location, problem string) bool {
 	if r.strict || r.backendPath == "" || at.path == r.backendPath+".name" {
 		return false
@@ -108,10 +109,10 @@ func (r *fileParser) misconfigure(at location, problem string) bool {
 // variableProblems are the problems with the variables of one backend.
 type variableProblems struct {
 	problems           []string
-	affectsPermissions bool // one of them is in a filter or in enabled
+	affectsPermissions bool // one of the problems is in a filter or in enabled
 }
 
-// with returns f with a further problem at key, which is relative to the backend.
+// with returns f with a further problem at key. The key is relative to the backend.
 func (f variableProblems) with(key, problem string) variableProblems {
 	if !slices.Contains(f.problems, problem) {
 		f.problems = append(f.problems, problem)
@@ -120,9 +121,8 @@ func (f variableProblems) with(key, problem string) variableProblems {
 	return f
 }
 
-// emptyVariable returns the name of an empty variable that leaves a required value empty: a
-// target, or a header, which may also consist of a scheme such as Bearer alone. "" = there is
-// none.
+// emptyVariable returns the name of an empty variable that makes a target or a header empty, or
+// reduces a header to a scheme such as Bearer; "" = there is no such variable.
 func emptyVariable(expanded []expand.Variable, key, text string) string {
 	header := strings.HasPrefix(key, "headers.")
 	if !header && key != "command" && key != "url" && key != "embedded" {

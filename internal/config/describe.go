@@ -17,9 +17,9 @@ import (
 
 // Describe returns one line for each effect that a file would have: programs to start, URLs to
 // call, variables to pass on, files to read and write, and clients to accept. Values are shown as
-// written, with their references and the defaults in them. A backend whose enabled depends on a
-// variable counts as enabled. Describe returns an error only if the file cannot be parsed; Load
-// reports the other errors. The lines contain text of the file, so the caller must escape control
+// written, with references and their defaults. A backend counts as enabled if its value of enabled
+// depends on a variable. Describe returns an error only if the file cannot be parsed; Load reports
+// the other errors. The lines contain text of the file, so the caller must escape control
 // characters.
 func Describe(path string, data []byte) ([]string, error) {
 	r := newReader(path, expand.AllSet)
@@ -80,8 +80,8 @@ func (d *description) gateway(c *Config) {
 	d.add("accepts requests for the hosts", strings.Join(c.Hosts, ", "))
 }
 
-// shownToken returns a reference to a token as written. It does not show a token that is in the
-// file itself.
+// shownToken returns a reference to a token as written. A token that is in the file itself is not
+// shown.
 func shownToken(token string) string {
 	all := pieces(token)
 	isReference := len(all) == 1 && all[0].ref != nil && !all[0].ref.HasDefault
@@ -107,7 +107,8 @@ func shownEnv(env map[string]string) []string {
 	return all
 }
 
-// backend describes b. It passes these variables of the gateway's environment to b.
+// backend describes b. variables are the variables of the gateway's environment that are passed to
+// b.
 func (d *description) backend(b *Backend, variables []string) {
 	name := "backend " + b.Name
 	if b.Command != "" {
@@ -147,8 +148,8 @@ func (d *description) instructions(who, text string, variables []string) {
 	d.add(who+" tells models the variables of your environment", strings.Join(variables, ", "))
 }
 
-// variablesPassedOn returns the variables in the values that are passed on to each backend, by
-// the path of the backend.
+// variablesPassedOn returns, by the path of each backend, the variables in the values that are
+// passed to the backend.
 func (r *fileParser) variablesPassedOn() map[string][]string {
 	all := make(map[string][]string)
 	for path, names := range r.written {
@@ -175,7 +176,7 @@ func quoted(words []string) []string {
 	return words
 }
 
-// piece is a part of a text: plain text or one reference.
+// piece is a part of a text: either plain text or one reference.
 type piece struct {
 	text string      // as written
 	ref  *expand.Ref // nil = plain text, or a reference that only another client supports
@@ -224,8 +225,8 @@ var (
 )
 
 // shownURL returns a URL as written, without its password and query. Defaults in references are
-// shown in the same way. A part that could become the host is never omitted: only text after ? or
-// #, and text between : and @ without a / in between.
+// shown in the same way. A part that could become the host is never omitted. Only text after ? or
+// #, and text between : and @ that contains no /, is omitted.
 func shownURL(text string) string {
 	var out strings.Builder
 	all := pieces(text)

@@ -10,23 +10,24 @@ import (
 // Changes is the difference between two configurations, as names and keys. It contains no values,
 // because they may be secrets.
 type Changes struct {
-	// Names of backends. Each is in exactly one of the lists Added to UnchangedDisabled, in the
-	// order of the newer configuration; Removed is in the order of the older one.
+	// The lists below contain names of backends. Each name is in exactly one of the lists from
+	// Added to UnchangedDisabled. The lists are in the order of the newer configuration, Removed in
+	// the order of the older configuration.
 	Added, Removed    []string
-	Enabled, Disabled []string // enabled differs, other keys may too
+	Enabled, Disabled []string // enabled differs; other keys may also differ
 	Changed           []BackendChange
 	Unchanged         []string // enabled and equal, or Held without other changes
 	UnchangedDisabled []string // disabled and equal
 
-	// Held are backends in Changed or Unchanged whose newer entry is misconfigured and whose
-	// older entry is not. They keep the older entry, except for its filters.
+	// Held are backends in Changed or Unchanged whose newer entry is misconfigured and whose older
+	// entry is valid. They keep the older entry, except for its filters.
 	Held []string
 
 	// Inactive are backends in Added, Removed and Changed that are disabled before and after.
 	Inactive []string
 
-	// Moved are backends whose position among the common backends differs. It is a smallest set
-	// that explains the new order.
+	// Moved are backends whose position among the common backends differs: a smallest set of
+	// backends that explains the new order.
 	Moved []string
 
 	Applied     []string // other keys that a reload applies
@@ -52,11 +53,11 @@ func (c BackendChange) InPlace() bool {
 type Effect int
 
 const (
-	InPlace   Effect = iota // none; also that of a disabled backend
+	InPlace   Effect = iota // none; also for a disabled backend
 	Restarts                // restarted
 	Starts                  // started: it was misconfigured and is valid now
 	Stops                   // stopped: it was valid and is misconfigured now
-	StaysDown               // not started: it was and is misconfigured
+	StaysDown               // not started: it was misconfigured and still is
 )
 
 func (e Effect) String() string {
@@ -86,8 +87,8 @@ func isFilter(key string) bool {
 	return first == "tools" || first == "prompts" || first == "resources"
 }
 
-// AnyBackend reports whether a backend has changed, except for Unchanged and UnchangedDisabled,
-// or the order has.
+// AnyBackend reports whether the order of the backends has changed, or any backend that is not in
+// Unchanged or UnchangedDisabled.
 func (c Changes) AnyBackend() bool {
 	return len(c.Added)+len(c.Removed)+len(c.Enabled)+len(c.Disabled)+len(c.Changed)+
 		len(c.Moved) > 0
@@ -96,7 +97,7 @@ func (c Changes) AnyBackend() bool {
 // IsInactive reports whether a changed backend is disabled before and after.
 func (c Changes) IsInactive(name string) bool { return slices.Contains(c.Inactive, name) }
 
-// MarkInactive returns the names, with a mark at those that are in Inactive.
+// MarkInactive returns the names, and appends a mark to the names that are in Inactive.
 func (c Changes) MarkInactive(names []string) []string {
 	marked := slices.Clone(names)
 	for i, name := range names {
@@ -115,7 +116,7 @@ func (c Changes) IsEmpty() bool {
 // Diff returns the changes between the running configuration old and the newly loaded next.
 func Diff(old, next *Config) Changes { return NewDigest(old, "").Diff(next) }
 
-// A reloadEffect says whether a reload applies a changed key.
+// A reloadEffect determines whether a reload applies a changed key.
 type reloadEffect int
 
 const (
@@ -125,10 +126,10 @@ const (
 	liveUnlessRemoved                     // applied unless the value was removed
 )
 
-// reloadEffects has the effect of each key outside of backends. A running gateway does not change
-// its addresses, its open files and the limits that its parts were built with. Neither does a
-// reload add or remove TLS or remove all tokens, so that an incomplete file cannot open access
-// that was restricted.
+// reloadEffects contains the effect of each key outside of backends. A running gateway does not
+// change its addresses, its open files and the limits with which its components were created. A
+// reload also does not add or remove TLS or remove all tokens, so that an incomplete file cannot
+// remove access restrictions.
 var reloadEffects = map[string]reloadEffect{
 	"state":  needsRestart,
 	"listen": needsRestart,
@@ -164,23 +165,23 @@ var reloadEffects = map[string]reloadEffect{
 	"limits.drain":          needsRestart,
 }
 
-// isLive reports whether a reload applies the key; was and is report whether the old and the new
-// value are set.
-func (f reloadEffect) isLive(was, is bool) bool {
+// isLive reports whether a reload applies the key. oldSet and newSet are true if the old and the
+// new value are set.
+func (f reloadEffect) isLive(oldSet, newSet bool) bool {
 	switch f {
 	case live:
 		return true
 	case liveIfBothSet:
-		return was && is
+		return oldSet && newSet
 	case liveUnlessRemoved:
-		return is || !was
+		return newSet || !oldSet
 	}
 	return false
 }
 
-// Effective returns the configuration in force after a gateway running c has reloaded next: next,
-// except for keys that need a restart and held backends, which keep the values of c. changes is
-// the difference between c and next. The result shares memory with next.
+// Effective returns the configuration in force after a gateway with configuration c has reloaded
+// next. The result is next, except that keys that need a restart and held backends keep the values
+// of c. changes is the difference between c and next. The result shares memory with next.
 func (c *Config) Effective(next *Config, changes Changes) *Config {
 	out := *next
 	for _, key := range changes.NeedRestart {
@@ -205,16 +206,16 @@ func (c *Config) Effective(next *Config, changes Changes) *Config {
 	return &out
 }
 
-// Diff is [Diff] for an older configuration of which only the digest is known. It ignores the
-// keys in but.
-func (d Digest) Diff(next *Config, but ...string) Changes {
+// Diff returns the changes between an older configuration, of which only the digest d is known, and
+// next. It ignores the keys in ignored.
+func (d Digest) Diff(next *Config, ignored ...string) Changes {
 	var c Changes
 	now := NewDigest(next, d.Salt)
 	for _, key := range differing(d.Keys, now.Keys) {
-		was, is := d.Keys[key] != "", now.Keys[key] != ""
+		oldSet, newSet := d.Keys[key] != "", now.Keys[key] != ""
 		switch {
-		case slices.Contains(but, key):
-		case reloadEffects[key].isLive(was, is):
+		case slices.Contains(ignored, key):
+		case reloadEffects[key].isLive(oldSet, newSet):
 			c.Applied = append(c.Applied, key)
 		default:
 			c.NeedRestart = append(c.NeedRestart, key)
@@ -228,7 +229,7 @@ func (d Digest) Diff(next *Config, but ...string) Changes {
 	return c
 }
 
-// backends compares the backends. Backends in mayHold are held if the older entry is valid.
+// backends compares the backends. A backend in mayHold is held if its older entry is valid.
 func (c *Changes) backends(old, now []BackendDigest, mayHold map[string]bool) {
 	before := make(map[string]int, len(old))
 	for i, b := range old {
@@ -311,7 +312,7 @@ func differing(a, b map[string]string) []string {
 	return keys
 }
 
-// ascending returns the numbers of a longest ascending subsequence of list, whose numbers are
+// ascending returns the numbers of a longest ascending subsequence of list. The numbers in list are
 // distinct.
 func ascending(list []int) map[int]bool {
 	var tails []int                  // by length: index of the last number

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// A Digest is a summary of a Config that can be stored to find later changes: for each key a sum
-// that depends on Salt, and no value. Values that are easy to guess can be found by trial, so
-// only the owner of the configuration may read a Digest.
+// A Digest is a summary of a Config that can be stored and used to find later changes. It contains
+// a salted hash instead of each value. A value that is easy to guess can be found by comparing the
+// hashes of guesses, so only the owner of the configuration may read a Digest.
 type Digest struct {
 	Salt     string            `json:"salt"`
-	Keys     map[string]string `json:"keys"` // by key; keys without a value are omitted
+	Keys     map[string]string `json:"keys"` // hashes by key; keys without a value are omitted
 	Backends []BackendDigest   `json:"backends"`
 }
 
@@ -33,7 +33,7 @@ func NewDigest(c *Config, salt string) Digest {
 		keys := keySums(salt, reflect.ValueOf(b))
 		delete(keys, "name")
 		delete(keys, "enabled")
-		if b.Misconfigured != "" { // its keys have no values to compare
+		if b.Misconfigured != "" { // the values of its other keys are unknown
 			maps.Copy(keys, keySums(salt, reflect.ValueOf(struct {
 				Misconfigured string `koanf:"misconfigured"`
 			}{b.Misconfigured})))
@@ -43,12 +43,12 @@ func NewDigest(c *Config, salt string) Digest {
 	return d
 }
 
-// keySums returns a sum for each key of the struct v that has a value.
+// keySums returns the salted hash of each value in the struct v, by key.
 func keySums(salt string, v reflect.Value) map[string]string {
 	all := make(map[string]string)
 	h := hmac.New(sha256.New, []byte(salt))
 	add := func(key string, value any) {
-		text, _ := json.Marshal(value) // strings, numbers and lists of them always encode
+		text, _ := json.Marshal(value) // never fails for strings, numbers and lists of these
 		h.Reset()
 		h.Write([]byte(key + "\x00"))
 		h.Write(text)
@@ -63,7 +63,7 @@ func keySums(salt string, v reflect.Value) map[string]string {
 			case tag == "-" || f.Type == reflect.TypeFor[[]Backend]():
 			case value.Kind() == reflect.Struct:
 				walk(value, key)
-			case value.Kind() == reflect.Map: // env, headers: empty differs from missing
+			case value.Kind() == reflect.Map: // env, headers: "" is a value, too
 				for name, one := range value.Seq2() {
 					add(joinPath(key, name.String()), one.String())
 				}

@@ -16,8 +16,9 @@ type Error struct {
 	File    string // as the user named it; "" = not in a file
 	Line    int    // from 1; 0 = the file as a whole
 	Backend string // name of the backend, if known; "" = none
-	// Key is relative to Backend if that is set: command, env.TOKEN. Otherwise it is
-	// backends[1].name, log.level, GATEWAY_LOG_LEVEL or --log-level; "" = no key.
+	// If Backend is set, Key is relative to the backend: command, env.TOKEN. Otherwise it is a full
+	// key, a variable or a flag: backends[1].name, log.level, GATEWAY_LOG_LEVEL, --log-level. "" =
+	// no key.
 	Key     string
 	Problem string
 	Hint    string // possible solution; often ""
@@ -25,8 +26,7 @@ type Error struct {
 	cause error // error of the operating system, if any
 }
 
-// Error returns file:line: backend "name": key: problem, without the parts that are not known and
-// without the hint.
+// Error returns file:line: backend "name": key: problem. It omits unknown parts and the hint.
 func (e *Error) Error() string {
 	var b strings.Builder
 	switch {
@@ -44,7 +44,7 @@ func (e *Error) Error() string {
 	return b.String() + e.Problem
 }
 
-// setBackend sets Backend if the key is below at, a path like backends[1].
+// setBackend sets Backend if the key is below the path at, such as backends[1].
 func (e *Error) setBackend(name, at string) {
 	rest, ok := strings.CutPrefix(e.Key, at)
 	if ok && rest != ".name" && (rest == "" || rest[0] == '.') {
@@ -55,8 +55,8 @@ func (e *Error) setBackend(name, at string) {
 // Unwrap returns the error of the operating system about a file that could not be read.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Errors are all problems with a configuration. Load returns it if the file could be read. It is
-// never empty.
+// Errors contains all problems with a configuration. Load returns Errors for a file that could be
+// read. It is never empty.
 type Errors []*Error
 
 // Error returns one line for each error.
@@ -79,8 +79,8 @@ func (e Errors) Unwrap() []error {
 	return all
 }
 
-// Hinted yields the line of each error and its hint, "" if it has none. A hint that consecutive
-// errors share is yielded with the last of them.
+// Hinted yields the line of each error and its hint, "" if the error has none. If consecutive
+// errors have the same hint, it is yielded only with the last of these errors.
 func (e Errors) Hinted() iter.Seq2[string, string] {
 	return func(yield func(line, hint string) bool) {
 		for i, one := range e {

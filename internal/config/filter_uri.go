@@ -18,8 +18,9 @@ type spellings struct {
 
 // spellingsOf returns the normalized spellings of a URI. ok is false in these cases:
 //   - the URI contains characters that are not allowed in URIs and that only some programs drop:
-//     control characters, spaces around it, or in the host of a web address non-ASCII characters;
-//   - it contains repeated slashes and .. segments that together lead to different resources.
+//     control characters, spaces around the URI, or non-ASCII characters in the host of a web
+//     address;
+//   - the URI contains repeated slashes and .. segments that together lead to different resources.
 func spellingsOf(uri string) (s spellings, ok bool) {
 	if strings.ContainsFunc(uri, unicode.IsControl) || strings.TrimSpace(uri) != uri {
 		return s, false
@@ -70,8 +71,8 @@ func spellingsOf(uri string) (s spellings, ok bool) {
 	return s, true
 }
 
-// withDriveColon returns the path of a file URI with a slash before a drive letter and a colon
-// after it.
+// withDriveColon returns the path of a file URI with a slash before and a colon after a drive
+// letter.
 func withDriveColon(path string) string {
 	rest := strings.TrimPrefix(path, "/")
 	if len(rest) < 2 || rest[1] != ':' && rest[1] != '|' ||
@@ -199,8 +200,8 @@ func hexDigit(c byte) int {
 	return -1
 }
 
-// normalizeGlob removes percent-encoding from a glob and, if it is a web address, the default
-// port. A decoded special character matches itself.
+// normalizeGlob removes percent-encoding from a glob and, if the glob is a web address, the default
+// port. A decoded special character matches only itself.
 func normalizeGlob(glob string) string {
 	glob = percentDecodeGlob(glob)
 	scheme, rest, _ := strings.Cut(glob, ":")

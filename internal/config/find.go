@@ -24,10 +24,11 @@ func (s source) digest() [sha256.Size]byte {
 	return sha256.Sum256(append([]byte(strings.Join(s.warnings, "\n")+"\x00"), s.data...))
 }
 
-// findSource reads the first file that exists. A file that the user named must exist.
+// findSource reads the first existing file among the possible configuration files. A file that the
+// user named must exist.
 func findSource(opts Options) (source, error) {
 	if opts.Path != "" {
-		path, _ := expand.Tilde(opts.Path, opts.Env) // a client may start programs without a shell
+		path, _ := expand.Tilde(opts.Path, opts.Env) // a client may not use a shell
 		read := readNamedSource
 		if opts.Local {
 			read = readFound
@@ -69,7 +70,7 @@ func findSource(opts Options) (source, error) {
 	return none, nil
 }
 
-// SearchPaths returns the files that Load looks for, in order. It returns nil if the options or
+// SearchPaths returns the files that Load searches for, in order. It returns nil if the options or
 // $GATEWAY_CONFIG name a file.
 func SearchPaths(opts Options) []string {
 	if opts.Env == nil {
@@ -81,8 +82,8 @@ func SearchPaths(opts Options) []string {
 	return searchPaths(opts)
 }
 
-// searchPaths returns the files to look for if none is named, in order. The first one is in the
-// working directory.
+// searchPaths returns the files to search for, in order, if the user named no file. The first path
+// is in the working directory.
 func searchPaths(opts Options) []string {
 	all := []string{filepath.Join(opts.Dir, "gateway.yaml")}
 	if dir := baseDir(opts.Env, "XDG_CONFIG_HOME", ".config"); dir != "" {
@@ -141,7 +142,7 @@ func systemMessage(err error) string {
 }
 
 // baseDir returns an XDG base directory: the value of the variable if it is absolute, as the
-// specification requires, or else the fallback below the home directory; "" if neither is known.
+// specification requires, otherwise the fallback below the home directory; "" if neither is known.
 func baseDir(env func(string) (string, bool), variable string, fallback ...string) string {
 	if dir, _ := env(variable); filepath.IsAbs(dir) {
 		return dir
@@ -152,8 +153,8 @@ func baseDir(env func(string) (string, bool), variable string, fallback ...strin
 	return ""
 }
 
-// ExpandHome replaces a leading ~ by the user's home directory, like a shell. If there is none it
-// returns path.
+// ExpandHome replaces a leading ~ by the user's home directory, like a shell. If the home directory
+// is unknown, it returns path.
 func ExpandHome(path string) string {
 	expanded, _ := expand.Tilde(path, os.LookupEnv)
 	return expanded

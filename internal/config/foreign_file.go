@@ -11,12 +11,13 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// foreignCheckLimit is the length in bytes up to which isForeign examines a file. A longer file
-// is not considered foreign.
+// foreignCheckLimit is the length, in bytes, of the longest file that isForeign examines. A longer
+// file is not considered foreign.
 const foreignCheckLimit = 1 << 20
 
-// isForeign reports whether a gateway.yaml belongs to another program, such as Kubernetes: it is
-// not empty, and no top-level key of any of its documents is, or resembles, a key of the gateway.
+// isForeign reports whether a gateway.yaml belongs to another program, such as Kubernetes. This is
+// the case if the file is not empty, and none of its documents has a top-level key that is, or
+// resembles, a key of the gateway.
 func isForeign(data []byte) bool {
 	if len(data) > foreignCheckLimit {
 		return false
@@ -50,7 +51,8 @@ func isForeign(data []byte) bool {
 // lineKey matches a key at the beginning of a line.
 var lineKey = lazy.Regexp(`(?m)^["']?([A-Za-z][\w.-]*)["']?[ \t]*:(?:\s|$)`)
 
-// isForeignText is isForeign for a file that cannot be parsed, such as a Helm template.
+// isForeignText reports whether a file that cannot be parsed, such as a Helm template, belongs to
+// another program.
 func isForeignText(data []byte) bool {
 	keys := lineKey().FindAllSubmatch(data, -1)
 	for _, key := range keys {

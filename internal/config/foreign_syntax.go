@@ -9,7 +9,7 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// A foreignSyntax is text that another program would interpret, and that the gateway uses
+// A foreignSyntax describes text that another program would interpret and that the gateway uses
 // literally.
 type foreignSyntax struct {
 	marker  string // substring of all such texts
@@ -57,8 +57,8 @@ var (
 	escapedReference = lazy.Regexp(`\$\$(?:\{[^}]*\}|\w+|\([^)]*\))?`)
 )
 
-// warnLiteral records a warning if a value contains foreign syntax, or a backslash that was
-// parsed as an escape. Warnings do not contain the value, because it may be a secret.
+// warnLiteral records a warning if a value contains foreign syntax, or probably had a backslash
+// that was parsed as an escape. Warnings do not contain the value, because it may be a secret.
 func (r *fileParser) warnLiteral(n *yaml.Node, at location) {
 	if r.disabled {
 		return

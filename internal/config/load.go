@@ -20,32 +20,33 @@ import (
 	"mcpgateway/internal/config/internal/expand"
 )
 
-// Options controls how a configuration is found and loaded. The zero value is the command line
-// without flags.
+// Options controls how a configuration is found and loaded. The zero value corresponds to a command
+// line without flags.
 type Options struct {
-	// Path is the file to load; "" = the first that exists of $GATEWAY_CONFIG, ./gateway.yaml and
-	// $XDG_CONFIG_HOME/mcp-gateway/config.yaml.
+	// Path is the file to load; "" = the file $GATEWAY_CONFIG if that is set, otherwise the first
+	// existing file among ./gateway.yaml and $XDG_CONFIG_HOME/mcp-gateway/config.yaml.
 	Path string
 	// Flags are values from the command line, by key: "log.level" → "debug". Errors name the
 	// flag: --log-level.
 	Flags map[string]string
 	// Env looks up a variable; nil = os.LookupEnv.
 	Env func(name string) (string, bool)
-	// VariableNames are the names of all variables in the environment, for warnings about
-	// misspelt ones; nil = none.
+	// VariableNames are the names of all variables in the environment, for warnings about misspelt
+	// names; nil = none.
 	VariableNames []string
 	// Dir is the directory of ./gateway.yaml, and the workspace folder in files of other clients;
 	// "" = the working directory.
 	Dir string
-	// Approve is called with the gateway.yaml of Dir, if the user did not name it, and with the
-	// bytes that are parsed afterwards. Load returns its error. nil = every file is approved.
+	// Approve is called for the gateway.yaml of Dir if the user did not name this file. data is the
+	// content that is parsed afterwards. Load returns the error of Approve. nil = every file is
+	// approved.
 	Approve func(path string, data []byte) error
-	// RequiredKeys are the keys outside of backends that the caller reads, including all keys
-	// below them. A value of another key is skipped if its variable is not set. nil = all keys.
+	// RequiredKeys are the keys outside of backends that the caller reads, each with all keys below
+	// it. The value of any other key is skipped if a variable in it is not set. nil = all keys.
 	RequiredKeys []string
-	// Strict turns problems with the variables of a backend into errors of the file.
+	// Strict makes problems with the variables of a backend errors of the file.
 	Strict bool
-	// Local is true if an earlier Load found Path in Dir, so that Approve is called.
+	// Local is true if an earlier Load found Path in Dir, so that Approve must be called.
 	Local bool
 }
 
@@ -53,7 +54,7 @@ type Options struct {
 type Loaded struct {
 	Config *Config
 	Source string // path of the file; "" = no file, the only backend is the demo
-	// Local is true if Source is gateway.yaml of Options.Dir and the user did not name it.
+	// Local is true if Source is the gateway.yaml of Options.Dir and the user did not name it.
 	Local    bool     `json:",omitzero"`
 	Warnings []string // for the log, one line each, without secrets
 
@@ -76,8 +77,8 @@ func (l *Loaded) ErrorAt(key string) *Error {
 // is valid.
 func (l *Loaded) Blank() bool { return l.blank }
 
-// Unchanged reports whether Load with these options, which name the file, would read the same
-// text and approve it. Other files that the configuration refers to are not compared.
+// Unchanged reports whether Load with these options would read and approve the same text. The
+// options must name the file. Files that the configuration refers to are not compared.
 func (l *Loaded) Unchanged(opts Options) bool {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -87,9 +88,9 @@ func (l *Loaded) Unchanged(opts Options) bool {
 }
 
 // Load finds, reads and validates the configuration. Flags have precedence over environment
-// variables (GATEWAY_LOG_LEVEL for log.level), these over the file, and the file over Default.
-// Load returns all problems of the configuration as Errors. If the file cannot be read it returns
-// an *Error.
+// variables (GATEWAY_LOG_LEVEL for log.level), environment variables over the file, and the file
+// over Default. Load returns all problems of the configuration as Errors. If the file cannot be
+// read, it returns an *Error.
 func Load(opts Options) (*Loaded, error) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -109,7 +110,7 @@ func Validate(path string, data []byte) error {
 	return err
 }
 
-// LoadData is Load for a file with this content.
+// LoadData loads a configuration file with this content, like Load.
 func LoadData(path string, data []byte, opts Options) (*Loaded, error) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -133,7 +134,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	over := &overrides{locations: r.locations}
 	out := settings{}
 
-	// The layers, each over the ones before. Only the file can fail to load.
+	// The layers in ascending order of precedence. Only the layer of the file can fail to load.
 	k := koanf.New(".")
 	k.Load(confmap.Provider(defaultLayer(), ""), nil)
 	if err := k.Load(rawbytes.Provider(src.data), r); err != nil {
@@ -142,7 +143,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	k.Load(over.environment(opts.Env), nil)
 	k.Load(over.flags(opts.Flags), nil)
 	if err := decode(k, &out); err != nil {
-		return nil, Errors{{File: src.path, Problem: err.Error()}} // not reported by the reader
+		return nil, Errors{{File: src.path, Problem: err.Error()}} // not a fileParser error
 	}
 
 	cfg := &out.Config
@@ -220,8 +221,8 @@ func instructionsValue(value string, given bool) string {
 	return value
 }
 
-// applyDefaults sets the values that the file does not set. limits.page is at most limits.message
-// by default, and limits.outbox at least limits.message.
+// applyDefaults sets the values that the file does not set. The default of limits.page is at most
+// limits.message, and the default of limits.outbox at least limits.message.
 func applyDefaults(cfg *Config, d defaults, given map[string]location) {
 	if _, ok := given["limits.page"]; !ok {
 		cfg.Limits.Page = min(cfg.Limits.Page, cfg.Limits.Message)
@@ -258,8 +259,8 @@ func applyDefaults(cfg *Config, d defaults, given map[string]location) {
 	}
 }
 
-// nameBackends replaces the index of a backend by its name in errors, if the name is valid and
-// written in the file.
+// nameBackends replaces the index of a backend in errors by its name, if the name is valid and
+// occurs in the file.
 func nameBackends(all Errors, cfg *Config, locations map[string]location) {
 	for i, b := range cfg.Backends {
 		at := fmt.Sprintf("backends[%d]", i)
@@ -272,7 +273,7 @@ func nameBackends(all Errors, cfg *Config, locations map[string]location) {
 	}
 }
 
-// sortByLine sorts errors by line. Errors outside of the file come last.
+// sortByLine sorts errors by line. Errors that are not in the file come last.
 func sortByLine(all Errors) Errors {
 	line := func(e *Error) int {
 		if e.Line == 0 && e.File == "" {

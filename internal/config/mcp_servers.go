@@ -74,7 +74,8 @@ func (r *fileParser) warn(at location, text string) {
 		(&Error{File: r.file, Line: at.line, Key: at.key, Problem: text}).Error())
 }
 
-// UsableName converts a name into a valid backend name that is not taken, and marks it as taken.
+// UsableName converts a name to a valid backend name that is not taken, and marks the result as
+// taken.
 func UsableName(name string, taken map[string]bool) string {
 	fit := name
 	if !backendName().MatchString(name) {
@@ -97,7 +98,7 @@ func UsableName(name string, taken map[string]bool) string {
 	return unique
 }
 
-// foreignEntry is an entry of another client while it is converted.
+// foreignEntry is the state of the conversion of another client's entry.
 type foreignEntry struct {
 	values       map[string]*yaml.Node // by key, without absent values
 	inapplicable []string              // keys without effect in this entry
@@ -108,9 +109,9 @@ type foreignEntry struct {
 	ignored []string // keys that are not supported
 }
 
-// convertEntry converts an entry of another client into pairs with our keys. Keys that cannot be
-// converted are named in a warning. An entry that cannot work is disabled, so that the others in
-// the file can be used.
+// convertEntry converts an entry of another client to pairs with the gateway's keys. A warning
+// lists the keys that cannot be converted. An entry that cannot work is disabled, so that the other
+// entries in the file can be used.
 func (r *fileParser) convertEntry(pairs []pair, at location) (converted []pair) {
 	e := &foreignEntry{values: map[string]*yaml.Node{}, handled: []string{"disabled", "enabled"}}
 	for _, p := range pairs {
@@ -194,7 +195,7 @@ func (r *fileParser) convertKey(p pair, e *foreignEntry, at location) (_ pair, o
 	return pair{}, false
 }
 
-// readDisabled returns whether disabled or enabled disable an entry.
+// readDisabled reports whether the key disabled or the key enabled disables an entry.
 func (r *fileParser) readDisabled(pairs []pair, at location) bool {
 	disabled := false
 	for _, p := range pairs {
@@ -212,7 +213,8 @@ func (r *fileParser) readDisabled(pairs []pair, at location) bool {
 	return disabled
 }
 
-// whyUnusable explains why an entry cannot work in a gateway with any variables; "" = it can.
+// whyUnusable returns the reason if an entry cannot work in a gateway, whatever its variables are;
+// "" = the entry may work.
 func (e *foreignEntry) whyUnusable() string {
 	if e.program().IsGateway() {
 		return "it would start the gateway itself, endlessly"
@@ -242,8 +244,8 @@ func (e *foreignEntry) whyUnusable() string {
 	return ""
 }
 
-// scalarTexts yields the text of n, or of the values in it, one level deep. Entries are not
-// deeper, and an alias may form a cycle.
+// scalarTexts yields the text of n or, if n is a list or mapping, the texts of its values. It does
+// not visit deeper levels, because entries have none and aliases may form a cycle.
 func scalarTexts(n *yaml.Node) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		switch {

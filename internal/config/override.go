@@ -13,15 +13,16 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// overrides are the layers above the file: values from environment variables and flags, converted
-// to the types of their keys.
+// overrides are the layers with precedence over the file: values from environment variables and
+// flags, converted to the types of their keys.
 type overrides struct {
 	locations map[string]location
 	errs      Errors
 }
 
-// environment provides the value of GATEWAY_LOG_LEVEL for log.level, and so on for every key with
-// a single value. An empty variable counts as not set. Other GATEWAY_* variables are ignored.
+// environment provides the values of variables for all keys with a single value, for example the
+// value of GATEWAY_LOG_LEVEL for log.level. An empty variable counts as not set. Other GATEWAY_*
+// variables are ignored.
 func (o *overrides) environment(lookup func(string) (string, bool)) koanf.Provider {
 	byName := make(map[string]field)
 	var set []string // NAME=value, in the order of the keys
@@ -46,14 +47,14 @@ func variableName(key string) string {
 }
 
 // misspeltVariables returns a warning for each variable that has no effect and resembles the
-// variable of a key: it is misspelt, or no variable can set that key. It skips variables that the
-// file uses.
+// variable of a key: its name is misspelt, or no variable can set the key. Variables that the file
+// uses are skipped.
 func misspeltVariables(names []string, used map[string]bool) (warnings []string) {
 	hasPrefix := func(name string) bool { return strings.HasPrefix(name, "GATEWAY_") }
 	if !slices.ContainsFunc(names, hasPrefix) {
 		return nil
 	}
-	known := []string{"CONFIG"} // without the prefix, which all of them share
+	known := []string{"CONFIG"} // without the common prefix
 	for _, f := range scalarKeys(settingsType) {
 		known = append(known, shortVariable(f.key))
 	}
@@ -88,12 +89,12 @@ func misspeltVariables(names []string, used map[string]bool) (warnings []string)
 // An unsettableKey is a key that neither a variable nor a flag can set.
 type unsettableKey struct {
 	problem      string
-	composite    bool // a list or a map: NAME_0 and NAME_X mean a part of it
-	matchSimilar bool // variables with a similar name mean this key
+	composite    bool // a list or a map, of which NAME_0 and NAME_X are parts
+	matchSimilar bool // variables with a similar name refer to this key
 }
 
-// unsettableKeys returns the keys that no variable can set, by the name that their variable would
-// have, without GATEWAY_.
+// unsettableKeys returns the keys that no variable can set. The index is the name that the variable
+// of the key would have, without GATEWAY_.
 func unsettableKeys() map[string]unsettableKey {
 	all := map[string]unsettableKey{}
 	add := func(f field, key unsettableKey) {
@@ -137,7 +138,7 @@ func unsettableKeys() map[string]unsettableKey {
 	var walkBackend func(t reflect.Type, at string)
 	walkBackend = func(t reflect.Type, at string) {
 		for _, f := range fields(t) {
-			if f.key == "name" || f.key == "url" { // these may belong to other programs
+			if f.key == "name" || f.key == "url" { // such variables may belong to other programs
 				continue
 			}
 			key := joinPath(at, f.key)
@@ -215,8 +216,8 @@ func (o *overrides) flags(values map[string]string) koanf.Provider {
 	return confmap.Provider(out, ".")
 }
 
-// value converts the text of a variable or flag and records that as the location of the key. The
-// key is "" if the text is invalid.
+// value converts the text of a variable or flag, and records the variable or flag as the location
+// of the key. The key is "" if the text is invalid.
 func (o *overrides) value(f field, name, text string) (key string, v any) {
 	v, err := convert(text, f.typ)
 	if err != nil {

@@ -38,13 +38,13 @@ func writableWarning(path string) []string {
 	return nil
 }
 
-// WritableByOthers explains why users other than the current one and root can write a file or
-// folder; "" = they cannot.
+// WritableByOthers returns the reason if users other than the current user and root can write a
+// file or folder; "" = they cannot.
 func WritableByOthers(info fs.FileInfo) string {
 	return cmp.Or(foreignOwner(info, os.Geteuid()), writableBy(info))
 }
 
-// foreignOwner returns a text if neither the user uid nor root owns a file.
+// foreignOwner returns a text about the owner of a file; "" = the owner is the user uid or root.
 func foreignOwner(info fs.FileInfo, uid int) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != uid && st.Uid != 0 {
 		return "belongs to another user"
@@ -52,8 +52,9 @@ func foreignOwner(info fs.FileInfo, uid int) string {
 	return ""
 }
 
-// writableBy describes who can write a file in addition to its owner; "" = nobody. A group with
-// the same number as the owner is the owner's private group on many systems, and is ignored.
+// writableBy describes the users, other than the owner, who can write a file; "" = none. A group
+// with the same number as the owner is ignored, because on many systems it is the owner's private
+// group.
 func writableBy(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch mode := info.Mode(); {

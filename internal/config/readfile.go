@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// maxFile is the maximum length of a file in bytes, of the gateway or another client.
+// maxFile is the maximum length, in bytes, of a configuration file of the gateway or another
+// client.
 const maxFile = 64 << 20
 
 // readTime is the maximum time to read a pipe or a device to its end.
@@ -18,9 +19,9 @@ const readTime = 10 * time.Second
 
 var errTooLong = errors.New("it is longer than 64 MiB")
 
-// ReadFile reads a configuration file, up to the length that Load accepts. It must be a regular
-// file or a link to one, because opening a pipe blocks until another process opens it for
-// writing.
+// ReadFile reads a configuration file, up to the length that Load accepts. The file must be a
+// regular file or a link to one, because opening a pipe would block until another process opens it
+// for writing.
 func ReadFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -29,7 +30,7 @@ func ReadFile(path string) ([]byte, error) {
 	if err := mustBeRegular(info); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe now
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +48,11 @@ func ReadFile(path string) ([]byte, error) {
 }
 
 // ReadNamed reads a file that the user named, up to the length that Load accepts. A pipe or a
-// device must reach its end within 10 s, so that a pipe without a writer is an error.
+// device must end within 10 s, so that a pipe without a writer causes an error.
 func ReadNamed(path string) ([]byte, error) { return readNamed(path, readTime) }
 
-// readNamed reads a file that the user named: a regular file, or a pipe or device that must reach
-// its end within the limit.
+// readNamed reads a file that the user named: a regular file, or a pipe or device that must end
+// within the limit.
 func readNamed(path string, limit time.Duration) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -66,7 +67,7 @@ func readNamed(path string, limit time.Duration) ([]byte, error) {
 		err  error
 	}
 	done := make(chan content, 1)
-	go func() { // ends only when opening and reading the pipe end
+	go func() { // blocks until the pipe is open and at its end
 		f, err := os.Open(path)
 		if err != nil {
 			done <- content{nil, err}

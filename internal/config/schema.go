@@ -8,14 +8,13 @@ import (
 )
 
 // settings is the type of the file: Config and the defaults of backends. Its koanf tags are the
-// only list of keys, used by the reader, environment variables and flags.
+// only list of keys, which the reader, environment variables and flags use.
 type settings struct {
 	Config   `koanf:",squash"`
 	Defaults defaults `koanf:"defaults"`
 }
 
-// defaults are the fields of a Backend that have the value in defaults if the backend does not
-// set them.
+// defaults are the fields of a Backend that the section defaults can set for all backends.
 type defaults struct {
 	StartTimeout time.Duration `koanf:"start_timeout"`
 	CallTimeout  time.Duration `koanf:"call_timeout"`
@@ -25,7 +24,7 @@ type defaults struct {
 	QueueWait    time.Duration `koanf:"queue_wait"`
 }
 
-// builtinDefaults returns the defaults of a file that sets none.
+// builtinDefaults returns the defaults that apply if the file does not set them.
 func builtinDefaults() defaults {
 	return defaults{StartTimeout: time.Minute, MaxInFlight: 20_000, QueueWait: 30 * time.Second}
 }
@@ -34,7 +33,7 @@ var (
 	settingsType = reflect.TypeFor[settings]()
 	backendType  = reflect.TypeFor[Backend]()
 	durationType = reflect.TypeFor[time.Duration]()
-	sizeType     = reflect.TypeFor[int64]() // an int64 is a size in bytes, an int is not
+	sizeType     = reflect.TypeFor[int64]() // every int64 is a size in bytes, in contrast to int
 )
 
 // field is a key of a mapping and the type of its value.
@@ -43,8 +42,8 @@ type field struct {
 	typ reflect.Type
 }
 
-// fieldCache caches the results of fields, by type: walking through a struct takes longer than
-// reading a value.
+// fieldCache caches the results of fields by type, because iterating over a struct takes longer
+// than reading a value.
 var fieldCache sync.Map
 
 // fields returns the keys of the struct t. The result must not be modified.
@@ -75,8 +74,8 @@ func fieldOf(t reflect.Type, key string) (field, bool) {
 	return field{}, false
 }
 
-// scalarKeys returns the keys that variables and flags can set: all with a single value, by their
-// full path, as in "log.level".
+// scalarKeys returns the keys that variables and flags can set: all keys with a single value, with
+// their full path, such as "log.level".
 func scalarKeys(t reflect.Type) []field {
 	var all []field
 	for _, f := range fields(t) {
@@ -110,9 +109,9 @@ func didYouMean(key string, t reflect.Type) string {
 	return ` (did you mean "` + best + `"?)`
 }
 
-// Nearest returns the name most similar to word, if one is similar enough.
+// Nearest returns the name most similar to word; ok is false if no name is similar enough.
 func Nearest(word string, names []string) (near string, ok bool) {
-	const longest = 200 // bytes of a compared word
+	const longest = 200 // bytes of the longest compared word
 	least := 1 + max(1, len(word)/4)
 	if len(word) > longest {
 		return "", false
@@ -155,7 +154,7 @@ func editDistance(a, b string) int {
 	return above[len(b)]
 }
 
-// isAbbreviation reports whether short is long with letters left out: cmd, lvl.
+// isAbbreviation reports whether short results from long by omitting letters: cmd, lvl.
 func isAbbreviation(short, long string) bool {
 	if len(short) < 3 || short[0] != long[0] {
 		return false

@@ -10,11 +10,12 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// Secrets returns the values that must not appear in a log, longest first: tokens, and everything
-// in the environment, headers, arguments and URLs of the backends that is secret by its name or
-// form. An opaque value of a variable (secrets.IsOpaque) is secret too. Addresses, numbers, paths
-// and words in an ordinary variable are not secret. Neither are values that the log needs to be
-// readable: "true", the address of the gateway, the names, commands and hosts of backends.
+// Secrets returns the values that must not appear in a log, longest first: tokens, and all values
+// in the environment, headers, arguments and URLs of the backends that are secret by their name or
+// form. An opaque value of a variable (secrets.IsOpaque) is also secret. Addresses, numbers, paths
+// and words in an ordinary variable are not secret. Values without which the log would be
+// unreadable are not secret either: "true", the address of the gateway, and the names, commands and
+// hosts of backends.
 func Secrets(c *Config) []string {
 	var all []string
 	for _, b := range c.Backends {
@@ -42,8 +43,8 @@ func Secrets(c *Config) []string {
 	return slices.Compact(all)
 }
 
-// argumentSecrets returns the parts of an argument that are secret by their form or by the flag
-// before it.
+// argumentSecrets returns the parts of an argument that are secret by their form or because of the
+// preceding flag.
 func argumentSecrets(args []string, i int) []secrets.Secret {
 	flag := ""
 	if i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.HasPrefix(args[i], "-") {
@@ -53,7 +54,8 @@ func argumentSecrets(args []string, i int) []secrets.Secret {
 }
 
 // HideArguments returns the arguments of a program with *** in place of secrets. Unlike a mask of
-// Secrets it also hides short values and common words, because it knows their position.
+// Secrets, it also hides short values and common words, because their position identifies them as
+// secrets.
 func HideArguments(args []string) []string {
 	hidden := slices.Clone(args)
 	for i, arg := range args {
@@ -66,7 +68,8 @@ func HideArguments(args []string) []string {
 	return hidden
 }
 
-// publicTexts returns the texts about the gateway and its backends that the log always shows.
+// publicTexts returns the texts about the gateway and its backends that are never masked in the
+// log.
 func publicTexts(c *Config) []string {
 	all := []string{c.Listen, "localhost", "127.0.0.1", "[::1]", "0.0.0.0"}
 	for _, b := range c.Backends {
@@ -78,7 +81,7 @@ func publicTexts(c *Config) []string {
 	return all
 }
 
-// appendParts appends the parts of text as written and, if they are escaped, unescaped.
+// appendParts appends the parts of text as written and, if a part is escaped, its unescaped form.
 func appendParts(all []string, text string, parts []secrets.Secret) []string {
 	for _, p := range parts {
 		part := text[p.From:p.To]
@@ -126,8 +129,8 @@ func appendHeader(all []string, name, value string) []string {
 	return all
 }
 
-// expandedSecrets returns the secrets in a value that a reference to variable inserted at path.
-// Both the name of the variable and the key count.
+// expandedSecrets returns the secrets in a value that a reference to variable inserted at path. The
+// value is secret if the name of the variable or the key is the name of a secret.
 func expandedSecrets(path, variable, value string) []string {
 	if secrets.IsShellVariable(variable) {
 		return nil
@@ -156,7 +159,7 @@ func inheritedSecrets(c *Config, env func(string) (string, bool)) []string {
 }
 
 // urlSecrets returns the secrets in a URL, as written and decoded: the password, or the user if
-// there is none, and query values that are not plain.
+// there is no password, and query values that are not plain.
 func urlSecrets(raw string) []string {
 	u, err := url.Parse(raw)
 	if raw == "" || err != nil {

@@ -7,12 +7,12 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// Several clients may have the same server, two accounts at one server, or the same name for
+// Several clients may have the same server, different accounts at one server, or the same name for
 // different servers.
 
-// findDuplicates looks for s in other files. identical is a server that differs at most in its
-// timeouts. sameName is a server with the same name and target but other settings, for example
-// another account; both are kept.
+// findDuplicates searches for s in the servers of other files. identical is a server that differs
+// from s at most in its timeouts. sameName is a server with the same name and target but other
+// settings, for example another account; in this case both servers are kept.
 func (im *importer) findDuplicates(s importedServer) (identical, sameName *importedServer) {
 	for i := range im.result.servers {
 		o := &im.result.servers[i]
@@ -27,7 +27,7 @@ func (im *importer) findDuplicates(s importedServer) (identical, sameName *impor
 	return nil, sameName
 }
 
-// differences lists the keys in which s and o, which have the same target, differ; "" = none.
+// differences lists the keys in which s and o differ; "" = none. s and o have the same target.
 // Timeouts are ignored.
 func (s *importedServer) differences(o *importedServer) string {
 	var all []string
@@ -58,7 +58,7 @@ func sameTable(a, b []namedValue) bool {
 	return slices.Equal(sorted(a), sorted(b))
 }
 
-// droppedDifferences describes how s differs from o, which is imported in its place.
+// droppedDifferences describes the differences between s and o, which is imported in place of s.
 func (s *importedServer) droppedDifferences(o *importedServer) string {
 	text := ""
 	if s.startTimeout != o.startTimeout || s.callTimeout != o.callTimeout {

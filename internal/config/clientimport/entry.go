@@ -18,7 +18,7 @@ type serverReader struct {
 	readKeys map[string]bool
 }
 
-// get returns the value of a key, nil if there is none, and marks the key as read.
+// get returns the value of a key, nil if it is absent, and marks the key as read.
 func (e serverReader) get(key string) *yaml.Node {
 	e.readKeys[key] = true
 	return node.Child(e.node, key)
@@ -126,7 +126,7 @@ func (e serverReader) list(key string) []string {
 	return all
 }
 
-// arguments is list for arguments of a program, which may expand variables of its own
+// arguments reads a list of arguments of a program, which may expand variables of its own
 // environment.
 func (e serverReader) arguments(key string) []string {
 	e.file.entryVariables = e.variablesSet()
@@ -134,8 +134,8 @@ func (e serverReader) arguments(key string) []string {
 	return e.list(key)
 }
 
-// variablesSet returns the variables that the entry sets, except for those that it passes on: A:
-// ${A}.
+// variablesSet returns the variables that the entry sets, except for variables that keep their
+// value: A: ${A}.
 func (e serverReader) variablesSet() map[string]bool {
 	set := map[string]bool{}
 	for _, key := range []string{"env", "environment", "envs"} {

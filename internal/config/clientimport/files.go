@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/config/internal/dialect"
 )
 
-// usualFiles returns the existing files of all clients that contain servers, those of the project
-// first. It adds notes about the others.
+// usualFiles returns the existing files of all clients that contain servers, first the files of the
+// project. It adds notes about existing files without servers.
 func (im *importer) usualFiles() []string {
 	im.foundFiles = map[string]bool{}
 	var files, empty, unread []string
@@ -51,7 +51,7 @@ func (im *importer) existingFiles(c *dialect.Client, project bool) []string {
 	for _, pattern := range c.Files {
 		if (pattern[0] == '.') != project ||
 			project && isHome && slices.Contains(c.Files, "~"+pattern[1:]) {
-			continue // in the home directory, a file of both belongs to the user
+			continue // in the home directory, this file is the user's file
 		}
 		folders := []string{im.opts.Cwd}
 		rest := pattern[2:]
@@ -98,8 +98,8 @@ func (im *importer) codexHome() string {
 	return filepath.Join(im.opts.Home, ".codex")
 }
 
-// appDirs returns the settings folders of desktop applications on Linux, macOS and Windows. Those
-// of other systems usually do not exist.
+// appDirs returns the settings folders of desktop applications on Linux, macOS and Windows. On one
+// system the folders of the other systems usually do not exist.
 func (im *importer) appDirs() []string {
 	var dirs []string
 	if dir, _ := im.opts.Env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {

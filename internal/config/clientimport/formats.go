@@ -13,15 +13,15 @@ import (
 
 // A format describes the files of a client.
 type format struct {
-	// is recognizes the content of a file; nil = the key is sufficient, unless it is mcpServers,
-	// which many clients use.
+	// is recognizes the content of a file. nil = the key is sufficient, unless the key is
+	// mcpServers, which many clients use.
 	is   func(root, servers *yaml.Node) bool
 	list bool // servers are a list, not a mapping
 	read func(serverReader) importedServer
 }
 
-// formats has the special formats, by the ID of the client. The default is a mapping of entries
-// for readCommon.
+// formats contains the special formats, by the ID of the client. In the default format the servers
+// are a mapping, and readCommon reads the entries.
 var formats = map[string]format{
 	"claude-code": {is: isClaudeCode, read: readCommon},
 	"gemini":      {read: readGemini},
@@ -42,8 +42,8 @@ func formatOf(c *dialect.Client) format {
 	return format{read: readCommon}
 }
 
-// Readers of the entries of clients. Keys that a reader does not use, such as approvals and UI
-// state, are named in a note.
+// Readers of the entries of clients. A note lists the keys that a reader does not use, such as
+// approvals and UI state.
 
 // readCommon reads the keys that most clients have in common.
 func readCommon(e serverReader) importedServer {
@@ -72,7 +72,7 @@ func readCommon(e serverReader) importedServer {
 }
 
 // readGemini reads entries of Gemini CLI, where httpUrl has precedence over url and is never SSE.
-// A url without a type meant SSE in old versions; now Gemini tries HTTP first, like auto.
+// In old versions a url without a type meant SSE; new versions try HTTP first, like auto.
 func readGemini(e serverReader) importedServer {
 	s := readCommon(e)
 	if url := e.text("httpUrl"); url != "" {
@@ -98,7 +98,7 @@ func readCodex(e serverReader) importedServer {
 	return s
 }
 
-// readOpencode reads entries of opencode, which have the program and its arguments in one list.
+// readOpencode reads entries of opencode, in which one list contains the program and its arguments.
 func readOpencode(e serverReader) importedServer {
 	s := importedServer{
 		env:              e.table("environment"),
@@ -116,8 +116,8 @@ func readOpencode(e serverReader) importedServer {
 	return s
 }
 
-// readZed reads entries of Zed, which in old files have the program, its arguments and
-// environment in a mapping.
+// readZed reads entries of Zed. In old files a mapping contains the program, its arguments and its
+// environment.
 func readZed(e serverReader) importedServer {
 	program := node.Child(e.node, "command")
 	if program == nil || program.Kind != yaml.MappingNode {
@@ -155,7 +155,7 @@ func readContinue(e serverReader) importedServer {
 	return s
 }
 
-// readGoose reads entries of Goose, which have different keys, and keep some variables in a
+// readGoose reads entries of Goose, which have different keys and store some variables in a
 // keyring.
 func readGoose(e serverReader) importedServer {
 	s := importedServer{

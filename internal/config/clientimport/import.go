@@ -28,7 +28,7 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// Options has the environment in which Read finds files.
+// Options describes the environment in which Read searches for files.
 type Options struct {
 	Home string                           // home directory of the user; "" = from Env
 	OS   string                           // GOOS of paths and commands; "" = this machine's
@@ -38,7 +38,7 @@ type Options struct {
 	IsGateway func(url string) bool
 }
 
-// Result has the servers of other clients as backends.
+// Result contains the servers of other clients as backends.
 type Result struct {
 	Notes []string // for stderr, one line each, without secrets
 
@@ -50,7 +50,7 @@ type Result struct {
 // Empty reports whether there are no servers.
 func (r *Result) Empty() bool { return len(r.servers) == 0 }
 
-// Count returns the number of backends, and how many of them are disabled.
+// Count returns the number of all backends, and the number of disabled backends.
 func (r *Result) Count() (all, off int) {
 	for _, s := range r.servers {
 		if s.isDisabled() {
@@ -85,14 +85,14 @@ func ClientTitles() []string {
 	return titles
 }
 
-// Read imports the servers in files of other MCP clients. Without files it uses the usual files
-// of all known clients, first those of the project, then those of the user. A reference ${VAR}
-// replaces each secret, and a note names it. A server that is disabled in its client stays
-// disabled. A server in a file of the project is disabled unless the user named the file, because
-// somebody else may have written it.
+// Read imports the servers in files of other MCP clients. If files is empty, Read uses the usual
+// files of all known clients, first the files of the project, then the files of the user. A
+// reference ${VAR} replaces each secret, and a note contains the name of the variable. A server
+// that is disabled in its client stays disabled. A server in a file of the project is disabled
+// unless the user named the file, because another person may have written the file.
 //
-// The result is never nil. The error names the files that could not be read; the result contains
-// the servers of the others.
+// The result is never nil. The error contains the files that could not be read; the result contains
+// the servers of all other files.
 func Read(files []string, opts Options) (*Result, error) {
 	im := newImporter(opts)
 	if len(files) == 0 {
@@ -131,7 +131,7 @@ type importer struct {
 	opts   Options
 	result Result
 	names  map[string]bool // names that are taken
-	// variables has the values of the variables in the YAML; unknownValue = set by the user.
+	// variables contains the values of the variables in the YAML; unknownValue = set by the user.
 	variables  map[string]string
 	origins    []sourceFile    // of all imported servers, in order
 	foundFiles map[string]bool // files that the user did not name; true = of the project
@@ -188,7 +188,7 @@ func (im *importer) readData(path string, data []byte) *config.Error {
 	return nil
 }
 
-// addServer imports one server, or adds a note with the reason why not.
+// addServer imports one server, or adds a note with the reason for not importing it.
 func (im *importer) addServer(s importedServer) {
 	if s.unsupported == "" {
 		s.unsupported = s.whyUnsupported()
@@ -204,7 +204,8 @@ func (im *importer) addServer(s importedServer) {
 	if identical != nil {
 		im.note("%s: server %q is not imported: it is the same as %s of %s%s", s.file, s.origName,
 			identical.name, identical.file, s.droppedDifferences(identical))
-		identical.fromProject = identical.fromProject && s.isDisabled() // or the user has it too
+		// A server that is also in a file of the user is not only a server of the project.
+		identical.fromProject = identical.fromProject && s.isDisabled()
 		im.recordOrigin(s)
 		return
 	}
@@ -245,8 +246,8 @@ func (s *importedServer) tryLoad() error {
 	return &config.Error{Key: errs[0].Key, Problem: errs[0].Problem}
 }
 
-// dependsOnVariables reports whether the validity of a URL depends on variables. If its scheme is
-// written out and not supported, it does not.
+// dependsOnVariables reports whether the validity of a URL depends on variables. A URL with a
+// literal scheme that is not supported is invalid whatever its variables are.
 func dependsOnVariables(url string) bool {
 	scheme, _, written := strings.Cut(url, "://")
 	if written && expand.Variables(scheme) == nil && scheme != "http" && scheme != "https" {

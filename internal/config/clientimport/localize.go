@@ -10,9 +10,8 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// localize adapts a server to the environment of the gateway, which has another working directory
-// than the client and may run on another system. It adds notes about differences that it cannot
-// resolve.
+// localize adapts a server to the environment of the gateway, whose working directory and system
+// may differ from those of the client. It adds notes about differences that it cannot resolve.
 func (f *foreignFile) localize(s *importedServer) {
 	if s.command == "" {
 		return
@@ -56,13 +55,13 @@ func (f *foreignFile) dropWindowsShell(s *importedServer) {
 	}
 }
 
-// programName returns the last element of a path in lower case, also of a Windows path.
+// programName returns the last element of a Unix or Windows path in lower case.
 func programName(command string) string {
 	return strings.ToLower(command[strings.LastIndexAny(command, `/\`)+1:])
 }
 
-// resolveRelative adapts relative paths: clients start the servers of a project in the project's
-// folder.
+// resolveRelative adapts relative paths, because clients start the servers of a project in the
+// project's folder.
 func (f *foreignFile) resolveRelative(s *importedServer) {
 	relative := isRelative(s.command) || slices.ContainsFunc(s.args, isRelative)
 	relativeCwd := s.cwd != "" && !filepath.IsAbs(s.cwd) && !strings.HasPrefix(s.cwd, "~") &&

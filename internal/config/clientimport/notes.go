@@ -37,9 +37,9 @@ func (im *importer) recordOrigin(s importedServer) {
 	im.origins[i].names = append(im.origins[i].names, s.origName)
 }
 
-// removeCommand returns the command of the client that removes s, with NAME for its name. It
-// returns "" for a copy of a file and a file of another project, which the command would not
-// find.
+// removeCommand returns the client's command that removes s, with NAME in place of the server's
+// name. It returns "" for a copy of a file or a file of another project, because the command would
+// not find the server.
 func (im *importer) removeCommand(s importedServer) string {
 	path, err := filepath.Abs(s.path)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *importedServer) droppedKeysText() string {
 	return text
 }
 
-// noteSimilarNames adds notes about names that differ in - and _ only: some clients write both as
+// noteSimilarNames adds notes about names that differ only in - and _. Some clients replace both by
 // _, so that two tools get the same name.
 func (im *importer) noteSimilarNames() {
 	seen := map[string]string{}
@@ -129,8 +129,8 @@ func (s *importedServer) disabledReason() string {
 	return s.file + ": disabled in the client, and therefore here (enabled: false)"
 }
 
-// unsetVariables returns the variables that must be set to load the result, except for those that
-// the user has set.
+// unsetVariables returns the variables that must be set to load the result, except for variables
+// that the user has set.
 func (im *importer) unsetVariables() []string {
 	var names []string
 	for i := range im.result.servers {

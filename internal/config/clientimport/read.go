@@ -35,7 +35,7 @@ type importedServer struct {
 	fromProject               bool // in a file of the project that the user did not name
 	projectScoped             bool // in the user's file of Claude Code, for one project
 
-	unsupported string   // reason why it cannot be imported
+	unsupported string   // reason for not importing the server
 	target      string   // command line or URL
 	envFile     string   // file with further variables, not imported
 	droppedKeys []string // keys that are not imported
@@ -49,7 +49,7 @@ func (s *importedServer) isDisabled() bool { return s.disabledInClient || s.from
 // reasonGateway is the reason why a gateway is not imported.
 const reasonGateway = "it is this gateway itself"
 
-// whyUnsupported returns the reason why s cannot be a backend; "" = it can.
+// whyUnsupported returns the reason if s cannot be a backend; "" = it can be a backend.
 func (s *importedServer) whyUnsupported() string {
 	switch {
 	case s.program().IsGateway(), dialect.IsGatewayURL(s.url):
@@ -102,7 +102,7 @@ type foreignFile struct {
 	inputs          map[string]input // by id: input variables of VS Code
 	notes           []string
 
-	currentServer  string          // name of the server being read
+	currentServer  string          // name of the server that is being read
 	entryVariables map[string]bool // set by the current server, while its arguments are read
 }
 
@@ -203,7 +203,7 @@ func (f *foreignFile) readInputs(root *yaml.Node) {
 	}
 }
 
-// note adds a note, unless the file has it already.
+// note adds a note, unless the file already has the same note.
 func (f *foreignFile) note(format string, args ...any) {
 	note := node.OneLine(fmt.Sprintf(format, args...))
 	if !slices.Contains(f.notes, note) {

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// recognize returns the client of a file, by its name and content, or by its content alone; nil =
-// unknown.
+// recognize returns the client of a file, which it recognizes by name and content, or by content
+// alone; nil = unknown.
 func recognize(path string, root *yaml.Node) *dialect.Client {
 	for i, c := range dialect.Clients {
 		if c.Matches(path) && fits(&c, root) {
@@ -41,8 +41,8 @@ func fits(c *dialect.Client, root *yaml.Node) bool {
 		c.ID == "claude-code" && node.Child(root, "projects") != nil
 }
 
-// lookUpPath returns the value of a key, a.b for b within a; nil = none. Settings may also have
-// a.b as a single key.
+// lookUpPath returns the value of a key; nil = none. The key a.b means b within a, or a single key
+// a.b, which occurs in files of settings.
 func lookUpPath(root *yaml.Node, key string) *yaml.Node {
 	if key == "" {
 		return nil
@@ -56,7 +56,7 @@ func lookUpPath(root *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// These functions recognize the client by the content of a file, where several clients use the
+// The functions below recognize a client by the content of a file, because several clients use the
 // same key.
 
 // isClaudeCode recognizes ~/.claude.json under another name.
@@ -108,7 +108,7 @@ func anyEntry(servers *yaml.Node, is func(*yaml.Node) bool) bool {
 	return false
 }
 
-// unknownFormat explains why no servers could be read from a file.
+// unknownFormat describes the reason if no servers could be read from a file.
 func unknownFormat(path string, root *yaml.Node) (problem, hint string) {
 	for _, c := range dialect.Clients {
 		if c.Key == "" && c.Matches(path) {

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// reference matches all forms of references to variables, and any other dollar. Which forms are
-// valid depends on the client.
+// reference matches all forms of references to variables, and any other dollar. The valid forms
+// depend on the client.
 var reference = lazy.Regexp(`` +
 	`\$\{env:(?P<prefixed>[A-Za-z_]\w*)\}` +
 	`|\$\{input:(?P<input>[^}]*)\}` +
@@ -48,7 +48,7 @@ func (f *foreignFile) convertReference(whole string, group func(string) string) 
 	knows := f.client.Refs
 	special, braced, bare := group("special"), group("braced"), group("bare")
 	if expand.NameLength(special) > 0 && !knows.Prefixed {
-		braced = special // without predefined variables, ${userHome} is an ordinary one
+		braced = special // ${userHome} is an ordinary variable for this client
 	}
 	switch {
 	case group("prefixed") != "" && knows.Prefixed:
@@ -85,7 +85,8 @@ func (f *foreignFile) predefined(word string) string {
 	return strings.ReplaceAll(text, "$", "$$")
 }
 
-// noteLiteral adds a note about text that is a reference for other clients and is used literally.
+// noteLiteral adds a note about text that is used literally although it is a reference for other
+// clients.
 func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 	name := ""
 	for _, form := range []string{"prefixed", "plain", "double", "braced", "special"} {
@@ -123,7 +124,7 @@ func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 // inputVariable converts an input variable of VS Code into an environment variable.
 func (f *foreignFile) inputVariable(id string) string {
 	name, kind, in := expand.VariableName(id), "input", f.inputs[id]
-	if secrets.IsShellVariable(name) { // PATH and the like already have another meaning
+	if secrets.IsShellVariable(name) { // variables such as PATH already have another meaning
 		name = "INPUT_" + name
 	}
 	if in.password {

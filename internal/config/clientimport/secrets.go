@@ -11,7 +11,7 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// hideSecrets replaces the secrets in all servers. It first collects the variables that the
+// hideSecrets replaces the secrets in all servers. Before this it collects the variables that the
 // servers refer to.
 func (im *importer) hideSecrets() {
 	for i := range im.result.servers {
@@ -69,8 +69,8 @@ func (im *importer) hideIn(s *importedServer) {
 	s.url = im.hide(s, "", "url", s.url, secrets.FindInServerURL)
 }
 
-// nameFromPrevious returns the name that the previous argument gives an argument, "" if none:
-// --api-key x, set api-key x.
+// nameFromPrevious returns the name of an argument that the argument before it contains, "" if
+// there is none: --api-key x, set api-key x.
 func nameFromPrevious(before, arg string) string {
 	switch {
 	case strings.HasPrefix(arg, "-"), strings.Contains(before, "="):
@@ -87,8 +87,8 @@ func nameFromPrevious(before, arg string) string {
 
 var bareName = lazy.Regexp(`^[A-Za-z][\w.-]*$`)
 
-// hide replaces the secrets in text by references to variables and adds notes. name is the name
-// of the value, what the kind of key of s.
+// hide replaces the secrets in text by references to variables and adds notes. name is the name of
+// the value, and what describes the key of s that contains it.
 func (im *importer) hide(s *importedServer, name, what, text string,
 	find func(name, text string) []secrets.Secret) string {
 	if storeReference().MatchString(secrets.AfterScheme(text)) && programName(s.command) != "op" {
@@ -109,7 +109,7 @@ func (im *importer) hide(s *importedServer, name, what, text string,
 	return out.String() + text[at:]
 }
 
-// storeReference matches a reference to a secret store that another program resolves:
+// storeReference matches a reference to a secret store, which another program resolves:
 // op://vault/item.
 var storeReference = lazy.Regexp(
 	`^(?:op|vault|ref\+[a-z]+|doppler|infisical|bws?|keychain|keyring|pass|secrets?|` +
@@ -178,7 +178,7 @@ func (s *importedServer) outsideReferences(text string, p secrets.Secret) []secr
 	return pieces
 }
 
-// literalReference matches references that are escaped for the program to expand.
+// literalReference matches references that are escaped because the program itself expands them.
 var literalReference = lazy.Regexp(`^(?:\$\$\{[A-Za-z_][\w:.-]*\})+$`)
 
 // envReferences returns the references $${X} and $$X in a string to variables that s itself sets.
@@ -247,7 +247,7 @@ func (im *importer) replaceSecret(s *importedServer, what, name, text string,
 	return "${" + free + "}"
 }
 
-// freeVariable returns a variable name similar to want that is free or already stands for
+// freeVariable returns a variable name similar to want that is unused or already has the value
 // literal.
 func (im *importer) freeVariable(s *importedServer, want, literal string) string {
 	prefixedName := want

@@ -14,7 +14,7 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// parseTOML parses TOML into YAML nodes.
+// parseTOML parses TOML and returns YAML nodes.
 func parseTOML(file string, data []byte) (*yaml.Node, *config.Error) {
 	var all map[string]any
 	if err := toml.Unmarshal(data, &all); err != nil {

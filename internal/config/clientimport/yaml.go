@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// YAML returns a configuration that Load accepts when the variables in Notes are set, with the
-// origin of each backend in a comment. It returns nil if there are no servers.
+// YAML returns a configuration that Load accepts if the variables in Notes are set. A comment
+// contains the origin of each backend. It returns nil if there are no servers.
 func (r *Result) YAML() []byte {
 	if r.Empty() {
 		return nil
@@ -62,7 +62,7 @@ func (s *importedServer) yamlItem() []byte {
 	}
 	list := &yaml.Node{Kind: yaml.SequenceNode,
 		Content: []*yaml.Node{{Kind: yaml.MappingNode, Content: m}}}
-	// The encoder indents a list as in the file only inside a mapping.
+	// Only inside a mapping does the encoder indent a list as in a configuration file.
 	whole := &yaml.Node{Kind: yaml.MappingNode,
 		Content: []*yaml.Node{node.String("backends"), list}}
 	var out bytes.Buffer

@@ -1,6 +1,7 @@
 // Package dialect describes the configuration files of other MCP clients: their paths, the
-// references to variables that they support, and the keys of an entry under mcpServers. It is
-// used by the loader, which accepts such entries in a file of the gateway, and by the importer.
+// references to variables that they support, and the keys of an entry under mcpServers. The loader
+// uses the package because it accepts such entries in a file of the gateway; the importer uses it
+// for the files of the clients.
 package dialect
 
 import (
@@ -18,8 +19,8 @@ type Client struct {
 	ID    string // suffix for a name that is taken
 	Title string
 	Key   string // key of the servers, a.b for b within a; "" = files are not supported
-	// Files are the usual paths of its files: ./ in the project, ~/ in the home directory, @/ in
-	// the settings folder of applications. * matches any name of a file or folder.
+	// Files are the usual paths of the client's files: ./ in the project, ~/ in the home directory,
+	// @/ in the settings folder of applications. * matches any name of a file or folder.
 	Files    []string
 	PathEnds []string // ends of the paths of its files in other folders
 	Refs     RefForms // supported references to variables
@@ -29,14 +30,14 @@ type Client struct {
 // Timeout describes the key timeout in a client's files.
 type Timeout struct {
 	Unit        time.Duration // 0 = unknown: the key is ignored
-	LimitsStart bool          // limits the start, not a call
+	LimitsStart bool          // limits the start instead of a call
 }
 
 // RefForms are the forms of references to variables that a client supports.
 type RefForms struct {
 	Braces   bool // ${VAR}, ${VAR:-default}
 	Bare     bool // $VAR
-	Prefixed bool // ${env:VAR}, ${input:id}, ${workspaceFolder}, ${userHome} and the like
+	Prefixed bool // ${env:VAR}, ${input:id}, ${workspaceFolder}, ${userHome} and similar
 	Plain    bool // {env:VAR}
 	Double   bool // ${{ secrets.VAR }}
 }
@@ -219,12 +220,12 @@ var Clients = []Client{
 	{Title: "Docker MCP Toolkit", Files: []string{"~/.docker/mcp/registry.yaml"}},
 	{Title: "JetBrains AI Assistant", Files: []string{"@/JetBrains/*/options/llm.mcpServers.xml"}},
 
-	// Last, for files with other names: many clients use mcpServers.
+	// The last entry is for files with other names, because many clients use mcpServers.
 	{ID: "other", Title: "MCP client", Key: "mcpServers",
 		Refs: RefForms{Braces: true, Prefixed: true}},
 }
 
-// IsNamed reports whether c is a specific client, not the entry for all others.
+// IsNamed reports whether c is a specific client instead of the entry for all other clients.
 func (c *Client) IsNamed() bool { return c.ID != "other" }
 
 // Matches reports whether path ends like the path of a file of c.
@@ -240,7 +241,7 @@ func (c *Client) Matches(path string) bool {
 	})
 }
 
-// projectRoot returns the folder in which file matches pattern, /a/b/*.json.
+// projectRoot returns the folder relative to which file matches pattern, such as /a/b/*.json.
 func projectRoot(file, pattern string) (folder string, ok bool) {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
@@ -266,14 +267,14 @@ func CallTimeoutUnit(path string) time.Duration {
 	return 0
 }
 
-// ProjectDir returns the folder of the project that the file at path belongs to; "" = it belongs
-// to the user, or is unknown. Clients for which of returns false are ignored.
-func ProjectDir(path, home string, of func(Client) bool) string {
+// ProjectDir returns the folder of the project that the file at path belongs to; "" = the file
+// belongs to the user, or is unknown. Clients for which accepts returns false are ignored.
+func ProjectDir(path, home string, accepts func(Client) bool) string {
 	for _, c := range Clients {
 		for _, pattern := range c.Files {
 			folder, ok := projectRoot(path, pattern[1:])
 			switch {
-			case !ok || !of(c):
+			case !ok || !accepts(c):
 			case pattern[0] != '.':
 				return ""
 			case home != "" && folder == filepath.Clean(home) &&

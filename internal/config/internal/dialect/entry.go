@@ -13,14 +13,14 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// Keys of an entry of any client, in the order of precedence.
+// Keys of the entries of all clients, in the order of precedence.
 var (
 	URLKeys       = []string{"url", "serverUrl", "httpUrl"}
 	TransportKeys = []string{"type", "transport"}
 )
 
-// UnsupportedTransport explains why a transport is not supported; "" = it is. The name of the
-// transport is that in a client's file.
+// UnsupportedTransport returns the reason if a transport is not supported; "" = it is supported.
+// transport is the name in a client's file.
 func UnsupportedTransport(transport string) string {
 	switch normalizedTransport(transport) {
 	case "", "stdio", "local", "http", "streamablehttp", "sse":
@@ -38,8 +38,8 @@ func IsWebSocket(transport string) bool {
 	return name == "ws" || name == "websocket"
 }
 
-// IsSSE reports whether a transport must be kept. HTTP is not kept but detected (auto), because
-// clients use the word for both kinds of servers.
+// IsSSE reports whether a transport is SSE and must be kept. HTTP is not kept but replaced by auto,
+// because clients use this name for both kinds of servers.
 func IsSSE(transport string) bool { return normalizedTransport(transport) == "sse" }
 
 func normalizedTransport(transport string) string {
@@ -47,7 +47,7 @@ func normalizedTransport(transport string) string {
 }
 
 // CallTimeout parses a client's call timeout, given as a number of units; 0 = invalid. A value
-// below a second is treated as a mistake, like in Claude Code.
+// below one second is treated as a mistake, as in Claude Code.
 func CallTimeout(text string, unit time.Duration) time.Duration {
 	n, err := strconv.ParseFloat(text, 64)
 	if d := n * float64(unit); err == nil && float64(time.Second) <= d &&
@@ -73,8 +73,8 @@ func IsEmpty(n *yaml.Node) bool {
 	return node.IsAbsent(n) || n.Kind != yaml.ScalarNode && len(n.Content) == 0
 }
 
-// IgnoredKeys describes the keys of an entry that are ignored. If the entry starts a program, it
-// explains what to do about a file with variables.
+// IgnoredKeys describes the ignored keys of an entry. If the entry starts a program and one of the
+// keys is a file with variables, the text contains a remedy.
 func IgnoredKeys(keys []string, program bool) string {
 	text := "keys "
 	if len(keys) == 1 {
@@ -87,7 +87,8 @@ func IgnoredKeys(keys []string, program bool) string {
 	return text
 }
 
-// VariablesSet returns the variables that a mapping sets, except for those that it passes on.
+// VariablesSet returns the variables that a mapping sets, except for variables that keep their
+// value.
 func VariablesSet(table *yaml.Node) map[string]bool {
 	set := map[string]bool{}
 	for name, value := range node.Children(table) {
@@ -99,8 +100,8 @@ func VariablesSet(table *yaml.Node) map[string]bool {
 	return set
 }
 
-// EscapeEntryVariables returns the arguments of an entry with $${X} in place of ${X} if the entry
-// sets X, because mcp-remote and others expand such references themselves.
+// EscapeEntryVariables replaces ${X} by $${X} in the arguments of an entry for each variable X that
+// the entry sets, because mcp-remote and other programs expand such references themselves.
 func EscapeEntryVariables(args, env *yaml.Node) *yaml.Node {
 	set := VariablesSet(env)
 	if len(set) == 0 || args.Kind != yaml.SequenceNode {

@@ -20,12 +20,12 @@ type Program struct {
 	Command string
 	Args    []string
 	Cwd     string
-	Path    string // PATH in the entry's environment; "" = that of this process
+	Path    string // PATH in the entry's environment; "" = PATH of this process
 }
 
-// IsGateway reports whether p is a gateway: it is the executable of this process, or it has the
-// name of the gateway and is built from its module. A program with the name that is not found is
-// a gateway if its arguments are those of a gateway.
+// IsGateway reports whether p is a gateway: the executable of this process, or a program with the
+// name of the gateway that is built from the gateway's module. A program with this name whose file
+// is not found counts as a gateway if its arguments are valid for serving.
 func (p Program) IsGateway() bool {
 	if p.Command == "" {
 		return false

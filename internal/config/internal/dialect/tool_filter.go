@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// Tool filters in the entries of other clients. A restriction is converted, or named in a warning
-// or note; it is never dropped silently.
+// Tool filters in the entries of other clients. Each restriction is either converted or reported in
+// a warning or note; no restriction is dropped silently.
 
 var (
 	// Gemini; Codex; Copilot
@@ -19,21 +19,22 @@ var (
 	denyKeys = []string{"excludeTools", "disabledTools", "disabled_tools"}
 )
 
-// A ToolFilter has globs of the tools that may be called, none = all, and of those that may not.
+// A ToolFilter contains globs: Allow for the tools that may be called (none = all tools), and Deny
+// for the tools that may not be called.
 type ToolFilter struct{ Allow, Deny []string }
 
 // ReadToolFilter converts the tool filters of an entry. read lists the keys that were used. wrong
-// describes a problem with one of them, "" = none.
+// describes a problem with one of these keys; "" = none.
 func ReadToolFilter(value func(key string) *yaml.Node) (t ToolFilter, read []string, wrong string) {
 	for _, key := range allowKeys {
 		n := value(key)
 		names, ok := toolNames(n)
 		switch {
-		case n == nil, len(read) > 0: // a second list is not used, and named as ignored
+		case n == nil, len(read) > 0: // a second list is reported as ignored
 		case !ok && key == "tools": // approvals, in Claude Code and Codex
 		case !ok:
 			wrong = key + " is not a list of names"
-		case len(names) == 0: // clients allow nothing then; our empty list allows all
+		case len(names) == 0: // means no tools; an empty Allow would mean all
 			t.Deny = append(t.Deny, "*")
 			read = append(read, key)
 		default:

@@ -1,6 +1,6 @@
-// Package expand replaces references to variables in the strings of a configuration file: ${VAR}
-// and ${VAR:-default}, with $$ for a dollar. It also finds these references without replacing
-// them, and expands a leading ~ in paths.
+// Package expand replaces references to variables in the strings of a configuration file.
+// References have the form ${VAR} or ${VAR:-default}; $$ is a literal dollar. The package also
+// finds references without replacing them, and expands a leading ~ in paths.
 package expand
 
 import (
@@ -10,9 +10,9 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// Expander replaces ${VAR}, ${VAR:-default} and $$ in one string. A $ before any other character
-// is kept. Text that begins like a reference and is malformed is an error. Values of variables
-// are not expanded again.
+// Expander replaces ${VAR}, ${VAR:-default} and $$ in one string. A $ before any other character is
+// kept. Malformed text that begins like a reference is an error. Values of variables are not
+// expanded again.
 type Expander struct {
 	Env func(string) (string, bool)
 	// Foreign is true for a file of another client: ${env:VAR} is ${VAR}, ${workspaceFolder} is
@@ -63,8 +63,8 @@ func (x *Expander) Expand(s string) string {
 	}
 }
 
-// reference returns the value of the reference at the beginning of s, which follows ${, and its
-// length.
+// reference returns the value and the length of the reference whose text after ${ is at the
+// beginning of s.
 func (x *Expander) reference(s string) (text string, length int) {
 	prefix := ""
 	if x.Foreign {
@@ -133,7 +133,7 @@ func (x *Expander) lookUp(r Ref) string {
 			Hint:    UnsetHint, Unset: r.Name,
 		})
 		return ""
-	case r.HasDefault: // errors in an unused default are reported too
+	case r.HasDefault: // errors in an unused default are also reported
 		unused := Expander{Env: AllSet, Foreign: x.Foreign}
 		unused.Expand(r.Default)
 		x.Errors = append(x.Errors, unused.Errors...)
@@ -152,8 +152,8 @@ type Ref struct {
 	Default    string // text after :-, not expanded
 }
 
-// ParseRef parses the reference at the beginning of s, which follows ${, and returns its length;
-// 0 = no valid reference.
+// ParseRef parses the reference whose text after ${ is at the beginning of s. It returns the
+// reference and its length; 0 = no valid reference.
 func ParseRef(s string) (r Ref, length int) {
 	r.Name = s[:NameLength(s)]
 	rest := s[len(r.Name):]
@@ -173,8 +173,8 @@ func ParseRef(s string) (r Ref, length int) {
 	return r, len(s) - len(rest) + 1
 }
 
-// malformed returns the error for s, which follows ${. It does not contain s, which may be a part
-// of a password.
+// malformed returns the error for a malformed reference whose text after ${ is s. The error does
+// not contain s, which may be a part of a password.
 func malformed(s string) ReferenceError {
 	t := ReferenceError{Hint: "write ${VAR} or ${VAR:-default}; $${ stands for a plain ${"}
 	switch {
@@ -226,7 +226,7 @@ func NameLength(s string) int {
 	return len(s)
 }
 
-// VariableName converts a text into a variable name: github-token → GITHUB_TOKEN.
+// VariableName converts a text to a variable name: github-token → GITHUB_TOKEN.
 func VariableName(text string) string {
 	name := strings.Map(func(c rune) rune {
 		switch {
@@ -246,8 +246,8 @@ func VariableName(text string) string {
 // Variables returns the variables that a string refers to.
 func Variables(s string) []string { return new(Expander).Variables(s) }
 
-// Variables returns the variables that a string refers to, including those in defaults. x cannot
-// be used again.
+// Variables returns the variables that a string refers to, including variables in defaults. x
+// cannot be used again.
 func (x *Expander) Variables(s string) (names []string) {
 	x.Env = func(name string) (string, bool) {
 		names = append(names, name)

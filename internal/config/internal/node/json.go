@@ -11,20 +11,20 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// The YAML library parses most JSON, but not tabs, surrogate pairs (\ud83d\ude00), and the
-// comments and trailing commas of VS Code. Therefore a file that begins like JSON is parsed as
-// JSON, into the same nodes.
+// The YAML library parses most JSON, but not tabs, surrogate pairs (\ud83d\ude00), and the comments
+// and trailing commas of VS Code. Therefore a file that begins like JSON is parsed as JSON, with
+// YAML nodes as the result.
 
-// maxJSONDepth is the maximum nesting of a JSON file: far more than any client writes, and small
-// enough for the stack.
+// maxJSONDepth is the maximum nesting of a JSON file. Clients write far less nested files, and the
+// stack suffices for this depth.
 const maxJSONDepth = 200
 
 var jsonStart = lazy.Regexp(`^\s*\{\s*["}]`)
 
 func looksLikeJSON(data []byte) bool { return jsonStart().Match(standardJSON(data)) }
 
-// parseJSON returns the root of the document. All nodes have their line. line is the line of an
-// error.
+// parseJSON returns the root of the document. Every node has the line of its value. If err is not
+// nil, line is the line of the error.
 func parseJSON(data []byte) (root *yaml.Node, line int, err error) {
 	data = standardJSON(data)
 	p := &jsonParser{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
@@ -124,7 +124,7 @@ func standardJSON(data []byte) []byte {
 	return out
 }
 
-// stringEnd returns the index of the quote that closes the string starting at i.
+// stringEnd returns the index of the closing quote of the string that starts at i.
 func stringEnd(b []byte, i int) int {
 	for i++; i < len(b) && b[i] != '"' && b[i] != '\n'; i++ {
 		if b[i] == '\\' {

@@ -1,5 +1,5 @@
-// Package node parses a configuration file, YAML or JSON, into YAML nodes, and has helpers to
-// read and build such nodes. Each node has the line of its value in the file.
+// Package node parses a configuration file, YAML or JSON, and returns YAML nodes. It also contains
+// helpers that read and build such nodes. Each node has the line of its value in the file.
 //
 // JSON may have comments, trailing commas and a byte order mark, as in the files of VS Code.
 // Errors never contain the text of a value, because it may be a secret.
@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ShowKey returns a key for display, up to a = or : in it. In { TOKEN=value }, the value is a
+// ShowKey returns a key for display: the part before a = or :. In { TOKEN=value }, the value is a
 // part of the key and must not be shown.
 func ShowKey(key string) string {
 	if i := strings.IndexAny(key, "=:"); i >= 0 {
@@ -92,14 +92,14 @@ func (m *Mapping) Add(key string, value *yaml.Node) {
 	*m = append(*m, EscapedString(key), value)
 }
 
-// AddString appends a key and a string, unless that is empty.
+// AddString appends a key and a string, unless the string is empty.
 func (m *Mapping) AddString(key, value string) {
 	if value != "" {
 		m.Add(key, EscapedString(value))
 	}
 }
 
-// AddStrings appends a key and a list of strings, unless that is empty.
+// AddStrings appends a key and a list of strings, unless the list is empty.
 func (m *Mapping) AddStrings(key string, values []string) {
 	if len(values) == 0 {
 		return
@@ -121,14 +121,14 @@ func EscapedString(s string) *yaml.Node {
 	return n
 }
 
-// IsAbsent reports whether a value is omitted, as in "catalog:" with all keys below it commented
-// out. A lone ~ is not: as a string it means the home directory.
+// IsAbsent reports whether a value is omitted, as in "catalog:" if all keys below it are commented
+// out. A single ~ is not absent, because as a string it means the home directory.
 func IsAbsent(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Value != "~"
 }
 
-// Not returns the suffix `, not "text"` for an error about a value; "" if the text is empty or
-// too long to help.
+// Not returns the suffix `, not "text"` for an error about a value; "" if the text is empty or too
+// long.
 func Not(text string) string {
 	if text == "" || len(text) > 40 {
 		return ""

@@ -13,21 +13,21 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// A SyntaxError describes why a file cannot be parsed.
+// A SyntaxError describes a problem because of which a file cannot be parsed.
 type SyntaxError struct {
 	Line    int // from 1; 0 = the file as a whole
 	Problem string
 	Hint    string // possible solution; often ""
 }
 
-// Parse parses a file into nodes. The root is nil if the file is empty.
+// Parse parses a file and returns its root node, nil if the file is empty.
 func Parse(data []byte) (*yaml.Node, *SyntaxError) {
 	if looksLikeJSON(data) {
 		root, line, err := parseJSON(data)
 		if err == nil {
 			return root, nil
 		}
-		// The file may be a YAML flow mapping, {"a": b}; if not, it is invalid JSON.
+		// The file may be a YAML flow mapping, {"a": b}; otherwise it is invalid JSON.
 		root, bad := parseYAML(data)
 		if bad == nil {
 			return root, nil
@@ -85,13 +85,13 @@ const (
 	anchorHint = "put quotes around the value"
 )
 
-// isNamelessAnchor reports whether an error is about a * or & that is not followed by a name.
+// isNamelessAnchor reports whether an error is about a * or & without a following name.
 func isNamelessAnchor(problem string) bool {
 	return strings.HasPrefix(problem, "did not find expected alphabetic or numeric character")
 }
 
-// unquotedValueError returns an error about a value that begins with * or & on a line. It does
-// not contain the value, which may be a secret.
+// unquotedValueError returns an error about an unquoted value on a line that begins with * or &.
+// The error does not contain the value, which may be a secret.
 func unquotedValueError(data []byte, line int) *SyntaxError {
 	var text []byte
 	for row := range bytes.Lines(data) {
