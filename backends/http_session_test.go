@@ -246,10 +246,10 @@ func Test404IsAResponse_F_HTTP_13(t *testing.T) {
 				set.Send("x", wire.NewRequest("0", s.missing, []byte(`{"name":"n"}`)),
 					&peer.Call{Handler: w, SessionID: "one"})
 				if a := <-w; a.Err == nil || !strings.Contains(a.Err.Error(), "404") {
-					t.Errorf("the missing resource: %s, %v", a.Raw(), a.Err)
+					t.Errorf("the unknown method: %s, %v", a.Raw(), a.Err)
 				}
 				if a := <-sendSized(set, "x", 1); a.Err != nil {
-					t.Errorf("the existing resource: %v", a.Err)
+					t.Errorf("a tool call: %v", a.Err)
 				}
 			}
 			if n := s.count("initialize"); n != initializes {

@@ -58,7 +58,7 @@ func TestLazy_FirstCallStartsBackend(t *testing.T) {
 		time.Sleep(time.Hour)
 		h.wantNames("t", "u", "v")
 		if !h.View().Complete {
-			t.Error("Apply waits for the lazy backend")
+			t.Error("the View waits for lazy backends")
 		}
 		for _, c := range o.Backends {
 			h.wantState(c.Name, backends.Stopped)
