@@ -26,8 +26,8 @@ func TestTheSlopeOfALine(t *testing.T) {
 	}
 }
 
-// A run is only as good as what it can find.
-func TestGrowthIsFound(t *testing.T) {
+// A figure that grows is detected.
+func TestGrowthIsDetected(t *testing.T) {
 	var samples []sample
 	for i := range 200 {
 		samples = append(samples, sample{Seconds: float64(i * 10),
@@ -101,8 +101,8 @@ func TestASeedReplaysItsDeeds(t *testing.T) {
 	}
 }
 
-// Each kind of wrong response is found.
-func TestWhatIsWrongIsFound(t *testing.T) {
+// Each kind of wrong response is reported.
+func TestWrongResponsesAreReported(t *testing.T) {
 	w := &harness{options: &options{seed: 1}, stats: newStats(1), backends: allBackends(),
 		byName: map[string]*backend{}}
 	for _, b := range w.backends {

@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 )
 
-// Remaining tokens keep their sessions and requests, in whatever order they are listed. Sessions
-// and requests of removed tokens end, and no other token can use them.
+// Remaining tokens keep their sessions and requests, regardless of the order of the tokens.
+// Sessions and requests of removed tokens end, and no other token can use them.
 func TestUpdateAccessKeepsRemainingTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
@@ -99,7 +99,8 @@ func TestUpdateAccessFirstTokens(t *testing.T) {
 	})
 }
 
-// A request that was authenticated just before its token was removed opens nothing.
+// A request that was authenticated just before the removal of its token opens no session or
+// exchange.
 func TestRemovedTokenOpensNothing(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
 	principal := h.server.access.Load().tokens[0].principal

@@ -83,8 +83,8 @@ func TestBacklogOfAllClients(t *testing.T) {
 	})
 }
 
-// A closed session keeps the unsent messages of its client. It is disconnected before clients
-// with a smaller backlog.
+// A closed session keeps the unsent messages of its client. Its client is disconnected before
+// clients with a smaller backlog.
 func TestBacklogOfAllClients_ClosedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 1<<20 })
@@ -157,7 +157,7 @@ func TestUnreadStreamIsClosed_KeepAlive(t *testing.T) {
 		s.want("0-0", "")
 		time.Sleep(keepAliveInterval + transferTimeout(0) + time.Second)
 		synctest.Wait()
-		// Fails if the stream was still attached.
+		// This fails if the stream is still attached.
 		h.openStream(testRequest{method: "GET", session: key}).disconnect()
 		s.disconnect()
 	})

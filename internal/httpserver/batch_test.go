@@ -49,8 +49,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// Messages related to any request of a batch go to the batch's stream, and the responses come as
-// one message.
+// Messages that are related to a request of a batch are sent on the stream of the batch, and the
+// responses are sent as one message.
 func TestBatchAsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -86,8 +86,8 @@ func TestBatchAsEvents(t *testing.T) {
 	})
 }
 
-// A cancellation in a batch refers to the requests before it. Each request of the batch gets one
-// result at most.
+// A cancellation in a batch refers to the preceding requests. Each request of the batch gets at
+// most one result.
 func TestCancellationsInBatch(t *testing.T) {
 	cancel := cancelJSON("1")
 	one, two := requestJSON("1", "hold", "{}"), requestJSON("2", "hold", "{}")
@@ -125,7 +125,7 @@ func TestCancellationsInBatch(t *testing.T) {
 						len(answered) > 0 && !strings.Contains(body, want) {
 						t.Errorf("got %q, want %s", body, want)
 					}
-					// None of its requests is in flight.
+					// None of the requests of the batch is in flight.
 					h.want(post(key, requestJSON("1", "echo", "{}")), 200, resultJSON("1", "{}"))
 					time.Sleep(time.Minute)
 					close(h.heldRequests)
@@ -214,7 +214,7 @@ func TestID_07_DuplicateRequestID(t *testing.T) {
 		}
 		other, _ := h.initialize("2025-11-25", nil)
 		a := h.openStream(post(key, requestJSON("1", "hold", `{}`)))
-		// The same id of another client.
+		// Another client uses the same id.
 		b := h.openStream(post(other, requestJSON("1", "hold", `{}`)))
 		(<-h.heldRequests).Reply([]byte(`"a"`))
 		(<-h.heldRequests).Reply([]byte(`"b"`))

@@ -151,8 +151,8 @@ func TestBodyLease_Stateless(t *testing.T) {
 	})
 }
 
-// A slot becomes free shortly after the client has its response. The client's next request is not
-// rejected because of that.
+// A slot becomes free shortly after the client has received its response. The next request of the
+// client is not rejected because of this delay.
 func TestSlotIsFreeAfterResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
@@ -170,7 +170,7 @@ func TestSlotIsFreeAfterResponse(t *testing.T) {
 	})
 }
 
-// Memory is allocated for received bytes, not for the announced length.
+// Memory is allocated for the received bytes, and not for the announced length.
 func TestAnnouncedLengthAllocatesNothing(t *testing.T) {
 	for _, contentLength := range []int64{100, 1 << 20, 1 << 30} {
 		from := &unreadBody{}
@@ -206,8 +206,8 @@ func TestFirstBodyTooLong(t *testing.T) {
 	})
 }
 
-// A token that was the only one at first becomes one of several principals: its sessions share
-// one quota.
+// A token that was the only token at the start becomes one of several principals: then its sessions
+// share one quota.
 func TestOnlyTokenBecomesOneOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {

@@ -28,7 +28,7 @@ func (h *harness) newCaller() *testConn {
 	return &testConn{h, c, bufio.NewReader(c)}
 }
 
-// post sends a request and returns the status, 0 if the connection is closed.
+// post sends a request and returns the status; 0 = the connection is closed.
 func (c *testConn) post(method, token string) int {
 	body := statelessRequest("1", method, "")
 	text := fmt.Sprintf(
@@ -86,7 +86,7 @@ func TestUnadmittedConnections_F_SEC_8(t *testing.T) {
 		var unadmitted []*testConn
 		for i := range maxUnadmittedConns {
 			c := h.newCaller()
-			if i%16 == 1 { // with a wrong token
+			if i%16 == 1 { // a connection with a wrong token
 				if got := c.post("echo", "guess"); got != 401 {
 					t.Fatalf("an unauthenticated request got status %d", got)
 				}
@@ -109,7 +109,7 @@ func TestUnadmittedConnections_F_SEC_8(t *testing.T) {
 			t.Error("the oldest unadmitted connection is still open")
 		}
 		if !unadmitted[1].isOpen() || !unadmitted[maxUnadmittedConns-1].isOpen() {
-			// One closed connection is enough for all connections that are admitted afterwards.
+			// A single closed connection suffices for all connections that are admitted afterwards.
 			t.Error("a newer unadmitted connection was closed")
 		}
 		if n := strings.Count(log.String(), "too many unauthenticated connections"); n != 1 {
@@ -118,7 +118,8 @@ func TestUnadmittedConnections_F_SEC_8(t *testing.T) {
 	})
 }
 
-// If no unadmitted connection is idle, a busy one is closed, such as one with a slow body.
+// If no unadmitted connection is idle, a busy connection is closed, for example one with a slow
+// body.
 func TestBusyUnadmittedConnections_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 4, []string{"secret"} })
@@ -137,7 +138,8 @@ func TestBusyUnadmittedConnections_F_SEC_8(t *testing.T) {
 	})
 }
 
-// If there are too many admitted connections, the one that has been idle the longest is closed.
+// If there are too many admitted connections, the connection that has been idle the longest is
+// closed.
 func TestTooManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -154,7 +156,7 @@ func TestTooManyConnections(t *testing.T) {
 			synctest.Wait() // the server reports idle only after the response
 			clients = append(clients, c)
 		}
-		// So that it is not the one that has been idle the longest.
+		// Then this connection is not the one that has been idle the longest.
 		if got := clients[0].post("echo", ""); got != 200 {
 			t.Errorf("the first client got status %d", got)
 		}
@@ -177,7 +179,7 @@ func TestTooManyConnections(t *testing.T) {
 }
 
 // If all admitted connections are busy, a further client is served on an unadmitted connection,
-// as long as those are within their limit.
+// within the limit of unadmitted connections.
 func TestBusyClientsStayConnected_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
@@ -216,8 +218,8 @@ func TestUnadmittedLimit(t *testing.T) {
 	}
 }
 
-// A failed accept becomes a warning, once in a while. Other messages of net/http are logged as
-// debug.
+// Failed accepts are logged as warnings, at most once per logThrottle. Other messages of net/http
+// are logged as debug.
 func TestAcceptErrorsAreWarnings(t *testing.T) {
 	var log logBuffer
 	server := slog.NewLogLogger(&acceptErrorHandler{Handler: slog.NewTextHandler(&log, nil)},

@@ -11,7 +11,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A body that is not read has to arrive in time, because net/http waits for it before it sends
+// A body that is not read must arrive in time, because net/http waits for the body before it sends
 // the response.
 func TestUnreadBodyDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,8 @@ func TestServerRequestOfAbandonedStream(t *testing.T) {
 	})
 }
 
-// The bytes arriving at one time are limited over all clients, and each new client gets some.
+// The bytes that are arriving are limited for all clients together, and each new client gets a part
+// of the limit.
 func TestBodyQuotaOfAllClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 4<<20 })

@@ -55,8 +55,8 @@ func serveEcho(ctx context.Context, _ SessionInfo, c transport.Conn) {
 	}
 }
 
-// For any body and headers there is no panic, no 5xx status, and a valid response. A modern
-// request neither needs nor gets a session, and its response has its id.
+// For any body and headers there is no panic, no 5xx status, and a valid response. A modern request
+// neither needs nor gets a session, and the response has the id of the request.
 func FuzzPost(f *testing.F) {
 	srv := New(Options{OpenSession: openEcho, ServeStateless: serveEcho, MessageLimit: 64 << 10,
 		MaxSessions: 1 << 30, IdleTimeout: time.Second, Loopback: true})
@@ -135,7 +135,7 @@ func FuzzPost(f *testing.F) {
 		}
 		if m, err := wire.Parse(body); err == nil && m.Kind() == wire.Request &&
 			protocol.IsModern(m) && target == mcp && verb == "POST" {
-			// A rejection before the body is read has no id.
+			// A request that is rejected before its body is read gets an error without an id.
 			answer, err := wire.Parse(w.Body.Bytes())
 			if read := w.Code != 401 && w.Code != 403 && w.Code != 406 && w.Code != 413 &&
 				w.Code != 415; read && err == nil && answer.ID() != m.ID() ||

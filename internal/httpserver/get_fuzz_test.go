@@ -23,9 +23,9 @@ func openNotifying(_ SessionInfo, out transport.Writer) SessionHandler {
 	return echoHandler{silentHandler{out}}
 }
 
-// For any request without a body there is no panic and no 5xx status. The messages of a session
-// go only to requests with its key, each message once per stream and starting after
-// Last-Event-ID; and only a request with the key closes the session.
+// For any request without a body there is no panic and no 5xx status. Only requests with the key of
+// a session get its messages: each message once per stream, beginning after Last-Event-ID. Only a
+// request with the key closes the session.
 func FuzzListen(f *testing.F) {
 	for _, key := range []string{"KEY", "", "x", "KEYx"} {
 		for _, last := range []string{"", "0-1", "0-0", "0-3", "1-1", "0-99999999999999999999",
@@ -114,8 +114,8 @@ func FuzzListen(f *testing.F) {
 	})
 }
 
-// receivedOn returns the messages in an event stream, nil if the response is not one. It skips
-// the endpoint event of HTTP+SSE.
+// receivedOn returns the messages in an event stream; nil = the response is not an event stream. It
+// skips the endpoint event of HTTP+SSE.
 func receivedOn(t *testing.T, w *httptest.ResponseRecorder) []string {
 	if w.Header().Get("Content-Type") != "text/event-stream" {
 		if strings.Contains(w.Body.String(), `"progressToken"`) {

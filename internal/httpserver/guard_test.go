@@ -37,7 +37,7 @@ func TestSEC_01_OtherHostsAndOriginsAreRejected(t *testing.T) {
 		{"10.0.0.1", "-", false},
 		{"localhost:7420", "http://localhost:7420", true},
 		{"[::1]:7420", "http://[::1]:7420", true},
-		{"localhost:7420", "http://localhost:3000", false}, // F-SEC-6: see below
+		{"localhost:7420", "http://localhost:3000", false}, // F-SEC-6: see the next test
 		{"localhost:7420", "http://127.0.0.1:7420", false},
 		{"127.0.0.1:7420", "http://127.0.0.2:7420", false},
 		{"localhost", "https://127.0.0.1", false},
@@ -213,7 +213,7 @@ func TestTooManySessions(t *testing.T) {
 	sse.disconnect()
 }
 
-// One of several tokens can open half of the sessions at most.
+// One of several tokens can open at most half of the sessions.
 func TestSessionsPerPrincipal(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 3, []string{"a", "b"} })
 	open := func(token string, status int, text string) (session string) {
@@ -325,7 +325,7 @@ func TestPanicClosesSession(t *testing.T) {
 	})
 }
 
-// A gateway that is its own backend would call itself without end.
+// A gateway that is its own backend would call itself endlessly.
 func TestViaLoopIsRejected(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Via = "mcp-gateway-1" })
 	with := func(via string) testRequest {
@@ -338,7 +338,7 @@ func TestViaLoopIsRejected(t *testing.T) {
 	h.initialize("2025-11-25", map[string]string{"Via": "1.1 mcp-gateway-2"})
 }
 
-// A proxy may check the first of two values while a server uses the last.
+// A proxy may check the first of two values while a server uses the second.
 func TestHeadersWithTwoValuesAreRejected(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha-token"} })
 	token := map[string]string{"Authorization": "Bearer alpha-token"}

@@ -191,7 +191,7 @@ type disconnectingServer struct{ disconnect func() context.CancelFunc }
 func (disconnectingServer) HandleNotification(wire.Message, peer.Origin) {}
 
 func (a disconnectingServer) HandleRequest(r *peer.Request) {
-	leave := a.disconnect() // before the response, after which the next request may arrive
+	leave := a.disconnect() // before the response, because the next request may follow it
 	r.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{}}`))
 	leave()
 }

@@ -130,7 +130,7 @@ func (h *harness) backlog() (bytes int64, clients int) {
 		if bytes == 0 && clients == 0 {
 			break
 		}
-		time.Sleep(time.Millisecond) // no real time in a bubble
+		time.Sleep(time.Millisecond) // takes no real time in a bubble
 	}
 	return bytes, clients
 }
@@ -164,8 +164,8 @@ func (h *harness) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// openSession and serveStateless serve sessions and single requests: "echo" returns its params,
-// "hold" is answered by the test, other methods are errors.
+// openSession and serveStateless serve sessions and single requests: "echo" returns its params, the
+// test responds to "hold", and other methods are errors.
 func (h *harness) openSession(info SessionInfo, out transport.Writer) SessionHandler {
 	handler := newTestHandler(info, out)
 	handler.Peer = peer.NewPush(out, &echoServer{h, handler},
@@ -211,8 +211,8 @@ func (s *echoServer) HandleRequest(r *peer.Request) {
 	}
 }
 
-// A testRequest is an HTTP request of a test. The zero values of all fields but body are those of
-// a correct client.
+// A testRequest is an HTTP request of a test. The zero values of all fields except body describe a
+// correct client.
 type testRequest struct {
 	method, path, body string
 	session            string
@@ -220,7 +220,7 @@ type testRequest struct {
 	host               string
 }
 
-// post returns a POST with that body in a session.
+// post returns a POST with this body in a session.
 func post(session, body string) testRequest { return testRequest{session: session, body: body} }
 
 func (h *harness) newRequest(tr testRequest) *http.Request {
@@ -430,7 +430,7 @@ func (e *eventReader) wantEnd() {
 
 func (e *eventReader) disconnect() { e.res.Body.Close() }
 
-// logBuffer is a log that can be read while it is written to.
+// logBuffer is a log that can be read during writes.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -19,7 +19,7 @@ func TestHeaderLimit(t *testing.T) {
 	})
 }
 
-// A message without a session has a lower size limit.
+// The size limit of a message without a session is lower.
 func TestInitializeBodyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 4 << 20 })

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A client that looks for OAuth gets an explanation of how to send a token, without needing one.
+// A client that looks for OAuth needs no token for the response, which describes how to send a
+// token.
 func TestNoOAuth_F_DOOR_5(t *testing.T) {
 	for _, tokens := range [][]string{nil, {"secret"}} {
 		h := newHarness(t, func(o *Options) { o.Tokens, o.Loopback = tokens, true })

@@ -12,7 +12,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A slash at the end of an endpoint's path is accepted.
+// A slash at the end of the path of an endpoint is accepted.
 func TestSlashes_F_DOOR_2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -43,7 +43,7 @@ func TestSlashes_F_DOOR_2(t *testing.T) {
 	})
 }
 
-// A rejection is logged with its reason; many rejections are two records per minute.
+// A rejection is logged with its reason; many rejections become two records per minute.
 func TestRejectionsAreLogged_F_DOOR_2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer

@@ -81,7 +81,7 @@ func TestEviction(t *testing.T) {
 		}
 		retained()
 		h.wantError(lastSeen(key, "1-0"), 410, "null", wire.CodeInvalidRequest)
-		for i := range 6 { // then those of stream 3 and of the standalone stream
+		for i := range 6 { // then the sent events of stream 3 and of the standalone stream
 			h.write(handler, largeNotification(4+i, 3000), "")
 			read(own, 1)
 			retained()
@@ -142,8 +142,8 @@ func TestEvictionOfUnreadStreams(t *testing.T) {
 	})
 }
 
-// All sessions together retain at most 64 times RetainLimit. The session that began first is
-// evicted first.
+// All sessions together retain at most 64 times RetainLimit. The session that was the first to
+// retain events is evicted first.
 func TestRetainLimitOfAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.RetainLimit = 10000 })
@@ -212,8 +212,8 @@ func TestIdleSessionsEnd(t *testing.T) {
 	})
 }
 
-// A request that arrives at the moment when its session becomes idle is either served or gets
-// 404. It is not accepted and then lost.
+// A request that arrives at the moment at which its session expires is either served or gets
+// status 404. It is never accepted and then lost.
 func TestIdleSessionsEnd_ConcurrentRequest(t *testing.T) {
 	srv := New(Options{IdleTimeout: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
 	for range 20000 {
@@ -230,7 +230,8 @@ func TestIdleSessionsEnd_ConcurrentRequest(t *testing.T) {
 	}
 }
 
-// Closed is called once, with a reason if neither side has closed the session.
+// Closed is called once, with a reason if neither the client nor the handler has closed the
+// session.
 func TestCloseReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(h *harness, key string, handler *testHandler)

@@ -193,8 +193,8 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 			}
 			heap[round] = heapInUse()
 		}
-		// Leaked sessions would make every round grow. The runtime itself sometimes keeps 0.5 to
-		// 1.4 MB more from some round on.
+		// Leaked sessions would make every round grow. The runtime itself sometimes keeps an
+		// additional 0.5 to 1.4 MB from some round on.
 		if n := min(heap[1]-heap[0], heap[2]-heap[1]); n > 1<<19 {
 			t.Errorf("%d bytes are leaked per 10000 sessions: %d", n, heap)
 		}
@@ -210,7 +210,7 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// The memory of the Server for an idle session.
+// The memory of the Server per idle session is bounded.
 func TestIdleSessionMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.OpenSession = openEcho })

@@ -60,18 +60,18 @@ func TestResponseStatus(t *testing.T) {
 }
 
 // A stateless stream has no event ids, because it cannot be resumed. It is opened by a message
-// before the response, by a client that prefers events, or by a late response. Until then the
-// HTTP header is held back, because the response may be an error.
+// before the response, by a client that prefers events, or by a late response. Until then the HTTP
+// header is not sent, because the response may be an error.
 func TestStatelessStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		go func() {
 			r := <-h.heldRequests
 			handler := <-h.handlers
-			// Related to no request, but there is only one stream.
+			// This message is related to no request, but there is only one stream.
 			h.write(handler, logMessage(1), "")
 			r.Notify(progressNotification(1))
-			// Response to an id that the client did not send.
+			// This is a response to an id that the client did not send.
 			h.write(handler, wire.NewResult("2", []byte("{}")), "2")
 			err := handler.Write(wire.NewRequest("9", "roots/list", nil), r.RemoteID())
 			if err == nil {
@@ -194,7 +194,7 @@ func TestDisconnectCancelsRequest(t *testing.T) {
 	})
 }
 
-// Disconnecting over a real network.
+// Disconnecting cancels the request over a real network, too.
 func TestDisconnectOverNetwork(t *testing.T) {
 	serve, all := readRequests(1)
 	srv := New(Options{ServeStateless: serve, Loopback: true})
@@ -319,7 +319,7 @@ func TestStatelessRequestWithoutResponse(t *testing.T) {
 	})
 }
 
-// The backlog of a client is limited; beyond the limit the client is disconnected.
+// The backlog of a client is limited; a client that exceeds the limit is disconnected.
 func TestStatelessBacklogLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.MessageLimit = 10000 })
@@ -337,12 +337,12 @@ func TestStatelessBacklogLimit(t *testing.T) {
 			s.want("", string(logMessage(i).Raw()))
 		}
 		synctest.Wait()
-		h.write(handler, logMessage(n), "") // within the limit again
+		h.write(handler, logMessage(n), "") // the backlog is within the limit again
 		s.want("", string(logMessage(n).Raw()))
 
 		h.write(handler, largeNotification(1, 100_000), "")
 		synctest.Wait()
-		r.Notify(progressNotification(1)) // beyond the limit: the peer closes the Conn
+		r.Notify(progressNotification(1)) // the limit is exceeded: the peer closes the Conn
 		if err := <-handler.closed; !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("the exchange has ended: %v", err)
 		}
@@ -365,7 +365,7 @@ func TestSubscriptionBacklogLimit(t *testing.T) {
 		_, handler := <-h.heldRequests, <-h.handlers
 		h.write(handler, largeNotification(1, 300_000), "")
 		time.Sleep(stallTimeout)
-		h.write(handler, logMessage(1), "") // it may just be slow
+		h.write(handler, logMessage(1), "") // the client may just be slow
 		time.Sleep(time.Second)
 		if err := handler.Write(logMessage(2), ""); !errors.Is(err, transport.ErrFull) {
 			t.Errorf("Write succeeded: %v", err)
@@ -444,7 +444,7 @@ func TestTooManyRequests(t *testing.T) {
 		if res.Header.Get("Retry-After") != "1" {
 			t.Errorf("%v", res.Header)
 		}
-		// Regardless of the limit.
+		// This works regardless of the limit.
 		h.wantError(statelessRequest("7", "echo", "").withRevision("2025-11-25"), 400, "7",
 			protocol.CodeHeaderMismatch)
 		for range 2 {
@@ -458,7 +458,7 @@ func TestTooManyRequests(t *testing.T) {
 	})
 }
 
-// One token gets at most half of the slots, and all tokens together at most all of them.
+// One token gets at most half of the slots, and all tokens together get at most all slots.
 func TestRequestsPerPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -510,7 +510,7 @@ func TestRequestsPerPrincipal(t *testing.T) {
 	})
 }
 
-// Answered and cancelled requests leave nothing behind.
+// Answered and cancelled requests leave no state behind.
 func TestStatelessRequestsLeakNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {

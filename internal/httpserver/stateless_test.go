@@ -89,7 +89,7 @@ func TestStatelessChecks(t *testing.T) {
 		testRequest
 		status int
 		id     string
-		code   int // 0: no error
+		code   int // 0 = no error
 	}{
 		"good":            {good, 200, "", 0},
 		"session ignored": {in(good), 200, "", 0},
@@ -205,7 +205,7 @@ func TestStatelessChecks(t *testing.T) {
 	}
 }
 
-// A header that is sent twice names one revision, or none.
+// A header that is sent twice specifies one revision if both values are equal, and otherwise none.
 func TestRepeatedVersionHeader(t *testing.T) {
 	h := newHarness(t, nil)
 	send := func(dates ...string) int {
@@ -226,7 +226,7 @@ func TestRepeatedVersionHeader(t *testing.T) {
 
 // Both generations work at the same URL for the same client, independently.
 func TestBothGenerationsAtOneURL(t *testing.T) {
-	// In a bubble, so that no response counts as late on a slow machine.
+	// The test runs in a bubble, so that no response counts as late on a slow machine.
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		// Before any session.
@@ -309,7 +309,8 @@ func TestPrincipals(t *testing.T) {
 	}
 }
 
-// Browser pages may send the headers that repeat the tool arguments, whatever their names are.
+// Browser pages may send the headers that repeat tool arguments, regardless of the names of the
+// headers.
 func TestCORSForModernClients(t *testing.T) {
 	h := newHarness(t, func(o *Options) {
 		o.Loopback, o.Origins = true, []string{"http://localhost:6274"}

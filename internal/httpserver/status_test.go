@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Every row of the specification's table of a server's duties (streamable HTTP, 2025-03-26 to
-// 2025-11-25) that requires a status.
+// The cases are the requirements of the specification for a server (streamable HTTP, 2025-03-26 to
+// 2025-11-25) that require a status.
 func TestStatuses(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)
@@ -178,7 +178,8 @@ func TestSupportedVersionsAreListed(t *testing.T) {
 	}
 }
 
-// A body without Content-Length is read up to the limit; its id is found in the bytes read.
+// A body without Content-Length is read up to the limit; the id is found in the bytes that were
+// read.
 func TestTooLargeBodyKeepsID(t *testing.T) {
 	h := newHarness(t, nil)
 	key, _ := h.initialize("2025-11-25", nil)

@@ -34,7 +34,7 @@ func TestStandaloneStream(t *testing.T) {
 		h := newHarness(t, nil)
 		key, handler := h.initialize("2025-11-25", nil)
 		h.write(handler, logMessage(1), "")
-		h.write(handler, logMessage(2), "77") // related to an unknown request
+		h.write(handler, logMessage(2), "77") // a message that is related to an unknown request
 		s := h.openStream(testRequest{method: "GET", session: key})
 		s.want("0-0", "")
 		s.want("0-1", string(logMessage(1).Raw()))
@@ -61,8 +61,8 @@ func TestStandaloneStream(t *testing.T) {
 	})
 }
 
-// A second standalone stream takes over from the first, whose client may be gone without a sign.
-// No message is lost or skipped.
+// A second standalone stream replaces the first, because the client of the first may have
+// disappeared without any sign. No message is lost or skipped.
 func TestNewStandaloneStreamTakesOver_F_DOOR_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, date := range []string{"2025-03-26", "2025-11-25"} {
@@ -164,7 +164,7 @@ func TestResumeOfOpenStream(t *testing.T) {
 		s.wantEnd()
 		again.want("1-1", string(progressNotification(1).Raw()))
 
-		r.Notify(progressNotification(2)) // blocks, because nobody reads
+		r.Notify(progressNotification(2)) // blocks, because the client does not read
 		synctest.Wait()
 		third := h.openStream(lastSeen(key, "1-1"))
 		third.want("1-2", string(progressNotification(2).Raw()))
@@ -194,7 +194,7 @@ func TestUnresumableResponseIsDropped(t *testing.T) {
 		s.disconnect()
 		synctest.Wait()
 		r := <-h.heldRequests
-		// It is still in flight.
+		// The request is still in flight.
 		h.wantError(post(key, requestJSON("1", "echo", "{}")), 400, "1", wire.CodeInvalidRequest)
 		r.Reply([]byte(`"` + strings.Repeat("x", 1000) + `"`))
 		if retained := handler.retained(); retained != 0 {
@@ -233,7 +233,7 @@ func TestCancelledRequestsGetNoResponse(t *testing.T) {
 	})
 }
 
-// Each message is sent on exactly one stream, under concurrency.
+// Concurrent messages are each sent on exactly one stream.
 func TestEachMessageIsOnOneStream(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.MessageLimit, o.RetainLimit = 64<<20, 64<<20 })
 	key, handler := h.initialize("2025-11-25", nil)
@@ -321,7 +321,7 @@ func TestClientBacklogLimit(t *testing.T) {
 	})
 }
 
-// Close does not wait for a client that does not read; the client is disconnected in the end.
+// Close does not wait for a client that does not read; the client is disconnected later.
 func TestCloseWithUnreadStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)

@@ -70,7 +70,7 @@ func (c taskClient) want(what, got, want string) {
 	}
 }
 
-// waitVirtual advances the virtual time, including the work due by then.
+// waitVirtual advances the virtual time by d, and waits for the work that is due by then.
 func waitVirtual(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -193,7 +193,8 @@ func TestTaskServerListen(t *testing.T) {
 		c.want("ack", c.Next(), `{"jsonrpc":"2.0","id":2`)
 		c.want("notification", notified(), `"completed"`)
 
-		// A listen that the client cancels gets nothing; one that the server ends gets a result.
+		// A listen request that the client cancels gets no response; a listen request that the
+		// server ends gets a result.
 		c.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
 		c.send("3", "subscriptions/listen", `"notifications":{}`, noCapabilities)
 		c.Want(
@@ -205,7 +206,7 @@ func TestTaskServerListen(t *testing.T) {
 	})
 }
 
-// A listen whose client does not read is removed.
+// The listener of a client that does not read is removed.
 func TestTaskServerDropsSlowListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewTaskServer()

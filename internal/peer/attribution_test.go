@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The recorded calls and sessions are bounded. While there are more, nothing is attributed.
+// The recorded calls and sessions are bounded. If there are more, nothing is attributed for a
+// while.
 func TestRecentCallsAreBounded(t *testing.T) {
 	for name, add := range map[string]func(*recentCalls, int){
 		"abandoned": func(s *recentCalls, n int) { s.noteAbandoned(int64(n), fmt.Sprint(n)) },
@@ -37,8 +38,8 @@ func TestRecentCallsAreBounded(t *testing.T) {
 	}
 }
 
-// While the records are full, the expired ones are not searched for at each call: there may be one
-// for the session of each client.
+// While the records are full, a call does not always search for expired records: there may be one
+// record for the session of each client.
 func TestRecentCallsAreNotSweptForEachCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s recentCalls
@@ -58,7 +59,7 @@ func TestRecentCallsAreNotSweptForEachCall(t *testing.T) {
 	})
 }
 
-// The calls in flight are counted by session, however they end.
+// The calls in flight are counted per session, regardless of how the calls end.
 func TestCallsInFlightAreCountedBySession(t *testing.T) {
 	p := connect(t, respondingHandler{[]byte(`{}`)})
 	to := make(ResponseChan, 1)

@@ -73,8 +73,8 @@ func TestInvalidElementsOfABatchAreAnsweredInOrder(t *testing.T) {
 	})
 }
 
-// A server prints arrays that are not meant as JSON-RPC. They get no response, in particular no
-// array, which might crash the server. Requests among the elements are answered.
+// A server prints arrays that are not meant as JSON-RPC. They get no response, and in particular no
+// array, because an array might crash the server. Requests among the elements are answered.
 func TestArraysInServerOutputAreMalformed(t *testing.T) {
 	for sent, want := range map[string]string{
 		`[]`:               "",
@@ -104,7 +104,7 @@ func TestADuplicateIDWithinABatchIsRejected(t *testing.T) {
 	inBubble(t, batchOptions, func(t *testing.T, k *testPeer) {
 		k.remote.Send(
 			`[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":1,"method":"m"}]`)
-		synctest.Wait() // both are read while the first is open
+		synctest.Wait() // both batches are read while the first is open
 		(<-k.requests).Reply([]byte("{}"))
 		k.remote.Want(`[{"jsonrpc":"2.0","id":1,"result":{}},` +
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"Invalid request: a request with this id is in flight"}}]`)
@@ -180,8 +180,8 @@ func TestMission_D_BatchesAreRejectedUnlessAllowed(t *testing.T) {
 	}
 }
 
-// RejectInBatch rejects a request of a batch, at its position and with a call of OnRejected; the
-// others are processed.
+// RejectInBatch rejects a request of a batch: the error has the position of the request, and
+// OnRejected is called. The other requests are processed.
 func TestRejectInBatch(t *testing.T) {
 	var refused []string
 	options := batchOptions

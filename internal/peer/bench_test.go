@@ -20,7 +20,7 @@ type respondingHandler struct{ result []byte }
 func (a respondingHandler) HandleRequest(r *Request)                { r.Reply(a.result) }
 func (a respondingHandler) HandleNotification(wire.Message, Origin) {}
 
-// connect returns a Peer at one end of a Pipe, with h at the other.
+// connect returns a Peer at one end of a Pipe; h handles the requests at the other end.
 func connect(tb testing.TB, h Handler) *Peer {
 	a, b := transport.Pipe()
 	near, remote := New(a, ignoringHandler{}, Options{}), New(b, h, Options{})
@@ -104,7 +104,7 @@ func BenchmarkSoleSession(b *testing.B) {
 			addInFlight(p, 1)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if i%1000 == 0 { // they expire after two seconds
+				if i%1000 == 0 { // the records expire after two seconds
 					for i := range n {
 						p.recent.noteResponded(fmt.Sprint("session", i))
 					}

@@ -124,7 +124,7 @@ func TestNOTIF_15_UnknownResponsesAreDropped(t *testing.T) {
 		})
 }
 
-func TestNOTIF_04_ProgressComesInOrderBeforeTheResult(t *testing.T) {
+func TestNOTIF_04_ProgressArrivesInOrderBeforeTheResult(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		c, _ := k.send(request("1", `,"_meta":{"progressToken":"p"}`), &peer.Call{Token: `"p"`})
 		k.remote.Next()
@@ -445,8 +445,8 @@ func TestInitializeIsNotCancelled(t *testing.T) {
 	})
 }
 
-// A response, a cancellation, a timeout and the end of the connection come at the same moment, and
-// progress among them.
+// A response, a cancellation, a timeout, the end of the connection, and progress occur at the same
+// time.
 func TestEachCallCompletesOnce(t *testing.T) {
 	outcomes := make(map[string]int)
 	for round := range 150 {
@@ -542,8 +542,8 @@ func (a *relatedToConn) Write(m wire.Message, about wire.ID) error {
 	return a.Conn.Write(m, about)
 }
 
-// A cancellation travels like the call: on the stream of the request that the call is related to,
-// or else on the stream of the call.
+// A cancellation is sent on the stream of the request to which the call is related, or, if there is
+// none, on the stream of the call.
 func TestACancellationTravelsOnTheStreamOfTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := mcptest.NewPeer(t, "remote side")

@@ -34,7 +34,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// DrainCalls waits for calls in flight and prevents new ones; requests of the remote side are still
+// DrainCalls waits for calls in flight and rejects new calls; requests of the remote side are still
 // answered.
 func TestDrainCalls(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {

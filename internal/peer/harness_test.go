@@ -12,7 +12,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A testPeer is a Peer whose remote side is played by the test.
+// A testPeer is a Peer; the test acts as its remote side.
 type testPeer struct {
 	*peer.Peer
 	remote        *mcptest.Peer

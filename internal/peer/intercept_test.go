@@ -29,7 +29,7 @@ func TestAnInterceptedCallIsRetried(t *testing.T) {
 		}
 		c, _ := k.send(request("1", ""), call)
 		k.remote.SendError("1", `{"code":-32020,"message":"no"}`)
-		time.Sleep(time.Minute) // each try has a timeout of its own
+		time.Sleep(time.Minute) // the timeout starts again with each try
 		k.remote.FailRead(&transport.CallLostError{ID: "2", Err: errors.New("503")})
 		time.Sleep(51 * time.Second)
 		c.wantOpen(t)

@@ -19,7 +19,7 @@ func (h originHandler) HandleRequest(
 }
 func (h originHandler) HandleNotification(_ wire.Message, on peer.Origin) { h <- on }
 
-// A message on the stream of a call that has ended, in whatever way, has CallEnded.
+// A message on the stream of a call that has ended, for any reason, has CallEnded.
 func TestOriginOfACallThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, remote := mcptest.NewPeer(t, "remote side")

@@ -17,7 +17,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// ids are ids of requests as clients use them; all are different.
+// ids are different ids of requests, in forms that clients use.
 var ids = []wire.ID{
 	"0", "-1", "1", `"1"`, `""`, "null", `"null"`, "9007199254740993", "9223372036854775808", "1.0",
 	"1e0",
@@ -99,7 +99,7 @@ func TestARequestIsAnsweredOnce(t *testing.T) {
 }
 
 // The response to a request does not end a later request with the same id.
-func TestAResponseEndsOnlyItsOwnRequest(t *testing.T) {
+func TestAResponseEndsOnlyOneRequest(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
 		first := <-k.requests
@@ -165,7 +165,7 @@ func TestRequestsBeyondMaxInFlightAreRejectedExceptPings(t *testing.T) {
 
 func TestMission_A_PingIsAnsweredWhileBusy(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
-		k.send(request("1", ""), &peer.Call{}) // the remote side has a call of ours
+		k.send(request("1", ""), &peer.Call{}) // the remote side has received a call
 		k.remote.Next()
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`) // this side has a request
 		r := <-k.requests
@@ -415,8 +415,8 @@ func TestDrainRequestsWaitsForOpenRequests(t *testing.T) {
 	})
 }
 
-// DrainRequests waits for a response that is being written, so that Close after it does not cut it
-// off.
+// DrainRequests waits for a response that is being written, so that a following Close does not
+// truncate the response.
 func TestDrainRequestsWaitsForResponsesBeingWritten(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
@@ -429,7 +429,7 @@ func TestDrainRequestsWaitsForResponsesBeingWritten(t *testing.T) {
 	})
 }
 
-// The same holds for a batch, here one that is not read completely.
+// DrainRequests also waits for the responses of a batch, even if the batch is not read completely.
 func TestDrainRequestsWaitsForBatchesBeingWritten(t *testing.T) {
 	inBubble(t, peer.Options{
 		AllowBatches: func() bool { return true },

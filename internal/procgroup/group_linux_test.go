@@ -90,7 +90,8 @@ func TestMarkersOfNestedGatewaysAreJoined(t *testing.T) {
 	}
 }
 
-// A process without the marker is not killed: whoever removes it wants the process to stay.
+// A process without the marker is not killed: removing the marker means that the process should
+// stay.
 func TestAProcessWithoutTheMarkerIsNotKilled(t *testing.T) {
 	if !proctest.InSubreaper(t, BecomeSubreaper) {
 		return
@@ -146,13 +147,13 @@ func TestZombiesAreReapedAndExitStatusesAreKept(t *testing.T) {
 	}
 }
 
-// The first zombie that the reaper finds may be a registered child that was not waited for, such
-// as a watchdog that a user has killed. The zombies after it are reaped all the same.
-func TestZombiesBehindAnOwnChildAreReaped(t *testing.T) {
+// The first zombie that the reaper finds may be a registered child that was not waited for, such as
+// a watchdog that a user has killed. Later zombies are still reaped.
+func TestZombiesAfterARegisteredChildAreReaped(t *testing.T) {
 	if !proctest.InSubreaper(t, BecomeSubreaper) {
 		return
 	}
-	runtime.LockOSThread() // children of this thread are found first
+	runtime.LockOSThread() // the reaper finds children of this thread first
 	defer runtime.UnlockOSThread()
 	addStarting := func(n int) {
 		registry.mu.Lock()

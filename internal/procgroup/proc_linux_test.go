@@ -34,7 +34,7 @@ func TestReadStat(t *testing.T) {
 	}
 }
 
-// processes returns the processes that run when it is called, even with concurrent calls.
+// processes returns the processes that run at the time of the call, even with concurrent calls.
 func TestAScanStartsAfterTheCall(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {

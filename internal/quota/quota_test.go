@@ -38,7 +38,7 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// Concurrent users neither exceed the limit nor are refused while there is room.
+// Concurrent calls of Acquire never exceed the limit, and succeed while the limit is not reached.
 func TestBytesAreExact(t *testing.T) {
 	var b Bytes
 	var users sync.WaitGroup

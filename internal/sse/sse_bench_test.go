@@ -12,7 +12,7 @@ type endlessReader struct {
 	at   int
 }
 
-// Read returns at most 64 KiB, as a pipe does.
+// Read returns at most 64 KiB, like a pipe.
 func (e *endlessReader) Read(b []byte) (n int, _ error) {
 	b = b[:min(len(b), 64<<10)]
 	for n < len(b) {
@@ -34,7 +34,7 @@ func eventsOf(n int) *Reader {
 	return r
 }
 
-// BenchmarkEvents measures how an event is read.
+// BenchmarkEvents measures reading an event.
 func BenchmarkEvents(b *testing.B) {
 	for _, n := range eventSizes {
 		b.Run(fmt.Sprintf("%d bytes", n), func(b *testing.B) {
@@ -50,11 +50,11 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// An event costs up to three allocations. The bounds are what reading costs now, and one or two
+// An event needs up to three allocations. The bounds are the current allocations, and one or two
 // more.
 func TestAllocations_OfEvents(t *testing.T) {
 	for i, n := range eventSizes {
-		many := min(1000, max(1, 100_000/n)) // short ones share a buffer
+		many := min(1000, max(1, 100_000/n)) // short events share a buffer
 		r, bound := eventsOf(n), []float64{2036, 78, 4, 4}[i]
 		if got := testing.AllocsPerRun(10, func() {
 			for range many {

@@ -61,8 +61,8 @@ func readers(stream string) map[string]io.Reader {
 	}
 }
 
-// readEvents reads until the stream ends. It returns the data of each event, after its type if
-// there is one.
+// readEvents reads until the stream ends. It returns the data of each event, preceded by the type
+// if the event has one.
 func readEvents(r *Reader, body io.Reader) (all []string, err error) {
 	r.Open(body)
 	for {
@@ -154,7 +154,7 @@ func TestEventReaderSkipsOversizedEvents(t *testing.T) {
 	}
 }
 
-// Returned events do not change when more is read.
+// Returned events do not change when further events are read.
 func TestEventReaderDoesNotModifyReturnedEvents(t *testing.T) {
 	var stream bytes.Buffer
 	for i := range 2000 {
@@ -204,7 +204,7 @@ func referenceEvents(stream string) (all []string, lastID, retry string) {
 			name = value
 		case field == "id" && strings.ContainsFunc(value, unicode.IsControl) &&
 			!strings.Contains(value, "\x00"):
-			id = "" // it cannot be sent in a header
+			id = "" // the id cannot be sent in a header
 		case field == "id" && !strings.Contains(value, "\x00"):
 			id = value
 		case field == "retry" && regexp.MustCompile(`^0*[0-9]{1,9}$`).MatchString(value):

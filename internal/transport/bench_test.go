@@ -36,7 +36,7 @@ func readerOfLines(n int) *LineReader {
 	return &LineReader{r: &repeatingReader{text: messageOfSize(n) + "\n"}, limit: 4 << 20}
 }
 
-// discardingQueue returns a WriteQueue whose stream takes everything at once.
+// discardingQueue returns a WriteQueue whose stream accepts all bytes at once.
 func discardingQueue(tb testing.TB) *WriteQueue {
 	o := newWriteQueue(io.Discard, io.Discard.Write, 64<<20)
 	tb.Cleanup(o.Close)

@@ -37,7 +37,7 @@ func paddedMessage(t testing.TB, i, size int) wire.Message {
 	return m
 }
 
-// Nothing is written while the messages of a burst are sent, and all of them at its end.
+// The messages of a burst are written at the end of the burst, and not before.
 func TestABurstIsWrittenInOneCall(t *testing.T) {
 	o, r := pipedQueue(t)
 	writes := 0
@@ -134,7 +134,7 @@ func TestLinesKeepTheirOrderInBursts(t *testing.T) {
 	}
 }
 
-// Lines that are available at one time form a burst, which ends when the reader has to read
+// Lines that are available at the same time form a burst, which ends when the reader must read
 // again; a single line has no burst.
 func TestLineReaderReportsBursts(t *testing.T) {
 	const line = `{"jsonrpc":"2.0","method":"m"}` + "\n"

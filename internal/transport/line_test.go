@@ -102,7 +102,7 @@ func TestFRAME_04_LinesOfAnyLengthUpToTheLimit(t *testing.T) {
 	}
 }
 
-// A line over the limit is skipped alone, and the id of its message is found.
+// Only the line over the limit is skipped, and the id of its message is found.
 func TestALineOverTheLimitIsSkippedAndItsIDFound(t *testing.T) {
 	const limit = 100
 	for _, size := range []int{limit, 200, 100 << 10, 1 << 20} {
@@ -155,7 +155,7 @@ func TestAMessageMayBeKept(t *testing.T) {
 	}
 }
 
-// FRAME-11: invalid UTF-8 of a backend is repaired, that of a client rejected.
+// FRAME-11: invalid UTF-8 from a backend is repaired; invalid UTF-8 from a client is rejected.
 func TestFRAME_11_InvalidUTF8(t *testing.T) {
 	in := "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xb0\xa1\"}\n"
 	repaired := 0
@@ -171,8 +171,8 @@ func TestFRAME_11_InvalidUTF8(t *testing.T) {
 	}
 }
 
-// Invalid JSON may be the response to a call: the NaN that Python writes must not leave a caller
-// waiting.
+// Invalid JSON may be the response to a call: a caller must not wait because of a NaN, which Python
+// writes.
 func TestABrokenResponseNamesItsID(t *testing.T) {
 	for in, answer := range map[string]bool{
 		`{"jsonrpc":"2.0","id":5,"result":{"x":NaN}}`: true,
@@ -211,9 +211,9 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// FuzzLongLines does the same for lines that are longer than one or two chunks, or end where a
-// chunk ends. Of each three bytes of script one gives the length of a line in halves of a chunk,
-// one the bytes more or less, and one its line end; limit is encoded like a length.
+// FuzzLongLines makes the same comparison for lines that are longer than one or two chunks, or end
+// at the end of a chunk. Each three bytes of script describe a line: its length in halves of a
+// chunk, a difference in bytes, and its line end. limit is encoded like a length.
 func FuzzLongLines(f *testing.F) {
 	f.Add([]byte{2, 128, 0, 4, 127, 1, 0, 160, 0, 7, 129, 1, 3, 0, 2}, uint8(6), uint8(128),
 		uint32(70_000))
@@ -294,7 +294,7 @@ func plainLines(in []byte, limit int) []string {
 	return all
 }
 
-// hasShortLines reports whether one of the lines is not longer than limit.
+// hasShortLines reports whether at least one of the lines is not longer than limit.
 func hasShortLines(before [][]byte, limit int) bool {
 	for _, line := range before {
 		if len(line) <= limit {

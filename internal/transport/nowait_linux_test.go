@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A regular file may be in non-blocking mode. It blocks all the same and cannot be polled: reading
-// used to end at the first page that was not in memory.
+// A regular file may be in non-blocking mode, but its reads still block, and it cannot be polled.
+// Reading used to end at the first page that was not in memory.
 func TestStdioReadsANonblockingFile(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/in")
 	if err != nil {
@@ -63,7 +63,7 @@ func TestWithoutNowait(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+				runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 				rejectCalls(t, errno, unix.SYS_PREADV2, unix.SYS_PWRITEV2)
 				r, w := pipe(t)
 				try := tryWriter(w)
@@ -94,7 +94,7 @@ func TestWithoutNowait(t *testing.T) {
 
 // rejectCalls makes system calls of this thread fail.
 func rejectCalls(t *testing.T, errno syscall.Errno, calls ...uint32) {
-	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the number
+	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // number
 	for i, call := range calls {
 		filter = append(filter,
 			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,

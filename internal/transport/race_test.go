@@ -2,6 +2,6 @@
 
 package transport
 
-// racePoolMisses is the number of additional chunks of a long line with the race detector, which
-// makes [sync.Pool] drop one object in four.
+// racePoolMisses is the number of additional chunks of a long line with the race detector, under
+// which [sync.Pool] drops one object in four.
 const dropped = 17

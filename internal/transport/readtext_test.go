@@ -40,8 +40,8 @@ func TestReadText(t *testing.T) {
 	}
 }
 
-// A text of announced length is read with one allocation if the length is trusted, and otherwise
-// with one more each time the text has become four times as long.
+// A text of announced length is read with one allocation if the length is trusted. Otherwise there
+// is one more allocation each time the text has become four times as long.
 func TestAllocations_OfATextRead(t *testing.T) {
 	text := strings.Repeat("x", 1<<20)
 	for trusted, most := range map[int]float64{2 << 20: 1, 4 << 10: 5} {

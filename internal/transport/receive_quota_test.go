@@ -32,7 +32,7 @@ func TestReceiveQuotaOfAllBackends_F_SEC_9(t *testing.T) {
 	}
 }
 
-// A line of a program counts when it is longer than the capacity of a pipe.
+// A line of a program is counted if it is longer than the capacity of a pipe.
 func TestReceiveQuotaOfLines_F_SEC_9(t *testing.T) {
 	in := NewReceiveQuota(1<<20, nil)
 	long := `{"jsonrpc":"2.0","id":7,"result":{"a":"` + strings.Repeat("x", 256<<10) + `"}}` + "\n"

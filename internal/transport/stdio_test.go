@@ -118,9 +118,9 @@ func TestStdioCloseWhenNobodyReads(t *testing.T) {
 	}
 }
 
-// A client that has closed its end of stdout is gone, even if another process keeps stdin open,
-// such as a child that has inherited it. The gateway used to run for ever, and to execute calls
-// without a receiver.
+// A client that has closed its end of stdout counts as disconnected, even if another process, such
+// as a child that has inherited stdin, keeps stdin open. The gateway used to run forever, and to
+// execute calls without a receiver.
 func TestStdioEndsWhenItsOutputIsClosed(t *testing.T) {
 	inR, _ := pipe(t)
 	outR, outW := pipe(t)
@@ -142,8 +142,8 @@ func TestStdioEndsWhenItsOutputIsClosed(t *testing.T) {
 	}
 }
 
-// The same holds if the write was delayed, to the end of a burst or until the pipe is read, and no
-// later write fails.
+// The client also counts as disconnected if the failed write was delayed, to the end of a burst or
+// until the pipe is read, and no later write fails.
 func TestStdioEndsWhenItsOutputIsClosedDuringAWrite(t *testing.T) {
 	burst := new(wire.Burst)
 	for how, tt := range map[string]struct {
@@ -174,8 +174,8 @@ func TestStdioEndsWhenItsOutputIsClosedDuringAWrite(t *testing.T) {
 	}
 }
 
-// If stdout shares its pipe with stderr, it stays in blocking mode because of other writers. Close
-// returns all the same.
+// If stdout shares its pipe with stderr, stdout stays in blocking mode because of other writers.
+// Close returns nevertheless.
 func TestStdioCloseOfABlockingPipe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -196,7 +196,7 @@ func TestStdioCloseOfABlockingPipe(t *testing.T) {
 	}
 }
 
-// A terminal, which cannot be polled, can be read, and Close ends the reading.
+// A terminal cannot be polled. It can be read nevertheless, and Close ends the reading.
 func TestStdioCloseUnblocksATerminal(t *testing.T) {
 	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {

@@ -18,7 +18,7 @@ func numbered(i, size int) wire.Message {
 		fmt.Appendf(nil, `{"i":%d,"x":"%s"}`, i, strings.Repeat("x", size)))
 }
 
-// Lines are written completely and in order, whether the stream takes them at once, in part or
+// Lines are written completely and in order, whether the stream accepts them at once, in part or
 // late.
 func TestWriteQueueKeepsOrder(t *testing.T) {
 	r, w, err := os.Pipe()
@@ -28,7 +28,7 @@ func TestWriteQueueKeepsOrder(t *testing.T) {
 	o := newWriteQueue(w, tryWriter(w), 1<<30)
 	const n = 300
 	sizes := []int{0, 10, 5000, maxCoalesced - 10, maxCoalesced + 10, 200 << 10}
-	for i := range n { // without a reader the pipe is full soon
+	for i := range n { // without a reader the pipe is soon full
 		if err := o.Send(numbered(i, sizes[i%len(sizes)])); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestFRAME_08_WriteNeverWaits(t *testing.T) {
 				t.Errorf("after %d messages: %v", sent, err)
 			}
 			w.Close()
-			o.Close() // must not block either
+			o.Close() // must also not block
 			if err := o.Send(numbered(0, 0)); !errors.Is(err, ErrClosed) &&
 				!errors.Is(err, os.ErrClosed) {
 				t.Errorf("after close: %v", err)
@@ -79,7 +79,7 @@ func TestFRAME_08_WriteNeverWaits(t *testing.T) {
 	}
 }
 
-// Queued short lines take no more memory than their bytes, because the limit is one of memory.
+// Queued short lines take no more memory than their bytes, because the limit is meant for memory.
 func TestQueuedShortLinesTakeOnlyTheirBytes(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -150,8 +150,8 @@ func TestPipeEndsAfterTheWrittenMessages(t *testing.T) {
 	})
 }
 
-// Bytes that a reader takes from a long queue are subtracted at once, so that a client that reads
-// steadily is not treated like a client that does not read.
+// Bytes that the reader has read are subtracted at once from a long queue, so that a client that
+// reads steadily is not treated like a client that does not read.
 func TestReadBytesOfAQueueCountAtOnce(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -13,7 +13,7 @@ const (
 	after  = `,"_meta":{"progressToken":"p"}}}`
 )
 
-// call returns a call with arguments of about n bytes, which repeat unit.
+// call returns a call whose arguments repeat unit and have about n bytes.
 func call(open, unit, between, end string, n int) []byte {
 	units := slices.Repeat([]string{unit}, max(1, n/(len(unit)+len(between))))
 	return []byte(before + open + strings.Join(units, between) + end + after)
@@ -85,9 +85,9 @@ func Benchmark(b *testing.B) {
 	}
 }
 
-// TestInvalidInput lists what the gateway must accept (the first four) or refuse, and which
-// scanners accept it. Of two members with the same key a scanner uses one, and the backend
-// perhaps the other.
+// TestInvalidInput lists input that the gateway must accept (the first four texts) or reject, and
+// the scanners that accept it. If two members have the same key, a scanner may use one member and
+// the backend the other.
 func TestInvalidInput(t *testing.T) {
 	deep := strings.Repeat("[", 1001) + strings.Repeat("]", 1001)
 	for _, c := range []struct{ what, text, by string }{

@@ -1,6 +1,6 @@
 // Package scanners compares wire.Parse with other JSON scanners
-// (docs/decisions/023-json-scanner.md). It is a module of its own, so that the gateway does not
-// depend on them:
+// (docs/decisions/023-json-scanner.md). It is a separate module, so that the gateway does not
+// depend on these scanners:
 //
 //	cd integration/bench/scanners && go test -v . && go test -bench . -benchtime 100ms
 package scanners
@@ -20,7 +20,7 @@ import (
 // call. It also needs their offsets, which only wire and gjson report.
 type parts struct{ id, method, name, token []byte }
 
-// A scanner checks that text is JSON, as strictly as it does, and returns the parts.
+// A scanner checks that text is JSON, with the strictness of its library, and returns the parts.
 type scanner struct {
 	name string
 	find func(text []byte) (p parts, ok bool)

@@ -100,7 +100,7 @@ func TestHTTPFaults(t *testing.T) {
 		fault  string
 		status int
 		kind   string // Content-Type
-		body   string // must be contained
+		body   string // text that the body must contain
 		broken bool   // the connection ends before the end of the body
 	}{
 		"a status": {`{"fault":"status","code":503,"retry":"7"}`, 503,

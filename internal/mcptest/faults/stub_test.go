@@ -36,7 +36,7 @@ type stubProcess struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	lines  chan string // of its stdout; closed at the end
+	lines  chan string // lines of stdout; closed at the end
 	stderr bytes.Buffer
 	ended  bool
 }
@@ -49,7 +49,7 @@ func start(t *testing.T, script string) *stubProcess {
 	p.cmd.Stderr = &p.stderr
 	p.cmd.WaitDelay = 100 * time.Millisecond // a grandchild may keep stderr open
 	p.stdin, _ = p.cmd.StdinPipe()
-	// Unlike StdoutPipe, Wait does not wait for a grandchild that keeps it open.
+	// Unlike with StdoutPipe, Wait does not wait for a grandchild that keeps the pipe open.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestDie(t *testing.T) {
 		script string
 		say    []string
 		lines  int  // complete lines before the end
-		half   bool // followed by half a line
+		half   bool // half a line follows
 		end    string
 	}{
 		"at the start": {`{"on":{"start":[{"fault":"die","code":3}]}}`, nil, 0, false,
@@ -356,7 +356,8 @@ func TestStubborn(t *testing.T) {
 	}
 }
 
-// A grandchild keeps stdout open after its parent has exited, which is how the test finds it.
+// A grandchild keeps stdout open after its parent has exited; the test detects the grandchild by
+// that.
 func TestFork(t *testing.T) {
 	for _, how := range []string{"normal", "stubborn", "setsid"} {
 		t.Run(how, func(t *testing.T) {

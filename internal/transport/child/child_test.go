@@ -154,7 +154,8 @@ func TestLastMessagesOfAnEndedChildAreRead(t *testing.T) {
 	}
 }
 
-// After a write to a child that has ended, Read reports how it ended, not a broken pipe.
+// After a write to a child that has ended, Read reports the end of the child, and not a broken
+// pipe.
 func TestWritingToAnEndedChild(t *testing.T) {
 	p := spawn(t, shell("exit 3"))
 	proctest.Eventually(t, "exit", func() bool { return p.waitExit(0) })
@@ -166,7 +167,7 @@ func TestWritingToAnEndedChild(t *testing.T) {
 	}
 }
 
-// A child that closes its stdin and goes on is ended, because it is of no use.
+// A child that closes its stdin but does not end is terminated, because it is useless.
 func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
 	t.Parallel()
 	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
@@ -180,7 +181,8 @@ func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
 	}
 }
 
-// The same holds if the failed write was delayed to the end of a burst and no write follows.
+// Such a child is also terminated if the failed write was delayed to the end of a burst and no
+// write follows.
 func TestAChildThatClosesItsStdinDuringAWriteIsEnded(t *testing.T) {
 	t.Parallel()
 	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
@@ -225,7 +227,7 @@ func TestStderrLinesAreCutNotSplit(t *testing.T) {
 	}
 }
 
-// Close closes stdin, sends SIGTERM and sends SIGKILL, and waits after each step.
+// Close closes stdin, sends SIGTERM and sends SIGKILL, and waits before each signal.
 func TestCloseEndsTheChildStepByStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -246,7 +248,7 @@ func TestCloseEndsTheChildStepByStep(t *testing.T) {
 			c.Env = append(c.Env, "MARK="+mark)
 			p := spawn(t, c)
 			if tt.mark != "eof" {
-				readNumber(t, p) // its trap is set
+				readNumber(t, p) // the trap is set
 			}
 			began := time.Now()
 			p.Close()
@@ -263,7 +265,8 @@ func TestCloseEndsTheChildStepByStep(t *testing.T) {
 	}
 }
 
-// PROC-01: the descendants of a child end with it, by Close or when the child dies.
+// PROC-01: the descendants of a child end together with the child, after Close or when the child
+// dies.
 func TestPROC01GrandchildrenEndWithTheChild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -375,7 +378,7 @@ func TestStartErrors(t *testing.T) {
 }
 
 // A bare name is looked up in the PATH of the child.
-func TestCommandIsLookedUpInItsOwnPATH(t *testing.T) {
+func TestCommandIsLookedUpInPATHOfTheChild(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("#!/bin/sh\nexit 9\n"),
 		0o755); err != nil {
@@ -438,7 +441,7 @@ func TestACommandIsFoundWithoutAnyPATH(t *testing.T) {
 	}
 }
 
-// If a file exists but cannot be started, the error explains why.
+// If a file exists but cannot be started, the error contains the reason.
 func TestStartErrorsOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, tt := range map[string]struct{ text, want string }{
@@ -469,7 +472,7 @@ func TestStartErrorsOfFiles(t *testing.T) {
 	}
 }
 
-// A child that closes its stdout is treated as ended, even if it goes on.
+// A child that closes its stdout is treated as ended, even if it continues to run.
 func TestAChildThatClosesItsStdoutHasEnded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -488,7 +491,7 @@ func TestAChildThatClosesItsStdoutHasEnded(t *testing.T) {
 	}
 }
 
-// A stopped child does not receive SIGTERM, but is ended all the same.
+// A stopped child does not receive SIGTERM, but is killed nevertheless.
 func TestAChildThatIsStoppedIsEnded(t *testing.T) {
 	t.Parallel()
 	p := spawn(t, shell(say+"trap 'exit' TERM; say 1; kill -s STOP $$; read -r never"))
@@ -499,7 +502,7 @@ func TestAChildThatIsStoppedIsEnded(t *testing.T) {
 	}
 }
 
-// The error of a child that goes into the background mentions the process that it has left.
+// The error of a child that goes into the background mentions the remaining process.
 func TestExitErrorOfADaemon(t *testing.T) {
 	p := spawn(t, shell(say+"say 1; sleep 60 & exit 0"))
 	readNumber(t, p)
@@ -508,8 +511,8 @@ func TestExitErrorOfADaemon(t *testing.T) {
 	}
 }
 
-// A fork that has no free descriptors for the new process fails with EBADF, which would not tell
-// the operator what to do.
+// A fork without free descriptors for the new process fails with EBADF, which does not help the
+// operator.
 func TestStartErrorWithoutDescriptors(t *testing.T) {
 	err := explainStartError("/bin/sh",
 		&fs.PathError{Op: "fork/exec", Path: "/bin/sh", Err: syscall.EBADF})
@@ -518,8 +521,8 @@ func TestStartErrorWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// FRAME-08: the connection to a child that does not read ends with an error that tells so; a child
-// that has read everything may be busy.
+// FRAME-08: the connection to a child that does not read ends with an error about that. A child
+// that has read everything may be busy for any time.
 func TestFRAME08AChildThatDoesNotReadIsDisconnected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")

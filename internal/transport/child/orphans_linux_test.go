@@ -70,7 +70,7 @@ func TestOrphansGetSIGTERMFirst(t *testing.T) {
 	}
 }
 
-// The orphans of a child that has ended are killed, those of other children are not.
+// The orphans of a child that has ended are killed; the orphans of other children are not killed.
 func TestOrphansOfAnotherChildAreNotKilled(t *testing.T) {
 	if !proctest.InSubreaper(t, procgroup.BecomeSubreaper) {
 		return
@@ -95,7 +95,7 @@ func TestOrphansOfAnotherChildAreNotKilled(t *testing.T) {
 	}
 }
 
-// The error of a server that turns itself into a daemon tells that it must not.
+// The error of a server that turns itself into a daemon reports that this is not allowed.
 func TestExitErrorMentionsAnOrphan(t *testing.T) {
 	if !proctest.InSubreaper(t, procgroup.BecomeSubreaper) {
 		return
@@ -139,7 +139,7 @@ func TestPROC04TheWatchdogKillsOrphans(t *testing.T) {
 	proctest.Eventually(t, "its end", func() bool { return !proctest.Exists(pid) })
 }
 
-// PROC-04: the same holds for the orphans of a child that has ended, during their grace.
+// PROC-04: when the parent is killed, the orphans of an ended child are killed, too, during Grace.
 func TestPROC04OrphansAreGuardedDuringTheirGrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")

@@ -270,7 +270,7 @@ func TestHTTPWriteBoundsBytes(t *testing.T) {
 		c := dialStub(t, s, nil)
 		few := wire.NewNotification("x", nil)
 		conn := c.Conn.(*streamable)
-		conn.pendingBytes = 2*maxPendingBytes - 1 // as if so many bytes were being sent
+		conn.pendingBytes = 2*maxPendingBytes - 1 // simulates that number of bytes being sent
 		if err := c.Write(few, ""); err != nil {
 			t.Error(err)
 		}
@@ -281,7 +281,7 @@ func TestHTTPWriteBoundsBytes(t *testing.T) {
 			errTooManyMessages) {
 			t.Errorf("a request: %v", err)
 		}
-		time.Sleep(notificationTimeout) // the first is abandoned
+		time.Sleep(notificationTimeout) // the first notification is abandoned
 		synctest.Wait()
 		if err := c.Write(few, ""); err != nil {
 			t.Error(err)
@@ -344,7 +344,7 @@ func TestHTTPCloseDoesNotWaitForTheServer(t *testing.T) {
 	})
 }
 
-// Close while responses arrive that nobody reads, and while other goroutines write.
+// Close is called while unread responses arrive, and while other goroutines write.
 func TestHTTPCloseWhileBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -395,7 +395,7 @@ func TestHTTPCloseBeforeAnyMessage(t *testing.T) {
 	}
 }
 
-// No goroutine or connection remains of a closed Conn, however it has ended.
+// A closed Conn leaves no goroutine or connection, regardless of how the Conn has ended.
 func TestLEAK_02_NothingIsLeftOfAConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)

@@ -18,7 +18,7 @@ func TestHTTPErrorBodies_F_HTTP_1(t *testing.T) {
 	tests := []struct {
 		name, kind, body string
 		status           int
-		want             string // in the error; "" = a JSON-RPC response
+		want             string // text in the error; "" = a JSON-RPC response
 	}{
 		{"OAuth", "application/json", `{"error":"invalid_token","error_description":"x"}`, 401,
 			`HTTP 401 Unauthorized: {"error":"invalid_token","error_description":"x"}`},
@@ -199,7 +199,7 @@ func TestHTTPNamesTheTargetOfARedirect_F_HTTP_6(t *testing.T) {
 	}
 }
 
-// An HTTP+SSE server that opens its stream for a POST, too, is recognised by the first event.
+// An HTTP+SSE server that also opens its stream for a POST is recognised by the first event.
 func TestHTTPEndpointEvent_F_HTTP_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -331,8 +331,8 @@ func TestSSEErrorEvent_F_HTTP_10(t *testing.T) {
 	})
 }
 
-// With 404 a response with the id of a call belongs to that call; a response without an id, or
-// one that mentions the session, reports a lost session.
+// With status 404, a response with the id of a call belongs to that call. A response without an id,
+// or with an error that mentions the session, reports a lost session.
 func TestHTTP404OfOneCall_F_HTTP_10(t *testing.T) {
 	for _, tt := range []struct {
 		id, text string

@@ -75,7 +75,7 @@ func (h *hostileServer) response(r *http.Request, status int, header http.Header
 		ProtoMajor: 1, ProtoMinor: 1, Header: header, Body: body, ContentLength: -1, Request: r}
 }
 
-// A hostileBody is read in pieces and ends, breaks or hangs.
+// A hostileBody returns its content in pieces, and then ends, breaks or hangs.
 type hostileBody struct {
 	rest      string
 	piece     int
@@ -100,8 +100,8 @@ func (b *hostileBody) Read(p []byte) (int, error) {
 
 func (b *hostileBody) Close() error { return nil }
 
-// For any data of a server, to any request and in each transport: Read returns messages within the
-// limit, each request completes at most once, and no goroutine remains.
+// For any data of a server, in response to any request and in each transport: Read returns messages
+// within the limit, each request completes at most once, and no goroutine remains.
 func FuzzAnswers(f *testing.F) {
 	const events, json = "text/event-stream", "application/json"
 	ok := `{"jsonrpc":"2.0","id":101,"result":{}}`

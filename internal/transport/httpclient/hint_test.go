@@ -35,7 +35,7 @@ func wantLost(t *testing.T, dial func(Options) transport.Conn, method string, o 
 	return err.Error()
 }
 
-// The error for a URL with the wrong scheme names the right one.
+// The error for a URL with the wrong scheme contains the right scheme.
 func TestWrongScheme(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
@@ -98,8 +98,8 @@ func TestWrongScheme(t *testing.T) {
 	}
 }
 
-// The error for a 401 names the missing configuration and shows nothing of the headers that were
-// sent.
+// The error for status 401 describes the missing configuration, and shows nothing of the headers
+// that were sent.
 func TestUnauthorized(t *testing.T) {
 	const (
 		wants   = "the server wants authorization: set a header Authorization in headers of the backend"

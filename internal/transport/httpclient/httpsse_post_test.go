@@ -240,7 +240,7 @@ func TestSSEWriteIsBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		var err error
-		n := 1 // for the stream
+		n := 1 // one for the stream
 		for ; err == nil && n <= maxOpen; n++ {
 			err = c.Write(wire.NewRequest(wire.ID(fmt.Sprint(n+1000)), "slow", nil), "")
 		}

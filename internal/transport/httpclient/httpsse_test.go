@@ -447,7 +447,7 @@ func TestSSENotificationsKeepTheirOrder(t *testing.T) {
 		s := newSSEStub(t)
 		wait := 9 * time.Second
 		s.note = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
-			wait -= 2 * time.Second // the first takes the longest
+			wait -= 2 * time.Second // the first POST takes the longest
 			time.Sleep(wait)
 			w.WriteHeader(202)
 		}

@@ -178,7 +178,7 @@ func TestCONC_04_ACallThatMayHaveRunIsNotRetried(t *testing.T) {
 				s := newStub(t)
 				s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) { fail(w, r) }
 				c := ready(t, s, nil)
-				c.call("ping") // leaves a connection in the pool, which the call then uses
+				c.call("ping") // leaves a connection in the pool; the call then uses the connection
 				c.wantLost("101", true)
 				c.wantLost(c.call("tools/call"), true)
 				time.Sleep(time.Hour)
@@ -419,7 +419,7 @@ func TestHTTPSessionIsLostWithANotification(t *testing.T) {
 	})
 }
 
-// The response to initialize shows whether HTTP+SSE is worth a try.
+// The response to initialize shows whether the server may support HTTP+SSE.
 func TestHTTPNotStreamable(t *testing.T) {
 	status := func(code int, body string) func(http.ResponseWriter, wire.Message) {
 		return func(w http.ResponseWriter, _ wire.Message) { http.Error(w, body, code) }
@@ -494,8 +494,8 @@ func TestHTTPNotStreamable(t *testing.T) {
 	}
 }
 
-// 404 reports a lost session, unless the server responds to a ping in that session. Some servers,
-// and routers in front of them, send it for the object of a request.
+// Status 404 reports a lost session, unless the server responds to a ping in that session. Some
+// servers, and routers in front of them, send 404 if the object of a request does not exist.
 func TestA404InAnExistingSession_F_HTTP_13(t *testing.T) {
 	const missing = "prompts/get" // always gets 404
 	pong := func(w http.ResponseWriter, _ *http.Request, m wire.Message) { writeResult(w, m, "{}") }

@@ -52,7 +52,7 @@ func TestHTTPNotificationsKeepTheirOrder(t *testing.T) {
 		s := newStub(t)
 		wait := 9 * time.Second
 		s.note = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
-			wait -= 2 * time.Second // the first takes the longest
+			wait -= 2 * time.Second // the first POST takes the longest
 			time.Sleep(wait)
 			w.WriteHeader(202)
 		}
@@ -67,7 +67,7 @@ func TestHTTPNotificationsKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// A notification that hangs delays later messages by half a minute, once.
+// A notification that hangs delays later messages once, by half a minute.
 func TestHTTPNotificationThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -247,7 +247,7 @@ func TestHTTPRejectsABatch(t *testing.T) {
 func TestHTTPCallsWaitForTheStandaloneStream(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration
-		want  time.Duration // before the call arrives
+		want  time.Duration // time until the call arrives
 	}{
 		"open": {300 * time.Millisecond, 300 * time.Millisecond},
 		"slow": {time.Minute, time.Second},

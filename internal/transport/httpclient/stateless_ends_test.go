@@ -92,7 +92,7 @@ func TestStatelessCancelBeforeSending(t *testing.T) {
 }
 
 // A cancellation after the response has no effect.
-func TestStatelessCancelComesTooLate(t *testing.T) {
+func TestStatelessCancelIsTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		c := dialStateless(t, s, nil)
@@ -118,7 +118,7 @@ func (c *client) outcome() (wire.Message, error) {
 	}
 }
 
-// A stream that has ended is not resumed, whatever its events look like.
+// A stream that has ended is not resumed, regardless of its events.
 func TestStatelessLost(t *testing.T) {
 	long := string(wire.Quote(strings.Repeat("x", 1<<20)))
 	tests := []struct {
@@ -265,7 +265,7 @@ func TestStatelessWriteIsBounded(t *testing.T) {
 	})
 }
 
-// A remaining goroutine would fail the test.
+// A remaining goroutine would make the test fail.
 func TestStatelessCloseLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)

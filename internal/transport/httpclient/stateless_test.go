@@ -176,8 +176,8 @@ func TestStatelessResponses(t *testing.T) {
 	}
 }
 
-// A stream that lives for hours: headers after two hours, an event now and then, and an orderly
-// end.
+// A stream may last for hours: here the headers arrive after two hours, then occasional events and
+// an orderly end.
 func TestStatelessLongStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const change = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
@@ -288,7 +288,7 @@ func TestStatelessReadsErrorsOnAnyStatus(t *testing.T) {
 	}
 }
 
-// The response to server/discover shows whether the revisions with sessions are worth a try.
+// The response to server/discover shows whether the server may support the revisions with sessions.
 func TestNotStateless(t *testing.T) {
 	status := func(code int, body string) func(http.ResponseWriter, wire.Message) {
 		return func(w http.ResponseWriter, _ wire.Message) { http.Error(w, body, code) }

@@ -100,7 +100,7 @@ func TestHTTPReopensTheStandaloneStream(t *testing.T) {
 				writeStream(w, "id: b\n"+messageEvent(serverNotification(2)))
 				abortConnection()
 			case 3:
-				w.WriteHeader(400) // maybe because of the id
+				w.WriteHeader(400) // possibly because of the id
 			case 4:
 				w.WriteHeader(503)
 			case 5:
@@ -310,7 +310,7 @@ func TestHTTPStreamIsClosedAfterTheResponse(t *testing.T) {
 	})
 }
 
-// Connections are reused, whatever the form of the responses.
+// Connections are reused, regardless of the form of the responses.
 func TestHTTPReusesConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)

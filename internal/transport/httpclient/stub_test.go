@@ -20,13 +20,13 @@ import (
 // A stub is an MCP server over HTTP with replaceable parts. Its network is in memory, so that it
 // runs in a synctest bubble.
 type stub struct {
-	// handles requests except initialize; nil = sends a result
+	// handles requests except initialize; nil = send a result
 	post func(w http.ResponseWriter, r *http.Request, m wire.Message)
-	// handles notifications and responses; nil = accepts
+	// handles notifications and responses; nil = accept
 	note func(w http.ResponseWriter, r *http.Request, m wire.Message)
-	get  http.HandlerFunc // nil = 405
-	end  http.HandlerFunc // handles DELETE; nil = 204
-	// handles initialize; nil = accepts
+	get  http.HandlerFunc // handles GET; nil = status 405
+	end  http.HandlerFunc // handles DELETE; nil = status 204
+	// handles initialize; nil = accept
 	init func(w http.ResponseWriter, r *http.Request, m wire.Message)
 
 	mu       sync.Mutex
@@ -34,7 +34,7 @@ type stub struct {
 	session  string
 	conns    map[net.Conn]bool // open connections
 	dialled  int
-	refusing int // number of connections that are still refused
+	refusing int // number of further connections to refuse
 	accept   chan net.Conn
 	done     chan struct{}
 	log      logBuffer
@@ -48,7 +48,7 @@ type receivedRequest struct {
 	body         string
 }
 
-// A logBuffer is a log that may be read while it is written.
+// A logBuffer is a log that may be read during writes.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -189,7 +189,7 @@ func writeStream(w http.ResponseWriter, events ...string) {
 // messageEvent returns an event whose data is the message.
 func messageEvent(m string) string { return "data: " + m + "\n\n" }
 
-// resultOf is the response to m.
+// resultOf returns the response to m.
 func resultOf(m wire.Message, result string) string {
 	return string(wire.NewResult(m.ID(), []byte(result)).Raw())
 }

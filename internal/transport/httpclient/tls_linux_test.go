@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A pipe, a device and a directory are rejected without waiting for a writer, and so is a file of
-// more than maxPEM bytes.
+// A pipe, a device, a directory, and a file of more than maxPEM bytes are rejected, without waiting
+// for a writer.
 func TestTLSFilesAreRegular(t *testing.T) {
 	dir := t.TempDir()
 	pipe, long, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "long"), filepath.Join(dir,

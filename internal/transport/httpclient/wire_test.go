@@ -52,7 +52,7 @@ func compress(coding, text string) []byte {
 	return b.Bytes()
 }
 
-// Bodies in gzip and deflate are read, though only identity is requested.
+// Bodies in gzip and deflate are read, although only identity is requested.
 func TestHTTPCodings_F_HTTP_2(t *testing.T) {
 	const text = `{"jsonrpc":"2.0","id":101,"result":{"a":1}}`
 	type reply struct {
@@ -166,7 +166,7 @@ func TestHTTPCodingOfStreams_F_HTTP_2(t *testing.T) {
 	}
 }
 
-// Reading a decompression bomb fails, and costs neither memory nor time.
+// Reading a decompression bomb fails, and takes little memory and time.
 func TestHTTPDecompressionBombs_F_HTTP_2(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")

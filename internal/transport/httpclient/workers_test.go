@@ -9,7 +9,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// After many concurrent POSTs a few goroutines stay and send the next messages.
+// After many concurrent POSTs a few goroutines remain and send the next messages.
 func TestPostingGoroutinesAreReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
@@ -24,7 +24,7 @@ func TestPostingGoroutinesAreReused(t *testing.T) {
 			defer conn.mu.Unlock()
 			return conn.goroutines, conn.idle
 		}
-		const calls = 3 * maxIdle // more than the goroutines that stay
+		const calls = 3 * maxIdle // more than the remaining goroutines
 		first, _ := goroutines()
 		for round := range 3 {
 			for i := range calls {
