@@ -48,7 +48,7 @@ type Backend struct {
 	serverKey     string         // identifies the program or URL; see serverKeyOf
 	filters       atomic.Pointer[config.Filters]
 	log           *slog.Logger
-	outputLog     *slog.Logger // for the output of the backend, see rateLimitedHandler
+	outputLog     *slog.Logger // logger for the output of the backend, see rateLimitedHandler
 	shared        *backendConn
 	limiter       *callLimiter
 	receiveQuota  *transport.ReceiveQuota

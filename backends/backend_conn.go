@@ -26,7 +26,7 @@ type backendConn struct {
 	b         *Backend
 	session   string // session of a per-session connection; "" = shared connection
 	log       *slog.Logger
-	outputLog *slog.Logger // for the output of the backend, see rateLimitedHandler
+	outputLog *slog.Logger // logger for the output of the backend, see rateLimitedHandler
 
 	refreshing atomic.Int32 // number of list refreshes that run or are about to run
 
@@ -40,7 +40,7 @@ type backendConn struct {
 	sup       supervisor
 	startedAt time.Time
 	peer      *peer.Peer // nil unless ready
-	server    serverInfo // from the handshake of the current connection
+	server    serverInfo // server of the current connection, known from its handshake
 	// client capabilities that were sent in the handshake with a legacy backend
 	declaredCapabilities []byte
 	disconnectedPeer     *peer.Peer   // the last peer whose connection ended

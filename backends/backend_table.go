@@ -15,7 +15,7 @@ import (
 // changes. It is immutable, so that a reader sees either the state before a change or the state
 // after it.
 type backendTable struct {
-	all          []*Backend // in configuration order
+	all          []*Backend // enabled backends, in configuration order
 	names        []string   // in configuration order, including the names of disabled backends
 	byName       map[string]*Backend
 	catalog      catalog.Options

@@ -18,7 +18,7 @@ const (
 // listFailures limits the log records about failures of a list. The zero value is that of a list
 // without failures.
 type listFailures struct {
-	count int       // since the last record
+	count int       // number of failures since the last record
 	next  time.Time // time from which the next failure is logged
 	pause time.Duration
 }

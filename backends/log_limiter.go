@@ -36,7 +36,7 @@ type rateLimitedHandler struct {
 type logLimiter struct {
 	records  *rate.Limiter
 	volume   *rate.Limiter
-	reportTo *slog.Logger // for the number of dropped records
+	reportTo *slog.Logger // logger of the reports of dropped records
 
 	mu           sync.Mutex
 	dropped      int // number of dropped records since the last report

@@ -103,7 +103,7 @@ func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 		clear(s.loggedNames)
 	}
 	for k := range catalog.Kind(catalog.NumKinds) {
-		var causes []renameCause // in order of their first new name
+		var causes []renameCause // causes in the order of their first new name
 		fresh := make(map[renameCause][]catalog.Entry)
 		for _, e := range v.Entries(k) {
 			if e.Exposed == e.Item.Original || e.Exposed != "" && prefix == catalog.PrefixAlways ||

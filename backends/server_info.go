@@ -14,7 +14,7 @@ type serverInfo struct {
 	ServerInfo      json.RawMessage `json:"serverInfo"`
 	Instructions    json.RawMessage `json:"instructions"`
 
-	modern          bool // from a DiscoverResult: ProtocolVersion is the revision to use
+	modern          bool // it is from a DiscoverResult: ProtocolVersion is the revision to use
 	bothGenerations bool // a DiscoverResult that includes legacy revisions
 }
 

@@ -51,7 +51,7 @@ import (
 
 // Options of a Set. Apply replaces Backends, Catalog and CatalogWait later; see [Set.Apply].
 type Options struct {
-	Backends []config.Backend // in configuration order; disabled ones are not run
+	Backends []config.Backend // backends in configuration order; disabled ones are not run
 	Catalog  catalog.Options
 	// how long the first list waits for backends that are starting
 	CatalogWait time.Duration

@@ -13,7 +13,7 @@ import (
 type subscriptions struct {
 	// URI → session → whether the backend has accepted the subscription
 	byURI   map[string]map[string]bool
-	counter quota.Counter[string] // by session
+	counter quota.Counter[string] // number of subscriptions by session
 }
 
 // maxSubscriptions bounds the subscriptions of one connection, and maxSubscriptionsPerSession the

@@ -24,12 +24,12 @@ const (
 type checker struct {
 	file      string
 	locations map[string]location
-	reported  map[string]bool // by path: an error has been reported
+	reported  map[string]bool // paths for which an error has been reported
 	errs      Errors
 
 	strict        bool                        // see Options
-	fromVariables map[string]bool             // by path: the value contains variables
-	misconfigured map[string]variableProblems // by path of a backend
+	fromVariables map[string]bool             // paths of values that contain variables
+	misconfigured map[string]variableProblems // path of a backend → problems of its variables
 }
 
 // fail reports a problem with the value at path, or with its absence.

@@ -134,12 +134,12 @@ type Backend struct {
 	// Headers are sent with each request. The header Host replaces the host of the request.
 	// Protocol headers are not allowed.
 	Headers map[string]string `koanf:"headers"`
-	TLS     ClientTLS         `koanf:"tls"` // only if URL is https
+	TLS     ClientTLS         `koanf:"tls"` // TLS of an https URL
 
 	Embedded string `koanf:"embedded"` // server inside this process: demo
 
-	StartTimeout time.Duration `koanf:"start_timeout"` // of start and handshake; 0 = none
-	CallTimeout  time.Duration `koanf:"call_timeout"`  // of a call, restarted by progress; 0 = none
+	StartTimeout time.Duration `koanf:"start_timeout"` // limit of start and handshake; 0 = none
+	CallTimeout  time.Duration `koanf:"call_timeout"`  // limit since start or progress; 0 = none
 
 	Lazy     bool          `koanf:"lazy"`      // started by the first call if its catalog is known
 	IdleStop time.Duration `koanf:"idle_stop"` // idle time before a stop; 0 = never
@@ -154,9 +154,9 @@ type Backend struct {
 	// have Transport sse.
 	Generation string `koanf:"era"`
 
-	Tools     Filter `koanf:"tools"`     // by names
-	Prompts   Filter `koanf:"prompts"`   // by names
-	Resources Filter `koanf:"resources"` // by URIs and URI templates
+	Tools     Filter `koanf:"tools"`     // filter of tools, by name
+	Prompts   Filter `koanf:"prompts"`   // filter of prompts, by name
+	Resources Filter `koanf:"resources"` // filter of resources, by URI or URI template
 
 	// Instructions replaces the backend's instructions, like [Config.Instructions].
 	Instructions string `koanf:"instructions"`

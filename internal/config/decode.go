@@ -22,8 +22,8 @@ type fileParser struct {
 	workspace       string        // ${workspaceFolder} of other clients
 	callTimeoutUnit time.Duration // unit of timeout in entries of the file's client; 0 = unknown
 
-	locations       map[string]location // by path: location of each value
-	reported        map[string]bool     // by path: an error has been reported
+	locations       map[string]location // path → location of its value
+	reported        map[string]bool     // paths for which an error has been reported
 	errs            Errors
 	warnings        []string
 	literalWarnings Errors   // warnings about foreign syntax
@@ -32,8 +32,8 @@ type fileParser struct {
 	tokenVariable   string   // variable whose value is the first token; "" = none
 	blank           bool     // the file is empty
 
-	fromVariables map[string]bool             // by path: the value contains variables
-	misconfigured map[string]variableProblems // by path of a backend
+	fromVariables map[string]bool             // paths of values that contain variables
+	misconfigured map[string]variableProblems // path of a backend → problems of its variables
 
 	requiredKeys             []string // see Options
 	strict                   bool     // see Options

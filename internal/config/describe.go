@@ -178,7 +178,7 @@ func quoted(words []string) []string {
 
 // piece is a part of a text: either plain text or one reference.
 type piece struct {
-	text string      // as written
+	text string      // text as written
 	ref  *expand.Ref // nil = plain text, or a reference that only another client supports
 }
 

@@ -37,7 +37,7 @@ type Changes struct {
 // A BackendChange describes a backend that has changed.
 type BackendChange struct {
 	Name string
-	Keys []string // as written in the file: command, env.DEBUG, tools.allow
+	Keys []string // keys as written in the file: command, env.DEBUG, tools.allow
 
 	Effect Effect
 }

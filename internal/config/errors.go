@@ -13,8 +13,8 @@ const UnsetHint = expand.UnsetHint
 
 // Error is one problem with a configuration. It never contains the value of a secret.
 type Error struct {
-	File    string // as the user named it; "" = not in a file
-	Line    int    // from 1; 0 = the file as a whole
+	File    string // file as the user named it; "" = not in a file
+	Line    int    // line number from 1; 0 = the file as a whole
 	Backend string // name of the backend, if known; "" = none
 	// If Backend is set, Key is relative to the backend: command, env.TOKEN. Otherwise it is a full
 	// key, a variable or a flag: backends[1].name, log.level, GATEWAY_LOG_LEVEL, --log-level. "" =

@@ -56,11 +56,11 @@ type Loaded struct {
 	Source string // path of the file; "" = no file, the only backend is the demo
 	// Local is true if Source is the gateway.yaml of Options.Dir and the user did not name it.
 	Local    bool     `json:",omitzero"`
-	Warnings []string // for the log, one line each, without secrets
+	Warnings []string // texts for the log, one line each, without secrets
 
 	blank     bool
 	locations map[string]location
-	digest    [sha256.Size]byte // of the source
+	digest    [sha256.Size]byte // digest of the source
 }
 
 // ErrorAt returns an error about the value of a key, such as backends[0].tls.ca. The caller sets

@@ -100,7 +100,7 @@ func UsableName(name string, taken map[string]bool) string {
 
 // foreignEntry is the state of the conversion of another client's entry.
 type foreignEntry struct {
-	values       map[string]*yaml.Node // by key, without absent values
+	values       map[string]*yaml.Node // values by key, without absent ones
 	inapplicable []string              // keys without effect in this entry
 	handled      []string              // keys that need no further conversion
 	disabled     bool

@@ -40,10 +40,10 @@ type Options struct {
 
 // Result contains the servers of other clients as backends.
 type Result struct {
-	Notes []string // for stderr, one line each, without secrets
+	Notes []string // texts for stderr, one line each, without secrets
 
 	servers             []importedServer
-	readFiles           []string // for display; empty = no file of a client was found
+	readFiles           []string // paths for display; empty = no file of a client was found
 	filesWithoutServers []string // usual files without servers, for display
 }
 
@@ -133,7 +133,7 @@ type importer struct {
 	names  map[string]bool // names that are taken
 	// variables contains the values of the variables in the YAML; unknownValue = set by the user.
 	variables  map[string]string
-	origins    []sourceFile    // of all imported servers, in order
+	origins    []sourceFile    // origins of all imported servers, in order
 	foundFiles map[string]bool // files that the user did not name; true = of the project
 }
 

@@ -13,7 +13,7 @@ import (
 // sourceFile is a file that contains imported servers.
 type sourceFile struct {
 	title   string   // title of the client; "" = unknown
-	file    string   // for display
+	file    string   // path for display
 	command string   // command that removes a server from the client; "" = none
 	names   []string // names of the servers in the file
 }

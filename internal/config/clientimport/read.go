@@ -32,8 +32,8 @@ type importedServer struct {
 	startTimeout, callTimeout time.Duration
 	tools                     dialect.ToolFilter
 	disabledInClient          bool
-	fromProject               bool // in a file of the project that the user did not name
-	projectScoped             bool // in the user's file of Claude Code, for one project
+	fromProject               bool // it is in a file of the project that the user did not name
+	projectScoped             bool // it is in the user's file of Claude Code, for one project
 
 	unsupported string   // reason for not importing the server
 	target      string   // command line or URL
@@ -99,7 +99,7 @@ type foreignFile struct {
 	workspace       string           // value of ${workspaceFolder}
 	projectDir      string           // folder of its project; "" = unknown, or a file of the user
 	disabledServers map[string]bool  // servers disabled by a list outside of their entries
-	inputs          map[string]input // by id: input variables of VS Code
+	inputs          map[string]input // id → input variable of VS Code
 	notes           []string
 
 	currentServer  string          // name of the server that is being read

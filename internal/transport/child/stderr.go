@@ -114,7 +114,7 @@ func (l *stderrTail) String() string {
 type ExitError struct {
 	Status    string        // such as "exit 127" or "signal: killed"
 	Stderr    string        // last lines of stderr
-	SilentFor time.Duration // from the last line of stderr to the end
+	SilentFor time.Duration // time from the last line of stderr to the end
 }
 
 // staleStderr is the minimum age at which an ExitError shows the age of the last lines of stderr,

@@ -15,7 +15,7 @@ import (
 
 // A SyntaxError describes a problem because of which a file cannot be parsed.
 type SyntaxError struct {
-	Line    int // from 1; 0 = the file as a whole
+	Line    int // line number from 1; 0 = the file as a whole
 	Problem string
 	Hint    string // possible solution; often ""
 }
