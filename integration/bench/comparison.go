@@ -40,7 +40,7 @@ type figures struct {
 	RSS       int     `json:"resident_bytes"`
 }
 
-// A round holds the results of one round.
+// A round contains the results of one variant in one round.
 type round struct {
 	p50, p99 time.Duration
 	rate     float64

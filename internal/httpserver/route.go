@@ -67,8 +67,8 @@ func (s *httpSession) routeLocked(m wire.Message, relatedTo wire.ID) *sseStream 
 	st := s.openRequests[relatedTo]
 	if st == nil || st.abandoned || st.jsonOnly ||
 		m.Kind() == wire.Request && st.writer == nil && s.standalone.writer != nil {
-		// A server request needs a reader, so it goes to the standalone stream if only that has
-		// one.
+		// A server request needs a reader, so it goes to the standalone stream if only the
+		// standalone stream has a reader.
 		return s.standalone
 	}
 	return st

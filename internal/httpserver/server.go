@@ -109,16 +109,16 @@ type SessionHandler interface {
 
 // SessionInfo identifies a session, or a request without a session, and its principal.
 type SessionInfo struct {
-	// ID identifies the session in logs. It is unique, and does not give access to the session: it
-	// is the first half of the Mcp-Session-Id.
+	// ID identifies the session, or the request without a session, in logs. It is unique, and does
+	// not give access to a session: the ID of a session is the first half of its Mcp-Session-Id.
 	ID string
 	// Principal identifies the token of the client without revealing it; "" without
 	// authentication.
 	Principal string
-	// Stateless is set for a single request of the modern generation. The Conn's Read returns the
-	// request, and then blocks until the exchange is over: the response is written or the client
-	// has disconnected, which cancels the request. Only notifications and the response can be
-	// written; requests are rejected.
+	// Stateless is true for a single request of the modern generation. Read of its Conn returns the
+	// request, and then blocks until the exchange has ended, because the response is written or the
+	// client has disconnected (which cancels the request). Only notifications and the response can
+	// be written; requests are rejected.
 	Stateless bool
 }
 
@@ -127,7 +127,7 @@ type Server struct {
 	opts   Options
 	log    *slog.Logger
 	access atomic.Pointer[accessPolicy]
-	// ctx is the context of ServeStateless; done when the Server shuts down.
+	// ctx is the context of ServeStateless and of sweepIdle; done when the Server shuts down.
 	ctx    context.Context
 	cancel context.CancelFunc
 

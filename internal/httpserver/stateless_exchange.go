@@ -129,7 +129,7 @@ func (srv *Server) awaitSlotLocked(principal principalID) {
 
 // perPrincipalLimit is the maximum number of sessions, and of stateless exchanges, of one
 // principal. If there are several principals, it is half of MaxSessions, so that one principal
-// cannot use all.
+// cannot use the whole limit.
 func (srv *Server) perPrincipalLimit() int {
 	if srv.access.Load().multiPrincipal() {
 		return quota.Half(srv.opts.MaxSessions)

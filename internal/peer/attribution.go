@@ -153,7 +153,7 @@ func (s sessionCounts) sole() string {
 
 // SoleSession returns the session that an unsolicited message of the remote side must belong to. It
 // returns false unless one session has
-//  1. all calls in flight, at least one,
+//  1. all calls in flight, and there is at least one such call,
 //  2. every [ProgressRelay],
 //  3. every call that was abandoned within the last 30 s and has got no response since, and
 //  4. every call that got its response within the last 2 s.

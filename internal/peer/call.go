@@ -40,12 +40,12 @@ type Call struct {
 	// Modern is true if the call is sent over a connection of the modern generation (2026-07-28);
 	// then the response is modern, too. Modern is set before the call is sent.
 	Modern bool
-	// AllowTask is true if a modern server may respond with a task, whatever capabilities the
-	// client has declared: the sender of the call handles the task.
+	// AllowTask is true if a modern server may respond with a task, regardless of the capabilities
+	// that the client has declared, because the sender of the call handles the task.
 	AllowTask bool
 	// IsContinuation is true if the request contains the inputResponses to an input_required result
 	// of a modern server. A legacy server would take the request for a new call, so the call fails
-	// with a *[wire.Error] if the server is a legacy one.
+	// with a *[wire.Error] if the server is a legacy server.
 	IsContinuation bool
 	// ServerKey identifies the server to which the call is sent. It is set before the call is sent.
 	// If a continuation has a ServerKey, the call fails with a *[wire.Error] at any other server.
@@ -275,7 +275,7 @@ func (p *Peer) abandon(id int64, why error, params []byte) {
 		p.signalCallEnded()
 	}()
 	// The call is noted as abandoned before it leaves the table, so that attribution finds it in at
-	// least one of the two at every moment.
+	// least one of the two places at any time.
 	if c, ok := p.calls.Get(id); ok {
 		p.mu.Lock()
 		p.recent.noteAbandoned(id, c.SessionID)

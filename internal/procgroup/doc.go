@@ -6,5 +6,5 @@
 // them when the child has ended; see [BecomeSubreaper]. The decisions are described in
 // docs/decisions/003-process-group-watchdog.md and docs/decisions/021-orphaned-processes.md.
 //
-// The package knows nothing of MCP, pipes or restarts.
+// The package does not depend on MCP, and does not handle pipes or restarts.
 package procgroup

@@ -64,7 +64,7 @@ func runWithCmdExe(cmd *exec.Cmd) error {
 	return nil
 }
 
-// assign puts a process into the job.
+// assign assigns a process to the job.
 func (g *Group) assign(pid int) error {
 	process, err := windows.OpenProcess(
 		windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(pid))

@@ -48,7 +48,7 @@ func killOrphans(marker string, grace time.Duration) {
 }
 
 // orphans returns the orphans of the child with this marker: adopted children of this process, or
-// their descendants, that contain the marker, and all descendants of these processes, whatever
+// their descendants, that contain the marker, and all descendants of these processes, regardless of
 // their environment. It does not search the descendants of registered children. Processes in known
 // remain orphans even if their ancestors have ended.
 func (r *childRegistry) orphans(marker string, known map[processKey]unix.Signal) []processKey {

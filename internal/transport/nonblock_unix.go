@@ -94,7 +94,7 @@ func (r *fastReader) Read(b []byte) (int, error) {
 	return n, wrapErrno("read", err)
 }
 
-// wrapErrno converts an errno to an *os.SyscallError that names the system call.
+// wrapErrno converts an errno to an *os.SyscallError with the name of the system call.
 func wrapErrno(call string, err error) error {
 	if errno, ok := err.(syscall.Errno); ok {
 		return os.NewSyscallError(call, errno)

@@ -59,8 +59,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return s.serve(stdin)
 }
 
-// stayAlive is the main loop of a grandchild. It ends after a while, so that a failed test leaves
-// no process.
+// stayAlive is the main loop of a grandchild. It ends after ten minutes, so that a failed test
+// leaves no process.
 func stayAlive(stubborn bool) int {
 	if stubborn {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)

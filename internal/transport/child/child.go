@@ -15,7 +15,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A Command describes a child process that speaks MCP on its stdin and stdout.
+// A Command describes a child process that serves MCP on its stdin and stdout.
 type Command struct {
 	Path  string                  // file, relative to Dir; a bare name is looked up in PATH of Env
 	Args  []string                // without the program name

@@ -79,7 +79,7 @@ func lookupEnv(env []string, name string) (value string, ok bool) {
 }
 
 // defaultPath replaces a missing PATH, as in execvp: some supervisors start the gateway without
-// one.
+// PATH.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
 // searchDirs looks for an executable file in the directories of a PATH.

@@ -86,8 +86,8 @@ func (r *retryPolicy) notSent(err error) bool {
 	return r.connRequested.Load() && !r.connected.Load() || ok && op.Op == "dial"
 }
 
-// isPermanent reports whether a retry would fail in the same way: the certificate of the server
-// is not valid, or the server does not speak TLS.
+// isPermanent reports whether a retry would fail in the same way: the certificate of the server is
+// not valid, or the server does not use TLS.
 func isPermanent(err error) bool {
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
 	_, record := errors.AsType[tls.RecordHeaderError](err)
