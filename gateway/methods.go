@@ -131,9 +131,10 @@ func (c *clientCall) sendAsIs() {
 	c.s.g.Backends.Send(c.Route.Backend, c.upstreamMessage(), c.upstream)
 }
 
-func subscribe(on bool) func(*clientCall) {
+func subscribe(subscribe bool) func(*clientCall) {
 	return func(c *clientCall) {
-		c.s.g.Backends.Subscribe(c.Route.Backend, c.Name, on, c.upstreamMessage(), c.upstream)
+		c.s.g.Backends.Subscribe(c.Route.Backend, c.Name, subscribe, c.upstreamMessage(),
+			c.upstream)
 	}
 }
 

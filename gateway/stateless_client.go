@@ -281,13 +281,14 @@ func (sc *statelessClient) listeners() []*listenRequest {
 }
 
 // subscribe sends resources/subscribe or resources/unsubscribe on behalf of the client.
-func (sc *statelessClient) subscribe(backend, uri string, on bool, to peer.ResponseChan) {
+func (sc *statelessClient) subscribe(backend, uri string, subscribe bool,
+	to peer.ResponseChan) {
 	method := protocol.MethodResourcesSubscribe
-	if !on {
+	if !subscribe {
 		method = protocol.MethodResourcesUnsubscribe
 	}
 	m := wire.NewRequest("0", method, wire.Encode(map[string]string{"uri": uri}))
-	sc.g.Backends.Subscribe(backend, uri, on, m, &peer.Call{Handler: to, SessionID: sc.id})
+	sc.g.Backends.Subscribe(backend, uri, subscribe, m, &peer.Call{Handler: to, SessionID: sc.id})
 }
 
 // unsubscribeIfUnused unsubscribes from a resource unless another subscriptions/listen needs it.

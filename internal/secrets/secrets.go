@@ -1,8 +1,8 @@
 // Package secrets recognizes secrets by the name of a value and by its form. The names are listed
 // in secrets.go; the prefixes of tokens and the authorization schemes in form.go. The import of
 // configurations, the descriptions of configurations and the audit journal use these lists. The log
-// uses them in one way only: config.Secrets selects the values of the configuration that are masked
-// in the log, wherever they appear.
+// uses the names and prefixes in one way only: with them config.Secrets selects the values of the
+// configuration that are masked in the log, wherever they appear.
 //
 // A value that is not in the configuration, such as a token in a line that a backend writes to
 // stderr, is masked in the log only if package logging finds it by the text in front of it:
