@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A name is assigned to another backend than in the last run.
+// A name is assigned to a backend that differs from the last run.
 func TestMovesSinceTheLastRun_F_CLI_6(t *testing.T) {
 	last := []Listing{named(t, "a", "read", "write"), named(t, "b", "read", "list")}
 	for name, c := range map[string]struct {
@@ -114,7 +114,7 @@ func TestReleasedNamesStayInAssignments_F_CLI_6(t *testing.T) {
 			true).Assignments()
 	}
 	s := FromAssignments(record).Next(Options{}, []Listing{named(t, "b", "other")}, true)
-	// it lists the name later
+	// b lists the name later
 	s = s.Next(Options{}, []Listing{named(t, "b", "other", "read")}, false)
 	if got := fmt.Sprint(s.Moves()); got != "[{tool read a b}]" {
 		t.Errorf("moves %s", got)

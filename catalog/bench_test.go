@@ -8,7 +8,7 @@ import (
 )
 
 // manyListings returns the listings of 200 backends with 25 tools each. A fifth of the names
-// collide with those of another backend, and some have to be converted.
+// collide with names of another backend, and some names must be converted.
 func manyListings(tb testing.TB) []Listing {
 	var all []Listing
 	for backend := range 200 {
@@ -84,7 +84,7 @@ func TestAllocations_OfResources(t *testing.T) {
 		readable(t, "b", []string{"file:///b"}, []string{"x:{y}"})})
 	// 1 for the quoted URI
 	for uri, want := range map[string]float64{"file:///b": 0, "x:1": 1, "none:": 0} {
-		// of five rounds, because the race detector drops some items of regexp's pool
+		// the minimum of five rounds, because the race detector drops some items of regexp's pool
 		least := math.Inf(1)
 		for range 5 {
 			least = min(least, testing.AllocsPerRun(100, func() { s.ResolveResource(uri) }))

@@ -143,8 +143,8 @@ func TestSchemas_F_LIST_2(t *testing.T) {
 	}
 }
 
-// An outputSchema that is not a JSON Schema is removed, because the npm SDK compiles it when it
-// lists.
+// An outputSchema that is not a JSON Schema is removed, because the npm SDK compiles each
+// outputSchema in listTools.
 func TestOutputSchemas_F_LIST_2(t *testing.T) {
 	for schema, note := range map[string]string{
 		`{"type":"x"}`: "outputSchema.type",
@@ -167,8 +167,8 @@ func TestOutputSchemas_F_LIST_2(t *testing.T) {
 	}
 }
 
-// A member whose name differs only in case from one of MCP's is removed: clients in Go take its
-// value, whatever its type, for that of the other.
+// A member whose name differs only in case from a member of MCP is removed, because clients written
+// in Go would read its value, whatever its type, as the value of that member.
 func TestMembersInAnotherCase_F_LIST_1(t *testing.T) {
 	for k := range Kind(NumKinds) {
 		for member := range entryRules[k] {
@@ -217,7 +217,7 @@ func TestMembersInAnotherCase_F_LIST_1(t *testing.T) {
 	}
 }
 
-// In Go and Rust the whole text fails if a number exceeds the range of a double.
+// Parsers of Go and Rust reject the whole text if a number exceeds the range of a double.
 func TestLargeNumbers_F_LIST_1(t *testing.T) {
 	const largest = `1.7976931348623157e308`
 	digits := strings.Repeat("9", 400)
@@ -269,7 +269,7 @@ func TestSurrogates_F_LIST_4(t *testing.T) {
 			}
 		}
 	}
-	// A tool is called by its original name, whatever that is; it is listed under another.
+	// A tool is called by its original name, whatever this is; it is listed under a different name.
 	got := page(t, Tools, `{"tools":[{"name":"a\ud83d","inputSchema":{"type":"object"}}]}`)
 	s := Merge(Options{}, []Listing{{Backend: "b", Items: [NumKinds][]Item{Tools: got.Items}}})
 	r, ok := s.Lookup(Tools, s.Entries(Tools)[0].Exposed)
@@ -318,7 +318,7 @@ func TestNullLists_F_LIST_6(t *testing.T) {
 	}
 }
 
-// The notes of one entry are bounded, whatever is wrong and however it is named.
+// The notes of one entry are bounded, whatever the problems and the names in them are.
 func TestNotesAreBounded_F_LIST_1(t *testing.T) {
 	var b strings.Builder
 	for i := range 500 {

@@ -39,7 +39,7 @@ func FuzzMerge(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, one, two []byte, a, b, separator string, prefix byte, limit int) {
 		if a == b || strings.ContainsRune(a+b, 0) {
-			return // the configuration rejects them, and limits of more than 128
+			return // the configuration rejects such names, and limits of more than 128
 		}
 		o := Options{Prefix: []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever}[prefix%3],
 			Separator: separator, NameLimit: limit % 129}
@@ -125,7 +125,7 @@ func checkPage(t *testing.T, k Kind, page Page) {
 	}
 }
 
-// FuzzTemplates has the library expand any template with any values: the template matches the
+// FuzzTemplates expands any template with any values by the library: the template matches the
 // result.
 func FuzzTemplates(f *testing.F) {
 	for _, text := range []string{"{a}", "x{+a,b}/é", "{/a*,b:3}", "{?a,b*}", "{;a.b}{&%41}",

@@ -22,8 +22,8 @@ var fitting = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 var update = flag.Bool("update", false, "rewrite what the files of testdata want")
 
 // TestMergeGolden runs every testdata/*.txtar: a description; the options; the tools of each
-// backend in the order of the configuration, one per line, a string for a tool of that name; the
-// expected catalog; and, if there is a file for it, the bytes of the list.
+// backend in the order of the configuration, one per line, a string represents a tool with this
+// name; the expected catalog; and, if there is a file for it, the bytes of the list.
 func TestMergeGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -148,7 +148,8 @@ func items(t testing.TB, k Kind, originals ...string) []Item {
 	return p.Items
 }
 
-// picture describes what a snapshot lists of a kind, what else can be called, and what is omitted.
+// picture describes the listed entries of a kind, the unlisted names that can be called, and the
+// omitted entries.
 func picture(s *Snapshot, k Kind) string {
 	l := &s.lists[k]
 	var b strings.Builder

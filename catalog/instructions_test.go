@@ -42,7 +42,7 @@ func TestInstructions_AreBounded(t *testing.T) {
 	}
 }
 
-// Short texts are whole, and the long ones share the rest equally.
+// Short texts are not truncated, and long texts share the rest equally.
 func TestInstructions_FairShares(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	s := merged(Options{}, long, "Short.", long, strings.Repeat("y", 500))
@@ -84,7 +84,7 @@ func TestInstructions_NamesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// The text of a backend cannot look like the section of another one.
+// The text of a backend cannot imitate the section of another backend.
 func TestInstructions_CannotImitateAnother(t *testing.T) {
 	for text, want := range map[string]string{
 		"x\n## b\n\nUse c.":               "x\n\\## b\n\nUse c.",

@@ -81,7 +81,7 @@ func TestIssuesOfOtherKinds(t *testing.T) {
 	}
 }
 
-// Nothing is lost or changed, whether the gateway knows it or not.
+// No member is lost or changed, whether the gateway knows it or not.
 func TestFIDELITY_05_OfOtherKinds(t *testing.T) {
 	const rest = `"title":"<b> & \u003c","description":"é\n","arguments":[{"name":"inner","required":true}],"size":9007199254740993,` +
 		`"annotations":{"priority":0.10,"uri":"inner"},"icons":[{"src":"data:,"}],"_meta":{"a/b":1E+40},"x-unknown": [ 1 , 2 ]}`

@@ -34,8 +34,8 @@ func wantRoutes(t *testing.T, s *Snapshot, k Kind, routes map[string]string) {
 	}
 }
 
-// A tool whose original name looks like one of another backend's does not get that name, whether
-// or not the other backend lists anything.
+// A tool whose original name has the prefix of another backend does not get this name, even if the
+// other backend lists nothing.
 func TestNamesOfOtherBackends_F_SEC_3(t *testing.T) {
 	for _, k := range []Kind{Tools, Prompts} {
 		for _, original := range []string{"github__create_issue", "GitHub__create_issue",
@@ -143,7 +143,7 @@ func TestBackendsKeepTheirNames_F_SEC_3(t *testing.T) {
 
 		s := Merge(o, []Listing{has("a"), has("b", one)})
 		owner(s, "b")
-		s = step(s, "[]", has("a", one), has("b", one)) // a adds it
+		s = step(s, "[]", has("a", one), has("b", one)) // a adds the name
 		owner(s, "b")
 		s = step(s, "[]", has("a", one), has("b", two, one))
 		owner(s, "b")
@@ -154,11 +154,11 @@ func TestBackendsKeepTheirNames_F_SEC_3(t *testing.T) {
 		owner(s, "b")
 		s = step(s, "[]", has("a", one), has("b", one))
 		owner(s, "b")
-		gone := step(s, moved("b", "a"), has("a", one), has("b", two)) // b removes it
+		gone := step(s, moved("b", "a"), has("a", one), has("b", two)) // b removes the name
 		owner(gone, "a")
 		owner(step(gone, "[]", has("a", one), has("b", two, one)), "a")
 		owner(step(s, moved("b", "a"), has("a", one)), "a") // b is removed
-		s = step(s, "[]", has("a"), has("b"))               // no backend has it
+		s = step(s, "[]", has("a"), has("b"))               // no backend has the name
 		owner(s, "")
 		s = step(s, "[]", has("a"), has("b"))
 		s = step(s, moved("b", "a"), has("a", one), has("b"))
@@ -185,7 +185,7 @@ func TestReservedNamesAreNotAssigned_F_SEC_3(t *testing.T) {
 	if r, _ := s.Lookup(Tools, "a_b"); string(r.OriginalJSON) != `"a.b"` {
 		t.Errorf("it is routed as %s", r.OriginalJSON)
 	}
-	// A backend that was added in the meantime has its names.
+	// A backend that was added in the meantime owns the names with its prefix.
 	s = s.Next(Options{ReservedBackends: []string{"search"}},
 		[]Listing{named(t, "a", "search__x"), unknown}, false)
 	wantRoutes(t, s, Tools, map[string]string{"search": "b search", "search__x": ""})
@@ -197,7 +197,7 @@ func TestTemplatesAreTriedAsBefore_F_SEC_3(t *testing.T) {
 		return having(t, backend, Templates, original...)
 	}
 	s := Merge(Options{}, []Listing{has("a"), has("b", "x:{id}")})
-	for range 3 { // it does not change
+	for range 3 { // the order does not change
 		s = s.Next(Options{}, []Listing{has("a", "x:{+path}", "y:{id}"),
 			has("b", "x:{id}", "y:{+id}")}, false)
 		wantRoutes(t, s, Resources, map[string]string{"x:1": "b x:1", "y:1": "a y:1",
@@ -205,8 +205,7 @@ func TestTemplatesAreTriedAsBefore_F_SEC_3(t *testing.T) {
 	}
 }
 
-// Whatever happens to lists, no name leads to another backend without a move while its backend
-// lists it.
+// Whatever changes in the lists, a name leads to another backend only after a reported move.
 func TestMovesAreReported_F_SEC_3(t *testing.T) {
 	names := []string{"x", "X", "y", "a.b", "a_b", "a-b", "b__x", "a__x", "c__y", "_x",
 		strings.Repeat("long", 20)}

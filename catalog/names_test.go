@@ -101,8 +101,8 @@ func TestNAME_11_NamesThatStartWithUnderscores(t *testing.T) {
 	}
 }
 
-// The same listings, in the order of the configuration, make the same catalog. The order in which
-// a backend lists its tools changes no name.
+// The same listings, in the order of the configuration, result in the same catalog. The order in
+// which a backend lists its tools changes no name.
 func TestNamesDependOnlyOnListings(t *testing.T) {
 	names := []string{"x", "y", "b__x", "a__x", "b__b__x", "c__y", "a.b", "a b", "a/b", "a_b", "_x",
 		"__x", "b__a_b", "搜索", "検索", "", "é",
@@ -142,7 +142,7 @@ func TestNamesDependOnlyOnListings(t *testing.T) {
 	}
 }
 
-// Entries of later backends do not change the names of an earlier one.
+// Entries of later backends do not change the names of an earlier backend.
 func TestEarlierBackendsKeepTheirNames(t *testing.T) {
 	listings := []Listing{
 		named(t, "a", "x", "a.b", "b__x"), named(t, "b", "x", "a_b", "a__x"),
@@ -176,7 +176,7 @@ func TestFirstOfDuplicateToolsStays(t *testing.T) {
 	}
 }
 
-// A tool may be named like the hash of another one.
+// The name of a tool may equal the hashed name of another tool.
 func TestHashCollisions(t *testing.T) {
 	o := Options{NameLimit: 20}
 	first := Merge(o, []Listing{named(t, "a", strings.Repeat("n", 30))}).Entries(Tools)[0].Exposed

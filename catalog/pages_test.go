@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// cursors follows the pages of a list and returns the cursor of each but the first.
+// cursors follows the pages of a list and returns the cursor of every page except the first.
 func cursors(t testing.TB, s *Snapshot, k Kind) (all []string) {
 	t.Helper()
 	for page, ok := s.Page(k, nil); ; {
@@ -78,7 +78,7 @@ func TestOnlyEmptyListsHaveEmptyPages(t *testing.T) {
 	}
 }
 
-// A cursor is valid while the list is the same, and only then.
+// A cursor is valid only while the list is the same.
 func TestPAGE_GatewayCursors(t *testing.T) {
 	o := Options{PageSize: 500}
 	s := Merge(o, many(t, Tools, 60))
@@ -190,7 +190,8 @@ func BenchmarkPage(b *testing.B) {
 	})
 }
 
-// The comparison of lists runs for each client at each change, so a list is read only once for it.
+// Lists are compared for each client at each change, so each list is read only once for all
+// comparisons.
 func TestSameList_ReadsEachListOnce(t *testing.T) {
 	merged := func(names ...string) *Snapshot {
 		return Merge(Options{}, []Listing{named(t, "gh", names...)})

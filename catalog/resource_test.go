@@ -115,7 +115,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// Templates are listed once, and found by their own text.
+// Templates are listed once, and are found by their text.
 func TestTemplatesAreListedOnce(t *testing.T) {
 	s := Merge(Options{}, []Listing{readable(t, "a", nil, []string{"a://{x}"}),
 		readable(t, "b", nil, []string{"a://{x}", "b://{x}"})})
@@ -134,7 +134,7 @@ func TestTemplatesAreListedOnce(t *testing.T) {
 	}
 }
 
-// The templates of one backend that are tried are bounded; those of other backends are not
+// The number of tried templates of one backend is bounded; templates of other backends are not
 // affected.
 func TestManyTemplates(t *testing.T) {
 	if testing.Short() {

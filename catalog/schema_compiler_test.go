@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// outputOf returns the outputSchema with which a tool is listed, "" if without one, and the
-// repairs.
+// outputOf returns the outputSchema of the listed tool, "" if it has none, and the repairs.
 func outputOf(t *testing.T, schema string) (listed, notes string) {
 	t.Helper()
 	entry, notes := repairedEntry(t, Tools, entryOf(Tools, `,"outputSchema":`+schema))
@@ -114,8 +113,8 @@ func TestOutputSchemasThatDoNotCompile_F_LIST_2(t *testing.T) {
 	}
 }
 
-// ajv-formats adds keywords that compare strings by their format. Each needs a format that has an
-// order.
+// ajv-formats adds keywords that compare strings by their format. Each of these keywords needs a
+// format with an order.
 func TestLimitsOfFormats_F_LIST_2(t *testing.T) {
 	for _, keyword := range []string{"formatMinimum", "formatMaximum", "formatExclusiveMinimum",
 		"formatExclusiveMaximum"} {
@@ -190,8 +189,8 @@ func TestNamesOfObjectPrototype_F_LIST_2(t *testing.T) {
 	}
 }
 
-// The npm SDK has one table of $id for all tools. References are rewritten such that no $id is
-// needed.
+// The npm SDK has one table of $id for all tools. References are rewritten so that no $id is
+// necessary.
 func TestIdentifiers_F_LIST_2(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"$id":"https://example.com/a","type":"object"}`:                                                              `{"type":"object"}`,
@@ -334,7 +333,7 @@ func TestPatterns_F_LIST_2(t *testing.T) {
 			t.Errorf("%s has no problem", pattern)
 		}
 	}
-	// These take minutes if the time is quadratic in the length.
+	// The patterns below would take minutes if the time were quadratic in the length.
 	for _, part := range []string{`(`, `(?<`, `(?<a`, `\k<`, `[`, `\p{`, `a{1`} {
 		if problem := regexpProblem(strings.Repeat(part, 1<<20/len(part))); problem == "" {
 			t.Errorf("%s again and again has no problem", part)
@@ -342,8 +341,8 @@ func TestPatterns_F_LIST_2(t *testing.T) {
 	}
 }
 
-// FuzzOutputSchema checks that any schema is checked in time, with the same result when it is
-// checked again.
+// FuzzOutputSchema checks that the check of any schema ends in time, and that a second check has
+// the same result.
 func FuzzOutputSchema(f *testing.F) {
 	for _, schema := range []string{`{"$ref":"#/a"}`, `{"$id":"a","allOf":[{"$ref":"a#/x"}]}`,
 		`{"pattern":"[\\ud83d-\\u{1}]"}`, `{"properties":{"a":{"$id":"b","$ref":"#"}},"then":5}`} {

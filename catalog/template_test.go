@@ -110,8 +110,7 @@ func TestTemplatesMatchNothingElse(t *testing.T) {
 	}
 }
 
-// A template that is invalid by RFC 6570 is omitted, because mcp-go rejects the whole list for
-// one.
+// A template that is invalid in RFC 6570 is omitted, because mcp-go would reject the whole list.
 func TestInvalidTemplatesAreLeftOut_F_LIST_1(t *testing.T) {
 	for text, problem := range map[string]string{
 		"a/{":                            "incomplete expression",
@@ -136,7 +135,7 @@ func TestInvalidTemplatesAreLeftOut_F_LIST_1(t *testing.T) {
 	}
 }
 
-// Templates beyond the bounds are still listed.
+// Templates that exceed the bounds are still listed.
 func TestTemplatesBeyondBounds(t *testing.T) {
 	for text, problem := range map[string]string{
 		strings.Repeat("a", 1025):             "more than 1024 bytes",
@@ -173,7 +172,7 @@ func TestTemplatesBeyondBounds(t *testing.T) {
 	}
 }
 
-// The time for any template and URI is proportional to both.
+// The time for any template and URI is proportional to the lengths of both.
 func TestHostileTemplates(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("{+a}", 31) + "!", "{+" + strings.Repeat("a,", 31) + "a}!",

@@ -29,8 +29,8 @@ func issueTexts(page Page, err error) string {
 	return b.String()
 }
 
-// TestSCHEMA_05 lists one faulty tool between two good ones. The tool is repaired or omitted, and
-// its neighbours stay as they are.
+// TestSCHEMA_05 lists one invalid tool between two valid tools. The invalid tool is repaired or
+// omitted, and its neighbours are unchanged.
 func TestSCHEMA_05(t *testing.T) {
 	tests := []struct{ name, tool, want, issue string }{
 		{"absent", `{"name":"t"}`, `{"name":"t","inputSchema":{"type":"object"}}`,
@@ -138,8 +138,8 @@ func TestToolsWithoutNameAreOmitted(t *testing.T) {
 	}
 }
 
-// Which values of nextCursor lead to another page: absent, null, and "", which many servers send
-// on the last page (case PAGE-03).
+// Case PAGE-03: handling of nextCursor if it is absent, null, or "", which many servers send on the
+// last page.
 func TestPAGECursors(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"tools":[]}`:                                   ``,
@@ -178,8 +178,8 @@ func TestInvalidPages(t *testing.T) {
 	}
 }
 
-// Nothing of a tool is lost or changed, whether the gateway knows it or not, neither in the list
-// nor in the copy for the next start.
+// No member of a tool, known to the gateway or not, is lost or changed in the list or in the copy
+// for the next start.
 func TestFIDELITY_05(t *testing.T) {
 	const rest = `"title":"<b> & \u003c","description":"é\n","inputSchema":{"type":"object","properties":{"n":{"default":1E+40}},"$defs":{}},` +
 		`"outputSchema":{"type":"array","x":[ 1 , 2 ]},"annotations":{"readOnlyHint":true,"name":"inner"},"icons":[{"src":"data:,"}],` +

@@ -12,8 +12,8 @@ import (
 	"mcpgateway/internal/logging"
 )
 
-// serveAutoToken runs a gateway with auth.tokens: [auto] until it logs the command for clients,
-// and returns that line.
+// servedWithAutoToken runs a gateway with auth.tokens: [auto] until it logs the command for
+// clients, and returns that line.
 func servedWithAutoToken(t *testing.T, state string) (line string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "gateway.yaml")

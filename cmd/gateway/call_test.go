@@ -10,9 +10,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// The server of this test puts its secret, control characters and a line that looks like one of
-// the gateway into all of its texts. The output of call and tools has one line for each, without
-// the secret.
+// All texts of this test's server contain its secret, control characters and a line that imitates a
+// line of the gateway. The output of call and tools has one line for each text, without the secret.
 func TestServerTextIsMaskedInOutput_F_SEC_11_F_MASK_1(t *testing.T) {
 	const secret = "tok-q9ZkTm4vXr7Lw2Pb8N"
 	text := `oops ` + secret + `\ngateway: forged \u001b[31m`
@@ -51,7 +50,7 @@ func TestServerTextIsMaskedInOutput_F_SEC_11_F_MASK_1(t *testing.T) {
 	for _, c := range []struct {
 		verb   string
 		code   int
-		forged bool // a text of several lines is printed as such
+		forged bool // the text is printed on several lines
 	}{
 		{"call error", exitFailed, false}, {"call fails", exitFailed, true},
 		{"tools", exitOK, false}, {"tools error", exitOK, false},

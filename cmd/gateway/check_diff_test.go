@@ -60,8 +60,8 @@ func (d *diffTest) changeRecord(change func(a *reload.RunningConfig)) {
 	}
 }
 
-// expect runs check --diff and checks the exit code and the output. A part that begins with !
-// must not be in it.
+// expect runs check --diff and checks the exit code and the output. A part that begins with ! must
+// not be in the output.
 func (d *diffTest) expect(code int, parts ...string) {
 	d.Helper()
 	out, err := os.Create(filepath.Join(d.TempDir(), "out"))
@@ -85,7 +85,8 @@ func (d *diffTest) expect(code int, parts ...string) {
 	}
 }
 
-// The file is also compared with the record of a gateway that has exited, and the output says so.
+// The file is also compared with the record of a gateway that has exited, and the output reports
+// the exit.
 func TestCheckDiffAfterGatewayExited(t *testing.T) {
 	d := newDiffTest(t)
 	d.write(oneBackend + "hosts: [gw.example]\n")
@@ -99,7 +100,7 @@ func TestCheckDiffAfterGatewayExited(t *testing.T) {
 	var own reload.ProcessStart
 	d.changeRecord(func(a *reload.RunningConfig) { own, a.PID = a.Start, child.Process.Pid })
 	d.expect(0, ended, row)
-	// where there is no /proc
+	// as on a system without /proc
 	d.changeRecord(func(a *reload.RunningConfig) { a.Start = reload.ProcessStart{} })
 	d.expect(0, ended, row)
 	d.changeRecord(func(a *reload.RunningConfig) { a.PID = os.Getpid() })
@@ -119,7 +120,7 @@ func TestCheckDiffAfterGatewayExited(t *testing.T) {
 	d.expect(0, ended, row)
 }
 
-// An empty file is rejected if a running gateway would reject it, though a start would accept it.
+// An empty file is rejected if a running gateway would reject it, although a start would accept it.
 func TestCheckDiffRejectsEmptyFile(t *testing.T) {
 	d := newDiffTest(t)
 	for _, text := range []string{"", "# nothing\n"} {
@@ -151,12 +152,13 @@ func TestCheckDiffFindsRecordInOldStateDir(t *testing.T) {
 		d.write(oneBackend + "state: " + state)
 		d.expect(0, "compared with", "state changed needs a restart")
 	}
-	// of an earlier boot
+	// the record of an earlier boot
 	d.changeRecord(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 })
 	d.expect(0, "no gateway has recorded", "name it with --state")
 }
 
-// A reload keeps the old entry of a backend whose new entry lacks a variable, and the row says so.
+// A reload keeps the old entry of a backend whose new entry lacks a variable, and the row reports
+// this.
 func TestCheckDiffOfMisconfiguredEntry_F_CLI_11(t *testing.T) {
 	d := newDiffTest(t)
 	d.write(
@@ -170,8 +172,8 @@ func TestCheckDiffOfMisconfiguredEntry_F_CLI_11(t *testing.T) {
 	d.expect(0, "backend a changed misconfigured, tools.deny; stops it", "!keeps its old entry")
 }
 
-// A running gateway rejects an empty file, though the file is valid otherwise. check --diff once
-// reported all backends as removed.
+// A running gateway rejects an empty file, although the file is otherwise valid. An earlier version
+// of check --diff reported all backends as removed.
 func TestCheckDiffOfEmptyFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "gateway.yaml")

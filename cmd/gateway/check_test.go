@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// check stores the results of expensive probes for later runs of check and serve, but prints
-// what the backends list now.
+// check stores the results of expensive probes for later runs of check and serve, but prints the
+// current lists of the backends.
 func TestCheckWritesCacheAndIgnoresIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A client is connected by pipes to a gateway that runs in this process.
+// A client is connected with pipes to a gateway that runs in this process.
 type client struct {
 	t      *testing.T
 	in     *os.File // the client writes
@@ -101,7 +101,7 @@ const (
 	initialize = `{"jsonrpc":"2.0","id":7,"method":"initialize","params":{}}`
 )
 
-// Clients show "Connection closed" and not stderr. Therefore the startup error is the response
+// Clients show "Connection closed" instead of stderr. Therefore the startup error is the response
 // to their first request.
 func TestStartupErrorIsSentToClient(t *testing.T) {
 	t.Parallel()

@@ -208,8 +208,8 @@ func TestHealthOfAnotherProgram(t *testing.T) {
 	}
 }
 
-// A status other than 200 may come from another program, which the hint mentions; for the
-// rejections of a gateway it does not.
+// A status other than 200 may come from another program, and the hint mentions this. The hint for a
+// rejection by a gateway does not.
 func TestHealthOfProgramThatRejects(t *testing.T) {
 	for _, c := range []struct {
 		server, text string

@@ -39,7 +39,7 @@ func TestIdleSessionNeedsNoGoroutineAndLittleMemory(t *testing.T) {
 func bytesInUse() int {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // pools let go at the second
+	runtime.GC() // a second collection empties the pools
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc + m.StackInuse)
 }

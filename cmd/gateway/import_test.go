@@ -150,7 +150,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// ~ is not expanded by a shell in quotes, or by a client that starts programs without a shell.
+// import expands ~, because neither a shell (in quotes) nor a client that starts programs without a
+// shell does so.
 func TestImportExpandsHomeDirectory(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)

@@ -12,9 +12,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// If a server sends more than its response, net/http writes a message. It is logged at level
-// debug, without the secret. (Package log has one logger for the process: this test must not run
-// in parallel.)
+// If a server sends more bytes than its response, net/http writes a message. The message is logged
+// at level debug, without the secret. (Package log has one logger for the process: this test must
+// not run in parallel.)
 func TestLibraryMessagesAreLogged(t *testing.T) {
 	const secret = "tok-q9ZkTm4vXr7Lw2Pb8N"
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

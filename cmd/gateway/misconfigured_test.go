@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A backend that lacks a variable is reported, and the others work.
+// A backend that lacks a variable is reported, and the other backends work.
 func TestMisconfigured_F_CLI_11(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	for name, text := range map[string]string{

@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// A relative path in the configuration begins in the working directory. If it does not exist,
+// A relative path in the configuration is relative to the working directory. If it does not exist,
 // the error has the absolute path, the line and the key.
 func TestMissingPaths(t *testing.T) {
 	const relative = "hint: a relative path is relative to the folder in which the gateway is started"
@@ -86,7 +86,7 @@ func TestMissingPaths(t *testing.T) {
 	}
 }
 
-// An audit file that is also another file of the gateway is an error, also if the paths differ.
+// An audit file that is also another file of the gateway is an error, even if the paths differ.
 func TestAuditFileConflicts(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -137,8 +137,8 @@ func TestAuditFileConflicts(t *testing.T) {
 	}
 }
 
-// For an unknown flag that looks like a key of the configuration the hint shows where to write
-// the key. The value is not shown.
+// If an unknown flag looks like a key of the configuration, the hint shows where the key must be
+// written. The value is not shown.
 func TestHintsForKeysAsFlags(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--auth-tokens=hunter2":   "hint: auth.tokens cannot be set by a flag or a variable; write it into the configuration file",

@@ -48,12 +48,13 @@ func TestCheckRecursion(t *testing.T) {
 	refused(a, down("", others...), "has 8 ancestors")
 	refused(a, strings.Repeat(",", 1000), "ancestors, each")
 
-	// What is no file is not known again, but counted.
+	// Paths that are not regular files are never recognized again, but are counted.
 	refused(a, down("", os.DevNull, os.DevNull, "", "", os.DevNull, "none.yaml", "none.yaml",
 		os.DevNull), "has 8 ancestors")
 }
 
-// A relative path is another file in another directory, and the same one in this directory.
+// A relative path means a different file in a different directory, and the same file in this
+// directory.
 func TestCheckRecursionByRelativePath(t *testing.T) {
 	t.Chdir(filepath.Dir(file(t, "gateway.yaml", "")))
 	chain, err := checkRecursion("gateway.yaml", "")
@@ -69,8 +70,8 @@ func TestCheckRecursionByRelativePath(t *testing.T) {
 	}
 }
 
-// As its own descendant a gateway rejects serve, with an error for its client, and all commands
-// that start backends. A value of the variable that a user may have set has no effect.
+// A gateway that is its own descendant rejects all commands that start backends; serve also sends
+// an error to its client. A value of the variable that a user may have set has no effect.
 func TestBackendIsGatewayItself(t *testing.T) {
 	path := file(t, "gateway.yaml", "listen: 127.0.0.1:0\nbackends: [{name: demo, embedded: demo}]")
 	chain, err := checkRecursion(path, "")

@@ -16,7 +16,7 @@ const (
 	listLine = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}` + "\n"
 )
 
-// awaitLog waits until the log contains a text so many times, and returns the log.
+// awaitLog waits until the log contains a text the given number of times, and returns the log.
 func (c *client) awaitLog(text string, times int) string {
 	c.t.Helper()
 	end := time.Now().Add(40 * time.Second)
@@ -108,7 +108,7 @@ func TestUserFileIsLoadedWhenCreated(t *testing.T) {
 		t.Errorf("the errors were logged %d times:\n%s", n, log)
 	}
 
-	// From now on the file is in force. It may be removed and written again.
+	// The file is now in force. It may be removed and written again.
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The log has the reason why serve ends, and a hint if there was no client.
+// The log contains the reason for the end of serve, and a hint if there was no client.
 func TestServeLogsReasonOfEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		input string // by the client

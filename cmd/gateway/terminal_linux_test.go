@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// terminalPair opens a terminal and the side of its user.
+// terminalPair opens a pseudo-terminal: tty is the end of the program, person the end of the user.
 func terminalPair(t *testing.T) (tty, person *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

@@ -50,8 +50,8 @@ func TestDeniedToolsAndDisabledBackends(t *testing.T) {
 	expect(t, exitFailed, "call ecko -c "+path, "Unknown tool")
 }
 
-// check and tools report that no backend is enabled. With --backend only the filters of that
-// backend count.
+// check and tools report that no backend is enabled. With --backend only the filters of this
+// backend are considered.
 func TestToolsOfOtherBackends(t *testing.T) {
 	t.Parallel()
 	none := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: off, command: off, enabled: false}\n")
@@ -93,8 +93,8 @@ func TestHelpForUnknownCommand(t *testing.T) {
 	expect(t, exitOK, "help completion bash", "autocompletion script for the bash shell")
 }
 
-// --timeout limits the wait for a backend that hangs, in all commands that start backends, and
-// the backend is reported.
+// In all commands that start backends, --timeout limits the wait for a backend that hangs, and the
+// backend is reported.
 func TestTimeout_F_CLI_9(t *testing.T) {
 	t.Parallel()
 	path := file(t, "gateway.yaml", "state: none\ncatalog: {wait: 100ms}\nbackends:\n- {name: demo, embedded: demo}\n- {name: hang, command: sleep, args: ['100']}\n")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Approvals that other users may have written do not count, and the error has a hint.
+// Approvals that other users may have written are ignored, and the error has a hint.
 func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 	type change struct {
 		name string
@@ -34,7 +34,7 @@ func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 			return os.Symlink(to, path)
 		}, "is a link"},
 	}
-	if os.Geteuid() == 0 { // only root can give files away
+	if os.Geteuid() == 0 { // only root can change the owner of a file
 		changes = append(changes, change{"owner",
 			func(path string) error { return os.Chown(path, 54321, 54321) },
 			"belongs to another user"},
@@ -48,7 +48,7 @@ func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 	}
 	for _, c := range changes {
 		for _, what := range []string{"record", "trust", "state"} {
-			if c.name == "link" && what == "state" { // a link of the user's own is fine
+			if c.name == "link" && what == "state" { // a link that belongs to the user is accepted
 				continue
 			}
 			t.Run(c.name+" "+what, func(t *testing.T) {

@@ -35,7 +35,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// expect runs a command and checks its exit code, and that its output contains all of want.
+// expect runs a command. It checks the exit code, and that the output contains all texts in want.
 func expect(t *testing.T, code int, args string, want ...string) {
 	t.Helper()
 	got, out, stderr := runPiped(t, nil, strings.Fields(args)...).output()
@@ -66,14 +66,15 @@ func TestWorkingDirectory_F_SEC_2(t *testing.T) {
 	expect(t, exitOK, "trust --list", filepath.Join(dir, localFile))
 	put(t, localFile, demoText+"audit: {file: /tmp/x}\n")
 	expect(t, exitUsage, "check", "not approved")
-	put(t, localFile, demoText) // as git switches back
+	put(t, localFile, demoText) // as if git restored an earlier version
 	expect(t, exitOK, "check", "ok")
 	expect(t, exitOK, "untrust", "no longer approved")
 	expect(t, exitUsage, "check", "not approved")
 	expect(t, exitFailed, "untrust", "is not approved")
 }
 
-// A client that starts the gateway in a folder without an approval gets the reason.
+// A client that starts the gateway in a folder without an approval gets the reason as an error
+// response.
 func TestStdioClientGetsReason_F_SEC_2(t *testing.T) {
 	writeProject(t, demoText)
 	_, answers, _ := runPiped(t, []string{initialize}).end()
@@ -82,7 +83,7 @@ func TestStdioClientGetsReason_F_SEC_2(t *testing.T) {
 	}
 }
 
-// Neither the file nor the folder can change where approvals are stored.
+// Neither the file nor the folder can change the directory of approvals.
 func TestFileDoesNotApproveItself_F_SEC_2(t *testing.T) {
 	dir, _ := writeProject(t, demoText+"state: mine\n")
 	data := []byte(demoText + "state: mine\n")
@@ -114,7 +115,7 @@ func TestImportedFileIsApproved_F_SEC_2(t *testing.T) {
 	}
 }
 
-// A reload applies neither a change without an approval nor a new file without one.
+// A reload applies neither a change nor a new file without an approval.
 func TestReload_F_SEC_2(t *testing.T) {
 	writeProject(t, demoText)
 	f := &cli{}

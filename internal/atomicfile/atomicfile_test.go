@@ -92,7 +92,7 @@ func TestWriteToALink(t *testing.T) {
 	}
 }
 
-// Of several concurrent calls one creates the file.
+// If several goroutines call Create at the same time, only one creates the file.
 func TestCreate(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")

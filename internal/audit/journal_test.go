@@ -62,7 +62,7 @@ func written(t *testing.T, format string, o audit.Options, records ...audit.Reco
 // run writes records with j.
 func run(t *testing.T, j *audit.Journal, records ...audit.Record) {
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // Run writes what was written before
+	cancel() // Run writes the records that were written before
 	for _, r := range records {
 		j.Write(r)
 	}
@@ -169,7 +169,7 @@ func TestSEC_03_ThroughTheGatewaysLogger(t *testing.T) {
 	}
 }
 
-// OBS-05: each of 1,000 concurrent calls leaves one whole line.
+// OBS-05: each of 1,000 concurrent calls results in one whole line.
 func TestOBS_05_ManyAtOnce(t *testing.T) {
 	var out bytes.Buffer
 	j := audit.New(
@@ -232,7 +232,7 @@ func TestWriteWaitsForRoom(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { j.Run(ctx) })
-		for range 3 { // one in the writer's hands, two in the queue
+		for range 3 { // one in the writer, two in the queue
 			j.Write(call)
 			synctest.Wait()
 		}
@@ -244,7 +244,7 @@ func TestWriteWaitsForRoom(t *testing.T) {
 			t.Error("a fourth record went through")
 		default:
 		}
-		cancel() // what waits was handed over before: it is written, too
+		cancel() // the queued records were accepted before, so they are written, too
 		close(out.next)
 		wg.Wait()
 		if out.lines != 4 || j.Lost() != 0 {
@@ -307,7 +307,7 @@ func TestDefaultTime(t *testing.T) {
 	r := call
 	r.Time = time.Time{}
 	synctest.Test(t, func(t *testing.T) {
-		// synctest's day one
+		// the initial time of synctest
 		if got := written(t, "json", audit.Options{}, r); !strings.HasPrefix(got,
 			`{"time":"2000-01-01T`) {
 			t.Errorf("got %s", got)
@@ -338,8 +338,8 @@ func TestAllocations_OfWrite(t *testing.T) {
 	}
 }
 
-// Requests other than tools/call have records with msg=request. Secret parts of URIs are not in
-// them.
+// Requests other than tools/call have records with msg=request. The records do not contain secret
+// parts of URIs.
 func TestRequestRecords(t *testing.T) {
 	r := call
 	r.Method, r.Tool, r.BackendTool = "prompts/get", "gh__plan", "plan"
@@ -370,9 +370,9 @@ func TestRequestRecords(t *testing.T) {
 	}
 }
 
-// F-CLI-10: a record has the reason why a call has no result. The text of a backend's response
-// is used only if results are recorded. TestNamesAreMasked: a server may put a secret that it
-// was given into the name of a tool.
+// F-CLI-10: a record contains the reason for a missing result. The text of a backend's response is
+// used only if results are recorded. TestNamesAreMasked: the name of a tool may contain a secret
+// that the server has received.
 func TestNamesAreMasked(t *testing.T) {
 	r := call
 	r.Tool, r.BackendTool = "gh__get_s3cret-1", "get_s3cret-1"

@@ -106,7 +106,7 @@ func TestLineSinkWritesWholeRecords(t *testing.T) {
 	}
 }
 
-// If a block cannot be written, all of its records count as lost, and no others.
+// If a block cannot be written, exactly the records in the block count as lost.
 func TestFailedWriteLosesItsRecords(t *testing.T) {
 	for failing := 1; ; failing++ {
 		out := &pieces{fail: func(n int) bool { return n == failing }}
@@ -129,7 +129,7 @@ func TestFailedWriteLosesItsRecords(t *testing.T) {
 	}
 }
 
-// A full disk stores a part of a block. The whole records in it are not lost.
+// A full disk stores a part of a block. The complete records in this part are not lost.
 func TestPartialWriteLosesTheRest(t *testing.T) {
 	var one bytes.Buffer
 	run(t, audit.NewLines(&one, audit.Options{}), call)

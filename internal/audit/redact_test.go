@@ -39,7 +39,7 @@ func TestRedact(t *testing.T) {
 		{`"s3cret"`, `"***"`},
 		{``, ``},
 
-		// cut short, or broken
+		// truncated, or invalid
 		{`{"password":"x`, `{"password":"***`},
 		{`{"password":{"a":[`, `{"password":"***"`},
 		{`{"password":}`, `{"password":}`},
@@ -243,7 +243,8 @@ func BenchmarkRedact(b *testing.B) {
 	}
 }
 
-// An invalid string must not be searched for nested JSON: 64 KiB of it once took 12 s.
+// An invalid string must not be searched for nested JSON: in an earlier version 64 KiB of such text
+// took 12 s.
 func TestRedactDeepNesting(t *testing.T) {
 	for _, turn := range []string{`[\"`, `[\q\"`, `[\\\"`} {
 		text := []byte(`["` + strings.Repeat(turn, payloadLimit/len(turn)))

@@ -36,7 +36,7 @@ backend a starts: ${C:-sh} -c ${X:-evil}
 backend a gets the variables of your environment: C, X
 backend b starts: ${C:-sh} -c ${X:-evil}
 backend b gets the variables of your environment: C, X`,
-		// it is not known yet whether these backends are enabled
+		// the variables determine whether these backends are enabled
 		`backends: [{name: a, command: sh, enabled: "${X:-false}"}, {name: b, command: sh, enabled: "${X:-true}"},` +
 			` {name: c, command: sh, enabled: "${X}"}, {name: d, command: sh, enabled: false}, {name: e, command: sh, enabled: "fals${X:-e}"}]`: `
 backend a starts: sh
@@ -67,8 +67,8 @@ listens on: ${L:-0.0.0.0:1}`,
 	}
 }
 
-// The description names the variables of the user's environment that a backend gets, and the
-// files.
+// The description contains the files, and the variables of the user's environment that a backend
+// gets.
 func TestDescribeNamesVariables_F_SEC_2(t *testing.T) {
 	for text, want := range map[string]string{
 		`backends: [{name: api, url: "https://h/?v=${AWS_SECRET_ACCESS_KEY}", headers: {X-Trace: "${GITHUB_PAT:-${OTHER}}"},` +
@@ -177,7 +177,7 @@ func TestDescribeNamesAllBackends_F_SEC_2(t *testing.T) {
 					value != "" && !strings.HasPrefix(name, "GATEWAY_")
 			}
 			loaded, err := load(source{path: file, data: data}, Options{Env: env})
-			if err != nil { // invalid with these variables
+			if err != nil { // the file is invalid with these variables
 				continue
 			}
 			for _, b := range loaded.Config.Backends {

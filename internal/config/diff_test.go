@@ -153,7 +153,7 @@ func TestEveryKeyHasAReloadEffect(t *testing.T) {
 // Each field of a Backend is compared: a field that Diff overlooked would never be applied.
 func TestDiffComparesAllFields(t *testing.T) {
 	for i, f := range slices.Collect(fieldsOf(reflect.TypeFor[Backend]())) {
-		// The last counts with Misconfigured.
+		// PermissionUnknown is compared together with Misconfigured.
 		if f == "Name" || f == "Enabled" || f == "PermissionUnknown" {
 			continue
 		}
@@ -204,7 +204,7 @@ func TestEffectiveLimitsPages(t *testing.T) {
 	}
 }
 
-// Digests with different salts have no sum in common and cannot be compared.
+// Digests with different salts have no hash in common and cannot be compared.
 func TestDigestDependsOnSalt(t *testing.T) {
 	c := loadText(t, "listen: 127.0.0.1:1\nbackends: [{name: a, command: a, env: {T: tttt}}]")
 	a, b := NewDigest(c, "one"), NewDigest(c, "two")

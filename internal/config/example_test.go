@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// The example can be loaded without variables, and the values that it shows as defaults are the
+// The example can be loaded without variables, and the values that it shows as defaults equal the
 // defaults.
 func TestExampleShowsTheDefaults(t *testing.T) {
 	loaded, err := Load(Options{Path: "../../config.example.yaml",
@@ -38,7 +38,7 @@ func TestExampleShowsTheDefaults(t *testing.T) {
 	}
 }
 
-// The example contains every key; a key of backends in at least one of them.
+// The example contains every key, and every key of a backend in at least one backend.
 func TestExampleShowsEveryKey(t *testing.T) {
 	data, err := os.ReadFile("../../config.example.yaml")
 	if err != nil {

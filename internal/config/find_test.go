@@ -179,8 +179,8 @@ func TestStateDir(t *testing.T) {
 	}
 }
 
-// A gateway reads its file again after a change notification, and does nothing if the file is the
-// same.
+// A gateway reads its file again after a change notification, and does nothing if the file is
+// unchanged.
 func TestUnchanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gateway.yaml")
 	write := func(text string) {

@@ -70,7 +70,7 @@ func TestLiteralValues_F_CFG_1(t *testing.T) {
 	}
 }
 
-// Warnings about literal values in files of other clients name the keys of these files.
+// Warnings about literal values in files of other clients contain the keys of these files.
 func TestLiteralValuesOfOtherClients_F_CFG_1(t *testing.T) {
 	text := `{"mcpServers": {"a": {"command": "C:\temp\x.exe", "env": {"A": "${env:SET}", "B": "$TOKEN"}}}}`
 	loaded, err := load(source{path: ".mcp.json",

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Empty instructions differ from missing ones, and a change of either is applied in place.
+// Empty instructions differ from missing instructions, and each change is applied in place.
 func TestInstructions_Keys(t *testing.T) {
 	for _, tt := range []struct{ value, want string }{
 		{"", ""}, {"instructions: auto", ""}, {"instructions:", ""},

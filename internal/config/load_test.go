@@ -70,8 +70,8 @@ func TestGood(t *testing.T) {
 	}
 }
 
-// TestServersFile loads files of other clients under their usual names: the client decides the
-// unit of timeout, the folder the workspace.
+// TestServersFile loads files of other clients under their usual names. The client determines the
+// unit of timeout, the folder determines the workspace.
 func TestServersFile(t *testing.T) {
 	for _, tc := range []struct {
 		path, entry string

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A variable that is not set makes its backend misconfigured, and no other backend.
+// A variable that is not set makes only its own backend misconfigured.
 func TestMisconfigured_F_CLI_11(t *testing.T) {
 	vars := lookup(map[string]string{"EMPTY": "", "BLANK": " ", "SCHEME": "ftp", "WORD": "many",
 		"SET": "s3cr3t"})
@@ -50,7 +50,7 @@ func TestMisconfigured_F_CLI_11(t *testing.T) {
 	}
 }
 
-// Other problems are errors of the file, and so are variables outside of backends.
+// Other problems, and unset variables outside of backends, are errors of the file.
 func TestNotMisconfigured_F_CLI_11(t *testing.T) {
 	for _, text := range []string{
 		`backends: [{name: a, command: "${NO}", comand: x}]`,

@@ -25,7 +25,8 @@ func TestMisspeltVariables_F_CLI_9(t *testing.T) {
 	}
 }
 
-// The warning about a variable or flag for a key that neither can set names the place of the key.
+// If a variable or flag stands for a key that neither can set, the warning contains the place of
+// the key.
 func TestVariablesOfUnsettableKeys(t *testing.T) {
 	const inFile = "; write it into the configuration file, where ${VARIABLE} stands for the value of a variable"
 	names := map[string]string{

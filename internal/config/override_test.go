@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestPrecedence sets one key in more and more layers: flag over environment over file over
-// default.
+// TestPrecedence sets one key in an increasing number of layers: flag over environment over file
+// over default.
 func TestPrecedence(t *testing.T) {
 	file := "log: { level: warn }\ncatalog: { wait: 1s }\n"
 	for _, tc := range []struct {
@@ -113,8 +113,8 @@ GATEWAY_LIMITS_IN_FLIGHT: must be a whole number, not "many"
 	}
 }
 
-// TestListenOverrides: an error about an address from a variable or flag names that, and tokens
-// come from the file.
+// TestListenOverrides: an error about an address from a variable or flag contains the variable or
+// flag. The tokens are from the file.
 func TestListenOverrides(t *testing.T) {
 	for _, tc := range []struct {
 		file, env, flag string
@@ -162,7 +162,7 @@ func TestListenOverrides(t *testing.T) {
 	}
 }
 
-// TestTLSOverrides: an incomplete pair is reported where its half was set.
+// TestTLSOverrides: an incomplete pair is reported at the place where one half was set.
 func TestTLSOverrides(t *testing.T) {
 	opts := Options{Env: lookup(map[string]string{"GATEWAY_TLS_KEY": "~/k.pem", "HOME": "/h"})}
 	_, err := load(source{path: "g.yaml", data: nil}, opts)

@@ -84,7 +84,7 @@ func TestNamedPipes(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	w, err := os.OpenFile(path, os.O_WRONLY, 0) // the abandoned read has it open
+	w, err := os.OpenFile(path, os.O_WRONLY, 0) // the abandoned read has the pipe open
 	if err != nil {
 		t.Fatal(err)
 	}

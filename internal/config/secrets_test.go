@@ -76,8 +76,8 @@ func TestFilterPermits(t *testing.T) {
 	}
 }
 
-// TestSecrets_F_MASK_1: values without the name or form of a secret are not masked, nor are
-// values that the log shows anyway.
+// TestSecrets_F_MASK_1: values without the name or form of a secret, and values that the log always
+// shows, are not masked.
 func TestSecrets_F_MASK_1(t *testing.T) {
 	const token, hex = "gh" + "p_0123456789abcdefghij", "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 	vars := map[string]string{
@@ -94,7 +94,7 @@ func TestSecrets_F_MASK_1(t *testing.T) {
 	}{
 		{`command: x, env: { DB_HOST: 127.0.0.1, A: "127.0.0.1:7420", B: "localhost:3000", N: "80801", D: 30s, P: /srv/other,
 			W: postgre, LONG: a-word-of-prose, M: claude-sonnet-4-5 }`, nil},
-		// shown anyway
+		// always shown in the log
 		{`command: x, env: { PASSWORD: postgres, TOKEN: other, SECRET: "127.0.0.1", KEY: "7420", PIN: db.example.com, PASS: bin }`,
 			nil},
 		{`command: x, env: { PASSWORD: "true", TOKEN: info, SECRET: "1", AUTH: none, API_KEY: "" }`,

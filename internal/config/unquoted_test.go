@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The error about an unquoted value that begins with * explains this for any text after the *. It
-// does not contain the value.
+// The error about an unquoted value that begins with * explains the cause, whatever text follows
+// the *. The error does not contain the value.
 func TestValuesThatBeginWithStar(t *testing.T) {
 	const head = "backends:\n- name: a\n  command: x\n  tools:\n"
 	for _, c := range []struct {

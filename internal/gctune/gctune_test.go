@@ -2,7 +2,7 @@ package gctune
 
 import "testing"
 
-// Under load a fixed amount of garbage may gather. When the gateway is idle, memory is returned
+// Under load a fixed amount of garbage may accumulate. When the gateway is idle, memory is returned
 // once.
 func TestTuner(t *testing.T) {
 	const MB = 1 << 20

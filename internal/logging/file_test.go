@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestMain is another gateway that writes to the same file if the environment says so.
+// If an environment variable is set, TestMain acts as another gateway that writes to the same file.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("LOGS_TEST_APPEND"); path != "" {
 		if err := appendLines(path, os.Getenv("LOGS_TEST_NAME")); err != nil {
@@ -41,8 +41,8 @@ func appendLines(path, name string) error {
 	return f.Close()
 }
 
-// CONC-11: several gateways share an audit file that is rotated all the time. Each line is
-// written once and whole.
+// CONC-11: several gateways share an audit file that is rotated continually. Each line is written
+// once and completely.
 func TestFileOfSeveralProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "audit.jsonl")
 	var wg sync.WaitGroup
@@ -56,7 +56,7 @@ func TestFileOfSeveralProcesses(t *testing.T) {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
-		wg.Go(func() { // and two Files in one process
+		wg.Go(func() { // two Files in one process
 			if err := appendLines(path, fmt.Sprintf("f%d", i)); err != nil {
 				t.Error(err)
 			}
@@ -137,7 +137,7 @@ func TestFileRotates(t *testing.T) {
 	}
 }
 
-// An interrupted rotation leaves a gap. The next one fills it and drops nothing.
+// An interrupted rotation leaves a gap. The next rotation fills the gap and drops no file.
 func TestFileRotatesIntoGap(t *testing.T) {
 	f, path := open(t, FileOptions{Limit: 1, Keep: 3})
 	os.WriteFile(path+".2", []byte("old\n"), 0o600)
@@ -182,7 +182,7 @@ func TestFileGrowsIfRotationFails(t *testing.T) {
 
 func TestFileEndsIncompleteLine(t *testing.T) {
 	f, path := open(t, FileOptions{})
-	io.WriteString(f, "cut sho") // as by a full disk
+	io.WriteString(f, "cut sho") // as after a write to a full disk
 	if n, err := io.WriteString(f, "whole\n"); n != 6 || err != nil {
 		t.Errorf("Write = %d, %v", n, err)
 	}

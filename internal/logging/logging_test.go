@@ -25,7 +25,7 @@ type valuer struct{ s string }
 
 func (v valuer) LogValue() slog.Value { return slog.GroupValue(slog.String("inner", v.s)) }
 
-// everything has every kind of attribute that may contain a secret.
+// everything returns every kind of attribute that may contain a secret.
 func everything() []any {
 	u := &url.URL{
 		Scheme: "https", User: url.UserPassword("me", secret), Host: "host",

@@ -25,14 +25,14 @@ func TestMask(t *testing.T) {
 		{"", ""},
 		{"a s3cret b", "a *** b"},
 		{"s3crets3cret", "******"},
-		{"a s3cret-and-more b", "a *** b"},      // the longer one whole
-		{"a s3cret-and-more-to-come", "a ***"},  // overlapping: no tail of either
-		{"x=padded.", "x=***."},                 // without the space around it
+		{"a s3cret-and-more b", "a *** b"},      // the longer secret as a whole
+		{"a s3cret-and-more-to-come", "a ***"},  // overlapping: no end of either secret remains
+		{"x=padded.", "x=***."},                 // without the space around the value
 		{`{"k":"a\"b\\c\nd€&"}`, `{"k":"***"}`}, // JSON
 		{`{"k":"a\"b\\c\nd€\u0026"}`, `{"k":"***"}`},
 		{"k=" + url.QueryEscape("a\"b\\c\nd€&"), "k=***"},
 		{"k/" + url.PathEscape("a\"b\\c\nd€&"), "k/***"},
-		{"token tok/en+1 alone", "token *** alone"}, // what a header value holds
+		{"token tok/en+1 alone", "token *** alone"}, // the token in a header value
 		{"user dXNlcg==", "user ***"},
 		{"only the second line here", "only the *** here"},
 		{"0 on 10 ****", "0 on 10 ****"},
@@ -169,7 +169,7 @@ func TestMaskKeepsPastSecrets(t *testing.T) {
 		"secret-number-999.": "***",
 		"secret-number-998.": "***",
 		"secret-number-743.": "***",                // 256 before the last
-		"secret-number-742.": "secret-number-742.", // and one more
+		"secret-number-742.": "secret-number-742.", // the 257th before the last
 		"secret-of-once":     "secret-of-once",
 		"secret-that-stays":  "***",
 	} {
@@ -301,7 +301,7 @@ func TestMaskEscaped(t *testing.T) {
 	}
 }
 
-// TestMaskVariants: other forms of a value, as in URLs and names of tools.
+// TestMaskVariants: other forms of a value, for example in URLs and names of tools.
 func TestMaskVariants(t *testing.T) {
 	mask := logging.NewMask(
 		"Zq8+f7/d6s5a4zzKx90Lm==", `Sek/ret+"q8f7é-d6`, "a/b c", "=/=+====", "==========",
@@ -340,8 +340,8 @@ func TestMaskOfTruncatedText(t *testing.T) {
 	}
 }
 
-// TestMaskCostIsBounded: texts that resemble an encoded secret take only a factor longer than
-// other texts of the same length.
+// TestMaskCostIsBounded: the time for texts that resemble an encoded secret is at most a constant
+// factor longer than for other texts of the same length.
 func TestMaskCostIsBounded(t *testing.T) {
 	mask := logging.NewMask(
 		append(manySecrets(50), "aaaa+aaaa/aaaab", strings.Repeat("long-secret-", 300))...)
@@ -373,8 +373,8 @@ func FuzzMask(f *testing.F) {
 				}
 			}
 		}
-		// Percent-encoded once and twice, whichever bytes are. An encoder encodes %, and + if it
-		// makes + of spaces.
+		// Percent-encoded once and twice, whichever bytes are encoded. Every encoder encodes %, and
+		// also + if it replaces spaces by +.
 		if one = strings.TrimSpace(one); len(one) < 4 || strings.Contains(one, "*") {
 			return
 		}

@@ -40,7 +40,7 @@ func TestSinkWithoutReader(t *testing.T) {
 		if _, err := io.WriteString(sink, "x\n"); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("Write after Close: %v", err)
 		}
-		r.Close() // the blocked write ends, and with it the goroutine: synctest would tell
+		r.Close() // ends the blocked write and the goroutine; synctest checks this
 	})
 }
 
@@ -71,8 +71,8 @@ func TestSinkReportsLostRecordsInPlace(t *testing.T) {
 	})
 }
 
-// With a reader that reads from time to time, every record is either written, whole and in
-// order, or counted in its place.
+// If the reader reads from time to time, every record is either written, whole and in order, or
+// counted in its place.
 func TestSinkAccountsForEveryRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()

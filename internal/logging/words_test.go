@@ -18,7 +18,7 @@ import (
 func TestMaskKeepsGatewayMessages_F_CLI_8(t *testing.T) {
 	mask := logging.NewMask("some-known-secret")
 	seen := 0
-	// secrets has patterns, not messages.
+	// Package secrets contains patterns instead of messages.
 	others := []string{"testdata", "node_modules", "integration", "chaos", "bench", "secrets"}
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		switch name := filepath.Base(path); {

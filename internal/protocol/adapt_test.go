@@ -95,7 +95,7 @@ func TestAdaptResponse(t *testing.T) {
 			`{"tools":[{"outputSchema":{"type":"array","items":{"$ref":"#/x/0"},"x":[{"$ref":"#"},{"$ref":"#/"}],"const":[{"$ref":"#"}],"$defs":{"const":{"$ref":"#/x"}}}}]}`,
 			`{"tools":[{"outputSchema":{"type":"object","properties":{"result":{"type":"array","items":{"$ref":"#/properties/result/x/0"},` +
 				`"x":[{"$ref":"#/properties/result"},{"$ref":"#/properties/result"}],"const":[{"$ref":"#"}],"$defs":{"const":{"$ref":"#/properties/result/x"}}}},"required":["result"]}}]}`},
-		// They may also point to values of the wrong type for their keyword.
+		// References may also point to values of the wrong type for their keyword.
 		{"tools/list", "2025-11-25",
 			`{"tools":[{"outputSchema":{"items":{"$ref":"#/$defs/0"},"$defs":[{"$ref":"#/$defs/1"},{}]}}]}`,
 			`{"tools":[{"outputSchema":{"type":"object","$defs":{"value":{"items":{"$ref":"#/$defs/value/$defs/0"},"$defs":[{"$ref":"#/$defs/value/$defs/1"},{}]}},` +
@@ -122,7 +122,7 @@ func TestAdaptResponse(t *testing.T) {
 	}
 }
 
-// A value that is valid against a schema is valid against the adapted schema after it is adapted.
+// If a value is valid against a schema, the adapted value is valid against the adapted schema.
 func TestAdaptedResultsMatchAdaptedSchemas(t *testing.T) {
 	values := []string{`null`, `7`, `"s"`, `[]`, `[1]`, `["a"]`, `{}`, `{"n":1}`, `{"n":"a"}`,
 		`{"next":{"next":{}}}`, `{"next":[1]}`, `[[],[[]]]`, `{"result":7}`}
@@ -195,8 +195,8 @@ func decode(t *testing.T, value string) (v any) {
 	return v
 }
 
-// FuzzAdapt checks that any result is adapted to a valid message that does not change when it is
-// adapted again.
+// FuzzAdapt checks that the adaptation of any result is a valid message, and that adapting this
+// message again does not change it.
 func FuzzAdapt(f *testing.F) {
 	for _, result := range []string{
 		`{"content":[{"type":"audio","data":"","mimeType":"a/b"},{"type":"resource_link","uri":"u:1"}],"structuredContent":[1]}`,
@@ -226,7 +226,7 @@ func FuzzAdapt(f *testing.F) {
 	})
 }
 
-// BenchmarkAdapt measures responses that need no change: it must not allocate.
+// BenchmarkAdapt measures responses that need no change. AdaptResponse must not allocate for them.
 func BenchmarkAdapt(b *testing.B) {
 	page := strings.Repeat(`line 17 of a file, with an escape\n`, 120)
 	m := parse(b, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"`+page+

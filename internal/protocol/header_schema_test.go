@@ -17,7 +17,7 @@ func nestedSchema(n int, inner string) string {
 	return strings.Repeat(`{"properties":{"v":`, n) + inner + strings.Repeat(`}}`, n)
 }
 
-// The cases of the scenario http-invalid-tool-headers, and others.
+// The cases of the scenario http-invalid-tool-headers, and further cases.
 func TestCheckHeaderSchema(t *testing.T) {
 	many := `{"properties":{`
 	for i := range 65 {

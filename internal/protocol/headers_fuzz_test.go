@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// FuzzHeaders checks that the headers of a message are valid for it, and no longer valid if one is
-// missing, duplicated or changed.
+// FuzzHeaders checks that the headers of a message are valid for the message, and are invalid if
+// one header is missing, duplicated or changed.
 func FuzzHeaders(f *testing.F) {
 	for _, seed := range []struct{ body, schema, value string }{
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"region":"eu","n":42,"dry":true,"at":{"zone":"z"}}}}`, headerCases, "eu"},

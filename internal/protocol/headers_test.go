@@ -81,8 +81,8 @@ func TestRequestHeaders(t *testing.T) {
 	}
 }
 
-// The values of http-custom-headers and http-custom-header-server-validation, and others; want ""
-// = the header is not valid Base64.
+// The values of the scenarios http-custom-headers and http-custom-header-server-validation, and
+// further values; want "" = the header is not valid Base64.
 func TestHeaderValues(t *testing.T) {
 	for text, want := range map[string]string{
 		"us-west1": "us-west1", "us west 1": "us west 1", "test-method": "test-method",

@@ -123,8 +123,8 @@ func TestReadContinuation(t *testing.T) {
 	}
 }
 
-// A requestState that a backend could read differently is rejected: otherwise the state of another
-// client would pass unnoticed.
+// A requestState that a backend could read differently is rejected, because the backend could
+// otherwise receive the state of another client.
 func TestAmbiguousRequestStates(t *testing.T) {
 	for _, params := range []string{
 		`{"requestState":"a","requestState":"b"}`, `{"requestState":"a","\u0072equestState":"b"}`,

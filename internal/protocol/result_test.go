@@ -118,7 +118,7 @@ func TestErrorToModern(t *testing.T) {
 		{"-32002", `1`, true, "-32603"},
 		{"-32002", `1`, false, "-32603"},
 		{"-32002", `{"uri":"u:1"}`, false, "-32602"},
-		// Codes without a meaning in MCP, or with the same one in all revisions.
+		// Codes without a meaning in MCP, or with the same meaning in all revisions.
 		{"-32100", `1`, false, "-32100"},
 		{"-32019", `1`, false, "-32019"},
 		{"-32001", `1`, true, "-32001"},

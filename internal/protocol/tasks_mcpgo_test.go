@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// mcp-go, which implements the tasks of 2025-11-25, can read converted modern tasks, and its own
-// tasks can be converted to modern ones.
+// mcp-go implements the tasks of 2025-11-25. It can read converted modern tasks, and its tasks can
+// be converted to modern tasks.
 func TestMCPGoTasks(t *testing.T) {
 	const fields = `"taskId":"t","status":"working","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:40:00Z","ttlMs":6e4,"pollIntervalMs":5.5`
 	ttl, pace := int64(60000), int64(6)

@@ -82,7 +82,7 @@ func TestTaskToLegacy(t *testing.T) {
 	}
 }
 
-// Durations are whole numbers in both generations, whatever number they were.
+// Durations are converted to whole numbers in both generations.
 func TestTaskDurations(t *testing.T) {
 	for _, c := range []struct{ ttl, interval, wantTTL, wantInterval string }{
 		{"60000", "5000", "60000", "5000"},

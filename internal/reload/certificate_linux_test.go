@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// A reload must not read a certificate from a pipe again. The first reload, right after the
-// start, once blocked forever, and the gateway did not end.
+// A reload must not read a certificate from a pipe again. In an earlier version the first reload,
+// immediately after the start, blocked forever, so that the gateway could not be stopped.
 func TestCertificateFromPipeIsReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	pipe := func(name string) string {
@@ -68,7 +68,7 @@ func TestCertificateFromSilentPipe(t *testing.T) {
 	if took := time.Since(began); took > time.Minute {
 		t.Error(took)
 	}
-	w, err := os.OpenFile(path, os.O_WRONLY, 0) // the read that was given up has it open, and ends
+	w, err := os.OpenFile(path, os.O_WRONLY, 0) // ends the abandoned read, which has the pipe open
 	if err != nil {
 		t.Fatal(err)
 	}

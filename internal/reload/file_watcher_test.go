@@ -139,7 +139,7 @@ func TestFileWatcherReportsBurstOnce(t *testing.T) {
 			silent = true
 		}
 	}
-	// A machine that pauses this test for quietPeriod makes two bursts of one.
+	// If the machine pauses this test for quietPeriod, one burst is reported as two.
 	if bursts := max(int(last.Sub(began)/quietPeriod), 1); reports > bursts {
 		t.Errorf(
 			"50 changes in %v were reported %d times, but are at most %d bursts", last.Sub(began),
@@ -157,7 +157,7 @@ func TestFileWatcherIgnoresOtherFiles(t *testing.T) {
 	s.expectNoChange("a change of another file")
 }
 
-// The watcher waits for a file that is missing for a moment, and then reports its replacement.
+// The watcher waits for a file that is missing for a short time, and then reports its replacement.
 func TestFileWatcherWaitsForReplacement(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -259,7 +259,7 @@ func TestFileWatcherReportsReplacedDirectory(t *testing.T) {
 	s.expectChange("a change in it")
 }
 
-// The system does not report changes of a directory further up.
+// The system does not report changes of a parent of the watched directories.
 func TestFileWatcherReportsReplacedAncestor(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")

@@ -29,7 +29,7 @@ func TestUnsetVariableHintAsksForRestart(t *testing.T) {
 	}
 }
 
-// At most maxProblems errors of a file are logged, and the number of the others.
+// At most maxProblems errors of a file are logged, and the number of further errors.
 func TestLoggedProblemsAreLimited(t *testing.T) {
 	for n, want := range map[int]int{1: 1, maxProblems: maxProblems,
 		maxProblems + 1: maxProblems + 1, 500: maxProblems + 1} {

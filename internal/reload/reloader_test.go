@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// SIGHUP may come after cp has truncated the file and before it writes. The reload waits for the
-// content, for a limited time.
+// SIGHUP may arrive after cp has truncated the file and before cp writes it. The reload waits for
+// the content, for a limited time.
 func TestReloadWaitsForEmptyFile(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "gateway.yaml")

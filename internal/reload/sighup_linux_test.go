@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// SIGHUP is delivered to a subscriber, and ends the process without one: before Subscribe, after
-// release, and if stdin is a terminal.
+// SIGHUP is delivered to a subscriber. Without a subscriber it ends the process: before Subscribe,
+// after release, and if stdin is a terminal.
 func TestSIGHUP(t *testing.T) {
 	pipe, _, err := os.Pipe()
 	if err != nil {

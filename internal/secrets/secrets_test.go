@@ -274,7 +274,7 @@ func TestWalkJSONLimitsNames(t *testing.T) {
 }
 
 // FuzzFind: parts are in order, not empty, and within the text. JSON stays valid if each part is
-// replaced by a word. A secret is found again in the rest only if it occurs there.
+// replaced by a word. A secret is found again in the rest only if it occurs in the rest.
 func FuzzFind(f *testing.F) {
 	for _, text := range slices.Concat(secretValues, publicValues) {
 		f.Add("X", text)

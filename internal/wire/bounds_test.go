@@ -31,7 +31,7 @@ func TestParseBoundsTheDepth(t *testing.T) {
 	}
 }
 
-// A message that nests too deep still has its parts, so that the error has its id.
+// Parse finds the parts of a message that nests too deep, so that the error response has its id.
 func TestParseTooDeep_F_DOOR_7(t *testing.T) {
 	arrays, text := nested(1100), `{"]}\"":"[{"}`
 	objects := strings.Repeat(`{"a":`, 1100) + text + strings.Repeat("}", 1100)

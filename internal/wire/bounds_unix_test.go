@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The text exceeds maxText. It is mapped, which needs no memory while it is not read.
+// The text exceeds maxText. It is a memory mapping, which uses no memory until it is read.
 func TestParseBoundsTheText(t *testing.T) {
 	text, err := syscall.Mmap(-1, 0, maxText+1, syscall.PROT_READ,
 		syscall.MAP_ANON|syscall.MAP_PRIVATE)

@@ -96,7 +96,7 @@ func checkEditResult(t testing.TB, m Message, drop func(string) bool, put ...Mem
 	if string(got.Raw()) != string(want.Raw()) || want.multiline && !got.multiline {
 		t.Fatalf("%s\nbecomes %s\nand by Splice %s", m.Raw(), got.Raw(), want.Raw())
 	}
-	for p := range numParts { // white space around a value may have been added with it
+	for p := range numParts { // white space around a value may have been added with the value
 		if strings.TrimSpace(string(got.Part(p))) != strings.TrimSpace(string(want.Part(p))) {
 			t.Fatalf("%s\npart %d is %s, not %s", got.Raw(), p, got.Part(p), want.Part(p))
 		}

@@ -55,8 +55,7 @@ func pairs(text []byte) (all []pair) {
 	return all
 }
 
-// only returns the value of the only member with this name; clear is false if there is another
-// match.
+// only returns the value of the member with this name; clear is false if several members match.
 func only(object []pair, name string) (value []byte, clear bool) {
 	clear = true
 	for _, p := range object {
@@ -113,7 +112,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		flat := m.OneLine()
-		breaks := strings.NewReplacer("\n", " ", "\r", " ") // they occur only between tokens
+		breaks := strings.NewReplacer("\n", " ", "\r", " ") // line breaks occur only between tokens
 		if describe(flat) != breaks.Replace(describe(m)) || bytes.ContainsAny(flat.Raw(), "\r\n") ||
 			!json.Valid(flat.Raw()) {
 			t.Fatalf("OneLine: %q", flat.Raw())
@@ -189,8 +188,8 @@ func check(t *testing.T, m Message, top []pair) {
 	}
 }
 
-// FuzzSplice replaces any three parts: the result differs only in them, and has the parts that
-// Parse finds.
+// FuzzSplice replaces any three parts: the result differs only in these parts, and its parts equal
+// the parts that Parse finds.
 func FuzzSplice(f *testing.F) {
 	seed(func(text string) {
 		f.Add([]byte(text), byte(PartID), byte(PartName), byte(PartToken), []byte(`4211`),

@@ -155,8 +155,8 @@ func TestEncodePanicsOnMistakes(t *testing.T) {
 	Encode(func() {})
 }
 
-// TestPlain puts each byte at each offset, alone and before others, and compares with a byte by
-// byte scan.
+// TestPlain inserts each byte at each offset, alone and before other bytes, and compares the result
+// with a scan byte by byte.
 func TestPlain(t *testing.T) {
 	slow := func(text []byte) (n int, ascii bool) {
 		for ascii = true; n < len(text) && text[n] != '"' && text[n] != '\\' &&
@@ -183,8 +183,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestStrings puts each pair of valid and invalid string pieces at each offset, and compares with
-// encoding/json.
+// TestStrings inserts each pair of valid and invalid pieces of a string at each offset, and
+// compares the result with encoding/json.
 func TestStrings(t *testing.T) {
 	pieces := []string{`a`, `abcdefgh`, `\\`, `\"`, `\n`, `\/`, `\u0041`, `\u00g0`, `\x`, `\`, `"`,
 		`]`, `#`, "\n", "\x1f", "\x7f", `ä`, `☃`, "\xff", "\x80"}

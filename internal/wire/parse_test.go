@@ -91,8 +91,8 @@ func TestParseSetsKind(t *testing.T) {
 	})
 }
 
-// An id is text: numbers are not rounded, types are not confused (case ID-05), and null makes a
-// request (MISSION A).
+// An id is text: numbers are not rounded, types are not confused (case ID-05), and a message with
+// the id null is a request.
 func TestParseKeepsIDs(t *testing.T) {
 	for _, id := range []string{
 		`0`, `-1`, `-0`, `1`, `"1"`, `""`, `9007199254740993`, `1e400`, `1.0`, `-1E+2`, `null`,
@@ -144,8 +144,8 @@ func TestParseReadsTheIDOfInvalidRequests(t *testing.T) {
 	})
 }
 
-// A message that a case-insensitive reader, or one that takes the first duplicate, would read
-// differently is rejected.
+// A message is rejected if a case-insensitive reader, or a reader that uses the first duplicate,
+// would read it differently.
 func TestParseRejectsAmbiguousMessages(t *testing.T) {
 	testParse(t, []parseCase{
 		{"two ids", `{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`, `-32600`},

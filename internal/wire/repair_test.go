@@ -104,7 +104,7 @@ func TestSalvage_F_HTTP_11(t *testing.T) {
 	}
 }
 
-// A response that needs no repair costs no allocation.
+// A response that needs no repair causes no allocation.
 func TestRepairAllocations_F_HTTP_11(t *testing.T) {
 	m, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`))
 	if err != nil {

@@ -52,8 +52,9 @@ func permute(all []string, visit func([]string)) {
 	from(0)
 }
 
-// TestSpliceEveryOrder replaces id, token and name of a call, for every order of the members and
-// of the edits: the text differs only in them, and the result has the parts that Parse finds.
+// TestSpliceEveryOrder replaces id, token and name of a call, for every order of the members and of
+// the edits: the text differs only in these parts, and the parts of the result equal the parts that
+// Parse finds.
 func TestSpliceEveryOrder(t *testing.T) {
 	old := map[string]string{"id": `7`, "token": `"p"`, "name": `"gh__search"`}
 	parts := map[string]Part{"id": PartID, "token": PartToken, "name": PartName}

@@ -16,8 +16,8 @@ import (
 	"mcpgateway/internal/config/internal/dialect"
 )
 
-// importable returns the paths of importable files: those of every client, which decide the
-// format, and unknown ones.
+// importable returns paths of importable files: the paths of every client, which determine the
+// format, and unknown paths.
 func importable() []string {
 	all := []string{"/nowhere/x.json", "/nowhere/x.toml", "/nowhere/x.yaml"}
 	for _, c := range dialect.Clients {
@@ -140,7 +140,7 @@ func (im *importer) secretsLeft(s *importedServer) string {
 	return ""
 }
 
-// FuzzImportHides puts a token between arbitrary texts, in each position of an entry that may
+// FuzzImportHides inserts a token between arbitrary texts, in each position of an entry that may
 // contain a secret. The output never contains the token.
 func FuzzImportHides(f *testing.F) {
 	const token = "gh" + "p_Zq9Zq8Zq7Zq6Zq5Zq4Zq3"
@@ -155,7 +155,7 @@ func FuzzImportHides(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		if !utf8.ValidString(before) || !utf8.ValidString(after) ||
 			wordy.MatchString(before+"|"+after) {
-			return // a longer word, and thus another token
+			return // a longer word and therefore a different token
 		}
 		if strings.HasSuffix(before, "$") || strings.HasSuffix(before, "${") ||
 			strings.HasSuffix(before, "env:") {

@@ -15,9 +15,9 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// TestImport runs every testdata/*.txtar. The comment names the files to import, none = the usual
-// files. home/ and work/ are input, want.yml and want.notes the expected output. $ROOT stands for
-// the parent directory of home/ and work/.
+// TestImport runs every testdata/*.txtar. The comment contains the files to import; none = the
+// usual files. home/ and work/ are input, want.yml and want.notes the expected output. $ROOT stands
+// for the parent directory of home/ and work/.
 func TestImport(t *testing.T) {
 	for _, file := range glob(t, "testdata/*.txtar") {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestImportNothing(t *testing.T) {
 	}
 }
 
-// A server whose URL is not supported with any value of its variables is not imported.
+// A server is not imported if its URL is unsupported for all values of its variables.
 func TestImportSkipsUnsupportedURLs(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a.json": `{ "mcpServers": {
@@ -214,7 +214,7 @@ func TestImportSkipsUnsupportedURLs(t *testing.T) {
 	}
 }
 
-// TestImportEmptyFile: the hint names the files without servers.
+// TestImportEmptyFile: the hint contains the files without servers.
 func TestImportEmptyFile(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir,
@@ -230,8 +230,8 @@ func TestImportEmptyFile(t *testing.T) {
 	}
 }
 
-// TestImportSkipsGateways: a gateway on this machine is recognized by its response, at any
-// port, or by its name. Other machines are not asked.
+// TestImportSkipsGateways: a gateway on this machine is recognized by its response, at any port, or
+// by its name. No request is sent to other machines.
 func TestImportSkipsGateways(t *testing.T) {
 	var asked []string
 	im := newImporter(Options{Home: "/h", Cwd: "/w", Env: lookup(nil),
@@ -309,7 +309,7 @@ func TestImportInHomeDirectory(t *testing.T) {
 	}
 }
 
-// The command, cwd and PATH of an imported entry decide whether its program is a gateway.
+// The command, cwd and PATH of an imported entry determine whether its program is a gateway.
 func TestImportOfOtherProgramNamedGateway(t *testing.T) {
 	dir, exe := t.TempDir(), ""
 	if runtime.GOOS == "windows" {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// A program is the gateway if it is the executable of this process under any name, or has its
-// name and is built from its module. Another program with the name is an ordinary server.
+// A program is the gateway if it is the executable of this process under any name, or if it has the
+// gateway's name and is built from the gateway's module. Any other program with this name is an
+// ordinary server.
 func TestIsGateway(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable() // of this module
