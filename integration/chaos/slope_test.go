@@ -22,7 +22,7 @@ func TestTheSlopeOfALine(t *testing.T) {
 	}
 	slope, err := fitSlope(x, y)
 	if math.Abs(slope-3) > 2*err || err > 1 {
-		t.Errorf("%.2f ± %.2f, and it is 3", slope, err)
+		t.Errorf("slope %.2f ± %.2f, want 3", slope, err)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestASeedReplaysItsDeeds(t *testing.T) {
 		t.Error("the same seed, and other calls")
 	}
 	if slices.Equal(first, other) {
-		t.Error("another seed, and the same calls")
+		t.Error("a different seed generates the same calls")
 	}
 }
 

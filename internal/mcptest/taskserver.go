@@ -104,7 +104,7 @@ func (s *TaskServer) Serve(c transport.Conn) {
 	}
 }
 
-// Close ends all listens with a result and stops all tasks.
+// Close ends all listen requests with a result, and stops all tasks.
 func (s *TaskServer) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

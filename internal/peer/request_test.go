@@ -131,7 +131,7 @@ func TestADuplicateIDInFlightIsRejected(t *testing.T) {
 				`{"jsonrpc":"2.0","id":"d","error":{"code":-32600,"message":"Invalid request: a request with this id is in flight"}}`)
 		}
 		if !r.Reply([]byte("1")) {
-			t.Error("the first request is gone")
+			t.Error("the first request is no longer open")
 		}
 		k.remote.Want(`{"jsonrpc":"2.0","id":"d","result":1}`)
 		k.remote.Send(line) // the id may be used again
@@ -265,7 +265,7 @@ func TestNOTIF_13_NoResponseAfterACancellation(t *testing.T) {
 		r := <-k.requests
 		var o cancelRecorder
 		if !r.OnCancel(&o) {
-			t.Fatal("the request is gone")
+			t.Fatal("the request is no longer open")
 		}
 		// another id
 		k.remote.Send(

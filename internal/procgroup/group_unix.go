@@ -43,10 +43,11 @@ type Group struct {
 // gateway, the marker follows the markers of the gateways above.
 const markerVariable = "MCP_GATEWAY_CHILD"
 
-// watchdogScript ignores the signals that are sent to the whole group or by a terminal. Before the
-// group, which includes the watchdog itself, it kills the processes that contain the marker ($1)
-// and descend from the gateway, as their limit of message queues ($2) proves. It searches several
-// times, because such a process may have started another one during the search.
+// watchdogScript ignores the signals that are sent to the whole group or by a terminal. It kills
+// the group last, because the group includes the watchdog itself. Before that, it kills the
+// processes that contain the marker ($1) and descend from the gateway, as their limit of message
+// queues ($2) proves. It searches several times, because such a process may have started another
+// one during the search.
 const watchdogScript = `trap '' HUP INT TERM
 read -r never
 for again in 1 2 3; do

@@ -169,7 +169,7 @@ func readEndpoint(events *sse.Reader) (string, error) {
 	}
 }
 
-// maxEndpoint bounds the URL of an endpoint, in bytes. No server accepts longer URLs.
+// maxEndpoint bounds the URL of an endpoint, in bytes. Servers usually reject longer URLs.
 const maxEndpoint = 8 << 10
 
 // resolveEndpoint returns the URL of the endpoint that the server has sent on its stream at base.

@@ -11,7 +11,8 @@ import (
 )
 
 // A StatusError describes an HTTP response that contains no JSON-RPC message for the request. It
-// contains neither headers nor the URL of the request.
+// contains no headers of the request, and no URL except the target of a redirect, without query and
+// user.
 type StatusError struct {
 	Code int
 	Text string // beginning of a body that is text, or target of a redirect

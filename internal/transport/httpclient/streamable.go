@@ -49,8 +49,8 @@ var ErrNotStreamable = errors.New("this may be no server of streamable HTTP")
 // When the server has lost the session, every open request fails with a CallLostError within a
 // second, and Read ends with [ErrSessionLost]; see [IsUnknownSession].
 //
-// Errors show the status and the beginning of a body. They do not show header values, or any part
-// of the URL except the host.
+// Errors show the status and the beginning of a body. They do not show header values, or the user,
+// password and query of the URL.
 //
 // Close ends the session with a DELETE, which may take up to a second.
 func DialStreamable(o Options) transport.Conn {
