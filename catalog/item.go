@@ -125,8 +125,8 @@ func readTTL(value []byte) time.Duration {
 // short text needs some hundred bytes of memory.
 const maxPageEntries = 10_000
 
-// ParsePage reads the result of a list request. Entries because of which clients would reject the
-// whole list are repaired if the repair is unambiguous, and omitted otherwise. Tools that some
+// ParsePage reads the result of a list request. Invalid entries, which would make clients reject
+// the whole list, are repaired if the repair is unambiguous, and omitted otherwise. Tools that some
 // model APIs would reject are listed unchanged. Issues describes each entry of these three groups.
 // Entries without issues keep their bytes. An error means that the result does not contain a list.
 //

@@ -61,8 +61,8 @@ type refTarget struct {
 	inline bool // contains no references, so that Ajv copies it in place of each reference to it
 }
 
-// checkCompiles returns the first problem because of which a JSON Schema compiler rejects schema,
-// and its path; problem is "" if there is none.
+// checkCompiles returns the first problem that makes a JSON Schema compiler reject schema, and its
+// path; problem is "" if there is none.
 func checkCompiles(schema []byte) (at, problem string) {
 	c := schemaCompiler{anchors: make(map[string]schemaValue), targets: make(map[string]*refTarget),
 		inline: make(map[string]bool)}

@@ -231,8 +231,8 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// flagError returns the error about a flag. If an unknown flag is a key of the configuration,
-// the hint says so.
+// flagError returns the error about a flag. If an unknown flag is a key of the configuration, the
+// hint explains this.
 func flagError(c *cobra.Command, err error) error {
 	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if ok && c.Root().Flag(name) == nil {

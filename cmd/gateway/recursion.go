@@ -13,8 +13,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// ancestorsEnv is the environment variable with which a gateway tells its child processes the
-// identities of its ancestors' configurations and of its own configuration, outermost first,
+// ancestorsEnv is an environment variable that a gateway sets for its child processes. It contains
+// the identities of the configurations of its ancestors and of the gateway itself, outermost first,
 // separated by commas. See docs/decisions/015-recursive-gateways.md.
 const ancestorsEnv = "MCP_GATEWAY_ABOVE"
 

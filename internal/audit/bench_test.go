@@ -25,14 +25,14 @@ type nowhere struct{}
 func (nowhere) write(*queuedRecord) int64 { return 0 }
 func (nowhere) flush() int64              { return 0 }
 
-// BenchmarkWrite measures the cost of a record for its call, alone and among others, while Run
-// takes the records.
+// BenchmarkWrite measures the time that a record adds to its call, for single and concurrent calls,
+// while Run takes the records.
 func BenchmarkWrite(b *testing.B) {
 	benchmarkWrite(b, nowhere{})
 }
 
-// BenchmarkSustained measures the total cost of a record, with calls that arrive faster than
-// records can be encoded.
+// BenchmarkSustained measures the total time for a record if calls arrive faster than records can
+// be encoded.
 func BenchmarkSustained(b *testing.B) {
 	benchmarkWrite(b, &lineSink{w: io.Discard, mask: manySecrets(20).String})
 }

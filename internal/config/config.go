@@ -189,7 +189,7 @@ func Default() Config {
 
 // Auth configures the access over HTTP.
 type Auth struct {
-	// Tokens are bearer tokens, each of which gives access; none = access without a token. A
+	// Tokens are bearer tokens. Each token gives access; no tokens = access without a token. A
 	// token has at least 16 characters, all visible ASCII, or is AutoToken.
 	Tokens []string `koanf:"tokens"`
 	// TokenVariable is the variable whose value is the first token; "" = the token is in the

@@ -206,8 +206,8 @@ func (c *Config) Effective(next *Config, changes Changes) *Config {
 	return &out
 }
 
-// Diff returns the changes between an older configuration, of which only the digest d is known, and
-// next. It ignores the keys in ignored.
+// Diff returns the changes between an older configuration with the digest d and next. It ignores
+// the keys in ignored.
 func (d Digest) Diff(next *Config, ignored ...string) Changes {
 	var c Changes
 	now := NewDigest(next, d.Salt)

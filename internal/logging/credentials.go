@@ -23,8 +23,8 @@ var (
 const schemeEnd = "://"
 
 // findCredentials finds secrets that the Mask was not given, by the texts in front of them. It does
-// not use package regexp, because a case-insensitive pattern costs more than the rest of the log
-// line.
+// not use package regexp, because a case-insensitive pattern takes more time than the rest of the
+// log line.
 func findCredentials(s string) []textRange {
 	return appendAuthorizations(appendBearers(appendURLs(nil, s), s), s)
 }

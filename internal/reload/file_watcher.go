@@ -94,7 +94,7 @@ func (w *fileWatcher) run(ctx context.Context) {
 				touched()
 			}
 		case err := <-watcher.Errors:
-			w.log.Debug("error while watching the configuration", "err", err)
+			w.log.Debug("watch of the configuration failed", "err", err)
 			touched() // a lost event may concern the watched files
 		case <-poll.C:
 			if w.hasChanged(files) {
@@ -151,9 +151,8 @@ func (w *fileWatcher) addWatches(watcher *fsnotify.Watcher, files []string) {
 }
 
 func (w *fileWatcher) watchFailed(err error) {
-	w.log.Warn("cannot watch the configuration: send SIGHUP after a change; "+
-		"on Linux fs.inotify.max_user_watches and max_user_instances limit the number of watches",
-		"err", err)
+	w.log.Warn("configuration not watched", "err", err, "text", "send SIGHUP after a change; "+
+		"on Linux fs.inotify.max_user_watches and max_user_instances limit the number of watches")
 }
 
 // hasChanged reports whether one of the files was replaced, or changed its size or modification

@@ -13,7 +13,7 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// The hint for an unset variable at a reload says that the gateway needs a restart to get it.
+// At a reload, the hint about an unset variable contains that the variable requires a restart.
 func TestUnsetVariableHintAsksForRestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.yaml")
 	if err := os.WriteFile(file, []byte("state: ${MCPG_NOT_SET}"), 0o600); err != nil {

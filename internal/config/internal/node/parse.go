@@ -13,7 +13,7 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// A SyntaxError describes a problem because of which a file cannot be parsed.
+// A SyntaxError describes a problem that prevents the parsing of a file.
 type SyntaxError struct {
 	Line    int // line number from 1; 0 = the file as a whole
 	Problem string
