@@ -74,13 +74,13 @@ func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGener
 // connectHTTP tries HTTP+SSE. Later connections use HTTP+SSE at once, until one of them fails to
 // become ready.
 func (bc *backendConn) connectHTTP(ctx context.Context) error {
-	by := dialHTTPStreamable
+	mode := dialHTTPStreamable
 	if bc.b.usesHTTPSSE() {
-		by = dialHTTPSSE
+		mode = dialHTTPSSE
 	}
-	err := bc.runConn(ctx, by)
+	err := bc.runConn(ctx, mode)
 	if !bc.b.fallsBackToSSE(err) {
-		if by == dialHTTPSSE && !bc.reachedReady() {
+		if mode == dialHTTPSSE && !bc.reachedReady() {
 			bc.b.setHTTPSSE(false)
 		}
 		return err

@@ -30,7 +30,7 @@ const (
 )
 
 // dial opens the Conn that the configuration describes.
-func (b *Backend) dial(by dialMode) (transport.Conn, error) {
+func (b *Backend) dial(mode dialMode) (transport.Conn, error) {
 	c := b.cfg
 	switch {
 	case b.set.Dial != nil:
@@ -41,7 +41,7 @@ func (b *Backend) dial(by dialMode) (transport.Conn, error) {
 		o := httpclient.Options{URL: c.URL, Headers: c.Headers, TLS: httpclient.ClientTLS(c.TLS),
 			Via: b.set.Via, Limit: b.set.MaxMessage,
 			Quota: b.receiveQuota, Log: b.outputLog}
-		switch by {
+		switch mode {
 		case dialHTTPStateless:
 			o.RequestHeaders = b.requestHeaders
 			return httpclient.DialStateless(o), nil

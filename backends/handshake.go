@@ -21,15 +21,16 @@ import (
 // handshake performs the handshake of the backend's generation. If the generation is not known, a
 // server on stdio is probed; over HTTP the dialMode determines the generation to try.
 func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
-	by dialMode) (serverInfo, error) {
+	mode dialMode) (serverInfo, error) {
 	d, configured := bc.b.generation()
 	follows := bc.followsClient()
 	var s serverInfo
 	var err error
 	switch {
-	case by == dialHTTPStateless && !configured:
+	case mode == dialHTTPStateless && !configured:
 		s, err = bc.discoverOverHTTP(ctx, p)
-	case by == dialHTTPStateless, by == dialStdio && configured && d.generation == protocol.Modern:
+	case mode == dialHTTPStateless, mode == dialStdio && configured &&
+		d.generation == protocol.Modern:
 		s, err = bc.discover(ctx, p)
 		switch {
 		case configured && isA[legacyServerError](err):
@@ -38,7 +39,7 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 		case configured && isA[*child.ExitError](err):
 			err = fmt.Errorf("%w (it was sent server/discover because of `era: modern`)", err)
 		}
-	case by == dialStdio && d.generation != protocol.Legacy && !follows:
+	case mode == dialStdio && d.generation != protocol.Legacy && !follows:
 		s, err = bc.probe(ctx, p)
 	default:
 		s, err = bc.initialize(ctx, p)

@@ -11,13 +11,13 @@ import (
 )
 
 // runConn dials, runs the connection until it ends, and returns the reason for the end.
-func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
+func (bc *backendConn) runConn(ctx context.Context, mode dialMode) error {
 	started, err := bc.b.set.startSlots.acquire(ctx, bc.b.cfg)
 	if err != nil {
 		return err
 	}
 	defer started()
-	conn, err := bc.b.dial(by)
+	conn, err := bc.b.dial(mode)
 	if err != nil {
 		return err
 	}
@@ -39,8 +39,8 @@ func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
 	go func() { ended <- p.Run(connCtx) }()
 	defer p.Close()
 
-	err = bc.serve(workCtx, h, by, ended, started)
-	if by == dialHTTPSSE && bc.reachedReady() {
+	err = bc.serve(workCtx, h, mode, ended, started)
+	if mode == dialHTTPSSE && bc.reachedReady() {
 		bc.b.setHTTPSSE(true)
 	}
 	if connCtx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -87,13 +87,14 @@ var errDisconnected = errors.New("ended")
 
 // serve performs the handshake and lets calls through. On the shared connection it then keeps the
 // lists up to date until the connection ends.
-func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, by dialMode, ended chan error,
+func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, mode dialMode,
+	ended chan error,
 	started func()) error {
 	p := h.peer
 	start, cancel := bc.b.withStartTimeout(ctx,
 		fmt.Errorf("it was not ready within %v (start_timeout)", bc.b.cfg.StartTimeout))
 	defer cancel()
-	server, err := bc.handshake(start, p, by)
+	server, err := bc.handshake(start, p, mode)
 	if err != nil {
 		return timeoutCause(start, err)
 	}

@@ -27,8 +27,8 @@ func (l *Listing) mayHave(k Kind) bool {
 	return l.Capabilities == nil || len(l.Items[k]) > 0 || l.hasCapability(kinds[k].capability)
 }
 
-// Announcements returns the number of list_changed notifications of a kind that the backends have
-// sent. If the number differs between two snapshots, there was a notification in between.
+// Announcements returns how often lists of a kind were read again because their backends had sent
+// list_changed. If the number differs between two snapshots, that happened in between.
 func (s *Snapshot) Announcements(k Kind) (n int) {
 	for i := range s.listings {
 		n += s.listings[i].Announcements[k]

@@ -37,12 +37,12 @@ type CallInfo struct {
 // [serverRequest] is the counterpart in the other direction.
 type clientCall struct {
 	CallInfo
-	spec          *methodSpec
-	firstUpstream peer.Call
-	upstream      *peer.Call // &firstUpstream, or &resumable.upstream
-	s             *Session
-	r             *peer.Request
-	stateless     *statelessClient // nil for a session client
+	spec             *methodSpec
+	firstBackendCall peer.Call
+	backendCall      *peer.Call // &firstBackendCall, or &resumable.backendCall
+	s                *Session
+	r                *peer.Request
+	stateless        *statelessClient // nil for a session client
 	// data of a stateless client's retry; nil if the request is no retry
 	continuation *continuation
 	// stateless clients only; nil if the method allows no input requests
@@ -82,12 +82,12 @@ func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *meth
 	name string) {
 	c := &clientCall{CallInfo: s.newCallInfo(r.Message, r.RemoteID(), name), spec: spec, s: s, r: r,
 		stateless: client}
-	c.upstream = &c.firstUpstream
-	c.firstUpstream.Handler, c.firstUpstream.Tag = c, c
-	c.firstUpstream.Token, c.firstUpstream.SessionID = r.Token(), s.id
-	c.firstUpstream.AllowTask = spec == toolsCallSpec && client == nil
+	c.backendCall = &c.firstBackendCall
+	c.firstBackendCall.Handler, c.firstBackendCall.Tag = c, c
+	c.firstBackendCall.Token, c.firstBackendCall.SessionID = r.Token(), s.id
+	c.firstBackendCall.AllowTask = spec == toolsCallSpec && client == nil
 	if client != nil {
-		c.upstream.SessionID = client.id
+		c.backendCall.SessionID = client.id
 		client.retain()
 	}
 	s.g.observeBegin(&c.CallInfo)
@@ -219,7 +219,7 @@ func (c *clientCall) send(route catalog.Route) {
 		}
 		return
 	}
-	c.upstream.RemoteName = route.Original
+	c.backendCall.RemoteName = route.Original
 	if c.stateless != nil {
 		c.makeResumable()
 	} else {
@@ -246,7 +246,7 @@ func (c *clientCall) OnProgress(m wire.Message) {
 func (c *clientCall) OnResponse(m wire.Message, err error) {
 	switch {
 	case err != nil:
-	case c.upstream.Modern || c.stateless != nil:
+	case c.backendCall.Modern || c.stateless != nil:
 		err = c.validateResult(m)
 	default:
 		err = c.checkTaskResult(m)
@@ -265,7 +265,7 @@ func (c *clientCall) OnResponse(m wire.Message, err error) {
 		}
 		return
 	}
-	switch modern := c.upstream.Modern; {
+	switch modern := c.backendCall.Modern; {
 	case c.stateless != nil:
 		c.respondStateless(m, modern)
 		return
@@ -335,7 +335,7 @@ func (c *clientCall) HandleCancel(params []byte) {
 	case rc != nil:
 		rc.cancelForCall(c, params)
 	case sent:
-		c.s.g.Backends.Cancel(c.Route.Backend, c.upstream, params)
+		c.s.g.Backends.Cancel(c.Route.Backend, c.backendCall, params)
 	}
 	c.end(Outcome{Kind: Cancelled, Reason: reason})
 }
@@ -344,7 +344,7 @@ func (c *clientCall) isMethod(method string) bool { return c.Method == method }
 
 func (c *clientCall) end(o Outcome) {
 	c.s.removeInFlight(c)
-	c.BackendID, c.Sent = c.upstream.ID(), c.upstream.SentAt()
+	c.BackendID, c.Sent = c.backendCall.ID(), c.backendCall.SentAt()
 	c.finish(o)
 }
 

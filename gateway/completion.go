@@ -47,14 +47,14 @@ func resolveTemplate(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 }
 
 func (c *clientCall) completePrompt() {
-	m := c.upstreamMessage()
+	m := c.backendMessage()
 	if c.Name != c.Route.Original {
 		m, _ = m.Set(c.Route.OriginalJSON, "params", "ref", "name")
 	}
 	c.sendCompletion(m)
 }
 
-func (c *clientCall) completeResource() { c.sendCompletion(c.upstreamMessage()) }
+func (c *clientCall) completeResource() { c.sendCompletion(c.backendMessage()) }
 
 // sendCompletion sends the request. If the backend does not support completions, the result is
 // empty instead of an error, because the gateway has offered the capability on behalf of other
@@ -64,5 +64,5 @@ func (c *clientCall) sendCompletion(m wire.Message) {
 		c.replyResult([]byte(`{"completion":{"values":[],"hasMore":false}}`))
 		return
 	}
-	c.s.g.Backends.Send(c.Route.Backend, m, c.upstream)
+	c.s.g.Backends.Send(c.Route.Backend, m, c.backendCall)
 }

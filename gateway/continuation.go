@@ -60,7 +60,7 @@ func (c *clientCall) continueCall() bool {
 	if !c.attach(rc) {
 		return false
 	}
-	if !c.s.g.Backends.Permits(rc.route.Backend, c.r.Message, &rc.upstream) {
+	if !c.s.g.Backends.Permits(rc.route.Backend, c.r.Message, &rc.backendCall) {
 		rc.abort("the configuration no longer permits it")
 		c.rejectUnknown()
 	} else if failure := rc.resume(c, responses); failure != nil {
@@ -87,7 +87,7 @@ func (c *clientCall) attach(rc *resumableCall) bool {
 	if c.cancelled {
 		return false
 	}
-	c.Route, c.upstream, c.resumable, c.sent = rc.route, &rc.upstream, rc, true
+	c.Route, c.backendCall, c.resumable, c.sent = rc.route, &rc.backendCall, rc, true
 	return true
 }
 

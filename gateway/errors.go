@@ -80,7 +80,7 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, m
 	case errors.As(err, &timeout):
 		return Timeout, timeout.Error() + " (call_timeout)", true
 	case errors.Is(err, peer.ErrTimeout):
-		return Timeout, fmt.Sprintf("no answer within %v (call_timeout)", c.upstream.Timeout), true
+		return Timeout, fmt.Sprintf("no answer within %v (call_timeout)", c.backendCall.Timeout), true
 	case errors.Is(err, peer.ErrQueueFull):
 		return Rejected, err.Error(), false
 	case errors.As(err, &lost):
@@ -105,7 +105,7 @@ func (c *clientCall) clientText(err error) string {
 	text := err.Error()
 	exit, ended := errors.AsType[*child.ExitError](err)
 	if !ended || exit.Stderr == "" || c.s.principal == "" ||
-		!c.s.g.Backends.SharesProcess(c.Route.Backend, c.upstream.SessionID) {
+		!c.s.g.Backends.SharesProcess(c.Route.Backend, c.backendCall.SessionID) {
 		return text
 	}
 	return strings.ReplaceAll(text, exit.Error(),

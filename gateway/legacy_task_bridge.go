@@ -31,7 +31,7 @@ type legacyTaskBridge struct {
 type resultRequest struct {
 	bridge      *legacyTaskBridge
 	early       bool // sent before the task had ended
-	upstream    peer.Call
+	backendCall peer.Call
 	done        chan struct{}
 	response    peer.Response // valid once done is closed
 	storedBytes int           // acquired for the response from the byte budget
@@ -154,7 +154,7 @@ func (b *legacyTaskBridge) abandonResult(rr *resultRequest) bool {
 	}
 	b.mu.Unlock()
 	if stale {
-		b.task.g.Backends.Cancel(b.task.backend, &rr.upstream, nil)
+		b.task.g.Backends.Cancel(b.task.backend, &rr.backendCall, nil)
 	}
 	return true
 }
@@ -167,8 +167,9 @@ func (b *legacyTaskBridge) openResult(early bool) *resultRequest {
 	isNew := rr == nil
 	if isNew {
 		rr = &resultRequest{bridge: b, early: early, done: make(chan struct{})}
-		rr.upstream.Handler, rr.upstream.Tag, rr.upstream.SessionID = rr, rr, b.task.client.id
-		rr.upstream.PauseTimeout() // no timeout: the response comes when the task has ended
+		rr.backendCall.Handler, rr.backendCall.Tag, rr.backendCall.SessionID = rr, rr,
+			b.task.client.id
+		rr.backendCall.PauseTimeout() // no timeout: the response comes when the task has ended
 		if b.closed {
 			rr.response.Err = peer.ErrCancelled
 			close(rr.done)
@@ -179,7 +180,8 @@ func (b *legacyTaskBridge) openResult(early bool) *resultRequest {
 	}
 	b.mu.Unlock()
 	if isNew {
-		b.task.g.Backends.Send(b.task.backend, b.request(protocol.MethodTasksResult), &rr.upstream)
+		b.task.g.Backends.Send(b.task.backend, b.request(protocol.MethodTasksResult),
+			&rr.backendCall)
 	}
 	return rr
 }
@@ -279,6 +281,6 @@ func (b *legacyTaskBridge) close() {
 	case <-rr.done:
 		b.task.g.resultBytes.Release(rr.storedBytes)
 	default:
-		b.task.g.Backends.Cancel(b.task.backend, &rr.upstream, nil)
+		b.task.g.Backends.Cancel(b.task.backend, &rr.backendCall, nil)
 	}
 }

@@ -122,19 +122,19 @@ func errURITooLong() *wire.Error {
 
 func (c *clientCall) sendNamed() {
 	if c.Name != c.Route.Original {
-		c.upstream.Name = c.Route.OriginalJSON
+		c.backendCall.Name = c.Route.OriginalJSON
 	}
 	c.sendAsIs()
 }
 
 func (c *clientCall) sendAsIs() {
-	c.s.g.Backends.Send(c.Route.Backend, c.upstreamMessage(), c.upstream)
+	c.s.g.Backends.Send(c.Route.Backend, c.backendMessage(), c.backendCall)
 }
 
 func subscribe(subscribe bool) func(*clientCall) {
 	return func(c *clientCall) {
-		c.s.g.Backends.Subscribe(c.Route.Backend, c.Name, subscribe, c.upstreamMessage(),
-			c.upstream)
+		c.s.g.Backends.Subscribe(c.Route.Backend, c.Name, subscribe, c.backendMessage(),
+			c.backendCall)
 	}
 }
 

@@ -100,7 +100,7 @@ func (s *Session) attributeLocked(sr *serverRequest, attr attribution) {
 		sr.timer = time.AfterFunc(inputTimeout, sr.expire)
 		return
 	}
-	attr.call.upstream.PauseTimeout()
+	attr.call.backendCall.PauseTimeout()
 }
 
 // detachRequestsLocked is called when a call has ended. It returns the requests that belong to the
@@ -113,7 +113,7 @@ func (s *Session) detachRequestsLocked(c *clientCall) (ending []*serverRequest) 
 		case attr.certain:
 			ending = append(ending, sr)
 		default:
-			c.upstream.ResumeTimeout()
+			c.backendCall.ResumeTimeout()
 			s.attributeLocked(sr, attribution{call: s.newestCallLocked(sr.backend)})
 		}
 	}
@@ -148,6 +148,6 @@ func (sr *serverRequest) release() {
 		s.serverRequests.open = nil
 	}
 	if attr.call != nil {
-		attr.call.upstream.ResumeTimeout()
+		attr.call.backendCall.ResumeTimeout()
 	}
 }

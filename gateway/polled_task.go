@@ -105,7 +105,7 @@ func (c *clientCall) finishRoundTrips(ctx context.Context, m wire.Message) {
 	if response, ok := c.pollUntilDone(ctx, p, created); ok {
 		c.forward(response)
 	} else {
-		c.cancelUpstream(p) // no client is waiting
+		c.cancelAtBackend(p) // no client is waiting
 	}
 }
 
@@ -219,8 +219,8 @@ func (c *clientCall) callTask(ctx context.Context, p *polledTask, method string,
 		&peer.Call{SessionID: c.s.id, AllowTask: true})
 }
 
-// cancelUpstream cancels a task at its backend, without waiting for the response.
-func (c *clientCall) cancelUpstream(p *polledTask) {
+// cancelAtBackend cancels a task at its backend, without waiting for the response.
+func (c *clientCall) cancelAtBackend(p *polledTask) {
 	m := wire.NewRequest("0", protocol.MethodTasksCancel, taskParams(p.id))
 	c.s.g.Backends.Send(p.backend, m, &peer.Call{Handler: make(peer.ResponseChan, 1),
 		SessionID: c.s.id, AllowTask: true})

@@ -31,7 +31,7 @@ func (c *clientCall) answerInputs(ctx context.Context, p *polledTask,
 		p.unclaimInputs(newInputs) // the next request about the task asks again
 		return wire.Message{}, false
 	case declined != nil:
-		c.cancelUpstream(p)
+		c.cancelAtBackend(p)
 		return *declined, false
 	}
 	params := wire.EditObject(taskParams(p.id), nil,

@@ -16,7 +16,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A resumableCall is an upstream call on behalf of a stateless client. The call may outlive the
+// A resumableCall is a call to a backend on behalf of a stateless client. The call may outlive the
 // client's request: if a legacy backend sends a request to the client during the call, the
 // client's request gets an input_required result, and the call is suspended (suspended_calls.go)
 // until the client's next request contains the responses.
@@ -37,7 +37,7 @@ type resumableCall struct {
 	taskReserved bool // a slot for a task is reserved
 	sendAsTask   bool // the backend was asked for a task
 	route        catalog.Route
-	upstream     peer.Call
+	backendCall  peer.Call
 
 	mu            sync.Mutex
 	call          *clientCall      // waiting for the response; nil = suspended or ended
@@ -80,7 +80,7 @@ func isInputKey(key string) bool {
 	return ok && err == nil
 }
 
-// makeResumable replaces the upstream call by a resumableCall, if the method allows input
+// makeResumable replaces the call to the backend by a resumableCall, if the method allows input
 // requests.
 func (c *clientCall) makeResumable() {
 	if !c.spec.allowsInput {
@@ -88,13 +88,13 @@ func (c *clientCall) makeResumable() {
 	}
 	rc := &resumableCall{g: c.s.g, client: c.stateless, id: newID(), route: c.Route, call: c,
 		taskReserved: c.taskReserved, sendAsTask: c.sendAsTask}
-	rc.upstream.Handler, rc.upstream.Tag = rc, rc
-	rc.upstream.Token, rc.upstream.SessionID = c.upstream.Token, c.upstream.SessionID
-	rc.upstream.RemoteName = c.upstream.RemoteName
+	rc.backendCall.Handler, rc.backendCall.Tag = rc, rc
+	rc.backendCall.Token, rc.backendCall.SessionID = c.backendCall.Token, c.backendCall.SessionID
+	rc.backendCall.RemoteName = c.backendCall.RemoteName
 	if c.continuation.hasResponses() {
-		rc.upstream.IsContinuation, rc.upstream.ServerKey = true, c.continuation.serverKey
+		rc.backendCall.IsContinuation, rc.backendCall.ServerKey = true, c.continuation.serverKey
 	}
-	c.upstream, c.resumable = &rc.upstream, rc
+	c.backendCall, c.resumable = &rc.backendCall, rc
 	c.stateless.retain()
 	c.stateless.addCall(rc)
 }
@@ -185,7 +185,7 @@ func (rc *resumableCall) addInputRequest(r *peer.Request, certain bool) {
 	ir.key = inputKey(rc.inputCount)
 	ok := !rc.ended && rc.response == nil && len(rc.inputRequests) < maxInputRequests
 	if ok {
-		rc.upstream.PauseTimeout()
+		rc.backendCall.PauseTimeout()
 		rc.inputRequests = append(rc.inputRequests, ir)
 		if rc.call != nil && rc.timer == nil {
 			rc.timer = time.AfterFunc(gatherTime, rc.suspend)
@@ -221,7 +221,7 @@ func (rc *resumableCall) rejectInputRequest(r *peer.Request, err *wire.Error) {
 	for _, ir := range open {
 		ir.decline()
 	}
-	rc.g.Backends.Cancel(rc.route.Backend, &rc.upstream, nil)
+	rc.g.Backends.Cancel(rc.route.Backend, &rc.backendCall, nil)
 	failure := s.clientError(rc.route.Backend)
 	if c.r.Fail(failure) {
 		c.end(Outcome{Kind: RPCError, Code: failure.Code})
@@ -272,7 +272,7 @@ func (rc *resumableCall) cancelAndUnlock(params []byte) {
 		ir.reassign()
 	}
 	if !answered {
-		rc.g.Backends.Cancel(rc.route.Backend, &rc.upstream, params)
+		rc.g.Backends.Cancel(rc.route.Backend, &rc.backendCall, params)
 	}
 	rc.cleanUp()
 }
@@ -294,20 +294,20 @@ func (ir *inputRequest) HandleCancel([]byte) { ir.withdraw() }
 
 func (ir *inputRequest) withdraw() {
 	if ir.claim() {
-		ir.rc.upstream.ResumeTimeout()
+		ir.rc.backendCall.ResumeTimeout()
 	}
 }
 
 // reply and decline respond to a request that was claimed.
 func (ir *inputRequest) reply(result []byte) {
 	ir.r.Reply(result)
-	ir.rc.upstream.ResumeTimeout()
+	ir.rc.backendCall.ResumeTimeout()
 }
 
 func (ir *inputRequest) decline() {
 	decline(ir.r, wire.Errorf(wire.CodeInternalError,
 		"The client has not responded, and the call has ended"))
-	ir.rc.upstream.ResumeTimeout()
+	ir.rc.backendCall.ResumeTimeout()
 }
 
 // reassign moves the input request of an ended call to another call of the client at the backend.
@@ -317,7 +317,7 @@ func (ir *inputRequest) reassign() {
 		ir.decline()
 		return
 	}
-	ir.rc.upstream.ResumeTimeout()
+	ir.rc.backendCall.ResumeTimeout()
 	if rc, _ := ir.rc.client.originCall(ir.rc.route.Backend, peer.Origin{}); rc != nil &&
 		rc != ir.rc {
 		// as certain: otherwise every call that ends would reassign the request

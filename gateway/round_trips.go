@@ -52,7 +52,7 @@ func (c *clientCall) startRoundTrips(m wire.Message) bool {
 		backendID := protocol.TaskID(result)
 		if protocol.ResultType(result) == protocol.ResultTask &&
 			backendID != "" && len(backendID) <= maxIDSize {
-			c.cancelUpstream(&polledTask{scopedID: scopedID{c.Route.Backend, backendID}})
+			c.cancelAtBackend(&polledTask{scopedID: scopedID{c.Route.Backend, backendID}})
 		}
 		return true
 	}
@@ -97,7 +97,7 @@ func (c *clientCall) runRoundTrips(ctx context.Context, m wire.Message) {
 				return
 			}
 		}
-		resp := c.retryUpstream(ctx, responses, state)
+		resp := c.retryAtBackend(ctx, responses, state)
 		if ctx.Err() != nil {
 			return
 		}
@@ -259,15 +259,16 @@ type retryHandler struct {
 // OnProgress implements peer.ResponseHandler.
 func (r retryHandler) OnProgress(m wire.Message) { r.c.OnProgress(m) }
 
-// retryUpstream sends the call again, with the client's responses and the backend's requestState,
+// retryAtBackend sends the call again, with the client's responses and the backend's requestState,
 // and waits for the response.
-func (c *clientCall) retryUpstream(ctx context.Context, responses, state []byte) peer.Response {
+func (c *clientCall) retryAtBackend(ctx context.Context, responses, state []byte) peer.Response {
 	handler := retryHandler{make(peer.ResponseChan, 1), c}
-	call := &peer.Call{Handler: handler, Tag: c, Token: c.upstream.Token, Name: c.upstream.Name,
-		RemoteName: c.upstream.RemoteName, SessionID: c.upstream.SessionID,
-		AllowTask:      c.upstream.AllowTask,
-		IsContinuation: true, ServerKey: c.upstream.ServerKey}
-	m := protocol.SetContinuation(c.upstreamMessage(), responses, state)
+	call := &peer.Call{Handler: handler, Tag: c, Token: c.backendCall.Token,
+		Name:       c.backendCall.Name,
+		RemoteName: c.backendCall.RemoteName, SessionID: c.backendCall.SessionID,
+		AllowTask:      c.backendCall.AllowTask,
+		IsContinuation: true, ServerKey: c.backendCall.ServerKey}
+	m := protocol.SetContinuation(c.backendMessage(), responses, state)
 	c.s.g.Backends.Send(c.Route.Backend, m, call)
 	select {
 	case resp := <-handler.ResponseChan:

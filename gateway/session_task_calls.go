@@ -32,14 +32,14 @@ func (c *clientCall) sendTaskRequest() {
 		c.servePolledTask(p)
 		return
 	}
-	m := c.upstreamMessage()
+	m := c.backendMessage()
 	if c.Name != c.Route.Original {
 		m, _ = m.Set(c.Route.OriginalJSON, "params", "taskId")
 	}
 	if c.isMethod(protocol.MethodTasksResult) {
-		c.upstream.PauseTimeout()
+		c.backendCall.PauseTimeout()
 	}
-	c.s.g.Backends.Send(c.Route.Backend, m, c.upstream)
+	c.s.g.Backends.Send(c.Route.Backend, m, c.backendCall)
 }
 
 // reserveTask reserves a slot for a task if a tool call asks for a task.
@@ -62,11 +62,11 @@ func asksForTask(m wire.Message) bool {
 	return !wire.IsNull(value)
 }
 
-// upstreamMessage returns the request for the backend. The name in the request is still the
+// backendMessage returns the request for the backend. The name in the request is still the
 // client's.
-func (c *clientCall) upstreamMessage() wire.Message {
+func (c *clientCall) backendMessage() wire.Message {
 	if c.stateless != nil {
-		return c.statelessUpstreamMessage()
+		return c.statelessBackendMessage()
 	}
 	return c.s.toBackendTaskIDs(c.Route.Backend, c.r.Message)
 }
@@ -116,7 +116,7 @@ func (c *clientCall) recordResponse(m wire.Message) wire.Message {
 // stream of the client's tasks/result request, if it is open.
 func (c *clientCall) progressRelay() *peer.ProgressRelay {
 	s, backend := c.s, c.Route.Backend
-	return c.upstream.RelayProgress(func(m wire.Message) {
+	return c.backendCall.RelayProgress(func(m wire.Message) {
 		relatedTo := s.originCall(backend, m, peer.Origin{}).relatedID()
 		s.notify(s.toClientTaskIDs(backend, m), relatedTo)
 	})

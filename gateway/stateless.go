@@ -220,10 +220,10 @@ func (s *Session) replyPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 		wire.Member{Key: "cacheScope", Text: []byte(scope)}))
 }
 
-// statelessUpstreamMessage converts a stateless client's request for the backend: it removes the
+// statelessBackendMessage converts a stateless client's request for the backend: it removes the
 // members of the modern generation, which package backends adds if the backend is modern, and
 // replaces the ticket by the backend's own requestState.
-func (c *clientCall) statelessUpstreamMessage() wire.Message {
+func (c *clientCall) statelessBackendMessage() wire.Message {
 	m := protocol.StripMeta(c.r.Message)
 	if c.isMethod(protocol.MethodToolsCall) {
 		m = protocol.StripTaskParam(m)
@@ -284,7 +284,7 @@ func (c *clientCall) validateResult(m wire.Message) error {
 	switch {
 	case result == nil:
 		return nil
-	case !c.upstream.Modern && wire.IsObject(result):
+	case !c.backendCall.Modern && wire.IsObject(result):
 		return nil
 	}
 	switch kind, err := protocol.ParseResultType(result); {

@@ -114,7 +114,7 @@ func (t *statelessTasks) add(c *clientCall, backendID string, modern bool,
 	if !modern {
 		st.client.retain()
 		// the extension has no progress
-		st.progress = c.upstream.RelayProgress(func(wire.Message) {})
+		st.progress = c.backendCall.RelayProgress(func(wire.Message) {})
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

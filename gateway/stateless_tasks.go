@@ -167,7 +167,7 @@ func (c *clientCall) sendStatelessTaskRequest() {
 			c.reject(c.spec.notFound(c.Name)) // the task has just expired
 			return
 		}
-		resp := st.handle(ctx, c.upstreamMessage(), c.stateless)
+		resp := st.handle(ctx, c.backendMessage(), c.stateless)
 		c.recordLinks(resp.Message)
 		switch {
 		case resp.Err != nil:

@@ -91,7 +91,7 @@ func (rc *resumableCall) suspend() {
 	rc.timer = time.AfterFunc(suspendTimeout, rc.expire)
 	rc.mu.Unlock()
 	c.s.log().Debug("call suspended", "backend", rc.route.Backend, "method", c.Method, "name",
-		truncate(c.Name), "id", string(rc.upstream.ID()))
+		truncate(c.Name), "id", string(rc.backendCall.ID()))
 	if !c.replyInputRequired(protocol.InputRequiredResult(inputs,
 		c.sealTicket(ticketSuspended, rc.id, suspendTimeout))) {
 		rc.abort("the client is gone") // without the ticket the client cannot continue the call
@@ -107,7 +107,7 @@ func (rc *resumableCall) expire() {
 	}
 	rc.cancelAndUnlock(cancelParams("the client did not answer in time"))
 	rc.g.Log.Warn("suspended call expired", "backend", rc.route.Backend, "client", rc.client.name,
-		"id", string(rc.upstream.ID()), "dur", suspendTimeout)
+		"id", string(rc.backendCall.ID()), "dur", suspendTimeout)
 }
 
 // resume continues a suspended call with the client's responses. From now on, c waits for the
@@ -150,7 +150,7 @@ func (rc *resumableCall) resume(c *clientCall, responses []byte) *wire.Error {
 		a.reply(a.value)
 	}
 	if len(unanswered) > 0 {
-		rc.suspend() // "missing: the server SHOULD ask again" (MRTR)
+		rc.suspend() // specification, multi round-trip requests: "the server SHOULD ask again"
 	}
 	return nil
 }

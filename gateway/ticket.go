@@ -111,7 +111,7 @@ func (c *clientCall) digest() []byte {
 func (c *clientCall) sealTicket(kind, text string, ttl time.Duration) string {
 	return c.s.g.sealer.seal(ticket{
 		Kind: kind, Principal: c.stateless.principal, Backend: c.Route.Backend,
-		ServerKey: c.upstream.ServerKey,
+		ServerKey: c.backendCall.ServerKey,
 		Call:      c.digest(), Until: time.Now().Add(ttl), Text: text,
 	})
 }

@@ -169,7 +169,8 @@ func TestWritingToAnEndedChild(t *testing.T) {
 
 // A child that closes its stdin but does not end is terminated, because it is useless.
 func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
-	t.Parallel()
+	// Not parallel: a process that another test is starting would hold the read end for a moment,
+	// and the only write would succeed.
 	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
 	readNumber(t, p)
 	if err := p.Write(notification(1, 0), ""); err != nil {
@@ -184,7 +185,8 @@ func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
 // Such a child is also terminated if the failed write was delayed to the end of a burst and no
 // write follows.
 func TestAChildThatClosesItsStdinDuringAWriteIsEnded(t *testing.T) {
-	t.Parallel()
+	// Not parallel: a process that another test is starting would hold the read end for a moment,
+	// and the only write would succeed.
 	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
 	readNumber(t, p)
 	burst := new(wire.Burst)
