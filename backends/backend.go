@@ -274,7 +274,7 @@ func (b *Backend) whyUnlisted() error {
 
 // settle notes that the backend has listed its catalog or failed once. update is called with b.mu
 // held and reports whether there is anything to publish; nil = nothing. If settles is false, settle
-// only calls update.
+// calls update and does not count the backend as settled.
 func (b *Backend) settle(settles bool, update func() (changed bool)) {
 	took := time.Since(b.shared.startTime())
 	b.mu.Lock()

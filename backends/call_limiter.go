@@ -52,11 +52,11 @@ type queueEntry struct {
 	ended   bool // the call has ended while being sent
 }
 
-// leastQueueLimit is the maximum number of queued calls, unless max_in_flight is larger.
-const leastQueueLimit = 1000
+// minQueueLimit is the least limit of queued calls; with a larger max_in_flight the limit is that.
+const minQueueLimit = 1000
 
 func newCallLimiter(c config.Backend, send func(queuedCall)) *callLimiter {
-	return &callLimiter{limit: c.MaxInFlight, queueLimit: max(leastQueueLimit, c.MaxInFlight),
+	return &callLimiter{limit: c.MaxInFlight, queueLimit: max(minQueueLimit, c.MaxInFlight),
 		queueWait: c.QueueWait, send: send, queues: make(map[string]*sessionQueue)}
 }
 

@@ -13,8 +13,8 @@ func (b *Backend) listChanged(notification string) bool {
 }
 
 // requestRefresh requests the lists that a notification names and reports whether it names any.
-// Unlike listChanged it does not announce a list that turns out to be the same. It calls note
-// for each kind of list, with b.mu held.
+// Unlike after listChanged, clients are not notified of a list that turns out to be the same. It
+// calls note for each kind of list, with b.mu held.
 func (b *Backend) requestRefresh(notification string, note func(catalog.Kind)) bool {
 	names := func(k catalog.Kind) bool { return k.ChangedNotification() == notification }
 	return b.refreshKinds(names, note)

@@ -101,9 +101,9 @@ func (s *supervisor) retryAt() time.Time {
 	return time.Time{}
 }
 
-// disposition returns the decision about a call. Calls are queued during a start, after the end of
-// a connection that was ready, when a try is due, and while the backend is stopped until there is
-// demand.
+// disposition returns the decision about a call. Calls to a backend that is not ready are queued,
+// unless it is stopped for good, or the next try is not due yet and the breaker is open or the last
+// start failed.
 func (s *supervisor) disposition(now time.Time) disposition {
 	switch s.State() {
 	case Ready, Degraded:
@@ -162,8 +162,8 @@ func (s *supervisor) disconnected(now time.Time, why error) {
 }
 
 // failed notes that a start failed or a connection ended, and the reason. The next try follows
-// after one pause. failed may be called again when nothing of the connection is left: then the
-// pause begins again.
+// after one pause. A second call for the same connection, after all of its resources are released,
+// restarts the pause.
 func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	switch {
 	case s.failureCounted:
@@ -187,7 +187,8 @@ func (s *supervisor) failed(now time.Time, reason error, random float64) {
 }
 
 // resetBackoff forgets the failures. A scheduled try is moved to at most pause from now, and calls
-// are queued for it. Later pauses start from at most firstPause, even if pause is longer.
+// are queued for it. The pauses after further failures begin with at most firstPause again, even if
+// pause is longer.
 func (s *supervisor) resetBackoff(now time.Time, pause time.Duration) {
 	if s.state != BackingOff && s.state != BreakerOpen {
 		return

@@ -9,7 +9,7 @@
 //	Load ─ find ─ parse (bytes → yaml.Node, YAML or JSON)
 //	     ├ koanf      merges the layers and decodes strictly:
 //	     │    ├ defaultLayer
-//	     │    ├ reader     the file; converts the nodes to the types below: keys, kinds, ${VAR}
+//	     │    ├ fileParser the file; converts the nodes to the types below: keys, kinds, ${VAR}
 //	     │    └ overrides  GATEWAY_* and flags, converted by the same types
 //	     └ checker    validates what types cannot express
 package config

@@ -8,7 +8,7 @@ import (
 )
 
 // settings is the type of the file: Config and the defaults of backends. Its koanf tags are the
-// only list of keys, which the reader, environment variables and flags use.
+// only list of keys, which the file, environment variables and flags use.
 type settings struct {
 	Config   `koanf:",squash"`
 	Defaults defaults `koanf:"defaults"`
