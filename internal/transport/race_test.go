@@ -4,4 +4,4 @@ package transport
 
 // racePoolMisses is the number of additional chunks of a long line with the race detector, under
 // which [sync.Pool] drops one object in four.
-const dropped = 17
+const racePoolMisses = 17
