@@ -15,8 +15,8 @@ type Change struct {
 	Backends    []config.Backend
 	Catalog     catalog.Options
 	CatalogWait time.Duration
-	// called once by Apply with the names of new backends that have neither become ready nor failed
-	// after a second; nil = no call
+	// called by Apply at most once, with the names of new backends that have neither become ready
+	// nor failed after a second; nil = no call
 	OnSlowStart func(names []string)
 }
 
@@ -140,8 +140,9 @@ func (s *Set) replaceBeforeStart(next *backendTable) bool {
 	return false
 }
 
-// startNew starts new backends, and waits until each is settled. ready is called with the backends
-// that are not settled: first after a second, and again after each further backend that settles.
+// startNew starts new backends, and waits until each is settled, for applyTimeout at most. ready is
+// called with the backends that are not settled: first after a second, and again after each further
+// backend that settles.
 func (s *Set) startNew(ctx context.Context, newcomers []*Backend, onSlowStart func(names []string),
 	ready func(missing []*Backend)) {
 	for _, b := range newcomers {

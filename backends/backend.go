@@ -154,11 +154,14 @@ func (b *Backend) sessionConn(session string) *backendConn {
 	return b.perSession[session]
 }
 
-// needsSessionConn reports whether a session needs its own connection. Sessions share one
-// connection to a modern backend, except a session whose client is legacy if the backend also
-// supports legacy revisions and the configuration has `sharing: session`. With a single client, a
-// session needs its own connection only if its capabilities differ from those that were declared
-// over the shared connection.
+// needsSessionConn reports whether a session needs its own connection:
+//
+//   - With a single client, a session needs its own connection only if its capabilities differ from
+//     those that were declared over the shared connection.
+//   - With several clients, no session needs its own connection if Backend.hasPerSessionConns
+//     reports false. Otherwise each session of a backend that is not known to be modern needs one.
+//   - Sessions share one connection to a modern backend. The exception is the session of a legacy
+//     client, if the backend also supports legacy revisions: see sessionFollowsClient.
 func (b *Backend) needsSessionConn(session string) bool {
 	d, _ := b.generation()
 	switch {
@@ -273,18 +276,18 @@ func (b *Backend) whyUnlisted() error {
 }
 
 // settle notes that the backend has listed its catalog or failed once. update is called with b.mu
-// held and reports whether there is anything to publish; nil = nothing. If settles is false, settle
-// calls update and does not count the backend as settled.
-func (b *Backend) settle(settles bool, update func() (changed bool)) {
+// held and reports whether there is anything to publish; nil = nothing. If counts is false, the
+// backend does not become settled.
+func (b *Backend) settle(counts bool, update func() (changed bool)) {
 	took := time.Since(b.shared.startTime())
 	b.mu.Lock()
-	if settles && !b.status.Settled {
+	if counts && !b.status.Settled {
 		b.status.Settled = true
 		close(b.settled)
 	}
 	b.status.StartupTime = took
-	changed := settles && !b.everSettled
-	b.everSettled = b.everSettled || settles
+	changed := counts && !b.everSettled
+	b.everSettled = b.everSettled || counts
 	if update != nil && update() {
 		changed = true
 	}

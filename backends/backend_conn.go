@@ -14,8 +14,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A backendConn is a logical connection to a backend that reconnects: one network connection or
-// process at a time, and the calls queued for it.
+// A backendConn is a logical connection to a backend. It reconnects: it has one network connection
+// or process at a time, and a queue for the calls that wait for the next one.
 //
 // Each backend has one connection that all sessions share. The gateway keeps it up, and reads the
 // lists over it. If the configuration requires it (see Backend.hasPerSessionConns), each client
@@ -34,7 +34,8 @@ type backendConn struct {
 	// goroutine only
 	probeErr error
 
-	wakeup chan struct{} // capacity 1: start the stopped shared connection
+	wakeup      chan struct{} // capacity 1: start the stopped shared connection
+	retrySooner chan struct{} // capacity 1: the next try is due earlier than it was
 
 	mu        sync.Mutex
 	sup       supervisor
@@ -61,7 +62,6 @@ type backendConn struct {
 
 	// For a per-session connection:
 	running          bool               // a goroutine runs reconnectLoop
-	retrySooner      chan struct{}      // capacity 1: the next try was moved forward
 	disconnect       context.CancelFunc // ends the connection and its reconnecting
 	closed           bool               // its session is over
 	mergedIntoShared bool               // its calls go to the shared connection
@@ -114,15 +114,15 @@ func (bc *backendConn) lastStartFailed() bool {
 	return bc.sup.lastStartFailed
 }
 
-// wake starts the shared connection if it is stopped until there is demand.
+// wake starts the shared connection if it is stopped and waits for demand.
 func (bc *backendConn) wake() {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	bc.wakeLocked()
 }
 
-// wakeLocked starts a shared connection that is stopped until there is demand. For a per-session
-// connection it starts the goroutine, unless that is running.
+// wakeLocked starts a shared connection that is stopped and waits for demand. For a per-session
+// connection it starts the goroutine, unless the goroutine runs already or the session is over.
 func (bc *backendConn) wakeLocked() {
 	switch {
 	case !bc.isPerSession():
@@ -215,8 +215,8 @@ func (bc *backendConn) markStopped(why error) {
 	bc.failCalls(dropped, notSent("it did not start: %w", why))
 }
 
-// failCalls fails calls that were queued. For the shared connection the backend counts as
-// settled.
+// failCalls fails calls that were queued. If bc is the shared connection, the backend then counts
+// as settled.
 func (bc *backendConn) failCalls(dropped []queuedCall, why error) {
 	for _, q := range dropped {
 		q.call.Handler.OnResponse(wire.Message{}, why)

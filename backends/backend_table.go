@@ -48,7 +48,7 @@ func (t *backendTable) withName(name string) iter.Seq[*Backend] {
 	}
 }
 
-// Errors of calls to a backend that has left the table.
+// Errors of calls to a backend that is not in the table.
 var (
 	errRemoved  = notSent("it was removed from the configuration")
 	errDisabled = notSent("it is disabled in the configuration")
@@ -67,8 +67,8 @@ func (t *backendTable) whyAbsent(name string) error {
 	return notSent("is not configured")
 }
 
-// plan returns the table after a change, without draining, and the backends in it that are new.
-// A backend is kept if only its filters or instructions differ.
+// plan returns the table after a change, and the backends in it that are new. The field draining of
+// the table is not set. A backend is kept if only its filters or instructions differ.
 func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*Backend) {
 	next = &backendTable{byName: make(map[string]*Backend), misconfigured: make(map[string]string),
 		catalog: c.Catalog, catalogWait: c.CatalogWait}

@@ -12,8 +12,7 @@ const (
 	breakerThreshold = 5
 	firstOpenPause   = 30 * time.Second
 	lastOpenPause    = 5 * time.Minute
-	// stableAfter is the time for which a backend must have been ready so that its end resets the
-	// count of failures.
+	// The end of a connection that was ready for stableAfter resets the count of failures.
 	stableAfter = 30 * time.Second
 )
 
@@ -50,12 +49,12 @@ func backoffAfter(failures int) time.Duration {
 	return min(firstOpenPause<<min(failures-breakerThreshold, 10), lastOpenPause)
 }
 
-// A sessionBreaker limits the starts of a backend's per-session connections, because the first
-// call of each session would start one. After breakerThreshold different sessions have failed
-// in a row, one start per pause is allowed for all sessions together. While the breaker of the
-// shared connection is open, no per-session connection is started: the tries of the shared
-// connection find out when the backend works again. Repeated failures of a single session do not
-// count. The zero value limits nothing.
+// A sessionBreaker limits the starts of a backend's per-session connections, because the first call
+// of each session would start one. After breakerThreshold different sessions have failed in a row,
+// one start per pause is allowed for all sessions together. While the breaker of the shared
+// connection is open, no per-session connection is started: the tries of the shared connection find
+// out when the backend works again. Until the breaker is open, further failures of the same session
+// do not count. The zero value limits nothing.
 type sessionBreaker struct {
 	breaker
 	failedSessions map[string]bool // sessions that are counted in breaker.failures

@@ -80,7 +80,7 @@ func removeCacheFile(path string) {
 	}
 }
 
-// touchCacheFile records that a file is used, and removes the access of others.
+// touchCacheFile records that a file is used, and removes the access of other users to it.
 func touchCacheFile(path string, info fs.FileInfo) {
 	if !info.Mode().IsRegular() {
 		return

@@ -52,7 +52,8 @@ type queueEntry struct {
 	ended   bool // the call has ended while being sent
 }
 
-// minQueueLimit is the least limit of queued calls; with a larger max_in_flight the limit is that.
+// minQueueLimit is the limit of queued calls. If max_in_flight is larger, the limit of queued calls
+// is max_in_flight.
 const minQueueLimit = 1000
 
 func newCallLimiter(c config.Backend, send func(queuedCall)) *callLimiter {
@@ -183,8 +184,8 @@ func (cl *callLimiter) grantNextLocked() *callSlot {
 	return s
 }
 
-// OnResponse implements peer.ResponseHandler: the call has ended. Its slot is released before
-// its caller gets the response; the next call is sent after that.
+// OnResponse implements peer.ResponseHandler: the call has ended. The slot is released before the
+// caller gets the response; the next queued call is sent after that.
 func (s *callSlot) OnResponse(m wire.Message, err error) {
 	next := s.limiter.release(s)
 	s.ResponseHandler.OnResponse(m, err)

@@ -22,10 +22,10 @@ import (
 const legacyName = "legacy"
 
 // A catalogCache is the content of the file with a backend's last known catalog. The file is a JSON
-// object with, among others, a member for each list, in the form of the result of the list request,
-// and the generation if the backend is unprobeable. Gateways may share a file: it is written
-// completely under another name, and then renamed. Files that are unused for a long time are
-// removed; see prune.
+// object. Among others, it has a member for each list, in the form of the result of the list
+// request, and a member for the generation if the backend is unprobeable. Gateways may share a
+// file: it is written completely under another name, and then renamed. Files that are unused for a
+// long time are removed; see prune.
 type catalogCache struct {
 	instructions string
 	capabilities []byte
@@ -47,8 +47,8 @@ func (b *Backend) cachePath() string {
 	return filepath.Join(b.set.StateDir, b.cfg.Name+"-"+b.serverKey+".json")
 }
 
-// serverKeyOf returns a text that is the same for two backends with the same command, arguments
-// and directory, or the same URL.
+// serverKeyOf returns a text that is the same for two backends with the same command, arguments and
+// directory, the same URL, or the same embedded server.
 func serverKeyOf(c *config.Backend) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", c.Command, c.Args, c.Cwd, c.URL,
 		c.Embedded))

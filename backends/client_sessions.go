@@ -78,9 +78,9 @@ func (s *Set) isSessionOpen(id string) bool {
 	return s.sessions.byID[id] != nil
 }
 
-// soleSession returns the session of the only client with Options.SingleClient, "" if it has none.
-// If it has several, because it also sends modern requests, soleSession returns the session opened
-// last.
+// soleSession is meant for Options.SingleClient. It returns the session of the only client, "" if
+// the client has none. If the client has several, because it also sends modern requests,
+// soleSession returns the session that was opened last.
 func (s *Set) soleSession() string {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()

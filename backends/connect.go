@@ -51,9 +51,10 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 	return bc.connectHTTP(ctx)
 }
 
-// connectAfterDiscover sends initialize after refusal, the undecidedError of server/discover. If
-// the backend was modern before, according to d, connectAfterDiscover returns refusal instead, and
-// the next try sends server/discover again: the backend may only be restarting.
+// connectAfterDiscover sends initialize after server/discover has failed with an undecidedError,
+// the argument refusal. If the backend was modern before, according to d, connectAfterDiscover
+// returns refusal instead, and the next try sends server/discover again: the backend may only be
+// restarting.
 func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGeneration,
 	refusal error) error {
 	if d.generation == protocol.Modern {

@@ -41,7 +41,8 @@ var engineValues = []string{
 }
 
 // runFlags are the options of run that take no value. All other options are assumed to take a
-// value, because an argument of the server must not be read as an option.
+// value, so the list must be complete: if a flag were missing here, the image would be read as its
+// value, and arguments of the server as options.
 var runFlags = []string{
 	"--detach", "--disable-content-trust", "--help", "--init", "--interactive", "--no-healthcheck",
 	"--oom-kill-disable", "--privileged", "--publish-all", "--quiet", "--read-only", "--rm",

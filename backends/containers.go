@@ -22,7 +22,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// The engine writes the id of each container that a backend runs into a file. The gateway stops the
+// The container engine writes the id of the container of a backend to a file. The gateway stops the
 // container by this id when the backend's process has ended. A record on disk lets another gateway
 // stop the container if this gateway is killed.
 const (
@@ -226,8 +226,8 @@ func readCIDFile(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// command runs an engine command about the container. If the container does not exist, command
-// returns no error.
+// command runs an engine command about the container. command returns no error if the container
+// does not exist or is already being removed.
 func (ct *container) command(ctx context.Context, env []string, words ...string) error {
 	text, err := child.Run(ctx, child.Command{
 		Path: ct.Engine[0], Args: slices.Concat(ct.Engine[1:], words), Env: env, Dir: ct.Dir,

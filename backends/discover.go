@@ -19,7 +19,8 @@ import (
 var errNoDiscoverResult = errors.New("no answer")
 
 // isUndecided reports whether err, the error of server/discover at a URL, leaves open whether the
-// server is legacy. It reports false for errors of authorization and of the connection.
+// server is legacy. It reports false for errors of authorization, and for a request that the server
+// has not received.
 func isUndecided(err error) bool {
 	if isA[legacyServerError](err) {
 		return false
@@ -108,8 +109,8 @@ func stringArray(array []byte) (all []string) {
 	return all
 }
 
-// parseDiscover parses the result of server/discover. Some servers respond to every request with
-// {}.
+// parseDiscover parses the result of server/discover. It returns a legacyServerError for a result
+// without a known revision, because some legacy servers respond to every request with {}.
 func parseDiscover(result []byte) (serverInfo, error) {
 	get := func(path ...string) []byte { value, _ := wire.Lookup(result, path...); return value }
 	common, ok := protocol.NewestModernOf(stringArray(get("supportedVersions")))

@@ -188,8 +188,9 @@ func (bc *backendConn) resubscribeLocked() {
 	})
 }
 
-// removeDrained is called when nothing of a removed backend is left. A successor that has failed to
-// start beside the removed backend is started again at once.
+// removeDrained is called when nothing of a removed backend is left. If its successor has failed to
+// start, the successor is started again at once, because the removed backend may have been the
+// reason.
 func (s *Set) removeDrained(b *Backend) {
 	b.kill(nil)
 	s.mu.Lock()

@@ -133,8 +133,8 @@ func (s *Set) setFilters(t *backendTable, next []config.Backend) {
 	}
 }
 
-// setFilters replaces the filters, and lists the entries that they permit. It reports false if
-// they are unchanged.
+// setFilters replaces the filters, and updates the listing to the entries that the new filters
+// permit. It reports false if the filters are unchanged.
 func (b *Backend) setFilters(f config.Filters) bool {
 	previous := b.filters.Load()
 	if slices.EqualFunc(previous.All(), f.All(), config.Filter.Equal) {
@@ -159,8 +159,9 @@ func (b *Backend) setFilters(f config.Filters) bool {
 	return true
 }
 
-// resubscribePermitted subscribes the server to the URIs that after permits and before does not:
-// the server may have been started while before was in force.
+// resubscribePermitted subscribes the server to the URIs that the new filter (after) permits and
+// the previous filter (before) did not. If the server was started under the previous filter, it was
+// not subscribed to them.
 func (bc *backendConn) resubscribePermitted(before, after config.Filter) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

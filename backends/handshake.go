@@ -18,8 +18,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// handshake performs the handshake of the backend's generation. If the generation is not known, a
-// server on stdio is probed; over HTTP the dialMode determines the generation to try.
+// handshake performs the handshake of the backend's generation. If the generation is not
+// configured, a server on stdio is probed, unless it is known to be legacy or followsClient reports
+// true; over HTTP the dialMode determines the generation to try.
 func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 	mode dialMode) (serverInfo, error) {
 	d, configured := bc.b.generation()
@@ -120,8 +121,9 @@ func requestError(method string, err error) error {
 	return fmt.Errorf("%s: %w", method, err)
 }
 
-// initialize performs the handshake with a legacy server. It offers the newest legacy revision, and
-// accepts any revision in the response, with a warning if the revision is unknown.
+// initialize performs the handshake with a legacy server. It offers the newest legacy revision. If
+// the server refuses this revision and names another legacy revision, initialize offers that one.
+// It accepts any revision in the response, with a warning if the revision is unknown.
 func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	declared := bc.capabilitiesToDeclare()
 	bc.mu.Lock()
@@ -166,9 +168,9 @@ func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo
 	return s, nil
 }
 
-// counterOfferedRevision returns the newest legacy revision in err, the response to initialize,
-// except the offered one; "" = none. Servers list revisions in data.supported, in members with
-// other names, or only in the message.
+// counterOfferedRevision returns the newest legacy revision in err, the error response to
+// initialize, other than the offered one; "" = none. Servers list revisions in data.supported, in
+// members with other names, or only in the message.
 func counterOfferedRevision(err error) string {
 	e, ok := errors.AsType[*wire.Error](err)
 	if !ok {
@@ -196,10 +198,10 @@ func (bc *backendConn) capabilitiesToDeclare() []byte {
 }
 
 // capabilitiesDiffer reports whether the backend is legacy and the capabilities declared to it
-// differ from those of a session: a client may list entries before it declares its capabilities,
-// and modern clients declare them with each request. While the connection is down, the
-// capabilities for the next handshake are unknown; queued calls are checked after that handshake
-// (belongsElsewhereLocked).
+// differ from those of a session. They may differ because a client may list entries before it
+// declares its capabilities, and because modern clients declare them with each request. While the
+// connection is down, the capabilities for the next handshake are unknown, and capabilitiesDiffer
+// reports false; queued calls are checked after that handshake (belongsElsewhereLocked).
 func (bc *backendConn) capabilitiesDiffer(session string) bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -274,8 +276,8 @@ func (bc *backendConn) sendRestoring(ctx context.Context, p *peer.Peer, requests
 			}
 			if a.Err != nil && !warned {
 				warned = true
-				bc.log.Warn("restoring the state of the backend failed", "method", some[i].Method(),
-					"err", a.Err)
+				bc.log.Warn("restoring the log level or subscriptions failed",
+					"method", some[i].Method(), "err", a.Err)
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 var headerAnnotation = []byte(protocol.HeaderAnnotation)
 
 // fixHeaderAnnotations handles tools with invalid annotations for headers. The specification
-// ("tools") requires leaving out such a tool of a modern server over HTTP. Otherwise headers have
-// no meaning: the annotations are removed, so that no client leaves out a working tool.
+// ("tools") requires leaving out such a tool of a modern server over HTTP. For any other server the
+// annotations have no meaning. They are removed, so that no client leaves out a working tool.
 func (b *Backend) fixHeaderAnnotations(page *catalog.Page, s serverInfo) {
 	kept := page.Items[:0]
 	for _, item := range page.Items {

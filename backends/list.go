@@ -191,10 +191,10 @@ func (b *Backend) isSuspicious(k catalog.Kind, f catalog.Issue) bool {
 		b.permitsEntry(k, f.ConflictsWith))
 }
 
-// storeLists stores the lists that were read, and the errors of the others. settles reports
-// whether the backend is settled by that. It is false if the connection is over: then markFailed
-// settles the backend, together with the reason for the end.
-func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
+// storeLists stores the lists that were read, and the errors of the others. counts is passed to
+// settle. It is false if the connection is over: then markFailed settles the backend later,
+// together with the reason for the end.
+func (b *Backend) storeLists(read []*listRead, s serverInfo, counts bool) {
 	b.mu.Lock()
 	raw, knownTools, errs := b.raw, b.items[catalog.Tools], b.listErrs
 	b.mu.Unlock()
@@ -213,7 +213,7 @@ func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
 	}
 	b.saveCache(raw, s)
 	var unmatched []string
-	b.settle(settles, func() (changed bool) {
+	b.settle(counts, func() (changed bool) {
 		for _, r := range read {
 			changed = b.setTTLLocked(r, s) || changed
 			b.listErrs[r.kind] = r.err

@@ -6,15 +6,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// listChanged requests the lists that a notification announces as changed. One refresh serves
-// any number of changes. It reports false if the notification is of another kind.
+// listChanged requests the lists that a notification announces as changed. One refresh serves any
+// number of changes. listChanged reports false if the notification is of another kind.
 func (b *Backend) listChanged(notification string) bool {
 	return b.requestRefresh(notification, func(k catalog.Kind) { b.announced[k] = true })
 }
 
-// requestRefresh requests the lists that a notification names and reports whether it names any.
-// Unlike after listChanged, clients are not notified of a list that turns out to be the same. It
-// calls note for each kind of list, with b.mu held.
+// requestRefresh requests the lists that a notification names, and reports whether the notification
+// names any. It calls note with the kind of each of these lists, with b.mu held. Unless note sets
+// announced, as in listChanged, clients are not notified of a list that turns out to be the same.
 func (b *Backend) requestRefresh(notification string, note func(catalog.Kind)) bool {
 	names := func(k catalog.Kind) bool { return k.ChangedNotification() == notification }
 	return b.refreshKinds(names, note)
@@ -31,8 +31,8 @@ func (b *Backend) refreshTools() {
 	b.requestRefresh(catalog.Tools.ChangedNotification(), func(catalog.Kind) {})
 }
 
-// refreshKinds requests the lists of these kinds in one round and reports whether there are
-// any. It calls both functions with b.mu held.
+// refreshKinds requests the lists of the kinds for which wanted returns true, in one round, and
+// reports whether there are any. It calls both functions with b.mu held.
 func (b *Backend) refreshKinds(wanted func(catalog.Kind) bool, note func(catalog.Kind)) bool {
 	some := false
 	b.mu.Lock()

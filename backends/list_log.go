@@ -69,7 +69,7 @@ func (b *Backend) logChangedTools(known, read []catalog.Item) {
 		}
 	}
 	if more := changed - maxLoggedChanges; more > 0 {
-		b.log.Warn("tool_changed: further tools", "records", more)
+		b.log.Warn("tool_changed: definitions of further tools changed", "records", more)
 	}
 }
 

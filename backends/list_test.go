@@ -330,7 +330,7 @@ func TestUnmatchedGlobsAreLogged(t *testing.T) {
 func TestManyNewNamesAreOneRecord(t *testing.T) {
 	for prefix, want := range map[catalog.Prefix]string{
 		catalog.PrefixOnCollision: `msg="name collision" backend=b tool="t0, t1, t2, t3, t4 and 2 more" as="b__t0, b__t1, b__t2, b__t3, b__t4 and 2 more" owner=a`,
-		catalog.PrefixNever:       `msg="name collision" backend=b tool="t0, t1, t2, t3, t4 and 2 more" as="" owner=a`,
+		catalog.PrefixNever:       `msg="name collision; entry not listed" backend=b tool="t0, t1, t2, t3, t4 and 2 more" as="" owner=a`,
 	} {
 		o := backends.Options{Backends: legacyBackends("a", "b"),
 			Catalog: catalog.Options{Prefix: prefix}}
@@ -353,7 +353,7 @@ func TestNewNamesAreLoggedOnce(t *testing.T) {
 		want   string
 	}{
 		{catalog.PrefixOnCollision, `msg="name collision" backend=b tool=t as=b__t owner=a`},
-		{catalog.PrefixNever, `msg="name collision" backend=b tool=t as="" owner=a`},
+		{catalog.PrefixNever, `msg="name collision; entry not listed" backend=b tool=t as="" owner=a`},
 		{catalog.PrefixAlways, ""},
 	} {
 		t.Run(string(c.prefix), func(t *testing.T) {

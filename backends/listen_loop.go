@@ -50,7 +50,7 @@ type listenLoop struct {
 
 	// Used by the goroutine only:
 	current   *listenStream // nil if there is none
-	missed    bool          // changes may have been missed without a listen
+	missed    bool          // changes may have been missed while there was no listen
 	pruneURIs bool          // replace the listen, because it has unused URIs
 	pause     time.Duration
 }
@@ -118,8 +118,8 @@ func (ll *listenLoop) run(ctx context.Context) {
 	}
 }
 
-// needsReopen reports whether the listen must be replaced now. A listen that only has unused URIs
-// is not replaced at once, because a replacement takes time, especially on stdio.
+// needsReopen reports whether the listen must be replaced now. Unused URIs in the listen are no
+// reason to replace it at once, because a replacement takes time, especially on stdio.
 func (ll *listenLoop) needsReopen(uris []string) bool {
 	if ll.current == nil || ll.pruneURIs {
 		return true

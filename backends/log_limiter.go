@@ -9,8 +9,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits of the log records that the output of one backend causes, each a rate and a burst. Records
-// beyond the limits are dropped and counted.
+// Limits of the log records that the output of one backend causes. Each limit is a rate and a
+// burst. Records beyond the limits are dropped and counted.
 const (
 	recordsPerSecond = 100
 	recordBurst      = 500

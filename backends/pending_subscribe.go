@@ -60,8 +60,8 @@ func (bc *backendConn) subscribeByListenLocked(q queuedCall) (respond func()) {
 	return func() {}
 }
 
-// resolveSubscribesLocked removes the pending subscribe calls whose result state knows, and returns
-// functions that send the responses.
+// resolveSubscribesLocked removes the pending subscribe calls whose result is known according to
+// the function state, and returns functions that send the responses.
 func (bc *backendConn) resolveSubscribesLocked(
 	state func(uri string) (known bool, err *wire.Error),
 ) (respond []func()) {

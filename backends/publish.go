@@ -50,7 +50,7 @@ func (s *Set) publishLocked(reassign bool) {
 	if cut := v.InstructionsCut; v.Complete && cut != s.loggedCut {
 		s.loggedCut = cut
 		if cut > 0 {
-			s.Log.Info("instructions too long; rest left out; `instructions` replaces them",
+			s.Log.Info("instructions too long; rest left out; set `instructions` to replace them",
 				"lost", cut)
 		}
 	}
@@ -149,7 +149,7 @@ func (s *Set) logRenamed(k catalog.Kind, c renameCause, some []catalog.Entry) {
 	case c.conflict == "":
 		text = "entry exposed under another name"
 	case c.hidden:
-		logAt = s.Log.Warn
+		logAt, text = s.Log.Warn, "name collision; entry not listed"
 	}
 	args = append(args, "as", firstNames(as))
 	if c.conflict != "" {

@@ -145,8 +145,8 @@ func (bc *backendConn) exitIfIdle() bool {
 	return true
 }
 
-// recordEnd counts and logs that a connection has ended, or could not be made, and that nothing of
-// it is left.
+// recordEnd counts and logs the end of a connection, or the failure to make one. It is called when
+// nothing of the connection is left.
 func (bc *backendConn) recordEnd(err error) {
 	bc.markFailed(err)
 	bc.mu.Lock()

@@ -211,7 +211,7 @@ func (b *Backend) reroute(q queuedCall) {
 	bc.send(q)
 }
 
-// trySend sends a call over the connection with s, in the form of its generation.
+// trySend sends a call over p to the server s, in the form of the server's generation.
 //
 //   - A call that the filters in force do not permit is refused with [peer.ErrForbidden].
 //   - A continuation is refused with a *[wire.Error] for a legacy server, because a legacy server

@@ -114,7 +114,7 @@ type Set struct {
 	waitOver    bool                // waitTimer has fired
 	viewChanged chan struct{}       // closed when view is replaced
 	loggedNames map[loggedName]bool // new names that were logged
-	// snapshot of the lists that clients could get last; at first, of those in the preceding run
+	// snapshot of the lists that clients could receive last; until then, of the preceding run
 	lastSnapshot *catalog.Snapshot
 	// clients may have received lists in this run, so lastSnapshot is a snapshot of this run
 	listsSent bool
@@ -154,8 +154,8 @@ func New(o Options) *Set {
 func (s *Set) receiveLimit() int64 { return 4 * int64(cmp.Or(s.MaxMessage, 64<<20)) }
 
 // Run runs the backends from the call of Start until ctx is done, and returns when all of their
-// processes, connections and goroutines have ended. Messages that backends initiate go to
-// clients; with nil, requests are refused and notifications are dropped.
+// processes, connections and goroutines have ended. Messages that backends initiate are passed to
+// the argument clients; if it is nil, requests are refused and notifications are dropped.
 func (s *Set) Run(ctx context.Context, clients ClientSide) error {
 	s.loadCaches()
 	s.startWorkers(ctx, clients)
@@ -217,8 +217,8 @@ func (s *Set) onWaitOver() {
 }
 
 // startDelay is the delay before the backends start if all their catalogs are cached. A client
-// sends list requests right after its handshake, and gets the lists sooner if many processes are
-// not starting at that moment.
+// sends list requests right after its handshake, and gets the lists sooner if no processes are
+// starting at that moment.
 const startDelay = 30 * time.Millisecond
 
 // awaitStart waits for the call of Start, and then for startDelay if all catalogs are cached. It

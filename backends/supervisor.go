@@ -102,8 +102,8 @@ func (s *supervisor) retryAt() time.Time {
 }
 
 // disposition returns the decision about a call. Calls to a backend that is not ready are queued,
-// unless it is stopped for good, or the next try is not due yet and the breaker is open or the last
-// start failed.
+// with two exceptions: a call is rejected if the backend is stopped permanently, and also, until
+// the next try is due, if the breaker is open or the last start failed.
 func (s *supervisor) disposition(now time.Time) disposition {
 	switch s.State() {
 	case Ready, Degraded:

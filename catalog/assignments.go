@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// An Assignment is the backend that has a name or URI. If the name is bare, Original is the
-// backend's name for the entry, so that the bare name can be reserved for the backend while its
-// list is unknown; otherwise Original is "".
+// An Assignment is the backend that has a name or URI. If the name is bare, that is, without the
+// backend's prefix, Original is the backend's name for the entry, so that the bare name can be
+// reserved for the backend while its list is unknown; otherwise Original is "".
 type Assignment struct {
 	Backend  string `json:"backend"`
 	Original string `json:"own,omitempty"`

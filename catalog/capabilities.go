@@ -14,9 +14,9 @@ const (
 	maxMergeDepth = 8
 )
 
-// Capabilities of the gateway itself. They do not depend on the backends, because a session cannot
-// negotiate again when a backend is added. alwaysDeclared is always declared. possiblyDeclared is
-// declared while the capabilities of some backends are unknown.
+// Capabilities that are declared even if no backend has them, because a session cannot negotiate
+// again when a backend is added. alwaysDeclared is always declared. possiblyDeclared is declared
+// while the capabilities of some backends are unknown.
 const (
 	alwaysDeclared = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},` +
 		`"resources":{"listChanged":true}}`

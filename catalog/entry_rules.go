@@ -34,10 +34,10 @@ type rule struct {
 	mustCompile bool
 }
 
-// rules are the rules for the members of an object, by name. Other members, and those with a nil
-// rule, may have any value. A member whose name differs from a known one only in case is removed,
-// because some clients, such as clients written in Go, read its value as the value of the known
-// member.
+// rules are the rules for the members of an object, by name. Members without a rule, and members
+// with a nil rule, may have any value. A member whose name differs from a known one only in case is
+// removed, because some clients, such as clients written in Go, read its value as the value of the
+// known member.
 type rules map[string]*rule
 
 func stringRule(want string, accepts func(text string) bool) *rule {
@@ -185,7 +185,7 @@ var entryRules = [NumKinds]rules{
 }
 
 // objectTypeOf returns "object" if types, the type of an inputSchema, is a list that contains
-// "object". Arguments are always an object.
+// "object", because arguments are always an object. Otherwise it returns "".
 func objectTypeOf(types []byte) string {
 	if isArray(types) {
 		for _, t := range wire.Elements(types) {
@@ -232,7 +232,7 @@ func (r *repair) String() string {
 }
 
 // applyRule repairs a value. It returns value itself if the rule accepts it; ok is false if the
-// rule rejects the value and has no replacement.
+// rule rejects the value and the value must be removed.
 func (r *repair) applyRule(rule *rule, value []byte, path string) (repaired []byte, ok bool) {
 	if rule.accepts != nil && !rule.accepts(value) {
 		instead := ""

@@ -12,8 +12,9 @@ import (
 // longer ones.
 const maxInstructions = 2048
 
-// minInstructions is the smallest share of a backend's text, in characters. If the shares would be
-// smaller, the instructions contain only the names of the backends.
+// minInstructions is the smallest share of maxInstructions that a backend's text gets, in
+// characters. If the shares would be smaller, the instructions contain only the names of the
+// backends.
 const minInstructions = 16
 
 // A section is one backend's part of the merged instructions.
@@ -71,8 +72,8 @@ func instructions(o Options, listings []Listing) (text string, cut int) {
 	return b.String(), cut
 }
 
-// fairShare returns the largest limit for the size of a section with which all sections fit into
-// room (max-min fairness).
+// fairShare returns the largest limit for the text of one section: if each longer text is cut to
+// the limit, the texts of all sections fit into room (max-min fairness).
 func fairShare(sections []section, room int) int {
 	sizes := make([]int, 0, len(sections))
 	for _, s := range sections {

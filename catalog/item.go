@@ -178,7 +178,8 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 	return page, nil
 }
 
-// add adds an item to the page, and a warning about its inputSchema; a nil schema is not checked.
+// add adds an item to the page. If model APIs may reject its inputSchema, add also adds a warning;
+// a nil schema is not checked.
 func (p *Page) add(item Item, schema []byte) {
 	item.sum = item.computeDigest()
 	p.Items = append(p.Items, item)

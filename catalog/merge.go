@@ -8,7 +8,7 @@
 //	             └ resource.go      URIs: first backend that lists it, then templates, then the
 //	                                only backend
 //	Snapshot.Page          pages.go, written on first use
-//	Snapshot.Capabilities  capabilities.go, the same
+//	Snapshot.Capabilities  capabilities.go, merged on first use
 //
 // The package is pure: [Merge] takes listings and returns a [Snapshot], which never changes.
 // Entries keep the backend's bytes except for the name and for repairs. Exposed names are never
@@ -70,15 +70,15 @@ type Listing struct {
 	Items        [NumKinds][]Item
 	Capabilities []byte // from the handshake; nil = unknown
 	Instructions string
-	// Announcements counts the list_changed notifications of the backend. The list may still be
-	// the same, but clients that cache its contents must be notified.
+	// Announcements counts how often each list was read again because the backend had announced a
+	// change. The list may still be the same, but clients that cache its contents must be notified.
 	Announcements [NumKinds]int
 	// TTL is the time to live of each list, as the backend specified it; 0 = unspecified.
 	TTL [NumKinds]time.Duration
 	// Unknown is true for each list that was not read yet: names that the backend had are reserved.
 	Unknown [NumKinds]bool
-	// Private is true for each list that must not be shared between clients: unless the backend
-	// marked the list as public, or if a filter hides a part of it.
+	// Private is true for each list that must not be shared between clients, because the backend
+	// has not marked it as public or because a filter may hide a part of it.
 	Private [NumKinds]bool
 }
 
@@ -88,8 +88,8 @@ type Entry struct {
 	Backend string
 	Item    Item
 	// ConflictBackend is the backend that prevents the entry from having its bare name or URI,
-	// because that backend has the same name, a name that looks like it, or a name that is its
-	// prefix; "" = none.
+	// because that backend has the bare name or URI or a name that looks like it, or because the
+	// bare name begins with that backend's prefix; "" = none.
 	ConflictBackend string
 	// PrefixConflict is true if the bare name begins with ConflictBackend and the separator.
 	PrefixConflict bool
@@ -101,9 +101,9 @@ type Entry struct {
 // the order in which backends start. A running gateway continues with [Snapshot.Next].
 func Merge(o Options, listings []Listing) *Snapshot { return merge(o, listings, nil, false) }
 
-// Next returns the catalog that follows s. A backend keeps a bare name or URI that it has in s
-// while the backend lists the entry or its list is unknown. New names are assigned in the order of
-// the listings. If reassign is true, the names in known lists are assigned as in [Merge].
+// Next returns the catalog that follows s. If a backend has a bare name or URI in s, it keeps the
+// name or URI as long as it lists the entry or its list is unknown. New names are assigned in the
+// order of the listings. If reassign is true, the names in known lists are assigned as in [Merge].
 // [Snapshot.Moves] returns the names whose backend has changed.
 func (s *Snapshot) Next(o Options, listings []Listing, reassign bool) *Snapshot {
 	return merge(o, listings, s, reassign)

@@ -11,7 +11,7 @@ import (
 // fitName converts name to one that every client accepts: letters, digits, _ and -, a letter or
 // digit first, at most limit bytes. A valid name is returned unchanged. A truncated name gets a
 // hash of unique, so that the result depends only on the arguments and is the same at every start.
-// base is used if the name has no valid character.
+// base replaces a name that has no letter or digit.
 func fitName(name, base, unique string, limit int) string {
 	if isValidName(name, limit) {
 		return name
@@ -70,11 +70,11 @@ type namer struct {
 	prefixes prefixTable
 	assigned map[string]*Entry // by exposed name
 	// backendByKey contains the backends of names that are not keys of assigned, by foldKey of the
-	// name: names whose key differs from their spelling, and names that are reserved for a backend
-	// whose list is unknown.
+	// name: names that differ from their key, and names that are reserved for a backend whose list
+	// is unknown.
 	backendByKey map[string]string
-	// originals contains, by foldKey of an original name, the entry with this original name whose
-	// bare name is, or could be, its exposed name.
+	// originals contains, by foldKey of an original name, the entry that owns this name, although
+	// the entry is exposed under another name or its list is unknown: see noteOriginal and reserve.
 	originals map[string]entryRef
 }
 

@@ -24,8 +24,8 @@ const ambiguousPointer = "?"
 // of identifiers for the tools of all backends. If two schemas have the same identifier, the SDK
 // fails or confuses the schemas.
 //
-// A reference relative to an $id stays unless it begins with "#"; its target does not exist in the
-// result.
+// A reference that is relative to an $id, and does not begin with "#", is not replaced. It has no
+// target in the result.
 func withoutIdentifiers(schema []byte) []byte {
 	spelled := func(text string) bool { return bytes.Contains(schema, []byte(text)) }
 	if !slices.ContainsFunc([]string{`$id`, `\u0024`, `\u0069`, `\u0064`}, spelled) {

@@ -21,10 +21,10 @@ const (
 // query parameters in any order, values that are longer than a prefix modifier such as {name:3}
 // allows, and non-ASCII letters that are not encoded.
 //
-// The library is used only for parsing. Its Match copies a map per byte and state, which normally
-// takes 0.2 ms but takes minutes for a malicious template, and its Regexp accepts any name for
-// {?name}. Package regexp takes time proportional to the product of the lengths of template and
-// URI.
+// Package uritemplate only parses and expands templates; it does not match them. Its Match copies a
+// map per byte and state, which normally takes 0.2 ms but takes minutes for a malicious template,
+// and its Regexp accepts any name for {?name}. Package regexp takes time proportional to the
+// product of the lengths of template and URI.
 type uriPattern struct {
 	template string
 	prefix   string // the literal with which each URI begins

@@ -65,7 +65,8 @@ func (c *clientCall) relatedID() wire.ID {
 // may share a statelessClient, and must not receive each other's messages.
 //
 // A message without a stream is attributed to the call with the highest attributionScore, the
-// oldest if there are several. The statelessClient is already certain in any case.
+// oldest if there are several; to none if all scores are 0. The statelessClient is already certain
+// in any case.
 func (sc *statelessClient) originCall(backend string,
 	origin peer.Origin) (rc *resumableCall, certain bool) {
 	if origin.Call != nil {

@@ -23,9 +23,9 @@ type earlyStatus struct {
 }
 
 // keepEarlyStatus stores the status of an unknown task until the response to the call that creates
-// the task. This is the call on whose stream the status arrived; if the status arrived on no
-// call's stream, it is the only call at the backend that asks for a task. Without such a call, or
-// at the limit, the status is dropped.
+// the task. That call is the one on whose stream the status arrived or, if the status arrived on no
+// call's stream, the only call at the backend that asks for a task. If there is no such call, or at
+// a limit, the status is dropped.
 func (s *Session) keepEarlyStatus(backend string, m wire.Message, origin peer.Origin) {
 	if origin.CallEnded || len(m.Raw()) > maxEarlySize {
 		return

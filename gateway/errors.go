@@ -71,7 +71,7 @@ func errorOutcome(kind OutcomeKind, failure *wire.Error) Outcome {
 }
 
 // clientReason translates a Go error to text for a client. The text of an unknown error is only
-// logged.
+// logged. BackendLost is also the kind for an unusable response and for an unknown error.
 func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, mayHaveRun bool) {
 	var timeout timeoutError
 	var lost *transport.CallLostError

@@ -99,8 +99,8 @@ var listFilters = []struct {
 }
 
 // openListen opens a subscription. The acknowledgement is sent when the backends have confirmed.
-// The response is sent when the session closes, or at once if the filter selects nothing; a
-// cancelled subscription gets no response.
+// The response is sent when the session closes, or right after the acknowledgement if that accepts
+// nothing. A cancelled subscription gets no response.
 func (s *Session) openListen(client *statelessClient, r *peer.Request) {
 	filter, _ := wire.Lookup(r.Part(wire.PartParams), "notifications")
 	uris, err := resourceFilter(filter)
@@ -261,7 +261,7 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 }
 
 // recordSubscription records whether a backend has confirmed a subscription. It returns false if
-// the backend has not, or if the listenRequest has ended.
+// the backend has not confirmed it, or if the listenRequest has ended.
 func (l *listenRequest) recordSubscription(uri, backend string, agrees bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -35,7 +35,7 @@ type polledTask struct {
 	lastTask  []byte          // last known state, as of 2025-11-25; nil = none
 	final     bool            // lastTask no longer changes
 	result    []byte          // result of a call that has not become a task at the backend
-	budget    *quota.Bytes    // from which result was acquired
+	budget    *quota.Bytes    // byte budget from which the size of result was acquired
 }
 
 const (

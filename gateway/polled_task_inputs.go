@@ -13,8 +13,8 @@ import (
 )
 
 // answerInputs sends a task's new input requests to the client and the client's responses to the
-// backend. If it returns false, the call has ended, or must end with the response if this is a
-// valid message.
+// backend. If ok is false, the call has ended or, if response is a valid message, must end with
+// response.
 func (c *clientCall) answerInputs(ctx context.Context, p *polledTask,
 	inputs []protocol.InputRequest) (response wire.Message, ok bool) {
 	newInputs, full := p.claimInputs(inputs)
@@ -85,8 +85,8 @@ func (p *polledTask) unclaimInputs(inputs []protocol.InputRequest) {
 
 // A progressSynthesizer creates progress notifications for a call that has become a task, if the
 // client's request has a progress token: one for each new status message, and one per
-// progressInterval. When the backend itself reports progress it stops, because the values would
-// contradict each other.
+// progressInterval. When the backend itself reports progress, the progressSynthesizer stops,
+// because the values of the two would contradict each other.
 type progressSynthesizer struct {
 	c           *clientCall
 	count       int

@@ -3,8 +3,8 @@ package gateway
 import "mcpgateway/internal/quota"
 
 // perPrincipalLimit returns the share of limit that one principal may use: half of it, so that one
-// principal leaves room for the others. Without authentication, when all clients are the principal
-// "", it is the whole limit.
+// principal leaves room for the others. Without authentication, all clients have the principal "",
+// and the share is the whole limit.
 func perPrincipalLimit(principal string, limit int) int {
 	if principal == "" {
 		return limit

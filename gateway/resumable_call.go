@@ -57,10 +57,12 @@ type backendResponse struct {
 
 // An inputRequest is an unanswered request of a backend to a stateless client.
 type inputRequest struct {
-	rc         *resumableCall
-	r          *peer.Request
-	key        string // in inputRequests and inputResponses
-	attributed bool   // certainly belongs to this call, or was reassigned
+	rc  *resumableCall
+	r   *peer.Request
+	key string // in inputRequests and inputResponses
+	// the request is declined when this call ends, not moved to another call: its attribution
+	// to this call is certain, or it was moved here by reassign
+	staysOnCall bool
 }
 
 const (
@@ -179,7 +181,7 @@ func (rc *resumableCall) addInputRequest(r *peer.Request, certain bool) {
 		rc.rejectInputRequest(r, err)
 		return
 	}
-	ir := &inputRequest{rc: rc, r: r, attributed: certain}
+	ir := &inputRequest{rc: rc, r: r, staysOnCall: certain}
 	rc.mu.Lock()
 	rc.inputCount++
 	ir.key = inputKey(rc.inputCount)
@@ -311,16 +313,17 @@ func (ir *inputRequest) decline() {
 }
 
 // reassign moves the input request of an ended call to another call of the client at the backend.
-// An attribution without a stream, as on stdio, is uncertain: the request may belong to that call.
+// The request may belong to that call, because an attribution without a stream, as on stdio, is
+// uncertain. If staysOnCall is set, or if there is no other call, reassign declines the request.
 func (ir *inputRequest) reassign() {
-	if ir.attributed {
+	if ir.staysOnCall {
 		ir.decline()
 		return
 	}
 	ir.rc.backendCall.ResumeTimeout()
 	if rc, _ := ir.rc.client.originCall(ir.rc.route.Backend, peer.Origin{}); rc != nil &&
 		rc != ir.rc {
-		// as certain: otherwise every call that ends would reassign the request
+		// sets staysOnCall: otherwise every call that ends would reassign the request
 		rc.addInputRequest(ir.r, true)
 		return
 	}

@@ -19,7 +19,7 @@ import (
 // the gateway, on the stream of its call.
 
 const (
-	// maxRounds bounds the responses with input requests to one call.
+	// maxRounds bounds the responses to one call that contain input requests.
 	maxRounds = 10
 	// maxEmptyRounds bounds the consecutive input_required responses without input requests.
 	maxEmptyRounds = 8

@@ -82,7 +82,7 @@ func (s *Session) peerOptions() peer.Options {
 	}
 }
 
-// newID returns a random session id.
+// newID returns a random id.
 func newID() string {
 	random := make([]byte, 16)
 	_, _ = rand.Read(random) // never fails

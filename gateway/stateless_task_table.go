@@ -63,7 +63,7 @@ type statelessTasks struct {
 
 // reserve reserves a slot for a task of a principal. At the limit of the principal it evicts the
 // principal's oldest ended task, at the total limit the oldest ended task of all principals. It
-// returns false if no such task has ended.
+// returns false if there is no such task.
 func (t *statelessTasks) reserve(principal string) bool {
 	t.mu.Lock()
 	var old *statelessTask

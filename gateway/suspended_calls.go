@@ -98,7 +98,7 @@ func (rc *resumableCall) suspend() {
 	}
 }
 
-// expire ends a suspended call whose client has not continued the call in time.
+// expire cancels a suspended call if its client has not continued the call in time.
 func (rc *resumableCall) expire() {
 	rc.mu.Lock()
 	if rc.ended || rc.call != nil {
@@ -106,7 +106,8 @@ func (rc *resumableCall) expire() {
 		return
 	}
 	rc.cancelAndUnlock(cancelParams("the client did not answer in time"))
-	rc.g.Log.Warn("suspended call expired", "backend", rc.route.Backend, "client", rc.client.name,
+	rc.g.Log.Warn("call cancelled: the client did not send the requested input in time",
+		"backend", rc.route.Backend, "client", rc.client.name,
 		"id", string(rc.backendCall.ID()), "dur", suspendTimeout)
 }
 

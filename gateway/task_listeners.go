@@ -103,8 +103,8 @@ func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 	}
 }
 
-// notify sends a notification of the subscription, or queues the notification until the
-// acknowledgement was sent.
+// notify sends a notification of the subscription. Before the acknowledgement it queues the
+// notification, or drops it if maxListenResources notifications are queued.
 func (l *listenRequest) notify(m wire.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,7 +25,8 @@ const (
 	RPCError  Outcome = "rpc_error"  // a JSON-RPC error, with Record.Code
 	Cancelled Outcome = "cancelled"  // by the client
 	Timeout   Outcome = "timeout"    // call_timeout ran out
-	// BackendLost: the backend exited or disconnected during the call; the call may have run.
+	// BackendLost: the backend exited or disconnected during the call, its response was not
+	// usable, or the gateway aborted the call; the call may have run.
 	BackendLost Outcome = "backend_lost"
 	// NotRun: the backend was not available, or exited before the call was sent; the call did not
 	// run.

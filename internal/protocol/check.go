@@ -22,9 +22,9 @@ func CheckElicitationParams(params []byte) error {
 }
 
 // NormalizeServerRequest returns a request of a server in a form that every client accepts: params
-// and params._meta are objects, and params._meta.progressToken is a string or a number. Some
-// servers write null in place of an object; it is replaced by {}. Some clients silently drop
-// requests in any other form.
+// and params._meta are objects, and params._meta.progressToken is a string or a number. Null in
+// place of an object, which some servers write, is replaced by {}. Without this, some clients would
+// silently drop the request.
 func NormalizeServerRequest(m wire.Message) (wire.Message, error) {
 	params := m.Part(wire.PartParams)
 	switch {
@@ -76,8 +76,8 @@ func checkStrings(params []byte, mayBeNull bool, names ...string) error {
 
 // checkMembers returns an error if one of the members in names occurs twice in an object, or if a
 // member differs from one of the names only in case. Clients written in Go ignore the case and use
-// the last such member. The error contains where, a description of the object. A value that is not
-// an object has no members.
+// the last such member. The text of the error describes the object by the argument where. A value
+// that is not an object has no members.
 func checkMembers(object []byte, where string, names ...string) (err error) {
 	var seen uint
 	wire.Members(object, func(key string, _ []byte, _ int) {

@@ -95,8 +95,8 @@ const maxRequestedVersion = 100
 // UnsupportedVersionError returns the error for a revision that the gateway does not support.
 func UnsupportedVersionError(date string) *wire.Error { return versionError(date, RevisionDates()) }
 
-// UnsupportedLegacyVersionError returns the error for a revision that is not supported where only
-// legacy revisions are supported.
+// UnsupportedLegacyVersionError is UnsupportedVersionError for a transport that supports only
+// legacy revisions, such as HTTP+SSE. The error lists only these revisions.
 func UnsupportedLegacyVersionError(date string) *wire.Error {
 	return versionError(date, slices.DeleteFunc(RevisionDates(), func(date string) bool {
 		t, _ := FindRevision(date)

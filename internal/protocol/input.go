@@ -145,7 +145,7 @@ func SetRequestState(m wire.Message, state string) wire.Message {
 
 // ReadContinuation returns the inputResponses of a request, nil if they are not an object, and its
 // requestState, "" if it is not a string. retry reports whether the request has one of these
-// members, valid or not, so that it is not the first attempt.
+// members, valid or not, and is therefore not the first attempt.
 func ReadContinuation(m wire.Message) (responses []byte, state string, retry bool) {
 	given, literal := m.Part(wire.PartInputResponses), m.Part(wire.PartRequestState)
 	if wire.IsObject(given) {

@@ -29,8 +29,8 @@ type Features struct {
 	SamplingContext     bool // includeContext needs a capability
 }
 
-// All revisions, oldest first. A revision has all features of the previous one, except those of
-// the HTTP transport.
+// All revisions, oldest first. A revision has all features of the previous one, except
+// PrimingEvents and Batches.
 var revisions = []Features{
 	{Date: "2024-11-05", Batches: true},
 	{Date: "2025-03-26", Batches: true, Audio: true},

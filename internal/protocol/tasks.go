@@ -276,8 +276,9 @@ func firstPresent(task []byte, keys ...string) []byte {
 	return value
 }
 
-// statusAndTimes returns the member for the status, and a member lastUpdatedAt if the task lacks
-// it, because lastUpdatedAt was added to the specification later.
+// statusAndTimes returns the member for the status. If the task has a createdAt but no
+// lastUpdatedAt, it also returns a lastUpdatedAt, which was added to the specification later than
+// createdAt.
 func statusAndTimes(task []byte, status string) []wire.Member {
 	put := []wire.Member{{Key: "status", Text: wire.Quote(status)}}
 	created, _ := wire.Lookup(task, "createdAt")

@@ -1,8 +1,8 @@
 package wire
 
-// A Skimmer finds the id of a message that is too large for the memory. Write receives the text in
-// pieces, and the Skimmer keeps only the id. It does not check that the text is JSON, but ID
-// returns only valid ids.
+// A Skimmer finds the id of a message that is too large to be kept in memory. Write receives the
+// text in pieces, and the Skimmer keeps only the id. It does not check that the text is JSON, but
+// ID returns only valid ids.
 type Skimmer struct {
 	depth          int
 	inString       bool // inside a string
