@@ -83,7 +83,7 @@ func TestNames_ChangedBackendIsLogged_F_CLI_6(t *testing.T) {
 		t.Fatal(err)
 	}
 	if logs := run(); !strings.Contains(logs, "level=WARN") ||
-		!strings.Contains(logs, "record of names not readable") {
+		!strings.Contains(logs, "cannot read which backend had each name") {
 		t.Errorf("with a damaged record:\n%s", logs)
 	}
 	if text, err := os.ReadFile(files[0]); err != nil ||
@@ -98,8 +98,8 @@ func TestNames_ChangedBackendIsLogged_F_CLI_6(t *testing.T) {
 	if err := os.WriteFile(names, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if logs := run(); !strings.Contains(logs, "record of names not readable") ||
-		strings.Count(logs, "record of names not written") != 1 {
+	if logs := run(); !strings.Contains(logs, "cannot read which backend had each name") ||
+		strings.Count(logs, "cannot store which backend has each name") != 1 {
 		t.Errorf("without a directory for records:\n%s", logs)
 	}
 }

@@ -42,7 +42,7 @@ type cli struct {
 
 	sighup       *reload.SIGHUP
 	secondSignal *signalHandler
-	mask         *logging.Mask // of the last app; nil = none yet
+	mask         *logging.Mask // mask of the last app; nil = no app was opened yet
 }
 
 // loadConfig loads the configuration, which flags override. If gateway.yaml in the working
@@ -112,7 +112,7 @@ func (c *cli) flagKeys() []string { return slices.Sorted(maps.Keys(c.flagValues(
 type app struct {
 	*config.Loaded
 	log      *slog.Logger
-	level    slog.LevelVar // of log
+	level    slog.LevelVar // level of log
 	mask     *logging.Mask
 	backends *backends.Set
 	gateway  *gateway.Gateway
@@ -120,7 +120,7 @@ type app struct {
 
 	certificate reload.Certificates
 
-	previousNames catalog.Assignments // backends of names in the last run
+	previousNames catalog.Assignments // the backend of each name in the last run
 
 	autoToken string // the token that replaces auto in auth.tokens, "" = none
 
@@ -137,8 +137,9 @@ type configOverride func(*config.Config)
 // stdioOnly is the configOverride of commands that serve only stdin and stdout, or no client.
 func stdioOnly(c *config.Config) { c.Listen = "" }
 
-// quietLog is the configOverride of commands that print results: only errors are logged, unless the
-// user has set a level, and audit records are written only if audit.file is set.
+// quietLog is the configOverride of commands that print results. Only errors are logged, unless a
+// flag or a variable sets the level. At the levels error and warn, audit records are written only
+// if audit.file is set.
 func (c *cli) quietLog(cfg *config.Config) {
 	if c.logLevel == "" && os.Getenv("GATEWAY_LOG_LEVEL") == "" {
 		cfg.Log.Level = "error"

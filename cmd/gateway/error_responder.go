@@ -14,9 +14,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An errorResponder responds to each request of a client with an error. It is used if the gateway
-// cannot serve the client that has started it with pipes, because few clients show the text on
-// stderr.
+// An errorResponder responds to each request of a client with an error. It is used for a client
+// that has started the gateway with pipes and cannot be served. An error on stderr would not
+// suffice, because few clients show stderr.
 type errorResponder struct {
 	message   string
 	onRequest func(method string) // called after the error was sent

@@ -107,7 +107,7 @@ func (a *app) loadNameRecord() {
 	path := nameRecordPath(a.Config.StateDir, a.Source)
 	var err error
 	if a.previousNames, err = readNameRecord(path); err != nil {
-		a.log.Warn("record of names not readable: moved names not reported",
+		a.log.Warn("cannot read which backend had each name in the last run: changes not reported",
 			"file", path, "err", err)
 	}
 }
@@ -162,7 +162,7 @@ func (k *nameRecorder) update(v *catalog.View) bool {
 	}
 	if err != nil && err.Error() != k.failed {
 		k.failed = err.Error()
-		k.log.Warn("record of names not written: moved names not reported in the next run",
+		k.log.Warn("cannot store which backend has each name: changes not reported in the next run",
 			"file", k.path, "err", err)
 	}
 	return true

@@ -69,8 +69,10 @@ func isSameFile(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
-// missingPaths returns a warning for each path of a backend that does not exist, and for a state
-// path that is not a directory. These are not errors, because a path may be created later.
+// missingPaths returns a warning for each TLS file and working directory of an enabled backend that
+// does not exist or cannot be accessed, and for a state directory that exists but is not a
+// directory or cannot be accessed. These are not errors, because the user may create or correct the
+// files while the gateway runs.
 func missingPaths(l *config.Loaded) (warnings []string) {
 	if dir := l.Config.StateDir; l.Config.State != "" && dir != "" {
 		info, err := os.Stat(dir)

@@ -254,8 +254,8 @@ func (f footprint) maximum(g footprint) footprint {
 	}
 }
 
-// minimum returns f with each figure, except RSS and CPU, limited to that of g; the heap may exceed
-// it by half of extraHeap.
+// minimum returns f with each figure limited to the figure of g, with two exceptions: the heap is
+// limited to the heap of g plus half of extraHeap, and RSS and CPU are not limited.
 func (f footprint) minimum(g footprint) footprint {
 	f.Goroutines, f.Descriptors, f.Processes = min(f.Goroutines, g.Goroutines),
 		min(f.Descriptors, g.Descriptors), min(f.Processes, g.Processes)

@@ -68,8 +68,9 @@ type Record struct {
 	Reason string
 
 	Started time.Time // when the gateway received the call; zero = unknown
-	// Queued is the time until the call was sent, or until its end if it was not sent. Calls wait
-	// for a starting backend or for a slot. Dur is the time from then to the end of the call.
+	// Queued is the time until the call was sent, or until its end if it was not sent: a call may
+	// wait for a starting backend or for a slot. The attribute dur is the rest of the time until
+	// the end of the call.
 	Queued time.Duration
 	Dur    time.Duration
 

@@ -11,7 +11,7 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// A replacement replaces the range text[from:to] by the string with.
+// A replacement replaces the range text[from:to]; the new text is in the field with.
 type replacement struct {
 	from, to int
 	with     string

@@ -45,7 +45,7 @@ type fileParser struct {
 	written map[string][]string
 }
 
-func newReader(file string, env func(string) (string, bool)) *fileParser {
+func newFileParser(file string, env func(string) (string, bool)) *fileParser {
 	return &fileParser{
 		file: file, env: env, locations: map[string]location{}, reported: map[string]bool{},
 		fromVariables: map[string]bool{}, misconfigured: map[string]variableProblems{},

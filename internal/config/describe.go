@@ -22,7 +22,7 @@ import (
 // the other errors. The lines contain text of the file, so the caller must escape control
 // characters.
 func Describe(path string, data []byte) ([]string, error) {
-	r := newReader(path, expand.AllSet)
+	r := newFileParser(path, expand.AllSet)
 	r.written = map[string][]string{}
 	k := koanf.New(".")
 	if err := k.Load(rawbytes.Provider(data), r); err != nil {

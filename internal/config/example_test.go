@@ -44,7 +44,7 @@ func TestExampleShowsEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newReader("config.example.yaml", env)
+	r := newFileParser("config.example.yaml", env)
 	if _, err := r.Unmarshal(data); err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,7 @@ func LoadData(path string, data []byte, opts Options) (*Loaded, error) {
 
 func load(src source, opts Options) (*Loaded, error) {
 	used := make(map[string]bool)
-	r := newReader(src.path, func(name string) (string, bool) {
+	r := newFileParser(src.path, func(name string) (string, bool) {
 		used[name] = true
 		return opts.Env(name)
 	})

@@ -178,8 +178,9 @@ func (t *connTracker) warnLocked(message string, limit int) {
 	}
 }
 
-// wait waits until no connection is active, at most for timeout. If timeout is 0, it waits until
-// there are no connections.
+// wait waits until no connection is active, at most for timeout. An HTTP/2 connection counts as
+// active until it is closed. If timeout is 0, wait waits, without a limit, until all connections
+// are closed.
 func (t *connTracker) wait(timeout time.Duration) {
 	timedOut := false
 	if timeout > 0 {

@@ -14,7 +14,8 @@ import (
 func (srv *Server) serveHTTPSSE(w http.ResponseWriter, r *http.Request, principal principalID) {
 	switch {
 	case r.Method != http.MethodGet:
-		// A client that tries streamable HTTP first then falls back to HTTP+SSE.
+		// A client that tries streamable HTTP first sends a POST, and after this error falls back
+		// to HTTP+SSE.
 		srv.reject(w, r, methodNotAllowed("GET, OPTIONS"))
 		return
 	case !acceptsType(r, "text", "event-stream"):

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// sweepIdle closes idle sessions until ctx is done. The maximum delay is 1/1000 of IdleTimeout.
+// sweepIdle closes idle sessions until ctx is done. It closes a session at most 1/1000 of
+// IdleTimeout too late.
 func (srv *Server) sweepIdle(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -11,7 +11,7 @@ import (
 type acceptedFormat int
 
 const (
-	acceptEither acceptedFormat = iota // accepts both, prefers JSON or neither
+	acceptEither acceptedFormat = iota // accepts both, and does not prefer events
 	acceptSSE                          // prefers events, or accepts only events
 	acceptJSON                         // accepts only JSON
 )

@@ -142,9 +142,9 @@ func (s *httpSession) cancelRequests(ids []wire.ID) {
 	}
 }
 
-// moveServerRequestsLocked moves pending server requests to the standalone stream from a stream
-// that no client reads or will resume. The server requests may relate to another call of the
-// client, because not every backend identifies the call.
+// moveServerRequestsLocked abandons a stream that the client neither reads nor will resume. It
+// moves the pending server requests of the stream to the standalone stream, because they may belong
+// to another call of the client: not every backend identifies the call.
 func (s *httpSession) moveServerRequestsLocked(st *sseStream) {
 	for _, text := range st.events[st.sent:] {
 		if m, err := wire.Parse(text); err == nil && m.Kind() == wire.Request {

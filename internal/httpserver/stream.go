@@ -99,8 +99,8 @@ func (s *httpSession) dropEventsLocked(st *sseStream, n int) {
 	s.accountStream(st, 1)
 }
 
-// attachLocked makes sw the writer of a stream; nil = no writer. The exchange that sent the stream
-// before ends, even in the middle of an event.
+// attachLocked makes sw the writer of a stream; nil = no writer. The previous exchange of the
+// stream ends, even in the middle of an event.
 func (s *httpSession) attachLocked(st *sseStream, sw *streamWriter) {
 	s.accountStream(st, -1)
 	if st.writer != nil {

@@ -7,7 +7,8 @@ import (
 )
 
 // The texts in front of credentials. If a text contains none of them, findCredentials finds
-// nothing, and the filter of a Mask skips the text.
+// nothing, and the filter of a Mask skips the text. Each text must have at least three bytes,
+// because newPrefixFilter reads the first three bytes.
 //
 // They are not the lists of package secrets, which decide which values of the configuration a Mask
 // is given. A kind of secret that is added there is masked in the line of a backend only if the

@@ -25,16 +25,18 @@ type FileOptions struct {
 // each other's lines.
 //
 // Rotation does not lose lines:
-//   - A process rotates only while it holds the lock on path.lock, and only if path is full
-//     under the lock, so that a file is not rotated twice. The kernel releases the lock of a
-//     process that died. A process that does not get the lock does not wait for it and continues
-//     to append. path.lock is never removed, because two processes could then hold two different
-//     locks.
-//   - Rotation only renames. A process that still has the renamed file open appends to that
-//     file, and notices at its next Write, by os.SameFile, that path is another file. This also
-//     works if logrotate or a person renames the file.
-//   - Names are shifted from the first gap downwards. An interrupted rotation leaves a gap that
-//     the next one uses, and only the oldest of Keep files is ever replaced.
+//   - A process rotates only while it holds the lock on path.lock. It checks the size again after
+//     it has the lock, so that a file is not rotated twice. The kernel releases the lock of a
+//     process that died. A process that does not get the lock does not wait for the lock; it
+//     continues to append. path.lock is never removed, because two processes could then hold two
+//     different locks.
+//   - A rotation only renames files. A line that another process is just writing goes to the
+//     renamed file. The next Write of that process notices, by os.SameFile, that path is another
+//     file, and opens path. This also works if logrotate or a person renames the file.
+//   - A rotation renames path to path.1, path.1 to path.2 and so on, up to the first number that
+//     is not in use. It begins with the highest number. An interrupted rotation leaves an unused
+//     number, which the next rotation uses. Only if all numbers up to Keep are in use is a file
+//     replaced: the oldest one.
 type File struct {
 	path  string
 	limit int64

@@ -182,7 +182,8 @@ func (m *Mask) String(s string) string {
 }
 
 // A prefixFilter is a Bloom filter of the first three bytes of the texts to search for. Most short
-// texts contain none of these prefixes and need not be searched for each secret.
+// texts contain none of these prefixes and need not be searched for each secret. Each text to
+// search for must have at least three bytes.
 type prefixFilter [1 << 16 / 64]uint64
 
 func newPrefixFilter(texts []string) *prefixFilter {

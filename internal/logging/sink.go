@@ -18,7 +18,7 @@ type SinkOptions struct {
 }
 
 // A Sink is a writer that never waits for the underlying writer, because a client that starts the
-// gateway and never reads its stderr must not block it. Each Write contains one record; slog
+// gateway and never reads stderr must not block the gateway. Each Write contains one record; slog
 // guarantees this.
 //
 // At most Limit bytes are queued, including the write in progress; at most two buffers of this size

@@ -76,8 +76,8 @@ var nameParams = map[string]string{
 	"tools/call": "name", "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",
 }
 
-// handle handles a request. It passes messages for the client to send, now or later, from any
-// goroutine, but one at a time. If the request is a subscriptions/listen, handle returns the
+// handle handles a request. It calls send with each message for the client, now or later, from any
+// goroutine, but not concurrently. If the request is a subscriptions/listen, handle returns the
 // listener. reject may be nil; if it returns an error, the error is sent instead of a result.
 func (s *TaskServer) handle(
 	m wire.Message, reject func(*taskParams) *wire.Error, send func(wire.Message) bool,

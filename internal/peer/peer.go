@@ -12,7 +12,8 @@
 // RoundTrip, RoundTripAll, DrainRequests, DrainCalls and Close wait.
 //
 // Lock order: Peer.mu, then the lock of the table of calls, then Call.mu; batch.mu is never held
-// together with another. No lock is held during a Write or a call of the user's code.
+// together with another. No lock is held during a Write or a call of the user's code, with one
+// exception: [Options].PassPing may be called with Peer.mu held.
 package peer
 
 import (
@@ -65,7 +66,8 @@ type Options struct {
 	// request is allowed.
 	RejectInBatch func(wire.Message) *wire.Error
 	// PassPing reports whether a ping is passed to the Handler like any other request, because the
-	// revision of the ping does not define pings. nil = the Peer responds to every ping.
+	// revision of the ping does not define pings. It must not block or use the Peer, whose lock may
+	// be held. nil = the Peer responds to every ping.
 	PassPing func(wire.Message) bool
 	// OnMalformed is called with input that is not a valid message. Such input then gets no
 	// response, except that a request that can be read in two ways gets an error response. nil =
@@ -426,7 +428,8 @@ func (p *Peer) signalCallEnded() {
 	}
 }
 
-// Close cancels the open requests of the remote side and closes the Conn.
+// Close ends the open requests of the remote side, with the response of [Options].CloseError or
+// without a response, and closes the Conn.
 func (p *Peer) Close() error {
 	p.mu.Lock()
 	open := make([]*Request, 0, len(p.requests))

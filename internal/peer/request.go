@@ -17,8 +17,8 @@ type Request struct {
 	onCancel CancelHandler
 }
 
-// A CancelHandler is notified when the remote side cancels a request. params are the params of the
-// cancellation; nil if the connection has ended.
+// A CancelHandler is notified when the remote side cancels a request, or when Close ends the
+// request. params are the params of the cancellation; nil = Close.
 type CancelHandler interface{ HandleCancel(params []byte) }
 
 // handleRequest registers a request and passes it to the Handler.
@@ -89,7 +89,7 @@ func (r *Request) claim() bool {
 
 // claimWithHandler removes the request from Peer.requests and returns its CancelHandler and true,
 // once. The caller must then send the response, or call responseWritten if there is no response.
-// From now on OnCancel fails, so that no handler waits for a call that never happens.
+// Afterwards OnCancel fails, because a handler that it set would never be called.
 func (r *Request) claimWithHandler() (CancelHandler, bool) {
 	p := r.peer
 	p.mu.Lock()

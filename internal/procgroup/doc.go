@@ -1,5 +1,5 @@
-// Package procgroup starts child processes, and prevents that any of their descendants outlives
-// this process: each child runs in a process group of its own; on Windows, in a job object.
+// Package procgroup starts child processes, and prevents their descendants from outliving this
+// process: each child runs in a process group of its own; on Windows, in a job object.
 //
 // On Unix a watchdog kills the group when this process dies. On Linux the package also finds
 // descendants that have left their group (orphans), by a marker in their environment, and kills

@@ -47,10 +47,11 @@ func killOrphans(marker string, grace time.Duration) {
 	}
 }
 
-// orphans returns the orphans of the child with this marker: adopted children of this process, or
-// their descendants, that contain the marker, and all descendants of these processes, regardless of
-// their environment. It does not search the descendants of registered children. Processes in known
-// remain orphans even if their ancestors have ended.
+// orphans returns the orphans of the child with this marker, except zombies. It searches the
+// adopted children of this process and their descendants, but not the descendants of registered
+// children. A process is an orphan if its environment contains the marker and it descends from this
+// process, if it is in known (even if its ancestors have ended), or if one of its ancestors is an
+// orphan.
 func (r *childRegistry) orphans(marker string, known map[processKey]unix.Signal) []processKey {
 	children := make(map[int][]procInfo)
 	for _, p := range processes() {

@@ -14,10 +14,10 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Several changes within these times are reported as one.
+// Several changes in quick succession, a burst, are reported as one change.
 const (
-	quietPeriod    = 250 * time.Millisecond // without a change, until a burst ends
-	maximumBurst   = 2 * time.Second        // until a burst is reported even if it continues
+	quietPeriod    = 250 * time.Millisecond // a burst ends after this time without a change
+	maximumBurst   = 2 * time.Second        // a longer burst is reported before it ends
 	replaceTimeout = 5 * time.Second        // how long a file may be missing while it is replaced
 	pollInterval   = 5 * time.Second        // time between two comparisons of the files
 )

@@ -525,7 +525,7 @@ func (r *Reloader) recordRunning() {
 		return
 	}
 	if err := WriteRunningConfig(r.source, r.current, r.Flags); err != nil {
-		r.log.Warn("running configuration not recorded: no comparison by gateway check --diff",
+		r.log.Warn("cannot record the running configuration: gateway check --diff cannot use it",
 			"err", err)
 	}
 }

@@ -251,7 +251,8 @@ func (f finder) findInWords(name, text string) []Secret {
 	return all
 }
 
-// wordName returns the name for one word of a text: the name of the text if the word is its digest.
+// wordName returns the name for one word of a text. This is the name of the text if the word is a
+// digest and the name is the name of a digest (see isDigestOf); otherwise it is "".
 func wordName(name, word string) string {
 	if isDigestOf(name, word) {
 		return name

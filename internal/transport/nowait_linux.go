@@ -8,11 +8,12 @@ import (
 )
 
 // readNoWait and writeNoWait return functions that transfer as many bytes as possible without
-// blocking, or fail with EAGAIN if that is none. The functions must not be called concurrently.
+// blocking, or fail with EAGAIN if no byte can be transferred. The functions must not be called
+// concurrently.
 //
-// Each call passes RWF_NOWAIT to the kernel. Unlike the mode of the open pipe, other processes
-// cannot change this flag. The call therefore never blocks, and the runtime need not be notified of
-// a blocking call, which would be half of the cost of a call. See
+// Each call passes RWF_NOWAIT to the kernel. Other processes can change the mode of the open pipe,
+// but not this flag. The call therefore never blocks, and the runtime need not be notified of a
+// blocking call, which would be half of the cost of a call. See
 // docs/decisions/027-nonblocking-pipe-io.md.
 func readNoWait() func(uintptr, []byte) (int, error) {
 	return noWait(unix.SYS_PREADV2, syscall.Read)

@@ -33,7 +33,9 @@ type WriteQueue struct {
 	drained     sync.Cond     // signalled when the queue is empty or a write has failed
 	closeOnce   sync.Once
 
-	onFailure func() // called when a write fails that no Send reports; set before the first Send
+	// onFailure is called when a write fails and no Send reports the failure. It is set before the
+	// first Send.
+	onFailure func()
 
 	// While bytes are queued, the reader must make progress within stallTimeout (0 = no limit);
 	// otherwise onStall is called, once. Both are set before the first Send.
@@ -48,7 +50,7 @@ type WriteQueue struct {
 // WriteQueueOptions configure a [WriteQueue].
 type WriteQueueOptions struct {
 	Limit        int           // Send fails at this number of queued bytes
-	OnFailure    func()        // called when a write fails that no Send reports; may be nil
+	OnFailure    func()        // called when a write fails and no Send reports it; may be nil
 	StallTimeout time.Duration // maximum time without progress while bytes are queued; 0 = no limit
 	OnStall      func()        // called once after StallTimeout
 }
@@ -144,7 +146,7 @@ func (q *WriteQueue) release() {
 	}
 }
 
-// notifyFailure reports a failed write that no Send reports.
+// notifyFailure calls onFailure for a failed write that no Send reports.
 func (q *WriteQueue) notifyFailure() {
 	if q.onFailure != nil {
 		q.onFailure()

@@ -30,7 +30,8 @@ func recognize(path string, root *yaml.Node) *dialect.Client {
 	return nil
 }
 
-// fits reports whether a file has servers under the key of c.
+// fits reports whether a file has servers under the key of c. For Claude Code, the key projects
+// suffices.
 func fits(c *dialect.Client, root *yaml.Node) bool {
 	kind := yaml.MappingNode
 	if formatOf(c).list {

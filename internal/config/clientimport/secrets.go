@@ -69,8 +69,9 @@ func (im *importer) hideIn(s *importedServer) {
 	s.url = im.hide(s, "", "url", s.url, secrets.FindInServerURL)
 }
 
-// nameFromPrevious returns the name of an argument that the argument before it contains, "" if
-// there is none: --api-key x, set api-key x.
+// nameFromPrevious returns the name that before gives to arg; "" = no name. For x in --api-key x it
+// is --api-key, and in set api-key x it is api-key. After a name without dashes, arg must have at
+// least 8 characters, one of which is a digit.
 func nameFromPrevious(before, arg string) string {
 	switch {
 	case strings.HasPrefix(arg, "-"), strings.Contains(before, "="):

@@ -60,7 +60,8 @@ type Fault struct {
 	//	utf8     the result contains invalid UTF-8
 	//	junk     Text instead of the response; "" = text that is not JSON
 	//	error    an error with Code
-	//	ask      first a request of method What with the params Text; the result has its response
+	//	ask      first a request of method What with the params Text; then a result that contains
+	//	         the client's response
 	//
 	// Only for HTTPStub (in which die closes the connection, and stderr, deaf and fork have no
 	// effect):

@@ -196,9 +196,9 @@ func closedError(reason error) error {
 // errTooManyMessages differs from ErrFull, because the server does read its messages.
 var errTooManyMessages = errors.New("too many messages are under way to the server")
 
-// fullLocked reports whether another message of this kind exceeds the bounds. For notifications and
-// responses, which are short and quickly sent, the bounds are twice as high, so that open calls do
-// not prevent the response to a ping of the server.
+// fullLocked reports whether another message of this kind would exceed the bounds. For
+// notifications and responses, which are short and quickly sent, the bounds are twice as high, so
+// that open calls do not prevent the response to a ping of the server.
 func (c *httpConn) fullLocked(kind wire.MessageKind) bool {
 	busy := c.goroutines - c.idle
 	if kind == wire.Request {

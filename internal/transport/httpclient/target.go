@@ -19,7 +19,7 @@ import (
 // An httpTarget is the URL of an HTTP server, with the headers and secrets of its requests.
 type httpTarget struct {
 	url        *url.URL
-	baseHeader http.Header // the configured headers
+	baseHeader http.Header // User-Agent, Accept-Encoding, Via; configured headers except Host
 	pool       *http.Client
 	secrets    []string          // texts that must not be shown
 	redactor   *strings.Replacer // replaces secrets
