@@ -29,9 +29,10 @@ func (f Filter) Permits(name string) bool {
 
 // PermitsURI reports whether the filter permits the resource with this URI, or the template with
 // this text. A server may treat several spellings of a URI as the same resource. Therefore Deny
-// applies to the URI as written and to its normalized spellings, ignoring case, and Allow must
-// permit the URI as written and its normalized spellings. A URI that programs interpret in
-// different ways is not permitted, see spellingsOf.
+// applies to the URI as written and to all its normalized spellings, ignoring case. Allow must
+// permit the URI as written and its equivalent spellings; it need not permit the lenient ones. A
+// URI that programs interpret in different ways (see spellingsOf) is permitted only by an empty
+// filter.
 func (f Filter) PermitsURI(uri string) bool {
 	if f.IsZero() {
 		return true

@@ -17,9 +17,10 @@ type spellings struct {
 }
 
 // spellingsOf returns the normalized spellings of a URI. ok is false in these cases:
-//   - the URI contains characters that are not allowed in URIs and that only some programs drop:
-//     control characters, spaces around the URI, or non-ASCII characters in the host of a web
-//     address;
+//   - the URI contains control characters, or begins or ends with a space: only some programs drop
+//     these characters;
+//   - the URI is a web address whose host is empty, or contains non-ASCII characters or a percent
+//     sign;
 //   - the URI contains repeated slashes and .. segments that together lead to different resources.
 func spellingsOf(uri string) (s spellings, ok bool) {
 	if strings.ContainsFunc(uri, unicode.IsControl) || strings.TrimSpace(uri) != uri {

@@ -14,8 +14,8 @@ import (
 // in the environment, headers, arguments and URLs of the backends that are secret by their name or
 // form. An opaque value of a variable (secrets.IsOpaque) is also secret. Addresses, numbers, paths
 // and words in an ordinary variable are not secret. Values without which the log would be
-// unreadable are not secret either: "true", the address of the gateway, and the names, commands and
-// hosts of backends.
+// unreadable are not secret either: "true", the address of the gateway, and the names, commands,
+// working directories and hosts of backends, unless a value in them looks like a secret.
 func Secrets(c *Config) []string {
 	var all []string
 	for _, b := range c.Backends {
@@ -129,8 +129,9 @@ func appendHeader(all []string, name, value string) []string {
 	return all
 }
 
-// expandedSecrets returns the secrets in a value that a reference to variable inserted at path. The
-// value is secret if the name of the variable or the key is the name of a secret.
+// expandedSecrets returns the secrets in a value that a reference to variable inserted at path: the
+// parts that are secret by their form, by the name of the variable or by the name of a header. A
+// value below auth is secret as a whole.
 func expandedSecrets(path, variable, value string) []string {
 	if secrets.IsShellVariable(variable) {
 		return nil
@@ -158,8 +159,9 @@ func inheritedSecrets(c *Config, env func(string) (string, bool)) []string {
 	return all
 }
 
-// urlSecrets returns the secrets in a URL, as written and decoded: the password, or the user if
-// there is no password, and query values that are not plain.
+// urlSecrets returns the secrets in a URL, as written and decoded: the parts that FindInServerURL
+// finds, the password (if there is none: the user, unless isOrdinary), and the values in the query
+// for which isOrdinary is false.
 func urlSecrets(raw string) []string {
 	u, err := url.Parse(raw)
 	if raw == "" || err != nil {

@@ -78,9 +78,10 @@ func (p *postedMessage) classify(m wire.Message) {
 	}
 }
 
-// classifyBatch classifies the messages of a batch. If the batch contains a request, it has a
-// response, and the SessionHandler responds to invalid messages and modern requests with errors.
-// Otherwise an invalid message is an error of the batch.
+// classifyBatch classifies the messages of a batch. It returns an error if the batch is empty, if
+// two of its requests have the same id, or if it contains an invalid message and no request. A
+// batch with a request gets a response, in which the SessionHandler reports invalid messages and
+// modern requests.
 func (p *postedMessage) classifyBatch() *httpError {
 	invalid := false
 	cancelsBefore := make(map[wire.ID]int) // request id → number of cancellations before it

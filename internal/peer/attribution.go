@@ -153,7 +153,7 @@ func (s sessionCounts) sole() string {
 
 // SoleSession returns the session that an unsolicited message of the remote side must belong to. It
 // returns false unless one session has
-//  1. all calls in flight, and there is at least one such call,
+//  1. all calls in flight, and there is at least one (calls without a session are ignored),
 //  2. every [ProgressRelay],
 //  3. every call that was abandoned within the last 30 s and has got no response since, and
 //  4. every call that got its response within the last 2 s.
@@ -175,7 +175,7 @@ func (p *Peer) SoleSession() (session string, ok bool) {
 // concerns a call in flight of a session for which match returns true. It is intended for remote
 // sides that send nothing about a call after its response. It returns false unless exactly one
 // matching session has a call in flight, and no other matching session has abandoned a call within
-// the last 30 s.
+// the last 30 s. match must not use the Peer, because the lock of the Peer is held.
 func (p *Peer) SoleSessionWhere(match func(session string) bool) (session string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -144,9 +144,9 @@ func (p *Peer) closeReason(err error) error {
 
 // TrySend sends the request m. If m cannot be sent, TrySend returns an error: then nothing has
 // reached the remote side, c.Handler is not called, and c may be sent again, over this or another
-// Peer. The error is [ErrCancelled] if c was cancelled before, wraps [transport.ErrClosed] if the
-// connection has ended or is draining, and wraps [transport.ErrFull] if the remote side does not
-// read. ErrFull ends the connection.
+// Peer, unless it was cancelled. The error is [ErrCancelled] if c was cancelled before, wraps
+// [transport.ErrClosed] if the connection has ended or is draining, and wraps [transport.ErrFull]
+// if the remote side does not read. ErrFull ends the connection.
 func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	sent := &c.firstSend
 	if sent.peer != nil { // the record of an earlier send may still be read

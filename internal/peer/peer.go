@@ -12,8 +12,9 @@
 // RoundTrip, RoundTripAll, DrainRequests, DrainCalls and Close wait.
 //
 // Lock order: Peer.mu, then the lock of the table of calls, then Call.mu; batch.mu is never held
-// together with another. No lock is held during a Write or a call of the user's code, with one
-// exception: [Options].PassPing may be called with Peer.mu held.
+// together with another. No lock is held during a Write or a call of the user's code, with two
+// exceptions: [Options].PassPing and the function match of [Peer.SoleSessionWhere] are called with
+// Peer.mu held.
 package peer
 
 import (
@@ -66,8 +67,8 @@ type Options struct {
 	// request is allowed.
 	RejectInBatch func(wire.Message) *wire.Error
 	// PassPing reports whether a ping is passed to the Handler like any other request, because the
-	// revision of the ping does not define pings. It must not block or use the Peer, whose lock may
-	// be held. nil = the Peer responds to every ping.
+	// revision of the ping does not define pings. It must not block or use the Peer, because the
+	// lock of the Peer may be held. nil = the Peer responds to every ping.
 	PassPing func(wire.Message) bool
 	// OnMalformed is called with input that is not a valid message. Such input then gets no
 	// response, except that a request that can be read in two ways gets an error response. nil =

@@ -213,8 +213,8 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 	}
 	next, changes, pair, err := r.read()
 	if err != nil {
-		// Without a file the watcher reports any change at the search paths, so that the same error
-		// is logged only once.
+		// Without a file the watcher reports every change at the search paths. The same error is
+		// therefore logged again only if the reload was requested.
 		if text := err.Error(); requested || r.source != "" || text != r.refusal {
 			r.refuse(err)
 			r.refusal = text
@@ -252,8 +252,8 @@ func (r *Reloader) isUnchanged() bool {
 		r.source != "" && !isPiped(r.source) && r.Unchanged(r.lastRead)
 }
 
-// logUnchanged logs that the file contains the configuration in force. After a refusal it logs that
-// the error is corrected.
+// logUnchanged logs that the file contains the configuration in force. After a refusal it logs
+// instead that the error is corrected, or that the refused file was removed.
 func (r *Reloader) logUnchanged(file string, requested bool) {
 	switch {
 	case r.refused && file == "":

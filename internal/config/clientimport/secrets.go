@@ -156,8 +156,9 @@ func (im *importer) dropDefaults(s *importedServer, name, text string,
 	return text
 }
 
-// outsideReferences returns the pieces of a secret that are outside of references to variables.
-// If there are references, short pieces that look like names and separators are not secrets.
+// outsideReferences returns the pieces of a secret that are outside of references to variables. If
+// the secret contains references, most pieces are names or separators. Such a piece is returned
+// only if it looks like a secret, or has at least 8 characters and a digit.
 func (s *importedServer) outsideReferences(text string, p secrets.Secret) []secrets.Secret {
 	var pieces []secrets.Secret
 	from, cut := p.From, false

@@ -24,9 +24,10 @@ const (
 )
 
 // A retryPolicy decides whether one HTTP request is retried. A request is retried if it was
-// certainly not executed: there was no connection, or the server responded with 429 or 503 and
-// Retry-After. An idempotent request is also retried if the connection broke, or the status is 502,
-// 503 or 504. A tools/call that may have run is never retried.
+// certainly not executed: there was no connection, or the server responded with 429 or 503 and a
+// Retry-After of at most maxRetryAfter. An idempotent request is also retried if the connection
+// broke, or if the status is 502, 504, or 503 without Retry-After. No request is retried if a retry
+// would fail in the same way (see isPermanent). A tools/call that may have run is never retried.
 type retryPolicy struct {
 	maxRetries int
 	idempotent bool
@@ -105,7 +106,8 @@ func isRetryLater(resp *http.Response) bool {
 
 // provesNotExecuted reports whether a response proves that the request was not executed. 503
 // without Retry-After proves nothing, because a proxy also sends 503 when its connection to the
-// server breaks. 400 proves nothing, because some servers send it for any failure.
+// server breaks. 400 proves nothing, because some servers send it for any failure. 408, 409, 422
+// and 424 prove nothing, because a server may send them after it has begun to execute the request.
 func provesNotExecuted(resp *http.Response) bool {
 	switch code := resp.StatusCode; code {
 	case http.StatusBadRequest, http.StatusRequestTimeout, http.StatusConflict,

@@ -206,7 +206,9 @@ const (
 	maxPingResponse = 64 << 10
 )
 
-// knowsSession sends a ping in the session to find out whether the session exists.
+// knowsSession sends a ping in the session to find out whether the session exists. It returns
+// false, without a ping, if p is not a request or is itself a ping, or if max404Duration has
+// passed. It returns true if p is cancelled during the ping.
 func (c *streamable) knowsSession(p *outgoingPost) bool {
 	if p.id == "" || p.m.Method() == protocol.MethodPing {
 		return false
