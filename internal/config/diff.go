@@ -19,11 +19,12 @@ type Changes struct {
 	Unchanged         []string // enabled and equal, or Held without other changes
 	UnchangedDisabled []string // disabled and equal
 
-	// Held are backends in Changed or Unchanged whose newer entry is misconfigured and whose older
-	// entry is valid. They keep the older entry, except for its filters.
+	// Held are backends in Changed or Unchanged whose older entry is valid and whose newer entry is
+	// misconfigured, but not PermissionUnknown. They keep the older entry, except for its filters.
 	Held []string
 
-	// Inactive are backends in Added, Removed and Changed that are disabled before and after.
+	// Inactive are the disabled backends in Added and Removed, and the backends in Changed that are
+	// disabled before and after.
 	Inactive []string
 
 	// Moved are backends whose position among the common backends differs: a smallest set of
@@ -180,8 +181,9 @@ func (f reloadEffect) isLive(oldSet, newSet bool) bool {
 }
 
 // Effective returns the configuration in force after a gateway with configuration c has reloaded
-// next. The result is next, except that keys that need a restart and held backends keep the values
-// of c. changes is the difference between c and next. The result shares memory with next.
+// next. The result is next, except that keys that need a restart keep the values of c, and that
+// held backends keep the entries of c with the filters of next. changes is the difference between c
+// and next. The result shares memory with next.
 func (c *Config) Effective(next *Config, changes Changes) *Config {
 	out := *next
 	for _, key := range changes.NeedRestart {
@@ -229,7 +231,8 @@ func (d Digest) Diff(next *Config, ignored ...string) Changes {
 	return c
 }
 
-// backends compares the backends. A backend in mayHold is held if its older entry is valid.
+// backends compares the backends. A backend in mayHold is held if it was enabled before and its
+// older entry is valid.
 func (c *Changes) backends(old, now []BackendDigest, mayHold map[string]bool) {
 	before := make(map[string]int, len(old))
 	for i, b := range old {

@@ -24,8 +24,9 @@ func (s source) digest() [sha256.Size]byte {
 	return sha256.Sum256(append([]byte(strings.Join(s.warnings, "\n")+"\x00"), s.data...))
 }
 
-// findSource reads the first existing file among the possible configuration files. A file that the
-// user named must exist.
+// findSource reads the first existing file among the possible configuration files. It skips a
+// gateway.yaml of another program in the working directory. A file that the user named must exist.
+// A file of the working directory that the user did not name must be approved.
 func findSource(opts Options) (source, error) {
 	if opts.Path != "" {
 		path, _ := expand.Tilde(opts.Path, opts.Env) // a client may not use a shell

@@ -17,7 +17,7 @@ const foreignCheckLimit = 1 << 20
 
 // isForeign reports whether a gateway.yaml belongs to another program, such as Kubernetes. This is
 // the case if the file is not empty, and none of its documents has a top-level key that is, or
-// resembles, a key of the gateway.
+// resembles, a top-level key of the gateway or of another MCP client.
 func isForeign(data []byte) bool {
 	if len(data) > foreignCheckLimit {
 		return false

@@ -54,7 +54,8 @@ func (q *bodyQuota) newLease(key quotaKey) *bodyLease {
 
 var errBodyQuota = errors.New("quota of posted bytes exceeded")
 
-// grow adds n received bytes. It fails if the quota is exceeded.
+// grow adds n received bytes. It fails if the quota is exceeded and the body is longer than
+// smallBody. The bytes are counted even if grow fails.
 func (b *bodyLease) grow(n int) error {
 	q := b.quota
 	q.mu.Lock()

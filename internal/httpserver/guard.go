@@ -56,8 +56,8 @@ func (srv *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// singleValueHeaders must not have several values (RFC 9110 §5.3): a proxy in front of the
-// gateway might have checked a different value than the gateway uses.
+// singleValueHeaders must not have several different values (RFC 9110 §5.3), because a proxy in
+// front of the gateway might have checked a different value than the gateway uses.
 var singleValueHeaders = []string{
 	"Authorization", "Content-Type", protocol.HeaderLastEventID, protocol.HeaderSessionID,
 }

@@ -180,8 +180,9 @@ func (s *httpSession) endExchange(st *sseStream, sw *streamWriter) {
 	}
 }
 
-// finishUndelivered ends the exchange of a message that could not be delivered. It reports
-// whether a response was sent.
+// finishUndelivered responds to a message that could not be delivered because the session was
+// closed. If the client has disconnected, finishUndelivered only reports the rejection, and returns
+// false.
 func (s *httpSession) finishUndelivered(
 	w http.ResponseWriter, r *http.Request, p *postedMessage, err error,
 ) bool {
