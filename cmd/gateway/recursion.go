@@ -24,8 +24,9 @@ const ancestorsEnv = "MCP_GATEWAY_ABOVE"
 const maxAncestors = 8
 
 // checkRecursion returns the value of ancestorsEnv for the child processes of a gateway with the
-// configuration file source. ancestors is the value for the gateway itself. It returns an error
-// if an ancestor has the same configuration, because the gateway would start itself forever.
+// configuration file source. ancestors is the value for the gateway itself. It returns an error if
+// an ancestor has the same configuration, because the gateway would start itself forever, or if
+// there are maxAncestors ancestors.
 func checkRecursion(source, ancestors string) (string, error) {
 	var chain []string
 	if ancestors != "" {

@@ -275,7 +275,7 @@ func claudeCommand(url, token string) string {
 	return command
 }
 
-// endpointURL returns the URL for clients. Its host is the name in listen, or the name of this
+// endpointURL returns the URL for clients. Its host is the host in listen, or the name of this
 // machine if the gateway listens at all addresses.
 func (a *app) endpointURL(addr net.Addr) string {
 	scheme, host := "http", addr.String()

@@ -30,8 +30,8 @@ func signalCause(sig os.Signal) signalError {
 
 // signalContext returns a context that the first SIGINT, SIGTERM or SIGHUP cancels, with a
 // signalError as the cause. If SIGHUP has a subscriber, it is passed to the subscriber instead. A
-// second signal ends the drain of calls in flight. A further SIGINT ends the process; the watchdogs
-// of the process groups then end the backends.
+// second signal ends the drain of calls in flight. If no calls are being drained, a second or later
+// SIGINT ends the process; the watchdogs of the process groups then end the backends.
 func signalContext(h *reload.SIGHUP, calls *signalHandler) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)

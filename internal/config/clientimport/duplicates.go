@@ -10,9 +10,10 @@ import (
 // Several clients may have the same server, different accounts at one server, or the same name for
 // different servers.
 
-// findDuplicates searches for s in the servers of other files. identical is a server that differs
-// from s at most in its timeouts. sameName is a server with the same name and target but other
-// settings, for example another account; in this case both servers are kept.
+// findDuplicates searches for s in the servers of other files. identical is a server that has the
+// target and settings of s; its name, its timeouts and whether it is disabled may differ. sameName
+// is a server with the same name and target but other settings, for example another account; in
+// this case both servers are kept.
 func (im *importer) findDuplicates(s importedServer) (identical, sameName *importedServer) {
 	for i := range im.result.servers {
 		o := &im.result.servers[i]

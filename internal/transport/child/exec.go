@@ -82,7 +82,8 @@ func lookupEnv(env []string, name string) (value string, ok bool) {
 // PATH.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
-// searchDirs looks for an executable file in the directories of a PATH.
+// searchDirs looks for an executable file in the directories of a PATH. It ignores relative
+// directories.
 func searchDirs(name, path string, env []string) (string, error) {
 	var found error // error of a file that exists but cannot be executed
 	for _, dir := range filepath.SplitList(path) {
