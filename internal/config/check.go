@@ -32,7 +32,9 @@ type checker struct {
 	misconfigured map[string]variableProblems // path of a backend → problems of its variables
 }
 
-// fail reports a problem with the value at path, or with its absence.
+// fail reports a problem with the value at path, or with its absence. If the value is in a backend
+// and contains variables, the problem is not an error but makes the backend misconfigured, unless
+// strict is true.
 func (c *checker) fail(path, problem, hint string) {
 	e := c.errorAt(path)
 	e.Problem, e.Hint = problem, hint
@@ -94,8 +96,8 @@ func (c *checker) check(cfg *Config) {
 	}
 }
 
-// limits checks the limits. It does not report an invalid limits.page if only limits.message is
-// wrong.
+// limits checks the limits. If limits.message is wrong, it does not report limits.page and
+// limits.outbox, whose bounds depend on limits.message.
 func (c *checker) limits(l Limits) {
 	messageWrong := c.reported["limits.message"] || l.Message < 1024
 	for _, b := range []struct {

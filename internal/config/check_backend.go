@@ -189,7 +189,7 @@ func (c *checker) globs(globs []string, at string) {
 // reservedHeader is the problem in the error about a header that cannot be configured.
 const reservedHeader = "belongs to the protocol or to HTTP itself: the gateway sets it for each request"
 
-// reserved are the HTTP headers that the gateway sets itself in requests to backends. All headers
+// reserved are the HTTP headers that only the gateway may set in requests to backends. All headers
 // that begin with Mcp- are also reserved.
 var reserved = []string{
 	"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type",

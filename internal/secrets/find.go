@@ -195,7 +195,7 @@ func isHeaderFlag(name string) bool {
 		strings.HasPrefix(name, "-") && strings.HasSuffix(strings.ToLower(name), "header")
 }
 
-// isDigestOf reports whether text is a digest and has the name of a digest: COMMIT_SHA.
+// isDigestOf reports whether text is hexadecimal and name is the name of a digest: COMMIT_SHA.
 func isDigestOf(name, text string) bool {
 	parts := splitName(name)
 	if len(parts) == 0 || strings.Trim(text, "0123456789abcdefABCDEF") != "" {
@@ -251,8 +251,8 @@ func (f finder) findInWords(name, text string) []Secret {
 	return all
 }
 
-// wordName returns the name for one word of a text. This is the name of the text if the word is a
-// digest and the name is the name of a digest (see isDigestOf); otherwise it is "".
+// wordName returns the name under which one word of a text is searched: the name of the text if the
+// word is a digest under this name (see isDigestOf), otherwise "".
 func wordName(name, word string) string {
 	if isDigestOf(name, word) {
 		return name

@@ -63,8 +63,8 @@ func tryWriter(f *os.File) func([]byte) (int, error) {
 }
 
 // FastReader returns a reader of f whose reads are cheaper than those of f itself. The reader must
-// not be used concurrently. For files other than pipes and sockets FastReader returns f: a regular
-// file may be in non-blocking mode, but cannot be polled.
+// not be used concurrently. FastReader returns f itself if f is in blocking mode, or is not a pipe
+// or socket: a regular file may be in non-blocking mode, but cannot be polled.
 func FastReader(f *os.File) io.Reader {
 	info, err := f.Stat()
 	if err != nil || !isPipeOrSocket(info) {
