@@ -63,7 +63,8 @@ printed.
 }
 
 // selectTools returns the tools of a backend ("" = all backends). If args contains a name,
-// selectTools returns only the tool with this name.
+// selectTools returns only the tools with this exposed name, and the tools without an exposed name
+// that have this original name.
 func (a *app) selectTools(backend string, args []string) ([]catalog.Entry, error) {
 	var names []string
 	for _, s := range a.backends.Status() {

@@ -82,7 +82,8 @@ func (c *client) makeCalls(ctx context.Context, p *phase, calls int, rate float6
 }
 
 // A run has roundCount rounds. Each round consists of a calm phase, which gets calmShare of the
-// calls of the round, and a phase with faults. A final calm phase ends the run.
+// calls of the round, and a phase with faults. A final calm phase follows. If the p99 is then too
+// high, the run has as many rounds again.
 const (
 	roundCount   = 9
 	calmShare    = 0.3
@@ -143,7 +144,8 @@ func (w *harness) runRounds(ctx context.Context, clients []*client, first int) {
 	w.runPhase(ctx, clients, fmt.Sprintf("quiet %d", first+roundCount), 0, int(part*calmShare))
 }
 
-// withConnected connects all clients, calls do and disconnects them.
+// withConnected connects all clients, calls do and disconnects the clients. The context of do is
+// done after w.limit.
 func (w *harness) withConnected(ctx context.Context, clients []*client,
 	do func(context.Context)) error {
 	limited, end := context.WithTimeout(ctx, w.limit)
