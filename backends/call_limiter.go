@@ -24,7 +24,7 @@ type callLimiter struct {
 	send       func(queuedCall) // sends a call that has a slot
 
 	mu       sync.Mutex
-	closed   bool                     // the backend is draining: calls pass through, see redirect
+	closed   bool                     // the backend is draining: calls are sent without a slot
 	inFlight int                      // slots in use
 	queued   int                      // number of queued calls
 	queues   map[string]*sessionQueue // queues that are not empty, by session

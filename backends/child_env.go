@@ -11,8 +11,8 @@ import (
 // env returns the environment of the backend's process.
 func (b *Backend) env() []string { return childEnv(b.cfg.InheritEnv, b.set.ChildEnv, b.cfg.Env) }
 
-// minimalEnv names the variables that every child gets. Other variables of the gateway may contain
-// secrets.
+// minimalEnv names the variables of the gateway that every child gets. Other variables are not
+// passed on, because they may contain secrets.
 var minimalEnv = map[string][]string{
 	"windows": {
 		"PATH", "PATHEXT", "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "TEMP", "TMP", "USERNAME",

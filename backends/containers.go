@@ -243,9 +243,9 @@ func (ct *container) command(ctx context.Context, env []string, words ...string)
 	return err
 }
 
-// removeFiles removes the files of a container that is gone, or was not started. It also removes a
-// file with the id that the user has configured, because the engine would not start another
-// container while that file exists.
+// removeFiles removes the files of a container that is gone, or was not started. It removes the
+// file with the id even if the user has configured its path, because the engine would not start
+// another container while that file exists.
 func (ct *container) removeFiles() {
 	_ = os.Remove(ct.CIDFile)
 	if ct.record != "" {

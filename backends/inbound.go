@@ -136,7 +136,8 @@ func namesOrigin(m wire.Message) bool {
 //
 //  1. a per-session connection: its session;
 //  2. the call on whose stream the message arrived: its session;
-//  3. a single client: one of its sessions, see soleSession;
+//  3. a single client: the session of its calls in flight, that of the oldest call if they belong
+//     to several; see soleSession if there are none, or if the message names a task or elicitation;
 //  4. on stdio: the only session with calls in flight, unless the message names a task or
 //     elicitation. For a modern server only sessions with a log level count.
 //

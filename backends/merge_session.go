@@ -46,7 +46,7 @@ func (bc *backendConn) addSubscriptions(session string, uris []string) {
 		bc.subs.removeAll(session, false)
 	}
 	if !bc.isPerSession() && !bc.subs.empty() {
-		bc.wakeLocked() // it may be stopped until there is demand
+		bc.wakeLocked() // it may be stopped and wait for demand
 	}
 	bc.signalReopen()
 }

@@ -114,7 +114,7 @@ type Set struct {
 	waitOver    bool                // waitTimer has fired
 	viewChanged chan struct{}       // closed when view is replaced
 	loggedNames map[loggedName]bool // new names that were logged
-	// snapshot of the lists that clients could receive last; until then, of the preceding run
+	// the last snapshot whose lists clients could receive; at first, the names of the last run
 	lastSnapshot *catalog.Snapshot
 	// clients may have received lists in this run, so lastSnapshot is a snapshot of this run
 	listsSent bool

@@ -187,8 +187,9 @@ func (s *supervisor) failed(now time.Time, reason error, random float64) {
 }
 
 // resetBackoff forgets the failures. A scheduled try is moved to at most pause from now, and calls
-// are queued for it. The pauses after further failures begin with at most firstPause again, even if
-// pause is longer.
+// are queued for it. The pauses after further failures begin with firstPause again. If the last
+// failure is recorded a second time (see failed), the pause that restarts is at most firstPause,
+// even if the argument pause is longer.
 func (s *supervisor) resetBackoff(now time.Time, pause time.Duration) {
 	if s.state != BackingOff && s.state != BreakerOpen {
 		return

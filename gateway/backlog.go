@@ -16,9 +16,9 @@ const (
 	backlogLogInterval = 10 * time.Second
 )
 
-// isBacklogged reports whether so much unsent data is queued for the client that notifications
-// must be delayed or dropped. If all of them were queued, a backend that sends faster than the
-// client reads would fill the queue, which ends the session with its calls at all backends.
+// isBacklogged reports whether so much unsent data is queued for the client that notifications must
+// be delayed or dropped. If every notification were queued, a backend that sends faster than the
+// client reads would fill the queue. A full queue ends the session and its calls at all backends.
 // isBacklogged logs a warning at most once per backlogLogInterval.
 func (s *Session) isBacklogged(backend string) bool {
 	if !s.peer.Backlogged() {

@@ -21,7 +21,7 @@ type CallInfo struct {
 	Principal string // authenticated identity; "" if there is no authentication
 	ID        wire.ID
 	Method    string
-	Name      string // name of a tool or prompt, as in the request; URI; or task id
+	Name      string // as in the request: name of a tool or prompt, URI, or task id
 	Arguments []byte // as sent by the client, nil if absent
 
 	Route     catalog.Route // zero until resolved

@@ -36,8 +36,8 @@ func capabilityFor(m wire.Message) (a requiredCapability, ok bool) {
 	return requiredCapability{}, false
 }
 
-// missing returns the undeclared capability, or the undeclared member of a declared capability, of
-// a client with these capabilities; "" if nothing is missing.
+// missing returns what a client with these capabilities has not declared: the capability, or the
+// member of a declared capability; "" if nothing is missing.
 func (a requiredCapability) missing(caps []byte) string {
 	switch {
 	case !catalog.Declares(caps, a.capability):

@@ -42,7 +42,7 @@ func (sr *serverRequest) recordResponse(m wire.Message) wire.Message {
 	return sr.s.toBackendTaskIDs(sr.backend, m)
 }
 
-// filterTasks removes the tasks that were not created for the backend from a tasks/list response.
+// filterTasks removes from a tasks/list response the tasks that were not created for the backend.
 func (sr *serverRequest) filterTasks(m wire.Message) wire.Message {
 	list, _ := wire.Lookup(m.Raw(), "result", "tasks")
 	var filtered [][]byte

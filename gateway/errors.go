@@ -112,8 +112,8 @@ func (c *clientCall) clientText(err error) string {
 		exit.Status+"; its last output is in the gateway's log")
 }
 
-// errMissingCapability returns the error for a modern client that lists the capabilities required
-// by a call.
+// errMissingCapability returns an error for a modern client. The error lists the capabilities that
+// a call requires.
 func errMissingCapability(required []byte, format string, args ...any) *wire.Error {
 	e := wire.Errorf(protocol.CodeMissingCapability, "Missing client capability: "+format, args...)
 	e.Data = wire.EditObject(nil, nil, wire.Member{Key: "requiredCapabilities", Text: required})

@@ -59,9 +59,9 @@ func resolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) (catalog.R
 }
 
 // mayResolveNamed returns the mayResolveLater function for tools or prompts. While backends are
-// starting, any name of a client that has not read a list may resolve later. For other clients
-// only a name with the prefix of a starting backend may, because the list contained all other
-// names.
+// starting, any name of a client that has not read a list may resolve later. For other clients,
+// only a name with the prefix of a starting backend may resolve later, because the list that they
+// have read contained all other names.
 func mayResolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) bool {
 	return func(c *clientCall, v *catalog.View) bool {
 		return c.lastListed(kind) == nil && !v.Complete || v.MayResolveLater(c.Name)

@@ -34,9 +34,10 @@ const (
 // An Outcome describes the end of a call.
 type Outcome struct {
 	Kind   OutcomeKind
-	Code   int           // of the error, if there is one
-	Reason string        // text of the gateway, if the backend did not respond
-	Result []byte        // result or error object of the backend, nil if it sent none
+	Code   int    // code of the error; 0 = no error
+	Reason string // text of the gateway, if the backend did not respond
+	// result or error object of the backend, or a result of the gateway; nil = none
+	Result []byte
 	Queued time.Duration // time until the call was sent; until its end if it was not sent
 	Dur    time.Duration // time since the call was sent; 0 if it was not sent
 }

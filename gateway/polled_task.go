@@ -32,7 +32,7 @@ type polledTask struct {
 
 	mu        sync.Mutex
 	askedKeys map[string]bool // input requests already sent to the client
-	lastTask  []byte          // last known state, as of 2025-11-25; nil = none
+	lastTask  []byte          // last known state, in the form of 2025-11-25; nil = none
 	final     bool            // lastTask no longer changes
 	result    []byte          // result of a call that has not become a task at the backend
 	budget    *quota.Bytes    // byte budget from which the size of result was acquired

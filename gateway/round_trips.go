@@ -235,7 +235,7 @@ func (c *clientCall) sendAndWait(ctx context.Context, request wire.Message) ([]b
 }
 
 // inputDeclined returns the final response of a call whose client does not supply the input: for a
-// tool call a result with isError, so that the model can react, for other calls an error.
+// tool call a result with isError, so that the model can react; for any other call an error.
 func (c *clientCall) inputDeclined(err *wire.Error) wire.Message {
 	if !c.isMethod(protocol.MethodToolsCall) {
 		return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError,

@@ -125,7 +125,7 @@ func (sr *serverRequest) send() {
 	sr.sent = true
 	sr.toClient.Handler, sr.toClient.Token = sr, sr.r.Token()
 	sr.toClient.RelatedTo = sr.s.trackServerRequest(sr).relatedID()
-	// sr.mu stays locked during sending, as c.mu in clientCall.send.
+	// sr.mu stays locked during sending, like c.mu in clientCall.send.
 	sr.s.peer.Send(sr.s.toClientTaskIDs(sr.backend, sr.labelled()), &sr.toClient)
 }
 
