@@ -65,7 +65,7 @@ func (i Item) repairInputSchema(r *repair) (repaired Item, schema []byte, reason
 		end := int32(len(i.raw) - 1)
 		r.note("inputSchema", "is missing and is added")
 		return i.replaceRange(end, end, `,"inputSchema":{`+objectTypeMember+`}`), nil, ""
-	// PHP writes {} in this way
+	// PHP writes {} as []
 	case wire.IsNull(schema) || isArray(schema) && len(wire.Elements(schema)) == 0:
 		r.note("inputSchema", "was not an object and is replaced by {"+objectTypeMember+"}")
 		return i.replaceRange(at, at+int32(len(schema)), `{`+objectTypeMember+`}`), nil, ""

@@ -99,8 +99,8 @@ func adaptBlock(i int, block []byte, to Features) []byte {
 	return block
 }
 
-// audioAsResource converts audio to an embedded resource. The URI that the resource must have
-// cannot be read, but is unique within a result.
+// audioAsResource converts audio to an embedded resource. A resource must have a URI. This URI is
+// unique within a result, but clients cannot read it.
 func audioAsResource(i int, audio []byte) []byte {
 	put := []wire.Member{{Key: "uri", Text: wire.Quote("audio://content/" + strconv.Itoa(i))}}
 	if mime, _ := wire.Lookup(audio, "mimeType"); mime != nil {

@@ -86,7 +86,7 @@ func SanitizeTask(task []byte, id string) []byte {
 
 // SanitizeCreateTaskResult converts a modern server's result with a created task to a valid result
 // with the client's task id. It removes the outcome and the input requests, which must not be in
-// such a result.
+// such a result; a status that requires them becomes working.
 func SanitizeCreateTaskResult(result []byte, id string) []byte {
 	result = dropMembers(result, func(key string) bool {
 		return key == "requestState" || key == "result" || key == "error" || key == "inputRequests"
@@ -116,7 +116,7 @@ func NewTaskNotification(task []byte) wire.Message {
 
 // CreateTaskResultToModern converts the legacy result that contains a created task to the modern
 // form. Members beside the task become members of the result, unless the task has a member of that
-// name.
+// name or the name has a meaning in modern tasks.
 func CreateTaskResultToModern(result []byte) []byte {
 	task, _ := wire.Lookup(result, "task")
 	put := []wire.Member{{Key: "resultType", Text: []byte(`"task"`)}}
