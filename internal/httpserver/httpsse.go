@@ -46,7 +46,7 @@ func relativePrefix(path string) string {
 	return strings.Repeat("../", len(path)-len(strings.TrimRight(path, "/")))
 }
 
-// postHTTPSSE serves a POST to /message. Responses are sent on the session's stream.
+// postHTTPSSE serves a POST to /message or /messages. Responses are sent on the session's stream.
 func (srv *Server) postHTTPSSE(w http.ResponseWriter, r *http.Request, principal principalID) {
 	if r.Method != http.MethodPost {
 		srv.reject(w, r, methodNotAllowed("POST, OPTIONS"))

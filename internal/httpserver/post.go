@@ -32,7 +32,7 @@ func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal p
 		srv.serveInitialize(w, r, p, principal)
 		return
 	case p.m.Method() == protocol.MethodServerDiscover && key == "":
-		// A modern client whose header was lost falls back to initialize.
+		// After this error, a modern client whose header was lost falls back to initialize.
 		herr = newHTTPError(http.StatusNotFound, "Method not found: server/discover").
 			withCode(wire.CodeMethodNotFound)
 	case key == "":

@@ -11,9 +11,13 @@ import (
 // Write implements transport.Writer. It chooses the stream of m:
 //
 //   - a response: the stream of its POST;
-//   - a message related to an unanswered request: the stream of that request;
+//   - a message related to an unanswered request: the stream of that request, unless the stream is
+//     abandoned or sent as JSON. A server request goes to the standalone stream if only the
+//     standalone stream has a reader;
 //   - any other message: the standalone stream, which keeps the message until the client opens the
 //     stream.
+//
+// With HTTP+SSE the session has only the standalone stream.
 //
 // A response is dropped if it has no stream, because the client has cancelled the request or can no
 // longer be reached. Write never waits for the client. Options.MessageLimit limits the unsent

@@ -83,8 +83,9 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 	return g, nil
 }
 
-// startWatchdog starts a watchdog if there is a shell. It fails if the shell exists but cannot be
-// started, because a failed start of a backend is better than orphans.
+// startWatchdog starts a watchdog, unless /bin/sh is missing or may not be executed. It fails if
+// the shell cannot be started for another reason, because a failed start of a backend is better
+// than orphans.
 func startWatchdog(marker string) (*Group, error) {
 	g := &Group{envMarker: marker}
 	watchdog := exec.Command("/bin/sh", "-c", watchdogScript, "sh",

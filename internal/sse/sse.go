@@ -13,9 +13,11 @@ import (
 )
 
 // A Reader reads server-sent events as defined in the WHATWG's HTML standard (§9.2.6). It keeps the
-// data that is needed to resume a stream. It deviates from the standard in one point: if a stream
-// ends in an orderly way before the blank line that ends an event, the event is still delivered,
-// because JSON data itself shows whether the data is complete.
+// data that is needed to resume a stream. It deviates from the standard in three points:
+//   - If a stream ends in an orderly way before the blank line that ends an event, the event is
+//     still delivered, because JSON data itself shows whether the data is complete.
+//   - An event with empty data is not delivered.
+//   - An id with control characters counts as no id, because it cannot be sent in a header.
 //
 // The Reader never modifies a slice that it has returned. Data of one line is a part of the read
 // buffer, without a copy; only data of several lines is copied.

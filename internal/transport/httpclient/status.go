@@ -55,7 +55,8 @@ func suggestsOtherTransport(status int) bool {
 // 3). Servers also send 400 or 410 with one of several errors, or another status with "session not
 // found". failure is the error in the response; it has no code if the body is not a message. hasID
 // is true if the response has the id of the request: a response with 404 is then an ordinary
-// response, unless its error mentions the session.
+// response, unless the code or the text of its error is that of an unknown session. Without this
+// id, 404 is an ordinary response only with the code of an unknown method.
 func isSessionLost(status int, failure *wire.Error, hasID bool) bool {
 	text := strings.ToLower(failure.Message)
 	switch status {
