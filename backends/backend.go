@@ -43,12 +43,13 @@ type Status struct {
 
 // A Backend is one MCP server and its known state.
 type Backend struct {
-	set           *Set
-	cfg           config.Backend // without filters and instructions, see WithoutRuntimeKeys
-	serverKey     string         // identifies the program or URL; see serverKeyOf
-	filters       atomic.Pointer[config.Filters]
-	log           *slog.Logger
-	outputLog     *slog.Logger // logger for the output of the backend, see rateLimitedHandler
+	set       *Set
+	cfg       config.Backend // without filters and instructions, see WithoutRuntimeKeys
+	serverKey string         // identifies the program or URL; see serverKeyOf
+	filters   atomic.Pointer[config.Filters]
+	log       *slog.Logger
+	// rate-limited, for records about the output and the lists of the backend
+	outputLog     *slog.Logger
 	shared        *backendConn
 	limiter       *callLimiter
 	receiveQuota  *transport.ReceiveQuota

@@ -23,10 +23,11 @@ import (
 // capabilities of that client. A modern backend receives the capabilities with each request, so all
 // sessions share one connection.
 type backendConn struct {
-	b         *Backend
-	session   string // session of a per-session connection; "" = shared connection
-	log       *slog.Logger
-	outputLog *slog.Logger // logger for the output of the backend, see rateLimitedHandler
+	b       *Backend
+	session string // session of a per-session connection; "" = shared connection
+	log     *slog.Logger
+	// rate-limited, for records about the output and the lists of the backend
+	outputLog *slog.Logger
 
 	refreshing atomic.Int32 // number of list refreshes that run or are about to run
 

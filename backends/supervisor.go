@@ -154,8 +154,8 @@ func (s *supervisor) up(now time.Time) (downtime time.Duration) {
 	return downtime
 }
 
-// disconnected notes that the connection is no longer ready, and the reason. A call of failed
-// follows, and may have a better reason.
+// disconnected notes that the connection is no longer ready, and the reason. The caller then calls
+// failed, possibly with a more precise reason.
 func (s *supervisor) disconnected(now time.Time, why error) {
 	s.state, s.reason, s.nextTry = BackingOff, why, time.Time{}
 	s.downAt = now

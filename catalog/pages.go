@@ -56,7 +56,8 @@ func (l *list) digest(size int) (d textDigest) {
 	return d
 }
 
-// writePages writes the list in pages of at most size bytes. A page has at least one entry.
+// writePages writes the list in pages of at most size bytes. A larger entry gets a page of its own,
+// and an empty list has one empty page.
 func (l *list) writePages(size int) pages {
 	var p pages
 	rest := l.entries

@@ -291,7 +291,8 @@ func truthy(value any) bool {
 	return true
 }
 
-// A nesting is the depth of a schema, and whether the JavaScript stops at the first error there.
+// A nesting is the depth of a schema, and whether the code that Ajv generates for it stops at the
+// first error.
 type nesting struct {
 	depth             int
 	stopsAtFirstError bool

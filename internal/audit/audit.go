@@ -43,8 +43,9 @@ type Record struct {
 	Time    time.Time // zero = the time of Write
 	Session string    // the gateway's id of the session
 	Client  string    // name/version of clientInfo
-	// Principal is the number of the client's token in the configuration; "" if the
-	// configuration has at most one token.
+	// Principal is the number of the client's token; "" if there is no token, or if it is the
+	// only one since the start. At the start tokens are numbered in their order. A token that a
+	// reload adds gets a number that was not used before; remaining tokens keep theirs.
 	Principal string
 
 	// ID is the raw JSON text of the client's id. The text is logged as a string, so that the types

@@ -6,8 +6,9 @@ import (
 )
 
 // A backlogQuota limits the unsent bytes of all connected clients together. When the limit is
-// exceeded, it disconnects the client with the largest backlog. Callers report changes of a
-// backlog, so that they need not hold a lock.
+// exceeded, it disconnects the client with the largest backlog. Callers add
+// differences instead of sizes. The order of differences does not matter, so that callers need not
+// hold a lock during add.
 type backlogQuota struct {
 	limit int64
 
