@@ -80,8 +80,9 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	return nil
 }
 
-// removeEarly removes the backends that are not in the new configuration, and applies its catalog
-// options. It does nothing if the backends were not started, or if nothing would change.
+// removeEarly removes the backends that are not in the new configuration, except renamed ones, and
+// applies its catalog options. It does nothing if the backends were not started, or if nothing
+// would change.
 func (s *Set) removeEarly(change Change) {
 	before := s.current()
 	backends := change.Backends
@@ -107,7 +108,7 @@ func (s *Set) removeEarly(change Change) {
 	}
 }
 
-// replaceTable makes next the current table, and drains the backends that are not in it.
+// replaceTable makes the table next the current one, and drains the backends that are not in it.
 func (s *Set) replaceTable(next *backendTable) {
 	s.mu.Lock()
 	before := s.current()
@@ -116,7 +117,7 @@ func (s *Set) replaceTable(next *backendTable) {
 	s.drainRemoved(before, next)
 }
 
-// drainRemoved drains the backends of before that are not in next.
+// drainRemoved drains the backends of the table before that are not in the table next.
 func (s *Set) drainRemoved(before, next *backendTable) {
 	for _, b := range before.all {
 		if !next.has(b) {
@@ -142,7 +143,7 @@ func (s *Set) replaceBeforeStart(next *backendTable) bool {
 
 // startNew starts new backends, and waits until each is settled, for applyTimeout at most. ready is
 // called with the backends that are not settled: first after a second, and again after each further
-// backend that settles.
+// backend that settles. It is not called when all are settled.
 func (s *Set) startNew(ctx context.Context, newcomers []*Backend, onSlowStart func(names []string),
 	ready func(missing []*Backend)) {
 	for _, b := range newcomers {
@@ -186,7 +187,7 @@ func (s *Set) startNew(ctx context.Context, newcomers []*Backend, onSlowStart fu
 }
 
 // awaitSettled waits until all backends are settled, timeout fires, or ctx is done. It returns the
-// backends that are not settled.
+// backends that are not settled, without those that are started on demand.
 func awaitSettled(ctx context.Context, some []*Backend,
 	timeout <-chan time.Time) (missing []*Backend) {
 	for _, b := range some {
@@ -213,8 +214,8 @@ func awaitSettled(ctx context.Context, some []*Backend,
 	return missing
 }
 
-// replaceTableLocked makes next the current table. The caller must drain the removed backends
-// afterwards.
+// replaceTableLocked makes the table next the current one. The caller must drain the removed
+// backends afterwards.
 func (s *Set) replaceTableLocked(next *backendTable) {
 	t := s.current()
 	next.draining = t.draining

@@ -28,7 +28,7 @@ type Status struct {
 	// Settled is true if the backend has listed its catalog, or failed once, in this run of the
 	// gateway. It is also true if the backend need not start to be listed (lazy, with a cache).
 	Settled     bool
-	StartupTime time.Duration // time from the start until Settled
+	StartupTime time.Duration // time from the latest start to the latest listing or failure
 
 	// globs of its filters that match none of its entries, as in config.Filter.Unmatched
 	Unmatched []string
@@ -48,7 +48,7 @@ type Backend struct {
 	serverKey string         // identifies the program or URL; see serverKeyOf
 	filters   atomic.Pointer[config.Filters]
 	log       *slog.Logger
-	// rate-limited, for records about the output and the lists of the backend
+	// rate-limited, for records that may be frequent, such as those about the output of the backend
 	outputLog     *slog.Logger
 	shared        *backendConn
 	limiter       *callLimiter
@@ -175,9 +175,10 @@ func (b *Backend) needsSessionConn(session string) bool {
 	return d.generation != protocol.Modern || d.bothGenerations && b.sessionFollowsClient(session)
 }
 
-// openSessionConn creates a session's own connection. If the session is over, the connection is
-// closed from the start. The session's subscriptions move there from the shared connection, because
-// from now on the session's calls change the state of another server process.
+// openSessionConn creates a session's own connection, or returns the connection that another
+// goroutine has just created. If the session is over, the connection is closed from the start. The
+// session's subscriptions move there from the shared connection, because from now on the session's
+// calls change the state of another server process.
 func (b *Backend) openSessionConn(session string) *backendConn {
 	b.opening.Lock()
 	defer b.opening.Unlock()
@@ -218,7 +219,8 @@ func (b *Backend) sessionFollowsClient(session string) bool {
 	return b.cfg.Sharing == "session" && b.set.isSessionClient(session)
 }
 
-// endSession closes the session's connection and removes its calls and subscriptions.
+// endSession closes the session's connection, ends the session's calls that wait for a slot, and
+// removes its subscriptions.
 func (b *Backend) endSession(session string) {
 	b.limiter.endSession(session)
 	b.mu.Lock()
@@ -265,7 +267,7 @@ func (b *Backend) currentListing() (catalog.Listing, bool) {
 }
 
 // whyUnlisted returns the reason that the backend has never listed its tools, nil if it has listed
-// them.
+// them or no reason is known.
 func (b *Backend) whyUnlisted() error {
 	b.mu.Lock()
 	known, listErrs := b.raw[catalog.Tools] != nil, b.listErrs

@@ -26,7 +26,7 @@ type backendConn struct {
 	b       *Backend
 	session string // session of a per-session connection; "" = shared connection
 	log     *slog.Logger
-	// rate-limited, for records about the output and the lists of the backend
+	// rate-limited, for records that may be frequent, such as those about the output of the backend
 	outputLog *slog.Logger
 
 	refreshing atomic.Int32 // number of list refreshes that run or are about to run
@@ -53,7 +53,7 @@ type backendConn struct {
 
 	// For a modern backend:
 	retryQueue        []queuedCall // calls to be sent once more
-	needsRediscovery  bool         // server may be outdated
+	needsRediscovery  bool         // the information in server may be outdated
 	pendingSubscribes []queuedCall // subscribe calls that wait for an acknowledged listen
 	// the current subscriptions/listen, nil if there is none
 	listen        *listenStream
@@ -115,14 +115,14 @@ func (bc *backendConn) lastStartFailed() bool {
 	return bc.sup.lastStartFailed
 }
 
-// wake starts the shared connection if it is stopped and waits for demand.
+// wake starts the shared connection if it is stopped until there is demand.
 func (bc *backendConn) wake() {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	bc.wakeLocked()
 }
 
-// wakeLocked starts a shared connection that is stopped and waits for demand. For a per-session
+// wakeLocked starts a shared connection that is stopped until there is demand. For a per-session
 // connection it starts the goroutine, unless the goroutine runs already or the session is over.
 func (bc *backendConn) wakeLocked() {
 	switch {
@@ -168,8 +168,8 @@ func (bc *backendConn) markReady(p *peer.Peer) {
 }
 
 // markDisconnected notes that the connection of p has ended, and the reason if it is known. From
-// now on calls are queued for the next connection. A call of markFailed follows when nothing of the
-// old connection is left.
+// now on calls are queued for the next connection. The method markFailed is called later, when
+// nothing of the old connection is left.
 func (bc *backendConn) markDisconnected(p *peer.Peer, why error) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -238,8 +238,8 @@ func (bc *backendConn) close() {
 	}
 }
 
-// whyUnavailable returns the current fault of the backend, in the form of the error of a failed
-// call; nil if no fault is known.
+// whyUnavailable returns the current fault of the backend, nil if no fault is known. If the backend
+// is not running, the fault has the form of the error of a failed call.
 func (bc *backendConn) whyUnavailable() error {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

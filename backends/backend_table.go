@@ -132,8 +132,8 @@ func (t *backendTable) keeping(stays func(*Backend) bool, names []string) *backe
 	return &next
 }
 
-// withPredecessors returns a copy of the table in which each backend of missing is replaced by the
-// backend of the same name in now, if there is one.
+// withPredecessors returns a copy of the table in which each of the missing backends is replaced by
+// the backend of the same name in the table now, if there is one.
 func (t *backendTable) withPredecessors(missing []*Backend, now *backendTable) *backendTable {
 	next := *t
 	next.all, next.byName = nil, make(map[string]*Backend)

@@ -28,8 +28,8 @@ type breaker struct {
 	reason   error         // reason of the last failure
 }
 
-// fail counts a failure. random, from the interval [0,1), lengthens the pause by up to a quarter,
-// so that backends that have failed at the same time are not retried at the same time.
+// fail counts a failure. The argument random, from the interval [0,1), lengthens the pause by up to
+// a quarter, so that backends that have failed at the same time are not retried at the same time.
 func (b *breaker) fail(now time.Time, reason error, random float64) {
 	b.failures++
 	b.setPause(now, reason, backoffAfter(b.failures), random)
@@ -62,8 +62,8 @@ type sessionBreaker struct {
 	sharedBreaker *breaker
 }
 
-// allowStart requests a start. If the start is refused, reason is not nil and next is the time for
-// the next request.
+// allowStart requests a start. If the start is refused, the result reason is not nil, and the
+// result next is the time for the next request.
 func (sb *sessionBreaker) allowStart(now time.Time, random float64) (next time.Time, reason error) {
 	switch {
 	case sb.sharedBreaker != nil:
@@ -84,7 +84,7 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// failed notes that a session's start failed.
+// failed is called when a session's start has failed.
 func (sb *sessionBreaker) failed(now time.Time, session string, reason error, random float64) {
 	if sb.failedSessions[session] && !sb.isOpen() {
 		return
@@ -98,5 +98,5 @@ func (sb *sessionBreaker) failed(now time.Time, session string, reason error, ra
 	sb.fail(now, reason, random)
 }
 
-// up notes that a session's start succeeded.
+// up is called when a session's start has succeeded.
 func (sb *sessionBreaker) up() { sb.breaker, sb.failedSessions = breaker{}, nil }

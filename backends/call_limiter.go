@@ -14,9 +14,10 @@ import (
 
 // A callLimiter limits the calls of clients that are in flight at a backend, over all of its
 // connections (max_in_flight). A call gets a slot before it is sent or is queued for a start, and
-// holds the slot until the call ends, however often it is sent. If no slot is free, the call is
-// queued for at most queue_wait. Sessions take turns, so that a session with many calls does not
-// delay the others: see grantNextLocked and evictLocked.
+// holds the slot until the call ends, however often it is sent. Requests about tasks and
+// subscriptions need no slot. If no slot is free, the call is queued for at most queue_wait.
+// Sessions take turns, so that a session with many calls does not delay the others: see
+// grantNextLocked and evictLocked.
 type callLimiter struct {
 	limit      int // 0 = no limit
 	queueLimit int // number of calls that may be queued
@@ -169,7 +170,8 @@ func (cl *callLimiter) removeLocked(sq *sessionQueue, i int) *callSlot {
 }
 
 // grantNextLocked gives a released slot to the first queued call of the next session, and moves the
-// session to the end of the ring. It returns nil if no call is queued.
+// session to the end of the ring if it has further queued calls. It returns nil if no call is
+// queued.
 func (cl *callLimiter) grantNextLocked() *callSlot {
 	if len(cl.ring) == 0 {
 		cl.inFlight--

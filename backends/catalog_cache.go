@@ -22,10 +22,10 @@ import (
 const legacyName = "legacy"
 
 // A catalogCache is the content of the file with a backend's last known catalog. The file is a JSON
-// object. Among others, it has a member for each list, in the form of the result of the list
-// request, and a member for the generation if the backend is unprobeable. Gateways may share a
-// file: it is written completely under another name, and then renamed. Files that are unused for a
-// long time are removed; see prune.
+// object. Among others, it has a member for each list that was read, in the form of the result of
+// the list request, and a member for the generation if the backend is unprobeable. Gateways may
+// share a file: it is written completely under another name, and then renamed. Files that are
+// unused for a long time are removed; see prune.
 type catalogCache struct {
 	instructions string
 	capabilities []byte
@@ -206,7 +206,7 @@ func writeFile(path string, text []byte) error {
 	return atomicfile.Write(path, text, atomicfile.Options{Temp: temp})
 }
 
-// copyFrom copies the known state of old, a backend with the same name, if old runs the same
+// copyFrom copies the known state of the backend old, which has the same name, if it runs the same
 // program. The effect is like that of the cache.
 func (b *Backend) copyFrom(old *Backend) {
 	if b.serverKey != old.serverKey {

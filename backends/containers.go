@@ -226,8 +226,8 @@ func readCIDFile(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// command runs an engine command about the container. command returns no error if the container
-// does not exist or is already being removed.
+// command runs an engine command about the container. It returns no error if the container does not
+// exist or is already being removed.
 func (ct *container) command(ctx context.Context, env []string, words ...string) error {
 	text, err := child.Run(ctx, child.Command{
 		Path: ct.Engine[0], Args: slices.Concat(ct.Engine[1:], words), Env: env, Dir: ct.Dir,
@@ -324,8 +324,8 @@ func (ct *container) isTrusted(all []*Backend, dir string) bool {
 	return known && own
 }
 
-// orphanedContainers returns the containers of gateways that have ended. It removes records that
-// are damaged, too old or too many.
+// orphanedContainers returns the containers of gateways that have ended. It removes damaged
+// records, abandoned temporary files and, of these gateways, records that are too old or too many.
 func orphanedContainers(dir string, hasExited func(owner []byte) bool,
 	now time.Time) (orphans []*container) {
 	entries, err := os.ReadDir(dir)

@@ -33,8 +33,8 @@ func isUndecided(err error) bool {
 	return !isLost || lost.MayHaveRun
 }
 
-// discoverOverHTTP is discover with probeTimeout, for a server behind a URL whose generation is
-// not configured.
+// discoverOverHTTP calls discover with the timeout probeTimeout, for a server behind a URL whose
+// generation is not configured.
 func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	wait := bc.b.probeTimeout()
 	probeCtx, stop := context.WithTimeoutCause(ctx, wait,
@@ -100,7 +100,7 @@ func supportedRevisions(data []byte) []string {
 	return stringArray(value)
 }
 
-// stringArray returns the strings of a JSON array.
+// stringArray returns the strings of a JSON array, maxEntries at most.
 func stringArray(array []byte) (all []string) {
 	wire.EachElement(array, func(value []byte) bool {
 		all = append(all, wire.Unquote(value))

@@ -75,8 +75,8 @@ func (b *Backend) drain() {
 	})
 }
 
-// startDraining stops the sending of calls. It returns the queued calls, and the subscriptions
-// of each session.
+// startDraining stops the sending of calls. It returns the queued calls, and the accepted
+// subscriptions of each session.
 func (bc *backendConn) startDraining() ([]queuedCall, map[string][]string) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

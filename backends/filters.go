@@ -174,8 +174,8 @@ func (bc *backendConn) resubscribePermitted(before, after config.Filter) {
 	bc.signalReopen()
 }
 
-// setItemsLocked stores all entries of a kind that the backend lists, and publishes those that
-// its filters permit in listing.
+// setItemsLocked stores all entries of a kind that the backend lists, and puts those that its
+// filters permit into the field listing.
 func (b *Backend) setItemsLocked(k catalog.Kind, items []catalog.Item) {
 	b.items[k] = items
 	permitted := items

@@ -84,8 +84,8 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 }
 
 // withDiscoverError adds an earlier failure of server/discover to err, the error of initialize. It
-// returns err alone if initialize could not be sent or failed in the same way, because then the
-// generation is not the reason.
+// returns err alone if there was no such failure, if another try follows at once, or if initialize
+// could not be sent or failed in the same way, because then the generation is not the reason.
 func (bc *backendConn) withDiscoverError(ctx context.Context, err error) error {
 	if lost, isLost := errors.AsType[*transport.CallLostError](err); isLost && !lost.MayHaveRun {
 		return err

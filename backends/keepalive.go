@@ -41,7 +41,7 @@ type keepAlive struct {
 	hasAnswered bool      // it has responded to a ping
 }
 
-// startKeepAlive watches a connection until ctx is done or end is called.
+// startKeepAlive watches a connection until ctx is done or the function end is called.
 func (bc *backendConn) startKeepAlive(ctx context.Context, h *inboundHandler,
 	s serverInfo) (end func()) {
 	k := &keepAlive{conn: bc, peer: h.peer, pings: !s.modern}

@@ -14,7 +14,8 @@ import (
 )
 
 // Limits of each list of one backend; the size of a list in bytes is limited like the size of a
-// message. Entries beyond a limit are left out, with a warning in the log.
+// message, but the page that exceeds this limit is still included. Entries beyond a limit are left
+// out, with a warning in the log.
 const (
 	maxPages   = 1000
 	maxEntries = 10000
@@ -191,9 +192,9 @@ func (b *Backend) isSuspicious(k catalog.Kind, f catalog.Issue) bool {
 		b.permitsEntry(k, f.ConflictsWith))
 }
 
-// storeLists stores the lists that were read, and the errors of the others. counts is passed to
-// settle. It is false if the connection is over: then markFailed settles the backend later,
-// together with the reason for the end.
+// storeLists stores the lists that were read, and the errors of the others. The argument counts is
+// passed to settle. It is false if the connection is over: then markFailed settles the backend
+// later, together with the reason for the end.
 func (b *Backend) storeLists(read []*listRead, s serverInfo, counts bool) {
 	b.mu.Lock()
 	raw, knownTools, errs := b.raw, b.items[catalog.Tools], b.listErrs

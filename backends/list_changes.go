@@ -31,8 +31,8 @@ func (b *Backend) refreshTools() {
 	b.requestRefresh(catalog.Tools.ChangedNotification(), func(catalog.Kind) {})
 }
 
-// refreshKinds requests the lists of the kinds for which wanted returns true, in one round, and
-// reports whether there are any. It calls both functions with b.mu held.
+// refreshKinds requests the lists of the kinds for which the function wanted returns true, in one
+// round, and reports whether there are any. It calls both functions with b.mu held.
 func (b *Backend) refreshKinds(wanted func(catalog.Kind) bool, note func(catalog.Kind)) bool {
 	some := false
 	b.mu.Lock()

@@ -55,8 +55,8 @@ type listenLoop struct {
 	pause     time.Duration
 }
 
-// startListenLoop keeps a listen at a modern server open until ctx is done or stop is called. It
-// returns nil for a legacy server and for a per-session connection.
+// startListenLoop keeps a listen at a modern server open until ctx is done or the method stop is
+// called. It returns nil for a legacy server and for a per-session connection.
 func (bc *backendConn) startListenLoop(ctx context.Context, p *peer.Peer,
 	s serverInfo) *listenLoop {
 	if !s.modern || bc.isPerSession() {
@@ -179,7 +179,8 @@ func (ll *listenLoop) isReady() bool {
 	}
 }
 
-// awaitChange waits until the listen must be replaced or has ended.
+// awaitChange waits until the listen must be replaced or has ended. If it has ended, awaitChange
+// also waits until the next try is due.
 func (ll *listenLoop) awaitChange(ctx context.Context, hasUnused bool) {
 	var ended peer.ResponseChan // nil blocks forever
 	if ll.current != nil {
@@ -278,7 +279,7 @@ func (ll *listenLoop) wantedFilter() (params []byte, uris []string) {
 }
 
 // closeCurrent ends the current listen, if there is one. On stdio it also waits for the end of the
-// listen.
+// listen, for listenEndTimeout at most.
 func (ll *listenLoop) closeCurrent(ctx context.Context) {
 	ls := ll.current
 	if ls == nil {

@@ -33,7 +33,7 @@ func (ls *listenStream) matches(m wire.Message) bool {
 		wire.Unquote([]byte(id)) == string(ls.call.ID())
 }
 
-// open opens a listen and waits until the server has acknowledged it.
+// open opens a listen and waits until the server has acknowledged it, for ackTimeout at most.
 func (ll *listenLoop) open(ctx context.Context, params []byte,
 	uris []string) (*listenStream, error) {
 	bc := ll.conn

@@ -24,9 +24,9 @@ const (
 	longestReportPause = time.Hour
 )
 
-// A rateLimitedHandler limits the log records that the output of one backend causes: lines on
-// stderr, malformed messages, issues. Events such as the end of the backend are logged
-// elsewhere and never dropped.
+// A rateLimitedHandler limits the log records about one backend that may be frequent, such as those
+// about lines on stderr, malformed messages and issues. Events such as the end of the backend are
+// logged elsewhere and never dropped.
 type rateLimitedHandler struct {
 	slog.Handler
 	*logLimiter
@@ -42,10 +42,10 @@ type logLimiter struct {
 	dropped      int // number of dropped records since the last report
 	droppedBytes int // size of these records
 	reportedAt   time.Time
-	pause        time.Duration // between the last two reports
+	pause        time.Duration // before the latest report, or before the scheduled one
 }
 
-// rateLimited returns a logger for the output of a backend.
+// rateLimited returns a logger for the frequent records about a backend: see rateLimitedHandler.
 func rateLimited(log *slog.Logger) *slog.Logger {
 	return slog.New(rateLimitedHandler{log.Handler(), &logLimiter{
 		records:  rate.NewLimiter(recordsPerSecond, recordBurst),

@@ -37,9 +37,9 @@ type discoverResult struct {
 }
 
 // probe detects the generation of a backend on stdio, and performs the handshake of that
-// generation. If the backend ends because of server/discover, it is unprobeable, and probe returns
-// a retryOtherError. If the backend does not respond, it may only be slow to start: the gateway
-// does not end it, but sends initialize as well.
+// generation. If the backend ends because of server/discover, it is unprobeable, and the method
+// probe returns a retryOtherError. If the backend does not respond, it may only be slow to start:
+// the gateway does not end it, but sends initialize as well.
 func (bc *backendConn) probe(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	probeCtx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -102,7 +102,7 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
 	return s, err
 }
 
-// afterProbe continues after the response of a backend on stdio to server/discover.
+// afterProbe continues after server/discover on stdio has succeeded or failed.
 func (bc *backendConn) afterProbe(ctx context.Context, p *peer.Peer,
 	d discoverResult) (serverInfo, error) {
 	switch {

@@ -7,9 +7,9 @@ import (
 	"mcpgateway/catalog"
 )
 
-// publish makes a View of the current listings, unless another goroutine has made one since publish
-// was called. If two hundred backends start together, each has changes, and one merge serves many
-// of them.
+// publish makes a View of the current listings, unless another goroutine has made one since the
+// method publish was called. If two hundred backends start together, each has changes, and one
+// merge serves many of them.
 func (s *Set) publish() {
 	changes := s.changes.Add(1)
 	s.mu.Lock()
@@ -96,8 +96,8 @@ type renameCause struct {
 	prefixConflict, hidden bool
 }
 
-// logNames logs the entries that are exposed under a name other than their original name, or
-// hidden, each entry once.
+// logNames logs the entries that are hidden or, unless all names have a prefix, exposed under a
+// name other than their original name. It logs each entry once.
 func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 	if len(s.loggedNames) > maxLoggedNames {
 		clear(s.loggedNames)

@@ -79,7 +79,7 @@ func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverIn
 	}
 }
 
-// beginRefresh notes that lists are being read, until done is called.
+// beginRefresh notes that lists are being read, until the function done is called.
 func (bc *backendConn) beginRefresh() (done func()) {
 	bc.refreshing.Add(1)
 	return sync.OnceFunc(func() { bc.refreshing.Add(-1) })

@@ -39,8 +39,8 @@ func (b *Backend) needsNoStart() bool {
 	return b.cfg.Lazy && settled && !b.set.NoRestart && !b.set.IgnoreCache
 }
 
-// wakeIfUnlisted starts the shared connection if the backend has not been listed in this run:
-// the backend is in use, and its lists may differ from the cache.
+// wakeIfUnlisted starts the shared connection if the backend has neither been listed nor failed in
+// this run: the backend is in use, and its lists may differ from the cache.
 func (b *Backend) wakeIfUnlisted() {
 	b.mu.Lock()
 	listed := b.status.Settled

@@ -15,7 +15,7 @@ import (
 type queuedCall struct {
 	request   wire.Message
 	call      *peer.Call
-	subscribe *subscribeCall // also call.Handler, if the request is a subscribe; else nil
+	subscribe *subscribeCall // handler of a resources/subscribe; nil = another request
 	isRetry   bool           // the call is sent a second time
 	// the call is not rerouted: see backendConn.belongsElsewhereLocked
 	staysOnConn bool

@@ -171,8 +171,8 @@ func (s *Set) Run(ctx context.Context, clients ClientSide) error {
 	return ctx.Err()
 }
 
-// launch starts the backends; Apply starts backends that are added later. launch returns the timer
-// for catalogWait.
+// launch starts the backends; Apply starts backends that are added later. The method launch returns
+// the timer for catalogWait.
 func (s *Set) launch() *time.Timer {
 	s.mu.Lock()
 	s.launchedAt = time.Now()
@@ -309,8 +309,9 @@ func (s *Set) Subscribe(backend, uri string, subscribe bool, request wire.Messag
 	}
 }
 
-// WhyUnavailable explains why an unknown tool name with a backend's prefix cannot be called:
-// the backend has never listed its tools, or was removed. It returns a nil error otherwise.
+// WhyUnavailable explains why an unknown tool name with a backend's prefix cannot be called: the
+// backend has never listed its tools, or was removed, disabled or misconfigured. It returns a nil
+// error otherwise.
 func (s *Set) WhyUnavailable(name string) (backend string, err error) {
 	t := s.current()
 	for _, one := range t.catalog.ReservedBackends {

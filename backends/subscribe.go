@@ -191,7 +191,8 @@ func (ignoreResponse) OnProgress(wire.Message) {}
 func (ignoreResponse) OnResponse(wire.Message, error) {}
 
 // forwardUpdate forwards resources/updated. An update over a shared connection goes to the
-// subscribed sessions. An update of a resource that the filters do not permit is dropped.
+// subscribed sessions; without such sessions, it goes to the session of a single client. An update
+// of a resource that the filters do not permit is dropped.
 func (bc *backendConn) forwardUpdate(m wire.Message, origin peer.Origin) {
 	set, backend := bc.b.set, bc.b.cfg.Name
 	if !bc.b.permitsEntry(catalog.Resources, uriParam(m)) {

@@ -56,7 +56,7 @@ type supervisor struct {
 	breaker
 	state           State            // "" = Stopped; Ready also stands for Degraded
 	stopReason      error            // reason for a permanent stop; nil = none
-	reachedReady    bool             // it was ready since the start
+	reachedReady    bool             // it has become ready at least once since the start
 	failureCounted  bool             // a failure since the start was counted
 	lastStartFailed bool             // the latest completed start has failed
 	readyAt         time.Time        // time when it last became ready
@@ -138,13 +138,13 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
 }
 
-// start notes that a start begins.
+// start is called when a start begins.
 func (s *supervisor) start() {
 	s.state, s.reachedReady, s.failureCounted, s.stopReason = Starting, false, false, nil
 	s.issues = [numIssues]error{}
 }
 
-// up notes that the connection is ready. It returns the downtime, 0 if no failure preceded.
+// up is called when the connection is ready. It returns the downtime, 0 if no failure preceded.
 func (s *supervisor) up(now time.Time) (downtime time.Duration) {
 	if !s.downAt.IsZero() {
 		downtime = now.Sub(s.downAt)
@@ -154,16 +154,16 @@ func (s *supervisor) up(now time.Time) (downtime time.Duration) {
 	return downtime
 }
 
-// disconnected notes that the connection is no longer ready, and the reason. The caller then calls
-// failed, possibly with a more precise reason.
+// disconnected is called when the connection is no longer ready, with the reason. The caller then
+// calls the method failed, possibly with a more precise reason.
 func (s *supervisor) disconnected(now time.Time, why error) {
 	s.state, s.reason, s.nextTry = BackingOff, why, time.Time{}
 	s.downAt = now
 }
 
-// failed notes that a start failed or a connection ended, and the reason. The next try follows
-// after one pause. A second call for the same connection, after all of its resources are released,
-// restarts the pause.
+// failed is called when a start has failed or a connection has ended, with the reason. The next try
+// follows after one pause. A second call for the same connection, after all of its resources are
+// released, restarts the pause.
 func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	switch {
 	case s.failureCounted:
@@ -186,10 +186,10 @@ func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	}
 }
 
-// resetBackoff forgets the failures. A scheduled try is moved to at most pause from now, and calls
-// are queued for it. The pauses after further failures begin with firstPause again. If the last
-// failure is recorded a second time (see failed), the pause that restarts is at most firstPause,
-// even if the argument pause is longer.
+// resetBackoff forgets the failures; it does nothing if no try is scheduled. The scheduled try is
+// moved to a time that is at most pause from now, and calls are queued for it. The pauses after
+// further failures begin with firstPause again. If the last failure is recorded a second time (see
+// failed), the pause that restarts is at most firstPause, even if the argument pause is longer.
 func (s *supervisor) resetBackoff(now time.Time, pause time.Duration) {
 	if s.state != BackingOff && s.state != BreakerOpen {
 		return
@@ -202,12 +202,13 @@ func (s *supervisor) resetBackoff(now time.Time, pause time.Duration) {
 	}
 }
 
-// blockUntil notes that no try may be made before next, for a reason outside of the connection.
+// blockUntil prevents a try before the time next, for a reason outside of the connection.
 func (s *supervisor) blockUntil(reason error, next time.Time) {
 	s.state, s.reason, s.nextTry = BreakerOpen, reason, next
 }
 
-// stop notes a stop: a permanent one if why is set, else a stop until there is demand.
+// stop is called when the connection is stopped: permanently if why is set, else until there is
+// demand.
 func (s *supervisor) stop(why error) {
 	s.state, s.stopReason = Stopped, why
 	if why == nil {

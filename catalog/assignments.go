@@ -75,7 +75,8 @@ func FromAssignments(last Assignments) *Snapshot {
 	return s
 }
 
-// MovesSince returns the names and URIs whose backend differs from their backend in last.
+// MovesSince returns the names and URIs whose backend differs from their backend in the assignments
+// last.
 func (s *Snapshot) MovesSince(last Assignments) (all []Move) {
 	for k := range s.lists {
 		for i := range s.lists[k].entries {

@@ -24,12 +24,12 @@ const (
 		`"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 )
 
-// Capabilities returns the capabilities to declare to a client: the union of those of the backends.
-// If complete is false, the capabilities of some backends are not known yet, and the result also
-// contains the capabilities that these backends may have.
+// Capabilities returns the capabilities to declare to a client: the union of those of the backends
+// and of alwaysDeclared. If complete is false, the capabilities of some backends are not known yet,
+// and the result also contains the capabilities that these backends may have.
 //
 // Objects are merged member by member. Otherwise true takes precedence over false, any value over
-// null, and the first value over the following ones. A value from a single backend is not changed.
+// null, and the first value over the following ones. A value that occurs only once is not changed.
 // MCP requires each capability to be an object. Other values are removed, because some clients
 // would reject the whole response.
 func (s *Snapshot) Capabilities(complete bool) []byte {

@@ -254,7 +254,7 @@ func (p *regexpParser) classAtom() rune {
 }
 
 // escape parses an escape, after the backslash. It returns the character that the escape
-// represents.
+// represents, or classRune if the escape represents no single character.
 func (p *regexpParser) escape(inClass bool) rune {
 	switch c := p.next(); c {
 	case 'd', 'D', 's', 'S', 'w', 'W':

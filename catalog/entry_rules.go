@@ -27,10 +27,10 @@ type rule struct {
 	everyMember *rule
 	// rule for the elements of an array; rejected elements are removed
 	elements *rule
-	// required member: an object without it, after members is applied, is rejected
+	// required member: an object without it, after the rules in members are applied, is rejected
 	requiredMember string
-	// the value is a JSON Schema: it is rejected if, after members is applied, clients cannot
-	// compile it
+	// the value is a JSON Schema: it is rejected if, after the rules in members are applied,
+	// clients cannot compile it
 	mustCompile bool
 }
 
@@ -231,8 +231,8 @@ func (r *repair) String() string {
 	return text
 }
 
-// applyRule repairs a value. It returns value itself if the rule accepts it; ok is false if the
-// rule rejects the value and the value must be removed.
+// applyRule repairs a value. It returns value itself if nothing has to be changed; ok is false if
+// the rule rejects the value and the value must be removed.
 func (r *repair) applyRule(rule *rule, value []byte, path string) (repaired []byte, ok bool) {
 	if rule.accepts != nil && !rule.accepts(value) {
 		instead := ""
@@ -287,7 +287,7 @@ type memberPart struct {
 }
 
 // applyMembers repairs the members of an object. It returns object itself if nothing changes. If a
-// member occurs several times, only the last occurrence stays.
+// member that has a rule in rule.members occurs several times, only the last valid one stays.
 func (r *repair) applyMembers(rule *rule, object []byte, path string) []byte {
 	if path != "" {
 		path += "."

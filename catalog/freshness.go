@@ -28,7 +28,8 @@ func (l *Listing) mayHave(k Kind) bool {
 }
 
 // Announcements returns how often lists of a kind were read again because their backends had sent
-// list_changed. If the number differs between two snapshots, that happened in between.
+// list_changed. If the number differs between two snapshots, that happened in between, or a backend
+// was replaced or removed.
 func (s *Snapshot) Announcements(k Kind) (n int) {
 	for i := range s.listings {
 		n += s.listings[i].Announcements[k]

@@ -13,8 +13,8 @@ import (
 const maxInstructions = 2048
 
 // minInstructions is the smallest share of maxInstructions that a backend's text gets, in
-// characters. If the shares would be smaller, the instructions contain only the names of the
-// backends.
+// characters, unless the text is shorter. If the shares would be smaller, the instructions contain
+// only the names of the backends.
 const minInstructions = 16
 
 // A section is one backend's part of the merged instructions.
@@ -26,8 +26,9 @@ type section struct {
 func (s section) heading() string { return "## " + s.backend + "\n\n" }
 
 // instructions joins the instructions of the backends, each below a heading with the backend's
-// name. It returns the number of characters that were cut from the texts. Headings count towards
-// the bound. Short texts stay whole; the others share the remaining characters equally.
+// name, unless the options replace them all. It returns the number of characters that were cut from
+// the texts. Headings count towards the bound. Short texts stay whole; the others share the
+// remaining characters equally.
 func instructions(o Options, listings []Listing) (text string, cut int) {
 	if o.Instructions != nil {
 		return *o.Instructions, 0

@@ -127,8 +127,9 @@ const maxPageEntries = 10_000
 
 // ParsePage reads the result of a list request. Invalid entries, which would make clients reject
 // the whole list, are repaired if the repair is unambiguous, and omitted otherwise. Tools that some
-// model APIs would reject are listed unchanged. Issues describes each entry of these three groups.
-// Entries without issues keep their bytes. An error means that the result does not contain a list.
+// model APIs would reject are listed unchanged. Issues describes each entry of these three groups;
+// one Issue describes all entries beyond maxPageEntries, which are omitted. Entries without issues
+// keep their bytes. An error means that the result does not contain a list.
 //
 // The items share memory with result, which must not be changed afterwards.
 func ParsePage(k Kind, result []byte) (Page, error) {
@@ -324,7 +325,8 @@ func (r *repair) ensureName(entry, uri []byte) []byte {
 	return slices.Concat(entry[:end], []byte(`,"name":`), uri, entry[end:])
 }
 
-// nestsDeeper reports whether the arrays and objects in a JSON text nest deeper than most levels.
+// nestsDeeper reports whether the arrays and objects in a JSON text nest deeper than the given
+// number of levels.
 func nestsDeeper(text []byte, most int) bool {
 	if bytes.Count(text, []byte{'{'})+bytes.Count(text, []byte{'['}) <= most {
 		return false // nearly always

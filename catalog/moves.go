@@ -148,7 +148,8 @@ type rankedTemplate struct {
 
 // orderTemplates determines the order in which templates are tried for a URI: first the templates
 // of the previous list in their order, then new templates, so that a new template does not take a
-// URI away from its backend.
+// URI away from its backend. If there is no previous list or reassign is set, the order is that of
+// the listings.
 func (l *list) orderTemplates(previous *list, reassign bool, ends []int) {
 	l.templateOrder = make([]rankedTemplate, 0, len(l.entries))
 	for index, end := range ends {

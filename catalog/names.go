@@ -191,7 +191,7 @@ func newPrefixTable(separator string, names []string) prefixTable {
 
 // owner returns the backend that owns a name because the name begins with the backend's name and
 // the separator, "" if there is none. The longest backend name takes precedence. Among backends
-// whose names look alike, the exact spelling takes precedence, then mine.
+// whose names look alike, the exact spelling takes precedence, then the backend named mine.
 func (s *prefixTable) owner(name, mine string) string {
 	f := fold(name)
 	if !strings.Contains(f, s.separator) {
@@ -300,8 +300,8 @@ func (n *namer) noteConflict(e *Entry) {
 	}
 }
 
-// assign gives each entry without a name the result of form, unless the result is "" or not
-// available.
+// assign gives each entry without a name the result of the function form, unless the result is ""
+// or not available.
 func (n *namer) assign(entries []*Entry, form func(*Entry) string) {
 	for _, e := range entries {
 		if e.Exposed != "" {

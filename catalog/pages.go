@@ -33,7 +33,8 @@ func (s *Snapshot) Page(k Kind, cursor []byte) (result []byte, ok bool) {
 }
 
 // SameList reports whether a client would see the same list in both snapshots. It compares digests,
-// which are computed once per list, and does not write the pages.
+// which are computed once per list, and does not write the pages. Lists with different page sizes
+// count as different.
 func (s *Snapshot) SameList(k Kind, other *Snapshot) bool {
 	return s == other || s.lists[k].sum() == other.lists[k].sum()
 }

@@ -87,10 +87,10 @@ func findOnlyResourceBackend(listings []Listing) string {
 	return only
 }
 
-// SubscriptionCovers reports whether the subscriber of the resource subscribed must be notified of
-// an update of uri. This is the case if uri is that resource, or "a sub-resource of the one that
-// the client actually subscribed to" (resources, notifications/resources/updated): a URI that
-// extends the subscribed URI at a separator.
+// SubscriptionCovers reports whether a subscription covers an update: subscribed is the URI of the
+// subscription, uri the URI of the update. This is the case if the two are equal, or if uri is "a
+// sub-resource of the one that the client actually subscribed to" (resources,
+// notifications/resources/updated): a URI that extends the subscribed URI at a separator.
 func SubscriptionCovers(subscribed, uri string) bool {
 	rest, ok := strings.CutPrefix(uri, subscribed)
 	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") ||

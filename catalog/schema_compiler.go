@@ -12,17 +12,19 @@ import (
 )
 
 // Bounds of the outputSchema of a tool. Ajv compiles about 5,000 schemas per second into
-// JavaScript. The stack overflows at about twice maxCompiledDepth or maxBranches.
+// JavaScript. The stack of the JavaScript engine overflows at about twice maxCompiledDepth or
+// maxBranches.
 const (
 	// maxCompiled bounds the number of schemas in one outputSchema. Each reference to a schema
 	// counts as one more.
 	maxCompiled = 10_000
-	// maxCompiledDepth bounds the nesting of the JavaScript for one schema, with references
+	// maxCompiledDepth bounds the nesting of the generated code for one schema, with references
 	// followed.
 	maxCompiledDepth = 1_200
 	// A nested schema counts as schemaDepth levels, and a reference as refDepth levels. Each schema
-	// of an anyOf or oneOf counts as one level. Below not and if, where the JavaScript stops at the
-	// first error, each schema of any list or map and each keyword also counts as one level.
+	// of an anyOf or oneOf counts as one level. Below the keywords not and if, where the generated
+	// code stops at the first error, each schema of any list or map and each keyword also counts as
+	// one level.
 	schemaDepth = 2
 	refDepth    = 8
 	// maxBareRefs bounds a chain of schemas that contain only a reference to the next one.
@@ -129,8 +131,8 @@ func hasSchemaMap(key string) bool {
 	return slices.Contains(schemaMaps, key) || slices.Contains(prototypeNames, key)
 }
 
-// findAnchors records the anchors of all subschemas. find rejects references to the anchor of the
-// root.
+// findAnchors records the anchors of all subschemas. The method find rejects references to the
+// anchor of the root.
 func (c *schemaCompiler) findAnchors(schema map[string]any, path []string) (ok bool) {
 	for _, key := range []string{"$anchor", "$dynamicAnchor"} {
 		if name, isText := schema[key].(string); isText {
@@ -359,7 +361,8 @@ func (c *schemaCompiler) schema(schema any, path []string, at nesting) (ok bool)
 	return true
 }
 
-// keyword compiles a keyword of a schema and its subschemas. ajvKeywords has accepted the value.
+// keyword compiles a keyword of a schema and its subschemas. The function in ajvKeywords has
+// accepted the value.
 func (c *schemaCompiler) keyword(s map[string]any, key string, path []string,
 	at nesting) (ok bool) {
 	switch key {

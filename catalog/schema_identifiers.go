@@ -98,8 +98,8 @@ func (ids identifiers) reference(literal []byte, base string) []byte {
 	return wire.Quote("#" + fragment)
 }
 
-// editSchema replaces the direct subschemas of a schema by the results of made, and its other
-// members by the results of member.
+// editSchema replaces the direct subschemas of a schema by the results of the function made, and
+// its other members by the results of the function member.
 func editSchema(schema []byte, pointer string,
 	member func(key string, value []byte) (now []byte, keep bool),
 	made func(inner []byte, pointer string) []byte) []byte {
@@ -136,8 +136,8 @@ func pointerToken(name string) string {
 	return url.PathEscape(strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1"))
 }
 
-// editMembers replaces the members of an object by the results of made. It returns object itself
-// if nothing changes or if it is not an object.
+// editMembers replaces the members of an object by the results of the function made. It returns
+// object itself if nothing changes or if it is not an object.
 func editMembers(
 	object []byte, made func(key string, value []byte) (now []byte, keep bool),
 ) []byte {
@@ -162,8 +162,8 @@ func editMembers(
 	return append(b, '}')
 }
 
-// editElements replaces the elements of an array by the results of made. It returns array itself if
-// nothing changes or if it is not an array.
+// editElements replaces the elements of an array by the results of the function made. It returns
+// array itself if nothing changes or if it is not an array.
 func editElements(array []byte, made func(one []byte) []byte) []byte {
 	var all [][]byte
 	changed := false

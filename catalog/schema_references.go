@@ -17,7 +17,7 @@ func normalRef(ref string) string {
 }
 
 // follow returns the target of a reference, or a description of the problem if it has no target. If
-// the target contains only a reference, follow returns the target of that reference.
+// the target contains only a reference, the method follow returns the target of that reference.
 func (c *schemaCompiler) follow(text string) (p schemaValue, problem string) {
 	p, isPointer, ok := c.find(text)
 	if !ok {

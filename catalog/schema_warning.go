@@ -121,8 +121,8 @@ func findMismatch(value []byte, must schemaKind, levels int) (at string, want sc
 	return "", ""
 }
 
-// findMemberMismatch returns the first mismatch among the members of an object, like findMismatch;
-// of returns the required kind for each key.
+// findMemberMismatch returns the first mismatch among the members of an object, like findMismatch.
+// The given function returns the required kind for each key.
 func findMemberMismatch(
 	object []byte, of func(key string) schemaKind, must schemaKind, levels int,
 ) (at string, want schemaKind) {
@@ -144,7 +144,7 @@ func findMemberMismatch(
 	return at, want
 }
 
-// allElements reports whether ok returns true for all elements of an array.
+// allElements reports whether the function ok returns true for all elements of an array.
 func allElements(array []byte, ok func([]byte) bool) bool {
 	all := true
 	wire.EachElement(array, func(one []byte) bool {

@@ -31,8 +31,8 @@ type uriPattern struct {
 	compiled func() *regexp.Regexp
 }
 
-// withURIPattern parses the item's template. If the template is invalid, wrong is the reason:
-// mcp-go, which uses the same library, would reject the whole list.
+// withURIPattern parses the item's template. If the template is invalid, the result wrong is the
+// reason: mcp-go, which uses the same library, would reject the whole list.
 func (i Item) withURIPattern(r *repair) (_ Item, wrong string) {
 	if _, err := uritemplate.New(i.Original); err != nil {
 		return i, "its uriTemplate is not valid by RFC 6570: " + syntaxFault(err)

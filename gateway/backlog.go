@@ -56,7 +56,7 @@ type delayedUpdates struct {
 }
 
 // add stores the update m of a resource, and calls notify when backlogged returns false. A later
-// update replaces m. At the limit, updates are dropped.
+// update replaces m. At the limit, further updates are dropped, even updates of a stored resource.
 func (d *delayedUpdates) add(uri string, m wire.Message, backlogged func() bool,
 	notify func(wire.Message)) {
 	d.mu.Lock()

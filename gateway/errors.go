@@ -40,7 +40,7 @@ func truncate(s string) string {
 
 // clientError returns the error that the client gets instead of a response. The text names the
 // backend and says whether the call may have run; clients must be able to rely on this. A
-// *wire.Error is returned unchanged.
+// *wire.Error is returned unchanged, and notFoundError replaces a [peer.ErrForbidden].
 func (c *clientCall) clientError(err error) (OutcomeKind, *wire.Error) {
 	if e, ok := err.(*wire.Error); ok {
 		return RPCError, e

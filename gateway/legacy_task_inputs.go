@@ -102,7 +102,8 @@ func (ir *taskInputRequest) decline() {
 		"The client has not responded, and the task has ended"))
 }
 
-// answerInputs responds to the task's input requests. Responses with other keys are ignored.
+// answerInputs responds to the task's input requests. Responses with other keys, and invalid
+// responses, are ignored.
 func (b *legacyTaskBridge) answerInputs(responses []protocol.InputResponse) {
 	for _, answer := range responses {
 		b.mu.Lock()

@@ -44,8 +44,8 @@ type Session struct {
 	mu                   sync.Mutex
 	state                sessionState
 	negotiated           negotiated
-	queuedRequests       []*peer.Request  // waiting for initialized
-	queuedServerRequests []*serverRequest // of backends, waiting for initialized
+	queuedRequests       []*peer.Request  // waiting for notifications/initialized
+	queuedServerRequests []*serverRequest // of backends, waiting for notifications/initialized
 	initializedTimer     *time.Timer      // rejects the queued requests
 	lists                [catalog.NumKinds]listState
 	minLevel             int // lowest log level to forward; 0 = all

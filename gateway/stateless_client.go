@@ -64,8 +64,8 @@ var errTooManyClients = errors.New("too many different clients at once; " +
 	"wait until some have disconnected")
 
 // acquireClient returns the client to which a request belongs, with one more reference. At the
-// limit it evicts an idle client to create a new client, or returns errTooManyClients if none is
-// idle.
+// limit it evicts an idle client (at the limit of a principal, an idle client of this principal) to
+// create a new client, or returns errTooManyClients if there is none.
 func (g *Gateway) acquireClient(principal string,
 	meta protocol.ClientMeta) (*statelessClient, error) {
 	key := fingerprint(principal, meta)
@@ -129,7 +129,7 @@ func (table *statelessClients) evictLocked(principal string) *statelessClient {
 	return nil
 }
 
-// removeLocked removes a client. close must be called after mu is released.
+// removeLocked removes a client. The method close must be called after mu is released.
 func (table *statelessClients) removeLocked(client *statelessClient) {
 	if client.timer != nil {
 		client.timer.Stop()

@@ -11,7 +11,7 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// A replacement replaces the range text[from:to]; the new text is in the field with.
+// A replacement is an edit of the range text[from:to]. Its field with contains the new text.
 type replacement struct {
 	from, to int
 	with     string

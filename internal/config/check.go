@@ -66,7 +66,7 @@ func (c *checker) errorAt(path string) *Error {
 	}
 }
 
-// not returns the suffix of an error about the value at path, see [node.Not].
+// not calls [node.Not] with the text of the value at path, for an error about this value.
 func (c *checker) not(path string) string { return node.Not(c.locations[path].text) }
 
 // isGiven reports whether there is a value at path.

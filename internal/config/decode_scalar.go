@@ -112,7 +112,7 @@ type variableProblems struct {
 	affectsPermissions bool // one of the problems is in a filter or in enabled
 }
 
-// with returns f with a further problem at key. The key is relative to the backend.
+// with returns a copy of f that has a further problem at key. The key is relative to the backend.
 func (f variableProblems) with(key, problem string) variableProblems {
 	if !slices.Contains(f.problems, problem) {
 		f.problems = append(f.problems, problem)

@@ -114,7 +114,8 @@ func (c Changes) IsEmpty() bool {
 	return !c.AnyBackend() && len(c.Applied)+len(c.NeedRestart)+len(c.Held) == 0
 }
 
-// Diff returns the changes between the running configuration old and the newly loaded next.
+// Diff returns the changes between the running configuration old and the newly loaded configuration
+// next.
 func Diff(old, next *Config) Changes { return NewDigest(old, "").Diff(next) }
 
 // A reloadEffect determines whether a reload applies a changed key.
@@ -181,9 +182,9 @@ func (f reloadEffect) isLive(oldSet, newSet bool) bool {
 }
 
 // Effective returns the configuration in force after a gateway with configuration c has reloaded
-// next. The result is next, except that keys that need a restart keep the values of c, and that
-// held backends keep the entries of c with the filters of next. changes is the difference between c
-// and next. The result shares memory with next.
+// the configuration next. The result is next, except that keys that need a restart keep the values
+// of c, and that held backends keep the entries of c with the filters of next. changes is the
+// difference between c and next. The result shares memory with next.
 func (c *Config) Effective(next *Config, changes Changes) *Config {
 	out := *next
 	for _, key := range changes.NeedRestart {
@@ -208,8 +209,8 @@ func (c *Config) Effective(next *Config, changes Changes) *Config {
 	return &out
 }
 
-// Diff returns the changes between an older configuration with the digest d and next. It ignores
-// the keys in ignored.
+// Diff returns the changes between an older configuration with the digest d and the configuration
+// next. It ignores the keys in ignored.
 func (d Digest) Diff(next *Config, ignored ...string) Changes {
 	var c Changes
 	now := NewDigest(next, d.Salt)

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// PathError returns an error about a path in the configuration. The error gets this hint if the
-// path is absolute or exists; otherwise it gets a hint about relative paths.
+// PathError returns an error about a path in the configuration. The error gets the argument hint if
+// the path is absolute or exists; otherwise it gets a hint about relative paths.
 func (l *Loaded) PathError(key, path string, err error, hint string) *Error {
 	e := l.ErrorAt(key)
 	if at, is := errors.AsType[*fs.PathError](err); is {

@@ -154,7 +154,8 @@ func editDistance(a, b string) int {
 	return above[len(b)]
 }
 
-// isAbbreviation reports whether short results from long by omitting letters: cmd, lvl.
+// isAbbreviation reports whether the word short, of at least three letters, has the first letter of
+// the word long and results from omitting other letters of it: cmd, lvl.
 func isAbbreviation(short, long string) bool {
 	if len(short) < 3 || short[0] != long[0] {
 		return false

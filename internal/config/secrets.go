@@ -129,9 +129,9 @@ func appendHeader(all []string, name, value string) []string {
 	return all
 }
 
-// expandedSecrets returns the secrets in a value that a reference to variable inserted at path: the
-// parts that are secret by their form, by the name of the variable or by the name of a header. A
-// value below auth is secret as a whole.
+// expandedSecrets returns the secrets in a value that a reference to the variable inserted at path:
+// the parts that are secret by their form, by the name of the variable or by the name of a header.
+// A value below auth is secret as a whole.
 func expandedSecrets(path, variable, value string) []string {
 	if secrets.IsShellVariable(variable) {
 		return nil

@@ -144,7 +144,8 @@ func (t *connTracker) onStateChange(c net.Conn, state http.ConnState) {
 	t.changed.Broadcast()
 }
 
-// moveLocked moves a connection to the end of a list of another pool, or removes it if to is nil.
+// moveLocked moves a connection to the end of the idle or the busy list of a pool. If the argument
+// to is nil, moveLocked removes the connection.
 func (t *connTracker) moveLocked(info *connInfo, to *connPool) {
 	if info.list != nil {
 		info.list.Remove(info.elem)
@@ -179,8 +180,8 @@ func (t *connTracker) warnLocked(message string, limit int) {
 }
 
 // wait waits until no connection is active, at most for timeout. An HTTP/2 connection counts as
-// active until it is closed. If timeout is 0, wait waits, without a limit, until all connections
-// are closed.
+// active until it is closed. If timeout is 0, it waits, without a limit, until all connections are
+// closed.
 func (t *connTracker) wait(timeout time.Duration) {
 	timedOut := false
 	if timeout > 0 {

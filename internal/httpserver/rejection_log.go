@@ -30,7 +30,7 @@ type rejectionLog struct {
 
 	mu      sync.Mutex
 	counted map[string]*repeatCount
-	timer   *time.Timer // running while counted is not empty
+	timer   *time.Timer // runs while the map counted is not empty
 }
 
 // repeatCount counts the rejections for one reason that were not logged individually.
@@ -41,7 +41,7 @@ type repeatCount struct {
 	summary string // method, path, status and reason of the latest request
 }
 
-// otherReasons is the common key in counted of all reasons after the first maxReasons.
+// otherReasons is the key that all reasons after the first maxReasons share in the map counted.
 const otherReasons = ""
 
 // note logs or counts a rejection. It ignores rejections with status 5xx, which result from the

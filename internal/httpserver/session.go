@@ -188,7 +188,8 @@ func (s *httpSession) enforceAndUnlock() {
 	s.server.backlogQuota.add(&s.backlog, unsent)
 }
 
-// beginExchangeLocked begins an HTTP exchange, unless the session is closed.
+// beginExchangeLocked begins an HTTP exchange, unless the session is closed or has maxOpenRequests
+// exchanges.
 func (s *httpSession) beginExchangeLocked() *httpError {
 	switch {
 	case s.closed:
@@ -206,8 +207,8 @@ func (s *httpSession) beginExchangeLocked() *httpError {
 const maxOpenRequests = 4096
 
 // deliver passes a message to the handler. Messages are delivered one at a time, in order. A panic
-// of the handler closes the session. st is the stream for the responses; nil = none. deliver ends
-// the streams of requests that the message cancels.
+// of the handler closes the session. st is the stream for the responses; nil = none. The method
+// deliver ends the streams of requests that the message cancels.
 func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStream) (err error) {
 	s.deliverMu.Lock()
 	defer s.deliverMu.Unlock()

@@ -69,7 +69,8 @@ const (
 	stallTimeout     = 5 * time.Second
 )
 
-// startStateless starts ServeStateless for e, unless a limit is reached.
+// startStateless starts ServeStateless for e, unless a limit is reached, the Server shuts down, or
+// the token was removed.
 func (srv *Server) startStateless(e *statelessExchange) *httpError {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -284,10 +285,10 @@ func (e *statelessExchange) appendLocked(text []byte) {
 // respond sends the messages until the exchange has ended or the client disconnects. It writes the
 // HTTP header only when the first message is known, because a response without other messages may
 // need an HTTP status other than 200. Such a response is sent as JSON, unless the status is 200 and
-// the client prefers events. Otherwise, and if there is no message within keepAliveInterval,
-// respond sends an event stream. For a client that accepts only JSON, it waits for the response
-// without a time limit. respond returns false if the client did not get the complete response; then
-// the caller must call abort.
+// the client prefers events. Otherwise, and if there is no message within keepAliveInterval, the
+// method respond sends an event stream. For a client that accepts only JSON, it waits for the
+// response without a time limit. The method respond returns false if the client did not get the
+// complete response; then the caller must call abort.
 func (e *statelessExchange) respond(ctx context.Context, accepted acceptedFormat) bool {
 	sw := e.writer
 	defer e.finish()

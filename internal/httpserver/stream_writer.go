@@ -54,8 +54,8 @@ func (sw *streamWriter) extendDeadline(size int) {
 	_ = http.NewResponseController(sw.w).SetWriteDeadline(until)
 }
 
-// waitForWake waits until wake is called or timeout has passed. It returns false if the client has
-// disconnected.
+// waitForWake waits until the method wake is called or timeout has passed. It returns false if the
+// client has disconnected.
 func (sw *streamWriter) waitForWake(ctx context.Context, timeout time.Duration) bool {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()

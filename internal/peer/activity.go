@@ -35,11 +35,11 @@ func (p *Peer) noteCallEnd(c *Call) {
 	}
 }
 
-// CloseIfIdle stops sending calls and returns true if the connection is idle: no call other than
-// except (nil = no exception) is in flight, no ProgressRelay is active, and no request of the
-// remote side is open. Otherwise it changes nothing and returns false. Once it has returned true,
-// TrySend fails with an error that wraps reason and [transport.ErrClosed], so that a call sent at
-// this moment is not lost. The caller must then close the connection.
+// CloseIfIdle stops sending calls and returns true if the connection is idle: no call is in flight
+// other than the argument except (nil = no exception), no ProgressRelay is active, and no request
+// of the remote side is open. Otherwise it changes nothing and returns false. Once it has returned
+// true, TrySend fails with an error that wraps reason and [transport.ErrClosed], so that a call
+// sent at this moment is not lost. The caller must then close the connection.
 func (p *Peer) CloseIfIdle(reason error, except *Call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

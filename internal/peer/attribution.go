@@ -175,7 +175,7 @@ func (p *Peer) SoleSession() (session string, ok bool) {
 // concerns a call in flight of a session for which match returns true. It is intended for remote
 // sides that send nothing about a call after its response. It returns false unless exactly one
 // matching session has a call in flight, and no other matching session has abandoned a call within
-// the last 30 s. match must not use the Peer, because the lock of the Peer is held.
+// the last 30 s. The function match must not use the Peer, because the lock of the Peer is held.
 func (p *Peer) SoleSessionWhere(match func(session string) bool) (session string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -79,7 +79,8 @@ func (b *batch) respond(i int, m wire.Message) {
 	b.done()
 }
 
-// done marks one element as finished, with or without a response. The last one sends the responses.
+// done marks one element as finished, with or without a response. When all elements are finished,
+// done sends the responses.
 func (b *batch) done() {
 	b.mu.Lock()
 	b.pending--

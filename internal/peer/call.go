@@ -65,7 +65,7 @@ type Call struct {
 
 	mu     sync.Mutex
 	timer  *time.Timer // nil before the call is sent, after its end, and without a Timeout
-	pauses int         // PauseTimeout calls without a ResumeTimeout
+	pauses int         // number of calls of PauseTimeout without a call of ResumeTimeout
 }
 
 // A transmission records one entry of a call in the table of calls of a Peer. TrySend makes the

@@ -109,7 +109,7 @@ type Peer struct {
 	inFlight      sessionCounts            // calls in flight
 	recent        recentCalls              // ended calls that the remote side may still work on
 	relays        map[int64]*ProgressRelay // answered calls with further progress
-	relaySessions sessionCounts            // relays
+	relaySessions sessionCounts            // relays by session
 	unwritten     int                      // claimed requests and batches with unwritten responses
 	drainWaiters  []chan struct{}          // each is closed when no response is owed
 	warned        map[string]bool          // keys for which firstTime was called
@@ -321,7 +321,7 @@ func (p *Peer) handleMalformed(n *transport.MalformedError) {
 	p.write(wire.NewErrorResponse(id, n.Err), "")
 }
 
-// BadResponseError is the error of a call whose response arrived but is not a valid message.
+// BadResponseError is the error of a call whose response arrived but is not valid.
 type BadResponseError struct{ Err error }
 
 func (b *BadResponseError) Error() string { return "its answer is unusable: " + b.Err.Error() }
@@ -456,7 +456,7 @@ func (p *Peer) log() *slog.Logger {
 	return p.opts.Log()
 }
 
-// warnOnce logs a warning once per connection, so that repeated warnings do not flood the log.
+// warnOnce logs each warning once per connection, so that repeated warnings do not flood the log.
 func (p *Peer) warnOnce(msg string, args ...any) {
 	if p.firstTime(msg) {
 		p.log().Warn(msg, args...)

@@ -16,9 +16,10 @@ type ProgressRelay struct {
 // maxRelays bounds the relays of one connection. The progress of further calls is dropped.
 const maxRelays = 4096
 
-// RelayProgress forwards progress that arrives after the response to forward, until Stop is called.
-// While the relay is active, SoleSession counts the session of the call as busy. RelayProgress must
-// be called from OnResponse. The relay does not retain the Call.
+// RelayProgress makes the Peer call the function forward with the progress that arrives after the
+// response, until Stop is called or the connection ends. While the relay is active, SoleSession
+// counts the session of the call as busy. RelayProgress must be called from OnResponse. The relay
+// does not retain the Call.
 func (c *Call) RelayProgress(forward func(wire.Message)) *ProgressRelay {
 	r := &ProgressRelay{token: c.Token, session: c.SessionID, forward: forward}
 	d := c.sentVia.Load()

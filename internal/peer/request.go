@@ -128,8 +128,8 @@ func (r *Request) Reply(result []byte) bool {
 	return r.claim() && r.respond(wire.NewResult(r.id, result))
 }
 
-// ReplyAfter calls do and then responds with a result. It does not call do if the request is no
-// longer open.
+// ReplyAfter calls the function do and then responds with a result. It does not call do if the
+// request is no longer open.
 func (r *Request) ReplyAfter(do func(), result []byte) bool {
 	if !r.claim() {
 		return false

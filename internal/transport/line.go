@@ -58,7 +58,7 @@ func NewLineReader(r io.Reader, o LineOptions) *LineReader {
 
 // next returns the next line without its line end, CR LF or LF; the last line of the stream needs
 // no line end. A line that exceeds the limit or the quota is skipped and reported as an
-// *OversizedError. At the end of the stream next returns io.EOF.
+// *OversizedError. At the end of the stream the method next returns io.EOF.
 func (l *LineReader) next() ([]byte, error) {
 	scanned := 0
 	for {
@@ -102,10 +102,10 @@ func (l *LineReader) take(n int) []byte {
 	return line
 }
 
-// longLen returns the number of bytes in head and parts.
+// longLen returns the number of bytes in the fields head and parts.
 func (l *LineReader) longLen() int { return len(l.head) + len(l.parts)*chunkSize }
 
-// dropLong discards head and parts.
+// dropLong discards the content of the fields head and parts.
 func (l *LineReader) dropLong() {
 	for _, part := range l.parts {
 		chunkPool.Put(part)

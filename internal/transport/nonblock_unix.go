@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An ioOp performs reads, or writes, of one pollable file. Only one call of do may run at a time.
+// An ioOp performs reads, or writes, of one pollable file. Only one call of the method do may run
+// at a time.
 type ioOp struct {
 	b    []byte
 	n    int
@@ -18,8 +19,8 @@ type ioOp struct {
 	poll func(fd uintptr) (done bool)
 }
 
-// newIOOp returns an ioOp that transfers bytes with transfer. If wait is true, the ioOp blocks
-// until transfer does not fail with EAGAIN.
+// newIOOp returns an ioOp that transfers bytes with the function transfer. If wait is true, the
+// ioOp blocks until this function does not fail with EAGAIN.
 func newIOOp(transfer func(uintptr, []byte) (int, error), wait bool) *ioOp {
 	o := new(ioOp)
 	o.poll = func(fd uintptr) bool {

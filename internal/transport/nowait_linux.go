@@ -23,8 +23,8 @@ func writeNoWait() func(uintptr, []byte) (int, error) {
 	return noWait(unix.SYS_PWRITEV2, syscall.Write)
 }
 
-// noWait returns a function that makes the system call trap with RWF_NOWAIT, or calls plain if the
-// kernel does not support RWF_NOWAIT.
+// noWait returns a function that makes the system call with the number trap and RWF_NOWAIT, or
+// calls the function plain if the kernel does not support RWF_NOWAIT.
 func noWait(trap uintptr, plain func(int, []byte) (int, error)) func(uintptr, []byte) (int, error) {
 	unsupported := false // by the kernel, or for this kind of file
 	return func(fd uintptr, b []byte) (int, error) {

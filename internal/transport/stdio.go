@@ -18,8 +18,8 @@ const flushTimeout = time.Second
 // ends of two pipes. limit bounds the bytes of one incoming message, and the bytes queued for
 // writing.
 //
-// Close waits up to a second for queued messages to be read. If in or out cannot be polled, such as
-// a terminal, a goroutine may stay blocked in a read or write after Close.
+// Close waits up to a second for queued messages to be read. If one of the two files cannot be
+// polled, such as a terminal, a goroutine may stay blocked in a read or write after Close.
 func Stdio(in, out *os.File, limit int) Conn {
 	r, restoreIn := ownPollable(in)
 	w, restoreOut := ownPollable(out)

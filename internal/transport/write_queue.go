@@ -52,7 +52,7 @@ type WriteQueueOptions struct {
 	Limit        int           // Send fails at this number of queued bytes
 	OnFailure    func()        // called when a write fails and no Send reports it; may be nil
 	StallTimeout time.Duration // maximum time without progress while bytes are queued; 0 = no limit
-	OnStall      func()        // called once after StallTimeout
+	OnStall      func()        // called once, after StallTimeout without progress
 }
 
 // NewWriteQueue returns a queue for f and starts its goroutine, which ends with Close.

@@ -13,8 +13,8 @@ import (
 
 // A format describes the files of a client.
 type format struct {
-	// is recognizes the content of a file. nil = the key is sufficient, unless the key is
-	// mcpServers, which many clients use.
+	// function that recognizes the content of a file; nil = the key is sufficient, unless the key
+	// is mcpServers, which many clients use.
 	is   func(root, servers *yaml.Node) bool
 	list bool // servers are a list, not a mapping
 	read func(serverReader) importedServer

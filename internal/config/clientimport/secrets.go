@@ -69,9 +69,9 @@ func (im *importer) hideIn(s *importedServer) {
 	s.url = im.hide(s, "", "url", s.url, secrets.FindInServerURL)
 }
 
-// nameFromPrevious returns the name that before gives to arg; "" = no name. For x in --api-key x it
-// is --api-key, and in set api-key x it is api-key. After a name without dashes, arg must have at
-// least 8 characters, one of which is a digit.
+// nameFromPrevious returns the name that the argument before gives to the argument arg; "" = no
+// name. For x in --api-key x it is --api-key, and in set api-key x it is api-key. After a name
+// without dashes, arg must have at least 8 characters, one of which is a digit.
 func nameFromPrevious(before, arg string) string {
 	switch {
 	case strings.HasPrefix(arg, "-"), strings.Contains(before, "="):
@@ -88,8 +88,8 @@ func nameFromPrevious(before, arg string) string {
 
 var bareName = lazy.Regexp(`^[A-Za-z][\w.-]*$`)
 
-// hide replaces the secrets in text by references to variables and adds notes. name is the name of
-// the value, and what describes the key of s that contains it.
+// hide replaces the secrets in text by references to variables and adds notes. The argument name is
+// the name of the value, and the argument what describes the key of s that contains the value.
 func (im *importer) hide(s *importedServer, name, what, text string,
 	find func(name, text string) []secrets.Secret) string {
 	if storeReference().MatchString(secrets.AfterScheme(text)) && programName(s.command) != "op" {
@@ -249,8 +249,8 @@ func (im *importer) replaceSecret(s *importedServer, what, name, text string,
 	return "${" + free + "}"
 }
 
-// freeVariable returns a variable name similar to want that is unused or already has the value
-// literal.
+// freeVariable returns a variable name similar to the name want. The variable is unused or already
+// has the value literal.
 func (im *importer) freeVariable(s *importedServer, want, literal string) string {
 	prefixedName := want
 	if prefix := expand.VariableName(s.name) + "_"; !strings.HasPrefix(want, prefix) {

@@ -27,8 +27,8 @@ type Command struct {
 	// anything; then the connection ends. 0 = no limit. The limit does not apply while nothing is
 	// queued.
 	StallTimeout time.Duration
-	// OnStderr is called with each line of the child's stderr, in order, from a goroutine of its
-	// own. Longer lines are cut at 8 KiB. May be nil.
+	// OnStderr is called with each line of the child's stderr that is not empty, in order, from a
+	// goroutine of its own. Lines longer than 8 KiB are cut. May be nil.
 	OnStderr func(line string)
 	// Grace is the time that Close waits after closing stdin, and again after SIGTERM, and the time
 	// that orphans have to end after SIGTERM; 0 = 750 ms. Clients give a gateway about 4 s to end.

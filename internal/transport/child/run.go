@@ -14,9 +14,9 @@ import (
 // outputLimit bounds the output of [Run], in bytes.
 const outputLimit = 64 << 10
 
-// Run runs a program that does not use MCP, waits until it ends, and returns its output. Run uses
-// only Path, Args, Env and Dir of the Command. When ctx is done, or this process dies, the program
-// and its process group are killed.
+// Run runs a program that does not use MCP, waits until it ends, and returns the first outputLimit
+// bytes of its output. Run uses only Path, Args, Env and Dir of the Command. When ctx is done, or
+// this process dies, the program and its process group are killed.
 func Run(ctx context.Context, c Command) (output string, err error) {
 	path, err := lookPath(c.Path, c.Dir, c.Env)
 	if err != nil {

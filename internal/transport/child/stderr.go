@@ -18,8 +18,9 @@ const (
 	maxSecret = 4 << 10
 )
 
-// copyLines reads r to its end and passes each line that is not empty, masked, to all functions in
-// to. It never stops early, because a child whose stderr is not read would block.
+// copyLines reads r to its end and calls the given functions with each line that is not empty,
+// after masking the line. It never stops early, because a child whose stderr is not read would
+// block.
 func copyLines(r io.Reader, mask func(string) string, to ...func(string)) {
 	br := bufio.NewReaderSize(r, maxStderrLine+maxSecret)
 	for {
@@ -48,7 +49,8 @@ func copyLines(r io.Reader, mask func(string) string, to ...func(string)) {
 }
 
 // stderrTail keeps the last lines of the stderr of a child, and the first earlier line that
-// mentions an error, because a long stack trace often follows the cause.
+// mentions an error, because a long stack trace often follows the cause. Lines before a silence of
+// staleStderr are forgotten.
 type stderrTail struct {
 	mu     sync.Mutex
 	cause  string // earlier line that mentions an error; "" = none

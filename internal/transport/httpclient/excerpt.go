@@ -60,7 +60,7 @@ func redirectsBack(resp *http.Response) bool {
 }
 
 // excerpt returns the beginning of a body on one line; "" = the body is not text. For an HTML page,
-// excerpt returns the title, or the text between the tags.
+// the method excerpt returns the title, or the text between the tags.
 func (t *httpTarget) excerpt(resp *http.Response, body []byte) string {
 	kind := mediaType(resp)
 	switch {
@@ -126,8 +126,8 @@ func pageText(page string) string {
 	return html.UnescapeString(text.String())
 }
 
-// tagEnd returns the end of the tag at offset at. For a comment, a script or a style, this is the
-// end of the element with its content.
+// tagEnd returns the end of the tag at the given offset. For a comment, a script or a style, this
+// is the end of the element with its content.
 func tagEnd(lower string, at int) int {
 	for _, whole := range [][2]string{
 		{"<!--", "-->"}, {"<script", "</script"}, {"<style", "</style"},

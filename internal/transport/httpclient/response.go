@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// eachMessage calls handle with the message in text, or with each element of a batch. For input
-// that is not a message, it calls handle with an error. Invalid UTF-8 is replaced.
+// eachMessage calls the function handle with the message in text, or with each element of a batch.
+// For input that is not a message, it calls handle with an error. Invalid UTF-8 is replaced.
 func (c *httpConn) eachMessage(text []byte, handle func(wire.Message, *transport.MalformedError)) {
 	m, malformed := c.parse(transport.TrimBOM(text))
 	if m.Kind() != wire.Batch {

@@ -241,7 +241,7 @@ func (c *Client) Matches(path string) bool {
 	})
 }
 
-// projectRoot returns the folder relative to which file matches pattern, such as /a/b/*.json.
+// projectRoot returns the folder below which the path of file matches pattern, such as /a/b/*.json.
 func projectRoot(file, pattern string) (folder string, ok bool) {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
@@ -268,7 +268,8 @@ func CallTimeoutUnit(path string) time.Duration {
 }
 
 // ProjectDir returns the folder of the project that the file at path belongs to; "" = the file
-// belongs to the user, or is unknown. Clients for which accepts returns false are ignored.
+// belongs to the user, or is unknown. Clients for which the function accepts returns false are
+// ignored.
 func ProjectDir(path, home string, accepts func(Client) bool) string {
 	for _, c := range Clients {
 		for _, pattern := range c.Files {

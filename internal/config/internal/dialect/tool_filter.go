@@ -23,8 +23,8 @@ var (
 // for the tools that may not be called.
 type ToolFilter struct{ Allow, Deny []string }
 
-// ReadToolFilter converts the tool filters of an entry. read lists the keys that were used. wrong
-// describes a problem with one of these keys; "" = none.
+// ReadToolFilter converts the tool filters of an entry. The result read lists the keys that were
+// used. The result wrong describes a problem with one of these keys; "" = none.
 func ReadToolFilter(value func(key string) *yaml.Node) (t ToolFilter, read []string, wrong string) {
 	for _, key := range allowKeys {
 		n := value(key)

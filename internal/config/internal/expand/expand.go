@@ -214,7 +214,7 @@ func closingBrace(s string) int {
 	return -1
 }
 
-// NameLength returns the length of the variable name at the beginning of s in bytes.
+// NameLength returns the length in bytes of the variable name at the beginning of s.
 func NameLength(s string) int {
 	for i := range len(s) {
 		c := s[i]
