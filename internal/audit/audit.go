@@ -1,6 +1,7 @@
 // Package audit writes the journal of calls: exactly one record for every call that the gateway
 // receives, whatever its outcome, and for every request for a prompt or resource. It writes the
-// records in a goroutine of its own, so that calls do not wait.
+// records in a goroutine of its own, so that calls do not wait, unless the queue of records is
+// full.
 //
 // The package does not depend on sessions or backends. It writes either to the log (New), through
 // the slog handler, or lines of JSON (NewLines). It encodes the lines itself, because the encoding
@@ -141,8 +142,9 @@ func (e *queuedRecord) message() string {
 	return "call"
 }
 
-// bareURI masks the query of a URI and the user information of its authority. A name that is not a
-// URI is returned unchanged. Expressions of a URI template are not masked.
+// bareURI masks a query that may contain a secret, and secret user information in the authority of
+// a URI. Any other text is returned unchanged, except for a question mark at its end. Expressions
+// of a URI template are not masked.
 func bareURI(uri string) string {
 	if i := secrets.QueryStart(uri); i >= 0 {
 		uri = uri[:i] + secrets.Redacted

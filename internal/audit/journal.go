@@ -35,7 +35,7 @@ type Journal struct {
 	sink         recordWriter
 	batch        []queuedRecord // records that Run is writing
 	lost         atomic.Int64
-	firstWaiting chan struct{} // has an element if a record was queued since takeBatch
+	firstWaiting chan struct{} // has an element if a record was queued since the last takeBatch
 	manyWaiting  chan struct{} // has an element if manyRecords were queued since then
 
 	mu      sync.Mutex
@@ -62,8 +62,8 @@ func New(logger *slog.Logger, o Options) *Journal {
 }
 
 // NewLines returns a journal that writes lines of JSON to w, equal to the lines of slog's JSON
-// handler. One Write contains all queued lines, up to 64 KiB. Run must be called to write the
-// records.
+// handler. One Write contains all queued lines, up to 64 KiB, or a single longer line. Run must be
+// called to write the records.
 func NewLines(w io.Writer, o Options) *Journal {
 	j := newJournal(o)
 	j.sink = &lineSink{w: w, mask: j.options.Mask}

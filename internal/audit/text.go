@@ -94,7 +94,8 @@ func valueAfterName(text string, word, i int) (from, to int) {
 	return 0, 0
 }
 
-// skipQuotes returns the offset after the spaces and quotes at i. It skips at most maxName bytes.
+// skipQuotes returns the offset after the spaces, quotes and backslashes at i. It skips at most
+// maxName bytes.
 func skipQuotes(text string, i int) int {
 	near := text[i:min(len(text), i+maxName)]
 	return i + len(near) - len(strings.TrimLeft(near, ` "'\`))

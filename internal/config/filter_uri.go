@@ -118,7 +118,8 @@ func splitAuthority(text string) (authority, path string) {
 	return text, ""
 }
 
-// normalizeSlashes removes all layers of percent-encoding and replaces \ by /.
+// normalizeSlashes removes the layers of percent-encoding, maxEncodings at most, and replaces \ by
+// /.
 func normalizeSlashes(text string) string {
 	for range maxEncodings {
 		plain := percentDecode(text)
@@ -201,8 +202,9 @@ func hexDigit(c byte) int {
 	return -1
 }
 
-// normalizeGlob removes percent-encoding from a glob and, if the glob is a web address, the default
-// port. A decoded special character matches only itself.
+// normalizeGlob removes one layer of percent-encoding from a glob. If the glob is a web address
+// whose host contains no special characters, it also removes what webAuthority drops. A decoded
+// special character matches only itself.
 func normalizeGlob(glob string) string {
 	glob = percentDecodeGlob(glob)
 	scheme, rest, _ := strings.Cut(glob, ":")

@@ -109,7 +109,8 @@ func didYouMean(key string, t reflect.Type) string {
 	return ` (did you mean "` + best + `"?)`
 }
 
-// Nearest returns the name most similar to word; ok is false if no name is similar enough.
+// Nearest returns the name most similar to word, but not equal to it; ok is false if no name is
+// similar enough.
 func Nearest(word string, names []string) (near string, ok bool) {
 	const longest = 200 // bytes of the longest compared word
 	least := 1 + max(1, len(word)/4)

@@ -68,8 +68,8 @@ func HideArguments(args []string) []string {
 	return hidden
 }
 
-// publicTexts returns the texts about the gateway and its backends that are never masked in the
-// log.
+// publicTexts returns texts about the gateway and its backends. A value that is a part of such a
+// text is not masked in the log, unless the value looks like a secret or is a token.
 func publicTexts(c *Config) []string {
 	all := []string{c.Listen, "localhost", "127.0.0.1", "[::1]", "0.0.0.0"}
 	for _, b := range c.Backends {

@@ -122,9 +122,9 @@ func (l *LineReader) startBurst() {
 	}
 }
 
-// fill reads once. If the chunk is full, fill first starts a new chunk: it copies a short
-// incomplete line to the new chunk; for a longer line it moves the full chunk to head or parts, and
-// returns true.
+// fill reads once. If the chunk is full or nearly full, fill first starts a new chunk: it copies a
+// short incomplete line to the new chunk; for a longer line it moves the content of the chunk to
+// head or parts, and returns true.
 func (l *LineReader) fill() (moved bool) {
 	if free := cap(l.buf) - len(l.buf); free == 0 || free < 512 && l.longLen() == 0 {
 		switch {

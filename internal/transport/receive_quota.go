@@ -68,8 +68,8 @@ type ReceiveLease struct {
 	bytes int64
 }
 
-// Resize sets the size of the lease. It fails, and changes nothing, if the quota is exhausted. On a
-// nil lease it does nothing.
+// Resize sets the size of the lease; a size of at most maxUncounted counts as 0. It fails, and
+// changes nothing, if the quota is exhausted. On a nil lease it does nothing.
 func (l *ReceiveLease) Resize(bytes int) error {
 	n := int64(bytes)
 	if n <= maxUncounted {

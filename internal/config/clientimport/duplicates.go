@@ -29,7 +29,7 @@ func (im *importer) findDuplicates(s importedServer) (identical, sameName *impor
 }
 
 // differences lists the keys in which s and o differ; "" = none. s and o have the same target.
-// Timeouts are ignored.
+// Names, timeouts and whether a server is disabled are ignored.
 func (s *importedServer) differences(o *importedServer) string {
 	var all []string
 	for _, part := range []struct {

@@ -133,7 +133,7 @@ type importer struct {
 	names  map[string]bool // names that are taken
 	// variables contains the values of the variables in the YAML; unknownValue = set by the user.
 	variables  map[string]string
-	origins    []sourceFile    // origins of all imported servers, in order
+	origins    []sourceFile    // origins of the imported servers that are enabled
 	foundFiles map[string]bool // files that the user did not name; true = of the project
 }
 

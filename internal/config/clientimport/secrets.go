@@ -183,7 +183,8 @@ func (s *importedServer) outsideReferences(text string, p secrets.Secret) []secr
 // literalReference matches references that are escaped because the program itself expands them.
 var literalReference = lazy.Regexp(`^(?:\$\$\{[A-Za-z_][\w:.-]*\})+$`)
 
-// envReferences returns the references $${X} and $$X in a string to variables that s itself sets.
+// envReferences returns the first reference $${X} and the first reference $$X in a string, for each
+// variable X that s itself sets.
 func (s *importedServer) envReferences(text string) []expand.Reference {
 	var all []expand.Reference
 	for _, e := range s.env {
@@ -269,8 +270,8 @@ func (im *importer) freeVariable(s *importedServer, want, literal string) string
 	}
 }
 
-// variableFor returns the variable name for a header, flag or query key of s. A key that is
-// written like a variable name is used unchanged.
+// variableFor returns the variable name for a header, flag or query key of s. A key that is written
+// like a variable name and contains _ is used unchanged.
 func variableFor(s *importedServer, key string) string {
 	key = strings.TrimLeft(key, "-_")
 	if strings.EqualFold(key, "Authorization") {

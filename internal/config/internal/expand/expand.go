@@ -257,7 +257,8 @@ func (x *Expander) Variables(s string) (names []string) {
 	return names
 }
 
-// Required returns the variables that must be set to expand a string.
+// Required returns the variables that must be set to expand a string, and "" for each malformed
+// reference.
 func Required(s string) []string {
 	var names []string
 	x := Expander{Env: func(string) (string, bool) { return "", false }}
@@ -274,7 +275,7 @@ type Reference struct {
 	From, To int
 }
 
-// References returns the references to variables in a string.
+// References returns the references to variables in a string, except references in defaults.
 func References(text string) []Reference {
 	var all []Reference
 	for i := 0; i < len(text); i++ {
