@@ -122,8 +122,8 @@ func (c *checker) limits(l Limits) {
 	}
 }
 
-// literalSecrets returns one warning for each backend with secrets in the text of the file. It
-// skips values for which reported contains an error.
+// literalSecrets returns one warning for each enabled backend whose URL or headers contain secrets
+// that are written into the file. It skips values for which reported contains an error.
 func (c *checker) literalSecrets(cfg *Config, reported Errors) (all []string) {
 	isReported := func(path string) bool {
 		key := c.errorAt(path).Key
@@ -169,7 +169,7 @@ func (c *checker) warnings(cfg *Config) (all []string) {
 	return all
 }
 
-// similarNames returns warnings about backends whose names some clients treat as equal.
+// similarNames returns warnings about enabled backends whose names some clients treat as equal.
 func (c *checker) similarNames(cfg *Config) (all []string) {
 	seen := map[string]string{}
 	for i, b := range cfg.Backends {

@@ -250,8 +250,8 @@ type pair struct {
 	value *yaml.Node
 }
 
-// pairs returns the entries of the mapping n in order. It reports duplicate keys and keys that
-// are not plain text.
+// pairs returns the entries of the mapping n in order. It reports duplicate keys, merge keys and
+// keys that are not plain text.
 func (r *fileParser) pairs(n *yaml.Node, at location) []pair {
 	n = node.Deref(n)
 	if n.Kind != yaml.MappingNode {

@@ -166,7 +166,7 @@ func (r *fileParser) variablesPassedOn() map[string][]string {
 	return all
 }
 
-// quoted puts quotes around each word that is empty or contains a space.
+// quoted puts quotes around each word that is empty or contains white space or a quote.
 func quoted(words []string) []string {
 	for i, word := range words {
 		if word == "" || strings.ContainsAny(word, " \t\r\n\"'") {

@@ -134,8 +134,8 @@ func (e serverReader) arguments(key string) []string {
 	return e.list(key)
 }
 
-// variablesSet returns the variables that the entry sets, except for variables that keep their
-// value: A: ${A}.
+// variablesSet returns the variables that the entry sets, except for variables whose value contains
+// their name: A: ${A}.
 func (e serverReader) variablesSet() map[string]bool {
 	set := map[string]bool{}
 	for _, key := range []string{"env", "environment", "envs"} {

@@ -21,8 +21,8 @@ func (f *foreignFile) localize(s *importedServer) {
 	f.noteForeignPaths(s)
 }
 
-// dropWindowsShell removes the parts of a command that only Windows needs: cmd /c npx and
-// npx.cmd.
+// dropWindowsShell removes the parts of a command that only Windows needs: cmd /c npx and npx.cmd.
+// It does nothing on Windows.
 func (f *foreignFile) dropWindowsShell(s *importedServer) {
 	if f.opts.OS == "windows" {
 		return

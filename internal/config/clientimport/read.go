@@ -114,7 +114,8 @@ type input struct {
 	options  []string
 }
 
-// readServers returns the entries in the order of the file.
+// readServers returns the entries in the order of the file, those that Claude Code has for this
+// project first.
 func (f *foreignFile) readServers(root *yaml.Node) []importedServer {
 	f.readInputs(root)
 	var here *yaml.Node // section of Claude Code for this project
@@ -211,7 +212,8 @@ func (f *foreignFile) note(format string, args ...any) {
 	}
 }
 
-// entries yields the servers of a mapping, or of a list whose items have a name.
+// entries yields the servers of a mapping or a list. In a list, the nth item is called server-n if
+// it has no name.
 func entries(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	if n == nil || n.Kind != yaml.SequenceNode {
 		return node.Children(n)

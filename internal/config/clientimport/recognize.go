@@ -30,8 +30,8 @@ func recognize(path string, root *yaml.Node) *dialect.Client {
 	return nil
 }
 
-// fits reports whether a file has servers under the key of c. For Claude Code, the key projects
-// suffices.
+// fits reports whether a file has a mapping or list of servers, which may be empty, under the key
+// of c. For Claude Code, the key projects suffices.
 func fits(c *dialect.Client, root *yaml.Node) bool {
 	kind := yaml.MappingNode
 	if formatOf(c).list {

@@ -23,8 +23,8 @@ var reference = lazy.Regexp(`` +
 	`|\$\((?P<shell>[^()]+)\)` +
 	`|\$`)
 
-// translate converts a string of another client: references become ${VAR}, and all other dollars
-// are doubled.
+// translate converts a string of another client: references become ${VAR}, predefined variables
+// become their value, and all other dollars are doubled.
 func (f *foreignFile) translate(s string) string {
 	var out strings.Builder
 	end := 0

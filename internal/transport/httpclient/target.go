@@ -98,8 +98,8 @@ func newPool() *http.Transport {
 	}
 }
 
-// sameOrigin follows a redirect only to the same origin, to which the headers may be sent, and
-// only if the method stays the same: 301 to 303 would turn a POST into a GET.
+// sameOrigin follows a redirect only to the same origin, to which the headers may be sent, three
+// times at most, and only if the method stays the same: 301 to 303 would turn a POST into a GET.
 func sameOrigin(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	if origin(next.URL) != origin(first.URL) || next.Method != first.Method || len(via) > 3 {
@@ -177,7 +177,8 @@ func (t *httpTarget) send(
 }
 
 // secretsOf returns the parts of the configuration that must be masked if a server repeats them:
-// header values, and all parts of the URL except host and path.
+// header values except Host, and all parts of the URL except host and path. Parts of less than four
+// characters are left out.
 func secretsOf(u *url.URL, headers map[string]string) (secrets []string) {
 	hide := func(secret string) {
 		if len(secret) >= 4 { // shorter values would redact ordinary words

@@ -87,8 +87,8 @@ func IgnoredKeys(keys []string, program bool) string {
 	return text
 }
 
-// VariablesSet returns the variables that a mapping sets, except for variables that keep their
-// value.
+// VariablesSet returns the variables that a mapping sets, except for variables whose value contains
+// their name: A: ${A}.
 func VariablesSet(table *yaml.Node) map[string]bool {
 	set := map[string]bool{}
 	for name, value := range node.Children(table) {
