@@ -61,7 +61,7 @@ func (s *Set) Permits(backend string, m wire.Message, c *peer.Call) bool {
 	return ok && b.permits(m, c)
 }
 
-// SharesProcess reports whether a session shares a process of a backend with other clients.
+// SharesProcess reports whether a session may share a process of a backend with other clients.
 func (s *Set) SharesProcess(backend, session string) bool {
 	b := s.current().byName[backend]
 	return b != nil && !s.SingleClient && !b.needsSessionConn(session)

@@ -26,7 +26,8 @@ import (
 type Prefix string
 
 const (
-	// PrefixOnCollision prefixes a name if another backend has the bare name.
+	// PrefixOnCollision prefixes a name if another backend has the bare name or a name that looks
+	// like it, or if the bare name begins with the prefix of another backend.
 	PrefixOnCollision Prefix = "collision"
 	// PrefixAlways prefixes all names.
 	PrefixAlways Prefix = "always"

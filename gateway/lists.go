@@ -70,8 +70,9 @@ func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 	}
 }
 
-// nextPage responds with the page at a cursor. All pages come from the snapshot of the first page.
-// A cursor of an earlier list is unknown, unless the two lists are equal.
+// nextPage responds with the page at a cursor. All pages come from the snapshot of the first page,
+// or from the current one if the client has not read a first page. A cursor of an earlier list is
+// unknown, unless the two lists are equal.
 func (s *Session) nextPage(r *peer.Request, kind catalog.Kind, cursor []byte) {
 	s.mu.Lock()
 	snapshot := s.lists[kind].listed

@@ -12,7 +12,7 @@ import (
 )
 
 // scalar reads one value. The value of a key of type string is used as written, even 8080 or true.
-// A value of another type must not be quoted, unless it contains ${VAR}.
+// A boolean or a whole number must not be quoted, unless it contains ${VAR}.
 func (r *fileParser) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
 	if r.written != nil {
 		x := r.newExpander()
@@ -64,7 +64,7 @@ func (r *fileParser) scalar(n *yaml.Node, t reflect.Type, at location) (any, boo
 
 // recordExpansion records the secrets that x inserted and reports its errors. The errors of a
 // disabled backend are ignored, because it needs no variables. recordExpansion returns false if
-// there were other errors.
+// there were errors, including ignored ones.
 func (r *fileParser) recordExpansion(x *expand.Expander, at location) bool {
 	if r.backendPath != "" || strings.HasPrefix(at.path, "auth.") {
 		for _, a := range x.Expanded {
@@ -95,7 +95,8 @@ func (r *fileParser) isOptional(path string) bool {
 }
 
 // misconfigure records a problem with the variables of one backend, which makes the backend
-// misconfigured. It returns false if the value is not in a backend or is the backend's name.
+// misconfigured. It returns false if strict is set, or if the value is not in a backend or is the
+// backend's name.
 func (r *fileParser) misconfigure(at location, problem string) bool {
 	if r.strict || r.backendPath == "" || at.path == r.backendPath+".name" {
 		return false

@@ -43,7 +43,8 @@ func NewDigest(c *Config, salt string) Digest {
 	return d
 }
 
-// keySums returns the salted hash of each value in the struct v, by key.
+// keySums returns the salted hash of each value in the struct v that is not empty, by key. It
+// leaves out the backends.
 func keySums(salt string, v reflect.Value) map[string]string {
 	all := make(map[string]string)
 	h := hmac.New(sha256.New, []byte(salt))

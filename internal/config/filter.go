@@ -17,7 +17,7 @@ type Filter struct {
 // IsZero reports whether the filter permits everything.
 func (f Filter) IsZero() bool { return len(f.Allow) == 0 && len(f.Deny) == 0 }
 
-// Equal reports whether two filters have the same globs.
+// Equal reports whether two filters have the same globs in the same order.
 func (f Filter) Equal(other Filter) bool {
 	return slices.Equal(f.Allow, other.Allow) && slices.Equal(f.Deny, other.Deny)
 }

@@ -142,8 +142,8 @@ func (p *Peer) Receive(m wire.Message) {
 	p.dispatch(m, Origin{}, nil, 0)
 }
 
-// Disconnected ends a push peer whose connection was closed: all calls in flight complete with
-// a [transport.CallLostError].
+// Disconnected ends a push peer whose connection was closed: all calls in flight complete with a
+// [transport.CallLostError], with the same exception as at the end of Run.
 func (p *Peer) Disconnected() { p.endConnection(transport.ErrClosed) }
 
 // Run reads until the remote side closes the connection (Run then returns nil), the Conn fails, or

@@ -90,7 +90,7 @@ func isNamelessAnchor(problem string) bool {
 	return strings.HasPrefix(problem, "did not find expected alphabetic or numeric character")
 }
 
-// unquotedValueError returns an error about an unquoted value on a line that begins with * or &.
+// unquotedValueError returns an error about a line with an unquoted value that begins with * or &.
 // The error does not contain the value, which may be a secret.
 func unquotedValueError(data []byte, line int) *SyntaxError {
 	var text []byte
