@@ -63,8 +63,11 @@ func TestWrite(t *testing.T) {
 func TestWriteToALink(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if runtime.GOOS == "windows" {
+		t.Skip("symbolic links need a privilege on Windows")
+	}
 	if err := os.Symlink(path, link); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	if err := Write(link, []byte("one"), Options{FollowLink: true}); err == nil {
 		t.Error("a dangling link was followed")
