@@ -129,7 +129,7 @@ func TestUnreadable(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if runtime.GOOS == "windows" && tc.is == nil {
-				t.Skip("says it in other words")
+				t.Skip("Windows has other error texts")
 			}
 			_, err := Load(tc.opts)
 			if err == nil || err.Error() != tc.want || tc.is != nil && !errors.Is(err, tc.is) {
