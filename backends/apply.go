@@ -67,7 +67,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	if !s.replaceBeforeStart(next) {
 		s.startNew(ctx, newcomers, c.OnSlowStart, func(missing []*Backend) {
 			s.replaceTable(next.withPredecessors(missing, s.current()))
-			next.orderChanged = false // the names were assigned anew with the first table
+			next.orderChanged = false // the names were assigned again with the first table
 		})
 		s.replaceTable(next)
 	} else {

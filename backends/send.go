@@ -256,7 +256,7 @@ func (b *Backend) withClientMeta(m wire.Message, s serverInfo, session string,
 func (b *Backend) continuationError(m wire.Message) error {
 	why := "inputResponses without requestState: retry with the requestState of the result that requested the input"
 	if !wire.IsNull(m.Part(wire.PartRequestState)) {
-		why = "requestState: it is no longer valid: begin the call anew"
+		why = "requestState: it is no longer valid: start the call again"
 	}
 	return wire.Errorf(wire.CodeInvalidParams, "Invalid params: backend %s: %s", b.cfg.Name, why)
 }

@@ -71,7 +71,7 @@ func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 				}
 				failure := wire.ReadError(stateless.NextMessage().Part(wire.PartError))
 				if failure.Code != -32602 || !strings.Contains(failure.Message,
-					"begin the call anew") {
+					"start the call again") {
 					t.Errorf("%+v", failure)
 				}
 				client.SendResult(request.ID(), `{"action":"accept"}`)

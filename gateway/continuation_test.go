@@ -82,7 +82,7 @@ func TestContinuation_GenerationChanged(t *testing.T) {
 		gone := func() {
 			t.Helper()
 			failure := wire.ReadError(stateless.NextMessage().Part(wire.PartError))
-			if failure.Code != -32602 || !strings.Contains(failure.Message, "begin the call anew") {
+			if failure.Code != -32602 || !strings.Contains(failure.Message, "start the call again") {
 				t.Errorf("%+v", failure)
 			}
 		}

@@ -260,7 +260,7 @@ var lostSessionResponses = map[string]func(http.ResponseWriter){
 	"400 of the TypeScript examples": func(w http.ResponseWriter) {
 		rpcError(w, 400, "101", -32000, "Bad Request: No valid session ID provided")
 	},
-	"400 of a server started anew": func(w http.ResponseWriter) {
+	"400 of a restarted server": func(w http.ResponseWriter) {
 		rpcError(w, 400, "null", -32000,
 			"Bad Request: Server not initialized")
 	},
