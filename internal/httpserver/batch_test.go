@@ -1,8 +1,10 @@
 package httpserver
 
 import (
+	"encoding/json"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,6 +135,33 @@ func TestCancellationsInBatch(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A client that does not accept events got the errors of an ended session as events.
+func TestBatchOfEndedSession_JSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-03-26", nil)
+		var both sync.WaitGroup
+		both.Go(func() {
+			res, body := h.do(testRequest{session: key, header: map[string]string{
+				"Accept": "application/json"},
+				body: "[" + requestJSON("1", "hold", "{}") + "," + requestJSON("2", "hold", "{}") + "]"})
+			var errs []struct {
+				ID    int
+				Error struct{ Message string }
+			}
+			if err := json.Unmarshal([]byte(body), &errs); err != nil || len(errs) != 2 ||
+				errs[0].ID+errs[1].ID != 3 || errs[0].Error.Message != errSessionEnded.Message ||
+				res.Header.Get("Content-Type") != "application/json" {
+				t.Errorf("%v: got %s", err, body)
+			}
+		})
+		<-h.heldRequests
+		<-h.heldRequests
+		handler.Writer.Close()
+		both.Wait()
+	})
 }
 
 // A cancellation that is delivered before the request with its id does not cancel the request.

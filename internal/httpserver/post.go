@@ -1,8 +1,10 @@
 package httpserver
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"mcpgateway/internal/protocol"
@@ -186,27 +188,22 @@ func (s *httpSession) endExchange(st *sseStream, sw *streamWriter) {
 func (s *httpSession) finishUndelivered(
 	w http.ResponseWriter, r *http.Request, p *postedMessage, err error,
 ) bool {
-	if err == transport.ErrClosed {
-		s.writeSessionGone(w, r, p)
-		return true
+	if err != transport.ErrClosed {
+		s.server.reportRejected(p.m, s.logID, errClientGone)
+		return false
 	}
-	s.server.reportRejected(p.m, s.logID, errClientGone)
-	return false
-}
-
-// errClientGone is recorded for a request whose client disconnected before delivery.
-var errClientGone = wire.Errorf(wire.CodeInternalError,
-	"The client has closed the connection; the request did not run")
-
-// writeSessionGone responds to a request whose session was closed.
-func (s *httpSession) writeSessionGone(w http.ResponseWriter, r *http.Request, p *postedMessage) {
 	herr := sessionNotFound()
 	if s.server.ctx.Err() != nil {
 		herr = s.server.shuttingDown()
 	}
 	w.Header().Del(protocol.HeaderSessionID)
 	s.server.rejectPosted(w, r, p, s.logID, herr)
+	return true
 }
+
+// errClientGone is recorded for a request whose client disconnected before delivery.
+var errClientGone = wire.Errorf(wire.CodeInternalError,
+	"The client has closed the connection; the request did not run")
 
 // writeResponse waits for the response and writes it. It writes the HTTP header only when the
 // format is known: a single response is sent as JSON unless the client prefers events.
@@ -223,9 +220,6 @@ func (s *httpSession) writeResponse(
 	}
 	text, prime, form := s.chooseFormat(st, p.accept == acceptSSE)
 	switch form {
-	case formNone:
-		s.writeSessionGone(w, r, p)
-		s.endExchange(st, sw)
 	case formAccepted:
 		w.WriteHeader(http.StatusAccepted)
 		s.endExchange(st, sw)
@@ -252,8 +246,7 @@ func (s *httpSession) isDone(st *sseStream) bool {
 type responseFormat int
 
 const (
-	formNone     responseFormat = iota // the session was closed before the response
-	formAccepted                       // cancelled request of a client that does not accept events
+	formAccepted responseFormat = iota // cancelled request of a client that does not accept events
 	formJSON
 	formSSE
 )
@@ -269,8 +262,9 @@ func (s *httpSession) chooseFormat(
 	switch {
 	case len(st.events) == 1 && st.done && st.hasResponse && !events:
 		return st.events[0], "", formJSON
-	case len(st.events) == 0 && s.closed:
-		return nil, "", formNone
+	case len(st.events) > 1 && st.jsonOnly: // the errors of a batch whose session was closed
+		return slices.Concat([]byte("["), bytes.Join(st.events, []byte(",")), []byte("]")), "",
+			formJSON
 	case len(st.events) == 0 && st.jsonOnly:
 		return nil, "", formAccepted
 	}

@@ -273,3 +273,35 @@ func TestCloseReason(t *testing.T) {
 		})
 	})
 }
+
+// A request that was delivered may have run when its session ends. Before its first event it got
+// status 404 (503 at a shutdown), after which clients send a request again.
+func TestSessionEndsDuringCall_OutcomeUnknown(t *testing.T) {
+	for name, end := range map[string]func(h *harness, key string, handler *testHandler){
+		"deleted": func(h *harness, key string, _ *testHandler) {
+			h.want(testRequest{method: "DELETE", session: key}, 204, "")
+		},
+		"closed by the handler": func(_ *harness, _ string, handler *testHandler) {
+			_ = handler.Writer.Close()
+		},
+		"shutdown": func(h *harness, _ string, _ *testHandler) { h.stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, nil)
+				key, handler := h.initialize("2025-11-25", nil)
+				var call sync.WaitGroup
+				call.Go(func() {
+					res, body := h.do(post(key, requestJSON("1", "hold", "{}")))
+					if res.StatusCode != 200 || !strings.Contains(body, `"id":1,`) ||
+						!strings.Contains(body, "outcome unknown: the call may have run") {
+						t.Errorf("status %d, %s", res.StatusCode, body)
+					}
+				})
+				<-h.heldRequests
+				end(h, key, handler)
+				call.Wait()
+			})
+		})
+	}
+}

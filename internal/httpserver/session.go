@@ -113,8 +113,8 @@ func (s *httpSession) closeLocked(reason error) {
 	}
 	s.closed, s.closeReason = true, reason
 	for id, st := range s.openRequests {
-		// Other requests get an HTTP status; see writeResponse.
-		if st.number > 0 || len(st.events) > 0 || st.jsonOnly {
+		// Requests that were not delivered get an HTTP status; see finishUndelivered.
+		if st.delivered {
 			s.appendLocked(st, wire.NewErrorResponse(id, errSessionEnded).Raw())
 			st.hasResponse = true
 		}
@@ -206,10 +206,12 @@ func (s *httpSession) beginExchangeLocked() *httpError {
 // requests.
 const maxOpenRequests = 4096
 
-// deliver passes a message to the handler. Messages are delivered one at a time, in order. A panic
-// of the handler closes the session. st is the stream for the responses; nil = none. The method
-// deliver ends the streams of requests that the message cancels.
-func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStream) (err error) {
+// deliver passes a message to the handler, and ends the streams of requests that the message
+// cancels. Messages are delivered one at a time, in order. st is the stream for the responses;
+// nil = none. An error means that the handler did not get the message: the session is closed
+// (ErrClosed), or ctx is done. A panic of the handler closes the session, but is no error, because
+// the handler may have executed the message.
+func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStream) error {
 	s.deliverMu.Lock()
 	defer s.deliverMu.Unlock()
 	switch {
@@ -223,7 +225,6 @@ func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStre
 			s.server.log.Error("session closed after a panic", "session", s.logID,
 				"err", fmt.Sprintf("%v\n%s", panicValue, debug.Stack()))
 			s.closeWith(errPanic)
-			err = transport.ErrClosed
 		}
 	}()
 	if st != nil {

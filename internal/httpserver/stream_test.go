@@ -353,7 +353,8 @@ func TestCloseWithOpenRequests(t *testing.T) {
 		s.want("1-0", "")
 		done := make(chan bool)
 		go func() {
-			h.wantError(post(key, requestJSON("2", "hold", "{}")), 404, "2", codeSessionNotFound)
+			h.want(post(key, requestJSON("2", "hold", "{}")), 200,
+				string(wire.NewErrorResponse("2", errSessionEnded).Raw()))
 			close(done)
 		}()
 		<-h.heldRequests
