@@ -22,8 +22,8 @@ func toolsCommand(c *cli) *cobra.Command {
 	asJSON, only := false, ""
 	cmd := &cobra.Command{
 		Use:   "tools [NAME]",
-		Short: "Print the merged catalog: each tool's name, backend, and name at the backend",
-		Long: `tools starts every backend once and prints the merged catalog: each tool's
+		Short: "Print the merged list of tools: name, backend, and name at the backend",
+		Long: `tools starts every backend once and prints the merged list of tools: each tool's
 name, its backend, and its name at the backend. It shows the tools that a client without
 capabilities sees: some servers list more tools to clients that support elicitation,
 sampling or roots.
