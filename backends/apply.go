@@ -15,8 +15,8 @@ type Change struct {
 	Backends    []config.Backend
 	Catalog     catalog.Options
 	CatalogWait time.Duration
-	// called by Apply at most once, with the names of new backends that have neither become ready
-	// nor failed after a second; nil = no call
+	// called by Apply at most once, with the names of the new and changed backends that are not
+	// settled after a second; nil = no call
 	OnSlowStart func(names []string)
 }
 
@@ -31,16 +31,17 @@ const (
 //
 //   - Filters take effect first, also for a backend that is about to be replaced: from then on, a
 //     request that they do not permit is not sent.
-//   - Removed and disabled backends are removed next, together with the change of the catalog
-//     options. A backend that is renamed (a new backend runs its program) is removed later,
-//     together with the other changes, so that its tools remain available until they have their new
-//     names.
-//   - Backends with an unchanged configuration keep running, even if their position in the list has
-//     changed.
-//   - New and changed backends are started. If all of them become ready or fail within a second,
-//     all changes take effect together, with one View. Otherwise the change of each backend takes
-//     effect when that backend is ready or has failed, after half a minute at the latest. A backend
-//     that has failed to start is retried like any other backend.
+//   - Removed, disabled and misconfigured backends are removed next, together with the change of
+//     the catalog options. A backend that is renamed (a new backend has its program or URL) is
+//     removed later, together with the other changes, so that its tools remain available until they
+//     have their new names.
+//   - Backends whose configuration is unchanged, except for filters and instructions, keep running,
+//     even if their position in the list has changed.
+//   - New and changed backends are started; a lazy backend with a known catalog starts on demand.
+//     If all others are settled within a second, all of these changes take effect together, with
+//     one View. Otherwise the change of each backend takes effect when that backend is settled,
+//     after half a minute at the latest. A backend that has failed to start is retried like any
+//     other backend.
 //   - Calls in flight at a changed or removed backend complete there. Queued calls go to the new
 //     backend of that name, or fail.
 //
@@ -56,7 +57,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	defer func() { <-s.applying }()
 	s.setFilters(s.current(), c.Backends)
 	s.removeEarly(c)
-	before := s.current() // only its field draining changes concurrently
+	before := s.current() // concurrently, only removeDrained replaces it
 	next, newcomers := s.plan(before, c)
 	for _, b := range newcomers {
 		b.loadCache()
@@ -80,9 +81,9 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	return nil
 }
 
-// removeEarly removes the backends that are not in the new configuration, except renamed ones, and
-// applies its catalog options. It does nothing if the backends were not started, or if nothing
-// would change.
+// removeEarly removes the backends that are missing, disabled or misconfigured in the new
+// configuration, except renamed ones, and applies the new catalog options. It does nothing if the
+// backends were not started yet, or if nothing would change.
 func (s *Set) removeEarly(change Change) {
 	before := s.current()
 	backends := change.Backends
@@ -108,7 +109,8 @@ func (s *Set) removeEarly(change Change) {
 	}
 }
 
-// replaceTable makes the table next the current one, and drains the backends that are not in it.
+// replaceTable makes the table next the current one, publishes a View, and drains the backends that
+// are no longer in the table.
 func (s *Set) replaceTable(next *backendTable) {
 	s.mu.Lock()
 	before := s.current()
@@ -117,7 +119,8 @@ func (s *Set) replaceTable(next *backendTable) {
 	s.drainRemoved(before, next)
 }
 
-// drainRemoved drains the backends of the table before that are not in the table next.
+// drainRemoved drains the backends of the table before that are not in the table next. If the
+// successor of such a backend has failed to start, the successor is started again soon.
 func (s *Set) drainRemoved(before, next *backendTable) {
 	for _, b := range before.all {
 		if !next.has(b) {
@@ -141,9 +144,11 @@ func (s *Set) replaceBeforeStart(next *backendTable) bool {
 	return false
 }
 
-// startNew starts new backends, and waits until each is settled, for applyTimeout at most. ready is
-// called with the backends that are not settled: first after a second, and again after each further
-// backend that settles. It is not called when all are settled.
+// startNew starts new backends. It waits until all except those that are started on demand are
+// settled, for applyTimeout at most, or until ctx or s.life is done. If some are not settled after
+// slowStartAfter, startNew calls onSlowStart once, unless it is nil. It also calls ready with the
+// backends that are not settled: first at that time, and again after each further backend that
+// settles. ready is not called when all are settled.
 func (s *Set) startNew(ctx context.Context, newcomers []*Backend, onSlowStart func(names []string),
 	ready func(missing []*Backend)) {
 	for _, b := range newcomers {
@@ -214,8 +219,8 @@ func awaitSettled(ctx context.Context, some []*Backend,
 	return missing
 }
 
-// replaceTableLocked makes the table next the current one. The caller must drain the removed
-// backends afterwards.
+// replaceTableLocked makes the table next the current one, and publishes a View. The caller must
+// drain the removed backends afterwards.
 func (s *Set) replaceTableLocked(next *backendTable) {
 	t := s.current()
 	next.draining = t.draining

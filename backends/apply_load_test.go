@@ -17,8 +17,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// servers are servers that run without steps of the test. Each responds to a call with the name of
-// its backend, and delays every third response until the next call or a change.
+// servers are servers that respond by themselves. Each responds to a call with the name of its
+// backend, and delays some responses until the next call or change.
 type servers struct {
 	running sync.WaitGroup
 
@@ -61,7 +61,8 @@ func (f *servers) serve(conn transport.Conn, name string) {
 	}
 }
 
-// delay delays a response, unless so many responses are delayed that further calls might stop.
+// delay delays a response. It reports false if prompt is set, or if so many responses are delayed
+// that all callers might wait.
 func (f *servers) delay(answer func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -191,7 +192,7 @@ func (h *harness) callOutcome(session, name string, cancel bool) (string, error)
 	case cancel && errors.Is(a.Err, peer.ErrCancelled):
 		return "cancelled", nil
 	case name == "passing" && strings.HasSuffix(a.Err.Error(), "the configuration"),
-		name == "passing" && a.Err.Error() == "is not configured":
+		name == "passing" && a.Err.Error() == "it is not configured":
 		return "absent", nil
 	}
 	return "lost", fmt.Errorf("a call to %s ended with: %w", name, a.Err)

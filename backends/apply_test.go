@@ -37,7 +37,7 @@ func (h *harness) startApply(c backends.Change) <-chan struct{} {
 	return done
 }
 
-// withEnv returns a backend's configuration with a change.
+// withEnv returns a backend's configuration with another argument.
 func withEnv(c config.Backend, how string) config.Backend {
 	c.Args = []string{how}
 	return c
@@ -158,7 +158,7 @@ func TestApply_AddsAndRemoves(t *testing.T) {
 		call.want(t, removed)
 		h.subscribe("", "b", "x:y", true).want(t, removed)
 		call, _ = h.call("d")
-		call.want(t, "is not configured")
+		call.want(t, "it is not configured")
 		var names []string
 		for _, s := range h.Status() {
 			names = append(names, s.Name)
@@ -176,8 +176,8 @@ func TestApply_AddsAndRemoves(t *testing.T) {
 	})
 }
 
-// While a change starts a backend, a removed backend does not get a name, although the owner of the
-// name denies it from now on.
+// While a change starts a backend, a removed backend does not get a name, although the filters deny
+// the tool that has the name from now on.
 func TestApply_RemovedBackendGetsNoNames(t *testing.T) {
 	all := legacyBackends("a", "b", "c")
 	withHarness(t, backends.Options{Backends: all[:2]}, func(t *testing.T, h *harness) {
@@ -389,7 +389,7 @@ func TestApply_RejectsDuplicateName(t *testing.T) {
 		a := h.nextProcess("a")
 		a.ServeStartup("t")
 		err := h.Apply(context.Background(), change(withBrokenCommand(all[0]), all[0]))
-		if err == nil || err.Error() != "backend a: the name is there twice" {
+		if err == nil || err.Error() != "backend a: the name occurs twice" {
 			t.Errorf("Apply: %v", err)
 		}
 		h.wantNames("t")

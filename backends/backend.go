@@ -26,16 +26,18 @@ type Status struct {
 	Revision string                // protocol revision of the connection
 	Counts   [catalog.NumKinds]int // number of permitted entries of each list
 	// Settled is true if the backend has listed its catalog, or failed once, in this run of the
-	// gateway. It is also true if the backend need not start to be listed (lazy, with a cache).
+	// gateway. It is also true if the backend need not start to be listed (lazy, with a known
+	// catalog), or is misconfigured.
 	Settled     bool
 	StartupTime time.Duration // time from the latest start to the latest listing or failure
 
-	// globs of its filters that match none of its entries, as in config.Filter.Unmatched
+	// globs of its filters that match none of its entries (see updateUnmatchedLocked), in the form
+	// of config.Filter.Unmatched
 	Unmatched []string
 	// entries that were left out, and why
 	Omitted  []catalog.Issue
 	Repaired []catalog.Issue // entries that were repaired, and how
-	// reason why its container may outlive the backend; "" = there is no such risk or no container
+	// reason why its container may outlive the backend; "" = no reason is known, or no container
 	ContainerWarning string
 	// entries that some clients may not accept, and why
 	Suspicious []catalog.Issue
@@ -53,7 +55,7 @@ type Backend struct {
 	shared        *backendConn
 	limiter       *callLimiter
 	receiveQuota  *transport.ReceiveQuota
-	refreshSignal chan struct{} // capacity 1: some of its lists have changed
+	refreshSignal chan struct{} // capacity 1: some of its lists must be read again
 	// issues that were logged; used by the shared connection only
 	loggedIssues map[catalog.Issue]bool
 	// the backend's own name of a tool → hash of its definition as last listed; used by the
@@ -78,13 +80,13 @@ type Backend struct {
 	detected       detectedGeneration      // generation found by probes and handshakes
 	httpSSE        bool                    // it was found to support HTTP+SSE only
 	stale          [catalog.NumKinds]bool  // lists that must be read again
-	// lists that the backend has announced as changed
+	// lists that the backend has announced as changed, or that refreshAll treats as changed
 	announced [catalog.NumKinds]bool
 	status    Status
 	listErrs  [catalog.NumKinds]error // error of the last listing, nil if it succeeded
 	failures  [catalog.NumKinds]listFailures
 	listing   catalog.Listing
-	raw       [catalog.NumKinds][]byte // the complete lists as they were read; nil = not read
+	raw       [catalog.NumKinds][]byte // the lists before filtering (MarshalList); nil = not read
 	// entries of raw, including entries that the filters do not permit
 	items  [catalog.NumKinds][]catalog.Item
 	public [catalog.NumKinds]bool // the backend marks the list as public
@@ -123,7 +125,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 }
 
 // hasPerSessionConns reports whether each session has its own connection to the backend while the
-// backend is legacy. A single client uses the shared connection.
+// backend is legacy. With a single client it reports false; see needsSessionConn.
 func (b *Backend) hasPerSessionConns() bool {
 	if b.set.SingleClient {
 		return false
@@ -131,8 +133,9 @@ func (b *Backend) hasPerSessionConns() bool {
 	return b.cfg.Sharing == "session" || b.cfg.Sharing != "shared" && b.cfg.URL != ""
 }
 
-// conn returns the connection for a session's messages. If the session needs a connection of its
-// own and has none, conn opens one; if find is set, conn returns nil instead.
+// conn returns the connection for a session's messages; "" = the shared connection. If the session
+// needs a connection of its own and has none, conn opens one; if find is set, conn returns nil
+// instead.
 func (b *Backend) conn(session string, find bool) *backendConn {
 	if session == "" {
 		return b.shared
@@ -157,12 +160,14 @@ func (b *Backend) sessionConn(session string) *backendConn {
 
 // needsSessionConn reports whether a session needs its own connection:
 //
-//   - With a single client, a session needs its own connection only if its capabilities differ from
-//     those that were declared over the shared connection.
+//   - With a single client, a session needs its own connection only while the shared connection is
+//     up and legacy, and if the capabilities of the session differ from those that were declared
+//     over the shared connection.
 //   - With several clients, no session needs its own connection if Backend.hasPerSessionConns
 //     reports false. Otherwise each session of a backend that is not known to be modern needs one.
-//   - Sessions share one connection to a modern backend. The exception is the session of a legacy
-//     client, if the backend also supports legacy revisions: see sessionFollowsClient.
+//   - Sessions share one connection to a modern backend. The exception, with sharing: session, is
+//     the session of a legacy client if the backend also supports legacy revisions: see
+//     sessionFollowsClient.
 func (b *Backend) needsSessionConn(session string) bool {
 	d, _ := b.generation()
 	switch {
@@ -176,9 +181,10 @@ func (b *Backend) needsSessionConn(session string) bool {
 }
 
 // openSessionConn creates a session's own connection, or returns the connection that another
-// goroutine has just created. If the session is over, the connection is closed from the start. The
-// session's subscriptions move there from the shared connection, because from now on the session's
-// calls change the state of another server process.
+// goroutine has just created. The session's accepted subscriptions move there from the shared
+// connection, because from now on the session's calls change the state of another server process.
+// If the session is over, the connection is closed from the start. If the backend is draining, the
+// connection is not stored, and redirects its calls.
 func (b *Backend) openSessionConn(session string) *backendConn {
 	b.opening.Lock()
 	defer b.opening.Unlock()
@@ -187,7 +193,7 @@ func (b *Backend) openSessionConn(session string) *backendConn {
 	}
 	bc := newBackendConn(b, session)
 	if bc.draining = b.isDraining(); bc.draining {
-		return bc // drain moves its subscriptions
+		return bc // drain moves the session's subscriptions
 	}
 	bc.addSubscriptions(session, b.shared.dropSubscriptions(session, true))
 	b.mu.Lock()
@@ -219,8 +225,8 @@ func (b *Backend) sessionFollowsClient(session string) bool {
 	return b.cfg.Sharing == "session" && b.set.isSessionClient(session)
 }
 
-// endSession closes the session's connection, ends the session's calls that wait for a slot, and
-// removes its subscriptions.
+// endSession closes the session's connection, fails the session's calls that wait for a slot and
+// its queued subscribe calls, and removes its subscriptions.
 func (b *Backend) endSession(session string) {
 	b.limiter.endSession(session)
 	b.mu.Lock()
@@ -278,9 +284,10 @@ func (b *Backend) whyUnlisted() error {
 	return cmp.Or(b.shared.whyUnavailable(), cmp.Or(listErrs[:]...))
 }
 
-// settle notes that the backend has listed its catalog or failed once. update is called with b.mu
-// held and reports whether there is anything to publish; nil = nothing. If counts is false, the
-// backend does not become settled.
+// settle notes that the backend has listed its catalog or failed. If counts is false, the backend
+// does not become settled. update is called with b.mu held and reports whether there is anything to
+// publish; nil = nothing. settle publishes a View if update reports true or everSettled becomes
+// true, provided that the backend is in the current table.
 func (b *Backend) settle(counts bool, update func() (changed bool)) {
 	took := time.Since(b.shared.startTime())
 	b.mu.Lock()

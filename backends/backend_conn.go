@@ -14,14 +14,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A backendConn is a logical connection to a backend. It reconnects: it has one network connection
-// or process at a time, and a queue for the calls that wait for the next one.
+// A backendConn is a logical connection to a backend. It reconnects: it has at most one network
+// connection or process at a time, and a queue for the calls that wait for the next one.
 //
-// Each backend has one connection that all sessions share. The gateway keeps it up, and reads the
-// lists over it. If the configuration requires it (see Backend.hasPerSessionConns), each client
-// session also has a connection of its own, which is opened on first use and declares the
-// capabilities of that client. A modern backend receives the capabilities with each request, so all
-// sessions share one connection.
+// Each backend has one connection that all sessions share. The gateway keeps it up, unless the
+// backend is lazy or idle, and reads the lists over it. A client session that needs a connection of
+// its own (see Backend.needsSessionConn) opens it on first use, and the connection declares the
+// capabilities of that client. A modern backend receives the capabilities with each request, so
+// sessions share one connection to it.
 type backendConn struct {
 	b       *Backend
 	session string // session of a per-session connection; "" = shared connection
@@ -31,7 +31,7 @@ type backendConn struct {
 
 	refreshing atomic.Int32 // number of list refreshes that run or are about to run
 
-	// reason for the end of the preceding connection during the probe; used by the connecting
+	// failure of server/discover over the preceding connection, nil = none; used by the connecting
 	// goroutine only
 	probeErr error
 
@@ -68,7 +68,8 @@ type backendConn struct {
 	mergedIntoShared bool               // its calls go to the shared connection
 
 	draining bool // its backend is draining
-	// URIs to which the server must still be subscribed: see takeOverSubscriptions
+	// URIs to which the server must still be subscribed: see takeOverSubscriptions and
+	// resubscribePermitted
 	resubscribeURIs []string
 
 	// changed lists of which the client is notified after the refresh; guarded by b.mu
@@ -123,7 +124,9 @@ func (bc *backendConn) wake() {
 }
 
 // wakeLocked starts a shared connection that is stopped until there is demand. For a per-session
-// connection it starts the goroutine, unless the goroutine runs already or the session is over.
+// connection it starts the goroutine that connects, unless this goroutine runs already or the
+// session is over. If the gateway is ending, the per-session connection is stopped permanently
+// instead.
 func (bc *backendConn) wakeLocked() {
 	switch {
 	case !bc.isPerSession():
@@ -156,7 +159,8 @@ func (bc *backendConn) markStarting() {
 	bc.unreachable.Store(false)
 }
 
-// markReady lets calls through. Queued calls are sent first.
+// markReady lets calls through, after the queued calls. It does nothing if the connection of p has
+// already ended.
 func (bc *backendConn) markReady(p *peer.Peer) {
 	downtime, deferred := bc.sendQueued(p)
 	if downtime > 0 {
@@ -167,9 +171,9 @@ func (bc *backendConn) markReady(p *peer.Peer) {
 	}
 }
 
-// markDisconnected notes that the connection of p has ended, and the reason if it is known. From
-// now on calls are queued for the next connection. The method markFailed is called later, when
-// nothing of the old connection is left.
+// markDisconnected notes that the connection of p has ended, and the reason. From now on calls are
+// queued for the next connection. The method markFailed is called later, when nothing of the old
+// connection is left.
 func (bc *backendConn) markDisconnected(p *peer.Peer, why error) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -188,8 +192,9 @@ func (bc *backendConn) markDisconnectedLocked(p *peer.Peer, why error) {
 	}
 }
 
-// markFailed notes that a start failed or a connection ended, and the reason. Queued calls end
-// unless they can wait for the next try.
+// markFailed notes that a start failed or a connection ended, and the reason. Queued calls fail
+// unless they can wait for the next try. After a failure of the shared connection the backend
+// counts as settled.
 func (bc *backendConn) markFailed(err error) {
 	now := time.Now()
 	bc.mu.Lock()
@@ -206,7 +211,8 @@ func (bc *backendConn) markFailed(err error) {
 	bc.failCalls(dropped, why)
 }
 
-// markStopped notes that the connection was stopped permanently, and the reason.
+// markStopped notes that the connection was stopped permanently, and the reason. Queued calls fail.
+// If the shared connection was stopped, the backend then counts as settled.
 func (bc *backendConn) markStopped(why error) {
 	bc.mu.Lock()
 	bc.sup.stop(why)
@@ -227,7 +233,7 @@ func (bc *backendConn) failCalls(dropped []queuedCall, why error) {
 	}
 }
 
-// close closes a per-session connection.
+// close marks a per-session connection as closed and lets it end. It does not wait for the end.
 func (bc *backendConn) close() {
 	bc.mu.Lock()
 	bc.closed = true

@@ -22,7 +22,7 @@ type backendTable struct {
 	catalogWait  time.Duration // see Options.CatalogWait
 	orderChanged bool          // the order has changed: all names are reassigned
 
-	draining      []*Backend        // removed backends with calls in flight, oldest first
+	draining      []*Backend        // removed backends that have not ended yet, oldest first
 	misconfigured map[string]string // name → reason
 	removedNames  map[string]bool   // names of removed backends
 }
@@ -64,11 +64,12 @@ func (t *backendTable) whyAbsent(name string) error {
 	case t.removedNames[name]:
 		return errRemoved
 	}
-	return notSent("is not configured")
+	return notSent("it is not configured")
 }
 
 // plan returns the table after a change, and the backends in it that are new. The field draining of
-// the table is not set. A backend is kept if only its filters or instructions differ.
+// the table is not set. A backend is kept if only its filters or instructions differ. A
+// misconfigured backend is logged if its problem is new.
 func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*Backend) {
 	next = &backendTable{byName: make(map[string]*Backend), misconfigured: make(map[string]string),
 		catalog: c.Catalog, catalogWait: c.CatalogWait}
@@ -109,9 +110,9 @@ func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*
 	return next, newcomers
 }
 
-// keeping returns a copy of the table with only the backends for which stays reports true. The copy
-// contains only names that are also in the argument names. The names of the other backends are
-// added to removedNames.
+// keeping returns a copy of the table with only the backends for which stays reports true. The
+// names of the other backends are added to removedNames. The field names of the copy contains only
+// names that are also in the argument names, and orderChanged is false.
 func (t *backendTable) keeping(stays func(*Backend) bool, names []string) *backendTable {
 	next := *t
 	next.all, next.byName, next.orderChanged = nil, make(map[string]*Backend), false
@@ -168,12 +169,12 @@ func (t *backendTable) addRemoved(name string) {
 	}
 }
 
-// validate returns an error if the change is impossible.
+// validate returns an error if two backends have the same name.
 func (c Change) validate() error {
 	seen := make(map[string]bool)
 	for _, one := range c.Backends {
 		if seen[one.Name] {
-			return fmt.Errorf("backend %s: the name is there twice", one.Name)
+			return fmt.Errorf("backend %s: the name occurs twice", one.Name)
 		}
 		seen[one.Name] = true
 	}

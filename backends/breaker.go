@@ -5,7 +5,8 @@ import (
 )
 
 const (
-	// firstPause is the pause after the first failure; it doubles with each further failure.
+	// firstPause is the pause after the first failure. The pause doubles with each further failure
+	// until the breaker opens.
 	firstPause = 200 * time.Millisecond
 	// breakerThreshold is the number of failures in a row that open the breaker. From then on the
 	// pauses between the starts grow from firstOpenPause to lastOpenPause.
@@ -19,8 +20,8 @@ const (
 // A breaker counts failures in a row and determines the pause before the next start. It opens at
 // the fifth failure. From then on calls fail at once during the pauses (see
 // supervisor.disposition), but starts are still tried: after 30 s, then after pauses that double up
-// to 5 min. The end of a connection that was ready for stableAfter resets the count. The zero value
-// has seen no failure.
+// to 5 min. The end of a connection that was ready for stableAfter resets the count, and so do an
+// idle stop and supervisor.resetBackoff. The zero value has seen no failure.
 type breaker struct {
 	failures int
 	pause    time.Duration // pause after the last failure
@@ -53,8 +54,8 @@ func backoffAfter(failures int) time.Duration {
 // of each session would start one. After breakerThreshold different sessions have failed in a row,
 // one start per pause is allowed for all sessions together. While the breaker of the shared
 // connection is open, no per-session connection is started: the tries of the shared connection find
-// out when the backend works again. Until the breaker is open, further failures of the same session
-// do not count. The zero value limits nothing.
+// out when the backend works again. Until the sessionBreaker itself is open, further failures of
+// the same session do not count. The zero value limits nothing.
 type sessionBreaker struct {
 	breaker
 	failedSessions map[string]bool // sessions that are counted in breaker.failures
@@ -63,7 +64,8 @@ type sessionBreaker struct {
 }
 
 // allowStart requests a start. If the start is refused, the result reason is not nil, and the
-// result next is the time for the next request.
+// result next is the time for the next request. A start that is allowed while the sessionBreaker is
+// open begins the next pause.
 func (sb *sessionBreaker) allowStart(now time.Time, random float64) (next time.Time, reason error) {
 	switch {
 	case sb.sharedBreaker != nil:

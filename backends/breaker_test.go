@@ -46,7 +46,7 @@ func TestOpenBreaker(t *testing.T) {
 			c.wantErrorPrefix(t, "it is not running: no such file; next try in ")
 		}
 		if len(h.dialTimes("a")) != n || time.Since(began) != 0 {
-			t.Error("Apply waited for a call, or the call has started it")
+			t.Error("a call waited, or has started the backend")
 		}
 		time.Sleep(40 * time.Second)
 		if len(h.dialTimes("a")) != n+1 {
@@ -282,7 +282,7 @@ func (a *errRecorder) OnResponse(m wire.Message, err error) {
 	a.callRecorder.OnResponse(m, err)
 }
 
-// CONC-04: a call that may have run is not sent again. Its error contains that.
+// CONC-04: a call that may have run is not sent again. Its error reports that it may have run.
 func TestCONC04_NoRetryOfCallThatMayHaveRun(t *testing.T) {
 	for name, own := range map[string]bool{"shared": false, "own": true} {
 		t.Run(name, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestCONC04_NoRetryOfCallThatMayHaveRun(t *testing.T) {
 				other := h.callFor("one", "a")
 				p = h.nextProcess("a")
 				p.ServeHandshake("")
-				p.SendResult(p.WantRequest("tools/call").ID(), "{}") // the other one
+				p.SendResult(p.WantRequest("tools/call").ID(), "{}") // the other call
 				other.wantResult(t)
 				if !own {
 					p.ServeToolsList(`{"tools":[]}`)

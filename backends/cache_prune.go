@@ -28,8 +28,9 @@ var (
 	tempFileName  = lazy.Regexp(`-[0-9a-f]{12}\.[0-9]+\.tmp$`)
 )
 
-// prune removes files that are too old, or too many. It is called after a file was added. Several
-// gateways may prune a directory concurrently; a failure to remove a file is ignored.
+// prune removes cache files that are too old, or too many, and abandoned temporary files. It is
+// called after a file was written. Several gateways may prune a directory concurrently; a failure
+// to remove a file is ignored.
 func prune(dir string, now time.Time) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -80,7 +81,8 @@ func removeCacheFile(path string) {
 	}
 }
 
-// touchCacheFile records that a file is used, and removes the access of other users to it.
+// touchCacheFile records that a file is used, and removes the access of other users to it. It
+// ignores anything but a regular file.
 func touchCacheFile(path string, info fs.FileInfo) {
 	if !info.Mode().IsRegular() {
 		return

@@ -15,9 +15,9 @@ import (
 // A callLimiter limits the calls of clients that are in flight at a backend, over all of its
 // connections (max_in_flight). A call gets a slot before it is sent or is queued for a start, and
 // holds the slot until the call ends, however often it is sent. Requests about tasks and
-// subscriptions need no slot. If no slot is free, the call is queued for at most queue_wait.
-// Sessions take turns, so that a session with many calls does not delay the others: see
-// grantNextLocked and evictLocked.
+// subscriptions need no slot. If no slot is free, the call is queued for at most queue_wait. It is
+// rejected if it gets no slot, or if the queue is full. Sessions take turns, so that a session with
+// many calls does not delay the others: see grantNextLocked and evictLocked.
 type callLimiter struct {
 	limit      int // 0 = no limit
 	queueLimit int // number of calls that may be queued
@@ -68,7 +68,8 @@ func needsSlot(m wire.Message) bool {
 	return !bytes.HasPrefix(m.Part(wire.PartMethod), []byte(`"tasks/`))
 }
 
-// submit sends a call, now or when it gets a slot, or rejects it.
+// submit sends a call, now or when it gets a slot, or rejects it. To queue the call, it may reject
+// another queued call: see enqueueLocked.
 func (cl *callLimiter) submit(q queuedCall) {
 	if cl.limit == 0 || !needsSlot(q.request) {
 		cl.send(q)
@@ -136,8 +137,9 @@ func (cl *callLimiter) queueFullError(why string) error {
 		cl.limit, calls, why)
 }
 
-// evictLocked removes the newest call of the session with the longest queue, to make room for a
-// session that would then have n queued calls. It returns nil if no session has more than n calls.
+// evictLocked removes and returns the newest call of the session with the longest queue, to make
+// room for a session that would then have n queued calls. It returns nil if no session has more
+// than n calls.
 func (cl *callLimiter) evictLocked(n int) *callSlot {
 	sq := slices.MaxFunc(cl.ring,
 		func(a, b *sessionQueue) int { return len(a.calls) - len(b.calls) })
@@ -170,8 +172,8 @@ func (cl *callLimiter) removeLocked(sq *sessionQueue, i int) *callSlot {
 }
 
 // grantNextLocked gives a released slot to the first queued call of the next session, and moves the
-// session to the end of the ring if it has further queued calls. It returns nil if no call is
-// queued.
+// session to the end of the ring if it has further queued calls. It returns nil, and the slot is
+// free, if no call is queued.
 func (cl *callLimiter) grantNextLocked() *callSlot {
 	if len(cl.ring) == 0 {
 		cl.inFlight--
@@ -268,7 +270,7 @@ func (cl *callLimiter) cancel(c *peer.Call) bool {
 	return true
 }
 
-// endSession ends the queued calls of a session that is over.
+// endSession fails the queued calls of a session that is over.
 func (cl *callLimiter) endSession(session string) {
 	var calls []*callSlot
 	cl.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// BenchmarkCallLimiter measures a call that is queued behind n others: one call of each of n
-// sessions, or n calls of one session.
+// BenchmarkCallLimiter measures a call that gets a slot, or is refused, behind one queued call of
+// each of n sessions, and a call that is cancelled behind n calls of its session.
 func BenchmarkCallLimiter(b *testing.B) {
 	for _, n := range []int{1, 32, 1000, 10_000} {
 		queue := func(b *testing.B, session func(i int) string) (enter func(i int) *peer.Call,

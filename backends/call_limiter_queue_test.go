@@ -70,7 +70,7 @@ func TestLimiter_FullQueueRejectsLongestSession(t *testing.T) {
 	})
 }
 
-// With a larger max_in_flight, as many calls may be queued.
+// If max_in_flight is above 1000, max_in_flight calls may be queued.
 func TestLimiter_QueueLimitGrowsWithSlots(t *testing.T) {
 	withHarness(t, withMaxInFlight(1200, time.Hour), func(t *testing.T, h *harness) {
 		h.nextProcess("a").ServeStartup("t")
@@ -121,7 +121,7 @@ func TestLimiter_ShutdownClearsQueue(t *testing.T) {
 	})
 }
 
-// stackDepth records the stack depth of its calls.
+// stackDepth records the greatest depth of the stack in OnResponse.
 type stackDepth struct {
 	callRecorder
 	depth *int
@@ -131,7 +131,8 @@ func (s *stackDepth) OnResponse(m wire.Message, err error) {
 	*s.depth = max(*s.depth, runtime.Callers(0, make([]uintptr, 1000)))
 }
 
-// If a backend cannot be started, its queued calls fail at once, without nested failures.
+// If a backend cannot be started, its queued calls fail one after the other, without nested
+// failures.
 func TestLimiter_FailsLongQueueWithoutRecursion(t *testing.T) {
 	withHarness(t, withMaxInFlight(1, time.Hour), func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")

@@ -19,7 +19,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// withMaxInFlight returns a backend a with max_in_flight and queue_wait.
+// withMaxInFlight returns Options with a backend a that has this max_in_flight and queue_wait.
 func withMaxInFlight(most int, wait time.Duration) backends.Options {
 	o := backends.Options{Backends: legacyBackends("a")}
 	o.Backends[0].MaxInFlight, o.Backends[0].QueueWait = most, wait
@@ -209,7 +209,7 @@ func TestLimiter_CallsQueuedForStartHoldSlots(t *testing.T) {
 		}
 		p.ServeHandshake("")
 		wantToolCalls(t, p, "t0", "t1")
-		p.Exit("exit 1", "") // they end, and the next two are queued for the next start
+		p.Exit("exit 1", "") // its calls end, and the next two are queued for the next start
 		for i, want := range []string{"exit 1", "exit 1", "", ""} {
 			all[i].want(t, want)
 		}
@@ -232,7 +232,7 @@ func TestLimiter_EveryEndReleasesSlot(t *testing.T) {
 			ids []wire.ID) *mcptest.Peer {
 			for _, id := range ids {
 				p.SendResult(id, "{}")
-				p.SendResult(id, "{}") // a notification is not a call
+				p.SendResult(id, "{}") // a second response releases no slot
 			}
 			return p
 		},
@@ -337,7 +337,7 @@ func TestLimiter_RetryKeepsSlot(t *testing.T) {
 	})
 }
 
-// Requests that continue a backend's calls, and notifications, need no slot.
+// Requests about tasks, subscriptions, log levels and lists need no slot.
 func TestLimiter_RequestsWithoutSlot(t *testing.T) {
 	o := withMaxInFlight(1, 0)
 	withHarness(t, o, func(t *testing.T, h *harness) {
@@ -475,8 +475,8 @@ func TestMalformedOutputIsRateLimitedAndCut(t *testing.T) {
 	})
 }
 
-// A flood of messages of one backend affects only that backend: others respond meanwhile, and no
-// record of the flood fills the log.
+// A flood of messages of one backend affects only that backend: others respond meanwhile, and the
+// records of the flood do not fill the log.
 func TestFloodOfOneBackendIsIsolated(t *testing.T) {
 	o := backends.Options{Backends: []config.Backend{legacyBackends("a")[0],
 		legacyBackends("b")[0]}}

@@ -35,7 +35,8 @@ type catalogCache struct {
 	items        [catalog.NumKinds][]catalog.Item
 }
 
-// cacheVersion is the version of the format. The preceding version has no generation.
+// cacheVersion is the version of the format. Files of the preceding version, which has no
+// generation, are also read.
 const cacheVersion = 3
 
 // cachePath returns a path for the backend and its program, so that a backend with the same name
@@ -55,7 +56,9 @@ func serverKeyOf(c *config.Backend) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// loadCache reads the cached catalog. A file that cannot be used is ignored.
+// loadCache reads the cached catalog. A file that cannot be used is ignored; unless it is missing
+// or not a regular file, this is logged. If the catalog is incomplete, or Options.IgnoreCache is
+// set, only the generation is used.
 func (b *Backend) loadCache() {
 	path := b.cachePath()
 	if path == "" {
@@ -149,8 +152,8 @@ func isComplete(raw [catalog.NumKinds][]byte) bool {
 	return !slices.ContainsFunc(raw[:], func(list []byte) bool { return list == nil })
 }
 
-// saveCache writes the catalog, if it has changed. A list that was never read is not in the
-// file.
+// saveCache writes the catalog if it has changed, and otherwise records that the file is used. A
+// list that was never read is not in the file. A failure is logged.
 func (b *Backend) saveCache(raw [catalog.NumKinds][]byte, s serverInfo) {
 	path := b.cachePath()
 	d, configured := b.generation()
@@ -206,8 +209,9 @@ func writeFile(path string, text []byte) error {
 	return atomicfile.Write(path, text, atomicfile.Options{Temp: temp})
 }
 
-// copyFrom copies the known state of the backend old, which has the same name, if it runs the same
-// program. The effect is like that of the cache.
+// copyFrom copies the known state of the backend old, which has the same name, if both have the
+// same serverKey. The effect is like that of the cache: if the catalog of old is incomplete, only
+// the generation and the transport are copied.
 func (b *Backend) copyFrom(old *Backend) {
 	if b.serverKey != old.serverKey {
 		return

@@ -75,7 +75,7 @@ func TestCache_StoresCatalog(t *testing.T) {
 		if !h.View().Complete {
 			t.Error("the View is not complete although all backends are cached or settled")
 		}
-		// The server has fewer tools now, and announces the change.
+		// The server now has fewer tools than the cache.
 		h.nextProcess("a").ServeStartup("only")
 		h.wantNames("only")
 	})
@@ -208,8 +208,8 @@ func TestCache_DamagedFileIsIgnored(t *testing.T) {
 	}
 }
 
-// If the path of the cache is not a regular file, there is no cache and at most one log record; the
-// gateway does not block on it.
+// If the path of the cache leads to anything but a cache file, there is no cache and at most one
+// warning. The gateway does not block on the path.
 func TestCache_OtherThanFileIsIgnored(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	withHarness(t, o, func(t *testing.T, h *harness) {
@@ -283,7 +283,7 @@ func TestCache_OwnerOnlyAccess(t *testing.T) {
 	}
 }
 
-// Two gateways share a state directory: each read finds a complete list.
+// Several gateways share a state directory: each read finds a complete list.
 func TestCONC11_ConcurrentCacheWriters(t *testing.T) {
 	dir := t.TempDir()
 	var all sync.WaitGroup
@@ -345,7 +345,7 @@ func TestCache_UnusualCapabilities(t *testing.T) {
 	}
 }
 
-// The first list is complete if all catalogs are cached, and later differences are changes.
+// The first list is complete if all catalogs are cached, and a later difference makes a new View.
 func TestCache_CatalogIsSettled(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a", "b"), StateDir: t.TempDir()}
 	withHarness(t, o, func(t *testing.T, h *harness) {
@@ -372,7 +372,7 @@ func TestCache_CatalogIsSettled(t *testing.T) {
 		select {
 		case <-v.Changed:
 		case <-time.After(time.Second):
-			t.Error("the change is not logged")
+			t.Error("the change made no new View")
 		}
 		h.wantNames("t", "more", "b__t")
 	})

@@ -11,8 +11,8 @@ import (
 // env returns the environment of the backend's process.
 func (b *Backend) env() []string { return childEnv(b.cfg.InheritEnv, b.set.ChildEnv, b.cfg.Env) }
 
-// minimalEnv names the variables of the gateway that every child gets. Other variables are not
-// passed on, because they may contain secrets.
+// minimalEnv names the variables of the gateway that every child gets. Other variables are passed
+// on only if inherit_env names them, because they may contain secrets.
 var minimalEnv = map[string][]string{
 	"windows": {
 		"PATH", "PATHEXT", "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "TEMP", "TMP", "USERNAME",
@@ -28,7 +28,7 @@ var minimalEnv = map[string][]string{
 
 // childEnv returns the whole environment of a child: minimalEnv, the inherited variables, the
 // variables shared by all children, and the configured variables in set. Later values replace
-// earlier ones.
+// earlier ones. A variable whose name contains a NUL byte is left out.
 func childEnv(inherit []string, shared, set map[string]string) []string {
 	names := minimalEnv["unix"]
 	if runtime.GOOS == "windows" {

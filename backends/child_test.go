@@ -29,7 +29,7 @@ func scriptBackend(list string) config.Backend {
 	}
 }
 
-// startAll runs backends until each has settled.
+// startAll starts backends, which run until the end of the test, and waits until each has settled.
 func startAll(t *testing.T, all ...config.Backend) *Set {
 	t.Helper()
 	s := New(Options{Backends: all, MaxMessage: 8 << 20, Log: slog.New(slog.DiscardHandler)})
@@ -52,7 +52,7 @@ func startAll(t *testing.T, all ...config.Backend) *Set {
 	return s
 }
 
-// FRAME-05: a list far larger than the buffer of a pipe arrives, even if it is split in any way.
+// FRAME-05: a list far larger than the buffer of a pipe arrives, even if it is written in pieces.
 func TestFRAME05_LargeListInPieces(t *testing.T) {
 	var tools []string
 	for i := range 300 {

@@ -27,8 +27,9 @@ type clientRecord struct {
 
 var emptyObject = []byte("{}")
 
-// OpenSession makes a session known, with the capabilities that its client has declared. If
-// modern is set, the session stands for modern clients, which have no sessions.
+// OpenSession makes a session known, with the capabilities that its client has declared; anything
+// but a JSON object counts as {}. If modern is set, the session stands for modern clients, which
+// have no sessions.
 func (s *Set) OpenSession(id string, capabilities []byte, modern bool) {
 	if !wire.IsObject(capabilities) {
 		capabilities = emptyObject
@@ -47,7 +48,7 @@ func (s *Set) OpenSession(id string, capabilities []byte, modern bool) {
 }
 
 // CloseSession forgets a session: its own connections and its subscriptions over shared connections
-// end.
+// end, and its calls that wait for a slot fail. It ignores an unknown session.
 func (s *Set) CloseSession(id string) {
 	s.sessions.mu.Lock()
 	closing := s.sessions.byID[id]
@@ -93,8 +94,8 @@ func (s *Set) soleSession() string {
 	return sole
 }
 
-// requestMeta returns the client metadata of a session for a modern request: the capabilities
-// of its client, and its log level.
+// requestMeta returns the client metadata of a session for a modern request: the capabilities of
+// its client, and its log level. For an unknown session these are {} and "".
 func (s *Set) requestMeta(id string) (capabilities []byte, level string) {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
@@ -114,7 +115,7 @@ func (s *Set) clientCapabilities(id string) []byte {
 }
 
 // Notify forwards a client's notification to a backend; "" = to all backends. It uses only
-// connections that serve this client alone, and sends nothing to modern backends.
+// connections that are ready and serve this client alone, and sends nothing to modern backends.
 func (s *Set) Notify(id, backend string, m wire.Message) {
 	for b := range s.current().withName(backend) {
 		bc := b.conn(id, true)

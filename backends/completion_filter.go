@@ -12,7 +12,9 @@ import (
 // permitsCompletion reports whether the filters permit a completion/complete request. A template is
 // checked as written and with the values of its arguments, because the server's response reveals
 // the resources that the template expands to. The value to be completed is still incomplete: an
-// expansion with this value must not match a deny pattern, but need not match an allow pattern.
+// expansion with this value must not match a deny glob, but need not match an allow glob. If there
+// is a filter for resources, a template that cannot be expanded is refused, and so is one whose
+// arguments are ambiguous (see membersOnce).
 func permitsCompletion(f *config.Filters, m wire.Message) bool {
 	params := m.Part(wire.PartParams)
 	ref, _ := wire.Lookup(params, "ref")
@@ -38,7 +40,8 @@ func permitsCompletion(f *config.Filters, m wire.Message) bool {
 }
 
 // completionArguments returns the arguments of a completion/complete request that have a value, and
-// the argument to be completed. It reports false if the names of two members are ambiguous.
+// the argument to be completed. ok is false if the names of two members are ambiguous (see
+// membersOnce).
 func completionArguments(params []byte) (context, argument map[string]string, ok bool) {
 	context, argument = map[string]string{}, map[string]string{}
 	ok = true

@@ -7,7 +7,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// The arguments of a completion expand its template to denied resources.
+// A completion is refused if its arguments expand its template to a resource that is denied or not
+// allowed. The value to be completed need not be allowed.
 func TestCompletionsOfDeniedResources(t *testing.T) {
 	for _, c := range []struct {
 		allow, deny, params string
@@ -34,7 +35,7 @@ func TestCompletionsOfDeniedResources(t *testing.T) {
 		{"", "x:secret/*", `{"ref":{"uri":"x:open"},"argument":{"name":"dir","value":"secret"}}`,
 			true},
 		{"", "x:secret/*", `{"ref":{"uri":"x:{dir}/{file}"}}`, true},
-		// a read must be allowed
+		// filters with an allow glob
 		{"x:docs/*", "",
 			`{"ref":{"uri":"x:docs/{+file}"},"argument":{"name":"file","value":"../a"}}`, true},
 		{"x:docs/*", "",

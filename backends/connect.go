@@ -72,8 +72,9 @@ func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGener
 }
 
 // connectHTTP connects to a legacy server behind a URL. If the server has no streamable HTTP,
-// connectHTTP tries HTTP+SSE. Later connections use HTTP+SSE at once, until one of them fails to
-// become ready.
+// connectHTTP tries HTTP+SSE, unless the configuration excludes it (transport: http). With
+// transport: sse, only HTTP+SSE is tried. Later connections use HTTP+SSE at once, until one of them
+// fails to become ready.
 func (bc *backendConn) connectHTTP(ctx context.Context) error {
 	mode := dialHTTPStreamable
 	if bc.b.usesHTTPSSE() {
@@ -94,7 +95,8 @@ func (bc *backendConn) connectHTTP(ctx context.Context) error {
 	return fmt.Errorf("%w; HTTP+SSE failed, too: %w", err, sseErr)
 }
 
-// mayBeLegacy reports whether initialize is sent at once after a connection failed with err.
+// mayBeLegacy reports whether initialize is sent at once after a connection failed with err,
+// provided that the generation is not configured.
 func (bc *backendConn) mayBeLegacy(err error) bool {
 	d, _ := bc.b.generation()
 	return isA[legacyServerError](err) ||

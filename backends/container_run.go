@@ -74,7 +74,8 @@ func readRun(command string, args []string) (r containerRun, ok bool) {
 	return r, true
 }
 
-// findEngine returns the index in args of the first word after the name of an engine.
+// findEngine returns the index in args of the first word after the name of an engine. It reports
+// false unless command is an engine, or sudo or doas followed by an engine.
 func findEngine(command string, args []string) (int, bool) {
 	if slices.Contains(engines, programName(command)) {
 		return 0, true
@@ -89,13 +90,14 @@ func findEngine(command string, args []string) (int, bool) {
 	return i + 1, true
 }
 
-// programName returns the name of a program without its directory and the extension of Windows.
+// programName returns the name of a program in lower case, without its directory and without .exe.
 func programName(path string) string {
 	name := strings.ToLower(path[strings.LastIndexAny(path, `/\`)+1:])
 	return strings.TrimSuffix(name, ".exe")
 }
 
-// skipOptions returns the index of the first word from i on that is not an option.
+// skipOptions returns the index of the first word from i on that is neither an option nor the value
+// of an option; -- ends the options. values are the options that take the next word as their value.
 func skipOptions(args []string, i int, values []string) int {
 	for ; i < len(args) && strings.HasPrefix(args[i], "-"); i++ {
 		if args[i] == "--" {
@@ -142,8 +144,8 @@ func (r containerRun) withOption(args []string, option ...string) []string {
 	return slices.Concat(args[:r.options], option, args[r.options:])
 }
 
-// isConfined reports whether the engine cannot write to the state directory: a snap has no access
-// to hidden directories.
+// isConfined reports whether the engine at path is a snap, which cannot write to the state
+// directory because it has no access to hidden directories.
 func isConfined(path string) bool {
 	if strings.HasPrefix(path, "/snap/") {
 		return true
@@ -152,7 +154,7 @@ func isConfined(path string) bool {
 	return err == nil && filepath.Base(file) == "snap"
 }
 
-// startsContainer matches a shell command that starts a container.
+// startsContainer matches a shell command that seems to start a container.
 var startsContainer = lazy.Regexp(`\b(docker|podman|nerdctl)\b.*\b(run|up)\b`)
 
 // runsHiddenContainer reports whether a command line seems to run a container in a way that readRun

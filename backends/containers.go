@@ -28,7 +28,8 @@ import (
 const (
 	containersDir = "containers" // below the state directory
 	recordVersion = 1
-	// maxContainerRecords bounds the records in the directory, which gateways may share.
+	// maxContainerRecords bounds the records of ended gateways in the directory, which gateways may
+	// share.
 	maxContainerRecords = 200
 	maxContainerRecord  = 64 << 10 // bytes of one record
 	recordExpiry        = 30 * 24 * time.Hour
@@ -69,7 +70,7 @@ func (c *containerConn) Read() (wire.Message, wire.ID, error) {
 
 // Close closes Conn, which ends the process, and then stops the container. The process forwards the
 // end of stdin and SIGTERM to the container. If the process has exited by itself, the container has
-// had no time to end, and gets one second.
+// had no time to end, and gets one second; otherwise it gets no further time.
 func (c *containerConn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
@@ -121,7 +122,8 @@ func (b *Backend) containerWarning() string {
 
 // prepareContainer prepares the start of a container. It returns the container and the arguments
 // for the start. The container is nil if the backend runs no container, or a container that cannot
-// be stopped.
+// be stopped, and also if the state directory cannot be made or the configured file with the id
+// already exists. prepareContainer waits for the end of sweepContainers.
 func (b *Backend) prepareContainer() (*container, []string) {
 	c := b.cfg
 	run, why, ok := b.containerRun()
@@ -171,8 +173,8 @@ func (b *Backend) prepareContainer() (*container, []string) {
 	return ct, args
 }
 
-// stopAndLog stops the container, and removes it if --rm was given. After a failure the record
-// remains. grace is the time from SIGTERM to SIGKILL in seconds.
+// stopAndLog stops the container, and removes it if --rm was given. A failure is logged, and the
+// record remains. grace is the time from SIGTERM to SIGKILL in seconds.
 func (ct *container) stopAndLog(b *Backend, grace string) {
 	err := ct.stop(context.Background(), b.env(), grace)
 	if err != nil {
@@ -186,7 +188,8 @@ func (ct *container) stopAndLog(b *Backend, grace string) {
 var containerID = lazy.Regexp(`^[0-9a-f]{12,64}$`)
 
 // stop stops the container by commands to the engine, within engineTimeout, and removes the record
-// and the file with the id.
+// and the file with the id. If there is no valid id, it only removes these files. After an error
+// the files remain.
 func (ct *container) stop(ctx context.Context, env []string, grace string) error {
 	text, err := readCIDFile(ct.CIDFile)
 	id := strings.TrimSpace(string(text))
@@ -213,8 +216,8 @@ func (ct *container) stop(ctx context.Context, env []string, grace string) error
 // maxCIDFile bounds the file with the id of a container, in bytes.
 const maxCIDFile = 1 << 10
 
-// readCIDFile reads the file with the id of a container. Anything but a regular file is an
-// error, because the read of a pipe may never end.
+// readCIDFile reads the file with the id of a container. A file that is too large is an error.
+// Anything but a regular file is an error, too, because the read of a pipe may never end.
 func readCIDFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -253,8 +256,9 @@ func (ct *container) removeFiles() {
 	}
 }
 
-// sweepContainers stops the containers of gateways that were killed. Backends with containers start
-// after the sweep, because an old container may still have the name of a new one.
+// sweepContainers stops the containers of gateways that were killed. It stops none if
+// Options.StateDir or Options.HasExited is not set. Backends with containers start after the sweep,
+// because an old container may still have the name of a new one.
 func (s *Set) sweepContainers(ctx context.Context) {
 	defer close(s.containersSwept)
 	if s.StateDir == "" || s.HasExited == nil {
@@ -297,8 +301,8 @@ func (s *Set) sweepContainers(ctx context.Context) {
 // isTrusted reports whether a record may be used. Other users may have written to the directory of
 // the records, and the use of a record runs its engine and removes its file. Therefore the engine
 // must be the engine of a backend, or a known name that is looked up in PATH; the file must be in
-// dir, or be the configured file of that backend. isTrusted replaces ct.Dir by the directory of
-// that backend, or by "".
+// dir, or be the configured file of a backend with this engine. If the record may be used,
+// isTrusted replaces ct.Dir by the directory of such a backend, or by "" if there is none.
 func (ct *container) isTrusted(all []*Backend, dir string) bool {
 	known := len(ct.Engine) == 1 && slices.Contains(engines, ct.Engine[0])
 	own := filepath.Dir(ct.CIDFile) == dir
@@ -325,7 +329,8 @@ func (ct *container) isTrusted(all []*Backend, dir string) bool {
 }
 
 // orphanedContainers returns the containers of gateways that have ended. It removes damaged
-// records, abandoned temporary files and, of these gateways, records that are too old or too many.
+// records, abandoned temporary files, and records of ended gateways that are too old or too many.
+// Together with a record it removes the file with the id.
 func orphanedContainers(dir string, hasExited func(owner []byte) bool,
 	now time.Time) (orphans []*container) {
 	entries, err := os.ReadDir(dir)

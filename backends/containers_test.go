@@ -16,8 +16,8 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// Only records of gateways that have ended are used. Records that are damaged, too large, too
-// old or too many are removed.
+// Only records of gateways that have ended are used. Records that are damaged or too large are
+// removed, and also records of ended gateways that are too old or too many.
 func TestContainerRecords_F_PROC_1(t *testing.T) {
 	over := func(owner []byte) bool { return string(owner) == `"over"` }
 	now := time.Now()

@@ -29,7 +29,8 @@ const (
 	dialHTTPSSE                        // HTTP+SSE
 )
 
-// dial opens the Conn that the configuration describes.
+// dial opens the Conn that the configuration describes, or calls Options.Dial. mode matters only
+// for a backend behind a URL.
 func (b *Backend) dial(mode dialMode) (transport.Conn, error) {
 	c := b.cfg
 	switch {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// SEC-06: a child inherits the variables that it needs to run, and the configured variables, from
-// the gateway's environment.
+// SEC-06: a child inherits only the variables that it needs to run, and the configured variables,
+// from the gateway's environment.
 func TestSEC06_ChildEnvironment(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the names are those of Unix")

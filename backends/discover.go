@@ -19,8 +19,8 @@ import (
 var errNoDiscoverResult = errors.New("no answer")
 
 // isUndecided reports whether err, the error of server/discover at a URL, leaves open whether the
-// server is legacy. It reports false for errors of authorization, and for a request that the server
-// has not received.
+// server is legacy. It reports false for a legacyServerError, for errors of authorization, and for
+// a request that the server has not received.
 func isUndecided(err error) bool {
 	if isA[legacyServerError](err) {
 		return false
@@ -34,7 +34,8 @@ func isUndecided(err error) bool {
 }
 
 // discoverOverHTTP calls discover with the timeout probeTimeout, for a server behind a URL whose
-// generation is not configured.
+// generation is not configured. If the failure leaves the generation open, the error is an
+// undecidedError.
 func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	wait := bc.b.probeTimeout()
 	probeCtx, stop := context.WithTimeoutCause(ctx, wait,
@@ -54,9 +55,9 @@ func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serv
 }
 
 // discover sends server/discover. It returns the result of a modern server, a legacyServerError for
-// any other response, or else the reason for the lack of a response. If the server reports another
-// supported version, a header mismatch or a missing capability, discover retries once. It ignores
-// ttlMs: the result is valid for the lifetime of the connection.
+// any other response, or else the reason for the lack of a response. If the server refuses the
+// version and names a known modern one, or reports a header mismatch or a missing capability,
+// discover retries once. It ignores ttlMs: the result is valid for the lifetime of the connection.
 func (bc *backendConn) discover(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	revision := protocol.Newest()
 	for retry := false; ; retry = true {
@@ -110,14 +111,15 @@ func stringArray(array []byte) (all []string) {
 }
 
 // parseDiscover parses the result of server/discover. It returns a legacyServerError for a result
-// without a known revision, because some legacy servers respond to every request with {}.
+// that is not complete or names no known modern revision, because some legacy servers respond to
+// every request with {}.
 func parseDiscover(result []byte) (serverInfo, error) {
 	get := func(path ...string) []byte { value, _ := wire.Lookup(result, path...); return value }
 	common, ok := protocol.NewestModernOf(stringArray(get("supportedVersions")))
 	if !ok || protocol.ResultType(result) != protocol.ResultComplete {
 		return serverInfo{},
 			legacyServerError{errors.New(
-				"server/discover: the response is not a DiscoverResult with a known revision")}
+				"server/discover: the response is not a DiscoverResult with a known modern revision")}
 	}
 	s := serverInfo{
 		ProtocolVersion: common.Date, modern: true,

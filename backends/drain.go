@@ -10,9 +10,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A backend that is removed from the table is drained. Its connections take no new calls: new
-// and queued calls are redirected to the current backend of that name. Calls in flight end on
-// their connection, which is closed afterwards.
+// A backend that is removed from the table is drained. Its connections take no new calls: new and
+// queued calls are redirected to the current backend of that name, or fail if there is none. Calls
+// in flight end on their connection, which is closed afterwards.
 //
 //	Backend.drain ─ backendConn.startDraining for each: removes queued calls and subscriptions
 //	  ├ serving is done: runShared and runPerSession do not reconnect, backendConn.serve returns,
@@ -31,7 +31,8 @@ func (b *Backend) start() {
 }
 
 // goWorker starts a goroutine of the backend by Set.goWorker. The context of f is done when the
-// backend is removed; f must end soon after that.
+// backend is removed or the gateway ends. f must then end as soon as its calls in flight have
+// ended. goWorker reports false if the gateway is ending.
 func (b *Backend) goWorker(f func(serving context.Context)) bool {
 	b.running.Add(1)
 	ok := b.set.goWorker(func(context.Context) {
@@ -88,8 +89,8 @@ func (bc *backendConn) startDraining() ([]queuedCall, map[string][]string) {
 	return calls, subscribed
 }
 
-// drainCalls waits for the calls in flight at a removed backend, or for the end of the session
-// of a per-session connection.
+// drainCalls waits for the end of the calls in flight at a removed backend, or for the end of ctx
+// or of the session of a per-session connection.
 func (bc *backendConn) drainCalls(ctx context.Context, p *peer.Peer) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -111,7 +112,7 @@ func (b *Backend) successor() *Backend {
 }
 
 // redirect sends a call for a draining backend to its successor, which is another backend (reroute
-// changes only the connection).
+// changes only the connection). If there is no successor, the call fails.
 func (b *Backend) redirect(q queuedCall) {
 	next := b.successor()
 	switch {
@@ -127,7 +128,7 @@ func (b *Backend) redirect(q queuedCall) {
 	}
 }
 
-// redirectSubscriptions moves subscriptions of a session to the successor.
+// redirectSubscriptions moves subscriptions of a session to the successor, if there is one.
 func (b *Backend) redirectSubscriptions(session string, uris []string) {
 	if next := b.successor(); next != nil && len(uris) > 0 {
 		next.conn(session, false).takeOverSubscriptions(session, uris)
@@ -136,7 +137,8 @@ func (b *Backend) redirectSubscriptions(session string, uris []string) {
 
 // takeOverSubscriptions takes over a session's subscriptions from the predecessor of the backend.
 // The server is subscribed now or when it is ready. After that the session gets an update of each
-// URI, because an update may have been missed.
+// URI, because an update may have been missed. If the session is over, or a limit of subscriptions
+// is reached, the subscription is dropped.
 func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
 	bc.mu.Lock()
 	switch {
@@ -163,8 +165,9 @@ func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
 	bc.resubscribeLocked()
 }
 
-// resubscribeLocked subscribes the server to resubscribeURIs, if it is ready. During a handshake,
-// replayState or sendQueued subscribes the server.
+// resubscribeLocked subscribes the server to the URIs in resubscribeURIs that the filters permit,
+// if the server is ready, and then forwards an update of each URI. During a handshake, replayState
+// or sendQueued subscribes the server.
 func (bc *backendConn) resubscribeLocked() {
 	uris := bc.resubscribeURIs
 	if bc.peer == nil || len(uris) == 0 {

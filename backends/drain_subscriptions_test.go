@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Over HTTP, where a listen is replaced without a gap, an update may have been missed during
-// the change.
+// Over HTTP, where a listen is replaced without a gap, an update may have been missed during the
+// change of the backend. The session gets an update.
 func TestApply_SubscriptionsOfModernSuccessor(t *testing.T) {
 	all := modernBackends(perSessionBackend("a"))
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -53,8 +53,8 @@ func (b *modernServer) takeRequest(method string) wire.Message {
 	}
 }
 
-// takeCancel takes the cancellation of the current listen; on stdio it arrives before the next
-// listen.
+// takeCancel takes the cancellation of the current listen, and responds with the result of that
+// listen. On stdio the cancellation arrives before the next listen.
 func (b *modernServer) takeCancel() {
 	b.t.Helper()
 	m := b.WantNotification("notifications/cancelled")
@@ -87,7 +87,7 @@ func TestApply_SubscriptionsMoveToSuccessor(t *testing.T) {
 		for range 2 { // one for each session: harmless
 			m := next.WantRequest("resources/subscribe")
 			if uriOf(m) != "x:y" {
-				t.Errorf("notified %s", m.Raw())
+				t.Errorf("got %s", m.Raw())
 			}
 			next.SendResult(m.ID(), "{}")
 		}
@@ -100,7 +100,7 @@ func TestApply_SubscriptionsMoveToSuccessor(t *testing.T) {
 		late.wantResult(t)
 		m := next.WantRequest("resources/subscribe")
 		if uriOf(m) != "x:late" {
-			t.Errorf("notified %s", m.Raw())
+			t.Errorf("got %s", m.Raw())
 		}
 		next.SendResult(m.ID(), "{}")
 		h.clients.want(t, "two notified by a: notifications/resources/updated")
@@ -241,7 +241,7 @@ func TestApply_LogLevelsOfSuccessor(t *testing.T) {
 		}
 		if level, _ := wire.Lookup(m.Part(wire.PartParams),
 			"level"); wire.Unquote(level) != "info" {
-			t.Errorf("notified %s", m.Raw())
+			t.Errorf("got %s", m.Raw())
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// replace changes a backend, and returns the new server, which lists only this tool.
+// replace changes a backend, and returns the new server, which lists only the tool "new".
 func (h *harness) replace(c config.Backend, others ...config.Backend) *mcptest.Peer {
 	h.t.Helper()
 	done := h.startApply(change(append([]config.Backend{c}, others...)...))
@@ -40,8 +40,8 @@ func (c *progressRecorder) OnProgress(m wire.Message) {
 }
 
 // CONFIG-09: an unchanged backend keeps its connection while another is changed. A call in flight
-// at the changed backend completes over the old connection, with all its messages, and only then
-// the old connection ends.
+// at the changed backend completes over the old connection, with all its messages. After that the
+// old connection ends.
 func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 	all := legacyBackends("a", "b")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -405,7 +405,7 @@ func TestApply_CancelAtDrainingBackend(t *testing.T) {
 		m := a.WantNotification("notifications/cancelled")
 		if id, _ := wire.Lookup(m.Part(wire.PartParams),
 			"requestId"); string(id) != string(call.ID()) {
-			t.Errorf("notified %s", m.Raw())
+			t.Errorf("got %s", m.Raw())
 		}
 		if !a.Disconnected() {
 			t.Error("the old server is still running")

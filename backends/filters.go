@@ -33,9 +33,10 @@ func (b *Backend) permitsEntry(k catalog.Kind, own string) bool {
 }
 
 // permits reports whether the filters in force permit a request. It is called immediately before
-// the request is written. Without filters it does not parse the request, and allocates nothing. A
-// request that ends something, such as resources/unsubscribe, and a request about a task are always
-// permitted, because the filters permitted the request that created the subscription or the task.
+// the request is written. Without filters it does not parse the request, and allocates nothing.
+// Requests that name no tool, prompt or resource are permitted. A request that ends something, such
+// as resources/unsubscribe, and a request about a task are also permitted, because the filters
+// permitted the request that created the subscription or the task.
 func (b *Backend) permits(m wire.Message, c *peer.Call) bool {
 	f := b.filters.Load()
 	if f.Tools.IsZero() && f.Prompts.IsZero() && f.Resources.IsZero() {
@@ -79,7 +80,8 @@ func (s *Set) DeniedBy(k catalog.Kind, name string) (backend string) {
 	return ""
 }
 
-// Denies reports whether a backend lists an entry under a name and its filters deny it.
+// Denies reports whether a backend lists an entry under a name, with or without the backend's
+// prefix, and its filters deny it.
 func (s *Set) Denies(backend string, k catalog.Kind, name string) bool {
 	t := s.current()
 	b := t.byName[backend]
@@ -120,7 +122,8 @@ func (b *Backend) permittedURIs(uris []string) []string {
 		func(uri string) bool { return !b.permitsEntry(catalog.Resources, uri) })
 }
 
-// setFilters applies the filters of a change to the current backends.
+// setFilters applies the filters of a change to the current backends, and publishes a View if any
+// filter has changed.
 func (s *Set) setFilters(t *backendTable, next []config.Backend) {
 	some := false
 	for _, c := range next {
@@ -133,8 +136,9 @@ func (s *Set) setFilters(t *backendTable, next []config.Backend) {
 	}
 }
 
-// setFilters replaces the filters, and updates the listing to the entries that the new filters
-// permit. It reports false if the filters are unchanged.
+// setFilters replaces the filters, updates the listing to the entries that the new filters permit,
+// and restores the subscriptions that are permitted again. It reports false if the filters are
+// unchanged.
 func (b *Backend) setFilters(f config.Filters) bool {
 	previous := b.filters.Load()
 	if slices.EqualFunc(previous.All(), f.All(), config.Filter.Equal) {
@@ -159,9 +163,9 @@ func (b *Backend) setFilters(f config.Filters) bool {
 	return true
 }
 
-// resubscribePermitted subscribes the server to the URIs that the new filter (after) permits and
-// the previous filter (before) did not. If the server was started under the previous filter, it was
-// not subscribed to them.
+// resubscribePermitted subscribes the server to the subscribed URIs that the new filter (after)
+// permits and the previous filter (before) did not permit. A server that was started under the
+// previous filter is not subscribed to them.
 func (bc *backendConn) resubscribePermitted(before, after config.Filter) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

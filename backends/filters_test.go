@@ -23,7 +23,7 @@ func withDenied(c config.Backend, tools, prompts, resources string) config.Backe
 	return c
 }
 
-// callEnd receives the error of a call.
+// callEnd receives the response or error of a call.
 type callEnd struct{ peer.ResponseChan }
 
 func (h *harness) sendTo(backend, method, params string) callEnd {
@@ -72,7 +72,7 @@ func TestReloadForbidsQueuedCalls_F_SEC_1(t *testing.T) {
 	})
 }
 
-// A call is queued for a starting server; meanwhile the configuration forbids it.
+// A call that is queued for a starting server fails if the configuration forbids it meanwhile.
 func TestReloadForbidsCallsOfStartingBackend_F_SEC_1(t *testing.T) {
 	all := legacyBackends("a")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {

@@ -20,9 +20,11 @@ type detectedGeneration struct {
 	bothGenerations bool // it is modern, and also supports legacy revisions
 }
 
-// followsClient reports whether the connection serves a single legacy client, and the backend may
-// support both generations. Such a connection uses the generation of the client, like a direct
-// connection of the client: some servers can send certain requests in one generation only.
+// followsClient reports whether the connection begins with initialize although the backend may
+// support both generations: it serves a single client, and the client is legacy or the shared
+// connection is legacy. Such a connection uses the generation of the client, like a direct
+// connection of a client: some servers can send certain requests in one generation only. If the
+// configuration sets the generation, followsClient reports false.
 func (bc *backendConn) followsClient() bool {
 	d, configured := bc.b.generation()
 	set := bc.b.set
@@ -98,7 +100,8 @@ func isLegacyRefusal(err error) bool {
 		(status.Code == 400 || status.Code == 404 || status.Code == 405)
 }
 
-// isModernRefusal reports whether a server refuses initialize because it is modern.
+// isModernRefusal reports whether err, the error of initialize, indicates that the server is
+// modern: the server does not know the version or the method, or names a modern revision.
 func isModernRefusal(err error) bool {
 	e, ok := errors.AsType[*wire.Error](err)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 )
 
 // The generation of a server changes while it refuses calls because of their headers, and while
-// there are subscriptions and cancellations: every call ends once, and nothing of it is left. The
+// there are subscriptions and cancellations: every call ends once, and no goroutine is left. The
 // sessions have their own connections: behind a URL always, and on stdio because the single client
 // declares different capabilities in each session.
 func TestGenerationsCallsAndCancellationsRace(t *testing.T) {
@@ -75,7 +75,8 @@ func TestGenerationsCallsAndCancellationsRace(t *testing.T) {
 	}
 }
 
-// playServer plays the server until stop is closed; its generation changes every half second.
+// playServer plays the server until stop is closed; its generation changes after every 20 steps of
+// the loop, five times.
 func (h *harness) playServer(stop chan struct{}, round int) {
 	var peers []*mcptest.Peer
 	modern, refused := round%2 == 0, 0

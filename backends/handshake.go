@@ -20,7 +20,8 @@ import (
 
 // handshake performs the handshake of the backend's generation. If the generation is not
 // configured, a server on stdio is probed, unless it is known to be legacy or followsClient reports
-// true; over HTTP the dialMode determines the generation to try.
+// true; over HTTP the dialMode determines the generation to try. A retryOtherError means that the
+// other generation must be tried.
 func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 	mode dialMode) (serverInfo, error) {
 	d, configured := bc.b.generation()
@@ -53,7 +54,7 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 			bc.b.setGeneration(detectedGeneration{})
 			err = retryOtherError{err}
 		case bc.b.cfg.Generation == legacyName && isModernRefusal(err):
-			err = fmt.Errorf("it may speak %s alone: remove `era: legacy` (%w)",
+			err = fmt.Errorf("it may speak only %s: remove `era: legacy` (%w)",
 				protocol.Newest().Date, err)
 		}
 	}
@@ -84,8 +85,9 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 }
 
 // withDiscoverError adds an earlier failure of server/discover to err, the error of initialize. It
-// returns err alone if there was no such failure, if another try follows at once, or if initialize
-// could not be sent or failed in the same way, because then the generation is not the reason.
+// returns err alone if there was no such failure, if another try follows at once, or if ctx was
+// cancelled. It also returns err alone if initialize could not be sent or failed in the same way,
+// because then the generation is not the reason.
 func (bc *backendConn) withDiscoverError(ctx context.Context, err error) error {
 	if lost, isLost := errors.AsType[*transport.CallLostError](err); isLost && !lost.MayHaveRun {
 		return err
@@ -237,13 +239,13 @@ func (b *Backend) onReady(bc *backendConn, s serverInfo) {
 	bc.log.Info("backend ready", "server", s.displayName(), "revision", s.ProtocolVersion)
 }
 
-// restoreTimeout bounds the wait for responses to replayed requests, because some servers never
-// respond to them.
+// restoreTimeout bounds the wait for responses to the gateway's requests about log levels and
+// subscriptions, because some servers never respond to them.
 const restoreTimeout = 5 * time.Second
 
 // replayState restores the log level and the subscriptions after a reconnect. It returns the URIs
-// whose updates may have been missed. A modern server gets the level with each request, and the
-// URIs through subscriptions/listen.
+// whose updates may have been missed. For a modern server it does nothing and returns nil: such a
+// server gets the level with each request, and the URIs through subscriptions/listen.
 func (bc *backendConn) replayState(ctx context.Context, p *peer.Peer,
 	s serverInfo) (missed []string) {
 	if s.modern {
@@ -266,7 +268,7 @@ func (bc *backendConn) replayState(ctx context.Context, p *peer.Peer,
 }
 
 // sendRestoring sends requests of the gateway that restore the state of a server, such as
-// subscriptions, and logs the first failure. It sends no calls of clients.
+// subscriptions. It waits for the responses, and logs the first failure.
 func (bc *backendConn) sendRestoring(ctx context.Context, p *peer.Peer, requests []wire.Message) {
 	warned := false
 	for some := range slices.Chunk(requests, 64) { // some servers refuse large bursts

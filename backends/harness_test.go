@@ -35,7 +35,7 @@ type harness struct {
 	mu         sync.Mutex
 	dialedAt   map[string][]time.Duration // times since the beginning
 	queues     map[string]chan *mcptest.Peer
-	dialErrors map[string]error // error of the next dial
+	dialErrors map[string]error // error of each dial; nil = none
 	start      time.Time
 }
 
@@ -230,7 +230,7 @@ func (c *callRecorder) want(t *testing.T, want string) {
 	}
 }
 
-// wantErrorPrefix checks that the call has ended with an error that begins with prefix.
+// wantErrorPrefix checks that the call has ended with an error that begins with this text.
 func (c *callRecorder) wantErrorPrefix(t *testing.T, begins string) {
 	t.Helper()
 	synctest.Wait()

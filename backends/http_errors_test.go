@@ -25,7 +25,7 @@ func (r logLines) Write(line []byte) (int, error) {
 }
 
 // If server/discover and initialize fail in the same way, the generation is not the reason.
-// Otherwise the generation may be the reason.
+// Otherwise it may be the reason, and the error suggests era: legacy.
 func TestSameFailureOfTwoRequests(t *testing.T) {
 	isDiscover := func(r *http.Request) bool {
 		body, _ := io.ReadAll(r.Body)
@@ -80,7 +80,8 @@ func TestSameFailureOfTwoRequests(t *testing.T) {
 	}
 }
 
-// The error of a call contains the body of an HTTP error, even if the body is not a JSON-RPC error.
+// The error of a backend, and the log, contain the reason that an HTTP response gives, even if the
+// body is not a JSON-RPC error.
 func TestReasonsOfHTTPServers_F_HTTP_1(t *testing.T) {
 	for name, tt := range map[string]struct {
 		reply http.HandlerFunc

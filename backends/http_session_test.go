@@ -138,8 +138,8 @@ var unknownSession = map[string]func(w http.ResponseWriter, m wire.Message){
 	},
 }
 
-// Calls to a server that has lost their session get responses after one new initialize, and each
-// call runs once.
+// Calls to a server that has lost their session get responses after one new initialize on each
+// connection, and each call runs once.
 func TestCallsOfLostSession_F_HTTP_13(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -201,7 +201,7 @@ func TestRequestsOfLostSession_F_HTTP_13(t *testing.T) {
 }
 
 // A call is sent again only once, even if a server loses the session at every tool call. A response
-// with status 200 may come from the tool, and the call is not sent again.
+// with status 200 may come from the tool, so the call is not sent again.
 func TestSessionLostAgain_F_HTTP_13(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refuse func(http.ResponseWriter, wire.Message)

@@ -12,7 +12,9 @@ import (
 var errIdle = errors.New("idle (idle_stop)")
 
 // stopIfIdle stops an unused connection until there is demand, and reports whether it has stopped
-// the connection. A call that arrives at this moment is queued for the next start.
+// the connection. The caller must then end the connection of p. A connection is in use if it has
+// calls in flight or queued, open requests of the server, subscriptions, or lists that must be
+// read. A call that arrives at this moment is queued for the next start.
 func (bc *backendConn) stopIfIdle(p *peer.Peer) bool {
 	unread := !bc.isPerSession() && bc.b.hasUnreadLists()
 	bc.mu.Lock()

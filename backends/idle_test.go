@@ -97,8 +97,8 @@ func TestLazy_FirstCallStartsBackend(t *testing.T) {
 	})
 }
 
-// Without a cached catalog, or with IgnoreCache, a lazy backend is started like any other, and
-// keeps running.
+// Without a cached catalog, or with IgnoreCache or NoRestart, a lazy backend is started like any
+// other, and keeps running.
 func TestLazy_UnknownBackendIsStarted(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
@@ -138,7 +138,7 @@ func TestLazy_SubscriptionStartsBackend(t *testing.T) {
 }
 
 // The lists of a lazy backend with per-session connections are read over the shared connection,
-// which is started together with the first per-session connection.
+// which is started when the first per-session connection is ready.
 func TestLazy_PerSessionConnections(t *testing.T) {
 	o := backends.Options{Backends: []config.Backend{perSessionBackend("a")}, StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
@@ -318,7 +318,7 @@ func TestIdle_WhatCountsAsUse(t *testing.T) {
 				})
 		})
 	}
-	t.Run("no files of the gateway", func(t *testing.T) {
+	t.Run("pings and refreshes do not count", func(t *testing.T) {
 		c := withIdleStop("a")
 		c.IdleStop = 5 * time.Minute
 		withHarness(t, backends.Options{Backends: []config.Backend{c}},
@@ -479,7 +479,7 @@ func TestApply_DoesNotStartLazyBackend(t *testing.T) {
 		next := append(legacyBackends("off"), o.Backends[0])
 		next[0].Enabled = false
 		next[1].CallTimeout = time.Hour
-		time.Sleep(time.Second) // they were started
+		time.Sleep(time.Second) // so that Run has started the backends
 		began := time.Now()
 		if err := h.Apply(t.Context(), backends.Change{Backends: next,
 			Catalog: h.Catalog}); err != nil {

@@ -37,9 +37,9 @@ func (s *Set) clientSide() ClientSide {
 	return s.clients
 }
 
-// maxBackendRequests bounds the open requests of a backend over one connection. The requests to
-// one client are bounded, too (gateway.maxServerRequests). A request to a modern client stays open
-// until the client's retry.
+// maxBackendRequests bounds the open requests of a backend over one connection. The requests to one
+// client are bounded, too (gateway.maxServerRequests). A request to a modern client stays open
+// until the client continues the call.
 const maxBackendRequests = 16_384
 
 // An inboundHandler handles the messages that a backend initiates over one connection.
@@ -137,13 +137,15 @@ func namesOrigin(m wire.Message) bool {
 //  1. a per-session connection: its session;
 //  2. the call on whose stream the message arrived: its session;
 //  3. a single client: the session of its calls in flight, that of the oldest call if they belong
-//     to several; see soleSession if there are none, or if the message names a task or elicitation;
-//  4. on stdio: the only session with calls in flight, unless the message names a task or
-//     elicitation. For a modern server only sessions with a log level count.
+//     to several; the session that soleSession returns if there are none, or if the message names a
+//     task or elicitation;
+//  4. on stdio: the only session with calls in flight (see peer.Peer.SoleSession), unless the
+//     message names a task or elicitation. For a modern server only sessions with a log level
+//     count.
 //
-// Over HTTP the session of a message outside of the calls' streams is unknown, because the message
-// may be older than a response that was already received. The session of a message on the stream of
-// an ended call is unknown, too.
+// If neither rule 1 nor rule 3 applies, the session is unknown in two cases: over HTTP, for a
+// message outside of the calls' streams, because the message may be older than a response that was
+// already received; and for a message on the stream of an ended call.
 func (h *inboundHandler) originSession(m wire.Message, origin peer.Origin) string {
 	switch {
 	case h.conn.isPerSession():

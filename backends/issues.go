@@ -8,7 +8,8 @@ import (
 	"mcpgateway/internal/transport/httpclient"
 )
 
-// setIssue sets an issue of a connected backend; nil = it is resolved.
+// setIssue sets an issue of a connected backend; nil = it is resolved. It logs when the backend
+// becomes degraded, except for issueLists, or ready again.
 func (bc *backendConn) setIssue(which healthIssue, err error) {
 	bc.mu.Lock()
 	before := bc.sup.State()
@@ -45,9 +46,10 @@ func isUnreachable(err error) bool {
 	return !lost.MayHaveRun && !errors.Is(err, transport.ErrClosed)
 }
 
-// noteReachability updates issueUnreachable after a request to a modern server: a server behind a
-// URL has no lasting connection whose end would show that the server is gone. While the server is
-// unreachable, refreshLoop tries to reach it; its lists are read again after that.
+// noteReachability updates issueUnreachable after a request to a modern server behind a URL. Such a
+// server has no lasting connection whose end would show that the server is gone. noteReachability
+// does nothing for a server on stdio. While the server is unreachable, refreshLoop tries to reach
+// it; its lists are read again after that.
 func (bc *backendConn) noteReachability(err error) {
 	switch unreachable := isUnreachable(err); {
 	case !bc.b.hasManyStreams():

@@ -29,7 +29,8 @@ var errHung = fmt.Errorf("it hangs: %d pings in a row got no response, each with
 
 // A keepAlive watches a connection. It pings a silent legacy server, and ends the connection if the
 // server does not respond or the connection is unused for idleStop. Any message from the server
-// counts as a response to a ping, and a server that works on a call is not pinged.
+// counts as a response to a ping, and a server that works on a call is not pinged. A reachable
+// server that does not respond to a ping, and has responded to none before, is not pinged again.
 type keepAlive struct {
 	conn     *backendConn
 	peer     *peer.Peer

@@ -55,7 +55,7 @@ func TestPing_HangingBackendIsRestarted(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		h.wantState("a", backends.Degraded)
 		h.wantError("a", "no response to ping: silent for 10s")
-		a.WantRequest("ping") // the first one is not reported
+		a.WantRequest("ping") // no cancellation of the first ping precedes it
 		time.Sleep(10 * time.Second)
 		a.WantRequest("ping")
 		died := time.Now()
@@ -266,7 +266,7 @@ func TestRefusalIsNotUnreachable(t *testing.T) {
 		})
 }
 
-// The end of a listen shows that the server is gone.
+// If a listen has ended and cannot be opened again, the server counts as unreachable.
 func TestUnreachable_DetectedByListen(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
 		func(t *testing.T, h *harness) {

@@ -42,7 +42,8 @@ type listRead struct {
 }
 
 // readLists reads lists in parallel, and publishes them. If a list cannot be read, the failure is
-// logged, the last listing remains, and the list is read again later.
+// logged (see countListFailure), the last listing remains, and the list is read again later. If the
+// connection has ended meanwhile, only complete lists are published, and none if ctx was cancelled.
 func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo,
 	which [catalog.NumKinds]bool) {
 	var read []*listRead
@@ -113,8 +114,9 @@ func (b *Backend) readPages(ctx context.Context, p *peer.Peer, s serverInfo, rea
 	}
 }
 
-// addPage adds a page and returns the cursor of the next page, nil if there is none. A repeated
-// cursor ends the list, because the pages would repeat without end.
+// addPage adds a page and returns the cursor of the next page, nil if there is none. A limit ends
+// the list, and so does a repeated cursor, because the pages would repeat without end. A server
+// that does not know the method has an empty list; any other error response is an error.
 func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []byte, err error) {
 	if a.Err != nil {
 		return nil, a.Err
@@ -185,7 +187,7 @@ func (b *Backend) recordIssues(r *listRead, issues []catalog.Issue) {
 	}
 }
 
-// isSuspicious reports whether a suspicious entry is permitted, together with the entry that it
+// isSuspicious reports whether the filters permit a suspicious entry, and also the entry that it
 // conflicts with, if there is one.
 func (b *Backend) isSuspicious(k catalog.Kind, f catalog.Issue) bool {
 	return b.permitsEntry(k, f.Item) && (f.ConflictsWith == "" ||

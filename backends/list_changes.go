@@ -6,33 +6,35 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// listChanged requests the lists that a notification announces as changed. One refresh serves any
-// number of changes. listChanged reports false if the notification is of another kind.
+// listChanged requests a refresh of the lists that a notification announces as changed. One refresh
+// serves any number of changes. listChanged reports false if the notification is of another kind.
 func (b *Backend) listChanged(notification string) bool {
 	return b.requestRefresh(notification, func(k catalog.Kind) { b.announced[k] = true })
 }
 
-// requestRefresh requests the lists that a notification names, and reports whether the notification
-// names any. It calls note with the kind of each of these lists, with b.mu held. Unless note sets
-// announced, as in listChanged, clients are not notified of a list that turns out to be the same.
+// requestRefresh requests a refresh of the lists that a notification names, and reports whether the
+// notification names any. It calls note with the kind of each of these lists, with b.mu held. If a
+// list turns out to be the same, clients are notified only if note has set announced, as in
+// listChanged, or notifyAfterRefresh.
 func (b *Backend) requestRefresh(notification string, note func(catalog.Kind)) bool {
 	names := func(k catalog.Kind) bool { return k.ChangedNotification() == notification }
 	return b.refreshKinds(names, note)
 }
 
-// refreshAll requests every list again, each once.
+// refreshAll requests a refresh of every list, and treats every list as announced.
 func (b *Backend) refreshAll() {
 	b.refreshKinds(func(catalog.Kind) bool { return true },
 		func(k catalog.Kind) { b.announced[k] = true })
 }
 
-// refreshTools requests the list of tools again.
+// refreshTools requests a refresh of the list of tools.
 func (b *Backend) refreshTools() {
 	b.requestRefresh(catalog.Tools.ChangedNotification(), func(catalog.Kind) {})
 }
 
-// refreshKinds requests the lists of the kinds for which the function wanted returns true, in one
-// round, and reports whether there are any. It calls both functions with b.mu held.
+// refreshKinds requests one refresh of the lists of the kinds for which the function wanted returns
+// true, and reports whether there are any. It starts the shared connection if that is stopped. It
+// calls both functions with b.mu held.
 func (b *Backend) refreshKinds(wanted func(catalog.Kind) bool, note func(catalog.Kind)) bool {
 	some := false
 	b.mu.Lock()

@@ -35,7 +35,7 @@ func (b *Backend) countListFailure(k catalog.Kind) (count int, log bool) {
 		return 0, false
 	}
 	if now.Sub(f.next) > f.pause {
-		f.pause = 0 // the failures have paused
+		f.pause = 0 // the list has not failed for a while
 	}
 	f.pause = min(max(2*f.pause, firstRelogPause), longestRelogPause)
 	f.next = now.Add(f.pause)
@@ -48,7 +48,8 @@ const maxLoggedChanges = 20
 
 // logChangedTools logs each tool whose definition differs from the last known definition, of this
 // run or an earlier run: a person may have approved the tool by its description. A tool that was
-// absent in between counts as the same tool. Definitions are identified by their hashes.
+// absent in between counts as the same tool. Definitions are identified by their hashes. Beyond
+// maxLoggedChanges, tools are only counted.
 func (b *Backend) logChangedTools(known, read []catalog.Item) {
 	if b.toolHashes == nil || len(b.toolHashes) > maxEntries {
 		b.toolHashes = make(map[string]string)
@@ -69,7 +70,8 @@ func (b *Backend) logChangedTools(known, read []catalog.Item) {
 		}
 	}
 	if more := changed - maxLoggedChanges; more > 0 {
-		b.log.Warn("tool_changed: definitions of further tools changed", "records", more)
+		b.log.Warn("tool_changed: definitions of further tools changed, not logged individually",
+			"records", more)
 	}
 }
 
@@ -87,11 +89,12 @@ func logKey(k catalog.Kind) string {
 	return "name"
 }
 
-// maxLoggedIssues bounds the entries of one page whose issues are logged; the others are
+// maxLoggedIssues bounds the issues that one call of logIssues logs individually; the others are
 // counted.
 const maxLoggedIssues = 20
 
-// logIssues logs issues of a list and its entries, each issue once.
+// logIssues logs issues of a list and its entries, each issue once. Beyond maxLoggedIssues, issues
+// are only counted. Suspicious entries that the filters do not permit are not logged.
 func (b *Backend) logIssues(k catalog.Kind, issues []catalog.Issue) {
 	if len(b.loggedIssues) > maxEntries {
 		b.loggedIssues = nil

@@ -190,7 +190,8 @@ func TestPagesAndEntriesAreBounded(t *testing.T) {
 	})
 }
 
-// All pages of a list together have no more bytes than one message may have.
+// When the pages of a list together have more bytes than one message may have, no further page is
+// read.
 func TestListBytesAreBounded(t *testing.T) {
 	// the limit is 1 MiB
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
@@ -294,7 +295,7 @@ func TestLookAlikes_F_CFG_1(t *testing.T) {
 }
 
 // A glob that matches no tool is logged, because it was meant for a tool: a tool that should be
-// denied can be called if its name is spelled differently.
+// denied can be called if the glob misspells its name.
 func TestUnmatchedGlobsAreLogged(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a")}
 	o.Backends[0].Tools = config.Filter{Allow: []string{"t*", "x?"},

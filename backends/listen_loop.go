@@ -118,8 +118,8 @@ func (ll *listenLoop) run(ctx context.Context) {
 	}
 }
 
-// needsReopen reports whether the listen must be replaced now. Unused URIs in the listen are no
-// reason to replace it at once, because a replacement takes time, especially on stdio.
+// needsReopen reports whether the listen must be opened or replaced now. Unused URIs in the listen
+// are no reason to replace it at once, because a replacement takes time, especially on stdio.
 func (ll *listenLoop) needsReopen(uris []string) bool {
 	if ll.current == nil || ll.pruneURIs {
 		return true
@@ -137,7 +137,7 @@ func (ll *listenLoop) uriCount() int {
 }
 
 // replace replaces the current listen. If filter is nil, replace only ends the current listen. It
-// reports false if the new listen has failed and must be retried.
+// reports false if the new listen has failed; the wait before the next try is then over.
 func (ll *listenLoop) replace(ctx context.Context, filter []byte, uris []string) bool {
 	ll.pruneURIs = false
 	if !ll.conn.b.hasManyStreams() || filter == nil {
@@ -214,7 +214,8 @@ func (ll *listenLoop) awaitChange(ctx context.Context, hasUnused bool) {
 }
 
 // awaitRetry waits before the next try, longer after each failure. A change of the wanted URIs ends
-// the wait; if the server does not know the method, nothing else does.
+// the wait. If the server does not know the method, only such a change or the end of ctx ends the
+// wait.
 func (ll *listenLoop) awaitRetry(ctx context.Context, err error) {
 	timer := time.After(ll.pause)
 	ll.pause = min(2*ll.pause, longestRetryDelay)
@@ -228,7 +229,8 @@ func (ll *listenLoop) awaitRetry(ctx context.Context, err error) {
 	}
 }
 
-// noteFailure logs that changes are not received, the first time as a warning.
+// noteFailure logs that changes are not received, the first time as a warning. If the server was
+// not reached, or may no longer be modern, it also lets the server be discovered again.
 func (ll *listenLoop) noteFailure(err error) {
 	e, _ := errors.AsType[*wire.Error](err)
 	ll.conn.noteReachability(err)
@@ -252,7 +254,7 @@ func (ll *listenLoop) isDisconnected() bool {
 }
 
 // wantedFilter returns the params of the wanted listen, nil if none is wanted, and the URIs in the
-// params.
+// params. It clears resubscribeURIs: their updates count as missed.
 func (ll *listenLoop) wantedFilter() (params []byte, uris []string) {
 	filter := make(map[string]any)
 	for k, flag := range map[catalog.Kind]string{
@@ -299,7 +301,8 @@ func (ll *listenLoop) closeCurrent(ctx context.Context) {
 	ls.call.Cancel(nil)
 }
 
-// refreshMissed treats everything as changed if changes may have been missed.
+// refreshMissed treats every list and every subscribed resource as changed if changes may have been
+// missed.
 func (ll *listenLoop) refreshMissed() {
 	if !ll.missed {
 		return
@@ -314,8 +317,9 @@ func (ll *listenLoop) refreshMissed() {
 	}
 }
 
-// resolveSubscribes responds to the pending subscribes whose result is known from the current
-// listen.
+// resolveSubscribes publishes the current listen in the connection, and responds to the pending
+// subscribes whose result is known from this listen. It removes from the listen the URIs that the
+// server has not accepted.
 func (ll *listenLoop) resolveSubscribes() {
 	bc, ls := ll.conn, ll.current
 	bc.mu.Lock()

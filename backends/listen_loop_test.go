@@ -23,7 +23,7 @@ type modernServer struct {
 	t *testing.T
 }
 
-// startModernServer plays the start of a modernServer, up to the first list.
+// startModernServer plays the start of a modernServer up to the response to server/discover.
 func (h *harness) startModernServer(t *testing.T) *modernServer {
 	t.Helper()
 	b := &modernServer{h.nextProcess("a"), h, t}
@@ -93,7 +93,7 @@ func TestListen_ChangesOfModernBackend(t *testing.T) {
 			b.notifyOn(id, changedTools, "")
 			b.ServeToolsList(mcptest.ToolsResult("u"))
 			h.wantNames("u")
-			time.Sleep(24 * time.Hour) // it has no timeout
+			time.Sleep(24 * time.Hour) // the listen has no timeout
 			b.WantNothing()
 
 			// After an orderly end, the listen is replaced, and changes may have been missed.
@@ -197,14 +197,14 @@ func TestListen_MissingAcknowledgement(t *testing.T) {
 			if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
 				t.Errorf("accepted after %v", took)
 			}
-			b.WantNothing() // each list is read once
+			b.WantNothing() // the lists are not read a third time
 			b.notifyOn(id, changedTools, "")
 			b.ServeToolsList(mcptest.ToolsResult("u"))
 			h.wantNames("u")
 		})
 }
 
-// pruneTime is the longest time that unused URIs stay in the listen.
+// pruneTime is longer than the time for which unused URIs stay in the listen.
 const pruneTime = 2 * time.Minute
 
 // Over HTTP the new listen is open before the old one ends, so nothing is missed.
@@ -303,7 +303,7 @@ func TestListen_SubscriptionsOverPipe(t *testing.T) {
 		})
 }
 
-// A server that does not end its listen after the cancellation causes no delay.
+// A server that does not end its listen after the cancellation delays the new listen by one second.
 func TestListen_EndTimeout(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
 		func(t *testing.T, h *harness) {
@@ -414,7 +414,7 @@ func TestListen_PendingSubscribe(t *testing.T) {
 		})
 }
 
-// A backend without announced changes gets no listen.
+// A backend that announces no changes gets no listen while there are no subscriptions.
 func TestListen_NothingToListenTo(t *testing.T) {
 	for _, capabilities := range []string{`{}`, `{"tools":{}}`,
 		`{"resources":{"subscribe":true}}`} {
@@ -495,8 +495,8 @@ func TestTooManySubscriptions(t *testing.T) {
 		})
 }
 
-// The end of a session ends its queued and pending subscribe calls, and a closed session cannot be
-// subscribed.
+// The end of a session ends its queued and pending subscribe calls, and a closed session cannot
+// subscribe.
 func TestSessionEndEndsPendingSubscribes(t *testing.T) {
 	c := modernBackends(withIdleStop("a"))
 	withHarness(t, backends.Options{Backends: c}, func(t *testing.T, h *harness) {

@@ -33,7 +33,9 @@ func (ls *listenStream) matches(m wire.Message) bool {
 		wire.Unquote([]byte(id)) == string(ls.call.ID())
 }
 
-// open opens a listen and waits until the server has acknowledged it, for ackTimeout at most.
+// open opens a listen and waits until the server has acknowledged it. After ackTimeout it assumes
+// that the server has accepted all URIs. It fails if the listen cannot be sent, or ends before the
+// acknowledgement, or ctx is done.
 func (ll *listenLoop) open(ctx context.Context, params []byte,
 	uris []string) (*listenStream, error) {
 	bc := ll.conn
@@ -78,7 +80,8 @@ func listenError(a peer.Response) error {
 	return a.Err
 }
 
-// listenAcknowledged handles the acknowledgement of a listen.
+// listenAcknowledged handles the acknowledgement of the listen that is being opened, and ignores
+// any other.
 func (bc *backendConn) listenAcknowledged(m wire.Message, origin peer.Origin) {
 	bc.mu.Lock()
 	ls := bc.openingListen

@@ -34,7 +34,7 @@ func (bc *backendConn) wantedLevel() string {
 	return lowest
 }
 
-// levelTimeout is the longest time for which a client waits for the responses of the backends.
+// levelTimeout is the longest time for which SetLevel waits for the responses of the backends.
 const levelTimeout = 2 * time.Second
 
 // SetLevel sets a session's log level at the backends, now and on each new connection. It calls
@@ -61,8 +61,8 @@ func setLevelRequest(level string) wire.Message {
 		wire.Encode(map[string]string{"level": level}))
 }
 
-// sendLevel sends the wanted level to the backend, if it has changed. If g is not nil, g waits for
-// the response.
+// sendLevel sends the wanted level to the backend, if the level has changed and the backend is
+// ready, legacy, and declares logging. If g is not nil, g waits for the response.
 func (bc *backendConn) sendLevel(g *responseGroup) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

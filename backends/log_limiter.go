@@ -18,15 +18,15 @@ const (
 	byteBurst        = 256 << 10
 	// recordOverhead is the size of a record without its message and values: time, level, keys.
 	recordOverhead = 100
-	// While records are dropped, further records report their number: the first after
+	// While records are dropped, reports in the log give their number: the first report after
 	// firstReportPause, the others after pauses that double up to longestReportPause.
 	firstReportPause   = time.Second
 	longestReportPause = time.Hour
 )
 
 // A rateLimitedHandler limits the log records about one backend that may be frequent, such as those
-// about lines on stderr, malformed messages and issues. Events such as the end of the backend are
-// logged elsewhere and never dropped.
+// about lines on stderr, malformed messages and issues. Events such as the end of the backend go to
+// another logger (Backend.log), and are never dropped.
 type rateLimitedHandler struct {
 	slog.Handler
 	*logLimiter

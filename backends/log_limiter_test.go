@@ -33,7 +33,7 @@ func TestBackendOutputIsRateLimited(t *testing.T) {
 		synctest.Wait()
 		if lines := log.Lines("log records dropped"); len(lines) != 1 ||
 			!strings.Contains(lines[0], "backend=a lost=14500 bytes=1464500") {
-			t.Errorf("notified %q", lines)
+			t.Errorf("reported %q", lines)
 		}
 		for range 1000 { // 1000 records a second, for ten seconds
 			for range 10 {
@@ -51,7 +51,7 @@ func TestBackendOutputIsRateLimited(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if reports := len(log.Lines("log records dropped")); reports > 4 {
-			t.Errorf("notified %d times without a change", reports)
+			t.Errorf("reported %d times without a change", reports)
 		}
 	})
 }

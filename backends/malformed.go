@@ -52,8 +52,8 @@ func (h *inboundHandler) warnInvalidParams(m wire.Message, err error) {
 	logAt("refused a message with invalid params", "method", m.Method(), "err", err)
 }
 
-// explain adds the last malformed output to the error of a connection, because it may contain
-// the reason.
+// explain adds the last malformed output, if any, to the error of a connection, because the output
+// may contain the reason.
 func (h *inboundHandler) explain(err error) error {
 	output := h.lastMalformed.Load()
 	exit, ended := errors.AsType[*child.ExitError](err)

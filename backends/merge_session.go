@@ -8,8 +8,8 @@ import (
 // shown that the backend is modern.
 var errMergedIntoShared = errors.New("it does not need a connection for each session")
 
-// mergeIntoShared ends a per-session connection: its queued calls and all later ones go over
-// the shared connection.
+// mergeIntoShared ends a per-session connection: its accepted subscriptions move to the shared
+// connection, and its queued calls and all later ones go over that connection.
 func (bc *backendConn) mergeIntoShared() {
 	bc.b.mu.Lock()
 	if bc.b.perSession[bc.session] == bc {
@@ -28,8 +28,9 @@ func (bc *backendConn) mergeIntoShared() {
 }
 
 // addSubscriptions takes over a session's subscriptions from another connection to the backend,
-// unless the session is over. A connection to a legacy backend must not have begun to start,
-// because the subscriptions are sent during the start.
+// unless the session is over. If this connection is draining, the successor of the backend takes
+// them over. A connection to a legacy backend must not have begun to start, because the
+// subscriptions are sent during the start.
 func (bc *backendConn) addSubscriptions(session string, uris []string) {
 	bc.mu.Lock()
 	if bc.draining {

@@ -1,4 +1,4 @@
 package backends_test
 
-// mkfifo makes nothing: Windows keeps its pipes elsewhere.
+// mkfifo makes nothing: on Windows a directory cannot contain a pipe.
 func mkfifo(string) error { return nil }

@@ -95,7 +95,8 @@ func TestModern_RequestsContainClientMeta(t *testing.T) {
 	})
 }
 
-// A message on the stream of a call belongs to its session; a modern server sends no requests.
+// On stdio, a log message of a modern server belongs to the only session that has a log level and a
+// call in flight. A request of a modern server is refused.
 func TestModern_OriginOfMessages(t *testing.T) {
 	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
 		func(t *testing.T, h *harness) {
@@ -106,10 +107,10 @@ func TestModern_OriginOfMessages(t *testing.T) {
 			h.OpenSession("two", nil, false)
 			h.SetLevel("one", "info", func() {})
 			h.callFor("two", "a")
-			// without a response
+			// this call has ended
 			p.SendResult(p.WantRequest("tools/call").ID(), `{"resultType":"complete"}`)
 			h.callFor("two", "a")
-			p.WantRequest("tools/call") // and this one has no log level
+			p.WantRequest("tools/call") // the session of this call has no log level
 			h.callFor("one", "a")
 			p.WantRequest("tools/call")
 			p.Send(
@@ -123,8 +124,8 @@ func TestModern_OriginOfMessages(t *testing.T) {
 		})
 }
 
-// With a single client that has sessions and sends modern requests, a message belongs to
-// the session of its call.
+// With a single client that has sessions and sends modern requests, a message belongs to the
+// session of the call in flight, or else to the session that was opened last.
 func TestModern_SingleClientWithSeveralSessions(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a"), SingleClient: true},
 		func(t *testing.T, h *harness) {
@@ -381,7 +382,8 @@ func TestModern_RetryTimeout(t *testing.T) {
 	}
 }
 
-// The timeout of a call that waits for a refresh does not apply to its second try.
+// The time for which a call has waited for a refresh does not count for the timeout of its second
+// try.
 func TestModern_RetryHasItsOwnTimeout(t *testing.T) {
 	o := backends.Options{Backends: modernBackends(perSessionBackend("a"))}
 	o.Backends[0].CallTimeout = 10 * time.Second
@@ -476,7 +478,7 @@ func TestExpiredListsAreReadAgain(t *testing.T) {
 		list(a, 1, "public", "v")
 		h.wantNames("v")
 		time.Sleep(9 * time.Second)
-		a.WantNothing() // its TTL is 0
+		a.WantNothing() // a TTL of 1 ms counts as 10 s
 		time.Sleep(time.Second)
 		list(a, 0, "public", "v")
 		fresh(0, true)

@@ -41,7 +41,7 @@ func (h *harness) wantMoves(lines ...string) {
 }
 
 // A tool whose name begins with the prefix of another backend is not exposed under that name, even
-// if the other backend has failed or is disabled or removed.
+// if the other backend has failed, is disabled, or was removed after it had run.
 func TestNames_ToolWithPrefixOfOtherBackend_F_SEC_3(t *testing.T) {
 	all := legacyBackends("evil", "github")
 	all = append(all, config.Backend{Name: "off", Command: "off"})
@@ -67,7 +67,8 @@ func TestNames_ToolWithPrefixOfOtherBackend_F_SEC_3(t *testing.T) {
 		})
 }
 
-// A backend lists a tool whose name a later backend in the configuration already has.
+// If a backend adds a tool whose name a later backend in the configuration already has, the later
+// backend keeps the name.
 func TestNames_EarlierBackendAddsTool_F_SEC_3(t *testing.T) {
 	all := legacyBackends("a", "b")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {

@@ -22,9 +22,11 @@ func uriParam(m wire.Message) string {
 }
 
 // subscribeByListenLocked handles resources/subscribe and resources/unsubscribe for a modern
-// backend. The response to a subscribe request is sent when the listen contains the URI, and at
-// once if the listen already contains it. The response to an unsubscribe request is sent at once.
-// respond sends a response that is due at once, and must be called without bc.mu.
+// backend. The response to a subscribe request is sent when the server has acknowledged a listen
+// with the URI, and at once if the current listen covers the URI. A subscribe request is refused at
+// once if the filters do not permit it, the server has no subscriptions, or a limit is reached. The
+// response to an unsubscribe request is sent at once. respond sends a response that is due at once,
+// and must be called without bc.mu.
 func (bc *backendConn) subscribeByListenLocked(q queuedCall) (respond func()) {
 	uri := uriParam(q.request)
 	q.call.Modern, q.call.InterceptResponse = false, nil // the gateway itself responds
@@ -61,7 +63,8 @@ func (bc *backendConn) subscribeByListenLocked(q queuedCall) (respond func()) {
 }
 
 // resolveSubscribesLocked removes the pending subscribe calls whose result is known according to
-// the function state, and returns functions that send the responses.
+// the function state, or that the filters no longer permit. It returns functions that send the
+// responses, and that must be called without bc.mu.
 func (bc *backendConn) resolveSubscribesLocked(
 	state func(uri string) (known bool, err *wire.Error),
 ) (respond []func()) {

@@ -38,8 +38,8 @@ type discoverResult struct {
 
 // probe detects the generation of a backend on stdio, and performs the handshake of that
 // generation. If the backend ends because of server/discover, it is unprobeable, and the method
-// probe returns a retryOtherError. If the backend does not respond, it may only be slow to start:
-// the gateway does not end it, but sends initialize as well.
+// probe returns a retryOtherError. If the backend does not respond within probeTimeout, it may only
+// be slow to start: probe sends initialize as well, to the same process.
 func (bc *backendConn) probe(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	probeCtx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -59,8 +59,8 @@ func (bc *backendConn) probe(ctx context.Context, p *peer.Peer) (serverInfo, err
 }
 
 // initializeSilent sends initialize to a backend that has not responded to server/discover, and
-// waits for the responses to both. A result of initialize has precedence over a result of
-// server/discover.
+// waits for the response. It then waits for the response to server/discover for lateResponseWait or
+// refusedResponseWait. A result of initialize has precedence over a result of server/discover.
 func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
 	found <-chan discoverResult) (serverInfo, error) {
 	s, err := bc.initialize(ctx, p)

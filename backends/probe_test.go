@@ -230,7 +230,7 @@ func TestProbe_DiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 					t.Errorf("logged %q", records)
 				}
 				p.Exit("gone", "")
-				h.finishLegacyStart(h.nextProcess("a")) // not read again
+				h.finishLegacyStart(h.nextProcess("a")) // not probed again
 			})
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
@@ -357,7 +357,7 @@ func TestVERSION02_ServerThatEndsOnProbe(t *testing.T) {
 			t.Errorf("logged %q", warnings)
 		}
 		if records := h.log.Lines("level=INFO", "era: legacy", "exit 1"); len(records) != 1 {
-			t.Errorf("cached generation: %q", records)
+			t.Errorf("logged %q", records)
 		}
 		p.Exit("exit 2", "")
 		h.finishLegacyStart(h.nextProcess("a"))
@@ -393,7 +393,7 @@ func TestProbe_ProgramThatCannotStart(t *testing.T) {
 				t.Errorf("the probe is named as the reason: %q", records)
 			}
 		}()
-		p := h.nextProcess("a") // it is reachable now, and modern
+		p := h.nextProcess("a") // it can start now, and is modern
 		p.SendError(p.WantRequest("initialize").ID(),
 			`{"code":-32601,"message":"Method not found"}`)
 		p = h.nextProcess("a")
@@ -520,7 +520,7 @@ func TestProbe_GenerationChangesWithProcess(t *testing.T) {
 						shared.ServeStartup("t")
 						own := h.nextProcess("a") // which a session needs
 						if m := own.WantRequest("initialize"); declaredIn(m) != `{"sampling":{}}` {
-							t.Errorf("notified %s", m.Raw())
+							t.Errorf("declared in %s", m.Raw())
 						} else {
 							own.SendResult(m.ID(), mcptest.InitializeResult)
 						}
@@ -605,7 +605,7 @@ func TestPinnedGeneration(t *testing.T) {
 				p := h.nextProcess("a")
 				p.SendError(p.WantRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 				h.wantError("a",
-					"it may speak 2026-07-28 alone: remove `era: legacy` (initialize: no)")
+					"it may speak only 2026-07-28: remove `era: legacy` (initialize: no)")
 				h.finishLegacyStart(h.nextProcess("a"))
 			})
 	})

@@ -97,7 +97,8 @@ type renameCause struct {
 }
 
 // logNames logs the entries that are hidden or, unless all names have a prefix, exposed under a
-// name other than their original name. It logs each entry once.
+// name other than their original name. It logs each entry once for each exposed name and
+// conflicting backend.
 func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 	if len(s.loggedNames) > maxLoggedNames {
 		clear(s.loggedNames)

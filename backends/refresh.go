@@ -28,7 +28,8 @@ func refreshDelay(inARow int) time.Duration {
 }
 
 // refreshLoop reads the backend's lists again when they have changed or expired, or after a
-// failure, until the connection ends.
+// failure, until the connection ends. It returns the reason for the end; errDisconnected means that
+// p.Run has the reason.
 //
 // For a modern server it also discovers the server again if necessary, and sends the calls in
 // retryQueue.
@@ -86,7 +87,8 @@ func (bc *backendConn) beginRefresh() (done func()) {
 }
 
 // refresh discovers the server again if necessary, and reads lists: all lists if the server was
-// unreachable before, and none if it is unreachable now.
+// unreachable before, and none if it is unreachable now. It fails only if the server is no longer
+// modern.
 func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo,
 	which [catalog.NumKinds]bool) error {
 	defer bc.beginRefresh()()
@@ -116,8 +118,9 @@ func (bc *backendConn) markSuspect() {
 // rediscoverTimeout is the longest wait for the response to a repeated server/discover.
 const rediscoverTimeout = 10 * time.Second
 
-// rediscover sends server/discover again if the server is suspect or was unreachable. It fails
-// if the server is no longer modern.
+// rediscover sends server/discover again if the server is modern and is suspect or was unreachable,
+// and updates s. It fails if the server is no longer modern. Any other failure is only logged, and
+// noted by noteReachability.
 func (bc *backendConn) rediscover(ctx context.Context, p *peer.Peer, s *serverInfo) error {
 	bc.mu.Lock()
 	suspect := bc.needsRediscovery || bc.sup.issues[issueUnreachable] != nil

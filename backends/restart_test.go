@@ -64,7 +64,8 @@ func TestRestartPausesGrow(t *testing.T) {
 	})
 }
 
-// After a long time ready the pauses begin with the shortest one again.
+// After a connection was ready for more than half a minute, the pauses begin with the shortest one
+// again.
 func TestRestartPausesReset(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		for range 5 {
@@ -127,7 +128,7 @@ func TestCallsAfterFailedStartFailAtOnce(t *testing.T) {
 			t.Errorf("logged %q", h.log.Warnings())
 		}
 		if !h.View().Complete || !h.View().Settled {
-			t.Error("Apply still waits for a failed backend")
+			t.Error("the catalog still waits for a failed backend")
 		}
 	})
 }
@@ -164,7 +165,7 @@ func TestCrashDuringListing(t *testing.T) {
 			t.Errorf("logged %q", warnings)
 		}
 		if !h.View().Complete {
-			t.Error("Apply still waits for the backend")
+			t.Error("the catalog still waits for the backend")
 		}
 		h.nextProcess("a").ServeHandshake("")
 	})
@@ -191,7 +192,7 @@ func TestCrashAfterHandshake(t *testing.T) {
 	}
 }
 
-// A backend restarts while calls are made and cancelled: every call ends once, and nothing of it is
+// A backend restarts while calls are made and cancelled: every call ends once, and no goroutine is
 // left.
 func TestCallsRestartsAndCancellationsRace(t *testing.T) {
 	for round := range 60 {

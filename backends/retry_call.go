@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// retryInNewSessionFunc returns the InterceptResponse of a call. It is a separate function because
-// a closure in trySend would put every call on the heap.
+// retryInNewSessionFunc returns the InterceptResponse of a call to a legacy server behind a URL. It
+// is a separate function because a closure in trySend would put every call on the heap.
 func (bc *backendConn) retryInNewSessionFunc(p *peer.Peer,
 	q queuedCall) func(wire.Message, error) bool {
 	return func(_ wire.Message, err error) bool { return bc.retryInNewSession(p, q, err) }
@@ -41,13 +41,14 @@ func (bc *backendConn) retryAfterRefreshFunc(p *peer.Peer,
 
 // retryAfterRefresh handles the response to a call if a modern server has refused the form of the
 // request, and so has not run it. It reports whether it handles the response. The tools are listed
-// again, because their schemas contain the headers that a call needs, or the server is discovered
-// again (refreshLoop). Then the call is sent once more. If the second try fails in the same way,
-// the caller gets another error, because -32020 and -32022 concern only the gateway.
+// again, because their schemas contain the headers that a call needs. If the server has refused the
+// version, or responds like a legacy server, it is discovered again before that (refreshLoop). Then
+// the call is sent once more. If the second try fails in the same way, the caller gets another
+// error, because -32020 and -32022 concern only the gateway.
 //
 // Meanwhile the call has no timeout in the peer, and the refresh may have none either
-// (start_timeout: 0). Therefore the call waits for its call_timeout, or for refreshRetryTimeout if
-// it has no timeout, and then ends as not run.
+// (start_timeout: 0). Therefore the call waits for at most its call_timeout, or refreshRetryTimeout
+// if it has no timeout, and then ends as not run.
 func (bc *backendConn) retryAfterRefresh(p *peer.Peer, q queuedCall, a wire.Message,
 	err error) bool {
 	bc.noteReachability(err)
@@ -68,7 +69,7 @@ func (bc *backendConn) retryAfterRefresh(p *peer.Peer, q queuedCall, a wire.Mess
 	switch {
 	case bc.draining, q.call.IsCancelled():
 		bc.mu.Unlock()
-		bc.send(q) // which redirects it
+		bc.send(q) // which redirects it, or ends it if it was cancelled
 		return true
 	case bc.disconnectedPeer == p:
 		bc.queued = append(bc.queued, q)
@@ -102,7 +103,7 @@ func (bc *backendConn) expireRetry(c *peer.Call, waited time.Duration) {
 	}
 }
 
-// sendRetries sends the calls in retryQueue.
+// sendRetries sends the calls in retryQueue, if p is still the current peer.
 func (bc *backendConn) sendRetries(p *peer.Peer) {
 	bc.mu.Lock()
 	var deferred []func()

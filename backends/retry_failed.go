@@ -2,18 +2,18 @@ package backends
 
 import "time"
 
-// Per-session connections are opened at intervals of retryStep, or at shorter intervals if the last
-// connection would wait longer than retrySpread. Many handshakes at the same moment would delay the
-// calls of all backends.
+// RetryFailed lets per-session connections be opened at intervals of retryStep, or at shorter
+// intervals if the last connection would wait longer than retrySpread. Many handshakes at the same
+// moment would delay the calls of all backends.
 const (
 	retryStep   = 20 * time.Millisecond
 	retrySpread = time.Second
 )
 
-// RetryFailed ends the pauses of the backends that have failed, resets their failures and
-// returns their names. It opens shared connections at once, and lets per-session connections be
-// opened one after the other, within retrySpread, if a call is queued or arrives. It does not
-// wait for any of them.
+// RetryFailed ends the pauses of the backends that have failed, resets their failures and returns
+// their names. It opens shared connections at once, and lets per-session connections be opened one
+// after the other, within retrySpread, if there is demand for them. It does not wait for any
+// connection.
 func (s *Set) RetryFailed() (names []string) {
 	var perSession []*backendConn
 	for _, b := range s.current().all {

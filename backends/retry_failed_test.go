@@ -73,7 +73,8 @@ func TestRetryFailed_SessionConnections(t *testing.T) {
 		})
 }
 
-// Many handshakes at the same moment would delay the calls of all backends.
+// RetryFailed spreads the starts of per-session connections over a second, because many handshakes
+// at the same moment would delay the calls of all backends.
 func TestRetryFailed_SpreadsSessionConnections(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e"}
 	var all []config.Backend

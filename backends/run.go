@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// runShared keeps the shared connection up until ctx is done. A backend that is started on
-// demand is connected when there is demand.
+// runShared keeps the shared connection up until ctx is done. A backend that is started on demand
+// is connected when there is demand. With Options.NoRestart, a connection that has ended is not
+// replaced.
 func (bc *backendConn) runShared(ctx context.Context) {
 	needed := !bc.b.needsNoStart()
 	if !needed {
@@ -84,7 +85,8 @@ func (bc *backendConn) runPerSession(parent context.Context) {
 }
 
 // reconnectLoop connects again and again. It reports true if demand has ended or the connection was
-// merged into the shared one, and false if the session or the gateway has ended.
+// merged into the shared one, and false if the session or the gateway has ended, or the backend was
+// removed.
 func (bc *backendConn) reconnectLoop(ctx context.Context) bool {
 	for {
 		bc.awaitRetry(ctx)
@@ -178,7 +180,7 @@ func (b *Backend) noteConnEnded(bc *backendConn, wasReady bool, state breaker) {
 	case !bc.isPerSession() && state.isOpen():
 		b.sessionBreaker.sharedBreaker = &state
 	case !bc.isPerSession():
-		b.sessionBreaker.sharedBreaker = nil // its backoff was reset
+		b.sessionBreaker.sharedBreaker = nil // that breaker is closed
 	case !wasReady:
 		b.sessionBreaker.failed(time.Now(), bc.session, state.reason, rand.Float64())
 	}
@@ -196,7 +198,7 @@ func (b *Backend) noteStartSucceeded(bc *backendConn) {
 	}
 }
 
-// awaitRetry waits until the next try is due.
+// awaitRetry waits until the next try is due, or ctx is done.
 func (bc *backendConn) awaitRetry(ctx context.Context) {
 	for ctx.Err() == nil {
 		bc.mu.Lock()
@@ -213,10 +215,11 @@ func (bc *backendConn) awaitRetry(ctx context.Context) {
 	}
 }
 
-// retrySoon resets the failures: the next try is soon, and calls wait for it.
+// retrySoon resets the failures of a connection that is backing off. The next try follows within
+// firstPause, and calls wait for it.
 func (bc *backendConn) retrySoon() { bc.retryWithin(firstPause) }
 
-// retryNow resets the failures and makes the next try at once.
+// retryNow resets the failures of a connection that is backing off, and makes the next try at once.
 func (bc *backendConn) retryNow() { bc.retryWithin(0) }
 
 func (bc *backendConn) retryWithin(pause time.Duration) {

@@ -41,7 +41,7 @@ func sendSized(s *Set, backend string, size int) peer.ResponseChan {
 	return w
 }
 
-// runAll runs backends until each is settled, and returns a function that ends them.
+// runAll starts backends, waits until each is settled, and returns a function that ends them.
 func runAll(t *testing.T, log io.Writer, all ...config.Backend) (s *Set, end func()) {
 	t.Helper()
 	s = New(Options{Backends: all, MaxMessage: 8 << 20,
@@ -49,8 +49,8 @@ func runAll(t *testing.T, log io.Writer, all ...config.Backend) (s *Set, end fun
 	return s, runUntilSettled(s)
 }
 
-// runUntilSettled runs a Set until every backend is settled, and returns a function that ends
-// it.
+// runUntilSettled starts a Set, waits until every backend is settled, and returns a function that
+// ends the Set.
 func runUntilSettled(s *Set) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)

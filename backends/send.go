@@ -11,7 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A queuedCall is a call that is sent, or waits for the backend to start or for a retry.
+// A queuedCall is a call that is sent, or waits for a slot, for the start of the backend or for a
+// retry.
 type queuedCall struct {
 	request   wire.Message
 	call      *peer.Call
@@ -35,7 +36,7 @@ func sendError(err error) error {
 }
 
 // send sends a call, or queues it while the backend starts. If the last start failed, the call
-// fails with the reason and the time of the next try.
+// fails, until the next try is due, with the reason and the time of that try.
 func (bc *backendConn) send(q queuedCall) {
 	q.call.Timeout = bc.b.cfg.CallTimeout
 	for !bc.sendOnce(q) {
@@ -43,8 +44,8 @@ func (bc *backendConn) send(q queuedCall) {
 	}
 }
 
-// sendOnce sends q. It reports false if the connection was closed meanwhile; the caller then
-// retries.
+// sendOnce sends, queues, redirects, reroutes or fails q. It reports false if the connection was
+// closed meanwhile; the caller then retries.
 func (bc *backendConn) sendOnce(q queuedCall) bool {
 	bc.mu.Lock()
 	if bc.mergedIntoShared {
@@ -62,7 +63,7 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 		q.call.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)
 		return true
 	}
-	// a call that is queued after CloseSession would not be removed
+	// a subscribe call that is queued after CloseSession would not be removed
 	if q.subscribe != nil && !bc.b.set.isSessionOpen(q.subscribe.session) {
 		bc.mu.Unlock()
 		q.call.Handler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
@@ -138,10 +139,10 @@ func (bc *backendConn) removeQueued(c *peer.Call) bool {
 	return false
 }
 
-// sendQueued makes p the current peer and sends the queued calls. It returns the downtime of
-// the backend, and functions that end or reroute the calls that could not be sent. It holds
-// bc.mu throughout, so that no call overtakes the queued ones and each of them can be cancelled
-// at any moment.
+// sendQueued makes p the current peer and sends the queued calls. It returns the downtime of the
+// backend, and functions that end or reroute the calls that could not be sent. If the connection of
+// p has already ended, sendQueued does nothing. It holds bc.mu throughout, so that no call
+// overtakes the queued ones and each of them can be cancelled at any moment.
 func (bc *backendConn) sendQueued(p *peer.Peer) (downtime time.Duration, deferred []func()) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -157,7 +158,9 @@ func (bc *backendConn) sendQueued(p *peer.Peer) (downtime time.Duration, deferre
 }
 
 // sendAllLocked sends calls. It returns functions that end the calls that could not be sent,
-// and reroute those that belong on another connection.
+// respond to subscribe and unsubscribe calls for a modern server, and reroute the calls that belong
+// on another connection. If the connection has ended, the remaining calls are queued for the next
+// one.
 func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (deferred []func()) {
 	for i, q := range some {
 		switch {
@@ -174,8 +177,8 @@ func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (deferred 
 		}
 		err := bc.trySend(p, bc.server, q)
 		if errors.Is(err, transport.ErrClosed) {
-			bc.queued = append(some[i:len(some):len(some)], bc.queued...)
 			// the connection has ended: the rest is queued for the next one
+			bc.queued = append(some[i:len(some):len(some)], bc.queued...)
 			bc.markDisconnectedLocked(p, err)
 			return deferred
 		}
@@ -211,7 +214,8 @@ func (b *Backend) reroute(q queuedCall) {
 	bc.send(q)
 }
 
-// trySend sends a call over p to the server s, in the form of the server's generation.
+// trySend sends a call over p to the server s, in the form of the server's generation. It fails
+// like peer.Peer.TrySend, and in these cases:
 //
 //   - A call that the filters in force do not permit is refused with [peer.ErrForbidden].
 //   - A continuation is refused with a *[wire.Error] for a legacy server, because a legacy server

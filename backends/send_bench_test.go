@@ -12,8 +12,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// BenchmarkSend measures a call of the embedded backend and its response, without a limit, and
-// with one more caller than slots.
+// BenchmarkSend measures two concurrent calls of the embedded backend and their responses, with
+// free slots for both, and with one slot.
 func BenchmarkSend(b *testing.B) {
 	for name, places := range map[string]int{"free": 20_000, "queued": 1} {
 		b.Run(name, func(b *testing.B) {

@@ -10,7 +10,8 @@ import (
 	"mcpgateway/internal/peer"
 )
 
-// runConn dials, runs the connection until it ends, and returns the reason for the end.
+// runConn waits for a start slot, dials, runs the connection until it ends, and returns the reason
+// for the end. If the connection cannot be made, it returns the reason for that.
 func (bc *backendConn) runConn(ctx context.Context, mode dialMode) error {
 	started, err := bc.b.set.startSlots.acquire(ctx, bc.b.cfg)
 	if err != nil {
@@ -85,8 +86,9 @@ func acceptBatches() bool { return true }
 // errDisconnected means that the connection has ended; the reason is the result of peer.Run.
 var errDisconnected = errors.New("ended")
 
-// serve performs the handshake and lets calls through. On the shared connection it then keeps the
-// lists up to date until the connection ends.
+// serve performs the handshake and lets calls through. It then waits for the end of the connection.
+// On the shared connection it meanwhile keeps the lists up to date. It returns the reason for the
+// end, or errDisconnected.
 func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, mode dialMode,
 	ended chan error,
 	started func()) error {
@@ -138,7 +140,8 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, mode dialMo
 	return bc.refreshLoop(ctx, p, server, ended)
 }
 
-// hasNeverListed reports whether the tools are unknown although there was a connection before.
+// hasNeverListed reports whether bc is the shared connection, was ready before, and the tools are
+// still unknown.
 func (bc *backendConn) hasNeverListed() bool {
 	bc.mu.Lock()
 	before := !bc.sup.readyAt.IsZero()
@@ -148,7 +151,7 @@ func (bc *backendConn) hasNeverListed() bool {
 	return !bc.isPerSession() && before && bc.b.raw[catalog.Tools] == nil
 }
 
-// withStartTimeout bounds ctx by start_timeout, if there is one.
+// withStartTimeout bounds ctx by start_timeout, if there is one; why is the cause of the timeout.
 func (b *Backend) withStartTimeout(ctx context.Context,
 	why error) (context.Context, context.CancelFunc) {
 	if b.cfg.StartTimeout == 0 {

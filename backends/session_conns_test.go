@@ -19,7 +19,7 @@ import (
 // A clientRecorder is a ClientSide that records the messages of backends, and their sessions.
 type clientRecorder struct {
 	mu       sync.Mutex
-	messages []string // session method
+	messages []string // such as "one notified by a: METHOD"
 	requests []*peer.Request
 }
 
@@ -138,7 +138,7 @@ func TestS2C02_DeclaredCapabilities(t *testing.T) {
 	})
 }
 
-// CONC-09: the effects of a session on a backend's state are its own.
+// CONC-09: the effects of a session on a backend's state do not reach other sessions.
 func TestCONC09_PerSessionConnections(t *testing.T) {
 	withHarness(t, backends.Options{Backends: []config.Backend{perSessionBackend("a")}},
 		func(t *testing.T, h *harness) {

@@ -12,7 +12,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Capabilities that the only client declares, at different times.
+// Capabilities that the only client declares, in different sessions.
 const (
 	canSample = `{"sampling":{}}`
 	canElicit = `{"elicitation":{}}`
@@ -23,7 +23,7 @@ func serveInitialize(t *testing.T, p *mcptest.Peer, can string) {
 	t.Helper()
 	m := p.WantRequest("initialize")
 	if got := declaredIn(m); got != can {
-		t.Errorf("notified of %s, want %s", got, can)
+		t.Errorf("declared %s, want %s", got, can)
 	}
 	p.SendResult(m.ID(), loggingServer)
 	p.WantNotification("notifications/initialized")
@@ -46,7 +46,7 @@ func withOtherCapabilities(t *testing.T, test func(t *testing.T, h *harness, p *
 	})
 }
 
-// respondEmpty takes a request and responds with {}.
+// respondEmpty takes a request, checks its URI, and responds with {}.
 func respondEmpty(t *testing.T, p *mcptest.Peer, method, uri string) {
 	t.Helper()
 	m := p.WantRequest(method)
@@ -174,9 +174,8 @@ func TestQueuedCallsUseHandshakeOfTheirSession(t *testing.T) {
 
 // A subscription belongs to the connection over which it was last made, and is restored there.
 func TestSubscriptionStaysOnItsConnection(t *testing.T) {
-	// held checks that the process of session one's connection has the subscription, that the
-	// next one
-	// gets it, too, and that it ends there.
+	// held checks that the subscription is restored on the next connection of session one, that it
+	// ends there, and that the shared connection receives nothing.
 	held := func(t *testing.T, h *harness, shared, own *mcptest.Peer) {
 		t.Helper()
 		own.Close()
@@ -277,7 +276,7 @@ func TestUnsubscribeFindsSharedConnection(t *testing.T) {
 			respondEmpty(t, p, "resources/unsubscribe", "x:y")
 			off.wantResult(t)
 			if n := len(h.dialTimes("a")); n != 2 {
-				t.Errorf("a process was started for the end of a session: %d", n)
+				t.Errorf("a process was started for the unsubscribe request: %d", n)
 			}
 		})
 	})
@@ -300,8 +299,9 @@ func TestUnsubscribeFindsSharedConnection(t *testing.T) {
 			}
 		})
 	})
-	// A subscribe call that is queued on the shared connection when the session gets its own is not
-	// sent, even if it was repeated.
+	// A subscribe call that is queued on the shared connection when the session gets its own
+	// connection is not sent after an unsubscribe, even if the session has subscribed again over
+	// its own connection.
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprint("it waits, again: ", again), func(t *testing.T) {
 			each := legacyBackends("a")

@@ -56,7 +56,7 @@ type Options struct {
 	// how long the first list waits for backends that are starting
 	CatalogWait time.Duration
 	MaxMessage  int                // bytes of one message
-	StateDir    string             // directory of the catalog caches, "" = no caches
+	StateDir    string             // for catalog caches and container records, "" = none
 	ClientInfo  mcp.Implementation // how the gateway identifies itself to backends
 	Via         string             // the gateway in the HTTP header Via, "" = no such header
 	// variables for child processes that identify the gateway; a child's configuration
@@ -86,7 +86,7 @@ type Options struct {
 // A Set contains the backends of a gateway, in configuration order. Create it with New.
 type Set struct {
 	Options
-	table        atomic.Pointer[backendTable] // replaced with mu held, together with view
+	table        atomic.Pointer[backendTable] // replaced with mu held
 	view         atomic.Pointer[catalog.View]
 	cachesLoaded sync.Once
 	startOnce    sync.Once
@@ -98,7 +98,7 @@ type Set struct {
 
 	workers    workers
 	startSlots startSlots
-	// closed when the leftover containers of killed gateways are stopped
+	// closed at the end of sweepContainers
 	containersSwept chan struct{}
 	life            context.Context // done when the context of Run is done
 	cancelLife      context.CancelCauseFunc
@@ -154,8 +154,9 @@ func New(o Options) *Set {
 func (s *Set) receiveLimit() int64 { return 4 * int64(cmp.Or(s.MaxMessage, 64<<20)) }
 
 // Run runs the backends from the call of Start until ctx is done, and returns when all of their
-// processes, connections and goroutines have ended. Messages that backends initiate are passed to
-// the argument clients; if it is nil, requests are refused and notifications are dropped.
+// processes, connections and goroutines have ended. The result is ctx.Err(). Messages that backends
+// initiate are passed to the argument clients; if it is nil, requests are refused and notifications
+// are dropped.
 func (s *Set) Run(ctx context.Context, clients ClientSide) error {
 	s.loadCaches()
 	s.startWorkers(ctx, clients)
@@ -193,7 +194,8 @@ func (s *Set) launch() *time.Timer {
 // end of catalogWait.
 const maxLoggedLate = 5
 
-// onWaitOver publishes lists without the backends that are not ready yet.
+// onWaitOver publishes lists without the backends that are not settled yet, and logs the names of
+// these backends.
 func (s *Set) onWaitOver() {
 	s.mu.Lock()
 	s.waitOver = true
@@ -272,7 +274,7 @@ func (s *Set) View() *catalog.View { return s.view.Load() }
 //   - While the backend is starting, the call is queued. If the start fails, the call ends
 //     with the reason.
 //   - While max_in_flight calls are in flight, the call is queued for a slot. A call that gets no
-//     slot within queue_wait ends as not sent.
+//     slot within queue_wait ends as not sent, and so does a call that finds the queue full.
 //
 // The request must not contain the client metadata of the modern generation in _meta. Send adds
 // it for a modern backend and sets c.Modern. Send retries after the errors -32020 and -32022 of
@@ -287,14 +289,16 @@ func (s *Set) Send(backend string, request wire.Message, c *peer.Call) {
 }
 
 // Subscribe is Send for resources/subscribe, or for resources/unsubscribe if subscribe is false.
+// These requests need no slot.
 //
 // Subscriptions of a session are restored on a new connection. They move to the session's own
 // connection when that is opened. An unsubscribe request goes to the connection that has the
 // subscription. If other sessions are subscribed to the same URI over a shared connection, the
-// request is not sent, and its result is {}.
+// unsubscribe request is not sent, and its result is {}.
 //
 // For a modern backend, Subscribe adds the URI to subscriptions/listen, and the gateway itself
-// responds once the backend has acknowledged it.
+// responds once the backend has acknowledged it. The response to an unsubscribe request follows at
+// once.
 func (s *Set) Subscribe(backend, uri string, subscribe bool, request wire.Message,
 	c *peer.Call) {
 	t := s.current()
@@ -310,8 +314,8 @@ func (s *Set) Subscribe(backend, uri string, subscribe bool, request wire.Messag
 }
 
 // WhyUnavailable explains why an unknown tool name with a backend's prefix cannot be called: the
-// backend has never listed its tools, or was removed, disabled or misconfigured. It returns a nil
-// error otherwise.
+// backend has never listed its tools, or was removed, disabled or misconfigured. It returns "" and
+// nil otherwise.
 func (s *Set) WhyUnavailable(name string) (backend string, err error) {
 	t := s.current()
 	for _, one := range t.catalog.ReservedBackends {

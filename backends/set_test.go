@@ -76,7 +76,7 @@ func TestShutdownEndsBackends(t *testing.T) {
 		c, _ := h.call("ready")
 		c.want(t, "it is not running: the gateway is ending")
 		c, _ = h.call("nobody")
-		c.want(t, "is not configured")
+		c.want(t, "it is not configured")
 	})
 }
 
@@ -148,7 +148,7 @@ func TestNOTIF19_InitializedComesBeforeTheFirstRequest(t *testing.T) {
 				go h.call("a")
 				a.WantNotification("notifications/initialized")
 				for range 7 {
-					a.NextMessage() // five queued calls and two; or the list among them
+					a.NextMessage() // seven of these eight: seven calls and tools/list
 				}
 			})
 	}

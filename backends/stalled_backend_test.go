@@ -65,7 +65,7 @@ func TestFRAME08_FRAME09_BackendThatStopsReadingIsRestarted(t *testing.T) {
 	}
 }
 
-// The stderr of a backend that floods it is read without end, and logged at a limited rate.
+// The stderr of a backend that floods it is read completely, and logged at a limited rate.
 func TestStderrFloodIsReadAndLimited(t *testing.T) {
 	flood := scriptBackend(
 		`yes "$(printf '%0100d')" | head -n 100000 >&2; printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}\n'`)
@@ -81,7 +81,7 @@ func TestStderrFloodIsReadAndLimited(t *testing.T) {
 }
 
 // FRAME-08: a server behind a URL that accepts connections and never reads affects only its own
-// calls, which time out.
+// calls, which time out, or are refused if too many messages are under way.
 func TestFRAME08_ServerThatNeverReads(t *testing.T) {
 	t.Parallel()
 	greeted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -103,7 +103,7 @@ func TestFRAME08_ServerThatNeverReads(t *testing.T) {
 				return
 			}
 			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-				// the limiter queues it, the server does not read it
+				// the server keeps the connection, and reads no more of the message
 				t.Cleanup(func() { conn.Close() })
 				_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 			}

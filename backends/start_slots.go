@@ -16,9 +16,9 @@ const startSlotLease = 2 * time.Second
 // occupied start slot. nil = no limit.
 type startSlots chan struct{}
 
-// acquire waits for a start slot, in order of the calls, until ctx is done. started releases the
-// start slot, unless startSlotLease is over; further calls of started do nothing. Only processes
-// need a start slot.
+// acquire waits for a start slot, in order of the calls. If ctx is done first, it returns
+// ctx.Err(). started releases the start slot, unless startSlotLease is over; further calls of
+// started do nothing. Only processes need a start slot.
 func (s startSlots) acquire(ctx context.Context, c config.Backend) (started func(), err error) {
 	if s == nil || c.Command == "" {
 		return func() {}, nil

@@ -50,8 +50,8 @@ func TestStartsAreLimited(t *testing.T) {
 	})
 }
 
-// A start that fails releases its slot at once, and so does a session that closes while its
-// process waits for one; per-session processes count, too.
+// A start that fails releases its slot at once. When a session closes, its process no longer waits
+// for a slot. Starts of per-session processes need slots, too.
 func TestStartsOfSessionConnectionsAreLimited(t *testing.T) {
 	c := legacyBackends("a")[0]
 	c.Sharing = "session"
@@ -78,7 +78,8 @@ func TestStartsOfSessionConnectionsAreLimited(t *testing.T) {
 		})
 }
 
-// startedProcesses returns the backends that are processes and were started, in order.
+// startedProcesses returns the backends that are processes and were started, in order, and checks
+// that there are two.
 func (h *harness) startedProcesses() (names []string) {
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		if len(h.dialTimes(name)) > 0 {

@@ -24,7 +24,8 @@ type subscribeCall struct {
 
 // recordSubscriptionLocked records a subscription that is being sent or queued. The subscription
 // counts from now on, so that the end of another subscription does not unsubscribe the URI. It is
-// removed if the backend refuses it. recordSubscriptionLocked reports false if a limit is reached.
+// removed if the backend refuses it. If a limit is reached, recordSubscriptionLocked records
+// nothing and reports false.
 func (bc *backendConn) recordSubscriptionLocked(s *subscribeCall) bool {
 	s.conn = bc
 	return bc.subs.add(s.uri, s.session)
@@ -38,8 +39,8 @@ func (s *subscribeCall) OnResponse(m wire.Message, err error) {
 	s.ResponseHandler.OnResponse(m, err)
 }
 
-// subscribeDone records the result of a resources/subscribe. If the backend has accepted it and
-// is draining, the subscription moves to its successor.
+// subscribeDone records the result of a resources/subscribe. If the backend has accepted it and is
+// draining, the subscription moves to the backend's successor.
 func (bc *backendConn) subscribeDone(s *subscribeCall, accepted bool) {
 	bc.mu.Lock()
 	draining := bc.draining
@@ -82,9 +83,9 @@ func (bc *backendConn) hasSubscription(uri, session string) bool {
 	return held
 }
 
-// unsubscribe ends a subscription. If it was the last subscription to the URI, the request is sent
-// to the backend. A queued subscribe request is removed, because it might be sent over another
-// connection.
+// unsubscribe ends a subscription. If it was the last subscription to the URI, and the backend may
+// know it, the request is sent to the backend. Otherwise the result is {}. A queued subscribe
+// request is removed, because it might be sent over another connection; its result is {}, too.
 func (bc *backendConn) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	bc.mu.Lock()
 	removed := bc.removeQueuedSubscribesLocked(uri, c.SessionID)
@@ -191,8 +192,9 @@ func (ignoreResponse) OnProgress(wire.Message) {}
 func (ignoreResponse) OnResponse(wire.Message, error) {}
 
 // forwardUpdate forwards resources/updated. An update over a shared connection goes to the
-// subscribed sessions; without such sessions, it goes to the session of a single client. An update
-// of a resource that the filters do not permit is dropped.
+// subscribed sessions. If there are none, but there is a single client, the update goes to the
+// session that soleSession returns. An update over a per-session connection goes to its session. An
+// update of a resource that the filters do not permit is dropped.
 func (bc *backendConn) forwardUpdate(m wire.Message, origin peer.Origin) {
 	set, backend := bc.b.set, bc.b.cfg.Name
 	if !bc.b.permitsEntry(catalog.Resources, uriParam(m)) {

@@ -18,8 +18,8 @@ type subscriptions struct {
 
 // maxSubscriptions bounds the subscriptions of one connection, and maxSubscriptionsPerSession the
 // subscriptions of one session over it. At a legacy backend, a subscription beyond the limits
-// works, but is not restored on a new connection, and receives no updates over a shared connection.
-// At a modern backend, such a subscription is refused.
+// works, but is not restored on a new connection, and receives no updates over a connection that
+// several clients share. At a modern backend, such a subscription is refused.
 const (
 	maxSubscriptions           = 10_000
 	maxSubscriptionsPerSession = maxSubscriptions / 2

@@ -136,7 +136,7 @@ func TestNOTIF11_LogLevels(t *testing.T) {
 		done = set("two", "debug")
 		level(t, a, "debug")
 		<-done
-		<-set("one", "warning") // two subscribes to more
+		<-set("one", "warning") // session two has a lower level
 		a.WantNothing()
 		mute.WantNothing()
 		lists.WantNothing()

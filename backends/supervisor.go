@@ -10,7 +10,7 @@ type State string
 
 const (
 	Stopped  State = "stopped"  // not started yet, waiting for demand, or stopped permanently
-	Starting State = "starting" // from the dial to the end of the handshake
+	Starting State = "starting" // from the wait for a start slot until calls go to it
 	Ready    State = "ready"    // calls go to it
 	Degraded State = "degraded" // calls go to it, but it has an issue
 	// it has ended or failed to start, and will be started again soon
@@ -133,7 +133,8 @@ func (s *supervisor) rejectError(now time.Time) error {
 		wholeSeconds(s.nextTry.Sub(now)))
 }
 
-// wholeSeconds rounds up, so that the try is due after the announced time.
+// wholeSeconds rounds up, to at least one second, so that the next try is due when the announced
+// time is over.
 func wholeSeconds(d time.Duration) time.Duration {
 	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
 }
@@ -163,7 +164,7 @@ func (s *supervisor) disconnected(now time.Time, why error) {
 
 // failed is called when a start has failed or a connection has ended, with the reason. The next try
 // follows after one pause. A second call for the same connection, after all of its resources are
-// released, restarts the pause.
+// released, restarts the pause and counts nothing.
 func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	switch {
 	case s.failureCounted:
@@ -208,7 +209,7 @@ func (s *supervisor) blockUntil(reason error, next time.Time) {
 }
 
 // stop is called when the connection is stopped: permanently if why is set, else until there is
-// demand.
+// demand. A stop until there is demand also resets the failures.
 func (s *supervisor) stop(why error) {
 	s.state, s.stopReason = Stopped, why
 	if why == nil {

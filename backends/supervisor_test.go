@@ -256,8 +256,8 @@ func TestBreakerPauses(t *testing.T) {
 	}
 }
 
-// A sessionBreaker allows every session a start, until the first starts of five sessions in a row
-// have failed.
+// A sessionBreaker allows every session a start, until the starts of five different sessions in a
+// row have failed.
 func TestSessionBreaker(t *testing.T) {
 	var c sessionBreaker
 	now := time.Unix(1000, 0)

@@ -9,7 +9,7 @@ const shortestTTL = 10 * time.Second
 
 // setTTLLocked stores the TTL of a list and whether the list is public, and reports whether either
 // has changed. Lists of legacy servers have no TTL and are private, and a filtered list is never
-// public.
+// public. If the list could not be read, setTTLLocked only removes its expiry, and reports false.
 func (b *Backend) setTTLLocked(r *listRead, s serverInfo) (changed bool) {
 	b.expiresAt[r.kind] = time.Time{}
 	if r.err != nil {

@@ -1,9 +1,9 @@
 // Package idmap assigns ids to values and finds the values by their ids. The gateway sends each
 // outbound call with such an id, and finds the call by the id in the response.
 //
-// [Table.Take] and [Table.Drain] remove values. Only one caller gets a value and can complete the
-// call, so that a call completes once, even if a response, a cancellation, a timeout and the end
-// of the connection are concurrent.
+// [Table.Take] and [Table.Drain] remove values. Only one caller gets a removed value and can
+// complete the call, so that a call completes once, even if a response, a cancellation, a timeout
+// and the end of the connection are concurrent.
 //
 // The package does not depend on JSON or MCP. A closed table rejects further values.
 package idmap
