@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// An Assignment is the backend that has a name or URI. If the name is bare, that is, without the
-// backend's prefix, Original is the backend's name for the entry, so that the bare name can be
-// reserved for the backend while its list is unknown; otherwise Original is "".
+// An Assignment is the backend that has, or last had, a name or URI. If the backend has it now and
+// it is bare, that is, a URI or a name without the backend's prefix, Original is the backend's name
+// or URI for the entry. With Original, a later run can reserve the bare name while the backend's
+// list is unknown. Otherwise Original is "".
 type Assignment struct {
 	Backend  string `json:"backend"`
 	Original string `json:"own,omitempty"`
@@ -17,14 +18,14 @@ type Assignment struct {
 type Assignments [NumKinds]map[string]Assignment
 
 const (
-	// maxAssignments bounds the size of Assignments, in bytes. Names beyond this bound are not
-	// compared in the next run.
+	// maxAssignments bounds the size of Assignments, in bytes. Names beyond this bound are left
+	// out: the next run neither compares nor reserves them.
 	maxAssignments = 2 << 20
 	assignmentSize = 64 // size of an assignment without its texts
 )
 
-// Assignments returns the backend of each name and URI, and the last backend of each unused name. A
-// later run passes the result to [FromAssignments].
+// Assignments returns the backend of each name and URI, and the last backend of each unused name,
+// up to maxAssignments. A later run passes the result to [FromAssignments].
 func (s *Snapshot) Assignments() (all Assignments) {
 	room := maxAssignments
 	for k := range s.lists {
@@ -75,8 +76,8 @@ func FromAssignments(last Assignments) *Snapshot {
 	return s
 }
 
-// MovesSince returns the names and URIs whose backend differs from their backend in the assignments
-// last.
+// MovesSince returns the listed names and URIs whose backend differs from their backend in the
+// assignments last. Names that are not in last are not returned.
 func (s *Snapshot) MovesSince(last Assignments) (all []Move) {
 	for k := range s.lists {
 		for i := range s.lists[k].entries {

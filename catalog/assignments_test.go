@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A name is assigned to a backend that differs from the last run.
+// A name is assigned to another backend than in the last run.
 func TestMovesSinceTheLastRun_F_CLI_6(t *testing.T) {
 	last := []Listing{named(t, "a", "read", "write"), named(t, "b", "read", "list")}
 	for name, c := range map[string]struct {

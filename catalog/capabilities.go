@@ -64,14 +64,14 @@ func (s *Snapshot) BackendsWith(capability ...string) []string {
 	return all
 }
 
-// HasCapability reports whether a backend has a capability. A capability that is false or null
-// counts as absent.
+// HasCapability reports whether a backend has a capability, see [Declares].
 func (s *Snapshot) HasCapability(backend string, capability ...string) bool {
 	l := s.byBackend[backend]
 	return l != nil && l.hasCapability(capability...)
 }
 
-// capabilities returns the capabilities of the backend, nil if they are absent or invalid.
+// capabilities returns the capabilities of the backend, nil if they are absent, invalid or too
+// long.
 func (l *Listing) capabilities() []byte {
 	if len(l.Capabilities) > maxCapabilities ||
 		!wire.Members(l.Capabilities, func(string, []byte, int) {}) {

@@ -62,9 +62,9 @@ func checkList(t testing.TB, o Options, s *Snapshot, k Kind) {
 	}
 }
 
-// checkCalls checks that each entry can be called as backend__name. It can be called by its
-// original name unless another backend has that name, the name is listed or ambiguous, it has the
-// prefix of another backend, or it looks like a name that another backend has.
+// checkCalls checks that each entry can be called by its original name and as backend__name, before
+// and after fitName, unless such a name is listed or ambiguous, has the prefix of another backend,
+// or looks like a name that another backend has.
 func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind) {
 	t.Helper()
 	meanings := make(map[string]map[string]bool)
@@ -132,7 +132,7 @@ func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind
 	})
 }
 
-// rename replaces the name of a tool by the literal.
+// rename replaces the name of a tool or prompt by the literal.
 func rename(raw, literal []byte) []byte {
 	var out []byte
 	wire.Members(raw, func(key string, value []byte, at int) {

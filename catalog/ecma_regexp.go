@@ -7,9 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// regexpProblem returns a description of the first syntax error in a regular expression, "" if it
-// is valid. The syntax is that of ECMAScript 2024 with the flag u, which JSON Schema compilers use.
-// The standard package regexp has a different syntax, for example without lookahead.
+// regexpProblem returns a description of a syntax error in a regular expression, "" if it is valid.
+// An expression with more than maxCaptures groups counts as invalid. The syntax is that of
+// ECMAScript 2024 with the flag u, which JSON Schema compilers use. The standard package regexp has
+// a different syntax, for example without lookahead.
 func regexpProblem(text string) string {
 	p := regexpParser{text: text}
 	if p.names, p.captures = scanGroups(text); p.names == nil {
@@ -33,10 +34,10 @@ type regexpParser struct {
 
 const endRune = -1
 
-// maxCaptures is the number of capturing groups that V8 accepts, with a margin.
+// maxCaptures bounds the number of capturing groups. V8 accepts slightly more.
 const maxCaptures = 30_000
 
-// peek returns the next character, endRune at the end.
+// peek returns the next character, endRune at the end or after a problem.
 func (p *regexpParser) peek() rune {
 	if p.at >= len(p.text) || p.problem != "" {
 		return endRune
@@ -54,7 +55,8 @@ func (p *regexpParser) next() rune {
 	return r
 }
 
-// accept skips text, and returns true, if the remaining expression begins with text.
+// accept skips text, and returns true, if the remaining expression begins with text. After a
+// problem it returns false.
 func (p *regexpParser) accept(text string) bool {
 	if p.problem != "" || !strings.HasPrefix(p.text[p.at:], text) {
 		return false
@@ -208,7 +210,8 @@ func (p *regexpParser) quantifier() {
 	}
 }
 
-// digits returns a number without leading zeros.
+// digits reads a number and returns it without leading zeros, so that 0 is "". ok is false if there
+// is no digit.
 func (p *regexpParser) digits() (number string, ok bool) {
 	from := p.at
 	for c := p.peek(); '0' <= c && c <= '9'; c = p.peek() {
@@ -254,7 +257,8 @@ func (p *regexpParser) classAtom() rune {
 }
 
 // escape parses an escape, after the backslash. It returns the character that the escape
-// represents, or classRune if the escape represents no single character.
+// represents, or classRune if the escape represents no single character. The result for an invalid
+// escape has no meaning.
 func (p *regexpParser) escape(inClass bool) rune {
 	switch c := p.next(); c {
 	case 'd', 'D', 's', 'S', 'w', 'W':
@@ -315,7 +319,8 @@ func atoi(digits string) int {
 	return n
 }
 
-// hex reads the given number of hexadecimal digits.
+// hex reads the given number of hexadecimal digits and returns their value, endRune if one of them
+// is invalid.
 func (p *regexpParser) hex(digits int) rune {
 	var n rune
 	for range digits {
@@ -393,7 +398,7 @@ func isScript(name string) bool {
 	return long || name == "Unknown" || slices.Contains(shortScripts, name)
 }
 
-// shortScripts contains the script names of ISO 15924.
+// shortScripts contains the ISO 15924 codes of the scripts in Unicode 15.
 var shortScripts = strings.Fields(`
 	Adlm Aghb Ahom Arab Armi Armn Avst Bali Bamu Bass Batk Beng Bhks Bopo Brah Brai Bugi Buhd Cakm
 	Cans Cari Cham Cher Chrs Copt Cpmn Cprt Cyrl Deva Diak Dogr Dsrt Dupl Egyp Elba Elym Ethi Geor

@@ -29,8 +29,8 @@ type rule struct {
 	elements *rule
 	// required member: an object without it, after the rules in members are applied, is rejected
 	requiredMember string
-	// the value is a JSON Schema: it is rejected if, after the rules in members are applied,
-	// clients cannot compile it
+	// the value is a JSON Schema: after the rules in members are applied, its identifiers are
+	// removed, and it is rejected if clients cannot compile it
 	mustCompile bool
 }
 
@@ -231,8 +231,8 @@ func (r *repair) String() string {
 	return text
 }
 
-// applyRule repairs a value. It returns value itself if nothing has to be changed; ok is false if
-// the rule rejects the value and the value must be removed.
+// applyRule repairs a value. It returns value itself if nothing has to be changed. ok is false if
+// the value must be removed, because the rule rejects it and has no replacement.
 func (r *repair) applyRule(rule *rule, value []byte, path string) (repaired []byte, ok bool) {
 	if rule.accepts != nil && !rule.accepts(value) {
 		instead := ""
@@ -375,7 +375,8 @@ func (r *repair) applyElements(rule *rule, array []byte, path string) []byte {
 }
 
 // replaceLoneSurrogates replaces the escape of each unpaired surrogate in a JSON text by \ufffd,
-// because strict parsers reject the whole text. The length of the text does not change.
+// because strict parsers reject the whole text. The length of the text does not change. If nothing
+// is replaced, it returns text itself.
 func replaceLoneSurrogates(text []byte) (result []byte, replaced int) {
 	result = text
 	for i := 0; ; {
@@ -403,7 +404,8 @@ func replaceLoneSurrogates(text []byte) (result []byte, replaced int) {
 }
 
 // clampNumbers replaces each number in a JSON text that exceeds the range of a double by the
-// nearest number in this range, because strict parsers reject the whole text.
+// nearest number in this range, because strict parsers reject the whole text. If nothing is
+// replaced, it returns text itself.
 func clampNumbers(text []byte) (result []byte, replaced int) {
 	const exponent = "1.7976931348623157e308"
 	from := 0 // end of the text that is already in result

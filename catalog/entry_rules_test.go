@@ -358,7 +358,7 @@ func FuzzEntry(f *testing.F) {
 		}
 		repaired := func(p Page) bool {
 			return slices.ContainsFunc(p.Issues, func(f Issue) bool {
-				return f.Repaired && !strings.HasPrefix(f.Problem, "uriTemplate finds no resource")
+				return f.Repaired && !strings.HasPrefix(f.Problem, "uriTemplate matches no resource")
 			})
 		}
 		if same := string(raw) == strings.TrimSpace(entry); repaired(got) == same &&

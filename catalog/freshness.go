@@ -3,9 +3,10 @@ package catalog
 import "time"
 
 // Freshness returns the time to live of the merged list of a kind, and reports whether the list is
-// private to the client that requested it. ttl is the shortest time to live of the backends that
-// have, or may have, entries of the kind; 0 means unspecified. The list is private if one of these
-// backends has a private list. Backends whose capabilities exclude such entries are ignored.
+// private to the client that requested it. Only backends that have, or may have, entries of the
+// kind count. ttl is the shortest time to live of their lists. It is 0, which means unspecified, if
+// the time to live of one list is unspecified or if there is no such backend. The list is private
+// if one of these backends has a private list.
 func (s *Snapshot) Freshness(k Kind) (ttl time.Duration, private bool) {
 	first := true
 	for i := range s.listings {
@@ -22,7 +23,8 @@ func (s *Snapshot) Freshness(k Kind) (ttl time.Duration, private bool) {
 	return ttl, private
 }
 
-// mayHave reports whether the backend has, or may have, entries of a kind.
+// mayHave reports whether the backend has entries of a kind, or may have some because it declares
+// the capability or its capabilities are unknown.
 func (l *Listing) mayHave(k Kind) bool {
 	return l.Capabilities == nil || len(l.Items[k]) > 0 || l.hasCapability(kinds[k].capability)
 }

@@ -39,8 +39,9 @@ func FuzzMerge(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, one, two []byte, a, b, separator string, prefix byte, limit int) {
 		if a == b || strings.ContainsRune(a+b, 0) {
-			return // the configuration rejects such names, and limits of more than 128
+			return // the configuration rejects such names
 		}
+		// the configuration rejects limits of more than 128
 		o := Options{Prefix: []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever}[prefix%3],
 			Separator: separator, NameLimit: limit % 129}
 		var listings []Listing
@@ -94,8 +95,9 @@ func FuzzParsePage(f *testing.F) {
 	})
 }
 
-// checkPage checks that each entry of a page has one name, that each tool has a schema that
-// clients accept, and that marshalled entries are read back unchanged.
+// checkPage checks that the cursor of a page is valid, that each entry has the name or URI in
+// Original, that each tool has an inputSchema of type object, and that marshalled entries are read
+// back, without issues except for templates.
 func checkPage(t *testing.T, k Kind, page Page) {
 	t.Helper()
 	if n := page.NextCursor; n != nil &&

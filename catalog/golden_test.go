@@ -19,11 +19,11 @@ import (
 
 var fitting = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
-var update = flag.Bool("update", false, "rewrite what the files of testdata want")
+var update = flag.Bool("update", false, "rewrite the expected results in the files of testdata")
 
-// TestMergeGolden runs every testdata/*.txtar: a description; the options; the tools of each
-// backend in the order of the configuration, one per line, a string represents a tool with this
-// name; the expected catalog; and, if there is a file for it, the bytes of the list.
+// TestMergeGolden runs every testdata/*.txtar. Each contains a description; the options; the tools
+// of each backend, one per line, in the order of the configuration (a string represents a tool with
+// this name); the expected catalog; and possibly the expected bytes of the list.
 func TestMergeGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // maxInstructions bounds the merged instructions, in characters, because some clients truncate
-// longer ones.
+// longer ones. It does not bound Options.Instructions.
 const maxInstructions = 2048
 
 // minInstructions is the smallest share of maxInstructions that a backend's text gets, in
@@ -26,9 +26,10 @@ type section struct {
 func (s section) heading() string { return "## " + s.backend + "\n\n" }
 
 // instructions joins the instructions of the backends, each below a heading with the backend's
-// name, unless the options replace them all. It returns the number of characters that were cut from
-// the texts. Headings count towards the bound. Short texts stay whole; the others share the
-// remaining characters equally.
+// name, unless the options replace them all. A backend without instructions has no heading. If the
+// result would exceed maxInstructions, headings included, short texts stay whole, and the others
+// share the remaining characters equally. cut is the number of characters that were cut from the
+// texts.
 func instructions(o Options, listings []Listing) (text string, cut int) {
 	if o.Instructions != nil {
 		return *o.Instructions, 0
@@ -74,7 +75,8 @@ func instructions(o Options, listings []Listing) (text string, cut int) {
 }
 
 // fairShare returns the largest limit for the text of one section: if each longer text is cut to
-// the limit, the texts of all sections fit into room (max-min fairness).
+// the limit, the texts of all sections fit into room (max-min fairness). If all texts fit uncut, it
+// returns maxInstructions.
 func fairShare(sections []section, room int) int {
 	sizes := make([]int, 0, len(sections))
 	for _, s := range sections {
@@ -90,7 +92,7 @@ func fairShare(sections []section, room int) int {
 	return maxInstructions
 }
 
-// namesOnly returns a list of the names of the backends. Names that do not fit are omitted.
+// namesOnly returns a list of the names of the backends. Names that do not fit are only counted.
 func namesOnly(sections []section) string {
 	const first = "There is no room for the instructions of these servers: "
 	more := func(n int) string { return fmt.Sprintf(" and %d more", n) }
@@ -120,8 +122,9 @@ func firstRunes(s string, n int) string {
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n",
 	"\u2028", "\n", "\u2029", "\n")
 
-// plainText removes control and format characters from a backend's text and escapes lines that
-// would be headings, so that the text cannot imitate the section of another backend.
+// plainText removes control and format characters and surrounding white space from a backend's
+// text, and escapes lines that would be headings, so that the text cannot imitate the section of
+// another backend.
 func plainText(text string) string {
 	if text == "" {
 		return ""
@@ -129,7 +132,7 @@ func plainText(text string) string {
 	text = lineEnds.Replace(text)
 	text = strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n', r == '\t', r == '\u200c', r == '\u200d': // the last two join emoji
+		case r == '\n', r == '\t', r == '\u200c', r == '\u200d': // the last two occur in words and emoji
 			return r
 		case unicode.Is(unicode.Cc, r), unicode.Is(unicode.Cf, r):
 			return -1

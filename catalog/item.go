@@ -12,7 +12,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An Item is an entry of a backend's list, with the backend's bytes.
+// An Item is an entry of a backend's list, with the backend's bytes except for repairs.
 type Item struct {
 	Original string // the backend's name, uri or uriTemplate for the entry
 
@@ -27,7 +27,7 @@ const (
 	// context.
 	maxEntry = 1 << 20
 	// maxNesting bounds the nesting of arrays and objects in an entry. The limit of some clients is
-	// only slightly higher, and real entries do not come near it.
+	// only slightly higher, and real entries nest far less.
 	maxNesting = 100
 )
 
@@ -46,7 +46,7 @@ func (i *Item) computeDigest() (d textDigest) {
 // Raw returns the entry's bytes, which must not be changed.
 func (i Item) Raw() []byte { return i.raw }
 
-// Description returns the entry's description for people.
+// Description returns the entry's description for people, "" if there is none.
 func (i Item) Description() string {
 	text := ""
 	wire.Members(i.raw, func(key string, value []byte, _ int) {
@@ -93,7 +93,7 @@ func (i *Item) sizeAs(exposed string) int {
 type Issue struct {
 	Item          string // the entry's Original, or its index in the list if it has none
 	Problem       string
-	Repaired      bool   // the entry is listed after the repair in Problem
+	Repaired      bool   // the entry is listed, repaired or restricted as Problem describes
 	WholeList     bool   // the problem is in the list itself; Item is the member of the result
 	Suspicious    bool   // the entry is listed unchanged, although some clients may reject it
 	ConflictsWith string // if Suspicious: Original of the conflicting entry; "" = none
@@ -104,7 +104,7 @@ type Page struct {
 	Items      []Item
 	Issues     []Issue
 	NextCursor []byte        // cursor of the next page, as JSON; nil on the last page
-	TTL        time.Duration // time to live, as the page specifies; 0 = unspecified
+	TTL        time.Duration // time to live, as the page specifies, at most maxTTL; 0 = unspecified
 	// Public is true if any client may see the page (cacheScope "public").
 	Public bool
 }
@@ -112,7 +112,8 @@ type Page struct {
 // maxTTL bounds the ttlMs of a page.
 const maxTTL = 24 * time.Hour
 
-// readTTL reads ttlMs. A value that is not a whole number of milliseconds counts as unspecified.
+// readTTL reads ttlMs. A value that is not a whole number of milliseconds, or is negative, counts
+// as unspecified.
 func readTTL(value []byte) time.Duration {
 	ms, err := strconv.ParseUint(string(value), 10, 64)
 	if errors.Is(err, strconv.ErrRange) || err == nil && ms > uint64(maxTTL/time.Millisecond) {
@@ -129,7 +130,8 @@ const maxPageEntries = 10_000
 // the whole list, are repaired if the repair is unambiguous, and omitted otherwise. Tools that some
 // model APIs would reject are listed unchanged. Issues describes each entry of these three groups;
 // one Issue describes all entries beyond maxPageEntries, which are omitted. Entries without issues
-// keep their bytes. An error means that the result does not contain a list.
+// keep their bytes. A list that is null counts as empty, with an Issue. An error means that result
+// is not a JSON object with a list.
 //
 // The items share memory with result, which must not be changed afterwards.
 func ParsePage(k Kind, result []byte) (Page, error) {
@@ -192,8 +194,8 @@ func (p *Page) add(item Item, schema []byte) {
 	}
 }
 
-// readCursor returns value if it is a valid cursor, nil otherwise. An empty string is valid,
-// because the server determines the format of cursors.
+// readCursor returns value if it is a valid cursor, nil otherwise. Every string and number is
+// valid, even the empty string, because the server determines the format of cursors.
 func readCursor(value []byte) []byte {
 	if c := value[0]; c == '"' || c == '-' || '0' <= c && c <= '9' {
 		return value
@@ -228,8 +230,9 @@ type memberAt struct {
 	at    int32
 }
 
-// findMember returns the member of an entry with this name. twice is true if the member occurs
-// more than once, so that clients may read different values.
+// findMember returns the first member of an entry with this name. twice is true if the member
+// occurs more than once, so that clients may read different values. isObject is false if raw is not
+// a JSON object.
 func findMember(raw []byte, name string) (found memberAt, twice, isObject bool) {
 	isObject = wire.Members(raw, func(key string, value []byte, at int) {
 		switch {
@@ -244,8 +247,9 @@ func findMember(raw []byte, name string) (found memberAt, twice, isObject bool) 
 }
 
 // parseItem reads one entry. The member that identifies it must be valid; the other members are
-// repaired if they do not conform to MCP's schema. For a tool it returns the inputSchema, unless
-// the schema was added by the repair.
+// repaired if they do not conform to MCP's schema. issue describes the repairs or, if it is not
+// Repaired, why the entry has to be omitted; it has no Problem if the entry is valid. For a tool,
+// schema is the inputSchema, unless a repair added or replaced it.
 func parseItem(k Kind, raw []byte) (i Item, schema []byte, issue Issue) {
 	key := kinds[k].key
 	original, twice, isObject := findMember(raw, key)
@@ -283,8 +287,9 @@ func parseItem(k Kind, raw []byte) (i Item, schema []byte, issue Issue) {
 	return i, schema, Issue{Problem: problem, Repaired: problem != ""}
 }
 
-// repairMembers applies the rules of the kind to the members of an entry. If the entry has to be
-// omitted, it returns the reason.
+// repairMembers replaces unpaired surrogates and numbers that are too large in an entry, and
+// applies the rules of the kind to its members. If the entry has to be omitted, it returns the
+// reason.
 func (i Item) repairMembers(k Kind, r *repair) (Item, string) {
 	if text, replaced := replaceLoneSurrogates(i.raw); replaced > 0 {
 		if !k.isNamed() && !bytes.Equal(text[i.originalStart:i.originalEnd],
@@ -300,7 +305,7 @@ func (i Item) repairMembers(k Kind, r *repair) (Item, string) {
 	}
 	text, replaced := clampNumbers(i.raw)
 	if replaced > 0 {
-		r.note("number", "exceeded the range of a double and is replaced by the largest one")
+		r.note("number", "exceeded the range of a double and is replaced by the nearest one")
 	}
 	text = r.applyMembers(&rule{members: entryRules[k]}, text, "")
 	if !k.isNamed() {
@@ -315,7 +320,7 @@ func (i Item) repairMembers(k Kind, r *repair) (Item, string) {
 	return i, ""
 }
 
-// ensureName sets the missing name of a resource or resource template to its URI.
+// ensureName sets the name of a resource or resource template to its URI if it has no name.
 func (r *repair) ensureName(entry, uri []byte) []byte {
 	if name, _ := wire.Lookup(entry, "name"); name != nil {
 		return entry

@@ -5,14 +5,14 @@
 //	Merge, Next ─┬ names.go         assigns names to tools and prompts
 //	             ├ moves.go         keeps names with their backends, reports moves
 //	             ├ assignments.go   record of the names for the next run
-//	             └ resource.go      URIs: first backend that lists it, then templates, then the
-//	                                only backend
+//	             └ resource.go      URIs: the first backend that lists the URI, else the first with
+//	                                a matching template, else the only backend with resources
 //	Snapshot.Page          pages.go, written on first use
 //	Snapshot.Capabilities  capabilities.go, merged on first use
 //
 // The package is pure: [Merge] takes listings and returns a [Snapshot], which never changes.
-// Entries keep the backend's bytes except for the name and for repairs. Exposed names are never
-// parsed: a table maps them to backends.
+// Entries keep the backend's bytes except for the name and for repairs. Calls are routed without
+// parsing exposed names: a table maps them to backends.
 package catalog
 
 import (
@@ -26,8 +26,8 @@ import (
 type Prefix string
 
 const (
-	// PrefixOnCollision prefixes a name if another backend has the bare name or a name that looks
-	// like it, or if the bare name begins with the prefix of another backend.
+	// PrefixOnCollision prefixes a name if another entry has the bare name, if another backend has
+	// a name that looks like it, or if the bare name begins with the prefix of another backend.
 	PrefixOnCollision Prefix = "collision"
 	// PrefixAlways prefixes all names.
 	PrefixAlways Prefix = "always"
@@ -41,8 +41,8 @@ type Options struct {
 	Prefix           Prefix
 	ReservedBackends []string // backends without a listing whose prefixes are reserved as well
 	Separator        string   // between backend and name; "" = __
-	NameLimit        int      // length of exposed names, in bytes, at least 8; 0 = 50
-	PageSize         int      // bytes per page of a list; 0 = 4 MiB
+	NameLimit        int      // bound of exposed names, in bytes; 0 = 50, less than 8 = 8
+	PageSize         int      // bound of a page of several entries, in bytes; 0 = 4 MiB
 
 	Instructions        *string           // replaces the merged instructions; nil = not replaced
 	BackendInstructions map[string]string // by backend: replaces its instructions, "" = none
@@ -103,8 +103,9 @@ type Entry struct {
 func Merge(o Options, listings []Listing) *Snapshot { return merge(o, listings, nil, false) }
 
 // Next returns the catalog that follows s. If a backend has a bare name or URI in s, it keeps the
-// name or URI as long as it lists the entry or its list is unknown. New names are assigned in the
-// order of the listings. If reassign is true, the names in known lists are assigned as in [Merge].
+// name or URI as long as it lists the entry or its list is unknown, unless o prefixes all names or
+// the name has the prefix of another backend. New names are assigned in the order of the listings.
+// If reassign is true, the names in known lists are assigned as in [Merge].
 // [Snapshot.Moves] returns the names whose backend has changed.
 func (s *Snapshot) Next(o Options, listings []Listing, reassign bool) *Snapshot {
 	return merge(o, listings, s, reassign)

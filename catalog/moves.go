@@ -25,7 +25,7 @@ func (s *Snapshot) Moves() (all []Move) {
 	return all
 }
 
-// BareNames returns each bare name listed for a kind, and its backend.
+// BareNames returns each bare name or URI listed for a kind, and its backend.
 func (s *Snapshot) BareNames(k Kind) iter.Seq2[string, string] {
 	return func(yield func(name, backend string) bool) {
 		for i := range s.lists[k].entries {
@@ -36,10 +36,11 @@ func (s *Snapshot) BareNames(k Kind) iter.Seq2[string, string] {
 	}
 }
 
-// keepNames gives entries the bare names and URIs that they had in the previous list.
+// keepNames gives entries the bare names and URIs that their backends had in the previous list,
+// unless a name has the prefix of another backend.
 func (n *namer) keepNames(l, previous *list) {
-	// Exact matches come first, because two original names of a backend can have the same bare
-	// name.
+	// Entries whose original name had the bare name come first, because two original names of a
+	// backend can have the same bare name.
 	for _, same := range []bool{true, false} {
 		for i := range l.entries {
 			e := &l.entries[i]
@@ -52,7 +53,8 @@ func (n *namer) keepNames(l, previous *list) {
 	}
 }
 
-// reserveUnlisted reserves the bare names and URIs of backends whose lists are unknown.
+// reserveUnlisted reserves the bare names and URIs that backends whose lists are unknown had in the
+// previous list.
 func (n *namer) reserveUnlisted(l, previous *list, listings map[string]*Listing) {
 	isUnknown := func(backend string) bool {
 		return listings[backend] != nil && listings[backend].Unknown[n.kind]
@@ -69,7 +71,8 @@ func (n *namer) reserveUnlisted(l, previous *list, listings map[string]*Listing)
 	}
 }
 
-// reserve reserves a name for a backend whose list is unknown.
+// reserve reserves a name for a backend whose list is unknown, unless an entry has the name or the
+// name has the prefix of another backend.
 func (n *namer) reserve(l *list, name string, ref entryRef) {
 	e := &Entry{Backend: ref.backend, Item: Item{Original: ref.original}}
 	if n.assigned[name] != nil || !n.respectsPrefixes(e, name) {
@@ -88,7 +91,8 @@ func (l *list) isBare(e *Entry) bool {
 	return !l.alwaysPrefixed && e.Exposed != "" && e.Exposed == e.bareName
 }
 
-// bareOwner returns the entry that has a bare name or URI, the zero entryRef if there is none.
+// bareOwner returns the entry that has a bare name or URI, or for which it is reserved; the zero
+// entryRef if there is none.
 func (l *list) bareOwner(name string) entryRef {
 	if e := l.routes[name]; e != nil && l.isBare(e) {
 		return entryRef{e.Backend, e.Item.Original}
@@ -96,8 +100,8 @@ func (l *list) bareOwner(name string) entryRef {
 	return l.reserved[name]
 }
 
-// backendOf returns the backend of a name, with or without prefix, or of a URI, "" if there is
-// none.
+// backendOf returns the backend that has a name, with or without prefix, or a URI, or for which it
+// is reserved; "" if there is none.
 func (l *list) backendOf(name string) string {
 	if e := l.routes[name]; e != nil {
 		return e.Backend
@@ -106,7 +110,7 @@ func (l *list) backendOf(name string) string {
 }
 
 // noteMoves records the names whose backend differs from their backend in the previous list, and
-// the names that are no longer used.
+// the names that are no longer used, up to maxReleased.
 func (l *list) noteMoves(previous *list) {
 	last := func(name string) string {
 		return cmp.Or(previous.backendOf(name), previous.released[name])

@@ -34,8 +34,8 @@ func wantRoutes(t *testing.T, s *Snapshot, k Kind, routes map[string]string) {
 	}
 }
 
-// A tool whose original name has the prefix of another backend does not get this name, even if the
-// other backend lists nothing.
+// A tool or prompt whose original name has the prefix of another backend does not get this name,
+// even if the other backend lists nothing.
 func TestNamesOfOtherBackends_F_SEC_3(t *testing.T) {
 	for _, k := range []Kind{Tools, Prompts} {
 		for _, original := range []string{"github__create_issue", "GitHub__create_issue",
@@ -111,7 +111,8 @@ func TestNamesThatLookAlike_F_SEC_3(t *testing.T) {
 	wantRoutes(t, s, Tools, map[string]string{"SEARCH": "", "get_item": "", "get.item": ""})
 }
 
-// A backend keeps a name while it lists the entry, whatever an earlier backend lists later.
+// A backend keeps a name while it lists the entry, even if a backend that precedes it in the
+// configuration lists the name later.
 func TestBackendsKeepTheirNames_F_SEC_3(t *testing.T) {
 	for _, k := range []Kind{Tools, Prompts, Resources, Templates} {
 		o := Options{}
@@ -147,7 +148,7 @@ func TestBackendsKeepTheirNames_F_SEC_3(t *testing.T) {
 		owner(s, "b")
 		s = step(s, "[]", has("a", one), has("b", two, one))
 		owner(s, "b")
-		// b is another program that has not been listed yet
+		// b has been replaced by another program, whose list is still unknown
 		s = step(s, "[]", has("a", one), unknown)
 		owner(s, "b")
 		s = step(s, "[]", has("a", one), unknown)
@@ -275,7 +276,7 @@ func TestReleasedNamesAreBounded_F_SEC_3(t *testing.T) {
 	}
 }
 
-// There are so many backends with one-letter names that no beginning is free.
+// There are so many backends with one-letter names that each possible name has the prefix of one.
 func TestHashesAreBounded_F_SEC_3(t *testing.T) {
 	o := Options{Separator: "_", NameLimit: 8, ReservedBackends: []string{"q", "a", "t", "x"}}
 	listings := []Listing{named(t, "q", "a_x", "fine"), {Backend: "a"}}

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// fitName converts name to one that every client accepts: letters, digits, _ and -, a letter or
-// digit first, at most limit bytes. A valid name is returned unchanged. A truncated name gets a
+// fitName converts name to one that every client accepts: ASCII letters, digits, _ and -, a letter
+// or digit first, at most limit bytes. A valid name is returned unchanged. A truncated name gets a
 // hash of unique, so that the result depends only on the arguments and is the same at every start.
-// base replaces a name that has no letter or digit.
+// base and such a hash replace a name that has no letter or digit.
 func fitName(name, base, unique string, limit int) string {
 	if isValidName(name, limit) {
 		return name
@@ -54,8 +54,9 @@ func isAlnum(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// withHash appends a hash of unique to name and truncates name if necessary. The result keeps at
-// least one byte of name, because it must begin with a letter or digit.
+// withHash appends a hash of unique to name. If the result would exceed limit, it truncates name
+// and then, if necessary, the hash. The result keeps at least one byte of name, because it must
+// begin with a letter or digit.
 func withHash(name, unique string, limit int) string {
 	sum := sha256.Sum256([]byte(unique))
 	tail := "_" + hex.EncodeToString(sum[:4])
@@ -69,8 +70,8 @@ type namer struct {
 	kind     Kind
 	prefixes prefixTable
 	assigned map[string]*Entry // by exposed name
-	// backendByKey contains the backends of names that are not keys of assigned, by foldKey of the
-	// name: names that differ from their key, and names that are reserved for a backend whose list
+	// backendByKey contains, by foldKey of a name, the backend that has the name, if assigned has
+	// no entry for the key: the name differs from the key, or is reserved for a backend whose list
 	// is unknown.
 	backendByKey map[string]string
 	// originals contains, by foldKey of an original name, the entry that owns this name, although
@@ -122,8 +123,9 @@ func fold(name string) string {
 
 const shownNameBytes = 128 // bound of another entry's name in an issue, in bytes
 
-// FindLookAlikes returns an issue for each entry of a backend's list whose name some clients
-// cannot distinguish from the name of an earlier entry.
+// FindLookAlikes returns an issue for each tool or prompt in a backend's list whose name differs
+// from the name of an earlier entry, but which some clients cannot distinguish from it. For other
+// kinds it returns nil.
 func FindLookAlikes(k Kind, items []Item) []Issue {
 	if !k.isNamed() {
 		return nil
@@ -151,7 +153,8 @@ func FindLookAlikes(k Kind, items []Item) []Issue {
 }
 
 // RemoveDuplicates removes entries from a backend's list that have the name or URI of an earlier
-// entry. It returns an issue for each of them that differs from the earlier entry.
+// entry. It returns an issue for each of them that differs from the earlier entry. The result uses
+// the memory of items.
 func RemoveDuplicates(k Kind, items []Item) ([]Item, []Issue) {
 	first := make(map[string]int, len(items))
 	var issues []Issue
@@ -191,7 +194,8 @@ func newPrefixTable(separator string, names []string) prefixTable {
 
 // owner returns the backend that owns a name because the name begins with the backend's name and
 // the separator, "" if there is none. The longest backend name takes precedence. Among backends
-// whose names look alike, the exact spelling takes precedence, then the backend named mine.
+// whose names look alike, the exact spelling takes precedence, then the backend named mine, then
+// the first one.
 func (s *prefixTable) owner(name, mine string) string {
 	f := fold(name)
 	if !strings.Contains(f, s.separator) {
@@ -225,9 +229,10 @@ func (n *namer) respectsPrefixes(e *Entry, name string) bool {
 }
 
 // assignNames assigns exposed names to the entries of a backend. Entries that already have a name
-// keep it. The result does not depend on the order of the list: entries with valid names come
-// first, so that no converted name takes a valid one. Bare names are assigned before prefixed
-// names, so that an entry b__x keeps its name even if the prefixed name of an entry x is the same.
+// keep it. The entries are sorted by name, so that the result does not depend on the order of the
+// list. Entries with valid names come first, so that no converted name takes a valid one. Bare
+// names are assigned before prefixed names, so that an entry b__x keeps its name even if the
+// prefixed name of an entry x is the same.
 func (n *namer) assignNames(entries []Entry) {
 	order := make([]*Entry, 0, len(entries))
 	var converted []*Entry
@@ -257,8 +262,8 @@ func (n *namer) assignNames(entries []Entry) {
 	}
 }
 
-// noteOriginal records the entry as the owner of its original name, unless the name has an owner or
-// the prefix of another backend.
+// noteOriginal records the entry as the owner of its original name, unless a backend has this name
+// or one that looks like it, or the bare name has the prefix of another backend.
 func (n *namer) noteOriginal(e *Entry) {
 	if e.Exposed == e.Item.Original {
 		return // assigned contains it
@@ -313,8 +318,9 @@ func (n *namer) assign(entries []*Entry, form func(*Entry) string) {
 	}
 }
 
-// bareIfUnclaimed returns the bare name, "" if another backend has the entry's original name. The
-// check is necessary because truncated bare names never collide: their hashes differ.
+// bareIfUnclaimed returns the bare name, "" if another backend has the entry's original name or one
+// that looks like it. The check is necessary because truncated bare names never collide: their
+// hashes differ.
 func (n *namer) bareIfUnclaimed(e *Entry) string {
 	if owner, _ := n.originalOwner(e); owner != "" && owner != e.Backend {
 		return ""
@@ -328,9 +334,10 @@ func (n *namer) prefixedName(e *Entry) string { return n.prefixedNameOf(n.kind, 
 const maxHashAttempts = 8
 
 // assignHashed gives each entry without a name a unique name with a hash. With PrefixNever it skips
-// entries whose original name an earlier backend has. The name begins with the entry's original
-// name or, if a name with this beginning would have the prefix of another backend, with the name of
-// the entry's backend.
+// entries whose original name another backend has. The name begins with the prefixed name or, with
+// PrefixNever, with the bare name. If no such name is available, it begins with the name of the
+// entry's backend, the noun of the kind, or x. If none of these is available, the entry stays
+// without a name.
 func (n *namer) assignHashed(entries []*Entry) {
 	form := n.prefixedNameOf
 	if n.Prefix == PrefixNever {
@@ -358,7 +365,8 @@ func (n *namer) assignHashed(entries []*Entry) {
 }
 
 // claim gives an entry a name, unless the name has the prefix of another backend, another entry has
-// the name, or another backend has a name that looks like it.
+// the name, or another backend has a name that looks like it. It reports whether the entry got the
+// name.
 func (n *namer) claim(e *Entry, name string) bool {
 	if n.assigned[name] != nil || !n.isAvailable(e, name) {
 		return false
@@ -388,7 +396,7 @@ func (o Options) prefixedNameOf(k Kind, e *Entry) string {
 	}
 	if strings.IndexFunc(e.Item.Original,
 		func(r rune) bool { return r < 0x80 && isAlnum(byte(r)) }) < 0 {
-		// base is used if the original name has no letter or digit.
+		// the noun of the kind replaces an original name without a letter or digit
 		base := fitName(e.Backend+o.Separator+k.String(), k.String(), e.uniqueKey(), o.NameLimit)
 		return withHash(base, e.uniqueKey(), o.NameLimit)
 	}

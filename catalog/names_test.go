@@ -36,7 +36,7 @@ func TestNAME_01_SeparatorInNames(t *testing.T) {
 	}
 }
 
-// A backend's name may look like a prefix, or may not be valid at the start of a name.
+// A backend's name may look like a prefix, or be invalid at the start of a name.
 func TestNAME_03_BackendNames(t *testing.T) {
 	for _, prefix := range []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever} {
 		o := Options{Prefix: prefix}
@@ -115,7 +115,7 @@ func TestNamesDependOnlyOnListings(t *testing.T) {
 		k := Kind(round % NumKinds)
 		names := names
 		if k == Templates {
-			// which is invalid
+			// "a b" is not a valid template
 			names = slices.DeleteFunc(slices.Clone(names), func(s string) bool {
 				return s == "a b"
 			})

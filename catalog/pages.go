@@ -39,9 +39,9 @@ func (s *Snapshot) SameList(k Kind, other *Snapshot) bool {
 	return s == other || s.lists[k].sum() == other.lists[k].sum()
 }
 
-// digest returns the same value for two lists if their pages are the same. It combines the exposed
-// name of each entry with the digest of the rest of the entry, which was computed when the entry
-// was read.
+// digest returns the same value for two lists of one kind if their listed entries and page sizes
+// are the same. It combines the exposed name of each entry with the digest of the rest of the
+// entry, which was computed when the entry was read.
 func (l *list) digest(size int) (d textDigest) {
 	h := sha256.New()
 	b := binary.AppendUvarint([]byte{byte(l.kind)}, uint64(size))
@@ -72,7 +72,7 @@ func (l *list) writePages(size int) pages {
 }
 
 const (
-	maxCursor   = 32 // length of a cursor, in bytes
+	maxCursor   = 32 // bound of a cursor, in bytes
 	pageEndSize = len(`],"nextCursor":""}`) + maxCursor
 )
 

@@ -115,7 +115,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// Templates are listed once, and are found by their text.
+// A template of two backends is listed once. Templates are found by their text.
 func TestTemplatesAreListedOnce(t *testing.T) {
 	s := Merge(Options{}, []Listing{readable(t, "a", nil, []string{"a://{x}"}),
 		readable(t, "b", nil, []string{"a://{x}", "b://{x}"})})

@@ -15,8 +15,8 @@ import (
 // JavaScript. The stack of the JavaScript engine overflows at about twice maxCompiledDepth or
 // maxBranches.
 const (
-	// maxCompiled bounds the number of schemas in one outputSchema. Each reference to a schema
-	// counts as one more.
+	// maxCompiled bounds the number of schemas that Ajv compiles for one outputSchema. A schema
+	// that Ajv copies in place of references counts once for each reference.
 	maxCompiled = 10_000
 	// maxCompiledDepth bounds the nesting of the generated code for one schema, with references
 	// followed.
@@ -131,8 +131,8 @@ func hasSchemaMap(key string) bool {
 	return slices.Contains(schemaMaps, key) || slices.Contains(prototypeNames, key)
 }
 
-// findAnchors records the anchors of all subschemas. The method find rejects references to the
-// anchor of the root.
+// findAnchors records the anchors of the schema and of all its subschemas. It fails if an anchor is
+// invalid or occurs twice. The method find rejects references to the anchor of the root.
 func (c *schemaCompiler) findAnchors(schema map[string]any, path []string) (ok bool) {
 	for _, key := range []string{"$anchor", "$dynamicAnchor"} {
 		if name, isText := schema[key].(string); isText {
@@ -171,7 +171,8 @@ func (c *schemaCompiler) findAnchors(schema map[string]any, path []string) (ok b
 }
 
 // ajvKeywords are the keywords that Ajv compiles, with a function that returns the expected value
-// if Ajv does not accept the actual one. Ajv ignores all other keywords.
+// if Ajv does not accept the actual one; nil = Ajv accepts every value. Ajv ignores all other
+// keywords except prototypeNames.
 var ajvKeywords = map[string]func(value any) (want string){
 	"$ref": wantString, "format": wantString, "pattern": wantString,
 	"minimum": wantNumber, "maximum": wantNumber, "multipleOf": wantNumber,
@@ -451,7 +452,7 @@ func (c *schemaCompiler) keyword(s map[string]any, key string, path []string,
 	return true
 }
 
-// schemasByName returns the members of an object that Ajv reads as schemas.
+// schemasByName returns the members of an object that Ajv reads as schemas: all except __proto__.
 func schemasByName(value any) map[string]any {
 	many := value.(map[string]any)
 	if _, ok := many["__proto__"]; ok {
@@ -496,7 +497,7 @@ var formatsWithoutOrder = []string{
 var metaSchemas = []string{"http://json-schema.org/draft-07/schema",
 	"http://json-schema.org/schema"}
 
-// ref compiles the target of a reference.
+// ref compiles the target of a reference, unless Ajv has already compiled it and does not copy it.
 func (c *schemaCompiler) ref(text string, path []string, at nesting) (ok bool) {
 	text = normalRef(text)
 	if slices.Contains(metaSchemas, text) {

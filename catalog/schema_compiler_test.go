@@ -145,8 +145,8 @@ func TestLimitsOfFormats_F_LIST_2(t *testing.T) {
 	}
 }
 
-// Ajv finds the names that every JavaScript object has in its table of keywords, and in its tables
-// of keywords with subschemas.
+// Ajv's table of keywords and its tables of keywords with subschemas are JavaScript objects. Ajv
+// therefore finds in them the names that every such object inherits.
 func TestNamesOfObjectPrototype_F_LIST_2(t *testing.T) {
 	for _, name := range prototypeNames {
 		quoted := `"` + name + `"`
@@ -219,7 +219,7 @@ func TestIdentifiers_F_LIST_2(t *testing.T) {
 	}
 }
 
-// Clients compile the target of each reference again, recursively.
+// Clients follow references recursively, and compile some targets again for each reference.
 func TestOutputSchemasAreBounded_F_LIST_2(t *testing.T) {
 	many := func(n int, one func(i int) string) string {
 		all := make([]string, n)

@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// identifiers are the subschemas with an $id.
+// identifiers are the schemas with an $id that is a string: the root and its subschemas.
 type identifiers struct {
 	pointers  map[string]string // JSON pointer by $id
 	locations map[string]bool   // by JSON pointer
@@ -19,13 +19,13 @@ type identifiers struct {
 // ambiguousPointer replaces the pointer if two schemas have the same $id.
 const ambiguousPointer = "?"
 
-// withoutIdentifiers returns a JSON Schema without $id, in which references to identifiers are
-// replaced by JSON pointers. It returns schema itself if there is no $id. The npm SDK has one table
-// of identifiers for the tools of all backends. If two schemas have the same identifier, the SDK
-// fails or confuses the schemas.
+// withoutIdentifiers returns a JSON Schema without each $id that is a string, in which references
+// to identifiers are replaced by JSON pointers. It returns schema itself if there is no such $id.
+// The npm SDK has one table of identifiers for the tools of all backends. If two schemas have the
+// same identifier, the SDK fails or confuses the schemas.
 //
-// A reference that is relative to an $id, and does not begin with "#", is not replaced. It has no
-// target in the result.
+// Two kinds of references are not replaced, and have no target in the result: a reference that is
+// relative to an $id and does not begin with "#", and one to an identifier that two schemas have.
 func withoutIdentifiers(schema []byte) []byte {
 	spelled := func(text string) bool { return bytes.Contains(schema, []byte(text)) }
 	if !slices.ContainsFunc([]string{`$id`, `\u0024`, `\u0069`, `\u0064`}, spelled) {
@@ -62,8 +62,8 @@ func (ids identifiers) find(schema []byte, pointer string) {
 	ids.pointers[id] = pointer
 }
 
-// removeFrom removes the identifiers from the schema at pointer. Its references are relative to the
-// pointer base.
+// removeFrom removes the identifiers from the schema at pointer. base is the pointer of the nearest
+// outer schema with an identifier: references are relative to it if the schema has no identifier.
 func (ids identifiers) removeFrom(schema []byte, pointer, base string) []byte {
 	if ids.locations[pointer] {
 		base = pointer
@@ -99,7 +99,7 @@ func (ids identifiers) reference(literal []byte, base string) []byte {
 }
 
 // editSchema replaces the direct subschemas of a schema by the results of the function made, and
-// its other members by the results of the function member.
+// its other members by the results of the function member. A member is removed if keep is false.
 func editSchema(schema []byte, pointer string,
 	member func(key string, value []byte) (now []byte, keep bool),
 	made func(inner []byte, pointer string) []byte) []byte {
@@ -136,8 +136,8 @@ func pointerToken(name string) string {
 	return url.PathEscape(strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1"))
 }
 
-// editMembers replaces the members of an object by the results of the function made. It returns
-// object itself if nothing changes or if it is not an object.
+// editMembers replaces the members of an object by the results of the function made, and removes a
+// member if keep is false. It returns object itself if nothing changes or if it is not an object.
 func editMembers(
 	object []byte, made func(key string, value []byte) (now []byte, keep bool),
 ) []byte {

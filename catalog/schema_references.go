@@ -16,8 +16,9 @@ func normalRef(ref string) string {
 	return strings.TrimSuffix(ref, "#")
 }
 
-// follow returns the target of a reference, or a description of the problem if it has no target. If
-// the target contains only a reference, the method follow returns the target of that reference.
+// follow returns the target of a reference, or a description of the problem if it has no target or
+// begins a chain of more than maxBareRefs references. If the target contains only a reference, the
+// method follow returns the target of that reference, if it has one.
 func (c *schemaCompiler) follow(text string) (p schemaValue, problem string) {
 	p, isPointer, ok := c.find(text)
 	if !ok {
@@ -45,7 +46,8 @@ func (c *schemaCompiler) follow(text string) (p schemaValue, problem string) {
 var hasNoIdentifier = []string{"properties", "patternProperties", "enum", "dependencies",
 	"definitions"}
 
-// find returns the location of a JSON pointer or an anchor.
+// find returns the target of a JSON pointer or an anchor. ok is false if it has no target, or one
+// to which Ajv or package protocol cannot resolve the reference.
 func (c *schemaCompiler) find(ref string) (p schemaValue, isPointer, ok bool) {
 	if ref == "" {
 		return schemaValue{value: c.root}, true, true
@@ -93,7 +95,7 @@ func (c *schemaCompiler) find(ref string) (p schemaValue, isPointer, ok bool) {
 	return p, true, !p.inData || !hasReference(p.value)
 }
 
-// hasReference reports whether a value contains a reference.
+// hasReference reports whether a value contains a reference or a dynamic anchor.
 func hasReference(value any) bool {
 	switch v := value.(type) {
 	case map[string]any:

@@ -29,13 +29,13 @@ func modelAPIWarning(schema []byte) string {
 	switch {
 	case top != "":
 		return "its inputSchema has " + top +
-			" at its top, for which some model APIs refuse every request that lists it"
+			" at its top, and some model APIs refuse every request with such a tool"
 	case want != "":
 		if len(at) > maxShownPath { // the backend chooses the keys
 			at = strings.ToValidUTF8(at[:maxShownPath], "") + "…"
 		}
-		return fmt.Sprintf("its inputSchema is not valid in JSON Schema 2020-12, for which "+
-			"some model APIs refuse every request that lists it: %s is not %s", at, want)
+		return fmt.Sprintf("its inputSchema is not valid in JSON Schema 2020-12, and "+
+			"some model APIs refuse every request with such a tool: %s is not %s", at, want)
 	}
 	return ""
 }
@@ -79,7 +79,8 @@ var keywordKinds = map[string]schemaKind{
 }
 
 // findMismatch returns the path to the first value that is not of its required kind, and the
-// required kind; want is "" if there is no such value.
+// required kind; want is "" if there is no such value. It checks the given number of levels of
+// nested schemas.
 func findMismatch(value []byte, must schemaKind, levels int) (at string, want schemaKind) {
 	ok := true
 	first := value[0]
@@ -122,7 +123,8 @@ func findMismatch(value []byte, must schemaKind, levels int) (at string, want sc
 }
 
 // findMemberMismatch returns the first mismatch among the members of an object, like findMismatch.
-// The given function returns the required kind for each key.
+// The function of returns the required kind for each key, "" for a member that is not checked. If
+// object is not an object, want is must.
 func findMemberMismatch(
 	object []byte, of func(key string) schemaKind, must schemaKind, levels int,
 ) (at string, want schemaKind) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// suspiciousTool lists one tool with this inputSchema and returns the warnings. The tool must be
-// listed.
+// suspiciousTool lists one tool with this inputSchema and returns the warning, "" if there is none.
+// The tool must be listed unchanged.
 func suspiciousTool(t *testing.T, schema string) string {
 	t.Helper()
 	raw := `{"name":"t","inputSchema":` + schema + `}`
@@ -32,7 +32,7 @@ func TestSCHEMA03_AlternativesAtTheTop(t *testing.T) {
 		got := suspiciousTool(t, `{"type":"object","`+key+
 			`":[{"required":["a"]},{"required":["b"]}]}`)
 		if want := "its inputSchema has " + key +
-			" at its top, for which some model APIs refuse every request that lists it"; got != want {
+			" at its top, and some model APIs refuse every request with such a tool"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if got := suspiciousTool(t, `{"type":"object","properties":{"a":{"`+key+
@@ -98,7 +98,7 @@ func TestSCHEMA04_SchemasOfOtherDrafts(t *testing.T) {
 	} {
 		got := suspiciousTool(t, schema)
 		if want != "" {
-			want = "its inputSchema is not valid in JSON Schema 2020-12, for which some model APIs refuse every request that lists it: " + want
+			want = "its inputSchema is not valid in JSON Schema 2020-12, and some model APIs refuse every request with such a tool: " + want
 		}
 		if got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", schema, got, want)

@@ -21,10 +21,10 @@ const (
 // query parameters in any order, values that are longer than a prefix modifier such as {name:3}
 // allows, and non-ASCII letters that are not encoded.
 //
-// Package uritemplate only parses and expands templates; it does not match them. Its Match copies a
-// map per byte and state, which normally takes 0.2 ms but takes minutes for a malicious template,
-// and its Regexp accepts any name for {?name}. Package regexp takes time proportional to the
-// product of the lengths of template and URI.
+// The gateway uses package uritemplate only to parse and expand templates, not to match them: its
+// Match copies a map per byte and state, which normally takes 0.2 ms but takes minutes for a
+// malicious template, and its Regexp accepts any name for {?name}. Package regexp takes time
+// proportional to the product of the lengths of template and URI.
 type uriPattern struct {
 	template string
 	prefix   string // the literal with which each URI begins
@@ -32,7 +32,8 @@ type uriPattern struct {
 }
 
 // withURIPattern parses the item's template. If the template is invalid, the result wrong is the
-// reason: mcp-go, which uses the same library, would reject the whole list.
+// reason: mcp-go, which uses the same library, would reject the whole list. If the template exceeds
+// the bounds, the item gets no pattern, and r notes the reason.
 func (i Item) withURIPattern(r *repair) (_ Item, wrong string) {
 	if _, err := uritemplate.New(i.Original); err != nil {
 		return i, "its uriTemplate is not valid by RFC 6570: " + syntaxFault(err)

@@ -172,7 +172,7 @@ func TestTemplatesBeyondBounds(t *testing.T) {
 	}
 }
 
-// The time for any template and URI is proportional to the lengths of both.
+// The time for any template and URI is proportional to the product of their lengths.
 func TestHostileTemplates(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("{+a}", 31) + "!", "{+" + strings.Repeat("a,", 31) + "a}!",

@@ -17,7 +17,8 @@ func (i Item) findSchema() (schema []byte, at int32) {
 	return schema, at
 }
 
-// WithSchema replaces the inputSchema of a tool.
+// WithSchema returns the tool with its inputSchema replaced. A tool without inputSchema is returned
+// unchanged.
 func (i Item) WithSchema(schema []byte) Item {
 	was, at := i.findSchema()
 	if was == nil {
@@ -29,7 +30,7 @@ func (i Item) WithSchema(schema []byte) Item {
 }
 
 // Schema returns the inputSchema of the tool that [Snapshot.Lookup] finds by this name, nil if
-// there is no such tool. The result must not be changed.
+// there is no such tool or the name is only reserved. The result must not be changed.
 func (s *Snapshot) Schema(name string) []byte {
 	if i := s.tool(name); i != nil {
 		return i.Schema()
@@ -37,8 +38,8 @@ func (s *Snapshot) Schema(name string) []byte {
 	return nil
 }
 
-// Tool returns the backend's bytes of the tool that [Snapshot.Lookup] finds by this name, nil if
-// there is no such tool. The result must not be changed.
+// Tool returns the entry, under its original name, of the tool that [Snapshot.Lookup] finds by this
+// name, nil if there is no such tool or the name is only reserved. The result must not be changed.
 func (s *Snapshot) Tool(name string) []byte {
 	if i := s.tool(name); i != nil {
 		return i.Raw()
@@ -57,7 +58,8 @@ const objectTypeMember = `"type":"object"`
 
 // repairInputSchema returns a tool whose inputSchema is an object with "type": "object", as every
 // revision of MCP requires ("tools", data types). reason is not "" if the tool has to be omitted.
-// schema is nil if the repair added the schema.
+// schema is the inputSchema before a missing type is added; nil if the repair added or replaced the
+// whole schema, or if the tool has to be omitted.
 func (i Item) repairInputSchema(r *repair) (repaired Item, schema []byte, reason string) {
 	schema, at := i.findSchema()
 	switch {

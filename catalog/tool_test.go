@@ -29,8 +29,8 @@ func issueTexts(page Page, err error) string {
 	return b.String()
 }
 
-// TestSCHEMA_05 lists one invalid tool between two valid tools. The invalid tool is repaired or
-// omitted, and its neighbours are unchanged.
+// TestSCHEMA_05 lists one tool between two valid tools. If the tool is invalid, it is repaired or
+// omitted. Its neighbours are unchanged.
 func TestSCHEMA_05(t *testing.T) {
 	tests := []struct{ name, tool, want, issue string }{
 		{"absent", `{"name":"t"}`, `{"name":"t","inputSchema":{"type":"object"}}`,
@@ -178,8 +178,8 @@ func TestInvalidPages(t *testing.T) {
 	}
 }
 
-// No member of a tool, known to the gateway or not, is lost or changed in the list or in the copy
-// for the next start.
+// No member of a tool, known to the gateway or not, is lost or changed in the list or in the
+// catalog cache.
 func TestFIDELITY_05(t *testing.T) {
 	const rest = `"title":"<b> & \u003c","description":"é\n","inputSchema":{"type":"object","properties":{"n":{"default":1E+40}},"$defs":{}},` +
 		`"outputSchema":{"type":"array","x":[ 1 , 2 ]},"annotations":{"readOnlyHint":true,"name":"inner"},"icons":[{"src":"data:,"}],` +

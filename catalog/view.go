@@ -10,17 +10,18 @@ type View struct {
 	// settled (it has listed its catalog, now or in an earlier run, or has failed once), or the
 	// time to wait for that is over.
 	Settled bool
-	// Complete is true if every backend has responded (in this run or an earlier one) or has
-	// failed. Names that are missing in a complete catalog are unknown.
+	// Complete is true if every backend has settled. No backend has a name that is missing in a
+	// complete catalog.
 	Complete bool
-	// MissingPrefixes contains the prefixes (name and separator) of the backends that have neither
-	// responded nor failed.
+	// MissingPrefixes contains the prefixes (name and separator) of the backends that have not
+	// settled.
 	MissingPrefixes []string
 	// Changed is closed when there is a newer View.
 	Changed <-chan struct{}
 }
 
-// HasSeveralBackends reports whether there is more than one backend, listed or not.
+// HasSeveralBackends reports whether there is more than one backend, whether their lists are known
+// or not.
 func (s *Snapshot) HasSeveralBackends() bool { return len(s.listings) > 1 }
 
 // MayResolveLater reports whether name, which is missing in the catalog, could be a tool or prompt
