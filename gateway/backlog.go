@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// maxDelayedUpdates bounds the resources with a delayed update, per client.
+	// maxDelayedUpdates bounds the resources with a delayed update, per session or subscription.
 	maxDelayedUpdates = 1024
 	// delayedUpdateRetry is the interval between attempts to send delayed updates.
 	delayedUpdateRetry = 100 * time.Millisecond

@@ -110,8 +110,8 @@ func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *meth
 	}
 }
 
-// awaitRoute waits until the call's route is known or cannot become known, and then sends or fails
-// the call.
+// awaitRoute starts a goroutine that waits until the call's route is known or cannot become known,
+// and then sends or fails the call.
 func (c *clientCall) awaitRoute() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,8 +136,8 @@ func (c *clientCall) awaitRoute() {
 	})
 }
 
-// failUnresolved ends a call whose name is unknown. If the name has the prefix of a backend that
-// has never listed its tools or was removed, the error contains this reason.
+// failUnresolved ends a call whose name is unknown. If WhyUnavailable returns a reason for the name
+// of a tool, the error contains this reason.
 func (c *clientCall) failUnresolved() {
 	if c.isMethod(protocol.MethodToolsCall) {
 		if backend, err := c.s.g.Backends.WhyUnavailable(c.Name); err != nil {
@@ -185,7 +185,7 @@ func (c *clientCall) notFoundError() *wire.Error {
 	return err
 }
 
-// reject ends a call that was not sent to a backend.
+// reject ends, with an error, a call that was not sent to a backend.
 func (c *clientCall) reject(err *wire.Error) {
 	if c.r.Fail(err) {
 		c.finish(errorOutcome(Rejected, err))
@@ -348,7 +348,7 @@ func (c *clientCall) end(o Outcome) {
 	c.finish(o)
 }
 
-// finish reports the end of a call and releases its stateless client.
+// finish notifies the observers of the end of a call and releases its stateless client.
 func (c *clientCall) finish(o Outcome) {
 	c.s.g.observeEnd(&c.CallInfo, o)
 	if c.stateless != nil {

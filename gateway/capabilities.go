@@ -51,7 +51,7 @@ func (a requiredCapability) missing(caps []byte) string {
 }
 
 // checkDeclared returns an error if a client with these capabilities must not receive the request,
-// because it has not declared the required capability.
+// because the client has not declared the required capability or no capability covers the request.
 func checkDeclared(caps []byte, m wire.Message) *wire.Error {
 	a, _ := capabilityFor(m)
 	switch missing := a.missing(caps); {

@@ -31,7 +31,7 @@ func (g *Gateway) sessionForTask(backend string, m wire.Message) *Session {
 }
 
 // recordResponse records the task in a client's response, and returns the response with the ids
-// that the backend knows.
+// that the backend knows. A response to tasks/list is reduced to tasks created for the backend.
 func (sr *serverRequest) recordResponse(m wire.Message) wire.Message {
 	if sr.taskAllowed {
 		sr.s.clientTasks.add(sr.backend, stringAt(m, "result", "task", "taskId"))

@@ -18,8 +18,8 @@ type continuation struct {
 	claim     *rerunClaim // claimed when the call is sent again; nil = none
 }
 
-// hasResponses reports whether the call is sent with the client's responses. Only modern backends
-// may get responses.
+// hasResponses reports whether the call is sent as a continuation with the client's responses,
+// which only a modern backend may get.
 func (r *continuation) hasResponses() bool { return r != nil && !r.rerun }
 
 // isRetry reports whether the request has the members of a retry and its method allows input
@@ -98,6 +98,7 @@ func (c *clientCall) isCancelled() bool {
 	return c.cancelled
 }
 
+// rejectState ends the call with an error about its requestState. It returns false.
 func (c *clientCall) rejectState(err error) bool {
 	c.reject(wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v", err))
 	return false

@@ -29,7 +29,7 @@ func methodNotFound(method string) *wire.Error {
 	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", truncate(method))
 }
 
-// truncate shortens text of a client for logs and errors.
+// truncate shortens text of a client or backend to 256 bytes, for logs and errors.
 func truncate(s string) string {
 	const longest = 256
 	if len(s) <= longest {
@@ -98,9 +98,9 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, m
 	return BackendLost, "internal error", true
 }
 
-// clientText returns the text of an error for the client. The stderr output of a process that
-// other principals also use is removed, because it may be caused by their calls; the log contains
-// it.
+// clientText returns the text of an error for the client. If clients are authenticated, the stderr
+// output of a process that other sessions may also use is removed, because it may be caused by
+// calls of other principals. The log contains the output.
 func (c *clientCall) clientText(err error) string {
 	text := err.Error()
 	exit, ended := errors.AsType[*child.ExitError](err)

@@ -36,7 +36,7 @@
 //
 //	clientCall.mu → Session.mu, sessionTasks.mu
 //	clientCall.mu → statelessClients.mu, statelessClient.mu, statelessTasks.mu, usedTickets.mu
-//	serverRequest.mu → Session.mu
+//	serverRequest.mu → Session.mu, sessionTasks.mu
 //	statelessClient.mu → resumableCall.mu → suspendedCalls.mu
 //	statelessTasks.mu → legacyTaskBridge.mu
 //	delayedUpdates.mu → Session.mu, listenRequest.mu
@@ -77,15 +77,16 @@ type Backends interface {
 	// View returns the current view of the catalog.
 	View() *catalog.View
 	// WhyUnavailable returns a backend and an error if an unknown tool name has the prefix of a
-	// backend that has never listed its tools or was removed. Otherwise the error is nil.
+	// backend that has never listed its tools, was removed, is disabled or is misconfigured.
+	// Otherwise, or if no reason is known, the error is nil.
 	WhyUnavailable(name string) (backend string, err error)
 
 	// OpenSession registers a session before anything is sent for it. Capabilities are the
 	// client's, as JSON; per-session connections declare exactly these. Modern marks a session
-	// that stands for stateless clients.
+	// that represents a stateless client.
 	OpenSession(session string, capabilities []byte, modern bool)
 	// CloseSession removes a session and closes its per-session connections. It must be called
-	// after every call of the session has ended.
+	// only when all calls of the session have ended.
 	CloseSession(session string)
 
 	// Send sends a request to a backend on behalf of the session call.SessionID; see
@@ -93,7 +94,7 @@ type Backends interface {
 	// the backend's call_timeout. If the configuration does not permit the call when it is about
 	// to be sent, the call ends with [peer.ErrForbidden].
 	Send(backend string, m wire.Message, call *peer.Call)
-	// SharesProcess reports whether the session shares its process of the backend with other
+	// SharesProcess reports whether the session may share its process of the backend with other
 	// sessions.
 	SharesProcess(backend, session string) bool
 	// DeniedBy returns a backend whose filters deny an entry with this name; "" if there is none.
@@ -112,7 +113,8 @@ type Backends interface {
 	// timeout has expired.
 	SetLevel(session, level string, done func())
 	// Notify forwards a client's notification to a backend, or to all backends if backend is "".
-	// The notification is not sent over connections that other sessions share.
+	// The notification is not sent over connections that other sessions share, and not to modern
+	// backends.
 	Notify(session, backend string, m wire.Message)
 }
 
@@ -123,8 +125,9 @@ type Options struct {
 	Info        mcp.Implementation
 	MaxInFlight int // requests in flight per session
 	// MaxStatelessClients bounds the table of stateless clients. A client stays in the table while
-	// it is in use and for five minutes after that; at the limit an idle client is evicted. A
-	// named principal gets at most half. 0 = 10000.
+	// it is in use and for five minutes after that. At the limit an idle client is evicted; if no
+	// client is idle, requests of new clients are rejected. With authentication, each principal
+	// gets at most half of the table. 0 = 10000.
 	MaxStatelessClients int
 	// time for calls in flight to end after the client has closed its side; 0 = 4 s. Only tests
 	// set it.
@@ -189,7 +192,8 @@ func (g *Gateway) EndGracePeriods() bool {
 // delivered.
 //
 // The error is nil if the client closed the connection, if conn failed with [transport.ErrClosed],
-// or if ctx was done. Serve returns an error if conn failed otherwise, or if the id is in use.
+// or if ctx was done. Serve returns an error if conn failed otherwise. If the id is in use, Serve
+// closes conn and returns an error.
 //
 // The id must be unique; if it is "", Serve generates an id. Principal is the authenticated
 // identity of the client; tickets and tasks of one principal are not valid for another. A session
@@ -206,7 +210,8 @@ func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transpor
 
 // Open begins a session like Serve, but without a reading goroutine: the caller passes incoming
 // messages to [Session.Receive]. The caller must call [Session.Closed] after writer was closed by
-// the session or by the caller. If the id is in use, Open closes writer.
+// the session or by the caller. If the id is in use, Open closes writer and returns a session that
+// is not registered.
 func (g *Gateway) Open(id, principal string, writer transport.Writer) *Session {
 	s := newSession(g, id, principal)
 	s.peer = peer.NewPush(writer, s, s.peerOptions())
@@ -240,7 +245,7 @@ func (g *Gateway) removeSession(s *Session) {
 const coalesce = 50 * time.Millisecond
 
 // Run notifies clients of catalog changes until ctx is done. Then it ends the calls and tasks of
-// stateless clients.
+// stateless clients and returns ctx.Err().
 func (g *Gateway) Run(ctx context.Context) error {
 	defer g.closeStatelessClients()
 	v := g.Backends.View()

@@ -115,7 +115,7 @@ func (b *legacyTaskBridge) keepFinal(task []byte) {
 
 // awaitResult returns the answered tasks/result of a task that has ended, and sends the request if
 // none is open. It returns nil if there is no response within inputWait. The client then gets the
-// status working and polls again.
+// status working and polls again. It returns an error if the request has failed or ctx is done.
 func (b *legacyTaskBridge) awaitResult(ctx context.Context) (*resultRequest, error) {
 	timer := time.NewTimer(inputWait)
 	defer timer.Stop()
@@ -160,7 +160,8 @@ func (b *legacyTaskBridge) abandonResult(rr *resultRequest) bool {
 }
 
 // openResult returns the open or answered tasks/result, and sends a request if there is none.
-// Early is true if the task has not ended.
+// Early is true if the task has not ended. After close, openResult sends nothing and returns a
+// request that has failed with peer.ErrCancelled.
 func (b *legacyTaskBridge) openResult(early bool) *resultRequest {
 	b.mu.Lock()
 	rr := b.result
@@ -196,7 +197,8 @@ func (rr *resultRequest) outcome() protocol.TaskOutcome {
 func (rr *resultRequest) OnProgress(wire.Message) {}
 
 // OnResponse implements peer.ResponseHandler. If the request failed or the byte budget is
-// exhausted, the response is not stored and the next caller sends a new request.
+// exhausted, the response is not stored and the next caller sends a new request. When the backend
+// has responded, OnResponse declines the open input requests.
 func (rr *resultRequest) OnResponse(m wire.Message, err error) {
 	rr.response = peer.Response{Message: m, Err: err}
 	b := rr.bridge
@@ -242,7 +244,7 @@ func (b *legacyTaskBridge) changes() <-chan struct{} {
 
 // cancel sends tasks/cancel. Even if the task has already ended, or the backend does not support
 // tasks/cancel, the client gets an acknowledgement, because an acknowledgement does not guarantee
-// that the task is cancelled.
+// that the task is cancelled. Any other error is returned.
 func (b *legacyTaskBridge) cancel(ctx context.Context) peer.Response {
 	if _, _, ended := b.finalState(); ended ||
 		!b.task.g.Backends.View().HasCapability(b.task.backend, "tasks", "cancel") {
@@ -263,7 +265,8 @@ func (b *legacyTaskBridge) cancel(ctx context.Context) peer.Response {
 	return acknowledged()
 }
 
-// close declines the open input requests and releases the result of a removed task.
+// close declines the open input requests of a removed task, and releases the result or cancels the
+// open tasks/result.
 func (b *legacyTaskBridge) close() {
 	b.mu.Lock()
 	b.closed = true

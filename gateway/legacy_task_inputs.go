@@ -23,8 +23,8 @@ type taskInputRequest struct {
 // arrive later.
 const inputWait = time.Second
 
-// gatherInputs waits for the task's input requests. The backend sends them while tasks/result is
-// open.
+// gatherInputs waits up to inputWait for the task's input requests. The backend sends them while
+// tasks/result is open.
 func (b *legacyTaskBridge) gatherInputs(ctx context.Context) {
 	rr := b.openResult(true)
 	ctx, cancel := context.WithTimeout(ctx, inputWait)
@@ -57,7 +57,8 @@ func (b *legacyTaskBridge) inputs() (all []protocol.InputRequest) {
 	return all
 }
 
-// addInputRequest adds a request of the backend on behalf of the task.
+// addInputRequest adds a request of the backend on behalf of the task. It declines the request if
+// the client has not declared the capability, if the task has ended, or at maxInputRequests.
 func (b *legacyTaskBridge) addInputRequest(r *peer.Request) {
 	if err := checkDeclared(b.task.client.meta.Capabilities, r.Message); err != nil {
 		decline(r, err)
@@ -122,8 +123,8 @@ func (b *legacyTaskBridge) answerInputs(responses []protocol.InputResponse) {
 	}
 }
 
-// namedTask returns the client's task on whose tasks/result stream a backend's message arrived, or
-// that the message names; nil if there is none.
+// namedTask returns the client's task at a legacy backend on whose tasks/result stream a message
+// arrived, or that the message names; nil if there is none.
 func (sc *statelessClient) namedTask(backend string, m wire.Message,
 	origin peer.Origin) *statelessTask {
 	if origin.Call != nil {
@@ -168,8 +169,8 @@ func (b *legacyTaskBridge) awaitsResult() bool {
 	}
 }
 
-// soleTaskFor returns the only task to which a request of an uncertain session is related; nil if
-// there is no such task, or if there are several.
+// soleTaskFor returns the only task, at a legacy backend, to which a request of an uncertain
+// session is related; nil if there is no such task, or if there are several.
 func (t *statelessTasks) soleTaskFor(backend string, m wire.Message) *statelessTask {
 	if all := t.withBackendID(backend, relatedTask(m)); len(all) == 1 && !all[0].modern {
 		return all[0]

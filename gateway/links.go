@@ -64,7 +64,7 @@ func (c *clientCall) links() *links {
 	return &c.s.links
 }
 
-// recordLinks records the links in a response to the client.
+// recordLinks records the links in a response to the client, if the backend has resources.
 func (c *clientCall) recordLinks(m wire.Message) {
 	result := m.Part(wire.PartResult)
 	if !bytes.Contains(result, []byte(`"uri"`)) ||

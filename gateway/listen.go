@@ -98,9 +98,9 @@ var listFilters = []struct {
 	{"resourcesListChanged", catalog.Resources.ChangedNotification(), "resources"},
 }
 
-// openListen opens a subscription. The acknowledgement is sent when the backends have confirmed.
-// The response is sent when the session closes, or right after the acknowledgement if that accepts
-// nothing. A cancelled subscription gets no response.
+// openListen opens a subscription. The acknowledgement is sent when the backends have confirmed or
+// ackTimeout has expired. The response is sent when the session closes, or right after an
+// acknowledgement that accepts nothing. A cancelled subscription gets no response.
 func (s *Session) openListen(client *statelessClient, r *peer.Request) {
 	filter, _ := wire.Lookup(r.Part(wire.PartParams), "notifications")
 	uris, err := resourceFilter(filter)
@@ -144,7 +144,8 @@ func (s *Session) openListen(client *statelessClient, r *peer.Request) {
 	})
 }
 
-// resourceFilter returns the URIs of the resources that a filter names.
+// resourceFilter returns the URIs of the resources that a filter names, each once. It returns an
+// error if the filter is invalid or exceeds a limit.
 func resourceFilter(filter []byte) ([]string, *wire.Error) {
 	if !wire.IsObject(filter) {
 		return nil, wire.Errorf(wire.CodeInvalidParams,

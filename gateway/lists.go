@@ -16,8 +16,8 @@ type listState struct {
 	announced *catalog.Snapshot // of the last notification; nil = none
 }
 
-// serveList responds to a list request from the current view. The request waits only while
-// backends start for the first time.
+// serveList responds to a list request. A request for the first page is served from the current
+// view, and waits only while backends start for the first time.
 func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 	if cursor := r.Part(wire.PartCursor); !wire.IsNull(cursor) {
 		s.nextPage(r, kind, cursor)

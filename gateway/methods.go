@@ -52,7 +52,8 @@ func resolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) (catalog.R
 				return route, true
 			}
 		} else if !v.Settled {
-			return catalog.Route{}, false // a backend of higher priority may still claim the name
+			// a backend that precedes in the configuration may still list the name
+			return catalog.Route{}, false
 		}
 		return v.Lookup(kind, c.Name)
 	}
@@ -84,7 +85,8 @@ func (c *clientCall) lastListed(kind catalog.Kind) *catalog.Snapshot {
 // result.
 func resolveResource(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 	if !v.Settled && c.lastListed(catalog.Resources) == nil {
-		return catalog.Route{}, false // a backend of higher priority may still claim the URI
+		// a backend that precedes in the configuration may still list the URI
+		return catalog.Route{}, false
 	}
 	if route, ok := v.ResolveResource(c.Name); ok {
 		return route, true
@@ -92,7 +94,7 @@ func resolveResource(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 	return c.links().route(c.Name)
 }
 
-// mayResolveResource returns true while a backend has not listed, because the backend may have a
+// mayResolveResource returns true while a backend has not settled, because the backend may have a
 // template that matches.
 func mayResolveResource(_ *clientCall, v *catalog.View) bool { return !v.Complete }
 

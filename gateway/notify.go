@@ -87,8 +87,8 @@ func (g *Gateway) forwardTaskStatus(session, backend string, m wire.Message, ori
 	}
 }
 
-// forwardLog forwards a log message, if the client wants messages of its level. The logger's name
-// gets the backend's name as a prefix.
+// forwardLog forwards a log message, if the client was offered logging, wants messages of this
+// level and is not backlogged. The logger's name gets the backend's name as a prefix.
 func (s *Session) forwardLog(backend string, m wire.Message, origin peer.Origin) {
 	if !s.serverDeclares("logging") || !s.wantsLevel(stringAt(m, "params", "level")) ||
 		s.isBacklogged(backend) {
@@ -108,7 +108,8 @@ func (s *Session) forwardLog(backend string, m wire.Message, origin peer.Origin)
 	s.notify(m, relatedTo)
 }
 
-// withBackendLogger adds the backend's name as a prefix to the logger of a log message.
+// withBackendLogger adds the backend's name as a prefix to the logger of a log message. If there is
+// no logger, the backend's name becomes the logger.
 func withBackendLogger(backend string, m wire.Message) wire.Message {
 	switch logger, _ := wire.Lookup(m.Part(wire.PartParams), "logger"); {
 	case wire.IsNull(logger):

@@ -126,15 +126,16 @@ func (sr *serverRequest) expire() {
 		inputTimeout))
 }
 
-// withdraw declines the backend's request and cancels the request to the client.
+// withdraw declines the backend's request and cancels the request to the client, if the backend's
+// request is still open.
 func (sr *serverRequest) withdraw(err *wire.Error) {
 	if decline(sr.r, err) {
 		sr.HandleCancel(nil)
 	}
 }
 
-// release releases the slot and the timer of a request. It is called once, when the request has
-// ended.
+// release reverts reserveServerRequest, stops the timer of the request and resumes the timeout of
+// its call. It is called once, when the request has ended.
 func (sr *serverRequest) release() {
 	s := sr.s
 	s.mu.Lock()

@@ -43,14 +43,14 @@ const (
 	maxTaskInputs = 1024
 	// maxPollFailures bounds the consecutive failed attempts to poll a task.
 	maxPollFailures = 5
-	// progressInterval is the interval of synthesized progress.
+	// progressInterval is the interval of the progress notifications that the gateway creates.
 	progressInterval = 10 * time.Second
 )
 
 var errTaskEnded = wire.Errorf(wire.CodeInvalidParams, "Invalid params: the task has ended")
 
 // toClientResponse converts a modern backend's response for a session client. If the client has
-// asked for a task and there is room to store the result, the response becomes an ended task.
+// asked for a task and there is room to store the result, a result becomes an ended task.
 func (c *clientCall) toClientResponse(m wire.Message) wire.Message {
 	m = c.toLegacy(m)
 	if !c.taskReserved {
@@ -77,7 +77,8 @@ func (c *clientCall) toClientResponse(m wire.Message) wire.Message {
 }
 
 // finishRoundTrips ends a call with the final response of a modern backend. If the response is a
-// task that the client has not asked for, finishRoundTrips polls the task first.
+// task that the client has not asked for, finishRoundTrips polls the task first. If the call ends
+// before the task, it cancels the task.
 func (c *clientCall) finishRoundTrips(ctx context.Context, m wire.Message) {
 	created := m.Part(wire.PartResult)
 	if created == nil || protocol.ResultType(created) != protocol.ResultTask {
@@ -110,7 +111,8 @@ func (c *clientCall) finishRoundTrips(ctx context.Context, m wire.Message) {
 }
 
 // pollUntilDone polls a task until it has ended and forwards its input requests to the client. It
-// returns the response to the original call, or false if the call has already ended.
+// returns the response to the original call, or false if the call has already ended, possibly by an
+// error of polling.
 func (c *clientCall) pollUntilDone(ctx context.Context, p *polledTask,
 	task []byte) (wire.Message, bool) {
 	t := progressSynthesizer{c: c, last: time.Now()}

@@ -29,7 +29,8 @@ func (c *clientCall) servePolledTask(p *polledTask) {
 	})
 }
 
-// polledStatus returns the response to tasks/get.
+// polledStatus returns the response to tasks/get. Here and below, the second result is false if the
+// call has already ended.
 func (c *clientCall) polledStatus(ctx context.Context, p *polledTask) (wire.Message, bool) {
 	task, final := p.last()
 	if !final {
@@ -72,8 +73,9 @@ func (c *clientCall) polledResult(ctx context.Context,
 	return response, ok
 }
 
-// cancelPolledTask cancels a task. The client then gets the status cancelled even if the backend
-// reports another status: a task "MUST remain in cancelled status" (tasks, 2025-11-25).
+// cancelPolledTask cancels a task and returns the response to tasks/cancel, an error if the task
+// has ended. The client then gets the status cancelled even if the backend reports another status:
+// a task "MUST remain in cancelled status" (tasks, 2025-11-25).
 func (c *clientCall) cancelPolledTask(ctx context.Context, p *polledTask) (wire.Message, bool) {
 	response, ok := c.polledStatus(ctx, p)
 	task := response.Part(wire.PartResult)

@@ -175,7 +175,8 @@ func (rc *resumableCall) cleanUp() {
 }
 
 // addInputRequest adds a request of the backend. Certain is true if the request certainly belongs
-// to this call.
+// to this call. The request gets an error if the client has not declared the capability, if the
+// backend has responded to the call or the call has ended, or at maxInputRequests.
 func (rc *resumableCall) addInputRequest(r *peer.Request, certain bool) {
 	if err := checkDeclared(rc.client.meta.Capabilities, r.Message); err != nil {
 		rc.rejectInputRequest(r, err)
@@ -263,8 +264,8 @@ func cancelParams(reason string) []byte {
 	return wire.Encode(map[string]any{"requestId": 0, "reason": reason}) // the peer sets the id
 }
 
-// cancelAndUnlock ends the call, and cancels it at the backend unless the backend has responded.
-// It unlocks mu.
+// cancelAndUnlock ends the call, reassigns its input requests, and cancels the call at the backend
+// unless the backend has responded. It unlocks mu.
 func (rc *resumableCall) cancelAndUnlock(params []byte) {
 	open, answered := rc.inputRequests, rc.response != nil
 	rc.inputRequests = nil

@@ -30,8 +30,8 @@ const (
 
 var errTooManyRounds = errors.New("it keeps asking for input")
 
-// startRoundTrips continues a call whose response is input_required or a task. It returns false
-// for any other response.
+// startRoundTrips continues a call whose response is input_required or a task, unless the call is
+// cancelled. It returns false for any other response.
 func (c *clientCall) startRoundTrips(m wire.Message) bool {
 	result := m.Part(wire.PartResult)
 	if kind := protocol.ResultType(result); result == nil ||

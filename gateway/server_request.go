@@ -28,9 +28,10 @@ type serverRequest struct {
 	cancelled bool
 }
 
-// HandleRequest forwards a backend's request to the client of a session; session is "" if the
-// session is uncertain. A request on the stream of an ended call is declined, unless it names a
-// task. HandleRequest does not block.
+// HandleRequest forwards a backend's request to the client of a session. If the session is
+// uncertain, session is "", and the request is rejected unless it names a task of one client. A
+// request on the stream of an ended call is declined, unless it names a task. HandleRequest does
+// not block.
 func (g *Gateway) HandleRequest(session, backend string, r *peer.Request) {
 	if r.Origin().CallEnded && relatedTask(r.Message) == "" && taskID(r.Message) == "" {
 		decline(r, errCallEnded)
@@ -57,7 +58,9 @@ func (g *Gateway) HandleRequest(session, backend string, r *peer.Request) {
 	s.forwardRequest(backend, r)
 }
 
-// forwardRequest sends a backend's request to the client when the session is initialized.
+// forwardRequest sends a backend's request to the client when the session is initialized. It
+// rejects a request that the client must not receive, and each request at a limit of
+// reserveServerRequest.
 func (s *Session) forwardRequest(backend string, r *peer.Request) {
 	if err := s.checkMayAsk(backend, r.Message); err != nil {
 		r.Fail(err)
@@ -110,7 +113,8 @@ func (s *Session) checkMayAsk(backend string, m wire.Message) *wire.Error {
 }
 
 // send sends the request to the client, on the stream of the call to which the request belongs.
-// The timeout of that call is paused until the response arrives.
+// The timeout of that call is paused until the response arrives. If the session is not ready, send
+// rejects the request.
 func (sr *serverRequest) send() {
 	sr.mu.Lock()
 	defer sr.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A Session is the state of one client connection, or of one HTTP session.
+// A Session is the state of one client connection, of one HTTP session, or of one modern request
+// over HTTP.
 type Session struct {
 	g    *Gateway
 	id   string
@@ -171,9 +172,9 @@ func (s *Session) closeError() *wire.Error {
 	return errSessionEnding
 }
 
-// closeWithGrace closes the session: it rejects further requests, waits up to grace for requests
-// in flight, then closes the connection. Of two concurrent calls, the one with the shorter grace
-// closes the connection.
+// closeWithGrace closes the session: it rejects further requests, ends the subscriptions, waits up
+// to grace for requests in flight, then closes the connection. Of two concurrent calls, the one
+// with the shorter grace closes the connection.
 func (s *Session) closeWithGrace(grace time.Duration) {
 	s.mu.Lock()
 	s.state = closing
@@ -268,8 +269,8 @@ func (s *Session) dispatch(r *peer.Request, method string) {
 }
 
 // methodCapabilities contains the path of the server capability that a method requires. If the
-// client was not offered the capability, the method is not found. Methods for lists and their
-// entries require no capability.
+// client was not offered the capability, the method is not found. Methods that are not in the map
+// require no capability.
 var methodCapabilities = map[string][]string{
 	protocol.MethodResourcesSubscribe:   {"resources", "subscribe"},
 	protocol.MethodResourcesUnsubscribe: {"resources", "subscribe"},
@@ -314,14 +315,15 @@ func (s *Session) isReady() bool {
 // transports the request may arrive before the notification.
 const initializedTimeout = 2 * time.Second
 
-// queueLocked queues a request until notifications/initialized arrives. The number of queued
-// requests is bounded by MaxInFlight.
+// queueLocked queues a request until notifications/initialized arrives or initializedTimeout has
+// expired. The number of queued requests is bounded by MaxInFlight.
 func (s *Session) queueLocked(r *peer.Request) {
 	s.startInitializedTimerLocked()
 	s.queuedRequests = append(s.queuedRequests, r)
 }
 
-// queueServerRequestLocked queues a backend's request until notifications/initialized arrives.
+// queueServerRequestLocked queues a backend's request until notifications/initialized arrives or
+// initializedTimeout has expired.
 func (s *Session) queueServerRequestLocked(sr *serverRequest) {
 	s.startInitializedTimerLocked()
 	s.queuedServerRequests = append(s.queuedServerRequests, sr)

@@ -42,7 +42,9 @@ func (c *clientCall) sendTaskRequest() {
 	c.s.g.Backends.Send(c.Route.Backend, m, c.backendCall)
 }
 
-// reserveTask reserves a slot for a task if a tool call asks for a task.
+// reserveTask reserves a slot for a task if the call may become a task: for a session client, if a
+// tool call asks for a task and the client was offered tasks; for a stateless client, see
+// reserveStatelessTask. It returns an error if no slot is free.
 func (c *clientCall) reserveTask() *wire.Error {
 	if c.stateless != nil {
 		return c.reserveStatelessTask()
@@ -112,8 +114,8 @@ func (c *clientCall) recordResponse(m wire.Message) wire.Message {
 	return c.s.toClientTaskIDs(backend, m)
 }
 
-// progressRelay forwards the progress of a call that has become a task. The notifications use the
-// stream of the client's tasks/result request, if it is open.
+// progressRelay returns a relay that forwards the progress of a call that has become a task. The
+// notifications use the stream of the client's tasks/result request, if that request is open.
 func (c *clientCall) progressRelay() *peer.ProgressRelay {
 	s, backend := c.s, c.Route.Backend
 	return c.backendCall.RelayProgress(func(m wire.Message) {

@@ -64,7 +64,8 @@ type contextCanceller context.CancelFunc
 // HandleCancel implements peer.CancelHandler.
 func (end contextCanceller) HandleCancel([]byte) { end() }
 
-// backendTasks requests a backend's list of tasks and returns the session's tasks in the list.
+// backendTasks requests a backend's list of tasks and returns the session's tasks in the list. If a
+// request fails, it logs the error and returns nil.
 func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
 	var all [][]byte
 	params := []byte("{}")

@@ -41,7 +41,8 @@ type sessionTasks struct {
 	closed      bool           // the session has ended
 }
 
-// reserve reserves a slot for a task. It returns false at the limit, if no task has ended.
+// reserve reserves a slot for a task. At the limit it evicts the oldest ended task, or returns
+// false if no task has ended.
 func (t *sessionTasks) reserve() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +78,8 @@ func (t *sessionTasks) evictEndedLocked() bool {
 	return true
 }
 
-// add stores a task in its reserved slot and returns the id for the client.
+// add stores a task in its reserved slot and returns the id for the client. If the session has
+// ended, it only releases the slot and returns id.
 func (t *sessionTasks) add(backend, id string, progress *peer.ProgressRelay) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +90,8 @@ func (t *sessionTasks) add(backend, id string, progress *peer.ProgressRelay) str
 	return id
 }
 
-// addPolled stores a task at a modern backend in its reserved slot.
+// addPolled stores a task at a modern backend in its reserved slot, and sets p.clientID. If the
+// session has ended, it only releases the slot and the result, and p.clientID is p.id.
 func (t *sessionTasks) addPolled(p *polledTask) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

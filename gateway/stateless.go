@@ -102,7 +102,8 @@ func (s *Session) handleStateless(r *peer.Request) {
 
 // acquireClient returns the stateless client to which a request on this connection belongs. The
 // connection retains the maxClientsPerConn clients that were used last, until it closes. If the
-// table of clients is full, the connection releases some of its clients earlier.
+// table of clients is full, the connection releases some of its clients earlier. It returns the
+// error of Gateway.acquireClient if no client can be evicted or the gateway is shutting down.
 func (s *Session) acquireClient(meta protocol.ClientMeta) (*statelessClient, error) {
 	client, err := s.g.acquireClient(s.principal, meta)
 	for errors.Is(err, errTooManyClients) && len(s.clients) > 0 {

@@ -65,7 +65,8 @@ var errTooManyClients = errors.New("too many different clients at once; " +
 
 // acquireClient returns the client to which a request belongs, with one more reference. At the
 // limit it evicts an idle client (at the limit of a principal, an idle client of this principal) to
-// create a new client, or returns errTooManyClients if there is none.
+// create a new client, or returns errTooManyClients if there is none. After closeStatelessClients
+// it returns errGatewayEnding for a new client.
 func (g *Gateway) acquireClient(principal string,
 	meta protocol.ClientMeta) (*statelessClient, error) {
 	key := fingerprint(principal, meta)
@@ -229,9 +230,10 @@ func (sc *statelessClient) resumableCalls() (all []*resumableCall) {
 	return all
 }
 
-// errCallEnded declines a backend's request on the stream of an ended call.
+// errCallEnded declines a backend's request that belongs to an ended call, or to a call whose
+// client accepts no requests.
 var errCallEnded = wire.Errorf(wire.CodeInternalError,
-	"The call that this belongs to has ended, or its client accepts no requests")
+	"The call to which the request belongs has ended, or its client accepts no requests")
 
 // handleRequest assigns a backend's request to a task or a call of the client, or rejects the
 // request.

@@ -13,7 +13,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A statelessTask is a task of a stateless client. The task's id is random. It is valid for all
+// A statelessTask is a task of a stateless client. The task's id is random. The id is valid for all
 // requests of the principal, even with other client metadata than those of the request that has
 // created the task.
 //
@@ -45,8 +45,8 @@ const (
 	// maxStatelessTasks bounds the tasks of all stateless clients, and maxTasks those of one
 	// principal.
 	maxStatelessTasks = 20_000
-	// defaultTaskTTL is the time for which a task is kept after its last use if the backend
-	// reports no ttl.
+	// defaultTaskTTL is the time for which a task is kept after the last report of its state, if
+	// the backend reports no ttl.
 	defaultTaskTTL = 24 * time.Hour
 	// taskTTLGrace is the time for which a task is kept after the end of its ttl.
 	taskTTLGrace = time.Minute

@@ -56,9 +56,9 @@ func withoutExecution(page []byte) []byte {
 	return wire.EditObject(page, nil, wire.Member{Key: "tools", Text: jsonArray(tools)})
 }
 
-// reserveStatelessTask decides whether a stateless client's call may become a task, and reserves
-// a slot. It returns an error if the tool requires a task and the client has not declared the
-// extension.
+// reserveStatelessTask decides whether a stateless client's call may become a task, and if so
+// reserves a slot. It returns an error if no slot is free, or if the tool requires a task and the
+// client has not declared the extension.
 func (c *clientCall) reserveStatelessTask() *wire.Error {
 	if !c.isMethod(protocol.MethodToolsCall) {
 		return nil
@@ -105,7 +105,8 @@ var (
 )
 
 // registerTask stores the task that a call has become and returns the response for the client. It
-// returns false if the response is invalid and the call has failed.
+// returns false if it has ended the call with an error, because the response is invalid or the
+// client has not declared the extension.
 func (c *clientCall) registerTask(m wire.Message, modern bool) (wire.Message, bool) {
 	backendID := protocol.TaskID(m.Part(wire.PartResult))
 	invalid := cmp.Or(protocol.CheckTask(m.Part(wire.PartResult)),
@@ -139,7 +140,8 @@ func (rc *resumableCall) unreserveTask() {
 	}
 }
 
-// handleTaskRequest handles a stateless client's request about a task.
+// handleTaskRequest handles a stateless client's request about a task. It rejects the request if
+// the client has not declared the extension.
 func (s *Session) handleTaskRequest(client *statelessClient, r *peer.Request) {
 	if !protocol.HasTasksExtension(client.meta.Capabilities) {
 		s.fail(r, protocol.MissingTasksError())
@@ -282,7 +284,8 @@ func (g *Gateway) callTask(ctx context.Context, backend string, m wire.Message,
 	return resp
 }
 
-// callBackend sends a request to a backend and waits for the response.
+// callBackend sends a request to a backend and waits for the response. When ctx is done, it cancels
+// the request. An error peer.ErrTimeout becomes a timeoutError.
 func (g *Gateway) callBackend(ctx context.Context, backend string, m wire.Message,
 	call *peer.Call) peer.Response {
 	w := make(peer.ResponseChan, 1)

@@ -62,7 +62,8 @@ func (p *suspendedCalls) find(id string) *resumableCall {
 }
 
 // suspend responds to the waiting request with the backend's input requests. The call then waits
-// for the client's next request.
+// for the client's next request. At the limit of suspendedCalls, or if the client is gone, suspend
+// aborts the call. It does nothing if no request is waiting or no input requests are left.
 func (rc *resumableCall) suspend() {
 	rc.mu.Lock()
 	c := rc.call
@@ -112,8 +113,9 @@ func (rc *resumableCall) expire() {
 }
 
 // resume continues a suspended call with the client's responses. From now on, c waits for the
-// response. If the call has ended or another request waits for it, resume changes nothing and
-// returns an error.
+// backend's response. If the backend has already responded, c ends with this response. If responses
+// are missing, the call is suspended again. If the call has ended or another request waits for it,
+// resume changes nothing and returns an error.
 func (rc *resumableCall) resume(c *clientCall, responses []byte) *wire.Error {
 	rc.mu.Lock()
 	switch {

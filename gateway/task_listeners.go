@@ -27,7 +27,8 @@ func pollInterval(task []byte) time.Duration {
 }
 
 // resolveTaskIDs returns the tasks of the principal that a subscriptions/listen names. Unknown ids
-// are ignored.
+// are ignored. It returns an error if the ids are invalid, or if there are ids and the client has
+// not declared the extension.
 func (s *Session) resolveTaskIDs(client *statelessClient,
 	r *peer.Request) (all []*statelessTask, err *wire.Error) {
 	ids, err := protocol.ListenTaskIDs(r.Message)
@@ -48,8 +49,8 @@ func (s *Session) resolveTaskIDs(client *statelessClient,
 }
 
 // pollTasks starts polling tasks, to notify the client of changes until ctx is done. It returns
-// the ids of the tasks that are polled. Polling is necessary because backends need not send
-// notifications.
+// the ids of the tasks that are polled: fewer than all at the limit of maxTaskListeners. Polling is
+// necessary because backends need not send notifications.
 func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (ids []string) {
 	for _, st := range all {
 		if !acquireShare(&l.g.taskListeners, l.client.principal, maxTaskListeners) {
@@ -66,8 +67,8 @@ func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (id
 	return ids
 }
 
-// pollTask notifies the client of each change of a task until the task has ended. It does not
-// notify the client of the status working if this is the initial status.
+// pollTask notifies the client of each change of a task until the task has ended or is unknown, or
+// ctx is done. It does not notify the client of the status working if this is the initial status.
 func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 	lastSent, first := "", true
 	for {

@@ -71,7 +71,7 @@ var (
 	errOtherCall     = errors.New("it was issued for another call")
 )
 
-// open returns the ticket of a sealed text.
+// open returns the ticket of a sealed text, or errInvalidTicket or errTicketExpired.
 func (s *sealer) open(text string) (t ticket, err error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
@@ -116,8 +116,8 @@ func (c *clientCall) sealTicket(kind, text string, ttl time.Duration) string {
 	})
 }
 
-// openTicket opens a ticket in the client's request. It returns an error if the ticket was issued
-// to another principal or for another call.
+// openTicket opens a ticket in the client's request. It returns an error if the ticket is invalid,
+// has expired, or was issued to another principal or for another call.
 func (c *clientCall) openTicket(text string) (ticket, error) {
 	t, err := c.s.g.sealer.open(text)
 	switch {

@@ -15,8 +15,9 @@ import (
 
 // requestURLConsent converts a legacy URLElicitationRequired error (-32042) into an input_required
 // result with one URL elicitation per entry. When the user has accepted all of them, the call is
-// sent again, at most once. A client without the capability gets an error. requestURLConsent
-// returns false if the error contains no URL.
+// sent again, at most once. A client without the capability gets an error. So does every client if
+// the elicitations are invalid. If the error contains no URL, requestURLConsent returns false and
+// does nothing.
 func (c *clientCall) requestURLConsent(failure []byte) bool {
 	list, err := protocol.URLElicitations(failure)
 	if err != nil {
@@ -60,7 +61,8 @@ func (c *clientCall) askURLs(id string, inputs []protocol.InputRequest, ttl time
 }
 
 // claimRerun marks the tickets of a call as used, because the call is about to be sent again or
-// the user has declined. If they were already used, it rejects the request and returns false.
+// the user has declined. If they were already used, or at the limit of usedTickets, it rejects the
+// request and returns false.
 func (c *clientCall) claimRerun(claim *rerunClaim) bool {
 	switch err := c.s.g.usedTickets.claim(claim); {
 	case errors.Is(err, errAlreadyContinued):
@@ -139,7 +141,8 @@ type rerunClaim struct {
 	until     time.Time // latest expiry of its tickets
 }
 
-// claim records a rerun as used. It returns nil to at most one of all callers with the same rerun.
+// claim records a rerun as used. It returns nil to at most one of all callers with the same rerun,
+// errAlreadyContinued to the others, and errTooManyReruns at the limit.
 func (r *usedTickets) claim(t *rerunClaim) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
