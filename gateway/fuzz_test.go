@@ -17,7 +17,7 @@ import (
 // maxFuzzLines bounds the lines sent per fuzz input.
 const maxFuzzLines = 40
 
-// nonBlankLines returns the lines of a text that are not blank.
+// nonBlankLines returns the lines of a text that are not blank, at most maxFuzzLines.
 func nonBlankLines(text []byte) (all []string) {
 	for line := range strings.SplitSeq(string(text), "\n") {
 		if strings.TrimSpace(line) != "" && len(all) < maxFuzzLines {
@@ -85,7 +85,8 @@ func (p *fuzzHarness) process() *mcptest.Peer {
 	}
 }
 
-// readClient reads a message to the client, checks that it is valid, and rejects requests.
+// readClient reads the messages to the client, checks that they are valid, and rejects requests. It
+// reports whether there was a message.
 func (p *fuzzHarness) readClient() (more bool) {
 	for _, line := range p.client.TakeAll() {
 		more = true
@@ -112,7 +113,8 @@ func (p *fuzzHarness) countResponse(m wire.Message) {
 	}
 }
 
-// endSession ends the session and checks that no id got more responses than requests.
+// endSession ends the session and checks that no id got more responses than requests, and that the
+// audit records have valid outcomes.
 func (p *fuzzHarness) endSession() {
 	p.client.CloseSend()
 	select {
@@ -137,7 +139,8 @@ func (p *fuzzHarness) endSession() {
 	}
 }
 
-// answerProcess responds to each message to the process with the params of that message.
+// answerProcess responds to each request to the process: to initialize and list requests with a
+// suitable result, to any other request with its params. It reports whether there was a message.
 func (p *fuzzHarness) answerProcess() (more bool) {
 	gh := p.process()
 	if gh == nil {
@@ -169,7 +172,7 @@ func (p *fuzzHarness) answerProcess() (more bool) {
 
 // FuzzSession tests that, for any lines of a client and any lines of a backend between its
 // responses, the output in both directions is JSON-RPC, no id gets more responses than requests,
-// another client is still served, and all goroutines end.
+// and all goroutines end.
 func FuzzSession(f *testing.F) {
 	const hello = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"sampling":{},"elicitation":{}},"clientInfo":{"name":"f","version":"1"}}}` + "\n" +
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" +

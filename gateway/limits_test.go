@@ -36,7 +36,7 @@ func TestListen_LimitPerStatelessClient(t *testing.T) {
 	})
 }
 
-// The number of tasks polled for listeners is bounded. Tasks beyond it are not acknowledged.
+// The number of tasks polled for listeners is bounded. Tasks beyond the bound are not acknowledged.
 func TestStatelessTasks_ListenerLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := openTaskBackend(t, settings{singleClient: true})

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// serveResourcesStartup handles the startup of a server that has tools and resources, but lists no
-// resources.
+// serveResourcesStartup handles the startup of a server that has a tool, a prompt and the given
+// resources, which are JSON objects separated by commas.
 func serveResourcesStartup(t *testing.T, p *mcptest.Peer, tool, resources string) {
 	t.Helper()
 	p.ServeHandshake(

@@ -50,8 +50,9 @@ func startWithResource(t *testing.T, h *harness, name string) *mcptest.Peer {
 	return p
 }
 
-// A subscription is active before its acknowledgement. It sends only the notifications that its
-// filter selects, each with the subscription id, and unsubscribes at the backend when it ends.
+// A subscription is acknowledged after the backend has confirmed it. The client gets only the
+// notifications that the filter selects, each with the subscription id. When the subscription ends,
+// the gateway unsubscribes at the backend.
 func TestListen_FilterAndIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")

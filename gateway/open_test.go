@@ -55,7 +55,8 @@ func (h *harness) sessionInCallFor(principal string) (conn transport.Conn, clien
 }
 
 // A session that Open has begun is served like a session of Serve. When the Conn is closed, the
-// calls of the session are cancelled at once, and requests to the client get no response.
+// calls of the session are cancelled at once, and the open requests to the client end with an
+// error.
 func TestOpen_EndWhenClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{singleClient: true}, "gh")

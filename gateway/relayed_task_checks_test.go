@@ -14,7 +14,8 @@ const taskTimes = `"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-0
 
 // openRelayedTask starts a gateway whose only backend is modern and has created the task t1 for a
 // call of the client. More contains further members of the backend's response. openRelayedTask
-// returns the task id and the result that the client got.
+// returns the client, the backend, the client's task id as JSON, and the other members of the
+// result that the client got.
 func openRelayedTask(t *testing.T, more string) (client, gh *mcptest.Peer, task, made string) {
 	t.Helper()
 	h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}}, "gh")
@@ -118,7 +119,8 @@ func sameMembers(a, b string) bool {
 	return same && n == 0
 }
 
-// The acknowledgements of tasks/update and tasks/cancel have no other members.
+// The acknowledgements of tasks/update and tasks/cancel have no input requests, no state and no
+// task id except the client's. A result of another type is an error.
 func TestRelayedTask_Acknowledgements(t *testing.T) {
 	for _, method := range []string{"tasks/update", "tasks/cancel"} {
 		for sent, want := range map[string]string{

@@ -141,7 +141,7 @@ func TestRelayedTasks_Inputs(t *testing.T) {
 	})
 }
 
-// A listen reports changes of its tasks until it is cancelled.
+// A listen stream reports changes of its tasks until it is cancelled.
 func TestRelayedTasks_Listen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, client := openTaskServerClient(t)

@@ -15,7 +15,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// denyTools changes the configuration to deny tools of the backend gh that match these globs.
+// denyTools changes the configuration to deny the tools, prompts and resources of the backend gh
+// that match these globs.
 func denyTools(t *testing.T, set *backends.Set, generation, tools, prompts, resources string) {
 	t.Helper()
 	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute,

@@ -33,7 +33,7 @@ func TestResult_LegacyResultTypeIsIgnored(t *testing.T) {
 	})
 }
 
-// The modern generation has no ping on any transport. The legacy generation has.
+// The modern generation has no ping on any transport. The legacy generation has ping.
 func TestModernHasNoPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openLegacy(t, clientCaps)
@@ -47,7 +47,8 @@ func TestModernHasNoPing(t *testing.T) {
 }
 
 // A backend's error code that has another meaning for a modern client is replaced, because each of
-// these codes also has an HTTP status. Only the code for a missing client capability is forwarded.
+// these codes also has an HTTP status. Only the code for a missing client capability is forwarded,
+// if the error lists the required capabilities.
 func TestErrorCodesByGeneration(t *testing.T) {
 	const needs = `,"data":{"requiredCapabilities":{"sampling":{}}}`
 	for _, of := range []struct{ code, data, session, stateless string }{
@@ -136,7 +137,7 @@ func TestResult_InvalidIsReported(t *testing.T) {
 	} {
 		for _, generation := range []string{"legacy", "modern"} {
 			if generation == "legacy" && sent[0] == '{' {
-				continue // ignored there
+				continue // the resultType of a legacy backend is ignored
 			}
 			t.Run(generation+sent, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

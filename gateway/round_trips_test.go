@@ -339,7 +339,8 @@ func TestInvalidResultsOfModernBackends(t *testing.T) {
 	}
 }
 
-// An error response of the client ends the call and the other open requests at once.
+// An error response of the client to sampling/createMessage ends the call and the other open
+// requests at once.
 func TestRoundTrips_OneRequestFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, m := openModern(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)

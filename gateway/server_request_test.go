@@ -122,7 +122,7 @@ func TestServerRequest_PausesCallTimeout(t *testing.T) {
 	})
 }
 
-// The number of open requests to a client is bounded. A response releases a slot.
+// The number of open requests to a client is bounded. A response makes room for another request.
 func TestServerRequest_LimitPerClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, _, _ := startCallThatAsks(t, settings{}, allClientCaps)

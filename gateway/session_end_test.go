@@ -15,7 +15,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A client that stops reading is disconnected, and its backend still serves others.
+// A client that stops reading is disconnected, and its backend still serves other clients.
 func TestMission_C_NonReadingClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{}, "gh")

@@ -15,7 +15,7 @@ import (
 const maxTasks = 4096
 
 var errTooManyTasks = wire.Errorf(wire.CodeInternalError,
-	"Too many tasks: there are %d that have not ended; wait for them, or cancel some", maxTasks)
+	"Too many tasks have not ended; wait for them, or cancel some")
 
 // A sessionTask is a task at a backend. Its id for the client is the backend's id, unless the
 // client knows a task of another backend by this id.

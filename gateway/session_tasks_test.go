@@ -11,7 +11,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// makeTask makes a client create a task at a backend, and returns the client's response.
+// makeTask makes a client create a task at a backend, and returns the message that the client gets.
 func makeTask(t *testing.T, client, backend *mcptest.Peer, tool, id string) string {
 	t.Helper()
 	client.Sendf(

@@ -152,8 +152,8 @@ func TestOBS_05_RecordHasAllIDs(t *testing.T) {
 	})
 }
 
-// A backend crashes and restarts at random times during calls. Each call gets a response, and the
-// response to a call that was not sent says that the call did not run.
+// A backend crashes and restarts at random times during calls. Each call gets one response: the
+// result of the restarted backend, or an error that says that the call may have run.
 func TestCallsDuringRestarts(t *testing.T) {
 	for round := range 30 {
 		synctest.Test(t, func(t *testing.T) {

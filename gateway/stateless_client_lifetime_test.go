@@ -47,7 +47,7 @@ func TestStateless_ClosedAfterIdleTTL(t *testing.T) {
 	})
 }
 
-// A statelessClient and its process last as long as its connection.
+// A statelessClient and its process last as long as the client's connection.
 func TestStateless_KeptByConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, process := callsFromOneClient(t, 1)
@@ -68,8 +68,8 @@ func TestStateless_ManyOnOnePipe(t *testing.T) {
 			processes = append(processes, callFrom(n, nil))
 			time.Sleep(time.Second)
 		}
-		callFrom(0, processes[0])   // the latest again; 13 is the first one retained
-		time.Sleep(4 * time.Minute) // after all the others
+		callFrom(0, processes[0])   // the connection now retains 13 to 19 and 0
+		time.Sleep(4 * time.Minute) // all clients were used less than idleTTL ago
 		for n, p := range processes {
 			if p.Disconnected() {
 				t.Errorf("the process of client %d exited too early", n)

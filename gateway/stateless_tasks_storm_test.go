@@ -15,8 +15,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A legacyTaskServer is a server of 2025-11-25. A call of its tool job becomes a task, which sends
-// an elicitation that may name the task.
+// A legacyTaskServer is a server of 2025-11-25. A call of its tool job becomes a task, which may
+// send an elicitation that names the task.
 type legacyTaskServer struct {
 	mu      sync.Mutex
 	conn    transport.Conn
@@ -206,7 +206,8 @@ func TestStatelessTasks_Storm(t *testing.T) {
 	})
 }
 
-// runToEnd makes a client poll a task until it ends, and returns the kind of the end.
+// runToEnd makes a client poll a task until the task ends or the client abandons it, and returns
+// the kind of the end.
 func runToEnd(client *mcptest.Peer, task string) string {
 	n := 0
 	send := func(method, more string) {
@@ -231,7 +232,7 @@ func runToEnd(client *mcptest.Peer, task string) string {
 		}
 		time.Sleep(time.Duration(rand.IntN(5000)) * time.Millisecond)
 		send("tasks/get", "")
-		if rand.IntN(10) == 0 { // a listen must not block
+		if rand.IntN(10) == 0 { // the client cancels tasks/get
 			client.Sendf(
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)
 			continue
@@ -246,7 +247,7 @@ func runToEnd(client *mcptest.Peer, task string) string {
 		status, _ := wire.Lookup(m.Part(wire.PartResult), "status")
 		switch s := wire.Unquote(status); s {
 		case "input_required":
-			for range 2 { // the second is dropped
+			for range 2 { // the responses in the second tasks/update are ignored
 				send("tasks/update", `"inputResponses":`+string(wire.EditObject(nil, nil,
 					answers...))+`,`)
 				answer()

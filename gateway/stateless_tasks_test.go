@@ -390,7 +390,7 @@ func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
 	})
 }
 
-// A listen reports each change of its tasks once, and does not report other tasks.
+// A listen stream reports each change of its tasks once, and does not report other tasks.
 func TestStatelessTasks_ListenLegacyBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := openTaskBackend(t, settings{singleClient: true})

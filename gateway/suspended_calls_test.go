@@ -20,8 +20,8 @@ import (
 )
 
 // An elicitingServer is a legacy server over a Conn with a stream per request. Its tool sends an
-// elicitation on the stream of the call. When it gets the response, it returns the number in the
-// call.
+// elicitation on the stream of the call. When the elicitation is accepted, the tool returns the
+// number in the call.
 type elicitingServer struct {
 	mu      sync.Mutex
 	arrived sync.Cond

@@ -9,7 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// undeclaredInputs are input requests of a modern backend that the client has not declared.
+// undeclaredInputs are input requests of a modern backend whose capabilities the client has not
+// declared.
 var undeclaredInputs = []struct{ can, inputs, text, required string }{
 	{`{}`,
 		`"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}`,
@@ -58,7 +59,8 @@ func TestUndeclaredInput_SessionClient(t *testing.T) {
 			})
 		})
 	}
-	// The method is unknown in all revisions, or in the revision of the client.
+	// The mode or the method is not allowed in any revision, or the schema is not allowed in the
+	// revision of the client.
 	for _, inputs := range []string{
 		`"a":{"method":"elicitation/create","params":{"mode":"dream","message":"m"}}`,
 		`"a":{"method":"ping"}`,

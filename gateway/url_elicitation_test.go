@@ -134,9 +134,9 @@ func TestURLElicitation_Declined(t *testing.T) {
 	}
 }
 
-// startRerunWithTasksFull starts a gateway whose backend creates tasks, uses all but a few task
-// slots, and makes a call to which the backend responds with a URL elicitation. Ask makes the
-// call, and again is the ticket for its rerun.
+// startRerunWithTasksFull starts a gateway whose backend creates tasks, makes a call to which the
+// backend responds with a URL elicitation, and uses all task slots except the number but. Ask makes
+// a call; again contains the params that continue the first call with its ticket.
 func startRerunWithTasksFull(t *testing.T,
 	but int) (h *harness, client, gh *mcptest.Peer, ask func(id, more string), again string) {
 	t.Helper()
