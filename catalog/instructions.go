@@ -132,7 +132,7 @@ func plainText(text string) string {
 	text = lineEnds.Replace(text)
 	text = strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n', r == '\t', r == '\u200c', r == '\u200d': // the last two occur in words and emoji
+		case r == '\n', r == '\t', r == '\u200c', r == '\u200d': // the last two are joiners
 			return r
 		case unicode.Is(unicode.Cc, r), unicode.Is(unicode.Cf, r):
 			return -1
