@@ -39,8 +39,8 @@ func (s *Snapshot) BareNames(k Kind) iter.Seq2[string, string] {
 // keepNames gives entries the bare names and URIs that their backends had in the previous list,
 // unless a name has the prefix of another backend.
 func (n *namer) keepNames(l, previous *list) {
-	// Entries whose original name had the bare name come first, because two original names of a
-	// backend can have the same bare name.
+	// Entries that had the bare name themselves come first, because two entries of a backend can
+	// have the same bare name.
 	for _, same := range []bool{true, false} {
 		for i := range l.entries {
 			e := &l.entries[i]

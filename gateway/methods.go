@@ -52,7 +52,7 @@ func resolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) (catalog.R
 				return route, true
 			}
 		} else if !v.Settled {
-			// a backend that precedes in the configuration may still list the name
+			// an earlier backend in the configuration may still list the name
 			return catalog.Route{}, false
 		}
 		return v.Lookup(kind, c.Name)
@@ -85,7 +85,7 @@ func (c *clientCall) lastListed(kind catalog.Kind) *catalog.Snapshot {
 // result.
 func resolveResource(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 	if !v.Settled && c.lastListed(catalog.Resources) == nil {
-		// a backend that precedes in the configuration may still list the URI
+		// an earlier backend in the configuration may still list the URI
 		return catalog.Route{}, false
 	}
 	if route, ok := v.ResolveResource(c.Name); ok {
