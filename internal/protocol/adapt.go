@@ -12,12 +12,13 @@ import (
 //
 //	audio               to an embedded resource
 //	resource_link       to text: its name, URI and description
-//	structuredContent   if not an object, to {"result": value}; also as text if there is no text
+//	structuredContent   if not an object, to {"result": value}. A value that the target revision
+//	                    does not have is also added as text, if there is no text
 //	outputSchema        if not of an object, to the schema of {"result": value}
 //
-// Members that the target revision does not have are harmless and stay. All other bytes stay as
-// well, and m itself is returned if nothing changes. The response to tasks/result is treated like a
-// response to tools/call.
+// Members that the target revision does not have are harmless and stay. All other members keep
+// their bytes, and m itself is returned if nothing changes. The response to tasks/result is treated
+// like a response to tools/call.
 func AdaptResponse(m wire.Message, method string, to Features) wire.Message {
 	result := m.Part(wire.PartResult)
 	adapted := result
@@ -132,7 +133,7 @@ func linkAsText(link []byte) []byte {
 
 // adaptStructured converts the structuredContent of a tool's result, if there is any, to an object.
 // If the value was not an object, or if the target revision does not have structuredContent, a text
-// block with the value is added unless the result has a text block.
+// block with the value is added, unless the result has a text block or its content is not an array.
 func adaptStructured(result []byte, to Features) []byte {
 	value, _ := wire.Lookup(result, "structuredContent")
 	if value == nil || wire.IsObject(value) && to.StructuredContent {

@@ -9,9 +9,9 @@ import (
 
 // AdaptServerRequest converts the params of a request from a server to a legacy client, to a form
 // that a client with this revision and these capabilities can read. It returns params itself if
-// nothing changes, and an error if the client cannot handle the request. A capability counts even
-// if the client's revision does not have it, because some SDKs declare and support the same
-// capabilities in all revisions.
+// nothing changes, and an error if the client cannot handle the request, or if the method is not
+// one of requests to clients. A capability counts even if the client's revision does not have it,
+// because some SDKs declare and support the same capabilities in all revisions.
 func AdaptServerRequest(method string, params []byte, to Features, caps []byte) ([]byte, error) {
 	switch method {
 	case MethodElicitationCreate:
@@ -46,8 +46,9 @@ func adaptElicitation(params []byte, to Features, caps []byte) ([]byte, error) {
 }
 
 // adaptForm converts a form to a form that the client's revision has. It returns an error if the
-// client declares only the mode url. An elicitation capability without modes means forms ("an empty
-// object is equivalent to declaring support for form mode only").
+// client declares only the mode url, or if the revision does not have a field of the form. An
+// elicitation capability without modes means forms ("an empty object is equivalent to declaring
+// support for form mode only").
 func adaptForm(params []byte, to Features, caps []byte) (adapted []byte, err error) {
 	if requireCapability(caps, "elicitation", "url") == nil &&
 		requireCapability(caps, "elicitation", "form") != nil {
@@ -71,7 +72,8 @@ func adaptForm(params []byte, to Features, caps []byte) (adapted []byte, err err
 }
 
 // adaptFormField converts a form field for revisions that have only untitled enums and the keyword
-// enumNames.
+// enumNames. It returns an error for a multiple selection, and for a oneOf that is not a list of
+// constants.
 func adaptFormField(field []byte) (adapted []byte, err error) {
 	if stringMember(field, "type") == "array" {
 		return field, errors.New("the client's revision has no multiple selection")
@@ -135,7 +137,7 @@ func isSet(params []byte, name string) bool {
 }
 
 // adaptSamplingMessage splits a sampling message into messages of the same role with one content
-// block each.
+// block each. It returns an error if the client's revision does not have the type of a block.
 func adaptSamplingMessage(message []byte, to Features) (all [][]byte, err error) {
 	content, _ := wire.Lookup(message, "content")
 	blocks := [][]byte{content}

@@ -17,8 +17,9 @@ func adaptOutputSchemas(tools []byte) []byte {
 }
 
 // toObjectSchema converts a schema to one that accepts only objects. A value that is not an object
-// is sent as {"result": value}, so the new schema describes this form. If the old schema allows
-// objects and other values, the new schema is an anyOf of the two forms.
+// is sent as {"result": value}, so the new schema describes this form. If the old schema may allow
+// objects and other values, the new schema is an anyOf of the two forms. A schema with the type
+// object, and a value that is neither an object nor true, is returned unchanged.
 func toObjectSchema(schema []byte) []byte {
 	types, may := rootType(schema)
 	if types == `"object"` || !wire.IsObject(schema) && string(schema) != "true" {
@@ -59,10 +60,10 @@ func rootType(schema []byte) (types string, may bool) {
 }
 
 // relocateRefs adapts the local references of a schema that becomes the subschema of another schema
-// at the JSON pointer. References inside a schema with an $id are relative to that schema and stay.
-// References to anchors are valid everywhere. Objects in unknown keywords are treated as schemas,
-// because references may point there. The depth of the recursion is the nesting of the schema,
-// which package catalog bounds.
+// at the given JSON pointer. References inside a schema with an $id are relative to that schema and
+// stay. References to anchors are valid everywhere. Objects in unknown keywords are treated as
+// schemas, because references may point there. The depth of the recursion is the nesting of the
+// schema, which package catalog bounds.
 func relocateRefs(schema []byte, pointer string) []byte {
 	switch {
 	case schema[0] == '[':

@@ -16,7 +16,8 @@ func ClientCapabilitiesToModern(caps []byte) []byte {
 }
 
 // ServerCapabilitiesToLegacy returns the capabilities of a server for legacy clients: without the
-// tasks extension, which only the modern generation has.
+// tasks extension, which only the modern generation has, and without extensions if no other
+// extension is left.
 func ServerCapabilitiesToLegacy(caps []byte) []byte {
 	extensions, _ := wire.Lookup(caps, "extensions")
 	if rest := dropMember(extensions, TasksExtension); sameSlice(rest, extensions) {

@@ -9,8 +9,8 @@ import (
 )
 
 // CheckElicitationParams returns an error if the params of an elicitation are ambiguous. This is
-// the case if a member that the gateway reads or changes occurs twice, occurs in another case, or
-// is not a string. The member message is required.
+// the case if message, mode, url or elicitationId occurs twice, occurs in another case, or is not a
+// string. The member message is required.
 func CheckElicitationParams(params []byte) error {
 	if err := checkStrings(params, false, "message", "mode", "url", "elicitationId"); err != nil {
 		return err
@@ -23,8 +23,9 @@ func CheckElicitationParams(params []byte) error {
 
 // NormalizeServerRequest returns a request of a server in a form that every client accepts: params
 // and params._meta are objects, and params._meta.progressToken is a string or a number. Null in
-// place of an object, which some servers write, is replaced by {}. Without this, some clients would
-// silently drop the request.
+// place of an object, which some servers write, is replaced by {}, and a null token is removed.
+// Without this, some clients would silently drop the request. A value of any other type is an
+// error.
 func NormalizeServerRequest(m wire.Message) (wire.Message, error) {
 	params := m.Part(wire.PartParams)
 	switch {
@@ -57,8 +58,8 @@ func NormalizeServerRequest(m wire.Message) (wire.Message, error) {
 	return m, nil
 }
 
-// CheckLogParams returns an error if the params of notifications/message are ambiguous, like
-// CheckElicitationParams. The logger may be null.
+// CheckLogParams returns an error if the member logger in the params of notifications/message
+// occurs twice, occurs in another case, or is neither a string nor null.
 func CheckLogParams(params []byte) error {
 	return checkStrings(params, true, "logger")
 }
@@ -104,8 +105,8 @@ func CheckTask(task []byte) error {
 		"taskId", "status", "result", "error", "inputRequests", "requestState", "resultType")
 }
 
-// CheckCreateTaskResult checks the created task in a legacy result, like CheckTask. It accepts
-// results without a task.
+// CheckCreateTaskResult checks the created task in a legacy result, like CheckTask. It also returns
+// an error if the member task itself is ambiguous. It accepts results without a task.
 func CheckCreateTaskResult(result []byte) error {
 	if err := checkMembers(result, "its result", "task"); err != nil {
 		return err

@@ -27,8 +27,8 @@ func RevisionOf(m wire.Message) string {
 }
 
 // IsModern reports whether the _meta of a request contains a revision that is not a legacy
-// revision. An unknown revision counts as modern: the error response has the modern form, see
-// [ParseClientMeta].
+// revision. An unknown revision, and a value that is not a string, counts as modern: the error
+// response has the modern form, see [ParseClientMeta].
 func IsModern(m wire.Message) bool {
 	if !mayContainMember(m.Part(wire.PartMeta), MetaProtocolVersion) {
 		return false
@@ -57,9 +57,11 @@ func mayContainMember(object []byte, name string) bool {
 	return has(name) || has(`\u`) || has(`\/`)
 }
 
-// ParseClientMeta reads the client metadata of a modern request. The error has the code -32602 if a
-// member is missing or invalid, and -32022 if the revision is not supported. Null capabilities are
-// removed, because many servers reject them. The result may share memory with m.
+// ParseClientMeta reads the client metadata of a modern request. The error has the code -32602 if
+// the revision or the capabilities are missing or have the wrong type, or if the log level is
+// invalid; it has the code -32022 if the revision is not supported. A clientInfo that is not an
+// object is ignored. Null capabilities are removed, because many servers reject them. The result
+// may share memory with m.
 func ParseClientMeta(m wire.Message) (ClientMeta, *wire.Error) {
 	meta := m.Part(wire.PartMeta)
 	get := func(key string) []byte { v, _ := wire.Lookup(meta, key); return v }
@@ -113,8 +115,8 @@ func versionError(date string, all []string) *wire.Error {
 	return e
 }
 
-// AddTo returns the request m with this metadata, which replaces existing client metadata. Other
-// members of _meta stay.
+// AddTo returns the request m with this metadata, which replaces all modern members of its _meta.
+// Other members of _meta stay.
 func (c ClientMeta) AddTo(m wire.Message) wire.Message {
 	if c.Capabilities == nil {
 		c.Capabilities = []byte("{}")
@@ -132,7 +134,7 @@ func (c ClientMeta) AddTo(m wire.Message) wire.Message {
 	return setMeta(m, wire.EditObject(m.Part(wire.PartMeta), isModernMetaKey, put...))
 }
 
-// StripMeta removes the modern members from the _meta of a message.
+// StripMeta removes the modern members from the _meta of a message. An empty _meta stays.
 func StripMeta(m wire.Message) wire.Message {
 	meta := m.Part(wire.PartMeta)
 	if !mayContainMember(meta, metaPrefix) {
@@ -141,7 +143,8 @@ func StripMeta(m wire.Message) wire.Message {
 	return setMeta(m, wire.EditObject(meta, isModernMetaKey))
 }
 
-// StripParamsMeta removes the modern members from the _meta of params; nil means no params.
+// StripParamsMeta removes the modern members from the _meta of params, and a _meta that becomes
+// empty. nil means no params.
 func StripParamsMeta(params []byte) []byte {
 	meta, _ := wire.Lookup(params, "_meta")
 	if !wire.IsObject(meta) || !mayContainMember(meta, metaPrefix) {
@@ -163,7 +166,8 @@ func isModernMetaKey(key string) bool {
 	return false
 }
 
-// setMeta replaces the _meta of a request or notification.
+// setMeta replaces the _meta of a request or notification, and adds params and _meta if they are
+// missing. It returns m itself if the params are not an object.
 func setMeta(m wire.Message, meta []byte) wire.Message {
 	params := m.Part(wire.PartParams)
 	switch {

@@ -185,8 +185,8 @@ func TestSubscriptionID(t *testing.T) {
 	}
 }
 
-// FuzzClientMeta checks that any _meta is accepted or rejected, and that added metadata can be read
-// again.
+// FuzzClientMeta checks that any _meta is accepted or rejected with one of two codes, and that
+// added metadata can be read again.
 func FuzzClientMeta(f *testing.F) {
 	for _, text := range []string{`{}`, `[]`, `7`, `{"_meta":null}`, `{` + testClientMeta + `}`,
 		full(`{"_meta":{"io/protocolVersion":"","io/logLevel":"\ud800","io\/clientInfo":[]}}`)} {

@@ -7,8 +7,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// lookupCounted is like [wire.Lookup] and also returns the number of occurrences of the member: a
-// duplicate has no value, but is not absent.
+// lookupCounted is like [wire.Lookup], but returns the number of occurrences of the member in place
+// of its offset: 0 if the member is absent, more than 1 if it has duplicates. If another member of
+// path does not occur exactly once, it returns the number for that member.
 func lookupCounted(object []byte, path ...string) (value []byte, times int) {
 	value, times = object, 1
 	for _, name := range path {
@@ -78,7 +79,8 @@ func mapMember(object []byte, name string, change func(value []byte) []byte) []b
 
 // mapElements returns a JSON array in which each element is replaced by the elements that change
 // returns, which may be none or several. It returns text itself if nothing changes or if text is
-// not an array. Otherwise elements keep their bytes, but white space between elements is lost.
+// not an array. Otherwise unchanged elements keep their bytes, but white space between elements is
+// lost.
 func mapElements(text []byte, change func(i int, element []byte) [][]byte) []byte {
 	var out [][]byte
 	changed := false

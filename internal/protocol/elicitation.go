@@ -12,8 +12,8 @@ import (
 )
 
 // LabelElicitations inserts text in front of each message in the data.elicitations of an error
-// object with the code CodeURLElicitationRequired. All other bytes stay. It returns an error if the
-// code, the list or one of the elicitations is ambiguous, see CheckElicitationParams.
+// object with the code CodeURLElicitationRequired. All other bytes stay. It returns failure itself
+// if there are no elicitations, and the error of URLElicitations.
 func LabelElicitations(failure []byte, text string) ([]byte, error) {
 	list, err := URLElicitations(failure)
 	if list == nil || err != nil {
@@ -24,7 +24,7 @@ func LabelElicitations(failure []byte, text string) ([]byte, error) {
 	var marked []byte
 	done := 0
 	wire.EachElement(list, func(one []byte) bool {
-		start := done + bytes.Index(list[done:], one) // after white space and a comma
+		start := done + bytes.Index(list[done:], one) // after the rest of the previous one
 		_, at := wire.Lookup(one, "message")
 		marked = append(append(marked, list[done:start+at]...), front...)
 		done = start + at + len(`"`)
@@ -38,7 +38,8 @@ func LabelElicitations(failure []byte, text string) ([]byte, error) {
 
 // URLElicitations returns data.elicitations of an error object whose code is
 // CodeURLElicitationRequired, nil if there is none. It returns an error if the code, the list or
-// one of the elicitations is ambiguous, see CheckElicitationParams.
+// one of the elicitations is ambiguous (see CheckElicitationParams), or if the list is not an
+// array.
 func URLElicitations(failure []byte) (list []byte, err error) {
 	if !mayBeURLElicitation(failure) {
 		return nil, nil

@@ -43,8 +43,8 @@ func CheckHeaderSchema(schema []byte) string {
 	return problem
 }
 
-// StripHeaderAnnotations returns a tool's inputSchema without header annotations. All other bytes
-// stay.
+// StripHeaderAnnotations returns a tool's inputSchema without header annotations. Other members
+// keep their bytes. Schemas at more than maxSchemaDepth levels stay unchanged.
 func StripHeaderAnnotations(schema []byte) []byte {
 	if !mayHaveAnnotation(schema) {
 		return schema
@@ -54,10 +54,10 @@ func StripHeaderAnnotations(schema []byte) []byte {
 	})
 }
 
-// eachParamHeader calls visit for each argument that a header repeats. The arguments of visit are
-// the path to the argument, which visit must not keep, and the header's name without Mcp-Param-.
-// eachParamHeader skips annotations that are not valid headers, and all annotations after the first
-// [maxParamHeaders].
+// eachParamHeader calls visit for each argument of the tool that a header repeats. path leads to
+// the argument; visit must not keep it. name is the header's name without Mcp-Param-.
+// eachParamHeader skips annotations that are not valid header names or that properties alone do not
+// reach, and all annotations after the first [maxParamHeaders].
 func eachParamHeader(schema []byte, visit func(path []string, name string)) {
 	n := 0
 	eachAnnotation(schema, func(path []string, reached bool, _, value []byte) {
@@ -70,8 +70,8 @@ func eachParamHeader(schema []byte, visit func(path []string, name string)) {
 }
 
 // An annotationVisitor is called for each annotation. path contains the properties on the way to
-// the annotated schema, reached is true if the way contains only properties, and value is the
-// annotation.
+// the annotated schema, reached is true if the way contains only properties, schema is the
+// annotated schema, and value is the annotation.
 type annotationVisitor func(path []string, reached bool, schema, value []byte)
 
 func eachAnnotation(schema []byte, visit annotationVisitor) {

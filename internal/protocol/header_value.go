@@ -39,7 +39,7 @@ func isPlainHeaderValue(text string) bool {
 
 // decodeHeaderValue returns the text of a header value. A value without both markers is literal,
 // even if it contains UTF-8 that should have been encoded, because go-sdk 1.8 sends names in this
-// way.
+// way. ok is false if the text between the markers is not valid Base64.
 func decodeHeaderValue(value string) (text string, ok bool) {
 	inner, begins := strings.CutPrefix(value, encodedBegin)
 	inner, ends := strings.CutSuffix(inner, encodedEnd)
@@ -51,7 +51,7 @@ func decodeHeaderValue(value string) (text string, ok bool) {
 }
 
 // headerValue returns an argument as header text, before encoding. Only strings, booleans and
-// integers up to 2^53-1 have a header form.
+// integers with an absolute value of at most 2^53-1 have a header form.
 func headerValue(value []byte) (text string, ok bool) {
 	switch {
 	case len(value) == 0:

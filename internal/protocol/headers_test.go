@@ -82,7 +82,7 @@ func TestRequestHeaders(t *testing.T) {
 }
 
 // The values of the scenarios http-custom-headers and http-custom-header-server-validation, and
-// further values; want "" = the header is not valid Base64.
+// further values.
 func TestHeaderValues(t *testing.T) {
 	for text, want := range map[string]string{
 		"us-west1": "us-west1", "us west 1": "us west 1", "test-method": "test-method",
@@ -110,7 +110,7 @@ func TestHeaderValues(t *testing.T) {
 	}
 }
 
-// check checks headers as net/http reads them: trimmed and unfolded.
+// check calls CheckHeaders with these headers.
 func check(m wire.Message, headers map[string]string, schema string) *wire.Error {
 	h := make(http.Header)
 	for name, value := range headers {

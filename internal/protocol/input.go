@@ -21,7 +21,8 @@ const maxInputRequests = 256
 
 // ReadInputRequests reads an input_required result. It returns the input requests in their order,
 // and the JSON text of the requestState, nil if there is none. It returns an error if the result
-// has neither member, or if the input requests cannot be read.
+// has neither member, if a member is ambiguous or invalid, or if there are more than
+// maxInputRequests input requests.
 func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err error) {
 	if err := checkMembers(result, "its result", "inputRequests", "requestState",
 		"resultType"); err != nil {
@@ -73,7 +74,7 @@ func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err 
 }
 
 // InputRequiredResult returns the result that asks the client for inputs. state is the gateway's
-// requestState, which the client sends back unchanged.
+// requestState, which the client sends back unchanged; "" = none.
 func InputRequiredResult(inputs []InputRequest, state string) []byte {
 	put := []wire.Member{{Key: "resultType", Text: []byte(`"input_required"`)}}
 	if len(inputs) > 0 {
@@ -131,7 +132,7 @@ func StripInputRequired(m wire.Message) wire.Message {
 }
 
 // SetRequestState returns an input_required result with another requestState, or without one if
-// state is "". All other bytes stay.
+// state is "". Other members keep their bytes.
 func SetRequestState(m wire.Message, state string) wire.Message {
 	const key = "requestState"
 	if state == "" {
@@ -155,7 +156,7 @@ func ReadContinuation(m wire.Message) (responses []byte, state string, retry boo
 }
 
 // SetContinuation replaces the inputResponses and the requestState of a request by these JSON
-// texts; nil removes a member.
+// texts; nil removes a member. It returns a copy of m if m has no params.
 func SetContinuation(m wire.Message, responses, state []byte) wire.Message {
 	var put []wire.Member
 	if responses != nil {

@@ -18,14 +18,15 @@ const (
 )
 
 // ResultType returns the resultType of a result. A result without resultType is complete, like all
-// legacy results; "" means that resultType is not a string or occurs twice.
+// legacy results; "" means that resultType is not a string, is empty or occurs twice.
 func ResultType(result []byte) string {
 	kind, _ := ParseResultType(result)
 	return kind
 }
 
 // ParseResultType returns the resultType of an untrusted result. It returns an error if the result
-// is not an object, or if its resultType is not a string or occurs twice.
+// is not an object, or if its resultType is not a string or occurs twice. A null resultType counts
+// as absent.
 func ParseResultType(result []byte) (string, error) {
 	if !mayContainMember(result, "resultType") {
 		return ResultComplete, checkObject(result)
@@ -69,8 +70,10 @@ var cacheable = map[string]bool{
 //     replaces any other Implementation there.
 //   - The complete result of a cacheable method gets ttlMs 0 and cacheScope "private".
 //   - fromModern is true if the responder is also modern. Its resultType, ttlMs and cacheScope then
-//     stay. In a legacy response members of these names have no meaning and are replaced.
-//   - Errors are converted, see [ErrorToModern].
+//     stay. In a legacy response members of these names have no meaning, and the values above
+//     replace them.
+//   - Members whose names differ from those of modern results only in case are removed.
+//   - Errors are converted, see [ErrorToModern]. A result that is not an object stays.
 func ToModern(m wire.Message, method string, server []byte, fromModern bool) wire.Message {
 	result := m.Part(wire.PartResult)
 	switch {
@@ -134,8 +137,8 @@ func readModernMembers(result []byte, fromModern bool) []memberValue {
 	return make([]memberValue, len(modernMembers))
 }
 
-// ToLegacy removes the members of a response that only modern results have. It returns m itself if
-// there are no such members.
+// ToLegacy removes the members of a result that only modern results have, also from its _meta, and
+// a _meta that becomes empty. It returns m itself if there are no such members or if m is an error.
 func ToLegacy(m wire.Message) wire.Message {
 	result := m.Part(wire.PartResult)
 	if m.Part(wire.PartError) != nil || !wire.IsObject(result) {
@@ -172,10 +175,11 @@ func responseErrorToModern(m wire.Message, method string) wire.Message {
 
 // ErrorToModern converts an error object to the modern generation:
 //
-//   - "Resource not found" becomes -32602, the code for any unknown param.
+//   - "Resource not found" becomes -32602, the code for any unknown param, if its data contains a
+//     uri or the method is resources/read.
 //   - Codes of the reserved range, which may have another meaning or none, become -32603, and so
-//     does "Resource not found" if the request was not about a resource. CodeMissingCapability with
-//     its data stays: the client may lack a capability that the call needs.
+//     does any other "Resource not found". CodeMissingCapability with its data stays: the client
+//     may lack a capability that the call needs.
 func ErrorToModern(failure []byte, method string) []byte {
 	data := wire.ReadError(failure).Data
 	uri, _ := wire.Lookup(data, "uri")
@@ -213,7 +217,8 @@ func errorCode(failure []byte) int {
 }
 
 // ErrorToLegacy converts a modern error to the legacy generation. uri is the resource that the
-// request was for, "" if the request was not for a resource.
+// request was for, "" if the request was not for a resource. An error with the code -32602 whose
+// data contains this uri becomes "Resource not found"; all other errors stay.
 func ErrorToLegacy(m wire.Message, uri string) wire.Message {
 	e := wire.ReadError(m.Part(wire.PartError))
 	if about, _ := wire.Lookup(e.Data, "uri"); e.Code == wire.CodeInvalidParams && uri != "" &&

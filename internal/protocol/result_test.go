@@ -217,8 +217,7 @@ func TestErrorToLegacy(t *testing.T) {
 	}
 }
 
-// A result that is converted to the other generation and back is unchanged, except for added
-// members.
+// A result that is converted to the modern generation and back is unchanged.
 func TestResultsRoundTrip(t *testing.T) {
 	for i, result := range []string{`{}`, `{"tools":[{"n":1e400}],"nextCursor":"c"}`,
 		`{"_meta":{"a":1},"content":[]}`} {
@@ -231,7 +230,8 @@ func TestResultsRoundTrip(t *testing.T) {
 	}
 }
 
-// BenchmarkToModern compares the conversion of a legacy response with one scan of as much JSON.
+// BenchmarkToModern compares the conversion of responses of both generations with one scan of the
+// same JSON.
 func BenchmarkToModern(b *testing.B) {
 	const row = `{"id":12345,"ok":true,"path":"src/a.go","score":0.25,"tags":["a","bc"],"next":null},`
 	for name, content := range map[string]string{

@@ -6,9 +6,9 @@
 // 2025-11-25). In the modern one (from 2026-07-28 on) there is no session: each request describes
 // its client in _meta, see [ClientMeta].
 //
-// Results, requests and responses stay JSON text: functions add, replace and remove members and
-// leave all other bytes unchanged. Only packages gateway and backends know the client or backend
-// that a message belongs to.
+// Messages stay JSON text: functions add, replace and remove members, and leave the bytes of all
+// other members unchanged. Only packages gateway and backends know the client or backend that a
+// message belongs to.
 package protocol
 
 import "slices"

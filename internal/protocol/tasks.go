@@ -57,19 +57,25 @@ func IsTerminalStatus(status string) bool {
 // TaskToModern converts a legacy task to the modern result of tasks/get with the outcome o:
 //
 //   - The status is completed if o has a result, even if the result is a tool error, failed if o
-//     has an error, and input_required if o has inputs.
-//   - If o is empty, a completed or failed task is reported as working, because a modern task must
-//     not be completed or failed without its result or error. A cancelled task stays cancelled.
-//   - Durations become whole numbers; an invalid ttl becomes null.
+//     has an error, and input_required if o has inputs. A cancelled task stays cancelled, and o is
+//     ignored.
+//   - If o is empty, a completed, failed or input_required task is reported as working, because a
+//     modern task must not have one of these statuses without the matching member.
+//   - Durations become whole numbers; an invalid or missing ttl becomes null, and an invalid poll
+//     interval is removed. A missing lastUpdatedAt becomes createdAt.
 //   - In the result of o, the related task is removed from _meta, and a resultType, which has no
-//     meaning in a legacy result, becomes "complete". All other bytes stay.
+//     meaning in a legacy result, becomes "complete".
+//   - In the task, the related task is removed from _meta, and members that have a meaning only in
+//     modern tasks are removed. Other members of the task and of the result stay.
 func TaskToModern(task []byte, o TaskOutcome) []byte {
 	return buildModernTask(task, o, wire.Member{Key: "resultType", Text: []byte(`"complete"`)})
 }
 
 // SanitizeTask converts a modern server's result of tasks/get to a valid result with the client's
-// task id. Members that do not belong to the status are removed, and resultType becomes "complete",
-// even if the server wrote "task". All other bytes stay.
+// task id. It removes the requestState, the members that do not belong to the status, and the
+// members that a client could mistake for those of a modern result. A resultType becomes
+// "complete", even if the server wrote "task", and an error is converted by [ErrorToModern]. Other
+// members stay.
 func SanitizeTask(task []byte, id string) []byte {
 	status := TaskStatus(task)
 	task = dropMembers(task, func(key string) bool {
@@ -85,8 +91,8 @@ func SanitizeTask(task []byte, id string) []byte {
 }
 
 // SanitizeCreateTaskResult converts a modern server's result with a created task to a valid result
-// with the client's task id. It removes the outcome and the input requests, which must not be in
-// such a result; a status that requires them becomes working.
+// with the client's task id. It removes the outcome, the input requests and the requestState, which
+// must not be in such a result; a status that requires them becomes working.
 func SanitizeCreateTaskResult(result []byte, id string) []byte {
 	result = dropMembers(result, func(key string) bool {
 		return key == "requestState" || key == "result" || key == "error" || key == "inputRequests"
@@ -107,7 +113,7 @@ func ensureTaskID(task []byte, id string) []byte {
 }
 
 // NewTaskNotification returns the modern notification about a change of a task, for the stream of
-// subscriptions/listen. task is the result of tasks/get.
+// subscriptions/listen. task is the result of tasks/get; its resultType and _meta are removed.
 func NewTaskNotification(task []byte) wire.Message {
 	return wire.NewNotification(NotificationTasks, wire.EditObject(task, func(key string) bool {
 		return key == "resultType" || key == "_meta"
@@ -115,8 +121,9 @@ func NewTaskNotification(task []byte) wire.Message {
 }
 
 // CreateTaskResultToModern converts the legacy result that contains a created task to the modern
-// form. Members beside the task become members of the result, unless the task has a member of that
-// name or the name has a meaning in modern tasks.
+// form. The task is converted as by TaskToModern without an outcome. Members beside the task become
+// members of the result, unless the task has a member of that name or the name has a meaning in
+// modern tasks.
 func CreateTaskResultToModern(result []byte) []byte {
 	task, _ := wire.Lookup(result, "task")
 	put := []wire.Member{{Key: "resultType", Text: []byte(`"task"`)}}
@@ -154,8 +161,8 @@ func buildModernTask(task []byte, o TaskOutcome, put ...wire.Member) []byte {
 	return wire.EditObject(StripRelatedTask(task), drop, put...)
 }
 
-// withCompleteType sets a resultType without meaning to "complete". It removes members that a
-// client could mistake for resultType.
+// withCompleteType sets a resultType, if there is one, to "complete". It removes members whose
+// names differ from those of modern results only in case.
 func withCompleteType(result []byte) []byte {
 	result = dropMembers(result, differsInCaseOnly)
 	return mapMember(result, "resultType", func([]byte) []byte { return []byte(`"complete"`) })
@@ -173,7 +180,9 @@ func isModernTaskMember(key string) bool {
 
 // TaskToLegacy converts a modern task to the result of tasks/get in 2025-11-25. If the task
 // completed with a tool error, its legacy status is failed. Durations become whole numbers; an
-// invalid ttl becomes null. All other members stay.
+// invalid or missing ttl becomes null, and an invalid poll interval is removed. A missing
+// lastUpdatedAt becomes createdAt. Members that only modern tasks and results have are removed. All
+// other members stay.
 func TaskToLegacy(task []byte) []byte {
 	status := TaskStatus(task)
 	if wrong, _ := wire.Lookup(task, "result", "isError"); status == TaskCompleted &&
@@ -193,7 +202,7 @@ func TaskToLegacy(task []byte) []byte {
 }
 
 // CreateTaskResultToLegacy converts the modern result that contains a created task to the form of
-// 2025-11-25.
+// 2025-11-25. The _meta of the task becomes that of the result.
 func CreateTaskResultToLegacy(result []byte) []byte {
 	task := TaskToLegacy(result)
 	var put []wire.Member
@@ -204,8 +213,8 @@ func CreateTaskResultToLegacy(result []byte) []byte {
 	return wire.EditObject(nil, nil, append(put, wire.Member{Key: "task", Text: task})...)
 }
 
-// NewLegacyTask returns a legacy task with an unlimited ttl that was created and updated at this
-// time.
+// NewLegacyTask returns a legacy task that was created and last updated at the time at, and has an
+// unlimited ttl.
 func NewLegacyTask(id, status string, at time.Time) []byte {
 	return wire.Encode(struct {
 		ID      string    `json:"taskId"`
@@ -222,7 +231,8 @@ func WithStatusCancelled(task []byte) []byte {
 }
 
 // ReadTaskOutcome reads the outcome of a modern task. It returns an error if the members that
-// belong to the status are missing.
+// belong to the status are missing or ambiguous, if the result is not complete, or if the status is
+// unknown.
 func ReadTaskOutcome(task []byte) (o TaskOutcome, err error) {
 	result, _ := wire.Lookup(task, "result")
 	failure, _ := wire.Lookup(task, "error")
@@ -251,14 +261,14 @@ func ReadTaskOutcome(task []byte) (o TaskOutcome, err error) {
 }
 
 // TaskPollInterval returns the poll interval of a task of either generation, 0 if the task does not
-// specify one.
+// specify a valid one.
 func TaskPollInterval(task []byte) time.Duration {
 	ms, _ := parseMilliseconds(firstPresent(task, "pollInterval", "pollIntervalMs"), math.Ceil)
 	return time.Duration(ms) * time.Millisecond
 }
 
 // TaskTTL returns the time to live of a task of either generation, counted from its creation; ok is
-// false if it is unspecified or unlimited.
+// false if it is unspecified, invalid or unlimited.
 func TaskTTL(task []byte) (life time.Duration, ok bool) {
 	ms, ok := parseMilliseconds(firstPresent(task, "ttl", "ttlMs"), math.Floor)
 	return time.Duration(ms) * time.Millisecond, ok
@@ -290,7 +300,8 @@ func statusAndTimes(task []byte, status string) []wire.Member {
 }
 
 // durations returns members with these names for the ttl and the poll interval of a task of either
-// generation, as whole numbers. The ttl is rounded down, the interval up.
+// generation, as whole numbers. The ttl is rounded down, the interval up. An invalid or missing ttl
+// becomes null; an interval that is invalid, missing or 0 is left out.
 func durations(task []byte, ttl, interval string) []wire.Member {
 	put := []wire.Member{{Key: ttl, Text: []byte("null")}}
 	if ms, ok := parseMilliseconds(firstPresent(task, "ttl", "ttlMs"), math.Floor); ok {
@@ -303,7 +314,8 @@ func durations(task []byte, ttl, interval string) []wire.Member {
 	return put
 }
 
-// maxMilliseconds is a century. Longer times count as unlimited.
+// maxMilliseconds is 100 years. A longer ttl counts as unlimited, a longer poll interval as
+// unspecified.
 const maxMilliseconds = 100 * 365 * 24 * 60 * 60 * 1000
 
 func parseMilliseconds(number []byte, round func(float64) float64) (ms int64, ok bool) {

@@ -52,8 +52,8 @@ func TaskSupport(tool []byte) string {
 }
 
 // StripExecution removes the member execution from a tool, for lists of the modern generation, in
-// which the server decides whether a call becomes a task. It returns tool itself if there is no
-// such member.
+// which the server decides whether a call becomes a task. It returns tool itself if the member is
+// absent or occurs twice.
 func StripExecution(tool []byte) []byte {
 	if !mayContainMember(tool, "execution") {
 		return tool
@@ -65,7 +65,8 @@ func StripExecution(tool []byte) []byte {
 }
 
 // AddTaskParam adds the task param of 2025-11-25, with which a client asks for a task, to a
-// tools/call. It replaces an existing task param.
+// tools/call. It replaces an existing task param, and returns m itself if the params are not an
+// object.
 func AddTaskParam(m wire.Message) wire.Message {
 	params := m.Part(wire.PartParams)
 	if !wire.IsObject(params) {

@@ -30,7 +30,8 @@ func taskIDPath(object []byte) []string {
 	return []string{"taskId"}
 }
 
-// SetMessageTaskID replaces the task id in the params or the result of a message.
+// SetMessageTaskID replaces the task id in the params or the result of a message. It returns m
+// itself if there is none.
 func SetMessageTaskID(m wire.Message, id string) wire.Message {
 	for _, part := range []wire.Part{wire.PartParams, wire.PartResult} {
 		if object := m.Part(part); TaskID(object) != "" {

@@ -14,8 +14,8 @@ type InputResponse struct {
 }
 
 // ParseTaskUpdate reads the task id and the input responses, in their order, of a tasks/update. The
-// error has the code -32602. It is returned if the id is missing, if the responses cannot be read,
-// or if their number exceeds maxInputRequests.
+// error has the code -32602. It is returned if the id is missing, if the responses are not objects
+// in an object, or if their number exceeds maxInputRequests.
 func ParseTaskUpdate(m wire.Message) (id string, responses []InputResponse, err *wire.Error) {
 	params := m.Part(wire.PartParams)
 	literal, _ := wire.Lookup(params, "taskId")
@@ -50,8 +50,8 @@ func ParseTaskUpdate(m wire.Message) (id string, responses []InputResponse, err 
 const maxListenTaskIDs = 4096
 
 // ListenTaskIDs returns the task ids in a subscriptions/listen in their order, nil if there are
-// none. It returns an error with the code -32602 if the ids cannot be read or if their number
-// exceeds maxListenTaskIDs.
+// none. It returns an error with the code -32602 if they are not a list of strings or if their
+// number exceeds maxListenTaskIDs.
 func ListenTaskIDs(m wire.Message) (ids []string, err *wire.Error) {
 	list, _ := wire.Lookup(m.Part(wire.PartParams), "notifications", "taskIds")
 	if wire.IsNull(list) {

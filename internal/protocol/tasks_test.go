@@ -50,7 +50,7 @@ func TestTaskToModern(t *testing.T) {
 			`"inputRequests":` + requests + `,`},
 		{"working", protocol.TaskOutcome{Inputs: inputs}, "input_required",
 			`"inputRequests":` + requests + `,`},
-		// No status without the matching outcome or inputs.
+		// A status without the matching outcome or inputs becomes working.
 		{"completed", protocol.TaskOutcome{}, "working", ""},
 		{"failed", protocol.TaskOutcome{}, "working", ""},
 		{"input_required", protocol.TaskOutcome{}, "working", ""},

@@ -46,13 +46,15 @@ func (r *Reader) Open(body io.Reader) {
 	r.r, r.buf, r.err, r.pastBOM, r.afterCR = body, nil, nil, false, false
 }
 
-// Close discards the rest of the stream.
+// Close discards the rest of the stream and releases its part of the quota.
 func (r *Reader) Close() {
 	r.buf, r.dataBytes = nil, 0
 	r.lease.Release()
 }
 
-// finishEvent releases the data of a complete event, and the buffer if the event has made it large.
+// finishEvent stops counting the data of the event that Next returns. If the event has made the
+// buffer large and the rest of the buffer is small, finishEvent copies the rest and releases the
+// lease.
 func (r *Reader) finishEvent() {
 	if r.dataBytes = 0; r.lease.Bytes() > 0 && !transport.IsCounted(len(r.buf)) {
 		r.buf = bytes.Clone(r.buf)
@@ -190,8 +192,9 @@ func (d *pendingEvent) dataTooLarge(line *transport.OversizedError) {
 // fieldOverhead is an upper bound for the bytes of a data line besides its data.
 const fieldOverhead = 16
 
-// readLine returns the next line without its line end, CR LF, LF or CR. After a CR it does not
-// wait for an LF. A line that is too long is skipped and reported as a *transport.OversizedError.
+// readLine returns the next line without its line end (CR LF, LF or CR). After a CR it does not
+// wait for an LF. A line that is too long, or that exceeds the quota, is skipped and reported as a
+// *transport.OversizedError.
 func (r *Reader) readLine() ([]byte, error) {
 	scanned := 0
 	for {
@@ -258,7 +261,7 @@ func (r *Reader) withoutBOM(line []byte) []byte {
 }
 
 // skipLine reads to the end of the line. It returns an error with the beginning of the line and the
-// message id in it.
+// id of the message in the line.
 func (r *Reader) skipLine() *transport.OversizedError {
 	head := r.withoutBOM(r.buf)
 	head = transport.CopyHead(head, len(head))
@@ -283,9 +286,9 @@ func (r *Reader) skipLine() *transport.OversizedError {
 // and each response has a stream of its own.
 const minRead = 4 << 10
 
-// fill reads once. If the buffer is full, it first creates a buffer twice as large as the bytes to
-// copy. Returned slices stay unchanged. It fails, and reads nothing, if the quota does not allow
-// the new buffer.
+// fill reads once and stores an error of the read in err. If the buffer is nearly full, fill first
+// copies it to a larger one. Returned slices stay unchanged. It fails, and reads nothing, if the
+// quota does not allow the larger buffer.
 func (r *Reader) fill() error {
 	if cap(r.buf)-len(r.buf) < minRead/8 {
 		size := max(minRead, min(2*len(r.buf), r.limit+fieldOverhead+minRead))

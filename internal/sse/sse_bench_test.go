@@ -50,8 +50,8 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// An event needs up to three allocations. The bounds are the current allocations, and one or two
-// more.
+// An event needs up to three allocations. The bounds exceed the current number of allocations only
+// slightly.
 func TestAllocations_OfEvents(t *testing.T) {
 	for i, n := range eventSizes {
 		many := min(1000, max(1, 100_000/n)) // short events share a buffer

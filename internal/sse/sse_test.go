@@ -176,8 +176,8 @@ func TestEventReaderDoesNotModifyReturnedEvents(t *testing.T) {
 	}
 }
 
-// The reference implementation reads the whole stream first and follows the text of the standard,
-// except for an event that is cut off by the end of the stream.
+// referenceEvents reads the whole stream first and follows the text of the standard, with the
+// deviations that [Reader] documents.
 func referenceEvents(stream string) (all []string, lastID, retry string) {
 	stream = strings.TrimPrefix(stream, "\uFEFF")
 	lines := regexp.MustCompile(`\r\n|\n|\r`).Split(stream, -1)

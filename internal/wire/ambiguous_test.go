@@ -64,7 +64,7 @@ func TestAmbiguousRoutingMembers_F_SEC_4(t *testing.T) {
 	}
 }
 
-// encoding/json folds the case of these letters, so the gateway does, too.
+// encoding/json treats the letter ſ like s, and the Kelvin sign like k, so Parse does, too.
 func TestRoutingMembersInUnicodeCase_F_SEC_4(t *testing.T) {
 	for _, params := range []string{
 		`"taſkId":"x"`, `"ta\u017fkId":"x"`, `"tas\u212aId":"x"`, `"task\u0049d":"x","taskId":"y"`,

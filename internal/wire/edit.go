@@ -12,7 +12,8 @@ func Lookup(object []byte, path ...string) (value []byte, at int) {
 	return value, at
 }
 
-// lookupCounted is like Lookup and also returns the number of occurrences of the last member.
+// lookupCounted is like Lookup and also returns the number of occurrences of the last member. If
+// another member of path does not occur exactly once, it returns the number for that member.
 func lookupCounted(object []byte, path []string) (value []byte, at, times int) {
 	if len(path) == 0 {
 		return object, 0, 1
@@ -36,7 +37,8 @@ func lookupCounted(object []byte, path []string) (value []byte, at, times int) {
 
 // Set replaces the value at path in the message by text, which must be JSON. A missing member is
 // added if its parent object exists. Set parses the whole result again, so it is meant for rare
-// changes of parts that Parse does not record. If ok is false, the result is m.
+// changes of parts that Parse does not record. If a member of path occurs twice, the parent object
+// is missing, or the result is not a valid message, Set returns m and false.
 func (m Message) Set(text []byte, path ...string) (changed Message, ok bool) {
 	value, at, times := lookupCounted(m.raw, path)
 	end := at + len(value)
@@ -70,9 +72,9 @@ type Member struct {
 }
 
 // EditObject returns object without the members for which drop returns true (nil = none), and with
-// the members in put prepended. These replace existing members with the same key. Other members
-// keep their bytes and order; white space between members is not preserved. A value that is not an
-// object is treated as {}.
+// the members in put prepended. Existing members with the keys of put are removed, too. Other
+// members keep their bytes and order; white space between members is not preserved. A value that is
+// not an object is treated as {}.
 func EditObject(object []byte, drop func(key string) bool, put ...Member) []byte {
 	return appendEdited(make([]byte, 0, len(object)+extraCap(put)), object, drop, put,
 		func(string, span) {})
@@ -137,8 +139,8 @@ func appendEdited(b, object []byte, drop func(key string) bool, put []Member,
 }
 
 // WithoutNulls removes the members with the value null from a JSON object and its nested objects,
-// except for objects in arrays. Other members keep their bytes and order. It returns object itself
-// if it does not contain "null".
+// except for objects in arrays. Other members keep their bytes and order; white space between
+// members is not preserved. It returns object itself if object does not contain the text "null".
 func WithoutNulls(object []byte) []byte {
 	if !bytes.Contains(object, []byte("null")) {
 		return object

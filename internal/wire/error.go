@@ -18,8 +18,8 @@ const (
 	CodeNotInitialized = -32002
 )
 
-// An Error is the error object of a JSON-RPC response. Only errors of this type are sent to a
-// client or backend.
+// An Error is the error object of a JSON-RPC response. All errors that the gateway itself creates
+// for a client or backend have this type.
 type Error struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`

@@ -55,7 +55,8 @@ func pairs(text []byte) (all []pair) {
 	return all
 }
 
-// only returns the value of the member with this name; clear is false if several members match.
+// only returns the value of the member with this name; clear is false if several members have this
+// name, or if one differs from it only in case.
 func only(object []pair, name string) (value []byte, clear bool) {
 	clear = true
 	for _, p := range object {

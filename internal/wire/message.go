@@ -97,9 +97,9 @@ func (m Message) Name() string { return Unquote(m.Part(PartName)) }
 func (m Message) IsToolError() bool { return string(m.Part(partIsError)) == "true" }
 
 // OneLine returns the message without line breaks, for transports in which a line break ends a
-// message. It copies the text only if there is a line break. Line breaks occur only between tokens,
-// so replacing each by a space does not change the offsets of parts. Trailing white space is
-// removed, because some clients reject white space at the end of a line.
+// message. If there is no line break, it returns m. Otherwise it copies the text. Line breaks occur
+// only between tokens, so replacing each by a space does not change the offsets of parts. The copy
+// has no trailing white space, because some clients reject white space at the end of a line.
 func (m Message) OneLine() Message {
 	if !m.multiline {
 		return m
@@ -114,8 +114,9 @@ func (m Message) OneLine() Message {
 	return m
 }
 
-// WantsResponse reports whether a message that [Parse] rejected as invalid has the version, method
-// and id of a JSON-RPC 2.0 request, so that the sender waits for a response.
+// WantsResponse reports whether a message that [Parse] rejected as invalid has the version, a
+// method and an id other than null, like a JSON-RPC 2.0 request, so that the sender waits for a
+// response.
 func (m Message) WantsResponse() bool {
 	method := m.Part(PartMethod)
 	return m.kind == Invalid && Unquote(m.Part(partVersion)) == "2.0" && len(method) > 0 &&
@@ -175,7 +176,8 @@ func Members(object []byte, visit func(key string, value []byte, at int)) bool {
 	return s.err == nil && !s.badUTF8
 }
 
-// IsObject reports whether value is the text of a JSON object.
+// IsObject reports whether a JSON value is an object. It reads only the first character, so the
+// value must be valid JSON.
 func IsObject(value []byte) bool {
 	value = bytes.TrimLeft(value, " \t\r\n")
 	return len(value) > 0 && value[0] == '{'
@@ -187,8 +189,8 @@ func IsNull(value []byte) bool {
 }
 
 // A Burst is a group of messages that were available to a reader at the same time. Messages that
-// result from a burst are sent together when the reader has processed the last one, see
-// [Message.Burst]. All methods may be called concurrently. A nil Burst counts as ended.
+// result from a burst are sent together when the reader has processed the last message of the
+// burst; see [Message.Burst]. All methods may be called concurrently. A nil Burst counts as ended.
 type Burst struct {
 	mu        sync.Mutex
 	ended     bool
@@ -229,6 +231,7 @@ func (m Message) WithBurst(b *Burst) Message {
 	return m
 }
 
-// Burst returns the burst that m belongs to, nil if there is none. [Message.Splice] preserves it.
-// The sender of m may delay m until the burst has ended.
+// Burst returns the burst that m belongs to, nil if there is none. [Message.Splice] preserves the
+// burst, unless it replaces params, _meta or a result. The sender of m may delay m until the burst
+// has ended.
 func (m Message) Burst() *Burst { return m.burst }

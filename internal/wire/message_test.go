@@ -219,7 +219,7 @@ func TestAccessorsUnquoteNamesAndKeepIDs(t *testing.T) {
 	}
 }
 
-// Writing an invalid message is a mistake in the program and panics.
+// Creating an invalid message is a mistake in the program and panics.
 func TestNewMessagesMustBeJSON(t *testing.T) {
 	defer func() {
 		if recover() == nil {

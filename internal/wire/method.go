@@ -13,7 +13,7 @@ var methods = func() map[string]string {
 	return known
 }()
 
-// Method returns the message's method, "" for a response.
+// Method returns the message's method, "" if it has none.
 func (m Message) Method() string {
 	text := m.Part(PartMethod)
 	if known, ok := methods[string(text)]; ok {

@@ -10,7 +10,7 @@ import (
 // [ReplaceInvalidUTF8], such text may be valid JSON.
 var ErrUTF8 = errors.New("invalid UTF-8")
 
-// ReplaceInvalidUTF8 replaces each run of invalid UTF-8 in text by U+FFFD.
+// ReplaceInvalidUTF8 returns a copy of text in which U+FFFD replaces each run of invalid UTF-8.
 func ReplaceInvalidUTF8(text []byte) []byte {
 	return bytes.ToValidUTF8(text, []byte("\uFFFD"))
 }
@@ -20,14 +20,18 @@ func ReplaceInvalidUTF8(text []byte) []byte {
 const maxBatch = 4096
 
 // Parse reads text as one JSON-RPC message or as a batch. The returned message shares memory with
-// text, which must not be changed afterwards.
+// text, which must not be changed afterwards. If a response has both a result and an error, and one
+// of them is null, Parse returns a new message with only the version, the id and the member that is
+// not null.
 //
-// An error is always a *[Error] that can be sent: [CodeParseError] if text is not JSON,
-// [CodeInvalidRequest] if it is JSON but not a message. With CodeInvalidRequest the returned
-// message contains the id if it could be read. A message that nests deeper than maxDepth is an
-// invalid request; the text beyond that depth is not checked.
+// An error is always a *[Error] that can be sent: [CodeParseError] if text is not JSON or is longer
+// than maxText, [CodeInvalidRequest] if it is JSON but not a message. With CodeInvalidRequest the
+// returned message contains the id if there is exactly one valid id. A message that nests deeper
+// than maxDepth is an invalid request; in the text beyond that depth, only strings and the number
+// of brackets are checked.
 //
-// The text of a batch is only checked for valid JSON; its elements are not parsed as messages.
+// Of a batch, Parse checks only that it is valid JSON and has at most maxBatch elements. It does
+// not parse the elements as messages.
 func Parse(text []byte) (Message, error) {
 	s := scan(text)
 	s.allowDeep = true
@@ -102,7 +106,7 @@ type objectSpec struct {
 
 type memberSpec struct {
 	name   string
-	part   Part        // numParts = offset not recorded, only checked for duplicates
+	part   Part        // numParts = offset not recorded; only duplicates and case are checked
 	object *objectSpec // members to read if the value is an object; nil = none
 }
 
@@ -124,7 +128,7 @@ var (
 		{name: "cursor", part: PartCursor},
 		{name: "inputResponses", part: PartInputResponses},
 		{name: "requestState", part: PartRequestState},
-		// The members below determine the backend for a request, and the client for a notification.
+		// The gateway reads the members below, mostly to find the backend or client of a message.
 		{name: "uri", part: numParts},
 		{name: "ref", part: numParts, object: refSpec},
 		{name: "taskId", part: numParts},
@@ -150,8 +154,8 @@ var (
 )
 
 // find returns the index in o.members of the member with this key, -1 if there is none. exact is
-// false if the key differs in case; encoding/json would accept such a key. In a lenient object a
-// key that differs in case is not found.
+// false if the key differs in case; encoding/json ignores the case. In a lenient object a key that
+// differs in case is not found.
 func (o *objectSpec) find(key []byte) (i int, exact bool) {
 	for i := range o.members {
 		if string(key) == o.members[i].name {
@@ -238,7 +242,7 @@ func (m *Message) classify() (problem string) {
 }
 
 // resolveToken determines the progress token, which can be in two members. A null token counts as
-// absent.
+// absent. It returns a problem if the token is too long.
 func (m *Message) resolveToken() (problem string) {
 	if top := m.parts[partParamsToken]; m.kind == Notification && top != (span{}) {
 		m.parts[PartToken] = top
@@ -261,8 +265,9 @@ func isID(value []byte) bool {
 }
 
 // withoutNullPart repairs a response in the style of JSON-RPC 1.0, which has both a result and an
-// error, one of which is null. It removes the null member, because strict clients reject such a
-// response.
+// error, one of which is null. Strict clients reject such a response. The repaired response has
+// only the version, the id, and the member that is not null; the result if both are null. ok is
+// false if neither is null.
 func (m Message) withoutNullPart() (repaired Message, ok bool) {
 	result, failure := m.part(PartResult), m.part(PartError)
 	switch {

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrorCode returns the code of an error object; ok is false if object is not an object with
-// exactly one integer code.
+// exactly one code, an integer of at most largestCode in absolute value.
 func ErrorCode(object []byte) (code int, ok bool) {
 	text, _ := Lookup(object, "code")
 	code, err := strconv.Atoi(string(text))
@@ -18,12 +18,15 @@ func ErrorCode(object []byte) (code int, ok bool) {
 const largestCode = 1<<53 - 1
 
 // Repair returns a response that strict clients accept, and a description of the repair. The
-// description is "" if no repair was necessary or if m is not a response. The repairs are:
+// description is "" if no repair was necessary or if m is not a response. Repair makes the first of
+// these repairs that is necessary:
 //
-//   - An error that is not an object with an integer code and a message becomes an internal
-//     error with its text as the message and the original as data.
-//   - A result that is not an object becomes an internal error with the result as data.
-//   - Members of the response that JSON-RPC does not define are removed.
+//   - An error that is not an object with an integer code and a message becomes an internal error
+//     with its text as the message and the original as data. The response has no data if the data
+//     would make it nest too deep.
+//   - A result that is not an object becomes an internal error with the result as data, in the same
+//     way.
+//   - Members that JSON-RPC does not define for a response are removed.
 func (m Message) Repair() (repaired Message, repair string) {
 	if m.kind != Response {
 		return m, ""
@@ -46,9 +49,10 @@ func (m Message) Repair() (repaired Message, repair string) {
 	return repaired, repair
 }
 
-// Salvage returns the response that an invalid message was probably meant to be: an error with an
-// id, in a message that lacks "jsonrpc" or has another defect. For any other message it returns
-// the zero Message.
+// Salvage returns the error response that an invalid message was probably meant to be, for example
+// a message without "jsonrpc". An invalid error object is replaced as by [Message.Repair]. Salvage
+// returns the zero Message if m is valid, has no id or no error, has a method or a result, or nests
+// too deep.
 func (m Message) Salvage() Message {
 	failure, id := m.part(PartError), m.part(PartID)
 	if m.kind != Invalid || id == nil || IsNull(failure) || m.part(PartMethod) != nil ||
@@ -113,11 +117,11 @@ func Excerpt[text []byte | string](value text) string {
 	return string(value[:cut]) + "…"
 }
 
-// withoutUnknownMembers removes the members that JSON-RPC does not define, and one comma with each.
-// All other bytes stay.
+// withoutUnknownMembers removes the members that JSON-RPC does not define for a response, each with
+// one comma and the white space around that comma. All other bytes stay.
 func withoutUnknownMembers(response []byte) []byte {
 	kept := make([]byte, 0, len(response))
-	done, end := 0, -1 // end of the copied text; end of the last member that was kept
+	done, end := 0, -1 // end of the copied text; end of the last member, -1 = none kept yet
 	s := scan(response)
 	i, ok := s.enterObject(0)
 	for ok {
@@ -142,7 +146,7 @@ func withoutUnknownMembers(response []byte) []byte {
 	return append(kept, response[done:]...)
 }
 
-// isUnknownMember reports whether JSON-RPC does not define a member of a response.
+// isUnknownMember reports whether JSON-RPC does not define the member key of a response.
 func isUnknownMember(key string) bool {
 	switch key {
 	case "jsonrpc", "id", "result", "error":

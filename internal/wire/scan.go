@@ -147,6 +147,8 @@ func (s *scanner) nextElement(i int) (at int, ok bool) {
 }
 
 // openBracket steps over an opening bracket and returns the offset and the byte that follow it.
+// Beyond maxDepth it fails or, if allowDeep is set, skips the content and returns the closing
+// bracket and its offset.
 func (s *scanner) openBracket(i int, bracket byte) (at int, c byte) {
 	i, c = s.peek(i)
 	if c != bracket {
@@ -206,8 +208,8 @@ func (s *scanner) keyAndColon(i int) (at int, ok bool) {
 	return i, true
 }
 
-// key returns the key of the current member; it is valid until the next call. Escapes are decoded,
-// so that "m\u0065thod" is recognized as "method".
+// key returns the key of the current member. The result is valid until the next call of key.
+// Escapes are decoded, so that "m\u0065thod" is recognized as "method".
 func (s *scanner) key() []byte {
 	key := s.b[s.keyAt.lo+1 : s.keyAt.hi-1]
 	if s.escaped {

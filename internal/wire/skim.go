@@ -85,8 +85,8 @@ func (s *Skimmer) step(c byte) {
 	}
 }
 
-// appendText appends text to the current key or value, unless the result is longer than an id may
-// be, or the key or value is nested deeper than the members of the message object.
+// appendText appends text to the current key or value of the message object. It keeps at most one
+// byte more than an id may have, and ignores text at any other level of nesting.
 func (s *Skimmer) appendText(text ...byte) {
 	if s.depth != 1 {
 		return

@@ -37,7 +37,7 @@ var skimCases = []struct {
 	{"no message", `"id"`, ``},
 	{"a second message", `{"id":1}{"id":2}`, `1`},
 
-	// Invalid JSON must not become an id, because the response contains it.
+	// Invalid JSON must not become an id, because the error response contains the id.
 	{"nul", `{"id":nul}`, ``},
 	{"nothing", `{"id":}`, ``},
 	{"a bare word", `{"id":-x}`, ``},

@@ -10,7 +10,8 @@ type Edit struct {
 
 // Splice returns the message with some parts replaced. All other bytes stay. Edits of absent parts
 // are ignored. If edits overlap, only the outer edit applies. Splice does not change m, and the new
-// message does not share memory with m.
+// message does not share memory with m. It panics if new params, a new _meta or a new result would
+// make the message invalid.
 func (m Message) Splice(edits ...Edit) Message {
 	to := m
 	deep := false

@@ -179,7 +179,7 @@ func TestNewMessages(t *testing.T) {
 	}
 }
 
-// In a batch a message is one level deeper, which must not be too deep.
+// NewBatch accepts a message of maxDepth levels, although it is one level deeper in the batch.
 func TestNewBatchOfDeepMessages(t *testing.T) {
 	deep := parseOrFail(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%s}`, nested(maxDepth-1)))
 	lines := parseOrFail(t, "{\"jsonrpc\":\"2.0\",\n\"method\":\"m\"}")

@@ -61,7 +61,7 @@ func firstStopBits(w uint64) uint64 {
 }
 
 // allStopBits sets exactly the top bits of the bytes of w that are a quotation mark, a backslash or
-// a control character. It needs two more operations than firstStopBits.
+// a control character. It needs more operations than firstStopBits.
 func allStopBits(w uint64) uint64 {
 	low := w &^ highBits // so that no sum carries into the next byte
 	return highBits &^ ((low^repeatByte*2+repeatByte*(0x80-0x21))&(low^repeatByte*'\\'+
