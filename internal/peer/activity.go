@@ -10,8 +10,8 @@ type Activity struct {
 	LastReceived time.Time // last message received
 	// LastUsed is the time at which a call last ended, a request or notification was last received,
 	// or a response or notification was last sent. Calls made with Call, RoundTrip or RoundTripAll,
-	// or marked [Call.Internal], do not count. The initial value is the time at which the Peer was
-	// created.
+	// or marked [Call.Internal], do not count, and neither do cancellations of calls. The initial
+	// value is the time at which the Peer was created.
 	LastUsed time.Time
 	InFlight bool // whether a call is in flight
 }
@@ -35,11 +35,12 @@ func (p *Peer) noteCallEnd(c *Call) {
 	}
 }
 
-// CloseIfIdle stops sending calls and returns true if the connection is idle: no call is in flight
-// other than the argument except (nil = no exception), no ProgressRelay is active, and no request
-// of the remote side is open. Otherwise it changes nothing and returns false. Once it has returned
-// true, TrySend fails with an error that wraps reason and [transport.ErrClosed], so that a call
-// sent at this moment is not lost. The caller must then close the connection.
+// CloseIfIdle stops sending calls and returns true if the connection is open and idle: no call is
+// in flight other than the argument except (nil = no exception), no ProgressRelay is active, and
+// each request of the remote side has its response. Otherwise, and if the connection is draining,
+// it changes nothing and returns false. Once it has returned true, TrySend fails with an error that
+// wraps reason and [transport.ErrClosed], so that a call sent at this moment is not lost. The
+// caller must then close the connection.
 func (p *Peer) CloseIfIdle(reason error, except *Call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

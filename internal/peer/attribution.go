@@ -3,8 +3,8 @@ package peer
 import "time"
 
 // This file attributes unsolicited messages to sessions, for connections that several sessions
-// share and that have a single stream. An unsolicited message can be attributed only if
-// all calls in flight and all recently ended calls belong to one session.
+// share and that have a single stream. [Peer.SoleSession] attributes a message only if all calls in
+// flight and all recently ended calls belong to one session.
 
 const (
 	// abandonedTTL is the time for which the remote side may still work on an abandoned call. A
@@ -70,7 +70,7 @@ func (s *recentCalls) noteResponded(session string) {
 	s.respondedUntil[session] = now.Add(respondedTTL)
 }
 
-// noteLateResponse records the response to a call that may have been abandoned before.
+// noteLateResponse records the response to a call, if the call was abandoned before.
 func (s *recentCalls) noteLateResponse(id int64) {
 	if c, ok := s.abandoned[id]; ok {
 		delete(s.abandoned, id)
@@ -101,6 +101,7 @@ func (s *recentCalls) expire(now time.Time) {
 }
 
 // ambiguous reports whether an unsolicited message may belong to an ended call of another session.
+// It returns true while this is unknown, because too many calls have ended.
 func (s *recentCalls) ambiguous(session string) bool {
 	now := time.Now()
 	if now.Before(s.overflowUntil) {
@@ -158,8 +159,7 @@ func (s sessionCounts) sole() string {
 //  3. every call that was abandoned within the last 30 s and has got no response since, and
 //  4. every call that got its response within the last 2 s.
 //
-// If several sessions share a connection that has a single stream, there is no better way to
-// attribute a message.
+// SoleSession also returns false for a while after an overflow of the records (see maxRecentCalls).
 func (p *Peer) SoleSession() (session string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,9 @@ func (p *Peer) SoleSession() (session string, ok bool) {
 // concerns a call in flight of a session for which match returns true. It is intended for remote
 // sides that send nothing about a call after its response. It returns false unless exactly one
 // matching session has a call in flight, and no other matching session has abandoned a call within
-// the last 30 s. The function match must not use the Peer, because the lock of the Peer is held.
+// the last 30 s without a response since. After an overflow of the records (see maxRecentCalls) it
+// returns false for a while. The function match must not use the Peer, because the lock of the Peer
+// is held.
 func (p *Peer) SoleSessionWhere(match func(session string) bool) (session string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

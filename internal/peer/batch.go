@@ -50,7 +50,8 @@ func (p *Peer) handleBatch(m wire.Message, origin Origin) {
 			m = wire.Message{}
 		}
 		switch {
-		case wrong != nil && p.opts.OnMalformed != nil: // no response: it may be log output
+		case wrong != nil && p.opts.OnMalformed != nil:
+			// The array has no response to this element, which may be log output.
 			b.done()
 			p.handleMalformed(transport.NewMalformedError(text, m, wrong))
 		case wrong != nil:

@@ -73,8 +73,9 @@ func TestInvalidElementsOfABatchAreAnsweredInOrder(t *testing.T) {
 	})
 }
 
-// A server prints arrays that are not meant as JSON-RPC. They get no response, and in particular no
-// array, because an array might crash the server. Requests among the elements are answered.
+// A server prints arrays that are not meant as JSON-RPC. Elements that are not valid messages get
+// no response, except requests that are ambiguous. An array without a valid request gets no array,
+// because an array might crash the server. Valid requests are answered.
 func TestArraysInServerOutputAreMalformed(t *testing.T) {
 	for sent, want := range map[string]string{
 		`[]`:               "",
@@ -104,7 +105,7 @@ func TestADuplicateIDWithinABatchIsRejected(t *testing.T) {
 	inBubble(t, batchOptions, func(t *testing.T, k *testPeer) {
 		k.remote.Send(
 			`[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":1,"method":"m"}]`)
-		synctest.Wait() // both batches are read while the first is open
+		synctest.Wait() // both requests of the batch are read while the first one is in flight
 		(<-k.requests).Reply([]byte("{}"))
 		k.remote.Want(`[{"jsonrpc":"2.0","id":1,"result":{}},` +
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"Invalid request: a request with this id is in flight"}}]`)

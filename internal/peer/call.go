@@ -14,15 +14,17 @@ import (
 )
 
 // A ResponseHandler receives the progress and the response of a call. Its methods must not block:
-// they run on the goroutine that reads from the remote side, or on that of a timer.
+// they run on the goroutine that reads from the remote side, on that of a timer, or on that of a
+// caller of Send, TrySend or Cancel.
 type ResponseHandler interface {
 	// OnProgress is called with each progress notification, its token replaced by the Token of the
 	// call. It is not called if the call has no Token.
 	OnProgress(wire.Message)
 	// OnResponse is called exactly once: with the response of the remote side (a result or an
-	// error), under the id of the Call; or with the error that replaces the response: ErrTimeout,
-	// ErrCancelled, a *BadResponseError, or a *transport.CallLostError, which reports whether the
-	// remote side may have acted upon the call.
+	// error), under the id of the Call; or with the error that replaces the response. Errors of the
+	// Peer are ErrTimeout, ErrCancelled, a *BadResponseError, and a *transport.CallLostError, which
+	// reports whether the remote side may have acted upon the call. Package backends adds
+	// ErrForbidden and *wire.Error.
 	OnResponse(wire.Message, error)
 }
 
@@ -43,9 +45,9 @@ type Call struct {
 	// AllowTask is true if a modern server may respond with a task, regardless of the capabilities
 	// that the client has declared, because the sender of the call handles the task.
 	AllowTask bool
-	// IsContinuation is true if the request contains the inputResponses to an input_required result
-	// of a modern server. A legacy server would take the request for a new call, so the call fails
-	// with a *[wire.Error] if the server is a legacy server.
+	// IsContinuation is true if the request continues a call after an input_required result of a
+	// modern server. A legacy server would take the request for a new call, so the call fails with
+	// a *[wire.Error] if the server is a legacy server.
 	IsContinuation bool
 	// ServerKey identifies the server to which the call is sent. It is set before the call is sent.
 	// If a continuation has a ServerKey, the call fails with a *[wire.Error] at any other server.
@@ -53,9 +55,10 @@ type Call struct {
 	// Internal is true if the gateway makes the call for itself. The call then does not count as
 	// use of the connection; see [Activity].
 	Internal bool
-	// InterceptResponse, if not nil, receives the response or error before Handler does, except on
-	// cancellation, timeout or disconnect. If it returns true, the function takes over the call,
-	// and must either send the call again or complete Handler. It must not block.
+	// InterceptResponse, if not nil, receives the response or error before Handler does, except
+	// after a cancellation, a timeout, a disconnect or an invalid response. If it returns true, the
+	// function takes over the call, and must either send the call again or complete Handler. It
+	// must not block.
 	InterceptResponse func(wire.Message, error) bool
 
 	noCancelNotice bool // abandoning the call sends no notification
@@ -121,7 +124,8 @@ var ErrForbidden = errors.New("the configuration does not permit it")
 var ErrCancelled = errors.New("cancelled")
 
 // Send sends the request m. A new id replaces the id of m, and the progress token of m if there is
-// one. Send does not block. c.Handler.OnResponse is called once, possibly before Send returns.
+// one. Send does not block. c.Handler.OnResponse is called once, possibly before Send returns. If m
+// cannot be sent, OnResponse gets ErrCancelled or a *transport.CallLostError without an id.
 func (p *Peer) Send(m wire.Message, c *Call) {
 	switch err := p.TrySend(m, c); {
 	case errors.Is(err, ErrCancelled):
@@ -146,7 +150,8 @@ func (p *Peer) closeReason(err error) error {
 // reached the remote side, c.Handler is not called, and c may be sent again, over this or another
 // Peer, unless it was cancelled. The error is [ErrCancelled] if c was cancelled before, wraps
 // [transport.ErrClosed] if the connection has ended or is draining, and wraps [transport.ErrFull]
-// if the remote side does not read. ErrFull ends the connection.
+// if the remote side does not read. ErrFull ends the connection. The Conn may return other errors.
+// If TrySend returns nil, c.Handler has been or will be called.
 func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	sent := &c.firstSend
 	if sent.peer != nil { // the record of an earlier send may still be read
@@ -168,13 +173,13 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	}
 	id := sent.id
 	// Cancel sets cancelled before it reads sentVia; TrySend sets sentVia before it reads
-	// cancelled. At least one of the two sees the other.
+	// cancelled. At least one of the two sees what the other has set.
 	if c.cancelled.Load() {
 		if _, ok := p.takeCall(id); ok {
 			c.stopTimeout()
 			return ErrCancelled
 		}
-		return nil // Cancel has completed it
+		return nil // Cancel has completed the call
 	}
 	ours := strconv.AppendInt(make([]byte, 0, 20), id, 10)
 	edits := [3]wire.Edit{{Part: wire.PartID, Text: ours}, {Part: wire.PartToken, Text: ours}}
@@ -208,9 +213,9 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	return nil
 }
 
-// Cancel cancels the call. If the call is in flight, the remote side is notified, and the call
-// completes with ErrCancelled. If the call was never sent, it can no longer be sent. params are the
-// params of the notification, with the requestId replaced; nil = default params.
+// Cancel cancels the call, which then cannot be sent, or sent again. If the call is in flight, the
+// remote side is notified, and the call completes with ErrCancelled. params are the params of the
+// notification, with the requestId replaced; nil = default params.
 func (c *Call) Cancel(params []byte) {
 	c.cancelled.Store(true)
 	if d := c.sentVia.Load(); d != nil {
@@ -226,7 +231,7 @@ func (c *Call) IsCancelled() bool { return c.cancelled.Load() }
 // time, including before Send and after the end of the call.
 func (c *Call) PauseTimeout() { c.resetTimeout(1) }
 
-// ResumeTimeout undoes one PauseTimeout. After the last one the full timeout starts again.
+// ResumeTimeout undoes one PauseTimeout. After the last pause the full timeout starts again.
 func (c *Call) ResumeTimeout() { c.resetTimeout(-1) }
 
 // startTimeout starts the timeout, unless it is paused.
@@ -265,9 +270,10 @@ func (c *Call) stopTimeout() {
 	}
 }
 
-// abandon removes the call with this id from the table of calls, notifies the remote side, and
-// completes the call with the error why. It does nothing if the call is not in the table. params
-// are the params of the notification, with the requestId replaced; nil = default params.
+// abandon removes the call with this id from the table of calls, notifies the remote side unless
+// noCancelNotice is set, and completes the call with the error why. It does nothing if the call is
+// not in the table. params are the params of the notification, with the requestId replaced; nil =
+// default params.
 func (p *Peer) abandon(id int64, why error, params []byte) {
 	p.abandoning.Add(1)
 	defer func() {
@@ -348,7 +354,7 @@ func (p *Peer) handleResponse(m wire.Message) {
 }
 
 // handleProgress forwards progress to the Handler of a call in flight, or to the relay of an
-// answered call.
+// answered call. It also restarts the timeout of the call.
 func (p *Peer) handleProgress(m wire.Message) {
 	n, err := p.parseCallID(m.Part(wire.PartToken))
 	if err != nil {
@@ -366,7 +372,8 @@ func (p *Peer) handleProgress(m wire.Message) {
 }
 
 // Call sends a request with method and params and waits for the result. An error response is
-// returned as a *wire.Error. If ctx is done first, the request is cancelled.
+// returned as a *wire.Error. If ctx is done first, the request is cancelled, and Call returns the
+// error of ctx.
 func (p *Peer) Call(ctx context.Context, method string, params []byte) ([]byte, error) {
 	m, err := p.RoundTrip(ctx, wire.NewRequest("0", method, params))
 	switch {
@@ -378,8 +385,8 @@ func (p *Peer) Call(ctx context.Context, method string, params []byte) ([]byte, 
 	return m.Part(wire.PartResult), nil
 }
 
-// RoundTrip sends the request, waits for the response and returns it. If ctx is done first, the
-// request is cancelled.
+// RoundTrip sends the request, waits for the response and returns it, also if it is an error
+// response. If ctx is done first, the request is cancelled, and RoundTrip returns the error of ctx.
 func (p *Peer) RoundTrip(ctx context.Context, request wire.Message) (wire.Message, error) {
 	a := p.RoundTripAll(ctx, request)[0]
 	return a.Message, a.Err
@@ -392,7 +399,9 @@ type Response struct {
 }
 
 // RoundTripAll sends all requests, waits for the responses, and returns them in the order of the
-// requests. If ctx is done first, the requests without a response are cancelled.
+// requests. If ctx is done first, the requests without a response are cancelled, and their Err is
+// the error of ctx. The remote side is not notified of the cancellation of initialize,
+// server/discover and ping.
 func (p *Peer) RoundTripAll(ctx context.Context, requests ...wire.Message) []Response {
 	calls := make([]*Call, len(requests))
 	waiters := make([]ResponseChan, len(requests))

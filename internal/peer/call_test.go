@@ -87,7 +87,8 @@ func TestID_02_AStringIDIsAcceptedWithOneWarning(t *testing.T) {
 		})
 }
 
-// Strings that do not contain an id of an outbound call are not accepted.
+// A string that does not contain a number is not taken for the id of a call, so that there is no
+// warning.
 func TestOtherStringsAreNotAcceptedAsIDs(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }},

@@ -37,7 +37,8 @@ import (
 // one at a time, in order of arrival, on the goroutine of Run or of the caller of Receive: they
 // must not block.
 type Handler interface {
-	// HandleRequest is called with each request. The handler must respond once, now or later.
+	// HandleRequest is called with each request, except the pings to which the Peer responds and
+	// the requests that it rejects. The handler must respond once, now or later.
 	HandleRequest(*Request)
 	// HandleNotification is called with each notification except progress and cancellation,
 	// which the Peer handles itself.
@@ -57,8 +58,8 @@ type Origin struct {
 // Options configure a Peer. The zero value is valid.
 type Options struct {
 	Log func() *slog.Logger // called for each log record; nil = no logging
-	// MaxInFlight bounds the unanswered requests of the remote side; further requests are rejected.
-	// 0 = no bound.
+	// MaxInFlight bounds the unanswered requests of the remote side; further requests, except
+	// pings, are rejected. 0 = no bound.
 	MaxInFlight int
 	// AllowBatches reports whether batches are allowed; it is called for each batch. nil = never.
 	AllowBatches func() bool
@@ -70,12 +71,14 @@ type Options struct {
 	// revision of the ping does not define pings. It must not block or use the Peer, because the
 	// lock of the Peer may be held. nil = the Peer responds to every ping.
 	PassPing func(wire.Message) bool
-	// OnMalformed is called with input that is not a valid message. Such input then gets no
-	// response, except that a request that can be read in two ways gets an error response. nil =
-	// all such input gets an error response (JSON-RPC 2.0 §5.1).
+	// OnMalformed is called with input that is not a valid message and does not complete a call.
+	// Such input then gets no response, except that an invalid request gets an error response; see
+	// [wire.Message.WantsResponse]. nil = all such input gets an error response (JSON-RPC 2.0
+	// §5.1).
 	OnMalformed func(*transport.MalformedError)
-	// OnRejected is called before the Peer itself responds to a request or to invalid input with an
-	// error; may be nil.
+	// OnRejected is called before the Peer itself responds with an error to a request or, without
+	// OnMalformed, to invalid input. It is not called for batches that are not allowed, nor by
+	// Close. May be nil.
 	OnRejected func(wire.Message, *wire.Error)
 	// CloseError returns the error with which Close responds to the requests that are still open; a
 	// nil error, or a nil CloseError, means no response.
@@ -289,8 +292,8 @@ func (p *Peer) handleNotification(m wire.Message, origin Origin) {
 // handleMalformed processes input that is not a valid message:
 //  1. a response that can be repaired, or that contains at least the id of a call, completes the
 //     call;
-//  2. other input is passed to OnMalformed, if set; then only a request that can be read in two
-//     ways gets an error response;
+//  2. other input is passed to OnMalformed, if set; then only an invalid request
+//     ([wire.Message.WantsResponse]) gets an error response;
 //  3. without OnMalformed, other input gets an error response.
 func (p *Peer) handleMalformed(n *transport.MalformedError) {
 	if salvaged := n.Message.Salvage(); n.LooksLikeResponse && salvaged.Kind() == wire.Response {
@@ -341,8 +344,8 @@ func (p *Peer) Notify(method string, params []byte) error {
 }
 
 // SendNotification sends the notification m. relatedTo is the id of the request of the remote side
-// to which the notification belongs; "" = none. Like every write, SendNotification ends the
-// connection if the remote side does not read.
+// to which the notification belongs; "" = none. If the remote side does not read, SendNotification
+// ends the connection and returns an error that wraps [transport.ErrFull].
 func (p *Peer) SendNotification(m wire.Message, relatedTo wire.ID) error {
 	p.touch(&p.lastUsed)
 	err := p.out.Write(m, relatedTo)
@@ -397,8 +400,8 @@ func (p *Peer) DrainRequests(ctx context.Context) {
 var errDraining = errors.New("the connection is draining: further calls are rejected")
 
 // DrainCalls stops sending calls and waits for the calls in flight. TrySend fails with
-// [transport.ErrClosed] from now on. DrainCalls returns when no call is in flight or ctx is done.
-// The connection stays open.
+// [transport.ErrClosed] from now on. DrainCalls returns when no call is in flight and all
+// cancellations are written, or when ctx is done. The connection stays open.
 func (p *Peer) DrainCalls(ctx context.Context) {
 	p.mu.Lock()
 	if p.sendErr == nil {
@@ -486,7 +489,8 @@ func (p *Peer) takeByID(id wire.ID) (*Call, bool) {
 }
 
 // takeResponded removes an answered call from the table. The end of the call is recorded, so that a
-// late message about the call is not attributed to another session.
+// late message about the call is not attributed to another session. If the call was abandoned
+// before, its response is recorded.
 func (p *Peer) takeResponded(id int64) (*Call, bool) {
 	c, ok := p.calls.Take(id)
 	p.signalCallEnded()

@@ -19,7 +19,9 @@ const maxRelays = 4096
 // RelayProgress makes the Peer call the function forward with the progress that arrives after the
 // response, until Stop is called or the connection ends. While the relay is active, SoleSession
 // counts the session of the call as busy. RelayProgress must be called from OnResponse. The relay
-// does not retain the Call.
+// does not retain the Call. It is not active if the call was not sent, if the connection accepts no
+// further calls, or if there are maxRelays relays. The function forward is not called if the call
+// has no Token.
 func (c *Call) RelayProgress(forward func(wire.Message)) *ProgressRelay {
 	r := &ProgressRelay{token: c.Token, session: c.SessionID, forward: forward}
 	d := c.sentVia.Load()
@@ -34,7 +36,7 @@ func (c *Call) RelayProgress(forward func(wire.Message)) *ProgressRelay {
 	case p.sendErr != nil:
 		return r
 	case len(p.relays) >= maxRelays:
-		p.recent.noteAbandoned(r.id, c.SessionID) // at least attributed for abandonedTTL
+		p.recent.noteAbandoned(r.id, c.SessionID) // still counts for abandonedTTL
 		return r
 	case p.relays == nil:
 		p.relays = make(map[int64]*ProgressRelay)

@@ -53,7 +53,7 @@ func (p *Peer) register(r *Request) *wire.Error {
 	// A ping is answered at once, so the bound does not apply to it.
 	if n := p.opts.MaxInFlight; n > 0 && len(p.requests) >= n && !p.answersPing(r.Message) {
 		return wire.Errorf(wire.CodeInternalError,
-			"Too many requests in flight: there may be %d; wait for answers", n)
+			"Too many requests in flight: at most %d are allowed; wait for answers", n)
 	}
 	if p.requests == nil {
 		p.requests = make(map[wire.ID]*Request)
@@ -128,8 +128,8 @@ func (r *Request) Reply(result []byte) bool {
 	return r.claim() && r.respond(wire.NewResult(r.id, result))
 }
 
-// ReplyAfter calls the function do and then responds with a result. It does not call do if the
-// request is no longer open.
+// ReplyAfter calls the function do and then responds with a result. If the request is no longer
+// open, it returns false and does not call do.
 func (r *Request) ReplyAfter(do func(), result []byte) bool {
 	if !r.claim() {
 		return false

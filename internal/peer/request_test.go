@@ -149,7 +149,7 @@ func TestRequestsBeyondMaxInFlightAreRejectedExceptPings(t *testing.T) {
 			k.remote.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 		}
 		k.remote.Want(
-			`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"Too many requests in flight: there may be 2; wait for answers"}}`)
+			`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"Too many requests in flight: at most 2 are allowed; wait for answers"}}`)
 		k.remote.Send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
 		k.remote.Want(`{"jsonrpc":"2.0","id":3,"result":{}}`)
 		(<-k.requests).Reply([]byte("{}"))
@@ -251,7 +251,7 @@ func (o *cancelRecorder) HandleCancel(params []byte) {
 	o.cancellations = append(o.cancellations, string(params))
 }
 
-// cancellations waits until all goroutines are idle and returns the recorded params.
+// recorded waits until all goroutines are idle and returns the recorded params.
 func (o *cancelRecorder) recorded() []string {
 	synctest.Wait()
 	o.mu.Lock()

@@ -18,7 +18,8 @@ var errBatchArgument = errors.New("an argument of a .cmd or .bat file cannot hol
 // batchLine returns the command line with which cmd.exe runs a batch file, so that the batch file
 // gets each argument as one word. Text that cmd.exe would interpret as a command, a redirection or
 // a variable is quoted or escaped, as in Rust's standard library (CVE-2024-24576, "BatBadBut"). The
-// quoting of os/exec is meant for other programs and would let an argument run commands.
+// quoting of os/exec is meant for other programs and would let an argument run commands. batchLine
+// returns an error for a path or an argument that cannot be quoted.
 func batchLine(shell, script string, args []string) (string, error) {
 	if strings.ContainsAny(script, "\"%\r\n\x00") {
 		return "", errors.New(`the path of a .cmd or .bat file cannot hold " or %`)

@@ -8,8 +8,8 @@ import (
 )
 
 // A childRegistry records the children that this process has started and will wait for. All other
-// children of this process are orphans: it has adopted them from a registered child or, if it is
-// process 1, from any process.
+// children of this process are orphans, which this process has adopted: from a registered child or,
+// if this process is process 1, from any process.
 type childRegistry struct {
 	mu       sync.Mutex
 	started  map[int]int   // children to wait for, by pid; the value counts reuses of the pid

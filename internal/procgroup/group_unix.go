@@ -22,8 +22,8 @@ import (
 // The leader of the Group is a watchdog: a small shell that is started before the child and waits
 // for the end of a pipe that this process holds open. When this process dies for any reason, the
 // pipe ends and the watchdog kills the group. PDEATHSIG does not suffice: it exists only on Linux,
-// and reaches only the child itself, not a server that npx or a shell has started. Without /bin/sh
-// there is no watchdog, and the child is the leader of the group.
+// and reaches only the child itself, not a server that npx or a shell has started. Without an
+// executable /bin/sh there is no watchdog, and the child is the leader of the group.
 //
 // Descendants that have left the group are recognised by a marker in their environment. Only Linux
 // makes the environment of other processes readable. See docs/decisions/021-orphaned-processes.md.
@@ -45,9 +45,9 @@ const markerVariable = "MCP_GATEWAY_CHILD"
 
 // watchdogScript ignores the signals that are sent to the whole group or by a terminal. It kills
 // the group last, because the group includes the watchdog itself. Before that, it kills the
-// processes that contain the marker ($1) and descend from the gateway, as their limit of message
-// queues ($2) proves. It searches several times, because such a process may have started another
-// one during the search.
+// processes whose environment contains the marker ($1) and that descend from the gateway, as their
+// limit of message queues ($2) proves. It searches up to three times, because such a process may
+// have started another one during the search.
 const watchdogScript = `trap '' HUP INT TERM
 read -r never
 for again in 1 2 3; do
@@ -83,9 +83,9 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 	return g, nil
 }
 
-// startWatchdog starts a watchdog, unless /bin/sh is missing or may not be executed. It fails if
-// the shell cannot be started for another reason, because a failed start of a backend is better
-// than orphans.
+// startWatchdog starts a watchdog, unless /bin/sh is missing or this process is not permitted to
+// execute it. It fails if the shell cannot be started for another reason, because a failed start of
+// a backend is better than orphans.
 func startWatchdog(marker string) (*Group, error) {
 	g := &Group{envMarker: marker}
 	watchdog := exec.Command("/bin/sh", "-c", watchdogScript, "sh",
@@ -109,8 +109,8 @@ func startWatchdog(marker string) (*Group, error) {
 }
 
 // Wait waits for the child and kills the rest of its group, including the watchdog. If there are
-// orphans, it first starts another watchdog for them, so that the orphans cannot survive this
-// process. The exit status is in cmd.ProcessState.
+// orphans, it starts another watchdog for them before it kills the group, so that the orphans do
+// not survive this process. The exit status is in cmd.ProcessState.
 func (g *Group) Wait(cmd *exec.Cmd) {
 	registry.wait(cmd)
 	if g.HasOrphans() {
@@ -119,10 +119,10 @@ func (g *Group) Wait(cmd *exec.Cmd) {
 	g.release()
 }
 
-// Terminate sends SIGTERM to the group.
+// Terminate sends SIGTERM to the group. It does nothing after Wait.
 func (g *Group) Terminate() { g.signal(syscall.SIGTERM) }
 
-// Kill sends SIGKILL to the group. It does nothing after the end of the group.
+// Kill sends SIGKILL to the group. It does nothing after Wait.
 func (g *Group) Kill() { g.signal(syscall.SIGKILL) }
 
 func (g *Group) signal(sig syscall.Signal) {
@@ -148,7 +148,7 @@ func (g *Group) release() {
 }
 
 // HasOrphans reports whether descendants of the child run outside of its group. It must be called
-// after the child has ended.
+// after the child has ended, and returns false on systems other than Linux.
 func (g *Group) HasOrphans() bool { return hasOrphans(g.envMarker) }
 
 // KillOrphans ends the descendants of the child outside of its group: it sends SIGTERM, and SIGKILL

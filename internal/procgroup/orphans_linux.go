@@ -35,7 +35,7 @@ func killOrphans(marker string, grace time.Duration) {
 		pause := time.Millisecond
 		for len(left) > 0 && time.Now().Before(deadline) {
 			for _, p := range left {
-				if sent[p] != step.signal { // p may have started after the last search
+				if sent[p] != step.signal { // not yet signalled in this step
 					sent[p] = step.signal
 					p.signal(step.signal)
 				}
@@ -50,8 +50,8 @@ func killOrphans(marker string, grace time.Duration) {
 // orphans returns the orphans of the child with this marker, except zombies. It searches the
 // adopted children of this process and their descendants, but not the descendants of registered
 // children. A process is an orphan if its environment contains the marker and it descends from this
-// process, if it is in known (even if its ancestors have ended), or if one of its ancestors is an
-// orphan.
+// process (which is not checked if descentLimit returns 0), if it is in known (even if its
+// ancestors have ended), or if one of its ancestors is an orphan.
 func (r *childRegistry) orphans(marker string, known map[processKey]unix.Signal) []processKey {
 	children := make(map[int][]procInfo)
 	for _, p := range processes() {
@@ -100,8 +100,8 @@ func (p processKey) signal(sig unix.Signal) {
 // returns 0 if the limit cannot be lowered.
 //
 // The watchdog reads the limit from /proc/PID/limits, which is readable for all users. Processes
-// that use POSIX message queues keep at least three quarters of their limit. See
-// docs/decisions/035-containers-shutdown-and-isolation.md.
+// that use POSIX message queues keep at least three quarters of their limit or, if they had none,
+// of the default of the kernel. See docs/decisions/035-containers-shutdown-and-isolation.md.
 var descentLimit = sync.OnceValue(func() uint64 {
 	const usual, least = 819200, 4096 // bytes; usual is the default of the kernel
 	var limit unix.Rlimit

@@ -76,7 +76,7 @@ func scanAll() []procInfo {
 }
 
 // readProc reads the beginning of /proc/PID/stat: the needed fields lie within 500 bytes. An
-// [os.File] would need twice as many system calls, and allocations.
+// [os.File] would need twice as many system calls, and would allocate.
 func readProc(pid int) (procInfo, bool) {
 	var text [512]byte
 	var fd, n int

@@ -13,7 +13,8 @@ import (
 // BecomeSubreaper makes this process, instead of process 1, the parent of the orphans of its
 // children, so that they can be found and ended together with the child; see [Group]. It reaps the
 // orphans that end, until stop is called. If this process is process 1, it is the parent of orphans
-// anyway, and must reap them.
+// anyway, and must reap them. Where neither is the case, before Linux 3.4, BecomeSubreaper does
+// nothing.
 //
 // Once BecomeSubreaper is called, this process must start all its children with [Start].
 func BecomeSubreaper() (stop func()) {
