@@ -51,7 +51,7 @@ func TestStalledResponses_F_SEC_9(t *testing.T) {
 	for range all - fit {
 		a := <-ended
 		if a.Err == nil || !strings.Contains(a.Err.Error(),
-			"messages from this backend that are not complete may have 16777216 bytes together") {
+			"incomplete messages from this backend may have at most 16777216 bytes together") {
 			t.Errorf("ended with %v, %s", a.Err, a.Raw())
 		}
 		if held := s.receiveQuota.InUse(); held > 16<<20 {

@@ -66,7 +66,7 @@ func bySize(b *testing.B, of func(b *testing.B, n int) func() error) {
 	}
 }
 
-// BenchmarkLines measures reading a message from a pipe and parsing it, without the system call.
+// BenchmarkLines measures reading and parsing a message, without a system call.
 func BenchmarkLines(b *testing.B) {
 	bySize(b, func(_ *testing.B, n int) func() error {
 		l := readerOfLines(n)
@@ -83,7 +83,7 @@ func BenchmarkWriteQueue(b *testing.B) {
 }
 
 // Reading allocates new chunks and one small object for each line; writing allocates nothing. The
-// bounds are the current allocations, and one or two more.
+// bounds exceed the current number of allocations only slightly.
 func TestAllocations(t *testing.T) {
 	check := func(what string, n int, max float64, do func() error) {
 		t.Helper()

@@ -58,7 +58,8 @@ func NewLineReader(r io.Reader, o LineOptions) *LineReader {
 
 // next returns the next line without its line end, CR LF or LF; the last line of the stream needs
 // no line end. A line that exceeds the limit or the quota is skipped and reported as an
-// *OversizedError. At the end of the stream the method next returns io.EOF.
+// *OversizedError. At the end of the stream the method next returns the error of the last read,
+// io.EOF if the stream ended in an orderly way.
 func (l *LineReader) next() ([]byte, error) {
 	scanned := 0
 	for {
@@ -170,13 +171,13 @@ func NewOversizedError(text []byte, limit int) *OversizedError {
 }
 
 // CopyHead returns a copy of the beginning of a text that is too long: at most one byte more than
-// limit. text may be incomplete.
+// limit, and at most maxMalformed bytes. text may be incomplete.
 func CopyHead(text []byte, limit int) []byte {
 	return bytes.Clone(text[:min(len(text), maxMalformed, limit+1)])
 }
 
 // skipLine reads to the end of a line that is too long. It returns an *OversizedError with the
-// beginning of the line and the message id in it.
+// beginning of the line and the id of the message in the line.
 func (l *LineReader) skipLine() error {
 	head := CopyHead(slices.Concat(l.head, l.buf), l.limit)
 	over := &OversizedError{Head: head, Reason: l.quotaErr}
@@ -202,8 +203,9 @@ func (l *LineReader) skipLine() error {
 	return over
 }
 
-// ReadMessage returns the message in the next line that is not blank. It implements Read for every
-// Conn over pipes.
+// ReadMessage returns the message in the next line that is not blank. A line that is too long or
+// not a message is reported as a [*MalformedError]. ReadMessage implements Read for every Conn over
+// pipes.
 func (l *LineReader) ReadMessage() (wire.Message, error) {
 	for {
 		line, err := l.next()

@@ -345,7 +345,7 @@ func TestLinesOfAllLengthsMayBeKept(t *testing.T) {
 	}
 }
 
-// A chunkedReader returns a fixed number of bytes at a time.
+// A chunkedReader returns at most size() bytes at a time.
 type chunkedReader struct {
 	r    io.Reader
 	size func() int

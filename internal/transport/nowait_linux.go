@@ -11,10 +11,10 @@ import (
 // blocking, or fail with EAGAIN if no byte can be transferred. The functions must not be called
 // concurrently.
 //
-// Each call passes RWF_NOWAIT to the kernel. Other processes can change the mode of the open pipe,
-// but not this flag. The call therefore never blocks, and the runtime need not be notified of a
-// blocking call, which would be half of the cost of a call. See
-// docs/decisions/027-nonblocking-pipe-io.md.
+// Each call passes RWF_NOWAIT to the kernel, if the kernel supports it; see noWait. Other processes
+// can change the mode of the open pipe, but not this flag. With the flag, the call never blocks,
+// and the runtime need not be notified of a blocking call, which would be half of the cost of a
+// call. See docs/decisions/027-nonblocking-pipe-io.md.
 func readNoWait() func(uintptr, []byte) (int, error) {
 	return noWait(unix.SYS_PREADV2, syscall.Read)
 }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A regular file may be in non-blocking mode, but its reads still block, and it cannot be polled.
-// Reading used to end at the first page that was not in memory.
+// A regular file may be in non-blocking mode, but its reads still block, and it cannot be polled. A
+// reader that polls it would end at the first page that is not in memory.
 func TestStdioReadsANonblockingFile(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/in")
 	if err != nil {

@@ -12,7 +12,8 @@ func TrimBOM(text []byte) []byte { return bytes.TrimPrefix(text, byteOrderMark) 
 
 // ReadText reads r to its end, or to one byte more than limit. announced is the announced length of
 // the text; -1 = unknown. ReadText first allocates at most trusted bytes, and later at most four
-// times the bytes that have arrived, so that a false announcement does not waste memory.
+// times the bytes that have arrived, so that a false announcement does not waste memory. It fails
+// with the error of r or of lease, and then returns the text that it has read.
 //
 // lease counts the allocated bytes; nil = not counted. The caller releases the lease.
 func ReadText(

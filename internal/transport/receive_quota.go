@@ -36,7 +36,7 @@ func (q *ReceiveQuota) acquire(n int64) error {
 			of = "this backend"
 		}
 		return &UnreadableError{fmt.Sprintf(
-			"messages from %s that are not complete may have %d bytes together: try again later",
+			"incomplete messages from %s may have at most %d bytes together: try again later",
 			of, q.limit)}
 	}
 	err := q.parent.acquire(n)

@@ -3,9 +3,8 @@
 // that several transports share: lines of text, write queues, and limits of received bytes. Package
 // child connects to child processes; package httpclient connects to HTTP servers.
 //
-// A Conn reads and writes messages. It does not match responses to requests, has no sessions, and
-// keeps no protocol state beyond the needs of its transport. Package peer provides these functions
-// for all transports.
+// A Conn reads and writes messages, and keeps no protocol state beyond the needs of its transport.
+// Package peer matches responses to requests for all transports.
 //
 // No transport waits for a remote side that does not read: see [Writer].
 package transport
@@ -37,9 +36,10 @@ type Conn interface {
 // consists only of a Writer.
 type Writer interface {
 	// Write sends m and returns at once. The Conn queues the bytes that the remote side does not
-	// read immediately, up to a limit; when the limit is reached, Write fails with [ErrFull]. After
-	// the end of the connection it fails with [ErrClosed], which may wrap the reason. relatedTo is
-	// the id of the request to which m belongs (for example because m cancels it or responds to
+	// read immediately, up to a limit. When the limit is reached, Write fails with [ErrFull]. After
+	// the end of the connection it fails with an error that wraps [ErrClosed], or returns nil
+	// because Read reports the end. A transport may reject messages for further reasons. relatedTo
+	// is the id of the request to which m belongs (for example because m cancels it or responds to
 	// it), for transports that have a stream for each request; "" = none. A nil error does not mean
 	// that m has arrived.
 	Write(m wire.Message, relatedTo wire.ID) error
@@ -50,7 +50,8 @@ type Writer interface {
 	Close() error
 }
 
-// ErrClosed is returned by a Conn that was closed by this side.
+// ErrClosed is returned by Read after Close. Errors of Write after the end of the connection wrap
+// it.
 var ErrClosed = errors.New("connection closed")
 
 // ErrFull is returned by Write when the bytes that the remote side has not read have reached the
@@ -72,10 +73,11 @@ type MalformedError struct {
 func (e *MalformedError) Error() string { return e.Err.Message }
 
 // A CallLostError is the error of a request that will get no response. Read returns it when a
-// request is lost and the connection stays open. Package peer also makes it for the calls in flight
-// when a connection ends, and package backends for calls that were not sent.
+// request is lost and the connection stays open. Package peer also creates it for the calls in
+// flight when a connection ends; packages backends and gateway create it for calls that were not
+// sent or whose response is lost.
 type CallLostError struct {
-	ID         wire.ID // id of the lost request; "" = the request was not sent
+	ID         wire.ID // id of the lost request; "" = not sent or not known
 	Err        error   // reason
 	MayHaveRun bool    // whether the remote side may have acted upon the request
 }
@@ -130,16 +132,17 @@ func (o *OversizedError) LostReason(limit int) error {
 
 // ResponseTooLong returns the error of a request whose response has more than limit bytes.
 func ResponseTooLong(limit int) error {
-	return fmt.Errorf("the answer is longer than limits.message, %d bytes", limit)
+	return fmt.Errorf("the answer is longer than limits.message (%d bytes)", limit)
 }
 
 func messageTooLong(limit int) *wire.Error {
 	return wire.Errorf(wire.CodeInvalidRequest,
-		"Invalid request: the message is longer than limits.message, %d bytes", limit)
+		"Invalid request: the message is longer than limits.message (%d bytes)", limit)
 }
 
 // An UnreadableError is returned for a message that cannot be read, because the content coding of
-// the body is not supported, or a ReceiveQuota is exhausted.
+// the body is not supported, the decompressed body is too long in relation to the compressed body,
+// or a ReceiveQuota is exhausted.
 type UnreadableError struct{ Reason string }
 
 func (e *UnreadableError) Error() string { return e.Reason }

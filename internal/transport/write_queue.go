@@ -82,8 +82,8 @@ const maxCoalesced = 32 << 10
 // minUncopied is the minimum length, in bytes, of a slice that is queued without a copy.
 const minUncopied = 4 << 10
 
-// Send writes or queues m. It fails with [ErrFull] if the queued bytes have reached the limit, or
-// with the error of an earlier write that has failed.
+// Send writes or queues m. It fails with [ErrFull] if the queued bytes have reached the limit, with
+// [ErrClosed] after Close, or with the error of a write that has failed.
 func (q *WriteQueue) Send(m wire.Message) error {
 	line := m.OneLine().Raw()
 	q.mu.Lock()
@@ -168,7 +168,8 @@ func (q *WriteQueue) releaseLocked() {
 	q.coalesced = q.coalesced[:0]
 }
 
-// write tries to write b without blocking and returns the number of bytes written.
+// write tries to write b without blocking and returns the number of bytes written. It stores an
+// error in err.
 func (q *WriteQueue) write(b []byte) int {
 	n, err := q.try(b)
 	if err != nil {

@@ -41,9 +41,10 @@ type Command struct {
 }
 
 // A Process is the Conn to a child process. When the process ends for any reason, the rest of its
-// process group is killed, and Read returns an [*ExitError] after all output of the process. On
-// Linux, if this process is a subreaper (see [procgroup.BecomeSubreaper]), orphans that have left
-// the group are terminated, too: with SIGTERM, and with SIGKILL after Grace.
+// process group is killed, and Read returns an [*ExitError] after all output of the process, or
+// [transport.ErrClosed] after Close. On Linux, if this process is a subreaper (see
+// [procgroup.BecomeSubreaper]), orphans that have left the group are terminated, too: with SIGTERM,
+// and with SIGKILL after Grace.
 type Process struct {
 	cmd          *exec.Cmd
 	group        *procgroup.Group
@@ -138,7 +139,9 @@ func (p *Process) start() (err error) {
 }
 
 // pipeDrainTimeout is the time for which the pipes are read after the end of the process. The pipes
-// already contain all its output, but an orphan may hold them open.
+// already contain all its output, but an orphan may hold them open. The same time is the pause
+// before each signal of escalate, and the time that a process has to end after the end of its
+// stdout.
 const pipeDrainTimeout = 500 * time.Millisecond
 
 // wait reaps the process and ends its descendants.
@@ -168,7 +171,7 @@ func (p *Process) Read() (wire.Message, wire.ID, error) {
 		return m, "", transport.ErrClosed
 	case p.notReading.Load():
 		return m, "", fmt.Errorf(
-			"it does not read: for %v it has taken nothing of what it was sent, nor said anything",
+			"it does not read: for %v it has neither read from its stdin nor written to its stdout",
 			p.stallTimeout)
 	}
 	return m, "", p.exitReason(err)
@@ -203,8 +206,8 @@ func exitStatus(s *os.ProcessState) string {
 	return s.String()
 }
 
-// Write sends m. It returns nil if the child has closed its stdin: the child has ended or is about
-// to end, and Read reports the end.
+// Write sends m. It fails only if the queue is full or after Close. If the child has closed its
+// stdin, it returns nil: the child has ended or will be ended, and Read reports the end.
 func (p *Process) Write(m wire.Message, _ wire.ID) error {
 	err := p.queue.Send(m)
 	if err == nil || errors.Is(err, transport.ErrFull) || p.closed.Load() {

@@ -93,7 +93,7 @@ func TestSTART04ExitErrorContainsExitCodeAndStderr(t *testing.T) {
 	}
 }
 
-// The cause of the end precedes a stack trace.
+// The text of stderr begins with the line that mentions an error, even if a stack trace follows.
 func TestStderrTailBeginsWithTheCause(t *testing.T) {
 	for _, cause := range []string{
 		"Error: Cannot find module 'x'", "panic: runtime error: index out of range",
@@ -361,7 +361,7 @@ func TestStartErrors(t *testing.T) {
 			`command "no-such-command" is in no directory of its PATH`},
 		{"no-such-command", "X=", `command "no-such-command" is in no directory of its PATH (`},
 		{filepath.Join(dir, "none"), "", `does not exist`},
-		{file, "", `may not be executed`},
+		{file, "", `cannot be executed`},
 		{"sh -c 'echo x'", "PATH=/bin:/usr/bin",
 			`command "sh -c 'echo x'" is in no directory of its PATH (/bin:/usr/bin): "sh" is a program, what follows it belongs in args`},
 		{"/bin/sh -c true", "", `"/bin/sh" is a program, what follows it belongs in args`},
@@ -504,7 +504,8 @@ func TestAChildThatIsStoppedIsEnded(t *testing.T) {
 	}
 }
 
-// The error of a child that goes into the background mentions the remaining process.
+// The error of a child that goes into the background does not mention a process that remains in the
+// group, because the process is killed.
 func TestExitErrorOfADaemon(t *testing.T) {
 	p := spawn(t, shell(say+"say 1; sleep 60 & exit 0"))
 	readNumber(t, p)
@@ -523,8 +524,8 @@ func TestStartErrorWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// FRAME-08: the connection to a child that does not read ends with an error about that. A child
-// that has read everything may be busy for any time.
+// FRAME-08: the connection to a child that does not read ends with an error that reports this. A
+// child that has read everything may be busy for any time.
 func TestFRAME08AChildThatDoesNotReadIsDisconnected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")

@@ -15,10 +15,10 @@ import (
 	"unicode"
 )
 
-// lookPath returns the file of a command. A bare name is looked up in the PATH of the child, which
-// the configuration can set, and not in the PATH of this process. A relative path is relative to
-// the directory in which the child runs. If name is a whole command line, the error reports this
-// mistake.
+// lookPath returns the file of a command. A bare name is looked up in the PATH of env, the
+// environment of the child, or, if env has none, in the PATH of this process or defaultPath. A
+// relative path is relative to the directory in which the child runs. If name is a whole command
+// line, the error reports this mistake.
 func lookPath(name, dir string, env []string) (string, error) {
 	path, err := resolve(name, dir, env)
 	if first, _, line := strings.Cut(strings.TrimSpace(name), " "); err != nil && line {
@@ -59,7 +59,8 @@ func resolve(name, dir string, env []string) (string, error) {
 	return searchDirs(name, path, env)
 }
 
-// searchPath returns the PATH in env, or the PATH of this process if env has none.
+// searchPath returns the PATH in env, or the PATH of this process if env has none. ok is false if
+// there is neither.
 func searchPath(env []string) (path string, ok bool) {
 	if path, ok = lookupEnv(env, "PATH"); ok {
 		return path, true
@@ -169,7 +170,7 @@ func explainLookError(path string, err error) (string, error) {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
 			return "", fmt.Errorf("command %q does not exist", e.Name)
 		case errors.Is(err, os.ErrPermission):
-			return "", fmt.Errorf("command %q may not be executed", e.Name)
+			return "", fmt.Errorf("command %q cannot be executed", e.Name)
 		}
 	}
 	return path, err

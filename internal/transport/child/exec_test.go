@@ -32,7 +32,7 @@ func TestPathInError_F_CLI_7(t *testing.T) {
 		"F-CLI-7 control characters": {"npx", []string{"PATH=/a\x1b[31m\n:/b"},
 			`(/a?[31m?:/b): install`},
 		"F-CLI-7 a file that cannot run": {"plain", []string{"PATH=/none:" + dir},
-			`command "` + dir + `/plain" may not be executed`},
+			`command "` + dir + `/plain" cannot be executed`},
 		"F-CLI-7 the home of the gateway": {"npx", []string{"PATH=" + os.Getenv("HOME") + "/none"},
 			`(~/none): install`},
 	} {

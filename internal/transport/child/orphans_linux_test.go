@@ -101,7 +101,7 @@ func TestExitErrorMentionsAnOrphan(t *testing.T) {
 		return
 	}
 	file := filepath.Join(t.TempDir(), "pid")
-	// the child must not end before
+	// the child must not end before its orphan has written the file
 	daemon := proctest.Detached(file, proctest.Sleep) + "until [ -s " + file +
 		" ]; do sleep 0.01; done; "
 	for script, want := range map[string]string{

@@ -112,7 +112,7 @@ func (l *stderrTail) String() string {
 	return strings.Join(l.lines, " | ")
 }
 
-// An ExitError describes the end of a child process.
+// An ExitError describes the end of a child process or of its stdout.
 type ExitError struct {
 	Status    string        // such as "exit 127" or "signal: killed"
 	Stderr    string        // last lines of stderr

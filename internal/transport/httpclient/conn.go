@@ -37,7 +37,7 @@ type Options struct {
 }
 
 const (
-	maxOpen         = 4096     // messages being sent; exceeds the calls of one client
+	maxOpen         = 4096     // messages being sent; exceeds the default of limits.in_flight
 	maxPendingBytes = 64 << 20 // Write fails at this number of bytes being sent
 )
 
@@ -131,7 +131,8 @@ type readResult struct {
 	err       error
 }
 
-// Read returns the next message or error that was passed to deliver.
+// Read returns the next message or error that was passed to deliver, the reason for the end of the
+// connection, or, after Close, ErrClosed.
 func (c *httpConn) Read() (wire.Message, wire.ID, error) {
 	select {
 	case <-c.closed:
@@ -156,7 +157,8 @@ func (c *httpConn) deliver(r readResult) {
 	}
 }
 
-// Write starts to send m. relatedTo is the request that m cancels, if m is a cancellation.
+// Write starts to send m. relatedTo is the request that m cancels, if m is a cancellation. Write
+// fails if m is a batch, if the connection has ended, or if too many messages are being sent.
 func (c *httpConn) Write(m wire.Message, relatedTo wire.ID) error {
 	p := &outgoingPost{c: c, m: m, written: make(chan struct{})}
 	switch m.Kind() {
@@ -193,7 +195,8 @@ func closedError(reason error) error {
 	return fmt.Errorf("%w: %w", transport.ErrClosed, reason)
 }
 
-// errTooManyMessages differs from ErrFull, because the server does read its messages.
+// errTooManyMessages differs from ErrFull, because ErrFull would end the connection, and the server
+// does read its messages.
 var errTooManyMessages = errors.New("too many messages are under way to the server")
 
 // fullLocked reports whether another message of this kind would exceed the bounds. For
@@ -267,8 +270,8 @@ func (c *httpConn) runPosts(p *outgoingPost) {
 	}
 }
 
-// becomeIdle records that p has been sent, and reports whether the goroutine should wait for
-// another message.
+// becomeIdle records that p is no longer being sent, and reports whether the goroutine should wait
+// for another message.
 func (c *httpConn) becomeIdle(p *outgoingPost) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

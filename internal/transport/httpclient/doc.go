@@ -3,8 +3,8 @@
 // the HTTP+SSE transport of revision 2024-11-05 ([DialHTTPSSE]).
 //
 // A Conn retries a message only if it was certainly not executed or is idempotent, resumes broken
-// streams, and notices when the server has lost the session. It does not reconnect, choose a
-// transport, or show header values and other secrets in errors.
+// streams of servers with sessions, and notices when the server has lost the session. It does not
+// reconnect, choose a transport, or show header values and other secrets in errors.
 //
 // Locks: httpConn.mu guards the state of a Conn. It is never held while a request is sent or a
 // result is passed to Read.

@@ -25,10 +25,11 @@ const maxCodings = 3
 // errRatio is the read error of a compressed body that exceeds maxRatio.
 var errRatio = &transport.UnreadableError{Reason: fmt.Sprintf(
 	"the compressed body is more than %d times as long when it is decompressed: "+
-		"let the server send it as it is", maxRatio)}
+		"let the server send it uncompressed", maxRatio)}
 
 // decode replaces the body of a response by its decoded content: some servers use content codings
-// although only identity was requested. If a coding is not supported, reading the body fails.
+// although only identity was requested. If a coding is not supported, or there are more than
+// maxCodings, reading the body fails.
 func decode(resp *http.Response, limit int) {
 	var codings []string
 	for _, line := range resp.Header.Values("Content-Encoding") {
@@ -50,14 +51,14 @@ func decode(resp *http.Response, limit int) {
 		case i == maxCodings:
 			text = errReader{&transport.UnreadableError{Reason: fmt.Sprintf(
 				"the body has more than %d codings (Content-Encoding): "+
-					"let the server send it as it is", maxCodings)}}
+					"let the server send it without Content-Encoding", maxCodings)}}
 		case coding == "gzip" || coding == "x-gzip" || coding == "deflate":
 			text = &decompressor{coding: coding, limit: limit, source: meteredReader{r: text}}
 			continue
 		default:
 			text = errReader{&transport.UnreadableError{Reason: fmt.Sprintf(
-				"the body has the Content-Encoding %q, which cannot be read here and was not "+
-					"asked for: let the server, or the proxy before it, send it as it is",
+				"the body has the Content-Encoding %q, which the gateway neither supports nor "+
+					"requests: let the server, or the proxy in front of it, send it uncompressed",
 				truncateCoding(coding))}}
 		}
 		break

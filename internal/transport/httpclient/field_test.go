@@ -286,7 +286,8 @@ func TestSSEBrokenPostAndStream_F_HTTP_9(t *testing.T) {
 	})
 }
 
-// An event of type error is the response if it has the id of the request.
+// An event of type error is the response if it contains an error with the id of the request or
+// without an id.
 func TestHTTPErrorEvents_F_HTTP_10(t *testing.T) {
 	const failure = `"error":{"code":-32001,"message":"m"}}`
 	for _, tt := range []struct{ name, data, want, lost string }{

@@ -182,7 +182,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// A checkingReader reads a Conn to its end and checks its promises.
+// A checkingReader reads a Conn to its end and checks the results of Read.
 type checkingReader struct {
 	t              *testing.T
 	limit          int

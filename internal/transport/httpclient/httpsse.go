@@ -16,11 +16,11 @@ import (
 )
 
 // DialHTTPSSE returns the Conn to a server of the transport HTTP+SSE, which revision 2024-11-05
-// defined before streamable HTTP. It only checks the URL. The first call of Write opens the
-// server's stream of events. On this stream the server first sends the endpoint for the POSTs, and
-// then all its messages. Written messages wait for the endpoint. If there is no stream, or no
-// endpoint within a minute, the requests among them fail with a CallLostError, and the connection
-// ends.
+// defined before streamable HTTP. It only checks the URL and reads the files of o.TLS. The first
+// call of Write opens the server's stream of events. On this stream the server first sends the
+// endpoint for the POSTs, and then all its messages. Written messages wait for the endpoint. If
+// there is no stream, or no endpoint within a minute, the written requests fail with a
+// CallLostError, and the connection ends.
 //
 // An endpoint on another origin than the stream is rejected, because the headers and messages are
 // not meant for other servers. A second endpoint is ignored. A message that arrives before the
@@ -57,8 +57,8 @@ type httpSSEConn struct {
 	accepted bool        // a POST was accepted; guarded by httpConn.mu
 }
 
-// Write starts to send m. The first call opens the stream: an error of the stream can now be
-// reported as the error of a message.
+// Write starts to send m. The first call that succeeds opens the stream: from then on an error of
+// the stream can be reported as the error of a message.
 func (c *httpSSEConn) Write(m wire.Message, relatedTo wire.ID) error {
 	err := c.httpConn.Write(m, relatedTo)
 	if err == nil {

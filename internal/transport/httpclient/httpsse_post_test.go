@@ -224,7 +224,7 @@ func TestSSECancel(t *testing.T) {
 	})
 }
 
-// Accepted messages no longer count.
+// Accepted messages no longer count as messages being sent.
 func TestSSEWriteIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)

@@ -60,16 +60,16 @@ func TestHTTPLost(t *testing.T) {
 		}, "the answer is not a message: Invalid request", true},
 		{"too long", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			writeResult(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
-		}, "the answer is longer than limits.message, 1048576 bytes", true},
+		}, "the answer is longer than limits.message (1048576 bytes)", true},
 		{"too long, length unknown", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			w.(http.Flusher).Flush()
 			writeResult(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
-		}, "the answer is longer than limits.message, 1048576 bytes", true},
+		}, "the answer is longer than limits.message (1048576 bytes)", true},
 		{"too long an event", func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			writeStream(w,
 				messageEvent(resultOf(m, string(wire.Quote(strings.Repeat("x", 1<<20))))))
 			blockUntilAborted(r)
-		}, "the answer is longer than limits.message, 1048576 bytes", true},
+		}, "the answer is longer than limits.message (1048576 bytes)", true},
 		{"connection broken",
 			func(http.ResponseWriter, *http.Request, wire.Message) { abortConnection() },
 			"the connection broke before the answer: EOF", true},

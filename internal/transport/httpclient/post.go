@@ -26,7 +26,7 @@ type outgoingPost struct {
 	ctx         context.Context
 	cancel      context.CancelFunc
 	waitFor     <-chan struct{} // closed when p may be sent; nil = at once
-	accepted    chan struct{}   // closed by unblockNext; nil = p is not a notification
+	accepted    chan struct{}   // closed by unblockNext; nil = no message waits for p
 	onAccepted  func()          // called when p was accepted or has failed; may be nil
 	unblockOnce sync.Once       // guards unblockNext
 	written     chan struct{}   // closed when p has been written, or will not be written
@@ -107,7 +107,7 @@ func (p *outgoingPost) waitTurn() {
 	}
 }
 
-// unblockNext permits the sending of the messages that wait for p.
+// unblockNext permits the sending of the messages that wait for p, and calls onAccepted.
 func (p *outgoingPost) unblockNext() {
 	p.unblockOnce.Do(func() {
 		if p.accepted != nil {
@@ -119,7 +119,8 @@ func (p *outgoingPost) unblockNext() {
 	})
 }
 
-// prepare marks p as sent and returns the headers of p. It returns false if p was cancelled.
+// prepare marks p as sent and returns the headers of p. It returns false if p was cancelled or the
+// connection has ended.
 func (p *outgoingPost) prepare() (header http.Header, ok bool) {
 	if !p.markSent() {
 		return nil, false
@@ -130,7 +131,8 @@ func (p *outgoingPost) prepare() (header http.Header, ok bool) {
 	return header, true
 }
 
-// markSent marks p as sent unless p was cancelled, and reports whether p is marked.
+// markSent marks p as sent, unless p was cancelled or the connection has ended, and reports whether
+// p is marked.
 func (p *outgoingPost) markSent() bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -138,7 +140,7 @@ func (p *outgoingPost) markSent() bool {
 	return p.sent
 }
 
-// readBody reads the body of the HTTP response and processes the messages in the body, which may
+// readBody reads the body of the HTTP response and processes the messages in the body. The body may
 // contain more than the response to p. It returns false if the body cannot be read or p is
 // completed.
 func (p *outgoingPost) readBody(resp *http.Response) (body []byte, ok bool) {
@@ -159,8 +161,8 @@ func (p *outgoingPost) readBody(resp *http.Response) (body []byte, ok bool) {
 	return body, err == nil && !p.completed
 }
 
-// failUnreadable completes p because the body cannot be read: its content coding is not supported,
-// or the quota is exhausted.
+// failUnreadable completes p because the body cannot be read; see [transport.UnreadableError]. A
+// notification or response with a status below 300 has been accepted.
 func (p *outgoingPost) failUnreadable(resp *http.Response, err error) {
 	switch {
 	case resp.StatusCode >= 300:
@@ -176,7 +178,8 @@ func isUnreadable(err error) bool {
 	return is
 }
 
-// finishUnanswered completes p because body contained no response to it.
+// finishUnanswered completes p because body contained no response to p. A notification or response
+// with a status below 300 has been accepted and needs no response.
 func (p *outgoingPost) finishUnanswered(resp *http.Response, body []byte) {
 	if p.id == "" && resp.StatusCode < 300 {
 		return
@@ -233,7 +236,7 @@ var errBodyTooLong = errors.New("too long")
 // response before it has arrived.
 const maxTrustedLength = 2 << 20
 
-// readBody reads a body of at most limit bytes.
+// readBody reads a body of at most limit bytes. It fails with errBodyTooLong if the body is longer.
 func readBody(resp *http.Response, limit int, quota *transport.ReceiveQuota) ([]byte, error) {
 	if resp.ContentLength > int64(limit) {
 		return nil, errBodyTooLong
@@ -255,7 +258,7 @@ func readBody(resp *http.Response, limit int, quota *transport.ReceiveQuota) ([]
 }
 
 // failUnanswered completes p without a response: a request fails; for any other message the error
-// is logged.
+// is logged. If the connection has ended, the reason for the end replaces err.
 func (p *outgoingPost) failUnanswered(err error, mayHaveRun bool) {
 	if cause := context.Cause(p.c.ctx); cause != nil {
 		err = cause
@@ -266,7 +269,7 @@ func (p *outgoingPost) failUnanswered(err error, mayHaveRun bool) {
 	p.fail(err, mayHaveRun)
 }
 
-// fail passes a CallLostError for p to Read, unless p is already completed.
+// fail passes a CallLostError for p to Read, unless claim returns false or the Conn was closed.
 func (p *outgoingPost) fail(err error, mayHaveRun bool) {
 	if p.claim() && err != transport.ErrClosed {
 		lost := &transport.CallLostError{ID: p.id, Err: err, MayHaveRun: mayHaveRun}
@@ -274,8 +277,10 @@ func (p *outgoingPost) fail(err error, mayHaveRun bool) {
 	}
 }
 
-// claim completes p: it removes the request from the table of open requests. It returns true if the
-// caller must pass the outcome to Read: once for a request, and not if the request was cancelled.
+// claim marks p as completed and removes its request from the table of open requests. It returns
+// true if the caller must pass the outcome to Read. It returns false for a later claim, for a
+// request that was cancelled or whose response arrived on another stream, and for a message without
+// an id.
 func (p *outgoingPost) claim() bool {
 	p.completed = true
 	if p.id == "" {

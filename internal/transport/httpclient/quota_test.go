@@ -13,7 +13,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// bytes of a response; a few of them exhaust the quota of these tests
+// quotaQuarter is the length of a response in bytes. A few such responses exhaust the quota.
 const quotaQuarter = 256 << 10
 
 // wantQuotaExceeded reads the CallLostError of a request that exceeds the quota.
@@ -22,7 +22,7 @@ func (c *client) wantQuotaExceeded() {
 	_, _, err := c.Read()
 	if lost, is := errors.AsType[*transport.CallLostError](err); !is ||
 		!strings.Contains(lost.Error(),
-			"the answer cannot be read: messages from this backend that are not complete may have") {
+			"the answer cannot be read: incomplete messages from this backend may have at most") {
 		c.Errorf("got %v", err)
 	}
 }

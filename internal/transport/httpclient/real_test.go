@@ -18,8 +18,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A realServer has two tools: echo, and grow, which adds a tool, so that the server sends
-// tools/list_changed.
+// A realServer starts a server with at least two tools: echo, and grow, which adds a tool, so that
+// the server sends tools/list_changed.
 type realServer func() http.Handler
 
 func goSDK(handler func(*gosdk.Server) http.Handler) realServer {

@@ -62,7 +62,7 @@ func (r *retryPolicy) beforeRetry(*http.Request) error {
 }
 
 // shouldRetry is a retryablehttp.CheckRetry. It replaces the default of the library, which retries
-// a POST on every 5xx.
+// a POST on every 5xx except 501.
 func (r *retryPolicy) shouldRetry(
 	ctx context.Context, resp *http.Response, err error,
 ) (bool, error) {
@@ -104,10 +104,11 @@ func isRetryLater(resp *http.Response) bool {
 	return false
 }
 
-// provesNotExecuted reports whether a response proves that the request was not executed. 503
-// without Retry-After proves nothing, because a proxy also sends 503 when its connection to the
-// server breaks. 400 proves nothing, because some servers send it for any failure. 408, 409, 422
-// and 424 prove nothing, because a server may send them after it has begun to execute the request.
+// provesNotExecuted reports whether a response proves that the request was not executed. Proofs are
+// 501, 503 with Retry-After, and 300 to 499 except 400, 408, 409, 422 and 424. 503 without
+// Retry-After proves nothing, because a proxy also sends 503 when its connection to the server
+// breaks. 400 proves nothing, because some servers send it for any failure. 408, 409, 422 and 424
+// prove nothing, because a server may send them after it has begun to execute the request.
 func provesNotExecuted(resp *http.Response) bool {
 	switch code := resp.StatusCode; code {
 	case http.StatusBadRequest, http.StatusRequestTimeout, http.StatusConflict,

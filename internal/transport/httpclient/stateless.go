@@ -22,8 +22,8 @@ var errResponseNotAllowed = errors.New(
 	"a response cannot be sent: in this revision the server sends no requests")
 
 // DialStateless returns the Conn to a server of streamable HTTP as defined by the revisions without
-// sessions, that is, 2026-07-28 and later. It only checks the URL. If the server cannot be reached,
-// each request fails with a [*transport.CallLostError].
+// sessions, that is, 2026-07-28 and later. It only checks the URL and reads the files of o.TLS. If
+// the server cannot be reached, each request fails with a [*transport.CallLostError].
 //
 // Each request and notification is a POST of its own, with the headers of [Options].RequestHeaders.
 // There is no session, no GET and no DELETE, and a response cannot be written. Read returns the

@@ -156,15 +156,15 @@ func TestStatelessLost(t *testing.T) {
 				writeResult(w, m,
 					long)
 			},
-			"the answer is longer than limits.message, 1048576 bytes", true},
+			"the answer is longer than limits.message (1048576 bytes)", true},
 		{"too long, length unknown", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			w.(http.Flusher).Flush()
 			writeResult(w, m, long)
-		}, "the answer is longer than limits.message, 1048576 bytes", true},
+		}, "the answer is longer than limits.message (1048576 bytes)", true},
 		{"too long an event", func(w http.ResponseWriter, r *http.Request, m wire.Message) {
 			writeStream(w, messageEvent(resultOf(m, long)))
 			blockUntilAborted(r)
-		}, "the answer is longer than limits.message, 1048576 bytes", true},
+		}, "the answer is longer than limits.message (1048576 bytes)", true},
 	}
 	for _, method := range []string{"tools/call", "subscriptions/listen"} {
 		for _, tt := range tests {

@@ -83,7 +83,7 @@ func isSessionLost(status int, failure *wire.Error, hasID bool) bool {
 }
 
 // mentionsLostSession reports whether text, an error message in lower case, mentions an unknown
-// session.
+// session or a missing initialization.
 func mentionsLostSession(text string) bool {
 	return strings.Contains(text, "not initialized") || strings.Contains(text, "session") &&
 		containsAny(text, "not found", "no valid", "invalid", "expired", "unknown", "terminated",

@@ -40,7 +40,8 @@ const lingerTimeout = time.Second
 
 // readStream reads the stream of the HTTP response to p. If the stream breaks before the response
 // to p, readStream resumes the stream, provided that the events have ids ("Resumability and
-// Redelivery").
+// Redelivery"). It gives up after maxResumes attempts without an event, or when the server rejects
+// the attempt for good.
 func (c *streamable) readStream(p *outgoingPost, resp *http.Response) {
 	events := sse.NewReader(c.limit, c.quota)
 	handle, stop := p.eventHandler()
@@ -68,8 +69,9 @@ func (c *streamable) readStream(p *outgoingPost, resp *http.Response) {
 	}
 }
 
-// eventHandler returns a function that handles the events of the stream of p. lingerTimeout after
-// the response it cancels p, and so ends the stream, unless stop is called.
+// eventHandler returns a function that handles the events of the stream of p. Once p is completed,
+// this function starts a timer of lingerTimeout, which cancels p and so ends the stream. stop stops
+// the timer.
 func (p *outgoingPost) eventHandler() (
 	handle func(sse.Event, *transport.OversizedError), stop func() bool,
 ) {
@@ -148,7 +150,8 @@ func (c *streamable) startStandaloneStream() {
 }
 
 // readStandaloneStream reads the standalone stream until the connection ends, the server rejects
-// the stream for good, or the stream cannot be decoded. It reopens a stream that breaks.
+// the stream for good, or the stream cannot be decoded. It reopens a stream that breaks. If the
+// server has lost the session, readStandaloneStream ends the connection.
 func (c *streamable) readStandaloneStream() {
 	events := sse.NewReader(c.limit, c.quota)
 	opened := false
@@ -235,8 +238,8 @@ func (c *streamable) get(ctx context.Context, lastID string) (*http.Response, er
 	return c.openStream(ctx, header, &retryPolicy{})
 }
 
-// openStream opens a stream of events. If the server responds but does not send a stream of events,
-// the error is a *[StatusError].
+// openStream opens a stream of events. If the server responds, but not with status 200 and a stream
+// of events, the error is a *[StatusError].
 func (t *httpTarget) openStream(
 	ctx context.Context, header http.Header, retry *retryPolicy,
 ) (*http.Response, error) {

@@ -23,14 +23,15 @@ var ErrSessionLost = errors.New("the server has forgotten the session")
 // then try [DialHTTPSSE].
 var ErrNotStreamable = errors.New("this may be no server of streamable HTTP")
 
-// DialStreamable returns the Conn to a server of MCP's streamable HTTP transport, as defined by
-// the revisions with an initialize handshake, 2024-11-05 to 2025-11-25. It only checks the URL.
-// If the server cannot be reached, each request fails with a [*transport.CallLostError].
+// DialStreamable returns the Conn to a server of MCP's streamable HTTP transport, as defined by the
+// revisions with an initialize handshake, 2024-11-05 to 2025-11-25. It only checks the URL and
+// reads the files of o.TLS. If the server cannot be reached, each request fails with a
+// [*transport.CallLostError].
 //
-// Order: each message is a POST of its own. A message is sent only after the server has accepted
-// the previous notification, with two exceptions: a message waits at most half a minute, and
-// notifications/cancelled is sent as soon as the cancelled request has been written. The cancelled
-// request is then abandoned: Read returns no outcome of that request.
+// Order: each message is a POST of its own. A message is sent only after the server has accepted or
+// rejected the previous notification, with two exceptions: a message waits at most half a minute,
+// and notifications/cancelled is sent as soon as the cancelled request has been written. The
+// cancelled request is then abandoned: Read returns no outcome of that request.
 //
 // Session: the Conn takes the session id and the revision from the response to initialize and sends
 // them with every later message. When the server has accepted notifications/initialized, the Conn
@@ -46,8 +47,8 @@ var ErrNotStreamable = errors.New("this may be no server of streamable HTTP")
 //   - it is idempotent, such as tools/list, and the connection broke or a proxy responded with 502
 //     to 504.
 //
-// When the server has lost the session, every open request fails with a CallLostError within a
-// second, and Read ends with [ErrSessionLost]; see [IsUnknownSession].
+// When the server has lost the session, every open request that gets no response within a second
+// fails with a CallLostError, and Read ends with [ErrSessionLost]; see [IsUnknownSession].
 //
 // Errors show the status and the beginning of a body. They do not show header values, or the user,
 // password and query of the URL.
@@ -97,7 +98,8 @@ func (c *streamable) handleResponse(p *outgoingPost, resp *http.Response) {
 	}
 }
 
-// handleAccepted updates the state of the connection after p was accepted.
+// handleAccepted updates the state of the connection after p was accepted. After
+// notifications/initialized it waits, at most for standaloneTimeout, for the standalone stream.
 func (c *streamable) handleAccepted(p *outgoingPost, resp *http.Response) {
 	switch p.m.Method() {
 	case protocol.MethodInitialize:
@@ -145,7 +147,8 @@ func (c *streamable) setSession(session string) {
 	c.sessionID = session
 }
 
-// setRevision records the revision that the server has negotiated.
+// setRevision records the revision that the server has negotiated, unless it is not valid in a
+// header.
 func (c *streamable) setRevision(initialized wire.Message) {
 	revision := ""
 	wire.Members(initialized.Part(wire.PartResult), func(key string, value []byte, _ int) {
@@ -206,9 +209,9 @@ const (
 	maxPingResponse = 64 << 10
 )
 
-// knowsSession sends a ping in the session to find out whether the session exists. It returns
-// false, without a ping, if p is not a request or is itself a ping, or if max404Duration has
-// passed. It returns true if p is cancelled during the ping.
+// knowsSession sends a ping in the session, and reports whether the response contains a result. It
+// returns false, without a ping, if p is not a request or is itself a ping, or if max404Duration
+// has passed since first404. It returns true if p is cancelled during the ping.
 func (c *streamable) knowsSession(p *outgoingPost) bool {
 	if p.id == "" || p.m.Method() == protocol.MethodPing {
 		return false
@@ -249,7 +252,8 @@ func (c *streamable) knowsSession(p *outgoingPost) bool {
 	return hasResult() || p.ctx.Err() != nil
 }
 
-// clear404 records that the server has responded to p in the session.
+// clear404 records that the server has accepted p in the session, if p is a request other than a
+// ping.
 func (c *streamable) clear404(p *outgoingPost) {
 	if p.id == "" || p.m.Method() == protocol.MethodPing {
 		return

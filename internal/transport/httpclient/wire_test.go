@@ -129,7 +129,7 @@ func TestHTTPCodingOfAnError_F_HTTP_2(t *testing.T) {
 // Events of a compressed stream arrive when the server flushes them.
 func TestHTTPCodingOfStreams_F_HTTP_2(t *testing.T) {
 	for coding := range compressors {
-		for _, members := range []bool{false, true} { // each event is a gzip member of its own
+		for _, members := range []bool{false, true} { // true = each event is a gzip member
 			if members && !strings.EqualFold(coding, "gzip") {
 				continue
 			}
@@ -178,7 +178,7 @@ func TestHTTPDecompressionBombs_F_HTTP_2(t *testing.T) {
 	}
 	z.Close()
 	for kind, want := range map[string]string{
-		"application/json":  "the answer is longer than limits.message, 1048576 bytes",
+		"application/json":  "the answer is longer than limits.message (1048576 bytes)",
 		"text/event-stream": "more than 200 times as long",
 	} {
 		t.Run(kind, func(t *testing.T) {
