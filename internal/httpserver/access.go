@@ -31,7 +31,7 @@ func (r *accessPolicy) includes(principal principalID) bool {
 // multiPrincipal reports whether there are several principals, whose shares are limited.
 func (r *accessPolicy) multiPrincipal() bool { return len(r.tokens) > 1 }
 
-// initialAccess returns the policy given by the Options.
+// initialAccess returns the policy given by the Options. A single token has the principal 0.
 func (srv *Server) initialAccess() *accessPolicy {
 	r := &accessPolicy{origins: srv.opts.Origins, hosts: srv.opts.Hosts}
 	for _, token := range srv.opts.Tokens {
@@ -52,7 +52,9 @@ func (srv *Server) newPrincipal() principalID {
 
 // UpdateAccess replaces the tokens, origins and hosts. Sessions and requests of remaining tokens
 // continue. UpdateAccess closes the sessions and requests of removed tokens and, if the first token
-// is added, the sessions and requests without a token. It does not wait until they have ended.
+// is added, the sessions and requests without a token. A token that was the only token at the start
+// has the principal 0: if it is removed and no token remains, its sessions continue. UpdateAccess
+// does not wait for the end of what it closes.
 func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
 	srv.mu.Lock()
 	old := srv.access.Load()

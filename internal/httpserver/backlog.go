@@ -6,9 +6,9 @@ import (
 )
 
 // A backlogQuota limits the unsent bytes of all connected clients together. When the limit is
-// exceeded, it disconnects the client with the largest backlog. Callers add
-// differences instead of sizes. The order of differences does not matter, so that callers need not
-// hold a lock during add.
+// exceeded, it disconnects the client with the largest backlog, and further clients until the limit
+// is met. Callers add differences instead of sizes. The order of differences does not matter, so
+// that callers need not hold a lock during add.
 type backlogQuota struct {
 	limit int64
 
@@ -25,7 +25,8 @@ type backlog struct {
 	closed bool  // set before disconnect is called; then nothing is counted
 }
 
-// add adds delta to a backlog. It searches all backlogs only if the limit is exceeded.
+// add adds delta to a backlog. If the limit is then exceeded, it searches all backlogs and
+// disconnects clients.
 func (q *backlogQuota) add(b *backlog, delta int) {
 	if delta == 0 {
 		return

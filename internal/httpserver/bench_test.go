@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// startBenchServer starts a Server on loopback whose handlers respond at once, and returns its
-// URL.
+// startBenchServer starts an HTTP server for h on loopback, and returns the URL of its MCP
+// endpoint.
 func startBenchServer(b *testing.B, h http.Handler) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

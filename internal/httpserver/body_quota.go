@@ -116,7 +116,7 @@ func (a leaseReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// releaseLease releases the lease once all requests in the body are answered.
+// releaseLease releases the lease for the body of the requests of st, at most once.
 func (st *sseStream) releaseLease() {
 	if st.lease != nil {
 		st.lease.release()

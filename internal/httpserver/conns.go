@@ -100,7 +100,8 @@ func (t *connTracker) connContext(ctx context.Context, c net.Conn) context.Conte
 	return context.WithValue(ctx, connKey{}, info)
 }
 
-// markAdmitted marks the connection of a request as admitted.
+// markAdmitted marks the connection of a request as admitted, unless there are too many admitted
+// connections and none of them is idle.
 func markAdmitted(r *http.Request) {
 	info, _ := r.Context().Value(connKey{}).(*connInfo)
 	if info == nil || info.admitted.Load() {

@@ -6,7 +6,9 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-// sessionFromHeader returns the session in the header of a request without a body.
+// sessionFromHeader returns the session in the header of a request without a body. It returns an
+// error if the header is missing, the session is unknown, or the request has another generation or
+// an unknown revision.
 func (srv *Server) sessionFromHeader(
 	r *http.Request, principal principalID,
 ) (*httpSession, *httpError) {
@@ -44,7 +46,8 @@ func (srv *Server) serveGet(w http.ResponseWriter, r *http.Request, principal pr
 }
 
 // attachStream attaches sw to the stream that contains the event lastSeen, so that sending
-// continues after that event; or to the standalone stream if lastSeen is "".
+// continues after that event; or to the standalone stream if lastSeen is "". prime is the id of the
+// priming event to send; "" = none.
 func (s *httpSession) attachStream(
 	sw *streamWriter, lastSeen string,
 ) (st *sseStream, prime string, herr *httpError) {
@@ -64,8 +67,9 @@ func (s *httpSession) attachStream(
 	return st, prime, herr
 }
 
-// resumeLocked attaches sw to the rest of a stream, even if the broken connection still seems to
-// be open.
+// resumeLocked attaches sw to the rest of a stream, even if the broken connection still seems to be
+// open. It returns an error if lastSeen is not an event of the session, or if the events after it
+// are not retained.
 func (s *httpSession) resumeLocked(sw *streamWriter, lastSeen string) (*sseStream, *httpError) {
 	number, event, ok := parseEventID(lastSeen)
 	if !ok || number > s.lastNumber {

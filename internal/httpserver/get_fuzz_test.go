@@ -14,8 +14,8 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// openNotifying returns a handler that responds to each request, after three notifications on the
-// standalone stream.
+// openNotifying sends three notifications on the standalone stream, and returns a handler that
+// responds to each request.
 func openNotifying(_ SessionInfo, out transport.Writer) SessionHandler {
 	for i := range 3 {
 		_ = out.Write(progressNotification(i), "")

@@ -123,7 +123,8 @@ func (srv *Server) principalOf(r *http.Request) (principalID, bool) {
 }
 
 // admitOrigin rejects requests of browser pages of other sites, and sets the CORS headers for
-// allowed pages. Clients that are not browsers send no Origin.
+// allowed pages. Clients that are not browsers send no Origin. If admitOrigin returns false, the
+// response has been sent.
 func (srv *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	if r.Method == http.MethodOptions {
@@ -141,7 +142,7 @@ func (srv *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h.Add("Vary", "Origin")
 	if len(origins) > 1 || !srv.acceptsOrigin(origins[0], r.Host) {
 		srv.reject(w, r, newHTTPError(http.StatusForbidden,
-			"Forbidden: pages of this Origin may not use the gateway, unless it stands in origins"))
+			"Forbidden: pages of this Origin must not use the gateway, unless origins contains it"))
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origins[0])
@@ -187,8 +188,10 @@ func paramHeaders(r *http.Request) string {
 }
 
 // acceptsOrigin reports whether a page of origin may send requests to the gateway. host is the Host
-// header of the request. If origin and host are equal, the page comes from the gateway only if host
-// is known to be a name of the gateway: after DNS rebinding, origin and host are equal, too.
+// header of the request. Configured origins are accepted, and loopback origins if the gateway has
+// tokens and listens on loopback. Otherwise origin and host must be equal, and host must be an IP
+// address or a name of the gateway: after DNS rebinding, origin and host are equal for any other
+// name, too.
 func (srv *Server) acceptsOrigin(origin, host string) bool {
 	if slices.ContainsFunc(srv.access.Load().origins, func(o string) bool {
 		return strings.EqualFold(strings.TrimSuffix(o, "/"), origin)

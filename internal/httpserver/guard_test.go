@@ -37,7 +37,7 @@ func TestSEC_01_OtherHostsAndOriginsAreRejected(t *testing.T) {
 		{"10.0.0.1", "-", false},
 		{"localhost:7420", "http://localhost:7420", true},
 		{"[::1]:7420", "http://[::1]:7420", true},
-		{"localhost:7420", "http://localhost:3000", false}, // F-SEC-6: see the next test
+		{"localhost:7420", "http://localhost:3000", false}, // F-SEC-6: see origin_test.go
 		{"localhost:7420", "http://127.0.0.1:7420", false},
 		{"127.0.0.1:7420", "http://127.0.0.2:7420", false},
 		{"localhost", "https://127.0.0.1", false},

@@ -52,7 +52,7 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// beginRequest registers an HTTP request. It returns false at the end of Run.
+// beginRequest registers an HTTP request. It returns false after the end of Run.
 func (srv *Server) beginRequest() bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

@@ -119,8 +119,10 @@ func (s *httpSession) handlePost(
 	return s.writeResponse(w, r, p, st, sw, timeout)
 }
 
-// registerPost registers the requests of a posted message. It returns the stream for the responses;
-// nil = none needed.
+// registerPost begins the HTTP exchange of a posted message and registers its requests. It returns
+// the stream for the responses and the writer of the stream; nil = none needed. It returns an error
+// if the session is closed, the Server shuts down, the message is not allowed in the session, or a
+// limit is reached. Otherwise the caller must end the exchange with endExchange.
 func (s *httpSession) registerPost(
 	w http.ResponseWriter, p *postedMessage,
 ) (*sseStream, *streamWriter, *httpError) {
@@ -206,7 +208,8 @@ var errClientGone = wire.Errorf(wire.CodeInternalError,
 	"The client has closed the connection; the request did not run")
 
 // writeResponse waits for the response and writes it. It writes the HTTP header only when the
-// format is known: a single response is sent as JSON unless the client prefers events.
+// format is known: a single response is sent as JSON unless the client prefers events. timeout and
+// the result are those of handlePost.
 func (s *httpSession) writeResponse(
 	w http.ResponseWriter, r *http.Request, p *postedMessage,
 	st *sseStream, sw *streamWriter, timeout time.Duration,
@@ -253,7 +256,7 @@ const (
 
 // chooseFormat chooses the format of the response to a POST, and assigns a number to an event
 // stream. events is true if the client prefers events. prime is the id of the priming event; "" =
-// no priming event.
+// no priming event. text is the response for formJSON.
 func (s *httpSession) chooseFormat(
 	st *sseStream, events bool,
 ) (text []byte, prime string, format responseFormat) {

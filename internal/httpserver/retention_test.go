@@ -102,7 +102,7 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// Unread messages displace each other, except the newest.
+// The oldest unread messages are evicted first. The newest one is never evicted.
 func TestEvictionOfUnreadStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.RetainLimit = 10000 })

@@ -120,7 +120,7 @@ func (s *httpSession) markAnsweredLocked(st *sseStream, id wire.ID) {
 }
 
 // cancelRequests ends the streams of requests that will not get a response, because the client has
-// cancelled the requests or they were not delivered.
+// cancelled the requests or they were not delivered. It ignores the initialize request.
 func (s *httpSession) cancelRequests(ids []wire.ID) {
 	if len(ids) == 0 {
 		return

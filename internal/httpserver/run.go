@@ -15,11 +15,12 @@ const (
 	maxHeaderBytes  = 32 << 10
 )
 
-// Run serves the connections of ln until ctx is done or ln fails. Then the Server shuts down: new
-// requests get status 503, responses of clients to server requests are still accepted, handlers
-// shut down their sessions, possibly after a grace period, and the last messages are sent. Clients
-// that do not read are disconnected after closeDrainTimeout. When Run returns, all goroutines have
-// ended, and the Server cannot be used again.
+// Run serves the connections of ln until ctx is done (Run then returns nil) or ln fails (Run then
+// returns the error). Then the Server shuts down: new requests get status 503, responses of clients
+// to server requests are still accepted, handlers shut down their sessions, possibly after a grace
+// period, and the last messages are sent. Clients that do not read are disconnected after
+// closeDrainTimeout. When Run returns, all goroutines have ended, and the Server cannot be used
+// again.
 func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 	conns := newConnTracker(maxConnsPerSession*srv.opts.MaxSessions, srv.log)
 	errorHandler := &acceptErrorHandler{Handler: srv.log.Handler()}

@@ -125,7 +125,8 @@ func TestRunReturnsListenerError(t *testing.T) {
 	}
 }
 
-// A body that does not arrive occupies its connection for bodyTimeout, and no session.
+// A body that does not arrive occupies its connection for bodyTimeout, and does not keep its
+// session open.
 func TestTricklingBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.IdleTimeout = 10 * time.Second })

@@ -50,12 +50,13 @@ type Options struct {
 	ServeStateless func(ctx context.Context, info SessionInfo, c transport.Conn)
 	// ValidateHeaders checks the headers of a modern request whose _meta and header
 	// MCP-Protocol-Version contain the same supported revision. get returns the values of a header.
-	// A non-nil error becomes the response. ValidateHeaders is called concurrently, before any
-	// quota is applied, and must not block. If nil, no headers are checked.
+	// A non-nil error becomes the response. ValidateHeaders is called concurrently, before the
+	// limit of open requests is applied, and must not block. If nil, no headers are checked.
 	ValidateHeaders func(m wire.Message, get func(header string) []string) *wire.Error
-	// OnRejected is called before the Server itself responds to a request with an error. session is
-	// the log id of the session; "" = no session. m may be invalid. OnRejected is called
-	// concurrently and must not block; it may be nil.
+	// OnRejected is called before the Server itself responds with an error to a message that it has
+	// read or tried to read, and when the client of a request disconnects before delivery. session
+	// is the log id of the session or of the request without a session; "" = none. m may be
+	// invalid, or empty. OnRejected is called concurrently and must not block; it may be nil.
 	OnRejected      func(session string, m wire.Message, err *wire.Error)
 	PendingBackends func() []string // backends that are still starting, for /readyz; nil = none
 
@@ -65,7 +66,7 @@ type Options struct {
 	// further request gets status 503. If there are several tokens, one token can use at most half
 	// of each number. 0 = 10000.
 	MaxSessions int
-	IdleTimeout time.Duration // time after which a session without connections ends; 0 = 1 h
+	IdleTimeout time.Duration // time after which a session without HTTP exchanges ends; 0 = 1 h
 	// RetainLimit is the maximum number of bytes that a session retains so that a broken stream can
 	// be resumed; 0 = 1 MiB. All sessions together retain at most 64 times RetainLimit. For the
 	// order of eviction see [httpSession.evictOneLocked] and [Server.evictRetained].
@@ -73,8 +74,8 @@ type Options struct {
 	// BacklogLimit is the maximum number of unsent bytes for all connected clients together. When
 	// it is exceeded, the client with the largest backlog is disconnected. BacklogLimit, or twice
 	// MessageLimit if that is larger, also limits the bytes of posted requests that have no
-	// response yet; when that limit is exceeded, a POST gets status 503. 0 = four times
-	// MessageLimit.
+	// response yet. A POST that exceeds the share of its client (see bodyQuota) gets status 503. 0
+	// = four times MessageLimit.
 	BacklogLimit int64
 
 	Tokens []string // bearer tokens; none = no authentication
@@ -134,8 +135,9 @@ type Server struct {
 	retained     atomic.Int64 // bytes retained for resumption by all sessions
 	backlogQuota backlogQuota
 	bodyQuota    bodyQuota
-	// running counts the goroutines in ServeStateless, and the sessions until Closed has returned.
-	// It is incremented only under mu, while closing is false.
+	// running counts the goroutines in ServeStateless, sweepIdle and Shutdown, and the sessions
+	// until Closed has returned. Sessions and requests increment it only under mu, while closing is
+	// false.
 	running sync.WaitGroup
 
 	mu       sync.Mutex

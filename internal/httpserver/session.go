@@ -130,8 +130,8 @@ func (s *httpSession) closeLocked(reason error) {
 	s.openRequests, s.numberedStreams = nil, nil
 }
 
-// disconnect closes the session because its client does not read: of all clients, it has the
-// largest backlog (size bytes). Unsent messages are dropped at once.
+// disconnect closes the session because its client does not read, and has the largest backlog (size
+// bytes) of all clients. Unsent messages are dropped at once.
 func (s *httpSession) disconnect(size int64) {
 	s.server.logDisconnect(s.logID, size)
 	s.mu.Lock()

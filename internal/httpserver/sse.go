@@ -96,7 +96,7 @@ func (s *httpSession) eventIDPrefix(st *sseStream) string {
 
 // nextEvents marks the previous batch as sent and returns the next batch, which reuses the memory
 // of the previous one, with the number of its first event. more is false if no events will follow
-// the batch.
+// the batch, or if sw no longer sends the stream.
 func (s *httpSession) nextEvents(
 	st *sseStream, sw *streamWriter, previous [][]byte,
 ) (batch [][]byte, first int, more bool) {

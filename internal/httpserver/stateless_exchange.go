@@ -162,8 +162,8 @@ func (e *statelessExchange) release() {
 	srv.statelessCounter.Release(e.principal)
 }
 
-// Read implements transport.Conn. It returns the request, and then blocks until the exchange has
-// ended.
+// Read implements transport.Conn. It returns the request, unless the exchange has already ended,
+// and then blocks until the exchange has ended.
 func (e *statelessExchange) Read() (wire.Message, wire.ID, error) {
 	if !e.requestRead {
 		e.requestRead = true
@@ -232,8 +232,8 @@ func (e *statelessExchange) Close() error {
 	return nil
 }
 
-// disconnect ends the exchange because its client does not read: of all clients, it has the largest
-// backlog (size bytes). Unsent messages are dropped at once.
+// disconnect ends the exchange because its client does not read, and has the largest backlog (size
+// bytes) of all clients. Unsent messages are dropped at once.
 func (e *statelessExchange) disconnect(size int64) {
 	e.server.logDisconnect(e.logID, size)
 	e.mu.Lock()

@@ -444,7 +444,7 @@ func TestTooManyRequests(t *testing.T) {
 		if res.Header.Get("Retry-After") != "1" {
 			t.Errorf("%v", res.Header)
 		}
-		// This works regardless of the limit.
+		// An invalid request is rejected before the limit is applied.
 		h.wantError(statelessRequest("7", "echo", "").withRevision("2025-11-25"), 400, "7",
 			protocol.CodeHeaderMismatch)
 		for range 2 {

@@ -49,7 +49,7 @@ func (tr testRequest) withRevision(date string) testRequest {
 	return tr.withHeader("Mcp-Protocol-Version", date)
 }
 
-// Each check of a stateless request, in order: status, id and code.
+// The status, id and code of the response for each check of a stateless request.
 func TestStatelessChecks(t *testing.T) {
 	h := newHarness(t, func(o *Options) {
 		o.Loopback, o.Tokens = true, []string{"secret"}

@@ -12,7 +12,7 @@ import (
 // messages that belong to the requests of one POST or, in the standalone stream, to no request. It
 // outlives the connection over which it is sent. It is guarded by the mu of the session.
 //
-// Events are numbered from 1. Sent events are retained, because they may not have arrived.
+// Events are numbered from 1. Sent events are retained, because they might not have arrived.
 type sseStream struct {
 	// number is the first part of the event ids; 0 = not an event stream yet, or the standalone
 	// stream.

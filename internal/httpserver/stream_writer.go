@@ -41,6 +41,7 @@ func (sw *streamWriter) setFinalDeadline(d time.Duration) {
 
 // extendDeadline sets a deadline that suffices to read size bytes. If size is 0, it removes the
 // deadline: with HTTP/2, an expired deadline ends a stream even if nothing is being sent.
+// extendDeadline does nothing after setFinalDeadline.
 func (sw *streamWriter) extendDeadline(size int) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
