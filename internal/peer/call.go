@@ -408,8 +408,8 @@ func (p *Peer) RoundTripAll(ctx context.Context, requests ...wire.Message) []Res
 	for i, r := range requests {
 		waiters[i] = make(ResponseChan, 1)
 		// "The initialize request MUST NOT be cancelled by clients" (cancellation). A server that
-		// does not respond to server/discover may not tolerate a notification about that request. A
-		// ping causes no work that could be stopped.
+		// does not respond to server/discover might not tolerate a notification about that request.
+		// A ping causes no work that could be stopped.
 		method := r.Method()
 		noNotice := method == protocol.MethodInitialize ||
 			method == protocol.MethodServerDiscover ||
