@@ -46,7 +46,8 @@ type cli struct {
 }
 
 // loadConfig loads the configuration, which flags override. If gateway.yaml in the working
-// directory is not approved, it asks the user on a terminal.
+// directory is not approved, it asks the user, or returns an error if stdin or stderr is not a
+// terminal.
 func (c *cli) loadConfig() (*config.Loaded, error) {
 	return loadFrom(config.Options{
 		Path: c.config, Flags: c.flagValues(), VariableNames: variableNames(),
@@ -54,7 +55,9 @@ func (c *cli) loadConfig() (*config.Loaded, error) {
 	})
 }
 
-// loadFrom loads a configuration and adds warnings about missing paths in it.
+// loadFrom loads a configuration and makes the path of the state directory absolute. It adds a
+// warning for each path in the configuration that does not exist or cannot be accessed. It returns
+// an error if audit.file is also another file of the gateway.
 func loadFrom(o config.Options) (*config.Loaded, error) {
 	l, err := config.Load(o)
 	if err != nil {
@@ -92,7 +95,7 @@ func (c *cli) configUnchanged(l *config.Loaded) bool {
 	return l.Unchanged(config.Options{Path: l.Source, Local: l.Local, Approve: c.approver(false)})
 }
 
-// flagValues returns the values of the flags that are set, by configuration key.
+// flagValues returns the values of the flags that are set and not empty, by configuration key.
 func (c *cli) flagValues() map[string]string {
 	set := make(map[string]string)
 	for key, value := range map[string]string{
@@ -105,7 +108,7 @@ func (c *cli) flagValues() map[string]string {
 	return set
 }
 
-// flagKeys returns the configuration keys that flags set.
+// flagKeys returns the configuration keys that flags set, sorted.
 func (c *cli) flagKeys() []string { return slices.Sorted(maps.Keys(c.flagValues())) }
 
 // An app is a configured gateway with its backends, log and audit journal.
@@ -137,9 +140,9 @@ type configOverride func(*config.Config)
 // stdioOnly is the configOverride of commands that serve only stdin and stdout, or no client.
 func stdioOnly(c *config.Config) { c.Listen = "" }
 
-// quietLog is the configOverride of commands that print results. Only errors are logged, unless a
-// flag or a variable sets the level. At the levels error and warn, audit records are written only
-// if audit.file is set.
+// quietLog is the configOverride of commands that print results. Only errors are logged, unless
+// --log-level or GATEWAY_LOG_LEVEL sets the level. At the levels error and warn, audit records are
+// written only if audit.file is set.
 func (c *cli) quietLog(cfg *config.Config) {
 	if c.logLevel == "" && os.Getenv("GATEWAY_LOG_LEVEL") == "" {
 		cfg.Log.Level = "error"
@@ -149,7 +152,7 @@ func (c *cli) quietLog(cfg *config.Config) {
 	}
 }
 
-// noFileMessage is the log message if no configuration was found.
+// noFileMessage is logged or printed if no configuration was found.
 const noFileMessage = "no configuration found: serving the embedded demo backend; " +
 	"to serve your own, write gateway.yaml (gateway import -o gateway.yaml copies the servers " +
 	"of other clients) or name a file with --config"
@@ -157,8 +160,8 @@ const noFileMessage = "no configuration found: serving the embedded demo backend
 // laterFileMessage is appended to noFileMessage by serve.
 const laterFileMessage = "; a file that is written later is loaded"
 
-// printSource prints the path of the configuration file, if there is one. Otherwise open prints
-// noFileMessage.
+// printSource prints the path of the configuration file. It prints nothing if there is no file,
+// because open has printed noFileMessage.
 func (c *cli) printSource(a *app) {
 	if a.Source == "" {
 		return
@@ -184,7 +187,9 @@ type runMode struct {
 	ignoreCache bool // lists in the cache are not used
 }
 
-// open loads the configuration and returns an app. It starts only the log.
+// open loads the configuration, changes it with tunes, and returns an app. It starts only the log.
+// It prints or logs warnings, and opens audit.file. It returns an error if the configuration is
+// invalid, if checkRecursion finds a loop, or if audit.file cannot be opened.
 func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 	loaded, err := c.loadConfig()
 	if err != nil {
@@ -293,8 +298,8 @@ var stderrLevels = map[string]slog.Level{
 	"info": slog.LevelInfo, "debug": slog.LevelDebug, "off": slog.LevelDebug - 4,
 }
 
-// logFlushTimeout limits the time, at the end, in which the reader of stderr must read the rest of
-// the log.
+// logFlushTimeout limits how long close waits until the reader of stderr has read the rest of the
+// log.
 const logFlushTimeout = time.Second
 
 func (a *app) openLog(w io.Writer) {
@@ -319,13 +324,14 @@ func (a *app) observers() []gateway.Observer {
 }
 
 // openJournal opens the audit journal, which writes to audit.file or to the log. If audit.file is
-// none, the journal gets no records.
+// none, the journal gets no records. openJournal returns an error if audit.file is a pipe or cannot
+// be opened.
 func (a *app) openJournal() error {
 	o := audit.Options{Payloads: audit.Payloads(a.Config.Audit.Payloads), Mask: a.mask.String}
 	a.journal = audit.New(a.log, o)
 	if path := a.Config.Audit.File; path != "" && path != config.PathNone {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
-			err := errors.New("is a pipe, and would wait for a reader")
+			err := errors.New("is a pipe: the gateway would wait until another process reads it")
 			return a.Loaded.PathError("audit.file", path, err, "use a regular file")
 		}
 		a.warnAuditFileMode(path)
@@ -340,8 +346,8 @@ func (a *app) openJournal() error {
 	return nil
 }
 
-// warnAuditFileMode warns if other users can read or change an existing audit file. A new one
-// has mode 0600.
+// warnAuditFileMode warns if other users can read or change an existing audit file, except on
+// Windows. A new audit file has mode 0600.
 func (a *app) warnAuditFileMode(path string) {
 	path = absolutePath(path)
 	info, err := os.Stat(path)
@@ -366,8 +372,8 @@ func (a *app) warnAuditFileMode(path string) {
 	a.log.Warn(message, "file", path, "text", hint)
 }
 
-// run runs the backends, the journal and the log while work runs. When work is done it ends the
-// backends, the journal and the log, in this order.
+// run runs the backends, the journal and the log while work runs. When work has returned, run ends
+// the backends, the journal and the log, in this order, and returns the error of work.
 func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	defer a.close()
 	defer a.serveDebug()()

@@ -25,7 +25,8 @@ const maxAutoTokenFile = 4 << 10
 
 // authTokens returns the tokens of a configuration. It replaces auto by the token in the state
 // directory, and creates this token if there is none. A running gateway keeps the token even if the
-// file changes.
+// file changes. authTokens returns an error if auto is used and there is no state directory, or if
+// the file with the token cannot be created or has no valid token.
 func (a *app) authTokens(l *config.Loaded, c *config.Config) ([]string, error) {
 	i := slices.Index(c.Auth.Tokens, config.AutoToken)
 	if i < 0 {
@@ -38,8 +39,8 @@ func (a *app) authTokens(l *config.Loaded, c *config.Config) ([]string, error) {
 		return e
 	}
 	if c.StateDir == "" {
-		return nil, problem("auto stores the token in the state directory, " +
-			"and this gateway has none: set state, and restart it")
+		return nil, problem("auto needs a state directory for the token, and this gateway " +
+			"has no state directory: set state, and restart the gateway")
 	}
 	if a.autoToken == "" {
 		token, err := a.readOrCreateToken(autoTokenPath(c))
@@ -102,8 +103,8 @@ func readAutoToken(path string) (string, error) {
 	return token, nil
 }
 
-// createAutoToken writes a new token to a file with mode 0600. If several gateways call it at the
-// same time, the first token stays.
+// createAutoToken writes a new token to a file with mode 0600. If the file exists, it stays, and
+// createAutoToken returns nil: several gateways may create the token at the same time.
 func createAutoToken(path string) error {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails

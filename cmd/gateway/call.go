@@ -33,14 +33,14 @@ func callCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call TOOL [JSON | KEY=VALUE...]",
 		Short: "Call a tool",
-		Long: `call calls a tool like a client without capabilities and prints the text of
-its result. A tool that needs elicitation, sampling or roots fails, or is not listed.
+		Long: `call connects as a client without capabilities, calls a tool, and prints the
+text of the result. A tool that needs elicitation, sampling or roots fails, or is not listed.
 
     gateway call search '{"q":"go"}'
     gateway call search q=go limit=3
 
 A VALUE that is JSON is sent as JSON, unless the tool's schema declares a string. Any other
-VALUE is sent as a string. The exit code is 1 if the tool reports an error.`,
+VALUE is sent as a string. The exit code is 1 if the call fails or the tool reports an error.`,
 		Args: requireTool,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.checkTimeout(); err != nil {
@@ -61,7 +61,9 @@ VALUE is sent as a string. The exit code is 1 if the tool reports an error.`,
 	return cmd
 }
 
-// callTool connects to the gateway over a pipe in memory, calls a tool, and prints the result.
+// callTool connects to the gateway over a pipe in memory, calls a tool, and prints the result. It
+// returns an error if the call fails, if the tool reports an error, or if a backend that the call
+// waits for does not start within c.timeout.
 func (c *cli) callTool(ctx context.Context, a *app, tool string, args []string, asJSON bool) error {
 	clientEnd, gatewayEnd := transport.Pipe()
 	served := make(chan error, 1)
@@ -117,7 +119,8 @@ func (noCapabilities) HandleRequest(r *peer.Request) {
 }
 func (noCapabilities) HandleNotification(wire.Message, peer.Origin) {}
 
-// callAndWait calls the tool and waits for the response. It prints progress to stderr.
+// callAndWait calls the tool and waits for the response. It prints progress to stderr. When ctx is
+// done, it cancels the call and returns an error, unless the response has arrived before.
 func (c *cli) callAndWait(
 	ctx context.Context, a *app, p *peer.Peer, tool string, arguments []byte,
 ) (wire.Message, error) {
@@ -170,7 +173,10 @@ func (w *callWaiter) OnResponse(m wire.Message, err error) {
 	close(w.done)
 }
 
-// callError converts a JSON-RPC error to an error, with a hint if the name of the tool is unknown.
+// callError converts a JSON-RPC error to an error. With asJSON it also prints the error object to
+// stdout. If the tool is unknown, it prints the problems of failed backends to stderr, and the
+// error says whether the configuration denies the tool. The error also says whether the backend of
+// the tool is disabled.
 func (c *cli) callError(a *app, tool string, response wire.Message, asJSON bool) error {
 	e := wire.ReadError(response.Part(wire.PartError))
 	if asJSON {
@@ -192,8 +198,10 @@ func (c *cli) callError(a *app, tool string, response wire.Message, asJSON bool)
 	return err
 }
 
-// printResult prints a result as JSON or text. It prints a tool error to stderr, with secrets
-// masked. Other results are not changed.
+// printResult prints a result. With asJSON it prints the unchanged result to stdout. Otherwise it
+// prints the text of the result to stdout or, if the tool reports an error, to stderr with secrets
+// masked; for a terminal it escapes control characters. It returns errReported if the tool reports
+// an error.
 func (c *cli) printResult(a *app, response wire.Message, asJSON bool) error {
 	result := response.Part(wire.PartResult)
 	failure := error(nil)
@@ -232,7 +240,8 @@ func (c *cli) printResult(a *app, response wire.Message, asJSON bool) error {
 	return failure
 }
 
-// toolArguments converts the arguments of a tool on the command line to JSON.
+// toolArguments converts the arguments of a tool on the command line to JSON; nil = no arguments.
+// Its error is a usageError.
 func (c *cli) toolArguments(
 	ctx context.Context, a *app, tool string, args []string,
 ) ([]byte, error) {
@@ -282,7 +291,9 @@ func splitKeyValue(arg string) (key, value string, ok bool) {
 	return key, value, ok && key != ""
 }
 
-// schemaStrings returns the arguments that a tool's schema declares as strings.
+// schemaStrings returns the arguments of a tool: true = declared as a string in the schema. It
+// waits until the tool is listed or all backends are settled. The result is empty if the tool is
+// unknown or ctx is done.
 func schemaStrings(ctx context.Context, a *app, tool string) map[string]bool {
 	var found *catalog.Entry
 	for found == nil {

@@ -22,10 +22,11 @@ func checkCommand(c *cli) *cobra.Command {
 		Short: "Start every backend once and print its state",
 		Long: `check loads and validates the configuration, starts every backend, lists its
 tools, and prints one row per backend. The exit code is 0 only if all backends work. The
-column PROBLEM also contains remarks about working backends: a glob that matches nothing, a
-tool that was omitted because it is unusable, or a tool that model APIs may reject. Below the
-rows, check lists the names whose backend has changed since the last run of gateway serve
-with the same file. A run of check does not change the record of these names.
+column PROBLEM also contains remarks about working backends, such as a glob that matches
+nothing, a tool that was omitted because it is unusable, or a tool that model APIs may
+reject. Below the rows, check lists the names whose backend has changed since the last run
+of gateway serve with the same file. A run of check does not change the record of these
+names.
 
 With --diff, check starts no backend. It loads and validates the configuration and prints the
 changes that a reload would make in the gateway that runs with the same file. The exit code
@@ -45,8 +46,9 @@ the state directory, and uses its own environment variables instead of the gatew
 	return cmd
 }
 
-// withStartedBackends calls begin, starts every backend once, and calls do when each backend has
-// listed its tools or failed.
+// withStartedBackends calls begin, starts every enabled backend once, and calls do when each of
+// them has listed its tools or failed, or after c.timeout. It returns the error of do, or an error
+// if the backends were not started or ctx is done.
 func (c *cli) withStartedBackends(
 	ctx context.Context, begin func(*app), do func(*app) error,
 ) error {
@@ -72,7 +74,8 @@ func (c *cli) withStartedBackends(
 }
 
 // startBackends starts the backends and waits until each has listed its tools or failed, for at
-// most c.timeout. It shows the backends that it waits for on stderr.
+// most c.timeout. It shows the backends that it waits for on stderr. After the timeout it sets
+// a.timedOutAfter and returns nil. If ctx is done, it returns errInterrupted.
 func (c *cli) startBackends(ctx context.Context, a *app) error {
 	a.backends.Start()
 	p := progress{w: c.err, terminal: isTerminal(c.err), began: time.Now()}
@@ -129,10 +132,11 @@ func (a *app) problemText(s backends.Status) string {
 	return a.maskedLine(s.Err.Error())
 }
 
-// shownRemarks is the number of remarks that check prints per kind and backend.
+// shownRemarks bounds the omitted, the repaired and the suspicious entries of a backend that check
+// prints.
 const shownRemarks = 10
 
-// remarks returns the remarks about a working backend.
+// remarks returns the remarks about a working backend; "" = none.
 func (a *app) remarks(s backends.Status) string {
 	var all []string
 	if len(s.Unmatched) > 0 {
@@ -150,19 +154,19 @@ func (a *app) remarks(s backends.Status) string {
 		all = append(all, "left out "+f.Item+": "+f.Problem)
 	}
 	if more := len(s.Omitted) - shownRemarks; more > 0 {
-		all = append(all, fmt.Sprintf("left out %d more", more))
+		all = append(all, fmt.Sprintf("left out %d more entries", more))
 	}
 	for _, f := range s.Repaired[:min(len(s.Repaired), shownRemarks)] {
 		all = append(all, "repaired "+f.Item+": "+f.Problem)
 	}
 	if more := len(s.Repaired) - shownRemarks; more > 0 {
-		all = append(all, fmt.Sprintf("repaired %d more", more))
+		all = append(all, fmt.Sprintf("repaired %d more entries", more))
 	}
 	for _, f := range s.Suspicious[:min(len(s.Suspicious), shownRemarks)] {
 		all = append(all, f.Item+": "+f.Problem)
 	}
 	if more := len(s.Suspicious) - shownRemarks; more > 0 {
-		all = append(all, fmt.Sprintf("remarks about %d more", more))
+		all = append(all, fmt.Sprintf("remarks about %d more entries", more))
 	}
 	return a.maskedLine(strings.Join(all, "; "))
 }
@@ -178,7 +182,8 @@ func isHealthy(s backends.Status) bool {
 	return s.Settled && s.State == backends.Ready && s.Err == nil
 }
 
-// printStatus prints one row per backend. It returns an error unless all backends work.
+// printStatus prints one row per backend, a row with totals, and the names whose backend has
+// changed. It returns an error if no backend is enabled, or if an enabled backend does not work.
 func (c *cli) printStatus(a *app) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "BACKEND\tSTATE\tTOOLS\tPROMPTS\tRESOURCES\tSERVER\tREVISION\tTIME\tPROBLEM")

@@ -15,8 +15,9 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-// printDiff prints the changes that a reload would make in the gateway that runs with the same
-// file. It starts no backend.
+// printDiff prints the changes that a reload would make in the gateway that runs, or last ran, with
+// the same file. It starts no backend. It returns an error if there is no file or a reload would
+// refuse the file. A missing or unusable record is reported on stderr and is not an error.
 func (c *cli) printDiff() error {
 	loaded, err := c.loadConfig()
 	if err != nil {
@@ -39,25 +40,26 @@ func (c *cli) printDiff() error {
 			return err // an emptied file no longer contains the state directory of the record
 		}
 		printError(c.err,
-			"the file is valid; no gateway has recorded that it ran with it, "+
+			"the file is valid; no gateway has recorded a run with this file, "+
 				"so there is nothing to compare",
 			"the record is in the state directory that the gateway was started with; "+
-				"if that has changed, name it with --state")
+				"if the key state has changed since then, name the old directory with --state")
 		return nil
 	case err != nil:
-		fmt.Fprintf(c.err, "gateway: the file is valid; the record of the gateway "+
-			"that ran with it cannot be used: %v\n", err)
+		fmt.Fprintf(c.err, "gateway: the file is valid; the record of the last run "+
+			"with this file cannot be used: %v\n", err)
 		return nil
 	}
 	at := before.Time.Local().Format(time.DateTime + " MST")
 	if before.HasExited() {
-		fmt.Fprintf(c.err, "gateway: no gateway runs with this file; the last one (process %d) "+
-			"has ended: compared with the configuration that it loaded at %s\n", before.PID, at)
+		fmt.Fprintf(c.err, "gateway: no gateway runs with this file. The file is compared with "+
+			"the configuration that the last one (process %d, ended) loaded at %s\n",
+			before.PID, at)
 	} else {
 		if err := reload.CheckNotEmptied(loaded, len(before.Backends)); err != nil {
 			return err
 		}
-		fmt.Fprintf(c.err, "gateway: compared with the configuration "+
+		fmt.Fprintf(c.err, "gateway: the file is compared with the configuration "+
 			"that the gateway (process %d) loaded at %s\n", before.PID, at)
 	}
 	changes := before.Diff(loaded.Config, append(before.Flags, c.flagKeys()...)...)
@@ -68,9 +70,10 @@ func (c *cli) printDiff() error {
 	return printChanges(c.out, changes)
 }
 
-// findRunningConfig returns the record of the gateway that runs with a file. If the state directory
-// of the configuration has no record, the key state may have changed, so that findRunningConfig
-// also looks for the record of a running gateway in the default state directory.
+// findRunningConfig returns the record of the gateway that runs, or last ran, with a file. If the
+// state directory of the configuration has no record, the key state may have changed.
+// findRunningConfig then also looks for the record of a running gateway in the default state
+// directory. The error is fs.ErrNotExist if there is no record.
 func findRunningConfig(c *config.Config, file string) (*reload.RunningConfig, error) {
 	a, err := reload.ReadRunningConfig(c.StateDir, file)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +86,7 @@ func findRunningConfig(c *config.Config, file string) (*reload.RunningConfig, er
 	return nil, err
 }
 
-// printChanges prints one row per difference.
+// printChanges prints one row for each backend and each other key that differs.
 func printChanges(out io.Writer, c config.Changes) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "WHAT\tCHANGE\tDETAIL")

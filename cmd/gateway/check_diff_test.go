@@ -90,7 +90,8 @@ func (d *diffTest) expect(code int, parts ...string) {
 func TestCheckDiffAfterGatewayExited(t *testing.T) {
 	d := newDiffTest(t)
 	d.write(oneBackend + "hosts: [gw.example]\n")
-	const ended, row = "no gateway runs with this file; the last one (process ", "hosts changed"
+	const ended, row = "no gateway runs with this file. The file is compared with the configuration " +
+		"that the last one (process ", "hosts changed"
 	d.expect(0, "compared with the configuration that the gateway (process ", "!"+ended, row)
 
 	child := exec.Command(os.Args[0], "-test.run=^$")
@@ -131,7 +132,7 @@ func TestCheckDiffRejectsEmptyFile(t *testing.T) {
 	d.expect(0, "backend a removed")
 	d.write("")
 	d.changeRecord(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 })
-	d.expect(0, "has ended", "backend a removed")
+	d.expect(0, ", ended) loaded at ", "backend a removed")
 	d.changeRecord(
 		func(
 			a *reload.RunningConfig) {

@@ -22,8 +22,9 @@ type memoryUse struct {
 	Heap       uint64 `json:"heap"` // bytes
 }
 
-// If debugEnv is set, serveDebug serves / (a memoryUse), /goroutines (stacks as text) and /heap (a
-// profile for go tool pprof) at its socket until end is called.
+// serveDebug serves / (a memoryUse), /goroutines (stacks as text) and /heap (a profile for go tool
+// pprof) at the socket that debugEnv names, until end is called. It serves nothing if debugEnv is
+// not set, or if it cannot listen at the socket, which it logs.
 func (a *app) serveDebug() (end func()) {
 	path := os.Getenv(debugEnv)
 	if path == "" {

@@ -52,15 +52,16 @@ func (c *cli) serveErrors(r errorResponder, limit int) (done <-chan struct{}, en
 	}
 }
 
-// startupErrorTimeout limits the wait for the first request of a client that cannot be served.
+// startupErrorTimeout limits the wait for requests of a client that cannot be served.
 const startupErrorTimeout = 2 * time.Second
 
 // maxStartupError bounds the error text for such a client, in bytes.
 const maxStartupError = 4 << 10
 
-// reportStartupError sends the error, which is also on stderr, to a client on stdin. After the
-// response to server/discover it waits for another request, because a client may fall back to
-// initialize.
+// reportStartupError sends the error, which is also on stderr, to a client on stdin. It returns
+// when it has responded to a request other than server/discover, when the client has disconnected,
+// after startupErrorTimeout, or when ctx is done. After server/discover it waits for another
+// request, because a client may fall back to initialize.
 func (c *cli) reportStartupError(ctx context.Context, problem string) {
 	problem = logging.NewMask().String(strings.TrimSpace(problem))
 	if len(problem) > maxStartupError {

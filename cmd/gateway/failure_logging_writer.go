@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// A failureLoggingWriter logs the first failed write to the audit file and the first successful
-// write after a failure.
+// A failureLoggingWriter writes to the audit file. Of several failed writes in a row it logs the
+// first, and it logs the first successful write after a failure.
 type failureLoggingWriter struct {
 	io.Writer
 	log    *slog.Logger

@@ -82,9 +82,9 @@ if it has one:
 	}
 }
 
-// checkHealthResponse returns an error if the response does not report a healthy gateway. local is
-// true if the request went to this machine, without a proxy that may have changed the header
-// Server.
+// checkHealthResponse returns an error if the response does not report a healthy gateway, or is not
+// the response of a gateway. local is true if the request went to this machine, without a proxy
+// that may have changed the header Server.
 func checkHealthResponse(at string, r *http.Response, text []byte, local bool) error {
 	const other = "another program listens at that address"
 	isGateway := r.Header.Get("Server") == httpserver.ServerHeader
@@ -135,7 +135,8 @@ func healthHint(err error) string {
 	return "is a gateway running there? gateway serve --listen starts one"
 }
 
-// healthURL returns the health URL for the URL of a gateway.
+// healthURL returns the health URL for the URL of a gateway. The default scheme is http. A path
+// other than /mcp and /sse is kept. The error is a usageError if text is not an HTTP URL.
 func healthURL(text string) (string, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -164,7 +165,8 @@ func (c *cli) ownHealthURL() (string, error) {
 	return listenURL(loaded.Config)
 }
 
-// listenURL returns the health URL of a gateway on this machine with configuration c.
+// listenURL returns the health URL of a gateway on this machine with configuration c. It returns an
+// error if c has no listen, or if the port is chosen at the start.
 func listenURL(c *config.Config) (string, error) {
 	host, port, err := net.SplitHostPort(c.Listen)
 	switch {

@@ -114,8 +114,8 @@ func clientNames() string {
 	return b.String()
 }
 
-// isGateway reports whether a gateway serves at a URL on this machine. Its request contains no
-// information about the user, because any program may listen at the URL.
+// isGateway reports whether a gateway responds within a second at a URL on this machine. Its
+// request contains no information about the user, because any program may listen at the URL.
 func isGateway(ctx context.Context, at string) bool {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -128,8 +128,8 @@ func isGateway(ctx context.Context, at string) bool {
 	if err != nil {
 		return false
 	}
-	// A proxy would not connect to this machine, and the gateway's certificate is often
-	// self-signed.
+	// No proxy is used, because a proxy cannot reach an address that is local to this machine.
+	// The certificate is not verified, because it is often self-signed.
 	t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer t.CloseIdleConnections()
 	res, err := t.RoundTrip(r)

@@ -113,7 +113,7 @@ func TestImportToUnwritableFile(t *testing.T) {
 	out := filepath.Join(nowhere, "gateway.yaml")
 	code, _, stderr := runCommand(t, "import", "-o", out, servers)
 	if code != exitFailed || !strings.HasPrefix(stderr, "gateway: cannot write "+out+": ") ||
-		strings.Contains(stderr, "both places") {
+		strings.Contains(stderr, "still configured in the clients") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	full, err := os.Open(servers) // not to be written to
@@ -128,13 +128,13 @@ func TestImportToUnwritableFile(t *testing.T) {
 	defer errFile.Close()
 	code = run(t.Context(), []string{"import", servers}, stdio{full, full, errFile})
 	if text, err := os.ReadFile(errFile.Name()); err != nil || code != exitFailed ||
-		strings.Contains(string(text), "both places") {
+		strings.Contains(string(text), "still configured in the clients") {
 		t.Errorf("exit code %d, %v\n%s", code, err, text)
 	}
 	code, _, stderr = runCommand(
 		t, "import", "-o", filepath.Join(t.TempDir(), "gateway.yaml"), servers,
 	)
-	if code != exitOK || !strings.Contains(stderr, "both places") {
+	if code != exitOK || !strings.Contains(stderr, "still configured in the clients") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }

@@ -63,7 +63,7 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	root.SetOut(io.out)
 	root.SetErr(io.err)
 	rejectUnknownShell(root)
-	var unknown error // cobra's help cannot fail
+	var unknown error // error about an unknown command after help; cobra's help returns none
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		if words := cmd.Flags().Args(); cmd == root && len(words) > 0 {
@@ -116,7 +116,8 @@ var errReported = errors.New("")
 // errInterrupted is the error of a command that a signal has stopped before its end.
 var errInterrupted = errors.New("interrupted")
 
-// reportError prints an error and its hint, with secrets masked, and returns the exit code.
+// reportError prints an error and its hint, with secrets masked, and returns the exit code. It
+// prints nothing for nil and for errReported.
 func reportError(w io.Writer, mask *logging.Mask, err error) int {
 	var usage usageError
 	var bad config.Errors
@@ -146,8 +147,8 @@ func reportError(w io.Writer, mask *logging.Mask, err error) int {
 	return code
 }
 
-// printError prints a problem and a hint, which may be "". Control characters are escaped even if w
-// is not a terminal, because a terminal may show the text later.
+// printError prints a problem and, unless it is "", a hint. Control characters are escaped even if
+// w is not a terminal, because a terminal may show the text later.
 func printError(w io.Writer, problem, hint string) {
 	for _, line := range strings.Split(escapeControls(problem), "\n") {
 		fmt.Fprintf(w, "gateway: %s\n", line)
@@ -182,8 +183,8 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	// cobra's own version flag is not used: any text other than the default links text/template,
-	// and with it every exported method of the program (2 MB).
+	// cobra's own version flag is not used: with a version text other than cobra's default, the
+	// linker includes text/template, and therefore every exported method of the program (2 MB).
 	root.Flags().BoolVarP(&showVersion, "version", "v", false,
 		"print the version, and the supported revisions of MCP")
 	p := root.PersistentFlags()
@@ -231,8 +232,8 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// flagError returns the error about a flag. If an unknown flag is a key of the configuration, the
-// hint explains this.
+// flagError returns the usageError about a flag. If an unknown flag has the name of a configuration
+// key, the hint explains how to set the key.
 func flagError(c *cobra.Command, err error) error {
 	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if ok && c.Root().Flag(name) == nil {
@@ -243,9 +244,9 @@ func flagError(c *cobra.Command, err error) error {
 	return usageErrorOf(c.CommandPath(), err)
 }
 
-// rejectUnknownShell makes the completion command return an error for an unknown shell; cobra would
-// print the help. The output of root must be set before this call, because cobra's completion
-// command keeps the output.
+// rejectUnknownShell makes the completion command return an error for an unknown shell, for which
+// cobra would print the help. The output of root must be set before this call, because cobra's
+// completion command keeps the output.
 func rejectUnknownShell(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	c, _, err := root.Find([]string{"completion"})
@@ -257,7 +258,8 @@ func rejectUnknownShell(root *cobra.Command) {
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 }
 
-// asUsageErrors returns a check of arguments whose errors are usage errors.
+// asUsageErrors returns a check of arguments that calls check and returns its error as a
+// usageError. If check is nil, all arguments are valid.
 func asUsageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if check == nil {
@@ -271,7 +273,8 @@ func asUsageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// noArgs rejects arguments. The hint suggests a command or the flag for the configuration.
+// noArgs returns a usageError if there are arguments. The hint suggests the flag for the
+// configuration, a similar command, or the help.
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

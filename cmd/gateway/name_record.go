@@ -33,7 +33,8 @@ const (
 	keptNameRecords   = 100      // records; the oldest are removed
 )
 
-// nameRecordPath returns the path of the record of a configuration file, "" if it has no record.
+// nameRecordPath returns the path of the record of a configuration file. It returns "" if there is
+// no state directory or no file, or if the file exists and is not regular.
 func nameRecordPath(state, source string) string {
 	if state == "" || source == "" || !reload.IsRegularOrMissing(source) {
 		return ""
@@ -45,7 +46,8 @@ func nameRecordPath(state, source string) string {
 	return filepath.Join(state, "names", hex.EncodeToString(sum[:8])+".json")
 }
 
-// readNameRecord returns the record at a path, empty if there is no file.
+// readNameRecord returns the record at a path, which is empty if there is no file. It returns an
+// error if the file cannot be read, is not regular, or is not a record of this version.
 func readNameRecord(path string) (catalog.Assignments, error) {
 	if path == "" {
 		return catalog.Assignments{}, nil
@@ -80,7 +82,8 @@ func parseNameRecord(text []byte) (all catalog.Assignments, err error) {
 		return all, errors.New("it is damaged")
 	}
 	if r.Version != nameRecordVersion {
-		return all, fmt.Errorf("it has version %d, not %d", r.Version, nameRecordVersion)
+		return all, fmt.Errorf("it has version %d; this gateway reads version %d",
+			r.Version, nameRecordVersion)
 	}
 	for k := range all {
 		all[k] = r.Names[catalog.Kind(k).ResultMember()]
@@ -102,7 +105,8 @@ func encodeNameRecord(source string, all catalog.Assignments) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// loadNameRecord reads the record of the last run.
+// loadNameRecord reads the record of the last run. It logs a record that cannot be read, which then
+// counts as empty.
 func (a *app) loadNameRecord() {
 	path := nameRecordPath(a.Config.StateDir, a.Source)
 	var err error
@@ -115,8 +119,9 @@ func (a *app) loadNameRecord() {
 // nameRecordPause is the minimum time between two attempts to write the record.
 const nameRecordPause = time.Second
 
-// keepNameRecord keeps the record up to date until ctx is done. It replaces the record of the last
-// run when the lists are settled, because the differences are logged by then.
+// keepNameRecord keeps the record up to date until ctx is done, and then updates it once more. It
+// replaces the record of the last run when the lists are settled, because the differences are
+// logged by then.
 func (a *app) keepNameRecord(ctx context.Context) {
 	k := nameRecorder{app: a, path: nameRecordPath(a.Config.StateDir, a.Source)}
 	if k.path == "" {
@@ -146,7 +151,8 @@ type nameRecorder struct {
 	written, failed string // text of the record, and the last logged error
 }
 
-// update writes the record if names have changed. It reports whether v has a new settled snapshot.
+// update writes the record if names have changed, and logs a failure. It reports whether v has a
+// new settled snapshot.
 func (k *nameRecorder) update(v *catalog.View) bool {
 	if !v.Settled || v.Snapshot == k.seen {
 		return false
@@ -171,7 +177,8 @@ func (k *nameRecorder) update(v *catalog.View) bool {
 // maxTransfers bounds the number of transfers in transferLines.
 const maxTransfers = 20
 
-// transferLines returns lines for the user about names whose backend differs from the last run.
+// transferLines returns lines for the user about names whose backend differs from the last run; nil
+// = there are no such names.
 func (a *app) transferLines(moves []catalog.Move) (lines []string) {
 	all := catalog.Transfers(moves)
 	if len(all) == 0 {
@@ -184,7 +191,7 @@ func (a *app) transferLines(moves []catalog.Move) (lines []string) {
 	}
 	if more := len(all) - maxTransfers; more > 0 {
 		lines = append(lines,
-			fmt.Sprintf("names of %d more backends belong to another backend", more))
+			fmt.Sprintf("%d more groups of names belong to another backend", more))
 	}
 	return append(lines, "Permissions that clients have for such a name now apply "+
 		"to another server. If you do not want that, change the order of the backends or set "+

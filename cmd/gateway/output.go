@@ -19,8 +19,9 @@ type output struct {
 	force bool
 }
 
-// validate returns an error if the file cannot be written. It is called at the start of the
-// command.
+// validate returns an error if the file cannot be written, if it exists and force is false, or if
+// force is true and there is no file. It is called at the start of the command, and again before
+// the file is replaced.
 func (o output) validate() error {
 	if o.path == "" {
 		if o.force {
@@ -37,7 +38,7 @@ func (o output) validate() error {
 				" for a folder of that name",
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		// If it is not a link, another process has just created the file.
+		// A path that now exists and is not a link is a file that another process has just created.
 		if info, err := os.Lstat(o.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 			return fmt.Errorf("%s is a link to a missing file", o.path)
 		}
@@ -73,7 +74,8 @@ func (o output) writeTo(stdout io.Writer, text []byte) error {
 	return o.writeError(o.write(text))
 }
 
-// writeError replaces the path in a system error, which may be the path of a temporary file.
+// writeError replaces the path in a system error, which may be the path of a temporary file, and
+// adds a hint. It returns any other error unchanged.
 func (o output) writeError(err error) error {
 	var cause error
 	if at, is := errors.AsType[*fs.PathError](err); is {

@@ -12,6 +12,7 @@ import (
 )
 
 // absolutePath returns the absolute path of a path relative to the working directory; "" stays "".
+// It returns the path unchanged if the working directory is unknown.
 func absolutePath(path string) string {
 	if path == "" {
 		return ""
@@ -22,7 +23,7 @@ func absolutePath(path string) string {
 	return path
 }
 
-// auditFileConflicts returns an error for each other file of the gateway that has the path of
+// auditFileConflicts returns an error for each other file of the gateway that is the same file as
 // audit.file, because records would be appended to it.
 func auditFileConflicts(l *config.Loaded) (errs config.Errors) {
 	c := l.Config
@@ -70,9 +71,10 @@ func isSameFile(a, b string) bool {
 }
 
 // missingPaths returns a warning for each TLS file and working directory of an enabled backend that
-// does not exist or cannot be accessed, and for a state directory that exists but is not a
-// directory or cannot be accessed. These are not errors, because the user may create or correct the
-// files while the gateway runs.
+// does not exist or cannot be accessed, unless the backend is misconfigured. It also returns a
+// warning if the key state names something that exists but is not a directory, or cannot be
+// accessed. These are not errors, because the user may create or correct the files while the
+// gateway runs.
 func missingPaths(l *config.Loaded) (warnings []string) {
 	if dir := l.Config.StateDir; l.Config.State != "" && dir != "" {
 		info, err := os.Stat(dir)

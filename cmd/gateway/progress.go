@@ -13,7 +13,7 @@ import (
 )
 
 // progress shows on stderr the backends that a command waits for. On a terminal it overwrites one
-// line; otherwise it prints a new line every 5 s.
+// line. Otherwise it prints a line after 2 s, and a further line every 5 s.
 type progress struct {
 	w        io.Writer
 	terminal bool

@@ -21,7 +21,7 @@ func TestCheckListsOmittedTools(t *testing.T) {
 		s.Omitted = append(s.Omitted, bad)
 	}
 	if got := a.remarks(s); strings.Count(got, "inputSchema") != 10 ||
-		!strings.HasSuffix(got, "; left out 90 more") {
+		!strings.HasSuffix(got, "; left out 90 more entries") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -43,7 +43,7 @@ func TestSCHEMA03_SCHEMA04_CheckListsToolsThatModelsMayReject(t *testing.T) {
 		s.Suspicious = append(s.Suspicious, odd)
 	}
 	if got := a.remarks(s); strings.Count(got, "anyOf") != 10 ||
-		!strings.HasSuffix(got, "; remarks about 90 more") {
+		!strings.HasSuffix(got, "; remarks about 90 more entries") {
 		t.Errorf("got %q", got)
 	}
 }

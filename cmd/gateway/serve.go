@@ -28,8 +28,9 @@ func serveCommand(c *cli) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve MCP on stdin and stdout (the default), or over HTTP",
 		Long: `serve serves MCP on stdin and stdout until stdin ends or it receives SIGTERM
-or SIGINT. The log goes to stderr. Backends are started when a client sends initialize or
-any other request except server/discover, and are stopped with the gateway.
+or SIGINT. The log goes to stderr. Backends are started by the first initialize request or,
+from clients of 2026-07-28, the first valid request other than server/discover. They are
+stopped with the gateway.
 
 With --listen (or listen: in the file) it serves any number of clients over HTTP instead, at
 http://ADDR/mcp and, for clients of the older HTTP+SSE transport, at http://ADDR/sse. In
@@ -100,7 +101,8 @@ func (c *cli) serve(cmd *cobra.Command, _ []string) error {
 	})
 }
 
-// serveHTTP serves HTTP, and stdin and stdout as well with --stdio.
+// serveHTTP serves HTTP and, with --stdio, stdin and stdout as well. It returns when ctx is done,
+// when the server fails or, with --stdio, when the client on stdin disconnects.
 func (c *cli) serveHTTP(
 	ctx context.Context, a *app, server *httpserver.Server, ln net.Listener,
 ) error {
@@ -163,7 +165,8 @@ func (a *app) logSignal(ctx context.Context) (stop func()) {
 	}
 }
 
-// listen opens the listener and returns the HTTP server for it.
+// listen opens the listener and returns the HTTP server for it. It returns an error if the tokens
+// or the certificate cannot be read, or if the gateway cannot listen at the address.
 func (a *app) listen() (net.Listener, *httpserver.Server, error) {
 	c := a.Config
 	tokens, err := a.authTokens(a.Loaded, c)
@@ -240,6 +243,8 @@ func (a *app) logStdioStart(in *os.File) {
 }
 
 // logHTTPStart logs the URL of the gateway, and the command that adds the gateway to Claude Code.
+// Without a token it also logs who has access. For the generated token it prints the command to
+// stderr if stderr is a terminal; otherwise the logged command reads the token from its file.
 func (a *app) logHTTPStart(url string, stderr *os.File) {
 	if a.Source == "" {
 		a.log.Info(noFileMessage + laterFileMessage)

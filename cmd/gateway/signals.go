@@ -30,8 +30,8 @@ func signalCause(sig os.Signal) signalError {
 
 // signalContext returns a context that the first SIGINT, SIGTERM or SIGHUP cancels, with a
 // signalError as the cause. If SIGHUP has a subscriber, it is passed to the subscriber instead. A
-// second signal ends the drain of calls in flight. If no calls are being drained, a second or later
-// SIGINT ends the process; the watchdogs of the process groups then end the backends.
+// later SIGINT, SIGTERM or SIGHUP ends the drain of calls in flight. If no calls are being drained,
+// a later SIGINT ends the process; the watchdogs of the process groups then end the backends.
 func signalContext(h *reload.SIGHUP, calls *signalHandler) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -54,7 +54,7 @@ func signalContext(h *reload.SIGHUP, calls *signalHandler) (context.Context, con
 	}
 }
 
-// A signalHandler ends the drain of calls in flight when the second signal arrives.
+// A signalHandler ends the drain of calls in flight when a second or later signal arrives.
 type signalHandler struct {
 	mu     sync.Mutex
 	handle func() bool // nil = nothing to drain

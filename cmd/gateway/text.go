@@ -11,7 +11,8 @@ import (
 // oneLine returns a text on one line, without control characters.
 func oneLine(s string) string { return printable(strings.Join(strings.Fields(s), " ")) }
 
-// printable replaces characters that would move the cursor of a terminal or shift a column.
+// printable replaces characters that are not printable by U+FFFD, because they could move the
+// cursor of a terminal or shift a column.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -31,7 +32,7 @@ func forWriter(w io.Writer, text string) string {
 }
 
 // escapeControls replaces characters that are not printable by escapes. Line feeds, tabs and spaces
-// stay.
+// stay, and a carriage return before a line feed is dropped.
 func escapeControls(text string) string {
 	var b strings.Builder
 	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {

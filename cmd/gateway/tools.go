@@ -64,7 +64,8 @@ printed.
 
 // selectTools returns the tools of a backend ("" = all backends). If args contains a name,
 // selectTools returns only the tools with this exposed name, and the tools without an exposed name
-// that have this original name.
+// that have this original name. It returns an error if the backend is unknown or disabled, or if no
+// tool has the name.
 func (a *app) selectTools(backend string, args []string) ([]catalog.Entry, error) {
 	var names []string
 	for _, s := range a.backends.Status() {
@@ -286,8 +287,9 @@ func (a *app) noBackendError() error {
 	}
 }
 
-// printFailedBackends prints the problems of the failed backends. If only is not "", it considers
-// only this backend. It returns an error if a backend has failed.
+// printFailedBackends prints the problems of the failed backends. After a timeout, a backend that
+// is not settled has failed, too. If only is not "", printFailedBackends considers only this
+// backend. It returns an error if a backend has failed, or if no backend is enabled.
 func (c *cli) printFailedBackends(a *app, only string) error {
 	all := enabled(a.backends.Status())
 	failed := 0

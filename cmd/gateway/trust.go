@@ -73,8 +73,9 @@ func (s trustStore) approvalOf(file string, data []byte) (a approval, path strin
 	return a, filepath.Join(s.dir, hex.EncodeToString(name[:])+".json"), nil
 }
 
-// has reports whether a file with this content is approved. It returns an error if there is an
-// approval that other users may have written.
+// has reports whether a file with this content is approved. It returns an error only if there is an
+// approval that does not count, because other users may have written it or because its owner cannot
+// be determined.
 func (s trustStore) has(file string, data []byte) (bool, error) {
 	want, path, err := s.approvalOf(file, data)
 	if err != nil {
@@ -158,7 +159,8 @@ func checkOwner(path, effect string) error {
 	return &config.Error{File: path, Problem: why + ": " + effect, Hint: hint}
 }
 
-// remove revokes all approvals of a file and returns their number.
+// remove revokes all approvals of a file and returns their number. It stops at the first record
+// that cannot be removed.
 func (s trustStore) remove(file string) (n int, err error) {
 	file, err = resolvedPath(file)
 	if err != nil {
@@ -174,7 +176,8 @@ func (s trustStore) remove(file string) (n int, err error) {
 	return n, err
 }
 
-// list returns the approved files, sorted.
+// list returns the approved files, sorted. It skips approvals that do not count. It returns an
+// error if other users can write approvals to the store.
 func (s trustStore) list() (files []string, err error) {
 	if err := s.checkOwners(); err != nil {
 		return nil, err
@@ -189,7 +192,8 @@ func (s trustStore) list() (files []string, err error) {
 	return slices.Compact(files), err
 }
 
-// forEach calls do with each approval, and skips other files.
+// forEach calls do with each approval, and skips other files. It stops at the first error of do and
+// returns it.
 func (s trustStore) forEach(do func(path string, a approval) error) error {
 	if s.dir == "" {
 		return errNoStateDir

@@ -124,7 +124,7 @@ func (c *cli) listTrusted() error {
 	return nil
 }
 
-// trustImported approves a gateway.yaml that import has just written.
+// trustImported approves a file that import has just written, if its name is gateway.yaml.
 func (c *cli) trustImported(file string, data []byte) error {
 	if filepath.Base(file) != localFile {
 		return nil
@@ -135,7 +135,7 @@ func (c *cli) trustImported(file string, data []byte) error {
 // Limits of the description of a file.
 const (
 	maxDescribed     = 200  // lines
-	maxDescribedLine = 1000 // characters of one
+	maxDescribedLine = 1000 // characters of one line
 )
 
 // describe prints the effects of a file. It returns an error for an invalid configuration.
@@ -175,7 +175,8 @@ func displayPath(file string) string {
 }
 
 // approver returns a function that decides whether gateway.yaml in the working directory is used.
-// If ask is true and stdin and stderr are terminals, the function asks the user.
+// The function returns nil if the file is used. If the file is not approved, ask is true, and stdin
+// and stderr are terminals, the function asks the user.
 func (c *cli) approver(ask bool) func(path string, data []byte) error {
 	return func(path string, data []byte) error {
 		store := c.trustStore()
@@ -206,7 +207,8 @@ func (c *cli) notApprovedError(path string) error {
 	}
 }
 
-// askApproval prints the effects of the file, and asks the user whether to approve it.
+// askApproval prints the effects of the file, and asks the user whether to approve it. It returns
+// nil if the user agrees, even if the approval cannot be stored.
 func (c *cli) askApproval(store trustStore, path string, data []byte) error {
 	if err := c.describe(path, data); err != nil {
 		return err

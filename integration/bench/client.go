@@ -91,7 +91,8 @@ func (c callSpec) request(before, behind string) request {
 // setID replaces the id in the text.
 func (r request) setID(id int) { strconv.AppendInt(r.id[:0], int64(id), 10) }
 
-// check returns an error unless response is a result with the sent text.
+// check returns an error unless response is a result that contains the first 32 bytes of the sent
+// text and is not shorter than the sent text.
 func (r request) check(response []byte) error {
 	switch {
 	case bytes.Contains(response[:min(len(response), 200)], []byte(`"error"`)):
@@ -137,7 +138,7 @@ func (p *stdioClient) roundTrip(message string) ([]byte, error) {
 	}
 }
 
-// readResponse returns the next response.
+// readResponse returns the next response. It skips requests and notifications.
 func (p *stdioClient) readResponse() ([]byte, error) {
 	for {
 		line, err := p.out.ReadSlice('\n')

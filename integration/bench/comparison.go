@@ -21,7 +21,8 @@ type workload struct {
 	size     int // bytes of the argument, and of the result
 }
 
-// figures are the results of one workload on one variant: medians over the rounds.
+// figures are the results of one workload on one variant: medians over the rounds, and the resident
+// memory after the last round.
 type figures struct {
 	Comparison string        `json:"contest"`
 	InFlight   int           `json:"in_flight"`
@@ -110,8 +111,8 @@ func (r *benchmark) runRounds(running []*runningVariant, reference int,
 	return all, nil
 }
 
-// callsPerRound warms up the variants and returns the number of calls that take about
-// options.roundTime.
+// callsPerRound warms up the variants. It returns the number of calls that take about
+// options.roundTime on the reference: at least 8 and two for each call in flight, at most 20,000.
 func (r *benchmark) callsPerRound(running []*runningVariant, reference int,
 	w workload) (n int, err error) {
 	few := max(2*w.inFlight, 8)

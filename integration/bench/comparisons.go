@@ -16,7 +16,7 @@ const (
 
 var flights = []int{1, 4, 32, 256}
 
-// comparisons returns the comparisons of a normal run. Each comparison varies one parameter.
+// comparisons returns the comparisons of a normal run.
 func (r *benchmark) comparisons() []comparison {
 	var all []comparison
 	for _, a := range axes {
@@ -74,8 +74,9 @@ func (r *benchmark) variants(a axis, s gatewayConfig) []variant {
 	return all
 }
 
-// allComparisons returns comparisons with all combinations of parameters, except those that need
-// too much memory (256 messages of 1 MiB).
+// allComparisons returns comparisons with all combinations of transports, number of backends,
+// audit, calls in flight and sizes. It omits several HTTP backends, and workloads that need too
+// much memory (256 messages of 1 MiB).
 func (r *benchmark) allComparisons() []comparison {
 	var work []workload
 	for _, n := range flights {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime returns the processor time of a process in nanoseconds, as the kernel accounts it. The
+// cpuTime returns the processor time of a process, as the kernel accounts it; 0 = unknown. The
 // clock id is computed as in clock_getcpuclockid(3).
 func cpuTime(pid int) time.Duration {
 	const schedulerTime = 2

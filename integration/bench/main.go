@@ -53,12 +53,12 @@ func main() {
 type options struct {
 	rounds       int           // rounds per variant
 	roundTime    time.Duration // approximate time of a round of the reference
-	inFlight     int           // measured number of calls in flight; 0 = all
-	bytes        int           // measured size; 0 = all
+	inFlight     int           // measure only with this number of calls in flight; 0 = each number
+	bytes        int           // measure only with this size; 0 = each size
 	starts       int           // measured starts of the gateway
 	sessions     int           // number of idle sessions whose memory is measured
-	streams      int
-	openSessions []int // numbers of further sessions
+	streams      int           // number of sessions with an open stream whose memory is measured
+	openSessions []int         // numbers of further sessions
 }
 
 // A benchmark is one run of bench.
@@ -128,7 +128,8 @@ func runBenchmark() error {
 	return r.report.write(*out)
 }
 
-// runAll runs all requested measurements; everything = all combinations of parameters.
+// runAll runs the comparisons and parts that -only selects. If everything is true, it runs
+// allComparisons and no parts.
 func (r *benchmark) runAll(everything bool) error {
 	built := filepath.Join(r.dir, "gateway")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", built,
@@ -137,7 +138,7 @@ func (r *benchmark) runAll(everything bool) error {
 	if r.gateway == "" {
 		r.gateway = built
 		if err := build.Run(); err != nil {
-			return fmt.Errorf("build the gateway (run bench in the root of the repository): %w",
+			return fmt.Errorf("cannot build the gateway (bench must run in the root of the repository): %w",
 				err)
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// measureMemory measures the memory of an idle gateway, and the memory per HTTP session.
+// measureMemory measures the memory of an idle gateway, the memory per idle HTTP session, and the
+// memory per HTTP session with an open stream.
 func (r *benchmark) measureMemory() error {
 	o, err := r.gatewayVariant("gateway", r.twentyBackends(http1)).open(r)
 	if err != nil {

@@ -19,7 +19,7 @@ const (
 	partMemory      = "memory"
 	partSize        = "size"
 
-	besideSlow    = "p99 of the fast one during 256 calls of 1 s each, of the p99 without"
+	besideSlow    = "p99 of the fast backend with 256 slow calls of 1 s ÷ p99 without"
 	listTime      = "process start → complete tools/list, 20 backends, known catalogs"
 	mergeTime     = "merge after one backend's list has changed"
 	routeTime     = "route of a call"

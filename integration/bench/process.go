@@ -75,7 +75,7 @@ func freeAddress() (string, error) {
 	return ln.Addr().String(), nil
 }
 
-// awaitListening waits until a process listens at an address.
+// awaitListening waits until a process listens at an address. After 30 s it returns an error.
 func awaitListening(address string) error {
 	const timeout = 30 * time.Second
 	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {

@@ -42,7 +42,8 @@ const (
 
 func (a axis) String() string { return a.client + "→" + a.server }
 
-// handshake completes the handshake and finds the tool.
+// handshake completes the handshake, waits up to a minute until the list has at least tools tools,
+// and finds the name of tool in it. If this fails, it closes o and returns an error.
 func (o *runningVariant) handshake(tool string, tools int) (*runningVariant, error) {
 	if err := initialize(o.client); err != nil {
 		o.close()

@@ -91,9 +91,9 @@ func stdioBackends(all []*backend) (some []*backend) {
 const maxInFlight = 30
 
 // atLowPriority returns the configuration keys of a backend that runs program with a lower priority
-// than all other processes: with SCHED_IDLE if the machine has chrt, as Linux distributions have,
-// otherwise at nice 10. A program at nice 10 keeps a processor for its whole time slice of 3 ms,
-// even when a program of normal priority becomes runnable.
+// than all other processes: with SCHED_IDLE if chrt can set it, as on most Linux systems, otherwise
+// at nice 10. A program at nice 10 keeps a processor for its whole time slice of 3 ms, even when a
+// program of normal priority becomes runnable.
 func atLowPriority(program string) string {
 	if hasIdlePriority() {
 		return fmt.Sprintf(`command: chrt, args: [-i, "0", %q]`, program)

@@ -16,7 +16,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// pause waits for about d. It returns false if ctx is done first.
+// pause waits for a random time from d/2 to 3d/2. It returns false if ctx is done first.
 func pause(ctx context.Context, rng *rand.Rand, d time.Duration) bool {
 	select {
 	case <-time.After(d/2 + time.Duration(rng.Int64N(int64(d)))):

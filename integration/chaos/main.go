@@ -7,7 +7,7 @@
 //
 //	go run ./integration/chaos                         100,000 calls, about two minutes
 //	go run ./integration/chaos -calls 1000000 -for 20m
-//	go run ./integration/chaos -seed 7                 repeats the calls and kills of another run
+//	go run ./integration/chaos -seed 7                 repeats the calls and faults of another run
 //	go run ./integration/chaos -soak -for 1h           moderate load; measures growth over time
 //
 // A seed determines each call of each client; the interleaving of the clients depends on the

@@ -20,8 +20,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Short clients connect, perform one task and disconnect. Each short client has a session of its
-// own.
+// Short clients connect, perform one task and disconnect. Each short client of the legacy
+// generation has a session of its own. All short clients of the modern generation are one stateless
+// client.
 
 // runShortClients starts short clients repeatedly until ctx is done, and then waits for all of
 // them.

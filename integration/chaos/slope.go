@@ -8,7 +8,7 @@ import (
 )
 
 // fitSlope returns the slope of the least-squares line through the points, and twice its standard
-// error.
+// error. The error is infinite if there are fewer than three points or all x are equal.
 func fitSlope(x, y []float64) (slope, twiceError float64) {
 	n := float64(len(x))
 	if n < 3 {

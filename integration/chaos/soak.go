@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// In a soak, soakFaults percent of the calls to backends that are not exempt have a fault; faults
-// from outside are injected every few seconds.
+// A soak has at most soakClients permanent clients. Of the calls to backends that are not exempt,
+// soakFaults percent have a fault. Faults from outside are injected every few seconds.
 const (
 	soakClients = 20
 	soakFaults  = 2

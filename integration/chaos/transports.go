@@ -420,7 +420,7 @@ func (s *stdioTransport) send(ctx context.Context, m wire.Message,
 	return false, s.write(ctx, m)
 }
 
-// close closes stdin of the gateway, which must then exit.
+// close closes stdin of the gateway, which must then exit within 15 s.
 func (s *stdioTransport) close(bool) {
 	if s.cmd == nil {
 		return

@@ -18,7 +18,7 @@ type Options struct {
 	// be empty after a power failure.
 	Sync bool
 	// FollowLink replaces the file that a symbolic link leads to, instead of the link. Write then
-	// fails if the path names a dangling link, or anything but a regular file.
+	// fails if path is a dangling link, or if path exists and is not a regular file.
 	FollowLink bool
 	// Temp is the pattern of the temporary file's name, as in [os.CreateTemp]. "" = the name of the
 	// file between a dot and a number.
@@ -28,7 +28,8 @@ type Options struct {
 	Check func() error
 }
 
-// Write replaces the content of the file at path, or creates the file.
+// Write replaces the content of the file at path, or creates the file and missing directories. If
+// Write returns an error, the file is unchanged.
 func Write(path string, data []byte, o Options) error {
 	if o.FollowLink {
 		var err error
@@ -52,10 +53,10 @@ func Write(path string, data []byte, o Options) error {
 	return err
 }
 
-// Create creates the file at path and flushes it to the disk. The error is [fs.ErrExist] if the
-// file exists. If several processes call Create at the same time, only one creates the file. On a
-// file system without hard links, however, Create replaces a file that another process creates
-// during the call.
+// Create creates the file at path and flushes it to the disk. temp has the meaning of Options.Temp.
+// The error is [fs.ErrExist] if the file exists. If several processes call Create at the same time,
+// only one creates the file. On a file system without hard links, however, Create replaces a file
+// that another process creates during the call.
 func Create(path string, data []byte, temp string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// KeepNewest keeps the newest regular files of a directory, by modification time, and removes the
-// others. Leftover temporary files count as files. A file that cannot be removed stays.
+// KeepNewest keeps the newest regular files of a directory, at most keep, by modification time, and
+// removes the other regular files. Leftover temporary files count as files. A file that cannot be
+// removed stays.
 func KeepNewest(dir string, keep int) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) <= keep {

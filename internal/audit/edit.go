@@ -59,7 +59,7 @@ func shiftEdits(edits []replacement, by int) []replacement {
 }
 
 // maskEdits returns the edits that change text to masked. masked is text with some parts replaced
-// by ***.
+// by ***; if it is not, the only edit replaces the whole text by masked.
 func maskEdits(text, masked string) []replacement {
 	if masked == text {
 		return nil
@@ -87,7 +87,7 @@ func maskEdits(text, masked string) []replacement {
 }
 
 // escapeEdits converts edits of a decoded text to edits of body, the encoded JSON string without
-// its opening quote. The edits are sorted.
+// its opening quote. It changes edits, which must be sorted.
 func escapeEdits(body []byte, edits []replacement) []replacement {
 	if bytes.IndexByte(body, '\\') < 0 {
 		return edits // body is the text
@@ -111,7 +111,7 @@ func escapeEdits(body []byte, edits []replacement) []replacement {
 }
 
 // decodeUnit decodes the first character of body. n is the length of the character in the text,
-// size its length in body.
+// size its length in body. Both are 1 if the string is invalid.
 func decodeUnit(body []byte) (n, size int) {
 	if body[0] != '\\' || len(body) < 2 {
 		r, size := utf8.DecodeRune(body)

@@ -34,7 +34,7 @@ type checker struct {
 
 // fail reports a problem with the value at path, or with its absence. If the value is in a backend
 // and contains variables, the problem is not an error but makes the backend misconfigured, unless
-// strict is true.
+// the value is the backend's name or strict is true.
 func (c *checker) fail(path, problem, hint string) {
 	e := c.errorAt(path)
 	e.Problem, e.Hint = problem, hint
@@ -48,7 +48,8 @@ func (c *checker) fail(path, problem, hint string) {
 	c.errs = append(c.errs, e)
 }
 
-// errorAt returns an error about the value at path. The caller sets Problem.
+// errorAt returns an error about the value at path, with the location of the value or, if the value
+// is absent, of the nearest value that contains it. The caller sets Problem.
 func (c *checker) errorAt(path string) *Error {
 	for at := path; ; {
 		if p, ok := c.locations[at]; ok {
@@ -96,8 +97,8 @@ func (c *checker) check(cfg *Config) {
 	}
 }
 
-// limits checks the limits. If limits.message is wrong, it does not report limits.page and
-// limits.outbox, whose bounds depend on limits.message.
+// limits checks the limits. If limits.message could not be parsed or is too small, it does not
+// report limits.page and limits.outbox, whose bounds depend on limits.message.
 func (c *checker) limits(l Limits) {
 	messageWrong := c.reported["limits.message"] || l.Message < 1024
 	for _, b := range []struct {
@@ -198,7 +199,8 @@ func (c *checker) oneOf(path, value string, allowed ...string) {
 	}
 }
 
-// resolvePaths expands ~ in paths and sets StateDir.
+// resolvePaths expands ~ in paths and sets StateDir. It reports a ~ if the home directory is
+// unknown, and the token auto if there is no state directory.
 func (c *checker) resolvePaths(cfg *Config, env func(string) (string, bool)) {
 	expandPath := func(value, at string) string {
 		expanded, ok := expand.Tilde(value, env)
@@ -233,7 +235,7 @@ func (c *checker) resolvePaths(cfg *Config, env func(string) (string, bool)) {
 	if i := slices.Index(cfg.Auth.Tokens, AutoToken); i >= 0 && cfg.StateDir == "" &&
 		cfg.Listen != "" {
 		c.fail(fmt.Sprintf("auth.tokens[%d]", i),
-			"is auto, which keeps a token in the state directory, and there is none",
+			"is auto, which needs a state directory for the token, and there is no state directory",
 			"set state to a directory, or write a token: openssl rand -hex 32 makes a good one")
 	}
 }
@@ -248,7 +250,8 @@ func StateDirOf(state string, env func(string) (string, bool)) string {
 	return expanded
 }
 
-// DefaultStateDir returns the StateDir, in this environment, of a configuration without State.
+// DefaultStateDir returns the StateDir, in this environment, of a configuration without State; "" =
+// the environment has neither XDG_STATE_HOME nor a home directory.
 func DefaultStateDir(env func(string) (string, bool)) string {
 	dir := baseDir(env, "XDG_STATE_HOME", ".local", "state")
 	if dir == "" {

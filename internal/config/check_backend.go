@@ -20,7 +20,7 @@ var (
 )
 
 // backend checks the i-th backend. If the backend is disabled, only its name is checked, because
-// its variables may not be set.
+// its variables need not be set.
 func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	at := fmt.Sprintf("backends[%d]", i)
 	c.checkName(b.Name, at, named)
@@ -181,7 +181,7 @@ func (c *checker) globs(globs []string, at string) {
 		if _, err := path.Match(escapeSlashes(glob), ""); !c.reported[here] &&
 			(err != nil || glob == "") {
 			c.fail(here, "is not a valid glob",
-				`* and ? stand for anything, [a-z] for one of a range, \ takes the next character as it is`)
+				`* stands for any text, ? for any character, [a-z] for a character of the range; \ makes the next character literal`)
 		}
 	}
 }
@@ -210,9 +210,9 @@ func isHostHeader(value string) bool {
 	return err == nil && u.Hostname() != "" && u.Host == value
 }
 
-// dropReserved returns a mapping of headers without the reserved headers, and the names of the
-// reserved headers. Files of other clients may contain reserved headers, which have no effect
-// there.
+// dropReserved returns a mapping of headers without the reserved headers, and the keys of the
+// reserved headers in the form headers.NAME. Files of other clients may contain reserved headers,
+// which have no effect there.
 func dropReserved(headers *yaml.Node) (kept *yaml.Node, dropped []string) {
 	if headers.Kind != yaml.MappingNode {
 		return headers, nil

@@ -29,7 +29,8 @@ func (c *checker) http(cfg *Config) {
 }
 
 // listen checks the address of the HTTP server. It rejects names of ports, because these differ
-// between machines.
+// between machines. It also rejects an address that other machines can reach if there are no
+// tokens.
 func (c *checker) listen(cfg *Config) {
 	if cfg.Listen == "" {
 		return
@@ -95,7 +96,7 @@ func (c *checker) origin(origin, at string) {
 	switch {
 	case c.reported[at]:
 	case strings.Contains(origin, "*"):
-		c.fail(at, "must not contain *: any page in a browser could act as its user",
+		c.fail(at, "must not contain *: any web page could send requests as the user of the browser",
 			"name each origin")
 	case m == nil, !isHost(strings.Trim(m[2], "[]")), m[3] != "" && !isPort(m[3]):
 		c.fail(at, "must be scheme://host or scheme://host:port, as browsers send it",
@@ -110,7 +111,7 @@ func (c *checker) host(host, at string) {
 	case c.reported[at]:
 	case strings.Contains(host, "*"):
 		c.fail(at,
-			"must not contain *: any web page could reach the gateway under its own host name",
+			"must not contain *: any web page could reach the gateway under the page's host name",
 			"name each host")
 	case !isHost(host):
 		c.fail(at, "must be the name of a host or its IP address, and nothing else",

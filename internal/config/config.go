@@ -2,9 +2,10 @@
 // variables and flags on top, fills in the defaults and validates the result.
 //
 // The package does not guess. An unknown key, a duplicate key or a number in quotes is an error
-// with file, line and key. All errors are reported at once. The package starts no process, opens no
-// connection and reads no file except the configuration. Errors, warnings and notes never contain
-// the value of a secret.
+// with file, line and key. All errors of a file that can be parsed are reported at once. The
+// package starts no process and opens no connection. It reads no file except the configuration and,
+// to detect a gateway among mcpServers, the build information of programs with the name of the
+// gateway. Errors, warnings and notes never contain the value of a secret.
 //
 //	Load ─ find ─ parse (bytes → yaml.Node, YAML or JSON)
 //	     ├ koanf      merges the layers and decodes strictly:
@@ -34,11 +35,12 @@ type Config struct {
 	Listen string `koanf:"listen"`
 	Auth   Auth   `koanf:"auth"`
 	TLS    TLS    `koanf:"tls"`
-	// Origins are the browser origins that are accepted in addition to loopback origins and the
-	// gateway's own origin, exactly as browsers send them: https://host or https://host:8443.
+	// Origins are the browser origins that are accepted in addition to the gateway's own origin,
+	// exactly as browsers send them: https://host or https://host:8443. Loopback origins are also
+	// accepted if Listen is a Loopback address and there are Auth.Tokens.
 	Origins []string `koanf:"origins"`
-	// Hosts are the host names accepted in the Host header in addition to localhost, while Listen
-	// is a Loopback address: in lowercase, without port or brackets.
+	// Hosts are the host names accepted in the Host header in addition to localhost and loopback
+	// addresses, while Listen is a Loopback address: in lowercase, without port or brackets.
 	Hosts []string `koanf:"hosts"`
 
 	// Instructions replaces the instructions of the backends for models: "" = no replacement,
@@ -125,8 +127,8 @@ type Backend struct {
 	Env        map[string]string `koanf:"env"`         // added to a minimal environment
 	InheritEnv []string          `koanf:"inherit_env"` // variables of the gateway to copy
 	// Cwd is the working directory of Command, ~ already expanded; "" = the gateway's working
-	// directory. A relative path is relative to the gateway's working directory. The directory may
-	// not exist.
+	// directory. A relative path is relative to the gateway's working directory. The directory
+	// might not exist.
 	Cwd string `koanf:"cwd"`
 
 	URL       string `koanf:"url"`       // http or https, with a host
@@ -192,8 +194,8 @@ type Auth struct {
 	// Tokens are bearer tokens. Each token gives access; no tokens = access without a token. A
 	// token has at least 16 characters, all visible ASCII, or is AutoToken.
 	Tokens []string `koanf:"tokens"`
-	// TokenVariable is the variable whose value is the first token; "" = the token is in the
-	// file, or composed of several parts.
+	// TokenVariable is the variable whose value is the first token; "" = there is no token, or the
+	// token is not exactly the value of one variable.
 	TokenVariable string `koanf:"-"`
 }
 
@@ -206,14 +208,14 @@ func IsToken(text string) bool {
 }
 
 // TLS contains the paths of the certificate and key of the HTTP server, ~ already expanded. Either
-// both are set or none. The files may not exist.
+// both are set or none. The files might not exist.
 type TLS struct {
 	Cert string `koanf:"cert"`
 	Key  string `koanf:"key"`
 }
 
 // ClientTLS contains the paths of files for https connections to a backend, ~ already expanded. The
-// files may not exist.
+// files might not exist.
 type ClientTLS struct {
 	CA         string `koanf:"ca"`          // trusted authorities, in place of the system's
 	Cert       string `koanf:"cert"`        // client certificate

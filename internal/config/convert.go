@@ -93,7 +93,7 @@ func parseSize(text string) (int64, error) {
 	case n < 0:
 		return 0, errors.New("must be zero or more")
 	case n > math.MaxInt64/unit:
-		return 0, errors.New("must be a smaller size")
+		return 0, errors.New("must be less than 8 EiB")
 	}
 	return n * unit, nil
 }

@@ -57,7 +57,7 @@ type location struct {
 	path string // in the gateway's keys: backends[0].url
 	key  string // in the keys of the file: mcpServers.docs.serverUrl
 	line int
-	text string // a scalar before ${VAR} is expanded; may be shown
+	text string // a scalar as written, before ${VAR} is expanded; errors may show it
 }
 
 func (p location) child(key, shown string, line int) location {
@@ -76,7 +76,8 @@ func joinPath(path, key string) string {
 	return path + "." + key
 }
 
-// Unmarshal reads the file. Its error is an Errors.
+// Unmarshal reads the file. It returns an error, an Errors, only if the file cannot be parsed. It
+// appends all other errors to r.errs.
 func (r *fileParser) Unmarshal(data []byte) (map[string]any, error) {
 	root, bad := parse(r.file, data)
 	if bad != nil {
@@ -116,7 +117,8 @@ func (r *fileParser) fail(at location, problem, hint string) {
 	r.reported[at.path] = true
 }
 
-// value converts n to type t. ok is false if the value is absent, or invalid and reported.
+// value converts n to type t. ok is false if the value is absent, or if it is invalid. An invalid
+// value is reported, unless it is in a disabled backend and a variable in it is not set.
 func (r *fileParser) value(n *yaml.Node, t reflect.Type, at location) (v any, ok bool) {
 	if n = node.Deref(n); node.IsAbsent(n) {
 		return nil, false

@@ -11,8 +11,9 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// scalar reads one value. The value of a key of type string is used as written, even 8080 or true.
-// A boolean or a whole number must not be quoted, unless it contains ${VAR}.
+// scalar reads one value and expands the references to variables in it. For a key of type string,
+// 8080 and true are strings. A boolean or a whole number must not be quoted, unless it contains
+// ${VAR}. The boolean result is false if the value is invalid or a variable is not set.
 func (r *fileParser) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
 	if r.written != nil {
 		x := r.newExpander()
@@ -63,8 +64,8 @@ func (r *fileParser) scalar(n *yaml.Node, t reflect.Type, at location) (any, boo
 }
 
 // recordExpansion records the secrets that x inserted and reports its errors. The errors of a
-// disabled backend are ignored, because it needs no variables. recordExpansion returns false if
-// there were errors, including ignored ones.
+// disabled backend are ignored, because it needs no variables; so are unset variables in optional
+// values. recordExpansion returns false if there were errors, including ignored ones.
 func (r *fileParser) recordExpansion(x *expand.Expander, at location) bool {
 	if r.backendPath != "" || strings.HasPrefix(at.path, "auth.") {
 		for _, a := range x.Expanded {
@@ -85,8 +86,8 @@ func (r *fileParser) recordExpansion(x *expand.Expander, at location) bool {
 	return len(x.Errors) == 0
 }
 
-// isOptional reports whether the value at path is outside of backends and not below one of the
-// RequiredKeys.
+// isOptional reports whether the value at path is outside of backends, and its key is neither one
+// of the RequiredKeys nor below one of them. It returns false if RequiredKeys is nil.
 func (r *fileParser) isOptional(path string) bool {
 	return r.requiredKeys != nil && r.backendPath == "" &&
 		!slices.ContainsFunc(r.requiredKeys, func(key string) bool {

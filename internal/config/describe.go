@@ -17,10 +17,12 @@ import (
 
 // Describe returns one line for each effect that a file would have: programs to start, URLs to
 // call, variables to pass on, files to read and write, and clients to accept. Values are shown as
-// written, with references and their defaults, but without tokens, header values and secrets that
-// are written in the file. A backend counts as enabled if its value of enabled depends on a
-// variable. Describe returns an error only if the file cannot be parsed; Load reports the other
-// errors. The lines contain text of the file, so the caller must escape control characters.
+// written, with references and their defaults. Tokens and header values that are written in the
+// file are not shown, nor passwords and queries of URLs, nor variables in env that look like
+// secrets. Secrets in arguments of a program are shown. A backend counts as enabled if its value of
+// enabled depends on a variable. Describe returns an error only if the file cannot be parsed; Load
+// reports the other errors. The lines contain text of the file, so the caller must escape control
+// characters.
 func Describe(path string, data []byte) ([]string, error) {
 	r := newFileParser(path, expand.AllSet)
 	r.written = map[string][]string{}

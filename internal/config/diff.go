@@ -95,7 +95,7 @@ func (c Changes) AnyBackend() bool {
 		len(c.Moved) > 0
 }
 
-// IsInactive reports whether a changed backend is disabled before and after.
+// IsInactive reports whether a backend is in Inactive.
 func (c Changes) IsInactive(name string) bool { return slices.Contains(c.Inactive, name) }
 
 // MarkInactive returns the names, and appends a mark to the names that are in Inactive.
@@ -182,9 +182,10 @@ func (f reloadEffect) isLive(oldSet, newSet bool) bool {
 }
 
 // Effective returns the configuration in force after a gateway with configuration c has reloaded
-// the configuration next. The result is next, except that keys that need a restart keep the values
-// of c, and that held backends keep the entries of c with the filters of next. changes is the
-// difference between c and next. The result shares memory with next.
+// the configuration next. The result is next, with these exceptions: keys that need a restart keep
+// the values of c; held backends keep the entries of c with the filters of next; limits.page is at
+// most limits.message. changes is the difference between c and next. The result shares memory with
+// next.
 func (c *Config) Effective(next *Config, changes Changes) *Config {
 	out := *next
 	for _, key := range changes.NeedRestart {

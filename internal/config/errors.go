@@ -56,7 +56,7 @@ func (e *Error) setBackend(name, at string) {
 func (e *Error) Unwrap() error { return e.cause }
 
 // Errors contains all problems with a configuration. Load returns Errors for a file that could be
-// read. It is never empty.
+// read. An Errors that is returned as an error is never empty.
 type Errors []*Error
 
 // Error returns one line for each error.

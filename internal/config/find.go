@@ -15,7 +15,7 @@ import (
 type source struct {
 	path         string // "" = no file
 	data         []byte
-	warnings     []string // users who can change the file
+	warnings     []string // about other users who can change the file, and skipped files
 	inWorkingDir bool     // gateway.yaml of the working directory, not named by the user
 }
 
@@ -26,7 +26,8 @@ func (s source) digest() [sha256.Size]byte {
 
 // findSource reads the first existing file among the possible configuration files. It skips a
 // gateway.yaml of another program in the working directory. A file that the user named must exist.
-// A file of the working directory that the user did not name must be approved.
+// A file of the working directory that the user did not name must be approved. If there is no file,
+// the source has no path, and the error is nil.
 func findSource(opts Options) (source, error) {
 	if opts.Path != "" {
 		path, _ := expand.Tilde(opts.Path, opts.Env) // a client may not use a shell
@@ -48,7 +49,7 @@ func findSource(opts Options) (source, error) {
 	var none source
 	places := searchPaths(opts)
 	if len(places) == 1 {
-		none.warnings = []string{"HOME is not set, so its .config/mcp-gateway was not searched for a configuration: " +
+		none.warnings = []string{"HOME is not set, so .config/mcp-gateway in the home directory was not searched for a configuration: " +
 			"set HOME or XDG_CONFIG_HOME, or name a file with --config"}
 	}
 	for i, path := range places {
@@ -101,7 +102,7 @@ func (o Options) approve(src source) error {
 	return o.Approve(src.path, src.data)
 }
 
-// readNamedSource reads a file that the user named under key.
+// readNamedSource reads a file that the user named in the variable key; "" = with a flag.
 func readNamedSource(path, key string) (source, error) {
 	data, err := readNamed(path, readTime)
 	return newSource(path, key, data, err)

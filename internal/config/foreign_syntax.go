@@ -57,8 +57,9 @@ var (
 	escapedReference = lazy.Regexp(`\$\$(?:\{[^}]*\}|\w+|\([^)]*\))?`)
 )
 
-// warnLiteral records a warning if a value contains foreign syntax, or probably had a backslash
-// that was parsed as an escape. Warnings do not contain the value, because it may be a secret.
+// warnLiteral records a warning if a value of a backend contains foreign syntax, or if a path
+// probably had a backslash that was parsed as an escape. It skips disabled backends, and arguments
+// that are scripts of a shell. Warnings do not contain the value, because it may be a secret.
 func (r *fileParser) warnLiteral(n *yaml.Node, at location) {
 	if r.disabled {
 		return

@@ -77,8 +77,9 @@ func (l *Loaded) ErrorAt(key string) *Error {
 // is valid.
 func (l *Loaded) Blank() bool { return l.blank }
 
-// Unchanged reports whether Load with these options would read and approve the same text. The
-// options must name the file. Files that the configuration refers to are not compared.
+// Unchanged reports whether Load with these options would read and approve the same text, with the
+// same warnings about users who can change the file. The options must name the file. Files that the
+// configuration refers to are not compared.
 func (l *Loaded) Unchanged(opts Options) bool {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -90,7 +91,7 @@ func (l *Loaded) Unchanged(opts Options) bool {
 // Load finds, reads and validates the configuration. Flags have precedence over environment
 // variables (GATEWAY_LOG_LEVEL for log.level), environment variables over the file, and the file
 // over Default. Load returns all problems of the configuration as Errors. If the file cannot be
-// read, it returns an *Error.
+// read, it returns an *Error. If the file is not approved, it returns the error of Options.Approve.
 func Load(opts Options) (*Loaded, error) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -110,7 +111,8 @@ func Validate(path string, data []byte) error {
 	return err
 }
 
-// LoadData loads a configuration file with this content, like Load.
+// LoadData loads a configuration file with this content, like Load, but does not call
+// Options.Approve.
 func LoadData(path string, data []byte, opts Options) (*Loaded, error) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -221,8 +223,10 @@ func instructionsValue(value string, given bool) string {
 	return value
 }
 
-// applyDefaults sets the values that the file does not set. The default of limits.page is at most
-// limits.message, and the default of limits.outbox at least limits.message.
+// applyDefaults sets the values that are not given and whose default depends on other keys, and the
+// values of backends that the file does not set. It replaces each value of instructions by its
+// effective value. The default of limits.page is at most limits.message, and the default of
+// limits.outbox at least limits.message.
 func applyDefaults(cfg *Config, d defaults, given map[string]location) {
 	if _, ok := given["limits.page"]; !ok {
 		cfg.Limits.Page = min(cfg.Limits.Page, cfg.Limits.Message)

@@ -11,7 +11,8 @@ import (
 	"syscall"
 )
 
-// writableWarning returns a warning if another user can change or replace a configuration file.
+// writableWarning returns a warning if users other than the current user and root can change or
+// replace a configuration file.
 func writableWarning(path string) []string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -23,7 +24,7 @@ func writableWarning(path string) []string {
 			continue
 		}
 		why := WritableByOthers(info)
-		if info.IsDir() && info.Mode()&fs.ModeSticky != 0 { // only owners replace files there
+		if info.IsDir() && info.Mode()&fs.ModeSticky != 0 { // others cannot replace a user's files
 			why = foreignOwner(info, os.Geteuid())
 		}
 		if why != "" {

@@ -92,7 +92,8 @@ func scalarKeys(t reflect.Type) []field {
 	return all
 }
 
-// didYouMean returns a suffix that names the key of t most similar to key; "" if none is similar.
+// didYouMean returns a suffix that names the key of t most similar to key, or a key that key
+// abbreviates; "" if there is none.
 func didYouMean(key string, t reflect.Type) string {
 	key = strings.ToLower(key)
 	best, nearest := "", 1+max(1, len(key)/3)

@@ -125,7 +125,7 @@ func (d *demoServer) call(r *peer.Request) {
 	case "add":
 		sum := args["a"].(float64) + args["b"].(float64)
 		if math.IsInf(sum, 0) { // JSON has no such number
-			r.Reply(toolResult("the sum is beyond what a number can hold", true, nil))
+			r.Reply(toolResult("the sum is too large for a float64", true, nil))
 			return
 		}
 		sumText := strconv.FormatFloat(sum, 'f', -1, 64)

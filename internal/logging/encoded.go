@@ -29,7 +29,7 @@ var (
 	escapes = &decoder{`\`, escapeUnit, []string{`\\`, "%", `\u0025`, `\u005c`, `\u005C`}}
 )
 
-// percentUnit decodes one unit of percent-encoding, %HH.
+// percentUnit decodes one byte or one escape %HH of a percent-encoded text; + becomes a space.
 func percentUnit(s string, at int) (unit [4]byte, n, next int) {
 	c := s[at]
 	if c == '%' && at+2 < len(s) {
@@ -41,8 +41,8 @@ func percentUnit(s string, at int) (unit [4]byte, n, next int) {
 	return unit, 1, at + 1
 }
 
-// escapeUnit decodes one unit of a JSON string: any character may be written as \uHHHH, and some
-// characters after a backslash. It also decodes the escapes of strings of Go, Python and shells.
+// escapeUnit decodes one byte or one escape of a JSON string: \uHHHH, or a backslash and a
+// character. It also decodes the escapes of strings of Go, Python and shells; + becomes a space.
 func escapeUnit(s string, at int) (unit [4]byte, n, next int) {
 	c, next := s[at], at+1
 	if c == '\\' && next < len(s) {
@@ -92,7 +92,7 @@ func escapedRune(s string, at int) (r rune, end int) {
 	return r, end
 }
 
-// parseHex parses the given number of hexadecimal digits at s[at].
+// parseHex parses the given number of hexadecimal digits at s[at]; ok is false if there are fewer.
 func parseHex(s string, at, digits int) (r rune, ok bool) {
 	if at+digits > len(s) {
 		return 0, false
@@ -129,7 +129,7 @@ func hexDigit(c byte) byte {
 	return 16
 }
 
-// find appends all occurrences of secrets in s, plain and encoded.
+// find appends all occurrences of secrets in s: plain, truncated and encoded.
 func (k *maskState) find(spans []textRange, s string) []textRange {
 	for _, text := range k.encodings {
 		spans = appendAll(spans, s, text)

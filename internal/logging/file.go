@@ -35,8 +35,8 @@ type FileOptions struct {
 //     file, and opens path. This also works if logrotate or a person renames the file.
 //   - A rotation renames path to path.1, path.1 to path.2 and so on, up to the first number that
 //     is not in use. It begins with the highest number. An interrupted rotation leaves an unused
-//     number, which the next rotation uses. Only if all numbers up to Keep are in use is a file
-//     replaced: the oldest one.
+//     number, which the next rotation uses. If all numbers up to Keep are in use, the oldest file
+//     is replaced.
 type File struct {
 	path  string
 	limit int64
@@ -68,7 +68,8 @@ func OpenFile(path string, o FileOptions) (*File, error) {
 }
 
 // Write appends p, one or more whole lines. A full file that cannot be rotated continues to grow,
-// because a line is more important than the limit. Write may be called concurrently.
+// because a line is more important than the limit. If path was removed and cannot be created again,
+// Write writes to the removed file and returns an error. Write may be called concurrently.
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,8 +111,8 @@ func (f *File) Close() error {
 	return err
 }
 
-// ensureWritable rotates a full file, and opens the file at path unless f.f is this file. If it
-// fails, f.f stays unchanged.
+// ensureWritable rotates a full file. It opens or creates the file at path, unless f.f is this
+// file. If ensureWritable fails, f.f stays unchanged.
 func (f *File) ensureWritable() error {
 	at, err := os.Stat(f.path)
 	if err == nil && at.Size() >= f.limit {

@@ -1,6 +1,6 @@
-// Package logging is the gateway's logging: slog handlers that pass every value through a Mask,
-// a Sink that never blocks a caller on a slow reader of stderr, and a rotated File that several
-// gateways may append to at once. (Audit records reach their File as encoded lines.)
+// Package logging is the gateway's logging: slog handlers that pass texts through a Mask, a Sink
+// that never blocks a caller on a slow reader of stderr, and a rotated File that several gateways
+// may append to at once. (Audit records reach their File as encoded lines.)
 //
 // It has no global logger and never calls slog.SetDefault: main builds one logger and passes it
 // on. Messages that libraries write with package log are logged there, too (CaptureStandardLog).
@@ -27,10 +27,10 @@ type Options struct {
 // New returns a logger that writes one whole line per record to w, with one Write call each.
 // Write calls never overlap.
 //
-// The message and all values, including values in groups, are masked before they are encoded, so
-// that JSON stays valid. Numbers, booleans, times and durations are not masked, and neither are
-// keys and group names, which the gateway determines. Attributes of With are encoded at once: a
-// secret that is added to the Mask later is not masked in these attributes.
+// The message and the values, including values in groups, are masked before they are encoded, so
+// that JSON stays valid. Not masked are numbers, booleans, times and durations, the values of
+// unmaskedKeys, and keys and group names, which the gateway determines. Attributes of With are
+// encoded at once: a secret that is added to the Mask later is not masked in these attributes.
 func New(w io.Writer, o Options) *slog.Logger {
 	v := attrReplacer{mask: o.Mask, json: o.Format == "json"}
 	h := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: v.replace}
@@ -40,7 +40,8 @@ func New(w io.Writer, o Options) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, h))
 }
 
-// ParseLevel parses debug, info, warn or error, in upper or lower case.
+// ParseLevel parses debug, info, warn or error, in upper or lower case. For any other name it
+// returns LevelInfo and an error.
 func ParseLevel(name string) (slog.Level, error) {
 	switch strings.ToLower(name) {
 	case "debug":

@@ -11,22 +11,23 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// minSecret is the length of the shortest value that is masked. Environment values such as 0, 1 or
-// on are not secrets, and a log in which every 1 is masked would be unreadable.
+// minSecret is the length in bytes of the shortest value that is masked. Environment values such as
+// 0, 1 or on are not secrets, and a log in which every 1 is masked would be unreadable.
 const minSecret = 4
 
-// A Mask replaces secrets in text. It finds the values given to NewMask and Add
+// A Mask replaces secrets in text. It finds the values given to NewMask, Add and SetSecrets
 //
 //   - unchanged, with any of their bytes percent-encoded, with any of their characters escaped
 //     as in JSON strings, and with several of these encodings applied one after the other;
-//   - in the base64 alphabet for URLs, without base64 padding, and as part of a tool's name;
+//   - if they have at least 8 bytes, also in the base64 alphabet for URLs, without base64 padding,
+//     and as part of a tool's name;
 //   - truncated, in front of a … that marks the truncation of a text.
 //
 // It does not find values encoded in hex or base64. Of the values that it was not given, it finds
 // user:pass@ and the query of URLs, "Bearer xxx" and "Authorization: xxx" (see findCredentials).
 //
-// A nil Mask and the zero Mask change nothing; the zero Mask becomes effective with the first
-// Add. All methods may be called concurrently. Masking takes no lock.
+// A nil Mask and the zero Mask change nothing; the zero Mask becomes effective with the first Add
+// or SetSecrets. All methods may be called concurrently. Masking takes no lock.
 type Mask struct {
 	secrets atomic.Pointer[maskState] // replaced, never modified
 }

@@ -70,7 +70,8 @@ func (s *Sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// queueLocked queues p and, before it, the report of lost records.
+// queueLocked queues p and, before it, the report of lost records. It returns false, and does not
+// queue p, if there is no room.
 func (s *Sink) queueLocked(p []byte) bool {
 	room := s.limit - s.writing - len(s.queue) - len(p) - 1
 	if room < 0 {
@@ -133,7 +134,7 @@ func (s *Sink) run() {
 }
 
 // nextBatch waits for queued lines and returns them; spare becomes the new queue. An empty batch
-// means that the Sink is closed and its queue is empty.
+// means that the Sink is closed, and that its queue is empty or Close has stopped waiting.
 func (s *Sink) nextBatch(spare []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -46,7 +46,7 @@ import (
 // REVISION [CAPABILITIES]" and "end" (the client closes its sending side). After each step the test
 // waits until all goroutines are blocked. The messages that the client has received by then must be
 // equal, byte for byte, to the ← lines after the step. Time is virtual and advances only in a wait.
-// A script without "end" is ended implicitly.
+// If a script has no "end", the client closes its sending side after the last line.
 //
 // The script of a backend runs concurrently: → is the next message that the backend must receive, ←
 // is a message that it sends, and wait lets time pass. "hello RESULT" is a handshake with the
@@ -208,12 +208,13 @@ func (c *conversation) runClient(t *testing.T, client *Peer) {
 		actual = append(actual, comments...)
 	}
 	if n := len(actual); n > 0 && actual[n-1].kind == clientEnd && len(script) != len(c.client) {
-		actual = actual[:n-1] // implicit, and no messages followed
+		// the clientEnd that was appended to the script; the client received nothing after it
+		actual = actual[:n-1]
 	}
 	c.client = actual
 }
 
-// compare reports the differences between actual and expected messages.
+// compare reports the differences between actual and expected messages, unless -update is set.
 func compare(t *testing.T, where string, got, want []string) {
 	t.Helper()
 	if *update {
@@ -302,7 +303,7 @@ func (b *scriptedBackend) dial() (transport.Conn, error) {
 	return conn, nil
 }
 
-// runStep runs the next line. It returns false if the process has ended.
+// runStep runs the next line. It returns false if the script or the process has ended.
 func (b *scriptedBackend) runStep(p *Peer) bool {
 	b.mu.Lock()
 	if b.next == len(b.script) {
@@ -388,8 +389,8 @@ func (b *scriptedBackend) checkFinished() {
 	}
 }
 
-// waitNext waits, without a timeout, for the next received line and returns it. It is intended for
-// goroutines other than that of the test.
+// waitNext waits, without a timeout, for the next received line and returns it, or false if the
+// remote side has closed the connection. It is intended for goroutines other than that of the test.
 func (p *Peer) waitNext() (string, bool) {
 	for {
 		line, over, ok := p.takeLine()

@@ -190,7 +190,8 @@ func (p *Peer) Send(line string) {
 // Sendf formats a line and sends it.
 func (p *Peer) Sendf(format string, args ...any) { p.Send(fmt.Sprintf(format, args...)) }
 
-// Next waits for the next received line and returns it.
+// Next waits for the next received line and returns it. It fails the test if the remote side has
+// closed the connection, or after receiveTimeout.
 func (p *Peer) Next() string {
 	p.t.Helper()
 	limit := time.NewTimer(receiveTimeout)

@@ -15,7 +15,7 @@ const (
 	toClient                     // ← towards the client
 	wait                         // wait 2s
 	clientEnd                    // end: the client closes its sending side
-	handshake                    // hello [RESULT]: a complete handshake
+	handshake                    // hello: a complete handshake of a client or a backend
 	handshakeAndList             // listing RESULT: a handshake and the tools/list after it
 	processExit                  // exit STATUS: the backend's process exits
 	dialFailure                  // refuse REASON: a dial fails

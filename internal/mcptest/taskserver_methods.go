@@ -145,7 +145,8 @@ func (s *TaskServer) resultLocked(method string, p *taskParams) (any, *wire.Erro
 	return json.RawMessage(`{"resultType":"complete"}`), nil
 }
 
-// listenLocked creates a listener for those of the requested tasks that exist.
+// listenLocked creates a listener for those of the requested tasks that exist. If the client
+// requests tasks and does not declare the extension, listenLocked sends an error and returns nil.
 func (s *TaskServer) listenLocked(
 	m wire.Message, p *taskParams, send func(wire.Message) bool,
 ) *listener {

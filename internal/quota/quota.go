@@ -27,8 +27,8 @@ type Counter[K comparable] struct {
 	perKey map[K]int // contains no zeros
 }
 
-// Acquire counts one more item of key, unless the items then exceed total, or the items of key
-// exceed perKey.
+// Acquire counts one more item of key and returns None. If a limit is reached, it counts nothing
+// and returns the limit: total is the limit of all items, and perKey the limit of the items of key.
 func (c *Counter[K]) Acquire(key K, total, perKey int) Excess {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ type certificate = tls.Certificate
 // Certificates contains the certificate in force, nil if there is none.
 type Certificates struct{ atomic.Pointer[certificate] }
 
-// isCurrent reports whether a certificate equals the certificate in force.
+// isCurrent reports whether a certificate, or nil, equals the certificate in force.
 func (c *Certificates) isCurrent(other *certificate) bool {
 	current := c.Load()
 	if current == nil || other == nil {

@@ -51,7 +51,7 @@ func (w *fileWatcher) watch(files []string) {
 	w.files <- files
 }
 
-// run watches until ctx is done.
+// run watches until ctx is done. If no watcher can be created, it logs this and returns.
 func (w *fileWatcher) run(ctx context.Context) {
 	var files []string
 	select {

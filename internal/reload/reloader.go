@@ -49,7 +49,7 @@ type HTTPServer interface {
 	UpdateAccess(tokens, origins, hosts []string)
 }
 
-// Options are the dependencies of a Reloader. All except Server and TrustDir are required.
+// Options are the dependencies of a Reloader. Flags, SearchPaths, TrustDir and Server are optional.
 type Options struct {
 	Initial     *config.Loaded // the configuration that the gateway was started with
 	Load        func(path string, local bool) (*config.Loaded, error)
@@ -108,8 +108,8 @@ func New(o Options) *Reloader {
 	}
 }
 
-// Run calls work, and reloads the configuration until work returns. The channel sighup receives a
-// value for each SIGHUP; it may be nil.
+// Run calls work, reloads the configuration until work returns, and returns the error of work. The
+// channel sighup receives a value for each SIGHUP; it may be nil.
 func (r *Reloader) Run(
 	ctx context.Context, sighup <-chan struct{}, work func(context.Context) error,
 ) error {
@@ -246,7 +246,7 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 }
 
 // isUnchanged reports whether the configuration file certainly has the content that was read last.
-// With TLS it reports false, so that the certificate is read again.
+// It returns false after a refusal, and with TLS, so that the certificate is read again.
 func (r *Reloader) isUnchanged() bool {
 	return !r.refused && (r.Server == nil || r.current.TLS.Cert == "") &&
 		r.source != "" && !isPiped(r.source) && r.Unchanged(r.lastRead)
@@ -465,7 +465,7 @@ func (r *Reloader) apply(
 	}
 	switch {
 	case r.Server == nil:
-	case err != nil: // read succeeded a moment ago
+	case err != nil: // read called Tokens without an error, but a file has changed since
 		r.log.Error("tokens not reloaded: keeping the previous tokens, origins and hosts",
 			"err", err)
 	default:
@@ -490,7 +490,7 @@ func (r *Reloader) applyBackends(ctx context.Context) error {
 	go func() {
 		done <- r.Target.ApplyBackends(ctx, r.current, func(names []string) { late <- names })
 	}()
-	waiting := false // and logged
+	waiting := false // true = the wait was logged
 	for {
 		select {
 		case err := <-done:
@@ -546,7 +546,7 @@ func isPiped(path string) bool {
 	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
 }
 
-// NameList joins the first 20 names and counts the others.
+// NameList joins the first 20 names and counts the others. It returns "none" if there are no names.
 func NameList(names []string) string {
 	const shown = 20
 	text := strings.Join(names[:min(shown, len(names))], ", ")

@@ -74,7 +74,8 @@ func WriteRunningConfig(source string, c *config.Config, flags []string) error {
 	return nil
 }
 
-// ReadRunningConfig returns the record of a file. The error is fs.ErrNotExist if there is none.
+// ReadRunningConfig returns the record of a file. The error is fs.ErrNotExist if there is no record
+// or no state directory. A record that cannot be used is another error.
 func ReadRunningConfig(stateDir, source string) (*RunningConfig, error) {
 	if stateDir == "" {
 		return nil, fs.ErrNotExist
@@ -104,7 +105,8 @@ func parseRunningConfig(text []byte) (*RunningConfig, error) {
 		return nil, errors.New("it is damaged")
 	}
 	if c.Version != runningConfigVersion {
-		return nil, fmt.Errorf("it has version %d, not %d", c.Version, runningConfigVersion)
+		return nil, fmt.Errorf("it has version %d; this gateway reads version %d",
+			c.Version, runningConfigVersion)
 	}
 	return c, nil
 }

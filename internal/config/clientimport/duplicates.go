@@ -59,7 +59,8 @@ func sameTable(a, b []namedValue) bool {
 	return slices.Equal(sorted(a), sorted(b))
 }
 
-// droppedDifferences describes the differences between s and o, which is imported in place of s.
+// droppedDifferences describes those differences between s and o that findDuplicates ignores,
+// except for names; "" = none. o is imported in place of s.
 func (s *importedServer) droppedDifferences(o *importedServer) string {
 	text := ""
 	if s.startTimeout != o.startTimeout || s.callTimeout != o.callTimeout {
@@ -71,7 +72,8 @@ func (s *importedServer) droppedDifferences(o *importedServer) string {
 	return text
 }
 
-// assignName gives s a valid name that is not taken. sameName is the result of findDuplicates.
+// assignName gives s a valid name that is not taken, and adds a note if the name differs from that
+// in the client. sameName is the result of findDuplicates.
 func (im *importer) assignName(s, sameName *importedServer) {
 	fit := config.UsableName(s.origName, map[string]bool{})
 	if im.names[fit] && s.client.IsNamed() {

@@ -38,7 +38,8 @@ func (e serverReader) unreadKeys() []string {
 	return all
 }
 
-// dropInapplicable removes from s the settings that have no effect with its command or URL.
+// dropInapplicable removes from s the settings that have no effect with its command or URL, and
+// marks their keys as not read.
 func (e serverReader) dropInapplicable(s *importedServer) {
 	all := dialect.Inapplicable(s.command != "", s.url != "")
 	for _, key := range all {
@@ -85,7 +86,8 @@ func (e serverReader) tools() dialect.ToolFilter {
 	return t
 }
 
-// timeout reads a timeout, given as a number of units.
+// timeout reads a timeout, given as a number of units. It returns 0 if the key is absent or is not
+// a valid timeout, and then does not mark the key as read.
 func (e serverReader) timeout(key string, unit time.Duration) time.Duration {
 	n := node.Child(e.node, key)
 	if n == nil || n.Kind != yaml.ScalarNode {
@@ -104,7 +106,7 @@ func (e serverReader) scalar(n *yaml.Node, key string) string {
 	return e.file.translate(n.Value)
 }
 
-// text returns the value of the first of the keys that is present.
+// text returns the value of the first of the keys that is present; "" = none is present.
 func (e serverReader) text(keys ...string) string {
 	for _, key := range keys {
 		if node.Child(e.node, key) != nil {
@@ -126,8 +128,8 @@ func (e serverReader) list(key string) []string {
 	return all
 }
 
-// arguments reads a list of arguments of a program, which may expand variables of its own
-// environment.
+// arguments reads a list of arguments of a program. References to variables that the entry sets are
+// kept as text, because the program may expand them.
 func (e serverReader) arguments(key string) []string {
 	e.file.entryVariables = e.variablesSet()
 	defer func() { e.file.entryVariables = nil }()
@@ -163,7 +165,8 @@ func (e serverReader) hasValue(key, value string) bool {
 	return n != nil && n.Value == value
 }
 
-// seconds reads a number of seconds, which may have a fraction.
+// seconds reads a number of seconds, which may have a fraction. It returns 0 if the key is absent
+// or is not a valid timeout, and then marks the key as not read.
 func (e serverReader) seconds(key string) time.Duration {
 	n, err := strconv.ParseFloat(e.text(key), 64)
 	if err != nil || !(n > 0 && n <= 1e6) {

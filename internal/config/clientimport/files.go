@@ -10,8 +10,9 @@ import (
 	"mcpgateway/internal/config/internal/dialect"
 )
 
-// usualFiles returns the existing files of all clients that contain servers, first the files of the
-// project. It adds notes about existing files without servers.
+// usualFiles returns the existing files of all clients that contain servers or cannot be read,
+// first the files of the project. It adds notes about existing files without servers and about
+// files of clients that are not supported.
 func (im *importer) usualFiles() []string {
 	im.foundFiles = map[string]bool{}
 	var files, empty, unread []string
@@ -116,8 +117,8 @@ func (im *importer) appDirs() []string {
 	return dirs
 }
 
-// hasServers reports whether a file that the user did not name contains servers or cannot be
-// parsed. Most settings files have no MCP servers.
+// hasServers reports whether a file that the user did not name contains servers, or cannot be read
+// or parsed. Most settings files have no MCP servers.
 func (im *importer) hasServers(path string) bool {
 	data, err := config.ReadFile(path)
 	if err != nil {

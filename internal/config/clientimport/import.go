@@ -1,8 +1,8 @@
 // Package clientimport converts the servers that other MCP clients have configured into a
 // configuration file of the gateway.
 //
-// It only reads files: it starts no process and resolves no names. References to variables
-// replace secrets, so that neither the YAML nor a note contains a secret.
+// It starts no process, and opens no connection except through Options.IsGateway. References to
+// variables replace secrets, so that neither the YAML nor a note contains a secret.
 //
 //	Read ─ files       finds the files of known clients
 //	     ├ recognize   finds the client that a file belongs to
@@ -88,11 +88,12 @@ func ClientTitles() []string {
 // Read imports the servers in files of other MCP clients. If files is empty, Read uses the usual
 // files of all known clients, first the files of the project, then the files of the user. A
 // reference ${VAR} replaces each secret, and a note contains the name of the variable. A server
-// that is disabled in its client stays disabled. A server in a file of the project is disabled
-// unless the user named the file, because another person may have written the file.
+// that is disabled in its client stays disabled. A server in a file of the project is disabled,
+// because another person may have written the file, unless the user named the file or also has the
+// server, enabled, in a file of the user.
 //
-// The result is never nil. The error contains the files that could not be read; the result contains
-// the servers of all other files.
+// The result is never nil. The error contains one error for each file that could not be read or
+// parsed, or whose format is unknown. The result contains the servers of all other files.
 func Read(files []string, opts Options) (*Result, error) {
 	im := newImporter(opts)
 	if len(files) == 0 {
@@ -222,12 +223,12 @@ func (im *importer) addServer(s importedServer) {
 	im.result.servers = append(im.result.servers, s)
 }
 
-// tryLoad returns the error of Load for s. Errors about a URL that depends on variables are
-// ignored.
+// tryLoad returns the first error of Load for s, without file and line. It ignores errors about a
+// URL that depends on variables.
 func (s *importedServer) tryLoad() error {
 	set := func(name string) (string, bool) {
 		if strings.HasPrefix(name, "GATEWAY_") {
-			return "", true // or an override would take precedence
+			return "", true // not empty, the variable would set a key
 		}
 		return "1", true
 	}

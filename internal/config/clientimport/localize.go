@@ -21,8 +21,8 @@ func (f *foreignFile) localize(s *importedServer) {
 	f.noteForeignPaths(s)
 }
 
-// dropWindowsShell removes the parts of a command that only Windows needs: cmd /c npx and npx.cmd.
-// It does nothing on Windows.
+// dropWindowsShell replaces the commands cmd /c npx and npx.cmd by npx. It adds a note about any
+// other program that exists only on Windows. On Windows it does nothing.
 func (f *foreignFile) dropWindowsShell(s *importedServer) {
 	if f.opts.OS == "windows" {
 		return
@@ -60,8 +60,9 @@ func programName(command string) string {
 	return strings.ToLower(command[strings.LastIndexAny(command, `/\`)+1:])
 }
 
-// resolveRelative adapts relative paths, because clients start the servers of a project in the
-// project's folder.
+// resolveRelative makes cwd the project's folder, or a path in it, if the server has relative
+// paths, because clients start the servers of a project in the project's folder. If the folder is
+// unknown, it adds a note.
 func (f *foreignFile) resolveRelative(s *importedServer) {
 	relative := isRelative(s.command) || slices.ContainsFunc(s.args, isRelative)
 	relativeCwd := s.cwd != "" && !filepath.IsAbs(s.cwd) && !strings.HasPrefix(s.cwd, "~") &&

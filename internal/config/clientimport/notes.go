@@ -38,8 +38,8 @@ func (im *importer) recordOrigin(s importedServer) {
 }
 
 // removeCommand returns the client's command that removes s, with NAME in place of the server's
-// name. It returns "" for a copy of a file or a file of another project, because the command would
-// not find the server.
+// name. It returns "" for a client without such a command, and for a copy of a file or a file of
+// another project, because the command would not find the server.
 func (im *importer) removeCommand(s importedServer) string {
 	path, err := filepath.Abs(s.path)
 	if err != nil {
@@ -74,7 +74,8 @@ func (im *importer) finish() {
 	}
 	if places := im.removalPlaces(); len(places) > 0 {
 		im.note(
-			"these servers are now in both places; once the gateway serves them, remove them from %s",
+			"the imported servers are still configured in the clients; "+
+				"once the gateway serves them, remove them from %s",
 			strings.Join(places, ", "))
 	}
 }

@@ -75,7 +75,8 @@ func (im *importer) isGateway(s importedServer) bool {
 		im.opts.IsGateway(s.url)
 }
 
-// parseForeign parses JSON with comments, TOML or YAML.
+// parseForeign parses JSON with comments, TOML or YAML. The node is nil if the file is empty. A
+// file that is not a mapping is an error.
 func parseForeign(file string, data []byte) (*yaml.Node, *config.Error) {
 	if filepath.Ext(file) == ".toml" {
 		return parseTOML(file, data)

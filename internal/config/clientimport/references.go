@@ -86,7 +86,7 @@ func (f *foreignFile) predefined(word string) string {
 }
 
 // noteLiteral adds a note about text that is used literally although it is a reference for other
-// clients.
+// clients, unless the name in it looks like a secret.
 func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 	name := ""
 	for _, form := range []string{"prefixed", "plain", "double", "braced", "special"} {

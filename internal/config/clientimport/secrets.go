@@ -271,7 +271,7 @@ func (im *importer) freeVariable(s *importedServer, want, literal string) string
 }
 
 // variableFor returns the variable name for a header, flag or query key of s. A key that is written
-// like a variable name and contains _ is used unchanged.
+// like a variable name and contains _ is used unchanged. Any other name begins with the name of s.
 func variableFor(s *importedServer, key string) string {
 	key = strings.TrimLeft(key, "-_")
 	if strings.EqualFold(key, "Authorization") {

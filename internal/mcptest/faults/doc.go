@@ -1,8 +1,8 @@
 // Package faults implements a faulty MCP server for tests: on stdio as the program faults/stub, and
-// over HTTP as [HTTPStub]. Each fault is described by a [Fault], in one of two places: in the
-// [Script] of the server, for all messages of a method, or in the arguments of the tool "do", for
-// one call. The client therefore controls when a fault occurs, and a run can be repeated from a
-// seed.
+// over HTTP as [HTTPStub]. Each fault is described by a [Fault]: in the [Script] of the server, for
+// messages of a method; in the arguments of the tool "do", for one call; or in a call of
+// [HTTPStub.FailNext]. The test therefore controls when a fault occurs, and a run can be repeated
+// from a seed.
 //
 //	stub -script '{"name":"s1","on":{"tools/list":[{"fault":"die","at":"middle"}]}}'
 //	tools/call do {"fault":"noise","where":"between","nonce":"returned as by echo"}

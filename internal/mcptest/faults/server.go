@@ -51,7 +51,8 @@ func (s *server) dueFaults(method string) (due []Fault) {
 	return due
 }
 
-// claimOnce reports whether this process has created the file.
+// claimOnce creates the file and reports whether this succeeded: another process may have created
+// it. It returns true if path is "".
 func claimOnce(path string) bool {
 	if path == "" {
 		return true

@@ -35,7 +35,8 @@ func (f *File) Position(pos token.Pos) string {
 }
 
 // Files returns all Go files of the module that contains the working directory, for all operating
-// systems and build tags. It fails the test if a file cannot be parsed.
+// systems and build tags, except files in testdata and node_modules. It fails the test if a file
+// cannot be parsed.
 func Files(t *testing.T) []*File {
 	t.Helper()
 	files, err := parseAll()

@@ -38,8 +38,8 @@ func IsWebSocket(transport string) bool {
 	return name == "ws" || name == "websocket"
 }
 
-// IsSSE reports whether a transport is SSE and must be kept. HTTP is not kept but replaced by auto,
-// because clients use this name for both kinds of servers.
+// IsSSE reports whether a transport is SSE. Only this transport is kept: auto replaces HTTP,
+// because clients use the name HTTP for both kinds of servers.
 func IsSSE(transport string) bool { return normalizedTransport(transport) == "sse" }
 
 func normalizedTransport(transport string) string {
@@ -57,7 +57,8 @@ func CallTimeout(text string, unit time.Duration) time.Duration {
 	return 0
 }
 
-// Inapplicable returns the keys of all clients that have no effect with a command or with a URL.
+// Inapplicable returns the keys of all clients that have no effect in an entry with a command and
+// no URL, or with a URL and no command; nil for any other entry.
 func Inapplicable(command, url bool) []string {
 	switch {
 	case command && !url:

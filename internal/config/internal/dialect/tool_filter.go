@@ -20,7 +20,7 @@ var (
 )
 
 // A ToolFilter contains globs: Allow for the tools that may be called (none = all tools), and Deny
-// for the tools that may not be called.
+// for the tools that must not be called.
 type ToolFilter struct{ Allow, Deny []string }
 
 // ReadToolFilter converts the tool filters of an entry. The result read lists the keys that were

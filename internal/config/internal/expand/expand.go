@@ -64,7 +64,8 @@ func (x *Expander) Expand(s string) string {
 }
 
 // reference returns the value and the length of the reference whose text after ${ is at the
-// beginning of s.
+// beginning of s. If the reference is malformed, it records an error, and returns no value and the
+// length up to the end of the variable's name.
 func (x *Expander) reference(s string) (text string, length int) {
 	prefix := ""
 	if x.Foreign {
@@ -82,8 +83,9 @@ func (x *Expander) reference(s string) (text string, length int) {
 	return x.lookUp(r), len(prefix) + length
 }
 
-// foreignWord returns the value of a word in ${} that other clients support and that is not an
-// environment variable.
+// foreignWord returns the value of a word in ${} that has a special meaning for other clients. If
+// the gateway does not support the word, foreignWord records an error and returns no value. ok is
+// false if the word has no special meaning.
 func (x *Expander) foreignWord(word string) (text string, ok bool) {
 	if word == "userHome" {
 		return x.lookUp(Ref{Name: "HOME"}), true

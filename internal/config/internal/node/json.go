@@ -124,7 +124,8 @@ func standardJSON(data []byte) []byte {
 	return out
 }
 
-// stringEnd returns the index of the closing quote of the string that starts at i.
+// stringEnd returns the index of the closing quote of the string that starts at i, or of the end of
+// the line or of b if there is no closing quote.
 func stringEnd(b []byte, i int) int {
 	for i++; i < len(b) && b[i] != '"' && b[i] != '\n'; i++ {
 		if b[i] == '\\' {

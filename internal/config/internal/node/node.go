@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ShowKey returns a key for display: the part before a = or :. In { TOKEN=value }, the value is a
-// part of the key and must not be shown.
+// ShowKey returns a key for display. It replaces the text after the first = or : by an ellipsis,
+// because in { TOKEN=value } the value is a part of the key and must not be shown.
 func ShowKey(key string) string {
 	if i := strings.IndexAny(key, "=:"); i >= 0 {
 		key = key[:i+1] + "…"
@@ -24,7 +24,8 @@ func ShowKey(key string) string {
 	return OneLine(key)
 }
 
-// OneLine replaces unprintable characters, such as line breaks, in text from outside.
+// OneLine replaces unprintable characters in text from outside, such as line breaks, by question
+// marks.
 func OneLine(s string) string {
 	return strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) || c == unicode.ReplacementChar {
@@ -111,7 +112,8 @@ func (m *Mapping) AddStrings(key string, values []string) {
 	m.Add(key, list)
 }
 
-// EscapedString returns the node of a string with unprintable characters escaped.
+// EscapedString returns the node of a string. The node is quoted if the string contains unprintable
+// characters, which are then escaped, or is ~ or <<, which have a meaning in YAML.
 func EscapedString(s string) *yaml.Node {
 	n := String(s)
 	odd := func(c rune) bool { return !unicode.IsPrint(c) || c == unicode.ReplacementChar }

@@ -38,7 +38,7 @@ func Parse(data []byte) (*yaml.Node, *SyntaxError) {
 		e := &SyntaxError{Line: line, Problem: "not valid JSON: " + err.Error()}
 		if strings.Contains(e.Problem, "in string escape code") ||
 			strings.Contains(e.Problem, "hexadecimal character escape") {
-			e.Hint = `a backslash begins an escape: write each twice in a path such as C:\\Users\\me, or /`
+			e.Hint = `a backslash begins an escape: in a path write each backslash twice, as in C:\\Users\\me, or write /`
 		}
 		return nil, e
 	}
