@@ -268,8 +268,9 @@ func testMayImport(dir, target string) bool {
 		slices.Contains(extraTestImports[dir], target)
 }
 
-// checkModule reports an import of a module by a package that has no leave for it. The longest
-// prefix of the import path in the table decides.
+// checkModule reports an import of a module by a package that the table does not permit to import
+// it. The longest prefix of the import path in the table decides. others = true permits modules
+// that are not in the table or have an empty list.
 func checkModule(t *testing.T, where, target, dir string, table map[string][]string, others bool) {
 	t.Helper()
 	module := ""

@@ -211,8 +211,8 @@ const (
 	tabColumns = 4
 )
 
-// A string literal of literalColumns or more on a line excuses it: breaking it would not help a
-// reader.
+// A line is not checked if its string literals have literalColumns or more, because breaking a
+// literal would not help a reader.
 const literalColumns = 20
 
 func TestLinesAreAtMost100Columns(t *testing.T) {

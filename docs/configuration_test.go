@@ -126,7 +126,8 @@ func typeName(t reflect.Type) string {
 	return t.Kind().String()
 }
 
-// isDefault reports whether text, a cell of the table, is the value of f.
+// isDefault reports whether text, a cell of the table, is the value of f. It accepts a reference to
+// defaults, and any text for the two fields that settableFields sets.
 func isDefault(f reflect.Value, text string) bool {
 	if strings.HasPrefix(text, "defaults.") {
 		return true

@@ -64,7 +64,7 @@ func TestLimitsDoc(t *testing.T) {
 	}
 	for name := range bounds {
 		if !strings.Contains(doc, "`"+name+"`") {
-			t.Errorf("%s is a bound that docs/limits.md lacks", name)
+			t.Errorf("docs/limits.md has no row for the bound %s", name)
 		}
 	}
 	for _, named := range regexp.MustCompile("`([a-z]+\\.max[A-Z]\\w*)`").FindAllStringSubmatch(doc,
@@ -126,9 +126,9 @@ func TestLinks(t *testing.T) {
 				path = filepath.Join(filepath.Dir(file), target)
 			}
 			if _, err := os.Stat(path); err != nil {
-				t.Errorf("%s: the link %s leads nowhere", file, m[1])
+				t.Errorf("%s: the file of the link %s does not exist", file, m[1])
 			} else if anchor != "" && !slices.Contains(headings(t, path), anchor) {
-				t.Errorf("%s: the link %s leads to no heading", file, m[1])
+				t.Errorf("%s: the heading of the link %s does not exist", file, m[1])
 			}
 		}
 	}
@@ -177,8 +177,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestReadme checks that README.md is short, and that its first command is the one that .ci/run
-// runs.
+// TestReadme checks that README.md has at most 150 lines, and that its first command is the one
+// that .ci/run runs.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	if err != nil {

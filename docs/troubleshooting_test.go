@@ -18,7 +18,7 @@ var fromServers = map[string]bool{
 }
 
 // TestTroubleshootingDoc checks that the code has each error text that troubleshooting.md quotes in
-// the first column of a table.
+// the first column of the tables from "Errors of the gateway" on, except texts of servers.
 func TestTroubleshootingDoc(t *testing.T) {
 	text, err := os.ReadFile("troubleshooting.md")
 	if err != nil {

@@ -44,7 +44,7 @@ OBS      01 03 05`
 var untestedPublic = map[string]string{
 	"AUTH_02":   "the gateway has no OAuth towards backends yet: it sends the headers that are configured",
 	"AUTH_04":   "the gateway opens no browser and has no callback port: no OAuth towards backends yet",
-	"CONFIG_07": "applies to Windows, where the code is built and vetted, but cannot be run here",
+	"CONFIG_07": "applies to Windows, for which the code is built and vetted, but not run in these tests",
 }
 
 // TestCases_PublicReports checks that each public case has a test with its id in the name, or a

@@ -154,7 +154,8 @@ func TestFileLimit_NewClientsWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		// With a request they are clients; connections without one give way to clients.
+		// A connection with a request counts as a client. Beyond a limit, the gateway closes the
+		// oldest connection without a request.
 		if _, err := conn.Write(
 			[]byte(
 				"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")); err != nil {

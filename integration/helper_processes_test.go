@@ -108,9 +108,9 @@ func runStubborn() int {
 	select {}
 }
 
-// runMirror is a server without an SDK, for control of the bytes. Tools: request returns the
-// request's line, hold responds only when cancelled (which is forbidden, but common), die kills
-// its process.
+// runMirror is a server without an SDK, so that the test determines all bytes that it sends. Tools:
+// request returns the request's line, hold responds only when cancelled (which is forbidden, but
+// common), die kills its process.
 func runMirror() int {
 	in := bufio.NewReader(os.Stdin)
 	for {

@@ -38,7 +38,7 @@ func orphaningBackend(name, notes string) backend {
 		orphanInGroup+orphanDoubleForked+orphanInSession+orphanHoldingPipes)
 }
 
-// awaitOrphans waits until all processes of n orphaningBackends are running: at least nine each.
+// awaitOrphans waits until more than six processes are running for each of n orphaningBackends.
 func (s *setup) awaitOrphans(n int) {
 	s.t.Helper()
 	if !poll(waitTimeout, func() bool { return len(s.marker.processes()) > 6*n }) {

@@ -218,7 +218,7 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndLastValidConfig(t *testing.T) {
 	if text, _ := os.ReadFile(gw.stderr); bytes.Contains(text, []byte("hush")) {
 		t.Errorf("a secret is in the log")
 	}
-	// PROC-05: end of input ends it, whatever SIGHUP does
+	// PROC-05: the end of stdin ends the gateway, whatever SIGHUP does
 	if code := gw.finish(20 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

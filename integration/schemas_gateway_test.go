@@ -18,9 +18,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Schemas that do not compile, identifiers of other tools, numbers beyond a double, members in
-// another case: none of these costs a client an entry of its list. Only invalid templates are
-// left out.
+// A client gets every entry of a list, even if an entry has a schema that does not compile, an
+// identifier of another tool, a number beyond a double, or a member in another case. Only invalid
+// templates are left out.
 func TestLists_InvalidSchemasAndMembers_F_LIST_1_F_LIST_2(t *testing.T) {
 	t.Parallel()
 	ofObjects := []string{

@@ -121,7 +121,7 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		}
 		if reloaded, err := running.authTokens(&config.Loaded{Source: "f", Config: c},
 			c); err != nil || reloaded[1] != first[1] {
-			t.Errorf("%s: a reload brings %v", what, err)
+			t.Errorf("%s: the tokens after a reload are %q, %v", what, reloaded, err)
 		}
 	}
 	if err := os.Remove(path); err != nil {
@@ -131,7 +131,7 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err == nil {
-		t.Error("a directory is taken for a token")
+		t.Error("a directory is accepted as the file with the token")
 	}
 	c.StateDir = ""
 	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err == nil ||

@@ -59,6 +59,6 @@ func TestCheckWritesCacheAndIgnoresIt(t *testing.T) {
 	put("other")
 	prints("tools", "other s other")
 	if n := starts(); n != 4 {
-		t.Errorf("started %d times; it is known", n)
+		t.Errorf("started %d times, although the generation of the server is stored", n)
 	}
 }

@@ -31,7 +31,7 @@ func TestIdleSessionNeedsNoGoroutineAndLittleMemory(t *testing.T) {
 		t.Errorf("%d goroutines for %d sessions", more, n)
 	}
 	if each > most {
-		t.Errorf("%d bytes for each session; there may be %d", each, most)
+		t.Errorf("%d bytes for each session; at most %d are allowed", each, most)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestNameRecord_F_CLI_6(t *testing.T) {
 	}
 	if none, err := readNameRecord(path); err != nil ||
 		!reflect.DeepEqual(none, catalog.Assignments{}) {
-		t.Errorf("before there is one: %v, %v", none, err)
+		t.Errorf("without a record: %v, %v", none, err)
 	}
 	text, err := encodeNameRecord(source, want)
 	if err != nil {
@@ -49,7 +49,8 @@ func TestNameRecord_F_CLI_6(t *testing.T) {
 	}
 }
 
-// With a damaged record only the comparison is missing.
+// A damaged record, or a directory in its place, is an error, and the result contains no names.
+// Without a state directory the result contains no names either, and there is no error.
 func TestDamagedNameRecord_F_CLI_6(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.json")

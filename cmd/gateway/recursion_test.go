@@ -19,7 +19,7 @@ func TestCheckRecursion(t *testing.T) {
 		for _, source := range sources {
 			var err error
 			if chain, err = checkRecursion(source, chain); err != nil {
-				t.Fatalf("%s beneath %q: %v", source, chain, err)
+				t.Fatalf("%s with the ancestors %q: %v", source, chain, err)
 			}
 		}
 		return chain
@@ -62,7 +62,7 @@ func TestCheckRecursionByRelativePath(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := checkRecursion("./gateway.yaml", chain); err == nil {
-		t.Error("it is not known by another name")
+		t.Error("the file is not recognized by another path")
 	}
 	t.Chdir(filepath.Dir(file(t, "gateway.yaml", "")))
 	if _, err := checkRecursion("gateway.yaml", chain); err != nil {

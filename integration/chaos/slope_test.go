@@ -94,7 +94,7 @@ func TestASeedReplaysItsDeeds(t *testing.T) {
 	}
 	first, again, other := draw(7), draw(7), draw(8)
 	if !slices.Equal(first, again) {
-		t.Error("the same seed, and other calls")
+		t.Error("the same seed generates other calls")
 	}
 	if slices.Equal(first, other) {
 		t.Error("a different seed generates the same calls")

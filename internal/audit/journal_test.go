@@ -149,7 +149,7 @@ func TestSEC_03_ThroughTheGatewaysLogger(t *testing.T) {
 	o := audit.Options{Payloads: audit.All, Mask: mask.String}
 	var log, file bytes.Buffer
 	r := call
-	r.Tool, r.Backend = `s3cret-"value"`, "" // what a client calls that is nobody's may be anything
+	r.Tool, r.Backend = `s3cret-"value"`, "" // the name of an unknown tool may be any text
 	r.Arguments = []byte(
 		`{"a":"s3cret-\"v\u0061lue\"", "Authorization": ["x1x"], "url":"https:\/\/me:x1x@host/?k=x1x#f"}`)
 	r.Result = []byte(
@@ -370,9 +370,7 @@ func TestRequestRecords(t *testing.T) {
 	}
 }
 
-// F-CLI-10: a record contains the reason for a missing result. The text of a backend's response is
-// used only if results are recorded. TestNamesAreMasked: the name of a tool may contain a secret
-// that the server has received.
+// The name of a tool may contain a secret that the server has received.
 func TestNamesAreMasked(t *testing.T) {
 	r := call
 	r.Tool, r.BackendTool = "gh__get_s3cret-1", "get_s3cret-1"
@@ -383,6 +381,8 @@ func TestNamesAreMasked(t *testing.T) {
 	}
 }
 
+// A record contains the reason for a missing result. The text of a backend's response is used only
+// if results are recorded.
 func TestReason_F_CLI_10(t *testing.T) {
 	for name, tc := range map[string]struct {
 		outcome  audit.Outcome
@@ -426,7 +426,7 @@ func TestReason_F_CLI_10(t *testing.T) {
 	}
 }
 
-// F-CLI-10: all times have the same form, in UTC.
+// All times have the same form, in UTC.
 func TestTimesHaveOneForm_F_CLI_10(t *testing.T) {
 	r := call
 	zone := time.FixedZone("", 3600)

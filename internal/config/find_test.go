@@ -197,32 +197,32 @@ func TestUnchanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !l.Unchanged(opts) {
-		t.Error("it has changed at once")
+		t.Error("a file that was just loaded counts as changed")
 	}
 	refused = errors.New("not approved any more")
 	if l.Unchanged(opts) {
-		t.Error("a file that is not approved any more is unchanged")
+		t.Error("a file that is no longer approved counts as unchanged")
 	}
 	refused = nil
 	write("backends: [{name: a, command: b}]")
 	if l.Unchanged(opts) {
-		t.Error("a file of the same length is unchanged")
+		t.Error("a file with another text of the same length counts as unchanged")
 	}
 	write("backends: [{name: a, command: a}]")
 	if !l.Unchanged(opts) {
-		t.Error("a file with the text of before has changed")
+		t.Error("a file with its earlier text counts as changed")
 	}
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
 	if runtime.GOOS != "windows" && l.Unchanged(opts) {
-		t.Error("a file that everybody can change now is unchanged")
+		t.Error("a file that every user can now change counts as unchanged")
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if l.Unchanged(opts) {
-		t.Error("a file that is gone is unchanged")
+		t.Error("a removed file counts as unchanged")
 	}
 }
 

@@ -171,7 +171,7 @@ func TestFileGrowsIfRotationFails(t *testing.T) {
 	io.WriteString(f, "a\n")
 	io.WriteString(f, "b\n")
 	if _, ok, err := tryLock(path + ".lock"); ok || err != nil {
-		t.Errorf("the lock was given twice (%v)", err)
+		t.Errorf("the lock was taken twice (%v)", err)
 	}
 	unlock()
 	io.WriteString(f, "c\n")

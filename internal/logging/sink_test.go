@@ -32,7 +32,7 @@ func TestSinkWithoutReader(t *testing.T) {
 			}
 		}
 		if err := sink.Close(time.Second); err == nil {
-			t.Error("Close says that all was written")
+			t.Error("Close reports that all records were written")
 		}
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("10,000 writes and Close(1s) took %v", took)

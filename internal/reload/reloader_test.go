@@ -31,26 +31,26 @@ func TestReloadWaitsForEmptyFile(t *testing.T) {
 			})
 			r.awaitContent(t.Context())
 			if isMissingOrEmpty(path) {
-				t.Error("it was not waited for")
+				t.Error("awaitContent did not wait for the content")
 			}
 			writing.Wait()
 			began := time.Now()
 			r.awaitContent(t.Context())
 			if time.Since(began) != 0 {
-				t.Error("what is there was waited for")
+				t.Error("awaitContent waited although the file has content")
 			}
 			if err := os.Truncate(path, 0); err != nil {
 				t.Fatal(err)
 			}
 			r.awaitContent(t.Context())
 			if took := time.Since(began); took != maximumBurst {
-				t.Errorf("it was waited for %v", took)
+				t.Errorf("awaitContent waited for %v", took)
 			}
 			over, end := context.WithCancel(t.Context())
 			end()
 			r.awaitContent(over)
 			if (&Reloader{}).awaitContent(t.Context()); time.Since(began) != maximumBurst {
-				t.Error("what need not be waited for was")
+				t.Error("awaitContent waited although ctx was done or there is no file")
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func testConfig(t *testing.T, names ...string) (c *config.Config, file string) {
 func TestRunningConfig(t *testing.T) {
 	c, file := testConfig(t, "a", "b")
 	if _, err := ReadRunningConfig(c.StateDir, file); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("before there is one: %v", err)
+		t.Errorf("without a record: %v", err)
 	}
 	if err := WriteRunningConfig(file, c, []string{"listen"}); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestRunningConfig(t *testing.T) {
 	}
 }
 
-// A damaged record is treated as missing.
+// A damaged record is an error, and the next record replaces it.
 func TestRunningConfigDamaged(t *testing.T) {
 	c, file := testConfig(t, "a")
 	if err := WriteRunningConfig(file, c, nil); err != nil {

@@ -129,7 +129,7 @@ func TestInvalidInput(t *testing.T) {
 		}
 		t.Logf("%-27s %v", c.what, by)
 		if got := strings.Join(by, " "); got != c.by {
-			t.Errorf("%s: let through by %s; it was %s", c.what, got, c.by)
+			t.Errorf("%s: accepted by %s; want %s", c.what, got, c.by)
 		}
 	}
 }

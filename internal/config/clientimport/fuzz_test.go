@@ -159,7 +159,7 @@ func FuzzImportHides(f *testing.F) {
 		}
 		if strings.HasSuffix(before, "$") || strings.HasSuffix(before, "${") ||
 			strings.HasSuffix(before, "env:") {
-			return // the name of a variable
+			return // the token would be the name of a variable
 		}
 		text, err := json.Marshal(before + token + after)
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 	"mcpgateway/internal/mcptest/faults"
 )
 
-// A httpClient is a client of an HTTPStub.
+// An httpClient is a client of an HTTPStub.
 type httpClient struct {
 	t       *testing.T
 	stub    *faults.HTTPStub
@@ -94,7 +94,7 @@ func TestHTTPStub(t *testing.T) {
 	}
 }
 
-// The response to a POST with a fault.
+// A POST with a fault gets a response with the effect of the fault.
 func TestHTTPFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  string

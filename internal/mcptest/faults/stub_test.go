@@ -150,8 +150,8 @@ func TestEchoIsVerbatim(t *testing.T) {
 	}
 }
 
-// The lines that the stub writes for a call with one fault, up to the response to a ping, each as
-// a pattern.
+// For a call with one fault and a ping after it, the stub writes lines that match the patterns in
+// want, and then the response to the ping.
 func TestFaultOutput(t *testing.T) {
 	const answer = `^{"jsonrpc":"2.0","id":5,"result":{.*"got":{"fault".*}}}\n$`
 	for name, c := range map[string]struct {
