@@ -61,7 +61,8 @@ const maxStartupError = 4 << 10
 // reportStartupError sends the error, which is also on stderr, to a client on stdin. It returns
 // when it has responded to a request other than server/discover, when the client has disconnected,
 // after startupErrorTimeout, or when ctx is done. After server/discover it waits for another
-// request, because a client may fall back to initialize.
+// request, because a client may fall back to initialize. It does nothing if stdin is not a pipe or
+// socket.
 func (c *cli) reportStartupError(ctx context.Context, problem string) {
 	problem = logging.NewMask().String(strings.TrimSpace(problem))
 	if len(problem) > maxStartupError {

@@ -19,9 +19,10 @@ type output struct {
 	force bool
 }
 
-// validate returns an error if the file cannot be written, if it exists and force is false, or if
-// force is true and there is no file. It is called at the start of the command, and again before
-// the file is replaced.
+// validate returns an error if path begins with an unknown home directory, is a link to a missing
+// file, is not a regular file, or exists although force is false. It also returns an error if force
+// is true and path is "". It is called at the start of the command, and again before the file is
+// replaced.
 func (o output) validate() error {
 	if o.path == "" {
 		if o.force {

@@ -28,9 +28,9 @@ func serveCommand(c *cli) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve MCP on stdin and stdout (the default), or over HTTP",
 		Long: `serve serves MCP on stdin and stdout until stdin ends or it receives SIGTERM
-or SIGINT. The log goes to stderr. Backends are started by the first initialize request or,
-from clients of 2026-07-28, the first valid request other than server/discover. They are
-stopped with the gateway.
+or SIGINT. The log goes to stderr. Backends, except lazy ones with a stored catalog, are
+started by the first initialize request or, from clients of 2026-07-28, by the first valid
+request other than server/discover. They are stopped with the gateway.
 
 With --listen (or listen: in the file) it serves any number of clients over HTTP instead, at
 http://ADDR/mcp and, for clients of the older HTTP+SSE transport, at http://ADDR/sse. In
