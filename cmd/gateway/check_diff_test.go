@@ -155,7 +155,7 @@ func TestCheckDiffFindsRecordInOldStateDir(t *testing.T) {
 	}
 	// the record of an earlier boot
 	d.changeRecord(func(a *reload.RunningConfig) { a.Start.BootID, a.PID = "another", 1<<30 })
-	d.expect(0, "no gateway has recorded", "name it with --state")
+	d.expect(0, "no gateway has recorded", "name the old directory with --state")
 }
 
 // A reload keeps the old entry of a backend whose new entry lacks a variable, and the row reports
