@@ -5,8 +5,8 @@
 //	Merge, Next ─┬ names.go         assigns names to tools and prompts
 //	             ├ moves.go         keeps names with their backends, reports moves
 //	             ├ assignments.go   record of the names for the next run
-//	             └ resource.go      URIs: the first backend that lists the URI, else the first with
-//	                                a matching template, else the only backend with resources
+//	             └ resource.go      URIs: the first backend that lists the URI, else the first
+//	                                with a matching template, else the only backend with resources
 //	Snapshot.Page          pages.go, written on first use
 //	Snapshot.Capabilities  capabilities.go, merged on first use
 //
