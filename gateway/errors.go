@@ -98,6 +98,20 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, m
 	return BackendLost, "internal error", true
 }
 
+// startedError returns the error of a call to which the backend has already responded, with
+// input_required or with a task. The call has run in part, so the result never says that it did not
+// run, even if err is about a later message that was not sent.
+func startedError(err error) error {
+	var rpcError *wire.Error
+	if errors.As(err, &rpcError) || errors.Is(err, peer.ErrQueueFull) {
+		return &transport.CallLostError{Err: errors.New(err.Error()), MayHaveRun: true}
+	}
+	if lost, ok := errors.AsType[*transport.CallLostError](err); ok {
+		return &transport.CallLostError{ID: lost.ID, Err: lost.Err, MayHaveRun: true}
+	}
+	return err
+}
+
 // clientText returns the text of an error for the client. If clients are authenticated, the stderr
 // output of a process that other sessions may also use is removed, because it may be caused by
 // calls of other principals. The log contains the output.

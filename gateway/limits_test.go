@@ -224,3 +224,27 @@ func TestRecordRejected_IsAudited(t *testing.T) {
 		}
 	})
 }
+
+// A call that has become a task has run. If its backend could not be polled, its error said that
+// the call did not run.
+func TestPolledTask_BackendEnds_OutcomeUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh, call := openModern(t, "2025-11-25", "{}")
+		gh.SendResult(call.ID(),
+			`{"resultType":"task","taskId":"t","status":"working","ttlMs":null,"pollIntervalMs":1000}`)
+		synctest.Wait()
+		gh.Exit("exit 1", "")
+		for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
+			select {
+			case next := <-h.queues["gh"]:
+				next.Exit("exit 1", "")
+			case <-time.After(time.Second):
+			}
+		}
+		failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
+		if !strings.Contains(failure.Message, "it is not running") ||
+			!strings.HasSuffix(failure.Message, "outcome unknown: the call may have run") {
+			t.Errorf("got %q", failure.Message)
+		}
+	})
+}

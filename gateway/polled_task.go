@@ -132,7 +132,7 @@ func (c *clientCall) pollUntilDone(ctx context.Context, p *polledTask,
 			}
 			continue
 		case resp.Err != nil:
-			c.failWith(resp.Err)
+			c.failWith(startedError(resp.Err))
 			return wire.Message{}, false
 		case resp.Part(wire.PartError) != nil && p.clientID == "":
 			c.failWith(&transport.CallLostError{Err: fmt.Errorf("its task is gone: %s",

@@ -44,7 +44,7 @@ func (c *clientCall) answerInputs(ctx context.Context, p *polledTask,
 		if lost, ok := errors.AsType[*transport.CallLostError](resp.Err); ok && !lost.MayHaveRun {
 			p.unclaimInputs(newInputs)
 		}
-		c.failWith(resp.Err) // no retry: the backend may have received the responses
+		c.failWith(startedError(resp.Err)) // no retry: the backend may have received the responses
 		return wire.Message{}, false
 	case resp.Part(wire.PartError) != nil:
 		return c.toLegacy(resp.Message), false

@@ -101,12 +101,8 @@ func (c *clientCall) runRoundTrips(ctx context.Context, m wire.Message) {
 		if ctx.Err() != nil {
 			return
 		}
-		if e, ok := resp.Err.(*wire.Error); ok {
-			// the error is about a message that the client has not sent
-			resp.Err = &transport.CallLostError{Err: e, MayHaveRun: true}
-		}
 		if resp.Err != nil {
-			c.failWith(resp.Err)
+			c.failWith(startedError(resp.Err))
 			return
 		}
 		m = resp.Message

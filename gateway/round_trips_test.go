@@ -223,6 +223,30 @@ func TestRoundTrips_Errors(t *testing.T) {
 	})
 }
 
+// A call that has asked for input has run in part. If it could not be sent again, its error said
+// that the call did not run, and a client would have started it a second time.
+func TestRoundTrips_BackendEndsBeforeRetry_OutcomeUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh, first := openModern(t, "2025-11-25", `{"elicitation":{}}`)
+		gh.SendResult(first.ID(),
+			`{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+		request := client.WantRequest("elicitation/create")
+		gh.Exit("exit 1", "")
+		h.nextProcess("gh").Exit("exit 1", "") // the next start is delayed
+		synctest.Wait()
+		client.SendResult(request.ID(), `{"action":"decline"}`)
+		failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
+		if !strings.Contains(failure.Message, "next try in") ||
+			!strings.HasSuffix(failure.Message, "outcome unknown: the call may have run") {
+			t.Errorf("got %q", failure.Message)
+		}
+		if records := h.auditRecords(); len(records) != 1 ||
+			!strings.Contains(records[0], "outcome=backend_lost") {
+			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
+		}
+	})
+}
+
 // If the client and the backend are modern, input requests keep their keys. The state is sealed in
 // a ticket, and the backend gets the unchanged state again.
 func TestS2C_04_SealedState_BothModern(t *testing.T) {

@@ -22,9 +22,10 @@ func LabelElicitations(failure []byte, text string) ([]byte, error) {
 	front := wire.Quote(text)
 	front = front[:len(front)-1]
 	var marked []byte
-	done := 0
+	done, end := 0, 0 // end of the text in marked; end of the previous element
 	wire.EachElement(list, func(one []byte) bool {
-		start := done + bytes.Index(list[done:], one) // after the rest of the previous one
+		start := end + bytes.Index(list[end:], one)
+		end = start + len(one)
 		_, at := wire.Lookup(one, "message")
 		marked = append(append(marked, list[done:start+at]...), front...)
 		done = start + at + len(`"`)
