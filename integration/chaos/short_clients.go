@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"mcpgateway/internal/sse"
@@ -148,14 +150,32 @@ func (w *harness) dial() (net.Conn, error) {
 	return net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 }
 
-// unreadBytes exceeds the bytes that the kernel buffers for a client that does not read (about 4 MB
-// on Linux).
-const unreadBytes = 5_000_000
+// unreadBytes exceeds the bytes that the kernel buffers for a connection of dialSmall (about 80 KB
+// on Linux). With the default buffers a response of 5 MB was necessary. It took the gateway and the
+// server 40 ms of processor time, and a third of the slow calls to healthy backends were made during
+// such a response: chaos measured the load of the machine.
+const unreadBytes = 500_000
+
+// dialSmall connects with a small receive buffer and small packets, so that the kernel buffers only
+// few bytes of a response that the client does not read.
+func (w *harness) dialSmall() (net.Conn, error) {
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		if failed := c.Control(func(fd uintptr) {
+			err = errors.Join(
+				syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096),
+				syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, 1460))
+		}); failed != nil {
+			return failed
+		}
+		return err
+	}}
+	return d.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+}
 
 // readLate requests a large response and does not read for about a second. It then checks that the
 // response is complete or the connection is closed.
 func (w *harness) readLate(ctx context.Context, p *phase, c *client) {
-	conn, err := w.dial()
+	conn, err := w.dialSmall()
 	if err != nil {
 		return
 	}
