@@ -5,6 +5,7 @@ package procgroup
 import (
 	"os/exec"
 	"sync"
+	"time"
 )
 
 // A childRegistry records the children that this process has started and will wait for. All other
@@ -15,14 +16,32 @@ type childRegistry struct {
 	started  map[int]int   // children to wait for, by pid; the value counts reuses of the pid
 	starting int           // number of starts in progress, whose pid is not known yet
 	changed  chan struct{} // capacity 1: wakes the reaper
+
+	// slot (capacity 1) is held during cmd.Start. The runtime cannot use one of its processors from
+	// the fork until the child executes its program, which takes up to 10 ms on a busy machine. If
+	// two children were started at once on a machine with two processors, no call would be served
+	// in this time.
+	slot chan struct{}
 }
 
 // registry is the childRegistry of this process.
-var registry = childRegistry{started: make(map[int]int), changed: make(chan struct{}, 1)}
+var registry = childRegistry{started: make(map[int]int), changed: make(chan struct{}, 1),
+	slot: make(chan struct{}, 1)}
+
+// slotTimeout is the maximum time for which a start waits for the slot: a program on a file
+// system that does not respond must not delay all others.
+const slotTimeout = time.Second
 
 // start calls cmd.Start and registers the child. Every child of this process is started by this
 // method.
 func (r *childRegistry) start(cmd *exec.Cmd) error {
+	timer := time.NewTimer(slotTimeout)
+	defer timer.Stop()
+	select {
+	case r.slot <- struct{}{}:
+		defer func() { <-r.slot }()
+	case <-timer.C:
+	}
 	r.mu.Lock()
 	r.starting++
 	r.mu.Unlock()
