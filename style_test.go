@@ -86,7 +86,7 @@ func TestEveryPackageHasAComment(t *testing.T) {
 }
 
 // protocolName matches string literals that are names of MCP: methods, headers, members of _meta.
-// The method ping is not in it, because other things have that name, too.
+// It does not match the method ping, because other things also have that name.
 var protocolName = regexp.MustCompile(`(?i)^"(initialize|(server|subscriptions)/\w+|` +
 	`(tools|prompts|resources|tasks|completion|logging|sampling|elicitation|roots)/[a-z/]+|` +
 	`notifications/[a-z_/]+|x-mcp-header|mcp-(session-id|protocol-version|method|name|param-)|` +

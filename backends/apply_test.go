@@ -167,7 +167,7 @@ func TestApply_AddsAndRemoves(t *testing.T) {
 			t.Errorf("got the status of %q", names)
 		}
 
-		again := h.startApply(change(all...)) // it is added again
+		again := h.startApply(change(all...)) // b is added again
 		h.nextProcess("b").ServeStartup("u")
 		<-again
 		h.wantNames("t", "u", "v")
@@ -186,7 +186,7 @@ func TestApply_RemovedBackendGetsNoNames(t *testing.T) {
 		b.ServeStartup("t")
 		h.wantNames("t", "b__t")
 		h.startApply(change(withDenied(all[0], "t", "", ""), all[2]))
-		h.nextProcess("c") // it hangs
+		h.nextProcess("c") // c hangs
 		time.Sleep(time.Second)
 		h.wantNames()
 		gone, _ := h.call("b")
@@ -206,7 +206,7 @@ func TestApply_HangingBackendDelaysNoOther(t *testing.T) {
 		c := change(withEnv(all[0], "new"), withEnv(all[1], "new"), all[2])
 		c.Catalog.Prefix = catalog.PrefixAlways
 		done := h.startApply(c)
-		h.nextProcess("a") // it hangs
+		h.nextProcess("a") // a hangs
 		slow := h.nextProcess("b")
 		h.nextProcess("c").ServeStartup("v")
 		h.wantNames("a__t", "b__u")
@@ -269,8 +269,8 @@ func TestApply_Disables(t *testing.T) {
 	})
 }
 
-// A backend that fails to start takes effect, too, and is retried like any other backend. The
-// others are not affected.
+// A changed backend that fails to start also replaces the old one, and is retried like any other
+// backend. The other backends are not affected.
 func TestApply_FailingBackendTakesEffect(t *testing.T) {
 	all := legacyBackends("a", "b")
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -331,7 +331,7 @@ func TestApply_UsesCachedCatalog(t *testing.T) {
 		func(t *testing.T, h *harness) {
 			h.nextProcess("b").ServeStartup("u")
 			done := h.startApply(change(all...))
-			h.nextProcess("a") // which hangs
+			h.nextProcess("a") // a hangs
 			time.Sleep(time.Second - time.Nanosecond)
 			h.wantNames("u")
 			time.Sleep(time.Nanosecond)

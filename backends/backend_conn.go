@@ -159,8 +159,8 @@ func (bc *backendConn) markStarting() {
 	bc.unreachable.Store(false)
 }
 
-// markReady lets calls through, after the queued calls. It does nothing if the connection of p has
-// already ended.
+// markReady sends the queued calls, and lets later calls be sent at once. It does nothing if the
+// connection of p has already ended.
 func (bc *backendConn) markReady(p *peer.Peer) {
 	downtime, deferred := bc.sendQueued(p)
 	if downtime > 0 {

@@ -197,8 +197,8 @@ func TestLimiter_CallTimeoutStartsWithSlot(t *testing.T) {
 	})
 }
 
-// Calls that are queued for a start hold slots, and keep them over a restart: the limit applies
-// to them, too.
+// Calls that are queued for a start hold slots, and keep them over a restart, so that the limit
+// also applies to these calls.
 func TestLimiter_CallsQueuedForStartHoldSlots(t *testing.T) {
 	withHarness(t, withMaxInFlight(2, time.Minute), func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")

@@ -69,7 +69,8 @@ func (b *Backend) loadCache() {
 		return // usually because there is no cache yet
 	}
 	if info.Size() > catalog.NumKinds*int64(b.set.MaxMessage) {
-		b.log.Warn("cached catalog too large; will rewrite", "file", path, "bytes", info.Size())
+		b.log.Warn("cached catalog too large; it is ignored and will be replaced", "file", path,
+			"bytes", info.Size())
 		return
 	}
 	text, err := os.ReadFile(path)
@@ -79,8 +80,8 @@ func (b *Backend) loadCache() {
 	}
 	c, err := parseCache(text)
 	if err != nil {
-		b.log.Warn("cached catalog damaged or of another version; will rewrite", "file", path,
-			"err", err)
+		b.log.Warn("cached catalog damaged or of another version; it is ignored and will be replaced",
+			"file", path, "err", err)
 		return
 	}
 	touchCacheFile(path, info)

@@ -194,7 +194,7 @@ func TestCache_DamagedFileIsIgnored(t *testing.T) {
 			}
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				if warnings := h.log.Warnings(); len(warnings) != 1 ||
-					!strings.Contains(warnings[0], "will rewrite") {
+					!strings.Contains(warnings[0], "it is ignored and will be replaced") {
 					t.Errorf("logged %q", warnings)
 				}
 				h.wantNames()
@@ -356,7 +356,7 @@ func TestCache_CatalogIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, o)
 		h.Start()
-		v := h.View() // without any wait
+		v := h.View() // the first view is complete without any wait
 		if !v.Settled || !v.Complete || len(v.Entries(catalog.Tools)) != 2 {
 			t.Errorf("settled %v, complete %v, %d tools", v.Settled, v.Complete,
 				len(v.Entries(catalog.Tools)))
@@ -390,7 +390,8 @@ func TestCache_IgnoreCacheStillWrites(t *testing.T) {
 	})
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
-		p.WantRequest("server/discover") // it has not responded to initialize
+		// The server is probed again, because the first process has not responded to initialize.
+		p.WantRequest("server/discover")
 		p.ServeStartup("one", "two")
 		h.wantNames("one", "two")
 	})

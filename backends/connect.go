@@ -92,7 +92,7 @@ func (bc *backendConn) connectHTTP(ctx context.Context) error {
 	if bc.reachedReady() {
 		return sseErr
 	}
-	return fmt.Errorf("%w; HTTP+SSE failed, too: %w", err, sseErr)
+	return fmt.Errorf("%w; HTTP+SSE also failed: %w", err, sseErr)
 }
 
 // mayBeLegacy reports whether initialize is sent at once after a connection failed with err,

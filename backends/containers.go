@@ -115,7 +115,7 @@ func (b *Backend) containerRun() (run containerRun, why string, ok bool) {
 func (b *Backend) containerWarning() string {
 	_, why, ok := b.containerRun()
 	if ok && why == "" && b.set.StateDir == "" {
-		return "state is none: its container stays if the gateway is killed; set state to a directory"
+		return "state is none: its container may remain if the gateway is killed; set state to a directory"
 	}
 	return why
 }
@@ -138,7 +138,7 @@ func (b *Backend) prepareContainer() (*container, []string) {
 		dir := filepath.Join(b.set.StateDir, containersDir)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			b.log.Warn(
-				"container not recorded; it will remain when the backend ends",
+				"container cannot be stopped; it may remain when the backend ends",
 				"err", err)
 			return nil, c.Args
 		}
@@ -165,7 +165,7 @@ func (b *Backend) prepareContainer() (*container, []string) {
 		}
 		if err != nil {
 			b.log.Warn(
-				"container not recorded; it will remain if the gateway is killed",
+				"container not recorded; it may remain if the gateway is killed",
 				"err", err)
 			ct.record = ""
 		}
@@ -198,7 +198,7 @@ func (ct *container) stop(ctx context.Context, env []string, grace string) error
 	}
 	if containerID().MatchString(id) {
 		ctx, cancel := context.WithTimeoutCause(ctx, engineTimeout,
-			fmt.Errorf("it did not stop container %s within %v", id, engineTimeout))
+			fmt.Errorf("container %s was not stopped within %v", id, engineTimeout))
 		defer cancel()
 		if err := ct.command(ctx, env, "stop", "-t", grace, id); err != nil && !ct.Remove {
 			return err
@@ -217,7 +217,7 @@ func (ct *container) stop(ctx context.Context, env []string, grace string) error
 const maxCIDFile = 1 << 10
 
 // readCIDFile reads the file with the id of a container. A file that is too large is an error.
-// Anything but a regular file is an error, too, because the read of a pipe may never end.
+// Anything but a regular file is also an error, because the read of a pipe may never end.
 func readCIDFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {

@@ -44,7 +44,7 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 		"F-PROC-1 of an ended gateway":  {"docker -H x", "over", nil, true, true},
 		"F-PROC-1 of a running gateway": {"docker", "runs", nil, false, true},
 		"F-PROC-1 another program":      {"rm -rf", "over", nil, false, false},
-		"F-PROC-1 a command, too":       {"docker rm", "over", nil, false, false},
+		"F-PROC-1 also a command":       {"docker rm", "over", nil, false, false},
 		"F-PROC-1 no program":           {"", "over", nil, false, false},
 		"F-PROC-1 damaged": {"docker", "over",
 			func(p string) error { return os.Truncate(p, 10) }, false, false},

@@ -29,7 +29,7 @@ func TestApply_NothingIsLeftOfDrainedBackends(t *testing.T) {
 			many = append(many, config.Backend{Name: fmt.Sprint("b", i), Embedded: "demo",
 				Enabled: true})
 		}
-		apply(many...) // not started
+		apply(many...) // these backends are not started
 		apply(one)
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx, nil) }()

@@ -84,7 +84,7 @@ func TestApply_SubscriptionsMoveToSuccessor(t *testing.T) {
 		next.ServeHandshake(loggingServer)
 		h.serveLists(next)
 		<-done
-		for range 2 { // one for each session: harmless
+		for range 2 { // one request for each session; the second one is harmless
 			m := next.WantRequest("resources/subscribe")
 			if uriOf(m) != "x:y" {
 				t.Errorf("got %s", m.Raw())
@@ -154,7 +154,7 @@ func TestApply_SubscriptionsOverSessionConnections(t *testing.T) {
 		next.ServeHandshake(loggingServer)
 		h.serveLists(next)
 		<-done
-		q := h.nextProcess("a") // opened because of the subscription
+		q := h.nextProcess("a") // this connection is opened because of the subscription
 		q.ServeHandshake(loggingServer)
 		q.SendResult(q.WantRequest("resources/subscribe").ID(), "{}")
 		h.clients.want(t, "one notified by a: notifications/resources/updated")
@@ -231,7 +231,7 @@ func TestApply_LogLevelsOfSuccessor(t *testing.T) {
 		next.ServeHandshake(loggingServer)
 		request := next.WantRequest("logging/setLevel")
 		next.SendResult(request.ID(), "{}")
-		next.WantRequest("tools/list") // while the change waits for this request
+		next.WantRequest("tools/list") // the level is set while the change waits for this request
 		h.SetLevel("one", "info", func() {})
 		a.WantRequest("logging/setLevel")
 		<-done

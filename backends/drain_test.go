@@ -176,7 +176,7 @@ func TestApply_QueuedCallsAreRedirected(t *testing.T) {
 						old = h.nextProcess("a")
 					}
 					waits.want(t, "")
-					old.WantRequest("initialize") // nothing else
+					old.WantRequest("initialize") // the old process has received nothing else
 					done := h.startApply(change(withEnv(c, "new"), legacyBackends("b")[0]))
 					next := h.nextProcess("a")
 					next.ServeStartup("new")
@@ -217,7 +217,7 @@ func TestApply_CallsQueuedForSlotAreRedirected(t *testing.T) {
 		three, _ := h.call("a")
 		next := h.replace(withEnv(all[0], "new"))
 		second := next.WantRequest("tools/call")
-		next.WantNothing() // it has one slot, too
+		next.WantNothing() // the new backend has one slot, like the old one
 		next.SendResult(second.ID(), "{}")
 		two.wantResult(t)
 		next.SendResult(next.WantRequest("tools/call").ID(), "{}")
@@ -235,7 +235,7 @@ func TestApply_RedirectedCallsHoldSlots(t *testing.T) {
 	all := legacyBackends("a")
 	all[0].MaxInFlight, all[0].QueueWait = 1, time.Hour
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
-		h.nextProcess("a") // which hangs
+		h.nextProcess("a") // a hangs
 		one, _ := h.call("a")
 		two, _ := h.call("a")
 		next := h.replace(withEnv(all[0], "new"))
@@ -259,7 +259,7 @@ func TestApply_RetriesAreRedirected(t *testing.T) {
 		late, _ := h.call("a")
 		first, second := a.WantRequest("tools/call"), a.WantRequest("tools/call")
 		a.SendError(first.ID(), `{"code":-32020,"message":"no"}`)
-		a.WantRequest("tools/list") // without a response
+		a.WantRequest("tools/list") // the test sends no response
 		waits.want(t, "")
 		done := h.startApply(change(withEnv(all[0], "new")))
 		next := h.nextProcess("a")
@@ -268,7 +268,7 @@ func TestApply_RetriesAreRedirected(t *testing.T) {
 		<-done
 		next.SendResult(next.WantRequest("tools/call").ID(), `{"resultType":"complete"}`)
 		waits.wantResult(t)
-		// a call that is refused now goes to the new server, too
+		// a call that is refused now is also sent to the new server
 		a.SendError(second.ID(), `{"code":-32020,"message":"no"}`)
 		next.SendResult(next.WantRequest("tools/call").ID(), `{"resultType":"complete"}`)
 		late.wantResult(t)
@@ -396,10 +396,10 @@ func TestApply_CancelAtDrainingBackend(t *testing.T) {
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
 		a.ServeStartup("t")
-		h.wantNames("t") // otherwise it gets a cancellation of its list
+		h.wantNames("t") // otherwise a gets a cancellation of tools/list
 		c, pending := h.call("a")
 		call := a.WantRequest("tools/call")
-		<-h.startApply(change()) // also without a backend of that name
+		<-h.startApply(change()) // the call can be cancelled although a is removed
 		h.Cancel("a", pending, nil)
 		c.want(t, "cancelled")
 		m := a.WantNotification("notifications/cancelled")
@@ -420,7 +420,7 @@ func TestApply_CancelRedirectedCall(t *testing.T) {
 		c, pending := h.call("a")
 		done := h.startApply(change(withBrokenCommand(all[0])))
 		next := h.nextProcess("a")
-		<-done // within half a minute
+		<-done // Apply returns within half a minute
 		c.want(t, "")
 		h.Cancel("a", pending, nil)
 		c.want(t, "cancelled")
@@ -429,7 +429,7 @@ func TestApply_CancelRedirectedCall(t *testing.T) {
 	})
 }
 
-// When a session closes, its connections to draining backends end, too.
+// When a session closes, its connections to draining backends also end.
 func TestApply_CloseSessionAtDrainingBackend(t *testing.T) {
 	all := []config.Backend{perSessionBackend("a")}
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
@@ -520,7 +520,7 @@ func TestApply_ExclusiveServerAndLongCall(t *testing.T) {
 		h.breakDial("a", errors.New("address in use"))
 		<-h.startApply(change(withEnv(all[0], "new")))
 		waits, _ := h.call("a")
-		waits.want(t, "") // for the next try, which is soon
+		waits.want(t, "") // the call waits for the next try, which is soon
 		time.Sleep(10 * time.Minute)
 		waits.want(t, "it did not start: address in use")
 		refused, _ := h.call("a")

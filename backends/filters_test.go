@@ -225,7 +225,7 @@ func TestFiltersChangeInPlace_F_CLI_5(t *testing.T) {
 		if n := len(h.dialTimes("a")); n != 1 || p.Disconnected() {
 			t.Errorf("a was started %d times", n)
 		}
-		p.WantNothing() // it is not listed again, either
+		p.WantNothing() // the lists are not read again either
 		p.SendResult(id, "{}")
 		c.wantResult(t)
 	})

@@ -101,7 +101,7 @@ func (bc *backendConn) withDiscoverError(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf(
-		"%w (server/discover failed before that: %w; if the server does not know it, set `era: legacy`)",
+		"%w (server/discover failed first: %w; if the server does not know this method, set `era: legacy`)",
 		err, bc.probeErr)
 }
 

@@ -51,7 +51,7 @@ func TestNOTIF20_NothingBlocksSequentialServer(t *testing.T) {
 		synctest.Wait()
 		p.ReceivePings()
 		time.Sleep(24 * time.Hour)
-		p.WantRequest("ping") // without a response
+		p.WantRequest("ping") // the test sends no response
 		p.WantNothing()
 	})
 }

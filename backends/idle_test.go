@@ -115,7 +115,7 @@ func TestLazy_UnknownBackendIsStarted(t *testing.T) {
 	}
 }
 
-// A subscription starts a lazy backend, too; a log level that was set before is sent to the
+// A subscription also starts a lazy backend; a log level that was set before is sent to the
 // backend.
 func TestLazy_SubscriptionStartsBackend(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a"), StateDir: t.TempDir()}
@@ -203,7 +203,7 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 				time.Sleep(50 * time.Second)
 				c, _ := h.call("a")
 				m := p.WantRequest("tools/call")
-				time.Sleep(5 * time.Minute) // it works on a call
+				time.Sleep(5 * time.Minute) // the backend works on a call
 				h.wantState("a", backends.Ready)
 				p.SendResult(m.ID(), `{"content":[]}`)
 				c.wantResult(t)
@@ -370,8 +370,8 @@ func TestIdle_NotBeforeFirstList(t *testing.T) {
 	})
 }
 
-// A session's own process is stopped, too, and started by the session's next call. A process with a
-// subscription is not stopped.
+// A session's own process is also stopped, and is started by the session's next call. A process
+// with a subscription is not stopped.
 func TestIdle_SessionConnectionIsStopped(t *testing.T) {
 	c := withIdleStop("a")
 	c.Sharing = "session"
@@ -395,12 +395,13 @@ func TestIdle_SessionConnectionIsStopped(t *testing.T) {
 		if !one.Disconnected() || two.Disconnected() {
 			t.Error("the wrong connection was stopped")
 		}
-		h.wantState("a", backends.Stopped) // the shared connection, too
+		h.wantState("a", backends.Stopped) // the shared connection is also stopped
 		n := len(h.dialTimes("a"))
 		call = h.callFor("one", "a")
 		one = h.nextProcess("a")
 		one.ServeHandshake(loggingServer)
-		one.SendResult(one.WantRequest("logging/setLevel").ID(), "{}") // its state is restored
+		// The log level of the session is restored.
+		one.SendResult(one.WantRequest("logging/setLevel").ID(), "{}")
 		one.SendResult(one.WantRequest("tools/call").ID(), "{}")
 		call.wantResult(t)
 		if len(h.dialTimes("a")) != n+1 {
@@ -533,7 +534,7 @@ func TestIdle_NotBeforeChangesAreRead(t *testing.T) {
 	withHarness(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *harness) {
 		p := h.nextProcess("a")
 		p.ServeStartup("t")
-		for range 12 { // it announces changes without end
+		for range 12 { // the backend announces changes without end
 			synctest.Wait()
 			p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			p.ServeToolsList(mcptest.ToolsResult("t"))
@@ -564,7 +565,7 @@ func TestIdle_MergedSubscriptionsStartSharedConnection(t *testing.T) {
 		own.SendResult(own.WantRequest("resources/subscribe").ID(), "{}")
 		sub.wantResult(t)
 		time.Sleep(2 * time.Minute)
-		h.wantState("a", backends.Stopped) // the shared connection
+		h.wantState("a", backends.Stopped) // the shared connection is stopped
 		own.Exit("killed", "")
 		own = h.nextProcess("a")
 		own.SendError(own.WantRequest("initialize").ID(),

@@ -38,7 +38,7 @@ func (s *Set) clientSide() ClientSide {
 }
 
 // maxBackendRequests bounds the open requests of a backend over one connection. The requests to one
-// client are bounded, too (gateway.maxServerRequests). A request to a modern client stays open
+// client are also bounded (gateway.maxServerRequests). A request to a modern client stays open
 // until the client continues the call.
 const maxBackendRequests = 16_384
 

@@ -89,9 +89,9 @@ func TestPing_AnyMessageEndsDegradedState(t *testing.T) {
 		h.wantState("a", backends.Degraded)
 		c, _ := h.call("a")
 		a.WantRequest("ping")
-		call := a.WantRequest("tools/call") // which still goes to it
+		call := a.WantRequest("tools/call") // calls are still sent to the degraded backend
 		time.Sleep(time.Hour)
-		a.WantNothing() // it works on a call
+		a.WantNothing() // no ping follows, because the backend works on a call
 		h.wantState("a", backends.Degraded)
 		a.SendResult(late.ID(), "{}")
 		time.Sleep(2 * time.Second)
@@ -137,7 +137,7 @@ func TestPROC11_BusyIsNotDead(t *testing.T) {
 			c, _ := h.call("a")
 			m := a.WantRequest("tools/call")
 			time.Sleep(long)
-			a.WantNothing() // no ping meanwhile
+			a.WantNothing() // no ping was sent meanwhile
 			h.wantState("a", backends.Ready)
 			a.SendResult(m.ID(), "{}")
 			c.wantResult(t)
@@ -204,13 +204,13 @@ func TestUnreachableModernBackend(t *testing.T) {
 			if pause := time.Since(began); pause < 20*time.Second || pause > time.Minute {
 				t.Errorf("requested again after %v", pause)
 			}
-			h.wantNames("t") // cached
+			h.wantNames("t") // t is listed from the cache
 			if warnings := h.log.Warnings(); len(warnings) != 1 ||
 				!strings.Contains(warnings[0], "degraded; calls still sent to it") {
 				t.Errorf("logged %q", warnings)
 			}
 			c, _ = h.call("a")
-			lose("tools/call") // calls still go to it
+			lose("tools/call") // calls are still sent to the degraded backend
 			c.want(t, "connection refused")
 
 			a.ServeDiscover("")

@@ -93,7 +93,7 @@ func TestListTimeout(t *testing.T) {
 			!h.View().Complete {
 			t.Errorf("status: %+v, complete: %v", s, h.View().Complete)
 		}
-		a.ServeToolsList(mcptest.ToolsResult("t")) // read again
+		a.ServeToolsList(mcptest.ToolsResult("t")) // the list is read again
 		h.wantNames("t")
 	})
 }
@@ -102,7 +102,7 @@ func TestListChangesAreReadAndBurstsCoalesced(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a")}, func(t *testing.T, h *harness) {
 		a := h.nextProcess("a")
 		a.ServeHandshake("")
-		for range 10 { // before the response to the first list
+		for range 10 { // these changes precede the response to the first tools/list
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		}
 		m := a.WantRequest("tools/list")
@@ -504,7 +504,7 @@ func TestNullListIsEmpty_F_LIST_6(t *testing.T) {
 		if s := h.status("a"); s.State != backends.Ready || s.Err != nil {
 			t.Errorf("%+v", s)
 		}
-		a.WantNothing() // not read again
+		a.WantNothing() // the list is not read again
 	})
 }
 

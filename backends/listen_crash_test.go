@@ -24,10 +24,10 @@ func TestListen_BackendThatDiesIsListed(t *testing.T) {
 			if _, ok := h.View().Lookup(catalog.Tools, "t"); !ok {
 				t.Error("the tool of the backend is not known")
 			}
-			c, _ := h.call("a") // queued
+			c, _ := h.call("a") // the call is queued
 			b = h.startModernServer(t)
 			call := b.WantRequest("tools/call")
-			id := b.takeListen(nil) // its lists are known, so no request precedes the listen
+			id := b.takeListen(nil) // the lists of a are known, so no request precedes the listen
 			b.SendResult(call.ID(), `{"resultType":"complete"}`)
 			c.want(t, result(string(call.ID()), `{"resultType":"complete"}`))
 			b.WantNothing()

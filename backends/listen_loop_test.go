@@ -106,7 +106,7 @@ func TestListen_ChangesOfModernBackend(t *testing.T) {
 			b.serveLists("v")
 			h.wantNames("v")
 
-			// The next process gets a listen, too.
+			// The next process also gets a listen.
 			b.Exit("exit 1", "")
 			b = h.startModernServer(t)
 			b.acceptListen(nil)
@@ -239,7 +239,7 @@ func TestListen_SubscriptionsOverHTTP(t *testing.T) {
 			b.notifyOn(id, "notifications/resources/updated", `"uri":"x:y",`)
 			h.clients.want(t, "two notified by a: notifications/resources/updated")
 			h.CloseSession("two")
-			b.WantNothing() // replaced later
+			b.WantNothing() // the listen is replaced by a smaller one only after pruneTime
 			time.Sleep(pruneTime)
 			b.acceptListen(nil)
 			b.WantNotification("notifications/cancelled")

@@ -75,7 +75,7 @@ func listenError(a peer.Response) error {
 		return wire.ReadError(failure)
 	}
 	if a.Err == nil {
-		return errors.New("it ended at once")
+		return errors.New("subscriptions/listen ended without an acknowledgement")
 	}
 	return a.Err
 }

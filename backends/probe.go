@@ -80,7 +80,7 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
 	case err != nil && !silent && late.err == nil:
 		return late.server, nil
 	case !silent && late.err == nil:
-		// it supports both generations: the next process is probed, too
+		// the server supports both generations: the next process is also probed
 	case !silent:
 		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
 	case err == nil:

@@ -230,7 +230,7 @@ func TestProbe_DiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 					t.Errorf("logged %q", records)
 				}
 				p.Exit("gone", "")
-				h.finishLegacyStart(h.nextProcess("a")) // not probed again
+				h.finishLegacyStart(h.nextProcess("a")) // the server is not probed again
 			})
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
@@ -253,13 +253,13 @@ func TestProbe_DiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 						p = h.nextProcess("a")
 						p.FailRead(&transport.CallLostError{ID: p.WantRequest("initialize").ID(),
 							Err: errors.New("boom"), MayHaveRun: true})
-						why := "boom (server/discover failed before that: " + reason +
-							"; if the server does not know it, set `era: legacy`)"
+						why := "boom (server/discover failed first: " + reason +
+							"; if the server does not know this method, set `era: legacy`)"
 						waits.want(t, "it did not start: "+why)
 						h.wantError("a", why)
 						time.Sleep(time.Second)
 					}
-					p := h.nextProcess("a") // it is probed again
+					p := h.nextProcess("a") // this process is probed again
 					p.ServeDiscover("")
 					h.finishModernStart(p)
 				})
@@ -393,7 +393,7 @@ func TestProbe_ProgramThatCannotStart(t *testing.T) {
 				t.Errorf("the probe is named as the reason: %q", records)
 			}
 		}()
-		p := h.nextProcess("a") // it can start now, and is modern
+		p := h.nextProcess("a") // a can start now, and is modern
 		p.SendError(p.WantRequest("initialize").ID(),
 			`{"code":-32601,"message":"Method not found"}`)
 		p = h.nextProcess("a")
@@ -448,7 +448,7 @@ func TestProbe_SlowServer(t *testing.T) {
 			p.SendResult(discover, mcptest.DiscoverResult)
 			h.finishLegacyStart(p)
 			p.Exit("exit 1", "")
-			p = h.nextProcess("a") // it is probed
+			p = h.nextProcess("a") // this process is probed
 			p.ServeDiscover("")
 			h.finishModernStart(p)
 		})
@@ -506,7 +506,7 @@ func TestProbe_GenerationChangesWithProcess(t *testing.T) {
 					h.finishModernStart(p)
 					p.Exit("exit 1", "")
 					synctest.Wait()
-					waits := h.callFor("one", "a") // over the shared connection
+					waits := h.callFor("one", "a") // the call waits for the shared connection
 
 					p = h.nextProcess("a")
 					p.SendError(p.WantRequest("server/discover").ID(),
@@ -518,7 +518,7 @@ func TestProbe_GenerationChangesWithProcess(t *testing.T) {
 					} else {
 						shared := h.nextProcess("a")
 						shared.ServeStartup("t")
-						own := h.nextProcess("a") // which a session needs
+						own := h.nextProcess("a") // the session needs its own connection
 						if m := own.WantRequest("initialize"); declaredIn(m) != `{"sampling":{}}` {
 							t.Errorf("declared in %s", m.Raw())
 						} else {
@@ -557,7 +557,7 @@ func TestProbe_NeitherGeneration(t *testing.T) {
 				t.Errorf("the backend failed with %v", err)
 			}
 			p = h.nextProcess("a")
-			p.ServeDiscover("") // probed again, because it may have been replaced
+			p.ServeDiscover("") // this process is probed, because the server may have been replaced
 			h.finishModernStart(p)
 		})
 }
@@ -571,7 +571,8 @@ func TestPinnedGeneration(t *testing.T) {
 					p := h.nextProcess("a")
 					p.SendError(p.WantRequest("initialize").ID(),
 						`{"code":-32601,"message":"no"}`)
-					h.finishLegacyStart(h.nextProcess("a")) // its response does not change that
+					// The response to initialize does not change the generation.
+					h.finishLegacyStart(h.nextProcess("a"))
 				})
 		})
 		t.Run("modern, "+name, func(t *testing.T) {

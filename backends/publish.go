@@ -60,7 +60,8 @@ func (s *Set) publishLocked(reassign bool) {
 	}
 }
 
-// maxLoggedMoves bounds the records about names that belong to another backend.
+// maxLoggedMoves bounds the log records about names that have moved to another backend. Each new
+// view has its own count.
 const maxLoggedMoves = 20
 
 // logMoves logs the names that belong to another backend than in the preceding lists, of this run

@@ -11,7 +11,7 @@ import (
 )
 
 // BenchmarkPublish measures a merge after one backend has listed another tool. Each backend has 25
-// tools, a fifth of which another backend has, too.
+// tools, a fifth of which another backend also has.
 func BenchmarkPublish(b *testing.B) {
 	for _, n := range []int{1, 20, 200} {
 		b.Run(fmt.Sprintf("%d backends", n), func(b *testing.B) {

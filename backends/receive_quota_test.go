@@ -61,5 +61,5 @@ func TestStalledResponses_F_SEC_9(t *testing.T) {
 			t.Fatal(a.Err)
 		}
 	}
-	end() // the others stall until then
+	end() // the other responses stall until then
 }

@@ -212,7 +212,7 @@ func TestCallsRestartsAndCancellationsRace(t *testing.T) {
 				}
 				a := h.nextProcess("a")
 				if round%3 == 0 {
-					a.Exit("exit 1", "") // it does not start
+					a.Exit("exit 1", "") // a does not start
 					a = h.nextProcess("a")
 				}
 				a.ServeHandshake("")

@@ -16,7 +16,7 @@ func TestRetryFailed_SharedConnections(t *testing.T) {
 	withHarness(t, backends.Options{Backends: legacyBackends("a", "b", "c")},
 		func(t *testing.T, h *harness) {
 			h.nextProcess("b").ServeStartup("t")
-			h.nextProcess("c") // is starting
+			h.nextProcess("c") // c is starting
 			h.nextProcess("a").Exit("exit 1", "")
 			h.breakDial("a", errors.New("no such file"))
 			time.Sleep(40 * time.Second)

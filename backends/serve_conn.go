@@ -102,7 +102,7 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, mode dialMo
 	}
 	switch {
 	case server.modern && bc.followsClient():
-		return retryOtherError{errors.New("it supports the generation of the client, too")}
+		return retryOtherError{errors.New("it also supports the generation of the client")}
 	case server.modern && bc.isPerSession():
 		bc.mergeIntoShared()
 		return errMergedIntoShared

@@ -163,7 +163,7 @@ func TestCONC09_PerSessionConnections(t *testing.T) {
 			q.SendResult(q.WantRequest("tools/call").ID(), `{"content":[]}`)
 			two.wantResult(t)
 			h.callFor("one", "a").want(t, "it is not running: the session is over")
-			h.CloseSession("one") // has no effect
+			h.CloseSession("one") // closing the ended session has no effect
 			h.CloseSession("two")
 			synctest.Wait()
 			if n := len(h.dialTimes("a")); n != 3 {

@@ -46,7 +46,7 @@ func TestFRAME08_FRAME09_BackendThatStopsReadingIsRestarted(t *testing.T) {
 			t.Errorf("call %d ended after %v with %v", i, took, a.Err)
 		}
 	}
-	// this call fails, too; or the restarted server reads it and does not respond
+	// this call also fails; or the restarted server reads it and does not respond
 	late := <-sendSized(s, "deaf", 10)
 	if late.Err == nil {
 		t.Error("the call got a response")

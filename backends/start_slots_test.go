@@ -51,7 +51,7 @@ func TestStartsAreLimited(t *testing.T) {
 }
 
 // A start that fails releases its slot at once. When a session closes, its process no longer waits
-// for a slot. Starts of per-session processes need slots, too.
+// for a slot. Starts of per-session processes also need slots.
 func TestStartsOfSessionConnectionsAreLimited(t *testing.T) {
 	c := legacyBackends("a")[0]
 	c.Sharing = "session"
@@ -63,7 +63,7 @@ func TestStartsOfSessionConnectionsAreLimited(t *testing.T) {
 				session := fmt.Sprint("s", i)
 				h.OpenSession(session, nil, false)
 				calls = append(calls, h.callFor(session, "a"))
-				h.startCount("a") // in this order
+				h.startCount("a") // waits, so that the processes are started in this order
 			}
 			if n := h.startCount("a"); n != 2 {
 				t.Errorf("%d were started", n)

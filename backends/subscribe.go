@@ -85,7 +85,7 @@ func (bc *backendConn) hasSubscription(uri, session string) bool {
 
 // unsubscribe ends a subscription. If it was the last subscription to the URI, and the backend may
 // know it, the request is sent to the backend. Otherwise the result is {}. A queued subscribe
-// request is removed, because it might be sent over another connection; its result is {}, too.
+// request is removed, because it might be sent over another connection; its result is also {}.
 func (bc *backendConn) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	bc.mu.Lock()
 	removed := bc.removeQueuedSubscribesLocked(uri, c.SessionID)

@@ -156,7 +156,7 @@ func TestNOTIF11_LogLevels(t *testing.T) {
 		level(t, a, "warning")
 
 		began := time.Now()
-		<-set("one", "alert") // no response comes
+		<-set("one", "alert") // the backend sends no response
 		if d := time.Since(began); d != 2*time.Second {
 			t.Errorf("waited %v", d)
 		}

@@ -287,7 +287,7 @@ func TestSessionBreaker(t *testing.T) {
 	}
 	may("no in 30s")
 	now = now.Add(30 * time.Second)
-	may("yes") // one of the sessions
+	may("yes") // one session may start its connection
 	may("no in 30s")
 	c.failed(now, "0", no, 0)
 	may("no in 1m0s")

@@ -92,8 +92,8 @@ type negotiated struct {
 	offersTasks bool   // serverCaps include tasks
 }
 
-// maxCapabilities bounds the capabilities of a client, in bytes. The gateway stores them and sends
-// them to backends.
+// maxCapabilities bounds the capabilities of a client, in bytes, because the gateway stores them
+// and sends them to backends.
 const maxCapabilities = 64 << 10
 
 // initialize responds with the capabilities in the current view. It starts the backends and does
@@ -109,7 +109,8 @@ func (s *Session) initialize(r *peer.Request) {
 	err := json.Unmarshal(params, &request)
 	if err != nil || request.ProtocolVersion == nil || !ok {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams,
-			"Invalid params: initialize needs protocolVersion, capabilities and clientInfo"))
+			"Invalid params: initialize needs the string protocolVersion; capabilities (at most %d "+
+				"bytes) and clientInfo must be objects if they are present", maxCapabilities))
 		return
 	}
 	requested := *request.ProtocolVersion

@@ -103,7 +103,7 @@ func TestPolledTask_Inputs(t *testing.T) {
 				if strings.Contains(string(m.Raw()), "related-task") {
 					t.Errorf("the client got no task: %s", m.Raw())
 				}
-				time.Sleep(time.Minute) // not asked again
+				time.Sleep(time.Minute) // the client is not asked again meanwhile
 				client.SendResult(m.ID(), `{"action":"accept","content":{"name":"n"}}`)
 			}
 			if m := client.NextMessage(); m.ID() != wire.ID(id) || m.IsToolError() ||

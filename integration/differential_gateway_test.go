@@ -103,7 +103,7 @@ func writeFixture(t testing.TB, dir string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if e.Name() != "unread.txt" { // its times are part of a response
+		if e.Name() != "unread.txt" { // the times of unread.txt are part of a response
 			os.RemoveAll(filepath.Join(dir, e.Name()))
 		}
 	}

@@ -68,7 +68,7 @@ func TestServe_MinimalEnvironment(t *testing.T) {
 			cmd, exited := s.startBare(script, "serve", "--listen", addr)
 			awaitListener(t, addr, exited)
 			c := dialHTTP(t, "http://"+addr+"/mcp", "2025-11-25")
-			for range 3 { // each of which is logged
+			for range 3 { // each call is logged
 				if m := callTool(c, "mirror__request", `{}`); m.Result == nil {
 					t.Errorf("request: %s", m.Raw)
 				}
@@ -102,7 +102,7 @@ func TestStdio_LogPipeWithoutReader(t *testing.T) {
 			t.Errorf("request: %s", m.Raw)
 		}
 	}
-	gw.finish(20 * time.Second) // exit code of the shell
+	gw.finish(20 * time.Second) // the result is the exit code of the shell, and is not checked
 	s.marker.requireNoProcesses(t, 0)
 	gw.checkPure()
 }
@@ -162,7 +162,7 @@ func TestFileLimit_NewClientsWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		idle = append(idle, conn)
-		if answered { // until the gateway stops accepting
+		if answered { // wait for the response, until the gateway stops accepting
 			_ = conn.SetReadDeadline(time.Now().Add(time.Second))
 			_, err = conn.Read(make([]byte, 1))
 			answered = err == nil

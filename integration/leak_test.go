@@ -32,7 +32,7 @@ func TestPROC_01_SessionsDoNotLeak(t *testing.T) {
 	t.Run("shared stdio and HTTP", func(t *testing.T) {
 		site := newAttributionHTTP(t)
 		server := httptest.NewServer(site)
-		t.Cleanup(server.Close) // after the gateway has disconnected
+		t.Cleanup(server.Close) // runs after the gateway has disconnected
 		n := &leakCheck{t: t, server: site, tools: []string{"echo", "site__echo"},
 			resources: []string{stdioResource, httpResource}}
 		n.run(1000, configBackend(helperBackend("attribution", "attribution", ""), "shared"),
@@ -173,7 +173,7 @@ func (n *leakCheck) session(client *http.Client, i int) error {
 	v, err := dialStreams(ctx, client, n.in.url, `{"roots":{}}`, func(_ string, m message) {
 		switch {
 		case m.Error != nil:
-			failure = fmt.Errorf("%s", m.Raw) // on the goroutine of the POST
+			failure = fmt.Errorf("%s", m.Raw) // this runs on the goroutine of the POST
 		case m.Method == "notifications/resources/updated":
 			n.updates.Add(1)
 			select {
@@ -214,7 +214,7 @@ func (n *leakCheck) session(client *http.Client, i int) error {
 		}
 	}
 	if i%10 == 3 {
-		return nil // it disconnects
+		return nil // this client disconnects without ending its session
 	}
 	return v.deleteSession()
 }

@@ -22,7 +22,7 @@ func TestCheck_ListingFailure_F_LOG_2(t *testing.T) {
 			!strings.Contains(out, "tools/list: fetch failed") || !strings.Contains(out, "demo") {
 			t.Errorf("%s: exit code %d\n%s", verb, code, out)
 		}
-		if took := time.Since(began); took > 20*time.Second { // of start_timeout's 60 s
+		if took := time.Since(began); took > 20*time.Second { // start_timeout is 60 s
 			t.Errorf("%s took %v", verb, took)
 		}
 	}

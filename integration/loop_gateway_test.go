@@ -166,7 +166,7 @@ func TestLoop_MutualBackends(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	starts := filepath.Join(dir, "starts")
-	link := filepath.Join(dir, "a.yaml") // to a's configuration, which does not exist yet
+	link := filepath.Join(dir, "a.yaml") // a link to a's configuration, which does not exist yet
 	b := newSetup(t, nil, backend{Name: "demo", Embedded: "demo"},
 		gatewayBackend(t, "a", link, starts))
 	a := &nestedGateways{newSetup(t, nil, gatewayBackend(t, "b", b.config, starts)), starts}

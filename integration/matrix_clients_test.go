@@ -208,7 +208,7 @@ var featureChecks = map[string]func(
 		return nil
 	},
 	"cancel": func(ctx context.Context, c matrixConn, h matrixEvents, n string) error {
-		for len(h.progress) > 0 { // of a feature that failed
+		for len(h.progress) > 0 { // discard the progress of a feature that failed
 			<-h.progress
 		}
 		ctx, cancel := context.WithCancel(ctx)

@@ -390,7 +390,7 @@ func matrixServers(t testing.TB) []matrixServer {
 				options...))
 		b := helperBackend("matrix", "matrix-mcpgo", "")
 		if revision == legacyRevision {
-			b.Generation = "legacy" // over stdio it speaks both generations
+			b.Generation = "legacy" // over stdio mcp-go supports both generations
 		}
 		child("mcp-go", revision, b, notes())
 	}

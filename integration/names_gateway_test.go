@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// readBackend returns a weather server with an additional tool, read, which other backends have,
-// too.
+// readBackend returns a weather server with an additional tool, read, which other backends also
+// have.
 func readBackend(name string) backend {
 	b := weather(name, "v1")
 	b.Env["WEATHER_TOOL"] = "read"

@@ -110,7 +110,7 @@ func TestPROC01_OrphansOfDeadBackendAreKilled(t *testing.T) {
 	if !poll(waitTimeout, func() bool { return syscall.Kill(one, 0) != nil }) {
 		t.Errorf("the orphan of the dead backend is still running")
 	}
-	of("one", 1) // it was restarted
+	of("one", 1) // the dead backend was restarted
 	if syscall.Kill(two, 0) != nil {
 		t.Error("the orphan of the other backend was killed")
 	}

@@ -169,7 +169,8 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndLastValidConfig(t *testing.T) {
 	if m := gw.awaitResponse(`"a"`, waitTimeout); string(m.Result) != still {
 		t.Errorf("the call at the other backend: %s", m.Raw)
 	}
-	if m := gw.awaitResponse(`"b"`, waitTimeout); string(m.Result) != wind { // from the old process
+	// This response is from the old process.
+	if m := gw.awaitResponse(`"b"`, waitTimeout); string(m.Result) != wind {
 		t.Errorf("the call at the changed backend: %s", m.Raw)
 	}
 	pid := regexp.MustCompile(`(\d+)"`).FindStringSubmatch(wind)[1]
@@ -401,7 +402,7 @@ func TestSIGHUP_LoadsNewConfigFile(t *testing.T) {
 		})
 	log.await("level=ERROR", "is not approved") // now the file is watched
 	trust()
-	log.await(logReloaded, "changed=") // the approvals are watched, too
+	log.await(logReloaded, "changed=") // the approvals are also watched
 	if code := gw.finish(20 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

@@ -37,7 +37,7 @@ type sdkClient interface {
 type events struct {
 	progress  chan string // "token n/total"
 	changed   chan struct{}
-	listening chan string // the server has acknowledged a subscriptions/listen request
+	listening chan string // one value for each acknowledged subscriptions/listen
 }
 
 func newEvents() events {
@@ -46,7 +46,7 @@ func newEvents() events {
 
 type gosdkClient struct{ *gosdk.ClientSession }
 
-// dialGoSDK connects the official SDK's client. Without a revision the client negotiates:
+// dialGoSDK connects the official SDK's client. Without a revision the client negotiates, and sends
 // server/discover first.
 func dialGoSDK(ctx context.Context, cmd *exec.Cmd, revision string, ev events) (sdkClient, error) {
 	client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"},

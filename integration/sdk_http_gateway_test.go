@@ -276,7 +276,7 @@ func mcpGoDialer(httpSSE bool) sessionDialer {
 			return nil, err
 		}
 		var opts []mcpgoclient.ClientOption
-		if !httpSSE { // its HTTP+SSE client does not support requests of the server
+		if !httpSSE { // the HTTP+SSE client of mcp-go does not support requests of the server
 			opts = append(opts, mcpgoclient.WithElicitationHandler(h),
 				mcpgoclient.WithSamplingHandler(h))
 		}
@@ -450,7 +450,8 @@ func testSessionClient(t *testing.T, dial sessionDialer, url, revision, want, no
 	if c.revision() != want {
 		t.Errorf("revision %s, want %s", c.revision(), want)
 	}
-	// It has neither logging/setLevel nor ping: directly at the server they are errors, too.
+	// The modern revision has neither logging/setLevel nor ping: both are errors at the gateway, as
+	// directly at the server.
 	modern := c.revision() == modernRevision
 	cancelled := func() int {
 		return len(slices.DeleteFunc(readNotes(notes),

@@ -92,7 +92,7 @@ func TestSEC_03_NoSecretIsShown(t *testing.T) {
 		texts["the log"] = text
 	}
 	for _, args := range [][]string{{"check"}, {"tools"}} {
-		out, _ := run(args...).CombinedOutput() // it fails, because backends do
+		out, _ := run(args...).CombinedOutput() // the command fails, because backends fail
 		if !bytes.Contains(out, []byte("mirror")) {
 			t.Errorf("%q prints %s", args, out)
 		}
@@ -131,7 +131,7 @@ func TestMask_F_MASK_1(t *testing.T) {
 		helperBackend("mirror", "mirror", ""))
 	cmd := exec.Command(gateway(t), "-c", s.config, "--log-level", "debug", "check")
 	cmd.Env, cmd.Dir = s.env("DEPLOY_TOKEN=inherited-secret", "REGION=eu-west-1-long"), s.dir
-	out, _ := cmd.CombinedOutput() // it fails, because a backend does
+	out, _ := cmd.CombinedOutput() // the command fails, because a backend fails
 	const want = "host 127.0.0.1 team mirror password *** deploy *** region eu-west-1-long"
 	if !bytes.Contains(out, []byte(want)) || bytes.Contains(out, []byte("hunter2")) ||
 		bytes.Contains(out, []byte("inherited-secret")) {

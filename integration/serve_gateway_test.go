@@ -164,7 +164,7 @@ func TestServe_TokensAndTLS(t *testing.T) {
 	if res, err := http.Get(url); err == nil {
 		t.Errorf("a client that does not trust the certificate: %s", res.Status)
 	}
-	for _, path := range []string{"/healthz", "/readyz"} { // for probes without a token
+	for _, path := range []string{"/healthz", "/readyz"} { // probes need no token
 		res, err := (&http.Client{Transport: pipe}).Get(strings.TrimSuffix(url, "/mcp") + path)
 		if err != nil {
 			t.Fatal(err)
@@ -280,7 +280,7 @@ func TestServe_ShutdownWithCallsInFlight(t *testing.T) {
 	}) {
 		t.Error("not all clients are connected")
 	}
-	<-time.After(300 * time.Millisecond) // their streams are open by then
+	<-time.After(300 * time.Millisecond) // the streams of the clients are open by then
 	began := time.Now()
 	gw.cmd.Process.Signal(syscall.SIGTERM)
 	if code := gw.exitCode(10 * time.Second); code != 0 {

@@ -51,7 +51,7 @@ func TestServerRequest_SurvivesCancelledCall(t *testing.T) {
 	next(t, "progress", progress)
 	cancelledStream.cancel()
 	next(t, "end of the stream", disconnected)
-	v.streams.Go(func() { // not waited for: the response comes after the elicitation
+	v.streams.Go(func() { // the test does not wait for the response, which follows the elicitation
 		_ = v.post("2", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"elicit"}}`)
 	})
 	awaitNote(t, notes, "elicits")

@@ -99,7 +99,7 @@ func TestIDs_KeepTypeAndText(t *testing.T) {
 	listTools(t, gw)
 	ids := []string{`0`, `-1`, `""`, `"1"`, `1`, `9007199254740993`, `"ünï 🙂"`, `"\u00fc"`,
 		`"9007199254740993"`}
-	for _, id := range ids { // all in flight at once
+	for _, id := range ids { // all calls are in flight at once
 		quoted, _ := json.Marshal(id)
 		gw.sendRequest(id, "tools/call",
 			`{"name":"request","arguments":{"under":`+string(quoted)+`}}`)
@@ -475,7 +475,8 @@ func TestDuplicateID_Rejected(t *testing.T) {
 	if m := gw.awaitResponse("77", waitTimeout); m.code() != -32600 {
 		t.Errorf("%s", m.Raw)
 	}
-	gw.sendRequest(`"77"`, "tools/call", `{"name":"request"}`) // another id
+	// The string "77" is another id than the number 77.
+	gw.sendRequest(`"77"`, "tools/call", `{"name":"request"}`)
 	if m := gw.awaitResponse(`"77"`, waitTimeout); m.Result == nil {
 		t.Errorf("%s", m.Raw)
 	}

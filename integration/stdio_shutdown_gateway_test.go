@@ -73,7 +73,7 @@ func TestPROC_05_EndOfInputStopsBackendsAndExits0(t *testing.T) {
 	gw.initialize("2025-11-25")
 	listTools(t, gw)
 	gw.sendRequest("1", "tools/call", `{"name":"hold"}`)
-	lastCallID(t, notes, "hold") // it is in flight
+	lastCallID(t, notes, "hold") // the call is in flight
 	if code := gw.finish(20 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

@@ -13,10 +13,11 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// The server of the tests with tasks of 2026-07-28, which no Go SDK has: mcptest.TaskServer,
-// over HTTP in this process, or over stdio as a role of the test binary.
+// No Go SDK implements the tasks of 2026-07-28. Tests of these tasks therefore use
+// mcptest.TaskServer as the server: over HTTP in this process, or over stdio as a role of the test
+// binary.
 
-// serveTasks runs the server over HTTP until the test ends, and returns its URL.
+// serveTasks runs a TaskServer over HTTP until the test ends, and returns the URL of the server.
 func serveTasks(t testing.TB) string {
 	t.Helper()
 	tasks := mcptest.NewTaskServer()
@@ -28,7 +29,7 @@ func serveTasks(t testing.TB) string {
 	return server.URL + "/mcp"
 }
 
-// runTaskServer is a TaskServer over stdio.
+// runTaskServer runs a TaskServer over stdio until its stdin ends.
 func runTaskServer() int {
 	tasks := mcptest.NewTaskServer()
 	defer tasks.Close()

@@ -372,8 +372,9 @@ func (a *app) warnAuditFileMode(path string) {
 	a.log.Warn(message, "file", path, "text", hint)
 }
 
-// run runs the backends, the journal and the log while work runs. When work has returned, run ends
-// the backends, the journal and the log, in this order, and returns the error of work.
+// run runs the backends, the gateway and the journal while work runs. When work has returned, run
+// ends the backends and the gateway, then the journal, closes what open has opened, and returns the
+// error of work.
 func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	defer a.close()
 	defer a.serveDebug()()

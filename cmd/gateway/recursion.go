@@ -18,9 +18,8 @@ import (
 // separated by commas. See docs/decisions/015-recursive-gateways.md.
 const ancestorsEnv = "MCP_GATEWAY_ABOVE"
 
-// maxAncestors is the number of gateways that a gateway may have as ancestors. It ends loops in
-// which no configuration occurs twice, such as a loop with a new configuration file for each
-// gateway.
+// A gateway with maxAncestors ancestors is refused. This ends loops in which no configuration
+// occurs twice, such as a loop with a new configuration file for each gateway.
 const maxAncestors = 8
 
 // checkRecursion returns the value of ancestorsEnv for the child processes of a gateway with the

@@ -288,7 +288,7 @@ func (a *app) noBackendError() error {
 }
 
 // printFailedBackends prints the problems of the failed backends. After a timeout, a backend that
-// is not settled has failed, too. If only is not "", printFailedBackends considers only this
+// is not settled has also failed. If only is not "", printFailedBackends considers only this
 // backend. It returns an error if a backend has failed, or if no backend is enabled.
 func (c *cli) printFailedBackends(a *app, only string) error {
 	all := enabled(a.backends.Status())

@@ -29,8 +29,8 @@ const (
 	// BackendLost: the backend exited or disconnected during the call, its response was not
 	// usable, or the gateway aborted the call; the call may have run.
 	BackendLost Outcome = "backend_lost"
-	// NotRun: the backend was not available, or exited before the call was sent; the call did not
-	// run.
+	// NotRun: the call certainly did not run, for example because the backend was not available,
+	// exited before the call was sent, or refused the call with an HTTP status.
 	NotRun Outcome = "not_run"
 	// Rejected: the gateway rejected the call before sending it to a backend, for example because
 	// the queue of the backend was full (max_in_flight).

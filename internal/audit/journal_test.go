@@ -244,7 +244,7 @@ func TestWriteWaitsForRoom(t *testing.T) {
 			t.Error("a fourth record went through")
 		default:
 		}
-		cancel() // the queued records were accepted before, so they are written, too
+		cancel() // the queued records were accepted before, so they are also written
 		close(out.next)
 		wg.Wait()
 		if out.lines != 4 || j.Lost() != 0 {

@@ -25,9 +25,10 @@ import (
 // Config is a loaded configuration. It is read-only, and safe for concurrent use.
 type Config struct {
 	// State is the directory of the last known catalogs, as written in the configuration: "" = the
-	// default directory, "none" = nothing is stored. Programs use StateDir instead.
+	// default directory, "none" = no directory. Programs use StateDir instead.
 	State string `koanf:"state"`
-	// StateDir is the directory that State refers to; "" = nothing is stored.
+	// StateDir is the directory that State refers to; "" = none: nothing is stored, except
+	// approvals of configuration files (gateway trust), which have their own directory.
 	StateDir string `koanf:"-"`
 
 	// Listen is the address of the HTTP server, host:port with a numeric port, 0 = any free port;
@@ -36,8 +37,9 @@ type Config struct {
 	Auth   Auth   `koanf:"auth"`
 	TLS    TLS    `koanf:"tls"`
 	// Origins are the browser origins that are accepted in addition to the gateway's own origin,
-	// exactly as browsers send them: https://host or https://host:8443. Loopback origins are also
-	// accepted if Listen is a Loopback address and there are Auth.Tokens.
+	// exactly as browsers send them: scheme://host or scheme://host:port, in lowercase and without
+	// the default port. Loopback origins are also accepted if Listen is a Loopback address and
+	// there are Auth.Tokens.
 	Origins []string `koanf:"origins"`
 	// Hosts are the host names accepted in the Host header in addition to localhost and loopback
 	// addresses, while Listen is a Loopback address: in lowercase, without port or brackets.
@@ -78,7 +80,7 @@ type Log struct {
 	Stderr string `koanf:"stderr"` // info, debug or off: log level of the stderr of backends
 }
 
-// PathNone in place of a path means that nothing is stored.
+// PathNone in place of a path means that there is no such file or directory.
 const PathNone = "none"
 
 // NoInstructions is the value of instructions for an empty text; "" in a file becomes
@@ -99,8 +101,9 @@ type Limits struct {
 	InFlight int   `koanf:"in_flight"` // concurrent calls of one session; at least 1
 	Page     int64 `koanf:"page"`      // bytes of one page of a list; 1024 to Message
 
-	// Sessions is the maximum number of concurrent client sessions and stateless requests together;
-	// at least 1. If there are several tokens, each token gets at most half of this number.
+	// Sessions is the maximum number of concurrent HTTP sessions, and also of concurrent stateless
+	// HTTP requests, which are counted separately; at least 1. If there are several tokens, each
+	// token gets at most half of each number.
 	Sessions int `koanf:"sessions"`
 	// SessionIdle is the time after which an HTTP session without request or stream ends; at
 	// least 1s.

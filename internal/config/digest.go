@@ -64,7 +64,7 @@ func keySums(salt string, v reflect.Value) map[string]string {
 			case tag == "-" || f.Type == reflect.TypeFor[[]Backend]():
 			case value.Kind() == reflect.Struct:
 				walk(value, key)
-			case value.Kind() == reflect.Map: // env, headers: "" is a value, too
+			case value.Kind() == reflect.Map: // env, headers: "" is also a value
 				for name, one := range value.Seq2() {
 					add(joinPath(key, name.String()), one.String())
 				}

@@ -91,7 +91,7 @@ func matchesAny(globs []string, name string) bool {
 	return false
 }
 
-// escapeSlashes replaces slashes, so that * and ? match them too: names of tools are not paths.
+// escapeSlashes replaces slashes, so that * and ? also match slashes: names of tools are not paths.
 func escapeSlashes(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
 // Filters are the filters of a backend.

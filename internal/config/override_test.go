@@ -176,7 +176,7 @@ func TestTLSOverrides(t *testing.T) {
 	}
 }
 
-// TestOverridesWithoutFile: flags and variables are used without a file too.
+// Flags and variables are also used without a file.
 func TestOverridesWithoutFile(t *testing.T) {
 	loaded, err := load(source{},
 		Options{Env: lookup(map[string]string{"GATEWAY_DEFAULTS_CALL_TIMEOUT": "2s"}),

@@ -69,7 +69,7 @@ func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
 		}
 		next.tokens = append(next.tokens, c)
 	}
-	srv.access.Store(next) // under mu: register and startStateless check the policy under mu, too
+	srv.access.Store(next) // register and startStateless check the policy under mu
 	var closing []interface{ Close() error }
 	for _, s := range srv.sessions {
 		if !next.includes(s.principal) {

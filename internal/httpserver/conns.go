@@ -90,7 +90,7 @@ func (t *connTracker) connContext(ctx context.Context, c net.Conn) context.Conte
 	t.all[c] = info
 	t.moveLocked(info, &t.unadmitted)
 	if t.unadmitted.len() > t.maxUnadmitted {
-		t.warnLocked("too many unauthenticated connections, closed the oldest", t.maxUnadmitted)
+		t.warnLocked("too many unauthenticated connections; closed one of them", t.maxUnadmitted)
 		oldest := t.unadmitted.busy.Front()
 		if t.unadmitted.idle.Len() > 1 || oldest == nil { // the last idle connection is the new one
 			oldest = t.unadmitted.idle.Front()

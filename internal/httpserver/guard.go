@@ -50,7 +50,7 @@ func (srv *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	}
 	if srv.opts.Via != "" && strings.Contains(strings.Join(r.Header["Via"], ","), srv.opts.Via) {
 		srv.reject(w, r, newHTTPError(http.StatusLoopDetected,
-			"Loop detected: this backend is the gateway itself; take it out of the configuration"))
+			"Loop detected: this backend is the gateway itself; remove it from the configuration"))
 		return false
 	}
 	return true
@@ -190,8 +190,8 @@ func paramHeaders(r *http.Request) string {
 // acceptsOrigin reports whether a page of origin may send requests to the gateway. host is the Host
 // header of the request. Configured origins are accepted, and loopback origins if the gateway has
 // tokens and listens on loopback. Otherwise origin and host must be equal, and host must be an IP
-// address or a name of the gateway: after DNS rebinding, origin and host are equal for any other
-// name, too.
+// address or a name of the gateway: after DNS rebinding, origin and host are also equal for any
+// other name.
 func (srv *Server) acceptsOrigin(origin, host string) bool {
 	if slices.ContainsFunc(srv.access.Load().origins, func(o string) bool {
 		return strings.EqualFold(strings.TrimSuffix(o, "/"), origin)

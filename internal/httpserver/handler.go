@@ -11,7 +11,7 @@ import (
 // ServeHTTP implements http.Handler.
 func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !srv.beginRequest() {
-		return // the connection is closed, too
+		return // the Server has ended, and the connection is closed
 	}
 	defer srv.endRequest()
 	// The deadline applies even if the handler does not read the body, because net/http then reads

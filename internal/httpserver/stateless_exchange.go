@@ -63,7 +63,8 @@ func (srv *Server) newStatelessExchange(
 
 // maxListenBacklog is the maximum backlog, in bytes, of a subscription whose client has read
 // nothing for stallTimeout. The client of such a subscription is disconnected, because a
-// subscription does not end by itself, and its client can list again after a reconnect.
+// subscription does not end by itself, and its client can subscribe and read the lists again after
+// a reconnect.
 const (
 	maxListenBacklog = 256 << 10
 	stallTimeout     = 5 * time.Second

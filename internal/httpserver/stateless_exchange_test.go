@@ -194,7 +194,7 @@ func TestDisconnectCancelsRequest(t *testing.T) {
 	})
 }
 
-// Disconnecting cancels the request over a real network, too.
+// Disconnecting also cancels the request over a real network.
 func TestDisconnectOverNetwork(t *testing.T) {
 	serve, all := readRequests(1)
 	srv := New(Options{ServeStateless: serve, Loopback: true})

@@ -3,7 +3,8 @@
 // may append to at once. (Audit records reach their File as encoded lines.)
 //
 // It has no global logger and never calls slog.SetDefault: main builds one logger and passes it
-// on. Messages that libraries write with package log are logged there, too (CaptureStandardLog).
+// on. This logger also gets the messages that libraries write with package log
+// (CaptureStandardLog).
 //
 //	log records ─ slog ─ Mask ─ Sink ─ stderr
 //	audit records, as lines ─ File   audit.jsonl, audit.jsonl.1 …

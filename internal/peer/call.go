@@ -40,7 +40,7 @@ type Call struct {
 	RelatedTo  wire.ID         // request of the remote side that the call belongs to; "" = none
 	Timeout    time.Duration   // maximum time since the start or the last progress; 0 = no limit
 	// Modern is true if the call is sent over a connection of the modern generation (2026-07-28);
-	// then the response is modern, too. Modern is set before the call is sent.
+	// then the response is also modern. Modern is set before the call is sent.
 	Modern bool
 	// AllowTask is true if a modern server may respond with a task, regardless of the capabilities
 	// that the client has declared, because the sender of the call handles the task.

@@ -68,7 +68,7 @@ type Options struct {
 	// request is allowed.
 	RejectInBatch func(wire.Message) *wire.Error
 	// PassPing reports whether a ping is passed to the Handler like any other request, because the
-	// revision of the ping does not define pings. It must not block or use the Peer, because the
+	// revision that the ping declares has no pings. It must not block or use the Peer, because the
 	// lock of the Peer may be held. nil = the Peer responds to every ping.
 	PassPing func(wire.Message) bool
 	// OnMalformed is called with input that is not a valid message and does not complete a call.
@@ -515,8 +515,8 @@ func (p *Peer) takeCall(id int64) (*Call, bool) {
 	return c, ok
 }
 
-// countInFlight adds n to the calls in flight of the session of c. A call is counted before it
-// enters the table, and until it has left the table.
+// countInFlight adds n to the calls in flight of the session of c. A call counts from just before
+// it enters the table until just after it has left the table.
 func (p *Peer) countInFlight(c *Call, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

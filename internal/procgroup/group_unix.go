@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A Group is the process group of a child. The descendants of the child belong to the group, too,
+// A Group is the process group of a child. The descendants of the child also belong to the group,
 // unless they leave it on purpose.
 //
 // The leader of the Group is a watchdog: a small shell that is started before the child and waits

@@ -37,7 +37,7 @@ func RequestHeaders(m wire.Message, schema []byte) map[string]string {
 // CheckHeaders returns an error if the headers of a modern request do not match its body, see
 // [RequestHeaders]. get returns the values of one header. A header that occurs twice is a mismatch.
 // If an argument is absent, null, or without a header form, its header must be absent or empty. An
-// annotated argument that occurs twice in the body is a mismatch, too.
+// annotated argument that occurs twice in the body is also a mismatch.
 //
 // MCP-Protocol-Version and notifications are not checked, and Mcp-Name is checked only for methods
 // with a name, URI or task id. CheckHeaders does not report the absence of a name, URI or task id

@@ -110,7 +110,7 @@ func TestFileWatcherReportsEdits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newWatcherTest(t, nil, "gateway.yaml")
-			for range 3 { // the replacement is watched, too
+			for range 3 { // the replacement is also watched
 				edit(s)
 				s.expectChange(name)
 				s.write("gateway.yaml", "one")

@@ -64,7 +64,7 @@ func TestAmbiguousRoutingMembers_F_SEC_4(t *testing.T) {
 	}
 }
 
-// encoding/json treats the letter ſ like s, and the Kelvin sign like k, so Parse does, too.
+// encoding/json treats the letter ſ like s, and the Kelvin sign like k. Parse does the same.
 func TestRoutingMembersInUnicodeCase_F_SEC_4(t *testing.T) {
 	for _, params := range []string{
 		`"taſkId":"x"`, `"ta\u017fkId":"x"`, `"tas\u212aId":"x"`, `"task\u0049d":"x","taskId":"y"`,

@@ -72,7 +72,7 @@ type Member struct {
 }
 
 // EditObject returns object without the members for which drop returns true (nil = none), and with
-// the members in put prepended. Existing members with the keys of put are removed, too. Other
+// the members in put prepended. Existing members with the keys of put are also removed. Other
 // members keep their bytes and order; white space between members is not preserved. A value that is
 // not an object is treated as {}.
 func EditObject(object []byte, drop func(key string) bool, put ...Member) []byte {

@@ -43,7 +43,7 @@ type Command struct {
 // A Process is the Conn to a child process. When the process ends for any reason, the rest of its
 // process group is killed, and Read returns an [*ExitError] after all output of the process, or
 // [transport.ErrClosed] after Close. On Linux, if this process is a subreaper (see
-// [procgroup.BecomeSubreaper]), orphans that have left the group are terminated, too: with SIGTERM,
+// [procgroup.BecomeSubreaper]), orphans that have left the group are also terminated: with SIGTERM,
 // and with SIGKILL after Grace.
 type Process struct {
 	cmd          *exec.Cmd

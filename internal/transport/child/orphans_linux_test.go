@@ -139,7 +139,8 @@ func TestPROC04TheWatchdogKillsOrphans(t *testing.T) {
 	proctest.Eventually(t, "its end", func() bool { return !proctest.Exists(pid) })
 }
 
-// PROC-04: when the parent is killed, the orphans of an ended child are killed, too, during Grace.
+// PROC-04: when the parent is killed, the orphans of an ended child are also killed, even during
+// Grace.
 func TestPROC04OrphansAreGuardedDuringTheirGrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")

@@ -15,7 +15,7 @@ import (
 const outputLimit = 64 << 10
 
 // Run runs a program that does not use MCP, waits until it ends, and returns the first outputLimit
-// bytes of its stdout and stderr, without surrounding white space. It returns an error, too, if the
+// bytes of its stdout and stderr, without surrounding white space. It also returns an error if the
 // program was killed or its exit status is not 0. Run uses only Path, Args, Env and Dir of the
 // Command. When ctx is done, or this process dies, the program and its process group are killed.
 func Run(ctx context.Context, c Command) (output string, err error) {

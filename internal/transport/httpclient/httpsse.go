@@ -23,8 +23,8 @@ import (
 // CallLostError, and the connection ends.
 //
 // An endpoint on another origin than the stream is rejected, because the headers and messages are
-// not meant for other servers. A second endpoint is ignored. A message that arrives before the
-// first endpoint is ignored, too.
+// not meant for other servers. A second endpoint, and a message that arrives before the first
+// endpoint, are ignored.
 //
 // Order, bounds, cancellation, retries and the content of errors are the same as with
 // [DialStreamable]. Errors also do not show the query of the endpoint, because it contains the

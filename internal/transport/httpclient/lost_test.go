@@ -407,7 +407,7 @@ func TestHTTP404WithoutASession(t *testing.T) {
 	})
 }
 
-// The response to a notification reports a lost session, too.
+// The response to a notification may also report a lost session.
 func TestHTTPSessionIsLostWithANotification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)

@@ -68,7 +68,7 @@ func TestHTTPCodings_F_HTTP_2(t *testing.T) {
 			append(compress("gzip", text[:10]), compress("gzip", text[10:])...), ""},
 		"padding":             {"gzip", append(compress("gzip", text), 0, 0, 0), ""},
 		"not compressed":      {"gzip", []byte(text), ""},
-		"not compressed, too": {"deflate", []byte(text), ""},
+		"also not compressed": {"deflate", []byte(text), ""},
 		"br": {"br", []byte("\x0b\x02\x80"),
 			`the answer cannot be read: the body has the Content-Encoding "br"`},
 		"br within gzip": {"br, gzip", compress("gzip", "\x0b"), `Content-Encoding "br"`},
