@@ -151,9 +151,9 @@ func (w *harness) dial() (net.Conn, error) {
 }
 
 // unreadBytes exceeds the bytes that the kernel buffers for a connection of dialSmall (about 80 KB
-// on Linux). With the default buffers a response of 5 MB was necessary. It took the gateway and the
-// server 40 ms of processor time, and a third of the slow calls to healthy backends were made during
-// such a response: chaos measured the load of the machine.
+// on Linux). With the default buffers a response of 5 MB would be necessary, which takes 40 ms of
+// processor time. A third of the slow calls to healthy backends were made during such a response,
+// so that chaos measured the load of the machine.
 const unreadBytes = 500_000
 
 // dialSmall connects with a small receive buffer and small packets, so that the kernel buffers only
