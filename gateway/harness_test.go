@@ -157,7 +157,7 @@ func readSettings(t *testing.T, c map[string]string) settings {
 	return o
 }
 
-// A harness is a gateway with a test as its backends.
+// A harness is a gateway whose backends are served by the test.
 type harness struct {
 	t       *testing.T
 	log     *mcptest.Log

@@ -60,7 +60,7 @@ func TestSessionTasks_EvictedTaskLeavesNothing(t *testing.T) {
 		all.end("a", fmt.Sprint(i/2))
 	}
 	all.reserve()
-	all.add("b", "0", &peer.ProgressRelay{}) // the id of a task of a
+	all.add("b", "0", &peer.ProgressRelay{}) // backend "a" has had a task with this id
 	all.end("b", "0")
 	for i := range 2 * maxTasks {
 		if !all.reserve() {

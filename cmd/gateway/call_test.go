@@ -11,7 +11,8 @@ import (
 )
 
 // All texts of this test's server contain its secret, control characters and a line that imitates a
-// line of the gateway. The output of call and tools has one line for each text, without the secret.
+// line of the gateway. The output of call, tools and check does not contain the secret. It has one
+// line for each text, except that call keeps the lines of a result with isError.
 func TestServerTextIsMaskedInOutput_F_SEC_11_F_MASK_1(t *testing.T) {
 	const secret = "tok-q9ZkTm4vXr7Lw2Pb8N"
 	text := `oops ` + secret + `\ngateway: forged \u001b[31m`

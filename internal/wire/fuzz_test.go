@@ -136,7 +136,7 @@ func FuzzParse(f *testing.F) {
 		if got := m.ID(); got != "" && err != nil && (got != ID(id) || !scalar(id)) {
 			t.Fatalf("rejected with id %s, but the id is %s", got, id)
 		}
-		if err == nil && string(m.Raw()) == string(text) { // otherwise the message was repaired
+		if err == nil && string(m.Raw()) == string(text) { // neither rejected nor repaired
 			check(t, m, top)
 		}
 	})

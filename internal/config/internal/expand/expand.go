@@ -155,7 +155,8 @@ type Ref struct {
 }
 
 // ParseRef parses the reference whose text after ${ is at the beginning of s. It returns the
-// reference and its length; 0 = no valid reference.
+// reference and the number of bytes of s that belong to it, including the closing brace; 0 = no
+// valid reference.
 func ParseRef(s string) (r Ref, length int) {
 	r.Name = s[:NameLength(s)]
 	rest := s[len(r.Name):]
