@@ -5,7 +5,7 @@
 // response, which is correct and reaches the client that made the call; healthy backends stay as
 // fast as without faults; no processes or resources are left.
 //
-//	go run ./integration/chaos                         100,000 calls, about two minutes
+//	go run ./integration/chaos                         120,000 calls, two and a half minutes
 //	go run ./integration/chaos -calls 1000000 -for 20m
 //	go run ./integration/chaos -seed 7                 repeats the calls and faults of another run
 //	go run ./integration/chaos -soak -for 1h           moderate load; measures growth over time
@@ -59,7 +59,7 @@ func main() {
 	flag.StringVar(&p.gateway, "gateway", "", "the gateway's `binary`; default: build it")
 	flag.Uint64Var(&p.seed, "seed", 0,
 		"repeat the calls and faults of the run with this seed; 0 = a new one")
-	flag.IntVar(&p.calls, "calls", 100_000, "number of calls")
+	flag.IntVar(&p.calls, "calls", 120_000, "number of calls")
 	flag.DurationVar(&p.limit, "for", 0,
 		"time limit without warm-up and shutdown; default 6m, with -soak 1h")
 	flag.IntVar(&p.clients, "clients", 50, "number of clients")
