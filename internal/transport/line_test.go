@@ -197,6 +197,7 @@ func TestABrokenResponseNamesItsID(t *testing.T) {
 func FuzzLines(f *testing.F) {
 	f.Add([]byte(note+"\r\n\n"+quest), uint16(100), true)
 	f.Add([]byte("\xEF\xBB\xBF[1]\nx\n"), uint16(3), false)
+	f.Add([]byte("\n\xEF\xBB\xBF"), uint16(36), false)
 	f.Add([]byte(`{"id":1,"result":"`+strings.Repeat("x", 300)+"\"}\n"+note), uint16(64), true)
 	f.Add([]byte("{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}\n\n"), uint16(64), false)
 	f.Fuzz(func(t *testing.T, in []byte, limit uint16, slow bool) {
@@ -254,6 +255,7 @@ func FuzzLongLines(f *testing.F) {
 	})
 }
 
+// plainLines returns what the function lines returns for a LineReader of in.
 func plainLines(in []byte, limit int) []string {
 	var all []string
 	split := bytes.Split(in, []byte("\n"))
@@ -269,10 +271,7 @@ func plainLines(in []byte, limit int) []string {
 					line[:min(len(line), maxMalformed, limit+1)]))
 			continue
 		}
-		if len(all) == 0 && !hasShortLines(split[:i], limit) {
-			line = bytes.TrimPrefix(line, []byte("\uFEFF"))
-		}
-		line = bytes.TrimSuffix(line, []byte("\r"))
+		line = bytes.TrimSuffix(bytes.TrimPrefix(line, []byte("\uFEFF")), []byte("\r"))
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
@@ -292,16 +291,6 @@ func plainLines(in []byte, limit int) []string {
 		all = append(all, string(line))
 	}
 	return all
-}
-
-// hasShortLines reports whether at least one of the lines is not longer than limit.
-func hasShortLines(before [][]byte, limit int) bool {
-	for _, line := range before {
-		if len(line) <= limit {
-			return true
-		}
-	}
-	return false
 }
 
 // Short lines do not keep an earlier long line in memory.
