@@ -4,6 +4,7 @@ package procgroup
 
 import (
 	"os/exec"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -17,29 +18,29 @@ type childRegistry struct {
 	starting int           // number of starts in progress, whose pid is not known yet
 	changed  chan struct{} // capacity 1: wakes the reaper
 
-	// slot (capacity 1) is held during cmd.Start. The runtime cannot use one of its processors from
-	// the fork until the child executes its program, which takes up to 10 ms on a busy machine. If
-	// two children were started at once on a machine with two processors, no call would be served
-	// in this time.
-	slot chan struct{}
+	// forks contains one element for each cmd.Start in progress. From the fork until the child
+	// executes its program, the runtime cannot use one of its processors; this takes up to 10 ms
+	// on a busy machine. The capacity is half of the processors: if all of them forked at once, no
+	// call would be served in this time.
+	forks chan struct{}
 }
 
 // registry is the childRegistry of this process.
 var registry = childRegistry{started: make(map[int]int), changed: make(chan struct{}, 1),
-	slot: make(chan struct{}, 1)}
+	forks: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 
-// slotTimeout is the maximum time for which a start waits for the slot: a program on a file
-// system that does not respond must not delay all others.
-const slotTimeout = time.Second
+// forkTimeout is the maximum time for which a start waits for other starts: a program on a file
+// system that does not respond must not prevent all others.
+const forkTimeout = time.Second
 
 // start calls cmd.Start and registers the child. Every child of this process is started by this
 // method.
 func (r *childRegistry) start(cmd *exec.Cmd) error {
-	timer := time.NewTimer(slotTimeout)
+	timer := time.NewTimer(forkTimeout)
 	defer timer.Stop()
 	select {
-	case r.slot <- struct{}{}:
-		defer func() { <-r.slot }()
+	case r.forks <- struct{}{}:
+		defer func() { <-r.forks }()
 	case <-timer.C:
 	}
 	r.mu.Lock()

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// A child is not started while another start is in progress. A start that does not return delays
+// If forks is full, a start waits for another start. A start that does not return delays
 // the others, but does not prevent them.
 func TestStartsWaitForEachOther(t *testing.T) {
 	r := childRegistry{started: make(map[int]int), changed: make(chan struct{}, 1),
-		slot: make(chan struct{}, 1)}
+		forks: make(chan struct{}, 1)}
 	start := func() time.Duration {
 		cmd := exec.Command("true")
 		began := time.Now()
@@ -23,13 +23,13 @@ func TestStartsWaitForEachOther(t *testing.T) {
 		r.wait(cmd)
 		return took
 	}
-	r.slot <- struct{}{} // a start that does not return
-	if took := start(); took < slotTimeout {
-		t.Errorf("a second start took %v, less than %v", took, slotTimeout)
+	r.forks <- struct{}{} // a start that does not return
+	if took := start(); took < forkTimeout {
+		t.Errorf("a second start took %v, less than %v", took, forkTimeout)
 	}
-	<-r.slot
-	start() // returns the slot
-	if len(r.slot) > 0 {
-		t.Error("the slot is not free after a start")
+	<-r.forks
+	start()
+	if len(r.forks) > 0 {
+		t.Error("a start is still in progress")
 	}
 }
