@@ -178,10 +178,4 @@ func startsLikeText(head []byte) bool {
 }
 
 // truncateCoding returns the name of a coding, truncated for an error message.
-func truncateCoding(name string) string {
-	const longest = 20
-	if len(name) <= longest {
-		return name
-	}
-	return strings.ToValidUTF8(name[:longest], "") + "…"
-}
+func truncateCoding(name string) string { return truncate(name, 20) }

@@ -81,11 +81,15 @@ func (t *httpTarget) excerpt(resp *http.Response, body []byte) string {
 func (t *httpTarget) shorten(text string) string {
 	text = text[:min(len(text), maxHead)]
 	words := strings.FieldsFunc(strings.ToValidUTF8(text, ""), isSpaceOrUnprintable)
-	text = t.redact(strings.Join(words, " "))
-	if len(text) > maxExcerpt {
-		text = strings.ToValidUTF8(text[:maxExcerpt], "") + "…"
+	return truncate(t.redact(strings.Join(words, " ")), maxExcerpt)
+}
+
+// truncate returns text, cut after at most limit bytes.
+func truncate(text string, limit int) string {
+	if len(text) <= limit {
+		return text
 	}
-	return text
+	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
 func isSpaceOrUnprintable(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }

@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,5 +20,15 @@ func TestExcerptsAreBounded(t *testing.T) {
 	}
 	if got := s.excerpt(resp, []byte(strings.Repeat(" ", maxHead)+"x")); got != "" {
 		t.Errorf("%s", got)
+	}
+}
+
+// net/http repeats the header Location in its error if the header is not a URL.
+func TestErrorTextIsBounded(t *testing.T) {
+	s := &httpTarget{redactor: strings.NewReplacer("secret", "***")}
+	err := s.redactError(errors.New("secret" + strings.Repeat("é", maxErrorText)))
+	if got := err.Error(); len(got) > maxErrorText+len("…") || !strings.HasPrefix(got, "***é") ||
+		!strings.HasSuffix(got, "é…") {
+		t.Errorf("%d bytes: %s", len(got), got)
 	}
 }

@@ -229,13 +229,17 @@ func (t *httpTarget) redact(text string) string {
 	return text
 }
 
-// redactError removes secrets, and the URL that package net/http adds, from err. It appends the
-// advice of connectionHint.
+// maxErrorText bounds the text of an error, in bytes: net/http repeats headers of a response there,
+// such as a Location that is not a URL.
+const maxErrorText = 1 << 10
+
+// redactError removes secrets, and the URL that package net/http adds, from err. It truncates the
+// text to maxErrorText bytes and appends the advice of connectionHint.
 func (t *httpTarget) redactError(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	text := t.redact(err.Error())
+	text := truncate(t.redact(err.Error()), maxErrorText)
 	if hint := connectionHint(err); hint != "" {
 		text += "; " + hint
 	}
