@@ -75,6 +75,7 @@ func TestOutputSchemasThatDoNotCompile_F_LIST_2(t *testing.T) {
 		`{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{},"$id":{}}}`:                                    "outputSchema.items.$ref has no target",
 		`{"items":{"$ref":"#/$defs/a/b"},"$defs":{"a":{"$id":5,"b":{}}}}`:                             "outputSchema.items.$ref has no target",
 		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/const"}},"const":{"not":{"$ref":"#/x"}},"x":{}}`: "outputSchema.$defs.a.$ref has no target",
+		`{"items":{"$ref":"#/x/1"},"x":"é"}`:                                                          "outputSchema.items.$ref has no target",
 		`{"type":"object","$ref":"#/x","x":{"$async":1,"$ref":"#"}}`:                                  "outputSchema.x.$async is refused",
 		in(
 			`{"required":[{"toString":1}]}`): "outputSchema.properties.a.required is not an array of strings",
@@ -100,6 +101,10 @@ func TestOutputSchemasThatDoNotCompile_F_LIST_2(t *testing.T) {
 		in(`{"then":{"pattern":"("}}`),
 		in(`{"$async":true}`), in(`{"$id":5}`), in(`{"type":"string","$async":0,"$id":0.0}`),
 		`{"$async":false,"$id":false}`,
+		`{"items":{"$ref":"#/x"},"x":{"$async":true,"$ref":"#/$defs"},"$defs":{"a":{}}}`,
+		`{"items":{"$ref":"#/x"},"x":{"$async":true,"$ref":"#/y"},` +
+			`"y":{"$ref":"#/z","$async":1},"z":{"not":{}}}`,
+		`{"items":{"$ref":"#/x/1/0"},"x":"😀"}`,
 		`{"$anchor":"a","type":"object"}`, `{"items":{"$ref":"#/a#"},"a":{}}`,
 		`{"items":{"$ref":"#/#"},"":{}}`, in(`{"required":[1,null]}`),
 		`{"items":{"$ref":"#/definitions/a"},"definitions":{"a":{},"$id":{}}}`,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 )
 
 // normalRef removes an empty fragment from the end of a reference, as Ajv does.
@@ -30,12 +31,15 @@ func (c *schemaCompiler) follow(text string) (p schemaValue, problem string) {
 		others := slices.ContainsFunc(slices.Collect(maps.Keys(s)), func(key string) bool {
 			return isKeyword(key) && key != "$ref"
 		})
-		if !isPointer || !refers || others || truthy(s["$async"]) {
+		if !isPointer || !refers || others {
 			return p, ""
 		}
 		further, pointer, ok := c.find(normalRef(next))
 		if !ok || !pointer {
 			return p, "" // schema compiles, and reports, the reference in p
+		}
+		if len(further.path) == 0 && truthy(s["$async"]) {
+			return p, "" // Ajv compiles p, with its $async, only if p refers to the root
 		}
 		p, isPointer = further, pointer
 	}
@@ -72,9 +76,13 @@ func (c *schemaCompiler) find(ref string) (p schemaValue, isPointer, ok bool) {
 		case map[string]any:
 			p.value, ok = in[token]
 		case []any:
-			n, err := strconv.Atoi(token)
-			if ok = err == nil && 0 <= n && n < len(in) && strconv.Itoa(n) == token; ok {
+			n, isIndex := index(token, len(in))
+			if ok = isIndex; ok {
 				p.value = in[n]
+			}
+		case string: // JavaScript indexes the UTF-16 code units of a string
+			if _, ok = index(token, len(utf16.Encode([]rune(in)))); ok {
+				p.value = "x"
 			}
 		default:
 			ok = false
@@ -93,6 +101,13 @@ func (c *schemaCompiler) find(ref string) (p schemaValue, isPointer, ok bool) {
 	}
 	// package protocol does not relocate references in data
 	return p, true, !p.inData || !hasReference(p.value)
+}
+
+// index returns the array index for which a token of a JSON pointer stands, if the index is less
+// than length.
+func index(token string, length int) (n int, ok bool) {
+	n, err := strconv.Atoi(token)
+	return n, err == nil && 0 <= n && n < length && strconv.Itoa(n) == token
 }
 
 // hasReference reports whether a value contains a reference or a dynamic anchor.
