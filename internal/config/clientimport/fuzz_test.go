@@ -146,7 +146,7 @@ func FuzzImportHides(f *testing.F) {
 	const token = "gh" + "p_Zq9Zq8Zq7Zq6Zq5Zq4Zq3"
 	for _, around := range [][2]string{
 		{"", ""}, {"Bearer ", ""}, {`{"a":"`, `"}`}, {"https://u:", "@h"},
-		{"https://h/?k=", "&x=y"}, {"a=", ";b=c"}, {"${A:-", "}"}, {"$", "$"},
+		{"https://h/?k=", "&x=y"}, {"a=", ";b=c"}, {"${A:-", "}"}, {"${A:", "}"}, {"$", "$"},
 		{"--x=", ""}, {"'", "'"}, {"x ", " y"}, {"(", ")"}, {"a,", ",b"},
 		{"[\"--header\", \"X: ", "\"]"}, {"https://h/", "/mcp"}, {"#", ""}, {"?", ""},
 	} {

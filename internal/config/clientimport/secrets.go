@@ -99,10 +99,11 @@ func (im *importer) hide(s *importedServer, name, what, text string,
 	var out strings.Builder
 	at := 0
 	for _, p := range find(name, maskReferences(text)) {
+		pieces := s.outsideReferences(text, p)
 		if literalReference().MatchString(secrets.AfterScheme(text[p.From:p.To])) {
-			continue
+			pieces = secretsInLiteral(text, p)
 		}
-		for _, piece := range s.outsideReferences(text, p) {
+		for _, piece := range pieces {
 			out.WriteString(text[at:piece.From] + im.replaceSecret(s, what, name, text, piece))
 			at = piece.To
 		}
@@ -182,6 +183,18 @@ func (s *importedServer) outsideReferences(text string, p secrets.Secret) []secr
 
 // literalReference matches references that are escaped because the program itself expands them.
 var literalReference = lazy.Regexp(`^(?:\$\$\{[A-Za-z_][\w:.-]*\})+$`)
+
+// secretsInLiteral returns the parts of a literal reference that look like secrets by themselves,
+// such as the default in $${NAME:default}.
+func secretsInLiteral(text string, reference secrets.Secret) (parts []secrets.Secret) {
+	for _, p := range secrets.Find("", text[reference.From:reference.To]) {
+		p.From, p.To = p.From+reference.From, p.To+reference.From
+		if secrets.LooksSecret(text[p.From:p.To]) {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
 
 // envReferences returns the first reference $${X} and the first reference $$X in a string, for each
 // variable X that s itself sets.
