@@ -105,6 +105,7 @@ func TestOutputSchemasThatDoNotCompile_F_LIST_2(t *testing.T) {
 		`{"items":{"$ref":"#/x"},"x":{"$async":true,"$ref":"#/y"},` +
 			`"y":{"$ref":"#/z","$async":1},"z":{"not":{}}}`,
 		`{"items":{"$ref":"#/x/1/0"},"x":"😀"}`,
+		`{"items":{"$ref":"#/x"},"x":{"$async":1,"$ref":"http://json-schema.org/draft-07/schema#"}}`,
 		`{"$anchor":"a","type":"object"}`, `{"items":{"$ref":"#/a#"},"a":{}}`,
 		`{"items":{"$ref":"#/#"},"":{}}`, in(`{"required":[1,null]}`),
 		`{"items":{"$ref":"#/definitions/a"},"definitions":{"a":{},"$id":{}}}`,

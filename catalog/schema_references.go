@@ -34,7 +34,11 @@ func (c *schemaCompiler) follow(text string) (p schemaValue, problem string) {
 		if !isPointer || !refers || others {
 			return p, ""
 		}
-		further, pointer, ok := c.find(normalRef(next))
+		next = normalRef(next)
+		if slices.Contains(metaSchemas, next) {
+			return schemaValue{value: true, path: p.path}, ""
+		}
+		further, pointer, ok := c.find(next)
 		if !ok || !pointer {
 			return p, "" // schema compiles, and reports, the reference in p
 		}
