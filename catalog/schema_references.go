@@ -19,7 +19,8 @@ func normalRef(ref string) string {
 
 // follow returns the target of a reference, or a description of the problem if it has no target or
 // begins a chain of more than maxBareRefs references. If the target contains only a reference, the
-// method follow returns the target of that reference, if it has one.
+// method follow returns the target of that reference, if it has one. For a reference to a
+// meta-schema, which Ajv has compiled, it returns the schema true.
 func (c *schemaCompiler) follow(text string) (p schemaValue, problem string) {
 	p, isPointer, ok := c.find(text)
 	if !ok {
@@ -36,7 +37,7 @@ func (c *schemaCompiler) follow(text string) (p schemaValue, problem string) {
 		}
 		next = normalRef(next)
 		if slices.Contains(metaSchemas, next) {
-			return schemaValue{value: true, path: p.path}, ""
+			return schemaValue{value: true, path: appendPath(p.path, "$ref")}, ""
 		}
 		further, pointer, ok := c.find(next)
 		if !ok || !pointer {
@@ -80,13 +81,13 @@ func (c *schemaCompiler) find(ref string) (p schemaValue, isPointer, ok bool) {
 		case map[string]any:
 			p.value, ok = in[token]
 		case []any:
-			n, isIndex := index(token, len(in))
+			n, isIndex := parseIndex(token, len(in))
 			if ok = isIndex; ok {
 				p.value = in[n]
 			}
 		case string: // JavaScript indexes the UTF-16 code units of a string
-			if _, ok = index(token, len(utf16.Encode([]rune(in)))); ok {
-				p.value = "x"
+			if _, ok = parseIndex(token, len(utf16.Encode([]rune(in)))); ok {
+				p.value = "x" // any character
 			}
 		default:
 			ok = false
@@ -107,9 +108,8 @@ func (c *schemaCompiler) find(ref string) (p schemaValue, isPointer, ok bool) {
 	return p, true, !p.inData || !hasReference(p.value)
 }
 
-// index returns the array index for which a token of a JSON pointer stands, if the index is less
-// than length.
-func index(token string, length int) (n int, ok bool) {
+// parseIndex parses a token of a JSON pointer as an index that is less than length.
+func parseIndex(token string, length int) (n int, ok bool) {
 	n, err := strconv.Atoi(token)
 	return n, err == nil && 0 <= n && n < length && strconv.Itoa(n) == token
 }
