@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// fitName converts name to one that every client accepts: ASCII letters, digits, _ and -, a letter
-// or digit first, at most limit bytes. A valid name is returned unchanged. A truncated name gets a
-// hash of unique, so that the result depends only on the arguments and is the same at every start.
-// base and such a hash replace a name that has no letter or digit.
+// fitName converts name to a form that every client accepts: ASCII letters, digits, _ and -, a
+// letter or digit first, at most limit bytes. A valid name is returned unchanged. A truncated name
+// gets a hash of unique, so that the result depends only on the arguments and is the same at every
+// start. base and such a hash replace a name that has no letter or digit.
 func fitName(name, base, unique string, limit int) string {
 	if isValidName(name, limit) {
 		return name
@@ -263,7 +263,7 @@ func (n *namer) assignNames(entries []Entry) {
 }
 
 // noteOriginal records the entry as the owner of its original name, unless a backend has this name
-// or one that looks like it, or the bare name has the prefix of another backend.
+// or a name that looks like it, or the bare name has the prefix of another backend.
 func (n *namer) noteOriginal(e *Entry) {
 	if e.Exposed == e.Item.Original {
 		return // assigned contains it
