@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 
@@ -161,6 +162,49 @@ func TestBatchOfEndedSession_JSON(t *testing.T) {
 		<-h.heldRequests
 		handler.Writer.Close()
 		both.Wait()
+	})
+}
+
+// The response to a batch is an array, even if the batch has one request and the session ends.
+func TestBatchOfOneRequest_SessionEnds_Array(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, accept := range []string{"application/json", "application/json, text/event-stream"} {
+			h := newHarness(t, nil)
+			key, handler := h.initialize("2025-03-26", nil)
+			var call sync.WaitGroup
+			call.Go(func() {
+				_, body := h.do(testRequest{session: key,
+					header: map[string]string{"Accept": accept},
+					body:   "[" + requestJSON("1", "hold", "{}") + "]"})
+				want := "[" + string(wire.NewErrorResponse("1", errSessionEnded).Raw()) + "]"
+				if body != want {
+					t.Errorf("Accept %s: got %s", accept, body)
+				}
+			})
+			<-h.heldRequests
+			handler.Writer.Close()
+			call.Wait()
+		}
+	})
+}
+
+// A message is not delivered to a session that has been closed since it was registered.
+func TestClosedBeforeDelivery_NotDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, nil)
+		key, _ := h.initialize("2025-11-25", nil)
+		s := h.server.findSession(key, 0, false)
+		r, w := h.newRequest(post(key, requestJSON("1", "echo", "{}"))), httptest.NewRecorder()
+		p, _ := h.server.readPost(w, r, true, h.server.quotaKeyFor(0, s))
+		defer p.lease.release()
+		st, _, herr := s.registerPost(w, p)
+		if herr != nil {
+			t.Fatal(herr.err)
+		}
+		_ = s.Close()
+		if err := s.deliver(t.Context(), p, st); err != transport.ErrClosed || st.delivered {
+			t.Errorf("%v, delivered: %v", err, st.delivered)
+		}
 	})
 }
 

@@ -141,3 +141,9 @@ func receivedOn(t *testing.T, w *httptest.ResponseRecorder) []string {
 	}
 	return all
 }
+
+func (s *httpSession) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}

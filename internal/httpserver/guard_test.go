@@ -290,6 +290,20 @@ func TestHandlerClosesSession(t *testing.T) {
 	}
 }
 
+// A client that accepts only events gets no session id with an error response to initialize.
+func TestInitializeErrorAsEvent_NoSessionID(t *testing.T) {
+	h := newHarness(t, nil)
+	for accept, contentType := range map[string]string{"text/event-stream": "text/event-stream",
+		"application/json": "application/json"} {
+		res, body := h.do(testRequest{body: requestJSON("1", "initialize", "{}"),
+			header: map[string]string{"Accept": accept}})
+		if res.StatusCode != 200 || !strings.Contains(body, "no version") ||
+			res.Header.Get("Content-Type") != contentType || res.Header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("Accept %s: %d %v %s", accept, res.StatusCode, res.Header, body)
+		}
+	}
+}
+
 // panicHandler is a SessionHandler with a bug.
 type panicHandler struct{ echoHandler }
 

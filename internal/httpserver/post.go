@@ -1,10 +1,8 @@
 package httpserver
 
 import (
-	"bytes"
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"mcpgateway/internal/protocol"
@@ -160,7 +158,7 @@ func (s *httpSession) registerPost(
 	}
 	st, sw := newSSEStream(), newStreamWriter(w)
 	st.unanswered = p.requestIDs
-	st.jsonOnly = p.accept == acceptJSON
+	st.jsonOnly, st.isBatch = p.accept == acceptJSON, p.m.Kind() == wire.Batch
 	st.writer = sw
 	st.lease = p.lease
 	st.lease.retain()
@@ -222,14 +220,14 @@ func (s *httpSession) writeResponse(
 		timeout = keepAliveInterval
 	}
 	text, prime, form := s.chooseFormat(st, p.accept == acceptSSE)
+	if p.isInitialize && s.isDone(st) && !s.hasRevision() { // the response is an error
+		w.Header().Del(protocol.HeaderSessionID)
+	}
 	switch form {
 	case formAccepted:
 		w.WriteHeader(http.StatusAccepted)
 		s.endExchange(st, sw)
 	case formJSON:
-		if p.isInitialize && !s.hasRevision() {
-			w.Header().Del(protocol.HeaderSessionID)
-		}
 		writeJSON(w, http.StatusOK, text)
 		s.endExchange(st, sw)
 	case formSSE:
@@ -265,10 +263,7 @@ func (s *httpSession) chooseFormat(
 	switch {
 	case len(st.events) == 1 && st.done && st.hasResponse && !events:
 		return st.events[0], "", formJSON
-	case len(st.events) > 1 && st.jsonOnly: // the errors of a batch whose session was closed
-		return slices.Concat([]byte("["), bytes.Join(st.events, []byte(",")), []byte("]")), "",
-			formJSON
-	case len(st.events) == 0 && st.jsonOnly:
+	case st.jsonOnly:
 		return nil, "", formAccepted
 	}
 	if s.closed { // the stream gets no number and cannot be resumed

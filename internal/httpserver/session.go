@@ -112,14 +112,10 @@ func (s *httpSession) closeLocked(reason error) {
 		return
 	}
 	s.closed, s.closeReason = true, reason
-	for id, st := range s.openRequests {
-		// Requests that were not delivered get an HTTP status; see finishUndelivered.
-		if st.delivered {
-			s.appendLocked(st, wire.NewErrorResponse(id, errSessionEnded).Raw())
-			st.hasResponse = true
+	for _, st := range s.openRequests {
+		if !st.done { // a batch has several entries
+			s.failUnansweredLocked(st)
 		}
-		st.releaseLease()
-		s.finishStreamLocked(st)
 	}
 	for _, st := range append(s.numberedStreams, s.standalone) {
 		s.finishStreamLocked(st)
@@ -128,6 +124,25 @@ func (s *httpSession) closeLocked(reason error) {
 		s.releaseLeaseLocked(id)
 	}
 	s.openRequests, s.numberedStreams = nil, nil
+}
+
+// failUnansweredLocked ends the unanswered requests of a stream with an error. Requests that were
+// not delivered get an HTTP status instead; see finishUndelivered.
+func (s *httpSession) failUnansweredLocked(st *sseStream) {
+	if st.delivered {
+		var all []wire.Message
+		for _, id := range st.unanswered {
+			all = append(all, wire.NewErrorResponse(id, errSessionEnded))
+		}
+		response := all[0]
+		if st.isBatch {
+			response = wire.NewBatch(all)
+		}
+		s.appendLocked(st, response.Raw())
+		st.hasResponse = true
+	}
+	st.releaseLease()
+	s.finishStreamLocked(st)
 }
 
 // disconnect closes the session because its client does not read, and has the largest backlog (size
@@ -215,10 +230,10 @@ func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStre
 	s.deliverMu.Lock()
 	defer s.deliverMu.Unlock()
 	switch {
-	case s.isClosed():
-		return transport.ErrClosed
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case !s.markDelivered(st):
+		return transport.ErrClosed
 	}
 	defer func() { // otherwise net/http recovers, and the session stays in an unknown state
 		if panicValue := recover(); panicValue != nil {
@@ -227,14 +242,23 @@ func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStre
 			s.closeWith(errPanic)
 		}
 	}()
-	if st != nil {
-		s.mu.Lock()
-		st.delivered = true
-		s.mu.Unlock()
-	}
 	s.handler.Receive(p.m)
 	s.cancelRequests(s.filterDelivered(p.cancelledIDs))
 	return nil
+}
+
+// markDelivered marks the requests of st as delivered. It returns false, and marks nothing, if the
+// session is closed. st is nil for a message without requests.
+func (s *httpSession) markDelivered(st *sseStream) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if st != nil {
+		st.delivered = true
+	}
+	return true
 }
 
 // filterDelivered removes from ids the requests that were not passed to the handler yet, because
@@ -252,12 +276,6 @@ func (s *httpSession) filterDelivered(ids []wire.ID) []wire.ID {
 }
 
 var errPanic = errors.New("a panic in the gateway")
-
-func (s *httpSession) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
 
 // currentHandler returns the handler, after waiting for a message that is being delivered.
 func (s *httpSession) currentHandler() SessionHandler {

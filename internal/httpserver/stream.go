@@ -28,6 +28,7 @@ type sseStream struct {
 	delivered    bool          // the requests were passed to the handler
 	hasResponse  bool          // events contains a response
 	jsonOnly     bool          // sent as JSON, which contains only the response
+	isBatch      bool          // the requests are a batch: their responses are one array
 	abandoned    bool          // not resumable: further messages are dropped
 	resumable    bool          // the client has an event id and can request the rest
 	writer       *streamWriter // exchange that sends the stream; nil = none
