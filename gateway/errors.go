@@ -98,9 +98,11 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, m
 	return BackendLost, "internal error", true
 }
 
-// startedError returns the error of a call to which the backend has already responded, with
-// input_required or with a task. The call has run in part, so the result never says that it did not
-// run, even if err is about a later message that was not sent.
+// startedError returns the error of a session client's call to which the backend has already
+// responded, with input_required or with a task. The call has run in part, so the result does not
+// say that it did not run, even if err is about a later message that was not sent. A
+// [peer.ErrForbidden] is returned unchanged. A stateless client itself sends the later message, as
+// a request of its own, which it may send again if it did not run.
 func startedError(err error) error {
 	var rpcError *wire.Error
 	if errors.As(err, &rpcError) || errors.Is(err, peer.ErrQueueFull) {

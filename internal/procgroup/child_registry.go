@@ -18,10 +18,11 @@ type childRegistry struct {
 	starting int           // number of starts in progress, whose pid is not known yet
 	changed  chan struct{} // capacity 1: wakes the reaper
 
-	// forks contains one element for each cmd.Start in progress. From the fork until the child
-	// executes its program, the runtime cannot use one of its processors; this takes up to 10 ms
-	// on a busy machine. The capacity is half of the processors: if all of them forked at once, no
-	// call would be served in this time.
+	// forks contains one element for each cmd.Start in progress, except those that have waited for
+	// forkTimeout. From the fork until the child executes its program, the runtime cannot use one
+	// of its processors; this takes up to 10 ms on a busy machine. The capacity is half of the
+	// processors, but at least 1: if all of them forked at once, no call would be served in this
+	// time.
 	forks chan struct{}
 }
 
