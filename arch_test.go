@@ -47,9 +47,13 @@ var allowedImports = map[string][]string{
 	"idmap":         {},
 	"internal/peer": {"idmap", "internal/protocol", "internal/transport", "internal/wire"},
 	// the engine: gateway and backends do not import each other
+	"gateway/internal/mrtr": {
+		"catalog", "internal/peer", "internal/protocol", "internal/quota", "internal/text",
+		"internal/wire",
+	},
 	"gateway": {
-		"catalog", "internal/audit", "internal/peer", "internal/protocol", "internal/quota",
-		"internal/transport",
+		"catalog", "gateway/internal/mrtr", "internal/audit", "internal/peer", "internal/protocol", "internal/quota",
+		"internal/text", "internal/transport",
 		"internal/transport/child", "internal/wire",
 	},
 	"backends": {
@@ -77,6 +81,7 @@ var allowedImports = map[string][]string{
 	"internal/logging":                {"internal/secrets"},
 	"internal/secrets":                {"internal/lazy"},
 	"internal/lazy":                   {},
+	"internal/text":                   {},
 	"internal/quota":                  {},
 	// the program
 	"internal/reload":     {"internal/atomicfile", "internal/config"},
@@ -156,7 +161,7 @@ var allowedTestModules = map[string][]string{
 var allowedStd = map[string][]string{
 	"encoding/gob": {},
 	"encoding/json": {
-		"backends", "catalog", "cmd/gateway", "gateway", "internal/audit", "internal/config",
+		"backends", "catalog", "cmd/gateway", "gateway", "gateway/internal/mrtr", "internal/audit", "internal/config",
 		"internal/config/internal/node",
 		"internal/demo", "internal/logging", "internal/reload", "internal/secrets", "internal/wire",
 	},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
+	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -201,7 +202,7 @@ func (c *clientCall) send(route catalog.Route) {
 	c.Route = route
 	if c.continuation != nil && c.continuation.backend != "" &&
 		c.continuation.backend != route.Backend {
-		c.rejectState(errOtherCall)
+		c.rejectState(mrtr.ErrOtherCall)
 		return
 	}
 	// the URI of a subscription is stored
@@ -282,7 +283,7 @@ func (c *clientCall) OnResponse(m wire.Message, err error) {
 // forward ends a call with a backend's response, adapted to the client's revision.
 func (c *clientCall) forward(m wire.Message) {
 	if failure := m.Part(wire.PartError); failure != nil {
-		marked, err := protocol.LabelElicitations(failure, backendLabel(c.Route.Backend))
+		marked, err := protocol.LabelElicitations(failure, mrtr.Label(c.Route.Backend))
 		if err != nil {
 			c.failWith(&peer.BadResponseError{Err: err})
 			return

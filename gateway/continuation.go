@@ -1,21 +1,18 @@
 package gateway
 
 import (
-	"errors"
-
+	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
-var errAlreadyContinued = errors.New("another request already continues this call")
-
 // A continuation is the data of a stateless client's retry that continues a call.
 type continuation struct {
-	backend   string      // backend of the call; "" = unknown
-	serverKey string      // identifies the server that issued the state; see [peer.Call]
-	state     []byte      // the backend's own requestState, JSON; nil = none
-	rerun     bool        // after URL elicitations: the call is sent again without responses
-	claim     *rerunClaim // claimed when the call is sent again; nil = none
+	backend   string           // backend of the call; "" = unknown
+	serverKey string           // identifies the server that issued the state; see [peer.Call]
+	state     []byte           // the backend's own requestState, JSON; nil = none
+	rerun     bool             // after URL elicitations: the call is sent again without responses
+	claim     *mrtr.RerunClaim // claimed when the call is sent again; nil = none
 }
 
 // hasResponses reports whether the call is sent as a continuation with the client's responses,
@@ -45,17 +42,17 @@ func (c *clientCall) continueCall() bool {
 		return c.rejectState(err)
 	}
 	switch t.Kind {
-	case ticketState:
+	case mrtr.TicketState:
 		c.continuation = &continuation{backend: t.Backend, serverKey: t.ServerKey,
 			state: []byte(t.Text)}
 		return true
-	case ticketRerun:
+	case mrtr.TicketRerun:
 		c.continuation = &continuation{backend: t.Backend, rerun: true}
 		return c.checkConsent(t, responses)
 	}
 	rc := c.s.g.suspended.find(t.Text)
 	if rc == nil {
-		return c.rejectState(errTicketExpired)
+		return c.rejectState(mrtr.ErrTicketExpired)
 	}
 	if !c.attach(rc) {
 		return false
@@ -75,7 +72,7 @@ func (c *clientCall) continueCall() bool {
 // response is for a legacy backend and requires a ticket. Responses with other keys are forwarded,
 // because some servers of either generation read responses that they did not request.
 func hasInputKeys(responses []byte) (some bool) {
-	wire.Members(responses, func(key string, _ []byte, _ int) { some = some || isInputKey(key) })
+	wire.Members(responses, func(key string, _ []byte, _ int) { some = some || mrtr.IsKey(key) })
 	return some
 }
 

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"mcpgateway/internal/text"
 	"mcpgateway/internal/transport/child"
 
 	"mcpgateway/internal/peer"
-	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -30,13 +30,7 @@ func methodNotFound(method string) *wire.Error {
 }
 
 // truncate shortens text of a client or backend to 256 bytes, for logs and errors.
-func truncate(s string) string {
-	const longest = 256
-	if len(s) <= longest {
-		return s
-	}
-	return strings.ToValidUTF8(s[:longest], "") + "…"
-}
+func truncate(s string) string { return text.Truncate(s, 256) }
 
 // clientError returns the error that the client gets instead of a response. The text names the
 // backend and says whether the call may have run; clients must be able to rely on this. A
@@ -126,12 +120,4 @@ func (c *clientCall) clientText(err error) string {
 	}
 	return strings.ReplaceAll(text, exit.Error(),
 		exit.Status+"; its last output is in the gateway's log")
-}
-
-// errMissingCapability returns an error for a modern client. The error lists the capabilities that
-// a call requires.
-func errMissingCapability(required []byte, format string, args ...any) *wire.Error {
-	e := wire.Errorf(protocol.CodeMissingCapability, "Missing client capability: "+format, args...)
-	e.Data = wire.EditObject(nil, nil, wire.Member{Key: "requiredCapabilities", Text: required})
-	return e
 }

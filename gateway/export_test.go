@@ -3,13 +3,16 @@ package gateway
 import (
 	"fmt"
 	"time"
+
+	"mcpgateway/gateway/internal/mrtr"
+	"mcpgateway/internal/quota"
 )
 
 // FillUsedTickets fills the table of used tickets with entries that expire within the given time.
 func (g *Gateway) FillUsedTickets(within time.Duration) {
 	for n := 0; ; n++ {
-		claim := &rerunClaim{fmt.Sprint(n), "", time.Now().Add(within)}
-		if g.usedTickets.claim(claim) != nil {
+		claim := &mrtr.RerunClaim{ID: fmt.Sprint(n), Until: time.Now().Add(within)}
+		if g.usedTickets.Claim(claim) != nil {
 			return
 		}
 	}
@@ -17,7 +20,7 @@ func (g *Gateway) FillUsedTickets(within time.Duration) {
 
 // FillTaskListeners uses up the limit of task listeners, except for the given number.
 func (g *Gateway) FillTaskListeners(but int) {
-	for acquireShare(&g.taskListeners, "", maxTaskListeners) {
+	for quota.AcquireShare(&g.taskListeners, "", maxTaskListeners) {
 	}
 	for range but {
 		g.taskListeners.Release("")

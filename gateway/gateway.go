@@ -58,6 +58,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/quota"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -142,10 +143,10 @@ type Gateway struct {
 	Options
 
 	info             []byte // Info, as JSON
-	sealer           *sealer
+	sealer           *mrtr.Sealer
 	statelessClients statelessClients
 	suspended        suspendedCalls
-	usedTickets      usedTickets
+	usedTickets      mrtr.UsedTickets
 	listeners        listeners
 
 	statelessTasks statelessTasks
@@ -171,7 +172,7 @@ func New(o Options) *Gateway {
 	if o.Mask == nil {
 		o.Mask = func(s string) string { return s }
 	}
-	g := &Gateway{Options: o, info: wire.Encode(o.Info), sealer: newSealer(),
+	g := &Gateway{Options: o, info: wire.Encode(o.Info), sealer: mrtr.NewSealer(),
 		sessions: make(map[string]*Session)}
 	g.graceCtx, g.endGrace = context.WithCancel(context.Background())
 	return g

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -52,7 +53,7 @@ func (b *legacyTaskBridge) inputs() (all []protocol.InputRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, ir := range b.inputRequests {
-		all = append(all, toInput(ir.key, b.task.backend, ir.r.Message))
+		all = append(all, mrtr.ToInput(ir.key, b.task.backend, ir.r.Message))
 	}
 	return all
 }
@@ -60,7 +61,7 @@ func (b *legacyTaskBridge) inputs() (all []protocol.InputRequest) {
 // addInputRequest adds a request of the backend on behalf of the task. It declines the request if
 // the client has not declared the capability, if the task has ended, or at maxInputRequests.
 func (b *legacyTaskBridge) addInputRequest(r *peer.Request) {
-	if err := checkDeclared(b.task.client.meta.Capabilities, r.Message); err != nil {
+	if err := mrtr.CheckDeclared(b.task.client.meta.Capabilities, r.Message); err != nil {
 		decline(r, err)
 		return
 	}
@@ -109,7 +110,7 @@ func (b *legacyTaskBridge) answerInputs(responses []protocol.InputResponse) {
 	for _, answer := range responses {
 		b.mu.Lock()
 		i := slices.IndexFunc(b.inputRequests, func(ir *taskInputRequest) bool {
-			return ir.key == answer.Key && isValidInputResponse(ir.r.Method(), answer.Result)
+			return ir.key == answer.Key && mrtr.IsValidResponse(ir.r.Method(), answer.Result)
 		})
 		var ir *taskInputRequest
 		if i >= 0 {

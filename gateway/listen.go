@@ -42,7 +42,7 @@ type listenRequest struct {
 }
 
 const (
-	// maxListens bounds the open listenRequests in total (see perPrincipalLimit), and
+	// maxListens bounds the open listenRequests in total (see [quota.Share]), and
 	// maxListensPerClient those of one stateless client.
 	maxListens          = 10_000
 	maxListensPerClient = 1000
@@ -63,7 +63,7 @@ type listeners struct {
 
 // add adds a listenRequest. It returns false at the limit.
 func (l *listeners) add(added *listenRequest) bool {
-	if !acquireShare(&l.counter, added.client.principal, maxListens) {
+	if !quota.AcquireShare(&l.counter, added.client.principal, maxListens) {
 		return false
 	}
 	l.mu.Lock()

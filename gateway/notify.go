@@ -115,7 +115,7 @@ func withBackendLogger(backend string, m wire.Message) wire.Message {
 	case wire.IsNull(logger):
 		m, _ = m.Set(wire.Quote(backend), "params", "logger")
 	case logger[0] == '"':
-		m, _ = m.Set(prependJSONString(backend+"/", logger), "params", "logger")
+		m, _ = m.Set(wire.PrependString(backend+"/", logger), "params", "logger")
 	}
 	return m
 }

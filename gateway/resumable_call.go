@@ -4,12 +4,11 @@ import (
 	"container/list"
 	"errors"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"mcpgateway/catalog"
+	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -72,15 +71,6 @@ const (
 	// maxInputRequests bounds the unanswered input requests of one call.
 	maxInputRequests = maxServerRequests
 )
-
-// inputKey returns the key of a call's nth input request.
-func inputKey(n int) string { return "q" + strconv.Itoa(n) }
-
-func isInputKey(key string) bool {
-	n, ok := strings.CutPrefix(key, "q")
-	_, err := strconv.Atoi(n)
-	return ok && err == nil
-}
 
 // makeResumable replaces the call to the backend by a resumableCall, if the method allows input
 // requests.
@@ -178,14 +168,14 @@ func (rc *resumableCall) cleanUp() {
 // to this call. The request gets an error if the client has not declared the capability, if the
 // backend has responded to the call or the call has ended, or at maxInputRequests.
 func (rc *resumableCall) addInputRequest(r *peer.Request, certain bool) {
-	if err := checkDeclared(rc.client.meta.Capabilities, r.Message); err != nil {
+	if err := mrtr.CheckDeclared(rc.client.meta.Capabilities, r.Message); err != nil {
 		rc.rejectInputRequest(r, err)
 		return
 	}
 	ir := &inputRequest{rc: rc, r: r, staysOnCall: certain}
 	rc.mu.Lock()
 	rc.inputCount++
-	ir.key = inputKey(rc.inputCount)
+	ir.key = mrtr.Key(rc.inputCount)
 	ok := !rc.ended && rc.response == nil && len(rc.inputRequests) < maxInputRequests
 	if ok {
 		rc.backendCall.PauseTimeout()
@@ -209,11 +199,11 @@ func (rc *resumableCall) addInputRequest(r *peer.Request, certain bool) {
 // also cancels the call and responds with an error that lists the capability.
 func (rc *resumableCall) rejectInputRequest(r *peer.Request, err *wire.Error) {
 	decline(r, err)
-	var s missingCapabilities
-	s.add(rc.client.meta.Capabilities, r.Message)
+	var s mrtr.MissingCapabilities
+	s.Add(rc.client.meta.Capabilities, r.Message)
 	rc.mu.Lock()
 	c := rc.call
-	if rc.ended || c == nil || s.isEmpty() {
+	if rc.ended || c == nil || s.IsEmpty() {
 		rc.mu.Unlock()
 		return
 	}
@@ -225,7 +215,7 @@ func (rc *resumableCall) rejectInputRequest(r *peer.Request, err *wire.Error) {
 		ir.decline()
 	}
 	rc.g.Backends.Cancel(rc.route.Backend, &rc.backendCall, nil)
-	failure := s.clientError(rc.route.Backend)
+	failure := s.ClientError(rc.route.Backend)
 	if c.r.Fail(failure) {
 		c.end(Outcome{Kind: RPCError, Code: failure.Code})
 	}

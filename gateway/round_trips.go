@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -174,11 +175,11 @@ func (c *clientCall) clientRequests(
 	s.mu.Lock()
 	caps := s.negotiated.clientCaps
 	s.mu.Unlock()
-	var missing missingCapabilities
+	var missing mrtr.MissingCapabilities
 	for _, input := range inputs {
-		missing.add(caps, wire.NewRequest("0", input.Method, input.Params))
+		missing.Add(caps, wire.NewRequest("0", input.Method, input.Params))
 	}
-	if !missing.isEmpty() {
+	if !missing.IsEmpty() {
 		return nil, wire.Errorf(protocol.CodeMissingCapability, "%s", &missing)
 	}
 	for _, input := range inputs {
@@ -189,8 +190,9 @@ func (c *clientCall) clientRequests(
 		if c.relatedTaskID != "" {
 			params = protocol.AddRelatedTask(params, c.relatedTaskID)
 		}
-		m := withBackendLabel(c.Route.Backend, wire.NewRequest("0", input.Method, params))
-		if input.Method == protocol.MethodElicitationCreate && elicitationMode(params) == "url" {
+		m := mrtr.WithLabel(c.Route.Backend, wire.NewRequest("0", input.Method, params))
+		if input.Method == protocol.MethodElicitationCreate &&
+			mrtr.ElicitationMode(params) == "url" {
 			// 2025-11-25 requires an id, though no completion will be sent
 			m, _ = m.Set(wire.Quote(newID()), "params", "elicitationId")
 		}

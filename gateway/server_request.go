@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -101,10 +102,10 @@ func (s *Session) checkMayAsk(backend string, m wire.Message) *wire.Error {
 		s.mu.Lock()
 		caps := s.negotiated.clientCaps
 		s.mu.Unlock()
-		return checkDeclared(caps, m)
+		return mrtr.CheckDeclared(caps, m)
 	}
 	if !ok {
-		return errNotDeclared(m)
+		return mrtr.NotDeclaredError(m)
 	}
 	if id := taskID(m); id != "" && !s.clientTasks.has(backend, id) {
 		return wire.Errorf(wire.CodeInvalidParams, "Unknown task: %s", truncate(id))
@@ -144,32 +145,12 @@ func (sr *serverRequest) rejectUnsent(err *wire.Error) {
 // makes it clear which server is requesting information" (elicitation, security). It records the
 // id of a URL elicitation.
 func (sr *serverRequest) labelled() wire.Message {
-	m := withBackendLabel(sr.backend, sr.r.Message)
+	m := mrtr.WithLabel(sr.backend, sr.r.Message)
 	if m.Method() == protocol.MethodElicitationCreate &&
-		elicitationMode(m.Part(wire.PartParams)) == "url" {
+		mrtr.ElicitationMode(m.Part(wire.PartParams)) == "url" {
 		sr.s.urlElicitations.add(sr.backend, stringAt(m, "params", "elicitationId"))
 	}
 	return m
-}
-
-// withBackendLabel prefixes the message of an elicitation with the backend's name.
-func withBackendLabel(backend string, m wire.Message) wire.Message {
-	if m.Method() != protocol.MethodElicitationCreate {
-		return m
-	}
-	if text, _ := wire.Lookup(m.Raw(), "params", "message"); len(text) > 0 && text[0] == '"' {
-		m, _ = m.Set(prependJSONString(backendLabel(backend), text), "params", "message")
-	}
-	return m
-}
-
-// backendLabel returns the prefix of a backend's elicitation messages.
-func backendLabel(backend string) string { return "[" + backend + "] " }
-
-// prependJSONString puts text in front of a JSON string literal without decoding it.
-func prependJSONString(text string, literal []byte) []byte {
-	front := wire.Quote(text)
-	return append(front[:len(front)-1:len(front)-1], literal[1:]...)
 }
 
 // stringAt returns the string at a path in a message, "" if there is none.

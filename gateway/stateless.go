@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
+	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -318,7 +319,7 @@ func (c *clientCall) checkInputs(result []byte) error {
 	if c.stateless == nil {
 		return nil
 	}
-	return checkInputsDeclared(c.Route.Backend, c.stateless.meta.Capabilities, inputs)
+	return mrtr.CheckInputsDeclared(c.Route.Backend, c.stateless.meta.Capabilities, inputs)
 }
 
 // statelessError adapts a backend's error for a modern client. It returns an invalid message if
@@ -338,9 +339,10 @@ func (c *clientCall) statelessError(m wire.Message, e *wire.Error, modern bool) 
 // in a ticket, and adds the backend's label to elicitations.
 func (c *clientCall) sealState(m wire.Message) wire.Message {
 	_, state, _ := protocol.ReadInputRequests(m.Part(wire.PartResult)) // already validated
-	m = c.s.g.labelInputs(c.Route.Backend, protocol.StripNullInputs(m))
+	m = mrtr.LabelInputs(c.Route.Backend, protocol.StripNullInputs(m))
 	if state != nil {
-		m = protocol.SetRequestState(m, c.sealTicket(ticketState, string(state), ticketTTL))
+		m = protocol.SetRequestState(m,
+			c.sealTicket(mrtr.TicketState, string(state), mrtr.TicketTTL))
 	}
 	return m
 }

@@ -84,7 +84,7 @@ func (g *Gateway) acquireClient(principal string,
 		return client, nil
 	}
 	principalToEvict, full := "", len(table.byKey) >= g.MaxStatelessClients
-	if table.counter.Of(principal) >= perPrincipalLimit(principal, g.MaxStatelessClients) {
+	if table.counter.Of(principal) >= quota.Share(principal, g.MaxStatelessClients) {
 		principalToEvict, full = principal, true
 	}
 	if full {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
+	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -194,7 +195,7 @@ func (st *statelessTask) handle(ctx context.Context, m wire.Message,
 	if err != nil {
 		return peer.Response{Err: &peer.BadResponseError{Err: err}}
 	}
-	if err := checkInputsDeclared(st.backend, client.meta.Capabilities, o.Inputs); err != nil {
+	if err := mrtr.CheckInputsDeclared(st.backend, client.meta.Capabilities, o.Inputs); err != nil {
 		return peer.Response{Err: err}
 	}
 	return resp
@@ -253,24 +254,9 @@ func (st *statelessTask) forward(ctx context.Context, m wire.Message,
 		return peer.Response{Err: errUnexpectedType(kind)}
 	}
 	st.g.statelessTasks.extend(st, result)
-	labelled := st.g.labelInputs(st.backend, resp.Message)
+	labelled := mrtr.LabelInputs(st.backend, resp.Message)
 	return peer.Response{Message: wire.NewResult("0",
 		protocol.SanitizeTask(labelled.Part(wire.PartResult), st.id))}
-}
-
-// labelInputs adds the backend's label to the elicitations in a result's inputRequests.
-func (g *Gateway) labelInputs(backend string, m wire.Message) wire.Message {
-	requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
-	wire.Members(requests, func(key string, one []byte, _ int) {
-		method, _ := wire.Lookup(one, "method")
-		text, _ := wire.Lookup(one, "params", "message")
-		if wire.Unquote(method) == protocol.MethodElicitationCreate && len(text) > 0 &&
-			text[0] == '"' {
-			m, _ = m.Set(prependJSONString(backendLabel(backend), text), "result", "inputRequests",
-				key, "params", "message")
-		}
-	})
-	return m
 }
 
 // callTask sends a request about a task and waits for the response. A result in which a client

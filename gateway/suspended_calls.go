@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/quota"
 
 	"mcpgateway/internal/peer"
@@ -15,7 +16,7 @@ const (
 	// suspendTimeout bounds the time for which a suspended call waits for its client's next
 	// request.
 	suspendTimeout = 10 * time.Minute
-	// maxSuspended bounds the calls in suspendedCalls; see perPrincipalLimit. At the limit a call
+	// maxSuspended bounds the calls in suspendedCalls; see [quota.Share]. At the limit a call
 	// fails instead of being suspended.
 	maxSuspended = 20_000
 )
@@ -36,7 +37,7 @@ func (p *suspendedCalls) add(rc *resumableCall) bool {
 	switch {
 	case p.byID[rc.id] != nil:
 		return true
-	case !acquireShare(&p.counter, rc.client.principal, maxSuspended):
+	case !quota.AcquireShare(&p.counter, rc.client.principal, maxSuspended):
 		return false
 	case p.byID == nil:
 		p.byID = make(map[string]*resumableCall)
@@ -86,7 +87,7 @@ func (rc *resumableCall) suspend() {
 	}
 	inputs := make([]protocol.InputRequest, 0, len(rc.inputRequests))
 	for _, ir := range rc.inputRequests {
-		inputs = append(inputs, toInput(ir.key, rc.route.Backend, ir.r.Message))
+		inputs = append(inputs, mrtr.ToInput(ir.key, rc.route.Backend, ir.r.Message))
 	}
 	rc.call = nil
 	rc.timer = time.AfterFunc(suspendTimeout, rc.expire)
@@ -94,7 +95,7 @@ func (rc *resumableCall) suspend() {
 	c.s.log().Debug("call suspended", "backend", rc.route.Backend, "method", c.Method, "name",
 		truncate(c.Name), "id", string(rc.backendCall.ID()))
 	if !c.replyInputRequired(protocol.InputRequiredResult(inputs,
-		c.sealTicket(ticketSuspended, rc.id, suspendTimeout))) {
+		c.sealTicket(mrtr.TicketSuspended, rc.id, suspendTimeout))) {
 		rc.abort("the client is gone") // without the ticket the client cannot continue the call
 	}
 }
@@ -122,11 +123,11 @@ func (rc *resumableCall) resume(c *clientCall, responses []byte) *wire.Error {
 	case rc.ended:
 		rc.mu.Unlock()
 		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v",
-			errTicketExpired)
+			mrtr.ErrTicketExpired)
 	case rc.call != nil:
 		rc.mu.Unlock()
 		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v",
-			errAlreadyContinued)
+			mrtr.ErrAlreadyContinued)
 	}
 	rc.timer.Stop()
 	rc.timer = nil
@@ -141,7 +142,7 @@ func (rc *resumableCall) resume(c *clientCall, responses []byte) *wire.Error {
 	var answered []answeredInput
 	var unanswered []*inputRequest
 	for _, ir := range rc.inputRequests {
-		if value, _ := wire.Lookup(responses, ir.key); isValidInputResponse(ir.r.Method(), value) {
+		if value, _ := wire.Lookup(responses, ir.key); mrtr.IsValidResponse(ir.r.Method(), value) {
 			answered = append(answered, answeredInput{ir, value})
 		} else {
 			unanswered = append(unanswered, ir)
@@ -161,50 +162,6 @@ func (rc *resumableCall) resume(c *clientCall, responses []byte) *wire.Error {
 type answeredInput struct {
 	*inputRequest
 	value []byte
-}
-
-// isValidInputResponse reports whether a client's response has the shape that the method
-// requires.
-func isValidInputResponse(method string, answer []byte) bool {
-	if !wire.IsObject(answer) {
-		return false
-	}
-	has := func(member string, first byte) bool {
-		value, _ := wire.Lookup(answer, member)
-		return len(value) > 0 && (first == 0 || value[0] == first)
-	}
-	switch method {
-	case protocol.MethodElicitationCreate:
-		return has("action", '"')
-	case protocol.MethodRootsList:
-		return has("roots", '[')
-	case protocol.MethodSamplingCreateMessage:
-		return has("content", 0) && has("role", '"')
-	}
-	return true
-}
-
-// toInput converts a backend's request to an input request for a modern client.
-func toInput(key, backend string, m wire.Message) protocol.InputRequest {
-	m = withBackendLabel(backend, m)
-	params := m.Part(wire.PartParams)
-	if wire.IsObject(params) {
-		meta := wire.EditObject(m.Part(wire.PartMeta),
-			func(key string) bool {
-				return key == "progressToken" ||
-					key == protocol.MetaRelatedTask
-			})
-		members := []wire.Member{{Key: "_meta", Text: meta}}
-		if string(meta) == "{}" {
-			members = nil
-		}
-		params = wire.EditObject(params, func(key string) bool {
-			return key == "task" || key == "elicitationId" || key == "_meta"
-		}, members...)
-	} else {
-		params = nil
-	}
-	return protocol.InputRequest{Key: key, Method: m.Method(), Params: params}
 }
 
 var _ peer.ResponseHandler = (*resumableCall)(nil)

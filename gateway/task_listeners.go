@@ -6,11 +6,12 @@ import (
 
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/quota"
 	"mcpgateway/internal/wire"
 )
 
 const (
-	// maxTaskListeners bounds the tasks that all listeners poll; see perPrincipalLimit.
+	// maxTaskListeners bounds the tasks that all listeners poll; see [quota.Share].
 	maxTaskListeners = 10_000
 	// minPoll is the minimum interval of polling a task, and defaultPoll the interval if the task
 	// has no pollInterval.
@@ -53,7 +54,7 @@ func (s *Session) resolveTaskIDs(client *statelessClient,
 // necessary because backends need not send notifications.
 func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (ids []string) {
 	for _, st := range all {
-		if !acquireShare(&l.g.taskListeners, l.client.principal, maxTaskListeners) {
+		if !quota.AcquireShare(&l.g.taskListeners, l.client.principal, maxTaskListeners) {
 			return ids
 		}
 		ids = append(ids, st.id)

@@ -92,3 +92,9 @@ func Encode(v any) []byte {
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 }
+
+// PrependString puts text in front of a JSON string literal without decoding the literal.
+func PrependString(text string, literal []byte) []byte {
+	front := Quote(text)
+	return append(front[:len(front)-1:len(front)-1], literal[1:]...)
+}

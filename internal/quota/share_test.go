@@ -1,16 +1,12 @@
-package gateway
+package quota
 
-import (
-	"testing"
+import "testing"
 
-	"mcpgateway/internal/quota"
-)
-
-func TestPerPrincipalLimit(t *testing.T) {
-	var n quota.Counter[string]
+func TestAcquireShare(t *testing.T) {
+	var n Counter[string]
 	acquire := func(principal string, want bool) {
 		t.Helper()
-		if got := acquireShare(&n, principal, 5); got != want {
+		if got := AcquireShare(&n, principal, 5); got != want {
 			t.Errorf("%q: %t", principal, got)
 		}
 	}

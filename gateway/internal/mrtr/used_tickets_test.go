@@ -1,4 +1,4 @@
-package gateway
+package mrtr
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ import (
 // room.
 func TestUsedTickets_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r usedTickets
+		var r UsedTickets
 		want := func(id, principal string, want error) {
 			t.Helper()
-			if err := r.claim(&rerunClaim{id, principal, time.Now().Add(time.Minute)}); err !=
+			if err := r.Claim(&RerunClaim{id, principal, time.Now().Add(time.Minute)}); err !=
 				want {
 				t.Fatalf("%s of %s: %v, want %v", id, principal, err, want)
 			}
@@ -24,14 +24,14 @@ func TestUsedTickets_Limit(t *testing.T) {
 			want(fmt.Sprint(n), "crowd", nil)
 		}
 		time.Sleep(30 * time.Second)
-		want("more", "crowd", errTooManyReruns)
-		want("7", "crowd", errAlreadyContinued)
+		want("more", "crowd", ErrTooManyReruns)
+		want("7", "crowd", ErrAlreadyContinued)
 		want("own", "other", nil)
 		time.Sleep(30 * time.Second)
-		want("7", "crowd", errAlreadyContinued)
+		want("7", "crowd", ErrAlreadyContinued)
 		time.Sleep(2 * time.Second)
 		want("more", "crowd", nil)
-		want("own", "other", errAlreadyContinued)
+		want("own", "other", ErrAlreadyContinued)
 		time.Sleep(2 * time.Minute)
 		r.mu.Lock()
 		defer r.mu.Unlock()

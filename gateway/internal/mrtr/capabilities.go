@@ -1,4 +1,4 @@
-package gateway
+package mrtr
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ func capabilityFor(m wire.Message) (a requiredCapability, ok bool) {
 		}
 		return requiredCapability{"sampling", ""}, true
 	case protocol.MethodElicitationCreate:
-		mode := elicitationMode(params)
+		mode := ElicitationMode(params)
 		return requiredCapability{"elicitation", mode}, mode == "form" || mode == "url"
 	}
 	return requiredCapability{}, false
@@ -43,20 +43,20 @@ func (a requiredCapability) missing(caps []byte) string {
 	case !catalog.Declares(caps, a.capability):
 		return a.capability
 	case a.sub == "",
-		a.capability == "elicitation" && declaresElicitation(caps, a.sub),
+		a.capability == "elicitation" && DeclaresElicitation(caps, a.sub),
 		a.capability != "elicitation" && catalog.Declares(caps, a.capability, a.sub):
 		return ""
 	}
 	return a.capability + "." + truncate(a.sub)
 }
 
-// checkDeclared returns an error if a client with these capabilities must not receive the request,
+// CheckDeclared returns an error if a client with these capabilities must not receive the request,
 // because the client has not declared the required capability or no capability covers the request.
-func checkDeclared(caps []byte, m wire.Message) *wire.Error {
+func CheckDeclared(caps []byte, m wire.Message) *wire.Error {
 	a, _ := capabilityFor(m)
 	switch missing := a.missing(caps); {
 	case a.capability == "", missing == a.capability:
-		return errNotDeclared(m)
+		return NotDeclaredError(m)
 	case missing != "":
 		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client has not declared %s",
 			missing)
@@ -64,19 +64,19 @@ func checkDeclared(caps []byte, m wire.Message) *wire.Error {
 	return nil
 }
 
-func errNotDeclared(m wire.Message) *wire.Error {
+func NotDeclaredError(m wire.Message) *wire.Error {
 	return wire.Errorf(wire.CodeMethodNotFound,
 		"Method not found: %s: the client has not declared it", truncate(m.Method()))
 }
 
-// missingCapabilities collects requests whose required capabilities the client has not declared.
-type missingCapabilities struct {
+// MissingCapabilities collects requests whose required capabilities the client has not declared.
+type MissingCapabilities struct {
 	problems []string
 	required map[string]map[string]struct{}
 }
 
-// add records a request if the client could have declared the required capability but has not.
-func (s *missingCapabilities) add(caps []byte, m wire.Message) {
+// Add records a request if the client could have declared the required capability but has not.
+func (s *MissingCapabilities) Add(caps []byte, m wire.Message) {
 	a, ok := capabilityFor(m)
 	missing := a.missing(caps)
 	if !ok || missing == "" {
@@ -95,24 +95,24 @@ func (s *missingCapabilities) add(caps []byte, m wire.Message) {
 	}
 }
 
-func (s *missingCapabilities) isEmpty() bool { return len(s.problems) == 0 }
+func (s *MissingCapabilities) IsEmpty() bool { return len(s.problems) == 0 }
 
 // String lists the requests and their missing capabilities.
-func (s *missingCapabilities) String() string { return strings.Join(s.problems, "; ") }
+func (s *MissingCapabilities) String() string { return strings.Join(s.problems, "; ") }
 
-// clientError returns the error for a modern client. The error data contain the required
+// ClientError returns the error for a modern client. The error data contain the required
 // capabilities.
-func (s *missingCapabilities) clientError(backend string) *wire.Error {
-	return errMissingCapability(wire.Encode(s.required), "backend %s requests %s", backend, s)
+func (s *MissingCapabilities) ClientError(backend string) *wire.Error {
+	return MissingCapabilityError(wire.Encode(s.required), "backend %s requests %s", backend, s)
 }
 
-// checkInputsDeclared returns an error if a modern client with these capabilities must not
+// CheckInputsDeclared returns an error if a modern client with these capabilities must not
 // receive a backend's input requests.
-func checkInputsDeclared(backend string, caps []byte, inputs []protocol.InputRequest) (err error) {
-	var s missingCapabilities
+func CheckInputsDeclared(backend string, caps []byte, inputs []protocol.InputRequest) (err error) {
+	var s MissingCapabilities
 	for _, input := range inputs {
 		m := wire.NewRequest("0", input.Method, input.Params)
-		s.add(caps, m)
+		s.Add(caps, m)
 		switch a, ok := capabilityFor(m); {
 		case a.capability == "":
 			err = &peer.BadResponseError{Err: fmt.Errorf(
@@ -122,8 +122,8 @@ func checkInputsDeclared(backend string, caps []byte, inputs []protocol.InputReq
 				"its inputRequests contain an elicitation of the unknown mode %s", truncate(a.sub))}
 		}
 	}
-	if !s.isEmpty() {
-		return s.clientError(backend)
+	if !s.IsEmpty() {
+		return s.ClientError(backend)
 	}
 	return err
 }
@@ -136,19 +136,27 @@ func usesTools(params []byte) bool {
 	return tools != nil || choice != nil
 }
 
-// elicitationMode returns the elicitation mode; "form", the original mode, if absent.
-func elicitationMode(params []byte) string {
+// ElicitationMode returns the elicitation mode; "form", the original mode, if absent.
+func ElicitationMode(params []byte) string {
 	if mode, _ := wire.Lookup(params, "mode"); mode != nil {
 		return wire.Unquote(mode)
 	}
 	return "form"
 }
 
-// declaresElicitation reports whether a client has declared an elicitation mode: "an empty object
+// DeclaresElicitation reports whether a client has declared an elicitation mode: "an empty object
 // is equivalent to declaring support for form mode only" (elicitation, capabilities).
-func declaresElicitation(caps []byte, mode string) bool {
+func DeclaresElicitation(caps []byte, mode string) bool {
 	if mode == "form" && !catalog.Declares(caps, "elicitation", "url") {
 		return catalog.Declares(caps, "elicitation")
 	}
 	return (mode == "form" || mode == "url") && catalog.Declares(caps, "elicitation", mode)
+}
+
+// MissingCapabilityError returns an error for a modern client. The error lists the capabilities
+// that a call requires.
+func MissingCapabilityError(required []byte, format string, args ...any) *wire.Error {
+	e := wire.Errorf(protocol.CodeMissingCapability, "Missing client capability: "+format, args...)
+	e.Data = wire.EditObject(nil, nil, wire.Member{Key: "requiredCapabilities", Text: required})
+	return e
 }
