@@ -57,12 +57,15 @@ var allowedImports = map[string][]string{
 		"internal/transport/child", "internal/wire",
 	},
 	"backends": {
+		"backends/internal/limiter",
 		"catalog", "internal/atomicfile", "internal/config", "internal/demo", "internal/lazy",
 		"internal/peer", "internal/protocol", "internal/quota",
 		"internal/transport", "internal/transport/child", "internal/transport/httpclient",
 		"internal/wire",
 	},
 	"internal/demo": {"internal/peer", "internal/protocol", "internal/transport", "internal/wire"},
+	// subjects of backends that do not need its types
+	"backends/internal/limiter": {},
 	// configuration, records and logs
 	"internal/config": {
 		"internal/config/internal/dialect", "internal/config/internal/expand",
