@@ -57,7 +57,7 @@ var allowedImports = map[string][]string{
 		"internal/transport/child", "internal/wire",
 	},
 	"backends": {
-		"backends/internal/limiter",
+		"backends/internal/limiter", "backends/internal/supervise",
 		"catalog", "internal/atomicfile", "internal/config", "internal/demo", "internal/lazy",
 		"internal/peer", "internal/protocol", "internal/quota",
 		"internal/transport", "internal/transport/child", "internal/transport/httpclient",
@@ -65,7 +65,8 @@ var allowedImports = map[string][]string{
 	},
 	"internal/demo": {"internal/peer", "internal/protocol", "internal/transport", "internal/wire"},
 	// subjects of backends that do not need its types
-	"backends/internal/limiter": {},
+	"backends/internal/limiter":   {},
+	"backends/internal/supervise": {},
 	// configuration, records and logs
 	"internal/config": {
 		"internal/config/internal/dialect", "internal/config/internal/expand",
@@ -414,6 +415,7 @@ var sharedTypeNames = map[string]string{
 	"inputrequest": "a backend's request for input, as data and in flight",
 	"options":      "the parameters of New",
 	"outcome":      "the end of a call, and its audit record",
+	"state":        "the state of a backend, under one name in two packages",
 }
 
 // One type name has one meaning in the product, and no two names of types differ only in case.

@@ -10,10 +10,28 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
+)
+
+// A State is the state of a backend.
+type State = supervise.State
+
+// The states of a backend.
+const (
+	Stopped     = supervise.Stopped
+	Starting    = supervise.Starting
+	Ready       = supervise.Ready
+	Degraded    = supervise.Degraded
+	BackingOff  = supervise.BackingOff
+	BreakerOpen = supervise.BreakerOpen
+
+	Disabled State = "disabled" // disabled in the configuration
+	// a variable that it needs is missing: it is never started
+	Misconfigured State = "misconfigured"
 )
 
 // A Status is the state of a backend at one moment. It describes the shared connection.
@@ -75,11 +93,11 @@ type Backend struct {
 
 	mu             sync.Mutex
 	draining       bool
-	perSession     map[string]*backendConn // session → its connection
-	sessionBreaker sessionBreaker          // shared by the per-session connections
-	detected       detectedGeneration      // generation found by probes and handshakes
-	httpSSE        bool                    // it was found to support HTTP+SSE only
-	stale          [catalog.NumKinds]bool  // lists that must be read again
+	perSession     map[string]*backendConn  // session → its connection
+	sessionBreaker supervise.SessionBreaker // shared by the per-session connections
+	detected       detectedGeneration       // generation found by probes and handshakes
+	httpSSE        bool                     // it was found to support HTTP+SSE only
+	stale          [catalog.NumKinds]bool   // lists that must be read again
 	// lists that the backend has announced as changed, or that refreshAll treats as changed
 	announced [catalog.NumKinds]bool
 	status    Status
@@ -206,7 +224,7 @@ func (b *Backend) openSessionConn(session string) *backendConn {
 		b.perSession[session] = bc
 	default:
 		bc.closed = true
-		bc.sup.stop(errSessionOver)
+		bc.sup.Stop(errSessionOver)
 	}
 	return bc
 }
@@ -257,7 +275,7 @@ func (b *Backend) Status() Status {
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()
 	s.Settled = s.Settled || lazy
-	s.State, s.Err, s.NextTry = b.shared.sup.State(), b.shared.sup.problem(), b.shared.sup.retryAt()
+	s.State, s.Err, s.NextTry = b.shared.sup.State(), b.shared.sup.Problem(), b.shared.sup.RetryAt()
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/wire"
@@ -39,7 +40,7 @@ type backendConn struct {
 	retrySooner chan struct{} // capacity 1: the next try is due earlier than it was
 
 	mu        sync.Mutex
-	sup       supervisor
+	sup       supervise.Supervisor
 	startedAt time.Time
 	peer      *peer.Peer // nil unless ready
 	server    serverInfo // server of the current connection, known from its handshake
@@ -107,13 +108,13 @@ func (bc *backendConn) startTime() time.Time {
 func (bc *backendConn) reachedReady() bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
-	return bc.sup.reachedReady
+	return bc.sup.ReachedReady()
 }
 
 func (bc *backendConn) lastStartFailed() bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
-	return bc.sup.lastStartFailed
+	return bc.sup.LastStartFailed()
 }
 
 // wake starts the shared connection if it is stopped until there is demand.
@@ -140,7 +141,7 @@ func (bc *backendConn) wakeLocked() {
 	case bc.b.goWorker(bc.runPerSession):
 		bc.running = true
 	default:
-		bc.sup.stop(errStopped)
+		bc.sup.Stop(errStopped)
 	}
 }
 
@@ -153,7 +154,7 @@ func (bc *backendConn) markStarting() {
 	default:
 	}
 	bc.startedAt = time.Now()
-	bc.sup.start()
+	bc.sup.Start()
 	bc.server = serverInfo{}
 	bc.needsRediscovery = false
 	bc.unreachable.Store(false)
@@ -188,7 +189,7 @@ func (bc *backendConn) markDisconnectedLocked(p *peer.Peer, why error) {
 	}
 	if bc.peer == p {
 		bc.peer = nil
-		bc.sup.disconnected(time.Now(), why)
+		bc.sup.Disconnected(time.Now(), why)
 	}
 }
 
@@ -198,13 +199,13 @@ func (bc *backendConn) markDisconnectedLocked(p *peer.Peer, why error) {
 func (bc *backendConn) markFailed(err error) {
 	now := time.Now()
 	bc.mu.Lock()
-	bc.sup.failed(now, err, rand.Float64())
+	bc.sup.Failed(now, err, rand.Float64())
 	why := notSent("it did not start: %w", err)
-	if bc.sup.reachedReady {
-		why = bc.sup.rejectError(now)
+	if bc.sup.ReachedReady() {
+		why = notSent("%w", bc.sup.RejectError(now))
 	}
 	var dropped []queuedCall
-	if bc.sup.disposition(now) == rejectCall {
+	if bc.sup.Disposition(now) == supervise.RejectCall {
 		dropped, bc.queued = bc.queued, nil
 	}
 	bc.mu.Unlock()
@@ -215,7 +216,7 @@ func (bc *backendConn) markFailed(err error) {
 // If the shared connection was stopped, the backend then counts as settled.
 func (bc *backendConn) markStopped(why error) {
 	bc.mu.Lock()
-	bc.sup.stop(why)
+	bc.sup.Stop(why)
 	var dropped []queuedCall
 	dropped, bc.queued = bc.queued, nil
 	bc.mu.Unlock()
@@ -250,9 +251,9 @@ func (bc *backendConn) whyUnavailable() error {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	now := time.Now()
-	switch why := bc.sup.problem(); {
-	case bc.sup.disposition(now) == rejectCall:
-		return bc.sup.rejectError(now)
+	switch why := bc.sup.Problem(); {
+	case bc.sup.Disposition(now) == supervise.RejectCall:
+		return notSent("%w", bc.sup.RejectError(now))
 	case why != nil && !bc.sup.State().IsUp():
 		return notSent("it is not running: %w", why)
 	default:

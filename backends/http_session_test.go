@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/wire"
@@ -241,7 +242,7 @@ func Test404IsAResponse_F_HTTP_13(t *testing.T) {
 				t.Fatal(a.Err)
 			}
 			initializes := s.count("initialize")
-			for range 2 * breakerThreshold {
+			for range 2 * supervise.BreakerThreshold {
 				w := make(peer.ResponseChan, 1)
 				set.Send("x", wire.NewRequest("0", s.missing, []byte(`{"name":"n"}`)),
 					&peer.Call{Handler: w, SessionID: "one"})

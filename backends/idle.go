@@ -27,7 +27,7 @@ func (bc *backendConn) stopIfIdle(p *peer.Peer) bool {
 	stops := !inUse && p.CloseIfIdle(errIdle, listen)
 	if stops {
 		bc.disconnectedPeer, bc.peer = p, nil
-		bc.sup.stop(nil)
+		bc.sup.Stop(nil)
 	}
 	bc.mu.Unlock()
 	if stops {

@@ -4,32 +4,33 @@ import (
 	"errors"
 	"net/http"
 
+	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/transport/httpclient"
 )
 
 // setIssue sets an issue of a connected backend; nil = it is resolved. It logs when the backend
 // becomes degraded, except for issueLists, or ready again.
-func (bc *backendConn) setIssue(which healthIssue, err error) {
+func (bc *backendConn) setIssue(which supervise.HealthIssue, err error) {
 	bc.mu.Lock()
 	before := bc.sup.State()
-	bc.sup.issues[which] = err
+	bc.sup.SetIssue(which, err)
 	after := bc.sup.State()
-	bc.unreachable.Store(bc.sup.issues[issueUnreachable] != nil)
+	bc.unreachable.Store(bc.sup.HasIssue(supervise.IssueUnreachable))
 	bc.mu.Unlock()
 	switch {
 	case before == after:
-	case after == Degraded && which != issueLists: // logged by readLists
+	case after == Degraded && which != supervise.IssueLists: // logged by readLists
 		bc.log.Warn("backend degraded; calls still sent to it", "err", err)
 	case before == Degraded && after == Ready:
 		bc.log.Info("backend no longer degraded")
 	}
 }
 
-func (bc *backendConn) hasIssue(which healthIssue) bool {
+func (bc *backendConn) hasIssue(which supervise.HealthIssue) bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
-	return bc.sup.issues[which] != nil
+	return bc.sup.HasIssue(which)
 }
 
 // isUnreachable reports whether a request failed because the gateway, or a proxy, could not reach
@@ -54,10 +55,10 @@ func (bc *backendConn) noteReachability(err error) {
 	switch unreachable := isUnreachable(err); {
 	case !bc.b.hasManyStreams():
 	case unreachable && !bc.unreachable.Load():
-		bc.setIssue(issueUnreachable, err)
+		bc.setIssue(supervise.IssueUnreachable, err)
 		bc.b.refreshTools()
 	case !unreachable && (err == nil || isA[*httpclient.StatusError](err)) && bc.unreachable.Load():
-		bc.setIssue(issueUnreachable, nil)
+		bc.setIssue(supervise.IssueUnreachable, nil)
 		bc.b.refreshAll()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport/httpclient"
@@ -142,13 +143,13 @@ func (k *keepAlive) pingIfDue(ctx context.Context, now time.Time) {
 		k.markResponsive() // it may have been unreachable before
 	default:
 		k.unanswered++
-		k.conn.setIssue(issueNoPong, fmt.Errorf("no response to ping: %w", silenceError(err)))
+		k.conn.setIssue(supervise.IssueNoPong, fmt.Errorf("no response to ping: %w", silenceError(err)))
 	}
 }
 
 func (k *keepAlive) markResponsive() {
 	k.unanswered = 0
-	k.conn.setIssue(issueNoPong, nil)
+	k.conn.setIssue(supervise.IssueNoPong, nil)
 }
 
 // silenceError replaces the error of a timeout by its duration.
@@ -157,4 +158,11 @@ func silenceError(err error) error {
 		return fmt.Errorf("silent for %v", pingTimeout)
 	}
 	return err
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -205,7 +206,7 @@ func (b *Backend) storeLists(read []*listRead, s serverInfo, counts bool) {
 		errs[r.kind] = r.err
 	}
 	// before settle, so that the status contains the issue
-	b.shared.setIssue(issueLists, cmp.Or(errs[:]...))
+	b.shared.setIssue(supervise.IssueLists, cmp.Or(errs[:]...))
 	for _, r := range read {
 		if r.err == nil {
 			raw[r.kind] = catalog.MarshalList(r.kind, r.items)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -64,7 +65,7 @@ func (bc *backendConn) startListenLoop(ctx context.Context, p *peer.Peer,
 	}
 	ctx, stop := context.WithCancel(ctx)
 	ll := &listenLoop{conn: bc, peer: p, server: s, cancel: stop, ready: make(chan struct{}),
-		pause: firstPause}
+		pause: supervise.FirstPause}
 	ll.running.Go(func() { ll.run(ctx) })
 	return ll
 }
@@ -205,8 +206,8 @@ func (ll *listenLoop) awaitChange(ctx context.Context, hasUnused bool) {
 	case a := <-ended:
 		ll.conn.log.Debug("backend ended subscriptions/listen", "err", a.Err)
 	}
-	if time.Since(ll.current.openedAt) > stableAfter {
-		ll.pause = firstPause
+	if time.Since(ll.current.openedAt) > supervise.StableAfter {
+		ll.pause = supervise.FirstPause
 	}
 	ll.current, ll.missed = nil, true
 	ll.conn.setListen(nil)
@@ -240,7 +241,7 @@ func (ll *listenLoop) noteFailure(err error) {
 	}
 	logAt := ll.conn.log.Debug
 	// the end of a connection is logged elsewhere
-	if ll.pause == firstPause && !ll.isDisconnected() {
+	if ll.pause == supervise.FirstPause && !ll.isDisconnected() {
 		logAt = ll.conn.log.Warn
 	}
 	logAt("subscriptions/listen failed; changes may be noticed late", "err", err)

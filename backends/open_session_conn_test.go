@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/internal/config"
 )
 
@@ -33,13 +34,19 @@ func TestSessionConnectionOpenedDuringDrain(t *testing.T) {
 // connections, even if the next try fails.
 func TestResetBreakerBlocksNoSession(t *testing.T) {
 	b := newBackend(New(Options{Log: slog.New(slog.DiscardHandler)}), config.Backend{Name: "a"})
-	state := breaker{failures: breakerThreshold, reason: errors.New("no")}
-	b.noteConnEnded(b.shared, false, state)
-	if _, reason := b.sessionBreaker.allowStart(time.Now(), 0); reason == nil {
+	var sup supervise.Supervisor
+	for range supervise.BreakerThreshold {
+		sup.Failed(time.Now(), errors.New("no"), 0)
+		sup.Start()
+	}
+	b.noteConnEnded(b.shared, false, sup.Breaker())
+	if _, reason := b.sessionBreaker.AllowStart(time.Now(), 0); reason == nil {
 		t.Error("no session is blocked")
 	}
-	b.noteConnEnded(b.shared, false, breaker{failures: 1, reason: errors.New("no")})
-	if _, reason := b.sessionBreaker.allowStart(time.Now(), 0); reason != nil {
+	sup = supervise.Supervisor{}
+	sup.Failed(time.Now(), errors.New("no"), 0)
+	b.noteConnEnded(b.shared, false, sup.Breaker())
+	if _, reason := b.sessionBreaker.AllowStart(time.Now(), 0); reason != nil {
 		t.Errorf("blocked: %v", reason)
 	}
 }

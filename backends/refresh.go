@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 )
@@ -36,7 +37,7 @@ func refreshDelay(inARow int) time.Duration {
 func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverInfo,
 	ended chan error) error {
 	b := bc.b
-	retry, inARow, listed := firstPause, 0, time.Now()
+	retry, inARow, listed := supervise.FirstPause, 0, time.Now()
 	for {
 		select {
 		case err := <-ended:
@@ -47,11 +48,11 @@ func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverIn
 		case <-time.After(refreshDelay(inARow)):
 		}
 		var retryTimer <-chan time.Time
-		if bc.hasIssue(issueLists) || bc.hasIssue(issueUnreachable) {
+		if bc.hasIssue(supervise.IssueLists) || bc.hasIssue(supervise.IssueUnreachable) {
 			retryTimer = time.After(retry)
 			retry = min(2*retry, longestRetryDelay)
 		} else {
-			retry = firstPause
+			retry = supervise.FirstPause
 		}
 		which, notify := allKinds, func() {}
 		select {
@@ -94,12 +95,12 @@ func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo,
 	defer bc.beginRefresh()()
 	ctx, cancel := bc.b.withStartTimeout(ctx, peer.ErrTimeout)
 	defer cancel()
-	wasUnreachable := bc.hasIssue(issueUnreachable)
+	wasUnreachable := bc.hasIssue(supervise.IssueUnreachable)
 	if err := bc.rediscover(ctx, p, s); err != nil {
 		return err
 	}
 	switch {
-	case bc.hasIssue(issueUnreachable):
+	case bc.hasIssue(supervise.IssueUnreachable):
 		return nil
 	case wasUnreachable:
 		which = allKinds
@@ -123,7 +124,7 @@ const rediscoverTimeout = 10 * time.Second
 // noted by noteReachability.
 func (bc *backendConn) rediscover(ctx context.Context, p *peer.Peer, s *serverInfo) error {
 	bc.mu.Lock()
-	suspect := bc.needsRediscovery || bc.sup.issues[issueUnreachable] != nil
+	suspect := bc.needsRediscovery || bc.sup.HasIssue(supervise.IssueUnreachable)
 	bc.needsRediscovery = false
 	bc.mu.Unlock()
 	if !suspect || !s.modern {
@@ -144,6 +145,6 @@ func (bc *backendConn) rediscover(ctx context.Context, p *peer.Peer, s *serverIn
 	bc.mu.Lock()
 	bc.server = found
 	bc.mu.Unlock()
-	bc.setIssue(issueUnreachable, nil)
+	bc.setIssue(supervise.IssueUnreachable, nil)
 	return nil
 }

@@ -1,6 +1,10 @@
 package backends
 
-import "time"
+import (
+	"time"
+
+	"mcpgateway/backends/internal/supervise"
+)
 
 // RetryFailed lets per-session connections be opened at intervals of retryStep, or at shorter
 // intervals if the last connection would wait longer than retrySpread. Many handshakes at the same
@@ -46,7 +50,7 @@ func (s *Set) RetryFailed() (names []string) {
 func (b *Backend) resetSessionBreaker() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sessionBreaker = sessionBreaker{}
+	b.sessionBreaker = supervise.SessionBreaker{}
 }
 
 // conns returns the shared and the per-session connections.
@@ -64,5 +68,5 @@ func (b *Backend) conns() []*backendConn {
 func (bc *backendConn) isBackingOff() bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
-	return !bc.sup.retryAt().IsZero()
+	return !bc.sup.RetryAt().IsZero()
 }

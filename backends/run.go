@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"mcpgateway/backends/internal/supervise"
 )
 
 // runShared keeps the shared connection up until ctx is done. A backend that is started on demand
@@ -120,14 +122,14 @@ func (bc *backendConn) reconnectLoop(ctx context.Context) bool {
 func (bc *backendConn) mayStart() bool {
 	now := time.Now()
 	bc.b.mu.Lock()
-	next, reason := bc.b.sessionBreaker.allowStart(now, rand.Float64())
+	next, reason := bc.b.sessionBreaker.AllowStart(now, rand.Float64())
 	bc.b.mu.Unlock()
 	if reason == nil {
 		return true
 	}
 	bc.mu.Lock()
-	bc.sup.blockUntil(reason, next)
-	why := bc.sup.rejectError(now)
+	bc.sup.BlockUntil(reason, next)
+	why := notSent("%w", bc.sup.RejectError(now))
 	var dropped []queuedCall
 	dropped, bc.queued = bc.queued, nil
 	bc.mu.Unlock()
@@ -152,14 +154,14 @@ func (bc *backendConn) exitIfIdle() bool {
 func (bc *backendConn) recordEnd(err error) {
 	bc.markFailed(err)
 	bc.mu.Lock()
-	wasReady, open, state := bc.sup.reachedReady, bc.sup.isOpen(), bc.sup.breaker
+	wasReady, breaker := bc.sup.ReachedReady(), bc.sup.Breaker()
 	sameReason := bc.loggedReason == err.Error()
 	bc.loggedReason = err.Error()
 	bc.mu.Unlock()
-	bc.b.noteConnEnded(bc, wasReady, state)
-	next := roundDuration(state.pause)
-	switch justOpened := state.failures == breakerThreshold; {
-	case open && justOpened:
+	bc.b.noteConnEnded(bc, wasReady, breaker)
+	next := roundDuration(breaker.Pause())
+	switch {
+	case breaker.JustOpened():
 		bc.log.Warn("backend failed repeatedly; calls rejected between its starts", "err", err,
 			"next", next)
 	case wasReady:
@@ -173,16 +175,14 @@ func (bc *backendConn) recordEnd(err error) {
 
 // noteConnEnded updates the breaker of the per-session connections after the end of a
 // connection.
-func (b *Backend) noteConnEnded(bc *backendConn, wasReady bool, state breaker) {
+func (b *Backend) noteConnEnded(bc *backendConn, wasReady bool, breaker supervise.Breaker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case !bc.isPerSession() && state.isOpen():
-		b.sessionBreaker.sharedBreaker = &state
 	case !bc.isPerSession():
-		b.sessionBreaker.sharedBreaker = nil // that breaker is closed
+		b.sessionBreaker.SharedEnded(breaker)
 	case !wasReady:
-		b.sessionBreaker.failed(time.Now(), bc.session, state.reason, rand.Float64())
+		b.sessionBreaker.Failed(time.Now(), bc.session, breaker.Reason(), rand.Float64())
 	}
 }
 
@@ -192,9 +192,9 @@ func (b *Backend) noteStartSucceeded(bc *backendConn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if bc.isPerSession() {
-		b.sessionBreaker.up()
+		b.sessionBreaker.Up()
 	} else {
-		b.sessionBreaker.sharedBreaker = nil
+		b.sessionBreaker.SharedUp()
 	}
 }
 
@@ -202,7 +202,7 @@ func (b *Backend) noteStartSucceeded(bc *backendConn) {
 func (bc *backendConn) awaitRetry(ctx context.Context) {
 	for ctx.Err() == nil {
 		bc.mu.Lock()
-		pause := time.Until(bc.sup.retryAt())
+		pause := time.Until(bc.sup.RetryAt())
 		bc.mu.Unlock()
 		if pause <= 0 {
 			return
@@ -216,15 +216,15 @@ func (bc *backendConn) awaitRetry(ctx context.Context) {
 }
 
 // retrySoon resets the failures of a connection that is backing off. The next try follows within
-// firstPause, and calls wait for it.
-func (bc *backendConn) retrySoon() { bc.retryWithin(firstPause) }
+// supervise.FirstPause, and calls wait for it.
+func (bc *backendConn) retrySoon() { bc.retryWithin(supervise.FirstPause) }
 
 // retryNow resets the failures of a connection that is backing off, and makes the next try at once.
 func (bc *backendConn) retryNow() { bc.retryWithin(0) }
 
 func (bc *backendConn) retryWithin(pause time.Duration) {
 	bc.mu.Lock()
-	bc.sup.resetBackoff(time.Now(), pause)
+	bc.sup.ResetBackoff(time.Now(), pause)
 	bc.mu.Unlock()
 	select {
 	case bc.retrySooner <- struct{}{}:

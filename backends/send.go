@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -111,12 +112,12 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 // It returns an error if waiting is useless.
 func (bc *backendConn) enqueueLocked(q queuedCall) (err error) {
 	now := time.Now()
-	if bc.sup.disposition(now) != rejectCall && !bc.closed {
+	if bc.sup.Disposition(now) != supervise.RejectCall && !bc.closed {
 		bc.wakeLocked()
 	}
 	switch {
-	case bc.sup.disposition(now) == rejectCall:
-		return bc.sup.rejectError(now)
+	case bc.sup.Disposition(now) == supervise.RejectCall:
+		return notSent("%w", bc.sup.RejectError(now))
 	case bc.closed:
 		return notSent("it was stopped")
 	}
@@ -149,7 +150,7 @@ func (bc *backendConn) sendQueued(p *peer.Peer) (downtime time.Duration, deferre
 	if bc.disconnectedPeer == p {
 		return 0, nil
 	}
-	bc.peer, downtime = p, bc.sup.up(time.Now())
+	bc.peer, downtime = p, bc.sup.Up(time.Now())
 	bc.sendLevelLocked(nil) // it may have changed since replayState
 	bc.resubscribeLocked()
 	some := bc.queued

@@ -13,7 +13,11 @@ import (
 // runConn waits for a start slot, dials, runs the connection until it ends, and returns the reason
 // for the end. If the connection cannot be made, it returns the reason for that.
 func (bc *backendConn) runConn(ctx context.Context, mode dialMode) error {
-	started, err := bc.b.set.startSlots.acquire(ctx, bc.b.cfg)
+	slots := bc.b.set.startSlots
+	if bc.b.cfg.Command == "" {
+		slots = nil // only processes need a start slot
+	}
+	started, err := slots.Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,7 +148,7 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, mode dialMo
 // still unknown.
 func (bc *backendConn) hasNeverListed() bool {
 	bc.mu.Lock()
-	before := !bc.sup.readyAt.IsZero()
+	before := bc.sup.WasReady()
 	bc.mu.Unlock()
 	bc.b.mu.Lock()
 	defer bc.b.mu.Unlock()

@@ -42,6 +42,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"golang.org/x/sync/errgroup"
 
+	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/peer"
@@ -97,7 +98,7 @@ type Set struct {
 	clients      ClientSide // set by Run before any message can arrive
 
 	workers    workers
-	startSlots startSlots
+	startSlots supervise.StartSlots
 	// closed at the end of sweepContainers
 	containersSwept chan struct{}
 	life            context.Context // done when the context of Run is done
@@ -137,7 +138,7 @@ func New(o Options) *Set {
 		lastSnapshot:    catalog.FromAssignments(o.NameOwners),
 	}
 	if o.StartParallel > 0 {
-		s.startSlots = make(startSlots, o.StartParallel)
+		s.startSlots = make(supervise.StartSlots, o.StartParallel)
 	}
 	s.receiveQuota = transport.NewReceiveQuota(s.receiveLimit(), nil)
 	s.life, s.cancelLife = context.WithCancelCause(context.Background())

@@ -1,26 +1,24 @@
-package backends
+package supervise
 
 import (
 	"context"
 	"sync"
 	"time"
-
-	"mcpgateway/internal/config"
 )
 
 // startSlotLease bounds how long a start occupies a start slot, so that a start that hangs does
 // not block others.
 const startSlotLease = 2 * time.Second
 
-// startSlots limits the number of processes that are starting. Each element of the channel is an
+// StartSlots limits the number of processes that are starting. Each element of the channel is an
 // occupied start slot. nil = no limit.
-type startSlots chan struct{}
+type StartSlots chan struct{}
 
-// acquire waits for a start slot, in order of the calls. If ctx is done first, it returns
+// Acquire waits for a start slot, in order of the calls. If ctx is done first, it returns
 // ctx.Err(). started releases the start slot, unless startSlotLease is over; further calls of
-// started do nothing. Only processes need a start slot.
-func (s startSlots) acquire(ctx context.Context, c config.Backend) (started func(), err error) {
-	if s == nil || c.Command == "" {
+// started do nothing.
+func (s StartSlots) Acquire(ctx context.Context) (started func(), err error) {
+	if s == nil {
 		return func() {}, nil
 	}
 	select {

@@ -1,4 +1,4 @@
-package backends
+package supervise
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestSupervisor sends events and their times to a supervisor, and checks the supervisor's
+// TestSupervisor sends events and their times to a Supervisor, and checks the Supervisor's
 // decisions after each event. The random number is 0 unless given.
 func TestSupervisor(t *testing.T) {
 	for name, script := range map[string]string{
@@ -177,7 +177,7 @@ func TestSupervisor(t *testing.T) {
 }
 
 func runScript(t *testing.T, script string) {
-	var s supervisor
+	var s Supervisor
 	epoch := time.Unix(1000, 0)
 	for line := range strings.Lines(strings.TrimSpace(script)) {
 		words := strings.Fields(line)
@@ -193,47 +193,47 @@ func runScript(t *testing.T, script string) {
 		switch event {
 		case "new", "look":
 		case "start":
-			s.start()
+			s.Start()
 		case "up":
-			down = s.up(now)
+			down = s.Up(now)
 		case "lost":
-			s.disconnected(now, errors.New("lost"))
+			s.Disconnected(now, errors.New("lost"))
 		case "failed":
-			s.failed(now, errors.New("failed"), random)
+			s.Failed(now, errors.New("failed"), random)
 		case "stop":
-			s.stop(errors.New("stop"))
+			s.Stop(errors.New("stop"))
 		case "idle":
-			s.stop(nil)
+			s.Stop(nil)
 		case "reset":
-			s.resetBackoff(now, firstPause)
+			s.ResetBackoff(now, FirstPause)
 		case "reset-now":
-			s.resetBackoff(now, 0)
+			s.ResetBackoff(now, 0)
 		case "block":
-			s.blockUntil(errors.New("block"), now.Add(10*time.Second))
+			s.BlockUntil(errors.New("block"), now.Add(10*time.Second))
 		case "lists":
-			s.issues[issueLists] = errors.New("lists")
+			s.SetIssue(IssueLists, errors.New("lists"))
 		case "lists-ok":
-			s.issues[issueLists] = nil
+			s.SetIssue(IssueLists, nil)
 		case "ping":
-			s.issues[issueNoPong] = errors.New("ping")
+			s.SetIssue(IssueNoPong, errors.New("ping"))
 		case "ping-ok":
-			s.issues[issueNoPong] = nil
+			s.SetIssue(IssueNoPong, nil)
 		default:
 			t.Fatalf("no event: %s", event)
 		}
-		c := s.disposition(now)
+		c := s.Disposition(now)
 		got := fmt.Sprintf("%s %s", strings.ReplaceAll(string(s.State()), " ", "-"),
 			[]string{"send", "queue", "reject"}[c])
 		for _, word := range words[4:] {
 			switch {
 			case word == "next" && !strings.Contains(got, " next "):
-				got += fmt.Sprintf(" next %v", s.retryAt().Sub(epoch))
+				got += fmt.Sprintf(" next %v", s.RetryAt().Sub(epoch))
 			case word == "because":
-				got += fmt.Sprintf(" because %v", s.problem())
+				got += fmt.Sprintf(" because %v", s.Problem())
 			case word == "down":
 				got += fmt.Sprintf(" down %v", down)
 			case word == "it":
-				got += " " + s.rejectError(now).Error()
+				got += " " + s.RejectError(now).Error()
 			}
 		}
 		want := strings.Join(words[2:], " ")
@@ -256,16 +256,16 @@ func TestBreakerPauses(t *testing.T) {
 	}
 }
 
-// A sessionBreaker allows every session a start, until the starts of five different sessions in a
+// A SessionBreaker allows every session a start, until the starts of five different sessions in a
 // row have failed.
 func TestSessionBreaker(t *testing.T) {
-	var c sessionBreaker
+	var c SessionBreaker
 	now := time.Unix(1000, 0)
 	no := errors.New("no")
 	may := func(want string) {
 		t.Helper()
 		got := "yes"
-		if next, reason := c.allowStart(now, 0); reason != nil {
+		if next, reason := c.AllowStart(now, 0); reason != nil {
 			got = fmt.Sprintf("%v in %v", reason, next.Sub(now))
 		}
 		if got != want {
@@ -274,34 +274,36 @@ func TestSessionBreaker(t *testing.T) {
 	}
 	for range 20 { // the failures of one session count once
 		may("yes")
-		c.failed(now, "one", no, 0)
+		c.Failed(now, "one", no, 0)
 	}
 	for _, session := range []string{"two", "three", "four"} {
-		c.failed(now, session, no, 0)
+		c.Failed(now, session, no, 0)
 		may("yes")
 	}
-	c.up() // a successful start resets the failures
-	for i := range breakerThreshold {
+	c.Up() // a successful start resets the failures
+	for i := range BreakerThreshold {
 		may("yes")
-		c.failed(now, fmt.Sprint(i), no, 0)
+		c.Failed(now, fmt.Sprint(i), no, 0)
 	}
 	may("no in 30s")
 	now = now.Add(30 * time.Second)
 	may("yes") // one session may start its connection
 	may("no in 30s")
-	c.failed(now, "0", no, 0)
+	c.Failed(now, "0", no, 0)
 	may("no in 1m0s")
 	now = now.Add(time.Minute)
 	may("yes")
-	c.up()
+	c.Up()
 	may("yes")
 	may("yes")
 
-	c.sharedBreaker = &breaker{failures: breakerThreshold, reason: errors.New("shared"),
-		nextTry: now.Add(20 * time.Second)}
+	c.SharedEnded(Breaker{failures: BreakerThreshold, reason: errors.New("shared"),
+		nextTry: now.Add(20 * time.Second)})
 	may("shared in 20s")
 	now = now.Add(20 * time.Second)
 	may("shared in 1s") // a try is in progress
-	c.sharedBreaker = nil
+	c.SharedUp()
 	may("yes")
+	c.SharedEnded(Breaker{failures: BreakerThreshold - 1, reason: errors.New("shared")})
+	may("yes") // the breaker of the shared connection is not open
 }
