@@ -57,7 +57,8 @@ var allowedImports = map[string][]string{
 		"internal/transport/child", "internal/wire",
 	},
 	"backends": {
-		"backends/internal/limiter", "backends/internal/supervise",
+		"backends/internal/catalogcache", "backends/internal/limiter",
+		"backends/internal/supervise",
 		"catalog", "internal/atomicfile", "internal/config", "internal/demo", "internal/lazy",
 		"internal/peer", "internal/protocol", "internal/quota",
 		"internal/transport", "internal/transport/child", "internal/transport/httpclient",
@@ -65,6 +66,8 @@ var allowedImports = map[string][]string{
 	},
 	"internal/demo": {"internal/peer", "internal/protocol", "internal/transport", "internal/wire"},
 	// subjects of backends that do not need its types
+	"backends/internal/catalogcache": {"catalog", "internal/atomicfile", "internal/lazy",
+		"internal/wire"},
 	"backends/internal/limiter":   {},
 	"backends/internal/supervise": {},
 	// configuration, records and logs

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/internal/atomicfile"
 	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/transport/child"
@@ -33,6 +34,7 @@ const (
 	maxContainerRecords = 200
 	maxContainerRecord  = 64 << 10 // bytes of one record
 	recordExpiry        = 30 * 24 * time.Hour
+	tempFileExpiry      = time.Hour // age at which a temporary file counts as abandoned
 	// engineTimeout is the time that the engine has to stop and remove one container.
 	engineTimeout = 10 * time.Second
 	sweepParallel = 4
@@ -161,7 +163,8 @@ func (b *Backend) prepareContainer() (*container, []string) {
 		ct.record = base + ".json"
 		text, err := json.Marshal(ct)
 		if err == nil {
-			err = writeFile(ct.record, append(text, '\n'))
+			err = atomicfile.Write(ct.record, append(text, '\n'),
+				atomicfile.Options{Temp: filepath.Base(base) + ".*.tmp"})
 		}
 		if err != nil {
 			b.log.Warn(

@@ -53,7 +53,7 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 		case !configured && isModernRefusal(err):
 			bc.b.setGeneration(detectedGeneration{})
 			err = retryOtherError{err}
-		case bc.b.cfg.Generation == legacyName && isModernRefusal(err):
+		case bc.b.cfg.Generation == "legacy" && isModernRefusal(err):
 			err = fmt.Errorf("it may speak only %s: remove `era: legacy` (%w)",
 				protocol.Newest().Date, err)
 		}

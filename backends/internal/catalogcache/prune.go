@@ -1,4 +1,4 @@
-package backends
+package catalogcache
 
 import (
 	"cmp"
@@ -15,17 +15,17 @@ import (
 // Limits of the state directory, for all gateways that use it.
 const (
 	// the least recently used files beyond this number are removed
-	maxCacheFiles = 500
-	cacheExpiry   = 90 * 24 * time.Hour // age at which an unused file is removed
+	maxFiles = 500
+	expiry   = 90 * 24 * time.Hour // age at which an unused file is removed
 	// interval at which the modification time of a file in use is updated
 	touchInterval  = 24 * time.Hour
 	tempFileExpiry = time.Hour // age at which a temporary file counts as abandoned
 )
 
-// Names of the cache files and their temporary files; see Backend.cachePath and writeFile.
+// Names of the cache files and their temporary files; see Path and Cache.Save.
 var (
-	cacheFileName = lazy.Regexp(`-[0-9a-f]{12}\.json$`)
-	tempFileName  = lazy.Regexp(`-[0-9a-f]{12}\.[0-9]+\.tmp$`)
+	fileName     = lazy.Regexp(`-[0-9a-f]{12}\.json$`)
+	tempFileName = lazy.Regexp(`-[0-9a-f]{12}\.[0-9]+\.tmp$`)
 )
 
 // prune removes cache files that are too old, or too many, and abandoned temporary files. It is
@@ -48,26 +48,26 @@ func prune(dir string, now time.Time) {
 			if age > tempFileExpiry {
 				_ = os.Remove(filepath.Join(dir, e.Name()))
 			}
-		case cacheFileName().MatchString(e.Name()) && age > cacheExpiry:
-			removeCacheFile(filepath.Join(dir, e.Name()))
-		case cacheFileName().MatchString(e.Name()):
+		case fileName().MatchString(e.Name()) && age > expiry:
+			removeFile(filepath.Join(dir, e.Name()))
+		case fileName().MatchString(e.Name()):
 			kept = append(kept, info)
 		}
 	}
-	if len(kept) <= maxCacheFiles {
+	if len(kept) <= maxFiles {
 		return
 	}
 	slices.SortFunc(kept, func(a, b fs.FileInfo) int {
 		return cmp.Or(a.ModTime().Compare(b.ModTime()), cmp.Compare(a.Name(), b.Name()))
 	})
-	for _, info := range kept[:len(kept)-maxCacheFiles] {
-		removeCacheFile(filepath.Join(dir, info.Name()))
+	for _, info := range kept[:len(kept)-maxFiles] {
+		removeFile(filepath.Join(dir, info.Name()))
 	}
 }
 
-// removeCacheFile removes a file that has the name of a cache file if its content also looks like
+// removeFile removes a file that has the name of a cache file if its content also looks like
 // one: the directory may contain other files. An empty file counts as a damaged cache file.
-func removeCacheFile(path string) {
+func removeFile(path string) {
 	f, err := os.Open(path)
 	if err != nil {
 		return
@@ -81,9 +81,9 @@ func removeCacheFile(path string) {
 	}
 }
 
-// touchCacheFile records that a file is used, and removes the access of other users to it. It
+// touch records that a file is used, and removes the access of other users to it. It
 // ignores anything but a regular file.
-func touchCacheFile(path string, info fs.FileInfo) {
+func touch(path string, info fs.FileInfo) {
 	if !info.Mode().IsRegular() {
 		return
 	}

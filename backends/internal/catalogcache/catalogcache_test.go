@@ -1,8 +1,9 @@
-package backends
+package catalogcache
 
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,41 @@ func fileNames(t *testing.T, dir string) (all []string) {
 		all = append(all, e.Name())
 	}
 	return all
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	path := Path(filepath.Join(t.TempDir(), "new"), "b", "0123456789ab")
+	cache := Cache{Path: path, MaxSize: 1 << 20, Log: slog.New(slog.DiscardHandler)}
+	if _, ok := cache.Load(); ok {
+		t.Error("loaded a missing file")
+	}
+	cache.Touch() // does nothing
+	saved := Content{Instructions: "i", Unprobeable: true}
+	saved.Raw[catalog.Tools] = []byte(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
+	if !cache.Save(saved) {
+		t.Fatal("not saved")
+	}
+	c, ok := cache.Load()
+	if !ok || c.Instructions != "i" || string(c.Capabilities) != "{}" || !c.Unprobeable ||
+		!bytes.Equal(c.Raw[catalog.Tools], saved.Raw[catalog.Tools]) ||
+		len(c.Items[catalog.Tools]) != 1 || IsComplete(c.Raw) {
+		t.Errorf("loaded %+v, %t", c, ok)
+	}
+	month := time.Now().Add(-30 * 24 * time.Hour)
+	if err := os.Chtimes(path, month, month); err != nil {
+		t.Fatal(err)
+	}
+	cache.Touch()
+	if info, err := os.Stat(path); err != nil || time.Since(info.ModTime()) > time.Hour {
+		t.Errorf("last use: %v, %v", info.ModTime(), err)
+	}
+	cache.MaxSize = 10
+	if _, ok := cache.Load(); ok {
+		t.Error("loaded a file that is too large")
+	}
+	if (Cache{}).Save(saved) {
+		t.Error("saved without a file")
+	}
 }
 
 func TestPrune_OldFiles(t *testing.T) {
@@ -66,7 +102,7 @@ func TestPrune_OldFiles(t *testing.T) {
 func TestPrune_TooManyFiles(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
-	for i := range maxCacheFiles + 7 {
+	for i := range maxFiles + 7 {
 		path := filepath.Join(dir, fmt.Sprintf("b%03d-0123456789ab.json", i))
 		if err := os.WriteFile(path, []byte(`{"version":3}`), 0o600); err != nil {
 			t.Fatal(err)
@@ -77,7 +113,7 @@ func TestPrune_TooManyFiles(t *testing.T) {
 		}
 	}
 	prune(dir, now)
-	if got := fileNames(t, dir); len(got) != maxCacheFiles ||
+	if got := fileNames(t, dir); len(got) != maxFiles ||
 		got[len(got)-1] != "b499-0123456789ab.json" {
 		t.Errorf("%d files are left, the last is %s", len(got), got[len(got)-1])
 	}
@@ -95,21 +131,21 @@ func FuzzCatalogCache(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := parseCache(text)
+		c, err := parse(text)
 		if err != nil {
 			return
 		}
-		again, err := parseCache(c.encode())
+		again, err := parse(c.encode())
 		if err != nil {
 			t.Fatalf("the cache written again is refused: %v\n%q\n%q", err, text, c.encode())
 		}
-		if again.instructions != c.instructions ||
-			!bytes.Equal(again.capabilities, c.capabilities) || again.unprobeable != c.unprobeable {
+		if again.Instructions != c.Instructions ||
+			!bytes.Equal(again.Capabilities, c.Capabilities) || again.Unprobeable != c.Unprobeable {
 			t.Errorf("%q\nbecomes %q", text, c.encode())
 		}
 		for k := range catalog.Kind(catalog.NumKinds) {
-			if !bytes.Equal(again.raw[k], c.raw[k]) || len(again.items[k]) != len(c.items[k]) {
-				t.Errorf("%s: %q becomes %q", k.ResultMember(), c.raw[k], again.raw[k])
+			if !bytes.Equal(again.Raw[k], c.Raw[k]) || len(again.Items[k]) != len(c.Items[k]) {
+				t.Errorf("%s: %q becomes %q", k.ResultMember(), c.Raw[k], again.Raw[k])
 			}
 		}
 	})
