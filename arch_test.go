@@ -57,9 +57,9 @@ var allowedImports = map[string][]string{
 		"internal/transport/child", "internal/wire",
 	},
 	"backends": {
-		"backends/internal/catalogcache", "backends/internal/limiter",
-		"backends/internal/supervise",
-		"catalog", "internal/atomicfile", "internal/config", "internal/demo", "internal/lazy",
+		"backends/internal/catalogcache", "backends/internal/containers",
+		"backends/internal/limiter", "backends/internal/supervise",
+		"catalog", "internal/config", "internal/demo",
 		"internal/peer", "internal/protocol", "internal/quota",
 		"internal/transport", "internal/transport/child", "internal/transport/httpclient",
 		"internal/wire",
@@ -68,6 +68,8 @@ var allowedImports = map[string][]string{
 	// subjects of backends that do not need its types
 	"backends/internal/catalogcache": {"catalog", "internal/atomicfile", "internal/lazy",
 		"internal/wire"},
+	"backends/internal/containers": {"internal/atomicfile", "internal/lazy",
+		"internal/transport", "internal/transport/child", "internal/wire"},
 	"backends/internal/limiter":   {},
 	"backends/internal/supervise": {},
 	// configuration, records and logs
@@ -168,7 +170,8 @@ var allowedTestModules = map[string][]string{
 var allowedStd = map[string][]string{
 	"encoding/gob": {},
 	"encoding/json": {
-		"backends", "catalog", "cmd/gateway", "gateway", "gateway/internal/mrtr", "internal/audit", "internal/config",
+		"backends", "backends/internal/containers", "catalog", "cmd/gateway", "gateway",
+		"gateway/internal/mrtr", "internal/audit", "internal/config",
 		"internal/config/internal/node",
 		"internal/demo", "internal/logging", "internal/reload", "internal/secrets", "internal/wire",
 	},

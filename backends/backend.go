@@ -259,7 +259,7 @@ func (b *Backend) endSession(session string) {
 
 // Status returns the status of the backend.
 func (b *Backend) Status() Status {
-	lazy, warning := b.needsNoStart(), b.containerWarning()
+	lazy, warning := b.needsNoStart(), b.set.containers.Warning(b.containerBackend())
 	b.mu.Lock()
 	s := b.status
 	s.ContainerWarning = warning

@@ -64,7 +64,7 @@ func (b *Backend) dial(mode dialMode) (transport.Conn, error) {
 	if b.shared.lastStartFailed() {
 		level = min(level, slog.LevelDebug) // repeated starts mostly repeat the output
 	}
-	container, args := b.prepareContainer()
+	container, args := b.set.containers.Prepare(b.containerBackend())
 	child, err := child.Start(child.Command{
 		Path: c.Command, Args: args, Dir: c.Cwd, Limit: b.set.MaxMessage, Quota: b.receiveQuota,
 		Env:          b.env(),
@@ -77,14 +77,13 @@ func (b *Backend) dial(mode dialMode) (transport.Conn, error) {
 	})
 	switch {
 	case err != nil && container != nil:
-		container.removeFiles()
+		container.RemoveFiles()
 		fallthrough
 	case err != nil:
 		return nil, fmt.Errorf("start: %w", err)
 	case container != nil:
 		b.logStart(child.Pid(), args)
-		return &containerConn{Conn: child,
-			stop: func(grace string) { container.stopAndLog(b, grace) }}, nil
+		return container.Conn(child, b.containerBackend()), nil
 	}
 	b.logStart(child.Pid(), args)
 	return child, nil

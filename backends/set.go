@@ -42,6 +42,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"golang.org/x/sync/errgroup"
 
+	"mcpgateway/backends/internal/containers"
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
@@ -99,10 +100,9 @@ type Set struct {
 
 	workers    workers
 	startSlots supervise.StartSlots
-	// closed at the end of sweepContainers
-	containersSwept chan struct{}
-	life            context.Context // done when the context of Run is done
-	cancelLife      context.CancelCauseFunc
+	containers *containers.Records
+	life       context.Context // done when the context of Run is done
+	cancelLife context.CancelCauseFunc
 
 	applying chan struct{} // capacity 1: one Apply at a time
 	changes  atomic.Int64  // number of changes to publish so far
@@ -129,13 +129,14 @@ func New(o Options) *Set {
 		o.Mask = func(text string) string { return text }
 	}
 	s := &Set{
-		Options:         o,
-		started:         make(chan struct{}),
-		containersSwept: make(chan struct{}),
-		applying:        make(chan struct{}, 1),
-		loggedNames:     make(map[loggedName]bool),
-		clientInfo:      wire.Encode(o.ClientInfo),
-		lastSnapshot:    catalog.FromAssignments(o.NameOwners),
+		Options: o,
+		started: make(chan struct{}),
+		containers: containers.New(containers.Options{StateDir: o.StateDir, Owner: o.ProcessID,
+			HasExited: o.HasExited, Log: o.Log}),
+		applying:     make(chan struct{}, 1),
+		loggedNames:  make(map[loggedName]bool),
+		clientInfo:   wire.Encode(o.ClientInfo),
+		lastSnapshot: catalog.FromAssignments(o.NameOwners),
 	}
 	if o.StartParallel > 0 {
 		s.startSlots = make(supervise.StartSlots, o.StartParallel)
@@ -183,7 +184,7 @@ func (s *Set) launch() *time.Timer {
 	s.waitTimer = wait
 	s.mu.Unlock()
 	if !s.goWorker(s.sweepContainers) {
-		close(s.containersSwept)
+		s.containers.SkipSweep()
 	}
 	for _, b := range t.all {
 		b.start()

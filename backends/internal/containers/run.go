@@ -1,4 +1,4 @@
-package backends
+package containers
 
 import (
 	"path/filepath"

@@ -1,19 +1,16 @@
 //go:build unix
 
-package backends
+package containers
 
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"mcpgateway/internal/config"
 )
 
 // Only records of gateways that have ended are used. Records that are damaged or too large are
@@ -23,7 +20,7 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 	now := time.Now()
 	write := func(t *testing.T, dir, name, engine, owner string) string {
 		t.Helper()
-		text, err := json.Marshal(container{
+		text, err := json.Marshal(Container{
 			Version: recordVersion, Engine: strings.Fields(engine), CIDFile: "/c",
 			Owner: json.RawMessage(fmt.Sprintf("%q", owner)),
 		})
@@ -49,7 +46,7 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 		"F-PROC-1 damaged": {"docker", "over",
 			func(p string) error { return os.Truncate(p, 10) }, false, false},
 		"F-PROC-1 too large": {"docker", "over",
-			func(p string) error { return os.Truncate(p, maxContainerRecord+1) }, false, false},
+			func(p string) error { return os.Truncate(p, maxRecord+1) }, false, false},
 		"F-PROC-1 too old": {"docker", "over",
 			func(p string) error { return os.Chtimes(p, now, now.Add(-recordExpiry-time.Hour)) },
 			false, false},
@@ -75,13 +72,13 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 	}
 	t.Run("F-PROC-1 too many", func(t *testing.T) {
 		dir := t.TempDir()
-		for i := range maxContainerRecords + 5 {
+		for i := range maxRecords + 5 {
 			write(t, dir, fmt.Sprintf("%d.json", i), "docker", "over")
 		}
-		if left := orphanedContainers(dir, over, now); len(left) != maxContainerRecords {
+		if left := orphanedContainers(dir, over, now); len(left) != maxRecords {
 			t.Errorf("left: %d", len(left))
 		}
-		if entries, err := os.ReadDir(dir); err != nil || len(entries) != maxContainerRecords {
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != maxRecords {
 			t.Errorf("kept: %d, %v", len(entries), err)
 		}
 	})
@@ -98,7 +95,7 @@ func TestContainerFileIsRegular(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, large, dir} {
-		ct := &container{Engine: []string{"docker"}, CIDFile: path}
+		ct := &Container{Engine: []string{"docker"}, CIDFile: path}
 		if err := ct.stop(t.Context(), nil, "0"); err == nil {
 			t.Errorf("%s was read", path)
 		}
@@ -109,14 +106,13 @@ func TestContainerFileIsRegular(t *testing.T) {
 // other file. The engine of a record must be the engine of a backend or a name in PATH, and its
 // file must be in the same directory or be the file of a backend.
 func TestUntrustedContainerRecords(t *testing.T) {
-	set := New(Options{Log: slog.New(slog.DiscardHandler), MaxMessage: 1 << 20,
-		Backends: []config.Backend{
-			{Name: "a", Command: "docker", Args: []string{"-H", "tcp://h", "run", "-i", "x"},
-				Cwd: "/srv", Enabled: true},
-			{Name: "b", Command: "/opt/bin/podman",
-				Args: []string{"run", "-i", "--cidfile", "id", "x"},
-				Cwd:  "/srv", Enabled: true},
-		}})
+	env := func() []string { return nil }
+	all := []Backend{
+		{Name: "a", Command: "docker", Args: []string{"-H", "tcp://h", "run", "-i", "x"},
+			Cwd: "/srv", Env: env},
+		{Name: "b", Command: "/opt/bin/podman",
+			Args: []string{"run", "-i", "--cidfile", "id", "x"}, Cwd: "/srv", Env: env},
+	}
 	for _, c := range []struct {
 		engine, file string
 		want         bool
@@ -137,8 +133,8 @@ func TestUntrustedContainerRecords(t *testing.T) {
 		{"/opt/bin/podman", "/srv/other", false, ""},
 		{"docker", "/srv/id", false, ""},
 	} {
-		ct := &container{Engine: strings.Fields(c.engine), CIDFile: c.file, Dir: "/evil"}
-		if got := ct.isTrusted(set.current().all, "/state"); got != c.want ||
+		ct := &Container{Engine: strings.Fields(c.engine), CIDFile: c.file, Dir: "/evil"}
+		if got := ct.isTrusted(all, "/state"); got != c.want ||
 			got && ct.Dir != c.dir {
 			t.Errorf("%s %s: %t in %q, want %t in %q", c.engine, c.file, got, ct.Dir, c.want, c.dir)
 		}
