@@ -58,7 +58,8 @@ var allowedImports = map[string][]string{
 	},
 	"backends": {
 		"backends/internal/catalogcache", "backends/internal/containers",
-		"backends/internal/limiter", "backends/internal/supervise",
+		"backends/internal/limiter", "backends/internal/loglimit",
+		"backends/internal/supervise",
 		"catalog", "internal/config", "internal/demo",
 		"internal/peer", "internal/protocol", "internal/quota",
 		"internal/transport", "internal/transport/child", "internal/transport/httpclient",
@@ -71,6 +72,7 @@ var allowedImports = map[string][]string{
 	"backends/internal/containers": {"internal/atomicfile", "internal/lazy",
 		"internal/transport", "internal/transport/child", "internal/wire"},
 	"backends/internal/limiter":   {},
+	"backends/internal/loglimit":  {},
 	"backends/internal/supervise": {},
 	// configuration, records and logs
 	"internal/config": {
@@ -148,7 +150,7 @@ var allowedModules = map[string][]string{
 	"golang.org/x/sys": {"cmd/gateway", "integration/bench", "internal/procgroup",
 		"internal/transport"},
 	"golang.org/x/term":  {"cmd/gateway", "internal/reload"},
-	"golang.org/x/time":  {"backends"},
+	"golang.org/x/time":  {"backends/internal/loglimit"},
 	"golang.org/x/tools": {"internal/mcptest"},
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/backends/internal/loglimit"
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
@@ -136,7 +137,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 	b.filters.Store(&filters)
 	b.life, b.kill = context.WithCancelCause(s.life)
 	b.serving, b.stopServing = context.WithCancel(b.life)
-	b.outputLog = rateLimited(b.log)
+	b.outputLog = loglimit.New(b.log)
 	b.shared = newBackendConn(b, "")
 	b.limiter = newCallLimiter(c, func(q queuedCall) { b.conn(q.call.SessionID, false).send(q) })
 	return b

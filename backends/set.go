@@ -18,8 +18,8 @@
 // refuses to guess the session of a message that a backend initiates: see
 // inboundHandler.originSession.
 //
-// Lock order; the mutexes of limiter.Limiter, workers, logLimiter, responseGroup and clientSessions
-// are innermost. Backend.mu and backendConn.mu are never held together:
+// Lock order; the mutexes of limiter.Limiter, workers, responseGroup and clientSessions are
+// innermost. Backend.mu and backendConn.mu are never held together:
 //
 //	Set.applying → all others
 //	Set.mu → Backend.mu → clientSessions.mu, workers.mu

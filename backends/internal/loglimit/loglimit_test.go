@@ -1,4 +1,4 @@
-package backends
+package loglimit
 
 import (
 	"strings"
@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/catalog"
 	"mcpgateway/internal/mcptest"
 )
 
@@ -15,8 +14,8 @@ import (
 func TestBackendOutputIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := mcptest.NewLog()
-		limited, other := rateLimited(logger.With("backend", "a")),
-			rateLimited(logger.With("backend", "b"))
+		limited, other := New(logger.With("backend", "a")),
+			New(logger.With("backend", "b"))
 		own := limited.With("session", "one")
 		for range 5000 {
 			limited.Info("x")
@@ -61,7 +60,7 @@ func TestBackendOutputIsRateLimited(t *testing.T) {
 func TestBackendOutputIsBoundedInBytes_F_LOG_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := mcptest.NewLog()
-		limited := rateLimited(logger.With("backend", "a"))
+		limited := New(logger.With("backend", "a"))
 		line := "stderr: " + strings.Repeat("x", 8<<10)
 		size := func() (n int) {
 			for _, line := range log.Lines("") {
@@ -89,28 +88,6 @@ func TestBackendOutputIsBoundedInBytes_F_LOG_1(t *testing.T) {
 		}
 		if n := len(log.Lines("stderr: ")) - before; n != 20 {
 			t.Errorf("%d of 20 records are logged after three quiet hours", n)
-		}
-	})
-}
-
-// F-LOG-1: repeated failures of a list are logged at once, then at doubling intervals, with their
-// number.
-func TestFailingListIsLoggedRarely_F_LOG_1(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &Backend{}
-		reports, sum := 0, 0
-		for range 24 * 3600 {
-			if n, log := b.countListFailure(catalog.Tools); log {
-				reports++
-				sum += n
-			}
-			time.Sleep(time.Second)
-		}
-		if reports < 24 || reports > 32 || sum < 23*3600 {
-			t.Errorf("%d records for %d failures in a day", reports, sum)
-		}
-		if n, log := b.countListFailure(catalog.Prompts); n != 1 || !log {
-			t.Errorf("the first failure of another list: %d, %v", n, log)
 		}
 	})
 }

@@ -1,4 +1,5 @@
-package backends
+// Package loglimit limits the log records that the output of a backend causes.
+package loglimit
 
 import (
 	"context"
@@ -24,9 +25,7 @@ const (
 	longestReportPause = time.Hour
 )
 
-// A rateLimitedHandler limits the log records about one backend that may be frequent, such as those
-// about lines on stderr, malformed messages and issues. Events such as the end of the backend go to
-// another logger (Backend.log), and are never dropped.
+// A rateLimitedHandler limits the records of the loggers that are derived from one logger of New.
 type rateLimitedHandler struct {
 	slog.Handler
 	*logLimiter
@@ -45,8 +44,10 @@ type logLimiter struct {
 	pause        time.Duration // before the latest report, or before the scheduled one
 }
 
-// rateLimited returns a logger for the frequent records about a backend: see rateLimitedHandler.
-func rateLimited(log *slog.Logger) *slog.Logger {
+// New returns a logger for the records about one backend that may be frequent, such as those about
+// lines on stderr, malformed messages and issues. Events such as the end of the backend go to
+// another logger, and are never dropped. The numbers of dropped records are reported to log.
+func New(log *slog.Logger) *slog.Logger {
 	return slog.New(rateLimitedHandler{log.Handler(), &logLimiter{
 		records:  rate.NewLimiter(recordsPerSecond, recordBurst),
 		volume:   rate.NewLimiter(rate.Limit(float64(bytesPerHour)/time.Hour.Seconds()), byteBurst),
