@@ -11,6 +11,7 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
@@ -168,15 +169,15 @@ func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 // callOutcome makes a call, and may cancel it at once. It returns the outcome, or an error if the
 // outcome is wrong.
 func (h *harness) callOutcome(session, name string, cancel bool) (string, error) {
-	w := make(peer.ResponseChan, 2)
-	pending := &peer.Call{Handler: w, SessionID: session}
-	h.Send(name, wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), pending)
+	w := make(backends.ResponseChan, 2)
+	pending := h.SendCall(name, session,
+		wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), w)
 	if cancel {
-		h.Cancel(name, pending, nil)
+		pending.Cancel(nil)
 	}
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
-	var a peer.Response
+	var a contract.BackendResponse
 	select {
 	case a = <-w:
 	case <-limit.C:
@@ -185,10 +186,10 @@ func (h *harness) callOutcome(session, name string, cancel bool) (string, error)
 	switch {
 	case len(w) > 0:
 		return "twice", fmt.Errorf("a call to %s ended twice", name)
-	case a.Err == nil && string(a.Part(wire.PartResult)) == `{"by":"`+name+`"}`:
+	case a.Err == nil && string(a.Message.Part(wire.PartResult)) == `{"by":"`+name+`"}`:
 		return "ok", nil
 	case a.Err == nil:
-		return "wrong", fmt.Errorf("%s got the response %s", name, a.Raw())
+		return "wrong", fmt.Errorf("%s got the response %s", name, a.Message.Raw())
 	case cancel && errors.Is(a.Err, peer.ErrCancelled):
 		return "cancelled", nil
 	case name == "passing" && strings.HasSuffix(a.Err.Error(), "the configuration"),

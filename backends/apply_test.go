@@ -103,7 +103,7 @@ func TestApply_BeforeStart(t *testing.T) {
 			t.Errorf("Apply took %v", took)
 		}
 		gone.want(t, removed)
-		h.Cancel("a", pending, nil)
+		pending.Cancel(nil)
 		back.want(t, "cancelled")
 		early.want(t, "")
 		h.Start()

@@ -139,7 +139,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 	b.serving, b.stopServing = context.WithCancel(b.life)
 	b.outputLog = loglimit.New(b.log)
 	b.shared = newBackendConn(b, "")
-	b.limiter = newCallLimiter(c, func(q queuedCall) { b.conn(q.call.SessionID, false).send(q) })
+	b.limiter = newCallLimiter(c, b.send)
 	return b
 }
 
@@ -247,7 +247,7 @@ func (b *Backend) sessionFollowsClient(session string) bool {
 // endSession closes the session's connection, fails the session's calls that wait for a slot and
 // its queued subscribe calls, and removes its subscriptions.
 func (b *Backend) endSession(session string) {
-	b.limiter.endSession(session)
+	failAll(b.limiter.slots.RemoveSession(session), notSent("%w", errSessionOver))
 	b.mu.Lock()
 	bc := b.perSession[session]
 	delete(b.perSession, session)

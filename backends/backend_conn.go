@@ -12,7 +12,6 @@ import (
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
-	"mcpgateway/internal/wire"
 )
 
 // A backendConn is a logical connection to a backend. It reconnects: it has at most one network
@@ -46,16 +45,17 @@ type backendConn struct {
 	server    serverInfo // server of the current connection, known from its handshake
 	// client capabilities that were sent in the handshake with a legacy backend
 	declaredCapabilities []byte
-	disconnectedPeer     *peer.Peer   // the last peer whose connection ended
-	loggedReason         string       // reason for the last end of the connection, as logged
-	queued               []queuedCall // calls that wait for peer
-	sentLevel            string       // log level that was sent to the backend
+	disconnectedPeer     *peer.Peer    // the last peer whose connection ended
+	loggedReason         string        // reason for the last end of the connection, as logged
+	queued               []*queuedCall // calls that wait for peer
+	queue                callQueue     // queued, retryQueue and pendingSubscribes
+	sentLevel            string        // log level that was sent to the backend
 	subs                 subscriptions
 
 	// For a modern backend:
-	retryQueue        []queuedCall // calls to be sent once more
-	needsRediscovery  bool         // the information in server may be outdated
-	pendingSubscribes []queuedCall // subscribe calls that wait for an acknowledged listen
+	retryQueue        []*queuedCall // calls to be sent once more
+	needsRediscovery  bool          // the information in server may be outdated
+	pendingSubscribes []*queuedCall // subscribe calls that wait for an acknowledged listen
 	// the current subscriptions/listen, nil if there is none
 	listen        *listenStream
 	openingListen *listenStream // listen that is not acknowledged yet; nil = none
@@ -83,6 +83,7 @@ func newBackendConn(b *Backend, session string) *backendConn {
 		wakeup: make(chan struct{}, 1), retrySooner: make(chan struct{}, 1),
 		reopen: make(chan struct{}, 1),
 	}
+	bc.queue.remove = bc.removeQueued
 	if session != "" {
 		bc.log, bc.outputLog = b.log.With("session", session), b.outputLog.With("session", session)
 	}
@@ -204,7 +205,7 @@ func (bc *backendConn) markFailed(err error) {
 	if bc.sup.ReachedReady() {
 		why = notSent("%w", bc.sup.RejectError(now))
 	}
-	var dropped []queuedCall
+	var dropped []*queuedCall
 	if bc.sup.Disposition(now) == supervise.RejectCall {
 		dropped, bc.queued = bc.queued, nil
 	}
@@ -217,7 +218,7 @@ func (bc *backendConn) markFailed(err error) {
 func (bc *backendConn) markStopped(why error) {
 	bc.mu.Lock()
 	bc.sup.Stop(why)
-	var dropped []queuedCall
+	var dropped []*queuedCall
 	dropped, bc.queued = bc.queued, nil
 	bc.mu.Unlock()
 	bc.failCalls(dropped, notSent("it did not start: %w", why))
@@ -225,10 +226,8 @@ func (bc *backendConn) markStopped(why error) {
 
 // failCalls fails calls that were queued. If bc is the shared connection, the backend then counts
 // as settled.
-func (bc *backendConn) failCalls(dropped []queuedCall, why error) {
-	for _, q := range dropped {
-		q.call.Handler.OnResponse(wire.Message{}, why)
-	}
+func (bc *backendConn) failCalls(dropped []*queuedCall, why error) {
+	failAll(dropped, why)
 	if !bc.isPerSession() {
 		bc.b.settle(true, nil)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/peer"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -277,9 +277,9 @@ type errRecorder struct {
 	err error
 }
 
-func (a *errRecorder) OnResponse(m wire.Message, err error) {
-	a.err = err
-	a.callRecorder.OnResponse(m, err)
+func (a *errRecorder) OnResponse(r contract.BackendResponse) {
+	a.err = r.Err
+	a.callRecorder.OnResponse(r)
 }
 
 // CONC-04: a call that may have run is not sent again. Its error reports that it may have run.
@@ -295,8 +295,8 @@ func TestCONC04_NoRetryOfCallThatMayHaveRun(t *testing.T) {
 				p := h.nextProcess("a")
 				p.ServeStartup("t")
 				call := &errRecorder{}
-				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)),
-					&peer.Call{Handler: call, SessionID: "one"})
+				h.SendCall("a", "one", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)),
+					call)
 				if own {
 					p = h.nextProcess("a")
 					p.ServeHandshake("")

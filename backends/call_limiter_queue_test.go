@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/internal/peer"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/wire"
 )
 
@@ -127,7 +127,7 @@ type stackDepth struct {
 	depth *int
 }
 
-func (s *stackDepth) OnResponse(m wire.Message, err error) {
+func (s *stackDepth) OnResponse(contract.BackendResponse) {
 	*s.depth = max(*s.depth, runtime.Callers(0, make([]uintptr, 1000)))
 }
 
@@ -140,8 +140,8 @@ func TestLimiter_FailsLongQueueWithoutRecursion(t *testing.T) {
 		h.callTool("one", "at")
 		deepest := 0
 		for range 999 {
-			h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
-				&peer.Call{Handler: &stackDepth{depth: &deepest}})
+			h.SendCall("a", "", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
+				&stackDepth{depth: &deepest})
 		}
 		last, _ := h.callTool("two", "last")
 		h.breakDial("a", errors.New("no such file"))

@@ -13,8 +13,8 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -27,10 +27,9 @@ func withMaxInFlight(most int, wait time.Duration) backends.Options {
 }
 
 // callTool sends a session's tools/call to the backend a.
-func (h *harness) callTool(session, tool string) (*callRecorder, *peer.Call) {
+func (h *harness) callTool(session, tool string) (*callRecorder, contract.BackendCall) {
 	c := &callRecorder{}
-	p := &peer.Call{Handler: c, SessionID: session}
-	h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"`+tool+`"}`)), p)
+	p := h.SendCall("a", session, wire.NewRequest("0", "tools/call", []byte(`{"name":"`+tool+`"}`)), c)
 	return c, p
 }
 
@@ -84,9 +83,9 @@ func TestLimiter_QueueWaitExpires(t *testing.T) {
 			for range most {
 				h.callTool("one", "t")
 			}
-			late := make(peer.ResponseChan, 1)
-			h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"late"}`)),
-				&peer.Call{Handler: late})
+			late := make(backends.ResponseChan, 1)
+			h.SendCall("a", "", wire.NewRequest("0", "tools/call", []byte(`{"name":"late"}`)),
+				late)
 			time.Sleep(30*time.Second - 1)
 			if len(late) > 0 {
 				t.Fatal("the call is refused early")
@@ -94,7 +93,7 @@ func TestLimiter_QueueWaitExpires(t *testing.T) {
 			time.Sleep(time.Nanosecond)
 			lost, _ := errors.AsType[*transport.CallLostError]((<-late).Err)
 			if want := words +
-				" (max_in_flight), and this one's turn did not come within 30s (queue_wait)"; lost == nil || lost.MayHaveRun || !errors.Is(lost, peer.ErrQueueFull) ||
+				" (max_in_flight), and this one's turn did not come within 30s (queue_wait)"; lost == nil || lost.MayHaveRun || !errors.Is(lost, contract.ErrQueueFull) ||
 				lost.Error() != want {
 				t.Errorf("ended with %v, want %s", lost, want)
 			}
@@ -134,13 +133,13 @@ type chainedCalls struct {
 	left int
 }
 
-func (a *chainedCalls) OnResponse(m wire.Message, err error) {
-	if a.left--; err == nil && a.left > 0 {
-		a.h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
-			&peer.Call{Handler: a})
+func (a *chainedCalls) OnResponse(r contract.BackendResponse) {
+	if a.left--; r.Err == nil && a.left > 0 {
+		a.h.SendCall("a", "", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
+			a)
 		return
 	}
-	a.callRecorder.OnResponse(m, err)
+	a.callRecorder.OnResponse(r)
 }
 
 func TestLimiter_SlotIsReleasedBeforeResponse(t *testing.T) {
@@ -148,8 +147,8 @@ func TestLimiter_SlotIsReleasedBeforeResponse(t *testing.T) {
 		p := h.nextProcess("a")
 		p.ServeStartup("t")
 		a := &chainedCalls{h: h, left: 3}
-		h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
-			&peer.Call{Handler: a})
+		h.SendCall("a", "", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
+			a)
 		for range 3 {
 			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
 		}
@@ -164,12 +163,12 @@ func TestLimiter_CancelQueuedCall(t *testing.T) {
 		_, at := h.callTool("one", "at")
 		first, one := h.callTool("one", "first")
 		second, _ := h.callTool("one", "second")
-		h.Cancel("a", one, nil)
-		h.Cancel("a", one, nil)
+		one.Cancel(nil)
+		one.Cancel(nil)
 		first.want(t, "cancelled")
 		second.want(t, "")
 		wantToolCalls(t, p, "at")
-		h.Cancel("a", at, nil) // which releases its slot
+		at.Cancel(nil) // which releases its slot
 		wantToolCalls(t, p, "second")
 		time.Sleep(time.Hour)
 		second.want(t, "")
@@ -186,12 +185,12 @@ func TestLimiter_CallTimeoutStartsWithSlot(t *testing.T) {
 		first, _ := h.callTool("one", "first")
 		second, _ := h.callTool("one", "second")
 		time.Sleep(10 * time.Second)
-		first.want(t, "no answer in time")
+		first.want(t, "no answer within 10s")
 		wantToolCalls(t, p, "first", "second")
 		time.Sleep(10*time.Second - 1)
 		second.want(t, "")
 		time.Sleep(time.Nanosecond)
-		second.want(t, "no answer in time")
+		second.want(t, "no answer within 10s")
 		h.callTool("one", "third")
 		wantToolCalls(t, p, "third")
 	})
@@ -226,9 +225,10 @@ func TestLimiter_CallsQueuedForStartHoldSlots(t *testing.T) {
 // Each kind of end of the calls that hold all slots releases the slots, once.
 func TestLimiter_EveryEndReleasesSlot(t *testing.T) {
 	const most = 3
-	type ends func(h *harness, p *mcptest.Peer, calls []*peer.Call, ids []wire.ID) *mcptest.Peer
+	type ends func(h *harness, p *mcptest.Peer, calls []contract.BackendCall,
+		ids []wire.ID) *mcptest.Peer
 	for name, end := range map[string]ends{
-		"responses": func(_ *harness, p *mcptest.Peer, _ []*peer.Call,
+		"responses": func(_ *harness, p *mcptest.Peer, _ []contract.BackendCall,
 			ids []wire.ID) *mcptest.Peer {
 			for _, id := range ids {
 				p.SendResult(id, "{}")
@@ -236,26 +236,28 @@ func TestLimiter_EveryEndReleasesSlot(t *testing.T) {
 			}
 			return p
 		},
-		"cancellations": func(h *harness, p *mcptest.Peer, calls []*peer.Call,
+		"cancellations": func(h *harness, p *mcptest.Peer, calls []contract.BackendCall,
 			ids []wire.ID) *mcptest.Peer {
 			for i, c := range calls {
-				h.Cancel("a", c, nil)
-				h.Cancel("a", c, nil)
+				c.Cancel(nil)
+				c.Cancel(nil)
 				p.SendResult(ids[i], "{}")
 			}
 			return p
 		},
-		"timeouts": func(_ *harness, p *mcptest.Peer, _ []*peer.Call, _ []wire.ID) *mcptest.Peer {
+		"timeouts": func(_ *harness, p *mcptest.Peer, _ []contract.BackendCall,
+			_ []wire.ID) *mcptest.Peer {
 			time.Sleep(time.Minute)
 			return p
 		},
-		"death": func(h *harness, p *mcptest.Peer, _ []*peer.Call, _ []wire.ID) *mcptest.Peer {
+		"death": func(h *harness, p *mcptest.Peer, _ []contract.BackendCall,
+			_ []wire.ID) *mcptest.Peer {
 			p.Exit("exit 1", "")
 			p = h.nextProcess("a")
 			p.ServeStartup("t")
 			return p
 		},
-		"a failed start": func(h *harness, p *mcptest.Peer, calls []*peer.Call,
+		"a failed start": func(h *harness, p *mcptest.Peer, calls []contract.BackendCall,
 			_ []wire.ID) *mcptest.Peer {
 			p.Exit("exit 1", "")
 			synctest.Wait()
@@ -274,7 +276,7 @@ func TestLimiter_EveryEndReleasesSlot(t *testing.T) {
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
 				p.ServeStartup("t")
-				var calls []*peer.Call
+				var calls []contract.BackendCall
 				for range most {
 					_, c := h.callTool("one", "t")
 					calls = append(calls, c)
@@ -348,12 +350,11 @@ func TestLimiter_RequestsWithoutSlot(t *testing.T) {
 		h.callTool("one", "at")
 		p.WantRequest("tools/call")
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
-			h.Send("a", wire.NewRequest("0", method, []byte(`{"taskId":"x"}`)),
-				&peer.Call{Handler: &callRecorder{}, SessionID: "one"})
+			h.SendCall("a", "one", wire.NewRequest("0", method, []byte(`{"taskId":"x"}`)),
+				&callRecorder{})
 			p.WantRequest(method)
 		}
-		h.Subscribe("a", "u", true, wire.NewRequest("0", "resources/subscribe",
-			[]byte(`{"uri":"u"}`)), &peer.Call{Handler: &callRecorder{}, SessionID: "one"})
+		h.subscribe("one", "a", "u", true)
 		p.WantRequest("resources/subscribe")
 		h.SetLevel("one", "debug", func() {})
 		p.WantRequest("logging/setLevel")
@@ -391,7 +392,7 @@ func TestLimiter_Race(t *testing.T) {
 				if dice.IntN(3) == 0 {
 					go func() {
 						time.Sleep(time.Duration(i%7) * 30 * time.Millisecond)
-						h.Cancel("a", p, nil)
+						p.Cancel(nil)
 					}()
 				}
 				if dice.IntN(4) == 0 {

@@ -11,7 +11,6 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/wire"
 )
 
@@ -62,8 +61,8 @@ func TestDemoBackend(t *testing.T) {
 			`{"name":"add","arguments":{"a":-1e308,"b":-1e308}}`: `"isError":true`,
 		} {
 			c := &callRecorder{}
-			set.Send("demo", wire.NewRequest("0", "tools/call", []byte(params)),
-				&peer.Call{Handler: c})
+			set.SendCall("demo", "", wire.NewRequest("0", "tools/call", []byte(params)),
+				c)
 			synctest.Wait()
 			if len(c.results) != 1 || !strings.Contains(c.results[0], want) {
 				t.Errorf("%s: %q, want %s", params, c.results, want)

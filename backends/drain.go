@@ -5,9 +5,9 @@ import (
 	"errors"
 	"slices"
 
+	"mcpgateway/backends/internal/limiter"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
-	"mcpgateway/internal/protocol"
-	"mcpgateway/internal/wire"
 )
 
 // A backend that is removed from the table is drained. Its connections take no new calls: new and
@@ -57,7 +57,7 @@ func (b *Backend) drain() {
 	}
 	b.mu.Unlock()
 	b.opening.Unlock()
-	var queued []queuedCall
+	var queued []*queuedCall
 	for _, bc := range conns {
 		calls, subscribed := bc.startDraining()
 		queued = append(queued, calls...)
@@ -66,7 +66,7 @@ func (b *Backend) drain() {
 		}
 	}
 	b.stopServing()
-	queued = append(queued, b.limiter.close()...)
+	queued = append(queued, b.limiter.slots.Close()...)
 	for _, q := range queued {
 		b.redirect(q)
 	}
@@ -78,7 +78,7 @@ func (b *Backend) drain() {
 
 // startDraining stops the sending of calls. It returns the queued calls, and the accepted
 // subscriptions of each session.
-func (bc *backendConn) startDraining() ([]queuedCall, map[string][]string) {
+func (bc *backendConn) startDraining() ([]*queuedCall, map[string][]string) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	bc.draining = true
@@ -113,19 +113,16 @@ func (b *Backend) successor() *Backend {
 
 // redirect sends a call for a draining backend to its successor, which is another backend (reroute
 // changes only the connection). If there is no successor, the call fails.
-func (b *Backend) redirect(q queuedCall) {
-	next := b.successor()
-	switch {
-	case next == nil:
-		q.call.Handler.OnResponse(wire.Message{}, b.set.current().whyAbsent(b.cfg.Name))
-	case q.request.Method() == protocol.MethodResourcesUnsubscribe:
-		next.unsubscribe(uriParam(q.request), q.request, q.call)
-	case q.subscribe != nil:
-		next.conn(q.call.SessionID, false).send(queuedCall{request: q.request, call: q.call,
-			subscribe: q.subscribe})
-	default:
-		next.limiter.submit(queuedCall{request: q.request, call: q.call})
+// It loses the slot that it has at the draining backend.
+func (b *Backend) redirect(q *queuedCall) {
+	granted := b.limiter.release(q)
+	q.slot, q.isRetry, q.staysOnConn = new(limiter.Slot), false, false
+	if next := b.successor(); next != nil {
+		next.submit(q)
+	} else {
+		q.fail(b.set.current().whyAbsent(b.cfg.Name))
 	}
+	b.limiter.slots.SendQueued(granted) // the limiter may still have calls
 }
 
 // redirectSubscriptions moves subscriptions of a session to the successor, if there is one.
@@ -186,7 +183,7 @@ func (bc *backendConn) resubscribeLocked() {
 			bc.sendRestoring(ctx, p, subscribeRequests(bc.b.permittedURIs(uris)))
 		}
 		for _, uri := range uris {
-			bc.forwardUpdate(updatedNotification(uri), peer.Origin{})
+			bc.forwardUpdate(updatedNotification(uri), contract.Attribution{})
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -26,13 +26,13 @@ func (h *harness) replace(c config.Backend, others ...config.Backend) *mcptest.P
 	return p
 }
 
-// A progressRecorder is the ResponseHandler of a call with progress.
+// A progressRecorder is the handler of a call with progress.
 type progressRecorder struct {
 	callRecorder
 	progress []string
 }
 
-// OnProgress implements peer.ResponseHandler.
+// OnProgress implements contract.CallHandler.
 func (c *progressRecorder) OnProgress(m wire.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,9 +50,10 @@ func TestCONFIG_09_CallInFlightEndsOnOldBackend(t *testing.T) {
 		b.ServeStartup("u")
 		h.OpenSession("one", nil, false)
 		long := &progressRecorder{}
-		h.Send("a", wire.NewRequest("7", "tools/call",
-			[]byte(`{"name":"t","_meta":{"progressToken":"mine"}}`)),
-			&peer.Call{Handler: long, SessionID: "one", Token: `"mine"`})
+		h.NewCall("a", contract.BackendRequest{
+			Message: wire.NewRequest("7", "tools/call",
+				[]byte(`{"name":"t","_meta":{"progressToken":"mine"}}`)),
+			Session: "one", ProgressToken: `"mine"`}, long).Send()
 		call := a.WantRequest("tools/call")
 		other := h.callFor("one", "b")
 		next := h.replace(withEnv(all[0], "new"), all[1])
@@ -400,7 +401,7 @@ func TestApply_CancelAtDrainingBackend(t *testing.T) {
 		c, pending := h.call("a")
 		call := a.WantRequest("tools/call")
 		<-h.startApply(change()) // the call can be cancelled although a is removed
-		h.Cancel("a", pending, nil)
+		pending.Cancel(nil)
 		c.want(t, "cancelled")
 		m := a.WantNotification("notifications/cancelled")
 		if id, _ := wire.Lookup(m.Part(wire.PartParams),
@@ -422,7 +423,7 @@ func TestApply_CancelRedirectedCall(t *testing.T) {
 		next := h.nextProcess("a")
 		<-done // Apply returns within half a minute
 		c.want(t, "")
-		h.Cancel("a", pending, nil)
+		pending.Cancel(nil)
 		c.want(t, "cancelled")
 		next.ServeStartup("new")
 		next.WantNothing()

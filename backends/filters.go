@@ -6,7 +6,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/peer"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -37,16 +37,16 @@ func (b *Backend) permitsEntry(k catalog.Kind, own string) bool {
 // Requests that name no tool, prompt or resource are permitted. A request that ends something, such
 // as resources/unsubscribe, and a request about a task are also permitted, because the filters
 // permitted the request that created the subscription or the task.
-func (b *Backend) permits(m wire.Message, c *peer.Call) bool {
+func (b *Backend) permits(r *contract.BackendRequest) bool {
 	f := b.filters.Load()
 	if f.Tools.IsZero() && f.Prompts.IsZero() && f.Resources.IsZero() {
 		return true
 	}
-	switch m.Method() {
+	switch m := r.Message; m.Method() {
 	case protocol.MethodToolsCall:
-		return f.Tools.Permits(ownName(m, c))
+		return f.Tools.Permits(ownName(r))
 	case protocol.MethodPromptsGet:
-		return f.Prompts.Permits(ownName(m, c))
+		return f.Prompts.Permits(ownName(r))
 	case protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe:
 		return f.Resources.PermitsURI(uriParam(m))
 	case protocol.MethodCompletionComplete:
@@ -57,9 +57,9 @@ func (b *Backend) permits(m wire.Message, c *peer.Call) bool {
 
 // Permits reports whether a request may be sent to a backend: the backend is in the current
 // configuration, and its filters permit the request.
-func (s *Set) Permits(backend string, m wire.Message, c *peer.Call) bool {
+func (s *Set) Permits(backend string, r contract.BackendRequest) bool {
 	b, ok := s.current().byName[backend]
-	return ok && b.permits(m, c)
+	return ok && b.permits(&r)
 }
 
 // SharesProcess reports whether a session may share a process of a backend with other clients.
@@ -103,14 +103,14 @@ func (b *Backend) denies(k catalog.Kind, own string) bool {
 }
 
 // ownName returns the backend's own name of the tool or prompt in a request.
-func ownName(m wire.Message, c *peer.Call) string {
+func ownName(r *contract.BackendRequest) string {
 	switch {
-	case c.RemoteName != "":
-		return c.RemoteName
-	case c.Name != nil:
-		return wire.Unquote(c.Name)
+	case r.Entry != "":
+		return r.Entry
+	case r.Name != nil:
+		return wire.Unquote(r.Name)
 	}
-	return m.Name()
+	return r.Message.Name()
 }
 
 // permittedURIs returns the URIs that the filters in force permit.

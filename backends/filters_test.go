@@ -11,8 +11,8 @@ import (
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/wire"
 )
 
@@ -24,12 +24,12 @@ func withDenied(c config.Backend, tools, prompts, resources string) config.Backe
 }
 
 // callEnd receives the response or error of a call.
-type callEnd struct{ peer.ResponseChan }
+type callEnd struct{ backends.ResponseChan }
 
 func (h *harness) sendTo(backend, method, params string) callEnd {
-	e := callEnd{make(peer.ResponseChan, 2)}
-	h.Send(backend, wire.NewRequest("0", method, []byte(params)),
-		&peer.Call{Handler: e.ResponseChan, SessionID: "s"})
+	e := callEnd{make(backends.ResponseChan, 2)}
+	h.SendCall(backend, "s", wire.NewRequest("0", method, []byte(params)),
+		e.ResponseChan)
 	return e
 }
 
@@ -42,8 +42,8 @@ func (e callEnd) wantForbidden(t *testing.T, what string) {
 		t.Errorf("%s: ended %d times", what, len(e.ResponseChan))
 		return
 	}
-	if a := <-e.ResponseChan; !errors.Is(a.Err, peer.ErrForbidden) {
-		t.Errorf("%s: ended with %v %s", what, a.Err, a.Raw())
+	if a := <-e.ResponseChan; !errors.Is(a.Err, contract.ErrForbidden) {
+		t.Errorf("%s: ended with %v %s", what, a.Err, a.Message.Raw())
 	}
 }
 
@@ -184,7 +184,7 @@ func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
 		p.Send(update)
 		h.clients.want(t)
 		again := h.subscribe("s", "a", "x:secret", true)
-		again.want(t, peer.ErrForbidden.Error())
+		again.want(t, contract.ErrForbidden.Error())
 		p.Close()
 		next := h.nextProcess("a")
 		next.ServeHandshake(loggingServer)

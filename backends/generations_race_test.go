@@ -7,7 +7,6 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/wire"
 )
 
@@ -35,21 +34,18 @@ func TestGenerationsCallsAndCancellationsRace(t *testing.T) {
 				all[i] = c
 				go func() {
 					time.Sleep(time.Duration(i%5) * 100 * time.Millisecond)
-					p := &peer.Call{Handler: c, SessionID: []string{"one", "two", ""}[(i+i/6)%3]}
+					session := []string{"one", "two", ""}[(i+i/6)%3]
+					m := wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`))
 					if i%6 == 5 {
-						h.Subscribe("a", "x:y", true,
-							wire.NewRequest("7", "resources/subscribe", []byte(`{"uri":"x:y"}`)), p)
+						m = wire.NewRequest("7", "resources/subscribe", []byte(`{"uri":"x:y"}`))
 					} else if i%6 == 4 {
 						time.Sleep(time.Duration(round%3) * 30 * time.Millisecond)
-						h.Subscribe("a", "x:y", false,
-							wire.NewRequest("7", "resources/unsubscribe", []byte(`{"uri":"x:y"}`)),
-							p)
-					} else {
-						h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), p)
+						m = wire.NewRequest("7", "resources/unsubscribe", []byte(`{"uri":"x:y"}`))
 					}
+					p := h.SendCall("a", session, m, c)
 					if i%2 == 0 {
 						time.Sleep(time.Duration(i%7) * 50 * time.Millisecond)
-						h.Cancel("a", p, nil)
+						p.Cancel(nil)
 					}
 				}()
 			}

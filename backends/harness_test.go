@@ -17,8 +17,8 @@ import (
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -193,25 +193,24 @@ type callRecorder struct {
 	results []string
 }
 
-// OnProgress implements peer.ResponseHandler.
+// OnProgress implements contract.CallHandler.
 func (c *callRecorder) OnProgress(wire.Message) {}
 
-// OnResponse implements peer.ResponseHandler.
-func (c *callRecorder) OnResponse(m wire.Message, err error) {
+// OnResponse implements contract.CallHandler.
+func (c *callRecorder) OnResponse(r contract.BackendResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil {
-		c.results = append(c.results, err.Error())
+	if r.Err != nil {
+		c.results = append(c.results, r.Err.Error())
 	} else {
-		c.results = append(c.results, string(m.Raw()))
+		c.results = append(c.results, string(r.Message.Raw()))
 	}
 }
 
 // call sends a tools/call to a backend.
-func (h *harness) call(backend string) (*callRecorder, *peer.Call) {
+func (h *harness) call(backend string) (*callRecorder, contract.BackendCall) {
 	c := &callRecorder{}
-	p := &peer.Call{Handler: c}
-	h.Send(backend, wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), p)
+	p := h.SendCall(backend, "", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), c)
 	return c, p
 }
 

@@ -166,7 +166,7 @@ func TestHTTPSSEServer_F_HTTP_8_F_HTTP_9(t *testing.T) {
 		Sharing: "shared"})
 	defer end()
 	if a := <-sendSized(s, "x", 10); a.Err != nil ||
-		string(a.Part(wire.PartResult)) != `{"content":[]}` {
-		t.Errorf("got %s, %v; the backend is %+v", a.Raw(), a.Err, s.Status()[0])
+		string(a.Message.Part(wire.PartResult)) != `{"content":[]}` {
+		t.Errorf("got %s, %v; the backend is %+v", a.Message.Raw(), a.Err, s.Status()[0])
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/wire"
 )
 
@@ -156,15 +155,15 @@ func TestCallsOfLostSession_F_HTTP_13(t *testing.T) {
 				calls, initializes := 1, s.count("initialize")
 				for round := range 3 {
 					s.forget()
-					var waiters []peer.ResponseChan
+					var waiters []ResponseChan
 					for range 20 {
 						waiters = append(waiters, sendSized(set, "x", 1))
 					}
 					calls += len(waiters)
 					for _, w := range waiters {
 						if a := <-w; a.Err != nil ||
-							string(a.Part(wire.PartResult)) != `{"content":[]}` {
-							t.Errorf("round %d: got %s, %v", round, a.Raw(), a.Err)
+							string(a.Message.Part(wire.PartResult)) != `{"content":[]}` {
+							t.Errorf("round %d: got %s, %v", round, a.Message.Raw(), a.Err)
 						}
 					}
 				}
@@ -188,11 +187,11 @@ func TestRequestsOfLostSession_F_HTTP_13(t *testing.T) {
 			s := &sessionServer{refuse: notFound}
 			set := s.serve(t, "shared")
 			s.forget()
-			w := make(peer.ResponseChan, 1)
-			set.Send("x", wire.NewRequest("0", m, []byte(`{"uri":"x://y","name":"n"}`)),
-				&peer.Call{Handler: w, SessionID: "one"})
-			if a := <-w; a.Err != nil || string(a.Part(wire.PartResult)) != "{}" {
-				t.Errorf("got %s, %v", a.Raw(), a.Err)
+			w := make(ResponseChan, 1)
+			set.SendCall("x", "one", wire.NewRequest("0", m, []byte(`{"uri":"x://y","name":"n"}`)),
+				w)
+			if a := <-w; a.Err != nil || string(a.Message.Part(wire.PartResult)) != "{}" {
+				t.Errorf("got %s, %v", a.Message.Raw(), a.Err)
 			}
 			if n := s.count(m); n != 1 {
 				t.Errorf("the request ran %d times", n)
@@ -220,7 +219,7 @@ func TestSessionLostAgain_F_HTTP_13(t *testing.T) {
 			set := s.serve(t, "shared")
 			a := <-sendSized(set, "x", 1)
 			if a.Err == nil || !strings.Contains(a.Err.Error(), "forgotten the session") {
-				t.Errorf("got %s, %v", a.Raw(), a.Err)
+				t.Errorf("got %s, %v", a.Message.Raw(), a.Err)
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -243,11 +242,11 @@ func Test404IsAResponse_F_HTTP_13(t *testing.T) {
 			}
 			initializes := s.count("initialize")
 			for range 2 * supervise.BreakerThreshold {
-				w := make(peer.ResponseChan, 1)
-				set.Send("x", wire.NewRequest("0", s.missing, []byte(`{"name":"n"}`)),
-					&peer.Call{Handler: w, SessionID: "one"})
+				w := make(ResponseChan, 1)
+				set.SendCall("x", "one", wire.NewRequest("0", s.missing, []byte(`{"name":"n"}`)),
+					w)
 				if a := <-w; a.Err == nil || !strings.Contains(a.Err.Error(), "404") {
-					t.Errorf("the unknown method: %s, %v", a.Raw(), a.Err)
+					t.Errorf("the unknown method: %s, %v", a.Message.Raw(), a.Err)
 				}
 				if a := <-sendSized(set, "x", 1); a.Err != nil {
 					t.Errorf("a tool call: %v", a.Err)

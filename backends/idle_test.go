@@ -12,8 +12,8 @@ import (
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/wire"
 )
 
@@ -290,12 +290,11 @@ func TestIdle_WhatCountsAsUse(t *testing.T) {
 		}},
 		"progress after a call": {func(h *harness, p *mcptest.Peer) func() {
 			t := &relayingHandler{}
-			t.pending = &peer.Call{Handler: t, SessionID: "one"}
-			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), t.pending)
+			t.call = h.SendCall("a", "one", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), t)
 			p.SendResult(p.WantRequest("tools/call").ID(), `{"task":{"taskId":"1"}}`)
 			synctest.Wait()
 			return func() {
-				t.trail.Stop()
+				t.stop()
 				p.Send(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 			}
 		}},
@@ -343,14 +342,14 @@ func TestIdle_WhatCountsAsUse(t *testing.T) {
 
 // A relayingHandler relays progress after its response.
 type relayingHandler struct {
-	pending *peer.Call
-	trail   *peer.ProgressRelay
+	call contract.BackendCall
+	stop func() // ends the relay
 }
 
 func (t *relayingHandler) OnProgress(wire.Message) {}
 
-func (t *relayingHandler) OnResponse(wire.Message, error) {
-	t.trail = t.pending.RelayProgress(func(wire.Message) {})
+func (t *relayingHandler) OnResponse(contract.BackendResponse) {
+	t.stop = t.call.RelayProgress(func(wire.Message) {})
 }
 
 // A first list that takes longer than idle_stop is awaited.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"mcpgateway/catalog"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -13,22 +14,20 @@ import (
 
 // ClientSide receives the messages that backends initiate. Its methods must not block.
 type ClientSide interface {
-	// HandleRequest handles a request of a backend to the client of a session; "" = the session
-	// is unknown.
-	HandleRequest(session, backend string, r *peer.Request)
-	// HandleNotification handles a notification of a backend to the client of a session; "" =
-	// the session is unknown. origin is the call or stream on which the message arrived.
-	HandleNotification(session, backend string, m wire.Message, origin peer.Origin)
+	// HandleRequest handles a request of a backend to a client.
+	HandleRequest(backend string, from contract.Attribution, r *peer.Request)
+	// HandleNotification handles a notification of a backend to a client.
+	HandleNotification(backend string, from contract.Attribution, m wire.Message)
 }
 
 // noClients is the ClientSide of a Set that was run without one.
 type noClients struct{}
 
-func (noClients) HandleRequest(_, _ string, r *peer.Request) {
+func (noClients) HandleRequest(_ string, _ contract.Attribution, r *peer.Request) {
 	r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 }
 
-func (noClients) HandleNotification(_, _ string, _ wire.Message, _ peer.Origin) {}
+func (noClients) HandleNotification(string, contract.Attribution, wire.Message) {}
 
 func (s *Set) clientSide() ClientSide {
 	if s.clients == nil {
@@ -78,8 +77,7 @@ func (h *inboundHandler) HandleRequest(r *peer.Request) {
 		return
 	}
 	r.Message = m
-	h.conn.b.set.clientSide().HandleRequest(h.originSession(r.Message, r.Origin()),
-		h.conn.b.cfg.Name, r)
+	h.conn.b.set.clientSide().HandleRequest(h.conn.b.cfg.Name, h.attribute(m, r.Origin()), r)
 }
 
 // HandleNotification implements peer.Handler.
@@ -104,7 +102,7 @@ func (h *inboundHandler) HandleNotification(m wire.Message, origin peer.Origin) 
 	}
 	switch method {
 	case protocol.NotificationResourceUpdated:
-		h.conn.forwardUpdate(m, origin)
+		h.conn.forwardUpdate(m, attributionOf(origin))
 		return
 	case protocol.NotificationMessage:
 		if err := protocol.CheckLogParams(m.Part(wire.PartParams)); err != nil {
@@ -114,63 +112,5 @@ func (h *inboundHandler) HandleNotification(m wire.Message, origin peer.Origin) 
 		h.conn.outputLog.Debug("log message of the backend",
 			"params", truncate(string(m.Part(wire.PartParams)), maxLoggedMessage))
 	}
-	h.conn.b.set.clientSide().HandleNotification(h.originSession(m, origin), h.conn.b.cfg.Name, m,
-		origin)
-}
-
-// namesOrigin reports whether a message names a task or an elicitation. The gateway finds the
-// session of such a message by the task or elicitation, because the message may arrive after the
-// end of the call that caused it.
-func namesOrigin(m wire.Message) bool {
-	switch m.Method() {
-	case protocol.NotificationElicitationComplete, protocol.NotificationTasksStatus,
-		protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:
-		return true
-	}
-	task, _ := wire.Lookup(m.Part(wire.PartMeta), protocol.MetaRelatedTask)
-	return task != nil
-}
-
-// originSession returns the session that a message of the backend belongs to, or "" if it is
-// unknown:
-//
-//  1. a per-session connection: its session;
-//  2. the call on whose stream the message arrived: its session;
-//  3. a single client: the session of its calls in flight, that of the oldest call if they belong
-//     to several; the session that soleSession returns if there are none, or if the message names a
-//     task or elicitation;
-//  4. on stdio: the only session with calls in flight (see peer.Peer.SoleSession), unless the
-//     message names a task or elicitation. For a modern server only sessions with a log level
-//     count.
-//
-// If neither rule 1 nor rule 3 applies, the session is unknown in two cases: over HTTP, for a
-// message outside of the calls' streams, because the message may be older than a response that was
-// already received; and for a message on the stream of an ended call.
-func (h *inboundHandler) originSession(m wire.Message, origin peer.Origin) string {
-	switch {
-	case h.conn.isPerSession():
-		return h.conn.session
-	case origin.Call != nil && (origin.Call.SessionID != "" || !h.conn.b.set.SingleClient):
-		return origin.Call.SessionID
-	case h.conn.b.set.SingleClient:
-		if session, ok := h.peer.SoleSession(); ok && !namesOrigin(m) {
-			return session
-		}
-		if session := h.peer.OldestSession(); session != "" && !namesOrigin(m) {
-			return session // all sessions belong to the only client
-		}
-		return h.conn.b.set.soleSession()
-	case origin.CallEnded, h.conn.b.hasManyStreams(), namesOrigin(m):
-		return ""
-	}
-	// a modern server sends log messages only for calls with a log level
-	if _, server := h.conn.currentPeer(); server.modern {
-		session, _ := h.peer.SoleSessionWhere(func(session string) bool {
-			_, level := h.conn.b.set.requestMeta(session)
-			return level != ""
-		})
-		return session
-	}
-	session, _ := h.peer.SoleSession()
-	return session
+	h.conn.b.set.clientSide().HandleNotification(h.conn.b.cfg.Name, h.attribute(m, origin), m)
 }

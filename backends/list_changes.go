@@ -2,7 +2,7 @@ package backends
 
 import (
 	"mcpgateway/catalog"
-	"mcpgateway/internal/peer"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/wire"
 )
 
@@ -74,8 +74,9 @@ func (b *Backend) takeStale() (which [catalog.NumKinds]bool, notify func()) {
 	}
 	return which, func() {
 		for c := range announced {
-			b.set.clientSide().HandleNotification(c.session, b.cfg.Name,
-				wire.NewNotification(c.notification, nil), peer.Origin{})
+			b.set.clientSide().HandleNotification(b.cfg.Name,
+				contract.Attribution{Session: c.session},
+				wire.NewNotification(c.notification, nil))
 		}
 	}
 }

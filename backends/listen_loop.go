@@ -9,6 +9,7 @@ import (
 
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -314,7 +315,7 @@ func (ll *listenLoop) refreshMissed() {
 	uris := ll.conn.subs.acceptedURIs()
 	ll.conn.mu.Unlock()
 	for _, uri := range uris {
-		ll.conn.forwardUpdate(updatedNotification(uri), peer.Origin{})
+		ll.conn.forwardUpdate(updatedNotification(uri), contract.Attribution{})
 	}
 }
 

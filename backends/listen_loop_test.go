@@ -9,7 +9,6 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -394,11 +393,10 @@ func TestListen_PendingSubscribe(t *testing.T) {
 			early.want(t, result("0", "{}"))
 
 			back := &callRecorder{}
-			pending := &peer.Call{Handler: back, SessionID: "one"}
-			h.Subscribe("a", "x:back", true, wire.NewRequest("7", "resources/subscribe",
-				[]byte(`{"uri":"x:back"}`)), pending)
+			pending := h.SendCall("a", "one", wire.NewRequest("7", "resources/subscribe",
+				[]byte(`{"uri":"x:back"}`)), back)
 			b.takeListen([]string{"x:back", "x:early"})
-			h.Cancel("a", pending, nil)
+			pending.Cancel(nil)
 			back.want(t, "cancelled")
 			b.Exit("exit 1", "")
 

@@ -41,7 +41,7 @@ func (ll *listenLoop) open(ctx context.Context, params []byte,
 	bc := ll.conn
 	ls := &listenStream{uris: uris, acked: make(chan []byte, 1), ended: make(peer.ResponseChan, 1),
 		openedAt: time.Now()}
-	ls.call = &peer.Call{Handler: ls.ended, Modern: true, Internal: true}
+	ls.call = &peer.Call{Handler: ls.ended, Internal: true}
 	bc.mu.Lock()
 	bc.openingListen = ls
 	bc.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/transport/httpclient"
 	"mcpgateway/internal/wire"
@@ -67,22 +67,25 @@ func TestModern_RequestsContainClientMeta(t *testing.T) {
 				"one": {`{"roots":{},"elicitation":{},"x":1.10}`, `"debug"`},
 				"two": {`{"sampling":{}}`, ""}, "": {"{}", ""},
 			} {
-				c := &callRecorder{}
-				pending := &peer.Call{Handler: c, SessionID: session, Token: `"mine"`}
-				h.Send(name, wire.NewRequest("7", "tools/call",
-					[]byte(`{"name":"t","_meta":{"progressToken":"mine","trace":1.0}}`)), pending)
+				c := make(backends.ResponseChan, 1)
+				h.NewCall(name, contract.BackendRequest{
+					Message: wire.NewRequest("7", "tools/call",
+						[]byte(`{"name":"t","_meta":{"progressToken":"mine","trace":1.0}}`)),
+					Session: session, ProgressToken: `"mine"`}, c).Send()
 				m := p.WantRequest("tools/call")
 				if meta(m, "clientCapabilities") != want[0] || meta(m, "logLevel") != want[1] ||
 					meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` ||
 					meta(m, "protocolVersion") != `"2026-07-28"` {
 					t.Errorf("%s, session %q: called with %s", name, session, m.Raw())
 				}
-				if !pending.Modern || string(m.Token()) != string(m.ID()) ||
+				if string(m.Token()) != string(m.ID()) ||
 					!strings.Contains(string(m.Raw()), `"trace":1.0`) {
 					t.Errorf("%s: called with %s", name, m.Raw())
 				}
 				p.SendResult(m.ID(), `{"resultType":"complete"}`)
-				c.wantResult(t)
+				if r := <-c; r.Err != nil || !r.Modern || r.Message.Part(wire.PartResult) == nil {
+					t.Errorf("%s: ended with %+v", name, r)
+				}
 			}
 			h.SetLevel("two", "info", func() {})
 			h.Notify("one", "", wire.NewNotification("notifications/roots/list_changed", nil))
@@ -158,19 +161,20 @@ func TestModern_SingleClientWithSeveralSessions(t *testing.T) {
 // flight.
 func TestModern_CallQueuedDuringProbe(t *testing.T) {
 	wait := func(t *testing.T, test func(h *harness, shared, own *mcptest.Peer, call *callRecorder,
-		pending *peer.Call)) {
+		pending contract.BackendCall)) {
 		withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
 			func(t *testing.T, h *harness) {
 				h.OpenSession("one", []byte(`{"sampling":{}}`), false)
 				shared := h.nextProcess("a")
 				call := &callRecorder{}
-				pending := &peer.Call{Handler: call, SessionID: "one"}
-				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), pending)
+				pending := h.SendCall("a", "one",
+					wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), call)
 				test(h, shared, h.nextProcess("a"), call, pending)
 			})
 	}
 	t.Run("the session's connection detects it first", func(t *testing.T) {
-		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder, _ *peer.Call) {
+		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder,
+			_ contract.BackendCall) {
 			own.ServeDiscover("")
 			synctest.Wait()
 			shared.ServeDiscover("")
@@ -194,7 +198,8 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 		})
 	})
 	t.Run("the session's connection detects it last", func(t *testing.T) {
-		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder, _ *peer.Call) {
+		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder,
+			_ contract.BackendCall) {
 			shared.ServeDiscover("")
 			shared.ServeToolsList(mcptest.ToolsResult("t"))
 			own.ServeDiscover("")
@@ -204,8 +209,8 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 	})
 	t.Run("cancelled at the session's connection", func(t *testing.T) {
 		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder,
-			pending *peer.Call) {
-			h.Cancel("a", pending, nil)
+			pending contract.BackendCall) {
+			pending.Cancel(nil)
 			call.want(t, "cancelled")
 			own.ServeDiscover("")
 			synctest.Wait()
@@ -216,10 +221,10 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 	})
 	t.Run("cancelled at the shared connection", func(t *testing.T) {
 		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder,
-			pending *peer.Call) {
+			pending contract.BackendCall) {
 			own.ServeDiscover("")
 			synctest.Wait()
-			h.Cancel("a", pending, nil)
+			pending.Cancel(nil)
 			call.want(t, "cancelled")
 			shared.ServeDiscover("")
 			shared.ServeToolsList(mcptest.ToolsResult("t"))
@@ -228,13 +233,13 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 	})
 	t.Run("cancelled in flight", func(t *testing.T) {
 		wait(t, func(h *harness, shared, own *mcptest.Peer, call *callRecorder,
-			pending *peer.Call) {
+			pending contract.BackendCall) {
 			own.ServeDiscover("")
 			synctest.Wait()
 			shared.ServeDiscover("")
 			shared.WantRequest("tools/call")
 			shared.ServeToolsList(mcptest.ToolsResult("t"))
-			h.Cancel("a", pending, nil)
+			pending.Cancel(nil)
 			call.want(t, "cancelled")
 			shared.WantNotification("notifications/cancelled")
 		})
@@ -245,7 +250,7 @@ func TestModern_CallQueuedDuringProbe(t *testing.T) {
 // the catalog, retries once, and never returns these errors.
 func TestModern_RetriesAfterRefresh(t *testing.T) {
 	start := func(t *testing.T, test func(h *harness, p *mcptest.Peer, call *callRecorder,
-		pending *peer.Call, id wire.ID)) {
+		pending contract.BackendCall, id wire.ID)) {
 		withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
 			func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
@@ -257,7 +262,8 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 	}
 	mismatch := `{"code":-32020,"message":"Mcp-Param-X is missing"}`
 	t.Run("headers", func(t *testing.T) {
-		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ *peer.Call, id wire.ID) {
+		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ contract.BackendCall,
+			id wire.ID) {
 			p.SendError(id, mismatch)
 			p.ServeToolsList(mcptest.ToolsResult("t"))
 			p.SendResult(p.WantRequest("tools/call").ID(), "{}")
@@ -266,7 +272,8 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 		})
 	})
 	t.Run("headers refused twice", func(t *testing.T) {
-		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ *peer.Call, id wire.ID) {
+		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ contract.BackendCall,
+			id wire.ID) {
 			p.SendError(id, mismatch)
 			p.ServeToolsList(mcptest.ToolsResult("t"))
 			m := p.WantRequest("tools/call")
@@ -278,7 +285,8 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 		})
 	})
 	t.Run("revision", func(t *testing.T) {
-		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ *peer.Call, id wire.ID) {
+		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ contract.BackendCall,
+			id wire.ID) {
 			p.SendError(id, refusal(`"2026-07-28"`))
 			p.ServeDiscover("")
 			p.ServeToolsList(mcptest.ToolsResult("t"))
@@ -287,18 +295,19 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 		})
 	})
 	t.Run("cancelled meanwhile", func(t *testing.T) {
-		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, pending *peer.Call,
+		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, pending contract.BackendCall,
 			id wire.ID) {
 			p.SendError(id, mismatch)
 			m := p.WantRequest("tools/list")
-			h.Cancel("a", pending, nil)
+			pending.Cancel(nil)
 			call.want(t, "cancelled")
 			p.SendResult(m.ID(), mcptest.ToolsResult("t"))
 			p.WantNothing()
 		})
 	})
 	t.Run("the backend ends meanwhile", func(t *testing.T) {
-		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ *peer.Call, id wire.ID) {
+		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ contract.BackendCall,
+			id wire.ID) {
 			p.SendError(id, mismatch)
 			p.WantRequest("tools/list")
 			p.Exit("exit 1", "")
@@ -309,7 +318,8 @@ func TestModern_RetriesAfterRefresh(t *testing.T) {
 		})
 	})
 	t.Run("missing client capability", func(t *testing.T) {
-		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ *peer.Call, id wire.ID) {
+		start(t, func(h *harness, p *mcptest.Peer, call *callRecorder, _ contract.BackendCall,
+			id wire.ID) {
 			const lacks = `{"code":-32021,"message":"no","data":{"requiredCapabilities":{"sampling":{}}}}`
 			p.SendError(id, lacks)
 			call.want(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, id, lacks))

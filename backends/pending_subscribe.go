@@ -3,18 +3,10 @@ package backends
 import (
 	"slices"
 
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
-	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
-
-// isSubscriptionRequest reports whether a request is a subscribe or unsubscribe request. Modern
-// servers have subscriptions/listen instead of these requests.
-func isSubscriptionRequest(m wire.Message) bool {
-	method := m.Method()
-	return method == protocol.MethodResourcesSubscribe ||
-		method == protocol.MethodResourcesUnsubscribe
-}
 
 func uriParam(m wire.Message) string {
 	uri, _ := wire.Lookup(m.Part(wire.PartParams), "uri")
@@ -27,35 +19,36 @@ func uriParam(m wire.Message) string {
 // once if the filters do not permit it, the server has no subscriptions, or a limit is reached. The
 // response to an unsubscribe request is sent at once. respond sends a response that is due at once,
 // and must be called without bc.mu.
-func (bc *backendConn) subscribeByListenLocked(q queuedCall) (respond func()) {
-	uri := uriParam(q.request)
-	q.call.Modern, q.call.InterceptResponse = false, nil // the gateway itself responds
-	if q.request.Method() == protocol.MethodResourcesUnsubscribe {
-		if bc.subs.remove(uri, q.call.SessionID) {
+func (bc *backendConn) subscribeByListenLocked(q *queuedCall) (respond func()) {
+	uri, session := q.subscription.uri, q.request.Session
+	q.modern = false // the gateway itself responds
+	if q.subscription.ends {
+		if bc.subs.remove(uri, session) {
 			bc.signalReopen()
 		}
-		return func() { q.call.Handler.OnResponse(wire.NewResult("0", emptyObject), nil) }
+		return q.succeed
 	}
 	switch {
-	case !bc.b.permits(q.request, q.call):
-		bc.subs.reject(uri, q.call.SessionID)
-		return func() { q.call.Handler.OnResponse(wire.Message{}, peer.ErrForbidden) }
+	case !bc.b.permits(&q.request):
+		bc.subs.reject(uri, session)
+		return func() { q.fail(contract.ErrForbidden) }
 	case !bc.server.has("resources", "subscribe"):
-		bc.subs.reject(uri, q.call.SessionID)
+		bc.subs.reject(uri, session)
 		return func() {
-			q.call.Handler.OnResponse(wire.NewErrorResponse("0",
-				wire.Errorf(wire.CodeMethodNotFound,
-					"Method not found: the backend has no subscriptions")), nil)
+			q.refuse(wire.Errorf(wire.CodeMethodNotFound,
+				"Method not found: the backend has no subscriptions"))
 		}
-	case !bc.subs.add(uri, q.call.SessionID):
+	case !bc.subs.add(uri, session):
 		return func() {
-			q.call.Handler.OnResponse(wire.NewErrorResponse("0",
-				wire.Errorf(wire.CodeInternalError,
-					"Too many subscriptions: at most %d, half of them for one client",
-					maxSubscriptions)), nil)
+			q.refuse(wire.Errorf(wire.CodeInternalError,
+				"Too many subscriptions: at most %d, half of them for one client",
+				maxSubscriptions))
 		}
 	case bc.listen != nil && slices.Contains(bc.listen.uris, uri) && bc.listen.covers(uri):
-		return bc.acceptSubscribeLocked(q, uri, nil)
+		return bc.acceptSubscribeLocked(q, nil)
+	case !q.enter(&bc.queue):
+		bc.subs.reject(uri, session)
+		return func() { q.fail(peer.ErrCancelled) }
 	}
 	bc.pendingSubscribes = append(bc.pendingSubscribes, q)
 	bc.signalReopen()
@@ -68,31 +61,29 @@ func (bc *backendConn) subscribeByListenLocked(q queuedCall) (respond func()) {
 func (bc *backendConn) resolveSubscribesLocked(
 	state func(uri string) (known bool, err *wire.Error),
 ) (respond []func()) {
-	var rest []queuedCall
+	var rest []*queuedCall
 	for _, q := range bc.pendingSubscribes {
-		uri := uriParam(q.request)
-		if !bc.b.permits(q.request, q.call) { // the filters may have changed meanwhile
-			bc.subs.reject(uri, q.call.SessionID)
-			respond = append(respond,
-				func() { q.call.Handler.OnResponse(wire.Message{}, peer.ErrForbidden) })
+		if !bc.b.permits(&q.request) { // the filters may have changed meanwhile
+			bc.subs.reject(q.subscription.uri, q.request.Session)
+			respond = append(respond, func() { q.fail(contract.ErrForbidden) })
 			continue
 		}
-		known, err := state(uri)
+		known, err := state(q.subscription.uri)
 		if !known {
 			rest = append(rest, q)
 			continue
 		}
-		respond = append(respond, bc.acceptSubscribeLocked(q, uri, err))
+		respond = append(respond, bc.acceptSubscribeLocked(q, err))
 	}
 	bc.pendingSubscribes = rest
 	return respond
 }
 
-func (bc *backendConn) acceptSubscribeLocked(q queuedCall, uri string, err *wire.Error) func() {
+func (bc *backendConn) acceptSubscribeLocked(q *queuedCall, err *wire.Error) func() {
 	if err != nil {
-		bc.subs.reject(uri, q.call.SessionID)
-		return func() { q.call.Handler.OnResponse(wire.NewErrorResponse("0", err), nil) }
+		bc.subs.reject(q.subscription.uri, q.request.Session)
+		return func() { q.refuse(err) }
 	}
-	bc.subs.accept(uri, q.call.SessionID)
-	return func() { q.call.Handler.OnResponse(wire.NewResult("0", emptyObject), nil) }
+	bc.subs.accept(q.subscription.uri, q.request.Session)
+	return q.succeed
 }

@@ -11,7 +11,6 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -147,18 +146,15 @@ func (s *randomServers) callRandomly(h *harness, name string, made func(*callRec
 		}
 		c := &callRecorder{}
 		made(c)
-		p := &peer.Call{Handler: c, SessionID: session}
+		method := "tools/call"
 		params := []byte(fmt.Sprintf(`{"name":"t","uri":"x:%d"}`, n%2))
-		switch k := s.n(10); {
-		case k < 2:
-			method := []string{"resources/unsubscribe", "resources/subscribe"}[k]
-			h.Subscribe("a", fmt.Sprint("x:", n%2), k == 1, wire.NewRequest("7", method, params), p)
-		default:
-			h.Send("a", wire.NewRequest("7", "tools/call", params), p)
+		if k := s.n(10); k < 2 {
+			method = []string{"resources/unsubscribe", "resources/subscribe"}[k]
 		}
+		p := h.SendCall("a", session, wire.NewRequest("7", method, params), c)
 		if s.n(4) == 0 {
 			time.Sleep(time.Duration(s.n(3)*50) * time.Millisecond)
-			h.Cancel("a", p, nil)
+			p.Cancel(nil)
 		}
 	}
 	h.CloseSession(session)

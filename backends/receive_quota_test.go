@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/peer"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/wire"
 )
 
@@ -43,7 +43,7 @@ func TestStalledResponses_F_SEC_9(t *testing.T) {
 	s, end := runAll(t, io.Discard, stalls, config.Backend{Name: "good", Embedded: "demo",
 		Enabled: true})
 	const all, fit = 40, 5 // calls, and the number of 3 MiB responses that fit into the quota
-	ended := make(chan peer.Response, all)
+	ended := make(chan contract.BackendResponse, all)
 	for range all {
 		call := sendSized(s, "stalls", 10)
 		go func() { ended <- <-call }()
@@ -52,7 +52,7 @@ func TestStalledResponses_F_SEC_9(t *testing.T) {
 		a := <-ended
 		if a.Err == nil || !strings.Contains(a.Err.Error(),
 			"incomplete messages from this backend may have at most 16777216 bytes together") {
-			t.Errorf("ended with %v, %s", a.Err, a.Raw())
+			t.Errorf("ended with %v, %s", a.Err, a.Message.Raw())
 		}
 		if held := s.receiveQuota.InUse(); held > 16<<20 {
 			t.Errorf("%d bytes are held", held)

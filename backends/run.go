@@ -130,7 +130,7 @@ func (bc *backendConn) mayStart() bool {
 	bc.mu.Lock()
 	bc.sup.BlockUntil(reason, next)
 	why := notSent("%w", bc.sup.RejectError(now))
-	var dropped []queuedCall
+	var dropped []*queuedCall
 	dropped, bc.queued = bc.queued, nil
 	bc.mu.Unlock()
 	bc.failCalls(dropped, why)

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/wire"
 )
 
@@ -33,11 +32,11 @@ func (l *lockedBuffer) String() string {
 }
 
 // sendSized sends a call with arguments of size bytes.
-func sendSized(s *Set, backend string, size int) peer.ResponseChan {
-	w := make(peer.ResponseChan, 1)
+func sendSized(s *Set, backend string, size int) ResponseChan {
+	w := make(ResponseChan, 1)
 	params := `{"name":"now","arguments":{"x":"` + strings.Repeat("x", size) + `"}}`
-	s.Send(backend, wire.NewRequest("0", "tools/call", []byte(params)),
-		&peer.Call{Handler: w, SessionID: "one"})
+	s.SendCall(backend, "one", wire.NewRequest("0", "tools/call", []byte(params)),
+		w)
 	return w
 }
 

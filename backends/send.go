@@ -3,25 +3,16 @@ package backends
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"mcpgateway/backends/internal/supervise"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
-
-// A queuedCall is a call that is sent, or waits for a slot, for the start of the backend or for a
-// retry.
-type queuedCall struct {
-	request   wire.Message
-	call      *peer.Call
-	subscribe *subscribeCall // handler of a resources/subscribe; nil = another request
-	isRetry   bool           // the call is sent a second time
-	// the call is not rerouted: see backendConn.belongsElsewhereLocked
-	staysOnConn bool
-}
 
 func notSent(format string, args ...any) error {
 	return &transport.CallLostError{Err: fmt.Errorf(format, args...)}
@@ -29,7 +20,7 @@ func notSent(format string, args ...any) error {
 
 // sendError returns the error for a call that could not be sent.
 func sendError(err error) error {
-	if errors.Is(err, peer.ErrCancelled) || errors.Is(err, peer.ErrForbidden) ||
+	if errors.Is(err, peer.ErrCancelled) || errors.Is(err, contract.ErrForbidden) ||
 		isA[*wire.Error](err) {
 		return err
 	}
@@ -38,8 +29,8 @@ func sendError(err error) error {
 
 // send sends a call, or queues it while the backend starts. If the last start failed, the call
 // fails, until the next try is due, with the reason and the time of that try.
-func (bc *backendConn) send(q queuedCall) {
-	q.call.Timeout = bc.b.cfg.CallTimeout
+func (bc *backendConn) send(q *queuedCall) {
+	q.Timeout = bc.b.cfg.CallTimeout
 	for !bc.sendOnce(q) {
 		// The connection ended: the call is queued for the next one.
 	}
@@ -47,7 +38,7 @@ func (bc *backendConn) send(q queuedCall) {
 
 // sendOnce sends, queues, redirects, reroutes or fails q. It reports false if the connection was
 // closed meanwhile; the caller then retries.
-func (bc *backendConn) sendOnce(q queuedCall) bool {
+func (bc *backendConn) sendOnce(q *queuedCall) bool {
 	bc.mu.Lock()
 	if bc.mergedIntoShared {
 		bc.mu.Unlock()
@@ -59,15 +50,15 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 		bc.b.redirect(q)
 		return true
 	}
-	if q.call.IsCancelled() { // while it moved between connections
+	if q.IsCancelled() { // before Send, or while it moved between connections
 		bc.mu.Unlock()
-		q.call.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)
+		q.fail(peer.ErrCancelled)
 		return true
 	}
 	// a subscribe call that is queued after CloseSession would not be removed
-	if q.subscribe != nil && !bc.b.set.isSessionOpen(q.subscribe.session) {
+	if q.subscribes() && !bc.b.set.isSessionOpen(q.request.Session) {
 		bc.mu.Unlock()
-		q.call.Handler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
+		q.fail(notSent("%w", errSessionOver))
 		return true
 	}
 	p, server := bc.peer, bc.server
@@ -76,8 +67,8 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 		bc.b.reroute(q)
 		return true
 	}
-	recorded := q.subscribe == nil || bc.recordSubscriptionLocked(q.subscribe)
-	if p != nil && server.modern && isSubscriptionRequest(q.request) {
+	recorded := !q.subscribes() || bc.recordSubscriptionLocked(q)
+	if p != nil && server.modern && q.subscription != nil {
 		respond := bc.subscribeByListenLocked(q)
 		bc.mu.Unlock()
 		respond()
@@ -94,7 +85,7 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 	}
 	switch {
 	case err != nil:
-		q.call.Handler.OnResponse(wire.Message{}, err)
+		q.fail(err)
 	case p != nil:
 		err := bc.trySend(p, server, q)
 		if errors.Is(err, transport.ErrClosed) {
@@ -102,15 +93,15 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 			return false
 		}
 		if err != nil {
-			q.call.Handler.OnResponse(wire.Message{}, sendError(err))
+			q.fail(sendError(err))
 		}
 	}
 	return true
 }
 
 // enqueueLocked queues a call until the backend is ready, and starts the backend if necessary.
-// It returns an error if waiting is useless.
-func (bc *backendConn) enqueueLocked(q queuedCall) (err error) {
+// It returns an error if waiting is useless, or the call was cancelled.
+func (bc *backendConn) enqueueLocked(q *queuedCall) error {
 	now := time.Now()
 	if bc.sup.Disposition(now) != supervise.RejectCall && !bc.closed {
 		bc.wakeLocked()
@@ -120,21 +111,21 @@ func (bc *backendConn) enqueueLocked(q queuedCall) (err error) {
 		return notSent("%w", bc.sup.RejectError(now))
 	case bc.closed:
 		return notSent("it was stopped")
+	case !q.enter(&bc.queue):
+		return peer.ErrCancelled
 	}
 	bc.queued = append(bc.queued, q)
 	return nil
 }
 
 // removeQueued removes a queued call and reports whether it was queued.
-func (bc *backendConn) removeQueued(c *peer.Call) bool {
+func (bc *backendConn) removeQueued(q *queuedCall) bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
-	for _, list := range []*[]queuedCall{&bc.queued, &bc.retryQueue, &bc.pendingSubscribes} {
-		for i, q := range *list {
-			if q.call == c {
-				*list = append((*list)[:i:i], (*list)[i+1:]...)
-				return true
-			}
+	for _, list := range []*[]*queuedCall{&bc.queued, &bc.retryQueue, &bc.pendingSubscribes} {
+		if i := slices.Index(*list, q); i >= 0 {
+			*list = slices.Delete(*list, i, i+1)
+			return true
 		}
 	}
 	return false
@@ -162,16 +153,15 @@ func (bc *backendConn) sendQueued(p *peer.Peer) (downtime time.Duration, deferre
 // respond to subscribe and unsubscribe calls for a modern server, and reroute the calls that belong
 // on another connection. If the connection has ended, the remaining calls are queued for the next
 // one.
-func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (deferred []func()) {
+func (bc *backendConn) sendAllLocked(p *peer.Peer, some []*queuedCall) (deferred []func()) {
 	for i, q := range some {
 		switch {
-		case bc.server.modern && isSubscriptionRequest(q.request):
+		case bc.server.modern && q.subscription != nil:
 			deferred = append(deferred, bc.subscribeByListenLocked(q))
 			continue
 		case bc.belongsElsewhereLocked(q):
-			if q.subscribe != nil {
-				// it belongs to the other connection
-				bc.subs.reject(q.subscribe.uri, q.subscribe.session)
+			if q.subscribes() { // it belongs to the other connection
+				bc.subs.reject(q.subscription.uri, q.request.Session)
 			}
 			deferred = append(deferred, func() { bc.b.reroute(q) })
 			continue
@@ -184,8 +174,7 @@ func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (deferred 
 			return deferred
 		}
 		if err != nil {
-			deferred = append(deferred,
-				func() { q.call.Handler.OnResponse(wire.Message{}, sendError(err)) })
+			deferred = append(deferred, func() { q.fail(sendError(err)) })
 		}
 	}
 	return deferred
@@ -196,19 +185,19 @@ func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (deferred 
 // (Backend.hasPerSessionConns), or the capabilities declared to the server differ from those of the
 // session's client. The result depends on the handshake, so it is valid only while there is a
 // connection.
-func (bc *backendConn) belongsElsewhereLocked(q queuedCall) bool {
-	if bc.isPerSession() || bc.server.modern || q.staysOnConn || q.call.SessionID == "" {
+func (bc *backendConn) belongsElsewhereLocked(q *queuedCall) bool {
+	if bc.isPerSession() || bc.server.modern || q.staysOnConn || q.request.Session == "" {
 		return false
 	}
 	return bc.b.hasPerSessionConns() ||
-		bc.b.set.SingleClient && bc.capabilitiesDifferLocked(q.call.SessionID)
+		bc.b.set.SingleClient && bc.capabilitiesDifferLocked(q.request.Session)
 }
 
 // reroute sends a call over the connection of the same backend that the call belongs on (redirect
 // sends a call to another backend). The call stays on that connection, unless it is the shared
 // connection and not ready: then the capabilities for its next handshake are unknown.
-func (b *Backend) reroute(q queuedCall) {
-	bc := b.conn(q.call.SessionID, false)
+func (b *Backend) reroute(q *queuedCall) {
+	bc := b.conn(q.request.Session, false)
 	bc.mu.Lock()
 	q.staysOnConn = bc.isPerSession() || bc.peer != nil
 	bc.mu.Unlock()
@@ -218,27 +207,22 @@ func (b *Backend) reroute(q queuedCall) {
 // trySend sends a call over p to the server s, in the form of the server's generation. It fails
 // like peer.Peer.TrySend, and in these cases:
 //
-//   - A call that the filters in force do not permit is refused with [peer.ErrForbidden].
+//   - A call that the filters in force do not permit is refused with [contract.ErrForbidden].
 //   - A continuation is refused with a *[wire.Error] for a legacy server, because a legacy server
 //     keeps a call open until it has the input. A continuation is also refused if the backend runs
 //     another program than the one that requested the input, because the state and the user's
 //     responses are not meant for that program.
-func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q queuedCall) error {
-	if !bc.b.permits(q.request, q.call) {
-		return peer.ErrForbidden
+func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q *queuedCall) error {
+	r := &q.request
+	if !bc.b.permits(r) {
+		return contract.ErrForbidden
 	}
-	if q.call.IsContinuation &&
-		(!s.modern || q.call.ServerKey != "" && q.call.ServerKey != bc.b.serverKey) {
-		return bc.b.continuationError(q.request)
+	if r.Continuation && (!s.modern || r.ServerKey != "" && r.ServerKey != bc.b.serverKey) {
+		return bc.b.continuationError(r.Message)
 	}
-	q.call.Modern, q.call.ServerKey, q.call.InterceptResponse = s.modern, bc.b.serverKey, nil
-	switch {
-	case s.modern:
-		q.call.InterceptResponse = bc.retryAfterRefreshFunc(p, q)
-	case bc.b.cfg.URL != "" && !q.isRetry:
-		q.call.InterceptResponse = bc.retryInNewSessionFunc(p, q)
-	}
-	return p.TrySend(bc.b.withClientMeta(q.request, s, q.call.SessionID, q.call.AllowTask), q.call)
+	q.sentOver.Store(bc)
+	q.sentBy, q.modern = p, s.modern
+	return p.TrySend(bc.b.withClientMeta(r.Message, s, r.Session, r.AllowTask), &q.Call)
 }
 
 // withClientMeta returns a request in the form for a modern server, with the client metadata of a

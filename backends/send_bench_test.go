@@ -8,7 +8,6 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/wire"
 )
 
@@ -30,11 +29,9 @@ func BenchmarkSend(b *testing.B) {
 			}()
 			set.Start()
 			ask := wire.NewRequest("0", "tools/call", []byte(`{"name":"now"}`))
-			call := func(
-				to peer.ResponseChan) {
-				set.Send("demo", ask, &peer.Call{Handler: to, SessionID: "o"})
-			}
-			two := [2]peer.ResponseChan{make(peer.ResponseChan, 1), make(peer.ResponseChan, 1)}
+			call := func(to backends.ResponseChan) { set.SendCall("demo", "o", ask, to) }
+			two := [2]backends.ResponseChan{make(backends.ResponseChan, 1),
+				make(backends.ResponseChan, 1)}
 			call(two[0])
 			<-two[0]
 			b.ReportAllocs()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"mcpgateway/catalog"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 )
 
@@ -125,7 +126,7 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, mode dialMo
 	listens := bc.startListenLoop(ctx, p, server) // after markReady, which sends queued subscribes
 	defer listens.stop()
 	for _, uri := range missedURIs {
-		bc.forwardUpdate(updatedNotification(uri), peer.Origin{})
+		bc.forwardUpdate(updatedNotification(uri), contract.Attribution{})
 	}
 	if bc.isPerSession() {
 		listed()

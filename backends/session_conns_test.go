@@ -9,6 +9,7 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
@@ -23,18 +24,19 @@ type clientRecorder struct {
 	requests []*peer.Request
 }
 
-func (cr *clientRecorder) HandleRequest(session, backend string, r *peer.Request) {
+func (cr *clientRecorder) HandleRequest(backend string, from contract.Attribution,
+	r *peer.Request) {
 	cr.mu.Lock()
 	defer cr.mu.Unlock()
-	cr.messages = append(cr.messages, session+" requested by "+backend+": "+r.Method())
+	cr.messages = append(cr.messages, from.Session+" requested by "+backend+": "+r.Method())
 	cr.requests = append(cr.requests, r)
 }
 
-func (cr *clientRecorder) HandleNotification(session, backend string, m wire.Message,
-	_ peer.Origin) {
+func (cr *clientRecorder) HandleNotification(backend string, from contract.Attribution,
+	m wire.Message) {
 	cr.mu.Lock()
 	defer cr.mu.Unlock()
-	cr.messages = append(cr.messages, session+" notified by "+backend+": "+m.Method())
+	cr.messages = append(cr.messages, from.Session+" notified by "+backend+": "+m.Method())
 }
 
 // want checks that exactly these messages have arrived since the last want, in this order.
@@ -58,8 +60,8 @@ func perSessionBackend(name string) config.Backend {
 // callFor sends a tools/call of a session.
 func (h *harness) callFor(session, backend string) *callRecorder {
 	a := &callRecorder{}
-	h.Send(backend, wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)),
-		&peer.Call{Handler: a, SessionID: session})
+	h.SendCall(backend, session, wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)),
+		a)
 	return a
 }
 
@@ -292,10 +294,9 @@ func TestOriginOfMessages(t *testing.T) {
 				p.ServeStartup("t")
 				h.OpenSession("one", nil, false)
 				h.OpenSession("two", nil, false)
-				cancelled := &peer.Call{Handler: &callRecorder{}, SessionID: "one"}
-				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
+				cancelled := h.SendCall("a", "one", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), &callRecorder{})
 				taken := p.WantRequest("tools/call")
-				h.Cancel("a", cancelled, nil)
+				cancelled.Cancel(nil)
 				p.WantNotification("notifications/cancelled")
 				h.callFor("two", "a")
 				p.WantRequest("tools/call")
@@ -310,10 +311,9 @@ func TestOriginOfMessages(t *testing.T) {
 				p.Send(note)
 				h.clients.want(t, "two notified by a: notifications/message")
 
-				cancelled = &peer.Call{Handler: &callRecorder{}, SessionID: "one"}
-				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
+				cancelled = h.SendCall("a", "one", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), &callRecorder{})
 				p.WantRequest("tools/call")
-				h.Cancel("a", cancelled, nil)
+				cancelled.Cancel(nil)
 				p.WantNotification("notifications/cancelled")
 				p.Send(note)
 				h.clients.want(t, " notified by a: notifications/message")

@@ -4,19 +4,19 @@
 //	Set.Run ─ backendConn.runShared (one goroutine for each backend; run.go)
 //	            └ connect: generation → dial → handshake → replayState, listenLoop → readLists,
 //	              refreshLoop until the connection ends
-//	Set.Send ─ callLimiter ─ Backend.conn ─ backendConn.send ─ [peer.Peer.TrySend], or its queue
+//	Set.NewCall ─ queuedCall.Send (call.go) ─ callLimiter ─ Backend.conn ─ backendConn.send
+//	            └ [peer.Peer.TrySend], or its queue; the end of each call is queuedCall.complete
 //	Set.Apply ─ startNew ─ replaceTable (apply.go) ─ Backend.drain, redirect (drain.go)
-//	inboundHandler (inbound.go) ─ ClientSide, which knows the client sessions
+//	inboundHandler (inbound.go), attribution.go ─ ClientSide, which knows the client sessions
 //
 // A [Set] contains all backends, in configuration order. Each backend has one shared connection
 // ([backendConn]), and may have one more for each session. Only this package knows the protocol
-// generation of a backend: callers pass calls without client metadata, and the field Modern of
-// [peer.Call] contains the generation of the response.
+// generation of a backend: callers pass requests without client metadata, and the field Modern of
+// [contract.BackendResponse] contains the generation of the response.
 //
 // A backend that fails, hangs or sends garbage affects only its own tools. A backend waits for
 // other backends only before its start, for a free slot (Options.StartParallel). The package
-// refuses to guess the session of a message that a backend initiates: see
-// inboundHandler.originSession.
+// refuses to guess the session of a message that a backend initiates: see inboundHandler.attribute.
 //
 // Lock order; the mutexes of limiter.Limiter, workers, responseGroup and clientSessions are
 // innermost. Backend.mu and backendConn.mu are never held together:
@@ -46,7 +46,6 @@ import (
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -270,51 +269,6 @@ func (s *Set) loadCaches() {
 // View returns the current view of the catalog.
 func (s *Set) View() *catalog.View { return s.view.Load() }
 
-// Send sends a request to a backend over the connection of the session c.SessionID, or fails
-// the call at once if it cannot be sent.
-//
-//   - While the backend is starting, the call is queued. If the start fails, the call ends
-//     with the reason.
-//   - While max_in_flight calls are in flight, the call is queued for a slot. A call that gets no
-//     slot within queue_wait ends as not sent, and so does a call that finds the queue full.
-//
-// The request must not contain the client metadata of the modern generation in _meta. Send adds
-// it for a modern backend and sets c.Modern. Send retries after the errors -32020 and -32022 of
-// such a backend, so a call never ends with them. The caller must not set c.InterceptResponse.
-func (s *Set) Send(backend string, request wire.Message, c *peer.Call) {
-	t := s.current()
-	if b, ok := t.byName[backend]; ok {
-		b.limiter.submit(queuedCall{request: request, call: c})
-		return
-	}
-	c.Handler.OnResponse(wire.Message{}, t.whyAbsent(backend))
-}
-
-// Subscribe is Send for resources/subscribe, or for resources/unsubscribe if subscribe is false.
-// These requests need no slot.
-//
-// Subscriptions of a session are restored on a new connection. They move to the session's own
-// connection when that is opened. An unsubscribe request goes to the connection that has the
-// subscription. If other sessions are subscribed to the same URI over a shared connection, the
-// unsubscribe request is not sent, and its result is {}.
-//
-// For a modern backend, Subscribe adds the URI to subscriptions/listen, and the gateway itself
-// responds once the backend has acknowledged it. The response to an unsubscribe request follows at
-// once.
-func (s *Set) Subscribe(backend, uri string, subscribe bool, request wire.Message,
-	c *peer.Call) {
-	t := s.current()
-	b, ok := t.byName[backend]
-	switch {
-	case !ok:
-		c.Handler.OnResponse(wire.Message{}, t.whyAbsent(backend))
-	case subscribe:
-		b.subscribe(uri, request, c)
-	default:
-		b.unsubscribe(uri, request, c)
-	}
-}
-
 // WhyUnavailable explains why an unknown tool name with a backend's prefix cannot be called: the
 // backend has never listed its tools, or was removed, disabled or misconfigured. It returns "" and
 // nil otherwise.
@@ -334,24 +288,6 @@ func (s *Set) WhyUnavailable(name string) (backend string, err error) {
 		backend = ""
 	}
 	return backend, err
-}
-
-// Cancel cancels a call that is in flight at a backend, or is queued for it.
-func (s *Set) Cancel(backend string, c *peer.Call, params []byte) {
-	c.Cancel(params) // first, so that a concurrent redirect or enqueue sees it
-	for b := range s.current().withName(backend) {
-		if b.limiter.cancel(c) {
-			return
-		}
-		// The call is queued on the session's connection, or on the shared connection if the
-		// session used the shared one when the call was sent.
-		for _, bc := range []*backendConn{b.conn(c.SessionID, true), b.shared} {
-			if bc != nil && bc.removeQueued(c) {
-				c.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)
-				return
-			}
-		}
-	}
 }
 
 // Status returns the status of each backend, in configuration order. A backend that is not enabled

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/peer"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/wire"
 )
 
@@ -31,7 +31,7 @@ func TestFRAME08_FRAME09_BackendThatStopsReadingIsRestarted(t *testing.T) {
 	s, end := runAll(t, &log, stalled, config.Backend{Name: "good", Embedded: "demo",
 		Enabled: true})
 	began := time.Now()
-	var calls []peer.ResponseChan
+	var calls []ResponseChan
 	for range 3 {
 		calls = append(calls, sendSized(s, "deaf", 1<<20))
 	}
@@ -42,7 +42,7 @@ func TestFRAME08_FRAME09_BackendThatStopsReadingIsRestarted(t *testing.T) {
 	}
 	for i, c := range calls {
 		a := <-c
-		if took := time.Since(began); a.Err != peer.ErrTimeout || took > 3*time.Second {
+		if took := time.Since(began); !isA[*contract.TimeoutError](a.Err) || took > 3*time.Second {
 			t.Errorf("call %d ended after %v with %v", i, took, a.Err)
 		}
 	}
@@ -116,7 +116,7 @@ func TestFRAME08_ServerThatNeverReads(t *testing.T) {
 	s, end := runAll(t, io.Discard, stalled, config.Backend{Name: "good", Embedded: "demo",
 		Enabled: true})
 	began := time.Now()
-	var calls []peer.ResponseChan
+	var calls []ResponseChan
 	for range 20 { // 80 MiB: more than may be in flight
 		calls = append(calls, sendSized(s, "deaf", 4<<20))
 	}
@@ -128,12 +128,12 @@ func TestFRAME08_ServerThatNeverReads(t *testing.T) {
 	timeouts, refused := 0, 0
 	for _, c := range calls {
 		switch a := <-c; {
-		case a.Err == peer.ErrTimeout:
+		case isA[*contract.TimeoutError](a.Err):
 			timeouts++
 		case a.Err != nil && strings.Contains(a.Err.Error(), "too many messages are under way"):
 			refused++
 		default:
-			t.Errorf("ended with %v, %s", a.Err, a.Raw())
+			t.Errorf("ended with %v, %s", a.Err, a.Message.Raw())
 		}
 	}
 	if took := time.Since(began); timeouts < 10 || refused == 0 || took > 30*time.Second {

@@ -9,7 +9,6 @@ import (
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/wire"
 )
 
@@ -20,7 +19,7 @@ func (h *harness) subscribe(session, backend, uri string, subscribe bool) *callR
 	}
 	a := &callRecorder{}
 	m := wire.NewRequest("7", method, wire.Encode(map[string]string{"uri": uri}))
-	h.Subscribe(backend, uri, subscribe, m, &peer.Call{Handler: a, SessionID: session})
+	h.SendCall(backend, session, m, a)
 	return a
 }
 

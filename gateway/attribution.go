@@ -1,7 +1,7 @@
 package gateway
 
 import (
-	"mcpgateway/internal/peer"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -17,11 +17,10 @@ import (
 // The call only determines the stream on which the client gets the message; the session is already
 // certain. The last rule chooses the newest call because clients may have abandoned older calls
 // without cancelling them.
-func (s *Session) originCall(backend string, m wire.Message, origin peer.Origin) *clientCall {
-	if origin.Call != nil {
-		if c, ok := origin.Call.Tag.(*clientCall); ok && c.s == s {
-			return c
-		}
+func (s *Session) originCall(backend string, from contract.Attribution,
+	m wire.Message) *clientCall {
+	if c := sessionCall(from.Handler); c != nil && c.s == s {
+		return c
 	}
 	task := relatedTask(m)
 	s.mu.Lock()
@@ -36,10 +35,22 @@ func (s *Session) originCall(backend string, m wire.Message, origin peer.Origin)
 			newest = c
 		}
 	}
-	if origin.CallEnded {
+	if from.StreamEnded {
 		return nil // the message belongs to that call
 	}
 	return newest
+}
+
+// sessionCall returns the client's call that a handler belongs to; nil = it belongs to none, or to
+// a resumableCall.
+func sessionCall(h contract.CallHandler) *clientCall {
+	switch h := h.(type) {
+	case *clientCall:
+		return h
+	case retryHandler:
+		return h.c
+	}
+	return nil
 }
 
 // newestCallLocked returns the newest call at a backend, nil if there is none.
@@ -68,13 +79,11 @@ func (c *clientCall) relatedID() wire.ID {
 // oldest if there are several; to none if all scores are 0. The statelessClient is already certain
 // in any case.
 func (sc *statelessClient) originCall(backend string,
-	origin peer.Origin) (rc *resumableCall, certain bool) {
-	if origin.Call != nil {
-		if rc, ok := origin.Call.Tag.(*resumableCall); ok && rc.client == sc {
-			return rc, true
-		}
+	from contract.Attribution) (rc *resumableCall, certain bool) {
+	if rc, ok := from.Handler.(*resumableCall); ok && rc.client == sc {
+		return rc, true
 	}
-	if origin.Call != nil || origin.CallEnded {
+	if from.Handler != nil || from.StreamEnded {
 		return nil, true
 	}
 	sc.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/gateway/internal/mrtr"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -38,12 +39,14 @@ type CallInfo struct {
 // [serverRequest] is the counterpart in the other direction.
 type clientCall struct {
 	CallInfo
-	spec             *methodSpec
-	firstBackendCall peer.Call
-	backendCall      *peer.Call // &firstBackendCall, or &resumable.backendCall
-	s                *Session
-	r                *peer.Request
-	stateless        *statelessClient // nil for a session client
+	spec      *methodSpec
+	s         *Session
+	r         *peer.Request
+	stateless *statelessClient // nil for a session client
+	// the request to the backend, without the Message
+	request contract.BackendRequest
+	// set when the call is sent, or to resumable.backendCall; nil = not sent to the backend
+	backendCall contract.BackendCall
 	// data of a stateless client's retry; nil if the request is no retry
 	continuation *continuation
 	// stateless clients only; nil if the method allows no input requests
@@ -58,7 +61,6 @@ type clientCall struct {
 	older, newer *clientCall // neighbours in the session's inFlightCalls
 
 	mu        sync.Mutex
-	sent      bool
 	cancelled bool
 	// cancels the context of the goroutine that works for the call; nil if there is none
 	cancelWait context.CancelFunc
@@ -83,12 +85,10 @@ func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *meth
 	name string) {
 	c := &clientCall{CallInfo: s.newCallInfo(r.Message, r.RemoteID(), name), spec: spec, s: s, r: r,
 		stateless: client}
-	c.backendCall = &c.firstBackendCall
-	c.firstBackendCall.Handler, c.firstBackendCall.Tag = c, c
-	c.firstBackendCall.Token, c.firstBackendCall.SessionID = r.Token(), s.id
-	c.firstBackendCall.AllowTask = spec == toolsCallSpec && client == nil
+	c.request = contract.BackendRequest{Session: s.id, ProgressToken: r.Token(),
+		AllowTask: spec == toolsCallSpec && client == nil}
 	if client != nil {
-		c.backendCall.SessionID = client.id
+		c.request.Session = client.id
 		client.retain()
 	}
 	s.g.observeBegin(&c.CallInfo)
@@ -145,7 +145,7 @@ func (c *clientCall) failUnresolved() {
 			c.mu.Lock()
 			c.Route.Backend = backend
 			c.mu.Unlock()
-			c.OnResponse(wire.Message{}, &transport.CallLostError{Err: err})
+			c.OnResponse(contract.BackendResponse{Err: &transport.CallLostError{Err: err}})
 			return
 		}
 	}
@@ -220,19 +220,44 @@ func (c *clientCall) send(route catalog.Route) {
 		}
 		return
 	}
-	c.backendCall.RemoteName = route.Original
-	if c.stateless != nil {
-		c.makeResumable()
-	} else {
-		c.s.addInFlight(c)
-	}
-	c.sent = true
+	c.request.Entry = route.Original
 	// c.mu stays locked during sending: a concurrent cancellation either prevents sending, or
 	// HandleCancel forwards it to the backend. Sending does not block.
 	c.spec.send(c)
 }
 
-// OnProgress implements peer.ResponseHandler.
+// newBackendCall creates the call to the backend, whose request is m. The call is known to
+// attribution before it is sent. newBackendCall is called with c.mu locked.
+func (c *clientCall) newBackendCall(m wire.Message) contract.BackendCall {
+	request := c.request
+	request.Message = m
+	switch {
+	case c.stateless == nil:
+		c.backendCall = c.s.g.Backends.NewCall(c.Route.Backend, request, c)
+		c.s.addInFlight(c)
+	case c.spec.allowsInput:
+		c.makeResumable(request)
+	default:
+		c.backendCall = c.s.g.Backends.NewCall(c.Route.Backend, request, c)
+	}
+	return c.backendCall
+}
+
+// pauseTimeout and resumeTimeout pause the timeout of the call at the backend. A request about a
+// polledTask has no call of its own.
+func (c *clientCall) pauseTimeout() {
+	if c.backendCall != nil {
+		c.backendCall.PauseTimeout()
+	}
+}
+
+func (c *clientCall) resumeTimeout() {
+	if c.backendCall != nil {
+		c.backendCall.ResumeTimeout()
+	}
+}
+
+// OnProgress implements contract.CallHandler.
 func (c *clientCall) OnProgress(m wire.Message) {
 	c.sawProgress.Store(true)
 	if c.s.isBacklogged(c.Route.Backend) {
@@ -241,14 +266,15 @@ func (c *clientCall) OnProgress(m wire.Message) {
 	c.r.Notify(c.s.toClientTaskIDs(c.Route.Backend, m))
 }
 
-// OnResponse implements peer.ResponseHandler. If the backend and the client are of different
+// OnResponse implements contract.CallHandler. If the backend and the client are of different
 // generations, OnResponse translates the response or keeps the call open; see round_trips.go and
 // resumable_call.go.
-func (c *clientCall) OnResponse(m wire.Message, err error) {
+func (c *clientCall) OnResponse(resp contract.BackendResponse) {
+	m, err := resp.Message, resp.Err
 	switch {
 	case err != nil:
-	case c.backendCall.Modern || c.stateless != nil:
-		err = c.validateResult(m)
+	case resp.Modern || c.stateless != nil:
+		err = c.validateResult(m, resp.Modern)
 	default:
 		err = c.checkTaskResult(m)
 	}
@@ -259,20 +285,20 @@ func (c *clientCall) OnResponse(m wire.Message, err error) {
 		kind, failure := c.clientError(err)
 		if c.r.Fail(failure) {
 			o := errorOutcome(kind, failure)
-			if errors.Is(err, peer.ErrForbidden) {
+			if errors.Is(err, contract.ErrForbidden) {
 				o = c.rejectedOutcome(failure)
 			}
 			c.end(o)
 		}
 		return
 	}
-	switch modern := c.backendCall.Modern; {
+	switch {
 	case c.stateless != nil:
-		c.respondStateless(m, modern)
+		c.respondStateless(m, resp.Modern)
 		return
-	case modern && c.startRoundTrips(m):
+	case resp.Modern && c.startRoundTrips(m):
 		return // runRoundTrips continues the call
-	case modern:
+	case resp.Modern:
 		m = c.toClientResponse(m)
 	default:
 		m = c.recordResponse(m)
@@ -298,7 +324,8 @@ func (c *clientCall) forward(m wire.Message) {
 	if c.r.Forward(m) {
 		c.end(outcomeOf(m))
 		for _, status := range early {
-			c.s.g.forwardTaskStatus(c.s.id, c.Route.Backend, status, peer.Origin{CallEnded: true})
+			c.s.g.forwardTaskStatus(c.Route.Backend,
+				contract.Attribution{Session: c.s.id, StreamEnded: true}, status)
 		}
 	}
 }
@@ -327,7 +354,7 @@ func (c *clientCall) HandleCancel(params []byte) {
 	params = protocol.StripParamsMeta(params)
 	c.mu.Lock()
 	c.cancelled = true
-	sent, rc := c.sent, c.resumable
+	call, rc := c.backendCall, c.resumable
 	if c.cancelWait != nil {
 		c.cancelWait()
 	}
@@ -335,8 +362,8 @@ func (c *clientCall) HandleCancel(params []byte) {
 	switch {
 	case rc != nil:
 		rc.cancelForCall(c, params)
-	case sent:
-		c.s.g.Backends.Cancel(c.Route.Backend, c.backendCall, params)
+	case call != nil:
+		call.Cancel(params)
 	}
 	c.end(Outcome{Kind: Cancelled, Reason: reason})
 }
@@ -345,7 +372,9 @@ func (c *clientCall) isMethod(method string) bool { return c.Method == method }
 
 func (c *clientCall) end(o Outcome) {
 	c.s.removeInFlight(c)
-	c.BackendID, c.Sent = c.backendCall.ID(), c.backendCall.SentAt()
+	if c.backendCall != nil {
+		c.BackendID, c.Sent = c.backendCall.ID(), c.backendCall.SentAt()
+	}
 	c.finish(o)
 }
 

@@ -64,5 +64,5 @@ func (c *clientCall) sendCompletion(m wire.Message) {
 		c.replyResult([]byte(`{"completion":{"values":[],"hasMore":false}}`))
 		return
 	}
-	c.s.g.Backends.Send(c.Route.Backend, m, c.backendCall)
+	c.newBackendCall(m).Send()
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"mcpgateway/gateway/internal/mrtr"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -9,7 +10,7 @@ import (
 // A continuation is the data of a stateless client's retry that continues a call.
 type continuation struct {
 	backend   string           // backend of the call; "" = unknown
-	serverKey string           // identifies the server that issued the state; see [peer.Call]
+	serverKey string           // server that issued the state; see [contract.BackendCall]
 	state     []byte           // the backend's own requestState, JSON; nil = none
 	rerun     bool             // after URL elicitations: the call is sent again without responses
 	claim     *mrtr.RerunClaim // claimed when the call is sent again; nil = none
@@ -57,7 +58,8 @@ func (c *clientCall) continueCall() bool {
 	if !c.attach(rc) {
 		return false
 	}
-	if !c.s.g.Backends.Permits(rc.route.Backend, c.r.Message, &rc.backendCall) {
+	if !c.s.g.Backends.Permits(rc.route.Backend, contract.BackendRequest{Message: c.r.Message,
+		Session: rc.client.id, Entry: rc.route.Original}) {
 		rc.abort("the configuration no longer permits it")
 		c.rejectUnknown()
 	} else if failure := rc.resume(c, responses); failure != nil {
@@ -84,7 +86,8 @@ func (c *clientCall) attach(rc *resumableCall) bool {
 	if c.cancelled {
 		return false
 	}
-	c.Route, c.backendCall, c.resumable, c.sent = rc.route, &rc.backendCall, rc, true
+	c.Route, c.backendCall, c.resumable = rc.route, rc.backendCall, rc
+	c.request.Session = rc.client.id
 	return true
 }
 

@@ -1,7 +1,7 @@
 package gateway
 
 import (
-	"mcpgateway/internal/peer"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/wire"
 )
 
@@ -26,8 +26,8 @@ type earlyStatus struct {
 // the task. That call is the one on whose stream the status arrived or, if the status arrived on no
 // call's stream, the only call at the backend that asks for a task. If there is no such call, or at
 // a limit, the status is dropped.
-func (s *Session) keepEarlyStatus(backend string, m wire.Message, origin peer.Origin) {
-	if origin.CallEnded || len(m.Raw()) > maxEarlySize {
+func (s *Session) keepEarlyStatus(backend string, from contract.Attribution, m wire.Message) {
+	if from.StreamEnded || len(m.Raw()) > maxEarlySize {
 		return
 	}
 	s.mu.Lock()
@@ -36,7 +36,7 @@ func (s *Session) keepEarlyStatus(backend string, m wire.Message, origin peer.Or
 	for c := s.inFlight.newest; c != nil; c = c.older {
 		switch {
 		case !c.taskReserved, c.Route.Backend != backend,
-			origin.Call != nil && origin.Call.Tag != c:
+			from.Handler != nil && sessionCall(from.Handler) != c:
 		case creator != nil:
 			return
 		default:

@@ -8,6 +8,7 @@ import (
 	"mcpgateway/internal/text"
 	"mcpgateway/internal/transport/child"
 
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -34,12 +35,12 @@ func truncate(s string) string { return text.Truncate(s, 256) }
 
 // clientError returns the error that the client gets instead of a response. The text names the
 // backend and says whether the call may have run; clients must be able to rely on this. A
-// *wire.Error is returned unchanged, and notFoundError replaces a [peer.ErrForbidden].
+// *wire.Error is returned unchanged, and notFoundError replaces a [contract.ErrForbidden].
 func (c *clientCall) clientError(err error) (OutcomeKind, *wire.Error) {
 	if e, ok := err.(*wire.Error); ok {
 		return RPCError, e
 	}
-	if errors.Is(err, peer.ErrForbidden) {
+	if errors.Is(err, contract.ErrForbidden) {
 		return Rejected, c.notFoundError()
 	}
 	kind, reason, mayHaveRun := c.clientReason(err)
@@ -67,15 +68,13 @@ func errorOutcome(kind OutcomeKind, failure *wire.Error) Outcome {
 // clientReason translates a Go error to text for a client. The text of an unknown error is only
 // logged. BackendLost is also the kind for an unusable response and for an unknown error.
 func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, mayHaveRun bool) {
-	var timeout timeoutError
+	var timeout *contract.TimeoutError
 	var lost *transport.CallLostError
 	var badResponse *peer.BadResponseError
 	switch {
 	case errors.As(err, &timeout):
 		return Timeout, timeout.Error() + " (call_timeout)", true
-	case errors.Is(err, peer.ErrTimeout):
-		return Timeout, fmt.Sprintf("no answer within %v (call_timeout)", c.backendCall.Timeout), true
-	case errors.Is(err, peer.ErrQueueFull):
+	case errors.Is(err, contract.ErrQueueFull):
 		return Rejected, err.Error(), false
 	case errors.As(err, &lost):
 		if !lost.MayHaveRun {
@@ -95,11 +94,11 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, m
 // startedError returns the error of a session client's call to which the backend has already
 // responded, with input_required or with a task. The call has run in part, so the result does not
 // say that it did not run, even if err is about a later message that was not sent. A
-// [peer.ErrForbidden] is returned unchanged. A stateless client itself sends the later message, as
-// a request of its own, which it may send again if it did not run.
+// [contract.ErrForbidden] is returned unchanged. A stateless client itself sends the later message,
+// as a request of its own, which it may send again if it did not run.
 func startedError(err error) error {
 	var rpcError *wire.Error
-	if errors.As(err, &rpcError) || errors.Is(err, peer.ErrQueueFull) {
+	if errors.As(err, &rpcError) || errors.Is(err, contract.ErrQueueFull) {
 		return &transport.CallLostError{Err: errors.New(err.Error()), MayHaveRun: true}
 	}
 	if lost, ok := errors.AsType[*transport.CallLostError](err); ok {
@@ -115,7 +114,7 @@ func (c *clientCall) clientText(err error) string {
 	text := err.Error()
 	exit, ended := errors.AsType[*child.ExitError](err)
 	if !ended || exit.Stderr == "" || c.s.principal == "" ||
-		!c.s.g.Backends.SharesProcess(c.Route.Backend, c.backendCall.SessionID) {
+		!c.s.g.Backends.SharesProcess(c.Route.Backend, c.request.Session) {
 		return text
 	}
 	return strings.ReplaceAll(text, exit.Error(),

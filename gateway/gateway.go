@@ -14,7 +14,7 @@
 //	         ├ tasks/list                      session_task_list.go
 //	         └ requests that a backend serves, by their methodSpec (methods.go):
 //	           tools, prompts, resources, completion, tasks
-//	              call.go: Backends.Send … clientCall.OnResponse
+//	              call.go: Backends.NewCall … BackendCall.Send … clientCall.OnResponse
 //
 // Tasks are stored in a table of the session (session_tasks.go) or in one table for all stateless
 // clients (stateless_task_table.go).
@@ -64,6 +64,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -90,25 +91,24 @@ type Backends interface {
 	// only when all calls of the session have ended.
 	CloseSession(session string)
 
-	// Send sends a request to a backend on behalf of the session call.SessionID; see
-	// [peer.Peer.Send]. A backend that is still starting gets the request later. The timeout is
-	// the backend's call_timeout. If the configuration does not permit the call when it is about
-	// to be sent, the call ends with [peer.ErrForbidden].
-	Send(backend string, m wire.Message, call *peer.Call)
+	// NewCall returns a call to a backend. A backend that is still starting gets the request later.
+	// The timeout is the backend's call_timeout. If the configuration does not permit the request
+	// when it is about to be sent, the call ends with [contract.ErrForbidden].
+	//
+	// The subscriptions of a session are restored on a new connection. While other sessions are
+	// subscribed to the URI over the same connection, resources/unsubscribe is not sent, and the
+	// result is {}.
+	NewCall(backend string, r contract.BackendRequest,
+		h contract.CallHandler) contract.BackendCall
 	// SharesProcess reports whether the session may share its process of the backend with other
 	// sessions.
 	SharesProcess(backend, session string) bool
 	// DeniedBy returns a backend whose filters deny an entry with this name; "" if there is none.
 	DeniedBy(k catalog.Kind, name string) (backend string)
-	// Permits reports whether the configuration now permits the request to the backend. Send does
-	// the same check; Permits is for suspended calls, which continue without another Send.
-	Permits(backend string, m wire.Message, call *peer.Call) bool
-	// Cancel cancels a call that was passed to Send or Subscribe; see [peer.Call.Cancel].
-	Cancel(backend string, call *peer.Call, params []byte)
-	// Subscribe sends resources/subscribe, or resources/unsubscribe if subscribe is false.
-	// Subscriptions are restored on a new connection. While other sessions are subscribed to the
-	// URI over the same connection, resources/unsubscribe is not sent, and the result is {}.
-	Subscribe(backend, uri string, subscribe bool, m wire.Message, call *peer.Call)
+	// Permits reports whether the configuration now permits the request to the backend. Each call
+	// is checked when it is sent; Permits is for suspended calls, which continue without being sent
+	// again.
+	Permits(backend string, r contract.BackendRequest) bool
 	// SetLevel sets the session's log level at every backend that declares logging, now and on
 	// each new connection. It calls done once, when the connected backends have responded or a
 	// timeout has expired.

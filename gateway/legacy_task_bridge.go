@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -31,19 +32,19 @@ type legacyTaskBridge struct {
 type resultRequest struct {
 	bridge      *legacyTaskBridge
 	early       bool // sent before the task had ended
-	backendCall peer.Call
+	backendCall contract.BackendCall
 	done        chan struct{}
-	response    peer.Response // valid once done is closed
-	storedBytes int           // acquired for the response from the byte budget
+	response    contract.BackendResponse // valid once done is closed
+	storedBytes int                      // acquired for the response from the byte budget
 }
 
 // get returns the response to tasks/get.
-func (b *legacyTaskBridge) get(ctx context.Context) peer.Response {
+func (b *legacyTaskBridge) get(ctx context.Context) contract.BackendResponse {
 	if task, o, ok := b.finalState(); ok {
 		return b.toModern(task, o)
 	}
 	resp := b.callBackend(ctx, protocol.MethodTasksGet)
-	task := resp.Part(wire.PartResult)
+	task := resp.Message.Part(wire.PartResult)
 	if resp.Err != nil || task == nil {
 		b.task.noteUnknown(resp)
 		return resp
@@ -54,7 +55,7 @@ func (b *legacyTaskBridge) get(ctx context.Context) peer.Response {
 	case protocol.TaskCompleted, protocol.TaskFailed:
 		rr, err := b.awaitResult(ctx)
 		if err != nil {
-			return peer.Response{Err: err}
+			return contract.BackendResponse{Err: err}
 		}
 		if rr != nil {
 			o = rr.outcome()
@@ -71,18 +72,19 @@ func (b *legacyTaskBridge) get(ctx context.Context) peer.Response {
 	return b.toModern(task, o)
 }
 
-func (b *legacyTaskBridge) toModern(task []byte, o protocol.TaskOutcome) peer.Response {
+func (b *legacyTaskBridge) toModern(task []byte, o protocol.TaskOutcome) contract.BackendResponse {
 	if o.Error != nil {
 		o.Error = protocol.ErrorToModern(o.Error, protocol.MethodToolsCall)
 	}
-	return peer.Response{Message: wire.NewResult("0",
+	return contract.BackendResponse{Message: wire.NewResult("0",
 		protocol.SetTaskID(protocol.TaskToModern(task, o), b.task.id))}
 }
 
 // callBackend sends a request about the task, on behalf of the client that created it.
-func (b *legacyTaskBridge) callBackend(ctx context.Context, method string) peer.Response {
-	return b.task.g.callTask(ctx, b.task.backend, b.request(method),
-		&peer.Call{SessionID: b.task.client.id})
+func (b *legacyTaskBridge) callBackend(ctx context.Context,
+	method string) contract.BackendResponse {
+	return b.task.g.callTask(ctx, b.task.backend,
+		contract.BackendRequest{Session: b.task.client.id, Message: b.request(method)})
 }
 
 func (b *legacyTaskBridge) request(method string) wire.Message {
@@ -154,7 +156,7 @@ func (b *legacyTaskBridge) abandonResult(rr *resultRequest) bool {
 	}
 	b.mu.Unlock()
 	if stale {
-		b.task.g.Backends.Cancel(b.task.backend, &rr.backendCall, nil)
+		rr.backendCall.Cancel(nil)
 	}
 	return true
 }
@@ -168,46 +170,45 @@ func (b *legacyTaskBridge) openResult(early bool) *resultRequest {
 	isNew := rr == nil
 	if isNew {
 		rr = &resultRequest{bridge: b, early: early, done: make(chan struct{})}
-		rr.backendCall.Handler, rr.backendCall.Tag, rr.backendCall.SessionID = rr, rr,
-			b.task.client.id
-		rr.backendCall.PauseTimeout() // no timeout: the response comes when the task has ended
 		if b.closed {
 			rr.response.Err = peer.ErrCancelled
 			close(rr.done)
 			isNew = false
 		} else {
+			rr.backendCall = b.task.g.Backends.NewCall(b.task.backend, contract.BackendRequest{
+				Message: b.request(protocol.MethodTasksResult), Session: b.task.client.id}, rr)
+			rr.backendCall.PauseTimeout() // no timeout: the response comes when the task has ended
 			b.result = rr
 		}
 	}
 	b.mu.Unlock()
 	if isNew {
-		b.task.g.Backends.Send(b.task.backend, b.request(protocol.MethodTasksResult),
-			&rr.backendCall)
+		rr.backendCall.Send()
 	}
 	return rr
 }
 
 // outcome returns the task's outcome as contained in the response.
 func (rr *resultRequest) outcome() protocol.TaskOutcome {
-	return protocol.TaskOutcome{Result: rr.response.Part(wire.PartResult),
-		Error: rr.response.Part(wire.PartError)}
+	return protocol.TaskOutcome{Result: rr.response.Message.Part(wire.PartResult),
+		Error: rr.response.Message.Part(wire.PartError)}
 }
 
-// OnProgress implements peer.ResponseHandler.
+// OnProgress implements contract.CallHandler.
 func (rr *resultRequest) OnProgress(wire.Message) {}
 
-// OnResponse implements peer.ResponseHandler. If the request failed or the byte budget is
+// OnResponse implements contract.CallHandler. If the request failed or the byte budget is
 // exhausted, the response is not stored and the next caller sends a new request. When the backend
 // has responded, OnResponse declines the open input requests.
-func (rr *resultRequest) OnResponse(m wire.Message, err error) {
-	rr.response = peer.Response{Message: m, Err: err}
+func (rr *resultRequest) OnResponse(resp contract.BackendResponse) {
+	rr.response = resp
 	b := rr.bridge
 	b.mu.Lock()
 	var open []*taskInputRequest
 	wanted := b.result == rr // not abandoned
-	if err == nil {
+	if resp.Err == nil {
 		open, b.inputRequests = b.inputRequests, nil
-		size := len(m.Raw())
+		size := len(resp.Message.Raw())
 		if wanted && !b.closed && b.task.g.resultBytes.Acquire(size, maxResultBytes) {
 			rr.storedBytes = size
 		}
@@ -245,14 +246,14 @@ func (b *legacyTaskBridge) changes() <-chan struct{} {
 // cancel sends tasks/cancel. Even if the task has already ended, or the backend does not support
 // tasks/cancel, the client gets an acknowledgement, because an acknowledgement does not guarantee
 // that the task is cancelled. Any other error is returned.
-func (b *legacyTaskBridge) cancel(ctx context.Context) peer.Response {
+func (b *legacyTaskBridge) cancel(ctx context.Context) contract.BackendResponse {
 	if _, _, ended := b.finalState(); ended ||
 		!b.task.g.Backends.View().HasCapability(b.task.backend, "tasks", "cancel") {
 		return acknowledged()
 	}
 	resp := b.callBackend(ctx, protocol.MethodTasksCancel)
-	failure := resp.Part(wire.PartError)
-	switch task := resp.Part(wire.PartResult); {
+	failure := resp.Message.Part(wire.PartError)
+	switch task := resp.Message.Part(wire.PartResult); {
 	case resp.Err != nil:
 		return resp
 	case failure != nil && wire.ReadError(failure).Code != wire.CodeInvalidParams:
@@ -284,6 +285,6 @@ func (b *legacyTaskBridge) close() {
 	case <-rr.done:
 		b.task.g.resultBytes.Release(rr.storedBytes)
 	default:
-		b.task.g.Backends.Cancel(b.task.backend, &rr.backendCall, nil)
+		rr.backendCall.Cancel(nil)
 	}
 }

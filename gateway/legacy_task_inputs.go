@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mcpgateway/gateway/internal/mrtr"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -126,12 +127,10 @@ func (b *legacyTaskBridge) answerInputs(responses []protocol.InputResponse) {
 
 // namedTask returns the client's task at a legacy backend on whose tasks/result stream a message
 // arrived, or that the message names; nil if there is none.
-func (sc *statelessClient) namedTask(backend string, m wire.Message,
-	origin peer.Origin) *statelessTask {
-	if origin.Call != nil {
-		if rr, ok := origin.Call.Tag.(*resultRequest); ok && rr.bridge.task.client == sc {
-			return rr.bridge.task
-		}
+func (sc *statelessClient) namedTask(backend string, from contract.Attribution,
+	m wire.Message) *statelessTask {
+	if rr, ok := from.Handler.(*resultRequest); ok && rr.bridge.task.client == sc {
+		return rr.bridge.task
 	}
 	for _, st := range sc.g.statelessTasks.withBackendID(backend, relatedTask(m)) {
 		if st.client == sc && !st.modern {

@@ -222,7 +222,7 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 // subscriptions.
 func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 	uris []string) (agreed []string) {
-	waiting := make(map[string]peer.ResponseChan)
+	waiting := make(map[string]responseWaiter)
 	backends := make(map[string]string)
 	for _, uri := range uris {
 		route, ok := v.ResolveResource(uri)
@@ -232,7 +232,7 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 		if !ok || !v.HasCapability(route.Backend, "resources", "subscribe") {
 			continue
 		}
-		w := make(peer.ResponseChan, 1)
+		w := make(responseWaiter, 1)
 		waiting[uri], backends[uri] = w, route.Backend
 		l.mu.Lock()
 		l.pendingURIs[uri] = true
@@ -247,7 +247,7 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 		refused, late := false, false
 		select {
 		case resp := <-w:
-			refused = resp.Err != nil || resp.Part(wire.PartError) != nil
+			refused = resp.Err != nil || resp.Message.Part(wire.PartError) != nil
 		case <-ctx.Done():
 			late = true // the backend may still confirm
 		}

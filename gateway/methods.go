@@ -37,10 +37,8 @@ var (
 		resolve: resolveResource, mayResolveLater: mayResolveResource,
 		notFound: resourceNotFound, send: (*clientCall).sendAsIs, allowsInput: true,
 	}
-	subscribeSpec = &methodSpec{resolve: resolveResource, mayResolveLater: mayResolveResource,
-		notFound: resourceNotFound, send: subscribe(true)}
-	unsubscribeSpec = &methodSpec{resolve: resolveResource, mayResolveLater: mayResolveResource,
-		notFound: resourceNotFound, send: subscribe(false)}
+	subscriptionSpec = &methodSpec{resolve: resolveResource, mayResolveLater: mayResolveResource,
+		notFound: resourceNotFound, send: (*clientCall).sendAsIs}
 )
 
 // resolveNamed resolves the name of a tool or prompt in the list that the client has read, then in
@@ -124,21 +122,12 @@ func errURITooLong() *wire.Error {
 
 func (c *clientCall) sendNamed() {
 	if c.Name != c.Route.Original {
-		c.backendCall.Name = c.Route.OriginalJSON
+		c.request.Name = c.Route.OriginalJSON
 	}
 	c.sendAsIs()
 }
 
-func (c *clientCall) sendAsIs() {
-	c.s.g.Backends.Send(c.Route.Backend, c.backendMessage(), c.backendCall)
-}
-
-func subscribe(subscribe bool) func(*clientCall) {
-	return func(c *clientCall) {
-		c.s.g.Backends.Subscribe(c.Route.Backend, c.Name, subscribe, c.backendMessage(),
-			c.backendCall)
-	}
-}
+func (c *clientCall) sendAsIs() { c.newBackendCall(c.backendMessage()).Send() }
 
 // callByName starts a call whose name is params.name. Here and below, client is nil for a session
 // client.

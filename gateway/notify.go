@@ -1,52 +1,51 @@
 package gateway
 
 import (
-	"mcpgateway/internal/peer"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
-// HandleNotification forwards a backend's notification to the client of a session; session is ""
-// if the session is uncertain. Origin is the stream on which the notification arrived. Unknown
-// notifications, and notifications that may be for another client, are dropped. HandleNotification
-// does not block.
-func (g *Gateway) HandleNotification(session, backend string, m wire.Message, origin peer.Origin) {
+// HandleNotification forwards a backend's notification to the client of the session from.Session.
+// Unknown notifications, and notifications that may be for another client, are dropped.
+// HandleNotification does not block.
+func (g *Gateway) HandleNotification(backend string, from contract.Attribution, m wire.Message) {
 	switch m.Method() {
 	case protocol.NotificationTasksStatus, protocol.NotificationTasks:
 		g.wakeTaskPollers(backend, m)
 	}
-	if client := g.statelessClients.get(session); client != nil {
-		client.handleNotification(backend, m, origin)
+	if client := g.statelessClients.get(from.Session); client != nil {
+		client.handleNotification(backend, from, m)
 		return
 	}
 	method := m.Method()
 	switch method {
 	case protocol.NotificationMessage:
-		s := g.session(session)
-		if session == "" {
+		s := g.session(from.Session)
+		if from.Session == "" {
 			s = g.sessionForTask(backend, m)
 		}
 		if s != nil {
-			s.forwardLog(backend, m, origin)
+			s.forwardLog(backend, from, m)
 		}
 	case protocol.NotificationToolsListChanged, protocol.NotificationPromptsListChanged,
 		protocol.NotificationResourcesListChanged:
-		if s := g.session(session); s != nil &&
+		if s := g.session(from.Session); s != nil &&
 			s.noteAnnounced(method, g.Backends.View().Snapshot) {
 			s.notify(wire.NewNotification(method, nil), "")
 		}
 	case protocol.NotificationResourceUpdated:
-		if s := g.session(session); s != nil && s.serverDeclares("resources", "subscribe") {
+		if s := g.session(from.Session); s != nil && s.serverDeclares("resources", "subscribe") {
 			s.notifyUpdated(backend, m)
 		}
 	case protocol.NotificationElicitationComplete:
 		id := stringAt(m, "params", "elicitationId")
-		if s := g.sessionWhere(session,
+		if s := g.sessionWhere(from.Session,
 			func(s *Session) bool { return s.urlElicitations.has(backend, id) }); s != nil {
 			s.notify(m, "")
 		}
 	case protocol.NotificationTasksStatus:
-		g.forwardTaskStatus(session, backend, m, origin)
+		g.forwardTaskStatus(backend, from, m)
 	default:
 		g.Log.Debug("unknown notification dropped", "backend", backend, "method", truncate(method))
 	}
@@ -64,20 +63,20 @@ func (g *Gateway) sessionWhere(session string, match func(*Session) bool) *Sessi
 	return nil
 }
 
-func (g *Gateway) forwardTaskStatus(session, backend string, m wire.Message, origin peer.Origin) {
+func (g *Gateway) forwardTaskStatus(backend string, from contract.Attribution, m wire.Message) {
 	if err := protocol.CheckTask(m.Part(wire.PartParams)); err != nil {
 		g.Log.Debug("ambiguous task status dropped", "backend", backend, "method", m.Method(),
 			"err", err)
 		return
 	}
 	id := stringAt(m, "params", "taskId")
-	s := g.sessionWhere(session, func(s *Session) bool {
+	s := g.sessionWhere(from.Session, func(s *Session) bool {
 		_, ok := s.tasks.toClient(backend, id)
 		return ok
 	})
 	if s == nil {
-		if s = g.session(session); s != nil {
-			s.keepEarlyStatus(backend, m, origin)
+		if s = g.session(from.Session); s != nil {
+			s.keepEarlyStatus(backend, from, m)
 		}
 		return
 	}
@@ -89,12 +88,12 @@ func (g *Gateway) forwardTaskStatus(session, backend string, m wire.Message, ori
 
 // forwardLog forwards a log message, if the client was offered logging, wants messages of this
 // level and is not backlogged. The logger's name gets the backend's name as a prefix.
-func (s *Session) forwardLog(backend string, m wire.Message, origin peer.Origin) {
+func (s *Session) forwardLog(backend string, from contract.Attribution, m wire.Message) {
 	if !s.serverDeclares("logging") || !s.wantsLevel(stringAt(m, "params", "level")) ||
 		s.isBacklogged(backend) {
 		return
 	}
-	relatedTo := s.originCall(backend, m, origin).relatedID()
+	relatedTo := s.originCall(backend, from, m).relatedID()
 	m = withBackendLogger(backend, m)
 	s.mu.Lock()
 	// before notifications/initialized, log messages are allowed: "server SHOULD NOT send requests

@@ -20,11 +20,11 @@ const (
 type openServerRequests struct {
 	total      int
 	perBackend map[string]int
-	open       map[*serverRequest]attribution // sent to the client
+	open       map[*serverRequest]attributedCall // sent to the client
 }
 
-// An attribution is the call to which a backend's request belongs.
-type attribution struct {
+// An attributedCall is the call to which a backend's request belongs.
+type attributedCall struct {
 	call    *clientCall // its timeout is paused until the request ends; nil if there is none
 	certain bool        // the request arrived on the call's stream and names no task
 }
@@ -74,8 +74,7 @@ func (s *Session) releaseServerRequestLocked(backend string) {
 // call to which the request belongs. If there is none, the client must respond within
 // inputTimeout.
 func (s *Session) trackServerRequest(sr *serverRequest) *clientCall {
-	origin := sr.r.Origin()
-	attr := attribution{call: s.originCall(sr.backend, sr.r.Message, origin)}
+	attr := attributedCall{call: s.originCall(sr.backend, sr.from, sr.r.Message)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if attr.call != nil && !s.isInFlightLocked(attr.call) { // the call has just ended
@@ -83,10 +82,10 @@ func (s *Session) trackServerRequest(sr *serverRequest) *clientCall {
 	}
 	// A request that names a task does not end with the call, because another call may wait for
 	// the task's result.
-	attr.certain = attr.call != nil && origin.Call != nil && relatedTask(sr.r.Message) == "" &&
+	attr.certain = attr.call != nil && sr.from.Handler != nil && relatedTask(sr.r.Message) == "" &&
 		taskID(sr.r.Message) == ""
 	if s.serverRequests.open == nil {
-		s.serverRequests.open = make(map[*serverRequest]attribution)
+		s.serverRequests.open = make(map[*serverRequest]attributedCall)
 	}
 	s.attributeLocked(sr, attr)
 	return attr.call
@@ -94,13 +93,13 @@ func (s *Session) trackServerRequest(sr *serverRequest) *clientCall {
 
 // attributeLocked assigns a request to a call and pauses the timeout of the call. A request that
 // belongs to no call gets a timeout.
-func (s *Session) attributeLocked(sr *serverRequest, attr attribution) {
+func (s *Session) attributeLocked(sr *serverRequest, attr attributedCall) {
 	s.serverRequests.open[sr] = attr
 	if attr.call == nil {
 		sr.timer = time.AfterFunc(inputTimeout, sr.expire)
 		return
 	}
-	attr.call.backendCall.PauseTimeout()
+	attr.call.pauseTimeout()
 }
 
 // detachRequestsLocked is called when a call has ended. It returns the requests that belong to the
@@ -113,8 +112,8 @@ func (s *Session) detachRequestsLocked(c *clientCall) (ending []*serverRequest) 
 		case attr.certain:
 			ending = append(ending, sr)
 		default:
-			c.backendCall.ResumeTimeout()
-			s.attributeLocked(sr, attribution{call: s.newestCallLocked(sr.backend)})
+			c.resumeTimeout()
+			s.attributeLocked(sr, attributedCall{call: s.newestCallLocked(sr.backend)})
 		}
 	}
 	return ending
@@ -149,6 +148,6 @@ func (sr *serverRequest) release() {
 		s.serverRequests.open = nil
 	}
 	if attr.call != nil {
-		attr.call.backendCall.ResumeTimeout()
+		attr.call.resumeTimeout()
 	}
 }

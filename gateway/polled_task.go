@@ -9,6 +9,7 @@ import (
 
 	"mcpgateway/internal/quota"
 
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -17,9 +18,9 @@ import (
 
 // A polledTask is a session client's task at a modern backend. The backend decides whether a call
 // becomes a task, because the gateway declares the tasks extension for session clients
-// (peer.Call.AllowTask). A client that has asked for a task gets the task, with an id from
-// [sessionTasks]. For any other client the call stays open: the gateway polls the task, without a
-// time limit, until the task has ended.
+// (contract.BackendRequest.AllowTask). A client that has asked for a task gets the task, with an id
+// from [sessionTasks]. For any other client the call stays open: the gateway polls the task,
+// without a time limit, until the task has ended.
 //
 //	startRoundTrips ─ runRoundTrips ─ finishRoundTrips
 //	   ├ the client asked for a task: sessionTasks.addPolled
@@ -134,14 +135,14 @@ func (c *clientCall) pollUntilDone(ctx context.Context, p *polledTask,
 		case resp.Err != nil:
 			c.failWith(startedError(resp.Err))
 			return wire.Message{}, false
-		case resp.Part(wire.PartError) != nil && p.clientID == "":
+		case resp.Message.Part(wire.PartError) != nil && p.clientID == "":
 			c.failWith(&transport.CallLostError{Err: fmt.Errorf("its task is gone: %s",
-				wire.ReadError(resp.Part(wire.PartError)).Message), MayHaveRun: true})
+				wire.ReadError(resp.Message.Part(wire.PartError)).Message), MayHaveRun: true})
 			return wire.Message{}, false
-		case resp.Part(wire.PartError) != nil:
+		case resp.Message.Part(wire.PartError) != nil:
 			return c.toLegacy(resp.Message), true
 		}
-		failures, task = 0, resp.Part(wire.PartResult)
+		failures, task = 0, resp.Message.Part(wire.PartResult)
 		o, err := protocol.ReadTaskOutcome(task)
 		if err != nil {
 			c.failWith(&peer.BadResponseError{Err: err})
@@ -178,7 +179,8 @@ func (p *polledTask) cancelledError() wire.Message {
 // connection or a timeout does not mean that the task has ended.
 func isRepeatable(err error) bool {
 	_, lost := errors.AsType[*transport.CallLostError](err)
-	return lost || errors.Is(err, peer.ErrTimeout)
+	_, late := errors.AsType[*contract.TimeoutError](err)
+	return lost || late
 }
 
 // errorResponse returns a response with the given error object.
@@ -216,16 +218,16 @@ func (p *polledTask) release() {
 
 // callTask sends a request about a task to its modern backend and waits for the response.
 func (c *clientCall) callTask(ctx context.Context, p *polledTask, method string,
-	params []byte) peer.Response {
-	return c.s.g.callTask(ctx, p.backend, wire.NewRequest("0", method, params),
-		&peer.Call{SessionID: c.s.id, AllowTask: true})
+	params []byte) contract.BackendResponse {
+	return c.s.g.callTask(ctx, p.backend, contract.BackendRequest{
+		Message: wire.NewRequest("0", method, params), Session: c.s.id, AllowTask: true})
 }
 
 // cancelAtBackend cancels a task at its backend, without waiting for the response.
 func (c *clientCall) cancelAtBackend(p *polledTask) {
 	m := wire.NewRequest("0", protocol.MethodTasksCancel, taskParams(p.id))
-	c.s.g.Backends.Send(p.backend, m, &peer.Call{Handler: make(peer.ResponseChan, 1),
-		SessionID: c.s.id, AllowTask: true})
+	r := contract.BackendRequest{Message: m, Session: c.s.id, AllowTask: true}
+	c.s.g.Backends.NewCall(p.backend, r, make(responseWaiter, 1)).Send()
 }
 
 // notifyStatus sends the status of a task to a client that knows the task.

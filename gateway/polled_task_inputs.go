@@ -46,7 +46,7 @@ func (c *clientCall) answerInputs(ctx context.Context, p *polledTask,
 		}
 		c.failWith(startedError(resp.Err)) // no retry: the backend may have received the responses
 		return wire.Message{}, false
-	case resp.Part(wire.PartError) != nil:
+	case resp.Message.Part(wire.PartError) != nil:
 		return c.toLegacy(resp.Message), false
 	}
 	return wire.Message{}, true

@@ -12,6 +12,7 @@ import (
 func (c *clientCall) servePolledTask(p *polledTask) {
 	ctx, cancel := context.WithCancel(c.s.ctx)
 	c.cancelWait = cancel
+	c.s.addInFlight(c)
 	c.s.work.Go(func() {
 		defer cancel()
 		response, ok := wire.Message{}, false
@@ -41,10 +42,10 @@ func (c *clientCall) polledStatus(ctx context.Context, p *polledTask) (wire.Mess
 		case resp.Err != nil:
 			c.failWith(resp.Err)
 			return wire.Message{}, false
-		case resp.Part(wire.PartError) != nil:
+		case resp.Message.Part(wire.PartError) != nil:
 			return c.toLegacy(resp.Message), true
 		}
-		p.setStatus(protocol.TaskToLegacy(resp.Part(wire.PartResult)))
+		p.setStatus(protocol.TaskToLegacy(resp.Message.Part(wire.PartResult)))
 		task, _ = p.last()
 	}
 	c.s.noteTaskStatus(p.backend, p.id, protocol.TaskStatus(task))
@@ -92,7 +93,7 @@ func (c *clientCall) cancelPolledTask(ctx context.Context, p *polledTask) (wire.
 	case resp.Err != nil:
 		c.failWith(resp.Err)
 		return wire.Message{}, false
-	case resp.Part(wire.PartError) != nil:
+	case resp.Message.Part(wire.PartError) != nil:
 		return c.toLegacy(resp.Message), true
 	}
 	p.mu.Lock()

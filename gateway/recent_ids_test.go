@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"mcpgateway/internal/peer"
 )
 
 func TestRecentIDs_ForgetsOldest(t *testing.T) {
@@ -35,7 +33,7 @@ func TestSessionTasks_UniqueClientIDs(t *testing.T) {
 		if !all.reserve() {
 			t.Fatal("rejected")
 		}
-		clientID := all.add(own.backend, own.id, &peer.ProgressRelay{})
+		clientID := all.add(own.backend, own.id, func() {})
 		if at, ok := all.toBackend(clientID); !ok || at != own || seen[clientID] {
 			t.Errorf("task %v has the client id %s, which maps to %v", own, clientID, at)
 		}
@@ -45,7 +43,7 @@ func TestSessionTasks_UniqueClientIDs(t *testing.T) {
 		seen[clientID] = true
 	}
 	all.reserve()
-	if got := all.add("b", "t", &peer.ProgressRelay{}); got != "b:t" || len(all.all) != len(seen) ||
+	if got := all.add("b", "t", func() {}); got != "b:t" || len(all.all) != len(seen) ||
 		all.reserved != 0 {
 		t.Errorf("a task that was created again has the client id %s", got)
 	}
@@ -56,17 +54,17 @@ func TestSessionTasks_EvictedTaskLeavesNothing(t *testing.T) {
 	var all sessionTasks
 	for i := range maxTasks {
 		all.reserve()
-		all.add("a", fmt.Sprint(i/2), &peer.ProgressRelay{})
+		all.add("a", fmt.Sprint(i/2), func() {})
 		all.end("a", fmt.Sprint(i/2))
 	}
 	all.reserve()
-	all.add("b", "0", &peer.ProgressRelay{}) // backend "a" has had a task with this id
+	all.add("b", "0", func() {}) // backend "a" has had a task with this id
 	all.end("b", "0")
 	for i := range 2 * maxTasks {
 		if !all.reserve() {
 			t.Fatal("rejected")
 		}
-		all.add("c", fmt.Sprint(i), &peer.ProgressRelay{})
+		all.add("c", fmt.Sprint(i), func() {})
 		all.end("c", fmt.Sprint(i))
 	}
 	if len(all.all) != maxTasks || len(all.byClientID) != maxTasks ||

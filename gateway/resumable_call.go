@@ -9,6 +9,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/gateway/internal/mrtr"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -20,7 +21,7 @@ import (
 // client's request gets an input_required result, and the call is suspended (suspended_calls.go)
 // until the client's next request contains the responses.
 //
-//	clientCall.send ─ resumableCall ─ Backends.Send
+//	clientCall.send ─ resumableCall ─ Backends.NewCall
 //	statelessClient.handleRequest ─ addInputRequest ─ suspend: input_required and a ticket
 //	   clientCall.continueCall (a retry with the ticket) ─ resume ─ inputRequest.reply
 //	OnResponse ─ clientCall.OnResponse of the waiting request, or stored for the next request
@@ -36,22 +37,16 @@ type resumableCall struct {
 	taskReserved bool // a slot for a task is reserved
 	sendAsTask   bool // the backend was asked for a task
 	route        catalog.Route
-	backendCall  peer.Call
+	backendCall  contract.BackendCall
 
 	mu            sync.Mutex
-	call          *clientCall      // waiting for the response; nil = suspended or ended
-	inputRequests []*inputRequest  // unanswered, the oldest first
-	inputCount    int              // input requests so far, for their keys
-	timer         *time.Timer      // gatherTime or suspendTimeout; nil if neither runs
-	response      *backendResponse // received while suspended
-	storedBytes   int              // size of response, acquired from the byte budget
+	call          *clientCall               // waiting for the response; nil = suspended or ended
+	inputRequests []*inputRequest           // unanswered, the oldest first
+	inputCount    int                       // input requests so far, for their keys
+	timer         *time.Timer               // gatherTime or suspendTimeout; nil if neither runs
+	response      *contract.BackendResponse // received while suspended
+	storedBytes   int                       // size of response, acquired from the byte budget
 	ended         bool
-}
-
-// A backendResponse is a backend's response, or the error that has replaced it.
-type backendResponse struct {
-	m   wire.Message
-	err error
 }
 
 // An inputRequest is an unanswered request of a backend to a stateless client.
@@ -72,21 +67,15 @@ const (
 	maxInputRequests = maxServerRequests
 )
 
-// makeResumable replaces the call to the backend by a resumableCall, if the method allows input
-// requests.
-func (c *clientCall) makeResumable() {
-	if !c.spec.allowsInput {
-		return
-	}
+// makeResumable creates the call to the backend as a resumableCall.
+func (c *clientCall) makeResumable(request contract.BackendRequest) {
 	rc := &resumableCall{g: c.s.g, client: c.stateless, id: newID(), route: c.Route, call: c,
 		taskReserved: c.taskReserved, sendAsTask: c.sendAsTask}
-	rc.backendCall.Handler, rc.backendCall.Tag = rc, rc
-	rc.backendCall.Token, rc.backendCall.SessionID = c.backendCall.Token, c.backendCall.SessionID
-	rc.backendCall.RemoteName = c.backendCall.RemoteName
 	if c.continuation.hasResponses() {
-		rc.backendCall.IsContinuation, rc.backendCall.ServerKey = true, c.continuation.serverKey
+		request.Continuation, request.ServerKey = true, c.continuation.serverKey
 	}
-	c.backendCall, c.resumable = &rc.backendCall, rc
+	rc.backendCall = rc.g.Backends.NewCall(rc.route.Backend, request, rc)
+	c.backendCall, c.resumable = rc.backendCall, rc
 	c.stateless.retain()
 	c.stateless.addCall(rc)
 }
@@ -98,7 +87,7 @@ func (rc *resumableCall) waitingCall() *clientCall {
 	return rc.call
 }
 
-// OnProgress implements peer.ResponseHandler: it forwards progress on behalf of the waiting
+// OnProgress implements contract.CallHandler: it forwards progress on behalf of the waiting
 // request, with the progress token of that request.
 func (rc *resumableCall) OnProgress(m wire.Message) {
 	if c := rc.waitingCall(); c != nil {
@@ -109,8 +98,8 @@ func (rc *resumableCall) OnProgress(m wire.Message) {
 	}
 }
 
-// OnResponse implements peer.ResponseHandler.
-func (rc *resumableCall) OnResponse(m wire.Message, err error) {
+// OnResponse implements contract.CallHandler.
+func (rc *resumableCall) OnResponse(resp contract.BackendResponse) {
 	rc.mu.Lock()
 	if rc.ended {
 		rc.mu.Unlock()
@@ -119,7 +108,7 @@ func (rc *resumableCall) OnResponse(m wire.Message, err error) {
 	c, open := rc.call, rc.inputRequests
 	rc.inputRequests = nil
 	if c == nil {
-		rc.storeResponseLocked(m, err) // for the client's next request
+		rc.storeResponseLocked(resp) // for the client's next request
 	} else {
 		rc.endLocked()
 	}
@@ -128,7 +117,7 @@ func (rc *resumableCall) OnResponse(m wire.Message, err error) {
 		ir.reassign()
 	}
 	if c != nil {
-		c.OnResponse(m, err)
+		c.OnResponse(resp)
 		rc.cleanUp()
 	}
 }
@@ -138,13 +127,14 @@ var errResponseDropped = errors.New("it has responded, and there was no room to 
 
 // storeResponseLocked stores a response for which no request waits. If the shared byte budget is
 // exhausted, it stores an error instead, which says that the backend has responded.
-func (rc *resumableCall) storeResponseLocked(m wire.Message, err error) {
-	size := len(m.Raw())
+func (rc *resumableCall) storeResponseLocked(resp contract.BackendResponse) {
+	size := len(resp.Message.Raw())
 	if !rc.g.resultBytes.Acquire(size, maxResultBytes) {
-		m, size = wire.Message{}, 0
-		err = &transport.CallLostError{Err: errResponseDropped, MayHaveRun: true}
+		size = 0
+		resp = contract.BackendResponse{
+			Err: &transport.CallLostError{Err: errResponseDropped, MayHaveRun: true}}
 	}
-	rc.response, rc.storedBytes = &backendResponse{m, err}, size
+	rc.response, rc.storedBytes = &resp, size
 }
 
 // endLocked ends the call. cleanUp must be called after mu is released.
@@ -214,7 +204,7 @@ func (rc *resumableCall) rejectInputRequest(r *peer.Request, err *wire.Error) {
 	for _, ir := range open {
 		ir.decline()
 	}
-	rc.g.Backends.Cancel(rc.route.Backend, &rc.backendCall, nil)
+	rc.backendCall.Cancel(nil)
 	failure := s.ClientError(rc.route.Backend)
 	if c.r.Fail(failure) {
 		c.end(Outcome{Kind: RPCError, Code: failure.Code})
@@ -265,7 +255,7 @@ func (rc *resumableCall) cancelAndUnlock(params []byte) {
 		ir.reassign()
 	}
 	if !answered {
-		rc.g.Backends.Cancel(rc.route.Backend, &rc.backendCall, params)
+		rc.backendCall.Cancel(params)
 	}
 	rc.cleanUp()
 }
@@ -312,7 +302,7 @@ func (ir *inputRequest) reassign() {
 		return
 	}
 	ir.rc.backendCall.ResumeTimeout()
-	if rc, _ := ir.rc.client.originCall(ir.rc.route.Backend, peer.Origin{}); rc != nil &&
+	if rc, _ := ir.rc.client.originCall(ir.rc.route.Backend, contract.Attribution{}); rc != nil &&
 		rc != ir.rc {
 		// sets staysOnCall: otherwise every call that ends would reassign the request
 		rc.addInputRequest(ir.r, true)

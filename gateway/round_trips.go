@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpgateway/gateway/internal/mrtr"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -250,31 +251,22 @@ func (c *clientCall) inputDeclined(err *wire.Error) wire.Message {
 // A retryHandler receives the response to a call that is sent again, and forwards the progress to
 // the call.
 type retryHandler struct {
-	peer.ResponseChan
+	responseWaiter
 	c *clientCall
 }
 
-// OnProgress implements peer.ResponseHandler.
+// OnProgress implements contract.CallHandler.
 func (r retryHandler) OnProgress(m wire.Message) { r.c.OnProgress(m) }
 
 // retryAtBackend sends the call again, with the client's responses and the backend's requestState,
 // and waits for the response.
-func (c *clientCall) retryAtBackend(ctx context.Context, responses, state []byte) peer.Response {
-	handler := retryHandler{make(peer.ResponseChan, 1), c}
-	call := &peer.Call{Handler: handler, Tag: c, Token: c.backendCall.Token,
-		Name:       c.backendCall.Name,
-		RemoteName: c.backendCall.RemoteName, SessionID: c.backendCall.SessionID,
-		AllowTask:      c.backendCall.AllowTask,
-		IsContinuation: true, ServerKey: c.backendCall.ServerKey}
-	m := protocol.SetContinuation(c.backendMessage(), responses, state)
-	c.s.g.Backends.Send(c.Route.Backend, m, call)
-	select {
-	case resp := <-handler.ResponseChan:
-		return resp
-	case <-ctx.Done():
-		c.s.g.Backends.Cancel(c.Route.Backend, call, nil)
-		return <-handler.ResponseChan
-	}
+func (c *clientCall) retryAtBackend(ctx context.Context,
+	responses, state []byte) contract.BackendResponse {
+	request := c.request
+	request.Message = protocol.SetContinuation(c.backendMessage(), responses, state)
+	request.Continuation, request.ServerKey = true, c.backendCall.ServerKey()
+	handler := retryHandler{make(responseWaiter, 1), c}
+	return handler.sendAndWait(ctx, c.s.g.Backends.NewCall(c.Route.Backend, request, handler))
 }
 
 // toLegacy converts a modern backend's response for a session client.

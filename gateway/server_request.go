@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mcpgateway/gateway/internal/mrtr"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -20,6 +21,7 @@ type serverRequest struct {
 	s           *Session
 	r           *peer.Request
 	backend     string
+	from        contract.Attribution
 	taskAllowed bool // the client may respond with a task
 	// timeout of a request that belongs to no call; guarded by the session's mu
 	timer *time.Timer
@@ -29,21 +31,20 @@ type serverRequest struct {
 	cancelled bool
 }
 
-// HandleRequest forwards a backend's request to the client of a session. If the session is
-// uncertain, session is "", and the request is rejected unless it names a task of one client. A
-// request on the stream of an ended call is declined, unless it names a task. HandleRequest does
-// not block.
-func (g *Gateway) HandleRequest(session, backend string, r *peer.Request) {
-	if r.Origin().CallEnded && relatedTask(r.Message) == "" && taskID(r.Message) == "" {
+// HandleRequest forwards a backend's request to the client of the session from.Session. If the
+// session is uncertain, the request is rejected unless it names a task of one client. A request on
+// the stream of an ended call is declined, unless it names a task. HandleRequest does not block.
+func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *peer.Request) {
+	if from.StreamEnded && relatedTask(r.Message) == "" && taskID(r.Message) == "" {
 		decline(r, errCallEnded)
 		return
 	}
-	if client := g.statelessClients.get(session); client != nil {
-		client.handleRequest(backend, r)
+	if client := g.statelessClients.get(from.Session); client != nil {
+		client.handleRequest(backend, from, r)
 		return
 	}
-	s := g.session(session)
-	if s == nil && session == "" {
+	s := g.session(from.Session)
+	if s == nil && from.Session == "" {
 		if st := g.statelessTasks.soleTaskFor(backend, r.Message); st != nil {
 			st.bridge.addInputRequest(r)
 			return
@@ -56,13 +57,13 @@ func (g *Gateway) HandleRequest(session, backend string, r *peer.Request) {
 			truncate(r.Method())))
 		return
 	}
-	s.forwardRequest(backend, r)
+	s.forwardRequest(backend, from, r)
 }
 
 // forwardRequest sends a backend's request to the client when the session is initialized. It
 // rejects a request that the client must not receive, and each request at a limit of
 // reserveServerRequest.
-func (s *Session) forwardRequest(backend string, r *peer.Request) {
+func (s *Session) forwardRequest(backend string, from contract.Attribution, r *peer.Request) {
 	if err := s.checkMayAsk(backend, r.Message); err != nil {
 		r.Fail(err)
 		return
@@ -71,7 +72,8 @@ func (s *Session) forwardRequest(backend string, r *peer.Request) {
 		r.Fail(err)
 		return
 	}
-	sr := &serverRequest{s: s, r: r, backend: backend, taskAllowed: asksForTask(r.Message)}
+	sr := &serverRequest{s: s, r: r, backend: backend, from: from,
+		taskAllowed: asksForTask(r.Message)}
 	if !r.OnCancel(sr) {
 		sr.release()
 		return

@@ -251,10 +251,8 @@ func (s *Session) dispatch(r *peer.Request, method string) {
 		s.callByName(nil, r, promptsGetSpec)
 	case protocol.MethodResourcesRead:
 		s.callByParam(nil, r, resourcesReadSpec, "uri")
-	case protocol.MethodResourcesSubscribe:
-		s.callByParam(nil, r, subscribeSpec, "uri")
-	case protocol.MethodResourcesUnsubscribe:
-		s.callByParam(nil, r, unsubscribeSpec, "uri")
+	case protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe:
+		s.callByParam(nil, r, subscriptionSpec, "uri")
 	case protocol.MethodCompletionComplete:
 		s.completeArgument(nil, r)
 	case protocol.MethodSetLogLevel:

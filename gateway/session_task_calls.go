@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"mcpgateway/catalog"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -36,10 +37,11 @@ func (c *clientCall) sendTaskRequest() {
 	if c.Name != c.Route.Original {
 		m, _ = m.Set(c.Route.OriginalJSON, "params", "taskId")
 	}
+	call := c.newBackendCall(m)
 	if c.isMethod(protocol.MethodTasksResult) {
-		c.backendCall.PauseTimeout()
+		call.PauseTimeout()
 	}
-	c.s.g.Backends.Send(c.Route.Backend, m, c.backendCall)
+	call.Send()
 }
 
 // reserveTask reserves a slot for a task if the call may become a task: for a session client, if a
@@ -102,7 +104,7 @@ func (c *clientCall) recordResponse(m wire.Message) wire.Message {
 			c.s.tasks.unreserve() // no task was created
 			break
 		}
-		m = replaceID(m, id, c.s.tasks.add(backend, id, c.progressRelay()), "result", "task",
+		m = replaceID(m, id, c.s.tasks.add(backend, id, c.relayProgress()), "result", "task",
 			"taskId")
 		c.s.noteTaskStatus(backend, id, stringAt(m, "result", "task", "status"))
 	case c.isMethod(protocol.MethodTasksGet), c.isMethod(protocol.MethodTasksCancel):
@@ -114,12 +116,12 @@ func (c *clientCall) recordResponse(m wire.Message) wire.Message {
 	return c.s.toClientTaskIDs(backend, m)
 }
 
-// progressRelay returns a relay that forwards the progress of a call that has become a task. The
+// relayProgress forwards the progress of a call that has become a task, until stop is called. The
 // notifications use the stream of the client's tasks/result request, if that request is open.
-func (c *clientCall) progressRelay() *peer.ProgressRelay {
+func (c *clientCall) relayProgress() (stop func()) {
 	s, backend := c.s, c.Route.Backend
 	return c.backendCall.RelayProgress(func(m wire.Message) {
-		relatedTo := s.originCall(backend, m, peer.Origin{}).relatedID()
+		relatedTo := s.originCall(backend, contract.Attribution{}, m).relatedID()
 		s.notify(s.toClientTaskIDs(backend, m), relatedTo)
 	})
 }

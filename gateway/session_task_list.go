@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -70,12 +71,13 @@ func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
 	var all [][]byte
 	params := []byte("{}")
 	for range maxTaskPages {
-		m := s.callBackend(ctx, backend, wire.NewRequest("0", protocol.MethodTasksList, params))
-		err := m.Err
-		if failure := m.Part(wire.PartError); err == nil && failure != nil {
+		resp := s.g.callBackend(ctx, backend, contract.BackendRequest{
+			Message: wire.NewRequest("0", protocol.MethodTasksList, params), Session: s.id})
+		err := resp.Err
+		if failure := resp.Message.Part(wire.PartError); err == nil && failure != nil {
 			err = wire.ReadError(failure)
 		}
-		result := m.Part(wire.PartResult)
+		result := resp.Message.Part(wire.PartResult)
 		list, _ := wire.Lookup(result, "tasks")
 		if err == nil {
 			err = protocol.CheckTaskList(list)
@@ -126,8 +128,9 @@ func (s *Session) polledTasks(ctx context.Context) (all [][]byte) {
 
 func (s *Session) refreshPolledTask(ctx context.Context, p *polledTask) {
 	m := wire.NewRequest("0", protocol.MethodTasksGet, taskParams(p.id))
-	resp := s.g.callTask(ctx, p.backend, m, &peer.Call{SessionID: s.id, AllowTask: true})
-	if task := resp.Part(wire.PartResult); resp.Err == nil && task != nil {
+	resp := s.g.callTask(ctx, p.backend,
+		contract.BackendRequest{Message: m, Session: s.id, AllowTask: true})
+	if task := resp.Message.Part(wire.PartResult); resp.Err == nil && task != nil {
 		p.setStatus(protocol.TaskToLegacy(task))
 		s.noteTaskStatus(p.backend, p.id, protocol.TaskStatus(task))
 	}
@@ -149,9 +152,4 @@ func (s *Session) toClientListedTask(backend string, one []byte) ([]byte, bool) 
 	}
 	text := append(append([]byte(nil), one[:at]...), wire.Quote(clientID)...)
 	return append(text, one[at+len(literal):]...), true
-}
-
-// callBackend sends a request on the session's behalf and waits for the response.
-func (s *Session) callBackend(ctx context.Context, backend string, m wire.Message) peer.Response {
-	return s.g.callBackend(ctx, backend, m, &peer.Call{SessionID: s.id})
 }

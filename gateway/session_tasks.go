@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/wire"
 )
 
@@ -23,8 +22,9 @@ type sessionTask struct {
 	scopedID
 	clientID string
 	ended    bool
-	progress *peer.ProgressRelay // relays progress that follows the call's response
-	polled   *polledTask         // task at a modern backend; nil = legacy backend
+	// ends the forwarding of the progress that follows the call's response
+	stopProgress func()
+	polled       *polledTask // task at a modern backend; nil = legacy backend
 }
 
 // sessionTasks is the table of a session's tasks. Each task is in the table of one session only,
@@ -68,7 +68,7 @@ func (t *sessionTasks) evictEndedLocked() bool {
 	}
 	old := t.all[i]
 	t.all = slices.Delete(t.all, i, i+1)
-	old.progress.Stop()
+	old.stopProgress()
 	old.polled.release()
 	delete(t.byClientID, old.clientID)
 	delete(t.byBackendID, old.scopedID)
@@ -80,13 +80,13 @@ func (t *sessionTasks) evictEndedLocked() bool {
 
 // add stores a task in its reserved slot and returns the id for the client. If the session has
 // ended, it only releases the slot and returns id.
-func (t *sessionTasks) add(backend, id string, progress *peer.ProgressRelay) string {
+func (t *sessionTasks) add(backend, id string, stopProgress func()) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if st := t.addLocked(backend, id, progress); st != nil {
+	if st := t.addLocked(backend, id, stopProgress); st != nil {
 		return st.clientID
 	}
-	progress.Stop()
+	stopProgress()
 	return id
 }
 
@@ -95,7 +95,7 @@ func (t *sessionTasks) add(backend, id string, progress *peer.ProgressRelay) str
 func (t *sessionTasks) addPolled(p *polledTask) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	st := t.addLocked(p.backend, p.id, &peer.ProgressRelay{})
+	st := t.addLocked(p.backend, p.id, func() {})
 	if st == nil {
 		p.clientID = p.id
 		p.release()
@@ -127,18 +127,19 @@ func (t *sessionTasks) polled(of scopedID) *polledTask {
 }
 
 // addLocked returns the stored task, nil if the session has ended.
-func (t *sessionTasks) addLocked(backend, id string, progress *peer.ProgressRelay) *sessionTask {
+func (t *sessionTasks) addLocked(backend, id string, stopProgress func()) *sessionTask {
 	t.reserved--
 	if t.closed {
 		return nil
 	}
 	// the backend has issued the id again, for example after a restart
 	if st, ok := t.byBackendID[scopedID{backend, id}]; ok {
-		st.progress.Stop()
-		st.ended, st.progress = false, progress
+		st.stopProgress()
+		st.ended, st.stopProgress = false, stopProgress
 		return st
 	}
-	st := &sessionTask{scopedID: scopedID{backend, id}, clientID: id, progress: progress}
+	st := &sessionTask{scopedID: scopedID{backend, id}, clientID: id,
+		stopProgress: stopProgress}
 	for n := 1; t.byClientID[st.clientID] != nil; n++ {
 		st.clientID = backend + ":" + id
 		if n > 1 {
@@ -162,7 +163,7 @@ func (t *sessionTasks) end(backend, id string) {
 	defer t.mu.Unlock()
 	if st, ok := t.byBackendID[scopedID{backend, id}]; ok {
 		st.ended = true
-		st.progress.Stop()
+		st.stopProgress()
 	}
 }
 
@@ -172,7 +173,7 @@ func (t *sessionTasks) endAll() {
 	defer t.mu.Unlock()
 	t.closed = true
 	for _, st := range t.all {
-		st.progress.Stop()
+		st.stopProgress()
 		st.polled.release()
 		st.polled = nil
 	}

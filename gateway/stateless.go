@@ -281,12 +281,12 @@ func (c *clientCall) respondStateless(m wire.Message, modernBackend bool) {
 // validateResult checks a result from a modern backend or for a stateless client. It returns an
 // error if the result is not an object, if the request does not allow its resultType, or if its
 // input requests are invalid or require capabilities that a stateless client has not declared.
-func (c *clientCall) validateResult(m wire.Message) error {
+func (c *clientCall) validateResult(m wire.Message, modern bool) error {
 	result := m.Part(wire.PartResult)
 	switch {
 	case result == nil:
 		return nil
-	case !c.backendCall.Modern && wire.IsObject(result):
+	case !modern && wire.IsObject(result):
 		return nil
 	}
 	switch kind, err := protocol.ParseResultType(result); {

@@ -12,6 +12,7 @@ import (
 
 	"mcpgateway/internal/quota"
 
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -237,10 +238,11 @@ var errCallEnded = wire.Errorf(wire.CodeInternalError,
 
 // handleRequest assigns a backend's request to a task or a call of the client, or rejects the
 // request.
-func (sc *statelessClient) handleRequest(backend string, r *peer.Request) {
-	st := sc.namedTask(backend, r.Message, r.Origin())
+func (sc *statelessClient) handleRequest(backend string, from contract.Attribution,
+	r *peer.Request) {
+	st := sc.namedTask(backend, from, r.Message)
 	if st == nil {
-		rc, certain := sc.originCall(backend, r.Origin())
+		rc, certain := sc.originCall(backend, from)
 		switch {
 		case rc != nil:
 			rc.addInputRequest(r, certain)
@@ -284,13 +286,13 @@ func (sc *statelessClient) listeners() []*listenRequest {
 
 // subscribe sends resources/subscribe or resources/unsubscribe on behalf of the client.
 func (sc *statelessClient) subscribe(backend, uri string, subscribe bool,
-	to peer.ResponseChan) {
+	to responseWaiter) {
 	method := protocol.MethodResourcesSubscribe
 	if !subscribe {
 		method = protocol.MethodResourcesUnsubscribe
 	}
 	m := wire.NewRequest("0", method, wire.Encode(map[string]string{"uri": uri}))
-	sc.g.Backends.Subscribe(backend, uri, subscribe, m, &peer.Call{Handler: to, SessionID: sc.id})
+	sc.g.Backends.NewCall(backend, contract.BackendRequest{Message: m, Session: sc.id}, to).Send()
 }
 
 // unsubscribeIfUnused unsubscribes from a resource unless another subscriptions/listen needs it.
@@ -304,13 +306,14 @@ func (sc *statelessClient) unsubscribeIfUnused(backend, uri string) {
 			return
 		}
 	}
-	sc.subscribe(backend, uri, false, make(peer.ResponseChan, 1))
+	sc.subscribe(backend, uri, false, make(responseWaiter, 1))
 }
 
 // handleNotification forwards a backend's notification to the client. A log message is sent to the
 // request to which it belongs, if the client wants messages of its level. Any other notification
 // is sent to the client's subscriptions that select it.
-func (sc *statelessClient) handleNotification(backend string, m wire.Message, origin peer.Origin) {
+func (sc *statelessClient) handleNotification(backend string, from contract.Attribution,
+	m wire.Message) {
 	if m.Method() != protocol.NotificationMessage {
 		for _, l := range sc.listeners() {
 			l.handleNotification(backend, m)
@@ -324,10 +327,10 @@ func (sc *statelessClient) handleNotification(backend string, m wire.Message, or
 	if protocol.LogSeverity(level) < protocol.LogSeverity(sc.meta.LogLevel) {
 		return
 	}
-	if sc.namedTask(backend, m, origin) != nil {
+	if sc.namedTask(backend, from, m) != nil {
 		return // no request is waiting
 	}
-	if rc, _ := sc.originCall(backend, origin); rc != nil {
+	if rc, _ := sc.originCall(backend, from); rc != nil {
 		if c := rc.waitingCall(); c != nil && !c.s.isBacklogged(backend) {
 			c.r.Notify(withBackendLogger(backend, protocol.StripMeta(m)))
 		}

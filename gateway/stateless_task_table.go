@@ -8,7 +8,7 @@ import (
 
 	"mcpgateway/internal/quota"
 
-	"mcpgateway/internal/peer"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -29,9 +29,9 @@ type statelessTask struct {
 	modern    bool             // the backend is modern
 	client    *statelessClient // creator; retained if the backend is legacy
 	created   time.Time
-	// keeps the session of the call busy at a legacy backend, so that the backend's later messages
-	// about the task are not attributed to another session
-	progress *peer.ProgressRelay
+	// until it is called, the session of the call counts as busy at a legacy backend, so that the
+	// backend's later messages about the task are not attributed to another session
+	stopProgress func()
 
 	bridge legacyTaskBridge // for a legacy backend
 
@@ -110,11 +110,11 @@ func (t *statelessTasks) add(c *clientCall, backendID string, modern bool,
 		modern:    modern, client: c.stateless, created: time.Now(),
 	}
 	st.bridge.task, st.bridge.changed = st, make(chan struct{})
-	st.progress = &peer.ProgressRelay{}
+	st.stopProgress = func() {}
 	if !modern {
 		st.client.retain()
 		// the extension has no progress
-		st.progress = c.backendCall.RelayProgress(func(wire.Message) {})
+		st.stopProgress = c.backendCall.RelayProgress(func(wire.Message) {})
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,8 +140,9 @@ func (t *statelessTasks) extend(st *statelessTask, task []byte) {
 
 // noteUnknown marks a task as ended if the response means that the backend no longer knows the
 // task. The task may then be evicted.
-func (st *statelessTask) noteUnknown(resp peer.Response) {
-	if resp.Err == nil && wire.ReadError(resp.Part(wire.PartError)).Code == wire.CodeInvalidParams {
+func (st *statelessTask) noteUnknown(resp contract.BackendResponse) {
+	if resp.Err == nil &&
+		wire.ReadError(resp.Message.Part(wire.PartError)).Code == wire.CodeInvalidParams {
 		st.g.statelessTasks.mu.Lock()
 		defer st.g.statelessTasks.mu.Unlock()
 		st.ended = true
@@ -195,7 +196,7 @@ func removeTask(all []*statelessTask, st *statelessTask) []*statelessTask {
 
 // release releases the resources of a removed task.
 func (st *statelessTask) release() {
-	st.progress.Stop()
+	st.stopProgress()
 	if !st.modern {
 		st.bridge.close()
 		st.client.release()

@@ -5,10 +5,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"mcpgateway/catalog"
 	"mcpgateway/gateway/internal/mrtr"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -185,30 +185,30 @@ func (c *clientCall) sendStatelessTaskRequest() {
 // task id. Client is the sender of this request. If the task has input requests whose capabilities
 // the client has not declared, the response is an error that lists the capabilities.
 func (st *statelessTask) handle(ctx context.Context, m wire.Message,
-	client *statelessClient) peer.Response {
+	client *statelessClient) contract.BackendResponse {
 	resp := st.handleRaw(ctx, m, client)
-	task := resp.Part(wire.PartResult)
+	task := resp.Message.Part(wire.PartResult)
 	if resp.Err != nil || task == nil || m.Method() != protocol.MethodTasksGet {
 		return resp
 	}
 	o, err := protocol.ReadTaskOutcome(task)
 	if err != nil {
-		return peer.Response{Err: &peer.BadResponseError{Err: err}}
+		return contract.BackendResponse{Err: &peer.BadResponseError{Err: err}}
 	}
 	if err := mrtr.CheckInputsDeclared(st.backend, client.meta.Capabilities, o.Inputs); err != nil {
-		return peer.Response{Err: err}
+		return contract.BackendResponse{Err: err}
 	}
 	return resp
 }
 
 // handleRaw returns the response to a request about the task, without checking input requests.
 func (st *statelessTask) handleRaw(ctx context.Context, m wire.Message,
-	client *statelessClient) peer.Response {
+	client *statelessClient) contract.BackendResponse {
 	var responses []protocol.InputResponse
 	if m.Method() == protocol.MethodTasksUpdate {
 		var err *wire.Error
 		if _, responses, err = protocol.ParseTaskUpdate(m); err != nil {
-			return peer.Response{Message: wire.NewErrorResponse("0", err)}
+			return contract.BackendResponse{Message: wire.NewErrorResponse("0", err)}
 		}
 	}
 	switch {
@@ -223,19 +223,19 @@ func (st *statelessTask) handleRaw(ctx context.Context, m wire.Message,
 	return st.bridge.get(ctx)
 }
 
-func acknowledged() peer.Response {
-	return peer.Response{Message: wire.NewResult("0", []byte(protocol.CompleteResult))}
+func acknowledged() contract.BackendResponse {
+	return contract.BackendResponse{Message: wire.NewResult("0", []byte(protocol.CompleteResult))}
 }
 
 // forward forwards a request to a modern backend and returns the response, with the client's task
 // id, with the backend's label in elicitations, and without members that do not belong to the
 // status.
 func (st *statelessTask) forward(ctx context.Context, m wire.Message,
-	sessionID string) peer.Response {
-	resp := st.g.callTask(ctx, st.backend, protocol.SetMessageTaskID(m, st.scopedID.id),
-		&peer.Call{SessionID: sessionID})
+	sessionID string) contract.BackendResponse {
+	resp := st.g.callTask(ctx, st.backend, contract.BackendRequest{
+		Message: protocol.SetMessageTaskID(m, st.scopedID.id), Session: sessionID})
 	get := m.Method() == protocol.MethodTasksGet
-	result := resp.Part(wire.PartResult)
+	result := resp.Message.Part(wire.PartResult)
 	if resp.Err != nil || result == nil {
 		if get {
 			st.noteUnknown(resp)
@@ -244,54 +244,60 @@ func (st *statelessTask) forward(ctx context.Context, m wire.Message,
 	}
 	switch kind, err := protocol.ParseResultType(result); {
 	case err != nil:
-		return peer.Response{Err: &peer.BadResponseError{Err: err}}
+		return contract.BackendResponse{Err: &peer.BadResponseError{Err: err}}
 	case !get && kind == protocol.ResultComplete:
 		// the result need not name the task
 		resp.Message = protocol.StripInputRequired(protocol.SetMessageTaskID(resp.Message, st.id))
 		return resp
 	case kind != protocol.ResultComplete && !(get && kind == protocol.ResultTask):
 		// tasks/get may respond with the resultType task, as in examples of the extension
-		return peer.Response{Err: errUnexpectedType(kind)}
+		return contract.BackendResponse{Err: errUnexpectedType(kind)}
 	}
 	st.g.statelessTasks.extend(st, result)
 	labelled := mrtr.LabelInputs(st.backend, resp.Message)
-	return peer.Response{Message: wire.NewResult("0",
+	return contract.BackendResponse{Message: wire.NewResult("0",
 		protocol.SanitizeTask(labelled.Part(wire.PartResult), st.id))}
 }
 
 // callTask sends a request about a task and waits for the response. A result in which a client
 // could read another task than the gateway does becomes an error.
-func (g *Gateway) callTask(ctx context.Context, backend string, m wire.Message,
-	call *peer.Call) peer.Response {
-	resp := g.callBackend(ctx, backend, m, call)
-	if err := protocol.CheckTask(resp.Part(wire.PartResult)); resp.Err == nil && err != nil {
-		return peer.Response{Err: &peer.BadResponseError{Err: err}}
+func (g *Gateway) callTask(ctx context.Context, backend string,
+	r contract.BackendRequest) contract.BackendResponse {
+	resp := g.callBackend(ctx, backend, r)
+	err := protocol.CheckTask(resp.Message.Part(wire.PartResult))
+	if resp.Err == nil && err != nil {
+		return contract.BackendResponse{Err: &peer.BadResponseError{Err: err}}
 	}
 	return resp
 }
 
 // callBackend sends a request to a backend and waits for the response. When ctx is done, it cancels
-// the request. An error peer.ErrTimeout becomes a timeoutError.
-func (g *Gateway) callBackend(ctx context.Context, backend string, m wire.Message,
-	call *peer.Call) peer.Response {
-	w := make(peer.ResponseChan, 1)
-	call.Handler = w
-	g.Backends.Send(backend, m, call)
-	var resp peer.Response
-	select {
-	case resp = <-w:
-	case <-ctx.Done():
-		g.Backends.Cancel(backend, call, nil)
-		resp = <-w
-	}
-	if errors.Is(resp.Err, peer.ErrTimeout) {
-		resp.Err = timeoutError(call.Timeout)
-	}
-	return resp
+// the request.
+func (g *Gateway) callBackend(ctx context.Context, backend string,
+	r contract.BackendRequest) contract.BackendResponse {
+	w := make(responseWaiter, 1)
+	return w.sendAndWait(ctx, g.Backends.NewCall(backend, r, w))
 }
 
-// A timeoutError is a peer.ErrTimeout that contains the duration of the timeout.
-type timeoutError time.Duration
+// A responseWaiter is the CallHandler of a caller that waits for the response. It needs a capacity
+// of 1, so that OnResponse, which is called once, does not block.
+type responseWaiter chan contract.BackendResponse
 
-func (o timeoutError) Error() string { return "no answer within " + time.Duration(o).String() }
-func (o timeoutError) Unwrap() error { return peer.ErrTimeout }
+// OnProgress implements contract.CallHandler.
+func (w responseWaiter) OnProgress(wire.Message) {}
+
+// OnResponse implements contract.CallHandler.
+func (w responseWaiter) OnResponse(resp contract.BackendResponse) { w <- resp }
+
+// sendAndWait sends a call and waits for the response. When ctx is done, it cancels the call.
+func (w responseWaiter) sendAndWait(ctx context.Context,
+	call contract.BackendCall) contract.BackendResponse {
+	call.Send()
+	select {
+	case resp := <-w:
+		return resp
+	case <-ctx.Done():
+		call.Cancel(nil)
+		return <-w
+	}
+}

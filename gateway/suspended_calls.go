@@ -7,7 +7,6 @@ import (
 	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/quota"
 
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -134,7 +133,7 @@ func (rc *resumableCall) resume(c *clientCall, responses []byte) *wire.Error {
 	if answer := rc.response; answer != nil {
 		rc.endLocked()
 		rc.mu.Unlock()
-		c.OnResponse(answer.m, answer.err)
+		c.OnResponse(*answer)
 		rc.cleanUp()
 		return nil
 	}
@@ -163,5 +162,3 @@ type answeredInput struct {
 	*inputRequest
 	value []byte
 }
-
-var _ peer.ResponseHandler = (*resumableCall)(nil)

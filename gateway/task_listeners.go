@@ -76,7 +76,7 @@ func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 		changed := st.bridge.changes()
 		resp := st.handle(ctx, wire.NewRequest("0", protocol.MethodTasksGet, taskParams(st.id)),
 			l.client)
-		task := resp.Part(wire.PartResult)
+		task := resp.Message.Part(wire.PartResult)
 		switch {
 		case ctx.Err() != nil, resp.Err == nil && task == nil:
 			return // the task is unknown, or the subscription has ended

@@ -11,11 +11,14 @@ func (c *clientCall) digest() []byte { return mrtr.Digest(c.Method, c.Name, c.Ar
 
 // sealTicket returns a sealed ticket for the call.
 func (c *clientCall) sealTicket(kind, text string, ttl time.Duration) string {
-	return c.s.g.sealer.Seal(mrtr.Ticket{
+	t := mrtr.Ticket{
 		Kind: kind, Principal: c.stateless.principal, Backend: c.Route.Backend,
-		ServerKey: c.backendCall.ServerKey,
-		Call:      c.digest(), Until: time.Now().Add(ttl), Text: text,
-	})
+		Call: c.digest(), Until: time.Now().Add(ttl), Text: text,
+	}
+	if c.backendCall != nil {
+		t.ServerKey = c.backendCall.ServerKey()
+	}
+	return c.s.g.sealer.Seal(t)
 }
 
 // openTicket opens a ticket in the client's request. It returns an error if the ticket is invalid,

@@ -18,6 +18,14 @@ const (
 	maxRecentCalls = 1024
 )
 
+// A sessionRecord records the sessions that an unsolicited message may belong to. The zero value is
+// empty.
+type sessionRecord struct {
+	inFlight sessionCounts // calls in flight
+	relays   sessionCounts // progress relays
+	recent   recentCalls   // ended calls that the remote side may still work on
+}
+
 // recentCalls records the ended calls to which unsolicited messages may still belong. The zero
 // value is empty.
 type recentCalls struct {
@@ -163,9 +171,9 @@ func (s sessionCounts) sole() string {
 func (p *Peer) SoleSession() (session string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	session = p.inFlight.sole()
-	others := len(p.relaySessions) > 0 && p.relaySessions.sole() != session
-	if session == "" || others || p.recent.ambiguous(session) {
+	session = p.sessions.inFlight.sole()
+	others := len(p.sessions.relays) > 0 && p.sessions.relays.sole() != session
+	if session == "" || others || p.sessions.recent.ambiguous(session) {
 		return "", false
 	}
 	return session, true
@@ -182,17 +190,17 @@ func (p *Peer) SoleSessionWhere(match func(session string) bool) (session string
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	several := false
-	for s := range p.inFlight {
+	for s := range p.sessions.inFlight {
 		if match(s) {
 			several, session = several || session != "", s
 		}
 	}
 	now := time.Now()
-	p.recent.expire(now)
-	for _, c := range p.recent.abandoned {
+	p.sessions.recent.expire(now)
+	for _, c := range p.sessions.recent.abandoned {
 		several = several || c.session != session && match(c.session)
 	}
-	return session, session != "" && !several && !now.Before(p.recent.overflowUntil)
+	return session, session != "" && !several && !now.Before(p.sessions.recent.overflowUntil)
 }
 
 // OldestSession returns the session of the oldest call in flight that has a session; "" = none.

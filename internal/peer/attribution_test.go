@@ -71,7 +71,7 @@ func TestCallsInFlightAreCountedBySession(t *testing.T) {
 	inFlight := func() int {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return len(p.inFlight)
+		return len(p.sessions.inFlight)
 	}
 	for end, do := range map[string]func(){
 		"answered":              func() { send("a", &Call{}) },

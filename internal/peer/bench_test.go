@@ -106,7 +106,7 @@ func BenchmarkSoleSession(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				if i%1000 == 0 { // the records expire after two seconds
 					for i := range n {
-						p.recent.noteResponded(fmt.Sprint("session", i))
+						p.sessions.recent.noteResponded(fmt.Sprint("session", i))
 					}
 				}
 				if _, ok := p.SoleSession(); ok {

@@ -15,51 +15,31 @@ import (
 
 // A ResponseHandler receives the progress and the response of a call. Its methods must not block:
 // they run on the goroutine that reads from the remote side, on that of a timer, or on that of a
-// caller of Send, TrySend or Cancel.
+// caller of Send, TrySend or Cancel. The caller holds no lock.
 type ResponseHandler interface {
 	// OnProgress is called with each progress notification, its token replaced by the Token of the
 	// call. It is not called if the call has no Token.
 	OnProgress(wire.Message)
-	// OnResponse is called exactly once: with the response of the remote side (a result or an
-	// error), under the id of the Call; or with the error that replaces the response. Errors of the
-	// Peer are ErrTimeout, ErrCancelled, a *BadResponseError, and a *transport.CallLostError, which
-	// reports whether the remote side may have acted upon the call. Package backends adds
-	// ErrForbidden and *wire.Error.
+	// OnResponse is called exactly once each time the call was sent: with the response of the
+	// remote side (a result or an error), under the id of the Call; or with the error that replaces
+	// the response: ErrTimeout, ErrCancelled, a *BadResponseError, or a *transport.CallLostError,
+	// which reports whether the remote side may have acted upon the call. The last wraps
+	// [transport.ErrClosed] if the connection has ended. OnResponse may send the call again.
 	OnResponse(wire.Message, error)
 }
 
 // A Call is an outbound request in flight. The caller sets the exported fields before Send and must
-// not change them afterwards.
+// not change them while the call is in flight.
 type Call struct {
-	Handler    ResponseHandler // packages that forward the call may wrap it
-	Tag        any             // data of the sender; other packages ignore it
-	Token      wire.ID         // progress token of the caller; "" = no progress wanted
-	Name       []byte          // JSON string that replaces params.name; nil = unchanged
-	RemoteName string          // remote name of the tool or prompt; "" = see Name or the message
-	SessionID  string          // session on whose behalf the call is made; "" = none
-	RelatedTo  wire.ID         // request of the remote side that the call belongs to; "" = none
-	Timeout    time.Duration   // maximum time since the start or the last progress; 0 = no limit
-	// Modern is true if the call is sent over a connection of the modern generation (2026-07-28);
-	// then the response is also modern. Modern is set before the call is sent.
-	Modern bool
-	// AllowTask is true if a modern server may respond with a task, regardless of the capabilities
-	// that the client has declared, because the sender of the call handles the task.
-	AllowTask bool
-	// IsContinuation is true if the request continues a call after an input_required result of a
-	// modern server. A legacy server would take the request for a new call, so the call fails with
-	// a *[wire.Error] if the server is a legacy server.
-	IsContinuation bool
-	// ServerKey identifies the server to which the call is sent. It is set before the call is sent.
-	// If a continuation has a ServerKey, the call fails with a *[wire.Error] at any other server.
-	ServerKey string
+	Handler   ResponseHandler
+	Token     wire.ID       // progress token of the caller; "" = no progress wanted
+	Name      []byte        // JSON string that replaces params.name; nil = unchanged
+	SessionID string        // session on whose behalf the call is made; "" = none
+	RelatedTo wire.ID       // request of the remote side that the call belongs to; "" = none
+	Timeout   time.Duration // maximum time since the start or the last progress; 0 = no limit
 	// Internal is true if the gateway makes the call for itself. The call then does not count as
 	// use of the connection; see [Activity].
 	Internal bool
-	// InterceptResponse, if not nil, receives the response or error before Handler does, except
-	// after a cancellation, a timeout, a disconnect or an invalid response. If it returns true, the
-	// function takes over the call, and must either send the call again or complete Handler. It
-	// must not block.
-	InterceptResponse func(wire.Message, error) bool
 
 	noCancelNotice bool // abandoning the call sends no notification
 	sentVia        atomic.Pointer[transmission]
@@ -111,14 +91,6 @@ func (c *Call) SentAt() time.Time {
 
 // ErrTimeout is the error of a call that got no response within its Timeout.
 var ErrTimeout = errors.New("no answer in time")
-
-// ErrQueueFull is the error of a call that was not sent because the queue in front of the Peer is
-// full. The Peer itself has no queue of calls and never returns ErrQueueFull.
-var ErrQueueFull = errors.New("busy")
-
-// ErrForbidden is the error of a call that was not sent because the configuration no longer permits
-// the call. The Peer itself never returns ErrForbidden.
-var ErrForbidden = errors.New("the configuration does not permit it")
 
 // ErrCancelled is the error of a call that its caller cancelled.
 var ErrCancelled = errors.New("cancelled")
@@ -205,9 +177,7 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	// finds the call.
 	if sent.writing.Store(false); p.isDisconnected.Load() {
 		if _, ok := p.takeCall(id); ok {
-			err := p.closeReason(transport.ErrClosed)
-			lost := &transport.CallLostError{ID: c.ID(), Err: err, MayHaveRun: true}
-			c.complete(wire.Message{}, lost)
+			p.completeLost(c)
 		}
 	}
 	return nil
@@ -284,13 +254,14 @@ func (p *Peer) abandon(id int64, why error, params []byte) {
 	// least one of the two places at any time.
 	if c, ok := p.calls.Get(id); ok {
 		p.mu.Lock()
-		p.recent.noteAbandoned(id, c.SessionID)
+		p.sessions.recent.noteAbandoned(id, c.SessionID)
 		p.mu.Unlock()
 	}
 	c, ok := p.takeCall(id)
 	if !ok {
 		p.mu.Lock()
-		p.recent.noteLateResponse(id) // undoes noteAbandoned: the call has ended in between
+		// undoes noteAbandoned: the call has ended in between
+		p.sessions.recent.noteLateResponse(id)
 		p.mu.Unlock()
 		return
 	}
@@ -318,19 +289,19 @@ func (c *Call) cancelRelatedTo() wire.ID {
 	return c.ID()
 }
 
-// complete ends the call. It is called once, by the function that removed the call from the table.
+// complete ends the call, or at least this try. It is called once each time the call was sent, by
+// the function that removed the call from the table.
 func (c *Call) complete(m wire.Message, err error) {
 	c.stopTimeout()
 	c.Handler.OnResponse(m, err)
 }
 
-// completeOrIntercept ends the call unless InterceptResponse takes over the call. It is called at
-// most once per transmission, in place of complete.
-func (c *Call) completeOrIntercept(m wire.Message, err error) {
-	c.stopTimeout()
-	if c.InterceptResponse == nil || !c.InterceptResponse(m, err) {
-		c.Handler.OnResponse(m, err)
-	}
+// completeLost ends a call that was in flight when the connection ended.
+func (p *Peer) completeLost(c *Call) {
+	p.mu.Lock()
+	why := closedError{p.disconnectErr}
+	p.mu.Unlock()
+	c.complete(wire.Message{}, &transport.CallLostError{ID: c.ID(), Err: why, MayHaveRun: true})
 }
 
 func (p *Peer) handleResponse(m wire.Message) {
@@ -350,7 +321,7 @@ func (p *Peer) handleResponse(m wire.Message) {
 	if repair != "" && p.firstTime(repair) {
 		p.log().Warn("repaired a response", "text", repair, "id", string(m.ID()))
 	}
-	c.completeOrIntercept(repaired, nil)
+	c.complete(repaired, nil)
 }
 
 // handleProgress forwards progress to the Handler of a call in flight, or to the relay of an

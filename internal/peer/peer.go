@@ -109,10 +109,8 @@ type Peer struct {
 
 	mu            sync.Mutex
 	requests      map[wire.ID]*Request     // inbound requests without a response
-	inFlight      sessionCounts            // calls in flight
-	recent        recentCalls              // ended calls that the remote side may still work on
+	sessions      sessionRecord            // sessions that an unsolicited message may belong to
 	relays        map[int64]*ProgressRelay // answered calls with further progress
-	relaySessions sessionCounts            // relays by session
 	unwritten     int                      // claimed requests and batches with unwritten responses
 	drainWaiters  []chan struct{}          // each is closed when no response is owed
 	warned        map[string]bool          // keys for which firstTime was called
@@ -186,20 +184,20 @@ func (p *Peer) endConnection(err error) {
 		p.opts.OnDisconnect(disconnectReason(err))
 	}
 	p.mu.Lock()
-	p.disconnectErr, p.relays, p.relaySessions = disconnectReason(err), nil, nil
+	p.disconnectErr, p.relays, p.sessions.relays = disconnectReason(err), nil, nil
 	p.mu.Unlock()
 	p.isDisconnected.Store(true)
 	all := p.calls.Drain(func(c *Call) bool { return c.isWriting(p) })
 	p.signalCallEnded()
 	for _, c := range all {
 		p.countInFlight(c, -1)
-		lost := &transport.CallLostError{ID: c.ID(), Err: disconnectReason(err), MayHaveRun: true}
-		c.complete(wire.Message{}, lost)
+		p.completeLost(c)
 	}
 }
 
-// closedError is the error of a call that cannot be sent. Its text is the reason why the connection
-// has ended or accepts no calls. It wraps that reason and [transport.ErrClosed].
+// closedError is the error of a call that cannot be sent, or that was in flight when the connection
+// ended. Its text is the reason why the connection has ended or accepts no calls. It wraps that
+// reason and [transport.ErrClosed].
 type closedError struct{ reason error }
 
 func (e closedError) Error() string   { return e.reason.Error() }
@@ -334,7 +332,7 @@ func (b *BadResponseError) Unwrap() error { return b.Err }
 func (p *Peer) handleLost(l *transport.CallLostError) {
 	if c, ok := p.takeByID(l.ID); ok {
 		p.noteCallEnd(c)
-		c.completeOrIntercept(wire.Message{}, l)
+		c.complete(wire.Message{}, l)
 	}
 }
 
@@ -497,11 +495,11 @@ func (p *Peer) takeResponded(id int64) (*Call, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !ok {
-		p.recent.noteLateResponse(id)
+		p.sessions.recent.noteLateResponse(id)
 		return nil, false
 	}
-	p.inFlight.add(c.SessionID, -1)
-	p.recent.noteResponded(c.SessionID)
+	p.sessions.inFlight.add(c.SessionID, -1)
+	p.sessions.recent.noteResponded(c.SessionID)
 	return c, true
 }
 
@@ -520,7 +518,7 @@ func (p *Peer) takeCall(id int64) (*Call, bool) {
 func (p *Peer) countInFlight(c *Call, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.inFlight.add(c.SessionID, n)
+	p.sessions.inFlight.add(c.SessionID, n)
 }
 
 // parseCallID parses the id of an outbound call. Some servers return the number as a string.

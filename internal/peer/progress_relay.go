@@ -36,13 +36,13 @@ func (c *Call) RelayProgress(forward func(wire.Message)) *ProgressRelay {
 	case p.sendErr != nil:
 		return r
 	case len(p.relays) >= maxRelays:
-		p.recent.noteAbandoned(r.id, c.SessionID) // still counts for abandonedTTL
+		p.sessions.recent.noteAbandoned(r.id, c.SessionID) // still counts for abandonedTTL
 		return r
 	case p.relays == nil:
 		p.relays = make(map[int64]*ProgressRelay)
 	}
 	p.relays[r.id] = r
-	p.relaySessions.add(r.session, 1)
+	p.sessions.relays.add(r.session, 1)
 	return r
 }
 
@@ -55,8 +55,9 @@ func (r *ProgressRelay) Stop() {
 	defer r.peer.mu.Unlock()
 	if r.peer.relays[r.id] == r {
 		delete(r.peer.relays, r.id)
-		r.peer.relaySessions.add(r.session, -1)
-		r.peer.recent.noteAbandoned(r.id, r.session) // the remote side may still work on the call
+		r.peer.sessions.relays.add(r.session, -1)
+		// the remote side may still work on the call
+		r.peer.sessions.recent.noteAbandoned(r.id, r.session)
 	}
 }
 

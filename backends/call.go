@@ -1,0 +1,208 @@
+package backends
+
+import (
+	"sync/atomic"
+
+	"mcpgateway/backends/internal/limiter"
+	"mcpgateway/internal/contract"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
+)
+
+// A queuedCall is a call of a client on its way to a backend, from NewCall to its response. At any
+// time it belongs to one goroutine, to one callQueue, or to the table of calls of a Peer. The owner
+// passes it on, or ends it by complete.
+type queuedCall struct {
+	peer.Call // its Handler is the queuedCall
+	request   contract.BackendRequest
+	handler   contract.CallHandler
+	set       *Set
+	name      string   // of the backend
+	b         *Backend // backend to which the call goes; nil before Send
+	// queue in which the call was last; nil = the call was never queued
+	queue        atomic.Pointer[callQueue]
+	slot         *limiter.Slot // slot of b.limiter
+	firstSlot    limiter.Slot  // target of slot until the call is redirected
+	subscription *subscriptionRequest
+	// connection over which the call was last sent, nil = not sent; its Peer; and its generation
+	sentOver atomic.Pointer[backendConn]
+	sentBy   *peer.Peer
+	modern   bool
+	isRetry  bool // the call is sent a second time
+	// the call is not rerouted: see backendConn.belongsElsewhereLocked
+	staysOnConn bool
+}
+
+// A subscriptionRequest is the additional state of a resources/subscribe or resources/unsubscribe.
+type subscriptionRequest struct {
+	uri  string
+	ends bool // it is a resources/unsubscribe
+	// connection that has recorded the subscription, or gets the resources/unsubscribe; nil = none
+	conn *backendConn
+}
+
+// A callQueue contains calls that are not sent yet: the queue of a callLimiter, or the queues of a
+// backendConn.
+//
+// Cancel marks a call as cancelled before it reads queuedCall.queue. A call gets into a callQueue
+// by enter, which sets queuedCall.queue before it reads the mark; so at least one of the two sees
+// what the other has set. A call that has left its callQueue is sent, enters another one or ends,
+// and [peer.Peer.TrySend] reads the mark too. Therefore a cancelled call ends, and ends once,
+// wherever it is.
+type callQueue struct {
+	// remove removes a call, and reports whether the call was in the queue
+	remove func(*queuedCall) bool
+}
+
+// enter notes that the call is in the queue cq from now on. It reports false if the call was
+// cancelled: then the call must not be put there. It is called with the lock of cq held, or before
+// Limiter.Submit.
+func (q *queuedCall) enter(cq *callQueue) bool {
+	q.queue.Store(cq)
+	return !q.IsCancelled()
+}
+
+// NewCall returns a call to a backend, over the connection of the session r.Session. Its Send fails
+// the call at once if it cannot be sent.
+//
+//   - While the backend is starting, the call is queued. If the start fails, the call ends
+//     with the reason.
+//   - While max_in_flight calls are in flight, the call is queued for a slot. A call that gets no
+//     slot within queue_wait ends as not sent, and so does a call that finds the queue full.
+//   - A call that a modern backend refuses with the error -32020 or -32022 is sent again, so a call
+//     never ends with them.
+//
+// Subscriptions of a session are restored on a new connection. They move to the session's own
+// connection when that is opened. A resources/unsubscribe goes to the connection that has the
+// subscription. If other sessions are subscribed to the same URI over a shared connection, it is
+// not sent, and its result is {}. For a modern backend, a resources/subscribe adds the URI to
+// subscriptions/listen, and the gateway itself responds once the backend has acknowledged it. The
+// response to a resources/unsubscribe follows at once.
+func (s *Set) NewCall(backend string, r contract.BackendRequest,
+	h contract.CallHandler) contract.BackendCall {
+	return s.newCall(backend, r, h)
+}
+
+func (s *Set) newCall(backend string, r contract.BackendRequest,
+	h contract.CallHandler) *queuedCall {
+	q := &queuedCall{
+		Call:    peer.Call{Token: r.ProgressToken, Name: r.Name, SessionID: r.Session},
+		request: r, handler: h, set: s, name: backend,
+	}
+	q.Handler, q.slot = q, &q.firstSlot
+	switch method := r.Message.Method(); method {
+	case protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe:
+		q.subscription = &subscriptionRequest{uri: uriParam(r.Message),
+			ends: method == protocol.MethodResourcesUnsubscribe}
+	}
+	return q
+}
+
+// subscribes reports whether the call is a resources/subscribe.
+func (q *queuedCall) subscribes() bool { return q.subscription != nil && !q.subscription.ends }
+
+// Send implements contract.BackendCall.
+func (q *queuedCall) Send() {
+	t := q.set.current()
+	if b := t.byName[q.name]; b != nil {
+		b.submit(q)
+	} else {
+		q.fail(t.whyAbsent(q.name))
+	}
+}
+
+// submit sends a call to the backend, when it has got its slot. Requests about subscriptions need
+// no slot.
+func (b *Backend) submit(q *queuedCall) {
+	q.b = b
+	switch {
+	case q.subscription == nil:
+		b.limiter.submit(q)
+	case q.subscription.ends:
+		b.unsubscribe(q)
+	default:
+		b.send(q)
+	}
+}
+
+// send sends a call that has its slot over the connection of its session.
+func (b *Backend) send(q *queuedCall) { b.conn(q.request.Session, false).send(q) }
+
+// Cancel implements contract.BackendCall.
+func (q *queuedCall) Cancel(params []byte) {
+	q.Call.Cancel(params) // ends a call in flight
+	if cq := q.queue.Load(); cq != nil && cq.remove(q) {
+		q.fail(peer.ErrCancelled)
+	}
+}
+
+// ServerKey implements contract.BackendCall.
+func (q *queuedCall) ServerKey() string {
+	if bc := q.sentOver.Load(); bc != nil {
+		return bc.b.serverKey
+	}
+	return ""
+}
+
+// RelayProgress implements contract.BackendCall.
+func (q *queuedCall) RelayProgress(forward func(wire.Message)) (stop func()) {
+	return q.Call.RelayProgress(forward).Stop
+}
+
+// OnProgress implements peer.ResponseHandler.
+func (q *queuedCall) OnProgress(m wire.Message) { q.handler.OnProgress(m) }
+
+// OnResponse implements peer.ResponseHandler: the call has left the table of its Peer.
+func (q *queuedCall) OnResponse(m wire.Message, err error) {
+	if !q.sendAgain(&m, err) {
+		q.complete(m, err)
+	}
+}
+
+// complete ends the call. The slot is released before the handler gets the response, and the next
+// queued call is sent after that.
+func (q *queuedCall) complete(m wire.Message, err error) {
+	if err == peer.ErrTimeout {
+		err = &contract.TimeoutError{Limit: q.Timeout}
+	}
+	switch s := q.subscription; {
+	case s == nil || s.conn == nil:
+	case s.ends:
+		s.conn.resubscribeIfWanted(s.uri)
+	default:
+		s.conn.subscribeDone(q, err == nil && m.Part(wire.PartError) == nil)
+	}
+	b := q.b
+	var next *limiter.Queued[*queuedCall]
+	if b != nil {
+		next = b.limiter.release(q)
+	}
+	q.handler.OnResponse(contract.BackendResponse{Message: m, Err: err, Modern: q.modern})
+	if next != nil {
+		b.limiter.slots.SendQueued(next)
+	}
+}
+
+// fail ends a call that was not sent.
+func (q *queuedCall) fail(err error) { q.complete(wire.Message{}, err) }
+
+// succeed ends a call that needs not be sent.
+func (q *queuedCall) succeed() { q.complete(wire.NewResult("0", emptyObject), nil) }
+
+// refuse ends a call with an error response of the gateway.
+func (q *queuedCall) refuse(err *wire.Error) { q.complete(wire.NewErrorResponse("0", err), nil) }
+
+// failAll ends calls that were not sent.
+func failAll(calls []*queuedCall, err error) {
+	for _, q := range calls {
+		q.fail(err)
+	}
+}
+
+// ignoreOutcome is the handler of a call whose response does not matter.
+type ignoreOutcome struct{}
+
+func (ignoreOutcome) OnProgress(wire.Message) {}
+
+func (ignoreOutcome) OnResponse(contract.BackendResponse) {}

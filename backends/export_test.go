@@ -1,0 +1,22 @@
+package backends
+
+import (
+	"mcpgateway/internal/contract"
+	"mcpgateway/internal/wire"
+)
+
+// A ResponseChan is the handler of a test that waits for the response of one call. It needs a
+// capacity of 1.
+type ResponseChan chan contract.BackendResponse
+
+func (w ResponseChan) OnProgress(wire.Message) {}
+
+func (w ResponseChan) OnResponse(r contract.BackendResponse) { w <- r }
+
+// SendCall sends a request of a session to a backend.
+func (s *Set) SendCall(backend, session string, m wire.Message,
+	h contract.CallHandler) contract.BackendCall {
+	c := s.NewCall(backend, contract.BackendRequest{Message: m, Session: session}, h)
+	c.Send()
+	return c
+}

@@ -1,0 +1,123 @@
+// Package contract contains the types with which packages gateway and backends exchange calls: the
+// two packages do not import each other. It has no behaviour of its own.
+//
+// The gateway creates a [BackendCall] from a [BackendRequest] and a [CallHandler], and then sends
+// it. Creating and sending are two steps, because the CallHandler may get the response before Send
+// returns, and because a request of the backend during Send pauses the timeout of the call; the
+// gateway must know the BackendCall by then.
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"mcpgateway/internal/wire"
+)
+
+// A BackendRequest is a client's request for a backend. It is immutable.
+type BackendRequest struct {
+	// Message is the request, without the client metadata of the modern generation in _meta.
+	// Package backends adds the metadata if the backend is modern.
+	Message wire.Message
+	// Session is the session on whose behalf the request is sent; "" = none. It determines the
+	// connection and the turn in a queue.
+	Session string
+	// Entry is the backend's own name of the tool or prompt, which the filters are checked for; ""
+	// = the name in Name or Message. The name or URI of a resource is always the one in Message.
+	Entry string
+	// Name is a JSON string that replaces params.name; nil = unchanged.
+	Name []byte
+	// ProgressToken is the token of the client, under which the CallHandler gets progress; "" = no
+	// progress wanted.
+	ProgressToken wire.ID
+	// AllowTask is true if a modern backend may respond with a task, whatever the client has
+	// declared, because the sender handles the task.
+	AllowTask bool
+	// Continuation is true if the request continues a call after an input_required result of a
+	// modern backend. A legacy backend would take the request for a new call, so the request fails
+	// there with a *[wire.Error].
+	Continuation bool
+	// ServerKey identifies the server that a Continuation is meant for; see [BackendCall]. At any
+	// other server the request fails with a *[wire.Error]. "" = any server.
+	ServerKey string
+}
+
+// A BackendResponse is the outcome of a BackendRequest.
+type BackendResponse struct {
+	// Message is the response, a result or an error, under the id of the [BackendCall]. It is zero
+	// if Err is set.
+	Message wire.Message
+	// Err replaces the response: [ErrForbidden], peer.ErrCancelled, a *[TimeoutError], a
+	// *peer.BadResponseError, a *[wire.Error], or a *transport.CallLostError, which reports whether
+	// the backend may have acted upon the request. It may wrap [ErrQueueFull].
+	Err error
+	// Modern is true if the Message has the form of the modern generation.
+	Modern bool
+}
+
+// A CallHandler receives the progress and the response of a BackendCall. Its methods must not
+// block: they run on the goroutine that reads from the backend, on that of a timer, or on that of a
+// caller of Send or Cancel. The caller holds none of its locks.
+type CallHandler interface {
+	// OnProgress is called with each progress notification, under the ProgressToken of the
+	// BackendRequest. It is not called if there is no ProgressToken.
+	OnProgress(wire.Message)
+	// OnResponse is called exactly once, possibly before Send returns.
+	OnResponse(BackendResponse)
+}
+
+// A BackendCall is a BackendRequest on its way to a backend. Its methods do not block and may be
+// called concurrently.
+type BackendCall interface {
+	// Send sends the request, or queues it while the backend starts or has no free slot. It must be
+	// called once. A request that cannot be sent ends with an error.
+	Send()
+	// Cancel cancels the call, wherever it is: in flight, in a queue, or not sent yet. The
+	// CallHandler gets peer.ErrCancelled, unless the call has ended. A backend that has received
+	// the request is notified. params are the params of the notification, with the requestId
+	// replaced; nil = default params.
+	Cancel(params []byte)
+	// PauseTimeout stops the timeout, for example while a user is asked for input. Each
+	// PauseTimeout must be followed by one ResumeTimeout. Both may be called at any time, including
+	// before Send and after the end of the call.
+	PauseTimeout()
+	// ResumeTimeout undoes one PauseTimeout. After the last pause the full timeout starts again.
+	ResumeTimeout()
+	// ID returns the id under which the request was last sent; "" = never sent.
+	ID() wire.ID
+	// SentAt returns the time at which the request was last sent; zero = never.
+	SentAt() time.Time
+	// ServerKey identifies the server to which the request was last sent; "" = never sent.
+	ServerKey() string
+	// RelayProgress calls the function forward with the progress that arrives after the response,
+	// until stop is called or the connection ends. It must be called from OnResponse. See
+	// peer.Call.RelayProgress for its limits.
+	RelayProgress(forward func(wire.Message)) (stop func())
+}
+
+// An Attribution tells what a message that a backend has initiated belongs to.
+type Attribution struct {
+	// Session is the session that the message is for; "" = not certain.
+	Session string
+	// Handler is the handler of the call on whose stream the message arrived; nil = no such call.
+	// If package backends itself has made the call, it is a handler that the gateway does not know.
+	Handler CallHandler
+	// StreamEnded is true if the message arrived on the stream of a call that has ended: it belongs
+	// to that call and to no other.
+	StreamEnded bool
+}
+
+// ErrQueueFull is wrapped by the error of a call that got no slot, because the queue in front of
+// the backend is full or the call's turn did not come in time. The call did not run.
+var ErrQueueFull = errors.New("busy")
+
+// ErrForbidden is the error of a call that was not sent because the configuration no longer permits
+// it.
+var ErrForbidden = errors.New("the configuration does not permit it")
+
+// A TimeoutError is the error of a call that got no response in time. The backend may have acted
+// upon it.
+type TimeoutError struct{ Limit time.Duration }
+
+func (e *TimeoutError) Error() string { return fmt.Sprintf("no answer within %v", e.Limit) }
