@@ -76,6 +76,22 @@ func FromAssignments(last Assignments) *Snapshot {
 	return s
 }
 
+// A Move is a name or URI whose backend has changed.
+type Move struct {
+	Kind     Kind
+	Name     string // name or URI
+	From, To string // backends
+}
+
+// Moves returns the names and URIs whose backend differs from their backend in the previous
+// snapshot or, for names that were unused in that snapshot, from their last backend.
+func (s *Snapshot) Moves() (all []Move) {
+	for k := range s.lists {
+		all = append(all, s.lists[k].moves...)
+	}
+	return all
+}
+
 // MovesSince returns the listed names and URIs whose backend differs from their backend in the
 // assignments last. Names that are not in last are not returned.
 func (s *Snapshot) MovesSince(last Assignments) (all []Move) {

@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"slices"
+	"sync"
+	"time"
 
 	"mcpgateway/internal/wire"
 )
@@ -24,6 +26,24 @@ const (
 		`"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 )
 
+// declarations are what the backends declare about themselves and their lists. They are immutable.
+type declarations struct {
+	listings     []Listing
+	byBackend    map[string]*Listing // by name of the backend
+	capabilities [2]func() []byte    // incomplete and complete; computed on first use
+}
+
+func (d *declarations) set(listings []Listing) {
+	d.listings = slices.Clone(listings)
+	d.byBackend = make(map[string]*Listing, len(listings))
+	for i := range d.listings {
+		d.byBackend[d.listings[i].Backend] = &d.listings[i]
+	}
+	for i, complete := range []bool{false, true} {
+		d.capabilities[i] = sync.OnceValue(func() []byte { return d.mergedCapabilities(complete) })
+	}
+}
+
 // Capabilities returns the capabilities to declare to a client: the union of those of the backends
 // and of alwaysDeclared. If complete is false, the capabilities of some backends are not known yet,
 // and the result also contains the capabilities that these backends may have.
@@ -32,20 +52,20 @@ const (
 // null, and the first value over the following ones. A value that occurs only once is not changed.
 // MCP requires each capability to be an object. Other values are removed, because some clients
 // would reject the whole response.
-func (s *Snapshot) Capabilities(complete bool) []byte {
+func (d *declarations) Capabilities(complete bool) []byte {
 	if complete {
-		return s.capabilities[1]()
+		return d.capabilities[1]()
 	}
-	return s.capabilities[0]()
+	return d.capabilities[0]()
 }
 
-func (s *Snapshot) mergedCapabilities(complete bool) []byte {
+func (d *declarations) mergedCapabilities(complete bool) []byte {
 	all := [][]byte{[]byte(alwaysDeclared)}
 	if !complete {
 		all = append(all, []byte(possiblyDeclared))
 	}
-	for i := range s.listings {
-		if c := s.listings[i].capabilities(); c != nil {
+	for i := range d.listings {
+		if c := d.listings[i].capabilities(); c != nil {
 			all = append(all, c)
 		}
 	}
@@ -54,20 +74,61 @@ func (s *Snapshot) mergedCapabilities(complete bool) []byte {
 
 // BackendsWith returns the backends that have a capability, in the order of the configuration.
 // Example: BackendsWith("tasks", "list") returns the backends with tasks.list.
-func (s *Snapshot) BackendsWith(capability ...string) []string {
+func (d *declarations) BackendsWith(capability ...string) []string {
 	var all []string
-	for i := range s.listings {
-		if s.listings[i].hasCapability(capability...) {
-			all = append(all, s.listings[i].Backend)
+	for i := range d.listings {
+		if d.listings[i].hasCapability(capability...) {
+			all = append(all, d.listings[i].Backend)
 		}
 	}
 	return all
 }
 
 // HasCapability reports whether a backend has a capability, see [Declares].
-func (s *Snapshot) HasCapability(backend string, capability ...string) bool {
-	l := s.byBackend[backend]
+func (d *declarations) HasCapability(backend string, capability ...string) bool {
+	l := d.byBackend[backend]
 	return l != nil && l.hasCapability(capability...)
+}
+
+// HasSeveralBackends reports whether there is more than one backend, whether their lists are known
+// or not.
+func (d *declarations) HasSeveralBackends() bool { return len(d.listings) > 1 }
+
+// Freshness returns the time to live of the merged list of a kind, and reports whether the list is
+// private to the client that requested it. Only backends that have, or may have, entries of the
+// kind count. ttl is the shortest time to live of their lists. It is 0, which means unspecified, if
+// the time to live of one list is unspecified or if there is no such backend. The list is private
+// if one of these backends has a private list.
+func (d *declarations) Freshness(k Kind) (ttl time.Duration, private bool) {
+	first := true
+	for i := range d.listings {
+		l := &d.listings[i]
+		if !l.mayHave(k) {
+			continue
+		}
+		if first || l.TTL[k] < ttl {
+			ttl = l.TTL[k]
+		}
+		first = false
+		private = private || l.Private[k]
+	}
+	return ttl, private
+}
+
+// mayHave reports whether the backend has entries of a kind, or may have some because it declares
+// the capability or its capabilities are unknown.
+func (l *Listing) mayHave(k Kind) bool {
+	return l.Capabilities == nil || len(l.Items[k]) > 0 || l.hasCapability(kinds[k].capability)
+}
+
+// Announcements returns how often lists of a kind were read again because their backends had sent
+// list_changed. If the number differs between two snapshots, that happened in between, or a backend
+// was replaced or removed.
+func (d *declarations) Announcements(k Kind) (n int) {
+	for i := range d.listings {
+		n += d.listings[i].Announcements[k]
+	}
+	return n
 }
 
 // capabilities returns the capabilities of the backend, nil if they are absent, invalid or too

@@ -113,12 +113,11 @@ func (s *Snapshot) Next(o Options, listings []Listing, reassign bool) *Snapshot 
 
 func merge(o Options, listings []Listing, before *Snapshot, reassign bool) *Snapshot {
 	o = o.withDefaults()
-	s := &Snapshot{listings: slices.Clone(listings)}
+	s := new(Snapshot)
+	s.declarations.set(listings)
 	s.Instructions, s.InstructionsCut = instructions(o, listings)
-	s.byBackend = make(map[string]*Listing, len(listings))
 	names := slices.Clone(o.ReservedBackends)
 	for i := range s.listings {
-		s.byBackend[listings[i].Backend] = &s.listings[i]
 		names = append(names, listings[i].Backend)
 	}
 	prefixes := newPrefixTable(o.Separator, names)
@@ -132,9 +131,6 @@ func merge(o Options, listings []Listing, before *Snapshot, reassign bool) *Snap
 	s.onlyResourceBackend = sync.OnceValue(func() string {
 		return findOnlyResourceBackend(s.listings)
 	})
-	for i, complete := range []bool{false, true} {
-		s.capabilities[i] = sync.OnceValue(func() []byte { return s.mergedCapabilities(complete) })
-	}
 	return s
 }
 
@@ -190,7 +186,11 @@ func (l *list) merge(
 		l.noteMoves(previous)
 	}
 	if k == Templates {
-		l.orderTemplates(previous, reassign, ends)
+		var before rankedTemplates
+		if previous != nil && !reassign {
+			before = previous.templates
+		}
+		l.templates = rankTemplates(l.entries, ends, before)
 	}
 }
 

@@ -1,40 +1,9 @@
 package catalog
 
-import (
-	"cmp"
-	"iter"
-	"slices"
-)
-
-// A Move is a name or URI whose backend has changed.
-type Move struct {
-	Kind     Kind
-	Name     string // name or URI
-	From, To string // backends
-}
+import "cmp"
 
 // maxReleased bounds the number of unused names per kind whose last backend is remembered.
 const maxReleased = 10_000
-
-// Moves returns the names and URIs whose backend differs from their backend in the previous
-// snapshot or, for names that were unused in that snapshot, from their last backend.
-func (s *Snapshot) Moves() (all []Move) {
-	for k := range s.lists {
-		all = append(all, s.lists[k].moves...)
-	}
-	return all
-}
-
-// BareNames returns each bare name or URI listed for a kind, and its backend.
-func (s *Snapshot) BareNames(k Kind) iter.Seq2[string, string] {
-	return func(yield func(name, backend string) bool) {
-		for i := range s.lists[k].entries {
-			if e := &s.lists[k].entries[i]; s.lists[k].isBare(e) && !yield(e.Exposed, e.Backend) {
-				return
-			}
-		}
-	}
-}
 
 // keepNames gives entries the bare names and URIs that their backends had in the previous list,
 // unless a name has the prefix of another backend.
@@ -142,39 +111,4 @@ func (l *list) noteMoves(previous *list) {
 	for name, backend := range previous.released {
 		release(name, backend)
 	}
-}
-
-// A rankedTemplate is a template with the index of its backend among the listings.
-type rankedTemplate struct {
-	*Entry
-	backendIndex int
-}
-
-// orderTemplates determines the order in which templates are tried for a URI: first the templates
-// of the previous list in their order, then new templates, so that a new template does not take a
-// URI away from its backend. If there is no previous list or reassign is set, the order is that of
-// the listings.
-func (l *list) orderTemplates(previous *list, reassign bool, ends []int) {
-	l.templateOrder = make([]rankedTemplate, 0, len(l.entries))
-	for index, end := range ends {
-		for i := len(l.templateOrder); i < end; i++ {
-			l.templateOrder = append(l.templateOrder, rankedTemplate{&l.entries[i], index})
-		}
-	}
-	if previous == nil || reassign {
-		return
-	}
-	ranks := make(map[entryRef]int, len(previous.templateOrder))
-	for i, e := range previous.templateOrder {
-		ranks[entryRef{e.Backend, e.Item.Original}] = i
-	}
-	rank := func(e rankedTemplate) int {
-		if i, known := ranks[entryRef{e.Backend, e.Item.Original}]; known {
-			return i
-		}
-		return len(ranks)
-	}
-	slices.SortStableFunc(l.templateOrder, func(a, b rankedTemplate) int {
-		return cmp.Compare(rank(a), rank(b))
-	})
 }

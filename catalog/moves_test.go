@@ -238,9 +238,11 @@ func TestMovesAreReported_F_SEC_3(t *testing.T) {
 			for _, m := range next.Moves() {
 				moves[m.Name] = true
 			}
-			for name, backend := range s.BareNames(k) {
+			for i := range s.lists[k].entries {
+				e := &s.lists[k].entries[i]
+				name, backend := e.Exposed, e.Backend
 				now, ok := next.Lookup(k, name)
-				if !ok || now.Backend == backend {
+				if !s.lists[k].isBare(e) || !ok || now.Backend == backend {
 					continue
 				}
 				listed := slices.ContainsFunc(next.Entries(k),

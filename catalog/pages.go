@@ -15,13 +15,8 @@ type pages struct {
 	cursors []string // cursors of results[1:]
 }
 
-// Page returns the result of a list request; it must not be changed. cursor is the JSON text of
-// params.cursor; nil and null mean the first page.
-//
-// A cursor is valid in every snapshot with the same list. ok is false for any other cursor,
-// including "".
-func (s *Snapshot) Page(k Kind, cursor []byte) (result []byte, ok bool) {
-	p := s.lists[k].pages()
+// find returns the page at a cursor, see [Snapshot.Page].
+func (p pages) find(cursor []byte) (result []byte, ok bool) {
 	if wire.IsNull(cursor) {
 		return p.results[0], true
 	}
@@ -30,13 +25,6 @@ func (s *Snapshot) Page(k Kind, cursor []byte) (result []byte, ok bool) {
 		return nil, false
 	}
 	return p.results[i+1], true
-}
-
-// SameList reports whether a client would see the same list in both snapshots. It compares digests,
-// which are computed once per list, and does not write the pages. Lists with different page sizes
-// count as different.
-func (s *Snapshot) SameList(k Kind, other *Snapshot) bool {
-	return s == other || s.lists[k].sum() == other.lists[k].sum()
 }
 
 // digest returns the same value for two lists of one kind if their listed entries and page sizes

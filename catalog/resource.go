@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"mcpgateway/internal/wire"
@@ -33,7 +35,7 @@ func (s *Snapshot) ResolveResource(uri string) (Route, bool) {
 	if route, ok := s.lists[Resources].reservedRoute(uri); ok {
 		return route, true
 	}
-	backend := s.matchTemplates(uri)
+	backend := s.lists[Templates].templates.match(uri, len(s.listings))
 	if backend == "" {
 		backend = s.onlyResourceBackend()
 	}
@@ -43,18 +45,57 @@ func (s *Snapshot) ResolveResource(uri string) (Route, bool) {
 	return Route{Backend: backend, Original: uri, OriginalJSON: wire.Quote(uri)}, true
 }
 
-// matchTemplates returns the first backend with a template that matches the URI, "" if there is
-// none.
-func (s *Snapshot) matchTemplates(uri string) string {
+// A rankedTemplate is a template with the index of its backend among the listings.
+type rankedTemplate struct {
+	*Entry
+	backendIndex int
+}
+
+// rankedTemplates are all templates, in the order in which they are tried for a URI. They are
+// immutable.
+type rankedTemplates []rankedTemplate
+
+// rankTemplates returns first the templates that were ranked before, in their order, then new ones,
+// so that a new template does not take a URI away from its backend. If before is nil, the order is
+// that of the listings. ends contains the end of each listing in entries.
+func rankTemplates(entries []Entry, ends []int, before rankedTemplates) rankedTemplates {
+	all := make(rankedTemplates, 0, len(entries))
+	for index, end := range ends {
+		for i := len(all); i < end; i++ {
+			all = append(all, rankedTemplate{&entries[i], index})
+		}
+	}
+	if len(before) == 0 {
+		return all
+	}
+	ranks := make(map[entryRef]int, len(before))
+	for i, e := range before {
+		ranks[entryRef{e.Backend, e.Item.Original}] = i
+	}
+	rank := func(e rankedTemplate) int {
+		if i, known := ranks[entryRef{e.Backend, e.Item.Original}]; known {
+			return i
+		}
+		return len(ranks)
+	}
+	slices.SortStableFunc(all, func(a, b rankedTemplate) int {
+		return cmp.Compare(rank(a), rank(b))
+	})
+	return all
+}
+
+// match returns the first backend with a template that matches the URI, "" if there is none.
+// backends is the number of all backends.
+func (all rankedTemplates) match(uri string, backends int) string {
 	if len(uri) > maxURI {
 		return ""
 	}
 	var few [32]int
 	tried := few[:] // bytes, by the index of the backend
-	if len(s.listings) > len(few) {
-		tried = make([]int, len(s.listings))
+	if backends > len(few) {
+		tried = make([]int, backends)
 	}
-	for _, e := range s.lists[Templates].templateOrder {
+	for _, e := range all {
 		p := e.Item.uriPattern
 		if p == nil || !p.hasPrefix(uri) {
 			continue

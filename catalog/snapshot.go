@@ -9,11 +9,9 @@ type Snapshot struct {
 	Instructions    string
 	InstructionsCut int
 
+	declarations
 	lists               [NumKinds]list
 	onlyResourceBackend func() string // the only backend with resources, "" if there is none
-	listings            []Listing
-	byBackend           map[string]*Listing // by name of the backend
-	capabilities        [2]func() []byte    // incomplete and complete; computed on first use
 }
 
 // A list is the part of a snapshot for one kind.
@@ -29,7 +27,7 @@ type list struct {
 	reserved       map[string]entryRef // names reserved for backends whose lists are unknown
 	released       map[string]string   // last backend of each unused name
 	moves          []Move
-	templateOrder  []rankedTemplate // templates, in the order in which they are tried
+	templates      rankedTemplates
 }
 
 // A Route is the target of a call.
@@ -75,3 +73,44 @@ func (l *list) reservedRoute(name string) (Route, bool) {
 // Entries returns all entries of a kind, in the order of the list. Entries without an Exposed name
 // are not listed. The slice must not be changed.
 func (s *Snapshot) Entries(k Kind) []Entry { return s.lists[k].entries }
+
+// Schema returns the inputSchema of the tool that [Snapshot.Lookup] finds by this name, nil if
+// there is no such tool or the name is only reserved. The result must not be changed.
+func (s *Snapshot) Schema(name string) []byte {
+	if i := s.tool(name); i != nil {
+		return i.Schema()
+	}
+	return nil
+}
+
+// Tool returns the entry, under its original name, of the tool that [Snapshot.Lookup] finds by this
+// name, nil if there is no such tool or the name is only reserved. The result must not be changed.
+func (s *Snapshot) Tool(name string) []byte {
+	if i := s.tool(name); i != nil {
+		return i.Raw()
+	}
+	return nil
+}
+
+func (s *Snapshot) tool(name string) *Item {
+	if e := s.lists[Tools].lookup(name); e != nil {
+		return &e.Item
+	}
+	return nil
+}
+
+// Page returns the result of a list request; it must not be changed. cursor is the JSON text of
+// params.cursor; nil and null mean the first page.
+//
+// A cursor is valid in every snapshot with the same list. ok is false for any other cursor,
+// including "".
+func (s *Snapshot) Page(k Kind, cursor []byte) (result []byte, ok bool) {
+	return s.lists[k].pages().find(cursor)
+}
+
+// SameList reports whether a client would see the same list in both snapshots. It compares digests,
+// which are computed once per list, and does not write the pages. Lists with different page sizes
+// count as different.
+func (s *Snapshot) SameList(k Kind, other *Snapshot) bool {
+	return s == other || s.lists[k].sum() == other.lists[k].sum()
+}

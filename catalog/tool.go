@@ -29,31 +29,6 @@ func (i Item) WithSchema(schema []byte) Item {
 	return i
 }
 
-// Schema returns the inputSchema of the tool that [Snapshot.Lookup] finds by this name, nil if
-// there is no such tool or the name is only reserved. The result must not be changed.
-func (s *Snapshot) Schema(name string) []byte {
-	if i := s.tool(name); i != nil {
-		return i.Schema()
-	}
-	return nil
-}
-
-// Tool returns the entry, under its original name, of the tool that [Snapshot.Lookup] finds by this
-// name, nil if there is no such tool or the name is only reserved. The result must not be changed.
-func (s *Snapshot) Tool(name string) []byte {
-	if i := s.tool(name); i != nil {
-		return i.Raw()
-	}
-	return nil
-}
-
-func (s *Snapshot) tool(name string) *Item {
-	if e := s.lists[Tools].lookup(name); e != nil {
-		return &e.Item
-	}
-	return nil
-}
-
 const objectTypeMember = `"type":"object"`
 
 // repairInputSchema returns a tool whose inputSchema is an object with "type": "object", as every

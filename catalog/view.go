@@ -20,10 +20,6 @@ type View struct {
 	Changed <-chan struct{}
 }
 
-// HasSeveralBackends reports whether there is more than one backend, whether their lists are known
-// or not.
-func (s *Snapshot) HasSeveralBackends() bool { return len(s.listings) > 1 }
-
 // MayResolveLater reports whether name, which is missing in the catalog, could be a tool or prompt
 // of a backend whose prefix is in MissingPrefixes.
 func (v *View) MayResolveLater(name string) bool {
