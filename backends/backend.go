@@ -149,7 +149,8 @@ func (b *Backend) hasPerSessionConns() bool {
 	if b.set.SingleClient {
 		return false
 	}
-	return b.cfg.Sharing == "session" || b.cfg.Sharing != "shared" && b.cfg.URL != ""
+	return b.cfg.Sharing == config.SharingSession ||
+		b.cfg.Sharing != config.SharingShared && b.cfg.URL != ""
 }
 
 // conn returns the connection for a session's messages; "" = the shared connection. If the session
@@ -241,7 +242,7 @@ func (b *Backend) isDraining() bool {
 // sessionFollowsClient reports whether a session's connection uses the generation of the session's
 // client if the backend supports both generations.
 func (b *Backend) sessionFollowsClient(session string) bool {
-	return b.cfg.Sharing == "session" && b.set.isSessionClient(session)
+	return b.cfg.Sharing == config.SharingSession && b.set.isSessionClient(session)
 }
 
 // endSession closes the session's connection, fails the session's calls that wait for a slot and

@@ -149,7 +149,7 @@ func TestOutputOfOtherProgramsIsInError(t *testing.T) {
 				s := New(Options{
 					Backends: []config.Backend{{Name: "s", Command: "sh",
 						Args: []string{"-c", script}, Enabled: true, StartTimeout: time.Minute,
-						Generation: generation}},
+						Generation: config.GenerationSetting(generation)}},
 					MaxMessage: 1 << 20, NoRestart: true, Log: slog.New(slog.DiscardHandler),
 					Mask: strings.NewReplacer("hunter22", "***").Replace,
 				})

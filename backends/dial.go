@@ -135,14 +135,14 @@ func (b *Backend) hasManyStreams() bool { return b.cfg.URL != "" }
 // fallsBackToSSE reports whether HTTP+SSE is to be tried after err: the backend has no streamable
 // HTTP, and the configuration does not exclude HTTP+SSE.
 func (b *Backend) fallsBackToSSE(err error) bool {
-	return errors.Is(err, httpclient.ErrNotStreamable) && b.cfg.Transport != "http"
+	return errors.Is(err, httpclient.ErrNotStreamable) && b.cfg.Transport != config.TransportHTTP
 }
 
 // usesHTTPSSE reports whether the backend is dialled over HTTP+SSE.
 func (b *Backend) usesHTTPSSE() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.httpSSE || b.cfg.Transport == "sse"
+	return b.httpSSE || b.cfg.Transport == config.TransportSSE
 }
 
 func (b *Backend) setHTTPSSE(on bool) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/transport/httpclient"
@@ -43,9 +44,9 @@ func (bc *backendConn) followsClient() bool {
 // or transport).
 func (b *Backend) generation() (d detectedGeneration, configured bool) {
 	switch {
-	case b.cfg.Generation == "legacy" || b.cfg.Transport == "sse":
+	case b.cfg.Generation == config.GenerationLegacy || b.cfg.Transport == config.TransportSSE:
 		return detectedGeneration{generation: protocol.Legacy}, true
-	case b.cfg.Generation == "modern":
+	case b.cfg.Generation == config.GenerationModern:
 		return detectedGeneration{generation: protocol.Modern}, true
 	}
 	b.mu.Lock()

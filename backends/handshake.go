@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -53,7 +54,7 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 		case !configured && isModernRefusal(err):
 			bc.b.setGeneration(detectedGeneration{})
 			err = retryOtherError{err}
-		case bc.b.cfg.Generation == "legacy" && isModernRefusal(err):
+		case bc.b.cfg.Generation == config.GenerationLegacy && isModernRefusal(err):
 			err = fmt.Errorf("it may speak only %s: remove `era: legacy` (%w)",
 				protocol.Newest().Date, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mcpgateway/backends"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
 )
 
@@ -17,7 +18,7 @@ func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 	for _, sharing := range []string{"shared", "session"} {
 		t.Run(sharing, func(t *testing.T) {
 			o := backends.Options{Backends: legacyBackends("a")}
-			o.Backends[0].Sharing = sharing
+			o.Backends[0].Sharing = config.Sharing(sharing)
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				h.OpenSession("one", nil, false)
 				p := h.nextProcess("a")

@@ -109,7 +109,7 @@ func (s *sessionServer) serve(t *testing.T, sharing string) *Set {
 	t.Cleanup(server.Close)
 	set, end := runAll(t, io.Discard, config.Backend{
 		Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Generation: "legacy",
-		Transport: "auto", Sharing: sharing,
+		Transport: "auto", Sharing: config.Sharing(sharing),
 	})
 	t.Cleanup(end)
 	set.OpenSession("one", []byte("{}"), false)

@@ -180,7 +180,7 @@ func TestIdle_BackendIsStopped(t *testing.T) {
 	for _, generation := range []string{"legacy", "modern"} {
 		t.Run(generation, func(t *testing.T) {
 			o := backends.Options{Backends: []config.Backend{withIdleStop("a")}}
-			o.Backends[0].Generation = generation
+			o.Backends[0].Generation = config.GenerationSetting(generation)
 			withHarness(t, o, func(t *testing.T, h *harness) {
 				p := h.nextProcess("a")
 				start := func() {
@@ -420,7 +420,7 @@ func TestIdle_ConcurrentCallIsNotLost(t *testing.T) {
 	for _, sharing := range []string{"shared", "session"} {
 		for round := range 100 {
 			c := withIdleStop("a")
-			c.Sharing = sharing
+			c.Sharing = config.Sharing(sharing)
 			withHarness(t, backends.Options{Backends: []config.Backend{c}},
 				func(t *testing.T, h *harness) {
 					var calling sync.WaitGroup

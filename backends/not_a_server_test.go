@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mcpgateway/backends"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/transport"
 )
 
@@ -16,7 +17,7 @@ func TestEcho(t *testing.T) {
 		"modern": "server/discover", "legacy": "initialize"} {
 		t.Run(generation, func(t *testing.T) {
 			one := legacyBackends("a")
-			one[0].Generation = generation
+			one[0].Generation = config.GenerationSetting(generation)
 			withHarness(t, backends.Options{Backends: one}, func(t *testing.T, h *harness) {
 				call, _ := h.call("a")
 				p := h.nextProcess("a")

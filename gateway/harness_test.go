@@ -58,7 +58,8 @@ func newGateway(t testing.TB, o settings, names []string, dial func(string) (tra
 			StartTimeout: cmp.Or(o.startTimeout, time.Minute), CallTimeout: o.callTimeout[name],
 			Tools:       o.tools[name],
 			MaxInFlight: cmp.Or(o.maxInFlight, 20_000),
-			Sharing:     o.sharing[name], Generation: cmp.Or(o.generation[name], "legacy"),
+			Sharing:     config.Sharing(o.sharing[name]),
+			Generation:  config.GenerationSetting(cmp.Or(o.generation[name], "legacy")),
 		})
 	}
 	info := mcp.Implementation{Name: "mcp-gateway", Version: "test"}

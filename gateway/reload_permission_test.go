@@ -20,7 +20,7 @@ import (
 func denyTools(t *testing.T, set *backends.Set, generation, tools, prompts, resources string) {
 	t.Helper()
 	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute,
-		MaxInFlight: 20_000, Generation: generation}
+		MaxInFlight: 20_000, Generation: config.GenerationSetting(generation)}
 	c.Tools.Deny, c.Prompts.Deny, c.Resources.Deny = strings.Fields(tools), strings.Fields(prompts),
 		strings.Fields(resources)
 	applyConfig(t, set, c)

@@ -118,5 +118,5 @@ func (in *inProcess) awaitCatalog(t testing.TB) {
 // configBackend returns a backend as the gateway has it after it has read the YAML.
 func configBackend(b backend, sharing string) config.Backend {
 	return config.Backend{Name: b.Name, Command: b.Command, Args: b.Args, Env: b.Env, URL: b.URL,
-		Sharing: sharing}
+		Sharing: config.Sharing(sharing)}
 }

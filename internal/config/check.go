@@ -77,11 +77,11 @@ func (c *checker) isGiven(path string) bool {
 }
 
 func (c *checker) check(cfg *Config) {
-	c.oneOf("catalog.prefix", cfg.Catalog.Prefix, "collision", "always", "never")
-	c.oneOf("log.level", cfg.Log.Level, "debug", "info", "warn", "error")
-	c.oneOf("log.format", cfg.Log.Format, "text", "json")
-	c.oneOf("log.stderr", cfg.Log.Stderr, "info", "debug", "off")
-	c.oneOf("audit.payloads", cfg.Audit.Payloads, "none", "arguments", "all")
+	oneOf(c, "catalog.prefix", cfg.Catalog.Prefix, "collision", "always", "never")
+	oneOf(c, "log.level", cfg.Log.Level, "debug", "info", "warn", "error")
+	oneOf(c, "log.format", cfg.Log.Format, "text", "json")
+	oneOf(c, "log.stderr", cfg.Log.Stderr, "info", "debug", "off")
+	oneOf(c, "audit.payloads", cfg.Audit.Payloads, "none", "arguments", "all")
 	if !separator().MatchString(cfg.Catalog.Separator) {
 		c.fail("catalog.separator",
 			"must be letters, digits, _ and - only"+c.not("catalog.separator"), "")
@@ -191,12 +191,18 @@ func (c *checker) similarNames(cfg *Config) (all []string) {
 
 var separator = lazy.Regexp(`^[A-Za-z0-9_-]+$`)
 
-func (c *checker) oneOf(path, value string, allowed ...string) {
-	if !slices.Contains(allowed, value) {
-		last := len(allowed) - 1
-		names := strings.Join(allowed[:last], ", ") + " or " + allowed[last]
-		c.fail(path, "must be "+names+c.not(path), "")
+// oneOf reports a value that is not one of the allowed values.
+func oneOf[T ~string](c *checker, path string, value T, allowed ...T) {
+	if slices.Contains(allowed, value) {
+		return
 	}
+	var names []string
+	for _, one := range allowed {
+		names = append(names, string(one))
+	}
+	last := len(names) - 1
+	text := strings.Join(names[:last], ", ") + " or " + names[last]
+	c.fail(path, "must be "+text+c.not(path), "")
 }
 
 // resolvePaths expands ~ in paths and sets StateDir. It reports a ~ if the home directory is

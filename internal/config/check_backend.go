@@ -30,12 +30,12 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	c.target(b, at)
 	if b.URL != "" {
 		c.url(b.URL, at+".url")
-		c.oneOf(at+".transport", b.Transport, "auto", "http", "sse")
+		oneOf(c, at+".transport", b.Transport, TransportAuto, TransportHTTP, TransportSSE)
 		c.clientTLS(b, at+".tls")
 	}
-	c.oneOf(at+".sharing", b.Sharing, "auto", "shared", "session")
-	c.oneOf(at+".era", b.Generation, "auto", "legacy", "modern")
-	if b.Generation == "modern" && b.Transport == "sse" {
+	oneOf(c, at+".sharing", b.Sharing, SharingAuto, SharingShared, SharingSession)
+	oneOf(c, at+".era", b.Generation, GenerationAuto, GenerationLegacy, GenerationModern)
+	if b.Generation == GenerationModern && b.Transport == TransportSSE {
 		c.fail(at+".era", "modern cannot be combined with transport: sse, which is legacy", "")
 	}
 	if path := c.keyPath(at, "max_in_flight"); b.MaxInFlight < 1 && !c.reported[path] {
@@ -113,7 +113,7 @@ func (c *checker) misplacedKeys(b *Backend, at, target string) {
 		{"cwd", b.Cwd != "", "command"},
 		{"headers", len(b.Headers) > 0, "url"},
 		{"tls", b.TLS != ClientTLS{}, "url"},
-		{"transport", b.Transport != "auto", "url"},
+		{"transport", b.Transport != TransportAuto, "url"},
 		{"idle_stop", c.isGiven(at + ".idle_stop"), "command"},
 	} {
 		if k.given && k.of != target {

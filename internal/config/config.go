@@ -134,8 +134,8 @@ type Backend struct {
 	// might not exist.
 	Cwd string `koanf:"cwd"`
 
-	URL       string `koanf:"url"`       // http or https, with a host
-	Transport string `koanf:"transport"` // auto, http or sse; auto if URL is not set
+	URL       string    `koanf:"url"`       // http or https, with a host
+	Transport Transport `koanf:"transport"` // TransportAuto if URL is not set
 	// Headers are sent with each request. The header Host replaces the host of the request.
 	// Protocol headers are not allowed.
 	Headers map[string]string `koanf:"headers"`
@@ -152,12 +152,10 @@ type Backend struct {
 	MaxInFlight int           `koanf:"max_in_flight"` // concurrent calls; at least 1
 	QueueWait   time.Duration `koanf:"queue_wait"`    // wait of further calls; 0 = none
 
-	// Sharing is auto, shared (one connection for all clients) or session (one for each client).
-	Sharing string `koanf:"sharing"`
-	// Generation is the protocol generation used with the backend: auto (probed), legacy
-	// (revisions with initialize) or modern (2026-07-28 and later). A modern backend does not
-	// have Transport sse.
-	Generation string `koanf:"era"`
+	Sharing Sharing `koanf:"sharing"`
+	// Generation is the protocol generation used with the backend. GenerationModern is not combined
+	// with TransportSSE.
+	Generation GenerationSetting `koanf:"era"`
 
 	Tools     Filter `koanf:"tools"`     // filter of tools, by name
 	Prompts   Filter `koanf:"prompts"`   // filter of prompts, by name
@@ -176,6 +174,33 @@ type Backend struct {
 	// variables are not set.
 	Enabled bool `koanf:"enabled"`
 }
+
+// A Transport is the transport of a backend with a URL.
+type Transport string
+
+const (
+	TransportAuto Transport = "auto" // TransportHTTP, or TransportSSE if the server has only that
+	TransportHTTP Transport = "http" // Streamable HTTP
+	TransportSSE  Transport = "sse"  // HTTP+SSE of revision 2024-11-05
+)
+
+// A Sharing determines which clients share a connection to a backend.
+type Sharing string
+
+const (
+	SharingAuto    Sharing = "auto"    // session for a backend with a URL, else shared
+	SharingShared  Sharing = "shared"  // one connection for all clients
+	SharingSession Sharing = "session" // a connection for each client
+)
+
+// A GenerationSetting is the protocol generation that is used with a backend.
+type GenerationSetting string
+
+const (
+	GenerationAuto   GenerationSetting = "auto"   // probed
+	GenerationLegacy GenerationSetting = "legacy" // revisions with initialize
+	GenerationModern GenerationSetting = "modern" // 2026-07-28 and later
+)
 
 // Default returns the default configuration, which has no backends.
 func Default() Config {

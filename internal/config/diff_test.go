@@ -160,7 +160,7 @@ func TestDiffComparesAllFields(t *testing.T) {
 		old, next := Default(), Default()
 		old.Backends, next.Backends = []Backend{{Name: "x"}}, []Backend{{Name: "x"}}
 		switch v := reflect.ValueOf(&next.Backends[0]).Elem().Field(i); v.Interface().(type) {
-		case string:
+		case string, Transport, Sharing, GenerationSetting:
 			v.SetString("y")
 		case []string:
 			v.Set(reflect.ValueOf([]string{"y"}))

@@ -252,13 +252,13 @@ func applyDefaults(cfg *Config, d defaults, given map[string]location) {
 			b.IdleStop = 0
 		}
 		if _, ok := given[at+"transport"]; !ok {
-			b.Transport = "auto"
+			b.Transport = TransportAuto
 		}
 		if _, ok := given[at+"sharing"]; !ok {
-			b.Sharing = "auto"
+			b.Sharing = SharingAuto
 		}
 		if _, ok := given[at+"era"]; !ok {
-			b.Generation = "auto"
+			b.Generation = GenerationAuto
 		}
 	}
 }

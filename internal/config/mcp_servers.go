@@ -182,7 +182,7 @@ func (r *fileParser) convertKey(p pair, e *foreignEntry, at location) (_ pair, o
 		e.urlKey, p.key = p.shown, "url"
 		return p, true
 	case slices.Contains(dialect.TransportKeys, p.key) && dialect.IsSSE(value.Value):
-		return pair{"transport", p.shown, p.line, node.String("sse")}, true
+		return pair{"transport", p.shown, p.line, node.String(string(TransportSSE))}, true
 	case slices.Contains(dialect.TransportKeys, p.key):
 		if problem := dialect.UnsupportedTransport(value.Value); problem != "" && !e.disabled {
 			r.fail(here, problem, "")

@@ -6,6 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/config/internal/dialect"
 	"mcpgateway/internal/config/internal/expand"
 	"mcpgateway/internal/config/internal/node"
@@ -66,7 +67,7 @@ func readCommon(e serverReader) importedServer {
 	kind := e.text(dialect.TransportKeys...)
 	s.unsupported = dialect.UnsupportedTransport(kind)
 	if dialect.IsSSE(kind) {
-		s.transport = "sse"
+		s.transport = config.TransportSSE
 	}
 	return s
 }
@@ -175,7 +176,7 @@ func readGoose(e serverReader) importedServer {
 	switch kind := e.text("type"); kind {
 	case "stdio", "streamable_http", "":
 	case "sse":
-		s.transport = "sse"
+		s.transport = config.TransportSSE
 	default:
 		s.unsupported = "it is part of Goose (" + node.OneLine(kind) + ")"
 	}

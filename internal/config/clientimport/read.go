@@ -28,7 +28,7 @@ type importedServer struct {
 	env, headers              []namedValue
 	inherit                   []string
 	cwd, url                  string
-	transport                 string // sse; "" = auto
+	transport                 config.Transport // TransportSSE; "" = TransportAuto
 	startTimeout, callTimeout time.Duration
 	tools                     dialect.ToolFilter
 	disabledInClient          bool

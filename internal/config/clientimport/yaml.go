@@ -50,7 +50,7 @@ func (s *importedServer) yamlItem() []byte {
 	m.AddStrings("inherit_env", s.inherit)
 	m.AddString("cwd", s.cwd)
 	m.AddString("url", s.url)
-	m.AddString("transport", s.transport)
+	m.AddString("transport", string(s.transport))
 	addTable(&m, "headers", s.headers)
 	addDuration(&m, "start_timeout", s.startTimeout)
 	addDuration(&m, "call_timeout", s.callTimeout)
