@@ -16,40 +16,54 @@ import (
 // koanf's own parsers lose lines, order and duplicates. It continues after an error, so that all
 // errors are reported.
 type fileParser struct {
-	file string
-	env  func(string) (string, bool)
+	*fileReport
+	scalars scalarReader
+	env     func(string) (string, bool)
 
 	workspace       string        // ${workspaceFolder} of other clients
 	callTimeoutUnit time.Duration // unit of timeout in entries of the file's client; 0 = unknown
 
-	locations       map[string]location // path → location of its value
-	reported        map[string]bool     // paths for which an error has been reported
-	errs            Errors
-	warnings        []string
-	literalWarnings Errors   // warnings about foreign syntax
-	shellArgsPath   string   // path of the args whose next values are a shell script
-	secretValues    []string // secrets that variables inserted into backends and tokens
-	tokenVariable   string   // variable whose value is the first token; "" = none
-	blank           bool     // the file is empty
-
-	fromVariables map[string]bool             // paths of values that contain variables
-	misconfigured map[string]variableProblems // path of a backend → problems of its variables
-
-	requiredKeys             []string // see Options
-	strict                   bool     // see Options
-	backendPath              string   // path of the current backend; "" = none
-	disabled, inForeignEntry bool     // state of the current backend
-
-	// written contains the variables in each value, by path. If written is not nil, values are not
-	// expanded.
-	written map[string][]string
+	backend currentBackend
+	blank   bool // the file is empty
 }
 
-func newFileParser(file string, env func(string) (string, bool)) *fileParser {
-	return &fileParser{
-		file: file, env: env, locations: map[string]location{}, reported: map[string]bool{},
-		fromVariables: map[string]bool{}, misconfigured: map[string]variableProblems{},
-	}
+// A scalarReader converts the scalars of a file.
+type scalarReader interface {
+	// read converts n to type t. x expands the variables of this value. ok is false if the value is
+	// invalid or a variable is not set.
+	read(n *yaml.Node, t reflect.Type, at location, b currentBackend, x *expand.Expander) (
+		v any, ok bool)
+}
+
+// currentBackend is the backend whose values are being read.
+type currentBackend struct {
+	path           string // "" = outside of backends
+	disabled       bool
+	inForeignEntry bool // its entry is in mcpServers
+}
+
+// A fileReport collects the positions of the values in a file, and the problems with them.
+type fileReport struct {
+	file      string
+	locations map[string]location // path → location of its value
+	reported  map[string]bool     // paths for which an error has been reported
+	errs      Errors
+	warnings  []string
+}
+
+func newFileReport(file string) *fileReport {
+	return &fileReport{file: file, locations: map[string]location{}, reported: map[string]bool{}}
+}
+
+func (r *fileReport) fail(at location, problem, hint string) {
+	r.errs = append(r.errs, &Error{File: r.file, Line: at.line, Key: at.key, Problem: problem,
+		Hint: hint})
+	r.reported[at.path] = true
+}
+
+func (r *fileReport) warn(at location, text string) {
+	r.warnings = append(r.warnings,
+		(&Error{File: r.file, Line: at.line, Key: at.key, Problem: text}).Error())
 }
 
 // location is the position of a value in the file.
@@ -111,12 +125,6 @@ func (r *fileParser) Marshal(map[string]any) ([]byte, error) {
 	return nil, fmt.Errorf("%s: not to be written", r.file)
 }
 
-func (r *fileParser) fail(at location, problem, hint string) {
-	r.errs = append(r.errs, &Error{File: r.file, Line: at.line, Key: at.key, Problem: problem,
-		Hint: hint})
-	r.reported[at.path] = true
-}
-
 // value converts n to type t. ok is false if the value is absent, or if it is invalid. An invalid
 // value is reported, unless it is in a disabled backend and a variable in it is not set.
 func (r *fileParser) value(n *yaml.Node, t reflect.Type, at location) (v any, ok bool) {
@@ -128,14 +136,15 @@ func (r *fileParser) value(n *yaml.Node, t reflect.Type, at location) (v any, ok
 	case kind == reflect.Slice && isList:
 		return r.list(n, t.Elem(), at), true
 	case t == backendType && n.Kind == yaml.MappingNode:
-		return r.backend(r.pairs(n, at), at), true
+		return r.readBackend(r.pairs(n, at), at), true
 	case kind == reflect.Struct && n.Kind == yaml.MappingNode:
 		return r.record(r.pairs(n, at), t, at), true
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:
 		return r.stringMap(n, at), true
 	case n.Kind == yaml.ScalarNode && kind != reflect.Slice && kind != reflect.Struct &&
 		kind != reflect.Map:
-		return r.scalar(n, t, at)
+		x := r.newExpander()
+		return r.scalars.read(n, t, at, r.backend, &x)
 	}
 	r.fail(at, "must be "+expectedForm(t), listHint(t))
 	return nil, false
@@ -219,18 +228,20 @@ func (r *fileParser) stringMap(n *yaml.Node, at location) map[string]any {
 	return out
 }
 
-// backend reads the entries of one backend, with the gateway's keys.
-func (r *fileParser) backend(pairs []pair, at location) map[string]any {
+// readBackend reads the entries of one backend, with the gateway's keys.
+func (r *fileParser) readBackend(pairs []pair, at location) map[string]any {
 	before := len(r.errs)
-	r.backendPath, r.disabled = at.path, r.isBackendDisabled(pairs)
+	r.backend.path, r.backend.disabled = at.path, r.isBackendDisabled(pairs)
 	out := r.record(pairs, backendType, at)
-	r.backendPath, r.disabled = "", false
+	r.backend.path, r.backend.disabled = "", false
 	r.reported[at.path] = len(r.errs) > before
 	return out
 }
 
 func (r *fileParser) newExpander() expand.Expander {
-	return expand.Expander{Env: r.env, Foreign: r.inForeignEntry, Workspace: r.workspace}
+	return expand.Expander{
+		Env: r.env, Foreign: r.backend.inForeignEntry, Workspace: r.workspace,
+	}
 }
 
 // isBackendDisabled reports whether a backend is disabled, before its other entries are read.
@@ -254,7 +265,7 @@ type pair struct {
 
 // pairs returns the entries of the mapping n in order. It reports duplicate keys, merge keys and
 // keys that are not plain text.
-func (r *fileParser) pairs(n *yaml.Node, at location) []pair {
+func (r *fileReport) pairs(n *yaml.Node, at location) []pair {
 	n = node.Deref(n)
 	if n.Kind != yaml.MappingNode {
 		r.fail(at, "must be a mapping", "")

@@ -11,32 +11,40 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// scalar reads one value and expands the references to variables in it. For a key of type string,
-// 8080 and true are strings. A boolean or a whole number must not be quoted, unless it contains
-// ${VAR}. The boolean result is false if the value is invalid or a variable is not set.
-func (r *fileParser) scalar(n *yaml.Node, t reflect.Type, at location) (any, bool) {
-	if r.written != nil {
-		x := r.newExpander()
-		r.written[at.path] = x.Variables(n.Value)
-		v, err := convert(n.Value, t)
-		return v, err == nil
-	}
+// A variableReader is the scalarReader of a configuration in use: it expands the references to
+// variables.
+type variableReader struct {
+	*fileReport
+	requiredKeys []string // see Options
+	strict       bool     // see Options
+
+	secretValues  []string                    // secrets in the variables of backends and tokens
+	tokenVariable string                      // variable whose value is the first token; "" = none
+	fromVariables map[string]bool             // paths of values that contain variables
+	misconfigured map[string]variableProblems // path of a backend → problems of its variables
+	literals      literalCheck
+}
+
+// read implements scalarReader. For a key of type string, 8080 and true are strings. A boolean or a
+// whole number must not be quoted, unless it contains ${VAR}.
+func (r *variableReader) read(
+	n *yaml.Node, t reflect.Type, at location, b currentBackend, x *expand.Expander,
+) (any, bool) {
 	if n.Style&yaml.TaggedStyle != 0 && n.Tag != "!!str" {
 		r.fail(at, "YAML tags are not supported", "")
 		return nil, false
 	}
 	if t.Kind() == reflect.String {
-		r.warnLiteral(n, at)
+		r.literals.check(n, at, b)
 	}
-	x := r.newExpander()
 	text := x.Expand(n.Value)
-	if !r.recordExpansion(&x, at) {
+	if !r.recordExpansion(x, at, b) {
 		return nil, false
 	}
 	r.fromVariables[at.path] = len(x.Expanded) > 0
-	key := strings.TrimPrefix(at.path, r.backendPath+".")
-	if name := emptyVariable(x.Expanded, key, text); name != "" && !r.disabled &&
-		r.misconfigure(at, "variable "+name+" is empty: set it where the gateway is started") {
+	key := strings.TrimPrefix(at.path, b.path+".")
+	if name := emptyVariable(x.Expanded, key, text); name != "" && !b.disabled &&
+		r.misconfigure(at, b, "variable "+name+" is empty: set it where the gateway is started") {
 		return nil, false
 	}
 	if at.path == "auth.tokens[0]" && len(x.Expanded) == 1 && x.Expanded[0].Value == text {
@@ -53,7 +61,7 @@ func (r *fileParser) scalar(n *yaml.Node, t reflect.Type, at location) (any, boo
 	}
 	v, err := convert(text, t)
 	if err != nil && len(x.Expanded) > 0 &&
-		r.misconfigure(at, at.key+": "+err.Error()+node.Not(n.Value)) {
+		r.misconfigure(at, b, at.key+": "+err.Error()+node.Not(n.Value)) {
 		return nil, false
 	}
 	if err != nil {
@@ -66,19 +74,21 @@ func (r *fileParser) scalar(n *yaml.Node, t reflect.Type, at location) (any, boo
 // recordExpansion records the secrets that x inserted and reports its errors. The errors of a
 // disabled backend are ignored, because it needs no variables; so are unset variables in optional
 // values. recordExpansion returns false if there were errors, including ignored ones.
-func (r *fileParser) recordExpansion(x *expand.Expander, at location) bool {
-	if r.backendPath != "" || strings.HasPrefix(at.path, "auth.") {
+func (r *variableReader) recordExpansion(
+	x *expand.Expander, at location, b currentBackend,
+) bool {
+	if b.path != "" || strings.HasPrefix(at.path, "auth.") {
 		for _, a := range x.Expanded {
 			r.secretValues = append(r.secretValues, expandedSecrets(at.path, a.Name, a.Value)...)
 		}
 	}
-	if !r.disabled {
+	if !b.disabled {
 		for _, t := range x.Errors {
 			switch {
-			case t.Unset != "" && r.isOptional(at.path):
+			case t.Unset != "" && b.path == "" && r.isOptional(at.path):
 				r.reported[at.path] = true
 			case t.Unset == "" ||
-				!r.misconfigure(at, t.Problem+": set it where the gateway is started"):
+				!r.misconfigure(at, b, t.Problem+": set it where the gateway is started"):
 				r.fail(at, t.Problem, t.Hint)
 			}
 		}
@@ -86,10 +96,10 @@ func (r *fileParser) recordExpansion(x *expand.Expander, at location) bool {
 	return len(x.Errors) == 0
 }
 
-// isOptional reports whether the value at path is outside of backends, and its key is neither one
-// of the RequiredKeys nor below one of them. It returns false if RequiredKeys is nil.
-func (r *fileParser) isOptional(path string) bool {
-	return r.requiredKeys != nil && r.backendPath == "" &&
+// isOptional reports whether the key at path, which is outside of backends, is neither one of the
+// RequiredKeys nor below one of them. It returns false if RequiredKeys is nil.
+func (r *variableReader) isOptional(path string) bool {
+	return r.requiredKeys != nil &&
 		!slices.ContainsFunc(r.requiredKeys, func(key string) bool {
 			return path == key || strings.HasPrefix(path, key+".")
 		})
@@ -98,13 +108,13 @@ func (r *fileParser) isOptional(path string) bool {
 // misconfigure records a problem with the variables of one backend, which makes the backend
 // misconfigured. It returns false if strict is set, or if the value is not in a backend or is the
 // backend's name.
-func (r *fileParser) misconfigure(at location, problem string) bool {
-	if r.strict || r.backendPath == "" || at.path == r.backendPath+".name" {
+func (r *variableReader) misconfigure(at location, b currentBackend, problem string) bool {
+	if r.strict || b.path == "" || at.path == b.path+".name" {
 		return false
 	}
 	r.reported[at.path] = true
-	key := strings.TrimPrefix(at.path, r.backendPath+".")
-	r.misconfigured[r.backendPath] = r.misconfigured[r.backendPath].with(key, problem)
+	key := strings.TrimPrefix(at.path, b.path+".")
+	r.misconfigured[b.path] = r.misconfigured[b.path].with(key, problem)
 	return true
 }
 

@@ -3,12 +3,14 @@ package config
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
+	"go.yaml.in/yaml/v3"
 
 	"mcpgateway/internal/config/internal/expand"
 	"mcpgateway/internal/lazy"
@@ -24,8 +26,8 @@ import (
 // reports the other errors. The lines contain text of the file, so the caller must escape control
 // characters.
 func Describe(path string, data []byte) ([]string, error) {
-	r := newFileParser(path, expand.AllSet)
-	r.written = map[string][]string{}
+	written := writtenReader{}
+	r := &fileParser{fileReport: newFileReport(path), scalars: written, env: expand.AllSet}
 	k := koanf.New(".")
 	if err := k.Load(rawbytes.Provider(data), r); err != nil {
 		return nil, err
@@ -38,13 +40,13 @@ func Describe(path string, data []byte) ([]string, error) {
 	applyDefaults(c, out.Defaults, r.locations)
 	var d description
 	d.gateway(c)
-	d.instructions("the gateway", c.Instructions, r.written["instructions"])
-	passed := r.variablesPassedOn()
+	d.instructions("the gateway", c.Instructions, written["instructions"])
+	passed := written.passedOn()
 	for i := range c.Backends {
 		if b := &c.Backends[i]; b.Enabled {
 			at := fmt.Sprintf("backends[%d]", i)
 			d.backend(b, passed[at])
-			d.instructions("backend "+b.Name, b.Instructions, r.written[at+".instructions"])
+			d.instructions("backend "+b.Name, b.Instructions, written[at+".instructions"])
 		}
 	}
 	return d, nil
@@ -150,11 +152,24 @@ func (d *description) instructions(who, text string, variables []string) {
 	d.add(who+" tells models the variables of your environment", strings.Join(variables, ", "))
 }
 
-// variablesPassedOn returns, by the path of each backend, the variables in the values that are
-// passed to the backend.
-func (r *fileParser) variablesPassedOn() map[string][]string {
+// A writtenReader is the scalarReader of a configuration that is only described: it does not expand
+// values, and contains the variables in each value, by path.
+type writtenReader map[string][]string
+
+// read implements scalarReader.
+func (w writtenReader) read(
+	n *yaml.Node, t reflect.Type, at location, _ currentBackend, x *expand.Expander,
+) (any, bool) {
+	w[at.path] = x.Variables(n.Value)
+	v, err := convert(n.Value, t)
+	return v, err == nil
+}
+
+// passedOn returns, by the path of each backend, the variables in the values that are passed to the
+// backend.
+func (w writtenReader) passedOn() map[string][]string {
 	all := make(map[string][]string)
-	for path, names := range r.written {
+	for path, names := range w {
 		at, key, ok := strings.Cut(path, "].")
 		if !ok || !strings.HasPrefix(path, "backends[") {
 			continue

@@ -44,7 +44,9 @@ func TestExampleShowsEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newFileParser("config.example.yaml", env)
+	r := &fileParser{
+		fileReport: newFileReport("config.example.yaml"), scalars: writtenReader{}, env: env,
+	}
 	if _, err := r.Unmarshal(data); err != nil {
 		t.Fatal(err)
 	}

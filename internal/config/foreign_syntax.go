@@ -57,42 +57,45 @@ var (
 	escapedReference = lazy.Regexp(`\$\$(?:\{[^}]*\}|\w+|\([^)]*\))?`)
 )
 
-// warnLiteral records a warning if a value of a backend contains foreign syntax, or if a path
-// probably had a backslash that was parsed as an escape. It skips disabled backends, and arguments
-// that are scripts of a shell. Warnings do not contain the value, because it may be a secret.
-func (r *fileParser) warnLiteral(n *yaml.Node, at location) {
-	if r.disabled {
+// A literalCheck finds values that contain foreign syntax.
+type literalCheck struct {
+	file          string
+	warnings      Errors
+	shellArgsPath string // path of the backend whose next arguments are a shell script
+}
+
+// check records a warning if a value of a backend contains foreign syntax, or if a path probably
+// had a backslash that was parsed as an escape. It skips disabled backends, and arguments that are
+// scripts of a shell. Warnings do not contain the value, because it may be a secret.
+func (c *literalCheck) check(n *yaml.Node, at location, b currentBackend) {
+	if b.disabled {
 		return
 	}
 	key := at.path
-	if r.backendPath != "" {
-		key = strings.TrimPrefix(key, r.backendPath+".")
+	if b.path != "" {
+		key = strings.TrimPrefix(key, b.path+".")
 	}
-	end := strings.IndexAny(key, ".[")
-	first := key
-	if end >= 0 {
-		first = key[:end]
-	}
-	inArgs := r.backendPath != "" && first == "args"
+	first := key[:strings.IndexAny(key+".", ".[")]
+	inArgs := b.path != "" && first == "args"
 	if inArgs && strings.HasSuffix(key, "[0]") {
-		r.shellArgsPath = ""
+		c.shellArgsPath = ""
 	}
-	isScript := inArgs && r.shellArgsPath == r.backendPath
+	isScript := inArgs && c.shellArgsPath == b.path
 	if inArgs && shellFlag().MatchString(n.Value) {
-		r.shellArgsPath = r.backendPath
+		c.shellArgsPath = b.path
 	}
 	if isScript {
 		return
 	}
 	warn := func(text string) {
-		r.literalWarnings = append(r.literalWarnings,
-			&Error{File: r.file, Line: at.line, Key: at.key, Problem: text})
+		c.warnings = append(c.warnings,
+			&Error{File: c.file, Line: at.line, Key: at.key, Problem: text})
 	}
-	if n.Style&yaml.DoubleQuotedStyle != 0 && r.isBrokenPath(first, key, n.Value) {
+	if n.Style&yaml.DoubleQuotedStyle != 0 && isBrokenPath(first, key, n.Value, b.path != "") {
 		warn(
 			`a backslash in double quotes has become a control character: write the path in single quotes, or with / or \\`)
 	}
-	if r.backendPath == "" {
+	if b.path == "" {
 		return
 	}
 	text := n.Value
@@ -110,13 +113,13 @@ func (r *fileParser) warnLiteral(n *yaml.Node, at location) {
 
 // isBrokenPath reports whether a value looks like a Windows path whose backslashes were parsed as
 // escapes.
-func (r *fileParser) isBrokenPath(first, key, value string) bool {
+func isBrokenPath(first, key, value string, inBackend bool) bool {
 	switch {
 	case first == "command", first == "cwd",
 		first == "tls" && !strings.HasSuffix(key, "server_name"), key == "state",
 		key == "audit.file":
 		return hasControl().MatchString(value)
-	case r.backendPath != "" && (first == "args" || first == "env"):
+	case inBackend && (first == "args" || first == "env"):
 		return drivePath().MatchString(value)
 	}
 	return false

@@ -122,17 +122,25 @@ func LoadData(path string, data []byte, opts Options) (*Loaded, error) {
 
 func load(src source, opts Options) (*Loaded, error) {
 	used := make(map[string]bool)
-	r := newFileParser(src.path, func(name string) (string, bool) {
+	env := func(name string) (string, bool) {
 		used[name] = true
 		return opts.Env(name)
-	})
+	}
 	path := src.path
 	if absolute, err := filepath.Abs(path); err == nil { // once for many comparisons
 		path = absolute
 	}
-	r.workspace = dialect.Workspace(path, opts.Dir, expand.HomeDir(opts.Env))
-	r.strict, r.requiredKeys = opts.Strict, opts.RequiredKeys
-	r.callTimeoutUnit = dialect.CallTimeoutUnit(path)
+	report := newFileReport(src.path)
+	vars := &variableReader{
+		fileReport: report, requiredKeys: opts.RequiredKeys, strict: opts.Strict,
+		fromVariables: map[string]bool{}, misconfigured: map[string]variableProblems{},
+		literals: literalCheck{file: src.path},
+	}
+	r := &fileParser{
+		fileReport: report, scalars: vars, env: env,
+		workspace:       dialect.Workspace(path, opts.Dir, expand.HomeDir(opts.Env)),
+		callTimeoutUnit: dialect.CallTimeoutUnit(path),
+	}
 	over := &overrides{locations: r.locations}
 	out := settings{}
 
@@ -154,8 +162,8 @@ func load(src source, opts Options) (*Loaded, error) {
 	}
 	applyDefaults(cfg, out.Defaults, r.locations)
 	c := &checker{
-		file: src.path, locations: r.locations, reported: r.reported, strict: r.strict,
-		fromVariables: r.fromVariables, misconfigured: r.misconfigured,
+		file: src.path, locations: r.locations, reported: r.reported, strict: vars.strict,
+		fromVariables: vars.fromVariables, misconfigured: vars.misconfigured,
 	}
 	c.resolvePaths(cfg, opts.Env)
 	c.check(cfg)
@@ -166,8 +174,8 @@ func load(src source, opts Options) (*Loaded, error) {
 			b.PermissionUnknown = wrong.affectsPermissions
 		}
 	}
-	cfg.Expanded = slices.Concat(r.secretValues, inheritedSecrets(cfg, opts.Env))
-	cfg.Auth.TokenVariable = r.tokenVariable
+	cfg.Expanded = slices.Concat(vars.secretValues, inheritedSecrets(cfg, opts.Env))
+	cfg.Auth.TokenVariable = vars.tokenVariable
 
 	if all := slices.Concat(r.errs, over.errs, c.errs); len(all) > 0 {
 		nameBackends(all, cfg, r.locations)
@@ -178,13 +186,13 @@ func load(src source, opts Options) (*Loaded, error) {
 			used[name] = true
 		}
 	}
-	written := c.literalSecrets(cfg, r.literalWarnings)
-	nameBackends(r.literalWarnings, cfg, r.locations)
+	written := c.literalSecrets(cfg, vars.literals.warnings)
+	nameBackends(vars.literals.warnings, cfg, r.locations)
 	return &Loaded{
 		Config: cfg, Source: src.path, Local: src.inWorkingDir, locations: r.locations,
 		digest: src.digest(),
 		Warnings: slices.Concat(src.warnings, r.warnings, c.warnings(cfg), written,
-			r.literalWarnings.lines(), misspeltVariables(opts.VariableNames, used)),
+			vars.literals.warnings.lines(), misspeltVariables(opts.VariableNames, used)),
 		blank: r.blank && src.path != "",
 	}, nil
 }

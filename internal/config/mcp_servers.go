@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -49,7 +50,7 @@ func (r *fileParser) mcpServers(n *yaml.Node, at location) []any {
 	for _, p := range pairs {
 		taken[p.key] = backendName().MatchString(p.key)
 	}
-	r.inForeignEntry = true
+	r.backend.inForeignEntry = true
 	for i, p := range pairs {
 		here := location{path: fmt.Sprintf("backends[%d]", i), key: joinPath(at.key, p.shown),
 			line: p.line}
@@ -60,18 +61,17 @@ func (r *fileParser) mcpServers(n *yaml.Node, at location) []any {
 			r.warn(here, fmt.Sprintf("the name is not usable as a prefix; it is %q here", name))
 		}
 		before := len(r.errs)
-		converted := r.convertEntry(r.pairs(p.value, here), here)
-		converted = append(converted, pair{"name", "name", p.line, node.String(name)})
-		out = append(out, r.backend(converted, here))
+		e := &foreignEntry{
+			fileReport: r.fileReport, at: here, callTimeoutUnit: r.callTimeoutUnit,
+			values: map[string]*yaml.Node{}, handled: []string{"disabled", "enabled"},
+		}
+		converted := append(e.convert(r.pairs(p.value, here)),
+			pair{"name", "name", p.line, node.String(name)})
+		out = append(out, r.readBackend(converted, here))
 		r.reported[here.path] = len(r.errs) > before
 	}
-	r.inForeignEntry = false
+	r.backend.inForeignEntry = false
 	return out
-}
-
-func (r *fileParser) warn(at location, text string) {
-	r.warnings = append(r.warnings,
-		(&Error{File: r.file, Line: at.line, Key: at.key, Problem: text}).Error())
 }
 
 // UsableName converts a name to a valid backend name that is not taken, and marks the result as
@@ -100,6 +100,10 @@ func UsableName(name string, taken map[string]bool) string {
 
 // foreignEntry is the state of the conversion of another client's entry.
 type foreignEntry struct {
+	*fileReport
+	at              location
+	callTimeoutUnit time.Duration // see fileParser
+
 	values       map[string]*yaml.Node // values by key, without absent ones
 	inapplicable []string              // keys without effect in this entry
 	handled      []string              // keys that need no further conversion
@@ -109,11 +113,10 @@ type foreignEntry struct {
 	ignored []string // keys that are not supported
 }
 
-// convertEntry converts an entry of another client to pairs with the gateway's keys. A warning
-// lists the keys that cannot be converted. An entry that cannot work is disabled, so that the other
-// entries in the file can be used.
-func (r *fileParser) convertEntry(pairs []pair, at location) (converted []pair) {
-	e := &foreignEntry{values: map[string]*yaml.Node{}, handled: []string{"disabled", "enabled"}}
+// convert converts an entry of another client to pairs with the gateway's keys. A warning lists the
+// keys that cannot be converted. An entry that cannot work is disabled, so that the other entries
+// in the file can be used.
+func (e *foreignEntry) convert(pairs []pair) (converted []pair) {
 	for _, p := range pairs {
 		if v := node.Deref(p.value); !node.IsAbsent(v) {
 			e.values[p.key] = v
@@ -127,40 +130,40 @@ func (r *fileParser) convertEntry(pairs []pair, at location) (converted []pair) 
 			e.inapplicable = append(e.inapplicable, key)
 		}
 	}
-	if e.disabled = r.readDisabled(pairs, at); !e.disabled {
+	if e.disabled = e.readDisabled(pairs); !e.disabled {
 		if why := e.whyUnusable(); why != "" {
-			r.warn(at, "is disabled: "+why)
+			e.warn(e.at, "is disabled: "+why)
 			e.disabled = true
 		}
 	}
 	if e.disabled {
-		converted = append(converted, pair{"enabled", "enabled", at.line, node.False()})
+		converted = append(converted, pair{"enabled", "enabled", e.at.line, node.False()})
 	}
 	tools, read, wrong := dialect.ReadToolFilter(
 		func(key string) *yaml.Node { return e.values[key] })
 	if wrong != "" {
-		r.fail(at, wrong, "")
+		e.fail(e.at, wrong, "")
 	}
-	if n := tools.Node(at.line); n != nil {
-		converted = append(converted, pair{"tools", "tools", at.line, n})
+	if n := tools.Node(e.at.line); n != nil {
+		converted = append(converted, pair{"tools", "tools", e.at.line, n})
 	}
 	e.handled = append(e.handled, read...)
 	for _, p := range pairs {
-		if p, ok := r.convertKey(p, e, at); ok {
+		if p, ok := e.convertKey(p); ok {
 			converted = append(converted, p)
 		}
 	}
 	if len(e.ignored) > 0 {
-		r.warn(at, "the gateway ignores its "+
+		e.warn(e.at, "the gateway ignores its "+
 			dialect.IgnoredKeys(e.ignored, e.values["command"] != nil))
 	}
 	return converted
 }
 
-// convertKey converts one pair of e. ok is false if the result is empty.
-func (r *fileParser) convertKey(p pair, e *foreignEntry, at location) (_ pair, ok bool) {
-	here, value := at.child(p.key, p.shown, p.line), node.Deref(p.value)
-	limit := dialect.CallTimeout(value.Value, r.callTimeoutUnit)
+// convertKey converts one pair. ok is false if the result is empty.
+func (e *foreignEntry) convertKey(p pair) (_ pair, ok bool) {
+	here, value := e.at.child(p.key, p.shown, p.line), node.Deref(p.value)
+	limit := dialect.CallTimeout(value.Value, e.callTimeoutUnit)
 	switch {
 	case dialect.IsEmpty(value), slices.Contains(e.handled, p.key):
 	case slices.Contains(e.inapplicable, p.key):
@@ -176,7 +179,7 @@ func (r *fileParser) convertKey(p pair, e *foreignEntry, at location) (_ pair, o
 	case slices.Contains([]string{"command", "env", "cwd"}, p.key):
 		return p, true
 	case slices.Contains(dialect.URLKeys, p.key) && e.urlKey != "":
-		r.fail(here, "the URL is already set as "+e.urlKey,
+		e.fail(here, "the URL is already set as "+e.urlKey,
 			"keep one of url, serverUrl and httpUrl")
 	case slices.Contains(dialect.URLKeys, p.key):
 		e.urlKey, p.key = p.shown, "url"
@@ -185,7 +188,7 @@ func (r *fileParser) convertKey(p pair, e *foreignEntry, at location) (_ pair, o
 		return pair{"transport", p.shown, p.line, node.String(string(TransportSSE))}, true
 	case slices.Contains(dialect.TransportKeys, p.key):
 		if problem := dialect.UnsupportedTransport(value.Value); problem != "" && !e.disabled {
-			r.fail(here, problem, "")
+			e.fail(here, problem, "")
 		}
 	case p.key == "timeout" && limit > 0:
 		return pair{"call_timeout", p.shown, p.line, node.String(limit.String())}, true
@@ -196,14 +199,14 @@ func (r *fileParser) convertKey(p pair, e *foreignEntry, at location) (_ pair, o
 }
 
 // readDisabled reports whether the key disabled or the key enabled disables an entry.
-func (r *fileParser) readDisabled(pairs []pair, at location) bool {
+func (e *foreignEntry) readDisabled(pairs []pair) bool {
 	disabled := false
 	for _, p := range pairs {
 		value := node.Deref(p.value)
 		switch {
 		case p.key != "disabled" && p.key != "enabled", node.IsAbsent(value):
 		case value.Value != "true" && value.Value != "false":
-			r.fail(at.child(p.key, p.shown, p.line), "must be true or false", "")
+			e.fail(e.at.child(p.key, p.shown, p.line), "must be true or false", "")
 		case p.key == "disabled":
 			disabled = disabled || value.Value == "true"
 		default:
@@ -219,7 +222,7 @@ func (e *foreignEntry) whyUnusable() string {
 	if e.program().IsGateway() {
 		return "it would start the gateway itself, endlessly"
 	}
-	for _, key := range []string{"url", "serverUrl", "httpUrl"} {
+	for _, key := range dialect.URLKeys {
 		if n := e.values[key]; n != nil && dialect.IsGatewayURL(n.Value) {
 			return "it would call the gateway itself, endlessly"
 		}
