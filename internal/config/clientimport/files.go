@@ -19,13 +19,13 @@ func (im *importer) usualFiles() []string {
 	seen := map[string]bool{}
 	for _, project := range []bool{true, false} {
 		for _, c := range dialect.Clients {
-			for _, file := range im.existingFiles(&c, project) {
+			for _, file := range im.opts.existingFiles(&c, project) {
 				switch {
 				case seen[file]:
 				case c.Key == "":
-					unread = append(unread, c.Title+" ("+im.displayPath(file)+")")
-				case !im.hasServers(file):
-					empty = append(empty, im.displayPath(file))
+					unread = append(unread, c.Title+" ("+im.opts.displayPath(file)+")")
+				case !hasServers(file):
+					empty = append(empty, im.opts.displayPath(file))
 				default:
 					files = append(files, file)
 					im.foundFiles[file] = project
@@ -46,24 +46,24 @@ func (im *importer) usualFiles() []string {
 }
 
 // existingFiles returns the existing files of c, either of the project or of the user.
-func (im *importer) existingFiles(c *dialect.Client, project bool) []string {
+func (o Options) existingFiles(c *dialect.Client, project bool) []string {
 	var all []string
-	isHome := im.opts.Home != "" && filepath.Clean(im.opts.Cwd) == filepath.Clean(im.opts.Home)
+	isHome := o.Home != "" && filepath.Clean(o.Cwd) == filepath.Clean(o.Home)
 	for _, pattern := range c.Files {
 		if (pattern[0] == '.') != project ||
 			project && isHome && slices.Contains(c.Files, "~"+pattern[1:]) {
 			continue // in the home directory, this file is the user's file
 		}
-		folders := []string{im.opts.Cwd}
+		folders := []string{o.Cwd}
 		rest := pattern[2:]
 		switch {
 		case pattern[0] == '@':
-			folders = im.appDirs()
+			folders = o.appDirs()
 		case c.ID == "codex" && !project:
-			folders, rest = []string{im.codexHome()}, "config.toml"
+			folders, rest = []string{o.codexHome()}, "config.toml"
 		case pattern[0] == '~':
-			folders = []string{im.opts.Home}
-			if dir, _ := im.opts.Env("CLAUDE_CONFIG_DIR"); c.ID == "claude-code" && dir != "" {
+			folders = []string{o.Home}
+			if dir, _ := o.Env("CLAUDE_CONFIG_DIR"); c.ID == "claude-code" && dir != "" {
 				folders = []string{dir}
 			}
 		}
@@ -92,26 +92,26 @@ func regularFiles(folder, pattern string) []string {
 	})
 }
 
-func (im *importer) codexHome() string {
-	if dir, _ := im.opts.Env("CODEX_HOME"); dir != "" {
+func (o Options) codexHome() string {
+	if dir, _ := o.Env("CODEX_HOME"); dir != "" {
 		return dir
 	}
-	return filepath.Join(im.opts.Home, ".codex")
+	return filepath.Join(o.Home, ".codex")
 }
 
 // appDirs returns the settings folders of desktop applications on Linux, macOS and Windows. On one
 // system the folders of the other systems usually do not exist.
-func (im *importer) appDirs() []string {
+func (o Options) appDirs() []string {
 	var dirs []string
-	if dir, _ := im.opts.Env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+	if dir, _ := o.Env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		dirs = append(dirs, dir)
 	}
-	if im.opts.Home != "" {
+	if o.Home != "" {
 		dirs = append(dirs,
-			filepath.Join(im.opts.Home, ".config"),
-			filepath.Join(im.opts.Home, "Library", "Application Support"))
+			filepath.Join(o.Home, ".config"),
+			filepath.Join(o.Home, "Library", "Application Support"))
 	}
-	if dir, _ := im.opts.Env("APPDATA"); dir != "" {
+	if dir, _ := o.Env("APPDATA"); dir != "" {
 		dirs = append(dirs, dir)
 	}
 	return dirs
@@ -119,7 +119,7 @@ func (im *importer) appDirs() []string {
 
 // hasServers reports whether a file that the user did not name contains servers, or cannot be read
 // or parsed. Most settings files have no MCP servers.
-func (im *importer) hasServers(path string) bool {
+func hasServers(path string) bool {
 	data, err := config.ReadFile(path)
 	if err != nil {
 		return true

@@ -49,13 +49,15 @@ func formatOf(c *dialect.Client) format {
 // readCommon reads the keys that most clients have in common.
 func readCommon(e serverReader) importedServer {
 	s := importedServer{
-		command:          e.text("command"),
-		args:             e.arguments("args"),
-		env:              e.table("env"),
-		cwd:              e.text("cwd"),
-		url:              e.text(dialect.URLKeys...),
-		headers:          e.table("headers"),
-		tools:            e.tools(),
+		serverSettings: serverSettings{
+			command: e.text("command"),
+			args:    e.arguments("args"),
+			env:     e.table("env"),
+			cwd:     e.text("cwd"),
+			url:     e.text(dialect.URLKeys...),
+			headers: e.table("headers"),
+			tools:   e.tools(),
+		},
 		disabledInClient: e.hasValue("disabled", "true"),
 	}
 	if limit := e.file.client.Timeout; limit.LimitsStart {
@@ -102,10 +104,12 @@ func readCodex(e serverReader) importedServer {
 // readOpencode reads entries of opencode, in which one list contains the program and its arguments.
 func readOpencode(e serverReader) importedServer {
 	s := importedServer{
-		env:              e.table("environment"),
-		cwd:              e.text("cwd"),
-		url:              e.text("url"),
-		headers:          e.table("headers"),
+		serverSettings: serverSettings{
+			env:     e.table("environment"),
+			cwd:     e.text("cwd"),
+			url:     e.text("url"),
+			headers: e.table("headers"),
+		},
 		disabledInClient: e.hasValue("enabled", "false"),
 	}
 	if line := e.list("command"); len(line) > 0 {
@@ -133,8 +137,10 @@ func readZed(e serverReader) importedServer {
 	inner := e
 	inner.node, inner.readKeys = program, map[string]bool{}
 	return importedServer{
-		command: inner.text("path", "command"), args: inner.arguments("args"),
-		env:              inner.table("env"),
+		serverSettings: serverSettings{
+			command: inner.text("path", "command"), args: inner.arguments("args"),
+			env: inner.table("env"),
+		},
 		disabledInClient: e.hasValue("enabled", "false"),
 	}
 }
@@ -160,12 +166,14 @@ func readContinue(e serverReader) importedServer {
 // keyring.
 func readGoose(e serverReader) importedServer {
 	s := importedServer{
-		command:          e.text("cmd"),
-		args:             e.arguments("args"),
-		env:              e.table("envs"),
-		url:              e.text("uri"),
-		headers:          e.table("headers"),
-		callTimeout:      e.timeout("timeout", time.Second),
+		serverSettings: serverSettings{
+			command:     e.text("cmd"),
+			args:        e.arguments("args"),
+			env:         e.table("envs"),
+			url:         e.text("uri"),
+			headers:     e.table("headers"),
+			callTimeout: e.timeout("timeout", time.Second),
+		},
 		disabledInClient: e.hasValue("enabled", "false"),
 	}
 	for _, name := range e.list("env_keys") {

@@ -80,7 +80,7 @@ func FuzzImport(f *testing.F) {
 		im.finish()
 		out := im.result.YAML()
 		set := func(name string) (string, bool) {
-			if value := im.variables[name]; value != "" && value != unknownValue {
+			if value := im.secrets.variables[name]; value != "" && value != unknownValue {
 				return value, true
 			}
 			if strings.HasPrefix(name, "GATEWAY_") {
@@ -125,12 +125,12 @@ func onlyURLs(errs config.Errors) bool {
 	return true
 }
 
-// secretsLeft returns a secret that hideSecrets would replace in s; "" = none.
+// secretsLeft returns a secret that a secretReplacer would replace in s; "" = none.
 func (im *importer) secretsLeft(s *importedServer) string {
 	copied := *s
 	copied.args, copied.env, copied.headers = slices.Clone(s.args), slices.Clone(s.env),
 		slices.Clone(s.headers)
-	im.hideIn(&copied)
+	im.secrets.hideIn(&copied)
 	before, after := s.texts(), copied.texts()
 	for i := range before {
 		if before[i] != after[i] {

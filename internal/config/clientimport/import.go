@@ -16,6 +16,7 @@ package clientimport
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -129,18 +130,18 @@ func (o Options) withDefaults() Options {
 }
 
 type importer struct {
-	opts   Options
-	result Result
-	names  map[string]bool // names that are taken
-	// variables contains the values of the variables in the YAML; unknownValue = set by the user.
-	variables  map[string]string
-	origins    []sourceFile    // origins of the imported servers that are enabled
+	opts       Options
+	result     Result
+	names      map[string]bool // names that are taken
+	secrets    secretReplacer
+	sources    sourceFiles     // files of the imported servers that are enabled
 	foundFiles map[string]bool // files that the user did not name; true = of the project
 }
 
 func newImporter(opts Options) *importer {
-	return &importer{opts: opts.withDefaults(), names: map[string]bool{},
-		variables: map[string]string{}}
+	im := &importer{opts: opts.withDefaults(), names: map[string]bool{}}
+	im.secrets = secretReplacer{note: im.note, variables: map[string]string{}}
+	return im
 }
 
 func (im *importer) note(format string, args ...any) {
@@ -156,15 +157,15 @@ func (im *importer) readFile(path string) *config.Error {
 		data, err = config.ReadNamed(path)
 	}
 	if err != nil {
-		return config.FileError(im.displayPath(path), err)
+		return config.FileError(im.opts.displayPath(path), err)
 	}
 	return im.readData(path, data)
 }
 
 // readData imports the servers of one file.
 func (im *importer) readData(path string, data []byte) *config.Error {
-	im.result.readFiles = append(im.result.readFiles, im.displayPath(path))
-	root, bad := parseForeign(im.displayPath(path), data)
+	im.result.readFiles = append(im.result.readFiles, im.opts.displayPath(path))
+	root, bad := parseForeign(im.opts.displayPath(path), data)
 	if bad != nil {
 		return bad
 	}
@@ -174,10 +175,10 @@ func (im *importer) readData(path string, data []byte) *config.Error {
 	client := recognize(path, root)
 	if client == nil {
 		problem, hint := unknownFormat(path, root)
-		return &config.Error{File: im.displayPath(path), Problem: problem, Hint: hint}
+		return &config.Error{File: im.opts.displayPath(path), Problem: problem, Hint: hint}
 	}
 	f := &foreignFile{
-		client: client, path: path, display: im.displayPath(path), opts: im.opts,
+		client: client, path: path, display: im.opts.displayPath(path), opts: im.opts,
 		fromProject: im.foundFiles[path],
 		projectDir:  dialect.ProjectDir(path, im.opts.Home, dialect.AnyClient),
 		workspace:   dialect.Workspace(path, im.opts.Cwd, im.opts.Home),
@@ -207,7 +208,7 @@ func (im *importer) addServer(s importedServer) {
 			identical.name, identical.file, s.droppedDifferences(identical))
 		// A server that is also in a file of the user is not only a server of the project.
 		identical.fromProject = identical.fromProject && s.isDisabled()
-		im.recordOrigin(s)
+		im.sources.add(s, im.opts)
 		return
 	}
 	s.name = "tried"
@@ -219,8 +220,24 @@ func (im *importer) addServer(s importedServer) {
 	if len(s.droppedKeys) > 0 {
 		im.note("%s: %q is imported %s", s.file, s.origName, s.droppedKeysText())
 	}
-	im.recordOrigin(s)
+	im.sources.add(s, im.opts)
 	im.result.servers = append(im.result.servers, s)
+}
+
+// reasonGateway is the reason why a gateway is not imported.
+const reasonGateway = "it is this gateway itself"
+
+// isGateway reports whether s is a gateway on this machine, by its name or its response.
+func (im *importer) isGateway(s importedServer) bool {
+	u, err := url.Parse(s.url)
+	switch {
+	case err != nil || !dialect.OnLoopback(u):
+		return false
+	case dialect.IsGatewayName(s.origName):
+		return true
+	}
+	return (u.Path == "/mcp" || u.Path == "/sse") && im.opts.IsGateway != nil &&
+		im.opts.IsGateway(s.url)
 }
 
 // tryLoad returns the first error of Load for s, without file and line. It ignores errors about a
@@ -249,18 +266,18 @@ func (s *importedServer) tryLoad() error {
 
 // dependsOnVariables reports whether the validity of a URL depends on variables. A URL with a
 // literal scheme that is not supported is invalid whatever its variables are.
-func dependsOnVariables(url string) bool {
-	scheme, _, written := strings.Cut(url, "://")
+func dependsOnVariables(address string) bool {
+	scheme, _, written := strings.Cut(address, "://")
 	if written && expand.Variables(scheme) == nil && scheme != "http" && scheme != "https" {
 		return false
 	}
-	return expand.Variables(url) != nil
+	return expand.Variables(address) != nil
 }
 
 // displayPath returns path with ~ for the home directory.
-func (im *importer) displayPath(path string) string {
-	if im.opts.Home != "" {
-		if rest, err := filepath.Rel(im.opts.Home, path); err == nil && filepath.IsLocal(rest) &&
+func (o Options) displayPath(path string) string {
+	if o.Home != "" {
+		if rest, err := filepath.Rel(o.Home, path); err == nil && filepath.IsLocal(rest) &&
 			rest != "." {
 			return "~/" + filepath.ToSlash(rest)
 		}

@@ -66,7 +66,7 @@ func TestImport(t *testing.T) {
 				t.Errorf("got\n%s\n%s\nwant\n%s\n%s", got["want.yml"], got["want.notes"],
 					want["want.yml"], want["want.notes"])
 			}
-			for name, secret := range im.variables {
+			for name, secret := range im.secrets.variables {
 				if secret != unknownValue &&
 					strings.Contains(got["want.yml"]+got["want.notes"], secret) {
 					t.Errorf("the secret in %s shows", name)
@@ -103,7 +103,7 @@ func rewrite(t *testing.T, file string, archive *txtar.Archive, got map[string]s
 func mustLoad(t *testing.T, im *importer) *config.Config {
 	t.Helper()
 	set := func(name string) (string, bool) {
-		value, known := im.variables[name]
+		value, known := im.secrets.variables[name]
 		switch {
 		case name == "HOME":
 			return "/home/u", true

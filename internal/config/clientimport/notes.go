@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"mcpgateway/internal/config/internal/dialect"
 	"mcpgateway/internal/config/internal/expand"
 )
 
@@ -18,34 +17,36 @@ type sourceFile struct {
 	names   []string // names of the servers in the file
 }
 
-// recordOrigin records the file of s, unless s is disabled.
-func (im *importer) recordOrigin(s importedServer) {
+// sourceFiles are the files in which the user can remove imported servers.
+type sourceFiles []sourceFile
+
+// add records the file of s, unless s is disabled.
+func (all *sourceFiles) add(s importedServer, o Options) {
 	if s.isDisabled() {
 		return
 	}
-	o := sourceFile{title: s.client.Title, file: im.displayPath(s.path),
-		command: im.removeCommand(s)}
+	f := sourceFile{title: s.client.Title, file: o.displayPath(s.path), command: o.removeCommand(s)}
 	if !s.client.IsNamed() {
-		o.title = ""
+		f.title = ""
 	}
-	i := slices.IndexFunc(im.origins, func(other sourceFile) bool {
-		return o.title == other.title && o.file == other.file && o.command == other.command
+	i := slices.IndexFunc(*all, func(other sourceFile) bool {
+		return f.title == other.title && f.file == other.file && f.command == other.command
 	})
 	if i < 0 {
-		i, im.origins = len(im.origins), append(im.origins, o)
+		i, *all = len(*all), append(*all, f)
 	}
-	im.origins[i].names = append(im.origins[i].names, s.origName)
+	(*all)[i].names = append((*all)[i].names, s.origName)
 }
 
 // removeCommand returns the client's command that removes s, with NAME in place of the server's
 // name. It returns "" for a client without such a command, and for a copy of a file or a file of
 // another project, because the command would not find the server.
-func (im *importer) removeCommand(s importedServer) string {
+func (o Options) removeCommand(s importedServer) string {
 	path, err := filepath.Abs(s.path)
 	if err != nil {
 		return ""
 	}
-	home, cwd := im.opts.Home, im.opts.Cwd
+	home, cwd := o.Home, o.Cwd
 	switch path {
 	case filepath.Join(home, ".claude.json"):
 		if s.projectScoped {
@@ -58,35 +59,42 @@ func (im *importer) removeCommand(s importedServer) string {
 		return "gemini mcp remove -s user NAME"
 	case filepath.Join(cwd, ".gemini", "settings.json"):
 		return "gemini mcp remove -s project NAME"
-	case filepath.Join(im.codexHome(), "config.toml"):
+	case filepath.Join(o.codexHome(), "config.toml"):
 		return "codex mcp remove NAME"
 	}
 	return ""
 }
 
+// removalPlaces describes where and how to remove the imported servers from their clients.
+func (all sourceFiles) removalPlaces() []string {
+	var places []string
+	for _, f := range all {
+		place := cmp.Or(f.command, f.file)
+		if f.command != "" {
+			place += " for " + strings.Join(f.names, ", ")
+		}
+		if f.title != "" {
+			place = f.title + " (" + place + ")"
+		}
+		places = append(places, place)
+	}
+	return places
+}
+
 // finish replaces secrets and adds the notes about all servers.
 func (im *importer) finish() {
-	im.hideSecrets()
+	im.secrets.replaceIn(im.result.servers)
 	im.noteSimilarNames()
 	im.noteDisabled()
 	if names := im.unsetVariables(); len(names) > 0 {
 		im.note("set before you start the gateway: %s", strings.Join(names, ", "))
 	}
-	if places := im.removalPlaces(); len(places) > 0 {
+	if places := im.sources.removalPlaces(); len(places) > 0 {
 		im.note(
 			"the imported servers are still configured in the clients; "+
 				"once the gateway serves them, remove them from %s",
 			strings.Join(places, ", "))
 	}
-}
-
-// droppedKeysText describes the keys of s that are not imported and their replacement.
-func (s *importedServer) droppedKeysText() string {
-	text := "without its " + dialect.IgnoredKeys(s.droppedKeys, s.command != "")
-	if slices.Contains(s.droppedKeys, "timeout") {
-		text += "; set call_timeout instead of timeout"
-	}
-	return text
 }
 
 // noteSimilarNames adds notes about names that differ only in - and _. Some clients replace both by
@@ -122,14 +130,6 @@ func (im *importer) noteDisabled() {
 	}
 }
 
-// disabledReason returns the file of s and the reason why s is disabled.
-func (s *importedServer) disabledReason() string {
-	if s.fromProject {
-		return s.file + ": disabled here (enabled: false), because it is in a file of the project"
-	}
-	return s.file + ": disabled in the client, and therefore here (enabled: false)"
-}
-
 // unsetVariables returns the variables that must be set to load the result, except for variables
 // that the user has set.
 func (im *importer) unsetVariables() []string {
@@ -141,27 +141,12 @@ func (im *importer) unsetVariables() []string {
 		for _, text := range im.result.servers[i].texts() {
 			for _, name := range expand.Required(text) {
 				_, set := im.opts.Env(name)
-				if (!set || im.variables[name] != unknownValue) && !slices.Contains(names, name) {
+				ofUser := set && im.secrets.variables[name] == unknownValue
+				if !ofUser && !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			}
 		}
 	}
 	return names
-}
-
-// removalPlaces describes where and how to remove the imported servers from their clients.
-func (im *importer) removalPlaces() []string {
-	var places []string
-	for _, o := range im.origins {
-		place := cmp.Or(o.command, o.file)
-		if o.command != "" {
-			place += " for " + strings.Join(o.names, ", ")
-		}
-		if o.title != "" {
-			place = o.title + " (" + place + ")"
-		}
-		places = append(places, place)
-	}
-	return places
 }

@@ -3,11 +3,9 @@ package clientimport
 import (
 	"fmt"
 	"iter"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -15,65 +13,6 @@ import (
 	"mcpgateway/internal/config/internal/dialect"
 	"mcpgateway/internal/config/internal/node"
 )
-
-// importedServer is an entry of another client. All strings are in the syntax of the gateway:
-// ${VAR} for variables, $$ for a dollar.
-type importedServer struct {
-	origName, name string
-	client         *dialect.Client
-	path, file     string // path of the file; file and section for display
-
-	command                   string
-	args                      []string
-	env, headers              []namedValue
-	inherit                   []string
-	cwd, url                  string
-	transport                 config.Transport // TransportSSE; "" = TransportAuto
-	startTimeout, callTimeout time.Duration
-	tools                     dialect.ToolFilter
-	disabledInClient          bool
-	fromProject               bool // it is in a file of the project that the user did not name
-	projectScoped             bool // it is in the user's file of Claude Code, for one project
-
-	unsupported string   // reason for not importing the server
-	target      string   // command line or URL
-	envFile     string   // file with further variables, not imported
-	droppedKeys []string // keys that are not imported
-}
-
-type namedValue struct{ name, value string }
-
-// isDisabled reports whether s is written with enabled: false.
-func (s *importedServer) isDisabled() bool { return s.disabledInClient || s.fromProject }
-
-// reasonGateway is the reason why a gateway is not imported.
-const reasonGateway = "it is this gateway itself"
-
-// whyUnsupported returns the reason if s cannot be a backend; "" = it can be a backend.
-func (s *importedServer) whyUnsupported() string {
-	switch {
-	case s.program().IsGateway(), dialect.IsGatewayURL(s.url):
-		return reasonGateway
-	case s.command == "" && s.url == "":
-		return "it has neither a command nor a URL"
-	case s.command != "" && s.url != "":
-		return "it has both a command and a URL"
-	}
-	return ""
-}
-
-// isGateway reports whether s is a gateway on this machine, by its name or its response.
-func (im *importer) isGateway(s importedServer) bool {
-	u, err := url.Parse(s.url)
-	switch {
-	case err != nil || !dialect.OnLoopback(u):
-		return false
-	case dialect.IsGatewayName(s.origName):
-		return true
-	}
-	return (u.Path == "/mcp" || u.Path == "/sse") && im.opts.IsGateway != nil &&
-		im.opts.IsGateway(s.url)
-}
 
 // parseForeign parses JSON with comments, TOML or YAML. The node is nil if the file is empty. A
 // file that is not a mapping is an error.
@@ -270,15 +209,4 @@ func (f *foreignFile) readEntries(n *yaml.Node, shown string) []importedServer {
 		all = append(all, s)
 	}
 	return all
-}
-
-// program returns the program that s starts.
-func (s *importedServer) program() dialect.Program {
-	p := dialect.Program{Command: s.command, Args: s.args, Cwd: s.cwd}
-	for _, v := range s.env {
-		if v.name == "PATH" {
-			p.Path = v.value
-		}
-	}
-	return p
 }

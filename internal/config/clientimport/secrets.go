@@ -11,51 +11,43 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// hideSecrets replaces the secrets in all servers. Before this it collects the variables that the
-// servers refer to.
-func (im *importer) hideSecrets() {
-	for i := range im.result.servers {
-		im.claimVariables(&im.result.servers[i])
-	}
-	for i := range im.result.servers {
-		im.hideIn(&im.result.servers[i])
-	}
+// A secretReplacer replaces the secrets in servers by references to variables.
+type secretReplacer struct {
+	note func(format string, args ...any)
+	// variables contains the values of the variables in the YAML; unknownValue = set by the user.
+	variables map[string]string
 }
 
-// claimVariables records the variables that s refers to, so that their names are not used for
-// secrets.
-func (im *importer) claimVariables(s *importedServer) {
-	for _, one := range s.texts() {
-		for _, name := range expand.Variables(one) {
-			if _, known := im.variables[name]; !known {
-				im.variables[name] = unknownValue
+// replaceIn replaces the secrets in all servers. Before this it collects the variables that the
+// servers refer to, so that their names are not used for secrets.
+func (r *secretReplacer) replaceIn(servers []importedServer) {
+	for i := range servers {
+		for _, text := range servers[i].texts() {
+			for _, name := range expand.Variables(text) {
+				if _, known := r.variables[name]; !known {
+					r.variables[name] = unknownValue
+				}
 			}
 		}
 	}
-}
-
-// texts returns the strings of s that may contain references.
-func (s *importedServer) texts() []string {
-	all := slices.Concat([]string{s.command, s.cwd, s.url}, s.args)
-	for _, n := range slices.Concat(s.env, s.headers) {
-		all = append(all, n.value)
+	for i := range servers {
+		r.hideIn(&servers[i])
 	}
-	return slices.Concat(all, s.inherit, s.tools.Allow, s.tools.Deny)
 }
 
 // unknownValue marks a variable that the user sets and whose value is unknown.
 const unknownValue = "\x00"
 
 // hideIn replaces each secret in s by a variable.
-func (im *importer) hideIn(s *importedServer) {
+func (r *secretReplacer) hideIn(s *importedServer) {
 	for i, e := range s.env {
 		if e.name == "PWD" && strings.ContainsAny(e.value, `/\`) { // the working directory
 			continue
 		}
-		s.env[i].value = im.hide(s, e.name, "env", e.value, secrets.Find)
+		s.env[i].value = r.hide(s, e.name, "env", e.value, secrets.Find)
 	}
 	for i, h := range s.headers {
-		s.headers[i].value = im.hide(s, h.name, "header", h.value, secrets.FindHeader)
+		s.headers[i].value = r.hide(s, h.name, "header", h.value, secrets.FindHeader)
 	}
 	given := slices.Clone(s.args)
 	for i, arg := range given {
@@ -63,10 +55,10 @@ func (im *importer) hideIn(s *importedServer) {
 		if i > 0 {
 			name = nameFromPrevious(given[i-1], arg)
 		}
-		s.args[i] = im.hide(s, name, "argument", arg, secrets.FindArgument)
+		s.args[i] = r.hide(s, name, "argument", arg, secrets.FindArgument)
 	}
-	s.command = im.hide(s, "", "command", s.command, secrets.Find)
-	s.url = im.hide(s, "", "url", s.url, secrets.FindInServerURL)
+	s.command = r.hide(s, "", "command", s.command, secrets.Find)
+	s.url = r.hide(s, "", "url", s.url, secrets.FindInServerURL)
 }
 
 // nameFromPrevious returns the name that the argument before gives to the argument arg; "" = no
@@ -90,21 +82,21 @@ var bareName = lazy.Regexp(`^[A-Za-z][\w.-]*$`)
 
 // hide replaces the secrets in text by references to variables and adds notes. The argument name is
 // the name of the value, and the argument what describes the key of s that contains the value.
-func (im *importer) hide(s *importedServer, name, what, text string,
+func (r *secretReplacer) hide(s *importedServer, name, what, text string,
 	find func(name, text string) []secrets.Secret) string {
 	if storeReference().MatchString(secrets.AfterScheme(text)) && programName(s.command) != "op" {
-		return im.replaceStoreReference(s, name, what, text)
+		return r.replaceStoreReference(s, name, what, text)
 	}
-	text = im.dropDefaults(s, name, text, find)
+	text = r.dropDefaults(s, name, text, find)
 	var out strings.Builder
 	at := 0
 	for _, p := range find(name, maskReferences(text)) {
-		pieces := s.outsideReferences(text, p)
+		pieces := outsideReferences(text, p, s.env)
 		if literalReference().MatchString(secrets.AfterScheme(text[p.From:p.To])) {
 			pieces = secretsInLiteral(text, p)
 		}
 		for _, piece := range pieces {
-			out.WriteString(text[at:piece.From] + im.replaceSecret(s, what, name, text, piece))
+			out.WriteString(text[at:piece.From] + r.replaceSecret(s, what, name, text, piece))
 			at = piece.To
 		}
 	}
@@ -118,40 +110,40 @@ var storeReference = lazy.Regexp(
 		`aws-?sm|gcp-?sm|akv|kv)://[^\s?@]+$`)
 
 // replaceStoreReference replaces a reference to a secret store by a variable.
-func (im *importer) replaceStoreReference(s *importedServer, name, what, text string) string {
+func (r *secretReplacer) replaceStoreReference(s *importedServer, name, what, text string) string {
 	reference := secrets.AfterScheme(text)
 	scheme, _, _ := strings.Cut(reference, "://")
 	want := variableFor(s, name)
 	if what == "env" && expand.NameLength(name) == len(name) {
 		want = name
 	}
-	free := im.freeVariable(s, want, strings.ReplaceAll(reference, "$$", "$"))
+	free := r.freeVariable(s, want, strings.ReplaceAll(reference, "$$", "$"))
 	how := "set it to the secret that it refers to"
 	if scheme == "op" {
 		how = "set it to that, and start the gateway with: op run -- gateway"
 	}
 	where := strings.TrimSpace(what + " " + name)
-	im.note("%s: %s: %s was %s://… and is ${%s} here; %s", s.file, s.name, where, scheme, free, how)
+	r.note("%s: %s: %s was %s://… and is ${%s} here; %s", s.file, s.name, where, scheme, free, how)
 	return strings.TrimSuffix(text, reference) + "${" + free + "}"
 }
 
 // dropDefaults removes defaults that are secrets: ${TOKEN:-secret} becomes ${TOKEN}.
-func (im *importer) dropDefaults(s *importedServer, name, text string,
+func (r *secretReplacer) dropDefaults(s *importedServer, name, text string,
 	find func(name, text string) []secrets.Secret) string {
-	for _, r := range slices.Backward(expand.References(text)) {
-		if !r.HasDefault {
+	for _, ref := range slices.Backward(expand.References(text)) {
+		if !ref.HasDefault {
 			continue
 		}
-		probe := text[:r.From] + r.Default + text[r.To:]
+		probe := text[:ref.From] + ref.Default + text[ref.To:]
 		overlaps := func(p secrets.Secret) bool {
-			return p.From < r.From+len(r.Default) && r.From < p.To
+			return p.From < ref.From+len(ref.Default) && ref.From < p.To
 		}
-		if secrets.IsSecret(r.Name, r.Default) ||
+		if secrets.IsSecret(ref.Name, ref.Default) ||
 			slices.ContainsFunc(find(name, maskReferences(probe)), overlaps) {
-			text = text[:r.From] + "${" + r.Name + "}" + text[r.To:]
-			im.note(
+			text = text[:ref.From] + "${" + ref.Name + "}" + text[ref.To:]
+			r.note(
 				"%s: %s: the default of ${%s} is omitted, because it looks like a secret; set %s",
-				s.file, s.name, r.Name, r.Name)
+				s.file, s.name, ref.Name, ref.Name)
 		}
 	}
 	return text
@@ -160,7 +152,7 @@ func (im *importer) dropDefaults(s *importedServer, name, text string,
 // outsideReferences returns the pieces of a secret that are outside of references to variables. If
 // the secret contains references, most pieces are names or separators. Such a piece is returned
 // only if it looks like a secret, or has at least 8 characters and a digit.
-func (s *importedServer) outsideReferences(text string, p secrets.Secret) []secrets.Secret {
+func outsideReferences(text string, p secrets.Secret, env []namedValue) []secrets.Secret {
 	var pieces []secrets.Secret
 	from, cut := p.From, false
 	add := func(to int) {
@@ -170,7 +162,7 @@ func (s *importedServer) outsideReferences(text string, p secrets.Secret) []secr
 			pieces = append(pieces, secrets.Secret{From: from, To: to, Name: p.Name})
 		}
 	}
-	for _, r := range slices.Concat(expand.References(text), s.envReferences(text)) {
+	for _, r := range slices.Concat(expand.References(text), envReferences(text, env)) {
 		if r.From < p.To && p.From < r.To && from <= r.From {
 			cut = true
 			add(r.From)
@@ -197,10 +189,10 @@ func secretsInLiteral(text string, reference secrets.Secret) (parts []secrets.Se
 }
 
 // envReferences returns the first reference $${X} and the first reference $$X in a string, for each
-// variable X that s itself sets.
-func (s *importedServer) envReferences(text string) []expand.Reference {
+// variable X in env.
+func envReferences(text string, env []namedValue) []expand.Reference {
 	var all []expand.Reference
-	for _, e := range s.env {
+	for _, e := range env {
 		for _, whole := range []string{"$${" + e.name + "}", "$$" + e.name} {
 			i := strings.Index(text, whole)
 			end := i + len(whole)
@@ -232,7 +224,7 @@ func maskReferences(text string) string {
 }
 
 // replaceSecret returns the reference that replaces a secret, and adds a note.
-func (im *importer) replaceSecret(s *importedServer, what, name, text string,
+func (r *secretReplacer) replaceSecret(s *importedServer, what, name, text string,
 	p secrets.Secret) string {
 	want, where := variableFor(s, p.Name), strings.TrimSpace(what+" "+name)
 	switch {
@@ -257,22 +249,22 @@ func (im *importer) replaceSecret(s *importedServer, what, name, text string,
 	if before := strings.TrimSpace(text[:p.From]); secrets.AfterScheme(before+" x") == "x" {
 		where += " after " + before
 	}
-	free := im.freeVariable(s, want, strings.ReplaceAll(text[p.From:p.To], "$$", "$"))
-	im.note("%s: %s: %s is ${%s} here; set this variable to the value in that file", s.file, s.name, where,
+	free := r.freeVariable(s, want, strings.ReplaceAll(text[p.From:p.To], "$$", "$"))
+	r.note("%s: %s: %s is ${%s} here; set this variable to the value in that file", s.file, s.name, where,
 		free)
 	return "${" + free + "}"
 }
 
 // freeVariable returns a variable name similar to the name want. The variable is unused or already
 // has the value literal.
-func (im *importer) freeVariable(s *importedServer, want, literal string) string {
+func (r *secretReplacer) freeVariable(s *importedServer, want, literal string) string {
 	prefixedName := want
 	if prefix := expand.VariableName(s.name) + "_"; !strings.HasPrefix(want, prefix) {
 		prefixedName = prefix + want
 	}
 	for name, n := want, 2; ; n++ {
-		if value, taken := im.variables[name]; !taken || value == literal {
-			im.variables[name] = literal
+		if value, taken := r.variables[name]; !taken || value == literal {
+			r.variables[name] = literal
 			return name
 		}
 		if name == want && prefixedName != want {

@@ -35,13 +35,13 @@ func renderYAML(servers []importedServer) []byte {
 		case s.disabledInClient:
 			out.WriteString("  # Disabled in the client.\n")
 		}
-		out.Write(s.yamlItem())
+		out.Write(s.yamlItem(s.isDisabled()))
 	}
 	return out.Bytes()
 }
 
 // yamlItem renders s as an item of the list of backends.
-func (s *importedServer) yamlItem() []byte {
+func (s *serverSettings) yamlItem(disabled bool) []byte {
 	var m node.Mapping
 	m.Add("name", node.EscapedString(s.name))
 	m.AddString("command", s.command)
@@ -57,7 +57,7 @@ func (s *importedServer) yamlItem() []byte {
 	if n := s.tools.Node(0); n != nil {
 		m.Add("tools", n)
 	}
-	if s.isDisabled() {
+	if disabled {
 		m.Add("enabled", node.False())
 	}
 	list := &yaml.Node{Kind: yaml.SequenceNode,
