@@ -158,6 +158,5 @@ func baseDir(env func(string) (string, bool), variable string, fallback ...strin
 // ExpandHome replaces a leading ~ by the user's home directory, like a shell. If the home directory
 // is unknown, it returns path.
 func ExpandHome(path string) string {
-	expanded, _ := expand.Tilde(path, os.LookupEnv)
-	return expanded
+	return expand.Home(path)
 }

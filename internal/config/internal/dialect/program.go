@@ -52,7 +52,7 @@ func (p Program) find() (string, error) {
 		}
 		return os.Getenv(name)
 	}
-	command, cwd := expandHome(os.Expand(p.Command, value)), expandHome(os.Expand(p.Cwd, value))
+	command, cwd := expand.Home(os.Expand(p.Command, value)), expand.Home(os.Expand(p.Cwd, value))
 	isPath := strings.ContainsRune(command, '/') ||
 		strings.ContainsRune(command, filepath.Separator)
 	switch {
@@ -70,12 +70,6 @@ func (p Program) find() (string, error) {
 		}
 	}
 	return "", exec.ErrNotFound
-}
-
-// expandHome replaces a leading ~ by the user's home directory, if there is one.
-func expandHome(path string) string {
-	expanded, _ := expand.Tilde(path, os.LookupEnv)
-	return expanded
 }
 
 // isThisExecutable reports whether file is the executable of this process. It follows symbolic

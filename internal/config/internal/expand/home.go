@@ -32,3 +32,10 @@ func Tilde(path string, env func(string) (string, bool)) (expanded string, ok bo
 	}
 	return filepath.Join(dir, rest), true
 }
+
+// Home replaces a leading ~ by the home directory of this process's user. If the home directory is
+// unknown, it returns path.
+func Home(path string) string {
+	expanded, _ := Tilde(path, os.LookupEnv)
+	return expanded
+}
